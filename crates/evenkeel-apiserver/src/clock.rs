@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-/// What tells the time. Nothing in the server reads the system's clock by itself.
+/// Source of time; nothing else in the server reads the system's clock.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 

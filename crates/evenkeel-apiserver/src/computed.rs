@@ -15,7 +15,7 @@ pub struct ComputedApi {
     pub version: &'static str,
     /// The resources of this group and version.
     pub resources: &'static [ComputedResource],
-    /// Who makes its objects.
+    /// Makes the objects of the resource for each request.
     pub source: Arc<dyn Source>,
 }
 

@@ -17,7 +17,7 @@ use tokio_rustls::TlsConnector;
 pub(crate) struct Address {
     /// The name in its certificate.
     pub(crate) host: String,
-    /// What is dialled: a name or an address, and the port.
+    /// Name or IP address to connect to, with the port.
     pub(crate) address: String,
 }
 

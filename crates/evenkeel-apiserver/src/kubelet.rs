@@ -13,7 +13,7 @@ use tokio::task::JoinError;
 pub struct LogLine {
     /// When the container printed it.
     pub time: Timestamp,
-    /// With its newline, which only the last line may lack.
+    /// The line with its newline, which only the last line may lack.
     pub text: String,
 }
 

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What the environment says of the user's files.
+/// Folders and files of the user, from the environment.
 #[derive(Debug, Default)]
 pub(crate) struct Home {
     /// Value of `$HOME`.

@@ -21,7 +21,7 @@ use evenkeel_scheduler::SchedulerOptions;
 use prometheus::Registry;
 use std::{sync::Arc, time::Duration};
 
-/// How long stopping may take.
+/// Maximum duration of an orderly stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Controllers, scheduler and nodes to run.
@@ -188,7 +188,7 @@ impl Plane {
         &self.introspection
     }
 
-    /// What the nodes and their pods use; none without nodes.
+    /// Returns the usage of nodes and pods; `None` without simulated nodes.
     pub fn usage(&self) -> Option<&Usage> {
         self.usage.as_ref()
     }

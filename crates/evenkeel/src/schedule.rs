@@ -28,9 +28,9 @@ use std::{
 
 /// Timeout of the caches' sync with a live cluster.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long reflectors may take to end.
+/// Maximum time for reflectors to end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
-/// Of each kind of answer, so many nodes are shown.
+/// Maximum number of nodes that are printed for each kind of result.
 const SHOWN: usize = 8;
 
 /// Flags of `evenkeel schedule`.
@@ -230,7 +230,7 @@ impl Placed {
     }
 }
 
-/// How many went to each node, most first; of many nodes, the first.
+/// Returns the number of pods of each node, the highest first; of many nodes, the first ones.
 fn shares(nodes: &[String]) -> String {
     let mut shares: BTreeMap<&str, usize> = BTreeMap::new();
     nodes.iter().for_each(|node| *shares.entry(node).or_default() += 1);
@@ -252,7 +252,7 @@ fn read(path: &PathBuf) -> Result<String> {
     Ok(std::fs::read_to_string(path)?)
 }
 
-/// What the scheduler with upstream's defaults has to say of a pod of a live cluster, of which it only reads.
+/// Returns how the scheduler with upstream's defaults evaluates a pod of a live cluster. It only reads.
 ///
 /// # Errors
 /// When the cluster does not tell what there is.
@@ -276,7 +276,7 @@ async fn looking(kube: kube::Client, options: &SchedulerOptions) -> Result<(Look
     Ok((looker, tasks))
 }
 
-/// What there is to say of each node, a line each; of many, the first.
+/// Returns a line about each node; of many nodes, the first ones.
 pub fn table(explained: &Explained) -> String {
     let mut text = String::new();
     if let Some(refusal) = &explained.overall {

@@ -95,7 +95,7 @@ fn ended(result: Result<()>) -> ExitCode {
 mod tests {
     use super::*;
 
-    /// What of a program must be completed and stand in its page.
+    /// Returns the flags that a program's completion script and man page must have.
     fn flags(program: &str) -> Vec<String> {
         let command = commands().into_iter().find(|command| command.get_name() == program);
         let command = command.expect("a program");

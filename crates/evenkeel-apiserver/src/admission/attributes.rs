@@ -10,7 +10,7 @@ use evenkeel_apimachinery::group_version::GroupVersionKind;
 /// The group whose objects policies and webhooks never see: their own.
 pub(crate) const GROUP: &str = "admissionregistration.k8s.io";
 
-/// What a request does to the object.
+/// Operation of a request, as admission sees it.
 ///
 /// Upstream: `Operation` of `admission`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

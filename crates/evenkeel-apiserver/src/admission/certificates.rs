@@ -1,4 +1,4 @@
-//! Who gets a certificate by whom: CertificateSubjectRestriction (nobody becomes an administrator by asking for a client
+//! Who may approve and sign which certificates: CertificateSubjectRestriction (nobody becomes an administrator by asking for a client
 //! certificate), CertificateApproval and CertificateSigning (one may decide in a signer's name, or not), and
 //! ClusterTrustBundleAttest (one may say whom to trust in a signer's name, or not).
 
@@ -102,7 +102,7 @@ pub(super) fn common_names(request: &str) -> Option<Vec<String>> {
     values(request, &OID_X509_COMMON_NAME)
 }
 
-/// What a request's subject has of one attribute.
+/// Returns the values of one attribute of a request's subject; `None` if the request cannot be parsed.
 fn values(request: &str, attribute: &Oid<'static>) -> Option<Vec<String>> {
     let pem = STANDARD.decode(request).ok()?;
     let (_, pem) = x509_parser::pem::parse_x509_pem(&pem).ok()?;

@@ -170,7 +170,7 @@ fn outside(
     wrong.extend(ratios.filter_map(|(name, most)| use_.beyond_ratio(name, *most)));
 }
 
-/// What a container, a pod or a claim asks for.
+/// Requests and limits of a container, a pod or a claim.
 struct Use<'a> {
     /// Which of them it is.
     sort: &'a str,

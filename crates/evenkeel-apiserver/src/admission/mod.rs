@@ -138,8 +138,7 @@ pub(crate) fn admit(
     Ok(())
 }
 
-/// What looks at an object after it was found valid: it may refuse, and says how it changes
-/// what is used of quotas.
+/// Runs the validating plug-ins on a valid object: they may refuse it. Returns how the object changes the usage of quotas.
 pub(crate) fn accept(
     cx: &Context<'_>,
     object: &Value,

@@ -18,12 +18,12 @@ pub(super) fn namespaced<V: View>(
     entries.into_iter().map(|entry| Ok((entry.clone(), viewed(&entry)?))).collect()
 }
 
-/// What a plug-in reads of a stored object.
+/// Decodes the fields of a stored object that a plug-in reads.
 pub(super) fn viewed<V: View>(entry: &Entry) -> Result<V, StatusError> {
     V::decode(entry.json(), Encoding::Json).map_err(StatusError::internal)
 }
 
-/// What a plug-in reads of an object that is being written.
+/// Decodes the fields of an object in a write that a plug-in reads.
 pub(super) fn decoded<V: View>(object: &Value) -> Result<V, StatusError> {
     let bytes = serde_json::to_vec(object).map_err(StatusError::internal)?;
     V::decode(&bytes, Encoding::Json).map_err(StatusError::internal)

@@ -41,7 +41,7 @@ pub(super) fn admit(cx: &Context<'_>, pod: &Value, old: Option<&Value>) -> Resul
     Err(StatusError::forbidden(&cx.resource.name, text(pod, "metadata.name"), why))
 }
 
-/// What a pod, or the template of a workload, would violate of the standard that its namespace warns of.
+/// Returns warnings about a pod, or the template of a workload, that violates the `warn` level of its namespace.
 pub(super) fn warnings(cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
     if !cx.subresource.is_empty() || !cx.resource.namespaced {
         return Vec::new();
@@ -166,7 +166,7 @@ fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
         .flat_map(|name| list(spec, name))
 }
 
-/// What a pod violates of a version of a standard, in upstream's order.
+/// Returns what a pod violates of a version of a standard, in upstream's order.
 fn check(level: Level, version: Version, metadata: &Value, spec: &Value) -> Vec<Finding> {
     let mut found = Vec::new();
     if level == Level::Privileged {

@@ -92,7 +92,7 @@ fn named_class(cx: &Context<'_>, name: &str) -> Result<Value, StatusError> {
     })
 }
 
-/// What tells whether a priority class is the default.
+/// The fields of a PriorityClass that decide the default.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Class {

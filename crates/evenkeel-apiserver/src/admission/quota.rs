@@ -1,7 +1,7 @@
 //! ResourceQuota: nothing is made beyond what its namespace may use.
 //!
-//! What is used stands in each quota's status, which is committed together with the object, at the revision that was read:
-//! of two writes that would each take the last that is left, one is computed again and sees what the other took.
+//! Each quota's status holds its usage. It is committed together with the object, at the revision that was read. So of two writes
+//! that each fit the quota alone, one is computed again and observes the usage of the other.
 
 use super::objects::{decoded, namespaced, viewed};
 use super::plugins::Plugin;
@@ -101,7 +101,7 @@ fn concerns(cx: &Context<'_>, sort: EvaluatorKind, old: Option<&Value>) -> bool 
     }
 }
 
-/// What the quotas have used after the write; `None` where it does not concern them after all.
+/// Returns the usage of the quotas after the write; `None` if the write does not change it.
 fn after(
     cx: &Context<'_>,
     evaluator: &Evaluator,

@@ -143,7 +143,7 @@ fn limit_environment(
     Ok(())
 }
 
-/// What a mirror pod refers to is not looked up, so that it may refer to nothing that an account opens.
+/// Refuses references of a mirror pod to Secrets, ConfigMaps and service accounts, which are not checked against an account.
 ///
 /// Upstream: `serviceaccount.Plugin.Validate`.
 fn mirror(pod: &Value) -> Result<(), &'static str> {

@@ -18,10 +18,10 @@ use evenkeel_apimachinery::value::{flag, get, int, list, text};
 
 const MUTATING: &str = "admissionregistration.k8s.io/mutatingwebhookconfigurations";
 const VALIDATING: &str = "admissionregistration.k8s.io/validatingwebhookconfigurations";
-/// How long a webhook may take that does not say.
+/// Default of `timeoutSeconds`.
 const SECONDS: i64 = 10;
 
-/// What a webhook answered.
+/// Response of a webhook.
 struct Answer {
     patch: Option<Value>,
     warnings: Vec<String>,
@@ -29,9 +29,9 @@ struct Answer {
 
 /// Why a webhook does not let a request go on.
 enum No {
-    /// It said so.
+    /// The webhook denies the request.
     Denied(Box<StatusError>),
-    /// It could not be asked.
+    /// The call of the webhook failed.
     Failed(String),
 }
 

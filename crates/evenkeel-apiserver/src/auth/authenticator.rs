@@ -80,7 +80,7 @@ impl StaticTokens {
 pub(crate) struct Authenticated {
     /// `None` refuses the request.
     pub(crate) user: Option<Arc<User>>,
-    /// What follows from the use of the token.
+    /// Warnings and records that follow from the use of the token.
     pub(crate) notes: Notes,
 }
 

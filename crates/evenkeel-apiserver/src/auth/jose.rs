@@ -31,7 +31,7 @@ use x509_parser::public_key::PublicKey as Parsed;
 /// A token, taken apart. Nothing in it is verified.
 pub(crate) struct Jws<'a> {
     header: Header,
-    /// What is signed: header and claims, encoded.
+    /// The signed text: header and claims, encoded.
     message: &'a str,
     claims: Vec<u8>,
     signature: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What authenticators answer.
+//! Responses of authenticators.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(crate) struct Response {
 /// The answer of a token authenticator: `None` if the token is of another kind, an error if it is of this kind and not valid.
 pub(crate) type Outcome = Result<Option<Response>, String>;
 
-/// What follows from the use of a token, besides the user.
+/// Consequences of the use of a token, besides the user.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Notes {
     /// Warning to the client.

@@ -31,7 +31,7 @@ pub(crate) struct Attributes<'a> {
 /// Upstream: `GetFieldSelector`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum FieldRequirements<'a> {
-    /// What cannot be parsed requires nothing.
+    /// A selector as text; one that cannot be parsed has no requirements.
     Raw(&'a str),
     Terms(&'a [FieldTerm]),
 }

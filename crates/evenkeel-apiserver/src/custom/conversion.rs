@@ -15,7 +15,7 @@ use evenkeel_apiextensions::conversion::ConversionWebhook;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::text;
 
-/// What a conversion may take, as upstream has it.
+/// Timeout of a conversion webhook in seconds, as upstream's.
 const SECONDS: i64 = 30;
 /// A long list is converted in pieces of this many objects.
 const AT_ONCE: usize = 100;

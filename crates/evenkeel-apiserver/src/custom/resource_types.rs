@@ -146,7 +146,7 @@ fn deprecation(gvk: &GroupVersionKind, version: &Value) -> Option<Box<str>> {
     })
 }
 
-/// How a version compares with others: `v2` before `v1`, before `v1beta2`, before `v1alpha1`, before all else by name.
+/// Returns the sort key of a version: `v2` before `v1`, before `v1beta2`, before `v1alpha1`, before all others by name.
 fn preference(name: &str) -> (u8, u64, u64, std::cmp::Reverse<&str>) {
     let none = (0, 0, 0, std::cmp::Reverse(name));
     let Some(rest) = name.strip_prefix('v') else { return none };

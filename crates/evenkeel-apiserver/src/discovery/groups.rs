@@ -1,4 +1,4 @@
-//! What both forms of discovery say of a resource: its place among groups and versions, its verbs, its storage version.
+//! Content of both formats of discovery: order of groups and versions, verbs and storage versions of resources.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ fn hash_of(name: &str) -> String {
     base64::engine::general_purpose::STANDARD.encode(&digest.as_ref()[..8])
 }
 
-/// What a resource can do, in the order in which upstream lists it: that of custom ones is its own.
+/// Returns the verbs of a resource in upstream's order, which differs for custom resources.
 pub(super) fn verbs(resource: &ResourceType, verbs: Verbs) -> Vec<&'static str> {
     const CUSTOM: [Verb; 8] = [
         Verb::Delete,

@@ -30,11 +30,11 @@ use evenkeel_apimachinery::group_version::GroupResource;
 
 use crate::store::{DataContext, Transformer, Untransformable};
 
-/// What every encrypted value begins with.
+/// Prefix of every encrypted value.
 const ENCRYPTED: &[u8] = b"k8s:enc:";
 /// Encrypts and decrypts with one key, or not at all.
 struct KeyTransformer {
-    /// What values of this key begin with; empty for values that are not encrypted.
+    /// Prefix of values of this key; empty for values that are not encrypted.
     prefix: Vec<u8>,
     /// `None` leaves values as they are.
     cipher: Option<Cipher>,
@@ -109,7 +109,8 @@ impl KeyTransformer {
     }
 }
 
-/// What encryption authenticates with a value: the place of its object, so that values cannot change places.
+/// Returns the data that encryption authenticates besides the value: the key of its object, so that a value cannot be copied to
+/// another object.
 fn authenticated_data(context: DataContext<'_>) -> Vec<u8> {
     [context.resource_prefix.as_bytes(), b"/", context.key.as_bytes()].concat()
 }

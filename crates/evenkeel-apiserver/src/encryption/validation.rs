@@ -1,4 +1,4 @@
-//! What an encryption configuration may say.
+//! Validation of the encryption configuration.
 //!
 //! Upstream: `ValidateEncryptionConfiguration`.
 

@@ -256,7 +256,7 @@ fn paths(resource: &ResourceType, dialect: Dialect, all: &mut Map<String, Value>
     }
 }
 
-/// What can be done: kubectl looks here whether fields are validated and dry runs are taken.
+/// Returns the description of an operation. kubectl reads here whether the server supports field validation and dry runs.
 fn operation(resource: &ResourceType, action: &str, list: bool, dialect: Dialect) -> Value {
     let gvk =
         json!({"group": resource.group(), "version": resource.version(), "kind": resource.kind()});

@@ -1,7 +1,6 @@
 //! Documents of version 2 in protobuf: the message `openapi.v2.Document` of github.com/google/gnostic-models.
 //!
-//! Of two messages one behind the other, a reader makes one that has the items of both. So what custom resources add is a
-//! document of its own, to be put behind the recorded one.
+//! A reader merges two messages that follow each other. So the document of custom resources is appended to the recorded one.
 
 use evenkeel_api::protobuf::wire;
 use serde_json::{Map, Value};
@@ -15,7 +14,7 @@ struct Shape {
 /// Numbers of fields, each in the message before; the last one's contents are of the form.
 type Path = &'static [u32];
 
-/// How a value is written.
+/// Wire format of a value.
 enum Form {
     /// A text, or several.
     Text,

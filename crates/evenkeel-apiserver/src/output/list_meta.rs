@@ -16,7 +16,7 @@ pub(crate) struct ListMeta {
 }
 
 impl ListMeta {
-    /// Of a list of objects: upstream's lists of custom ones always have a token, if an empty one.
+    /// Returns the metadata of a list of objects. As upstream, a list of custom objects has a continue token even if it is empty.
     pub(super) fn of_list(&self, resource: &ResourceType) -> Value {
         let mut meta = self.value();
         if resource.custom.is_some() && self.token.is_empty() {

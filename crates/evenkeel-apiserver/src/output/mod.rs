@@ -31,7 +31,7 @@ const META_BETA: &str = "meta.k8s.io/v1beta1";
 /// The field of a list's items in every kind of list in protobuf.
 pub(crate) const LIST_ITEMS: u32 = 2;
 
-/// What the answer is made for: it bounds what may be asked.
+/// Kind of answer, which limits the formats that a client may ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Answer with one object.
@@ -42,7 +42,7 @@ pub(crate) enum Purpose {
     Watch,
 }
 
-/// How values become bytes.
+/// Encoding of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Encoding {
     Json,
@@ -51,7 +51,7 @@ enum Encoding {
     Protobuf,
 }
 
-/// What of an object is answered.
+/// Representation of an object in an answer: whole, metadata, or as a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Shape {
     Whole,

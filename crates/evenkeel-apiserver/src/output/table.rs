@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use evenkeel_apimachinery::value::text;
 
-/// What a Table's rows carry beside their cells.
+/// Object that a row of a Table has besides its cells (`includeObject`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Include {
     None,

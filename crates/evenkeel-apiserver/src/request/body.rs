@@ -13,10 +13,10 @@ use evenkeel_apimachinery::status::StatusError;
 /// Upstream's limit of a request's body.
 const LIMIT: usize = 3 * 1024 * 1024;
 
-/// What is left of a refused request is read up to here, so that the connection can go on.
+/// Maximum size of the rest of a refused request that is read, so that the connection can be used again.
 const DRAIN: usize = 8 * 1024 * 1024;
 
-/// How long the rest of a refused request may take to come.
+/// Maximum time for the rest of a refused request.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// The whole body.

@@ -22,7 +22,7 @@ use evenkeel_apimachinery::user::User;
 pub(crate) struct RequestContext<'a> {
     /// The state of the server.
     pub(crate) api: &'a Arc<Api>,
-    /// What it is about.
+    /// Object or collection of the request.
     pub(crate) target: Target<'a>,
     /// HTTP method of the request.
     pub(crate) method: &'a Method,
@@ -44,7 +44,7 @@ impl RequestContext<'_> {
         &self.target.resource
     }
 
-    /// Who the client says it is.
+    /// Returns the `User-Agent` header.
     pub(crate) fn user_agent(&self) -> &str {
         headers::text(self.headers, USER_AGENT)
     }

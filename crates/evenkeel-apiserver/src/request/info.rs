@@ -1,4 +1,4 @@
-//! What a request is, as authorization sees it: known from method and path alone, whether or not there is such a resource.
+//! Request info: verb and target of a request, from method and path alone, whether or not the resource exists.
 
 use http::Method;
 

@@ -71,12 +71,12 @@ pub enum BuildError {
     /// The settings of admission plug-ins.
     #[error("{0}")]
     Admission(String),
-    /// What is wrong with the configuration of encryption.
+    /// The encryption configuration is invalid.
     #[error("encryption-provider-config: {0}")]
     Encryption(String),
 }
 
-/// How a server is to be.
+/// Options of a server.
 #[must_use]
 pub struct Builder {
     data_dir: Option<PathBuf>,
@@ -165,7 +165,7 @@ impl Builder {
         self
     }
 
-    /// How tokens and requests without credentials are authenticated.
+    /// Sets how tokens and anonymous requests are authenticated.
     pub fn authentication(mut self, options: AuthenticationOptions) -> Self {
         self.authentication = options;
         self
@@ -213,13 +213,13 @@ impl Builder {
         self
     }
 
-    /// How many connections a listener holds at once.
+    /// Limits the open connections of a listener.
     pub fn connections(mut self, limits: ConnectionLimits) -> Self {
         self.connections = limits;
         self
     }
 
-    /// How long an event is kept after it was last written (`--event-ttl`, an hour by default); zero keeps all.
+    /// Sets how long an event is kept after its last write (`--event-ttl`); an hour by default, zero keeps all.
     pub fn event_ttl(mut self, ttl: Duration) -> Self {
         self.event_ttl = ttl;
         self

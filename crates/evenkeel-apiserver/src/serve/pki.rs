@@ -40,7 +40,7 @@ const TOKEN_LENGTH: usize = 32;
 const CA_LIFE: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);
 /// Life of the server's and the administrator's certificates.
 const LIFE: SignedDuration = SignedDuration::from_hours(365 * 24);
-/// How long before now certificates begin, for clients whose clocks are behind.
+/// Certificates are valid from this long ago, for clients whose clocks are behind.
 const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
 
 /// Keys, certificates and the administrator's token.
@@ -254,7 +254,7 @@ struct Validity {
 }
 
 impl Validity {
-    /// Of a certificate that is made now.
+    /// Returns the validity of a certificate that is issued now.
     fn new(now: Timestamp, life: SignedDuration) -> Self {
         Self { from: now - BACKDATE, until: now + life }
     }
@@ -365,7 +365,7 @@ impl Files {
         })
     }
 
-    /// What to say of a file that is there and cannot be used.
+    /// Returns the error about a file that exists and cannot be used.
     fn damaged(&self, file: &str, why: impl std::fmt::Display) -> PkiError {
         let folder = self.0.clone().unwrap_or_default();
         PkiError::Damaged {

@@ -27,7 +27,7 @@ use super::service::{Peer, Service};
 use crate::api::Api;
 use evenkeel_apimachinery::user::User;
 
-/// How long connections may finish what they do when the server stops.
+/// Maximum time for open requests when the server stops.
 const LEAVE: Duration = Duration::from_secs(2);
 
 /// Why the listener does not serve.
@@ -38,7 +38,7 @@ pub enum ServeError {
     Certificate(String),
 }
 
-/// What takes TLS connections.
+/// Returns the acceptor of TLS connections.
 pub(super) fn acceptor(pki: &Arc<Pki>) -> Result<TlsAcceptor, ServeError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = CertPool::from_pem(pki.client_roots_pem().as_bytes())

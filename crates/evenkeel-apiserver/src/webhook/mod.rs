@@ -60,7 +60,7 @@ pub(crate) async fn post(
     }
 }
 
-/// What an answer that is no success comes to, in the words of upstream's client.
+/// Returns the error of a response that is no success, in the words of upstream's client.
 fn refused(code: StatusCode, body: &[u8]) -> String {
     let status: Value = json::from_slice(body).unwrap_or_default();
     if text(&status, "kind") == "Status" && text(&status, "status") == "Failure" {

@@ -36,7 +36,7 @@ Usage:
         URLs to answer at, with commas between. All other flags of etcd are accepted, without effect.
 ";
 
-/// How long open requests may take when it stops.
+/// Maximum time for open requests when the server stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs it with these arguments and returns its exit code.

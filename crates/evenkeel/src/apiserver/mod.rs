@@ -23,7 +23,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::Path, process::ExitCode,
 /// Name of upstream's program, whose flags it has.
 pub(crate) const NAME: &str = "kube-apiserver";
 
-/// How long open requests may take when the server stops.
+/// Maximum time for open requests when the server stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs it with these arguments and returns its exit code.

@@ -117,7 +117,7 @@ impl Offline {
         let _ = tokio::time::timeout(SYNC_TIMEOUT, filled).await;
     }
 
-    /// What a garbage collector would say, from live reads.
+    /// Returns the report of a garbage collector, from live reads.
     async fn collector(&self, subject: &Subject) -> Result<Option<ObjectReport>> {
         let namespace = if subject.namespace.is_empty() { "" } else { &*self.namespace };
         let mut snapshot = self.snapshot.lock().await;

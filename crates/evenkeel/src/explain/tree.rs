@@ -7,14 +7,14 @@ use futures::future::LocalBoxFuture;
 use serde::Serialize;
 use std::{collections::HashSet, fmt::Write as _};
 
-/// How deep it goes: a Deployment, its ReplicaSets, their pods.
+/// Maximum depth: a Deployment, its ReplicaSets, their pods.
 const DEPTH: usize = 3;
 /// Most dependent objects that are explained below one.
 const CHILDREN: usize = 10;
 
-/// Who can be asked.
+/// Source of reports about objects.
 pub trait Source {
-    /// What each controller that cares has to say.
+    /// Returns the report of each controller that handles the object.
     fn reports<'a>(&'a self, subject: &'a Subject)
     -> LocalBoxFuture<'a, Result<Vec<ObjectReport>>>;
 }
@@ -25,7 +25,7 @@ pub trait Source {
 pub struct Explained {
     /// The explained object.
     pub object: Subject,
-    /// Who was asked, and how; on top only.
+    /// Source of the reports; at the root only.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub asked: String,
     /// Reports of the controllers.
@@ -33,7 +33,7 @@ pub struct Explained {
     /// Objects that this one owns, explained likewise.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<Explained>,
-    /// How many more it keeps.
+    /// Number of further objects that it keeps.
     #[serde(skip_serializing_if = "is_none_more")]
     pub more: usize,
 }

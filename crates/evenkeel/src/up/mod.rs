@@ -23,7 +23,7 @@ use messages::Messages;
 pub(crate) use options::Args;
 use std::{net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
-/// How long open requests may take when the server stops.
+/// Maximum time for open requests when the server stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs `evenkeel up` and says how it ended.
@@ -104,7 +104,7 @@ async fn embedded(
         server: Some(server.clone()),
     };
     let control = control::start(&explain::socket_beside(&path), served, &serving);
-    let _control = heard(control);
+    let _control = or_warn(control);
     let ready = async {
         plane.synced().await;
         messages.ready(&path, args);
@@ -144,7 +144,7 @@ async fn on_remote(
         let served = Served { url: remote.url.clone(), introspection, server: None };
         control::start(&path, served, &listening)
     });
-    let _control = heard(control);
+    let _control = or_warn(control);
     let ready = async {
         plane.synced().await;
         messages.running(args);
@@ -162,9 +162,9 @@ async fn on_remote(
     ended.and_then(|()| end(&late))
 }
 
-/// Nobody needs the socket but who asks: without it, everything else goes on.
-fn heard(control: Result<control::ControlSocket>) -> Option<control::ControlSocket> {
-    control.inspect_err(|error| tracing::warn!("no questions are answered: {error:#}")).ok()
+/// Logs an error of the control socket. Only `evenkeel explain` needs the socket, so `up` continues without it.
+fn or_warn(control: Result<control::ControlSocket>) -> Option<control::ControlSocket> {
+    control.inspect_err(|error| tracing::warn!("the control socket cannot be opened, so evenkeel explain cannot ask this process: {error:#}")).ok()
 }
 
 fn plane_options(args: &Args) -> Result<PlaneOptions> {

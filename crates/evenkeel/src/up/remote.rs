@@ -17,7 +17,7 @@ pub(super) struct Remote {
     pub(super) url: String,
     /// The port of that address.
     pub(super) port: u16,
-    /// What it says of its version.
+    /// Version that the server reports.
     pub(super) version: String,
     /// The CA that it is trusted by, PEM.
     pub(super) ca: Option<String>,

@@ -16,7 +16,7 @@ use types::{Variables, namespace, request};
 /// Match conditions of a webhook or of a policy.
 const MAX_MATCH_CONDITIONS: usize = 64;
 
-/// What is wrong with the expressions of an object that is a policy or names webhooks.
+/// Returns errors in the expressions of a policy or of a webhook configuration.
 pub(crate) fn expressions(resource: &ResourceType, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if resource.group() != GROUP {

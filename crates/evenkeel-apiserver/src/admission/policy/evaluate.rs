@@ -15,7 +15,7 @@ pub(super) struct Denied {
     pub(super) reason: String,
 }
 
-/// What expressions look at.
+/// Variables of expressions.
 pub(super) struct Facts {
     pub(super) request: Value,
     pub(super) namespace: Value,
@@ -114,7 +114,7 @@ pub(super) fn with_variables<'a>(
     scope.with("variables", Val::Map(Rc::new(known)))
 }
 
-/// What of a validating policy does not hold.
+/// Returns the validations of a policy that fail.
 pub(super) fn validate(request: &Attributes<'_>, policy: &Policy, binding: &Value) -> Vec<Denied> {
     let failed = |message: String| {
         if policy.closed { vec![Denied { message, reason: String::new() }] } else { Vec::new() }
@@ -160,7 +160,7 @@ pub(super) fn validate(request: &Attributes<'_>, policy: &Policy, binding: &Valu
     denied
 }
 
-/// What a validation says when it does not hold.
+/// Returns the message of a validation that fails.
 fn words<'a>(validation: &'a Validation, scope: &Scope<'a>, budget: &mut u64) -> String {
     if let Some(expression) = &validation.message_expression
         && let Ok(Val::Str(words)) = run(expression, scope, budget)

@@ -97,7 +97,7 @@ pub(crate) fn validate(
     refuse(request.cx, &denied)
 }
 
-/// What becomes of failures: refusals, warnings, or nothing.
+/// Applies the binding's actions to failures: refusals, warnings, or nothing.
 fn sort_out(
     policy: &Policy,
     binding: &Value,

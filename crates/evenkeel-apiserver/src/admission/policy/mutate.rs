@@ -106,7 +106,7 @@ fn one(
     patch::apply_configuration(schema.as_ref(), current, change).map(Some)
 }
 
-/// What an expression made: operations with their values as JSON.
+/// Returns the result of an expression as JSON: patch operations with their values.
 fn to_json(made: &Val<'_>) -> Result<Value, String> {
     made.to_json()
 }

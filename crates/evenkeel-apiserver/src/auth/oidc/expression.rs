@@ -15,7 +15,7 @@ pub(super) struct Expression {
     program: Program,
 }
 
-/// What an expression is about.
+/// Variable that an expression reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Variable {
     /// `claims`: a map of the token's claims.

@@ -7,7 +7,7 @@ use tokio::sync::{Notify, watch};
 
 use super::super::jose::{Jws, PublicKey};
 
-/// How long a token with an unknown key waits for the issuer's newest keys.
+/// Maximum wait of a token with an unknown key for the issuer's newest keys.
 const KEYS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Keys of an issuer. A token with an unknown key asks for newer ones.

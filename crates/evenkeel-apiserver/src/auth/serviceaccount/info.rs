@@ -13,7 +13,7 @@ const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 /// Prefix of the keys in `extra` that Kubernetes sets.
 const EXTRA: &str = "authentication.kubernetes.io/";
 
-/// What a token says of its service account and of the object that it is bound to. Absent texts are empty.
+/// Service account of a token, and the object that the token is bound to. Absent texts are empty.
 ///
 /// Upstream: `ServiceAccountInfo`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
