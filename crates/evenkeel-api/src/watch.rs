@@ -11,7 +11,7 @@ use crate::decode::{Reader, WireError};
 use crate::protobuf::{Envelope, MAGIC, wire};
 use crate::{DecodeError, Encoding};
 
-/// Larger than any object that etcd can hold; a longer frame is a broken stream.
+/// Maximum length of a frame in bytes, above any object that etcd can hold. A longer frame means a broken stream.
 const MAX_FRAME: usize = 64 << 20;
 /// Bytes of a protobuf frame's length.
 const PREFIX: usize = 4;
@@ -32,7 +32,7 @@ pub enum EventType {
 }
 
 impl EventType {
-    /// As on the wire.
+    /// Returns the type as in the API, such as `ADDED`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -55,7 +55,7 @@ impl EventType {
 pub struct Event<'a> {
     /// Type of the event.
     pub type_: EventType,
-    /// Kind of the object, where the encoding has it; empty in JSON.
+    /// Kind of the object in protobuf; empty in JSON.
     pub kind: Cow<'a, str>,
     /// The object: JSON, or a message without its envelope.
     pub object: &'a [u8],
@@ -148,8 +148,7 @@ fn fields(body: &[u8]) -> Result<(Cow<'_, str>, &[u8]), WireError> {
     Ok((type_, raw))
 }
 
-/// Cuts a watch's frames out of the chunks that its stream comes in. A frame within one chunk is not copied, one that
-/// begins in an earlier chunk once.
+/// Cuts the chunks of a watch's stream into frames. A frame within one chunk is not copied; one that spans chunks is copied once.
 #[derive(Debug)]
 pub struct Frames {
     encoding: Encoding,
@@ -170,7 +169,7 @@ impl Frames {
         self.encoding
     }
 
-    /// Takes the next chunk, best when [`Frames::cut`] has nothing left: then it is kept as it is.
+    /// Appends a chunk of the stream. It is not copied if [`Frames::cut`] has returned all earlier frames.
     pub fn push(&mut self, chunk: Bytes) {
         if self.chunk.is_empty() {
             self.chunk = chunk;
@@ -179,10 +178,10 @@ impl Frames {
         }
     }
 
-    /// The next frame: a line of JSON, or a protobuf frame without its length. `None` when it is not all there yet.
+    /// Returns the next frame: a line of JSON, or a protobuf frame without its length. `None` if its end has not arrived.
     ///
     /// # Errors
-    /// When it is longer than any frame can be: what follows cannot be read either.
+    /// When the frame is longer than any can be; the rest of the stream cannot be read either.
     pub fn cut(&mut self) -> Result<Option<Bytes>, DecodeError> {
         while let Some(end) = self.end()? {
             let mut frame = self.take(end);

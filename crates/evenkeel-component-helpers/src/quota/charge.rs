@@ -82,7 +82,7 @@ pub fn charge(
         return Err(Refusal::Negative { names: negative.join(",") });
     }
     let before = request.old.map(|old| old.usage(request.evaluator, request.classes, request.now));
-    let more = before.map(|before| usage.beyond(&before));
+    let more = before.map(|before| usage.saturating_sub(&before));
     let of_quota = |(quota, concerned): (&ResourceQuota, bool)| {
         if !concerned {
             return Ok(None);

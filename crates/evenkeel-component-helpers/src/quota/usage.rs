@@ -1,35 +1,39 @@
-//! Resource lists: amounts by name, and their arithmetic.
+//! Resource lists: quantities by resource name, and their arithmetic.
+//!
+//! Upstream: `ResourceList`, `k8s.io/apiserver/pkg/quota/v1/resources.go`.
 
 use evenkeel_api::text::Text;
 use evenkeel_api::{map::Map, quantity::Quantity};
 use std::{collections::BTreeMap, fmt};
 
-/// Amounts by name, in order of name.
+/// Quantities by resource name, in order of name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Usage(BTreeMap<Text, Quantity>);
 
 impl Usage {
-    /// The amount of `name`.
+    /// Returns the quantity of a resource.
     pub fn get(&self, name: &str) -> Option<Quantity> {
         self.0.get(name).copied()
     }
 
-    /// Makes `name` this amount.
+    /// Sets the quantity of a resource.
     pub fn set(&mut self, name: impl Into<Text>, amount: Quantity) {
         self.0.insert(name.into(), amount);
     }
 
-    /// Entries in order of name.
+    /// Returns the entries in order of name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Quantity)> {
         self.0.iter().map(|(name, amount)| (&**name, *amount))
     }
 
-    /// Whether it is empty.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Adds amounts by name.
+    /// Adds the quantities of `more`, resource by resource.
+    ///
+    /// Upstream: `Add`.
     pub fn add(&mut self, more: &Self) {
         for (name, amount) in &more.0 {
             match self.0.get_mut(name) {
@@ -39,15 +43,17 @@ impl Usage {
         }
     }
 
-    /// Returns a multiple of the usage.
+    /// Returns every quantity multiplied by `number`.
     #[must_use]
     pub fn times(&self, number: usize) -> Self {
         self.0.iter().map(|(name, amount)| (name.clone(), amount.times(number))).collect()
     }
 
-    /// Subtracts `less`; no amount becomes negative.
+    /// Returns the quantities less those of `less`; a negative result becomes 0.
+    ///
+    /// Upstream: `SubtractWithNonNegativeResult`.
     #[must_use]
-    pub fn beyond(&self, less: &Self) -> Self {
+    pub fn saturating_sub(&self, less: &Self) -> Self {
         let rest = |name: &str, amount: Quantity| {
             let rest = less.get(name).map_or(amount, |less| amount.minus(less));
             if rest.sign() > 0 { rest } else { Quantity::ZERO }
@@ -60,7 +66,9 @@ impl Usage {
         self.0.retain(|name, amount| keep(name, *amount));
     }
 
-    /// These entries alone.
+    /// Returns the entries whose names pass a filter.
+    ///
+    /// Upstream: `Mask`.
     #[must_use]
     pub fn only(&self, keep: impl Fn(&str) -> bool) -> Self {
         self.0.iter().filter(|(name, _)| keep(name)).map(|(n, a)| (n.clone(), *a)).collect()
@@ -68,7 +76,7 @@ impl Usage {
 }
 
 impl<N: Into<Text>> FromIterator<(N, Quantity)> for Usage {
-    /// A later entry of the same name wins.
+    /// Collects entries; of two with the same name, the later wins.
     fn from_iter<I: IntoIterator<Item = (N, Quantity)>>(entries: I) -> Self {
         Self(entries.into_iter().map(|(name, amount)| (name.into(), amount)).collect())
     }
@@ -81,7 +89,7 @@ impl From<&Map<Quantity>> for Usage {
 }
 
 impl fmt::Display for Usage {
-    /// `cpu=1,memory=2Gi`.
+    /// Writes `cpu=1,memory=2Gi`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (name, amount)) in self.0.iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };

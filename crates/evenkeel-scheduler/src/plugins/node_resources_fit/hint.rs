@@ -13,28 +13,33 @@ use crate::{
 /// Reports whether devices provide a resource on nodes that do not advertise it.
 type IsDevices<'a> = &'a dyn Fn(&str) -> bool;
 
+/// Returns Queue if the change may make the pod fit: a node has more of what the pod requests and would fit it when empty, another
+/// pod requests less, or a requested resource is mapped to a DeviceClass.
+///
+/// Upstream: `isSchedulableAfterNodeChange`, `isSchedulableAfterAssignedPodScaleDown`, `isSchedulableAfterDeviceClassEvent`.
 pub(super) fn hint(pod: &PodInfo, change: &Change, is_devices: IsDevices<'_>) -> QueueingHint {
-    let asks = &pod.asks.requests;
+    let requests = &pod.asks.requests;
     match change {
         Change::Node(edit) => QueueingHint::when(edit.now().is_some_and(|new| {
-            let (has, had) = (Room::of(new), edit.before().map(|old| Room::of(old)));
-            has.takes(asks, is_devices)
-                && had.is_none_or(|had| has.gives_more(&had, asks, is_devices))
+            let (has, had) = (Allocatable::of(new), edit.before().map(|old| Allocatable::of(old)));
+            has.fits(requests, is_devices)
+                && had.is_none_or(|had| has.has_increased(&had, requests, is_devices))
         })),
-        Change::AssignedPod(Edit::Updated { old, new }) => {
-            QueueingHint::when(gives_more(&old.asks.requests, &new.asks.requests, asks))
-        }
+        Change::AssignedPod(Edit::Updated { old, new }) => QueueingHint::when(
+            exceeds_in_requested(&old.asks.requests, &new.asks.requests, requests),
+        ),
         Change::Object(ObjectChange::DeviceClass(edit)) => {
-            QueueingHint::when(names_more(edit, asks))
+            QueueingHint::when(maps_requested_resource(edit, requests))
         }
         _ => QueueingHint::Queue,
     }
 }
 
 /// Reports whether a requested resource was mapped to a DeviceClass.
-fn names_more(edit: &Edit<Arc<DeviceClass>>, asks: &Resources) -> bool {
+fn maps_requested_resource(edit: &Edit<Arc<DeviceClass>>, requests: &Resources) -> bool {
     let Some(class) = edit.now() else { return false };
-    let is_requested = |name: &str| asks.scalars.iter().any(|(requested, _)| **requested == *name);
+    let is_requested =
+        |name: &str| requests.scalars.iter().any(|(requested, _)| **requested == *name);
     let named = &class.spec.extended_resource_name;
     match edit.before() {
         Some(before) if before.spec.extended_resource_name == *named => false,
@@ -44,12 +49,12 @@ fn names_more(edit: &Edit<Arc<DeviceClass>>, asks: &Resources) -> bool {
 }
 
 /// Allocatable resources of a node.
-struct Room {
+struct Allocatable {
     resources: Resources,
     pods: i64,
 }
 
-impl Room {
+impl Allocatable {
     fn of(node: &Node) -> Self {
         let mut resources = Resources::default();
         for (name, amount) in node.status.allocatable.iter() {
@@ -60,35 +65,40 @@ impl Room {
     }
 
     /// Reports whether the pod would fit on the empty node.
-    fn takes(&self, asks: &Resources, is_devices: IsDevices<'_>) -> bool {
+    fn fits(&self, requests: &Resources, is_devices: IsDevices<'_>) -> bool {
         let has = &self.resources;
         self.pods > 0
-            && asks.cpu <= has.cpu
-            && asks.memory <= has.memory
-            && asks.ephemeral_storage <= has.ephemeral_storage
-            && asks.scalars.iter().all(|(name, amount)| {
+            && requests.cpu <= has.cpu
+            && requests.memory <= has.memory
+            && requests.ephemeral_storage <= has.ephemeral_storage
+            && requests.scalars.iter().all(|(name, amount)| {
                 let has = has.scalar(name);
                 *amount <= has || (has == 0 && is_devices(name))
             })
     }
 
     /// Reports whether a resource that the pod requests increased.
-    fn gives_more(&self, before: &Self, asks: &Resources, is_devices: IsDevices<'_>) -> bool {
+    fn has_increased(
+        &self,
+        before: &Self,
+        requests: &Resources,
+        is_devices: IsDevices<'_>,
+    ) -> bool {
         let devices = |(name, amount): &(Arc<str>, i64)| {
             *amount > 0 && self.resources.scalar(name) == 0 && is_devices(name)
         };
         self.pods > before.pods
-            || gives_more(&self.resources, &before.resources, asks)
-            || asks.scalars.iter().any(devices)
+            || exceeds_in_requested(&self.resources, &before.resources, requests)
+            || requests.scalars.iter().any(devices)
     }
 }
 
 /// Reports whether `more` exceeds `less` for a requested resource.
-fn gives_more(more: &Resources, less: &Resources, asks: &Resources) -> bool {
-    (asks.cpu > 0 && more.cpu > less.cpu)
-        || (asks.memory > 0 && more.memory > less.memory)
-        || (asks.ephemeral_storage > 0 && more.ephemeral_storage > less.ephemeral_storage)
-        || asks
+fn exceeds_in_requested(more: &Resources, less: &Resources, requests: &Resources) -> bool {
+    (requests.cpu > 0 && more.cpu > less.cpu)
+        || (requests.memory > 0 && more.memory > less.memory)
+        || (requests.ephemeral_storage > 0 && more.ephemeral_storage > less.ephemeral_storage)
+        || requests
             .scalars
             .iter()
             .any(|(name, amount)| *amount > 0 && more.scalar(name) > less.scalar(name))
