@@ -1,7 +1,7 @@
 //! Interning of parts that many objects have in common.
 //!
-//! Pods of one ReplicaSet have equal labels, owners and specs. Decoding recalls each such part from those that the thread
-//! read lately, so that an object costs what it has of its own.
+//! Pods of one ReplicaSet have equal labels, owners and specs. Decoding looks each such part up among those that the thread
+//! decoded recently, and shares it, so that an object takes memory only for what it alone has.
 
 use std::{
     hash::{BuildHasher as _, Hash},
@@ -11,8 +11,8 @@ use std::{
 
 use foldhash::fast::FixedState;
 
-/// How many parts of a type a thread remembers; what follows each other in a list is mostly alike.
-const REMEMBERED: usize = 256;
+/// Number of parts of one type that a thread remembers. A few are enough, because neighbours in a list are mostly alike.
+const MAX_REMEMBERED: usize = 256;
 
 /// An immutable list, shared between equal ones.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -82,7 +82,7 @@ impl<'a, T> IntoIterator for &'a Shared<T> {
     }
 }
 
-/// These items, shared with an equal list that this thread read lately.
+/// Returns the items, shared with an equal list that this thread decoded recently.
 pub(crate) fn recall<T: Recalled>(items: Vec<T>) -> Shared<T> {
     if items.is_empty() {
         return Shared(None);
@@ -94,7 +94,7 @@ pub(crate) fn recall<T: Recalled>(items: Vec<T>) -> Shared<T> {
 
 /// An item of lists that are recalled.
 pub(crate) trait Recalled: Hash + Eq + Sized + 'static {
-    /// With the lists that this thread read lately.
+    /// Calls `with` with the lists that this thread decoded recently.
     fn recent<R>(with: impl FnOnce(&mut Recent<Arc<[Self]>>) -> R) -> R;
 }
 
@@ -118,13 +118,13 @@ macro_rules! recalled {
 
 pub(crate) use recalled;
 
-/// Hash for interning: equal values have equal fingerprints.
+/// Returns a hash for interning: equal values have equal fingerprints.
 pub(crate) fn fingerprint(of: &impl Hash) -> u64 {
     FixedState::default().hash_one(of)
 }
 
-/// What was read lately, by fingerprint; of several with one place, the last.
-pub(crate) struct Recent<T, const N: usize = REMEMBERED>(Box<[Option<T>]>);
+/// Recently decoded values, by fingerprint; of several with the same slot, the last.
+pub(crate) struct Recent<T, const N: usize = MAX_REMEMBERED>(Box<[Option<T>]>);
 
 impl<T, const N: usize> Default for Recent<T, N> {
     fn default() -> Self {
@@ -133,12 +133,13 @@ impl<T, const N: usize> Default for Recent<T, N> {
 }
 
 impl<T: Clone, const N: usize> Recent<T, N> {
-    /// The one in the fingerprint's place, if it `is` what is looked for.
+    /// Returns the value in the fingerprint's slot, if `is` accepts it.
     pub(crate) fn find(&self, fingerprint: u64, is: impl FnOnce(&T) -> bool) -> Option<T> {
         self.0[fingerprint as usize % N].as_ref().filter(|known| is(known)).cloned()
     }
 
-    /// The one in the fingerprint's place if it is the `same` as `new`, or else what is made of that, which is remembered.
+    /// Returns the value in the fingerprint's slot, if it is the `same` as `new`. Otherwise makes a value from `new` and remembers
+    /// it.
     pub(crate) fn recall<U>(
         &mut self,
         fingerprint: u64,
@@ -154,7 +155,7 @@ impl<T: Clone, const N: usize> Recent<T, N> {
         made
     }
 
-    /// Keeps `value` under its fingerprint, in place of the oldest one.
+    /// Remembers `value` in its fingerprint's slot, and drops the one there.
     pub(crate) fn keep(&mut self, fingerprint: u64, value: T) {
         self.0[fingerprint as usize % N] = Some(value);
     }

@@ -2,7 +2,7 @@
 //!
 //! Each wake-up costs a system call and a context switch. A program with hundreds of requests a second is woken thousands
 //! of times, each time for one response or watch event. A worker that pauses before it polls finds several at once, as
-//! network cards do that coalesce interrupts, and sends the resulting writes together.
+//! network cards that coalesce interrupts do, and sends the resulting writes together.
 
 use std::{cell::Cell, io, time::Duration};
 use tokio::runtime::{Builder, Runtime};
@@ -20,12 +20,12 @@ pub enum Worker {
     Parallel,
 }
 
-/// The pause as a multiple of the last work. A worker that is busy for more than a twentieth of the time finds more and more
-/// work at once, until its pause is the longest; one with less work soon polls at once again.
+/// Length of a pause as a multiple of the work before it. While a worker is busy for more than a twentieth of the time, its pauses
+/// and batches grow up to [`MAX_PAUSE`]. With less work, the pauses shrink until it polls at once.
 const PAUSE_FACTOR: u32 = 20;
-/// The longest pause: less than an API server takes for a few writes.
+/// Maximum pause, less than an API server takes for a few writes.
 const MAX_PAUSE: Duration = Duration::from_millis(15);
-/// The shortest pause: the system takes about as long to wake a thread.
+/// Minimum pause, about the time that the system takes to wake a thread.
 const MIN_PAUSE: Duration = Duration::from_micros(200);
 
 impl Worker {
@@ -46,9 +46,9 @@ impl Worker {
 }
 
 /// Returns the pause after this much work; `None` if it is too short.
-fn rest(worked: Duration) -> Option<Duration> {
-    let rest = worked.saturating_mul(PAUSE_FACTOR).min(MAX_PAUSE);
-    (rest >= MIN_PAUSE).then_some(rest)
+fn pause(worked: Duration) -> Option<Duration> {
+    let pause = worked.saturating_mul(PAUSE_FACTOR).min(MAX_PAUSE);
+    (pause >= MIN_PAUSE).then_some(pause)
 }
 
 thread_local! {
@@ -66,8 +66,8 @@ fn begin() {
 }
 
 fn end() {
-    if let Some(rest) = BEGUN.take().and_then(|begun| rest(now().duration_since(begun))) {
-        std::thread::sleep(rest);
+    if let Some(pause) = BEGUN.take().and_then(|begun| pause(now().duration_since(begun))) {
+        std::thread::sleep(pause);
     }
 }
 
@@ -80,10 +80,10 @@ mod tests {
         let micros = Duration::from_micros;
         let table = [(0, None), (9, None), (10, Some(200)), (150, Some(3_000)), (499, Some(9_980))];
         for (worked, expected) in table {
-            assert_eq!(rest(micros(worked)), expected.map(micros), "{worked} µs");
+            assert_eq!(pause(micros(worked)), expected.map(micros), "{worked} µs");
         }
-        assert_eq!(rest(Duration::from_secs(3600)), Some(MAX_PAUSE));
-        assert_eq!(rest(Duration::MAX), Some(MAX_PAUSE));
+        assert_eq!(pause(Duration::from_secs(3600)), Some(MAX_PAUSE));
+        assert_eq!(pause(Duration::MAX), Some(MAX_PAUSE));
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub use envelope::{Envelope, MAGIC};
 use crate::DecodeError;
 use crate::decode::WireError;
 
-/// Translates between JSON and protobuf, byte for byte as upstream's server encodes.
+/// Translates objects between JSON and protobuf; the bytes are those of upstream's server.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Transcoder;
 
@@ -27,7 +27,7 @@ impl Transcoder {
         schema::message_of(api_version, kind).is_some()
     }
 
-    /// The message of an object, without an envelope.
+    /// Encodes an object as a message without an envelope.
     ///
     /// # Errors
     /// When the kind has no protobuf form, or a field is not of its type.
@@ -36,7 +36,7 @@ impl Transcoder {
         encode::encode(descriptor, object).map_err(|error| error.of(kind))
     }
 
-    /// The JSON of an object's message, with `apiVersion` and `kind`.
+    /// Decodes an object's message to JSON with `apiVersion` and `kind`.
     ///
     /// # Errors
     /// When the kind has no protobuf form, or the bytes are no such message.
@@ -44,20 +44,20 @@ impl Transcoder {
         decode_object(api_version, kind, bytes, 0)
     }
 
-    /// An object in its envelope, of the `apiVersion` and `kind` that it names.
+    /// Encodes an object in an envelope, by its own `apiVersion` and `kind`.
     ///
     /// # Errors
-    /// As [`Transcoder::encode`].
+    /// Those of [`Transcoder::encode`].
     pub fn encode_envelope(object: &Value) -> Result<Vec<u8>, DecodeError> {
         let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
         Ok(Envelope::seal(api_version, kind, &Self::encode(api_version, kind, object)?))
     }
 
-    /// The JSON of an object in an envelope.
+    /// Decodes an object in an envelope to JSON.
     ///
     /// # Errors
-    /// As [`Transcoder::decode`], and when there is no envelope.
+    /// Those of [`Transcoder::decode`], and when there is no envelope.
     pub fn decode_envelope(bytes: &[u8]) -> Result<Value, DecodeError> {
         decode_envelope(bytes, 0)
     }

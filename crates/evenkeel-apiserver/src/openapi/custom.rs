@@ -16,7 +16,7 @@ const KIND: &str = "Kind is a string value representing the REST resource this o
 const METADATA: &str = "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 const LIST_METADATA: &str = "Standard list metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
 
-/// Which version of OpenAPI a document is of.
+/// OpenAPI version of a document.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dialect {
     Two,
@@ -29,7 +29,7 @@ impl Dialect {
         json!({"$ref": format!("#/{place}/{name}")})
     }
 
-    /// A reference with words beside it.
+    /// Returns a reference with a description.
     fn described(self, name: &str, description: &str) -> Value {
         match self {
             Self::Two => {
@@ -48,7 +48,7 @@ fn custom(rows: &Rows) -> impl Iterator<Item = (&Arc<ResourceType>, &Arc<Version
     rows.all.iter().filter_map(|resource| Some((resource, resource.custom.as_ref()?)))
 }
 
-/// `com.example.v1.Widget` for the group `example.com`.
+/// Returns the name of a kind's schema, such as `com.example.v1.Widget` for the group `example.com`.
 fn model_name(resource: &ResourceType, kind: &str) -> String {
     let group: Vec<&str> = resource.group().rsplit('.').collect();
     format!("{}.{}.{kind}", group.join("."), resource.version())
@@ -58,7 +58,7 @@ fn marked(resource: &ResourceType, kind: &str) -> Value {
     json!([{"group": resource.group(), "version": resource.version(), "kind": kind}])
 }
 
-/// The schema of the kind.
+/// Returns the schema of the resource's kind.
 fn schema(resource: &ResourceType, version: &Version, dialect: Dialect) -> Value {
     let document = &version.document;
     let open = dialect == Dialect::Two && flag(document, "x-kubernetes-preserve-unknown-fields");
@@ -84,7 +84,9 @@ fn schema(resource: &ResourceType, version: &Version, dialect: Dialect) -> Value
     schema
 }
 
-/// Leaves out what version 2 (and old clients of it) cannot say.
+/// Removes what OpenAPI v2, or old clients of it, do not support.
+///
+/// Upstream: `ToStructuralOpenAPIV2`.
 fn simplify(schema: &mut Value) {
     let (nullable, open) =
         (flag(schema, "nullable"), flag(schema, "x-kubernetes-preserve-unknown-fields"));
@@ -121,7 +123,7 @@ fn simplify(schema: &mut Value) {
     for_each_child(schema, &mut simplify);
 }
 
-/// Gives embedded objects what every object has.
+/// Adds `apiVersion`, `kind` and `metadata` to the schemas of embedded objects.
 fn embed(schema: &mut Value, dialect: Dialect) {
     for_each_child(schema, &mut |child| embed(child, dialect));
     if dialect == Dialect::Two && flag(schema, "x-kubernetes-preserve-unknown-fields")
@@ -173,7 +175,7 @@ fn schemas(resource: &ResourceType, version: &Version, dialect: Dialect) -> [(St
     ]
 }
 
-/// Definitions and paths for the document of version 2.
+/// Returns the definitions and paths of custom resources in the document of version 2.
 pub(super) fn additions(rows: &Rows) -> (Map<String, Value>, Map<String, Value>) {
     let (mut definitions, mut all) = (Map::new(), Map::new());
     for (resource, version) in custom(rows) {
@@ -186,7 +188,7 @@ pub(super) fn additions(rows: &Rows) -> (Map<String, Value>, Map<String, Value>)
 /// Paths and schemas of a document.
 type Parts = (Map<String, Value>, Map<String, Value>);
 
-/// Documents of version 3, by name.
+/// Returns the documents of version 3 by name.
 pub(super) fn documents(rows: &Rows) -> BTreeMap<String, Value> {
     let mut documents: BTreeMap<String, Parts> = BTreeMap::new();
     for (resource, version) in custom(rows) {
@@ -212,7 +214,7 @@ fn add_builtin(components: &mut Map<String, Value>) {
     }
 }
 
-/// Out of a recorded document that has them all, since the server's own schemas have no descriptions.
+/// Returns the built-in schemas that documents refer to, from a recorded document: the server's own schemas have no descriptions.
 fn builtin() -> Map<String, Value> {
     let mut known = recorded("apis/apps/v1");
     let mut known = known["components"]["schemas"].take();
@@ -231,7 +233,7 @@ fn builtin() -> Map<String, Value> {
     builtin
 }
 
-/// The paths of a resource.
+/// Adds the paths of a resource to `all`.
 fn paths(resource: &ResourceType, dialect: Dialect, all: &mut Map<String, Value>) {
     let root = format!("/apis/{}", resource.api_version);
     let plural = resource.plural();

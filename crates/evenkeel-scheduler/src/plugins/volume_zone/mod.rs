@@ -1,4 +1,4 @@
-//! VolumeZone: a pod goes where the labels of its volumes say that they are.
+//! VolumeZone: pods are scheduled to nodes in the zones and regions of their volumes.
 //!
 //! Upstream: `plugins/volumezone`.
 //!
