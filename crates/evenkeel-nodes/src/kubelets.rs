@@ -134,7 +134,8 @@ impl Follower {
     /// The lines that were printed since the last time, and when to look again. Pods change often: a run whose outcome is the
     /// same is not interpreted again.
     async fn read(&mut self, run: LoggedRun, now: Timestamp) -> (Vec<LogLine>, Timestamp) {
-        let is_current = |known: &InterpretedRun| known.until > now && known.run.prints_the_same_as(&run);
+        let is_current =
+            |known: &InterpretedRun| known.until > now && known.run.prints_the_same_as(&run);
         let known = match self.known.take().filter(is_current) {
             Some(known) => known,
             None => {

@@ -50,7 +50,11 @@ pub struct DryRunSettings<'a> {
 ///
 /// # Errors
 /// When the server cannot be asked what it has, or a controller cannot start with its options.
-pub async fn dry_run(kube: kube::Client, clock: &Clock, settings: DryRunSettings<'_>) -> Result<DryRun> {
+pub async fn dry_run(
+    kube: kube::Client,
+    clock: &Clock,
+    settings: DryRunSettings<'_>,
+) -> Result<DryRun> {
     let (kube, recorded) = client::dry_run(kube);
     let client = |name: &str| {
         Client::builder(kube.clone(), clock.clone()).qps(-1.0).user_agent(name).build()
