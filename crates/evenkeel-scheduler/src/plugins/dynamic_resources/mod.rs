@@ -392,7 +392,7 @@ impl Filter for DynamicResources {
 /// What may make devices available for a pod that fits no node.
 enum Release<'a> {
     /// The pod asks for no devices.
-    NotAsked,
+    PreFilterSkipped,
     Nothing,
     /// Deallocate the devices of a claim: they suit only some nodes.
     Deallocate(Arc<ResourceClaim>),
@@ -402,8 +402,8 @@ enum Release<'a> {
 
 /// Decides which claim to release.
 fn release<'a>(state: &'a CycleState, pod: &PodInfo) -> Release<'a> {
-    if state.get::<Asked>().is_none() {
-        return Release::NotAsked;
+    if state.get::<PreFilterRan>().is_none() {
+        return Release::PreFilterSkipped;
     }
     let Some(AttemptState { attempt, found, .. }) = state.get() else { return Release::Nothing };
     let unavailable = attempt.unavailable_claims(&pod.pod, &locked(found));
@@ -414,8 +414,8 @@ fn release<'a>(state: &'a CycleState, pod: &PodInfo) -> Release<'a> {
     }
 }
 
-fn not_asked() -> PostFilterResult {
-    PostFilterResult { message: NOT_ASKED.into(), done: true, nominated: None }
+fn pre_filter_skipped() -> PostFilterResult {
+    PostFilterResult { message: PRE_FILTER_SKIPPED.into(), done: true, nominated: None }
 }
 
 impl PostFilter for DynamicResources {
@@ -429,7 +429,7 @@ impl PostFilter for DynamicResources {
         Box::pin(async move {
             let client = self.observed.get().map(|observed| &observed.handle.client);
             let (done, what) = match (release(state, pod), client) {
-                (Release::NotAsked, _) => return not_asked(),
+                (Release::PreFilterSkipped, _) => return pre_filter_skipped(),
                 (Release::Nothing, _) | (_, None) => return PostFilterResult::default(),
                 (Release::Deallocate(claim), Some(client)) => {
                     (writes::deallocate(client, &claim).await.map(drop), "deallocation")
@@ -448,8 +448,8 @@ impl PostFilter for DynamicResources {
 
     fn plan(&self, cycle: &mut Cycle<'_>, state: &CycleState, _: &FitError) -> PostFilterPlan {
         match release(state, cycle.pod()) {
-            Release::NotAsked => {
-                PostFilterPlan { result: not_asked(), ..PostFilterPlan::default() }
+            Release::PreFilterSkipped => {
+                PostFilterPlan { result: pre_filter_skipped(), ..PostFilterPlan::default() }
             }
             // What the answer says is known when the claim is released.
             _ => PostFilterPlan::default(),
