@@ -308,7 +308,7 @@ mod tests {
             let pod = |node: &str| json!({"metadata": {"name": name}, "spec": {"nodeName": node, "volumes": volumes}});
             let strategy = strategy::of("", "pods");
             let selection = SelectionAttributes::new(&pod(selected), |put| {
-                strategy.field_values(&pod(selected), put)
+                strategy.field_values(&pod(selected), put);
             });
             let encoded = Encoded::new(&pod(decoded), selection);
             let key = format!("ns/{name}");
