@@ -98,7 +98,7 @@ const REGISTRY_SHELL: [&str; 1] = ["registry/cluster_ips.rs"];
 const AUTH_SHELL: [&str; 6] = [
     "auth/authenticator.rs",
     "auth/impersonation.rs",
-    "auth/rbac.rs",
+    "auth/rbac_authorizer.rs",
     "oidc/fetch.rs",
     "oidc/keys.rs",
     "oidc/mod.rs",

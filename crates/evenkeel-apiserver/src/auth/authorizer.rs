@@ -1,7 +1,8 @@
 //! The authorizers of a server, asked in the order of `--authorization-mode`.
 
 use super::User;
-use super::rbac::{RbacAuthorizer, ResolvedRules};
+use super::rbac::ResolvedRules;
+use super::rbac_authorizer::RbacAuthorizer;
 use super::rule::Attributes;
 use crate::store::Store;
 use std::str::FromStr;

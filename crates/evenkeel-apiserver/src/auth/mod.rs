@@ -12,6 +12,7 @@ mod nodes;
 mod oidc;
 mod permit;
 mod rbac;
+mod rbac_authorizer;
 mod response;
 mod rule;
 pub(crate) mod serviceaccount;

@@ -1,6 +1,5 @@
-//! RBAC authorizer: looks up the rules that bindings grant to a user and its groups, and allows a request that one of them
-//! allows. The rules are resolved from the stored roles and bindings once, and again after one of these changes. `nodes`
-//! authorizes kubelets.
+//! RBAC: resolves the stored Roles, ClusterRoles and their bindings to rules by user and group, and decides by them. `nodes`
+//! authorizes kubelets, [`super::rbac_authorizer`] resolves again after each change.
 //!
 //! | documented | where |
 //! |---|---|
@@ -18,7 +17,7 @@
 //! | Nobody grants permissions that it does not hold | `escalation::confirm_no_escalation` |
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 
 use serde::Deserialize;
 
@@ -27,29 +26,22 @@ use super::{User, nodes};
 use crate::store::Store;
 
 /// Keys of the stored RBAC resources. [`resolve`] reads them by position.
-const RBAC_RESOURCES: [&str; 4] = [
+pub(super) const RBAC_RESOURCES: [&str; 4] = [
     "rbac.authorization.k8s.io/clusterroles",
     "rbac.authorization.k8s.io/roles",
     "rbac.authorization.k8s.io/clusterrolebindings",
     "rbac.authorization.k8s.io/rolebindings",
 ];
 
-/// Authorizes requests by the stored roles and bindings.
-///
-/// Upstream: `RBACAuthorizer`.
-#[derive(Default)]
-pub(crate) struct RbacAuthorizer {
-    resolver: RwLock<Option<Arc<RuleResolver>>>,
-    /// Held by the request that makes a new one: the others wait for it.
-    resolving: Mutex<()>,
-}
-
 /// Rules that the stored bindings grant.
 ///
 /// Upstream: `DefaultRuleResolver`.
 #[derive(Default)]
-struct RuleResolver {
-    version: [u64; 4],
+pub(super) struct RuleResolver {
+    /// Revisions of the stored roles and bindings.
+    pub(super) version: [u64; 4],
+    /// Roles and bindings that cannot be read, and grant nothing.
+    pub(super) unreadable: Vec<String>,
     /// Grants of each user name, service accounts included.
     users: HashMap<Box<str>, Vec<Grant>>,
     /// Grants of each group name.
@@ -118,18 +110,12 @@ struct Subject {
     namespace: Box<str>,
 }
 
-impl RbacAuthorizer {
+impl RuleResolver {
     /// Returns whether a rule that one of the user's bindings grants allows the request.
     ///
     /// Upstream: `RBACAuthorizer.Authorize`.
-    pub(crate) fn authorize(
-        &self,
-        store: &Store,
-        user: &User,
-        attributes: &Attributes<'_>,
-    ) -> bool {
-        self.resolver(store)
-            .visit_rules_for(user, attributes.namespace)
+    pub(super) fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> bool {
+        self.visit_rules_for(user, attributes.namespace)
             .any(|(_, grant)| grant.rules().iter().any(|rule| rule.rule_allows(attributes)))
     }
 
@@ -137,14 +123,12 @@ impl RbacAuthorizer {
     /// allowed.
     ///
     /// Upstream: `RBACAuthorizer.Authorize`, `describeSubject`.
-    pub(crate) fn authorize_with_reason(
+    pub(super) fn authorize_with_reason(
         &self,
-        store: &Store,
         user: &User,
         attributes: &Attributes<'_>,
     ) -> Option<String> {
-        self.resolver(store)
-            .visit_rules_for(user, attributes.namespace)
+        self.visit_rules_for(user, attributes.namespace)
             .find(|(_, g)| g.rules().iter().any(|rule| rule.rule_allows(attributes)))
             .map(|(subject, grant)| {
                 let to = match subject
@@ -160,26 +144,22 @@ impl RbacAuthorizer {
     }
 
     /// Returns whether the user is a kubelet and the Node authorizer allows the request.
-    pub(crate) fn node_authorizer_allows(
+    pub(super) fn node_authorizer_allows(
         &self,
         store: &Store,
         user: &User,
         attributes: &Attributes<'_>,
     ) -> bool {
         let Some(node) = nodes::node_of(user).filter(|node| !node.is_empty()) else { return false };
-        self.resolver(store)
-            .node
-            .as_ref()
-            .is_some_and(|rules| nodes::authorize(store, node, rules, attributes))
+        self.node.as_ref().is_some_and(|rules| nodes::authorize(store, node, rules, attributes))
     }
 
     /// Returns all rules that bindings grant to a user in a namespace, those of ClusterRoleBindings included.
     ///
     /// Upstream: `DefaultRuleResolver.RulesFor`.
-    pub(crate) fn rules_for(&self, store: &Store, user: &User, namespace: &str) -> ResolvedRules {
-        let resolver = self.resolver(store);
+    pub(super) fn rules_for(&self, user: &User, namespace: &str) -> ResolvedRules {
         let (mut resolved, mut seen) = (ResolvedRules::default(), HashSet::new());
-        for (_, grant) in resolver.visit_rules_for(user, namespace) {
+        for (_, grant) in self.visit_rules_for(user, namespace) {
             match &grant.rules {
                 Ok(rules) if seen.insert(Arc::as_ptr(rules).cast::<PolicyRule>()) => {
                     resolved.rules.push(rules.clone());
@@ -192,28 +172,6 @@ impl RbacAuthorizer {
         resolved
     }
 
-    /// Returns the resolver of the stored roles and bindings; makes a new one if one of them was written since.
-    fn resolver(&self, store: &Store) -> Arc<RuleResolver> {
-        if let Ok(resolver) = self.current(store) {
-            return resolver;
-        }
-        let _resolving = self.resolving.lock().unwrap_or_else(PoisonError::into_inner);
-        self.current(store).unwrap_or_else(|version| {
-            let resolver = Arc::new(resolve(store, version));
-            *self.resolver.write().unwrap_or_else(PoisonError::into_inner) = Some(resolver.clone());
-            resolver
-        })
-    }
-
-    /// Returns the last resolver if nothing was written since; otherwise the versions that a new one is to have.
-    fn current(&self, store: &Store) -> Result<Arc<RuleResolver>, [u64; 4]> {
-        let version = RBAC_RESOURCES.map(|resource_prefix| store.touched(resource_prefix));
-        let last = self.resolver.read().unwrap_or_else(PoisonError::into_inner);
-        last.as_ref().filter(|last| last.version == version).cloned().ok_or(version)
-    }
-}
-
-impl RuleResolver {
     /// Returns the grants that apply to a user in a namespace, each with the matching user or group name. An empty namespace
     /// selects the grants of ClusterRoleBindings only.
     ///
@@ -239,7 +197,7 @@ impl RuleResolver {
 /// Resolves each binding to the rules of its role, and files them by user and group.
 ///
 /// Upstream: `VisitRulesFor`, `GetRoleReferenceRules`.
-fn resolve(store: &Store, version: [u64; 4]) -> RuleResolver {
+pub(super) fn resolve(store: &Store, version: [u64; 4]) -> RuleResolver {
     let mut resolver = RuleResolver { version, ..RuleResolver::default() };
     let mut roles: HashMap<(bool, Box<str>), Arc<[PolicyRule]>> = HashMap::new();
     for (cluster, resource_prefix) in [(true, RBAC_RESOURCES[0]), (false, RBAC_RESOURCES[1])] {
@@ -251,7 +209,9 @@ fn resolve(store: &Store, version: [u64; 4]) -> RuleResolver {
                         role.rules.unwrap_or_default().into(),
                     );
                 }
-                Err(error) => tracing::error!(role = %entry.key, %error, "a role cannot be read"),
+                Err(error) => {
+                    resolver.unreadable.push(format!("role {}: {error}", entry.key));
+                }
             }
         }
     }
@@ -261,7 +221,7 @@ fn resolve(store: &Store, version: [u64; 4]) -> RuleResolver {
             let binding = match serde_json::from_slice::<Binding>(entry.json()) {
                 Ok(binding) => binding,
                 Err(error) => {
-                    tracing::error!(binding = %entry.key, %error, "a role binding cannot be read");
+                    resolver.unreadable.push(format!("role binding {}: {error}", entry.key));
                     continue;
                 }
             };

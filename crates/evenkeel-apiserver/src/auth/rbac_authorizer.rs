@@ -1,0 +1,78 @@
+//! The RBAC authorizer: keeps the rules that the stored roles and bindings grant, until one of them is written.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use super::User;
+use super::rbac::{RBAC_RESOURCES, ResolvedRules, RuleResolver, resolve};
+use super::rule::Attributes;
+use crate::store::Store;
+
+/// Authorizes requests by the stored roles and bindings.
+///
+/// Upstream: `RBACAuthorizer`.
+#[derive(Default)]
+pub(super) struct RbacAuthorizer {
+    resolver: RwLock<Option<Arc<RuleResolver>>>,
+    /// Held by the request that makes a new one: the others wait for it.
+    resolving: Mutex<()>,
+}
+
+impl RbacAuthorizer {
+    /// Returns whether a rule that one of the user's bindings grants allows the request.
+    pub(super) fn authorize(
+        &self,
+        store: &Store,
+        user: &User,
+        attributes: &Attributes<'_>,
+    ) -> bool {
+        self.resolver(store).authorize(user, attributes)
+    }
+
+    /// Returns the reason for an allowed request; `None` if the request is not allowed.
+    pub(super) fn authorize_with_reason(
+        &self,
+        store: &Store,
+        user: &User,
+        attributes: &Attributes<'_>,
+    ) -> Option<String> {
+        self.resolver(store).authorize_with_reason(user, attributes)
+    }
+
+    /// Returns whether the user is a kubelet and the Node authorizer allows the request.
+    pub(super) fn node_authorizer_allows(
+        &self,
+        store: &Store,
+        user: &User,
+        attributes: &Attributes<'_>,
+    ) -> bool {
+        self.resolver(store).node_authorizer_allows(store, user, attributes)
+    }
+
+    /// Returns all rules that bindings grant to a user in a namespace, those of ClusterRoleBindings included.
+    pub(super) fn rules_for(&self, store: &Store, user: &User, namespace: &str) -> ResolvedRules {
+        self.resolver(store).rules_for(user, namespace)
+    }
+
+    /// Returns the resolver of the stored roles and bindings; makes a new one if one of them was written since.
+    fn resolver(&self, store: &Store) -> Arc<RuleResolver> {
+        if let Ok(resolver) = self.current(store) {
+            return resolver;
+        }
+        let _resolving = self.resolving.lock().unwrap_or_else(PoisonError::into_inner);
+        self.current(store).unwrap_or_else(|version| {
+            let resolver = Arc::new(resolve(store, version));
+            for error in &resolver.unreadable {
+                tracing::error!(error, "a stored role or binding cannot be read");
+            }
+            *self.resolver.write().unwrap_or_else(PoisonError::into_inner) = Some(resolver.clone());
+            resolver
+        })
+    }
+
+    /// Returns the last resolver if nothing was written since; otherwise the versions that a new one is to have.
+    fn current(&self, store: &Store) -> Result<Arc<RuleResolver>, [u64; 4]> {
+        let version = RBAC_RESOURCES.map(|resource_prefix| store.touched(resource_prefix));
+        let last = self.resolver.read().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().filter(|last| last.version == version).cloned().ok_or(version)
+    }
+}
