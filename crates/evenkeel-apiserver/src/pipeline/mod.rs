@@ -137,7 +137,7 @@ where
     if *method == Method::HEAD {
         *response.body_mut() = Body::empty();
     }
-    if !incoming.is_long_running() {
+    if !incoming.is_long_running() && !response.body().is_short() {
         let labels = incoming.labels();
         seats::hold_until_written(api, (permit, in_flight), labels, &mut response);
     }
