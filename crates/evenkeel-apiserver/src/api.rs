@@ -13,6 +13,7 @@ use crate::admission::plugins::Plugins;
 use crate::admission::policy::compiled::Compiled;
 use crate::auth::impersonation::LastModes;
 use crate::auth::{Attributes, Authenticator, Authorizer};
+use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::components::Components;
 use crate::custom::served::Served;
@@ -48,6 +49,8 @@ pub(crate) struct Context<'a> {
     pub(crate) request_group: &'a str,
     /// Sub-resource, empty for the object itself.
     pub(crate) subresource: &'a str,
+    /// What the request may cost.
+    pub(crate) budget: &'a Budget,
     /// Whether nothing will be stored.
     pub(crate) dry_run: bool,
     /// Whether the resource has a `status` sub-resource.

@@ -5,6 +5,7 @@ mod apf_controller;
 mod api;
 mod auth;
 mod bootstrap;
+mod budget;
 mod clock;
 mod components;
 mod computed;

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::meta;
 use crate::api::Context;
+use crate::budget::Budget;
 use crate::request::{RequestContext, WriteOptions};
 use crate::resource::ResourceType;
 use crate::store::{Entry, WriteError};
@@ -25,6 +26,7 @@ pub(super) struct Write<'a> {
     /// Whether the labels of a new object are those of its pod template, which defaulting took; see
     /// [`Context::has_template_labels`].
     pub(super) has_template_labels: bool,
+    budget: Budget,
 }
 
 /// What came of it.
@@ -78,12 +80,9 @@ impl From<WriteError> for Lost {
 
 impl<'a> Write<'a> {
     pub(super) fn new(request: &'a RequestContext<'a>, options: WriteOptions) -> Self {
-        Self {
-            request,
-            options,
-            stored: request.api.table.stored_version(request.resource()),
-            has_template_labels: false,
-        }
+        let stored = request.api.table.stored_version(request.resource());
+        let (has_template_labels, budget) = (false, Budget::default());
+        Self { request, options, stored, has_template_labels, budget }
     }
 
     /// Attributes of the write for admission plug-ins and allocation.
@@ -98,6 +97,7 @@ impl<'a> Write<'a> {
             name,
             request_group: &self.request.resource().gvk.group,
             subresource: self.request.target.subresource,
+            budget: &self.budget,
             dry_run: self.options.dry_run,
             has_status: self.has_status(),
             has_template_labels: self.has_template_labels,

@@ -25,6 +25,7 @@ use super::{list, meta, namespace, respond};
 use crate::admission::attributes::{Attributes, Operation};
 use crate::admission::{noderestriction, policy, webhook};
 use crate::api::Api;
+use crate::budget::Budget;
 use crate::custom::codec;
 use crate::output::Purpose;
 use crate::registry;
@@ -241,6 +242,7 @@ async fn admitted(
         name,
         request_group: &stored.gvk.group,
         subresource: "",
+        budget: &Budget::default(),
         dry_run: options.is_dry_run(),
         has_status: stored.subresource("status").is_some(),
         has_template_labels: false,

@@ -88,6 +88,42 @@ pub(crate) async fn policies_without_end(target: &Target) {
     admin.post(&configmaps, &json!({"metadata": {"name": "y"}, "data": {"a": "b"}})).await.is(201, "");
 }
 
+/// Parameters that a tenant makes for a policy by the hundred. Upstream evaluates the policy for each until the request's time
+/// is up; the embedded server bounds what the request costs with all of them.
+pub(crate) async fn parameters_without_end(target: &Target) {
+    let namespace = target.namespace("parameters").await;
+    let admin = target.admin();
+    let name = target.fresh("costly");
+    let costly = "object.data.all(a, object.data.all(b, object.data.all(c, a + b + c != 'x')))";
+    let mut policy = policy(&name, costly);
+    policy["spec"]["paramKind"] = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+    admin.make(POLICIES, policy).await;
+    let selector = json!({"matchLabels": {"parameter": "yes"}});
+    let binding = json!({"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"],
+        "paramRef": {"selector": selector, "parameterNotFoundAction": "Allow"},
+        "matchResources": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+            "objectSelector": {"matchLabels": {"seen": "yes"}}}}});
+    admin.make(BINDINGS, binding).await;
+    let configmaps = format!("/api/v1/namespaces/{namespace}/configmaps");
+    for n in 0..150 {
+        let parameter = json!({"metadata": {"name": format!("p{n}"), "labels": {"parameter": "yes"}}});
+        admin.make(&configmaps, parameter).await;
+    }
+    if target.is_upstream() {
+        tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    }
+    let data: serde_json::Map<String, Value> = (0..45).map(|i| (format!("key{i}"), json!("a"))).collect();
+    let seen = |name: &str, data: Value| json!({"metadata": {"name": name, "labels": {"seen": "yes"}}, "data": data});
+    let answer = admin.post(&configmaps, &seen("x", data.into())).await;
+    if target.is_upstream() {
+        assert!(matches!(answer.code, 201 | 504), "{}", answer.text());
+    } else {
+        answer.is(422, "cost");
+    }
+    admin.post(&configmaps, &seen("y", json!({"a": "b"}))).await.is(201, "");
+    admin.send("DELETE", &format!("{BINDINGS}/{name}"), &[], b"").await.is(200, "");
+}
+
 /// Rules whose cost is known before they run.
 pub(crate) async fn rules_that_cost_too_much(target: &Target) {
     let list = json!({"type": "array", "items": {"type": "string"}});

@@ -175,6 +175,7 @@ attacks! {
         rules_that_cost_too_much,
         expressions_without_end,
         policies_without_end,
+        parameters_without_end,
         match_conditions_without_end,
     ];
     load: [

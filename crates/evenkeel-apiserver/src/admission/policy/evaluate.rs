@@ -69,7 +69,8 @@ pub(super) fn all_hold(
         return Ok(true);
     }
     let facts = Facts::new(request, Value::Null);
-    hold(conditions, &facts.scope(request.object, request.old), &mut { BUDGET })
+    let mut budget = request.cx.budget.expressions(BUDGET);
+    hold(conditions, &facts.scope(request.object, request.old), &mut budget)
 }
 
 fn hold<'a>(
@@ -127,7 +128,7 @@ pub(super) fn validate(request: &Attributes<'_>, policy: &Policy, binding: &Valu
     for params in all {
         let facts = Facts::new(request, params);
         let scope = facts.scope(request.object, request.old);
-        let mut budget = BUDGET;
+        let mut budget = request.cx.budget.expressions(BUDGET);
         match applies(policy, &scope, &mut budget) {
             Ok(true) => {}
             Ok(false) => continue,

@@ -64,7 +64,7 @@ fn changed(
     let mut current = request.object.clone();
     for params in params::of(request, policy, binding)? {
         let facts = Facts::new(request, params);
-        let mut budget = BUDGET;
+        let mut budget = request.cx.budget.expressions(BUDGET);
         if !applies(policy, &facts.scope(&current, request.old), &mut budget)? {
             continue;
         }

@@ -1,0 +1,75 @@
+//! What one request may cost, whatever it is made of.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Cost of all expressions of policies and webhooks that are evaluated about one request. Upstream bounds the expressions of
+/// one policy with one parameter by a third of it, and all of a request by the request's deadline.
+const MAX_EXPRESSION_COST: u64 = 30_000_000;
+
+/// What is left of what a request may cost. Everything that works for the request draws on it.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    expressions: AtomicU64,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { expressions: AtomicU64::new(MAX_EXPRESSION_COST) }
+    }
+}
+
+impl Budget {
+    /// Draws the cost of expressions: `most`, or less where less is left.
+    pub(crate) fn expressions(&self, most: u64) -> Drawn<'_> {
+        let take = |left: u64| Some(left.saturating_sub(most));
+        let before = self.expressions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        Drawn { from: &self.expressions, left: before.unwrap_or_default().min(most) }
+    }
+}
+
+/// A part of a budget that may be spent. What is left of it is given back in the end.
+#[derive(Debug)]
+pub(crate) struct Drawn<'a> {
+    from: &'a AtomicU64,
+    left: u64,
+}
+
+impl Deref for Drawn<'_> {
+    type Target = u64;
+
+    fn deref(&self) -> &u64 {
+        &self.left
+    }
+}
+
+impl DerefMut for Drawn<'_> {
+    fn deref_mut(&mut self) -> &mut u64 {
+        &mut self.left
+    }
+}
+
+impl Drop for Drawn<'_> {
+    fn drop(&mut self) {
+        self.from.fetch_add(self.left, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_spent_is_given_back() {
+        let budget = Budget::default();
+        let part = MAX_EXPRESSION_COST / 3;
+        for (spent, left) in [(part, 2 * part), (0, 2 * part), (part, part), (part, 0)] {
+            let mut drawn = budget.expressions(part);
+            assert_eq!(*drawn, part);
+            *drawn -= spent;
+            drop(drawn);
+            assert_eq!(*budget.expressions(u64::MAX), left);
+        }
+        assert_eq!(*budget.expressions(part), 0);
+    }
+}
