@@ -274,36 +274,3 @@ fn describe_binding(key: &str, cluster: bool, role: &RoleRef) -> String {
     };
     format!("{binding} of {} \"{}\"", role.kind, role.name)
 }
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Barrier;
-
-    use serde_json::json;
-
-    use super::*;
-    use crate::registry;
-    use crate::store::{Encoded, Expect, SelectionAttributes};
-
-    #[tokio::test]
-    async fn requests_after_a_write_resolve_the_rules_once() {
-        let store = Store::in_memory(registry::INDEXED_RESOURCES);
-        for n in 0..500 {
-            let role = json!({"metadata": {"name": format!("r{n}")}, "rules": []});
-            let encoded = Encoded::new(&role, SelectionAttributes::new(&role, |_| ()));
-            let (prefix, key) = (RBAC_RESOURCES[0].into(), format!("r{n}"));
-            store.put(&prefix, &key, Expect::Absent, encoded).await.expect("written");
-        }
-        let (rbac, barrier) = (RbacAuthorizer::default(), Barrier::new(8));
-        let resolver = || {
-            barrier.wait();
-            rbac.resolver(&store)
-        };
-        let resolvers = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..8).map(|_| scope.spawn(resolver)).collect();
-            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect::<Vec<_>>()
-        });
-        assert!(resolvers.iter().all(|one| Arc::ptr_eq(one, &resolvers[0])));
-        assert!(Arc::ptr_eq(&rbac.resolver(&store), &resolvers[0]));
-    }
-}
