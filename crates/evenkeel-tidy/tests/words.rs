@@ -248,6 +248,10 @@ fn is_exempt(path: &Path) -> bool {
 
 /// The retired name that a line of code declares or has as a part of an identifier, and what to write instead.
 fn retired_name(line: &str) -> Option<(&'static str, &'static str)> {
+    let mut names = RETIRED_TYPES.iter().chain(&RETIRED_CONSTANTS).chain(&RETIRED_PARTS);
+    if !names.any(|(name, _)| line.contains(name)) {
+        return None;
+    }
     let words = |text: &str| -> Vec<String> {
         text.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_owned).collect()
     };
