@@ -85,10 +85,11 @@ impl RequestDigest<'_> {
 /// Seats of a request. They are given back when this is dropped: at the end of the request, when its client leaves, and
 /// when its handler panics.
 #[derive(Debug)]
-pub(crate) struct Permit(Held);
+pub(crate) struct Permit(Occupied);
 
+/// What a permit gives back.
 #[derive(Debug)]
-enum Held {
+enum Occupied {
     Seats { class: Arc<FlowSchema>, ticket: Ticket, mutating: bool },
     Slot { executing: Arc<AtomicUsize> },
 }
@@ -97,17 +98,17 @@ impl Permit {
     /// A request that was dispatched.
     pub(super) fn seats(class: Arc<FlowSchema>, ticket: Ticket, mutating: bool) -> Self {
         class.level.shared.count(Phase::Executing, mutating, 1);
-        Self(Held::Seats { class, ticket, mutating })
+        Self(Occupied::Seats { class, ticket, mutating })
     }
 
     /// A request that is executed without priority and fairness.
     pub(super) fn slot(executing: Arc<AtomicUsize>) -> Self {
-        Self(Held::Slot { executing })
+        Self(Occupied::Slot { executing })
     }
 
     /// Sets the uids of FlowSchema and priority level in the response headers.
     pub(crate) fn mark(&self, headers: &mut HeaderMap) {
-        if let Held::Seats { class, .. } = &self.0 {
+        if let Occupied::Seats { class, .. } = &self.0 {
             class.mark(headers);
         }
     }
@@ -116,12 +117,12 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         match &self.0 {
-            Held::Seats { class, ticket, mutating } => {
+            Occupied::Seats { class, ticket, mutating } => {
                 let level = &class.level;
                 level.shared.count(Phase::Executing, *mutating, -1);
                 level.with(|state, now| ((), state.queues.finish(now, ticket)));
             }
-            Held::Slot { executing } => {
+            Occupied::Slot { executing } => {
                 executing.fetch_sub(1, Ordering::Relaxed);
             }
         }

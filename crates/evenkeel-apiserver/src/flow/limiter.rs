@@ -13,7 +13,7 @@ use super::allocation::{self, borrow};
 use super::config::{self, CATCH_ALL, Schema};
 use super::estimate::{self, ObjectStats, WorkEstimate};
 use super::level::{FlowSchema, Permit, Phase, PriorityLevel, RequestDigest, Shared, Waiting};
-use super::queueset::{Arrival, Place, Queuing, Start};
+use super::queueset::{Arrival, QueuePosition, Queuing, Start};
 use super::stats::Reason;
 use super::watches::{CountedWatch, WatchTracker};
 use crate::clock::Clock;
@@ -355,7 +355,7 @@ fn reject(class: Arc<FlowSchema>, reason: Reason) -> Admission {
 /// Waits until a request is dispatched. When the wait ends otherwise, the request leaves its queue.
 async fn wait(
     class: Arc<FlowSchema>,
-    place: Place,
+    place: QueuePosition,
     mutating: bool,
     mut receiver: oneshot::Receiver<Permit>,
     limit: Duration,
@@ -380,7 +380,7 @@ async fn wait(
 /// A request in a queue, which it leaves when its client leaves.
 struct Queued {
     class: Arc<FlowSchema>,
-    place: Place,
+    place: QueuePosition,
     mutating: bool,
     left: bool,
 }

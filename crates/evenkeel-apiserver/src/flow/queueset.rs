@@ -72,9 +72,9 @@ pub(crate) struct Ticket {
     watch: bool,
 }
 
-/// Place of a waiting request.
+/// Position of a waiting request in its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct QueuePosition {
     queue: usize,
     number: u64,
 }
@@ -84,8 +84,8 @@ pub(super) struct Place {
 pub(super) enum Start {
     /// It is executed now.
     Execute(Ticket),
-    /// It waits.
-    Wait(Place),
+    /// It waits in a queue, at this position.
+    Wait(QueuePosition),
     /// It is rejected.
     Reject(Reason),
 }
@@ -345,7 +345,7 @@ impl<W> QueueSet<W> {
         self.count_waiting(now, flow, seats, true);
         self.flows[flow].queue_length.observe(length as f64);
         self.dispatch_as_much_as_possible(now, &mut dispatched);
-        (Start::Wait(Place { queue: index, number }), dispatched)
+        (Start::Wait(QueuePosition { queue: index, number }), dispatched)
     }
 
     /// Ends the execution of a request. Its final seats are kept for as long as its estimate says.
@@ -386,7 +386,7 @@ impl<W> QueueSet<W> {
     }
 
     /// Removes a waiting request that waited too long, or whose client left. False if it was dispatched before.
-    pub(super) fn cancel(&mut self, now: Duration, place: Place) -> (bool, Dispatched<W>) {
+    pub(super) fn cancel(&mut self, now: Duration, place: QueuePosition) -> (bool, Dispatched<W>) {
         let mut dispatched = self.release_due(now);
         let Some(queue) = self.queues.get_mut(place.queue) else { return (false, dispatched) };
         let Some(index) = queue.waiting.iter().position(|waiting| waiting.number == place.number)

@@ -6,10 +6,10 @@ use evenkeel_apimachinery::status::StatusError;
 use std::time::Duration;
 
 /// No request takes longer, whatever it asks for (`--request-timeout`).
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_REQUEST_DURATION: Duration = Duration::from_secs(60);
 
 /// How long a client may take to read an answer that ends.
-pub(super) const WRITE_TIMEOUT: Duration = LONGEST;
+pub(super) const WRITE_TIMEOUT: Duration = MAX_REQUEST_DURATION;
 
 /// The time until a request's answer begins: what it asks for with `timeout`, and no more than a minute. A watch or a log
 /// has a minute to begin, and then lasts for as long as somebody listens. Connections to pods and nodes have no limit.
@@ -18,18 +18,18 @@ pub(super) fn of(info: &RequestInfo<'_>, query: &Query) -> Result<Option<Duratio
         return Ok(None);
     }
     if info.verb == "watch" || (info.is_resource && info.subresource == "log") {
-        return Ok(Some(LONGEST));
+        return Ok(Some(MAX_REQUEST_DURATION));
     }
     let text = query.get("timeout");
     if text.is_empty() {
-        return Ok(Some(LONGEST));
+        return Ok(Some(MAX_REQUEST_DURATION));
     }
     let nanos = duration::nanoseconds(text).map_err(|why| {
         StatusError::bad_request(format!("invalid timeout specified in the request URL - {why}"))
     })?;
     // None, or one in the past, is no wish.
     let wished = u64::try_from(nanos).ok().filter(|nanos| *nanos > 0).map(Duration::from_nanos);
-    Ok(Some(wished.map_or(LONGEST, |wished| wished.min(LONGEST))))
+    Ok(Some(wished.map_or(MAX_REQUEST_DURATION, |wished| wished.min(MAX_REQUEST_DURATION))))
 }
 
 /// Returns the error of a request that exceeded its deadline.
@@ -46,13 +46,13 @@ mod tests {
     fn what_a_request_may_take() {
         let second = Duration::from_secs(1);
         for (path, query, wanted) in [
-            ("/api/v1/pods", "", Some(LONGEST)),
+            ("/api/v1/pods", "", Some(MAX_REQUEST_DURATION)),
             ("/api/v1/pods", "timeout=1s", Some(second)),
-            ("/api/v1/pods", "timeout=3m", Some(LONGEST)),
-            ("/api/v1/pods", "timeout=0s", Some(LONGEST)),
-            ("/api/v1/pods", "timeout=-5s", Some(LONGEST)),
-            ("/api/v1/pods", "watch=1&timeout=1s", Some(LONGEST)),
-            ("/api/v1/namespaces/a/pods/p/log", "timeout=1s", Some(LONGEST)),
+            ("/api/v1/pods", "timeout=3m", Some(MAX_REQUEST_DURATION)),
+            ("/api/v1/pods", "timeout=0s", Some(MAX_REQUEST_DURATION)),
+            ("/api/v1/pods", "timeout=-5s", Some(MAX_REQUEST_DURATION)),
+            ("/api/v1/pods", "watch=1&timeout=1s", Some(MAX_REQUEST_DURATION)),
+            ("/api/v1/namespaces/a/pods/p/log", "timeout=1s", Some(MAX_REQUEST_DURATION)),
             ("/api/v1/namespaces/a/pods/p/exec", "timeout=1s", None),
             ("/api/v1/namespaces/a/pods/p/status", "timeout=1s", Some(second)),
             ("/version", "timeout=1s", Some(second)),

@@ -19,11 +19,11 @@ const METADATA: &[u8] = b"\"metadata\":{\"resourceVersion\":\"";
 /// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Change {
-    /// It is new.
+    /// The object was created.
     Added,
-    /// It changed.
+    /// The object was updated.
     Modified,
-    /// It went.
+    /// The object was deleted.
     Deleted,
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use super::entry::{Change, Entry};
-use super::held::Held;
+use super::event_bytes::RingBytes;
 use crate::output::Format;
 
 /// Frames that an event keeps. Clients may ask for many forms, but most ask for the same.
@@ -27,7 +27,7 @@ struct Cache {
     /// The last frames in forms other than the stored one, made once however many watch.
     frames: Vec<(Format, Change, Bytes)>,
     /// What is counted for the event, and where; `None` outside of a ring.
-    held: Option<(Arc<Held>, usize)>,
+    held: Option<(Arc<RingBytes>, usize)>,
 }
 
 impl Event {
@@ -65,7 +65,7 @@ impl Event {
     }
 
     /// Counts what the event keeps from being freed while it is in a ring.
-    pub(super) fn hold(&self, held: &Arc<Held>) {
+    pub(super) fn hold(&self, held: &Arc<RingBytes>) {
         let mut cache = self.cache();
         cache.held = Some((held.clone(), 0));
         self.count(&mut cache);
@@ -107,7 +107,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::entry::{Encoded, SelectionAttributes};
-    use super::super::held::{Held, MAX_BYTES};
+    use super::super::event_bytes::{MAX_BYTES, RingBytes};
     use super::*;
     use crate::output::Purpose;
     use crate::resource::Table;
@@ -124,7 +124,7 @@ mod tests {
         let object = json!({"metadata": {"name": "a"}});
         let encoded = Encoded::new(&object, SelectionAttributes::default());
         let entry = encoded.into_entry("a".into(), 1, Change::Added);
-        let (size, held) = (entry.size(), Arc::new(Held::default()));
+        let (size, held) = (entry.size(), Arc::new(RingBytes::default()));
         let event = Event::new(Arc::new(entry), None);
         let frame = |format: &Format| {
             let make = || Ok::<_, Infallible>(Bytes::from(vec![0; 1000]));

@@ -4,14 +4,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::event::{Event, Expired};
-use super::held::{Held, HeldByAll};
+use super::event_bytes::{HistoryBytes, RingBytes};
 
-/// Never more events than this.
-const MOST: usize = 16_384;
+/// Maximum number of events of a collection.
+const MAX_EVENTS: usize = 16_384;
+
 /// Events in order of revision.
 pub(super) struct Ring {
     events: VecDeque<Arc<Event>>,
-    held: Arc<Held>,
+    held: Arc<RingBytes>,
     /// Everything after this revision is here.
     floor: u64,
 }
@@ -23,15 +24,15 @@ impl Drop for Ring {
 }
 
 impl Ring {
-    pub(super) fn new(floor: u64, all: &HeldByAll) -> Self {
-        let held = Arc::new(Held::of(all));
+    pub(super) fn new(floor: u64, all: &HistoryBytes) -> Self {
+        let held = Arc::new(RingBytes::of(all));
         Self { events: VecDeque::new(), held, floor }
     }
 
     pub(super) fn push(&mut self, event: Arc<Event>) {
         event.hold(&self.held);
         self.events.push_back(event);
-        while self.events.len() > MOST {
+        while self.events.len() > MAX_EVENTS {
             self.pop();
         }
     }
@@ -101,20 +102,20 @@ mod tests {
 
     #[test]
     fn old_events_go_and_are_missed() {
-        let mut ring = Ring::new(0, &HeldByAll::default());
+        let mut ring = Ring::new(0, &HistoryBytes::default());
         let encoded = || {
             Encoded::new(
                 &serde_json::json!({"metadata": {"name": "a"}}),
                 SelectionAttributes::default(),
             )
         };
-        for revision in 1..=(MOST as u64 + 10) {
+        for revision in 1..=(MAX_EVENTS as u64 + 10) {
             let entry = Arc::new(encoded().into_entry("a".into(), revision, Change::Added));
             ring.push(Arc::new(Event::new(entry, None)));
         }
         assert!(ring.since(9).is_err());
-        assert_eq!(ring.since(10).map(|e| e.len()), Ok(MOST));
-        assert_eq!(ring.since(MOST as u64 + 9).map(|e| e.len()), Ok(1));
-        assert_eq!(ring.since(MOST as u64 + 99).map(|e| e.len()), Ok(0));
+        assert_eq!(ring.since(10).map(|e| e.len()), Ok(MAX_EVENTS));
+        assert_eq!(ring.since(MAX_EVENTS as u64 + 9).map(|e| e.len()), Ok(1));
+        assert_eq!(ring.since(MAX_EVENTS as u64 + 99).map(|e| e.len()), Ok(0));
     }
 }

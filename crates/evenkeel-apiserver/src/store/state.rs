@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::entry::{Change, Entry};
 use super::event::Event;
-use super::held::HeldByAll;
+use super::event_bytes::HistoryBytes;
 use super::index::{Index, IndexedResources};
 use super::ring::Ring;
 use crate::resource::ResourcePrefix;
@@ -19,7 +19,7 @@ pub(super) struct State {
     pub(super) compacted: u64,
     pub(super) collections: HashMap<ResourcePrefix, Collection>,
     /// What the collections' rings hold together.
-    pub(super) held: HeldByAll,
+    pub(super) held: HistoryBytes,
 }
 
 /// Bytes that one ring gives up at a time, so that the largest is seldom looked for.
@@ -44,7 +44,7 @@ pub(super) struct Staged {
 }
 
 impl Collection {
-    fn new(floor: u64, held: &HeldByAll) -> Self {
+    fn new(floor: u64, held: &HistoryBytes) -> Self {
         Self {
             objects: BTreeMap::new(),
             index: None,
@@ -58,7 +58,7 @@ impl Collection {
 impl State {
     /// No objects, with the indexes of these resources.
     pub(super) fn new(compacted: u64, indexed_resources: IndexedResources) -> Self {
-        let held = HeldByAll::default();
+        let held = HistoryBytes::default();
         let mut state = Self { revision: compacted, compacted, collections: HashMap::new(), held };
         for (resource_prefix, values_of) in indexed_resources {
             let kept = state.collection(&(*resource_prefix).into());

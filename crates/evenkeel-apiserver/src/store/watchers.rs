@@ -15,14 +15,14 @@ use super::state::Staged;
 use crate::resource::ResourcePrefix;
 
 /// Revisions that are recorded for a scope; more than the ring holds need not be.
-const MOST: usize = 16_384;
+const MAX_REVISIONS: usize = 16_384;
 
 /// The part of a collection that is watched.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Scope {
-    /// All of it.
+    /// The whole collection, in all namespaces.
     All,
-    /// One namespace.
+    /// Objects of one namespace.
     Namespace(Box<str>),
     /// One object, by its key.
     Object(Box<str>),
@@ -122,7 +122,7 @@ impl Scopes {
 impl Group {
     fn record(&mut self, revision: u64) {
         self.revisions.push_back(revision);
-        if self.revisions.len() > MOST
+        if self.revisions.len() > MAX_REVISIONS
             && let Some(old) = self.revisions.pop_front()
         {
             self.floor = old;

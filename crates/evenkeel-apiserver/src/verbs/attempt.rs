@@ -50,23 +50,23 @@ pub(super) enum Creates {
     Apply,
 }
 
-/// Why a write did not happen.
-pub(super) enum Lost {
-    /// Another was quicker; it may be tried again on the new state.
+/// Why an attempt did not write.
+pub(super) enum AttemptError {
+    /// Another write changed the object meanwhile; the caller may try again on the new state.
     Race,
-    /// Another object got a value meanwhile that only one may have; other values may be free.
+    /// Another object got a value meanwhile that only one may have, such as a cluster IP; other values may be free.
     Taken,
-    /// It is refused.
+    /// The request is refused.
     Refused(StatusError),
 }
 
-impl From<StatusError> for Lost {
+impl From<StatusError> for AttemptError {
     fn from(error: StatusError) -> Self {
         Self::Refused(error)
     }
 }
 
-impl From<WriteError> for Lost {
+impl From<WriteError> for AttemptError {
     fn from(error: WriteError) -> Self {
         match error {
             WriteError::Mismatch { .. } => Self::Race,

@@ -7,7 +7,7 @@ use http::Response;
 use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
-use super::attempt::{Creates, Lost, MAX_WRITE_ATTEMPTS, Write, Written};
+use super::attempt::{AttemptError, Creates, MAX_WRITE_ATTEMPTS, Write, Written};
 use super::{create, meta, scale, stages};
 use crate::custom::codec;
 use crate::request::RequestContext;
@@ -35,8 +35,8 @@ pub(super) async fn serve(
     for _ in 0..MAX_WRITE_ATTEMPTS {
         match once(&mut write, form, body).await {
             Ok(written) => return stages::encode(&write, &written),
-            Err(Lost::Race | Lost::Taken) => {}
-            Err(Lost::Refused(error)) => return Err(error),
+            Err(AttemptError::Race | AttemptError::Taken) => {}
+            Err(AttemptError::Refused(error)) => return Err(error),
         }
     }
     Err(StatusError::modified(&request.resource().name, request.target.name))
@@ -71,7 +71,11 @@ fn form(request: &RequestContext<'_>) -> Result<PatchType, StatusError> {
     })
 }
 
-async fn once(write: &mut Write<'_>, form: PatchType, body: &Bytes) -> Result<Written, Lost> {
+async fn once(
+    write: &mut Write<'_>,
+    form: PatchType,
+    body: &Bytes,
+) -> Result<Written, AttemptError> {
     let request = write.request;
     let stored = write.stored.clone();
     let key = key(&stored, request.target.namespace, request.target.name);
@@ -130,7 +134,7 @@ async fn patch_part(
     entry: &std::sync::Arc<Entry>,
     old: &Value,
     part: Value,
-) -> Result<Written, Lost> {
+) -> Result<Written, AttemptError> {
     let request = write.request;
     let mut before = part;
     let managed = scale::is_managed(request);

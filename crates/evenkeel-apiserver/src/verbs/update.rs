@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::Response;
 use serde_json::Value;
 
-use super::attempt::{Creates, Lost, MAX_WRITE_ATTEMPTS, Write, Written};
+use super::attempt::{AttemptError, Creates, MAX_WRITE_ATTEMPTS, Write, Written};
 use super::{create, meta, scale, stages};
 use crate::custom::codec;
 use crate::request::RequestContext;
@@ -28,8 +28,8 @@ pub(super) async fn serve(
     for _ in 0..MAX_WRITE_ATTEMPTS {
         match once(&mut write, &object).await {
             Ok(written) => return stages::encode(&write, &written),
-            Err(Lost::Race | Lost::Taken) => {}
-            Err(Lost::Refused(error)) => return Err(error),
+            Err(AttemptError::Race | AttemptError::Taken) => {}
+            Err(AttemptError::Refused(error)) => return Err(error),
         }
     }
     Err(StatusError::modified(&resource.name, request.target.name))
@@ -50,7 +50,7 @@ fn named(request: &RequestContext<'_>, object: &Value) -> Result<(), StatusError
     Ok(())
 }
 
-async fn once(write: &mut Write<'_>, object: &Value) -> Result<Written, Lost> {
+async fn once(write: &mut Write<'_>, object: &Value) -> Result<Written, AttemptError> {
     let request = write.request;
     let key = key(&write.stored, request.target.namespace, request.target.name);
     let Some(entry) = request.api.store.latest(&write.stored.resource_prefix, &key) else {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::attempt::{Attempt, Creates, Lost, MAX_WRITE_ATTEMPTS, Write, Written, object_version};
+use super::attempt::{
+    Attempt, AttemptError, Creates, MAX_WRITE_ATTEMPTS, Write, Written, object_version,
+};
 use super::{meta, stages};
 use crate::admission::attributes::Operation;
 use crate::admission::noderestriction;
@@ -95,9 +97,11 @@ impl Write<'_> {
         let taken = meta::text(&object, "name").to_owned();
         match self.insert(object, &taken, how).await {
             Ok(written) => return Ok(written),
-            Err(Lost::Refused(error)) => return Err(error),
-            Err(Lost::Taken) => return Err(StatusError::modified(&self.stored.name, &taken)),
-            Err(Lost::Race) => {}
+            Err(AttemptError::Refused(error)) => return Err(error),
+            Err(AttemptError::Taken) => {
+                return Err(StatusError::modified(&self.stored.name, &taken));
+            }
+            Err(AttemptError::Race) => {}
         }
         let mut error = StatusError::already_exists(&self.stored.name, &taken);
         let key = key(&self.stored, self.request.target.namespace, &taken);
@@ -134,26 +138,31 @@ impl Write<'_> {
             meta::set(&mut object, "name", &name);
             match self.insert(object, &name, how).await {
                 Ok(written) => return Ok(written),
-                Err(Lost::Refused(error)) => return Err(error),
-                Err(Lost::Race | Lost::Taken) => taken = name,
+                Err(AttemptError::Refused(error)) => return Err(error),
+                Err(AttemptError::Race | AttemptError::Taken) => taken = name,
             }
         }
         Err(StatusError::generate_name_conflict(&self.stored.name, &taken))
     }
 
     /// Creates an object; again where another one got the values meanwhile that were allocated to it.
-    async fn insert(&mut self, object: Value, name: &str, how: Creates) -> Result<Written, Lost> {
+    async fn insert(
+        &mut self,
+        object: Value,
+        name: &str,
+        how: Creates,
+    ) -> Result<Written, AttemptError> {
         let attempt = |new| Attempt { name, old: None, new, how: Some(how) };
         if !self.request.api.store.is_indexed(&self.stored.resource_prefix) {
             return stages::run(self, attempt(object)).await;
         }
         for _ in 0..MAX_WRITE_ATTEMPTS {
             match stages::run(self, attempt(object.clone())).await {
-                Err(Lost::Taken) => {}
+                Err(AttemptError::Taken) => {}
                 result => return result,
             }
         }
-        Err(Lost::Taken)
+        Err(AttemptError::Taken)
     }
 
     /// Replaces `old` (as in `entry`) by `new`, which is in the request's version. `tracked`: its managedFields are
@@ -164,7 +173,7 @@ impl Write<'_> {
         old: &Value,
         mut new: Value,
         tracked: bool,
-    ) -> Result<Written, Lost> {
+    ) -> Result<Written, AttemptError> {
         stages::default(self, &mut new);
         self.preconditions(entry, old, &new)?;
         meta::keep_system_fields(&mut new, old);

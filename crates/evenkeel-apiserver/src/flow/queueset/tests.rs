@@ -40,7 +40,7 @@ impl Level {
 
     /// Starts a request that has to wait.
     #[track_caller]
-    fn wait(&mut self, now: u64, flow: usize, work: WorkEstimate) -> Place {
+    fn wait(&mut self, now: u64, flow: usize, work: WorkEstimate) -> QueuePosition {
         match self.start(now, flow, work) {
             (Start::Wait(place), dispatched) if dispatched.is_empty() => place,
             other => panic!("it does not wait: {other:?}"),
@@ -162,7 +162,7 @@ fn a_cancelled_request_leaves_its_queue() {
 }
 
 #[test]
-fn seats_of_a_write_are_kept_while_watchers_are_told() {
+fn seats_of_a_write_are_kept_while_watchers_are_notified() {
     let mut level = Level::new(queues(2, 1, 10), 3);
     let work = WorkEstimate { initial_seats: 1, final_seats: 3, additional_latency: ms(20) };
     let (Start::Execute(write), _) = level.start(0, 0, work) else { panic!("not executed") };
@@ -208,7 +208,7 @@ proptest::proptest! {
         let mut level = Level::new(queues(6, 2, 4), limit);
         let mut now = 0;
         let mut executing: Vec<Ticket> = Vec::new();
-        let mut waiting: std::collections::BTreeMap<u32, Place> = Default::default();
+        let mut waiting: std::collections::BTreeMap<u32, QueuePosition> = Default::default();
         let mut current = limit;
         for (what, flow, seats, passed) in steps {
             now += passed;

@@ -1,4 +1,4 @@
-//! Validating admission.
+//! Validating admission: policies, webhooks and plug-ins that only refuse.
 
 use serde_json::Value;
 

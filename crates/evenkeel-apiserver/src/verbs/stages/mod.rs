@@ -25,7 +25,7 @@ mod persist;
 mod prepare;
 mod validate;
 
-use super::attempt::{Attempt, Lost, Write, Written};
+use super::attempt::{Attempt, AttemptError, Write, Written};
 
 pub(super) use decode::decode;
 pub(super) use default::default;
@@ -33,7 +33,10 @@ pub(super) use encode::encode;
 pub(super) use mutate::mutate;
 
 /// Takes an attempt through the stages after mutating admission, from preparation to persistence.
-pub(super) async fn run(write: &mut Write<'_>, mut attempt: Attempt<'_>) -> Result<Written, Lost> {
+pub(super) async fn run(
+    write: &mut Write<'_>,
+    mut attempt: Attempt<'_>,
+) -> Result<Written, AttemptError> {
     prepare::prepare(write, &mut attempt)?;
     validate::validate(write, &mut attempt)?;
     let quotas = admit::admit(write, &attempt).await?;

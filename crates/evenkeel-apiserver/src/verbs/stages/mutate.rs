@@ -1,4 +1,4 @@
-//! Mutating admission.
+//! Mutating admission: plug-ins, policies and webhooks that may change an object.
 
 use serde_json::Value;
 

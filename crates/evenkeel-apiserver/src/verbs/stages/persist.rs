@@ -11,7 +11,7 @@ use crate::resource::{ResourceType, key};
 use crate::selector::selection_attributes;
 use crate::store::{self, Encoded, Entry, Expect, Transaction, WriteError};
 use crate::verbs::attempt::{
-    Attempt, Creates, Lost, MAX_WRITE_ATTEMPTS, Write, Written, object_version,
+    Attempt, AttemptError, Creates, MAX_WRITE_ATTEMPTS, Write, Written, object_version,
 };
 use crate::verbs::{meta, namespace};
 use evenkeel_apimachinery::status::StatusError;
@@ -24,7 +24,7 @@ pub(super) async fn persist(
     write: &Write<'_>,
     mut attempt: Attempt<'_>,
     quotas: QuotaUpdates,
-) -> Result<Written, Lost> {
+) -> Result<Written, AttemptError> {
     let (api, stored) = (write.request.api, &*write.stored);
     let created = attempt.old.is_none();
     // A dry run answers with the version that the client sent.
@@ -35,7 +35,7 @@ pub(super) async fn persist(
     let key = key(stored, write.request.target.namespace, attempt.name);
     if write.options.dry_run {
         if created && api.store.get(&stored.resource_prefix, &key).is_some() {
-            return Err(Lost::Race);
+            return Err(AttemptError::Race);
         }
         store::storable(&kept)?;
         let object = codec::for_answer(api, stored, kept.into_owned()).await?;
@@ -107,14 +107,14 @@ async fn commit(
     change: &Change<'_>,
     mut encoded: Option<Encoded>,
     mut quotas: QuotaUpdates,
-) -> Result<Arc<Entry>, Lost> {
+) -> Result<Arc<Entry>, AttemptError> {
     let attempt = change.attempt;
     for _ in 0..MAX_WRITE_ATTEMPTS {
         let encode = |kept| Encoded::new(kept, selection_attributes(&write.stored, kept));
         let encoded = encoded.take().or_else(|| change.kept.map(encode));
         let (transaction, op) = transaction(write, change, encoded, quotas);
         match write.request.api.store.commit(transaction).await {
-            Ok(written) => return written.into_iter().nth(op).ok_or(Lost::Race),
+            Ok(written) => return written.into_iter().nth(op).ok_or(AttemptError::Race),
             Err(WriteError::Mismatch { op: failed }) if failed != op => {}
             Err(error) => return Err(error.into()),
         }

@@ -1,4 +1,4 @@
-//! Validation.
+//! Validation by the strategy, the schema and CEL rules.
 
 use http::Method;
 use serde_json::Value;

@@ -10,14 +10,14 @@ const FOR_FRAMES: usize = MAX_BYTES / 8;
 
 /// Bytes that the events of a ring hold, and those of all rings.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct RingBytes {
     own: AtomicUsize,
     all: Arc<AtomicUsize>,
 }
 
-impl Held {
+impl RingBytes {
     /// Counts of a new ring.
-    pub(super) fn of(all: &HeldByAll) -> Self {
+    pub(super) fn of(all: &HistoryBytes) -> Self {
         Self { own: AtomicUsize::new(0), all: all.0.clone() }
     }
 
@@ -42,9 +42,9 @@ impl Held {
 
 /// Bytes that the events of all rings of a store hold.
 #[derive(Debug, Clone, Default)]
-pub(super) struct HeldByAll(Arc<AtomicUsize>);
+pub(super) struct HistoryBytes(Arc<AtomicUsize>);
 
-impl HeldByAll {
+impl HistoryBytes {
     pub(super) fn bytes(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
