@@ -1,6 +1,6 @@
 //! Strategies of the built-in kinds as data, one entry per resource.
 
-pub use crate::validation::{dns_1035_label, dns_label, dns_subdomain, path_segment};
+pub use crate::validation::{dns_label, dns_subdomain, path_segment};
 use evenkeel_api::forms::canonical_ip;
 
 /// A field for field selectors: its label, its path, and the value that an absent one is compared as.
@@ -206,7 +206,7 @@ pub const STRATEGIES: &[(&str, KindStrategy)] = &[
     (
         "services",
         KindStrategy {
-            validate_name: dns_1035_label,
+            validate_name: dns_label,
             selectable_fields: &[
                 ("spec.clusterIP", "spec.clusterIP", ""),
                 ("spec.type", "spec.type", ""),

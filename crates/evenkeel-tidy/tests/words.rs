@@ -1,7 +1,6 @@
 //! Words: retired terms do not come back, and a doc comment says something.
 
 use evenkeel_tidy::{code, crates, has_word, read, sources};
-use std::path::Path;
 
 /// Identifiers that are retired in one crate and mean something else in others, and what to write instead.
 const RETIRED: [(&str, &[(&str, &str)]); 11] = [

@@ -123,6 +123,21 @@ mod tests {
     }
 
     #[test]
+    fn items_without_their_key_leave_the_managers_as_they_are() {
+        let mut account = Object::new("", "ServiceAccount");
+        let named = json!({"metadata": {"name": "a"}, "secrets": [{"name": "s"}]});
+        let unnamed = json!({"metadata": {"name": "a"}, "secrets": [{}], "automountServiceAccountToken": true});
+        account.update("one", "", &unnamed);
+        assert_eq!(account.at("/metadata/managedFields"), Value::Null);
+        account.live = None;
+        account.update("one", "", &named);
+        let owned = json!({"f:secrets": {".": {}, "k:{\"name\":\"s\"}": {}}});
+        assert_eq!(account.owned("one"), owned);
+        account.update("two", "", &unnamed);
+        assert_eq!((account.owned("one"), account.owned("two")), (owned, Value::Null));
+    }
+
+    #[test]
     fn force_takes_a_field() {
         let mut map = Object::new("", "ConfigMap");
         map.apply("one", &json!({"metadata": {"name": "a"}, "data": {"k": "v", "l": "w"}}), false)

@@ -80,6 +80,28 @@ pub(crate) fn validation_errors(value: &Value, type_ref: TypeRef<'_>) -> Vec<Str
     errors
 }
 
+/// Whether a list that is merged by keys has an item without one of them.
+pub(crate) fn has_items_without_key(value: &Value, type_ref: TypeRef<'_>) -> bool {
+    match value {
+        Value::Object(fields) => fields.iter().any(|(name, value)| {
+            let (field, _) = merge_type::field(Some(type_ref), name);
+            (value.is_object() || value.is_array())
+                && field.is_some_and(|field| has_items_without_key(value, field))
+        }),
+        Value::Array(items) => match merge_type::merge_type(Some(type_ref), &Value::Null) {
+            MergeType::AssociativeList { item, keys } => items.iter().any(|value| {
+                merge_type::item_element(value, keys, item).is_err()
+                    || has_items_without_key(value, item)
+            }),
+            _ => {
+                let Shape::List { item, .. } = type_ref.shape() else { return false };
+                items.iter().any(|value| has_items_without_key(value, type_ref.to(*item)))
+            }
+        },
+        _ => false,
+    }
+}
+
 /// A value as upstream's structured-merge-diff shows it.
 fn unstructured(value: &Value) -> String {
     format!("&value.valueUnstructured{{Value:{}}}", go_syntax(value))

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::compare::{Comparison, compare};
 use super::managers::{self, ManagerEntry, ManagerId, Managers};
+use super::to_field_set::has_items_without_key;
 use super::{Write, reset_fields};
 use crate::decode::typed;
 use crate::schema::Schema;
@@ -15,7 +16,7 @@ const ANCIENT_CHANGES: &str = "ancient-changes";
 
 /// Sets the managed fields of `new` after `write` updated `old` (`None`: created it).
 ///
-/// Upstream: `Update` of `FieldManager`.
+/// Upstream: `Update` of `FieldManager`; `structuredMergeManager.Update`, which keeps the managers of what it cannot convert.
 pub(crate) fn update_managed_fields(
     schema: &Schema,
     old: Option<&Value>,
@@ -36,7 +37,10 @@ pub(crate) fn update_managed_fields(
             &empty
         }
     };
-    take_ownership(schema, old, new, &mut managers, write);
+    // Items without their key have no path, so that nobody is known to own them: the managers stay as they are.
+    if ![old, new].into_iter().any(|object| has_items_without_key(object, schema.type_ref())) {
+        take_ownership(schema, old, new, &mut managers, write);
+    }
     managers.encode(new);
 }
 

@@ -88,6 +88,10 @@ impl Strategy for BuiltIn {
             && evenkeel_apimachinery::reset::spec_differs(new, old)
     }
 
+    fn generates_uuid_name(&self) -> bool {
+        self.kind_strategy.kind == "LimitRange"
+    }
+
     fn has_generation(&self, _has_status: bool) -> bool {
         self.kind_strategy.has_generation
     }

@@ -60,6 +60,13 @@ pub(crate) trait Strategy: Send + Sync + 'static {
         spec_differs(new, old)
     }
 
+    /// Whether a new object without a name and a `generateName` gets a UUID for a name.
+    ///
+    /// Upstream: `limitrangeStrategy.PrepareForCreate`.
+    fn generates_uuid_name(&self) -> bool {
+        false
+    }
+
     /// Whether new objects get `generation: 1`.
     fn has_generation(&self, has_status: bool) -> bool {
         has_status

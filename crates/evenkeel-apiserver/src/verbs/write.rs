@@ -90,6 +90,12 @@ impl Write<'_> {
             metadata.insert("generation".to_owned(), Value::from(1));
         }
         let prefix = meta::text(&object, "generateName").to_owned();
+        if self.stored.strategy.generates_uuid_name()
+            && prefix.is_empty()
+            && meta::text(&object, "name").is_empty()
+        {
+            meta::set(&mut object, "name", &self.request.api.uid());
+        }
         let generate = meta::text(&object, "name").is_empty() && !prefix.is_empty();
         if generate {
             return self.create_named_by_chance(&object, &prefix, how).await;

@@ -144,3 +144,26 @@ async fn a_put_and_an_apply_create_nothing_in_the_place_of_an_object_with_a_uid(
     assert_eq!(code, StatusCode::CREATED, "{made}");
     assert_ne!(made["metadata"]["uid"], "u");
 }
+
+#[tokio::test]
+async fn names_of_services_may_begin_with_a_digit_and_limits_need_none() {
+    let client = Client::start().await;
+    let (services, limits) =
+        ("/api/v1/namespaces/default/services", "/api/v1/namespaces/default/limitranges");
+    let spec = json!({"type": "ExternalName", "externalName": "a.example.com"});
+    for (name, expected) in [("0", StatusCode::CREATED), ("A", StatusCode::UNPROCESSABLE_ENTITY)] {
+        let mut service = object("v1", "Service", json!({"name": name}));
+        service["spec"] = spec.clone();
+        let (code, answer) = client.ask("POST", services, service).await;
+        assert_eq!(code, expected, "{name}: {answer}");
+    }
+    let mut limit = object("v1", "LimitRange", json!({}));
+    limit["spec"] = json!({"limits": [{"type": "Pod", "max": {"memory": "1Gi"}}]});
+    let (code, made) = client.ask("POST", limits, limit.clone()).await;
+    assert_eq!(code, StatusCode::CREATED, "{made}");
+    assert_eq!(made["metadata"]["name"].as_str().map(str::len), Some(36), "{made}");
+    limit["metadata"]["generateName"] = json!("limits-");
+    let (code, made) = client.ask("POST", limits, limit).await;
+    assert_eq!(code, StatusCode::CREATED, "{made}");
+    assert!(made["metadata"]["name"].as_str().is_some_and(|name| name.starts_with("limits-")));
+}

@@ -112,7 +112,11 @@ fn ingress_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
         let path = paths.index(index);
         let target = text(entry, "path");
         match get(entry, "pathType").and_then(Value::as_str) {
-            None => errors.required(&path.field("pathType"), "pathType must be specified"),
+            // Such a path is not looked at further.
+            None => {
+                errors.required(&path.field("pathType"), "pathType must be specified");
+                continue;
+            }
             Some("Exact" | "Prefix") => {
                 if !target.starts_with('/') {
                     errors.invalid(&path.field("path"), target, "must be an absolute path");
@@ -167,11 +171,7 @@ fn ingress_backend(backend: &Value, path: &Path<'_>, errors: &mut Errors) {
         (Some(service), None) => {
             let backend_path = path;
             let path = path.field("service");
-            errors.required_valid(
-                &path.field("name"),
-                text(service, "name"),
-                names::dns_1035_label,
-            );
+            errors.required_valid(&path.field("name"), text(service, "name"), names::dns_label);
             let port_path = path.field("port");
             let (name, number) =
                 (text(service, "port.name"), int(service, "port.number").unwrap_or_default());
