@@ -1,10 +1,10 @@
 //! CIDRs: ranges of IP addresses.
 
-// The types alone: there is no I/O in `core`.
+// Only the types are used: `core` has no I/O.
 use core::net::IpAddr;
 use std::fmt;
 
-/// An IP address range, `address/length`.
+/// An IP address range in the notation `address/length`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cidr {
     first: IpAddr,
@@ -12,14 +12,15 @@ pub struct Cidr {
 }
 
 impl Cidr {
-    /// Parses a CIDR; host bits are cleared.
+    /// Parses a CIDR, and clears the host bits.
     pub fn parse(text: &str) -> Option<Self> {
         let (address, length) = text.trim().split_once('/')?;
         let address: IpAddr = address.parse().ok()?;
         Some(Self::new(address, parse_prefix_length(address, length)?))
     }
 
-    /// Returns the range of a prefix length that contains an address. The length is capped at the address' own.
+    /// Returns the range with this prefix length that contains an address. A length above the address's own is
+    /// reduced to it.
     pub fn new(address: IpAddr, length: u8) -> Self {
         let length = length.min(bits(address));
         let first = from_number(number(address) & !mask(address, length), address.is_ipv4());
@@ -76,13 +77,14 @@ pub fn parse_prefix_length(address: IpAddr, text: &str) -> Option<u8> {
     text.parse().ok().filter(|length| digits && *length <= bits(address))
 }
 
-/// Parses a prefix length like [`parse_prefix_length`], but refuses leading zeros, as Go's `netip.ParsePrefix` does.
+/// Parses a prefix length like [`parse_prefix_length`], but rejects leading zeros, as Go's `netip.ParsePrefix`
+/// does.
 pub fn parse_canonical_prefix_length(address: IpAddr, text: &str) -> Option<u8> {
     let leading_zero = text.len() > 1 && text.starts_with('0');
     parse_prefix_length(address, text).filter(|_| !leading_zero)
 }
 
-/// An address as a number.
+/// Returns the numeric value of an address.
 pub fn number(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(v4) => u128::from(u32::from(v4)),
@@ -90,7 +92,7 @@ pub fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// Returns the address with a number. An IPv4 address takes the lowest 32 bits.
+/// Returns the address with this numeric value. An IPv4 address uses the lowest 32 bits.
 pub fn from_number(number: u128, v4: bool) -> IpAddr {
     if v4 { IpAddr::V4((number as u32).into()) } else { IpAddr::V6(number.into()) }
 }

@@ -1,4 +1,4 @@
-//! Conditions in the status of any kind.
+//! Conditions in the status of objects of any kind.
 
 use crate::time::Timestamp;
 
@@ -11,33 +11,33 @@ pub const UNKNOWN: &str = "Unknown";
 
 /// Common fields of conditions of all kinds.
 pub trait Condition {
-    /// Type of the condition.
+    /// Returns the type of the condition.
     fn type_(&self) -> &str;
-    /// `True`, `False` or `Unknown`.
+    /// Returns `True`, `False` or `Unknown`.
     fn status(&self) -> &str;
-    /// Reason in CamelCase.
+    /// Returns the reason in CamelCase.
     fn reason(&self) -> &str;
-    /// Returns the message, which is for people.
+    /// Returns the message for people.
     fn message(&self) -> &str;
-    /// When the status last changed.
+    /// Returns the time of the last change of the status.
     fn last_transition_time(&self) -> Option<Timestamp>;
-    /// Sets when the status last changed.
+    /// Sets the time of the last change of the status.
     fn set_last_transition_time(&mut self, time: Option<Timestamp>);
 }
 
-/// Returns the condition of a type.
+/// Returns the condition of this type.
 pub fn find<'a, C: Condition>(conditions: &'a [C], type_: &str) -> Option<&'a C> {
     conditions.iter().find(|condition| condition.type_() == type_)
 }
 
-/// Whether the condition of a type exists and is `True`.
+/// Whether the condition of this type exists and is `True`.
 pub fn is_true<C: Condition>(conditions: &[C], type_: &str) -> bool {
     find(conditions, type_).is_some_and(|condition| condition.status() == TRUE)
 }
 
-/// The conditions with this one in place of the one of its type, or at the end; the time of the last transition is kept
-/// where the status stays. `None` when that would change neither status nor reason (upstream's controllers leave such
-/// a condition alone, message and times included).
+/// Returns the conditions with `new` in place of the one of its type, or at the end. The transition time is kept if
+/// the status stays the same. `None` if neither status nor reason changes: upstream's controllers leave such a
+/// condition alone, including message and times.
 pub fn with<C: Condition + Clone>(conditions: &[C], mut new: C) -> Option<Vec<C>> {
     let old = find(conditions, new.type_());
     if let Some(old) = old {
@@ -53,7 +53,7 @@ pub fn with<C: Condition + Clone>(conditions: &[C], mut new: C) -> Option<Vec<C>
     Some(all)
 }
 
-/// Returns the conditions without the one of a type.
+/// Returns the conditions without the one of this type.
 pub fn without<C: Condition + Clone>(conditions: &[C], type_: &str) -> Vec<C> {
     conditions.iter().filter(|condition| condition.type_() != type_).cloned().collect()
 }

@@ -1,4 +1,4 @@
-//! Go's notation of durations in flags and in `metav1.Duration`: `1h30m`, `1.5s`, `-2ms`.
+//! Go durations in flags and in `metav1.Duration`: `1h30m`, `1.5s`, `-2ms`.
 
 const UNITS: [(&str, f64); 8] = [
     ("ns", 1.0),
@@ -55,7 +55,7 @@ pub fn nanoseconds(text: &str) -> Result<i64, String> {
     Ok(if negative { -nanos } else { nanos })
 }
 
-/// Formats nanoseconds in Go's notation.
+/// Formats nanoseconds as a Go duration.
 pub fn format(nanos: i64) -> String {
     let (sign, n) = (if nanos < 0 { "-" } else { "" }, nanos.unsigned_abs());
     let mut out = sign.to_owned();
@@ -79,7 +79,7 @@ pub fn format(nanos: i64) -> String {
     out
 }
 
-/// `n / scale` with as many decimals as needed.
+/// Formats `n / scale` with as many decimals as needed.
 fn decimal(n: u64, scale: u64) -> String {
     let (whole, part) = (n / scale, n % scale);
     if part == 0 {

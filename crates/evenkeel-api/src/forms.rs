@@ -2,7 +2,7 @@
 //! (`k8s.io/apimachinery/pkg/util/validation`).
 //! Each function returns the broken rules; an empty list means that the string is valid.
 
-/// Messages about the rules that a string breaks; empty if it is valid.
+/// Messages about the rules that a string breaks; empty if the string is valid.
 pub type Messages = Vec<String>;
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
@@ -40,7 +40,7 @@ fn max_length(text: &str, limit: usize, messages: &mut Messages) {
     }
 }
 
-/// Validates an RFC 1123 label: names of namespaces, containers, volumes.
+/// Validates an RFC 1123 label, such as the name of a namespace, container or volume.
 ///
 /// Upstream: `IsDNS1123Label`.
 pub fn dns_label(text: &str) -> Messages {
@@ -61,7 +61,7 @@ pub fn dns_label(text: &str) -> Messages {
     messages
 }
 
-/// Validates an RFC 1123 subdomain: names of most objects.
+/// Validates an RFC 1123 subdomain, such as the name of most objects.
 ///
 /// Upstream: `IsDNS1123Subdomain`.
 pub fn dns_subdomain(text: &str) -> Messages {
@@ -78,7 +78,7 @@ pub fn dns_subdomain(text: &str) -> Messages {
     messages
 }
 
-/// Validates an RFC 1123 subdomain whose letters may have either case: names of drivers.
+/// Validates an RFC 1123 subdomain with letters of either case, such as the name of a driver.
 ///
 /// Upstream: `IsDNS1123SubdomainCaseless`.
 pub fn dns_subdomain_caseless(text: &str) -> Messages {
@@ -95,7 +95,7 @@ pub fn dns_subdomain_caseless(text: &str) -> Messages {
     messages
 }
 
-/// Validates an identifier of the language C.
+/// Validates a C identifier.
 ///
 /// Upstream: `IsCIdentifier`.
 pub fn c_identifier(text: &str) -> Messages {
@@ -125,7 +125,7 @@ pub fn dns_1035_label(text: &str) -> Messages {
     messages
 }
 
-/// Validates a subdomain below a wildcard: `*.example.com`.
+/// Validates a wildcard subdomain such as `*.example.com`.
 ///
 /// Upstream: `IsWildcardDNS1123Subdomain`.
 pub fn wildcard_subdomain(text: &str) -> Messages {
@@ -154,7 +154,7 @@ fn is_qualified_part(text: &str) -> bool {
     }
 }
 
-/// Validates a name with an optional domain prefix: label keys, finalizers, taint keys, resource names.
+/// Validates a name with an optional domain prefix, such as a label key, finalizer, taint key or resource name.
 ///
 /// Upstream: `IsQualifiedName`.
 pub fn qualified_name(text: &str) -> Messages {
@@ -216,7 +216,7 @@ pub fn label_value(text: &str) -> Messages {
     messages
 }
 
-/// Validates a name that only has to fit in a path segment: RBAC roles and bindings.
+/// Validates a name that only has to fit into a path segment, such as the name of an RBAC role or binding.
 ///
 /// Upstream: `ValidatePathSegmentName`.
 pub fn path_segment(text: &str) -> Messages {
@@ -293,7 +293,7 @@ pub fn port_name(text: &str) -> Messages {
     messages
 }
 
-/// Validates an HTTP header's name.
+/// Validates the name of an HTTP header.
 ///
 /// Upstream: `IsHTTPHeaderName`.
 pub fn http_header(text: &str) -> Messages {
@@ -314,7 +314,7 @@ pub fn ip(text: &str) -> Messages {
     }
 }
 
-/// Validates an IP address in canonical form, which no other text stands for.
+/// Validates an IP address in canonical form, which is unique for each address.
 ///
 /// Upstream: `IsValidIP`.
 pub fn canonical_ip(text: &str) -> Messages {
@@ -331,7 +331,7 @@ pub fn canonical_ip(text: &str) -> Messages {
     messages
 }
 
-/// Parses a CIDR into address and prefix length. Host bits stay as they are.
+/// Parses a CIDR into address and prefix length, and keeps the host bits.
 pub fn parse_cidr(text: &str) -> Option<(core::net::IpAddr, u8)> {
     let (address, bits) = text.split_once('/')?;
     let address: core::net::IpAddr = address.parse().ok()?;

@@ -1,13 +1,13 @@
-//! Hashes, and names derived from them.
+//! Hashes, and names that are derived from them.
 
 use crate::template::{HASH_LABEL, Template};
 
-/// Alphabet of generated names: no vowels and no `0`, `1` or `3`, so that no words arise.
+/// Alphabet of generated names. It has no vowels and no `0`, `1` or `3`, so that names do not spell words.
 ///
 /// Upstream: `alphanums`.
 pub const ALPHANUMS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// FNV-1a of 32 bits (exclusive or first, then multiply).
+/// FNV-1a hash of 32 bits: first exclusive or, then multiply.
 #[derive(Debug, Clone, Copy)]
 pub struct Fnv32a(u32);
 
@@ -31,7 +31,8 @@ impl Fnv32a {
     }
 }
 
-/// FNV-1 of 32 bits (multiply first, then exclusive or), the hash in names of ControllerRevisions.
+/// Returns the FNV-1 hash of 32 bits (first multiply, then exclusive or), which names of ControllerRevisions
+/// contain.
 pub fn fnv32(bytes: &[u8]) -> u32 {
     bytes
         .iter()
@@ -45,9 +46,9 @@ pub fn safe_encode_string(text: &str) -> String {
     text.bytes().map(|byte| char::from(ALPHANUMS[usize::from(byte) % ALPHANUMS.len()])).collect()
 }
 
-/// Returns the hash of a pod template for the name of a ReplicaSet and the label on its pods. It is computed from the
-/// canonical text, so it is the same in every release. It differs from upstream's, which is harmless: a template's
-/// ReplicaSet is found by comparing templates. A collision count yields another hash of the same template.
+/// Returns the hash of a pod template, for the name of a ReplicaSet and the label on its pods. It is computed from
+/// the canonical text, so it is the same in every release. It differs from upstream's, which is harmless:
+/// controllers find a template's ReplicaSet by comparing templates. Another collision count yields another hash.
 pub fn template(template: &Template, collisions: Option<i32>) -> String {
     let mut fnv = Fnv32a::default();
     for (name, map) in [("labels", &template.labels), ("annotations", &template.annotations)] {

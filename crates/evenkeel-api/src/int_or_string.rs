@@ -1,4 +1,4 @@
-//! IntOrString and percentages.
+//! Type IntOrString, and percentages.
 //!
 //! Upstream: `k8s.io/apimachinery/pkg/util/intstr`.
 
@@ -9,16 +9,16 @@ use serde::Deserializer;
 use crate::decode::{Field, Reader, Scalar, Shape, StringOrNumber, Wire, WireError};
 use crate::text::Text;
 
-/// An integer, or a string that is a percentage or a name.
+/// An integer, or a string with a percentage or a name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum IntOrString {
-    /// A number, such as a port or a count.
+    /// An integer, such as a port or a count.
     Int(i32),
-    /// A text, such as a port's name or a percentage.
+    /// A string, such as a port's name or a percentage.
     String(Text),
 }
 
-/// A string that is not a percentage.
+/// Error for a string that is not a percentage.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid value for IntOrString: invalid type: string is not a percentage: {0:?}")]
 pub struct NotPercent(Text);
@@ -26,17 +26,17 @@ pub struct NotPercent(Text);
 /// Rounding of a scaled percentage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rounding {
-    /// To the next whole number.
+    /// Rounds up to the next integer.
     Up,
-    /// To the last whole number.
+    /// Rounds down to the previous integer.
     Down,
 }
 
 impl IntOrString {
-    /// The number, or the percentage of `total`, as upstream's `GetScaledValueFromIntOrPercent`.
+    /// Returns the integer, or the percentage of `total`. Upstream: `GetScaledValueFromIntOrPercent`.
     ///
     /// # Errors
-    /// When it is a text but no percentage.
+    /// The string is not a percentage.
     pub fn scaled(&self, total: i32, rounding: Rounding) -> Result<i32, NotPercent> {
         match self {
             Self::Int(number) => Ok(*number),
@@ -44,7 +44,8 @@ impl IntOrString {
                 let percent = percent(text).ok_or_else(|| NotPercent(text.clone()))?;
                 let product = i64::from(percent) * i64::from(total);
                 let share = match rounding {
-                    // Upstream rounds the quotient as a floating-point number, so negative ones go towards zero, too.
+                    // Upstream rounds the quotient with `math.Ceil` and `math.Floor`, so negative ones round the
+                    // same way.
                     Rounding::Up => {
                         product.div_euclid(100) + i64::from(product.rem_euclid(100) != 0)
                     }
@@ -63,7 +64,7 @@ impl IntOrString {
         }
     }
 
-    /// As a JSON value.
+    /// Encodes the value as JSON.
     pub fn to_json(&self) -> serde_json::Value {
         match self {
             Self::Int(number) => (*number).into(),
@@ -91,7 +92,7 @@ impl fmt::Display for IntOrString {
     }
 }
 
-/// The fields decoded from protobuf so far.
+/// State of decoding the fields from protobuf.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     type_: i64,

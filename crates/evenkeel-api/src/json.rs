@@ -1,7 +1,7 @@
-//! JSON from outside, with one bound on its nesting that readers and writers of the whole project share.
+//! JSON from untrusted input, with one bound on its nesting for all readers and writers of the project.
 //!
-//! Code that walks a value recurses, in debug builds with large frames, on stacks of 2 MiB. So nesting is bounded where
-//! bytes come in and where objects are stored, and every later walk may rely on it.
+//! Code that walks a value recurses, on stacks of 2 MiB and in debug builds with large frames. Nesting is therefore
+//! bounded where bytes are decoded and where objects are stored, and every later walk relies on that.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -9,23 +9,23 @@ use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::{Deserializer, Error, Value};
 
-/// The deepest nesting of arrays and objects in an object of the API. Go's decoder takes 10,000 levels, since its stacks
-/// grow; the deepest CustomResourceDefinitions in use have about 60.
+/// Maximum nesting of arrays and objects in an API object. Go's decoder accepts 10,000 levels because its stacks
+/// grow. The deepest CustomResourceDefinitions in use have about 60.
 pub const MAX_DEPTH: usize = 256;
 
-/// What lists, watch events and reviews put around an object.
+/// Additional levels around an object in lists, watch events and reviews.
 const AROUND: usize = 8;
 
-/// Why a document was refused that is nested too deep, in the words of Go's decoder.
+/// Error text for a document that nests too deep, as Go's decoder words it.
 pub const TOO_DEEP: &str = "exceeded max depth";
 
-/// Reads JSON that holds objects of at most [`MAX_DEPTH`] levels. `serde_json`'s own bound, 128, would refuse what the
-/// server stores.
+/// Decodes JSON with objects of at most [`MAX_DEPTH`] levels. `serde_json`'s own bound, 128, would reject objects
+/// that the server stores.
 ///
 /// # Errors
-/// When the bytes are no JSON of the type, or nested deeper.
+/// The bytes are not JSON of the type, or nest too deep.
 pub fn from_slice<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Error> {
-    // Nearly every document is within serde_json's own bound, and need not be measured first.
+    // Most documents are within serde_json's own bound and need not be measured first.
     if let Ok(value) = serde_json::from_slice(bytes) {
         return Ok(value);
     }
@@ -35,10 +35,10 @@ pub fn from_slice<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Error> {
     Ok(value)
 }
 
-/// A reader of bytes that are not nested deeper than [`from_slice`] takes.
+/// Returns a deserializer with the same bound on nesting as [`from_slice`].
 ///
 /// # Errors
-/// When they are.
+/// The bytes nest too deep.
 pub fn deserializer(bytes: &[u8]) -> Result<Deserializer<serde_json::de::SliceRead<'_>>, Error> {
     if text_is_deeper(bytes, MAX_DEPTH + AROUND) {
         return Err(Error::custom(TOO_DEEP));
@@ -48,8 +48,8 @@ pub fn deserializer(bytes: &[u8]) -> Result<Deserializer<serde_json::de::SliceRe
     Ok(reader)
 }
 
-/// Whether JSON text nests more than `limit` arrays and objects, found without recursion. Text that is no JSON is
-/// measured by its brackets.
+/// Whether JSON text nests more than `limit` arrays and objects, determined without recursion. Of other text, the
+/// brackets count.
 pub fn text_is_deeper(text: &[u8], limit: usize) -> bool {
     let (mut depth, mut position) = (0usize, 0);
     while let Some(byte) = text.get(position) {
@@ -69,7 +69,7 @@ pub fn text_is_deeper(text: &[u8], limit: usize) -> bool {
     false
 }
 
-/// Where the string ends that begins before `at`.
+/// Returns the end of the string whose opening quote precedes `position`.
 fn end_of_string(text: &[u8], mut position: usize) -> usize {
     loop {
         match text.get(position) {
@@ -80,7 +80,7 @@ fn end_of_string(text: &[u8], mut position: usize) -> usize {
     }
 }
 
-/// Whether a value nests more than `limit` arrays and objects. Looks no deeper than that.
+/// Whether a value nests more than `limit` arrays and objects. Visits no deeper levels.
 pub fn is_deeper(value: &Value, limit: usize) -> bool {
     match (value, limit.checked_sub(1)) {
         (Value::Array(_) | Value::Object(_), None) => true,

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-/// A resource type as the API server serves it: enough to build a path and to name it in an owner reference.
+/// A resource type as the API server serves it, for paths and owner references.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Kind {
-    /// API group, empty for the core group.
+    /// API group; empty for the core group.
     pub group: Cow<'static, str>,
     /// Version within the group.
     pub version: Cow<'static, str>,
@@ -18,7 +18,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// A kind known when compiling.
+    /// Returns a kind that is known at compile time.
     pub const fn new(
         group: &'static str,
         version: &'static str,
@@ -35,7 +35,7 @@ impl Kind {
         }
     }
 
-    /// `v1` or `apps/v1`, as in an object's `apiVersion`.
+    /// Returns the `apiVersion` of objects: `v1` or `apps/v1`.
     pub fn api_version(&self) -> Cow<'_, str> {
         if self.group.is_empty() {
             Cow::Borrowed(&self.version)
@@ -44,7 +44,8 @@ impl Kind {
         }
     }
 
-    /// Path of the collection: `/api/v1/namespaces/ns/pods`; over all namespaces when `namespace` is empty.
+    /// Returns the path of the collection, such as `/api/v1/namespaces/ns/pods`; without a namespace, of all
+    /// objects.
     pub fn path(&self, namespace: &str) -> String {
         let root = if self.group.is_empty() { "/api" } else { "/apis" };
         let mut path = format!("{root}/{}", self.api_version());

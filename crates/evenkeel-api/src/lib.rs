@@ -1,7 +1,7 @@
 //! Types of Kubernetes objects: views of frequently used kinds, selectors, quantities, owner references, conditions,
 //! names and hashes.
 //!
-//! Nothing here does I/O, reads a clock or is asynchronous: everything is a value or a pure function.
+//! Nothing here does I/O, reads a clock or is asynchronous.
 
 pub mod cidr;
 pub mod condition;

@@ -10,36 +10,36 @@ use crate::text::Text;
 use crate::{DecodeError, Encoding, View};
 
 message! {
-    /// Metadata of a list.
+    /// `metadata` of a list.
     pub struct ListMeta("k8s.io.apimachinery.pkg.apis.meta.v1.ListMeta") {
         /// resourceVersion of the list.
         resource_version: Text = 2 "resourceVersion",
-        /// Continue token of the next page; empty on the last.
+        /// Continue token for the next page; empty on the last.
         continue_: Text = 3 "continue",
-        /// Number of items on the following pages, where the server knows it.
+        /// Number of items on the following pages, if the server knows it.
         remaining_item_count: Option<i64> = 4 "remainingItemCount",
     }
 }
 
-/// A collection, or a page of one.
+/// Items of a collection, or of one page of it.
 #[derive(Debug, Clone)]
 pub struct List<V> {
-    /// The decoded objects, in the server's order.
+    /// Decoded objects in the server's order.
     pub items: Vec<V>,
-    /// The collection's version.
+    /// resourceVersion of the collection.
     pub resource_version: Text,
-    /// Token for the rest, empty when this is all.
+    /// Continue token for the next page; empty on the last.
     pub continue_: Text,
-    /// Objects that could not be decoded; they are missing in `items`.
+    /// Errors of objects that could not be decoded, which `items` lacks.
     pub skipped: Vec<DecodeError>,
 }
 
 impl<V: View> List<V> {
-    /// Reads a list as [`items`] does. Items that cannot be decoded are reported beside the others, by their names as far
-    /// as those can be read.
+    /// Decodes a list with [`items`]. Reports items that cannot be decoded separately, with their names if those
+    /// can be decoded.
     ///
     /// # Errors
-    /// When the bytes are no list.
+    /// The bytes are not a list.
     pub fn decode(bytes: &[u8], encoding: Encoding) -> Result<Self, DecodeError> {
         let (mut objects, mut skipped) = (Vec::new(), Vec::new());
         let ListMeta { resource_version, continue_, .. } =
@@ -51,12 +51,12 @@ impl<V: View> List<V> {
     }
 }
 
-/// Calls `each` with the bytes of every item of a list, in order, and returns what the list says of itself. What an item
-/// is worth is for the caller to say: one that cannot be decoded need not stop the others. Protobuf bytes are those of
-/// the list's message, without an envelope.
+/// Calls `each` with the bytes of every item of a list, in order, and returns the list's metadata. `each` decides
+/// how to handle an item that cannot be decoded; it need not stop the others. Protobuf bytes are the list's message
+/// without an envelope.
 ///
 /// # Errors
-/// When the bytes are no list.
+/// The bytes are not a list.
 pub fn items<'a>(
     bytes: &'a [u8],
     encoding: Encoding,

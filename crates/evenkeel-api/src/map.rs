@@ -2,12 +2,12 @@
 
 use crate::text::Text;
 
-/// A small map from strings: one allocation for the entries, sorted by key.
+/// A small map with string keys: one allocation for the entries, sorted by key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Map<T>(Box<[(Text, T)]>);
 
 impl<T> Map<T> {
-    /// The value of `key`.
+    /// Returns the value of `key`.
     pub fn get(&self, key: &str) -> Option<&T> {
         let at = self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
         Some(&self.0[at].1)
@@ -18,22 +18,22 @@ impl<T> Map<T> {
         self.get(key).is_some()
     }
 
-    /// Entries in order of key.
+    /// Iterates over the entries in the order of keys.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &T)> + '_ {
         self.0.iter().map(|(k, v)| (&**k, v))
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether it is empty.
+    /// Whether the map has no entries.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// From entries in any order; a later entry of the same key wins.
+    /// Builds a map from entries in any order. The last of entries with the same key wins.
     pub fn from_entries(entries: Vec<(Text, T)>) -> Self {
         Self(settle(entries).into_boxed_slice())
     }
@@ -55,18 +55,18 @@ impl<K: Into<Text>, T> FromIterator<(K, T)> for Map<T> {
     }
 }
 
-/// A value that is not decoded; only its presence counts.
+/// A value that is not decoded: only its presence matters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Unread;
 
-/// A JSON value as text, to pass on unread; empty where there is none.
+/// A JSON value as text, to pass on without decoding; empty if it is absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct RawJson(pub Text);
 
-/// Sorts entries by key and keeps the last of equal ones. What the server sends is sorted already.
+/// Sorts entries by key and keeps the last of those with the same key. Entries from the server are usually sorted.
 pub(crate) fn settle<T>(mut entries: Vec<(Text, T)>) -> Vec<(Text, T)> {
     if !entries.is_sorted_by(|a, b| a.0 < b.0) {
-        // Reversed first, so that of equal keys the last given comes first and is the one kept.
+        // Reverse first: the stable sort then puts the last of equal keys first, which `dedup_by` keeps.
         entries.reverse();
         entries.sort_by(|a, b| a.0.cmp(&b.0));
         entries.dedup_by(|later, first| later.0 == first.0);

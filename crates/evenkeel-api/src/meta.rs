@@ -1,4 +1,4 @@
-//! ObjectMeta, which every kind has.
+//! ObjectMeta, the metadata of every kind.
 
 use crate::decode::message;
 use crate::map::settle;
@@ -6,7 +6,7 @@ use crate::shared::{Shared, recalled};
 use crate::text::Text;
 use crate::time::Timestamp;
 
-/// A small map of strings (labels, annotations, node selectors), sorted by key and shared by objects that have equal ones.
+/// A small map of strings (labels, annotations, node selectors), sorted by key. Objects with equal maps share one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct StrMap(pub(crate) Shared<(Text, Text)>);
 
@@ -14,7 +14,7 @@ recalled!((Text, Text));
 recalled!(OwnerReference);
 
 impl StrMap {
-    /// The value of `key`.
+    /// Returns the value of `key`.
     pub fn get(&self, key: &str) -> Option<&str> {
         let at = self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
         Some(&self.0[at].1)
@@ -25,28 +25,28 @@ impl StrMap {
         self.get(key).is_some()
     }
 
-    /// Entries in order of key.
+    /// Iterates over the entries in the order of keys.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> + '_ {
         self.0.iter().map(|(k, v)| (&**k, &**v))
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether it is empty.
+    /// Whether the map has no entries.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether both are one map, held once: objects that were read one after the other hold equal labels once. What is not the
-    /// same may be equal all the same.
+    /// Whether both share one allocation, as equal labels of objects do that were decoded in succession. Maps with
+    /// different allocations may still be equal.
     pub fn is_same(&self, other: &Self) -> bool {
         self.0.is_same(&other.0)
     }
 
-    /// This map with `key` set to `value`.
+    /// Returns a copy with `key` set to `value`.
     #[must_use]
     pub fn with(&self, key: &str, value: &str) -> Self {
         self.iter().filter(|(k, _)| *k != key).chain([(key, value)]).collect()
@@ -54,61 +54,62 @@ impl StrMap {
 }
 
 impl<K: Into<Text>, V: Into<Text>> FromIterator<(K, V)> for StrMap {
-    /// A later entry of the same key wins.
+    /// Builds a map; the last of entries with the same key wins.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
         Self(settle(entries.into_iter().map(|(k, v)| (k.into(), v.into())).collect()).into())
     }
 }
 
 message! {
-    /// What controllers read of `metadata`. `managedFields` and the like are skipped when decoding.
+    /// Fields of `metadata` that controllers read. Decoding skips others, such as `managedFields`.
     pub struct Meta("k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta") {
-        /// Name, unique in namespace and resource.
+        /// Name, unique within the namespace and resource.
         name: Text = 1 "name",
-        /// What the name was generated from, empty when it was not; kept so that a PUT of metadata loses nothing.
+        /// Prefix from which the name was generated; empty otherwise. Decoded so that a PUT of metadata keeps it.
         generate_name: Text = 2 "generateName",
-        /// Namespace, empty for cluster-scoped objects.
+        /// Namespace; empty for cluster-scoped objects.
         namespace: Text = 3 "namespace",
-        /// Identifier that no other object has, past or present; set by the server.
+        /// Unique identifier that no other object has, past or present; set by the server.
         uid: Text = 5 "uid",
-        /// Opaque to clients but ordered within a resource since v1.35 (KEP-5504); see [`Meta::version`].
+        /// Version of the object: opaque to clients, but ordered within a resource since v1.35 (KEP-5504). See
+        /// [`Meta::version`].
         resource_version: Text = 6 "resourceVersion",
-        /// Number of the spec's current version; the server increments it with each change.
+        /// Sequence number of the spec; the server increments it with each change of the spec.
         generation: i64 = 7 "generation",
         /// Time of creation; set by the server.
         creation: Option<Timestamp> = 8 "creationTimestamp",
-        /// Time at which the grace period of a deletion ends; absent while nobody has deleted the object.
+        /// End of the grace period of a deletion; absent unless the object is being deleted.
         deletion: Option<Timestamp> = 9 "deletionTimestamp",
         /// Grace period of the deletion in seconds; set together with the deletion timestamp.
         deletion_grace_seconds: Option<i64> = 10 "deletionGracePeriodSeconds",
         /// Labels, which selectors match.
         labels: StrMap = 11 "labels",
-        /// Annotations: values that are not selected by, set by users and controllers.
+        /// Annotations: arbitrary values of users and controllers, which selectors do not match.
         annotations: StrMap = 12 "annotations",
         /// Owners; the garbage collector deletes the object once all of them are gone.
         owners: Shared<OwnerReference> = 13 "ownerReferences",
-        /// Finalizers; a deleted object stays until their controllers have removed all of them.
+        /// Finalizers: a deleted object stays until controllers have removed all of them.
         finalizers: Box<[Text]> = 14 "finalizers",
     }
 }
 
 impl Meta {
-    /// The resource version as a number, 0 where it is none.
+    /// Returns the resourceVersion as a number; 0 if it is not a number.
     pub fn version(&self) -> u64 {
         self.resource_version.parse().unwrap_or(0)
     }
 
-    /// Whether deletion was asked for.
+    /// Whether the object is being deleted.
     pub fn deleting(&self) -> bool {
         self.deletion.is_some()
     }
 
-    /// The owner that controls it, if any.
+    /// Returns the owner that controls the object, if any.
     pub fn controller(&self) -> Option<&OwnerReference> {
         self.owners.iter().find(|owner| owner.controller)
     }
 
-    /// Whether the owner with this uid controls it.
+    /// Whether the owner with this uid controls the object.
     pub fn controlled_by(&self, uid: &str) -> bool {
         self.controller().is_some_and(|owner| &*owner.uid == uid)
     }
@@ -118,15 +119,15 @@ message! {
     /// One entry of `metadata.ownerReferences`.
     #[derive(Hash)]
     pub struct OwnerReference("k8s.io.apimachinery.pkg.apis.meta.v1.OwnerReference") {
-        /// `group/version`, or `v1`.
+        /// apiVersion of the owner: `group/version`, or `v1`.
         api_version: Text = 5 "apiVersion",
         /// Kind of the owner, such as `ReplicaSet`.
         kind: Text = 1 "kind",
-        /// Name of the owner, which is in the object's namespace or cluster-scoped.
+        /// Name of the owner, which is cluster-scoped or in the object's namespace.
         name: Text = 3 "name",
-        /// Uid of the owner; an owner of this name with another uid counts as deleted.
+        /// Uid of the owner. An owner of this name with another uid counts as deleted.
         uid: Text = 4 "uid",
-        /// Whether this owner manages the object; at most one does.
+        /// Whether this owner controls the object; at most one owner does.
         controller: bool = 6 "controller",
         /// Whether a foreground deletion of the owner waits for the object.
         block_owner_deletion: bool = 7 "blockOwnerDeletion",

@@ -1,7 +1,7 @@
-//! Resource quantities, in exact arithmetic.
+//! Resource quantities with exact arithmetic.
 //!
-//! Upstream: `k8s.io/apimachinery/pkg/api/resource`. A quantity is a whole number of billionths; finer input is
-//! rounded away from zero. Beyond 1.7e29 values are cut off (upstream: about 1e36 for some forms).
+//! Upstream: `k8s.io/apimachinery/pkg/api/resource`. A quantity is an integer number of billionths; finer input is
+//! rounded away from zero. Values are capped at about 1.7e29 (upstream: at about 1e36 for some forms).
 
 mod parse;
 
@@ -14,37 +14,38 @@ use serde::Deserializer;
 
 use crate::decode::{Field, Reader, Scalar, Shape, StringOrNumber, Wire, WireError};
 
-/// Billionths in one.
+/// Number of billionths in one unit.
 const NANO: i128 = 1_000_000_000;
 
-/// Format of a quantity.
+/// Suffix style of a quantity.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Format {
-    /// `n u m k M G T P E`.
+    /// Decimal suffixes: `n u m k M G T P E`.
     #[default]
     DecimalSi,
-    /// `Ki Mi Gi Ti Pi Ei`.
+    /// Binary suffixes: `Ki Mi Gi Ti Pi Ei`.
     BinarySi,
-    /// `e3`, `e6`, …
+    /// Decimal exponents: `e3`, `e6`, …
     DecimalExponent,
 }
 
-/// A quantity of a resource. Equality, order and hash ignore its format.
+/// A resource quantity. Equality, order and hash ignore its format.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Quantity {
-    /// The two halves of an `i128` of billionths; kept apart so that the struct is three words, not four.
+    /// High and low half of an `i128` of billionths. Separate fields keep the struct at three words instead of
+    /// four.
     high: i64,
     low: u64,
     format: Format,
 }
 
-/// A malformed quantity.
+/// Error for a malformed quantity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// Not a number with a suffix at all.
+    /// The text is not a number with a suffix.
     #[error("{0:?} is no quantity: it must be a number with an optional suffix")]
     Format(Box<str>),
-    /// An unknown suffix.
+    /// The suffix is unknown.
     #[error("{0:?} is no quantity: its suffix is unknown")]
     Suffix(Box<str>),
 }
@@ -61,30 +62,30 @@ impl Quantity {
         (i128::from(self.high) << 64) | i128::from(self.low)
     }
 
-    /// Parses `100m`, `1.5Gi`, `12e6`, …
+    /// Parses a quantity such as `100m`, `1.5Gi` or `12e6`.
     ///
     /// # Errors
-    /// When the text is malformed.
+    /// The text is malformed.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         parse::parse(text)
     }
 
-    /// Returns a number of whole units, in decimal format.
+    /// Returns this number of units, in decimal format.
     pub fn from_units(units: i64) -> Self {
         Self::new(i128::from(units) * NANO, Format::DecimalSi)
     }
 
-    /// Returns a number of whole units, in binary format.
+    /// Returns this number of units, in binary format.
     pub fn from_bytes(bytes: i64) -> Self {
         Self::new(i128::from(bytes) * NANO, Format::BinarySi)
     }
 
-    /// Returns a number of thousandths, in decimal format.
+    /// Returns this number of thousandths, in decimal format.
     pub fn from_millis(millis: i64) -> Self {
         Self::new(i128::from(millis) * (NANO / 1000), Format::DecimalSi)
     }
 
-    /// Returns a number of thousandths, in binary format where it is whole.
+    /// Returns this number of thousandths, in binary format if it is an integer.
     pub fn from_milli_bytes(millis: i64) -> Self {
         Self::new(i128::from(millis) * (NANO / 1000), Format::BinarySi)
     }
@@ -94,34 +95,34 @@ impl Quantity {
         self.high == 0 && self.low == 0
     }
 
-    /// -1, 0 or 1.
+    /// Returns -1, 0 or 1.
     pub fn sign(self) -> i32 {
         self.nanos().signum() as i32
     }
 
-    /// Whole units, rounded away from zero, kept within `i64`.
+    /// Returns the number of units, rounded away from zero and saturated to `i64`.
     pub fn value(self) -> i64 {
         saturate(div_away(self.nanos(), NANO))
     }
 
-    /// Thousandths, rounded away from zero, kept within `i64`.
+    /// Returns the number of thousandths, rounded away from zero and saturated to `i64`.
     pub fn milli_value(self) -> i64 {
         saturate(div_away(self.nanos(), NANO / 1000))
     }
 
-    /// Units as a floating-point number, which may lose precision.
+    /// Returns the number of units as a floating-point number, which may lose precision.
     pub fn as_f64(self) -> f64 {
         self.nanos() as f64 / NANO as f64
     }
 
-    /// Returns the sum, in the format of the left operand, or of the right one where the left is zero.
+    /// Returns the sum, in the format of the left operand, or of the right one if the left is zero.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let format = if self.is_zero() { other.format } else { self.format };
         Self::new(self.nanos().saturating_add(other.nanos()), format)
     }
 
-    /// Returns the difference, in the format of the left operand, or of the right one where the left is zero.
+    /// Returns the difference, in the format of the left operand, or of the right one if the left is zero.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         let format = if self.is_zero() { other.format } else { self.format };
@@ -135,7 +136,7 @@ impl Quantity {
         Self::new(self.nanos().saturating_mul(number), self.format)
     }
 
-    /// Rounds to whole units, away from zero.
+    /// Rounds to an integer number of units, away from zero.
     #[must_use]
     pub fn rounded_up(self) -> Self {
         Self::new(div_away(self.nanos(), NANO).saturating_mul(NANO), self.format)
@@ -152,20 +153,20 @@ fn saturate(value: i128) -> i64 {
     i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })
 }
 
-/// Division that rounds away from zero.
+/// Divides and rounds away from zero.
 fn div_away(value: i128, by: i128) -> i128 {
     let quotient = value / by;
     if value % by == 0 { quotient } else { quotient + value.signum() }
 }
 
 impl fmt::Display for Quantity {
-    /// The canonical form: no fraction, the largest suffix that allows for it.
+    /// Formats the canonical form: without a fraction, and with the largest suffix that allows that.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = self.nanos();
         if nanos == 0 {
             return f.write_str("0");
         }
-        // Binary suffixes cannot express fractions and would hide small numbers.
+        // Binary suffixes cannot express fractions, and the canonical form uses them only from 1024 on.
         let binary =
             self.format == Format::BinarySi && nanos % NANO == 0 && (nanos / NANO).abs() >= 1024;
         if binary {
@@ -177,7 +178,7 @@ impl fmt::Display for Quantity {
             return write!(f, "{number}{}", ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"][power]);
         }
         let (mut number, mut power) = (nanos, 0);
-        // Past exa there is no suffix, but there are exponents.
+        // There is no suffix beyond exa, but there are exponents.
         let most = if self.format == Format::DecimalExponent { usize::MAX } else { 9 };
         while number % 1000 == 0 && power < most {
             number /= 1000;
@@ -270,7 +271,7 @@ impl Field for Quantity {
                 continue;
             }
             let text = String::from_utf8_lossy(body.expect_bytes(wire)?);
-            // Upstream writes zero as an empty text.
+            // Upstream encodes zero as an empty string.
             *partial = if text.is_empty() {
                 Self::ZERO
             } else {

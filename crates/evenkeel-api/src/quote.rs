@@ -1,4 +1,4 @@
-//! Quoted strings, as Go prints them.
+//! Quoted strings in Go's format.
 
 /// Quotes a string as Go's `%q` does.
 pub fn quote(text: &str) -> String {

@@ -1,7 +1,7 @@
-//! Interning of parts that many objects have in common.
+//! Interning of values that many objects share.
 //!
-//! Pods of one ReplicaSet have equal labels, owners and specs. Decoding looks each such part up among those that the thread
-//! decoded recently, and shares it, so that an object takes memory only for what it alone has.
+//! Pods of one ReplicaSet have equal labels, owners and specs. The decoder looks up each such value among those
+//! that the thread decoded recently, and shares it. An object thus takes memory only for its own values.
 
 use std::{
     hash::{BuildHasher as _, Hash},
@@ -11,10 +11,11 @@ use std::{
 
 use foldhash::fast::FixedState;
 
-/// Number of parts of one type that a thread remembers. A few are enough, because neighbours in a list are mostly alike.
+/// Number of values per type that a thread remembers. Few are enough, because neighbours in a list are mostly
+/// alike.
 const MAX_REMEMBERED: usize = 256;
 
-/// An immutable list, shared between equal ones.
+/// An immutable list that equal lists share.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Shared<T>(Option<Arc<[T]>>);
 
@@ -92,13 +93,13 @@ pub(crate) fn recall<T: Recalled>(items: Vec<T>) -> Shared<T> {
     Shared(Some(T::recent(|recent| recent.recall(fingerprint, items, same, Into::into))))
 }
 
-/// An item of lists that are recalled.
+/// Item type of interned lists.
 pub(crate) trait Recalled: Hash + Eq + Sized + 'static {
     /// Calls `with` with the lists that this thread decoded recently.
     fn recent<R>(with: impl FnOnce(&mut Recent<Arc<[Self]>>) -> R) -> R;
 }
 
-/// Makes a type [`Recalled`].
+/// Implements [`Recalled`] for a type.
 macro_rules! recalled {
     ($type:ty) => {
         impl $crate::shared::Recalled for $type {
@@ -123,7 +124,7 @@ pub(crate) fn fingerprint(of: &impl Hash) -> u64 {
     FixedState::default().hash_one(of)
 }
 
-/// Recently decoded values, by fingerprint; of several with the same slot, the last.
+/// Recently decoded values, in slots by fingerprint. Each slot has the last value.
 pub(crate) struct Recent<T, const N: usize = MAX_REMEMBERED>(Box<[Option<T>]>);
 
 impl<T, const N: usize> Default for Recent<T, N> {
@@ -133,13 +134,13 @@ impl<T, const N: usize> Default for Recent<T, N> {
 }
 
 impl<T: Clone, const N: usize> Recent<T, N> {
-    /// Returns the value in the fingerprint's slot, if `is` accepts it.
+    /// Returns the value in the fingerprint's slot if `is` accepts it.
     pub(crate) fn find(&self, fingerprint: u64, is: impl FnOnce(&T) -> bool) -> Option<T> {
         self.0[fingerprint as usize % N].as_ref().filter(|known| is(known)).cloned()
     }
 
-    /// Returns the value in the fingerprint's slot, if it is the `same` as `new`. Otherwise makes a value from `new` and remembers
-    /// it.
+    /// Returns the value in the fingerprint's slot if it is the `same` as `new`. Otherwise creates a value from
+    /// `new` and remembers it.
     pub(crate) fn recall<U>(
         &mut self,
         fingerprint: u64,
@@ -155,7 +156,7 @@ impl<T: Clone, const N: usize> Recent<T, N> {
         made
     }
 
-    /// Remembers `value` in its fingerprint's slot, and drops the one there.
+    /// Remembers `value` in its fingerprint's slot, in place of the previous value.
     pub(crate) fn keep(&mut self, fingerprint: u64, value: T) {
         self.0[fingerprint as usize % N] = Some(value);
     }

@@ -5,15 +5,15 @@ use crate::text::Text;
 use crate::{DecodeError, Encoding};
 
 message! {
-    /// A `metav1.Status` with the fields that programs read.
+    /// A `metav1.Status` with the fields that clients read.
     pub struct Status("k8s.io.apimachinery.pkg.apis.meta.v1.Status") {
-        /// What failed and why, for people; programs read `reason`.
+        /// Description of the error for people; programs read `reason`.
         message: Text = 3 "message",
-        /// Machine-readable, such as `AlreadyExists`.
+        /// Machine-readable reason, such as `AlreadyExists`.
         reason: Text = 4 "reason",
         /// Details of the reason.
         details: StatusDetails = 5 "details",
-        /// HTTP status code; 0 when there was none.
+        /// HTTP status code; 0 if absent.
         code: i32 = 6 "code",
     }
 }
@@ -23,19 +23,19 @@ message! {
     pub struct StatusDetails("k8s.io.apimachinery.pkg.apis.meta.v1.StatusDetails") {
         /// Causes of the error.
         causes: Box<[StatusCause]> = 4 "causes",
-        /// Seconds after which to retry; 0 without such advice.
+        /// Seconds after which to retry; 0 if not specified.
         retry_after_seconds: i32 = 5 "retryAfterSeconds",
     }
 }
 
 message! {
-    /// One of several causes.
+    /// One of possibly several causes of an error.
     pub struct StatusCause("k8s.io.apimachinery.pkg.apis.meta.v1.StatusCause") {
-        /// Machine-readable, such as `FieldValueInvalid` or `NamespaceTerminating`.
+        /// Machine-readable reason, such as `FieldValueInvalid` or `NamespaceTerminating`.
         reason: Text = 1 "reason",
         /// Description of the cause, for people.
         message: Text = 2 "message",
-        /// Path of the field with the error.
+        /// Path of the invalid field.
         field: Text = 3 "field",
     }
 }
@@ -44,7 +44,7 @@ impl Status {
     /// Decodes a Status without an envelope.
     ///
     /// # Errors
-    /// When it is none.
+    /// The bytes are not a Status.
     pub fn decode(bytes: &[u8], encoding: Encoding) -> Result<Self, DecodeError> {
         decode_message("Status", bytes, encoding)
     }

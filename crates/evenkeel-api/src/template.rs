@@ -1,4 +1,4 @@
-//! Pod templates as canonical JSON text.
+//! Pod templates in canonical JSON.
 
 mod canonical;
 mod claim;
@@ -15,26 +15,26 @@ use crate::decode::{Field, Reader, Shape, Wire, WireError};
 use crate::text::Text;
 use crate::{OwnerReference, StrMap};
 
-/// Label that a Deployment sets on its ReplicaSets and their pods.
+/// Label with the template's hash, which a Deployment sets on its ReplicaSets and their pods.
 pub const HASH_LABEL: &str = "pod-template-hash";
 
-/// A `PodTemplateSpec` as a workload's controller needs it: labels to compare, the rest to pass on unread.
+/// A `PodTemplateSpec` as a workload controller needs it: labels to compare, and the rest to pass on as text.
 ///
-/// The text is canonical JSON (sorted keys, what is null, empty or zero left out, quantities in canonical form),
-/// whichever encoding it came in, so that two templates are semantically equal exactly when their texts are.
+/// The text is canonical JSON from either encoding: it has sorted keys and canonical quantities, but no null, empty
+/// or zero values. Two templates are semantically equal exactly if their texts are.
 ///
-/// Nothing is lost: a workload's controller also writes templates back whole.
+/// The text has all fields, because a controller also writes templates back as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
-    /// Labels of the objects made from the template.
+    /// Labels of the objects created from the template.
     pub labels: StrMap,
-    /// Annotations of the objects made from the template.
+    /// Annotations of the objects created from the template.
     pub annotations: StrMap,
-    /// Finalizers of the objects made from the template.
+    /// Finalizers of the objects created from the template.
     pub finalizers: Box<[Text]>,
-    /// The rest of `metadata`, canonical JSON of an object without its braces; nearly always empty.
+    /// Other fields of `metadata`, as canonical JSON of an object without its braces; usually empty.
     pub other: Text,
-    /// `spec`, canonical JSON.
+    /// `spec` in canonical JSON.
     pub spec: Text,
 }
 
@@ -51,7 +51,7 @@ impl Default for Template {
 }
 
 impl Template {
-    /// Reads a template from its JSON.
+    /// Converts the JSON of a template.
     pub fn from_json_value(template: &Value) -> Self {
         let meta = &template["metadata"];
         let finalizers = meta["finalizers"]
@@ -65,12 +65,12 @@ impl Template {
             annotations: strings(&meta["annotations"]),
             finalizers: finalizers.collect(),
             other: other(meta).into(),
-            // A Deployment's and its ReplicaSets' are mostly equal.
+            // The specs of a Deployment and of its ReplicaSets are mostly equal.
             spec: Text::recalled(&canonical("k8s.io.api.core.v1.PodSpec", &template["spec"])),
         }
     }
 
-    /// Whether both templates are equal except for [`HASH_LABEL`].
+    /// Whether both templates are equal, ignoring [`HASH_LABEL`].
     ///
     /// Upstream: `EqualIgnoreHash`.
     pub fn equal_ignoring_hash(&self, other: &Self) -> bool {
@@ -81,19 +81,19 @@ impl Template {
             && labels_but_hash(&self.labels).eq(labels_but_hash(&other.labels))
     }
 
-    /// This template, with a label set.
+    /// Returns a copy with this label.
     #[must_use]
     pub fn with_label(&self, key: &str, value: &str) -> Self {
         Self { labels: self.labels.with(key, value), ..self.clone() }
     }
 
-    /// This template, with an annotation set.
+    /// Returns a copy with this annotation.
     #[must_use]
     pub fn with_annotation(&self, key: &str, value: &str) -> Self {
         Self { annotations: self.annotations.with(key, value), ..self.clone() }
     }
 
-    /// This template, with a finalizer if it has not got it.
+    /// Returns a copy with this finalizer.
     #[must_use]
     pub fn with_finalizer(&self, finalizer: &str) -> Self {
         let mut finalizers = self.finalizers.to_vec();
@@ -103,7 +103,7 @@ impl Template {
         Self { finalizers: finalizers.into(), ..self.clone() }
     }
 
-    /// This template, with its `spec` changed.
+    /// Returns a copy with `change` applied to `spec`.
     #[must_use]
     pub fn with_spec(&self, change: impl FnOnce(&mut Value)) -> Self {
         let mut spec =
@@ -112,12 +112,13 @@ impl Template {
         Self { spec: spec.to_string().into(), ..self.clone() }
     }
 
-    /// Body of a Pod made from it; the name is the server's to complete.
+    /// Returns the body of a pod created from the template; the server generates the name.
     pub fn pod_json(&self, generate_name: &str, namespace: &str, owner: &OwnerReference) -> String {
         self.pod_body("", generate_name, namespace, owner)
     }
 
-    /// Body of a Pod of this name made from it. It has a `generateName`, too, as upstream's have.
+    /// Returns the body of a pod with this name created from the template. Like upstream's, it also has a
+    /// `generateName`.
     pub fn named_pod_json(
         &self,
         name: &str,
@@ -155,7 +156,7 @@ impl Template {
         body
     }
 
-    /// Encodes the template, for the body of a workload that is created from it.
+    /// Encodes the template for the body of a workload.
     pub fn to_json(&self) -> String {
         let mut meta = String::new();
         self.push_meta(&mut meta);
@@ -167,7 +168,7 @@ impl Template {
         format!(r#"{{"metadata":{{{meta}}},"spec":{}}}"#, self.spec)
     }
 
-    /// Labels, annotations and finalizers, each after a comma.
+    /// Appends labels, annotations and finalizers, each after a comma.
     fn push_meta(&self, body: &mut String) {
         for (name, map) in [("labels", &self.labels), ("annotations", &self.annotations)] {
             if map.is_empty() {
@@ -199,7 +200,7 @@ impl Template {
     }
 }
 
-/// A map of strings.
+/// Converts JSON to a map of strings.
 fn strings(value: &Value) -> StrMap {
     let entries = value.as_object().into_iter().flatten();
     entries.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default())).collect()
@@ -209,7 +210,7 @@ fn labels_but_hash(labels: &StrMap) -> impl Iterator<Item = (&str, &str)> {
     labels.iter().filter(|(key, _)| *key != HASH_LABEL)
 }
 
-/// What of a template's metadata has no field of its own.
+/// Returns the fields of a template's metadata that have no field of their own.
 fn other(meta: &Value) -> String {
     let named = ["labels", "annotations", "finalizers", "creationTimestamp"];
     let rest =
@@ -227,7 +228,7 @@ impl serde::Serialize for Template {
     }
 }
 
-/// Writes a JSON string.
+/// Appends a JSON string.
 pub(crate) fn push_json(body: &mut String, text: &str) {
     if text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
         body.push('"');
@@ -241,11 +242,11 @@ pub(crate) fn push_json(body: &mut String, text: &str) {
 /// A `JobTemplateSpec`: metadata and spec of the Jobs that a CronJob creates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobTemplate {
-    /// Labels of the objects made from the template.
+    /// Labels of the objects created from the template.
     pub labels: StrMap,
-    /// Annotations of the objects made from the template.
+    /// Annotations of the objects created from the template.
     pub annotations: StrMap,
-    /// `spec`, canonical JSON.
+    /// `spec` in canonical JSON.
     pub spec: Text,
 }
 
@@ -259,15 +260,15 @@ impl JobTemplate {
     }
 }
 
-/// How many messages a thread remembers: a rollout of a hundred Deployments has three templates for each, and each change of a
-/// status brings one of them.
+/// Number of messages that a thread remembers. A rollout of a hundred Deployments has three templates for each, and
+/// each status change contains one of them.
 const REMEMBERED: usize = 512;
 
-/// A message's bytes and what was read from them.
+/// Bytes of a message with the decoded value.
 type Read<T> = std::sync::Arc<(Box<[u8]>, T)>;
 
-/// What is kept of a message that is passed on as JSON: how the type reads an object's JSON (`from_json_value`) and the JSON that
-/// its protobuf gives, where that is read otherwise.
+/// Implements decoding of a message that is kept as JSON: `from_json_value` converts the JSON of an object, and the
+/// last argument the JSON of its protobuf form if that differs.
 macro_rules! kept_as_json {
     ($type:ty, $message:expr) => {
         kept_as_json!($type, $message, <$type>::from_json_value);
@@ -275,7 +276,7 @@ macro_rules! kept_as_json {
     ($type:ty, $message:expr, $from_wire:expr) => {
         impl Field for $type {
             const SHAPE: Shape = Shape::Named($message);
-            /// Pieces of one message, put behind one another, are that message.
+            /// Concatenated parts of a message are one message.
             type Partial = (Self, Vec<u8>);
 
             fn absent() -> Self {
@@ -305,7 +306,7 @@ macro_rules! kept_as_json {
                 }
                 use $crate::shared::{Recent, fingerprint};
                 use $crate::template::{REMEMBERED, Read};
-                // An object changes more often than its template.
+                // Templates change less often than their objects: reuse recently decoded ones.
                 thread_local! {
                     static RECENT: std::cell::RefCell<Recent<Read<$type>, REMEMBERED>> =
                         std::cell::RefCell::default();

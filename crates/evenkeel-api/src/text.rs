@@ -1,4 +1,4 @@
-//! Strings as objects hold them: small ones in place, long ones shared.
+//! Strings of objects: short ones are stored inline, long ones are shared.
 
 use std::{borrow::Borrow, borrow::Cow, cell::RefCell, fmt, ops::Deref, sync::Arc};
 
@@ -6,18 +6,18 @@ use crate::shared::{Recent, fingerprint};
 use ecow::EcoString;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// An immutable string: up to 15 bytes in place, otherwise reference-counted, so that cloning never copies.
+/// An immutable string: up to 15 bytes inline, otherwise reference-counted, so that cloning never copies it.
 ///
-/// Most strings of objects are short words (`Ready`, `True`, `cpu`) or occur in many objects (an image, an owner's uid,
-/// a label's value). [`Text::recalled`] shares the latter.
+/// Most strings in objects are short words (`Ready`, `True`, `cpu`) or occur in many objects (an image, an owner's
+/// uid, a label value). [`Text::recalled`] shares the latter.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Text(EcoString);
 
-/// How many long strings a thread remembers. Consecutive items of a list mostly share owner, image and labels, so that
-/// few are enough.
+/// Number of long strings that a thread remembers. Few are enough, because consecutive items of a list mostly share
+/// owner, image and labels.
 const REMEMBERED: usize = 1024;
 
-/// Longer strings, in bytes, are not remembered: they are rarely shared.
+/// Length in bytes from which strings are not remembered, because they are rarely shared.
 const TOO_LONG: usize = 8192;
 
 thread_local! {
@@ -36,7 +36,7 @@ impl Text {
         self.0.as_str()
     }
 
-    /// Returns this string, sharing its bytes with an equal one that this thread decoded lately.
+    /// Returns this string, which shares its bytes with an equal one that this thread decoded recently.
     pub fn recalled(text: &str) -> Self {
         if !(EcoString::INLINE_LIMIT + 1..TOO_LONG).contains(&text.len()) {
             return Self(text.into());
@@ -131,7 +131,7 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// Deserializes a string.
+/// Visitor that deserializes a string.
 pub(crate) struct Visitor;
 
 impl serde::de::Visitor<'_> for Visitor {

@@ -1,26 +1,27 @@
-//! Timestamps as the API encodes them.
+//! Timestamps in the API's encoding.
 
 use jiff::TimestampArithmetic;
 pub use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
-/// Go's zero time, 0001-01-01T00:00:00Z, by which upstream means "no time".
+/// Go's zero time, 0001-01-01T00:00:00Z, which upstream uses for an absent time.
 pub(crate) const ZERO: Timestamp = Timestamp::constant(-62_135_596_800, 0);
 
-/// Adds a duration that an object or a request names. A sum beyond the year 9999, which RFC 3339 cannot write, is the last time
-/// of that year.
+/// Adds a duration from an object or a request. A sum beyond the year 9999, which RFC 3339 cannot represent,
+/// becomes the last time of that year.
 pub fn saturating_add(time: Timestamp, by: impl Into<TimestampArithmetic>) -> Timestamp {
     time.saturating_add(by).unwrap_or(Timestamp::MAX).max(ZERO)
 }
 
-/// Subtracts a duration that an object or a request names. A difference before the year 1 is the beginning of that year.
+/// Subtracts a duration from an object or a request. A difference before the year 1 becomes the first time of that
+/// year.
 pub fn saturating_sub(time: Timestamp, by: impl Into<TimestampArithmetic>) -> Timestamp {
     time.saturating_sub(by).unwrap_or(ZERO).max(ZERO)
 }
 
-/// Parses RFC 3339, with or without a fraction.
+/// Parses a time in RFC 3339, with or without a fraction.
 ///
 /// # Errors
-/// When the text is malformed.
+/// The text is malformed.
 pub fn parse(text: &str) -> Result<Timestamp, jiff::Error> {
     match parse_plain(text.as_bytes()) {
         Some(time) => Ok(time),
@@ -28,7 +29,7 @@ pub fn parse(text: &str) -> Result<Timestamp, jiff::Error> {
     }
 }
 
-/// `2026-01-02T03:04:05Z` and nothing else, the form of nearly every time on the wire.
+/// Parses exactly the form `2026-01-02T03:04:05Z`, which nearly every time on the wire has; `None` for other forms.
 fn parse_plain(text: &[u8]) -> Option<Timestamp> {
     let &[
         y1,
@@ -61,7 +62,7 @@ fn parse_plain(text: &[u8]) -> Option<Timestamp> {
     };
     let (year, month, day) = (two(y1, y2)? * 100 + two(y3, y4)?, two(m1, m2)?, two(d1, d2)?);
     let (hour, minute, second) = (two(h1, h2)?, two(n1, n2)?, two(s1, s2)?);
-    // Days past the 28th are left to the full parser unless the month surely has them.
+    // Leave a day after the 28th to the full parser unless every year has it in that month.
     let day_exists = (1..=28).contains(&day)
         || (day <= 30 && month != 2)
         || (day == 31 && matches!(month, 1 | 3 | 5 | 7 | 8 | 10 | 12));
@@ -75,7 +76,7 @@ fn parse_plain(text: &[u8]) -> Option<Timestamp> {
     {
         return None;
     }
-    // Days from civil date, counting years from March.
+    // Days from the civil date, with years that begin in March.
     let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let (era, year_of_era) = (y.div_euclid(400), y.rem_euclid(400));
     let day_of_year = (153 * m + 2) / 5 + day - 1;
@@ -85,12 +86,12 @@ fn parse_plain(text: &[u8]) -> Option<Timestamp> {
     Timestamp::from_second(days * 86_400 + hour * 3600 + minute * 60 + second).ok()
 }
 
-/// Formats a `metav1.Time`: whole seconds, UTC.
+/// Formats a `metav1.Time`, in UTC and whole seconds.
 pub fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Formats a `metav1.MicroTime`: microseconds, UTC.
+/// Formats a `metav1.MicroTime`, in UTC and microseconds.
 pub fn micros(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }

@@ -1,4 +1,4 @@
-//! Watch events on the wire: frames cut from the byte stream as it arrives, and the events in them.
+//! Watch events: splits the byte stream into frames, and decodes the events in them.
 
 use std::borrow::Cow;
 
@@ -11,9 +11,10 @@ use crate::decode::{Reader, WireError};
 use crate::protobuf::{Envelope, MAGIC, wire};
 use crate::{DecodeError, Encoding};
 
-/// Maximum length of a frame in bytes, above any object that etcd can hold. A longer frame means a broken stream.
+/// Maximum length of a frame in bytes, larger than any object that etcd can store. A longer frame means a corrupt
+/// stream.
 const MAX_FRAME: usize = 64 << 20;
-/// Bytes of a protobuf frame's length.
+/// Length in bytes of the length prefix of a protobuf frame.
 const PREFIX: usize = 4;
 
 /// Type of the event.
@@ -27,12 +28,12 @@ pub enum EventType {
     Deleted,
     /// A bookmark: the object has only a resourceVersion.
     Bookmark,
-    /// The watch has failed; the object is a `Status`.
+    /// The watch failed; the object is a `Status`.
     Error,
 }
 
 impl EventType {
-    /// Returns the type as in the API, such as `ADDED`.
+    /// Returns the type as the API spells it, such as `ADDED`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -50,14 +51,14 @@ impl EventType {
     }
 }
 
-/// An event, its object still encoded.
+/// A watch event whose object is still encoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event<'a> {
     /// Type of the event.
     pub type_: EventType,
-    /// Kind of the object in protobuf; empty in JSON.
+    /// Kind of the object for protobuf; empty for JSON.
     pub kind: Cow<'a, str>,
-    /// The object: JSON, or a message without its envelope.
+    /// The object as JSON, or as a message without its envelope.
     pub object: &'a [u8],
 }
 
@@ -70,10 +71,10 @@ struct JsonEvent<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// Decodes one frame: a line of JSON, or a protobuf frame without its length.
+    /// Decodes one frame: a line of JSON, or a protobuf frame without its length prefix.
     ///
     /// # Errors
-    /// When the frame is not an event.
+    /// The frame is not an event.
     pub fn read(frame: &'a [u8], encoding: Encoding) -> Result<Self, DecodeError> {
         match encoding {
             Encoding::Json => {
@@ -89,7 +90,8 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Upstream sends the event without an envelope and the object in one; an enveloped event is decoded too.
+    /// Decodes a protobuf frame. Upstream sends the event without an envelope and its object in one; an enveloped
+    /// event is also accepted.
     fn read_protobuf(frame: &'a [u8]) -> Result<Self, DecodeError> {
         let body = if frame.starts_with(MAGIC) { Envelope::open(frame)?.raw } else { frame };
         let (type_, raw) = fields(body).map_err(|error| error.of("WatchEvent"))?;
@@ -98,7 +100,7 @@ impl<'a> Event<'a> {
         Ok(Self { type_, kind: envelope.kind, object: envelope.raw })
     }
 
-    /// Encodes a frame with its length; `object` is already enveloped.
+    /// Encodes a frame with its length prefix; `object` must already have its envelope.
     pub fn write_protobuf(type_: EventType, object: &[u8]) -> Vec<u8> {
         let mut extension = Vec::with_capacity(object.len() + 6);
         wire::bytes(&mut extension, 1, object);
@@ -148,11 +150,12 @@ fn fields(body: &[u8]) -> Result<(Cow<'_, str>, &[u8]), WireError> {
     Ok((type_, raw))
 }
 
-/// Cuts the chunks of a watch's stream into frames. A frame within one chunk is not copied; one that spans chunks is copied once.
+/// Splits the chunks of a watch stream into frames. A frame within one chunk is not copied; one that spans chunks
+/// is copied once.
 #[derive(Debug)]
 pub struct Frames {
     encoding: Encoding,
-    /// The start of a frame whose end has not arrived.
+    /// Beginning of a frame whose end has not arrived.
     carry: BytesMut,
     /// Bytes that have not been scanned.
     chunk: Bytes,
@@ -178,10 +181,11 @@ impl Frames {
         }
     }
 
-    /// Returns the next frame: a line of JSON, or a protobuf frame without its length. `None` if its end has not arrived.
+    /// Returns the next frame: a line of JSON, or a protobuf frame without its length prefix. `None` if its end has
+    /// not arrived.
     ///
     /// # Errors
-    /// When the frame is longer than any can be; the rest of the stream cannot be read either.
+    /// The frame exceeds the maximum length; the rest of the stream is unusable, too.
     pub fn cut(&mut self) -> Result<Option<Bytes>, DecodeError> {
         while let Some(end) = self.end()? {
             let mut frame = self.take(end);
@@ -200,7 +204,7 @@ impl Frames {
         Ok(None)
     }
 
-    /// Returns the end of the carried frame in the chunk.
+    /// Returns the end of the current frame within the chunk.
     fn end(&mut self) -> Result<Option<usize>, DecodeError> {
         match self.encoding {
             Encoding::Json => Ok(memchr::memchr(b'\n', &self.chunk).map(|index| index + 1)),
@@ -320,7 +324,7 @@ mod tests {
         assert_eq!(first.as_ptr(), stream.as_ptr());
         assert_eq!(second.as_ptr(), stream[first.len()..].as_ptr());
         assert_eq!(frames.cut().unwrap(), None);
-        // The end of what is carried is copied, what follows in the same chunk is not.
+        // The end of the carried frame is copied; later frames in the same chunk are not.
         let rest = Bytes::from_static(b"rd\":3}\n{}\n");
         frames.push(rest.clone());
         assert_eq!(&*frames.cut().unwrap().unwrap(), b"{\"third\":3}\n");

@@ -1,4 +1,4 @@
-//! JSON decoding: nulls count as absent, unknown fields are skipped.
+//! JSON decoding: nulls count as absent, and unknown fields are skipped.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use super::{Field, Message};
 use crate::text::Text;
 
-/// Deserializes a `T`; null gives its absent value.
+/// Deserializer of a `T`; null yields its absent value.
 pub(crate) struct Seed<T>(PhantomData<T>);
 
 impl<T> Seed<T> {
@@ -44,7 +44,7 @@ impl<'de, T: Field> Visitor<'de> for Seed<T> {
     }
 }
 
-/// Reads an object into a message.
+/// Visitor that decodes an object into a message.
 pub(crate) struct Object<T>(pub(crate) PhantomData<T>);
 
 impl<'de, T: Message> Visitor<'de> for Object<T> {
@@ -54,7 +54,7 @@ impl<'de, T: Message> Visitor<'de> for Object<T> {
         f.write_str("an object")
     }
 
-    // Not inlined: a kind would be decoded by one huge function, which takes minutes to optimize.
+    // Not inlined: otherwise a kind's decoder would be one huge function, which takes minutes to optimize.
     #[inline(never)]
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<T, A::Error> {
         let mut value = T::default();
@@ -69,7 +69,7 @@ impl<'de, T: Message> Visitor<'de> for Object<T> {
     }
 }
 
-/// Recognises a field's name without storing it.
+/// Deserializer that identifies a field's name without storing it.
 struct Key<T>(PhantomData<T>);
 
 impl<'de, T: Message> DeserializeSeed<'de> for Key<T> {
@@ -92,7 +92,7 @@ impl<T: Message> Visitor<'_> for Key<T> {
     }
 }
 
-/// Deserializes a value from a string that is not stored.
+/// Visitor that parses a value from a string without storing the string.
 pub(crate) struct Parsed<T, F>(pub(crate) F, pub(crate) PhantomData<T>);
 
 impl<T, E: fmt::Display, F: FnOnce(&str) -> Result<T, E>> Visitor<'_> for Parsed<T, F> {
@@ -107,7 +107,7 @@ impl<T, E: fmt::Display, F: FnOnce(&str) -> Result<T, E>> Visitor<'_> for Parsed
     }
 }
 
-/// Reads an array.
+/// Visitor that decodes an array.
 pub(crate) struct Array<T>(pub(crate) PhantomData<T>);
 
 impl<'de, T: Field> Visitor<'de> for Array<T> {
@@ -126,7 +126,7 @@ impl<'de, T: Field> Visitor<'de> for Array<T> {
     }
 }
 
-/// Reads the entries of an object whose keys are data.
+/// Visitor that decodes the entries of an object whose keys are data.
 pub(crate) struct Entries<T>(pub(crate) PhantomData<T>);
 
 impl<'de, T: Field> Visitor<'de> for Entries<T> {

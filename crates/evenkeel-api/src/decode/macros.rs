@@ -1,4 +1,4 @@
-//! The macro that yields both decoders from one definition.
+//! Macro that generates the JSON and protobuf decoders of a type from one definition.
 
 /// Defines a struct and its decoders:
 ///
@@ -12,8 +12,8 @@
 /// }
 /// ```
 ///
-/// The number is the field's in upstream's protobuf, the string its name in JSON. A field that upstream inlines in JSON
-/// (at most one, last) is written `=> inline_field: Type = 2`.
+/// The number is the field's in upstream's protobuf, and the string its name in JSON. A field that upstream inlines
+/// in JSON is written `=> inline_field: Type = 2`; at most one is allowed, as the last field.
 macro_rules! message {
     (
         $(#[$attribute:meta])*
@@ -124,8 +124,8 @@ macro_rules! message {
     };
 }
 
-/// Makes a message a `View` of a kind: `view!(Pod, "", "v1", "Pod", "pods", true)`, with group, version, kind, plural and whether
-/// it is namespaced.
+/// Implements `View` for a message: `view!(Pod, "", "v1", "Pod", "pods", true)` with group, version, kind, plural
+/// and whether the kind is namespaced.
 macro_rules! view {
     ($name:ident, $group:literal, $version:literal, $kind:literal, $plural:literal, $namespaced:literal) => {
         impl $crate::View for $name {

@@ -1,7 +1,7 @@
-//! Reading objects from the wire: one struct definition yields a JSON decoder and a Kubernetes protobuf decoder.
+//! Decoding of objects: one struct definition yields a JSON decoder and a Kubernetes protobuf decoder.
 //!
-//! `message!` turns a table of fields into both decoders. Either way, what the definition does not name is skipped
-//! without being stored, an error names the path of its field, and nothing that came from outside makes it panic.
+//! `message!` turns a table of fields into both decoders. Both skip fields that the definition does not name,
+//! without storing them. An error contains the path of its field, and no input causes a panic.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -22,62 +22,62 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess};
 
 use crate::{DecodeError, Encoding};
 
-/// What a type is in upstream's protobuf definitions; held against the recorded facts by a test.
+/// Type of a field in upstream's protobuf definitions. A test compares it with the recorded definitions.
 #[derive(Debug)]
 #[cfg_attr(not(test), allow(dead_code, reason = "definitions are held against the facts by tests"))]
 pub(crate) enum Shape {
-    /// A protobuf scalar, or a message that is read as one value, by its name.
+    /// A protobuf scalar, or a message that is decoded as one value, by name.
     Named(&'static str),
-    /// A message with a definition of its own.
+    /// A message with its own definition.
     Message(&'static Facts),
-    /// A list of values of one shape.
+    /// A list of values of one type.
     Repeated(&'static Shape),
-    /// A map from strings.
+    /// A map with string keys.
     Map(&'static Shape),
 }
 
-/// A message as its definition states it.
+/// Name and fields of a message, from its definition.
 #[derive(Debug)]
 #[cfg_attr(not(test), allow(dead_code, reason = "definitions are held against the facts by tests"))]
 pub(crate) struct Facts {
-    /// Package and name, such as `k8s.io.api.core.v1.Pod`.
+    /// Qualified name, such as `k8s.io.api.core.v1.Pod`.
     pub(crate) name: &'static str,
-    /// Number, JSON name and type of each field that is read; the name is empty for a field inlined in JSON.
+    /// Number, JSON name and type of each decoded field; the name of a field that JSON inlines is empty.
     pub(crate) fields: &'static [(u32, &'static str, &'static Shape)],
 }
 
-/// A field's type, with its decoding from both encodings.
+/// Type of a field, with its decoders for both encodings.
 pub(crate) trait Field: Sized {
-    /// Upstream's name of the message.
+    /// Type in upstream's protobuf definitions.
     #[cfg_attr(
         not(test),
         allow(dead_code, reason = "definitions are held against the facts by tests")
     )]
     const SHAPE: Shape;
-    /// What protobuf occurrences of the field are gathered in.
+    /// State in which occurrences of the protobuf field are collected.
     type Partial;
 
     /// Returns the value of a field that is absent or null.
     fn absent() -> Self;
-    /// Whether it stands for no value, which makes an optional field `None`.
+    /// Whether the value counts as absent, which makes an optional field `None`.
     fn is_absent(&self) -> bool {
         false
     }
     /// Decodes a JSON value that is not null.
     fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error>;
-    /// Goes on gathering where an earlier part of the message left off.
+    /// Returns the state to continue decoding after an earlier part of the message.
     fn open(self) -> Self::Partial;
-    /// Adds one occurrence of the field: lists and maps grow, messages merge, scalars are replaced.
+    /// Merges one occurrence of the field: appends to lists and maps, merges messages, replaces scalars.
     fn merge(
         partial: &mut Self::Partial,
         wire: Wire,
         reader: &mut Reader<'_>,
     ) -> Result<(), WireError>;
-    /// The value, when the message has ended.
+    /// Returns the value at the end of the message.
     fn close(partial: Self::Partial) -> Result<Self, WireError>;
 }
 
-/// A struct made by `message!`.
+/// A struct defined by `message!`.
 pub(crate) trait Message: Sized + Default {
     /// Names, numbers and shapes of the message's fields.
     #[cfg_attr(
@@ -86,16 +86,16 @@ pub(crate) trait Message: Sized + Default {
     )]
     const FACTS: Facts;
 
-    /// Identifies a JSON name among the fields; 0 is none of them.
+    /// Returns the key of a field by its JSON name; 0 if there is no such field.
     fn key(name: &str) -> u64;
-    /// Reads the JSON value of the field that `key` identified.
+    /// Decodes the JSON value of the field with this key.
     fn json_field<'de, A: MapAccess<'de>>(&mut self, key: u64, map: &mut A)
     -> Result<(), A::Error>;
-    /// Reads the message's fields up to the reader's end.
+    /// Decodes and merges the message's fields up to the reader's end.
     fn merge_fields(&mut self, reader: &mut Reader<'_>) -> Result<(), WireError>;
 }
 
-/// Decodes a message that stands alone.
+/// Decodes a standalone message.
 pub(crate) fn decode_message<T: Field>(
     kind: &str,
     bytes: &[u8],
@@ -113,10 +113,10 @@ pub(crate) fn decode_message<T: Field>(
     }
 }
 
-/// Decodes JSON; when that fails, decodes again without the bound on nesting that `serde_json` has, and looks for the path of
-/// the error, which good input need not pay for.
+/// Decodes JSON. If that fails, decodes again without `serde_json`'s own bound on nesting, and determines the path
+/// of the error. Valid input does not pay for that.
 fn from_json<T: Field>(kind: &str, bytes: &[u8]) -> Result<T, DecodeError> {
-    // Within serde_json's own bound on nesting, text need not be measured first.
+    // Text within serde_json's own bound on nesting need not be measured first.
     if let Ok(value) = read_all(serde_json::Deserializer::from_slice(bytes)) {
         return Ok(value);
     }
@@ -127,7 +127,7 @@ fn from_json<T: Field>(kind: &str, bytes: &[u8]) -> Result<T, DecodeError> {
     })
 }
 
-/// Reads one value, and nothing after it.
+/// Decodes one value, and rejects any text after it.
 fn read_all<'de, T: Field>(
     mut deserializer: serde_json::Deserializer<serde_json::de::SliceRead<'de>>,
 ) -> Result<T, serde_json::Error> {

@@ -1,17 +1,17 @@
 //! Field path of a position in JSON text, for error messages: `serde_json` reports only line and column.
 
-/// An object or array that the scan has entered and not left.
+/// An object or array that is open at the current position.
 enum Container {
-    /// An object, and the name of the member at the current position; `None` before its name.
+    /// An object with the name of the member at the current position; `None` before its name.
     Object(Option<String>),
-    /// An array, and the index of the element at the current position; `None` before the first.
+    /// An array with the index of the element at the current position; `None` before the first.
     Array(Option<usize>),
 }
 
-/// Returns the path, such as `spec.containers[0].image`, of the value at a line and column; `.` for the whole document. Both
-/// count from one as in errors of `serde_json`, columns in bytes.
+/// Returns the path, such as `spec.containers[0].image`, of the value at a line and column; `.` for the whole
+/// document. Both are counted from 1 as in errors of `serde_json`, columns in bytes.
 ///
-/// The text before that position is assumed to be valid JSON, because the parser has read it. Of other text, the path is
+/// The text before that position must be valid JSON, as the parser has checked. Otherwise the path is unspecified.
 /// unspecified.
 pub(super) fn field_at(text: &[u8], line: usize, column: usize) -> String {
     let line_start: usize = text
@@ -23,7 +23,7 @@ pub(super) fn field_at(text: &[u8], line: usize, column: usize) -> String {
     path(&open_containers(text.get(..end).unwrap_or(text)))
 }
 
-/// Scans JSON text, which may break off anywhere, and returns the containers that are open at its end, outermost first.
+/// Scans JSON text, which may be truncated, and returns the containers that are open at its end, outermost first.
 fn open_containers(text: &[u8]) -> Vec<Container> {
     let mut open = Vec::new();
     let mut position = 0;
@@ -58,8 +58,8 @@ fn open_containers(text: &[u8]) -> Vec<Container> {
     open
 }
 
-/// Returns the length in bytes of the JSON string at the start of the text, with its quotes. An unterminated string extends
-/// to the end of the text.
+/// Returns the length in bytes of the JSON string at the start of the text, including its quotes. An unterminated
+/// string extends to the end of the text.
 fn string_length(text: &[u8]) -> usize {
     let mut escaped = false;
     for (index, byte) in text.iter().enumerate().skip(1) {
@@ -94,7 +94,7 @@ fn path(open: &[Container]) -> String {
 mod tests {
     use super::field_at;
 
-    /// Returns the path at the `^` of the text, which is removed first.
+    /// Returns the path at the mark `^` in the text, after removing the mark.
     fn path_at_mark(marked: &str) -> String {
         let (before, after) = marked.split_once('^').expect("a mark");
         let line = before.matches('\n').count() + 1;

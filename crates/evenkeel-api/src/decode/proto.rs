@@ -2,17 +2,17 @@
 
 use crate::DecodeError;
 
-/// Groups within groups that are skipped; Kubernetes has none, so more is an attack.
+/// Maximum nesting of skipped groups. Kubernetes uses no groups, so deeper nesting is an attack.
 const MAX_GROUP_DEPTH: usize = 64;
 
-/// How a field's value is laid out.
+/// Wire type of a field's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wire {
-    /// A number of one to ten bytes.
+    /// An integer of one to ten bytes.
     Varint,
     /// Eight bytes in little-endian order.
     Fixed64,
-    /// A length and that many bytes.
+    /// A length, and as many bytes.
     Len,
     /// The start of a group.
     Start,
@@ -20,11 +20,11 @@ pub(crate) enum Wire {
     End,
     /// Four bytes in little-endian order.
     Fixed32,
-    /// Not on the wire: the reader stands in the message itself, which ends where the reader does.
+    /// Not a wire type: the reader is within the message itself, whose end is the reader's end.
     Message,
 }
 
-/// A decoding error; the path grows while callers return it.
+/// A decoding error. Each caller that returns it extends the path.
 #[derive(Debug)]
 pub(crate) struct WireError(Box<Inner>);
 
@@ -41,13 +41,13 @@ enum Segment {
 }
 
 impl WireError {
-    /// An error without a place yet.
+    /// Returns an error without a path.
     #[cold]
     pub(crate) fn new(reason: impl Into<Box<str>>) -> Self {
         Self(Box::new(Inner { path: Vec::new(), reason: reason.into() }))
     }
 
-    /// Within the named field; an inlined one has no name.
+    /// Prepends the named field to the path; an inlined field has no name.
     #[cold]
     pub(crate) fn field(mut self, name: &'static str) -> Self {
         if !name.is_empty() {
@@ -56,20 +56,20 @@ impl WireError {
         self
     }
 
-    /// Within an item of a list.
+    /// Prepends an index of a list to the path.
     #[cold]
     pub(crate) fn index(mut self, index: usize) -> Self {
         self.0.path.push(Segment::Index(index));
         self
     }
 
-    /// The public form.
+    /// Converts the error to its public type.
     #[cold]
     pub(crate) fn of(self, kind: &str) -> DecodeError {
         use std::fmt::Write;
         let mut field = String::new();
         for segment in self.0.path.iter().rev() {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = match segment {
                 Segment::Field(name) if field.is_empty() => write!(field, "{name}"),
                 Segment::Field(name) => write!(field, ".{name}"),
@@ -83,29 +83,29 @@ impl WireError {
     }
 }
 
-/// Reads the fields of one message.
+/// Reader of the fields of one message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// A reader over a message's bytes.
+    /// Returns a reader of a message's bytes.
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// Bytes that have not been decoded.
+    /// Returns the bytes that have not been decoded.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Takes the bytes that have not been decoded.
+    /// Takes the bytes that have not been decoded, which leaves the reader empty.
     pub(crate) fn take_rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }
 
-    /// The next field's number and layout, or none at the end.
+    /// Reads the number and wire type of the next field; `None` at the end.
     pub(crate) fn tag(&mut self) -> Result<Option<(u32, Wire)>, WireError> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -128,7 +128,7 @@ impl<'a> Reader<'a> {
 
     /// Reads a variable-length integer.
     pub(crate) fn varint(&mut self) -> Result<u64, WireError> {
-        // Nearly all are one byte.
+        // Most varints have a single byte.
         if let [byte @ 0..0x80, rest @ ..] = self.rest {
             self.rest = rest;
             return Ok(u64::from(*byte));
@@ -151,7 +151,7 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    /// A length and that many bytes.
+    /// Reads a length and as many bytes.
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8], WireError> {
         let length = self.varint()?;
         match usize::try_from(length).ok().and_then(|length| self.rest.split_at_checked(length)) {
@@ -165,7 +165,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The bytes of a field that must have them.
+    /// Reads the bytes of a field; an error if its wire type is another.
     pub(crate) fn expect_bytes(&mut self, wire: Wire) -> Result<&'a [u8], WireError> {
         match wire {
             Wire::Len => self.bytes(),
@@ -174,7 +174,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The number of a field that must be one.
+    /// Reads the integer of a field; an error if its wire type is another.
     pub(crate) fn expect_varint(&mut self, wire: Wire) -> Result<u64, WireError> {
         match wire {
             Wire::Varint => self.varint(),
@@ -182,7 +182,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The eight bytes of a field that must have them.
+    /// Reads the eight bytes of a field; an error if its wire type is another.
     pub(crate) fn expect_fixed64(&mut self, wire: Wire) -> Result<u64, WireError> {
         match (wire, self.rest.split_first_chunk()) {
             (Wire::Fixed64, Some((bytes, rest))) => {
@@ -194,7 +194,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Passes over a field's value.
+    /// Skips a field's value.
     pub(crate) fn skip(&mut self, number: u32, wire: Wire) -> Result<(), WireError> {
         let mut groups: Vec<u32> = Vec::new();
         let (mut number, mut wire) = (number, wire);

@@ -4,7 +4,7 @@ use super::{Facts, Field, Shape};
 use crate::protobuf::schema::{Kind, Label, Schema};
 use crate::views::*;
 
-/// Every definition reachable from a view.
+/// Returns every definition that is reachable from a view.
 fn definitions() -> Vec<&'static Facts> {
     fn walk(
         shape: &'static Shape,
@@ -15,7 +15,7 @@ fn definitions() -> Vec<&'static Facts> {
             Shape::Named(_) => {}
             Shape::Repeated(item) | Shape::Map(item) => walk(item, seen, all),
             Shape::Message(facts) => {
-                // One message may have several definitions, each with what its readers need.
+                // A message may have several definitions, each with the fields that its readers need.
                 let numbers = facts.fields.iter().map(|(number, ..)| *number).collect();
                 if seen.insert((facts.name, numbers)) {
                     all.push(facts);
@@ -82,7 +82,7 @@ fn agrees(shape: &Shape, label: Label, kind: Kind) -> bool {
     }
 }
 
-/// Numbers, names and types of the definitions are those that upstream's `.proto` files have.
+/// Numbers, names and types in the definitions equal those in upstream's `.proto` files.
 #[test]
 fn definitions_agree_with_the_recorded_facts() {
     let definitions = definitions();

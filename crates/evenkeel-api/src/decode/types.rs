@@ -1,4 +1,4 @@
-//! Decoding of the types that definitions use.
+//! Decoders of the types that definitions use.
 
 use std::marker::PhantomData;
 
@@ -30,7 +30,7 @@ impl Field for Text {
 
     fn merge(partial: &mut Self, wire: Wire, reader: &mut Reader<'_>) -> Result<(), WireError> {
         let bytes = reader.expect_bytes(wire)?;
-        // Upstream does not validate UTF-8. JSON readers of the same object see replacement characters, as here.
+        // Upstream does not validate UTF-8. Like JSON clients of the same object, replace invalid characters.
         *partial = match std::str::from_utf8(bytes) {
             Ok(text) => Text::recalled(text),
             Err(_) => Text::recalled(&String::from_utf8_lossy(bytes)),
@@ -287,7 +287,7 @@ impl Field for Unread {
 }
 
 impl Field for RawJson {
-    // runtime.RawExtension: in protobuf, the JSON is its first field.
+    // `runtime.RawExtension`: in protobuf, its first field contains the JSON.
     const SHAPE: Shape = Shape::Named("any");
     type Partial = Self;
 
@@ -312,7 +312,7 @@ impl Field for RawJson {
                     let value: serde_json::Value =
                         crate::json::from_slice(body.expect_bytes(wire)?)
                             .map_err(|error| WireError::new(error.to_string()))?;
-                    // Converted as JSON is, so that both encodings give the same value.
+                    // Convert as JSON does, so that both encodings yield the same value.
                     *partial = Self(value.to_string().into());
                 }
                 _ => body.skip(number, wire)?,
@@ -326,7 +326,7 @@ impl Field for RawJson {
     }
 }
 
-/// The fields of a time decoded from protobuf so far.
+/// State of decoding a time from protobuf.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Instant {
     set: bool,
@@ -339,7 +339,7 @@ impl Field for Timestamp {
     const SHAPE: Shape = Shape::Named("time");
     type Partial = Instant;
 
-    /// Go's zero time means that there is no time; it only occurs inside an `Option`.
+    /// Returns Go's zero time, which stands for an absent time; it only occurs within an `Option`.
     fn absent() -> Self {
         time::ZERO
     }
@@ -381,14 +381,14 @@ impl Field for Timestamp {
     }
 }
 
-/// A value whose JSON is a string or a number.
+/// Visitor for a value that JSON represents as a string or a number.
 pub(crate) struct StringOrNumber<T>(pub(crate) fn(Scalar<'_>) -> Result<T, String>);
 
 /// The decoded string or number.
 pub(crate) enum Scalar<'a> {
-    /// A string, in JSON without its quotes and escapes.
+    /// A string; in JSON, without its quotes and escapes.
     Text(&'a str),
-    /// A whole number.
+    /// An integer that fits `i64`.
     Whole(i64),
     /// Any other number.
     Number(f64),

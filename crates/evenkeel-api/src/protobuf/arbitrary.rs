@@ -1,10 +1,10 @@
-//! Random objects of any message, for properties.
+//! Random objects of any message, for property tests.
 
 use serde_json::{Map, Value};
 
 use super::schema::{Descriptor, FieldDescriptor, Form, Kind, Label, Schema};
 
-/// A small generator: the same seed gives the same object.
+/// A small random generator; a seed determines the object.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -23,7 +23,8 @@ impl Random {
         words[self.below(words.len() as u64) as usize]
     }
 
-    /// JSON of a message, as Go's encoder could have written it but for values it would leave out.
+    /// Returns JSON of a message as Go's encoder could have written it, except that it may contain values that Go
+    /// omits.
     pub(crate) fn message(&mut self, descriptor: &'static Descriptor, depth: u32) -> Value {
         match descriptor.form {
             Form::Object => {

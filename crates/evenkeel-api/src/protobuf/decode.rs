@@ -1,4 +1,4 @@
-//! Protobuf to JSON, as Go's JSON encoder would write the decoded struct.
+//! Conversion of protobuf to JSON, as Go's JSON encoder writes the decoded struct.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -10,8 +10,8 @@ use crate::decode::{Reader, Wire, WireError};
 use crate::json;
 use crate::time::{self, Timestamp};
 
-/// Decodes a message into JSON that is nested in `depth` arrays and objects. A message in an envelope continues with the
-/// depth of the outer message, so that [`json::MAX_DEPTH`] bounds all levels together.
+/// Decodes a message into JSON within `depth` arrays and objects. A message in an envelope continues with the depth
+/// of the outer message, so that [`json::MAX_DEPTH`] bounds all levels together.
 pub(super) fn decode(
     descriptor: &'static Descriptor,
     bytes: &[u8],
@@ -26,8 +26,8 @@ struct Decoder {
 }
 
 impl Decoder {
-    /// Runs `read` one level deeper. Recursive functions are small: in debug builds, each level uses stack for all variables
-    /// of the functions on its path.
+    /// Runs `read` one level deeper. Recursive functions are kept small, because in debug builds each level needs
+    /// stack for all variables of the functions on its path.
     fn nested<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, WireError>,
@@ -41,7 +41,7 @@ impl Decoder {
         read
     }
 
-    /// Decodes a message. Fields are merged into `earlier`, the value of a previous occurrence of the field, if any.
+    /// Decodes a message. Merges its fields into `earlier`, the value of a previous occurrence, if any.
     fn message(
         &mut self,
         descriptor: &'static Descriptor,
@@ -146,7 +146,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Decodes an item of a repeated field, or a packed run of its scalars.
+    /// Decodes an item of a repeated field, or several scalars in packed encoding.
     fn repeated_items(
         &mut self,
         field: &'static FieldDescriptor,
@@ -198,7 +198,7 @@ impl Decoder {
     }
 }
 
-/// Decodes a value that is not a message.
+/// Decodes a value other than a message.
 fn decode_scalar(kind: Kind, wire: Wire, reader: &mut Reader<'_>) -> Result<Value, WireError> {
     Ok(match kind {
         Kind::String => string(reader.expect_bytes(wire)?).into(),
@@ -344,7 +344,7 @@ fn string(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Returns the number as Go's JSON encoder writes it: whole numbers without a fraction.
+/// Converts a floating-point number as Go's JSON encoder does: an integral number has no fraction.
 fn double(bits: u64) -> Value {
     let double = f64::from_bits(bits);
     if double.fract() == 0.0 && double.abs() < 9e15 {
@@ -394,7 +394,7 @@ fn decode_quantity(reader: Reader<'_>) -> Result<Value, WireError> {
     Ok(quantity.to_string().into())
 }
 
-/// Decodes a `RawExtension` nested in `depth` arrays and objects: JSON text, or an object in a protobuf envelope.
+/// Decodes a `RawExtension` within `depth` arrays and objects: JSON text, or an object in a protobuf envelope.
 fn decode_raw(mut reader: Reader<'_>, depth: usize) -> Result<Value, WireError> {
     let mut raw: &[u8] = &[];
     while let Some((number, wire)) = reader.tag()? {

@@ -1,8 +1,8 @@
-//! JSON to protobuf.
+//! Conversion of JSON to protobuf.
 //!
-//! Go's encoder writes fields by number: values even when they are zero, pointers only when they are set, and the items of
-//! lists and maps. Lengths precede contents, so a message is built from its end: bytes are pushed in reverse order, and the
-//! buffer is reversed once at the end.
+//! Go's encoder writes fields by number: values even if they are zero, pointers only if they are set, and all items
+//! of lists and maps. A length precedes its contents, so messages are built from the end: bytes are appended in
+//! reverse order, and the buffer is reversed once at the end.
 
 use base64::Engine;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::decode::WireError;
 use crate::json;
 use crate::time;
 
-/// Maximum nesting of messages. A level of JSON is at most two of them: a schema's union, and the schema.
+/// Maximum nesting of messages. A level of JSON has at most two messages: a schema's union, and the schema.
 const MAX_DEPTH: usize = 2 * json::MAX_DEPTH + 16;
 
 /// Encodes a message.
@@ -23,7 +23,7 @@ pub(super) fn encode(descriptor: &'static Descriptor, value: &Value) -> Result<V
     Ok(out.bytes)
 }
 
-/// Encoder whose bytes are in reverse order.
+/// Encoder that appends bytes in reverse order.
 struct ReverseEncoder {
     bytes: Vec<u8>,
     depth: usize,
@@ -69,7 +69,7 @@ impl ReverseEncoder {
         self.tag(number, 0);
     }
 
-    /// Writes the contents of a message; null is its zero value.
+    /// Writes the fields of a message; null is its zero value.
     fn message(&mut self, descriptor: &'static Descriptor, value: &Value) -> Result<(), WireError> {
         if self.depth == MAX_DEPTH {
             return Err(WireError::new(json::TOO_DEEP));
@@ -128,7 +128,7 @@ impl ReverseEncoder {
         Ok(())
     }
 
-    /// Encodes a schema, or the boolean or list that can stand in its place.
+    /// Encodes a schema, or the boolean or list that is allowed instead.
     fn union(&mut self, descriptor: &'static Descriptor, value: &Value) -> Result<(), WireError> {
         let [first, second] = &*descriptor.fields else {
             return Err(WireError::new("the recorded message has changed"));
@@ -158,7 +158,7 @@ impl ReverseEncoder {
         }
         let nanos =
             if form == Form::MicroTime { time.subsec_nanosecond() / 1000 * 1000 } else { 0 };
-        // jiff counts back from the next second before 1970, Go forward from the last.
+        // Before 1970, jiff has negative nanoseconds, but Go counts up from the previous second.
         let (seconds, nanos) = if time.subsec_nanosecond() < 0 {
             (time.as_second() - 1, (nanos + 1_000_000_000) % 1_000_000_000)
         } else {
@@ -174,7 +174,7 @@ impl ReverseEncoder {
             return Err(expected("an object", value));
         }
         for field in descriptor.fields.iter().rev() {
-            // The fields of an inlined message are in the same object.
+            // JSON has the fields of an inlined message in the same object.
             let inlined = field.json.is_empty();
             let value =
                 if inlined { value } else { value.get(&*field.json).unwrap_or(&Value::Null) };
@@ -190,7 +190,7 @@ impl ReverseEncoder {
         Ok(())
     }
 
-    /// A pointer to an inlined struct is set if any of its fields is.
+    /// Writes a pointer to an inlined struct, which is set if any of its fields is.
     fn inlined_pointer(
         &mut self,
         field: &'static FieldDescriptor,
@@ -215,7 +215,7 @@ impl ReverseEncoder {
 
     fn value(&mut self, number: u32, kind: Kind, value: &Value) -> Result<(), WireError> {
         match (kind, value) {
-            // Nil bytes are not written, empty ones are.
+            // Go's encoder omits nil bytes but writes empty ones.
             (Kind::Bytes, Value::Null) => {}
             (Kind::String, Value::Null) => self.bytes_field(number, b""),
             (Kind::String, Value::String(text)) => self.bytes_field(number, text.as_bytes()),

@@ -1,4 +1,4 @@
-//! The envelope around an object in Kubernetes protobuf: `runtime.Unknown` behind four bytes of magic.
+//! Envelope of an object in Kubernetes protobuf: four magic bytes, then `runtime.Unknown`.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -8,21 +8,21 @@ use super::wire;
 use crate::DecodeError;
 use crate::decode::{Reader, Wire, WireError};
 
-/// What every enveloped object begins with.
+/// Prefix of every enveloped object.
 pub const MAGIC: &[u8; 4] = b"k8s\0";
 
-/// An object in its envelope.
+/// An object in an envelope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Envelope<'a> {
-    /// `v1`, `apps/v1`, …
+    /// apiVersion of the object: `v1`, `apps/v1`, …
     pub api_version: Cow<'a, str>,
     /// Kind of the enveloped object.
     pub kind: Cow<'a, str>,
-    /// The object's own message.
+    /// Encoded message of the object.
     pub raw: &'a [u8],
-    /// How it is compressed; empty when it is not.
+    /// Compression of the message; empty if none.
     pub content_encoding: Cow<'a, str>,
-    /// Its media type, where it is not protobuf.
+    /// Media type of the message; empty for protobuf.
     pub content_type: Cow<'a, str>,
 }
 
@@ -30,7 +30,7 @@ impl<'a> Envelope<'a> {
     /// Opens an envelope.
     ///
     /// # Errors
-    /// When the magic is missing or what follows is no envelope.
+    /// The magic is missing, or the rest is not an envelope.
     pub fn open(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let error = |error: WireError| error.of("Unknown");
         let body = bytes
@@ -80,15 +80,15 @@ impl<'a> Envelope<'a> {
         Ok(envelope)
     }
 
-    /// Puts a message in an envelope, as upstream's server does: all fields are written, empty or not.
+    /// Wraps a message in an envelope as upstream's server does: writes all fields, even empty ones.
     pub fn seal(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
         let (mut bytes, tail) = Self::around(api_version, kind, raw, 0);
         bytes.extend_from_slice(&tail);
         bytes
     }
 
-    /// What stands before and after a message that is not in one piece: the head ends with its `beginning`, and `rest` bytes
-    /// of it are to follow.
+    /// Returns the bytes of an envelope before and after a message that is not contiguous. The first part ends with
+    /// `beginning`, after which `rest` bytes of the message must follow.
     pub fn around(
         api_version: &str,
         kind: &str,

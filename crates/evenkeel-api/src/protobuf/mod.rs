@@ -1,4 +1,4 @@
-//! Kubernetes protobuf: the envelope, and translation from and to JSON for every built-in kind.
+//! Kubernetes protobuf: the envelope, and conversion from and to JSON for every built-in kind.
 
 #[cfg(test)]
 pub(crate) mod arbitrary;
@@ -17,7 +17,7 @@ pub use envelope::{Envelope, MAGIC};
 use crate::DecodeError;
 use crate::decode::WireError;
 
-/// Translates objects between JSON and protobuf; the bytes are those of upstream's server.
+/// Converter of objects between JSON and protobuf; its bytes equal those of upstream's server.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Transcoder;
 
@@ -30,21 +30,21 @@ impl Transcoder {
     /// Encodes an object as a message without an envelope.
     ///
     /// # Errors
-    /// When the kind has no protobuf form, or a field is not of its type.
+    /// The kind has no protobuf form, or a field has the wrong type.
     pub fn encode(api_version: &str, kind: &str, object: &Value) -> Result<Vec<u8>, DecodeError> {
         let descriptor = descriptor(api_version, kind)?;
         encode::encode(descriptor, object).map_err(|error| error.of(kind))
     }
 
-    /// Decodes an object's message to JSON with `apiVersion` and `kind`.
+    /// Decodes an object's message to JSON, including `apiVersion` and `kind`.
     ///
     /// # Errors
-    /// When the kind has no protobuf form, or the bytes are no such message.
+    /// The kind has no protobuf form, or the bytes are not its message.
     pub fn decode(api_version: &str, kind: &str, bytes: &[u8]) -> Result<Value, DecodeError> {
         decode_object(api_version, kind, bytes, 0)
     }
 
-    /// Encodes an object in an envelope, by its own `apiVersion` and `kind`.
+    /// Encodes an object in an envelope, with the object's `apiVersion` and `kind`.
     ///
     /// # Errors
     /// Those of [`Transcoder::encode`].
@@ -57,13 +57,13 @@ impl Transcoder {
     /// Decodes an object in an envelope to JSON.
     ///
     /// # Errors
-    /// Those of [`Transcoder::decode`], and when there is no envelope.
+    /// Those of [`Transcoder::decode`], and a missing envelope.
     pub fn decode_envelope(bytes: &[u8]) -> Result<Value, DecodeError> {
         decode_envelope(bytes, 0)
     }
 }
 
-/// [`Transcoder::decode`] inside of `depth` arrays and objects.
+/// Decodes like [`Transcoder::decode`], within `depth` arrays and objects.
 fn decode_object(
     api_version: &str,
     kind: &str,
@@ -79,7 +79,7 @@ fn decode_object(
     Ok(object)
 }
 
-/// [`Transcoder::decode_envelope`] inside of `depth` arrays and objects.
+/// Decodes like [`Transcoder::decode_envelope`], within `depth` arrays and objects.
 fn decode_envelope(bytes: &[u8], depth: usize) -> Result<Value, DecodeError> {
     let envelope = Envelope::open(bytes)?;
     decode_object(&envelope.api_version, &envelope.kind, envelope.raw, depth)
@@ -91,7 +91,7 @@ fn descriptor(api_version: &str, kind: &str) -> Result<&'static schema::Descript
     })
 }
 
-/// Translates a message of a package and name to JSON.
+/// Converts a message to JSON, by the message's qualified name.
 pub(crate) fn to_json(message: &str, bytes: &[u8]) -> Result<Value, WireError> {
     let descriptor = schema::Schema::get()
         .named(message)
@@ -99,7 +99,7 @@ pub(crate) fn to_json(message: &str, bytes: &[u8]) -> Result<Value, WireError> {
     decode::decode(descriptor, bytes, 0)
 }
 
-/// Translates the JSON of a message of a package and name to protobuf.
+/// Converts JSON to a message, by the message's qualified name.
 pub(crate) fn from_json(message: &str, value: &Value) -> Result<Vec<u8>, WireError> {
     let descriptor = schema::Schema::get()
         .named(message)

@@ -1,13 +1,14 @@
-//! Messages of all built-in kinds: number, JSON name and type of each field, and how Go treats its absence.
+//! Messages of all built-in kinds: number, JSON name and type of each field, and Go's encoding of an absent field.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-/// Messages of upstream's `.proto` files, and the fields that JSON inlines or renames.
+/// Messages of upstream's `.proto` files, and fields with an inlined or different JSON name.
 const PROTO: &str = include_str!("../../data/protobuf.json");
-/// Flags of Go struct fields: `*` pointer, `o` omitempty, `z` omitzero; and the messages that are lists in JSON.
+/// Flags of Go struct fields (`*` pointer, `o` omitempty, `z` omitzero), and messages that JSON represents as
+/// lists.
 const GO: &str = include_str!("../../data/go-fields.json");
 
 /// Messages of all built-in kinds.
@@ -16,19 +17,19 @@ pub(crate) struct Schema {
     by_name: HashMap<Box<str>, usize>,
 }
 
-/// One message, with its fields by number and by JSON name.
+/// A message with its fields.
 pub(crate) struct Descriptor {
-    /// Package and name.
+    /// Qualified name of the message.
     #[cfg_attr(not(test), expect(dead_code, reason = "named by tests"))]
     pub(crate) name: Box<str>,
-    /// Its JSON representation.
+    /// JSON representation of the message.
     pub(crate) form: Form,
-    /// Fields by number.
+    /// Fields sorted by number.
     pub(crate) fields: Box<[FieldDescriptor]>,
 }
 
 impl Descriptor {
-    /// The field of a number.
+    /// Returns the field with this number.
     pub(crate) fn field(&self, number: u32) -> Option<&FieldDescriptor> {
         let index = self.fields.binary_search_by_key(&number, |field| field.number).ok()?;
         self.fields.get(index)
@@ -39,17 +40,17 @@ impl Descriptor {
 pub(crate) struct FieldDescriptor {
     /// Number in protobuf.
     pub(crate) number: u32,
-    /// Name in JSON; empty when its fields are inlined.
+    /// Name in JSON; empty for a message whose fields are inlined.
     pub(crate) json: Box<str>,
-    /// Type of one value.
+    /// Type of a single value.
     pub(crate) kind: Kind,
-    /// Singular, repeated or map.
+    /// Cardinality of the field.
     pub(crate) label: Label,
-    /// Whether the Go field is a pointer, so that absent and zero differ.
+    /// Whether the Go field is a pointer, which distinguishes absent from zero.
     pub(crate) pointer: bool,
-    /// `omitempty`: JSON omits a zero value or a list without items.
+    /// Whether JSON omits a zero value or an empty list (`omitempty`).
     pub(crate) omit_empty: bool,
-    /// `omitzero`: JSON omits a zero struct.
+    /// Whether JSON omits a zero struct (`omitzero`).
     pub(crate) omit_zero: bool,
 }
 
@@ -69,26 +70,26 @@ pub(crate) enum Kind {
     Int32,
     Int64,
     Double,
-    /// Index among the messages.
+    /// A message, by its index in the schema.
     Message(usize),
 }
 
 /// JSON representation of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// An object of its fields.
+    /// An object with the message's fields.
     Object,
-    /// RFC 3339 in whole seconds.
+    /// A string: RFC 3339 in seconds.
     Time,
-    /// RFC 3339 in microseconds.
+    /// A string: RFC 3339 in microseconds.
     MicroTime,
-    /// A string; the message's only field.
+    /// A string, the message's only field.
     Quantity,
-    /// A number or a string.
+    /// An integer or a string.
     IntOrString,
-    /// Any JSON; the message's only field holds its text.
+    /// Any JSON, whose text is the message's only field.
     Raw,
-    /// The list that is the message's only field.
+    /// A list, the message's only field.
     List,
     /// A schema, or a list of them.
     SchemaOrArray,
@@ -98,7 +99,7 @@ pub(crate) enum Form {
     SchemaOrStrings,
 }
 
-/// Number, label, type and name.
+/// Number, label, type and name of a field.
 type ProtoField = (u32, String, String, String);
 
 #[derive(Deserialize)]
@@ -115,23 +116,23 @@ struct GoFacts {
 }
 
 impl Schema {
-    /// The schema of this release.
+    /// Returns the schema of this release.
     pub(crate) fn get() -> &'static Self {
         static SCHEMA: OnceLock<Schema> = OnceLock::new();
         SCHEMA.get_or_init(Self::load)
     }
 
-    /// The message of an index that came from this schema.
+    /// Returns the message at an index of this schema.
     pub(crate) fn message(&self, index: usize) -> &Descriptor {
         &self.messages[index]
     }
 
-    /// The message of a package and name.
+    /// Returns the message with this qualified name.
     pub(crate) fn named(&self, name: &str) -> Option<&Descriptor> {
         self.by_name.get(name).map(|index| &self.messages[*index])
     }
 
-    /// Names of all messages.
+    /// Iterates over the names of all messages.
     #[cfg(test)]
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.messages.iter().map(|message| &*message.name)
@@ -203,7 +204,8 @@ impl Schema {
     }
 }
 
-/// Returns the label and type of a field, or none for an unknown type. A test checks that every recorded type is known.
+/// Returns the label and type of a field; `None` for an unknown type. A test checks that every recorded type is
+/// known.
 fn resolve(
     by_name: &HashMap<Box<str>, usize>,
     package: &str,
@@ -254,7 +256,7 @@ fn form(name: &str) -> Form {
     }
 }
 
-/// Package and name of the message of a kind, such as `apps/v1`, `Deployment`.
+/// Returns the message of a kind, such as `apps/v1` and `Deployment`.
 pub(crate) fn message_of(api_version: &str, kind: &str) -> Option<&'static Descriptor> {
     let schema = Schema::get();
     let (group, version) = api_version.split_once('/').unwrap_or(("core", api_version));
@@ -274,6 +276,6 @@ pub(crate) fn message_of(api_version: &str, kind: &str) -> Option<&'static Descr
             schema.named(&format!("k8s.io.api.{group}.{version}.{kind}"))
         }
     };
-    // Statuses, options and partial metadata exist in every group.
+    // Every group has statuses, options and partial metadata.
     named.or_else(|| schema.named(&format!("k8s.io.apimachinery.pkg.apis.meta.v1.{kind}")))
 }

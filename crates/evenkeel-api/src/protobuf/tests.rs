@@ -3,7 +3,7 @@ use serde_json::json;
 use super::schema::{Form, Kind, Label, Schema};
 use super::*;
 
-/// Every field that upstream defines was understood, and every struct tag has its field.
+/// Every field in upstream's definitions is resolved, and every struct tag has its field.
 #[test]
 fn the_facts_hold_together() {
     let proto: Value = serde_json::from_str(include_str!("../../data/protobuf.json")).unwrap();
@@ -47,7 +47,7 @@ fn the_facts_hold_together() {
 fn round_trip(object: &Value) -> Value {
     let bytes = Transcoder::encode_envelope(object).unwrap();
     let decoded = Transcoder::decode_envelope(&bytes).unwrap();
-    // What has been through once is in normal form: nothing changes any more.
+    // After one conversion, the object is in normal form and does not change any more.
     assert_eq!(Transcoder::encode_envelope(&decoded).unwrap(), bytes);
     decoded
 }
@@ -137,7 +137,7 @@ fn errors_name_the_field() {
     );
 }
 
-/// All messages that stand alone, by a seed each.
+/// Random objects of all messages survive a conversion to protobuf and back; each message has its own seed.
 #[test]
 fn any_object_of_any_kind_goes_to_protobuf_and_back() {
     for (number, name) in Schema::get().names().enumerate() {
@@ -157,7 +157,7 @@ fn any_object_of_any_kind_goes_to_protobuf_and_back() {
     }
 }
 
-/// What upstream's server answered: the same object in JSON and, field by field, in protobuf.
+/// Recorded responses of upstream's server match: the same object in JSON and, field by field, in protobuf.
 #[test]
 fn recorded_answers_are_matched() {
     let answers: Value =
@@ -175,7 +175,7 @@ fn recorded_answers_are_matched() {
     assert!(n_compared >= 3, "{n_compared}");
 }
 
-/// Puts a value in place of what the recording left out.
+/// Replaces the placeholders of the recording by values.
 fn fill(value: &Value) -> Value {
     match value {
         Value::String(text) if text == "<time>" => "2026-01-02T03:04:05Z".into(),
@@ -189,7 +189,7 @@ fn fill(value: &Value) -> Value {
     }
 }
 
-/// The bytes of a message in the recording's notation, read in the light of what is expected.
+/// Returns the bytes of a message in the recording's notation, decoded by the expected types.
 fn tree(bytes: &[u8], expected: &Value) -> Value {
     let mut reader = crate::decode::Reader::new(bytes);
     let mut fields = Vec::new();

@@ -1,8 +1,8 @@
-//! Encoding of protobuf fields for messages that are written by hand.
+//! Encoder of protobuf fields, for handwritten messages.
 
 #![deny(clippy::indexing_slicing)]
 
-/// Writes a number in as many bytes as it takes.
+/// Writes an integer as a varint.
 pub fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -11,41 +11,41 @@ pub fn varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Writes a field that is a number, an enum or a boolean.
+/// Writes an integer, enum or boolean field.
 pub fn number(out: &mut Vec<u8>, field: u32, value: u64) {
     varint(out, u64::from(field) << 3);
     varint(out, value);
 }
 
-/// Writes a field that is a floating-point number of 64 bits.
+/// Writes a field of type `double`.
 pub fn double(out: &mut Vec<u8>, field: u32, value: f64) {
     varint(out, u64::from(field) << 3 | 1);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Writes a field that is a text, bytes or a message.
+/// Writes a string, bytes or message field.
 pub fn bytes(out: &mut Vec<u8>, field: u32, contents: &[u8]) {
     open(out, field, contents.len());
     out.extend_from_slice(contents);
 }
 
-/// How many bytes [`bytes`](fn@bytes) writes for contents of that length.
+/// Returns the number of bytes that [`bytes`](fn@bytes) writes for contents of this length.
 pub fn size_of_bytes(field: u32, length: usize) -> usize {
     size_of_varint(u64::from(field) << 3) + size_of_varint(length as u64) + length
 }
 
-/// How many bytes [`varint`] writes.
+/// Returns the number of bytes that [`varint`] writes.
 pub fn size_of_varint(value: u64) -> usize {
     value.checked_ilog2().unwrap_or_default() as usize / 7 + 1
 }
 
-/// Writes what comes before the contents of a text, bytes or a message of that length.
+/// Writes tag and length of a string, bytes or message field with contents of this length.
 pub fn open(out: &mut Vec<u8>, field: u32, length: usize) {
     varint(out, u64::from(field) << 3 | 2);
     varint(out, length as u64);
 }
 
-/// Writes a field that is a message: in place, its length put before it when that is known.
+/// Writes a message field in place, and inserts its length once that is known.
 pub fn message(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
     varint(out, u64::from(field) << 3 | 2);
     let start = out.len();

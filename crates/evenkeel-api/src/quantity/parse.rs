@@ -1,10 +1,10 @@
-//! Parses quantities such as `1500m`, `2Gi` and `1e3`.
+//! Parser of quantities such as `1500m`, `2Gi` and `1e3`.
 
 use super::{Format, NANO, Quantity, QuantityError};
 
-/// Upstream's ceiling for binary quantities that its fast path does not take.
+/// Upstream's maximum for binary quantities outside its fast path.
 const MAX_BINARY: i128 = i64::MAX as i128 * NANO;
-/// Powers of ten beyond which any non-zero quantity is past the ends.
+/// Exponent beyond which any non-zero quantity exceeds the limits.
 const MAX_EXPONENT: i32 = 64;
 
 pub(super) fn parse(text: &str) -> Result<Quantity, QuantityError> {
@@ -73,10 +73,10 @@ fn unit(suffix: &str) -> Option<Unit> {
     }
 }
 
-/// `whole.fraction` times ten to the power of `exponent`, rounded away from zero to a whole number.
+/// Returns `whole.fraction` times ten to the power of `exponent`, rounded away from zero to an integer.
 fn decimal(whole: &str, fraction: &str, exponent: i32) -> i128 {
     let digits = || whole.bytes().chain(fraction.bytes()).map(|digit| i128::from(digit - b'0'));
-    // How many of the digits come before the point, once it has moved.
+    // Number of digits before the decimal point after the exponent has moved it.
     let kept = whole.len() as i64 + i64::from(exponent);
     let mut value = 0i128;
     let mut rest = false;
@@ -96,11 +96,11 @@ fn decimal(whole: &str, fraction: &str, exponent: i32) -> i128 {
     value.saturating_add(i128::from(rest))
 }
 
-/// `whole.fraction` times two to the power of `shift`, in billionths.
+/// Returns `whole.fraction` times two to the power of `shift`, in billionths.
 fn binary(whole: &str, fraction: &str, shift: u32) -> (i128, Format) {
     let unit = NANO << shift;
     let units = decimal(whole, "", 0).saturating_mul(unit);
-    // From the last digit: each step divides by ten, and rounding down in between does not change the result.
+    // Start from the last digit: each step divides by ten, and rounding down in between does not change the result.
     let (mut nanos, mut inexact) = (0, false);
     for digit in fraction.bytes().rev() {
         let sum = i128::from(digit - b'0') * unit + nanos;
@@ -109,6 +109,6 @@ fn binary(whole: &str, fraction: &str, shift: u32) -> (i128, Format) {
     }
     nanos += i128::from(inexact);
     let total = units.saturating_add(nanos).min(MAX_BINARY);
-    // What is less than one cannot be written with a binary suffix.
+    // A binary suffix cannot express an amount below one.
     (total, if total > 0 && total < NANO { Format::DecimalSi } else { Format::BinarySi })
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::SelectorError;
 
-/// A parsed field selector. It does not know the fields of a kind.
+/// A parsed field selector, which does not know the fields of a kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct FieldSelector(Box<[FieldTerm]>);
 
@@ -14,17 +14,17 @@ pub struct FieldSelector(Box<[FieldTerm]>);
 pub struct FieldTerm {
     /// Path of the field.
     pub field: Text,
-    /// Whether the field must equal the value, or must differ.
+    /// Whether the field must equal the value or differ from it.
     pub equal: bool,
-    /// Value that the field is compared with.
+    /// Value to compare the field with.
     pub value: Text,
 }
 
 impl FieldSelector {
-    /// Parses the query-string form. Commas, equal signs and backslashes in values are escaped with a backslash.
+    /// Parses a query string. In values, a backslash escapes commas, equal signs and backslashes.
     ///
     /// # Errors
-    /// When a term has no operator, or an escape is unknown or missing.
+    /// A term has no operator, or an escape is unknown or missing.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         split_terms(text)
             .into_iter()
@@ -44,12 +44,12 @@ impl FieldSelector {
         self.0.is_empty()
     }
 
-    /// Whether the selector matches an object whose fields `get` returns; a missing field is empty.
+    /// Whether the selector matches an object whose fields `get` returns, empty for a missing one.
     pub fn matches<'a>(&self, get: impl Fn(&str) -> &'a str) -> bool {
         self.0.iter().all(|term| (get(&term.field) == &*term.value) == term.equal)
     }
 
-    /// Returns the only value that `field` may have, if there is only one.
+    /// Returns the only value that `field` can have; `None` if there may be several.
     ///
     /// Upstream: `RequiresExactMatch`.
     pub fn exact(&self, field: &str) -> Option<&str> {
@@ -57,7 +57,7 @@ impl FieldSelector {
     }
 }
 
-/// Splits at commas that are not escaped.
+/// Splits at unescaped commas.
 fn split_terms(text: &str) -> Vec<&str> {
     let mut terms = Vec::new();
     let (mut start, mut escaped) = (0, false);

@@ -15,8 +15,7 @@ pub use requirement::{Operator, Requirement};
 
 use crate::StrMap;
 
-/// A parsed label selector. Both forms (the object with `matchLabels`/`matchExpressions` and the query string) parse
-/// into it.
+/// A parsed label selector, from either the object form (`matchLabels`, `matchExpressions`) or the query string.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Selector(State);
 
@@ -25,13 +24,13 @@ enum State {
     /// An absent selector, which matches nothing.
     #[default]
     Nothing,
-    /// Requirements; an empty list matches everything. Those of `matchLabels` come first, by key.
+    /// Requirements, of which those from `matchLabels` come first, by key. An empty list matches everything.
     All(Box<[Requirement]>),
     /// An invalid selector, which matches nothing.
     Invalid(Box<str>),
 }
 
-/// An invalid selector.
+/// Error for an invalid selector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SelectorError(pub(crate) Box<str>);
@@ -44,12 +43,12 @@ impl SelectorError {
 }
 
 impl Selector {
-    /// Returns a selector that matches nothing, as an absent one.
+    /// Returns a selector that matches nothing, like an absent one.
     pub fn nothing() -> Self {
         Self::default()
     }
 
-    /// Returns a selector that matches everything, as an empty one.
+    /// Returns a selector that matches everything, like an empty one.
     pub fn everything() -> Self {
         Self(State::All(Box::default()))
     }
@@ -59,17 +58,17 @@ impl Selector {
         Self(State::All(requirements.into_iter().collect()))
     }
 
-    /// Returns a selector of all these labels, which are not validated. Without labels it matches everything.
+    /// Returns a selector for all these labels, without validation. Without labels, it matches everything.
     ///
     /// Upstream: `SelectorFromSet`.
     pub fn from_map(labels: &StrMap) -> Self {
         Self::all(labels.iter().map(|(key, value)| Requirement::equals(key, value)))
     }
 
-    /// Parses the query-string form: `a=b,c!=d,e in (f,g),!h,i>1`.
+    /// Parses a query string such as `a=b,c!=d,e in (f,g),!h,i>1`.
     ///
     /// # Errors
-    /// When it does not parse, or a key or value is not allowed.
+    /// The text does not parse, or a key or value is invalid.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         query::parse(text)
     }
@@ -89,7 +88,7 @@ impl Selector {
         self.requirements().is_empty()
     }
 
-    /// Returns why the selector is invalid, if it is.
+    /// Returns why the selector is invalid; `None` if it is valid.
     pub fn error(&self) -> Option<&str> {
         match &self.0 {
             State::Invalid(why) => Some(why),
@@ -97,7 +96,7 @@ impl Selector {
         }
     }
 
-    /// Returns the requirements; empty when the selector matches everything or nothing.
+    /// Returns the requirements; empty if the selector matches everything or nothing.
     pub fn requirements(&self) -> &[Requirement] {
         match &self.0 {
             State::All(requirements) => requirements,
@@ -120,7 +119,7 @@ impl Selector {
         }
     }
 
-    /// Returns the only value that `key` may have, if there is only one; for index lookups.
+    /// Returns the only value that `key` can have, for index lookups; `None` if there may be several.
     ///
     /// Upstream: `RequiresExactMatch`.
     pub fn exact(&self, key: &str) -> Option<&str> {
@@ -142,7 +141,7 @@ impl Selector {
         equal.filter_map(|r| Some((&*r.key, &**r.values.first()?)))
     }
 
-    /// Returns this selector with a required label, which replaces the one of `matchLabels` with the same key.
+    /// Returns this selector with a required label, which replaces the `matchLabels` entry with the same key.
     #[must_use]
     pub fn with_label(&self, key: &str, value: &str) -> Self {
         let mut requirements = self.requirements().to_vec();
@@ -161,7 +160,8 @@ impl Selector {
 }
 
 impl fmt::Display for Selector {
-    /// The canonical query string, by key. What selects nothing is shown empty, as what selects everything is.
+    /// Formats the canonical query string, sorted by key. It is empty for a selector that matches everything or
+    /// nothing.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut sorted: Vec<&Requirement> = self.requirements().iter().collect();
         sorted.sort_by(|a, b| a.key.cmp(&b.key));

@@ -1,4 +1,4 @@
-//! The object forms: `metav1.LabelSelector`, and the plain map of older kinds.
+//! Object forms of label selectors: `metav1.LabelSelector`, and the plain map of older kinds.
 
 use std::ops::Deref;
 
@@ -10,23 +10,23 @@ use crate::decode::{Field, Message, Reader, Shape, Wire, WireError, message};
 use crate::text::Text;
 
 message! {
-    /// The decoded object.
+    /// Wire form of a label selector.
     pub struct LabelSelector("k8s.io.apimachinery.pkg.apis.meta.v1.LabelSelector") {
-        /// Labels that an object must have, with these values.
+        /// Labels that an object must have with these values.
         match_labels: StrMap = 1 "matchLabels",
-        /// Further requirements, all of which must hold.
+        /// Further requirements, all of which must match.
         match_expressions: Box<[Expression]> = 2 "matchExpressions",
     }
 }
 
 message! {
-    /// The decoded requirement.
+    /// Wire form of a requirement.
     pub struct Expression("k8s.io.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement") {
         /// Key of the label.
         key: Text = 1 "key",
         /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
         operator: Text = 2 "operator",
-        /// The value that it is compared with.
+        /// Values to compare the label with.
         values: Box<[Text]> = 3 "values",
     }
 }
@@ -61,8 +61,8 @@ fn requirement(expression: Expression) -> Result<Requirement, SelectorError> {
 }
 
 impl Selector {
-    /// The object form, where there is one: the query string has operators that the object lacks, and `None` stands
-    /// for those as for a selector that is absent or makes no sense.
+    /// Returns the object form. `None` if the selector is absent or invalid, or has an operator that only the query
+    /// string supports.
     pub fn to_json(&self) -> Option<serde_json::Value> {
         let State::All(requirements) = &self.0 else { return None };
         let mut labels = serde_json::Map::new();
@@ -99,7 +99,7 @@ impl Selector {
 }
 
 impl serde::Serialize for Selector {
-    /// The object form, as it was written; null where there is none.
+    /// Serializes the object form; null if there is none.
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.to_json().serialize(serializer)
     }
@@ -111,8 +111,8 @@ impl serde::Serialize for MapSelector {
     }
 }
 
-/// What protobuf says of a selector so far; the decoded form is not taken apart again, so of a message that comes in
-/// pieces (which no Kubernetes encoder sends) the last piece with a selector counts.
+/// Collects a selector from protobuf. The parsed form cannot be extended, so the last part with a selector wins if
+/// a message comes in several parts. No Kubernetes encoder sends such messages.
 impl Field for Selector {
     const SHAPE: Shape = Shape::Message(&<LabelSelector as Message>::FACTS);
     type Partial = (Self, Option<LabelSelector>);
@@ -142,7 +142,7 @@ impl Field for Selector {
     }
 }
 
-/// A selector that the API writes as a plain map of labels. Absent, it selects nothing.
+/// A selector that the API represents as a plain map of labels. If absent, it matches nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MapSelector(Selector);
 

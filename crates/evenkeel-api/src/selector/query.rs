@@ -1,4 +1,4 @@
-//! The query-string form of label selectors.
+//! Query-string form of label selectors.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ impl<'a> Token<'a> {
         }
     }
 
-    /// `in` and `notin` are words of their own only after a key.
+    /// Returns the operator that the token stands for after a key; only there, `in` and `notin` are keywords.
     fn as_operator(self) -> Option<Operator> {
         Some(match self {
             Token::Sign("=") => Operator::Equals,
@@ -114,7 +114,7 @@ impl<'a> Parser<'a> {
         Requirement::new(key, operator, values.into_iter().map(Into::into).collect())
     }
 
-    /// A value may be missing, which means the empty one.
+    /// Parses a value; a missing one is empty.
     fn exact_value(&mut self) -> Result<&'a str, SelectorError> {
         match self.peek() {
             Token::End | Token::Sign(",") => Ok(""),
@@ -126,7 +126,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `(a,b)`; between two commas, and between a comma and a parenthesis, is the empty value.
+    /// Parses values in parentheses such as `(a,b)`. Nothing between commas or parentheses is the empty value.
     fn values(&mut self) -> Result<BTreeSet<&'a str>, SelectorError> {
         let open = self.next();
         if open != Token::Sign("(") {

@@ -1,4 +1,4 @@
-//! One requirement of a label selector.
+//! Requirement of a label selector.
 
 use std::fmt;
 
@@ -9,23 +9,23 @@ use crate::text::Text;
 /// Operator of a requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operator {
-    /// `=`, and what `matchLabels` means.
+    /// `=`, also for `matchLabels`: the label has the value.
     Equals,
-    /// `==`, which means the same as `=`.
+    /// `==`, which is equivalent to `=`.
     DoubleEquals,
-    /// `!=`: another value, or no such label.
+    /// `!=`: the label has another value or is absent.
     NotEquals,
-    /// One of the values.
+    /// `in`: the label has one of the values.
     In,
-    /// None of the values, or no such label.
+    /// `notin`: the label has none of the values or is absent.
     NotIn,
     /// The label exists, with any value.
     Exists,
     /// The label does not exist.
     DoesNotExist,
-    /// A whole number greater than the value.
+    /// `>`: the label is an integer greater than the value.
     GreaterThan,
-    /// A whole number less than the value.
+    /// `<`: the label is an integer less than the value.
     LessThan,
 }
 
@@ -38,10 +38,10 @@ pub struct Requirement {
 }
 
 impl Requirement {
-    /// Returns a validated requirement.
+    /// Validates and returns a requirement.
     ///
     /// # Errors
-    /// When the key or a value is not allowed, or their number does not go with the operator.
+    /// The key or a value is invalid, or the operator does not take this number of values.
     pub fn new(key: &str, operator: Operator, values: Box<[Text]>) -> Result<Self, SelectorError> {
         let invalid = |why: &str| Err(SelectorError::new(format!("key {key:?}: {why}")));
         let broken = forms::qualified_name(key);
@@ -77,7 +77,7 @@ impl Requirement {
         Ok(Self { key: key.into(), operator, values })
     }
 
-    /// That `key` is `value`; unchecked.
+    /// Returns the requirement that `key` equals `value`, without validation.
     pub(super) fn equals(key: &str, value: &str) -> Self {
         Self { key: key.into(), operator: Operator::Equals, values: Box::new([value.into()]) }
     }
@@ -92,12 +92,12 @@ impl Requirement {
         self.operator
     }
 
-    /// Returns the values of `In` and `NotIn`, or the bound of `Gt` and `Lt`.
+    /// Returns the values to compare the label with; for `>` and `<`, the bound.
     pub fn values(&self) -> &[Text] {
         &self.values
     }
 
-    /// Whether the requirement matches a label with this value; `None` for an absent label.
+    /// Whether the requirement matches a label with this value, or an absent label (`None`).
     pub fn holds(&self, value: Option<&str>) -> bool {
         let listed = |value: &str| self.values.iter().any(|x| **x == *value);
         let number = |text: &str| text.parse::<i64>().ok();

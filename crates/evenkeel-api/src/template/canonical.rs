@@ -1,4 +1,4 @@
-//! The canonical form of a pod spec.
+//! Canonical form of a pod spec.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -9,10 +9,10 @@ use super::push_json;
 use crate::protobuf::schema::{Descriptor, FieldDescriptor, Form, Kind, Label, Schema};
 use crate::quantity::Quantity;
 
-/// Writes a message's JSON with sorted keys, canonical quantities, and without whatever upstream's semantic equality
-/// cannot tell from absence: nulls, empty lists and maps, zero values and zero structs that Go holds by value. What Go
-/// holds by pointer stays even when it is empty (`emptyDir: {}`), and so do fields that this release does not know. Zeros
-/// that Go's encoder always writes are there whether they were given or not.
+/// Returns a message's JSON with sorted keys and canonical quantities. It omits values that upstream's semantic
+/// equality treats as absent: nulls, empty lists and maps, zero values, and zero structs that Go holds by value. It
+/// keeps empty values that Go holds by pointer (`emptyDir: {}`), and fields that this release does not know. It
+/// always contains the zeros that Go's encoder always writes.
 pub(super) fn canonical(message: &str, value: &Value) -> String {
     let mut text = String::new();
     match value {
@@ -53,7 +53,7 @@ fn push_object(text: &mut String, descriptor: Option<&'static Descriptor>, objec
     text.push('}');
 }
 
-/// The zeros that Go's encoder writes.
+/// Adds the zero values that Go's encoder always writes.
 fn add_required(descriptor: &'static Descriptor, fields: &mut Vec<(&str, Cow<'_, Value>)>) {
     for field in &descriptor.fields {
         if field.label != Label::Singular || field.pointer || field.omit_empty {
@@ -75,7 +75,7 @@ fn add_required(descriptor: &'static Descriptor, fields: &mut Vec<(&str, Cow<'_,
     }
 }
 
-/// A field by its JSON name, also among those of inlined messages.
+/// Returns a field by its JSON name, including fields of inlined messages.
 fn find(descriptor: &'static Descriptor, name: &str) -> Option<&'static FieldDescriptor> {
     descriptor.fields.iter().find_map(|field| match field.kind {
         Kind::Message(index) if field.json.is_empty() => find(Schema::get().message(index), name),
@@ -83,7 +83,7 @@ fn find(descriptor: &'static Descriptor, name: &str) -> Option<&'static FieldDes
     })
 }
 
-/// Whether a field's text says no more than its absence.
+/// Whether a field's value is equivalent to its absence.
 fn says_nothing(field: &FieldDescriptor, text: &str) -> bool {
     match field.label {
         Label::Repeated => text == "[]",
@@ -135,7 +135,7 @@ fn push_field(text: &mut String, field: &'static FieldDescriptor, value: &Value)
             text.push('}');
         }
         (Label::Singular, value) => push_value(text, Some(field.kind), value),
-        // Not of its type: the server will say so.
+        // The value has the wrong type; the server will reject it.
         (Label::Repeated | Label::Map, value) => push_value(text, None, value),
     }
 }
@@ -150,7 +150,7 @@ fn push_value(text: &mut String, kind: Option<Kind>, value: &Value) {
         (Some(Form::Quantity), Value::String(quantity)) => push_quantity(text, quantity),
         (Some(Form::Quantity), Value::Number(number)) => push_quantity(text, &number.to_string()),
         (_, Value::String(string)) => push_json(text, string),
-        // serde_json sorts the keys of what is not known here. Writing to a string does not fail.
+        // serde_json sorts the keys of unknown fields. Writing to a string cannot fail.
         (_, value) => drop(write!(text, "{value}")),
     }
 }

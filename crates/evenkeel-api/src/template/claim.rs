@@ -1,4 +1,4 @@
-//! Claim templates as text: those of StatefulSets, and those of pods' ephemeral volumes.
+//! Claim templates as text, of StatefulSets and of pods' ephemeral volumes.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -10,12 +10,12 @@ use crate::{OwnerReference, StrMap};
 
 const MESSAGE: &str = "k8s.io.api.core.v1.PersistentVolumeClaim";
 
-/// A claim template of a StatefulSet: only its name is read, the rest is passed on.
+/// A claim template of a StatefulSet. Only its name is decoded; the rest is passed on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClaimTemplate {
-    /// `metadata.name`: also the name of the pod's volume.
+    /// `metadata.name`, which is also the name of the pod's volume.
     pub name: Text,
-    /// The object, JSON.
+    /// The object as JSON text.
     object: Text,
 }
 
@@ -25,14 +25,15 @@ impl ClaimTemplate {
         Self { name, object: object.to_string().into() }
     }
 
-    /// Through the wire's form, so that both encodings give one text. What that cannot hold no server lets in.
+    /// Converts JSON through protobuf, so that both encodings yield the same text. Servers reject objects that
+    /// protobuf cannot represent.
     fn from_json_value(object: &Value) -> Self {
         let as_go = crate::protobuf::from_json(MESSAGE, object)
             .and_then(|bytes| crate::protobuf::to_json(MESSAGE, &bytes));
         Self::of(as_go.as_ref().unwrap_or(object))
     }
 
-    /// Body of a claim made from it, with these labels over its own.
+    /// Returns the body of a claim created from the template, with these labels added to its own.
     pub fn claim_json(&self, name: &str, namespace: &str, labels: &StrMap) -> String {
         let mut object: Value = serde_json::from_str(&self.object).unwrap_or_else(|_| json!({}));
         object["apiVersion"] = "v1".into();
@@ -51,10 +52,10 @@ kept_as_json!(ClaimTemplate, MESSAGE, ClaimTemplate::of);
 
 const TEMPLATE: &str = "k8s.io.api.core.v1.PersistentVolumeClaimTemplate";
 
-/// The claim template of a pod's ephemeral volume, which is passed on unread.
+/// The claim template of a pod's ephemeral volume, passed on without decoding.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EphemeralClaimTemplate {
-    /// Metadata and spec, JSON.
+    /// Metadata and spec as JSON text.
     template: Text,
 }
 
@@ -63,14 +64,15 @@ impl EphemeralClaimTemplate {
         Self { template: template.to_string().into() }
     }
 
-    /// Through the wire's form, so that both encodings give one text.
+    /// Converts JSON through protobuf, so that both encodings yield the same text.
     fn from_json_value(template: &Value) -> Self {
         let as_go = crate::protobuf::from_json(TEMPLATE, template)
             .and_then(|bytes| crate::protobuf::to_json(TEMPLATE, &bytes));
         Self::of(as_go.as_ref().unwrap_or(template))
     }
 
-    /// Body of the claim of this name for its one owner. Of the template's metadata, labels and annotations count.
+    /// Returns the body of the claim with this name and owner. It takes labels and annotations from the template's
+    /// metadata.
     pub fn claim_json(&self, name: &str, namespace: &str, owner: &OwnerReference) -> String {
         let template: Value = serde_json::from_str(&self.template).unwrap_or_else(|_| json!({}));
         let mut meta = json!({"name": name, "namespace": namespace});

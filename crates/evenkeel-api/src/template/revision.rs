@@ -11,8 +11,8 @@ use crate::decode::{Field, Reader, Shape, Wire, WireError};
 const MESSAGE: &str = "k8s.io.api.core.v1.PodTemplateSpec";
 
 impl Template {
-    /// Returns the patch that restores the template (`spec.template`, replaced as a whole), byte for byte as Go's encoder
-    /// writes it, with sorted keys. Names of revisions are hashes of this text.
+    /// Returns the patch that replaces `spec.template` with this template. The text equals that of Go's encoder
+    /// byte for byte, with sorted keys. Names of revisions are hashes of this text.
     ///
     /// Upstream: `getPatch`.
     pub fn patch_json(&self) -> String {
@@ -26,7 +26,7 @@ impl Template {
     }
 }
 
-/// Escapes the characters that Go's JSON encoder escapes in strings: those of HTML, and two line separators.
+/// Escapes the characters that Go's JSON encoder escapes in strings: HTML characters and two line separators.
 fn escape_html(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -42,7 +42,7 @@ fn escape_html(text: &str) -> String {
     escaped
 }
 
-/// Pod template in the data of a ControllerRevision; `None` if the data is something else.
+/// Pod template in the data of a ControllerRevision; `None` if the data has no template.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RevisionTemplate(pub Option<Arc<Template>>);
 
@@ -52,8 +52,8 @@ impl RevisionTemplate {
         Self(template.map(|template| Arc::new(Template::from_json_value(template))))
     }
 
-    /// Whether the revision holds this template. Compares decoded values and not text, so that revisions written by other
-    /// releases or programs match.
+    /// Whether the revision holds this template. Compares decoded values rather than text, so that revisions of
+    /// other releases or programs match.
     ///
     /// Upstream: `EqualRevision`.
     pub fn matches_template(&self, template: &Template) -> bool {
@@ -63,7 +63,7 @@ impl RevisionTemplate {
 
 impl Field for RevisionTemplate {
     const SHAPE: Shape = Shape::Named("k8s.io.apimachinery.pkg.runtime.RawExtension");
-    /// The message `RawExtension`, whose only field is JSON.
+    /// State of decoding a `RawExtension`, whose only field is JSON text.
     type Partial = (Self, Vec<u8>);
 
     fn absent() -> Self {
@@ -97,7 +97,7 @@ impl Field for RevisionTemplate {
         if raw.is_empty() {
             return Ok(earlier);
         }
-        // The data of a revision can be any bytes; without JSON there is no template.
+        // The data of a revision can be any bytes. Data other than JSON has no template.
         Ok(crate::json::from_slice(&raw).map_or_else(|_| Self::default(), |patch| Self::of(&patch)))
     }
 }

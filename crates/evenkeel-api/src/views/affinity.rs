@@ -7,9 +7,9 @@ use crate::text::Text;
 message! {
     /// Scheduling constraints of a pod: node affinity, pod affinity and anti-affinity.
     pub struct Affinity("k8s.io.api.core.v1.Affinity") {
-        /// Labels and fields of the nodes that the pod requires or prefers.
+        /// Nodes that the pod requires or prefers, by labels and fields.
         node_affinity: Option<Box<NodeAffinity>> = 1 "nodeAffinity",
-        /// Pods whose topology domain this pod shares.
+        /// Pods with which this pod shares a topology domain.
         pod_affinity: Option<Box<PodAffinity>> = 2 "podAffinity",
         /// Pods whose topology domain this pod avoids.
         pod_anti_affinity: Option<Box<PodAntiAffinity>> = 3 "podAntiAffinity",
@@ -19,23 +19,23 @@ message! {
 message! {
     /// Required and preferred node affinity of a pod.
     pub struct NodeAffinity("k8s.io.api.core.v1.NodeAffinity") {
-        /// Nodes that the pod may be scheduled to; all where absent.
+        /// Nodes that the pod can be scheduled to; all if absent.
         required_during_scheduling_ignored_during_execution: Option<Box<NodeSelector>> = 1 "requiredDuringSchedulingIgnoredDuringExecution",
-        /// Preferred terms, weighted.
+        /// Preferred terms with weights.
         preferred_during_scheduling_ignored_during_execution: Box<[PreferredSchedulingTerm]> = 2 "preferredDuringSchedulingIgnoredDuringExecution",
     }
 }
 
 message! {
-    /// Node selector terms; a node that matches any one of them is selected.
+    /// Node selector: selects a node that matches any one of its terms.
     pub struct NodeSelector("k8s.io.api.core.v1.NodeSelector") {
-        /// Terms, any one of which suffices; without terms, no node is selected.
+        /// Terms, of which a node must match one; without terms, no node is selected.
         node_selector_terms: Box<[NodeSelectorTerm]> = 1 "nodeSelectorTerms",
     }
 }
 
 message! {
-    /// Requirements on labels and fields of a node, which must all hold; an empty term matches no node.
+    /// Requirements on labels and fields of a node, all of which must match. An empty term matches no node.
     pub struct NodeSelectorTerm("k8s.io.api.core.v1.NodeSelectorTerm") {
         /// Requirements on node labels.
         match_expressions: Box<[NodeSelectorRequirement]> = 1 "matchExpressions",
@@ -45,13 +45,13 @@ message! {
 }
 
 message! {
-    /// Requirement on one label or field of a node: key, operator, values.
+    /// Requirement on one label or field of a node.
     pub struct NodeSelectorRequirement("k8s.io.api.core.v1.NodeSelectorRequirement") {
-        /// Label key, or field name.
+        /// Label key or field name.
         key: Text = 1 "key",
         /// `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt` or `Lt`.
         operator: Text = 2 "operator",
-        /// Values to compare with; one number for `Gt` and `Lt`, none for `Exists` and `DoesNotExist`.
+        /// Values to compare with: one integer for `Gt` and `Lt`, none for `Exists` and `DoesNotExist`.
         values: Box<[Text]> = 3 "values",
     }
 }
@@ -67,21 +67,21 @@ message! {
 }
 
 message! {
-    /// Required and preferred topology domains: those that run certain pods.
+    /// Affinity to topology domains in which certain pods run.
     pub struct PodAffinity("k8s.io.api.core.v1.PodAffinity") {
-        /// Terms that must all hold where the pod is scheduled.
+        /// Terms that must all match at the pod's node.
         required_during_scheduling_ignored_during_execution: Box<[PodAffinityTerm]> = 1 "requiredDuringSchedulingIgnoredDuringExecution",
-        /// Preferred terms, weighted.
+        /// Preferred terms with weights.
         preferred_during_scheduling_ignored_during_execution: Box<[WeightedPodAffinityTerm]> = 2 "preferredDuringSchedulingIgnoredDuringExecution",
     }
 }
 
 message! {
-    /// Required and preferred topology domains: those that do not run certain pods.
+    /// Anti-affinity to topology domains in which certain pods run.
     pub struct PodAntiAffinity("k8s.io.api.core.v1.PodAntiAffinity") {
-        /// Terms none of which may hold where the pod is scheduled.
+        /// Terms of which none may match at the pod's node.
         required_during_scheduling_ignored_during_execution: Box<[PodAffinityTerm]> = 1 "requiredDuringSchedulingIgnoredDuringExecution",
-        /// Terms to avoid where possible, weighted.
+        /// Terms to avoid if possible, with weights.
         preferred_during_scheduling_ignored_during_execution: Box<[WeightedPodAffinityTerm]> = 2 "preferredDuringSchedulingIgnoredDuringExecution",
     }
 }
@@ -91,21 +91,21 @@ message! {
     pub struct WeightedPodAffinityTerm("k8s.io.api.core.v1.WeightedPodAffinityTerm") {
         /// Weight, 1 to 100.
         weight: i32 = 1 "weight",
-        /// Term that the weight counts for, or against with anti-affinity.
+        /// Term that earns the weight; for anti-affinity, the term that costs it.
         pod_affinity_term: PodAffinityTerm = 2 "podAffinityTerm",
     }
 }
 
 message! {
-    /// Pods by labels and namespaces, and the key of the topology domains that they run in.
+    /// Pods selected by labels and namespaces, with the topology key of the domains they run in.
     pub struct PodAffinityTerm("k8s.io.api.core.v1.PodAffinityTerm") {
-        /// Selector of the pods; absent, it selects none.
+        /// Selector of the pods; selects none if absent.
         label_selector: Selector = 1 "labelSelector",
-        /// Namespaces of the pods; the pod's own when this and the selector are absent.
+        /// Namespaces of the pods; the pod's own if both this and the namespace selector are absent.
         namespaces: Box<[Text]> = 2 "namespaces",
         /// Node label whose value identifies the topology domain.
         topology_key: Text = 3 "topologyKey",
-        /// Selector of further namespaces of the pods; empty, it selects all.
+        /// Selector of further namespaces of the pods; an empty one selects all.
         namespace_selector: Selector = 4 "namespaceSelector",
         /// `matchLabelKeys`: labels whose values must equal the pod's.
         match_label_keys: Box<[Text]> = 5 "matchLabelKeys",
@@ -115,25 +115,25 @@ message! {
 }
 
 message! {
-    /// Taints that a pod tolerates, and the time for which it does.
+    /// Toleration of matching taints, possibly for a limited time.
     pub struct Toleration("k8s.io.api.core.v1.Toleration") {
-        /// Key; all keys when empty.
+        /// Key of the taint; empty for all keys.
         key: Text = 1 "key",
         /// `Equal` (also when empty), `Exists`, `Lt` or `Gt`.
         operator: Text = 2 "operator",
         /// Value of the taint.
         value: Text = 3 "value",
-        /// Effect; all when empty.
+        /// Effect of the taint; empty for all effects.
         effect: Text = 4 "effect",
-        /// Seconds from a `NoExecute` taint to the eviction; absent, the taint is tolerated forever.
+        /// Seconds from a `NoExecute` taint to the eviction; if absent, the taint is tolerated forever.
         toleration_seconds: Option<i64> = 5 "tolerationSeconds",
     }
 }
 
 message! {
-    /// Limit of the difference between topology domains in the number of pods that a selector matches.
+    /// Limit on the difference between topology domains in the number of matching pods.
     pub struct TopologySpreadConstraint("k8s.io.api.core.v1.TopologySpreadConstraint") {
-        /// Maximum difference in pods between a domain and the one with the fewest; at least 1.
+        /// Maximum difference between the number of pods in a domain and the minimum over all domains; at least 1.
         max_skew: i32 = 1 "maxSkew",
         /// Node label whose value identifies the topology domain.
         topology_key: Text = 2 "topologyKey",

@@ -11,13 +11,13 @@ use crate::text::Text;
 message! {
     /// Identity of pods in the API, with its image pull secrets.
     pub struct ServiceAccount("k8s.io.api.core.v1.ServiceAccount") {
-        /// Metadata; pods of the namespace refer to the account by its name.
+        /// Metadata; pods of the namespace reference the account by name.
         meta: Meta = 1 "metadata",
-        /// Secrets that its pods may use.
+        /// Secrets that pods of the account may use.
         secrets: Box<[ObjectReference]> = 2 "secrets",
-        /// Secrets for pulling the images of its pods; admission copies them into pods without any.
+        /// Secrets for pulling images. Admission copies them into pods of the account that have none.
         image_pull_secrets: Box<[LocalObjectReference]> = 3 "imagePullSecrets",
-        /// Whether pods mount an API token, unless they say otherwise; true where absent.
+        /// Whether pods mount an API token unless the pod overrides it; true if absent.
         automount_service_account_token: Option<bool> = 4 "automountServiceAccountToken",
     }
 }
@@ -35,32 +35,32 @@ message! {
         /// Namespace of the object; empty for cluster-scoped ones.
         #[serde(skip_serializing_if = "str::is_empty")]
         namespace: Text = 2 "namespace",
-        /// Name of the object; empty where the reference is to no single object.
+        /// Name of the object; empty if the reference is not to a single object.
         #[serde(skip_serializing_if = "str::is_empty")]
         name: Text = 3 "name",
         /// Uid of the object; empty for any object of this name.
         #[serde(skip_serializing_if = "str::is_empty")]
         uid: Text = 4 "uid",
-        /// `group/version` of the object, or `v1`.
+        /// apiVersion of the object: `group/version`, or `v1`.
         #[serde(skip_serializing_if = "str::is_empty")]
         api_version: Text = 5 "apiVersion",
-        /// Version of the object to which the reference was made; empty for any.
+        /// resourceVersion of the referenced object; empty for any.
         #[serde(skip_serializing_if = "str::is_empty")]
         resource_version: Text = 6 "resourceVersion",
-        /// Path of one part of the object, such as `spec.containers{app}`; empty for all of it.
+        /// Path of a part of the object, such as `spec.containers{app}`; empty for the whole object.
         #[serde(skip_serializing_if = "str::is_empty")]
         field_path: Text = 7 "fieldPath",
     }
 }
 
 message! {
-    /// Configuration that pods read as variables or files.
+    /// Configuration that pods read as environment variables or files.
     pub struct ConfigMap("k8s.io.api.core.v1.ConfigMap") {
-        /// Metadata; pods of the namespace refer to the map by its name.
+        /// Metadata; pods of the namespace reference the ConfigMap by name.
         meta: Meta = 1 "metadata",
-        /// Values by file or variable name, UTF-8; `binaryData` is not decoded.
+        /// UTF-8 values by file or variable name; `binaryData` is not decoded.
         data: StrMap = 2 "data",
-        /// Whether the data cannot be changed any more; false where absent.
+        /// Whether the data is immutable; false if absent.
         immutable: Option<bool> = 4 "immutable",
     }
 }
@@ -74,7 +74,7 @@ message! {
         meta: Meta = 1 "metadata",
         /// Keys of the secret, without their values.
         data: Map<Unread> = 2 "data",
-        /// Type such as `Opaque` or `kubernetes.io/service-account-token`; it tells which keys there must be.
+        /// Type, such as `Opaque` or `kubernetes.io/service-account-token`, which determines the required keys.
         type_: Text = 3 "type",
     }
 }

@@ -15,25 +15,25 @@ message! {
         name: Text = 1 "name",
         /// Reference of the image, such as `registry.k8s.io/pause:3.10`.
         image: Text = 2 "image",
-        /// Number of words in the command that replaces the image's entry point, as a list without content.
+        /// Command that replaces the image's entry point: a list that only has the number of words.
         command: Box<[Unread]> = 3 "command",
-        /// Number of arguments of the command, as a list without content.
+        /// Arguments of the command: a list that only has their number.
         args: Box<[Unread]> = 4 "args",
-        /// Ports that the container exposes; a list for people, except for host ports.
+        /// Ports of the container, which are informational except for host ports.
         ports: Box<[ContainerPort]> = 6 "ports",
-        /// Requests and limits; without requests, the limits are the requests.
+        /// Requests and limits; absent requests equal the limits.
         resources: ResourceRequirements = 8 "resources",
         /// `Always` makes an init container a sidecar.
         restart_policy: Text = 24 "restartPolicy",
-        /// Restart rules for its exit codes.
+        /// Restart rules by exit code.
         restart_policy_rules: Box<[ContainerRestartRule]> = 25 "restartPolicyRules",
-        /// Whether a volume mount has bind mount options of its own.
+        /// Whether a volume mount has bind mount options.
         bind_mount_options: BindMountOptions = 9 "volumeMounts",
-        /// Probe whose failure restarts the container; absent, only its exit does.
+        /// Liveness probe, whose failure restarts the container; if absent, only an exit restarts it.
         liveness_probe: Option<Box<Probe>> = 10 "livenessProbe",
-        /// Probe for readiness; absent, a started container is ready.
+        /// Readiness probe; if absent, a started container is ready.
         readiness_probe: Option<Box<Probe>> = 11 "readinessProbe",
-        /// Probe for having started; absent, a running container has started.
+        /// Startup probe; if absent, a running container has started.
         startup_probe: Option<Box<Probe>> = 22 "startupProbe",
     }
 }
@@ -47,14 +47,14 @@ message! {
 }
 
 message! {
-    /// Volume mount, of which only recursive read-only and propagation options are read.
+    /// Volume mount, decoded only for its bind mount options.
     pub struct VolumeMountOptions("k8s.io.api.core.v1.VolumeMount") {
-        /// Number of bind mount options, as a list without content.
+        /// Bind mount options: a list that only has their number.
         bind_mount_options: Box<[Unread]> = 8 "bindMountOptions",
     }
 }
 
-/// Whether one of a container's mounts has options of its own. The mounts themselves are not decoded.
+/// Whether one of a container's mounts has bind mount options. The mounts themselves are not decoded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BindMountOptions(pub bool);
 
@@ -93,27 +93,27 @@ impl Field for BindMountOptions {
 }
 
 message! {
-    /// Resource requests and limits of a container or pod, and its claims.
+    /// Resource requests and limits of a container or pod.
     pub struct ResourceRequirements("k8s.io.api.core.v1.ResourceRequirements") {
-        /// Limits per resource.
+        /// Limits by resource name.
         limits: Map<Quantity> = 1 "limits",
-        /// Requests per resource.
+        /// Requests by resource name.
         requests: Map<Quantity> = 2 "requests",
     }
 }
 
 message! {
-    /// Port of a container, and its host port on the node.
+    /// Port of a container, possibly with a host port on the node.
     pub struct ContainerPort("k8s.io.api.core.v1.ContainerPort") {
-        /// Name to which Services and probes can refer; empty for none.
+        /// Name for Services and probes; empty for none.
         name: Text = 1 "name",
-        /// Port of the node, 0 for none.
+        /// Port on the node; 0 for none.
         host_port: i32 = 2 "hostPort",
         /// Port of the container.
         container_port: i32 = 3 "containerPort",
         /// `TCP` (also when empty), `UDP` or `SCTP`.
         protocol: Text = 4 "protocol",
-        /// Address of the node it is bound to; all when empty.
+        /// Address on the node to bind to; empty for all.
         host_ip: Text = 5 "hostIP",
     }
 }
@@ -127,9 +127,9 @@ message! {
         timeout_seconds: i32 = 3 "timeoutSeconds",
         /// Seconds between two probes; 10 by default.
         period_seconds: i32 = 4 "periodSeconds",
-        /// Consecutive successes after a failure that count as success; 1 by default.
+        /// Consecutive successes after a failure for the probe to succeed; 1 by default.
         success_threshold: i32 = 5 "successThreshold",
-        /// Consecutive failures that count as failure; 3 by default.
+        /// Consecutive failures for the probe to fail; 3 by default.
         failure_threshold: i32 = 6 "failureThreshold",
     }
 }
@@ -141,19 +141,19 @@ message! {
         name: Text = 1 "name",
         /// Current state of the container.
         state: ContainerState = 2 "state",
-        /// State at the end of its previous run; empty before the first restart.
+        /// State at the end of the previous run; empty before the first restart.
         last_state: ContainerState = 3 "lastState",
-        /// Whether it is ready.
+        /// Whether the container is ready.
         ready: bool = 4 "ready",
         /// Number of restarts.
         restart_count: i32 = 5 "restartCount",
         /// Image of the running container.
         image: Text = 6 "image",
-        /// Whether it has started.
+        /// Whether the container has started.
         started: Option<bool> = 9 "started",
-        /// Requests that the node has admitted and set aside for the container.
+        /// Resource requests that the node has allocated to the container.
         allocated_resources: Map<Quantity> = 10 "allocatedResources",
-        /// Requests and limits in force, as the kubelet reports them; they lag behind the spec during a resize.
+        /// Requests and limits in force, from the kubelet. During a resize, they lag behind the spec.
         resources: Option<Box<ResourceRequirements>> = 11 "resources",
     }
 }
@@ -171,7 +171,7 @@ message! {
 }
 
 message! {
-    /// Why a container is not running yet, such as `CrashLoopBackOff`.
+    /// Waiting state of a container, such as `CrashLoopBackOff`.
     pub struct ContainerStateWaiting("k8s.io.api.core.v1.ContainerStateWaiting") {
         /// Reason in CamelCase.
         reason: Text = 1 "reason",
@@ -181,7 +181,7 @@ message! {
 }
 
 message! {
-    /// Since when a container runs.
+    /// Running state of a container.
     pub struct ContainerStateRunning("k8s.io.api.core.v1.ContainerStateRunning") {
         /// Start time of the container.
         started_at: Option<Timestamp> = 1 "startedAt",
@@ -189,11 +189,11 @@ message! {
 }
 
 message! {
-    /// Exit code, reason and times of a terminated container.
+    /// Terminated state of a container.
     pub struct ContainerStateTerminated("k8s.io.api.core.v1.ContainerStateTerminated") {
         /// Exit code of the process; 0 is success.
         exit_code: i32 = 1 "exitCode",
-        /// Signal that ended it, 0 for none.
+        /// Signal that ended the process; 0 for none.
         signal: i32 = 2 "signal",
         /// Reason in CamelCase.
         reason: Text = 3 "reason",

@@ -1,4 +1,4 @@
-//! ControllerRevisions: templates that StatefulSets and DaemonSets had or have.
+//! ControllerRevisions: current and former templates of StatefulSets and DaemonSets.
 
 use crate::Meta;
 use crate::decode::{message, view};
@@ -7,11 +7,11 @@ use crate::template::RevisionTemplate;
 message! {
     /// Revision of the template of a StatefulSet or DaemonSet.
     pub struct ControllerRevision("k8s.io.api.apps.v1.ControllerRevision") {
-        /// Metadata; the name ends in a hash of the data, the controlling owner is the workload.
+        /// Metadata; the name ends in a hash of the data, and the controlling owner is the workload.
         meta: Meta = 1 "metadata",
         /// Patch that restores the pod template of this revision.
         data: RevisionTemplate = 2 "data",
-        /// Number in the owner's history; the newest revision has the greatest.
+        /// Revision number in the owner's history; the newest has the greatest.
         revision: i64 = 3 "revision",
     }
 }

@@ -8,9 +8,9 @@ use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
-    /// Creates Jobs on a schedule (`batch/v1`).
+    /// CronJob, which creates Jobs on a schedule (`batch/v1`).
     pub struct CronJob("k8s.io.api.batch.v1.CronJob") {
-        /// Metadata; names of Jobs begin with its name.
+        /// Metadata; names of the Jobs begin with its name.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: CronJobSpec = 2 "spec",
@@ -26,19 +26,19 @@ message! {
     pub struct CronJobSpec("k8s.io.api.batch.v1.CronJobSpec") {
         /// Cron schedule of the Jobs; see `evenkeel_component_helpers::cron`.
         schedule: Text = 1 "schedule",
-        /// Time zone of the schedule; UTC where absent.
+        /// Time zone of the schedule; UTC if absent.
         time_zone: Option<Text> = 8 "timeZone",
-        /// Deadline in seconds for starting a Job that missed its scheduled time.
+        /// Seconds after a missed scheduled time within which the Job can still start; no limit if absent.
         starting_deadline_seconds: Option<i64> = 2 "startingDeadlineSeconds",
         /// `Allow` (also when empty), `Forbid` or `Replace`.
         concurrency_policy: Text = 3 "concurrencyPolicy",
-        /// Whether new Jobs are suspended.
+        /// Whether the CronJob creates no further Jobs.
         suspend: bool = 4 "suspend",
         /// Template of the Jobs.
         job_template: JobTemplate = 5 "jobTemplate",
-        /// Number of successful Jobs to keep; all where absent.
+        /// Number of successful Jobs to keep; all if absent.
         successful_jobs_history_limit: Option<i32> = 6 "successfulJobsHistoryLimit",
-        /// Number of failed Jobs to keep; all where absent.
+        /// Number of failed Jobs to keep; all if absent.
         failed_jobs_history_limit: Option<i32> = 7 "failedJobsHistoryLimit",
     }
 }

@@ -1,4 +1,4 @@
-//! DaemonSets: template, update strategy, counts of the status.
+//! DaemonSets: template, update strategy, and counts in the status.
 
 use crate::Meta;
 use crate::decode::{message, view};
@@ -9,9 +9,9 @@ use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
-    /// Runs one pod on each matching node (`apps/v1`).
+    /// DaemonSet, which runs one pod on each matching node (`apps/v1`).
     pub struct DaemonSet("k8s.io.api.apps.v1.DaemonSet") {
-        /// Metadata; the generation of the template is an annotation.
+        /// Metadata; an annotation has the generation of the template.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: DaemonSetSpec = 2 "spec",
@@ -25,7 +25,7 @@ view!(DaemonSet, "apps", "v1", "DaemonSet", "daemonsets", true);
 message! {
     /// Desired state of a DaemonSet.
     pub struct DaemonSetSpec("k8s.io.api.apps.v1.DaemonSetSpec") {
-        /// Selector of its pods; it must match the template's labels and cannot be changed.
+        /// Selector of the pods; immutable, and must match the template's labels.
         selector: Selector = 1 "selector",
         /// Template of the pods.
         template: Template = 2 "template",
@@ -61,25 +61,25 @@ message! {
 message! {
     /// Observed state of a DaemonSet: numbers of nodes and pods.
     pub struct DaemonSetStatus("k8s.io.api.apps.v1.DaemonSetStatus") {
-        /// Nodes that have a pod and should.
+        /// Number of nodes that should have a pod and have one.
         current_number_scheduled: i32 = 1 "currentNumberScheduled",
-        /// Nodes that have a pod and should not.
+        /// Number of nodes that should not have a pod but have one.
         number_misscheduled: i32 = 2 "numberMisscheduled",
-        /// Nodes that should have a pod.
+        /// Number of nodes that should have a pod.
         desired_number_scheduled: i32 = 3 "desiredNumberScheduled",
-        /// Nodes that should have a pod and have a ready one.
+        /// Number of nodes that should have a pod and have a ready one.
         number_ready: i32 = 4 "numberReady",
         /// Generation of the spec that the controller has observed.
         observed_generation: i64 = 5 "observedGeneration",
-        /// Nodes that should have a pod and have one of the current template.
+        /// Number of nodes that should have a pod and have one of the current template.
         updated_number_scheduled: i32 = 6 "updatedNumberScheduled",
-        /// Nodes that should have a pod and have an available one.
+        /// Number of nodes that should have a pod and have an available one.
         number_available: i32 = 7 "numberAvailable",
-        /// Nodes that should have a pod and have no available one.
+        /// Number of nodes that should have a pod but have no available one.
         number_unavailable: i32 = 8 "numberUnavailable",
         /// Number of hash collisions in names of revisions so far.
         collision_count: Option<i32> = 9 "collisionCount",
-        /// Conditions; upstream sets none so far, but existing ones are kept.
+        /// Conditions. Upstream sets none yet, but existing ones are kept.
         conditions: Box<[DaemonSetCondition]> = 10 "conditions",
     }
 }
@@ -91,9 +91,9 @@ message! {
         type_: Text = 1 "type",
         /// `True`, `False` or `Unknown`.
         status: Text = 2 "status",
-        /// When the status last changed.
+        /// Time of the last change of the status.
         last_transition_time: Option<Timestamp> = 3 "lastTransitionTime",
-        /// Why, in one CamelCase word.
+        /// Reason for the last transition, in CamelCase.
         reason: Text = 4 "reason",
         /// Details of the last transition, for people.
         message: Text = 5 "message",

@@ -9,9 +9,9 @@ use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
-    /// Rolls out a pod template through ReplicaSets (`apps/v1`).
+    /// Deployment, which rolls out a pod template through ReplicaSets (`apps/v1`).
     pub struct Deployment("k8s.io.api.apps.v1.Deployment") {
-        /// Metadata; the revision of the template is an annotation.
+        /// Metadata; an annotation has the revision of the template.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: DeploymentSpec = 2 "spec",
@@ -25,9 +25,9 @@ view!(Deployment, "apps", "v1", "Deployment", "deployments", true);
 message! {
     /// Desired state of a Deployment.
     pub struct DeploymentSpec("k8s.io.api.apps.v1.DeploymentSpec") {
-        /// Desired number of pods; 1 where absent.
+        /// Desired number of pods; 1 if absent.
         replicas: Option<i32> = 1 "replicas",
-        /// Selector of its pods; it must match the template's labels and cannot be changed.
+        /// Selector of the pods; immutable, and must match the template's labels.
         selector: Selector = 2 "selector",
         /// Template of the pods.
         template: Template = 3 "template",
@@ -37,7 +37,7 @@ message! {
         min_ready_seconds: i32 = 5 "minReadySeconds",
         /// Number of old ReplicaSets to keep for rollbacks; 10 by default.
         revision_history_limit: Option<i32> = 6 "revisionHistoryLimit",
-        /// Whether changes of the template are not rolled out.
+        /// Whether the rollout of template changes is paused.
         paused: bool = 7 "paused",
         /// Seconds without progress after which the rollout is reported as failed; 600 by default.
         progress_deadline_seconds: Option<i32> = 9 "progressDeadlineSeconds",
@@ -57,7 +57,7 @@ message! {
 message! {
     /// Limits of a rolling update.
     pub struct RollingUpdateDeployment("k8s.io.api.apps.v1.RollingUpdateDeployment") {
-        /// Number or percentage of pods below the desired number during the update; 25% by default.
+        /// Number or percentage of pods that may be unavailable during the update; 25% by default.
         max_unavailable: Option<IntOrString> = 1 "maxUnavailable",
         /// Number or percentage of pods above the desired number during the update; 25% by default.
         max_surge: Option<IntOrString> = 2 "maxSurge",
@@ -69,17 +69,17 @@ message! {
     pub struct DeploymentStatus("k8s.io.api.apps.v1.DeploymentStatus") {
         /// Generation of the spec that the controller has observed.
         observed_generation: i64 = 1 "observedGeneration",
-        /// Pods of all its ReplicaSets that are not terminating.
+        /// Number of pods of all its ReplicaSets that are not terminating.
         replicas: i32 = 2 "replicas",
-        /// Pods of the current template that are not terminating.
+        /// Number of pods of the current template that are not terminating.
         updated_replicas: i32 = 3 "updatedReplicas",
-        /// Pods whose condition `Ready` is true.
+        /// Number of pods whose condition `Ready` is true.
         ready_replicas: i32 = 7 "readyReplicas",
-        /// Pods that have been ready for `minReadySeconds`.
+        /// Number of pods that have been ready for `minReadySeconds`.
         available_replicas: i32 = 4 "availableReplicas",
-        /// Pods that must still become available, created or not.
+        /// Number of pods that must still become available, including those not yet created.
         unavailable_replicas: i32 = 5 "unavailableReplicas",
-        /// Pods that are being deleted.
+        /// Number of pods that are being deleted.
         terminating_replicas: Option<i32> = 9 "terminatingReplicas",
         /// Conditions: `Available`, `Progressing` and `ReplicaFailure`.
         conditions: Box<[DeploymentCondition]> = 6 "conditions",
@@ -95,11 +95,11 @@ message! {
         type_: Text = 1 "type",
         /// `True`, `False` or `Unknown`.
         status: Text = 2 "status",
-        /// When it was last written.
+        /// Time at which the condition was last updated.
         last_update_time: Option<Timestamp> = 6 "lastUpdateTime",
-        /// When the status last changed.
+        /// Time of the last change of the status.
         last_transition_time: Option<Timestamp> = 7 "lastTransitionTime",
-        /// Why, in one CamelCase word.
+        /// Reason for the last transition, in CamelCase.
         reason: Text = 4 "reason",
         /// Details of the last transition, for people.
         message: Text = 5 "message",

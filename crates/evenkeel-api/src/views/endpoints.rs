@@ -1,4 +1,4 @@
-//! Endpoints: the older form of EndpointSlices.
+//! Endpoints, the predecessor of EndpointSlices.
 
 use super::config::ObjectReference;
 use crate::Meta;
@@ -7,9 +7,9 @@ use crate::text::Text;
 use serde::Serialize;
 
 message! {
-    /// Addresses that implement a Service (`v1`, deprecated for EndpointSlices).
+    /// Addresses that implement a Service (`v1`, deprecated in favor of EndpointSlices).
     pub struct Endpoints("k8s.io.api.core.v1.Endpoints") {
-        /// Metadata; the name is the Service's.
+        /// Metadata; the name is that of the Service.
         meta: Meta = 1 "metadata",
         /// Addresses, grouped by the ports that they serve.
         subsets: Box<[EndpointSubset]> = 2 "subsets",
@@ -26,7 +26,7 @@ message! {
         /// Addresses that are ready for connections.
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         addresses: Box<[EndpointAddress]> = 1 "addresses",
-        /// Addresses that are not ready: starting, failing their readiness probe, or terminating.
+        /// Addresses that are not ready: the pods are starting, failing their readiness probe, or terminating.
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         not_ready_addresses: Box<[EndpointAddress]> = 2 "notReadyAddresses",
         /// Ports that all addresses of the subset serve.
@@ -45,7 +45,7 @@ message! {
         /// DNS label of the address within the Service's domain; empty for none.
         #[serde(skip_serializing_if = "str::is_empty")]
         hostname: Text = 3 "hostname",
-        /// Node that hosts the endpoint; empty where unknown.
+        /// Node that hosts the endpoint; empty if unknown.
         #[serde(skip_serializing_if = "str::is_empty")]
         node_name: Text = 4 "nodeName",
         /// Object that has the address.

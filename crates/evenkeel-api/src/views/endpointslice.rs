@@ -1,4 +1,4 @@
-//! EndpointSlices: the endpoints of a Service, in slices.
+//! EndpointSlices, each with a part of a Service's endpoints.
 
 use super::config::ObjectReference;
 use crate::Meta;
@@ -27,7 +27,7 @@ message! {
     #[derive(Serialize, Hash)]
     #[serde(rename_all = "camelCase")]
     pub struct Endpoint("k8s.io.api.discovery.v1.Endpoint") {
-        /// Addresses of the endpoint, of the slice's type; only the first has a defined meaning.
+        /// Addresses of the endpoint, of the slice's address type. Only the first has a defined meaning.
         addresses: Box<[Text]> = 1 "addresses",
         /// Whether the endpoint is ready, serving or terminating.
         conditions: EndpointConditions = 2 "conditions",
@@ -37,27 +37,27 @@ message! {
         /// Object behind the endpoint, such as a pod.
         #[serde(skip_serializing_if = "Option::is_none")]
         target_ref: Option<Box<ObjectReference>> = 4 "targetRef",
-        /// Node that hosts the endpoint; empty where unknown.
+        /// Node that hosts the endpoint; empty if unknown.
         #[serde(skip_serializing_if = "str::is_empty")]
         node_name: Text = 6 "nodeName",
-        /// Zone of that node; empty where unknown.
+        /// Zone of that node; empty if unknown.
         #[serde(skip_serializing_if = "str::is_empty")]
         zone: Text = 7 "zone",
-        /// Topology hints: clients that should use the endpoint.
+        /// Topology hints, which select the clients that should use the endpoint.
         #[serde(skip_serializing_if = "Option::is_none")]
         hints: Option<EndpointHints> = 8 "hints",
     }
 }
 
 message! {
-    /// Conditions of an endpoint; an absent one is unknown.
+    /// Conditions of an endpoint; absent ones are unknown.
     #[derive(Serialize, Hash, Copy)]
     #[serde(rename_all = "camelCase")]
     pub struct EndpointConditions("k8s.io.api.discovery.v1.EndpointConditions") {
-        /// Whether the endpoint takes new connections: it serves and does not terminate.
+        /// Whether the endpoint accepts new connections: it is serving and not terminating.
         #[serde(skip_serializing_if = "Option::is_none")]
         ready: Option<bool> = 1 "ready",
-        /// Whether the endpoint is ready, even while it terminates.
+        /// Whether the endpoint is ready, even while it is terminating.
         #[serde(skip_serializing_if = "Option::is_none")]
         serving: Option<bool> = 2 "serving",
         /// Whether the endpoint is being deleted.

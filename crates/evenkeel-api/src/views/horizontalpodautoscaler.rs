@@ -1,4 +1,4 @@
-//! HorizontalPodAutoscalers: target, metrics, behavior, status.
+//! HorizontalPodAutoscalers: scale target, metrics, behavior and status.
 
 use crate::Meta;
 use crate::decode::{message, view};
@@ -8,9 +8,10 @@ use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
-    /// Scales a target by metrics of its pods or of other objects (`autoscaling/v2`).
+    /// HorizontalPodAutoscaler, which scales a target by metrics of its pods or of other objects
+    /// (`autoscaling/v2`).
     pub struct HorizontalPodAutoscaler("k8s.io.api.autoscaling.v2.HorizontalPodAutoscaler") {
-        /// Metadata; the scaled object is in the same namespace.
+        /// Metadata; the scale target is in the same namespace.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: HorizontalPodAutoscalerSpec = 2 "spec",
@@ -31,13 +32,13 @@ view!(
 message! {
     /// Desired state of a HorizontalPodAutoscaler: target, bounds, metrics, behavior.
     pub struct HorizontalPodAutoscalerSpec("k8s.io.api.autoscaling.v2.HorizontalPodAutoscalerSpec") {
-        /// The scaled object.
+        /// Scale target: the object whose replicas the autoscaler sets.
         scale_target_ref: CrossVersionObjectReference = 1 "scaleTargetRef",
-        /// Minimum number of replicas; 1 where absent.
+        /// Minimum number of replicas; 1 if absent.
         min_replicas: Option<i32> = 2 "minReplicas",
         /// Maximum number of replicas.
         max_replicas: i32 = 3 "maxReplicas",
-        /// Metrics; the one that yields the most replicas wins.
+        /// Metrics; the metric with the most recommended replicas wins.
         metrics: Box<[MetricSpec]> = 4 "metrics",
         /// Scaling policies and stabilization.
         behavior: Option<Box<HorizontalPodAutoscalerBehavior>> = 5 "behavior",
@@ -45,25 +46,25 @@ message! {
 }
 
 message! {
-    /// Reference to an object of the same namespace by apiVersion, kind and name.
+    /// Reference to an object in the same namespace.
     pub struct CrossVersionObjectReference("k8s.io.api.autoscaling.v2.CrossVersionObjectReference") {
         /// Kind of the object.
         kind: Text = 1 "kind",
         /// Name of the object, in the autoscaler's namespace.
         name: Text = 2 "name",
-        /// `group/version` of the object, or `v1`.
+        /// apiVersion of the object: `group/version`, or `v1`.
         api_version: Text = 3 "apiVersion",
     }
 }
 
 message! {
-    /// One metric to scale by; only the source that `type` names is set.
+    /// A metric to scale by. Only the source in `type` is set.
     pub struct MetricSpec("k8s.io.api.autoscaling.v2.MetricSpec") {
         /// Source of the metric: `Object`, `Pods`, `Resource`, `ContainerResource` or `External`.
         type_: Text = 1 "type",
         /// Metric of one object.
         object: Option<Box<ObjectMetricSource>> = 2 "object",
-        /// Metric of each pod, averaged.
+        /// Average of a metric over the pods.
         pods: Option<Box<PodsMetricSource>> = 3 "pods",
         /// Resource usage of the pods.
         resource: Option<Box<ResourceMetricSource>> = 4 "resource",
@@ -87,7 +88,7 @@ message! {
 }
 
 message! {
-    /// Metric of each pod, averaged over the target.
+    /// Metric of each pod, averaged over the target's pods.
     pub struct PodsMetricSource("k8s.io.api.autoscaling.v2.PodsMetricSource") {
         /// Name and selector of the metric.
         metric: MetricIdentifier = 1 "metric",
@@ -101,7 +102,7 @@ message! {
     pub struct ResourceMetricSource("k8s.io.api.autoscaling.v2.ResourceMetricSource") {
         /// Name of the resource, such as `cpu` or `memory`.
         name: Text = 1 "name",
-        /// Target of the usage: an average amount, or percent of the requests.
+        /// Target of the usage: an average amount, or a percentage of the requests.
         target: MetricTarget = 2 "target",
     }
 }
@@ -111,7 +112,7 @@ message! {
     pub struct ContainerResourceMetricSource("k8s.io.api.autoscaling.v2.ContainerResourceMetricSource") {
         /// Name of the resource, such as `cpu` or `memory`.
         name: Text = 1 "name",
-        /// Target of the container's usage: an average amount, or percent of its requests.
+        /// Target of the container's usage: an average amount, or a percentage of its requests.
         target: MetricTarget = 2 "target",
         /// Name of the container.
         container: Text = 3 "container",
@@ -119,7 +120,7 @@ message! {
 }
 
 message! {
-    /// Metric without a Kubernetes object, such as the length of a cloud queue.
+    /// Metric without a Kubernetes object, such as the length of a queue in a cloud.
     pub struct ExternalMetricSource("k8s.io.api.autoscaling.v2.ExternalMetricSource") {
         /// Name and selector of the metric.
         metric: MetricIdentifier = 1 "metric",
@@ -129,7 +130,7 @@ message! {
 }
 
 message! {
-    /// Name of a metric, and the selector of its series.
+    /// Name of a metric, and selector of its series.
     pub struct MetricIdentifier("k8s.io.api.autoscaling.v2.MetricIdentifier") {
         /// Name of the metric in the metrics API.
         name: Text = 1 "name",
@@ -141,19 +142,19 @@ message! {
 message! {
     /// Target value of a metric: absolute, average, or utilization in percent.
     pub struct MetricTarget("k8s.io.api.autoscaling.v2.MetricTarget") {
-        /// `Utilization`, `Value` or `AverageValue`: tells which of the fields is set.
+        /// `Utilization`, `Value` or `AverageValue`, for the field that is set.
         type_: Text = 1 "type",
         /// Target of the metric's value.
         value: Option<Quantity> = 2 "value",
         /// Target of the metric's average over all pods.
         average_value: Option<Quantity> = 3 "averageValue",
-        /// Target of the average utilization, in percent of the pods' requests.
+        /// Target of the average utilization, as a percentage of the pods' requests.
         average_utilization: Option<i32> = 4 "averageUtilization",
     }
 }
 
 message! {
-    /// Scaling rules for each direction.
+    /// Scaling rules for both directions.
     pub struct HorizontalPodAutoscalerBehavior("k8s.io.api.autoscaling.v2.HorizontalPodAutoscalerBehavior") {
         /// Rules for scaling up.
         scale_up: Option<Box<HpaScalingRules>> = 1 "scaleUp",
@@ -165,25 +166,25 @@ message! {
 message! {
     /// Scaling rules for one direction: stabilization window, policies, tolerance.
     pub struct HpaScalingRules("k8s.io.api.autoscaling.v2.HPAScalingRules") {
-        /// Seconds of past recommendations that are considered; by default 0 up and 300 down.
+        /// Seconds of past recommendations to consider; by default 0 for scaling up and 300 for scaling down.
         stabilization_window_seconds: Option<i32> = 3 "stabilizationWindowSeconds",
-        /// Policy that applies: `Max` (also when empty), `Min`, or `Disabled` for no scaling in this direction.
+        /// Policy to apply: `Max` (also when empty), `Min`, or `Disabled` for no scaling in this direction.
         select_policy: Text = 1 "selectPolicy",
-        /// Policies that limit a change of replicas; upstream's defaults where empty.
+        /// Policies that limit a change of replicas; if empty, upstream's defaults apply.
         policies: Box<[HpaScalingPolicy]> = 2 "policies",
-        /// Relative distance of a metric from its target that is ignored; 0.1 where absent.
+        /// Relative difference between a metric and its target that causes no scaling; 0.1 if absent.
         tolerance: Option<Quantity> = 4 "tolerance",
     }
 }
 
 message! {
-    /// Most pods, or percent of pods, by which a target may change within a period.
+    /// Maximum change of replicas within a period, as a number or percentage of pods.
     pub struct HpaScalingPolicy("k8s.io.api.autoscaling.v2.HPAScalingPolicy") {
         /// `Pods` or `Percent`.
         type_: Text = 1 "type",
         /// Maximum change, in pods or percent.
         value: i32 = 2 "value",
-        /// Window of the policy, in seconds.
+        /// Period of the policy, in seconds.
         period_seconds: i32 = 3 "periodSeconds",
     }
 }
@@ -195,11 +196,11 @@ message! {
         observed_generation: Option<i64> = 1 "observedGeneration",
         /// Time at which the autoscaler last changed the number of replicas.
         last_scale_time: Option<Timestamp> = 2 "lastScaleTime",
-        /// Replicas of the target that the controller has observed last.
+        /// Replicas of the target as last observed by the controller.
         current_replicas: i32 = 3 "currentReplicas",
-        /// Replicas that the autoscaler has computed last.
+        /// Replicas of the target as last computed by the autoscaler.
         desired_replicas: i32 = 4 "desiredReplicas",
-        /// Values of the metrics that the controller has read last.
+        /// Values of the metrics as last read by the controller.
         current_metrics: Box<[MetricStatus]> = 5 "currentMetrics",
         /// Conditions: `AbleToScale`, `ScalingActive` and `ScalingLimited`.
         conditions: Box<[HorizontalPodAutoscalerCondition]> = 6 "conditions",
@@ -207,13 +208,13 @@ message! {
 }
 
 message! {
-    /// Last value of one metric; only the source that `type` names is set.
+    /// Last value of a metric. Only the source in `type` is set.
     pub struct MetricStatus("k8s.io.api.autoscaling.v2.MetricStatus") {
-        /// Source type of the metric; empty where it could not be read.
+        /// Source type of the metric; empty if it could not be read.
         type_: Text = 1 "type",
         /// Metric of one object.
         object: Option<Box<ObjectMetricStatus>> = 2 "object",
-        /// Metric of each pod, averaged.
+        /// Average of a metric over the pods.
         pods: Option<Box<PodsMetricStatus>> = 3 "pods",
         /// Resource usage of the pods.
         resource: Option<Box<ResourceMetricStatus>> = 4 "resource",
@@ -229,7 +230,7 @@ message! {
     pub struct ObjectMetricStatus("k8s.io.api.autoscaling.v2.ObjectMetricStatus") {
         /// Name and selector of the metric.
         metric: MetricIdentifier = 1 "metric",
-        /// Value that the controller has read last.
+        /// Value as last read by the controller.
         current: MetricValueStatus = 2 "current",
         /// Object that the metric describes.
         described_object: CrossVersionObjectReference = 3 "describedObject",
@@ -241,7 +242,7 @@ message! {
     pub struct PodsMetricStatus("k8s.io.api.autoscaling.v2.PodsMetricStatus") {
         /// Name and selector of the metric.
         metric: MetricIdentifier = 1 "metric",
-        /// Average over the pods that the controller has read last.
+        /// Average over the pods as last read by the controller.
         current: MetricValueStatus = 2 "current",
     }
 }
@@ -251,7 +252,7 @@ message! {
     pub struct ResourceMetricStatus("k8s.io.api.autoscaling.v2.ResourceMetricStatus") {
         /// Name of the resource, such as `cpu` or `memory`.
         name: Text = 1 "name",
-        /// Usage that the controller has read last.
+        /// Usage as last read by the controller.
         current: MetricValueStatus = 2 "current",
     }
 }
@@ -261,7 +262,7 @@ message! {
     pub struct ContainerResourceMetricStatus("k8s.io.api.autoscaling.v2.ContainerResourceMetricStatus") {
         /// Name of the resource, such as `cpu` or `memory`.
         name: Text = 1 "name",
-        /// Usage of the container that the controller has read last.
+        /// Usage of the container as last read by the controller.
         current: MetricValueStatus = 2 "current",
         /// Name of the container.
         container: Text = 3 "container",
@@ -273,7 +274,7 @@ message! {
     pub struct ExternalMetricStatus("k8s.io.api.autoscaling.v2.ExternalMetricStatus") {
         /// Name and selector of the metric.
         metric: MetricIdentifier = 1 "metric",
-        /// Value that the controller has read last.
+        /// Value as last read by the controller.
         current: MetricValueStatus = 2 "current",
     }
 }
@@ -285,7 +286,7 @@ message! {
         value: Option<Quantity> = 1 "value",
         /// Average of the metric over all pods.
         average_value: Option<Quantity> = 2 "averageValue",
-        /// Average utilization in percent of the pods' requests.
+        /// Average utilization as a percentage of the pods' requests.
         average_utilization: Option<i32> = 3 "averageUtilization",
     }
 }
@@ -297,13 +298,13 @@ message! {
         type_: Text = 1 "type",
         /// `True`, `False` or `Unknown`.
         status: Text = 2 "status",
-        /// When the status last changed.
+        /// Time of the last change of the status.
         last_transition_time: Option<Timestamp> = 3 "lastTransitionTime",
-        /// Why, in one CamelCase word.
+        /// Reason for the last transition, in CamelCase.
         reason: Text = 4 "reason",
         /// Details of the last transition, for people.
         message: Text = 5 "message",
-        /// Generation of the spec that it is of; 0 where unknown.
+        /// Generation of the spec that the condition describes; 0 if unknown.
         observed_generation: i64 = 6 "observedGeneration",
     }
 }

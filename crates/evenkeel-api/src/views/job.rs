@@ -8,9 +8,9 @@ use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
-    /// Runs pods to completion (`batch/v1`).
+    /// Job, which runs pods to completion (`batch/v1`).
     pub struct Job("k8s.io.api.batch.v1.Job") {
-        /// Metadata; names of pods begin with its name.
+        /// Metadata; names of the pods begin with its name.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: JobSpec = 2 "spec",
@@ -24,33 +24,33 @@ view!(Job, "batch", "v1", "Job", "jobs", true);
 message! {
     /// Desired state of a Job.
     pub struct JobSpec("k8s.io.api.batch.v1.JobSpec") {
-        /// Maximum number of pods that run at the same time; 1 by default.
+        /// Maximum number of pods that run concurrently; 1 by default.
         parallelism: Option<i32> = 1 "parallelism",
-        /// Number of pods that must succeed; where absent, any success completes the Job.
+        /// Number of pods that must succeed; if absent, a single success completes the Job.
         completions: Option<i32> = 2 "completions",
-        /// Seconds from the start time after which the Job fails; suspension stops the clock.
+        /// Seconds after the start time at which the Job fails; suspension resets the start time.
         active_deadline_seconds: Option<i64> = 3 "activeDeadlineSeconds",
-        /// Rules for failed pods; absent, each failure counts against `backoffLimit`.
+        /// Policy for failed pods; if absent, each failure counts toward `backoffLimit`.
         pod_failure_policy: Option<Box<PodFailurePolicy>> = 11 "podFailurePolicy",
-        /// Rules by which an indexed Job succeeds before all of its indexes have.
+        /// Policy by which an Indexed Job can succeed before all indexes have.
         success_policy: Option<Box<SuccessPolicy>> = 16 "successPolicy",
-        /// Number of failed pods after which the Job fails; 6 by default.
+        /// Number of retries after failed pods before the Job fails; 6 by default.
         backoff_limit: Option<i32> = 7 "backoffLimit",
-        /// Number of failed pods of one index after which the index fails; absent, indexes have no limit.
+        /// Number of retries per index before the index fails; no limit per index if absent.
         backoff_limit_per_index: Option<i32> = 12 "backoffLimitPerIndex",
-        /// Number of failed indexes above which the Job fails; absent, the other indexes continue.
+        /// Number of failed indexes above which the Job fails; if absent, the other indexes continue.
         max_failed_indexes: Option<i32> = 13 "maxFailedIndexes",
-        /// Selector of its pods; generated from the uid unless `manualSelector` is set.
+        /// Selector of the pods, generated from the uid unless `manualSelector` is set.
         selector: Selector = 4 "selector",
         /// Template of the pods.
         template: Template = 6 "template",
-        /// Seconds from the end of the Job to its deletion; absent, it is kept.
+        /// Seconds from the end of the Job to its deletion; if absent, the Job is kept.
         ttl_seconds_after_finished: Option<i32> = 8 "ttlSecondsAfterFinished",
         /// `NonIndexed` (also when empty) or `Indexed`.
         completion_mode: Text = 9 "completionMode",
-        /// Whether the Job is suspended: its active pods are deleted and none created.
+        /// Whether the Job is suspended: the controller deletes its active pods and creates none.
         suspend: bool = 10 "suspend",
-        /// When a pod is replaced: `TerminatingOrFailed` (also when empty) or only when `Failed`.
+        /// Time at which a pod is replaced: `TerminatingOrFailed` (also when empty), or `Failed`.
         pod_replacement_policy: Text = 14 "podReplacementPolicy",
         /// Controller that manages the Job; empty for the Job controller.
         managed_by: Text = 15 "managedBy",
@@ -58,7 +58,7 @@ message! {
 }
 
 message! {
-    /// Policy for failed pods: the first matching rule applies.
+    /// Policy for failed pods, of which the first matching rule applies.
     pub struct PodFailurePolicy("k8s.io.api.batch.v1.PodFailurePolicy") {
         /// Rules in order of evaluation, at most 20.
         rules: Box<[PodFailurePolicyRule]> = 1 "rules",
@@ -66,13 +66,13 @@ message! {
 }
 
 message! {
-    /// Action for failed pods that match by exit code or by condition.
+    /// Action for failed pods that match an exit code or a condition.
     pub struct PodFailurePolicyRule("k8s.io.api.batch.v1.PodFailurePolicyRule") {
         /// `FailJob`, `FailIndex`, `Ignore` or `Count`.
         action: Text = 1 "action",
-        /// Exit codes that the rule matches; absent for a rule on conditions.
+        /// Exit codes that the rule matches; absent in a rule on conditions.
         on_exit_codes: Option<Box<OnExitCodes>> = 2 "onExitCodes",
-        /// Pod conditions that the rule matches, any one of them; empty for a rule on exit codes.
+        /// Pod conditions of which the rule matches any one; empty in a rule on exit codes.
         on_pod_conditions: Box<[OnPodCondition]> = 3 "onPodConditions",
     }
 }
@@ -84,7 +84,7 @@ message! {
         container_name: Text = 1 "containerName",
         /// `In` or `NotIn`.
         operator: Text = 2 "operator",
-        /// Exit codes, sorted and without duplicates; 0 is not allowed with `In`.
+        /// Exit codes, sorted and without duplicates; `In` does not allow 0.
         values: Box<[i32]> = 3 "values",
     }
 }
@@ -100,7 +100,7 @@ message! {
 }
 
 message! {
-    /// Rules by which an indexed Job succeeds before all of its indexes have.
+    /// Policy by which an Indexed Job can succeed before all indexes have.
     pub struct SuccessPolicy("k8s.io.api.batch.v1.SuccessPolicy") {
         /// Rules in order of evaluation; the first that is met completes the Job.
         rules: Box<[SuccessPolicyRule]> = 1 "rules",
@@ -108,11 +108,11 @@ message! {
 }
 
 message! {
-    /// Indexes that must succeed, and the number of them that suffices.
+    /// Rule about the indexes that must succeed, and how many of them suffice.
     pub struct SuccessPolicyRule("k8s.io.api.batch.v1.SuccessPolicyRule") {
         /// Indexes that must succeed, such as `0,2-5`; absent for all.
         succeeded_indexes: Option<Text> = 1 "succeededIndexes",
-        /// Number of those indexes that suffices; absent, all of them must succeed.
+        /// Number of those indexes that suffices; all of them if absent.
         succeeded_count: Option<i32> = 2 "succeededCount",
     }
 }
@@ -122,31 +122,31 @@ message! {
     pub struct JobStatus("k8s.io.api.batch.v1.JobStatus") {
         /// Conditions: `Suspended`, `SuccessCriteriaMet`, `FailureTarget`, and at the end `Complete` or `Failed`.
         conditions: Box<[JobCondition]> = 1 "conditions",
-        /// Time at which the controller started the Job or resumed it; absent while suspended.
+        /// Time at which the controller started or resumed the Job; absent while it is suspended.
         start_time: Option<Timestamp> = 2 "startTime",
         /// Time at which the Job completed successfully.
         completion_time: Option<Timestamp> = 3 "completionTime",
-        /// Pods that are pending or running and not terminating.
+        /// Number of pods that are pending or running, and not terminating.
         active: i32 = 4 "active",
-        /// Pods that reached the phase `Succeeded`.
+        /// Number of pods that reached the phase `Succeeded`.
         succeeded: i32 = 5 "succeeded",
-        /// Pods that reached the phase `Failed`.
+        /// Number of pods that reached the phase `Failed`.
         failed: i32 = 6 "failed",
-        /// Pods that are being deleted.
+        /// Number of pods that are being deleted.
         terminating: Option<i32> = 11 "terminating",
-        /// Indexes that succeeded, such as `0,2-5`.
+        /// Indexes that have succeeded, such as `0,2-5`.
         completed_indexes: Text = 7 "completedIndexes",
-        /// Indexes that failed, such as `0,2-5`; absent without `backoffLimitPerIndex`.
+        /// Indexes that have failed, such as `0,2-5`; absent without `backoffLimitPerIndex`.
         failed_indexes: Option<Text> = 10 "failedIndexes",
-        /// Pods that have finished and are not yet in the counters.
+        /// Finished pods that the counters do not include yet.
         uncounted_terminated_pods: Option<Box<UncountedTerminatedPods>> = 8 "uncountedTerminatedPods",
-        /// Active pods whose condition `Ready` is true.
+        /// Number of active pods whose condition `Ready` is true.
         ready: Option<i32> = 9 "ready",
     }
 }
 
 message! {
-    /// Uids of pods that have finished and are not yet in the counters.
+    /// Uids of finished pods that the counters do not include yet.
     pub struct UncountedTerminatedPods("k8s.io.api.batch.v1.UncountedTerminatedPods") {
         /// Uids of the pods that succeeded.
         succeeded: Box<[Text]> = 1 "succeeded",
@@ -164,9 +164,9 @@ message! {
         status: Text = 2 "status",
         /// Time at which the condition was last checked.
         last_probe_time: Option<Timestamp> = 3 "lastProbeTime",
-        /// When the status last changed.
+        /// Time of the last change of the status.
         last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
-        /// Why, in one CamelCase word.
+        /// Reason for the last transition, in CamelCase.
         reason: Text = 5 "reason",
         /// Details of the last transition, for people.
         message: Text = 6 "message",

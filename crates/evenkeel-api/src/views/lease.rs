@@ -6,9 +6,9 @@ use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
-    /// Lock of a leader election, or a node's heartbeat (`coordination.k8s.io/v1`).
+    /// Lock of a leader election, or heartbeat of a node (`coordination.k8s.io/v1`).
     pub struct Lease("k8s.io.api.coordination.v1.Lease") {
-        /// Metadata; a node's lease has the node's name, in `kube-node-lease`.
+        /// Metadata; the lease of a node has the node's name and is in `kube-node-lease`.
         meta: Meta = 1 "metadata",
         /// Holder and duration of the lease.
         spec: LeaseSpec = 2 "spec",
@@ -20,9 +20,9 @@ view!(Lease, "coordination.k8s.io", "v1", "Lease", "leases", true);
 message! {
     /// Holder and duration of the lease.
     pub struct LeaseSpec("k8s.io.api.coordination.v1.LeaseSpec") {
-        /// Identity of the holder; empty when the lease is free.
+        /// Identity of the holder; empty if the lease is free.
         holder_identity: Text = 1 "holderIdentity",
-        /// Seconds after a renewal for which other candidates wait before they take the lease.
+        /// Seconds after the last renewal before other candidates may acquire the lease.
         lease_duration_seconds: Option<i32> = 2 "leaseDurationSeconds",
         /// Time at which the holder acquired the lease.
         acquire_time: Option<Timestamp> = 3 "acquireTime",
@@ -30,9 +30,9 @@ message! {
         renew_time: Option<Timestamp> = 4 "renewTime",
         /// Number of times that the holder has changed.
         lease_transitions: Option<i32> = 5 "leaseTransitions",
-        /// Strategy of a coordinated leader election, such as `OldestEmulationVersion`; empty without one.
+        /// Strategy of coordinated leader election, such as `OldestEmulationVersion`; empty without one.
         strategy: Text = 6 "strategy",
-        /// Identity to which the holder should yield; set by coordinated leader election.
+        /// Identity to which the holder should yield, set by coordinated leader election.
         preferred_holder: Text = 7 "preferredHolder",
     }
 }

@@ -1,4 +1,4 @@
-//! The metadata of any object.
+//! Metadata of objects of any kind.
 
 use crate::Meta;
 use crate::decode::{decode_message, message, view};
@@ -6,9 +6,9 @@ use crate::text::Text;
 use crate::{DecodeError, Encoding};
 
 message! {
-    /// An object of any kind, with only its metadata. The reader knows the kind.
+    /// Metadata of an object of any kind. The caller knows the kind.
     pub struct Metadata("k8s.io.apimachinery.pkg.apis.meta.v1.PartialObjectMetadata") {
-        /// Metadata of the object, whatever its kind.
+        /// Metadata of the object, independent of its kind.
         meta: Meta = 1 "metadata",
     }
 }
@@ -16,32 +16,32 @@ message! {
 view!(Metadata, "meta.k8s.io", "v1", "PartialObjectMetadata", "", true);
 
 message! {
-    /// Identity and version of an object whose content is known already.
+    /// Identity and version of an object whose content is already known.
     pub struct Identity("k8s.io.apimachinery.pkg.apis.meta.v1.PartialObjectMetadata") {
-        /// The part of the metadata that identifies the object.
+        /// Part of the metadata that identifies the object.
         meta: IdentityMeta = 1 "metadata",
     }
 }
 
 message! {
-    /// The part of the metadata that identifies.
+    /// Part of the metadata that identifies an object.
     pub struct IdentityMeta("k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta") {
-        /// Name, unique in namespace and resource.
+        /// Name, unique within the namespace and resource.
         name: Text = 1 "name",
-        /// Namespace, empty for cluster-scoped objects.
+        /// Namespace; empty for cluster-scoped objects.
         namespace: Text = 3 "namespace",
-        /// Identifier that no other object has, past or present.
+        /// Unique identifier that no other object has, past or present.
         uid: Text = 5 "uid",
-        /// Version of the object in the store.
+        /// resourceVersion of the object.
         resource_version: Text = 6 "resourceVersion",
     }
 }
 
 impl Identity {
-    /// Reads it from an object of any kind.
+    /// Decodes the identity of an object of any kind.
     ///
     /// # Errors
-    /// When that is no object.
+    /// The bytes are not an object.
     pub fn decode(object: &[u8], encoding: Encoding) -> Result<Self, DecodeError> {
         decode_message("PartialObjectMetadata", object, encoding)
     }

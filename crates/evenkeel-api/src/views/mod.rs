@@ -1,7 +1,7 @@
-//! Lean views: kinds as their readers see them, each from one definition for JSON and protobuf.
+//! Lean views of kinds with only the fields that are read, each decoded from JSON or protobuf by one definition.
 //!
-//! Fields are named as in the API, in snake case; a string that is absent is empty; what nobody reads is not there. A
-//! view cannot be written back: changes go out as patches.
+//! Fields have the API's names in snake case, and an absent string is empty. A view cannot be written back, because
+//! it lacks fields; clients send patches instead.
 
 mod affinity;
 mod clusterrole;

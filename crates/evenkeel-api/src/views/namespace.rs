@@ -6,7 +6,7 @@ use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
-    /// Namespace, with its finalizers and phase.
+    /// Namespace with its finalizers and phase.
     pub struct Namespace("k8s.io.api.core.v1.Namespace") {
         /// Metadata; the label `kubernetes.io/metadata.name` repeats the name.
         meta: Meta = 1 "metadata",
@@ -32,7 +32,7 @@ message! {
     pub struct NamespaceStatus("k8s.io.api.core.v1.NamespaceStatus") {
         /// `Active` or `Terminating`.
         phase: Text = 1 "phase",
-        /// Conditions of the deletion: what still exists, and what could not be deleted.
+        /// Conditions of the deletion: remaining content, and failures to delete it.
         conditions: Box<[NamespaceCondition]> = 2 "conditions",
     }
 }
@@ -44,9 +44,9 @@ message! {
         type_: Text = 1 "type",
         /// `True`, `False` or `Unknown`.
         status: Text = 2 "status",
-        /// When the status last changed.
+        /// Time of the last change of the status.
         last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
-        /// Why, in one CamelCase word.
+        /// Reason for the last transition, in CamelCase.
         reason: Text = 5 "reason",
         /// Details of the last transition, for people.
         message: Text = 6 "message",

@@ -1,4 +1,4 @@
-//! PersistentVolumes: source, claim, class, reclaim policy, node affinity, phase.
+//! PersistentVolumes: source, claim, class, reclaim policy, node affinity and phase.
 
 use super::affinity::NodeSelector;
 use super::config::ObjectReference;
@@ -14,9 +14,9 @@ use crate::quantity::Quantity;
 use crate::text::Text;
 
 message! {
-    /// Storage of the cluster that a claim can bind.
+    /// PersistentVolume: storage of the cluster that can be bound to a claim.
     pub struct PersistentVolume("k8s.io.api.core.v1.PersistentVolume") {
-        /// Metadata; the volume is cluster-scoped.
+        /// Metadata; volumes are cluster-scoped.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: PersistentVolumeSpec = 2 "spec",
@@ -30,11 +30,11 @@ view!(PersistentVolume, "", "v1", "PersistentVolume", "persistentvolumes", false
 message! {
     /// Specification of a volume.
     pub struct PersistentVolumeSpec("k8s.io.api.core.v1.PersistentVolumeSpec") {
-        /// Capacity by resource name: `storage`.
+        /// Capacity, under the resource name `storage`.
         capacity: Map<Quantity> = 1 "capacity",
         /// `ReadWriteOnce`, `ReadOnlyMany`, `ReadWriteMany` or `ReadWriteOncePod`.
         access_modes: Box<[Text]> = 3 "accessModes",
-        /// The bound claim.
+        /// Reference to the bound claim.
         claim_ref: Option<Box<ObjectReference>> = 4 "claimRef",
         /// `Retain`, `Delete` or `Recycle`.
         persistent_volume_reclaim_policy: Text = 5 "persistentVolumeReclaimPolicy",
@@ -52,13 +52,13 @@ message! {
 }
 
 message! {
-    /// Source of a volume; exactly one is set.
+    /// Source of a volume, of which exactly one field is set.
     pub struct PersistentVolumeSource("k8s.io.api.core.v1.PersistentVolumeSource") {
         /// GCE persistent disk.
         gce_persistent_disk: Option<Box<GcePersistentDiskVolumeSource>> = 1 "gcePersistentDisk",
         /// AWS EBS volume.
         aws_elastic_block_store: Option<Box<AwsElasticBlockStoreVolumeSource>> = 2 "awsElasticBlockStore",
-        /// Path of the node's file system.
+        /// Path in the node's file system.
         host_path: Option<Box<HostPathVolumeSource>> = 3 "hostPath",
         /// An export over NFS.
         nfs: Option<Box<NfsVolumeSource>> = 5 "nfs",
@@ -70,13 +70,13 @@ message! {
         fc: Option<Box<FcVolumeSource>> = 10 "fc",
         /// Azure Files share.
         azure_file: Option<Unread> = 13 "azureFile",
-        /// A disk of vSphere.
+        /// A vSphere disk.
         vsphere_volume: Option<Box<VsphereVirtualDiskVolumeSource>> = 14 "vsphereVolume",
         /// Azure managed disk.
         azure_disk: Option<Box<AzureDiskVolumeSource>> = 16 "azureDisk",
-        /// A volume of Portworx.
+        /// A Portworx volume.
         portworx_volume: Option<Box<PortworxVolumeSource>> = 18 "portworxVolume",
-        /// A path or a device of one node.
+        /// A path or device of one node.
         local: Option<Unread> = 20 "local",
         /// A volume of a CSI driver.
         csi: Option<Box<CsiPersistentVolumeSource>> = 22 "csi",
@@ -98,7 +98,7 @@ message! {
 message! {
     /// Cinder volume of OpenStack.
     pub struct CinderPersistentVolumeSource("k8s.io.api.core.v1.CinderPersistentVolumeSource") {
-        /// Volume id in Cinder.
+        /// Volume ID in Cinder.
         volume_id: Text = 1 "volumeID",
     }
 }
@@ -110,7 +110,7 @@ message! {
         server: Text = 1 "server",
         /// Path that the server exports.
         path: Text = 2 "path",
-        /// Whether it is mounted read-only.
+        /// Whether the export is mounted read-only.
         read_only: bool = 3 "readOnly",
     }
 }
@@ -120,15 +120,15 @@ message! {
     pub struct CsiPersistentVolumeSource("k8s.io.api.core.v1.CSIPersistentVolumeSource") {
         /// Name of the CSI driver.
         driver: Text = 1 "driver",
-        /// The driver's handle of the volume.
+        /// The driver's handle for the volume.
         volume_handle: Text = 2 "volumeHandle",
     }
 }
 
 message! {
-    /// Nodes from which a volume can be reached.
+    /// Nodes from which a volume is accessible.
     pub struct VolumeNodeAffinity("k8s.io.api.core.v1.VolumeNodeAffinity") {
-        /// Selector of those nodes.
+        /// Selector of the nodes from which the volume is accessible.
         required: Option<Box<NodeSelector>> = 1 "required",
     }
 }
@@ -138,7 +138,7 @@ message! {
     pub struct PersistentVolumeStatus("k8s.io.api.core.v1.PersistentVolumeStatus") {
         /// `Pending`, `Available`, `Bound`, `Released` or `Failed`.
         phase: Text = 1 "phase",
-        /// Why the volume is in this phase, for people.
+        /// Description of the phase for people.
         message: Text = 2 "message",
     }
 }

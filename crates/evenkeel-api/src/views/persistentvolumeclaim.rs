@@ -1,4 +1,4 @@
-//! PersistentVolumeClaims: request, class, selector, bound volume, phase.
+//! PersistentVolumeClaims: request, class, selector, bound volume and phase.
 
 use crate::Meta;
 use crate::decode::{message, view};
@@ -27,11 +27,11 @@ message! {
     pub struct PersistentVolumeClaimSpec("k8s.io.api.core.v1.PersistentVolumeClaimSpec") {
         /// Access modes that the volume must support, such as `ReadWriteOnce`.
         access_modes: Box<[Text]> = 1 "accessModes",
-        /// Label selector of volumes; absent, it matches all.
+        /// Label selector of volumes; matches all volumes if absent.
         selector: Option<Selector> = 4 "selector",
         /// Requested size, under the name `storage`.
         resources: VolumeResourceRequirements = 2 "resources",
-        /// PersistentVolume that the claim is bound to; empty for none yet.
+        /// PersistentVolume that the claim is bound to; empty if it is not bound.
         volume_name: Text = 3 "volumeName",
         /// StorageClass; absent for the default class, empty for none.
         storage_class_name: Option<Text> = 5 "storageClassName",
@@ -43,11 +43,11 @@ message! {
 }
 
 message! {
-    /// Requested and maximal size of a claim.
+    /// Requested and maximum size of a claim.
     pub struct VolumeResourceRequirements("k8s.io.api.core.v1.VolumeResourceRequirements") {
-        /// Limits per resource.
+        /// Limits by resource name.
         limits: Map<Quantity> = 1 "limits",
-        /// Requests per resource.
+        /// Requests by resource name.
         requests: Map<Quantity> = 2 "requests",
     }
 }
@@ -63,19 +63,19 @@ message! {
         capacity: Map<Quantity> = 3 "capacity",
         /// Conditions of the claim.
         conditions: Box<[PersistentVolumeClaimCondition]> = 4 "conditions",
-        /// Size that an expansion in progress has allocated.
+        /// Size that a pending expansion has allocated.
         allocated_resources: Map<Quantity> = 5 "allocatedResources",
         /// VolumeAttributesClass in force; empty for none.
         current_volume_attributes_class_name: Text = 8 "currentVolumeAttributesClassName",
-        /// Progress of a change of the VolumeAttributesClass; absent without one.
+        /// Progress of a change of the VolumeAttributesClass; absent if there is none.
         modify_volume_status: Option<Box<ModifyVolumeStatus>> = 9 "modifyVolumeStatus",
     }
 }
 
 message! {
-    /// Progress of a change of a volume's VolumeAttributesClass.
+    /// Progress of a change of the VolumeAttributesClass.
     pub struct ModifyVolumeStatus("k8s.io.api.core.v1.ModifyVolumeStatus") {
-        /// VolumeAttributesClass that the volume is changed to.
+        /// VolumeAttributesClass that the volume changes to.
         target_volume_attributes_class_name: Text = 1 "targetVolumeAttributesClassName",
     }
 }
@@ -89,9 +89,9 @@ message! {
         status: Text = 2 "status",
         /// Time at which the condition was last checked.
         last_probe_time: Option<Timestamp> = 3 "lastProbeTime",
-        /// When the status last changed.
+        /// Time of the last change of the status.
         last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
-        /// Why, in one CamelCase word.
+        /// Reason for the last transition, in CamelCase.
         reason: Text = 5 "reason",
         /// Details of the last transition, for people.
         message: Text = 6 "message",

@@ -1,4 +1,4 @@
-//! Pods, as controllers, the scheduler and simulated nodes read them.
+//! Pods with the fields that controllers, the scheduler and simulated nodes read.
 
 use super::affinity::Affinity;
 use super::affinity::Toleration;
@@ -21,7 +21,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, LazyLock};
 
 message! {
-    /// Pod, with the fields that controllers, scheduler and simulated nodes read.
+    /// Pod with the fields that controllers, the scheduler and simulated nodes read.
     pub struct Pod("k8s.io.api.core.v1.Pod") {
         /// Metadata; the controlling owner is the workload that created the pod.
         meta: Meta = 1 "metadata",
@@ -34,13 +34,13 @@ message! {
 
 view!(Pod, "", "v1", "Pod", "pods", true);
 
-/// Desired state of a pod. Equal pods share one [`Arc`] of all fields except those that are particular to each pod; it
-/// derefs to the shared part.
+/// Desired state of a pod. Equal pods share one [`Arc`] with all fields except those that differ between pods. The
+/// type dereferences to the shared fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodSpec {
-    /// Its node, empty while unscheduled.
+    /// Name of the pod's node; empty while the pod is unscheduled.
     pub node_name: Text,
-    /// Host name; empty when it is the pod's name.
+    /// Host name; empty for the pod's name.
     pub hostname: Text,
     common: Arc<CommonPodSpec>,
 }
@@ -85,7 +85,7 @@ thread_local! {
     static RECENT: RefCell<Recent<Arc<CommonPodSpec>>> = RefCell::default();
 }
 
-/// This spec, shared with an equal one that this thread read lately.
+/// Returns this spec, shared with an equal one that this thread decoded recently.
 fn recall(spec: CommonPodSpec) -> Arc<CommonPodSpec> {
     let containers = spec.containers.first().map(|container| (&container.name, &container.image));
     let fingerprint =
@@ -129,57 +129,58 @@ impl Field for PodSpec {
 }
 
 message! {
-    /// The fields of a pod spec that equal pods share.
+    /// Fields of a pod spec that equal pods share.
     pub struct CommonPodSpec("k8s.io.api.core.v1.PodSpec") {
         /// Volumes that the containers can mount.
         volumes: Box<[Volume]> = 1 "volumes",
-        /// Containers that run one after the other before `containers`; with `restartPolicy: Always`, sidecars.
+        /// Containers that run one after the other before `containers`; those with `restartPolicy: Always` are
+        /// sidecars.
         init_containers: Box<[Container]> = 20 "initContainers",
-        /// Containers that run for the pod's lifetime; at least one.
+        /// Main containers, which run for the pod's lifetime; at least one.
         containers: Box<[Container]> = 2 "containers",
         /// `Always`, `OnFailure` or `Never`.
         restart_policy: Text = 3 "restartPolicy",
-        /// Seconds between asking the containers to end and killing them; 30 by default.
+        /// Seconds from SIGTERM to SIGKILL of the containers; 30 by default.
         termination_grace_period_seconds: Option<i64> = 4 "terminationGracePeriodSeconds",
-        /// Seconds from the start time after which the kubelet fails the pod; absent for no limit.
+        /// Seconds after the start time at which the kubelet fails the pod; no limit if absent.
         active_deadline_seconds: Option<i64> = 5 "activeDeadlineSeconds",
-        /// Labels that its node must have.
+        /// Labels that the pod's node must have.
         node_selector: StrMap = 7 "nodeSelector",
         /// Service account of the pod.
         service_account_name: Text = 8 "serviceAccountName",
-        /// Read [`PodSpec::node_name`]; empty here.
+        /// Always empty here; use [`PodSpec::node_name`].
         node_name: Text = 10 "nodeName",
-        /// Whether it shares the node's network.
+        /// Whether the pod uses the node's network.
         host_network: bool = 11 "hostNetwork",
-        /// `false` when the pod has its own user namespace.
+        /// `false` if the pod has its own user namespace.
         host_users: Option<bool> = 37 "hostUsers",
-        /// Read [`PodSpec::hostname`]; empty here.
+        /// Always empty here; use [`PodSpec::hostname`].
         hostname: Text = 16 "hostname",
-        /// DNS label: the pod's name is `hostname.subdomain.namespace.svc` and the cluster domain; empty for none.
+        /// DNS label in the pod's name `hostname.subdomain.namespace.svc` plus cluster domain; empty for none.
         subdomain: Text = 17 "subdomain",
-        /// Required and preferred nodes, and pods to be near to or away from.
+        /// Affinity to nodes and pods, and anti-affinity to pods.
         affinity: Option<Box<Affinity>> = 18 "affinity",
         /// Name of the scheduler profile; `default-scheduler` by default.
         scheduler_name: Text = 19 "schedulerName",
         /// Tolerations of node taints.
         tolerations: Box<[Toleration]> = 22 "tolerations",
-        /// PriorityClass from which admission sets the priority; empty for the default one.
+        /// PriorityClass from which admission sets the priority; empty for the default class.
         priority_class_name: Text = 24 "priorityClassName",
-        /// Priority among pods, the higher the more important; set by admission.
+        /// Priority among pods, set by admission; a higher one is more important.
         priority: Option<i32> = 25 "priority",
-        /// Conditions that must be true, besides ready containers, for the pod to be ready.
+        /// Conditions that must be true for the pod to be ready, besides ready containers.
         readiness_gates: Box<[PodReadinessGate]> = 28 "readinessGates",
         /// `Never`, or `PreemptLowerPriority` (also when empty).
         preemption_policy: Text = 31 "preemptionPolicy",
         /// Overhead of the pod sandbox.
         overhead: Map<Quantity> = 32 "overhead",
-        /// Limits of the pod group's skew over topology domains; all must hold.
+        /// Constraints on the spread of matching pods over topology domains.
         topology_spread_constraints: Box<[TopologySpreadConstraint]> = 33 "topologySpreadConstraints",
-        /// Gates; the scheduler ignores the pod while there is one.
+        /// Scheduling gates; the scheduler ignores the pod until all are removed.
         scheduling_gates: Box<[PodSchedulingGate]> = 38 "schedulingGates",
         /// ResourceClaims that must be allocated and reserved before the pod starts.
         resource_claims: Box<[PodResourceClaim]> = 39 "resourceClaims",
-        /// Requests and limits of the whole pod; absent, the containers' sums hold.
+        /// Requests and limits of the whole pod; if absent, the sums over the containers apply.
         resources: Option<Box<ResourceRequirements>> = 40 "resources",
         /// PodGroup with which the pod is scheduled; absent for none.
         scheduling_group: Option<Box<PodSchedulingGroup>> = 43 "schedulingGroup",
@@ -189,7 +190,7 @@ message! {
 message! {
     /// Observed state of a pod: phase, conditions, containers, addresses.
     pub struct PodStatus("k8s.io.api.core.v1.PodStatus") {
-        /// Generation of the spec that this status is of; 0 where unknown.
+        /// Generation of the spec that this status describes; 0 if unknown.
         observed_generation: i64 = 17 "observedGeneration",
         /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
         phase: Text = 1 "phase",
@@ -203,9 +204,9 @@ message! {
         nominated_node_name: Text = 11 "nominatedNodeName",
         /// IP address of the pod's node; empty while unscheduled.
         host_ip: Text = 5 "hostIP",
-        /// IP address of the pod, the first of `podIPs`; empty until the kubelet has allocated it.
+        /// Primary IP address of the pod, the first of `podIPs`; empty until the kubelet allocates it.
         pod_ip: Text = 6 "podIP",
-        /// IP addresses of the pod, at most one for each IP family.
+        /// IP addresses of the pod, at most one per IP family.
         pod_ips: Box<[PodIp]> = 12 "podIPs",
         /// Time at which the kubelet acknowledged the pod, before it pulled images.
         start_time: Option<Timestamp> = 7 "startTime",
@@ -215,13 +216,13 @@ message! {
         container_statuses: Box<[ContainerStatus]> = 8 "containerStatuses",
         /// Statuses of the ephemeral containers, which users add for debugging.
         ephemeral_container_statuses: Box<[ContainerStatus]> = 13 "ephemeralContainerStatuses",
-        /// `Guaranteed`, `Burstable` or `BestEffort`.
+        /// QoS class: `Guaranteed`, `Burstable` or `BestEffort`.
         qos_class: Text = 9 "qosClass",
-        /// State of an in-place resize; deprecated in favour of conditions.
+        /// State of an in-place resize; deprecated in favor of conditions.
         resize: Text = 14 "resize",
-        /// ResourceClaims generated for the pod, by their names in the pod spec.
+        /// ResourceClaims generated for the pod, by name in the pod spec.
         resource_claim_statuses: Box<[PodResourceClaimStatus]> = 15 "resourceClaimStatuses",
-        /// ResourceClaim generated for extended resources that a device class provides.
+        /// ResourceClaim generated for extended resources that a DeviceClass provides.
         extended_resource_claim_status: Option<Box<PodExtendedResourceClaimStatus>> = 18 "extendedResourceClaimStatus",
         /// Actual pod-level resources.
         resources: Option<Box<ResourceRequirements>> = 20 "resources",
@@ -235,13 +236,13 @@ message! {
     pub struct PodCondition("k8s.io.api.core.v1.PodCondition") {
         /// Type of the condition.
         type_: Text = 1 "type",
-        /// Generation of the spec that it is of; 0 where unknown.
+        /// Generation of the spec that the condition describes; 0 if unknown.
         observed_generation: i64 = 7 "observedGeneration",
         /// `True`, `False` or `Unknown`.
         status: Text = 2 "status",
-        /// When the status last changed.
+        /// Time of the last change of the status.
         last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
-        /// Why, in one CamelCase word.
+        /// Reason for the last transition, in CamelCase.
         reason: Text = 5 "reason",
         /// Details of the last transition, for people.
         message: Text = 6 "message",
@@ -249,7 +250,7 @@ message! {
 }
 
 message! {
-    /// Condition that a pod needs in order to be ready, besides its containers.
+    /// Condition that must be true for a pod to be ready, besides ready containers.
     pub struct PodReadinessGate("k8s.io.api.core.v1.PodReadinessGate") {
         /// Type of the condition.
         condition_type: Text = 1 "conditionType",
@@ -257,7 +258,7 @@ message! {
 }
 
 message! {
-    /// Gate that holds a pod back from scheduling until it is removed.
+    /// Gate that keeps a pod from being scheduled until it is removed.
     pub struct PodSchedulingGate("k8s.io.api.core.v1.PodSchedulingGate") {
         /// Name of the gate.
         name: Text = 1 "name",
@@ -265,7 +266,7 @@ message! {
 }
 
 message! {
-    /// IP address of a pod; one for each IP family.
+    /// IP address of a pod, one per IP family.
     pub struct PodIp("k8s.io.api.core.v1.PodIP") {
         /// IPv4 or IPv6 address.
         ip: Text = 1 "ip",
@@ -273,13 +274,13 @@ message! {
 }
 
 message! {
-    /// ResourceClaim, or template of one, that a pod's containers use.
+    /// ResourceClaim that a pod's containers use, or its template.
     pub struct PodResourceClaim("k8s.io.api.core.v1.PodResourceClaim") {
         /// Name within the pod.
         name: Text = 1 "name",
-        /// Name of an existing ResourceClaim; empty where a template is named.
+        /// Name of an existing ResourceClaim; empty if the claim has a template.
         resource_claim_name: Text = 3 "resourceClaimName",
-        /// ResourceClaimTemplate of the claim.
+        /// Name of the ResourceClaimTemplate; empty if the claim exists.
         resource_claim_template_name: Text = 4 "resourceClaimTemplateName",
     }
 }
@@ -289,7 +290,7 @@ message! {
     pub struct PodResourceClaimStatus("k8s.io.api.core.v1.PodResourceClaimStatus") {
         /// Name of the entry in the pod's `resourceClaims`.
         name: Text = 1 "name",
-        /// Name of the generated ResourceClaim; absent where none was needed.
+        /// Name of the generated ResourceClaim; absent if none was needed.
         resource_claim_name: Option<Text> = 2 "resourceClaimName",
     }
 }

@@ -7,9 +7,9 @@ use crate::map::Unread;
 use crate::text::Text;
 
 message! {
-    /// A pod with its containers' commands.
+    /// Pod with its containers' commands.
     pub struct PodCommand("k8s.io.api.core.v1.Pod") {
-        /// Metadata; variables and the downward API read it.
+        /// Metadata, which variables and the downward API can reference.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: PodCommandSpec = 2 "spec",
@@ -19,47 +19,48 @@ message! {
 view!(PodCommand, "", "v1", "Pod", "pods", true);
 
 message! {
-    /// The specification of a [`PodCommand`].
+    /// Desired state of a [`PodCommand`].
     pub struct PodCommandSpec("k8s.io.api.core.v1.PodSpec") {
         /// Volumes that the containers can mount.
         volumes: Box<[Volume]> = 1 "volumes",
-        /// Containers with their commands, as in the pod's spec.
+        /// Main containers with their commands.
         containers: Box<[ContainerCommand]> = 2 "containers",
-        /// Containers that run one after the other before `containers`; with `restartPolicy: Always`, sidecars.
+        /// Containers that run one after the other before `containers`; those with `restartPolicy: Always` are
+        /// sidecars.
         init_containers: Box<[ContainerCommand]> = 20 "initContainers",
     }
 }
 
 message! {
-    /// A container's command, environment and mounts.
+    /// Command, environment variables and volume mounts of a container.
     pub struct ContainerCommand("k8s.io.api.core.v1.Container") {
         /// Name, unique among all containers of the pod.
         name: Text = 1 "name",
-        /// Number of words in the command that replaces the image's entry point, as a list without content.
+        /// Command that replaces the image's entry point; empty for the entry point.
         command: Box<[Text]> = 3 "command",
-        /// Arguments of the command; those of the image where empty.
+        /// Arguments of the command; empty for those of the image.
         args: Box<[Text]> = 4 "args",
-        /// Working directory; the image's where empty.
+        /// Working directory; empty for that of the image.
         working_dir: Text = 5 "workingDir",
-        /// Environment variables in order; a later one can refer to earlier ones.
+        /// Environment variables in order; a variable can reference earlier ones.
         env: Box<[EnvVar]> = 7 "env",
-        /// Volumes, and the paths at which the container sees them.
+        /// Mounts of the pod's volumes.
         volume_mounts: Box<[VolumeMount]> = 9 "volumeMounts",
-        /// Probe for readiness; absent, a started container is ready.
+        /// Readiness probe; if absent, a started container is ready.
         readiness_probe: Option<Box<ProbeHandler>> = 11 "readinessProbe",
         /// Whether standard input stays open for attaching clients.
         stdin: bool = 16 "stdin",
-        /// ConfigMaps and Secrets whose entries become variables.
+        /// ConfigMaps and Secrets whose entries become environment variables.
         env_from: Box<[Unread]> = 19 "envFrom",
     }
 }
 
 message! {
-    /// Environment variable of a container: a value, or its source.
+    /// Environment variable of a container, with a value or the source of one.
     pub struct EnvVar("k8s.io.api.core.v1.EnvVar") {
         /// Name of the variable.
         name: Text = 1 "name",
-        /// Value, in which `$(NAME)` stands for an earlier variable; empty where `valueFrom` is set.
+        /// Value, in which `$(NAME)` references an earlier variable; empty if `valueFrom` is set.
         value: Text = 2 "value",
         /// Source of the value.
         value_from: Option<Box<EnvVarSource>> = 3 "valueFrom",
@@ -67,7 +68,7 @@ message! {
 }
 
 message! {
-    /// Source of a variable's value; all are empty for a source that is not listed.
+    /// Source of a variable's value; empty if the source is not decoded.
     pub struct EnvVarSource("k8s.io.api.core.v1.EnvVarSource") {
         /// A field of the pod.
         field_ref: Option<Box<ObjectFieldSelector>> = 1 "fieldRef",
@@ -83,7 +84,7 @@ message! {
 }
 
 message! {
-    /// Volume, and the path at which a container sees it.
+    /// Volume mount: a volume and its path in a container.
     pub struct VolumeMount("k8s.io.api.core.v1.VolumeMount") {
         /// The volume's name.
         name: Text = 1 "name",
@@ -91,13 +92,13 @@ message! {
         mount_path: Text = 3 "mountPath",
         /// Path within the volume that is mounted; empty for its root.
         sub_path: Text = 4 "subPath",
-        /// The same with variables, as `$(NAME)`; excludes `subPath`.
+        /// Like `subPath`, but expands variables such as `$(NAME)`; excludes `subPath`.
         sub_path_expr: Text = 6 "subPathExpr",
     }
 }
 
 message! {
-    /// Handler of a probe.
+    /// Probe, decoded only for its handler.
     pub struct ProbeHandler("k8s.io.api.core.v1.Probe") {
         => /// Handler of the probe.
         handler: ExecHandler = 1
@@ -105,7 +106,7 @@ message! {
 }
 
 message! {
-    /// Handler of a probe; only `exec` is decoded.
+    /// Handler of a probe, of which only `exec` is decoded.
     pub struct ExecHandler("k8s.io.api.core.v1.ProbeHandler") {
         /// Command that the probe executes.
         exec: Option<Box<ExecAction>> = 1 "exec",

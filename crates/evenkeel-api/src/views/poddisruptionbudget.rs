@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets: limits, selector, and the disruptions that the status allows.
+//! PodDisruptionBudgets: limits, selector, and allowed disruptions in the status.
 
 use crate::Meta;
 use crate::decode::{message, view};
@@ -9,7 +9,7 @@ use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
-    /// Limits how many pods of a selector may be disrupted at once.
+    /// PodDisruptionBudget, which limits how many selected pods may be disrupted at the same time.
     pub struct PodDisruptionBudget("k8s.io.api.policy.v1.PodDisruptionBudget") {
         /// Metadata; the budget counts pods of its namespace.
         meta: Meta = 1 "metadata",
@@ -27,7 +27,7 @@ message! {
     pub struct PodDisruptionBudgetSpec("k8s.io.api.policy.v1.PodDisruptionBudgetSpec") {
         /// Number or percentage of pods that must stay available.
         min_available: Option<IntOrString> = 1 "minAvailable",
-        /// Selector of the pods that the budget counts; empty for all of the namespace.
+        /// Selector of the pods that the budget counts; an empty one selects all in the namespace.
         selector: Selector = 2 "selector",
         /// Number or percentage of pods that may be unavailable.
         max_unavailable: Option<IntOrString> = 3 "maxUnavailable",
@@ -45,29 +45,29 @@ message! {
         disrupted_pods: Map<Timestamp> = 2 "disruptedPods",
         /// Number of pods that may be evicted now.
         disruptions_allowed: i32 = 3 "disruptionsAllowed",
-        /// Pods whose condition `Ready` is true.
+        /// Number of pods whose condition `Ready` is true.
         current_healthy: i32 = 4 "currentHealthy",
         /// Minimum number of healthy pods.
         desired_healthy: i32 = 5 "desiredHealthy",
-        /// Pods that the budget counts, or that their controllers should have.
+        /// Number of pods that should exist, by the scale of their controllers.
         expected_pods: i32 = 6 "expectedPods",
-        /// Conditions: `DisruptionAllowed`, with the reason when it is false.
+        /// Condition `DisruptionAllowed`, with the reason if it is false.
         conditions: Box<[MetaCondition]> = 7 "conditions",
     }
 }
 
 message! {
-    /// A condition in the form that newer kinds share (`metav1.Condition`).
+    /// Condition in the form that newer kinds share (`metav1.Condition`).
     pub struct MetaCondition("k8s.io.apimachinery.pkg.apis.meta.v1.Condition") {
         /// Type of the condition.
         type_: Text = 1 "type",
         /// `True`, `False` or `Unknown`.
         status: Text = 2 "status",
-        /// Generation of the spec that it is of; 0 where unknown.
+        /// Generation of the spec that the condition describes; 0 if unknown.
         observed_generation: i64 = 3 "observedGeneration",
-        /// When the status last changed.
+        /// Time of the last change of the status.
         last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
-        /// Why, in one CamelCase word.
+        /// Reason for the last transition, in CamelCase.
         reason: Text = 5 "reason",
         /// Details of the last transition, for people.
         message: Text = 6 "message",

@@ -1,4 +1,4 @@
-//! ReplicaSets: replicas, selector, template, counts of the status.
+//! ReplicaSets: replicas, selector, template, and counts in the status.
 
 use crate::Meta;
 use crate::decode::{message, view};
@@ -8,7 +8,7 @@ use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
-    /// Keeps a number of pods of one template running (`apps/v1`).
+    /// ReplicaSet, which keeps a number of pods of one template running (`apps/v1`).
     pub struct ReplicaSet("k8s.io.api.apps.v1.ReplicaSet") {
         /// Metadata; labels default to the template's.
         meta: Meta = 1 "metadata",
@@ -24,11 +24,11 @@ view!(ReplicaSet, "apps", "v1", "ReplicaSet", "replicasets", true);
 message! {
     /// Desired state of a ReplicaSet.
     pub struct ReplicaSetSpec("k8s.io.api.apps.v1.ReplicaSetSpec") {
-        /// Desired number of pods; 1 where absent.
+        /// Desired number of pods; 1 if absent.
         replicas: Option<i32> = 1 "replicas",
         /// Seconds for which a pod must be ready before it counts as available; 0 by default.
         min_ready_seconds: i32 = 4 "minReadySeconds",
-        /// Selector of its pods; it must match the template's labels and cannot be changed.
+        /// Selector of the pods; immutable, and must match the template's labels.
         selector: Selector = 2 "selector",
         /// Template of the pods.
         template: Template = 3 "template",
@@ -38,15 +38,15 @@ message! {
 message! {
     /// Observed state of a ReplicaSet: numbers of replicas, conditions.
     pub struct ReplicaSetStatus("k8s.io.api.apps.v1.ReplicaSetStatus") {
-        /// Pods that are neither terminating nor finished.
+        /// Number of pods that are neither terminating nor finished.
         replicas: i32 = 1 "replicas",
-        /// Pods with all labels of the template.
+        /// Number of pods with all labels of the template.
         fully_labeled_replicas: i32 = 2 "fullyLabeledReplicas",
-        /// Pods whose condition `Ready` is true.
+        /// Number of pods whose condition `Ready` is true.
         ready_replicas: i32 = 4 "readyReplicas",
-        /// Pods that have been ready for `minReadySeconds`.
+        /// Number of pods that have been ready for `minReadySeconds`.
         available_replicas: i32 = 5 "availableReplicas",
-        /// Pods that are being deleted.
+        /// Number of pods that are being deleted.
         terminating_replicas: Option<i32> = 7 "terminatingReplicas",
         /// Generation of the spec that the controller has observed.
         observed_generation: i64 = 3 "observedGeneration",
@@ -62,9 +62,9 @@ message! {
         type_: Text = 1 "type",
         /// `True`, `False` or `Unknown`.
         status: Text = 2 "status",
-        /// When the status last changed.
+        /// Time of the last change of the status.
         last_transition_time: Option<Timestamp> = 3 "lastTransitionTime",
-        /// Why, in one CamelCase word.
+        /// Reason for the last transition, in CamelCase.
         reason: Text = 4 "reason",
         /// Details of the last transition, for people.
         message: Text = 5 "message",

@@ -10,11 +10,11 @@ use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
-    /// Claim for devices, with their allocation (`resource.k8s.io/v1`).
+    /// ResourceClaim: a claim for devices, with their allocation (`resource.k8s.io/v1`).
     pub struct ResourceClaim("k8s.io.api.resource.v1.ResourceClaim") {
         /// Metadata; the owner of a generated claim is its pod.
         meta: Meta = 1 "metadata",
-        /// Requested devices; cannot be changed.
+        /// Requested devices; immutable.
         spec: ResourceClaimSpec = 2 "spec",
         /// Allocation and reservations.
         status: ResourceClaimStatus = 3 "status",
@@ -34,7 +34,7 @@ message! {
 message! {
     /// Device requests of a ResourceClaim, with constraints and configuration.
     pub struct DeviceClaim("k8s.io.api.resource.v1.DeviceClaim") {
-        /// Requests, all of which must be satisfied together; at most 32.
+        /// Requests, which must all be satisfied; at most 32.
         requests: Box<[DeviceRequest]> = 1 "requests",
         /// Constraints between the requested devices.
         constraints: Box<[DeviceConstraint]> = 2 "constraints",
@@ -44,13 +44,13 @@ message! {
 }
 
 message! {
-    /// Request for devices: exactly one kind, or the first available alternative.
+    /// Request for devices: an exact request, or alternatives of which the first available one is used.
     pub struct DeviceRequest("k8s.io.api.resource.v1.DeviceRequest") {
-        /// Name within the claim, to which containers and constraints refer.
+        /// Name within the claim, for references by containers and constraints.
         name: Text = 1 "name",
-        /// A request for one device class.
+        /// A request for devices of one class.
         exactly: Option<Box<ExactDeviceRequest>> = 2 "exactly",
-        /// Alternatives in order of preference; the scheduler takes the first that it can allocate.
+        /// Alternatives in order of preference; the scheduler allocates the first possible one.
         first_available: Box<[DeviceSubRequest]> = 3 "firstAvailable",
     }
 }
@@ -66,13 +66,14 @@ message! {
         allocation_mode: Text = 3 "allocationMode",
         /// Number of devices.
         count: i64 = 4 "count",
-        /// Whether the devices are for administration: others may have them too. Default false.
+        /// Whether the devices are for administrative access, which does not exclude other claims; false by
+        /// default.
         admin_access: Option<bool> = 5 "adminAccess",
         /// Tolerations of device taints.
         tolerations: Box<[DeviceToleration]> = 6 "tolerations",
         /// Amounts that each device must have available; absent for any.
         capacity: Option<Box<CapacityRequirements>> = 7 "capacity",
-        /// Number of attributes that are derived from others, as a list without content.
+        /// Attributes derived from others: a list that only has their number.
         derived_attributes: Box<[Unread]> = 8 "derivedAttributes",
     }
 }
@@ -80,7 +81,7 @@ message! {
 message! {
     /// Alternative of a request: devices of one class.
     pub struct DeviceSubRequest("k8s.io.api.resource.v1.DeviceSubRequest") {
-        /// Name within the request; others refer to it as `request/subrequest`.
+        /// Name within the request, for references as `request/subrequest`.
         name: Text = 1 "name",
         /// Name of the DeviceClass.
         device_class_name: Text = 2 "deviceClassName",
@@ -94,13 +95,13 @@ message! {
         tolerations: Box<[DeviceToleration]> = 6 "tolerations",
         /// Amounts that each device must have available; absent for any.
         capacity: Option<Box<CapacityRequirements>> = 7 "capacity",
-        /// Number of attributes that are derived from others, as a list without content.
+        /// Attributes derived from others: a list that only has their number.
         derived_attributes: Box<[Unread]> = 8 "derivedAttributes",
     }
 }
 
 message! {
-    /// Selector of devices, by a CEL expression.
+    /// Selector of devices.
     pub struct DeviceSelector("k8s.io.api.resource.v1.DeviceSelector") {
         /// CEL expression over a device.
         cel: Option<Box<CelDeviceSelector>> = 1 "cel",
@@ -110,13 +111,13 @@ message! {
 message! {
     /// CEL expression that selects devices.
     pub struct CelDeviceSelector("k8s.io.api.resource.v1.CELDeviceSelector") {
-        /// CEL expression over `device`; true for devices that match.
+        /// CEL expression over `device`, which is true for matching devices.
         expression: Text = 1 "expression",
     }
 }
 
 message! {
-    /// Requested amounts of the capacities of a device.
+    /// Requested amounts of a device's capacities.
     pub struct CapacityRequirements("k8s.io.api.resource.v1.CapacityRequirements") {
         /// Requested capacities, by name.
         requests: Map<Quantity> = 1 "requests",
@@ -124,17 +125,17 @@ message! {
 }
 
 message! {
-    /// A toleration of device taints.
+    /// Toleration of matching device taints.
     pub struct DeviceToleration("k8s.io.api.resource.v1.DeviceToleration") {
-        /// Key; any when empty.
+        /// Key of the taint; empty for all keys.
         key: Text = 1 "key",
         /// `Exists`, or `Equal` (also when empty).
         operator: Text = 2 "operator",
         /// Value of the taint.
         value: Text = 3 "value",
-        /// Effect; any when empty.
+        /// Effect of the taint; empty for all effects.
         effect: Text = 4 "effect",
-        /// Seconds until eviction; absent, the taint is tolerated forever.
+        /// Seconds until eviction; if absent, the taint is tolerated forever.
         toleration_seconds: Option<i64> = 5 "tolerationSeconds",
     }
 }
@@ -142,7 +143,7 @@ message! {
 message! {
     /// A constraint between devices.
     pub struct DeviceConstraint("k8s.io.api.resource.v1.DeviceConstraint") {
-        /// Names of the requests that the constraint covers; all where empty.
+        /// Names of the requests that the constraint covers; empty for all.
         requests: Box<[Text]> = 1 "requests",
         /// Attribute that must have the same value on all devices.
         match_attribute: Option<Text> = 2 "matchAttribute",
@@ -154,7 +155,7 @@ message! {
 message! {
     /// Configuration for the drivers of the devices of some requests.
     pub struct DeviceClaimConfiguration("k8s.io.api.resource.v1.DeviceClaimConfiguration") {
-        /// Names of the requests that the configuration is for; all where empty.
+        /// Names of the requests that the configuration covers; empty for all.
         requests: Box<[Text]> = 1 "requests",
         => /// Parameters for the driver of the devices.
         configuration: DeviceConfiguration = 2
@@ -162,7 +163,7 @@ message! {
 }
 
 message! {
-    /// Configuration for the driver of a class' devices.
+    /// Configuration for the driver of a class's devices.
     pub struct DeviceClassConfiguration("k8s.io.api.resource.v1.DeviceClassConfiguration") {
         => /// Parameters for the driver of the devices.
         configuration: DeviceConfiguration = 1
@@ -204,7 +205,7 @@ message! {
     pub struct AllocationResult("k8s.io.api.resource.v1.AllocationResult") {
         /// Allocated devices and their configuration.
         devices: DeviceAllocationResult = 1 "devices",
-        /// Nodes from which the devices are accessible; all where absent.
+        /// Nodes from which the devices are accessible; all if absent.
         node_selector: Option<Box<NodeSelector>> = 3 "nodeSelector",
         /// Time of the allocation.
         allocation_timestamp: Option<Timestamp> = 5 "allocationTimestamp",
@@ -232,11 +233,11 @@ message! {
         device: Text = 4 "device",
         /// Whether the device was allocated for administration.
         admin_access: Option<bool> = 5 "adminAccess",
-        /// Binding conditions: they must be true before the pod is bound.
+        /// Conditions that must be true before the pod is bound.
         binding_conditions: Box<[Text]> = 7 "bindingConditions",
-        /// Binding failure conditions: none may become true.
+        /// Conditions of which none may become true before the pod is bound.
         binding_failure_conditions: Box<[Text]> = 8 "bindingFailureConditions",
-        /// Identifier of this share of a device that several claims may share.
+        /// Identifier of this share of a device that multiple claims can share.
         share_id: Option<Text> = 9 "shareID",
         /// Amounts of the device's capacities that the share consumes.
         consumed_capacity: Map<Quantity> = 10 "consumedCapacity",
@@ -252,13 +253,13 @@ message! {
         resource: Text = 3 "resource",
         /// Name of the consumer, in the claim's namespace.
         name: Text = 4 "name",
-        /// Uid of the consumer; a later object of the same name is another consumer.
+        /// Uid of the consumer, which distinguishes it from a later object with the same name.
         uid: Text = 5 "uid",
     }
 }
 
 message! {
-    /// Status of an allocated device, from its driver.
+    /// Status of an allocated device, set by its driver.
     pub struct AllocatedDeviceStatus("k8s.io.api.resource.v1.AllocatedDeviceStatus") {
         /// Name of the driver.
         driver: Text = 1 "driver",
@@ -266,17 +267,17 @@ message! {
         pool: Text = 2 "pool",
         /// Name of the device.
         device: Text = 3 "device",
-        /// Status of the device, from its driver.
+        /// Conditions of the device, set by its driver.
         conditions: Box<[MetaCondition]> = 4 "conditions",
     }
 }
 
 message! {
-    /// A class of devices.
+    /// DeviceClass: a class of devices.
     pub struct DeviceClass("k8s.io.api.resource.v1.DeviceClass") {
-        /// Metadata; requests name the class, which is cluster-scoped.
+        /// Metadata; classes are cluster-scoped, and requests reference them by name.
         meta: Meta = 1 "metadata",
-        /// Specification of the class.
+        /// Desired state of the class.
         spec: DeviceClassSpec = 2 "spec",
     }
 }
@@ -284,13 +285,13 @@ message! {
 view!(DeviceClass, "resource.k8s.io", "v1", "DeviceClass", "deviceclasses", false);
 
 message! {
-    /// Specification of a device class.
+    /// Desired state of a DeviceClass.
     pub struct DeviceClassSpec("k8s.io.api.resource.v1.DeviceClassSpec") {
-        /// Selectors that the devices match.
+        /// Selectors that the devices must match.
         selectors: Box<[DeviceSelector]> = 1 "selectors",
         /// Configuration for the drivers.
         config: Box<[DeviceClassConfiguration]> = 2 "config",
-        /// Extended resource by which containers can request its devices; empty for none.
+        /// Extended resource with which containers can request devices of the class; empty for none.
         extended_resource_name: Text = 4 "extendedResourceName",
     }
 }

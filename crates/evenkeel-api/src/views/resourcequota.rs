@@ -1,4 +1,4 @@
-//! ResourceQuotas and LimitRanges: limits of a namespace.
+//! ResourceQuotas and LimitRanges: limits within a namespace.
 
 use crate::Meta;
 use crate::decode::{message, view};
@@ -7,13 +7,13 @@ use crate::quantity::Quantity;
 use crate::text::Text;
 
 message! {
-    /// Limits of the total resource use of a namespace.
+    /// ResourceQuota, which limits the total resource usage of a namespace.
     pub struct ResourceQuota("k8s.io.api.core.v1.ResourceQuota") {
         /// Metadata; the quota counts objects of its namespace.
         meta: Meta = 1 "metadata",
         /// Hard limits that the administrator sets.
         spec: ResourceQuotaSpec = 2 "spec",
-        /// Enforced limits and the usage that is charged to them.
+        /// Enforced limits, and the usage that counts toward them.
         status: ResourceQuotaStatus = 3 "status",
     }
 }
@@ -21,7 +21,7 @@ message! {
 view!(ResourceQuota, "", "v1", "ResourceQuota", "resourcequotas", true);
 
 message! {
-    /// Hard limits of a quota, and the scopes that it counts.
+    /// Hard limits of a quota, and the scopes of counted objects.
     pub struct ResourceQuotaSpec("k8s.io.api.core.v1.ResourceQuotaSpec") {
         /// Limit of each quota resource, such as `pods` or `requests.cpu`.
         hard: Map<Quantity> = 1 "hard",
@@ -33,7 +33,7 @@ message! {
 }
 
 message! {
-    /// Enforced limits of a quota, and the usage charged to it.
+    /// Enforced limits of a quota, and the usage that counts toward them.
     pub struct ResourceQuotaStatus("k8s.io.api.core.v1.ResourceQuotaStatus") {
         /// Enforced hard limits.
         hard: Map<Quantity> = 1 "hard",
@@ -43,29 +43,29 @@ message! {
 }
 
 message! {
-    /// Scopes of objects that a quota counts, which must all match.
+    /// Scopes of counted objects, all of which must match.
     pub struct ScopeSelector("k8s.io.api.core.v1.ScopeSelector") {
-        /// Requirements on scopes, all of which must hold.
+        /// Requirements on scopes, all of which must match.
         match_expressions: Box<[ScopedResourceSelectorRequirement]> = 1 "matchExpressions",
     }
 }
 
 message! {
-    /// Requirement on one scope, such as `PriorityClass`: operator and values.
+    /// Requirement on one scope, such as `PriorityClass`.
     pub struct ScopedResourceSelectorRequirement("k8s.io.api.core.v1.ScopedResourceSelectorRequirement") {
         /// Name of the scope, such as `PriorityClass`.
         scope_name: Text = 1 "scopeName",
         /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
         operator: Text = 2 "operator",
-        /// Values that the scope is compared with.
+        /// Values to compare the scope with.
         values: Box<[Text]> = 3 "values",
     }
 }
 
 message! {
-    /// Limits and defaults of single objects in a namespace.
+    /// LimitRange, with limits and defaults for single objects in a namespace.
     pub struct LimitRange("k8s.io.api.core.v1.LimitRange") {
-        /// Metadata; the limits hold for objects of its namespace.
+        /// Metadata; the limits apply to objects of its namespace.
         meta: Meta = 1 "metadata",
         /// Limits and defaults, which admission applies to new objects.
         spec: LimitRangeSpec = 2 "spec",
@@ -75,7 +75,7 @@ message! {
 view!(LimitRange, "", "v1", "LimitRange", "limitranges", true);
 
 message! {
-    /// Limits of a LimitRange, one item for each type.
+    /// Limits of a LimitRange, one item per type.
     pub struct LimitRangeSpec("k8s.io.api.core.v1.LimitRangeSpec") {
         /// Limits, by type of object.
         limits: Box<[LimitRangeItem]> = 1 "limits",
@@ -87,15 +87,15 @@ message! {
     pub struct LimitRangeItem("k8s.io.api.core.v1.LimitRangeItem") {
         /// `Pod`, `Container` or `PersistentVolumeClaim`.
         type_: Text = 1 "type",
-        /// Maximum per resource.
+        /// Maximum by resource name.
         max: Map<Quantity> = 2 "max",
-        /// Minimum per resource.
+        /// Minimum by resource name.
         min: Map<Quantity> = 3 "min",
-        /// Limits of containers that set none.
+        /// Default limits of containers.
         default: Map<Quantity> = 4 "default",
-        /// Requests of containers that set none.
+        /// Default requests of containers.
         default_request: Map<Quantity> = 5 "defaultRequest",
-        /// Maximum of limit divided by request, per resource.
+        /// Maximum ratio of limit to request, by resource name.
         max_limit_request_ratio: Map<Quantity> = 6 "maxLimitRequestRatio",
     }
 }

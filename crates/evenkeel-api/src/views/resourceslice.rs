@@ -1,4 +1,4 @@
-//! ResourceSlices: the devices that drivers offer.
+//! ResourceSlices: the devices that drivers publish.
 
 use super::affinity::NodeSelector;
 use crate::Meta;
@@ -8,9 +8,9 @@ use crate::quantity::Quantity;
 use crate::text::Text;
 
 message! {
-    /// Part of the devices of a resource pool (dynamic resource allocation).
+    /// ResourceSlice, with a part of the devices of a resource pool (dynamic resource allocation).
     pub struct ResourceSlice("k8s.io.api.resource.v1.ResourceSlice") {
-        /// Metadata; the slice is cluster-scoped, its driver chooses the name.
+        /// Metadata; slices are cluster-scoped, and the driver chooses the name.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: ResourceSliceSpec = 2 "spec",
@@ -36,7 +36,7 @@ message! {
         devices: Box<[Device]> = 6 "devices",
         /// Whether each device has its own node selection.
         per_device_node_selection: bool = 7 "perDeviceNodeSelection",
-        /// Counters that devices of the pool share; a slice with counters has no devices.
+        /// Counters that devices of the pool share. A slice with counters has no devices.
         shared_counters: Box<[CounterSet]> = 8 "sharedCounters",
     }
 }
@@ -46,7 +46,7 @@ message! {
     pub struct ResourcePool("k8s.io.api.resource.v1.ResourcePool") {
         /// Name of the pool.
         name: Text = 1 "name",
-        /// Generation of the pool; slices of an older one are obsolete.
+        /// Generation of the pool; slices of an older generation are obsolete.
         generation: i64 = 2 "generation",
         /// Number of slices in this generation.
         resource_slice_count: i64 = 3 "resourceSliceCount",
@@ -58,7 +58,7 @@ message! {
     pub struct Device("k8s.io.api.resource.v1.Device") {
         /// Name within the pool.
         name: Text = 1 "name",
-        /// Attributes, by name with or without the driver's domain.
+        /// Attributes by name, with or without the driver's domain.
         attributes: Map<DeviceAttribute> = 2 "attributes",
         /// Capacities of the device.
         capacity: Map<DeviceCapacity> = 3 "capacity",
@@ -74,17 +74,17 @@ message! {
         taints: Box<[DeviceTaint]> = 8 "taints",
         /// Whether an allocated device is accessible only from the node of the allocation.
         binds_to_node: bool = 9 "bindsToNode",
-        /// Binding conditions: they must be true before a pod is bound.
+        /// Conditions that must be true before a pod is bound.
         binding_conditions: Box<[Text]> = 10 "bindingConditions",
-        /// Binding failure conditions: none may become true.
+        /// Conditions of which none may become true before a pod is bound.
         binding_failure_conditions: Box<[Text]> = 11 "bindingFailureConditions",
-        /// Whether several claims may share the device, each with a part of its capacity.
+        /// Whether multiple claims can share the device, each with a part of its capacity.
         allow_multiple_allocations: bool = 12 "allowMultipleAllocations",
     }
 }
 
 message! {
-    /// Typed value of a device attribute; one field is set.
+    /// Value of a device attribute, of which exactly one field is set.
     pub struct DeviceAttribute("k8s.io.api.resource.v1.DeviceAttribute") {
         /// An integer value.
         int: Option<i64> = 2 "int",
@@ -98,19 +98,19 @@ message! {
 }
 
 message! {
-    /// Capacity of a device, and the policy of requests for parts of it.
+    /// Capacity of a device, and the policy for requests of parts of it.
     pub struct DeviceCapacity("k8s.io.api.resource.v1.DeviceCapacity") {
-        /// Amount that the whole device has.
+        /// Total amount of the device.
         value: Quantity = 1 "value",
-        /// Policy of requests for parts of it; absent, it is only available as a whole.
+        /// Policy for requests of parts; if absent, the capacity is only available as a whole.
         request_policy: Option<Box<CapacityRequestPolicy>> = 2 "requestPolicy",
     }
 }
 
 message! {
-    /// Default and valid amounts of a request for part of a capacity.
+    /// Default and valid amounts for requests of a part of a capacity.
     pub struct CapacityRequestPolicy("k8s.io.api.resource.v1.CapacityRequestPolicy") {
-        /// Default capacity of a request without one.
+        /// Amount of a request that specifies none.
         default: Option<Quantity> = 1 "default",
         /// Valid amounts, in ascending order.
         valid_values: Box<[Quantity]> = 3 "validValues",
@@ -122,29 +122,29 @@ message! {
 message! {
     /// Minimum, maximum and step of a requested amount.
     pub struct CapacityRequestPolicyRange("k8s.io.api.resource.v1.CapacityRequestPolicyRange") {
-        /// Least valid amount; smaller requests are rounded up to it.
+        /// Minimum amount; smaller requests are rounded up to it.
         min: Option<Quantity> = 1 "min",
-        /// Greatest valid amount; absent, the device's capacity is the limit.
+        /// Maximum amount; the device's capacity if absent.
         max: Option<Quantity> = 2 "max",
-        /// Step from the minimum to the next valid amounts.
+        /// Difference between successive valid amounts, starting at the minimum.
         step: Option<Quantity> = 3 "step",
     }
 }
 
 message! {
-    /// Amounts that a device consumes of a counter set.
+    /// Amounts of a counter set that a device consumes.
     pub struct DeviceCounterConsumption("k8s.io.api.resource.v1.DeviceCounterConsumption") {
         /// Name of the counter set.
         counter_set: Text = 1 "counterSet",
         /// Consumed amount of each counter.
         counters: Map<Counter> = 2 "counters",
-        /// Number of compatibility groups of the device.
+        /// Compatibility groups of the device: a list that only has their number.
         compatibility_groups: Box<[Unread]> = 3 "compatibilityGroups",
     }
 }
 
 message! {
-    /// Counters that several devices of a pool consume.
+    /// Counters that multiple devices of a pool consume.
     pub struct CounterSet("k8s.io.api.resource.v1.CounterSet") {
         /// Name within the pool.
         name: Text = 1 "name",
@@ -174,9 +174,9 @@ message! {
 }
 
 message! {
-    /// An administrator's taint of selected devices.
+    /// DeviceTaintRule: an administrator's taint of selected devices.
     pub struct DeviceTaintRule("k8s.io.api.resource.v1.DeviceTaintRule") {
-        /// Metadata; the rule is cluster-scoped.
+        /// Metadata; rules are cluster-scoped.
         meta: Meta = 1 "metadata",
         /// The taint and the selector of its devices.
         spec: DeviceTaintRuleSpec = 2 "spec",
@@ -186,9 +186,9 @@ message! {
 view!(DeviceTaintRule, "resource.k8s.io", "v1", "DeviceTaintRule", "devicetaintrules", false);
 
 message! {
-    /// Taint of a DeviceTaintRule, and the selector of its devices.
+    /// Taint of a DeviceTaintRule, and selector of its devices.
     pub struct DeviceTaintRuleSpec("k8s.io.api.resource.v1.DeviceTaintRuleSpec") {
-        /// Selector of the devices; absent, it selects none.
+        /// Selector of the devices; selects none if absent.
         device_selector: Option<Box<DeviceTaintSelector>> = 1 "deviceSelector",
         /// The taint to apply.
         taint: DeviceTaint = 2 "taint",
@@ -196,7 +196,7 @@ message! {
 }
 
 message! {
-    /// Selects devices by driver, pool and device; all given fields must match.
+    /// Selector of devices by driver, pool and device; all specified fields must match.
     pub struct DeviceTaintSelector("k8s.io.api.resource.v1.DeviceTaintSelector") {
         /// Name of the driver.
         driver: Option<Text> = 2 "driver",

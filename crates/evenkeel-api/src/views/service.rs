@@ -1,4 +1,4 @@
-//! Services: type, addresses, ports, selector, traffic policies.
+//! Services: type, addresses, ports, selector and traffic policies.
 
 use crate::Meta;
 use crate::StrMap;
@@ -7,7 +7,7 @@ use crate::int_or_string::IntOrString;
 use crate::text::Text;
 
 message! {
-    /// Service, with the fields that endpoints and address controllers read.
+    /// Service with the fields that endpoint and address controllers read.
     pub struct Service("k8s.io.api.core.v1.Service") {
         /// Metadata; the name is the Service's DNS label.
         meta: Meta = 1 "metadata",
@@ -23,43 +23,43 @@ view!(Service, "", "v1", "Service", "services", true);
 message! {
     /// Desired state of a Service.
     pub struct ServiceSpec("k8s.io.api.core.v1.ServiceSpec") {
-        /// Ports, with different names when there are several.
+        /// Ports, which need different names if there are several.
         ports: Box<[ServicePort]> = 1 "ports",
-        /// Labels of its pods; empty where users write the endpoints.
+        /// Labels of the pods; empty if users write the endpoints.
         selector: StrMap = 2 "selector",
         /// Virtual address, the first of `clusterIPs`; `None` for a headless Service.
         cluster_ip: Text = 3 "clusterIP",
-        /// Virtual addresses, one for each IP family; allocated by the API server.
+        /// Virtual addresses, one per IP family, allocated by the API server.
         cluster_ips: Box<[Text]> = 18 "clusterIPs",
         /// `ClusterIP`, `NodePort`, `LoadBalancer` or `ExternalName`.
         type_: Text = 4 "type",
-        /// Addresses at which nodes accept traffic for the Service; routed by the administrator.
+        /// Addresses at which nodes accept traffic for the Service, routed by the administrator.
         external_ips: Box<[Text]> = 5 "externalIPs",
-        /// `None` (the default), or `ClientIP` for the same pod at each connection.
+        /// `None` (the default), or `ClientIP` to connect each client to the same pod.
         session_affinity: Text = 7 "sessionAffinity",
         /// Duration of the session affinity.
         session_affinity_config: SessionAffinityConfig = 14 "sessionAffinityConfig",
-        /// Requested address of the load balancer; deprecated, providers may ignore it.
+        /// Requested address of the load balancer; deprecated, and ignored by some providers.
         load_balancer_ip: Text = 8 "loadBalancerIP",
         /// CIDRs of clients that the load balancer accepts; empty for all.
         load_balancer_source_ranges: Box<[Text]> = 9 "loadBalancerSourceRanges",
-        /// Class of the load balancer's implementation; empty for that of the cluster's cloud.
+        /// Class of the load balancer's implementation; empty for the cluster's cloud provider.
         load_balancer_class: Text = 21 "loadBalancerClass",
-        /// Whether node ports are allocated for a Service of type `LoadBalancer`; true where absent.
+        /// Whether a Service of type `LoadBalancer` gets node ports; true if absent.
         allocate_load_balancer_node_ports: Option<bool> = 20 "allocateLoadBalancerNodePorts",
-        /// `Cluster`, or `Local` for endpoints on the receiving node only.
+        /// `Cluster`, or `Local` for only the endpoints on the receiving node.
         external_traffic_policy: Text = 11 "externalTrafficPolicy",
-        /// Node port of the health check for external traffic policy `Local`; 0 for none.
+        /// Node port of the health check for the external traffic policy `Local`; 0 for none.
         health_check_node_port: i32 = 12 "healthCheckNodePort",
-        /// DNS name to which an `ExternalName` Service is an alias.
+        /// DNS name for which an `ExternalName` Service is an alias.
         external_name: Text = 10 "externalName",
-        /// Whether endpoints count as ready whatever their pods' readiness.
+        /// Whether endpoints count as ready regardless of their pods' readiness.
         publish_not_ready_addresses: bool = 13 "publishNotReadyAddresses",
         /// IP families in order, `IPv4` and `IPv6`; the first is that of `clusterIP`.
         ip_families: Box<[Text]> = 19 "ipFamilies",
         /// `SingleStack`, `PreferDualStack` or `RequireDualStack`.
         ip_family_policy: Text = 17 "ipFamilyPolicy",
-        /// `Cluster`, or `Local` for endpoints on the client's node only.
+        /// `Cluster`, or `Local` for only the endpoints on the client's node.
         internal_traffic_policy: Text = 22 "internalTrafficPolicy",
         /// Preference among endpoints, such as `PreferSameZone`; empty for none.
         traffic_distribution: Text = 23 "trafficDistribution",
@@ -75,11 +75,11 @@ message! {
         protocol: Text = 2 "protocol",
         /// Application protocol of the port.
         app_protocol: Text = 6 "appProtocol",
-        /// Port of the service.
+        /// Port of the Service.
         port: i32 = 3 "port",
-        /// Port of the pods, by number or name.
+        /// Port of the pods, as a number or name.
         target_port: IntOrString = 4 "targetPort",
-        /// Port of every node, 0 for none.
+        /// Port on every node; 0 for none.
         node_port: i32 = 5 "nodePort",
     }
 }
@@ -95,7 +95,7 @@ message! {
 message! {
     /// Duration of the session affinity by client address.
     pub struct ClientIpConfig("k8s.io.api.core.v1.ClientIPConfig") {
-        /// Seconds for which a client keeps its pod; 10800 by default, 0 when not set.
+        /// Seconds for which a client keeps its pod; 10800 by default, 0 if unset.
         timeout_seconds: i32 = 1 "timeoutSeconds",
     }
 }
@@ -103,13 +103,13 @@ message! {
 message! {
     /// Observed state of a Service.
     pub struct ServiceStatus("k8s.io.api.core.v1.ServiceStatus") {
-        /// Addresses of the load balancer; set by the cloud provider.
+        /// Addresses of the load balancer, set by the cloud provider.
         load_balancer: LoadBalancerStatus = 1 "loadBalancer",
     }
 }
 
 message! {
-    /// Ingress points of a load balancer; set by the cloud provider.
+    /// Ingress points of a load balancer, set by the cloud provider.
     pub struct LoadBalancerStatus("k8s.io.api.core.v1.LoadBalancerStatus") {
         /// Ingress points of the load balancer.
         ingress: Box<[LoadBalancerIngress]> = 1 "ingress",
@@ -123,7 +123,7 @@ message! {
         ip: Text = 1 "ip",
         /// DNS name; empty for an ingress point with an address.
         hostname: Text = 2 "hostname",
-        /// `VIP` (also when empty) or `Proxy`: whether packets arrive with the address as their destination.
+        /// `VIP` (also when empty) if packets arrive with the address as destination, else `Proxy`.
         ip_mode: Text = 3 "ipMode",
         /// Status of each port.
         ports: Box<[PortStatus]> = 4 "ports",
@@ -137,7 +137,7 @@ message! {
         port: i32 = 1 "port",
         /// `TCP`, `UDP` or `SCTP`.
         protocol: Text = 2 "protocol",
-        /// CamelCase reason of the problem; empty where there is none.
+        /// Reason for the problem in CamelCase; empty if there is none.
         error: Text = 3 "error",
     }
 }

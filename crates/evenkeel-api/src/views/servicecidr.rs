@@ -1,4 +1,4 @@
-//! ServiceCIDRs: the ranges from which cluster IPs are allocated.
+//! ServiceCIDRs: ranges from which cluster IPs are allocated.
 
 use super::poddisruptionbudget::MetaCondition;
 use crate::Meta;
@@ -6,9 +6,9 @@ use crate::decode::{message, view};
 use crate::text::Text;
 
 message! {
-    /// A range of cluster IPs, or one for each family.
+    /// ServiceCIDR: a range of cluster IPs, or one per IP family.
     pub struct ServiceCidr("k8s.io.api.networking.v1.ServiceCIDR") {
-        /// Metadata; the CIDR named `kubernetes` is the API server's own.
+        /// Metadata; the ServiceCIDR named `kubernetes` has the ranges of the API server's flags.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: ServiceCidrSpec = 2 "spec",
@@ -22,7 +22,7 @@ view!(ServiceCidr, "networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs", fal
 message! {
     /// Ranges of a ServiceCIDR.
     pub struct ServiceCidrSpec("k8s.io.api.networking.v1.ServiceCIDRSpec") {
-        /// CIDRs of cluster IPs, at most one for each IP family.
+        /// CIDRs of cluster IPs, at most one per IP family.
         cidrs: Box<[Text]> = 1 "cidrs",
     }
 }
@@ -30,7 +30,7 @@ message! {
 message! {
     /// Conditions of a ServiceCIDR.
     pub struct ServiceCidrStatus("k8s.io.api.networking.v1.ServiceCIDRStatus") {
-        /// Condition `Ready`: addresses are allocated from the CIDRs.
+        /// Condition `Ready`: whether addresses are allocated from the CIDRs.
         conditions: Box<[MetaCondition]> = 1 "conditions",
     }
 }

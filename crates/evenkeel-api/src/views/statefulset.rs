@@ -1,4 +1,4 @@
-//! StatefulSets: template, claim templates, update strategy, revisions of the status.
+//! StatefulSets: template, claim templates, update strategy, and revisions in the status.
 
 use crate::Meta;
 use crate::decode::{message, view};
@@ -9,9 +9,9 @@ use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
-    /// Runs pods with stable identities and storage (`apps/v1`).
+    /// StatefulSet, which runs pods with stable identities and storage (`apps/v1`).
     pub struct StatefulSet("k8s.io.api.apps.v1.StatefulSet") {
-        /// Metadata; pods are named after it, with their ordinal.
+        /// Metadata; a pod's name is the set's name with an ordinal.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: StatefulSetSpec = 2 "spec",
@@ -25,15 +25,15 @@ view!(StatefulSet, "apps", "v1", "StatefulSet", "statefulsets", true);
 message! {
     /// Desired state of a StatefulSet.
     pub struct StatefulSetSpec("k8s.io.api.apps.v1.StatefulSetSpec") {
-        /// Desired number of pods; 1 where absent.
+        /// Desired number of pods; 1 if absent.
         replicas: Option<i32> = 1 "replicas",
-        /// Selector of its pods; it must match the template's labels and cannot be changed.
+        /// Selector of the pods; immutable, and must match the template's labels.
         selector: Selector = 2 "selector",
         /// Template of the pods.
         template: Template = 3 "template",
-        /// Templates of the claims that each pod gets.
+        /// Templates of each pod's claims.
         volume_claim_templates: Box<[ClaimTemplate]> = 4 "volumeClaimTemplates",
-        /// Headless Service whose domain holds the pods' DNS names.
+        /// Headless Service whose domain contains the pods' DNS names.
         service_name: Text = 5 "serviceName",
         /// `OrderedReady` or `Parallel`.
         pod_management_policy: Text = 6 "podManagementPolicy",
@@ -45,7 +45,7 @@ message! {
         min_ready_seconds: i32 = 9 "minReadySeconds",
         /// Retention policy of the claims.
         persistent_volume_claim_retention_policy: Option<Box<StatefulSetPersistentVolumeClaimRetentionPolicy>> = 10 "persistentVolumeClaimRetentionPolicy",
-        /// First ordinal of the pods; 0 where absent.
+        /// Ordinals of the pods, which start at 0 if absent.
         ordinals: Option<Box<StatefulSetOrdinals>> = 11 "ordinals",
     }
 }
@@ -73,15 +73,15 @@ message! {
 message! {
     /// Retention policy of a StatefulSet's claims.
     pub struct StatefulSetPersistentVolumeClaimRetentionPolicy("k8s.io.api.apps.v1.StatefulSetPersistentVolumeClaimRetentionPolicy") {
-        /// When the set is deleted: `Retain` or `Delete`.
+        /// Policy when the set is deleted: `Retain` or `Delete`.
         when_deleted: Text = 1 "whenDeleted",
-        /// When the set is scaled down: `Retain` or `Delete`.
+        /// Policy when the set is scaled down: `Retain` or `Delete`.
         when_scaled: Text = 2 "whenScaled",
     }
 }
 
 message! {
-    /// First ordinal of the pods.
+    /// Ordinals of the pods.
     pub struct StatefulSetOrdinals("k8s.io.api.apps.v1.StatefulSetOrdinals") {
         /// Ordinal of the first pod.
         start: i32 = 1 "start",
@@ -93,23 +93,23 @@ message! {
     pub struct StatefulSetStatus("k8s.io.api.apps.v1.StatefulSetStatus") {
         /// Generation of the spec that the controller has observed.
         observed_generation: i64 = 1 "observedGeneration",
-        /// Pods that the controller has created.
+        /// Number of pods that the controller has created.
         replicas: i32 = 2 "replicas",
-        /// Pods whose condition `Ready` is true.
+        /// Number of pods whose condition `Ready` is true.
         ready_replicas: i32 = 3 "readyReplicas",
-        /// Pods of the current revision.
+        /// Number of pods of the current revision.
         current_replicas: i32 = 4 "currentReplicas",
-        /// Pods of the update revision.
+        /// Number of pods of the update revision.
         updated_replicas: i32 = 5 "updatedReplicas",
         /// Revision of the pods before the update.
         current_revision: Text = 6 "currentRevision",
-        /// Revision that the update gives to pods.
+        /// Revision that the update rolls out.
         update_revision: Text = 7 "updateRevision",
         /// Number of hash collisions in names of revisions so far.
         collision_count: Option<i32> = 9 "collisionCount",
-        /// Conditions; upstream sets none so far, but existing ones are kept.
+        /// Conditions. Upstream sets none yet, but existing ones are kept.
         conditions: Box<[StatefulSetCondition]> = 10 "conditions",
-        /// Pods that have been ready for `minReadySeconds`.
+        /// Number of pods that have been ready for `minReadySeconds`.
         available_replicas: i32 = 11 "availableReplicas",
     }
 }
@@ -121,9 +121,9 @@ message! {
         type_: Text = 1 "type",
         /// `True`, `False` or `Unknown`.
         status: Text = 2 "status",
-        /// When the status last changed.
+        /// Time of the last change of the status.
         last_transition_time: Option<Timestamp> = 3 "lastTransitionTime",
-        /// Why, in one CamelCase word.
+        /// Reason for the last transition, in CamelCase.
         reason: Text = 4 "reason",
         /// Details of the last transition, for people.
         message: Text = 5 "message",

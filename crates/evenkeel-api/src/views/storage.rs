@@ -1,4 +1,4 @@
-//! Views of API group `storage.k8s.io`: classes of volumes, CSI drivers, attachments, capacities.
+//! Views of the API group `storage.k8s.io`: volume classes, CSI drivers, attachments and capacities.
 
 use crate::Meta;
 use crate::decode::{message, view};
@@ -8,20 +8,20 @@ use crate::selector::Selector;
 use crate::text::Text;
 
 message! {
-    /// Class of volumes: who provisions them, when and where they are provisioned, and what happens to a released one.
+    /// StorageClass: provisioner, binding mode, topology and reclaim policy of volumes.
     pub struct StorageClass("k8s.io.api.storage.v1.StorageClass") {
         /// Metadata; an annotation marks the default class.
         meta: Meta = 1 "metadata",
-        /// Name of the provisioner; `kubernetes.io/no-provisioner` where volumes are made by hand.
+        /// Name of the provisioner; `kubernetes.io/no-provisioner` for volumes that are created manually.
         provisioner: Text = 2 "provisioner",
-        /// `persistentVolumeReclaimPolicy` of the provisioned volumes; `Delete` where absent.
+        /// `persistentVolumeReclaimPolicy` of provisioned volumes; `Delete` if absent.
         reclaim_policy: Text = 4 "reclaimPolicy",
-        /// Whether claims of the class may be expanded; false where absent.
+        /// Whether claims of the class can be expanded; false if absent.
         allow_volume_expansion: Option<bool> = 6 "allowVolumeExpansion",
-        /// When claims are bound: `Immediate` (also when empty), or `WaitForFirstConsumer`, once a pod that uses the claim
-        /// is scheduled.
+        /// `Immediate` (also when empty), or `WaitForFirstConsumer` to bind a claim only when a pod that uses it is
+        /// scheduled.
         volume_binding_mode: Text = 7 "volumeBindingMode",
-        /// Terms of which a node must match one, so that a volume can be provisioned for it; empty: any node.
+        /// Terms of which a node must match one for a volume to be provisioned there; empty for all nodes.
         allowed_topologies: Box<[TopologySelectorTerm]> = 8 "allowedTopologies",
     }
 }
@@ -29,9 +29,9 @@ message! {
 view!(StorageClass, "storage.k8s.io", "v1", "StorageClass", "storageclasses", false);
 
 message! {
-    /// Requirements on the labels of a node, which must all hold.
+    /// Requirements on the labels of a node, all of which must match.
     pub struct TopologySelectorTerm("k8s.io.api.core.v1.TopologySelectorTerm") {
-        /// Requirements, each on another label.
+        /// Requirements, each on a different label.
         match_label_expressions: Box<[TopologySelectorLabelRequirement]> = 1 "matchLabelExpressions",
     }
 }
@@ -51,7 +51,7 @@ message! {
     pub struct CsiDriver("k8s.io.api.storage.v1.CSIDriver") {
         /// Metadata; the object's name is the name of the driver.
         meta: Meta = 1 "metadata",
-        /// Properties of the driver that controllers and the scheduler heed.
+        /// Properties of the driver for controllers and the scheduler.
         spec: CsiDriverSpec = 2 "spec",
     }
 }
@@ -61,12 +61,12 @@ view!(CsiDriver, "storage.k8s.io", "v1", "CSIDriver", "csidrivers", false);
 message! {
     /// Properties of a CSI driver: attachment, storage capacity tracking, and whether nodes need the driver.
     pub struct CsiDriverSpec("k8s.io.api.storage.v1.CSIDriverSpec") {
-        /// Whether volumes are attached to nodes before they are mounted; true where absent.
+        /// Whether volumes must be attached to a node before they are mounted; true if absent.
         attach_required: Option<bool> = 1 "attachRequired",
-        /// Whether scheduling considers the driver's CSIStorageCapacities; false where absent.
+        /// Whether scheduling considers the driver's CSIStorageCapacities; false if absent.
         storage_capacity: Option<bool> = 4 "storageCapacity",
-        /// Whether a pod that uses a volume of the driver is only scheduled to nodes whose CSINode names it; false where
-        /// absent.
+        /// Whether a pod that uses the driver's volumes is only scheduled to nodes whose CSINode lists the driver;
+        /// false if absent.
         prevent_pod_scheduling_if_missing: Option<bool> = 11 "preventPodSchedulingIfMissing",
     }
 }
@@ -84,7 +84,7 @@ message! {
 view!(CsiNode, "storage.k8s.io", "v1", "CSINode", "csinodes", false);
 
 message! {
-    /// The CSI drivers of one node.
+    /// CSI drivers of one node.
     pub struct CsiNodeSpec("k8s.io.api.storage.v1.CSINodeSpec") {
         /// Drivers that are registered with the node's kubelet.
         drivers: Box<[CsiNodeDriver]> = 1 "drivers",
@@ -92,35 +92,35 @@ message! {
 }
 
 message! {
-    /// CSI driver on a node, with the number of volumes that it can attach there.
+    /// CSI driver on a node, with the maximum number of its volumes there.
     pub struct CsiNodeDriver("k8s.io.api.storage.v1.CSINodeDriver") {
         /// Name of the driver, which is the name of its CSIDriver object.
         name: Text = 1 "name",
-        /// Volumes that the driver can attach to the node; unlimited where absent.
+        /// Maximum number of the driver's volumes on the node; unlimited if absent.
         allocatable: Option<Box<VolumeNodeResources>> = 4 "allocatable",
     }
 }
 
 message! {
-    /// Number of volumes that a driver can attach to a node.
+    /// Maximum number of a driver's volumes on a node.
     pub struct VolumeNodeResources("k8s.io.api.storage.v1.VolumeNodeResources") {
-        /// Maximum number of volumes; unlimited where absent.
+        /// Maximum number of volumes; unlimited if absent.
         count: Option<i32> = 1 "count",
     }
 }
 
 message! {
-    /// Free capacity for new volumes of one StorageClass on some nodes, as a driver's external provisioner reports it.
+    /// Free capacity for volumes of one StorageClass on some nodes, as reported by a driver's external provisioner.
     pub struct CsiStorageCapacity("k8s.io.api.storage.v1.CSIStorageCapacity") {
         /// Metadata; the name is generated.
         meta: Meta = 1 "metadata",
-        /// Selector of the nodes that can access the storage; no node where absent.
+        /// Selector of the nodes that can access the storage; none if absent.
         node_topology: Option<Selector> = 2 "nodeTopology",
         /// Name of the StorageClass that the capacity is for.
         storage_class_name: Text = 3 "storageClassName",
-        /// Free capacity in bytes; unknown where absent.
+        /// Free capacity in bytes; unknown if absent.
         capacity: Option<Quantity> = 4 "capacity",
-        /// Size of the greatest volume that can be provisioned, in bytes; unknown where absent.
+        /// Size in bytes of the largest volume that can be provisioned; unknown if absent.
         maximum_volume_size: Option<Quantity> = 5 "maximumVolumeSize",
     }
 }
@@ -135,13 +135,13 @@ view!(
 );
 
 message! {
-    /// Request of the attach-detach controller to a CSI driver to attach a volume to a node, and the driver's answer.
+    /// Request of the attach-detach controller to attach a volume to a node, and the CSI driver's response.
     pub struct VolumeAttachment("k8s.io.api.storage.v1.VolumeAttachment") {
         /// Metadata; the name is `csi-` and a hash of volume, driver and node.
         meta: Meta = 1 "metadata",
-        /// Driver, volume and node.
+        /// Driver, volume and node of the attachment.
         spec: VolumeAttachmentSpec = 2 "spec",
-        /// Whether the driver has attached the volume, and its last errors; the driver's external attacher writes it.
+        /// Whether the volume is attached, and the last errors; written by the driver's external attacher.
         status: VolumeAttachmentStatus = 3 "status",
     }
 }
@@ -177,7 +177,7 @@ message! {
         attached: bool = 1 "attached",
         /// Last error of attaching; absent once the volume is attached.
         attach_error: Option<Box<VolumeError>> = 3 "attachError",
-        /// Last error of detaching; absent where none failed.
+        /// Last error of detaching; absent if none failed.
         detach_error: Option<Box<VolumeError>> = 4 "detachError",
     }
 }
@@ -185,7 +185,7 @@ message! {
 message! {
     /// Error of attaching or detaching, as the driver reports it.
     pub struct VolumeError("k8s.io.api.storage.v1.VolumeError") {
-        /// Text for people; it appears in events and must hold no secrets.
+        /// Message for people; it appears in events and must not contain secrets.
         message: Text = 2 "message",
     }
 }
@@ -193,7 +193,7 @@ message! {
 message! {
     /// Class of attributes that a driver can change on an existing volume, such as its throughput.
     pub struct VolumeAttributesClass("k8s.io.api.storage.v1.VolumeAttributesClass") {
-        /// Metadata; claims refer to the class by name.
+        /// Metadata; claims reference the class by name.
         meta: Meta = 1 "metadata",
         /// Name of the CSI driver that changes the volumes.
         driver_name: Text = 2 "driverName",

@@ -5,7 +5,7 @@ use super::*;
 use crate::protobuf::{Transcoder, arbitrary::Random, schema};
 use crate::{Encoding, View};
 
-/// Decodes a random object from both encodings; both must see the same.
+/// Checks that a random object decodes to the same view from both encodings.
 fn check_parity<V: View + PartialEq + std::fmt::Debug>(seed: u64) -> Vec<u8> {
     let kind = V::kind();
     let (api_version, kind) = (kind.api_version(), &*kind.kind);
@@ -20,7 +20,7 @@ fn check_parity<V: View + PartialEq + std::fmt::Debug>(seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Breaks bytes in many ways; nothing may panic, whatever comes of it.
+/// Corrupts bytes in many ways, and decodes them without a panic.
 fn check_broken<V: View>(bytes: &[u8], seed: u64) {
     let mut random = Random(seed);
     for _ in 0..20 {
@@ -113,17 +113,17 @@ fn errors_name_the_field() {
     assert_eq!(&*error.field, "status.capacity.cpu");
     let error = decode::<Lease>(&json!({"spec": {"renewTime": "soon"}})).unwrap_err();
     assert_eq!(&*error.field, "spec.renewTime");
-    // metadata (1) of two bytes: name (1) that claims nine.
+    // `metadata` (1) with two bytes: `name` (1) with a length of nine.
     let error = Pod::decode(b"\x0a\x02\x0a\x09", Encoding::Protobuf).unwrap_err();
     assert_eq!((&*error.kind, &*error.field), ("Pod", "metadata.name"));
-    // spec (2) as a number.
+    // `spec` (2) as an integer.
     let error = Pod::decode(b"\x10\x01", Encoding::Protobuf).unwrap_err();
     assert_eq!(&*error.field, "spec");
 }
 
 #[test]
 fn pieces_of_a_message_are_put_together_and_groups_are_skipped() {
-    // metadata {name: "a"}, a group 9 {1: 0}, metadata {namespace: "b", labels {k: v}}.
+    // metadata {name: "a"}, a group 9 {1: 0}, metadata {namespace: "b", labels {k: v}}
     let bytes = b"\x0a\x03\x0a\x01a\x4b\x08\x00\x4c\x0a\x0c\x1a\x01b\x5a\x07\x0a\x01k\x12\x02vw";
     let pod = Pod::decode(&bytes[..], Encoding::Protobuf).unwrap();
     assert_eq!(

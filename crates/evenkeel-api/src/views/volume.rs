@@ -1,4 +1,4 @@
-//! Volumes of a pod, with the fields that scheduling and simulated nodes read.
+//! Volumes of a pod with the fields that the scheduler and simulated nodes read.
 
 use crate::decode::message;
 use crate::map::Unread;
@@ -17,11 +17,11 @@ message! {
 }
 
 message! {
-    /// Source of a volume; a source that is not read leaves all fields empty.
+    /// Source of a volume; all fields are empty if the source is not decoded.
     pub struct VolumeSource("k8s.io.api.core.v1.VolumeSource") {
-        /// Path of the node's file system.
+        /// Path in the node's file system.
         host_path: Option<Box<HostPathVolumeSource>> = 1 "hostPath",
-        /// Empty directory that lives as long as the pod.
+        /// Empty directory with the lifetime of the pod.
         empty_dir: Option<Box<EmptyDirVolumeSource>> = 2 "emptyDir",
         /// Persistent disk of Google Compute Engine.
         gce_persistent_disk: Option<Box<GcePersistentDiskVolumeSource>> = 3 "gcePersistentDisk",
@@ -43,11 +43,11 @@ message! {
         azure_file: Option<Unread> = 18 "azureFile",
         /// Files from the keys of a ConfigMap.
         config_map: Option<Box<ConfigMapVolumeSource>> = 19 "configMap",
-        /// A disk of vSphere.
+        /// A vSphere disk.
         vsphere_volume: Option<Box<VsphereVirtualDiskVolumeSource>> = 20 "vsphereVolume",
         /// Data disk of Azure.
         azure_disk: Option<Box<AzureDiskVolumeSource>> = 22 "azureDisk",
-        /// A volume of Portworx.
+        /// A Portworx volume.
         portworx_volume: Option<Box<PortworxVolumeSource>> = 24 "portworxVolume",
         /// Ephemeral volume of a CSI driver.
         csi: Option<Box<CsiVolumeSource>> = 28 "csi",
@@ -59,7 +59,7 @@ message! {
 }
 
 message! {
-    /// Path of the node's file system.
+    /// Path in the node's file system.
     pub struct HostPathVolumeSource("k8s.io.api.core.v1.HostPathVolumeSource") {
         /// Path on the node; a symbolic link is followed.
         path: Text = 1 "path",
@@ -67,11 +67,11 @@ message! {
 }
 
 message! {
-    /// Empty directory that lives as long as its pod.
+    /// Empty directory with the lifetime of its pod.
     pub struct EmptyDirVolumeSource("k8s.io.api.core.v1.EmptyDirVolumeSource") {
-        /// `Memory`, or the node's default when empty.
+        /// `Memory`, or empty for the node's default.
         medium: Text = 1 "medium",
-        /// Maximum size in bytes; absent for no limit.
+        /// Maximum size in bytes; no limit if absent.
         size_limit: Option<Quantity> = 2 "sizeLimit",
     }
 }
@@ -81,7 +81,7 @@ message! {
     pub struct GcePersistentDiskVolumeSource("k8s.io.api.core.v1.GCEPersistentDiskVolumeSource") {
         /// Name of the disk in its project and zone.
         pd_name: Text = 1 "pdName",
-        /// Whether it is mounted read-only.
+        /// Whether the volume is mounted read-only.
         read_only: bool = 4 "readOnly",
     }
 }
@@ -91,7 +91,7 @@ message! {
     pub struct AwsElasticBlockStoreVolumeSource("k8s.io.api.core.v1.AWSElasticBlockStoreVolumeSource") {
         /// Identifier of the volume in EC2.
         volume_id: Text = 1 "volumeID",
-        /// Whether it is mounted read-only.
+        /// Whether the volume is mounted read-only.
         read_only: bool = 4 "readOnly",
     }
 }
@@ -101,13 +101,13 @@ message! {
     pub struct SecretVolumeSource("k8s.io.api.core.v1.SecretVolumeSource") {
         /// Name of the Secret, in the pod's namespace.
         secret_name: Text = 1 "secretName",
-        /// Whether it may be missing.
+        /// Whether the Secret may be missing.
         optional: Option<bool> = 4 "optional",
     }
 }
 
 message! {
-    /// Disk over iSCSI.
+    /// Block device over iSCSI.
     pub struct IscsiVolumeSource("k8s.io.api.core.v1.ISCSIVolumeSource") {
         /// Portal: `ip`, or `ip:port` with a port other than 3260.
         target_portal: Text = 1 "targetPortal",
@@ -115,19 +115,19 @@ message! {
         iqn: Text = 2 "iqn",
         /// Logical unit number on the target.
         lun: i32 = 3 "lun",
-        /// Whether it is mounted read-only.
+        /// Whether the volume is mounted read-only.
         read_only: bool = 6 "readOnly",
     }
 }
 
 message! {
-    /// Disk over Fibre Channel.
+    /// Block device over Fibre Channel.
     pub struct FcVolumeSource("k8s.io.api.core.v1.FCVolumeSource") {
         /// World wide names of the target's ports.
         target_wwns: Box<[Text]> = 1 "targetWWNs",
         /// Logical unit number on the target.
         lun: Option<i32> = 2 "lun",
-        /// World wide identifiers of the volume; set instead of target names and unit.
+        /// World wide identifiers of the volume, instead of target names and unit.
         wwids: Box<[Text]> = 5 "wwids",
     }
 }
@@ -137,13 +137,13 @@ message! {
     pub struct PersistentVolumeClaimVolumeSource("k8s.io.api.core.v1.PersistentVolumeClaimVolumeSource") {
         /// Name of the claim, in the pod's namespace.
         claim_name: Text = 1 "claimName",
-        /// Whether it is mounted read-only.
+        /// Whether the volume is mounted read-only.
         read_only: bool = 2 "readOnly",
     }
 }
 
 message! {
-    /// Block device image of Ceph.
+    /// Ceph block device.
     pub struct RbdVolumeSource("k8s.io.api.core.v1.RBDVolumeSource") {
         /// Addresses of the Ceph monitors.
         monitors: Box<[Text]> = 1 "monitors",
@@ -151,7 +151,7 @@ message! {
         image: Text = 2 "image",
         /// Pool of the image; `rbd` by default.
         pool: Text = 4 "pool",
-        /// Whether it is mounted read-only.
+        /// Whether the volume is mounted read-only.
         read_only: bool = 8 "readOnly",
     }
 }
@@ -191,7 +191,7 @@ message! {
 message! {
     /// Files from the keys of a ConfigMap.
     pub struct ConfigMapVolumeSource("k8s.io.api.core.v1.ConfigMapVolumeSource") {
-        /// Whether it may be missing.
+        /// Whether the ConfigMap may be missing.
         optional: Option<bool> = 4 "optional",
         => /// ConfigMap in the pod's namespace, by name.
         reference: LocalObjectReference = 1
@@ -209,7 +209,7 @@ message! {
 message! {
     /// Read-only files of a container image.
     pub struct ImageVolumeSource("k8s.io.api.core.v1.ImageVolumeSource") {
-        /// Reference of the image, as for a container.
+        /// Reference of the image, as in a container.
         reference: Text = 1 "reference",
     }
 }
@@ -223,7 +223,7 @@ message! {
 }
 
 message! {
-    /// Name of an object in the same namespace.
+    /// Reference to an object in the same namespace.
     pub struct LocalObjectReference("k8s.io.api.core.v1.LocalObjectReference") {
         /// Name of the object.
         name: Text = 1 "name",
