@@ -1,23 +1,23 @@
-//! Exact comparison and addition of quantities, as a whole number of billionths.
+//! Exact comparison and addition of quantities, as an integer number of billionths.
 
 use serde_json::Value;
 use std::fmt::{self, Display};
 
 const NANO: i128 = 1_000_000_000;
 
-/// A quantity as a number, rounded up to billionths and capped as upstream caps it.
+/// A quantity in billionths: rounded up to them, and capped as upstream caps it.
 ///
 /// Upstream: `Quantity`, `infDecAmount`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Amount(i128);
 
 impl Amount {
-    /// Returns a whole number as an amount.
+    /// Converts an integer to an amount.
     pub fn whole(number: i64) -> Self {
         Self(i128::from(number) * NANO)
     }
 
-    /// Reads a quantity from a JSON string or number; `None` when it is malformed.
+    /// Parses a quantity from a JSON string or number; `None` if it is malformed.
     pub fn of(value: &Value) -> Option<Self> {
         match value {
             Value::String(text) => Self::parse(text),
@@ -26,7 +26,7 @@ impl Amount {
         }
     }
 
-    /// Parses a quantity.
+    /// Parses the text of a quantity; `None` if it is malformed.
     ///
     /// Upstream: `ParseQuantity`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
@@ -63,13 +63,13 @@ impl Amount {
         self.0 == 0
     }
 
-    /// Whether there is no fraction.
+    /// Whether the amount is an integer.
     pub fn is_whole(self) -> bool {
         self.0 % NANO == 0
     }
 }
 
-/// `mantissa` x suffix / 10^decimals, in billionths, rounded up.
+/// Returns `mantissa` x suffix / 10^decimals in billionths, rounded up.
 fn scale(mantissa: i128, suffix: &str, decimals: u32) -> Option<i128> {
     let binary = |power: u32| 1024_i128.checked_pow(power);
     let (factor, exponent): (i128, i32) = match suffix {
@@ -106,7 +106,7 @@ impl std::ops::Add for Amount {
 }
 
 impl Display for Amount {
-    /// In decimal form: whole numbers, else thousandths, else billionths.
+    /// Formats the amount in decimal: as an integer, else in thousandths, else in billionths.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_whole() {
             write!(f, "{}", self.0 / NANO)

@@ -1,9 +1,9 @@
-//! The maximum nesting depth of every decoder, every patch and every stored object.
+//! Maximum nesting depth for every decoder, every patch and every stored object.
 
 use evenkeel_api::json;
 use serde_json::Value;
 
-/// The object nests deeper than any decoder accepts: once stored, it could not be changed or deleted.
+/// Error for an object that nests deeper than any decoder accepts. Once stored, it could not be changed or deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the object nests more than {} arrays and objects: {}", json::MAX_DEPTH, json::TOO_DEEP)]
 pub struct TooDeep;

@@ -1,4 +1,4 @@
-//! What fuzz targets call of the decoders that are private to this crate (`evenkeel-fuzz`). No program uses it.
+//! Private decoders of this crate, for the fuzz targets in `evenkeel-fuzz`. No program uses this module.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::managedfields;
 /// Decodes `fieldsV1` and encodes it again.
 ///
 /// # Errors
-/// Why it cannot be decoded.
+/// The reason why it cannot be decoded.
 pub fn fields_v1(fields: &Value) -> Result<Value, String> {
     managedfields::FieldSet::parse(fields).map(|set| set.to_value())
 }

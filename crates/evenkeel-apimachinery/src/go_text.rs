@@ -1,16 +1,16 @@
-//! Untyped values in the formats of Go's `%v` and `%#v`, for messages.
+//! Untyped values in Go's formats `%v` and `%#v`, for messages.
 
 use evenkeel_api::quote::quote;
 use serde_json::Value;
 
-/// `map[a:1 b:[x y]]`.
+/// Formats a value as `%v` does: `map[a:1 b:[x y]]`.
 pub(crate) fn go(value: &Value) -> String {
     let mut out = String::new();
     write(value, &mut out);
     out
 }
 
-/// `map[string]interface {}{"a":1, "b":[]interface {}{"x", "y"}}`.
+/// Formats a value as `%#v` does: `map[string]interface {}{"a":1, "b":[]interface {}{"x", "y"}}`.
 pub(crate) fn go_syntax(value: &Value) -> String {
     let joined = |items: Vec<String>| items.join(", ");
     match value {

@@ -1,9 +1,9 @@
-//! Names of kinds and resources with their group and version (upstream: `runtime/schema/group_version.go`).
+//! Kinds and resources with their group and version. Upstream: `runtime/schema/group_version.go`.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// A resource without its version, as messages name it: `deployments.apps`, `pods`.
+/// A resource without its version, as messages print it: `deployments.apps`, `pods`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupResource {
     /// API group, empty for the core group.
@@ -19,7 +19,7 @@ impl fmt::Display for GroupResource {
     }
 }
 
-/// A kind without its version, as messages name it: `Deployment.apps`, `Pod`.
+/// A kind without its version, as messages print it: `Deployment.apps`, `Pod`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupKind {
     /// API group, empty for the core group.
@@ -47,7 +47,7 @@ pub struct GroupVersionKind {
 }
 
 impl GroupVersionKind {
-    /// `v1` or `apps/v1`.
+    /// Returns the apiVersion: `v1` or `apps/v1`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.to_string()
@@ -58,7 +58,7 @@ impl GroupVersionKind {
 }
 
 impl fmt::Display for GroupVersionKind {
-    /// As Go prints it in messages: `apps/v1, Kind=Deployment`.
+    /// Formats the kind as Go does in messages: `apps/v1, Kind=Deployment`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}, Kind={}", self.group, self.version, self.kind)
     }

@@ -1,13 +1,12 @@
-//! HTTP headers of a request as text.
+//! Headers of an HTTP request as text.
 
 use http::header::{AsHeaderName, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue};
 
 use crate::status::StatusError;
 
-/// Rejects a request with a header that is not UTF-8. Every header of an accepted request is readable, so none is
-/// mistaken for an absent one. Rejects transfer codings other than chunks, too: what stands between could read the body
-/// in another way.
+/// Rejects a request with a header that is not UTF-8, so that no header is mistaken for an absent one. Also rejects
+/// transfer codings other than `chunked`, because a proxy might read such a body differently.
 pub fn check(headers: &HeaderMap) -> Result<(), StatusError> {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     if let Some(coding) = codings.next()
@@ -25,12 +24,12 @@ pub fn check(headers: &HeaderMap) -> Result<(), StatusError> {
     }
 }
 
-/// Returns the first value of a header; empty where there is none.
+/// Returns the first value of a header; empty if it is absent.
 pub fn text(headers: &HeaderMap, name: impl AsHeaderName) -> &str {
     headers.get(name).map_or("", value)
 }
 
-/// Returns a header's value as text; empty where it is not UTF-8.
+/// Returns a header's value as text; empty if it is not UTF-8.
 pub fn value(value: &HeaderValue) -> &str {
     std::str::from_utf8(value.as_bytes()).unwrap_or_default()
 }

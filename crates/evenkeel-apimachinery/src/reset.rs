@@ -1,7 +1,7 @@
-//! Helpers that reset fields of an object to their stored values, for strategies whose path may not change them. Each
-//! is named by the fields that it resets.
+//! Functions that reset fields of an object to their stored values, for strategies whose path may not change them.
+//! Each name lists the fields that the function resets.
 //!
-//! The rule for `/status`, which calls these, is `prepare_status_update` in `evenkeel-kinds`.
+//! `prepare_status_update` in `evenkeel-kinds` has the rule for `/status` and calls these functions.
 //!
 //! Upstream: `PrepareForUpdate` of the strategies, `rest.ResetFieldsStrategy`.
 
@@ -96,8 +96,8 @@ pub fn reset_all_but_metadata_and_status(new: &mut Value, old: &Value) {
     }
 }
 
-/// Resets every field of `new` to its value in `old`, except for `status` and `metadata.managedFields`. Either is absent where `new` has
-/// none. Labels, annotations and the rest of the metadata are those of `old`.
+/// Resets every field of `new` except `status` and `metadata.managedFields` to its value in `old`. These two stay
+/// absent if `new` lacks them. The rest of the metadata, such as labels and annotations, is reset.
 pub fn reset_all_but_status_and_managed_fields(new: &mut Value, old: &Value) {
     let status = new.as_object_mut().and_then(|map| map.remove("status"));
     let managed = new
@@ -128,7 +128,7 @@ pub fn reset_all_but_status_and_managed_fields(new: &mut Value, old: &Value) {
     *new = kept;
 }
 
-/// Whether anything but `metadata` and `status` differs.
+/// Whether a field other than `metadata` and `status` differs.
 pub fn spec_differs(new: &Value, old: &Value) -> bool {
     counted(new).ne(counted(old))
 }

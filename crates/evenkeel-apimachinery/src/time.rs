@@ -1,8 +1,8 @@
-//! Timestamps as objects hold them.
+//! Format of timestamps in objects.
 
 use jiff::Timestamp;
 
-/// Formats a time as `metadata` holds it, in whole seconds.
+/// Formats a time as in `metadata`, in whole seconds.
 pub fn seconds(time: Timestamp) -> String {
     let whole = Timestamp::from_second(time.as_second()).unwrap_or(time);
     whole.to_string()

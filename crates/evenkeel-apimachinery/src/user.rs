@@ -9,15 +9,15 @@
 pub struct User {
     /// Name, such as `system:serviceaccount:default:web`.
     pub name: Box<str>,
-    /// Unique id, empty where there is none.
+    /// Unique ID; empty if the authenticator provides none.
     pub uid: Box<str>,
-    /// Groups that the user belongs to, such as `system:authenticated`.
+    /// Groups of the user, such as `system:authenticated`.
     pub groups: Box<[Box<str>]>,
-    /// Further attributes that the authenticator supplies (`extra` of `UserInfo`).
+    /// Further attributes from the authenticator (`extra` of `UserInfo`).
     pub extra: Box<[Extra]>,
 }
 
-/// A key and its values in `extra`.
+/// Key and values of an entry in `extra`.
 pub type Extra = (Box<str>, Box<[Box<str>]>);
 
 impl User {

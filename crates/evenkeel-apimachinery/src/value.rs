@@ -1,15 +1,14 @@
-//! Access to fields of JSON objects by dotted paths. The tables of defaults and validation are written with these
-//! paths.
+//! Access to fields of JSON objects by dotted paths, which the tables of defaults and validation use.
 //!
-//! A path is field names joined by dots. In the functions that visit, `*` matches every item of a list (or value of a
-//! map), and a name that ends in `?` is not created when it is absent.
+//! A path is a list of field names joined by dots. In the functions that visit values, `*` matches every item of a
+//! list or value of a map, and a name that ends in `?` is not created if it is absent.
 
 use serde_json::{Map, Value};
 
 /// A JSON object.
 pub type Object = Map<String, Value>;
 
-/// Returns Go's name for the type of an untyped value; null has none.
+/// Returns Go's name for the type of an untyped value; `None` for null.
 pub(crate) fn go_type(value: &Value) -> Option<&'static str> {
     Some(match value {
         Value::Null => return None,
@@ -31,7 +30,7 @@ pub fn get<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     (!value.is_null()).then_some(value)
 }
 
-/// Returns the value at `path` for mutation.
+/// Returns the value at `path` for mutation. A null counts as absent.
 pub fn get_mut<'a>(value: &'a mut Value, path: &str) -> Option<&'a mut Value> {
     let mut value = value;
     for name in path.split('.') {
@@ -40,7 +39,7 @@ pub fn get_mut<'a>(value: &'a mut Value, path: &str) -> Option<&'a mut Value> {
     (!value.is_null()).then_some(value)
 }
 
-/// Returns the string at `path`; empty when absent, as in a Go struct.
+/// Returns the string at `path`; empty if absent, as in a Go struct.
 pub fn text<'a>(value: &'a Value, path: &str) -> &'a str {
     get(value, path).and_then(Value::as_str).unwrap_or_default()
 }
@@ -55,7 +54,7 @@ pub fn flag(value: &Value, path: &str) -> bool {
     get(value, path).and_then(Value::as_bool).unwrap_or_default()
 }
 
-/// Returns the list at `path`; empty when absent.
+/// Returns the list at `path`; empty if absent.
 pub fn list<'a>(value: &'a Value, path: &str) -> &'a [Value] {
     get(value, path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
@@ -109,7 +108,7 @@ pub fn same_meaning(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Returns the object at `path`, created where absent; `None` when the path leads through a value that is no object.
+/// Returns the object at `path`, and creates it if absent; `None` if a value on the path is not an object.
 pub fn object_mut<'a>(value: &'a mut Value, path: &str) -> Option<&'a mut Object> {
     let mut value = value;
     if !path.is_empty() {
@@ -123,7 +122,7 @@ pub fn object_mut<'a>(value: &'a mut Value, path: &str) -> Option<&'a mut Object
     value.as_object_mut()
 }
 
-/// Sets the field at `path` and creates the objects that lead to it.
+/// Sets the field at `path`, and creates the objects above it.
 pub fn set(value: &mut Value, path: &str, to: impl Into<Value>) {
     let (parent, name) = path.rsplit_once('.').unwrap_or(("", path));
     if let Some(fields) = object_mut(value, parent) {
@@ -139,7 +138,7 @@ pub fn remove(value: &mut Value, path: &str) -> Option<Value> {
     }
 }
 
-/// Copies the field at `path` from another object; removes it where that object lacks it.
+/// Copies the field at `path` from another object, or removes it if that object lacks it.
 pub fn copy(value: &mut Value, from: &Value, path: &str) {
     match get(from, path) {
         Some(kept) => set(value, path, kept.clone()),
@@ -175,7 +174,8 @@ pub fn each(value: &mut Value, path: &str, visit: &mut dyn FnMut(&mut Value)) {
     }
 }
 
-/// Returns the field `name` of an object, created as null where absent. A null becomes an object first.
+/// Returns the field `name` of an object; an absent field is created as null. A null `value` becomes an object
+/// first.
 fn child<'a>(value: &'a mut Value, name: &str) -> Option<&'a mut Value> {
     if value.is_null() {
         *value = Value::Object(Object::new());

@@ -6,7 +6,8 @@ use super::json::{self, Json};
 use super::typed::{self, DecodeErrors};
 use crate::schema::node::{Rest, Shape, TypeRef};
 
-/// Decodes a custom resource. Values of a wrong type are left to validation; only metadata is decoded by its Go types.
+/// Decodes a custom resource. Values of a wrong type are left to validation; only metadata is decoded by its Go
+/// types.
 pub(super) fn decode(body: &Json<'_>, type_ref: TypeRef<'_>) -> (Value, DecodeErrors) {
     let mut errors = DecodeErrors { strict: json::duplicate_keys(body), error: None };
     let mut value = read(body, &mut errors);
@@ -31,12 +32,12 @@ fn read(body: &Json<'_>, errors: &mut DecodeErrors) -> Value {
     }
 }
 
-/// Converts a number to the form that storage returns: a whole float becomes an integer, an integer that is too large
-/// becomes a float. `None` where it is too large for both.
+/// Converts a number to the form that storage returns: an integral float becomes an integer, and an integer out of
+/// range becomes a float. `None` if it is out of range for both.
 fn number(text: &str) -> Option<Value> {
     let value = json::number(text);
     let number = value.as_f64().filter(|number| number.is_finite())?;
-    // Above this, whole floats no longer represent every integer.
+    // Above this limit, floats do not represent every integer.
     const WHOLE: f64 = 9.0e15;
     if value.is_f64() && number.fract() == 0.0 && number.abs() < WHOLE {
         return Some(Value::from(number as i64));
@@ -44,7 +45,7 @@ fn number(text: &str) -> Option<Value> {
     Some(value)
 }
 
-/// Prunes fields that the schema does not specify. `path` is that of `value`, and is the same afterwards.
+/// Prunes fields that the schema does not specify. `path` is the path of `value`; it is unchanged on return.
 fn prune(value: &mut Value, type_ref: TypeRef<'_>, path: &mut String, errors: &mut DecodeErrors) {
     let length = path.len();
     match (type_ref.shape(), value) {

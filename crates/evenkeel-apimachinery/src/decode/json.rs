@@ -1,4 +1,4 @@
-//! A JSON parser that keeps what strict decoding needs: duplicate keys, their order, and numbers as written.
+//! A JSON parser that keeps what strict decoding needs: duplicate keys, the order of keys, and numbers as written.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -16,7 +16,7 @@ pub(crate) enum Json<'a> {
     Number(Cow<'a, str>),
     String(Cow<'a, str>),
     Array(Vec<Json<'a>>),
-    /// In the order written; keys may be duplicate.
+    /// Entries in the order written, possibly with duplicate keys.
     Object(Vec<(Cow<'a, str>, Json<'a>)>),
 }
 
@@ -72,7 +72,7 @@ impl<'a> From<&'a Value> for Json<'a> {
     }
 }
 
-/// Reports duplicate keys in the words of strict decoding of unstructured content.
+/// Returns the duplicate keys as error texts of strict decoding of unstructured content.
 pub(crate) fn duplicate_keys(json: &Json<'_>) -> Vec<String> {
     let mut found = Vec::new();
     collect_duplicate_keys(json, &mut String::new(), &mut found);
@@ -107,7 +107,7 @@ fn collect_duplicate_keys(json: &Json<'_>, path: &mut String, found: &mut Vec<St
     }
 }
 
-/// Converts a number whose type is unknown.
+/// Converts a number without a type: an `i64` if it fits, else a float.
 pub(crate) fn number(text: &str) -> Value {
     if let Ok(int) = text.parse::<i64>() {
         return int.into();
@@ -284,12 +284,12 @@ impl<'a> Parser<'a> {
         Ok(String::from_utf8_lossy(self.since(start)))
     }
 
-    /// What was read from `start` on.
+    /// Returns the text from `start` to the current position.
     fn since(&self, start: usize) -> &'a [u8] {
         self.text.get(start..self.position).unwrap_or_default()
     }
 
-    /// What is not read yet.
+    /// Returns the text that is not parsed yet.
     fn rest(&self) -> &'a [u8] {
         self.text.get(self.position..).unwrap_or_default()
     }
@@ -317,7 +317,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Parses the rest of a string from its first escape on.
+    /// Parses the rest of a string, beginning with its first escape.
     fn escaped(&mut self, start: usize) -> Result<String, String> {
         let mut out = self.since(start).to_vec();
         loop {
@@ -355,7 +355,7 @@ impl<'a> Parser<'a> {
         Ok(c)
     }
 
-    /// `uXXXX`, with its low surrogate when it has one; a lone surrogate becomes U+FFFD.
+    /// Parses `uXXXX`, with a low surrogate if one follows. A lone surrogate becomes U+FFFD.
     fn unicode(&mut self) -> Result<char, String> {
         let first = self.hex4()?;
         if (0xD800..0xDC00).contains(&first) && self.rest().starts_with(b"\\u") {

@@ -1,10 +1,10 @@
-//! The kind that a request body names, and the errors when the path is for another kind.
+//! The kind in a request body, and the errors if the path is for another kind.
 
 use super::json::Json;
 use crate::group_version::GroupVersionKind;
 use crate::schema::Schema;
 
-/// Kinds that upstream's scheme still registers at versions that it no longer serves: group, version, kinds.
+/// Kinds at versions that upstream no longer serves but still registers in its scheme: group, version, kinds.
 const UNSERVED: [(&str, &str, &[&str]); 5] = [
     ("apps", "v1beta1", &["ControllerRevision", "Deployment", "Scale", "StatefulSet"]),
     (
@@ -21,7 +21,7 @@ const UNSERVED: [(&str, &str, &[&str]); 5] = [
     ("policy", "v1beta1", &["Eviction", "PodDisruptionBudget"]),
 ];
 
-/// Returns the kind that a body names. Absent parts are those of `expected`.
+/// Returns the kind in a body. Absent parts are taken from `expected`.
 ///
 /// Upstream: `gvkWithDefaults`.
 pub(crate) fn body_kind(
@@ -63,13 +63,13 @@ pub(crate) fn body_kind(
     Ok(actual)
 }
 
-/// Whether a body names a version.
+/// Whether a body contains a version.
 pub(crate) fn has_version(body: &Json<'_>) -> bool {
     let version = |text: &str| text.rsplit('/').next().is_some_and(|version| !version.is_empty());
     matches!(body.get("apiVersion"), Some(Json::String(text)) if version(text))
 }
 
-/// Returns the error for a kind that a group does not have, of an object that names no version.
+/// Returns the error for an object without a version whose kind its group does not have.
 pub(crate) fn not_registered_internally(actual: &GroupVersionKind) -> String {
     format!(
         "no kind \"{}\" is registered for the internal version of group \"{}\" in scheme \"pkg/runtime/scheme.go:111\"",
@@ -90,8 +90,8 @@ pub(crate) fn conversion_error(actual: &GroupVersionKind, expected: &GroupVersio
     format!("converting ({version}.{kind}) to ({group}.{}): unknown conversion", expected.kind)
 }
 
-/// Returns the error for the expected kind at another version: `Ok` is an error of decoding, `Err` one about the path's
-/// version.
+/// Returns the error for the expected kind at another version: `Ok` with a decoding error, or `Err` with an error
+/// about the path's version.
 pub(crate) fn version_error(
     actual: &GroupVersionKind,
     expected: &GroupVersionKind,

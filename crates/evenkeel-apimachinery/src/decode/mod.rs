@@ -19,22 +19,22 @@ use crate::group_version::GroupVersionKind;
 use crate::schema::Schema;
 use crate::status::StatusError;
 
-/// What happens to unknown and duplicate fields (`fieldValidation`).
+/// Handling of unknown and duplicate fields (`fieldValidation`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FieldValidation {
-    /// Drop them without a warning.
+    /// Drops such fields without a warning.
     Ignore,
-    /// Drop them and warn; the default.
+    /// Drops such fields with a warning; the default.
     #[default]
     Warn,
-    /// Refuse the request.
+    /// Rejects the request.
     Strict,
 }
 
-/// A decoded body.
+/// A decoded body with its warnings.
 #[derive(Debug)]
 pub struct Decoded {
-    /// The object; a `Value::Object` with `apiVersion`, `kind` and `metadata` (an object) set, unknown fields dropped.
+    /// The object: a `Value::Object` with `apiVersion`, `kind` and an object `metadata`, without unknown fields.
     pub object: Value,
     /// Texts for `Warning` headers.
     pub warnings: Vec<String>,
@@ -42,14 +42,14 @@ pub struct Decoded {
 
 /// A parsed body, before its types are known.
 pub(crate) struct Document<'a> {
-    /// The body's value.
+    /// Value of the body.
     pub json: Json<'a>,
     /// Duplicate keys of a YAML body, one line each.
     pub duplicate_keys: Vec<String>,
 }
 
-/// Decodes the body of a create or an update. `expected` is the kind of the path, `schema` its schema where it has one.
-/// A body without apiVersion and kind is decoded as that kind; another kind is a 400.
+/// Decodes the body of a create or an update. `expected` is the kind of the path, and `schema` its schema if it has
+/// one. A body without apiVersion and kind is decoded as that kind; another kind is a 400.
 pub fn object(
     schema: Option<&Schema>,
     expected: &GroupVersionKind,
@@ -70,14 +70,14 @@ pub fn object(
     }
 }
 
-/// Converts a protobuf body to JSON, which is then decoded as any other.
+/// Converts a protobuf body to JSON, which is then decoded like any other.
 fn from_protobuf(expected: &GroupVersionKind, body: &[u8]) -> Result<Vec<u8>, StatusError> {
     let object = Transcoder::decode_envelope(body)
         .map_err(|error| unrecognized(expected, &error.to_string(), body))?;
     serde_json::to_vec(&object).map_err(StatusError::internal)
 }
 
-/// [`object`] for a kind with a schema.
+/// Decodes like [`object`], for a kind with a schema.
 pub(crate) fn with_schema(
     schema: &Schema,
     expected: &GroupVersionKind,
@@ -110,7 +110,7 @@ pub(crate) fn with_schema(
     Ok(Decoded { object: named(object, expected), warnings })
 }
 
-/// Applies field validation to unknown and duplicate fields: returns warnings, or the text of an error.
+/// Applies field validation to unknown and duplicate fields. Returns the warnings, or an error text.
 pub(crate) fn apply_field_validation(
     validation: FieldValidation,
     duplicate_keys: &[String],
@@ -136,7 +136,7 @@ pub(crate) fn apply_field_validation(
     }
 }
 
-/// Parses a body by its media type. Errors have the text of upstream's parsers.
+/// Parses a body by its media type. Errors have upstream's text.
 pub(crate) fn read<'a>(content_type: &str, body: &'a [u8]) -> Result<Document<'a>, String> {
     if content_type.contains("yaml") {
         let document = yaml::parse(body)?;
@@ -173,7 +173,7 @@ fn untyped(
     })
 }
 
-/// Sets apiVersion and kind, and metadata where the object has none.
+/// Sets apiVersion and kind, and an empty metadata if the object has none.
 pub(crate) fn named(object: Value, expected: &GroupVersionKind) -> Value {
     let mut map = match object {
         Value::Object(map) => map,
@@ -194,7 +194,7 @@ fn unrecognized(expected: &GroupVersionKind, error: &str, body: &[u8]) -> Status
     ))
 }
 
-/// Returns the start of a body, as text when it looks like JSON, else in hexadecimal.
+/// Returns the first 30 bytes of a body: as text if it looks like JSON, else in hexadecimal.
 fn summary(body: &[u8]) -> String {
     let start = body.get(..30).unwrap_or(body);
     let text = match start.first() {
@@ -205,14 +205,14 @@ fn summary(body: &[u8]) -> String {
     if body.len() > start.len() { format!("{text} ...") } else { text }
 }
 
-/// Parses a configuration file, YAML or JSON. Duplicate keys are an error.
+/// Parses a configuration file in YAML or JSON. Duplicate keys are an error.
 pub fn file(text: &[u8]) -> Result<Value, String> {
     let document = yaml::parse(text)?;
     apply_field_validation(FieldValidation::Strict, &document.duplicate_keys, Vec::new())?;
     Ok(document.json.to_value())
 }
 
-/// Parses the body of a DELETE: JSON, YAML or protobuf `DeleteOptions`. The caller drops unknown fields.
+/// Parses the body of a DELETE, `DeleteOptions` in JSON, YAML or protobuf. The caller drops unknown fields.
 pub fn options(body: &[u8], content_type: &str) -> Result<Value, StatusError> {
     if body.starts_with(MAGIC.as_slice()) {
         return options_from_protobuf(body)
@@ -222,7 +222,7 @@ pub fn options(body: &[u8], content_type: &str) -> Result<Value, StatusError> {
     Ok(document.json.to_value())
 }
 
-/// `DeleteOptions` is in every API group, so only the kind is compared.
+/// Decodes `DeleteOptions` by kind alone, because every API group has them.
 fn options_from_protobuf(body: &[u8]) -> Result<Value, DecodeError> {
     let envelope = Envelope::open(body)?;
     let mut options = Transcoder::decode("v1", &envelope.kind, envelope.raw)?;

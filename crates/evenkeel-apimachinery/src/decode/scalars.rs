@@ -1,4 +1,4 @@
-//! Scalar types: the JSON that each accepts, and its canonical form in responses.
+//! Scalar types: the JSON that each accepts, and the canonical form in responses.
 
 use std::str::FromStr;
 
@@ -13,15 +13,15 @@ use super::json::{Json, number};
 use super::typed::quoted;
 use crate::schema::node::Shape;
 
-/// Why a scalar was rejected.
+/// Reason why a scalar was rejected.
 pub(crate) enum ScalarError {
-    /// JSON of another type.
+    /// The JSON has another type.
     Type,
-    /// A number out of the type's range, as written.
+    /// The number, as written, is out of the type's range.
     Range(String),
-    /// JSON of another type, for a type that unmarshals into this Go type.
+    /// The JSON has another type than this Go type, into which the scalar type unmarshals.
     GoType(&'static str),
-    /// The error text of the type's own parser.
+    /// The type's own parser rejected the text, with this error.
     Text(String),
 }
 
@@ -57,8 +57,8 @@ fn int(text: &str, bits: u8) -> Result<Value, ScalarError> {
     int.map(Value::from).ok_or_else(|| ScalarError::Range(text.to_owned()))
 }
 
-/// An integer as Go converts the number of an unstructured object to a field of this size: whole floats become integers, and
-/// what is too large wraps around.
+/// Converts a number of an unstructured object to an integer as Go does: an integral float becomes an integer, and
+/// a number that is too large wraps around.
 ///
 /// Upstream: `fromUnstructured`.
 pub(super) fn converted_int(text: &str, bits: u8) -> Option<i64> {
@@ -104,7 +104,7 @@ fn time(text: &str) -> Result<Timestamp, ScalarError> {
     static PARSER: DateTimeParser = DateTimeParser::new();
     let parsed = if is_rfc3339(text.as_bytes()) { PARSER.parse_timestamp(text).ok() } else { None };
     match parsed {
-        // Upstream stores such a time, but no client can read it back from JSON.
+        // Upstream stores such a time, but no client can decode it from JSON.
         Some(time) if time < YEAR_ZERO => Err(ScalarError::Text(format!(
             "parsing time {}: year outside of range [0,9999]",
             quoted(text)
@@ -114,10 +114,10 @@ fn time(text: &str) -> Result<Timestamp, ScalarError> {
     }
 }
 
-/// 0000-01-01T00:00:00Z, the first time that RFC 3339 can express in UTC.
+/// 0000-01-01T00:00:00Z, the first time that RFC 3339 can represent in UTC.
 const YEAR_ZERO: Timestamp = Timestamp::constant(-62_167_219_200, 0);
 
-/// Whether a text has the form of RFC 3339; the parser takes more: leap seconds, short zones and annotations.
+/// Whether a text has the form of RFC 3339. The parser accepts more: leap seconds, short zones and annotations.
 fn is_rfc3339(text: &[u8]) -> bool {
     let [_, _, _, _, _, _, _, _, _, _, b'T', _, _, _, _, _, b':', b'0'..b'6', _, rest @ ..] = text
     else {
@@ -147,7 +147,7 @@ fn micro_time(text: &str) -> Result<Value, ScalarError> {
     }
 }
 
-/// Go's error names the first part of the layout that the text does not match.
+/// Returns Go's error, which names the first part of the layout that the text does not match.
 fn time_error(text: &str, layout: &str) -> String {
     let parts = ["2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05"];
     let (mut rest, mut missing) = (text, "Z07:00");

@@ -1,7 +1,7 @@
 //! Decodes a body as Go decodes it into a kind's struct, and encodes it as Go encodes that struct.
 //!
-//! The result is canonical. Empty optional fields are absent, required ones are present, quantities and times have one
-//! form. Everything after decoding relies on it.
+//! The result is canonical: empty optional fields are absent, required ones are present, and quantities and times
+//! have one form. All code after decoding relies on that.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,28 +12,29 @@ use super::json::Json;
 use super::scalars;
 use crate::schema::node::{Field, Rest, Shape, Struct, TypeRef};
 
-/// Maximum number of strict decoding errors that are reported.
+/// Maximum number of reported strict decoding errors.
 const MAX_STRICT_ERRORS: usize = 100;
 
-/// Maximum length of all of them, in bytes: each repeats the path of its field, which may be as long as the body.
+/// Maximum total length in bytes of reported strict decoding errors. Each contains the path of its field, which may
+/// be as long as the body.
 const MAX_STRICT_BYTES: usize = 64 * 1024;
 
-/// Whether one more strict decoding error is reported beside these.
+/// Whether one more strict decoding error is reported after these.
 pub(crate) fn is_reported(found: &[String]) -> bool {
     found.len() < MAX_STRICT_ERRORS
         && found.iter().map(String::len).sum::<usize>() < MAX_STRICT_BYTES
 }
 
-/// Errors of decoding.
+/// Errors of decoding one body.
 #[derive(Debug, Default)]
 pub(crate) struct DecodeErrors {
-    /// Strict errors in order: `unknown field "spec.x"`, `duplicate field "spec.y"`.
+    /// Strict decoding errors in order: `unknown field "spec.x"`, `duplicate field "spec.y"`.
     pub strict: Vec<String>,
     /// The first error about a value of a wrong type, in Go's words.
     pub error: Option<String>,
 }
 
-/// Which of upstream's decoders words the errors: that of JSON text, or that of unstructured objects.
+/// Upstream's decoder whose error texts apply: that of JSON text, or that of unstructured objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum DecoderKind {
     #[default]
@@ -46,7 +47,7 @@ pub(crate) fn decode(json: &Json<'_>, type_ref: TypeRef<'_>) -> (Value, DecodeEr
     decode_from(DecoderKind::Text, json, type_ref)
 }
 
-/// [`decode`] with the error texts of one of the decoders.
+/// Decodes like [`decode`], with the error texts of this decoder.
 pub(crate) fn decode_from(
     decoder: DecoderKind,
     json: &Json<'_>,
@@ -84,14 +85,14 @@ pub(crate) fn zero_value(type_ref: TypeRef<'_>) -> Value {
     }
 }
 
-/// Replaces empty lists and maps by null, as upstream's storage encoding does. Decoding has already removed those with
-/// `omitempty`.
+/// Replaces empty lists and maps by null, as upstream's storage encoding does. Decoding has already removed those
+/// with `omitempty`.
 pub(crate) fn null_empty(value: &mut Value, type_ref: TypeRef<'_>) {
     match (type_ref.shape(), value) {
         (Shape::List { .. } | Shape::Map { .. }, value) if is_empty(value) => *value = Value::Null,
         (Shape::Struct(s), Value::Object(entries)) => {
             for (key, value) in entries {
-                // An empty list of managed fields is not the same as none: it resets them.
+                // An empty list of managed fields differs from an absent one: it resets them.
                 if let Some(field) = s.field(key).filter(|f| &*f.name != "managedFields") {
                     null_empty(value, type_ref.to(field.node));
                 }
@@ -113,12 +114,12 @@ pub(crate) fn null_empty(value: &mut Value, type_ref: TypeRef<'_>) {
     }
 }
 
-/// Returns Go's encoding of an unset field by name; `None` when Go omits it.
+/// Returns Go's encoding of an unset field by name; `None` if Go omits it.
 pub(crate) fn unset_field(type_ref: TypeRef<'_>, field: &str) -> Option<Value> {
     unset_value(type_ref.as_struct()?.field(field)?, type_ref)
 }
 
-/// Returns Go's encoding of an unset field; `None` when Go omits it.
+/// Returns Go's encoding of an unset field; `None` if Go omits it.
 fn unset_value(field: &Field, owner: TypeRef<'_>) -> Option<Value> {
     if field.pointer {
         return (!field.omit_empty).then_some(Value::Null);
@@ -126,7 +127,7 @@ fn unset_value(field: &Field, owner: TypeRef<'_>) -> Option<Value> {
     unless_omitted(field, owner.to(field.node), zero_value(owner.to(field.node)))
 }
 
-/// Returns the value, or `None` when Go omits it.
+/// Returns the value; `None` if Go omits it.
 fn unless_omitted(field: &Field, type_ref: TypeRef<'_>, value: Value) -> Option<Value> {
     let dropped = match type_ref.shape() {
         Shape::Struct(_)
@@ -156,11 +157,11 @@ fn is_empty(value: &Value) -> bool {
 struct Decoder<'s> {
     decoder: DecoderKind,
     errors: DecodeErrors,
-    /// Path in strict errors.
+    /// Path of the current value, for strict decoding errors.
     path: String,
-    /// Names of the struct fields that lead here, for type errors.
+    /// Names of the struct fields on the path, for type errors.
     fields: Vec<&'s str>,
-    /// Go type of the struct whose field is decoded.
+    /// Go type of the struct that has the current field.
     owner: &'s str,
 }
 
@@ -254,8 +255,8 @@ impl<'s> Decoder<'s> {
         let value = self.value(json, type_ref);
         self.fields.pop();
         self.path.truncate(length);
-        // An explicitly empty list stays apart from an absent one: of owners, because a client clears them so; of
-        // scaling policies, because validation rejects it.
+        // These fields distinguish an empty list from an absent one. A client sends an empty `managedFields` to
+        // clear it, and validation rejects empty scaling policies.
         let differs_when_empty = &*field.name == "managedFields"
             || (&*field.name == "policies" && &*owner.node().go == "v2.HPAScalingRules");
         if field.pointer || (differs_when_empty && value.is_array()) {
@@ -378,7 +379,7 @@ fn merge_duplicate<'a>(before: Json<'a>, after: &Json<'a>) -> Json<'a> {
     }
 }
 
-/// Error of upstream's converter for unstructured objects, which names JSON types and no field.
+/// Returns the error of upstream's converter for unstructured objects, which names JSON types but no field.
 ///
 /// Upstream: `fromUnstructured`.
 pub(crate) fn conversion_error(json: &Json<'_>, type_ref: TypeRef<'_>) -> String {
@@ -391,7 +392,7 @@ pub(crate) fn conversion_error(json: &Json<'_>, type_ref: TypeRef<'_>) -> String
         Json::Array(_) => ("slice", "[]interface {}"),
         Json::Object(_) => ("map", "map[string]interface {}"),
     };
-    // Go converts numbers to numbers, and integers to strings. What it does not convert has an error of its own.
+    // Go converts numbers to numbers, and integers to strings. Other types have errors of their own.
     match (type_ref.shape(), kind) {
         (Shape::Struct(_), _) => format!("cannot restore struct from: {kind}"),
         (Shape::Map { .. }, _) => format!("cannot restore map from {kind}"),

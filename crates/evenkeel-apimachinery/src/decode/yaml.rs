@@ -9,15 +9,15 @@ use granit_parser::{ErrorKind, Event, Options, Parser, ScalarStyle, StrInput};
 use super::json::Json;
 use super::yaml_scalar;
 
-/// Limits of alias expansion. Up to the first number of values, nearly all may come from aliases; from the second one
-/// on, a tenth of them.
+/// Range of the number of values over which the limit of aliases decreases. Up to the first number, nearly all
+/// values may come from aliases; from the second on, a tenth of them.
 ///
 /// Upstream: `alias_ratio_range_low`, `alias_ratio_range_high` of go-yaml.
 const ALIAS_RANGE: (f64, f64) = (400_000.0, 4_000_000.0);
-/// Maximum total length of texts from aliases: the size of the largest request. Upstream counts only values, so that an
-/// alias could repeat a long text without a limit.
+/// Maximum total length in bytes of texts from aliases: the size of the largest request. Upstream counts only
+/// values, so an alias could repeat a long text without a limit.
 const MAX_ALIASED_BYTES: usize = 3 * 1024 * 1024;
-/// Maximum number of duplicate keys that are reported.
+/// Maximum number of reported duplicate keys.
 const MAX_DUPLICATE_KEYS: usize = 100;
 
 const EXCESSIVE: &str = "yaml: document contains excessive aliasing";
@@ -25,9 +25,9 @@ const EXCESSIVE: &str = "yaml: document contains excessive aliasing";
 /// A parsed document.
 #[derive(Debug)]
 pub(crate) struct Document {
-    /// The value; of duplicate keys only the last.
+    /// Value of the document; of duplicate keys it has the last.
     pub json: Json<'static>,
-    /// `line 7: key "k" already set in map`.
+    /// Errors such as `line 7: key "k" already set in map`.
     pub duplicate_keys: Vec<String>,
 }
 
@@ -55,40 +55,40 @@ pub(crate) fn parse(text: &[u8]) -> Result<Document, String> {
 struct Token {
     kind: TokenKind,
     line: usize,
-    /// Id of the anchor that it defines; 0 for none.
+    /// ID of the anchor that the token defines; 0 for none.
     anchor: usize,
 }
 
 #[derive(Debug, Clone)]
 enum TokenKind {
     Scalar(Json<'static>),
-    /// `<<`
+    /// The merge key `<<`.
     Merge,
     Sequence,
     Mapping,
-    /// The end of a sequence or a mapping.
+    /// End of a sequence or a mapping.
     Close,
     Alias(usize),
-    /// The end of the stream.
+    /// End of the stream.
     End,
     /// Start and end of streams and documents.
     Skipped,
 }
 
-/// Builds values from tokens. The node of an anchor is kept as tokens and built again for each alias, as upstream does.
-/// An alias therefore costs nothing before its values are counted.
+/// Builder of values from tokens. The node of an anchor is recorded as tokens and built again for each alias, as
+/// upstream does. An alias therefore costs nothing before its values are counted.
 struct Builder<'a> {
     parser: Parser<'a, StrInput<'a>>,
     /// Recorded tokens of the nodes with an anchor.
     recorded: Vec<Token>,
-    /// How many nodes with an anchor are being recorded.
+    /// Number of nodes with an anchor that are being recorded.
     n_recording: usize,
     /// Index of an anchor's first recorded token; present once its node is complete.
     anchors: HashMap<usize, usize>,
     /// Index of the next recorded token, for each alias that is being expanded.
     aliases: Vec<usize>,
     duplicate_keys: Vec<String>,
-    /// Values built, and how many of them came from aliases.
+    /// Number of values built; `aliased` of them came from aliases.
     values: usize,
     aliased: usize,
     aliased_bytes: usize,
@@ -111,7 +111,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Returns the next token: of the innermost alias that is being expanded, or of the parser.
+    /// Returns the next token, from the innermost alias that is being expanded or from the parser.
     fn next(&mut self) -> Result<Token, String> {
         if let Some(index) = self.aliases.last_mut() {
             let token = self.recorded.get(*index).ok_or("yaml: unexpected end of an anchor")?;
@@ -157,7 +157,7 @@ impl<'a> Builder<'a> {
 
     /// Builds the value that starts with `token`; also returns its first line.
     fn value(&mut self, token: Token) -> Result<(Json<'static>, usize), String> {
-        // Anchors in recorded tokens are known already.
+        // The anchors of recorded tokens are already known.
         if token.anchor == 0 || !self.aliases.is_empty() {
             return self.node(token);
         }
@@ -264,7 +264,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Raises the parser's own limits to those of all objects; they only prevent its recursion.
+/// Returns parser options with limits as high as for all objects. These limits only bound the parser's recursion.
 fn options() -> Options {
     let mut options = Options::default();
     options.flow_nesting_limit = MAX_DEPTH;
@@ -276,10 +276,10 @@ fn too_deep() -> String {
     format!("yaml: {TOO_DEEP} of {MAX_DEPTH}")
 }
 
-/// A mapping being read.
+/// Entries of a mapping that is being built.
 #[derive(Default)]
 struct Entries {
-    /// `None` where a later entry has the same key.
+    /// Entries in order; `None` if a later entry has the same key.
     entries: Vec<Option<(Cow<'static, str>, Json<'static>)>>,
     places: HashMap<String, usize>,
 }
@@ -311,7 +311,7 @@ impl Entries {
     }
 }
 
-/// JSON has only strings as keys.
+/// Converts a key to a string, because JSON has only string keys.
 fn key_text(key: &Json<'_>) -> Result<String, String> {
     match key {
         Json::String(text) | Json::Number(text) => Ok(text.clone().into_owned()),

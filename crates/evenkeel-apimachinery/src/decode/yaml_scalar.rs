@@ -60,7 +60,7 @@ fn number(text: &str) -> Option<Json<'static>> {
     integer(&plain).or_else(|| float(&plain)).map(|text| Json::Number(Cow::Owned(text)))
 }
 
-/// An integer in any base that Go knows: `0b`, `0o` or a leading zero, `0x`.
+/// Parses an integer with a prefix of Go: `0b`, `0o` or a leading zero, `0x`, or none for decimal.
 fn integer(text: &str) -> Option<String> {
     let (sign, digits) = match text.as_bytes().first()? {
         b'-' => ("-", &text[1..]),
@@ -85,7 +85,7 @@ fn integer(text: &str) -> Option<String> {
     Some(if value == 0 { "0".to_owned() } else { format!("{sign}{value}") })
 }
 
-/// A decimal fraction, with or without an exponent; infinities and NaN have no JSON and stay strings.
+/// Parses a decimal fraction, with or without an exponent. Infinities and NaN have no JSON form and stay strings.
 fn float(text: &str) -> Option<String> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let allowed = |c: char| c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '+' | '-');

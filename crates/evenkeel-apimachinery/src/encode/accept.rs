@@ -8,7 +8,7 @@ use crate::headers;
 /// One media range of the `Accept` header.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MediaRange {
-    /// `application/json`, in lower case.
+    /// Media type in lower case, such as `application/json`.
     pub(crate) media: String,
     /// Parameters without `q`.
     params: Vec<(String, String)>,
@@ -16,7 +16,7 @@ pub struct MediaRange {
 }
 
 impl MediaRange {
-    /// Returns a parameter's value; empty where there is none.
+    /// Returns a parameter's value; empty if the parameter is absent.
     pub fn param(&self, name: &str) -> &str {
         self.params.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
@@ -32,7 +32,7 @@ impl MediaRange {
     }
 }
 
-/// Returns the accepted media ranges, preferred ones first; `*/*` without the header.
+/// Returns the accepted media ranges by descending preference; `*/*` if the header is absent.
 pub fn media_ranges(headers: &HeaderMap) -> Vec<MediaRange> {
     let mut all: Vec<MediaRange> = headers
         .get_all(ACCEPT)

@@ -1,8 +1,8 @@
-//! Indented JSON, as `?pretty` requests it.
+//! Indented JSON for `?pretty`.
 
 use serde_json::Value;
 
-/// The value, indented.
+/// Encodes a value as indented JSON.
 pub fn json(value: &Value) -> Vec<u8> {
     serde_json::to_vec_pretty(value).unwrap_or_default()
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-/// Encodes a watch event with its length prefix; `object` is already enveloped.
+/// Encodes a watch event with its length prefix; `object` already has its envelope.
 pub fn event(event: &str, object: &[u8]) -> Bytes {
     let mut raw = Vec::with_capacity(object.len() + 8);
     field(1, object, &mut raw);

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// The longest key that stands before its colon on one line, in bytes; readers refuse one of more than 1,024.
+/// Maximum length in bytes of a key on the same line as its colon. Parsers reject a key of more than 1,024.
 ///
 /// Upstream: `yaml_emitter_check_simple_key`.
 const MAX_SIMPLE_KEY: usize = 128;
@@ -73,7 +73,7 @@ fn nested(value: &Value, depth: usize, out: &mut String) {
             out.push('\n');
             block(value, depth + 1, out);
         }
-        // Lists stand at the depth of their key, as Go's encoder has them.
+        // Go's encoder does not indent a list below its key.
         Value::Array(items) if !items.is_empty() => {
             out.push('\n');
             block(value, depth, out);
@@ -95,7 +95,7 @@ fn is_literal(text: &str) -> bool {
         && text.chars().all(|c| c == '\n' || c == '\t' || !is_escaped(c))
 }
 
-/// Whether a character may only stand as an escape: those that no YAML stream may have, and line breaks.
+/// Whether a character must be escaped: a character that YAML forbids, or a line break.
 ///
 /// Upstream: `is_printable`, `is_break`.
 fn is_escaped(c: char) -> bool {
@@ -129,7 +129,7 @@ fn leaf(value: &Value) -> String {
     }
 }
 
-/// Encodes a string, unquoted where YAML reads it back as a string.
+/// Encodes a string, without quotes if YAML parses the result as a string.
 fn scalar(text: &str) -> String {
     if text.chars().any(is_escaped) {
         return double_quoted(text);

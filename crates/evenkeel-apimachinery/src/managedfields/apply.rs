@@ -18,19 +18,19 @@ use crate::group_version::GroupVersionKind;
 use crate::schema::Schema;
 use crate::status::{Cause, StatusError};
 
-/// Fields that other managers own, by manager.
+/// Conflicting fields that other managers own, by manager.
 ///
 /// Upstream: `Conflicts`.
 pub(super) type Conflicts = BTreeMap<ManagerId, FieldSet>;
 
-/// Why an apply failed.
+/// Reason why an apply failed.
 pub(super) enum ApplyFailure {
     Conflicts(Conflicts),
     Refused(StatusError),
 }
 
-/// Applies `patch` to `live` (`None` creates the object) and returns the merged object with its managed fields. Its
-/// values are not canonical yet.
+/// Applies `patch` to `live` (`None` creates the object). Returns the merged object with its managed fields; its
+/// values are not yet canonical.
 pub(crate) fn apply(
     schema: &Schema,
     kind: &GroupVersionKind,
@@ -91,7 +91,7 @@ fn check(kind: &GroupVersionKind, patch: &Value) -> Result<(), StatusError> {
             text("kind")
         )));
     }
-    // Upstream reads no managers from a value of another type, which the schema refuses later.
+    // Upstream ignores a value of another type here; decoding by the schema rejects it later.
     match patch.pointer("/metadata/managedFields") {
         Some(Value::Array(entries)) if entries.iter().all(Value::is_object) => {
             Err(StatusError::bad_request("metadata.managedFields must be nil"))
@@ -100,8 +100,8 @@ fn check(kind: &GroupVersionKind, patch: &Value) -> Result<(), StatusError> {
     }
 }
 
-/// The inputs of one apply, which is tried again with `force` when kubectl's last applied configuration resolves the
-/// conflicts.
+/// Inputs of one apply. If kubectl's last-applied configuration resolves the conflicts, the apply is repeated with
+/// `force`.
 struct Attempt<'a> {
     schema: &'a Schema,
     kind: &'a GroupVersionKind,
@@ -200,7 +200,7 @@ fn conflicts(managers: &Managers, own: &ManagerId, written: &FieldSet) -> Confli
     found.filter(|(_, fields)| !fields.is_empty()).collect()
 }
 
-/// Returns the 409 with a cause for every conflicting field.
+/// Returns the 409 with one cause per conflicting field.
 ///
 /// Upstream: `NewConflictError`.
 fn conflict_error(conflicts: &Conflicts) -> StatusError {

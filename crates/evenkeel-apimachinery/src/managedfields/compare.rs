@@ -1,4 +1,4 @@
-//! Comparison of two objects as sets of fields.
+//! Comparison of two objects, with sets of fields as the result.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,13 +34,13 @@ impl Comparison {
         }
     }
 
-    /// Union of added and modified fields.
+    /// Returns the union of added and modified fields.
     pub(crate) fn added_or_modified(&self) -> FieldSet {
         self.added.union(&self.modified)
     }
 }
 
-/// The items of the old and of the new list that have one path element.
+/// Items of the old and of the new list with the same path element.
 type Sides<'v> = (Vec<&'v Value>, Vec<&'v Value>);
 
 /// Compares two objects of one type.
@@ -70,7 +70,7 @@ impl Walker {
 
     fn walk(&mut self, old: Option<&Value>, new: Option<&Value>, type_ref: Option<TypeRef<'_>>) {
         let Some(shown) = new.filter(|v| !v.is_null()).or(old).or(new) else { return };
-        // Most values are unchanged: nothing below them needs a comparison.
+        // Most values are unchanged and need no comparison of their fields.
         if old.is_some() && old == new {
             return;
         }
@@ -136,7 +136,7 @@ impl Walker {
         }
     }
 
-    /// Items with the same path element are compared, and owned, together.
+    /// Compares items with the same path element together, since they are also owned together.
     fn element(&mut self, element: Box<str>, old: &[&Value], new: &[&Value], item: TypeRef<'_>) {
         if old.len() <= 1 && new.len() <= 1 {
             return self.child(element, old.first().copied(), new.first().copied(), Some(item));
@@ -163,7 +163,7 @@ impl Walker {
     }
 }
 
-/// Whether two values are equal; 1 equals 1.0.
+/// Whether two values are equal, where 1 equals 1.0.
 pub(crate) fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(x), Value::Number(y)) => x == y || x.as_f64() == y.as_f64(),

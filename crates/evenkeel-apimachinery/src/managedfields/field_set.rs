@@ -1,4 +1,4 @@
-//! Sets of field paths, as a tree of path elements, in the encoding of `fieldsV1`.
+//! Sets of field paths: trees of path elements, encoded as `fieldsV1`.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 
 use super::path_element;
 
-/// A set of field paths. A path element is a string in the notation of `fieldsV1`: `f:name`, `k:{"name":"a"}`, `v:"x"`,
-/// `i:0`.
+/// A set of field paths. A path element is a string in the notation of `fieldsV1`: `f:name`, `k:{"name":"a"}`,
+/// `v:"x"`, `i:0`.
 ///
 /// Upstream: `Set` of `fieldpath`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(crate) struct FieldSet {
     nodes: BTreeMap<Box<str>, Node>,
 }
 
-/// One path element: a member of the set, a prefix of members, or both.
+/// Node of one path element, which is a member of the set, a prefix of members, or both.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Node {
     owned: bool,
@@ -97,12 +97,12 @@ impl FieldSet {
         }
     }
 
-    /// Whether the path of this single element is a member.
+    /// Whether the path with this single element is in the set.
     pub(crate) fn has_element(&self, element: &str) -> bool {
         self.nodes.get(element).is_some_and(|n| n.owned)
     }
 
-    /// Returns the members below a path element, without it.
+    /// Returns the members below a path element, as paths without it.
     ///
     /// Upstream: `WithPrefix`.
     pub(crate) fn with_prefix(&self, element: &str) -> Option<&Self> {
@@ -179,8 +179,8 @@ impl FieldSet {
         rest
     }
 
-    /// Makes members of prefixes too, where `named` says so. `named` maps a state and an element to that answer and to
-    /// the state below the element.
+    /// Adds the prefixes of members for which `named` returns true. `named` maps a state and an element to that
+    /// answer and to the state below the element.
     ///
     /// Upstream: `EnsureNamedFieldsAreMembers`.
     pub(crate) fn with_named_prefixes<S: Copy>(

@@ -1,4 +1,4 @@
-//! kubectl's last-applied annotation, which resolves conflicts of an apply and is updated by it.
+//! kubectl's last-applied annotation, which can resolve conflicts of an apply. An apply also updates it.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::schema::Schema;
 
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Returns the conflicts without those about fields of the last applied configuration that nobody has changed since.
+/// Returns the conflicts without fields of the last-applied configuration that no one has changed since.
 ///
 /// Upstream: `conflictsDifference`.
 pub(super) fn conflicts_difference(
@@ -41,7 +41,7 @@ fn annotation(object: &Value) -> Option<&str> {
     annotations.get(ANNOTATION)?.as_str().filter(|text| !text.is_empty())
 }
 
-/// Updates the annotation of an object that has one to the applied configuration.
+/// Updates the annotation, if the object has one, to the applied configuration.
 ///
 /// Upstream: `lastAppliedUpdater`.
 pub(super) fn update_annotation(object: &mut Value, patch: &Value) {

@@ -1,4 +1,4 @@
-//! `metadata.managedFields`, decoded and encoded.
+//! Decoding and encoding of `metadata.managedFields`.
 //!
 //! Upstream: `internal/managedfields.go`.
 
@@ -10,20 +10,20 @@ use serde_json::{Map, Value};
 use super::field_set::FieldSet;
 use crate::value;
 
-/// Identity of a manager. An applier is one manager at all versions, an updater one per version.
+/// Identity of a manager. An applier is one manager for all versions, an updater is one per version.
 ///
 /// Upstream: `BuildManagerIdentifier`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ManagerId {
     pub applied: bool,
     pub manager: String,
-    /// Empty for appliers.
+    /// Version of an updater; empty for appliers.
     pub api_version: String,
     pub subresource: String,
 }
 
 impl ManagerId {
-    /// Formats a manager as conflicts name it.
+    /// Formats a manager as conflict messages do.
     ///
     /// Upstream: `printManager`.
     pub(crate) fn print(&self) -> String {
@@ -38,14 +38,14 @@ impl ManagerId {
     }
 }
 
-/// The fields that a manager owns.
+/// Fields that a manager owns, with version and time.
 ///
 /// Upstream: `VersionedSet`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ManagerEntry {
     pub api_version: String,
     pub fields: FieldSet,
-    /// Time as written; empty where the entry has none.
+    /// Time as written; empty if the entry has none.
     pub time: String,
 }
 
@@ -109,8 +109,8 @@ impl Managers {
         Ok(managers)
     }
 
-    /// Encodes the managers into an object: appliers first, then by time, then by name. Without managers the field is
-    /// absent.
+    /// Encodes the managers into an object: appliers first, then by time, then by name. Without managers, the field
+    /// is absent.
     ///
     /// Upstream: `EncodeObjectManagedFields`, `sortEncodedManagedFields`.
     pub(crate) fn encode(&self, object: &mut Value) {
@@ -153,12 +153,12 @@ fn encode_entry(id: &ManagerId, entry: &ManagerEntry) -> Value {
     Value::Object(map)
 }
 
-/// Formats the time of an entry.
+/// Formats the time of an entry, in whole seconds.
 pub(crate) fn time(now: Timestamp) -> String {
     evenkeel_api::time::seconds(now)
 }
 
-/// Whether a client resets the managed fields: an empty list, or one empty entry.
+/// Whether a client resets the managed fields, by an empty list or one empty entry.
 ///
 /// Upstream: `isResetManagedFields`.
 pub(crate) fn is_reset(object: &Value) -> bool {
@@ -181,7 +181,7 @@ pub(crate) fn remove_managed_fields(object: &mut Value) {
     }
 }
 
-/// Keeps the old timestamps when nothing else differs: a write that changes nothing is not stored.
+/// Keeps the old timestamps if nothing else differs, so that a write without changes is not stored.
 ///
 /// Upstream: `IgnoreManagedFieldsTimestampsTransformer`.
 pub(crate) fn keep_timestamps(old: &Value, new: &mut Value) {
@@ -201,7 +201,7 @@ pub(crate) fn keep_timestamps(old: &Value, new: &mut Value) {
         list.sort();
         list
     };
-    // Cheap comparison first: most writes change more than managed fields.
+    // The cheap comparison comes first: most writes change more than managed fields.
     if equal_but_for_managers(old, new)
         && timeless(old) == timeless(new)
         && let Some(list) = old.pointer("/metadata/managedFields").cloned()

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::merge_type::{self, MergeType};
 use crate::schema::node::TypeRef;
 
-/// Returns the live object with all values of `applied`. Items of live lists keep their order where possible.
+/// Returns the live object with all values of `applied`. Items of lists keep the live order where possible.
 ///
 /// Upstream: `Merge` of `typed`.
 pub(crate) fn merge(live: &Value, applied: &Value, type_ref: TypeRef<'_>) -> Value {
@@ -50,10 +50,10 @@ fn merged(
     }
 }
 
-/// A list's items, indexed by path element.
+/// Items of a list, indexed by path element.
 struct Indexed<'v> {
     order: Vec<(Box<str>, &'v Value)>,
-    /// `None` for an element that several items share: they are not merged.
+    /// Item of each path element; `None` if several items share it, which are not merged.
     by_element: BTreeMap<Box<str>, Option<&'v Value>>,
 }
 
@@ -68,7 +68,7 @@ fn index<'v>(items: &'v [Value], item: TypeRef<'_>, keys: &[Box<str>]) -> Indexe
     indexed
 }
 
-/// Merges two lists: shared items are in the order of the applied list, other live items keep their place.
+/// Merges two lists. Shared items are in the order of the applied list; other live items keep their position.
 ///
 /// Upstream: `visitListItems` of `mergingWalker`.
 fn merged_items(
@@ -103,7 +103,7 @@ fn merged_items(
             if applied.by_element.contains_key(live_element)
                 && next_shared.is_some_and(|next| next != live_element)
             {
-                // The element is also in the applied list, but later: it is merged there.
+                // The applied list has this element at a later position and merges it there.
                 live_index += 1;
                 continue;
             }

@@ -1,22 +1,22 @@
-//! The granularity of ownership: a value is owned as a whole, by field, or by list item.
+//! Granularity of ownership: a value is owned as a whole, by field, or by list item.
 
 use serde_json::{Map, Value};
 
 use super::path_element;
 use crate::schema::node::{ListKind, Rest, Shape, TypeRef};
 
-/// How a value merges and is owned.
+/// Unit in which a value is merged and owned.
 #[derive(Clone, Copy)]
 pub(crate) enum MergeType<'a> {
-    /// As a whole.
+    /// The value as a whole.
     Atomic,
-    /// By field; `None` where the schema does not know the type.
+    /// Each field; `None` if the schema does not know the type.
     Map(Option<TypeRef<'a>>),
-    /// By item, each identified by these keys, or by its value where there are none.
+    /// Each item, identified by these keys, or by its value if there are no keys.
     AssociativeList { item: TypeRef<'a>, keys: &'a [Box<str>] },
 }
 
-/// Returns how values of a type merge. Without a type it is deduced from the value.
+/// Returns how values of a type merge. Without a type, the value decides.
 pub(crate) fn merge_type<'a>(type_ref: Option<TypeRef<'a>>, value: &Value) -> MergeType<'a> {
     let Some(type_ref) = type_ref else {
         return if value.is_object() || value.is_null() {
@@ -54,7 +54,7 @@ pub(crate) fn is_declared(type_ref: Option<TypeRef<'_>>, name: &str) -> bool {
     }
 }
 
-/// Path element of a list item.
+/// Returns the path element of a list item.
 pub(crate) fn item_element(
     value: &Value,
     keys: &[Box<str>],
@@ -67,7 +67,7 @@ pub(crate) fn item_element(
     }
 }
 
-/// Returns the entries of a non-empty object.
+/// Returns the entries of an object; `None` if it is empty or not an object.
 pub(crate) fn entries(value: Option<&Value>) -> Option<&Map<String, Value>> {
     value.and_then(Value::as_object).filter(|m| !m.is_empty())
 }

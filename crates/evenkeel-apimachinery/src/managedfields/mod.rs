@@ -1,4 +1,4 @@
-//! Managed fields: who owns which field of an object after each write, and server-side apply (KEP-555).
+//! Managed fields: the owner of each field after every write, and server-side apply (KEP-555).
 //!
 //! Upstream: `sigs.k8s.io/structured-merge-diff/v6`, `k8s.io/apimachinery/pkg/util/managedfields`.
 
@@ -26,11 +26,11 @@ pub(crate) use managers::keep_timestamps;
 pub(crate) use scale::{to_parent, to_subresource};
 pub(crate) use update::update_managed_fields;
 
-/// The manager of a write and its time, as an entry holds them.
+/// Manager and time of a write, as a managed fields entry records them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Write<'a> {
     pub manager: &'a str,
-    /// Empty for the object itself.
+    /// Subresource of the write; empty for the object itself.
     pub subresource: &'a str,
     pub now: Timestamp,
 }

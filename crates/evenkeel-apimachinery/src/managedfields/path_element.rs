@@ -1,4 +1,4 @@
-//! Path elements in the notation of `fieldsV1`, and their text in messages.
+//! Path elements in the notation of `fieldsV1`, and their form in messages.
 //!
 //! Upstream: `PathElement`, `internal/pathelement.go`.
 
@@ -7,12 +7,12 @@ use serde_json::Value;
 use crate::decode::typed::quoted;
 use crate::schema::node::{Shape, TypeRef};
 
-/// Path element of a named field.
+/// Returns the path element of a named field.
 pub(crate) fn field(name: &str) -> Box<str> {
     format!("f:{name}").into()
 }
 
-/// Path element of a value in a set, or why the value cannot be in one.
+/// Returns the path element of a value in a set, or the reason why a set cannot have the value.
 pub(crate) fn of_value(value: &Value) -> Result<Box<str>, &'static str> {
     match value {
         Value::Object(_) => Err("associative list without keys has an element that's a map type"),
@@ -22,7 +22,7 @@ pub(crate) fn of_value(value: &Value) -> Result<Box<str>, &'static str> {
     }
 }
 
-/// Path element of an item in a list of type `map`, whose items have the type `item`.
+/// Returns the path element of an item in a list of type `map` with items of type `item`.
 pub(crate) fn of_item(
     value: &Value,
     keys: &[Box<str>],
@@ -58,7 +58,7 @@ fn key_text(keys: &[(&str, &Value)]) -> Box<str> {
     format!("k:{{{}}}", parts.join(",")).into()
 }
 
-/// Encodes a scalar, with one form for equal numbers.
+/// Encodes a scalar so that equal numbers have the same text.
 fn plain(value: &Value) -> String {
     match value.as_f64() {
         Some(n) if value.is_f64() && n.fract() == 0.0 && n.abs() < 9e15 => (n as i64).to_string(),

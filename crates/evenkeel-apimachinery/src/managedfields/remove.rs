@@ -50,7 +50,7 @@ fn without(value: &Value, to_remove: &FieldSet, type_ref: Option<TypeRef<'_>>) -
     }
 }
 
-/// Returns the set with the named fields above its members: a struct is a member as long as one of its fields is.
+/// Adds the named fields above members to the set, so that a struct is a member while one of its fields is.
 ///
 /// Upstream: `EnsureNamedFieldsAreMembers`.
 pub(crate) fn ensure_named_fields_are_members(set: &FieldSet, type_ref: TypeRef<'_>) -> FieldSet {

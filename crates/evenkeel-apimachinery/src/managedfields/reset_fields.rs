@@ -1,4 +1,4 @@
-//! Fields that are excluded from ownership: system fields, and those that a strategy resets.
+//! Fields that are excluded from ownership: system fields, and fields that a strategy resets.
 
 use std::sync::LazyLock;
 
@@ -6,7 +6,7 @@ use super::field_set::FieldSet;
 use crate::reset::status_update_resets_metadata;
 use crate::schema::Schema;
 
-/// Fields that no manager owns.
+/// Returns the system fields, which no manager owns.
 ///
 /// Upstream: `stripMetaManager`.
 pub(super) fn stripped_fields() -> &'static FieldSet {
@@ -33,7 +33,7 @@ fn stripped() -> FieldSet {
     FieldSet::from_paths(&paths)
 }
 
-/// Fields that the strategy of a resource, or of its sub-resource, resets.
+/// Returns the fields that the strategy of a resource or subresource resets.
 ///
 /// Upstream: `GetResetFields`.
 pub(super) fn reset_fields(schema: &Schema, subresource: &str) -> FieldSet {

@@ -1,6 +1,6 @@
-//! Managers of an object's replicas, translated for its `scale` sub-resource and back.
+//! Managers of an object's replicas, translated for its `scale` subresource and back.
 //!
-//! In the Scale the field is always `.spec.replicas` of `autoscaling/v1`.
+//! In the Scale, the field is always `.spec.replicas` of `autoscaling/v1`.
 //!
 //! Upstream: `ScaleHandler`.
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::field_set::FieldSet;
 use super::managers::{ManagerEntry, ManagerId, Managers};
 
-/// Version of the Scale.
+/// apiVersion of the Scale.
 const SCALE_VERSION: &str = "autoscaling/v1";
 /// Path of the replicas in the Scale.
 const REPLICAS: [&str; 2] = ["f:spec", "f:replicas"];
@@ -43,7 +43,8 @@ pub(crate) fn to_parent(
     let mut rest = Managers::decode(view).unwrap_or_default().entries;
     let mut settled = Managers::default();
     for (id, mut entry) in Managers::decode(object).unwrap_or_default().entries {
-        // An updater at the parent's version never matches one at the Scale's version, so upstream loses its time.
+        // An updater at the parent's version never matches one at the Scale's version. Upstream therefore loses its
+        // time.
         if entry.fields.has(path) && (!id.applied || rest.remove(&id).is_none()) {
             entry.fields = entry.fields.difference(&FieldSet::from_paths(&[path]));
         }

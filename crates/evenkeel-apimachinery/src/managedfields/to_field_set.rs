@@ -1,4 +1,4 @@
-//! The set of fields that an object has, and validation of an applied object.
+//! The set of an object's fields, and validation of an applied object.
 
 use crate::go_text::{go, go_syntax};
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,8 +70,8 @@ fn collect_items(
     }
 }
 
-/// Validates an applied object: undeclared fields, values of a wrong type, duplicate list items. Each error has its
-/// path.
+/// Validates an applied object: finds undeclared fields, values of a wrong type and duplicate list items. Each
+/// error contains its path.
 ///
 /// Upstream: `AsTyped`, `validatingObjectWalker`.
 pub(crate) fn validation_errors(value: &Value, type_ref: TypeRef<'_>) -> Vec<String> {
@@ -80,7 +80,7 @@ pub(crate) fn validation_errors(value: &Value, type_ref: TypeRef<'_>) -> Vec<Str
     errors
 }
 
-/// Whether a list that is merged by keys has an item without one of them.
+/// Whether a list that merges by keys has an item that lacks one of the keys.
 pub(crate) fn has_items_without_key(value: &Value, type_ref: TypeRef<'_>) -> bool {
     match value {
         Value::Object(fields) => fields.iter().any(|(name, value)| {
@@ -102,7 +102,7 @@ pub(crate) fn has_items_without_key(value: &Value, type_ref: TypeRef<'_>) -> boo
     }
 }
 
-/// A value as upstream's structured-merge-diff shows it.
+/// Formats a value as upstream's structured-merge-diff does.
 fn unstructured(value: &Value) -> String {
     format!("&value.valueUnstructured{{Value:{}}}", go_syntax(value))
 }

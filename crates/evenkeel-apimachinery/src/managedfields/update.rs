@@ -9,12 +9,12 @@ use super::{Write, reset_fields};
 use crate::decode::typed;
 use crate::schema::Schema;
 
-/// Maximum number of updaters; the oldest ones are merged.
+/// Maximum number of updaters; the oldest ones beyond it are merged.
 const MAX_UPDATE_MANAGERS: usize = 10;
-/// Name of the manager that merged updaters become.
+/// Manager name of merged updaters.
 const ANCIENT_CHANGES: &str = "ancient-changes";
 
-/// Sets the managed fields of `new` after `write` updated `old` (`None`: created it).
+/// Sets the managed fields of `new` after `write` updated `old` (`None`: created the object).
 ///
 /// Upstream: `Update` of `FieldManager`; `structuredMergeManager.Update`, which keeps the managers of what it cannot convert.
 pub(crate) fn update_managed_fields(
@@ -25,7 +25,7 @@ pub(crate) fn update_managed_fields(
 ) {
     let mut managers = managers_before(old, new, write.subresource);
     managers::remove_managed_fields(new);
-    // Managed fields that a client has reset stay absent until an apply.
+    // After a client has reset the managed fields, they stay absent until an apply.
     if managers.entries.is_empty() && old.is_some() {
         return;
     }
@@ -37,14 +37,14 @@ pub(crate) fn update_managed_fields(
             &empty
         }
     };
-    // Items without their key have no path, so that nobody is known to own them: the managers stay as they are.
+    // Items without their key have no path, so their owner is unknown. The managers stay as they are.
     if ![old, new].into_iter().any(|object| has_items_without_key(object, schema.type_ref())) {
         take_ownership(schema, old, new, &mut managers, write);
     }
     managers.encode(new);
 }
 
-/// Returns the managers before the write: the client's list where it is valid and not empty, else the stored one.
+/// Returns the managers before the write: the client's list if it is valid and not empty, else the stored one.
 ///
 /// Upstream: `decodeLiveOrNew`.
 fn managers_before(old: Option<&Value>, new: &Value, subresource: &str) -> Managers {
@@ -94,8 +94,8 @@ pub(super) fn take_ownership(
     cap_update_managers(managers);
 }
 
-/// Removes changed fields from all managers except one. A manager without fields is removed, and so is one of a version
-/// that no longer exists.
+/// Removes changed fields from all managers except one. Drops managers that own no field or whose version no longer
+/// exists.
 pub(super) fn remove_from_other_managers(
     schema: &Schema,
     managers: &mut Managers,
@@ -115,19 +115,19 @@ pub(super) fn remove_from_other_managers(
     });
 }
 
-/// Whether the kind exists at a version. Versions of a kind share the names of fields, so fields are compared without
-/// conversion.
+/// Whether the kind exists at a version. All versions of a kind have the same field names, so fields are compared
+/// without conversion.
 fn version_exists(schema: &Schema, api_version: &str) -> bool {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let same = group == schema.group() && version == schema.version();
-    // The only kind of two groups.
+    // Event is the only kind that two groups share.
     let is_event = schema.kind() == "Event" && ["", "events.k8s.io"].contains(&group);
     same || is_event
         || (group == schema.group()
             && (schema.is_custom() || Schema::builtin(group, version, schema.kind()).is_some()))
 }
 
-/// Limits the number of updaters: the oldest ones of each version are merged into one.
+/// Limits the number of updaters: merges the oldest ones of each version into one.
 ///
 /// Upstream: `capUpdateManagers`.
 fn cap_update_managers(managers: &mut Managers) {

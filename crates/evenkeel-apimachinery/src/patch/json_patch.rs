@@ -15,18 +15,18 @@ use crate::depth;
 /// Upstream: `maxJSONPatchOperations`.
 pub(super) const MAX_OPERATIONS: usize = 10_000;
 
-/// Maximum number of bytes of JSON that the `copy` operations of one patch add: the limit of a request's body.
+/// Maximum number of bytes of JSON that the `copy` operations of one patch may add: the limit of a request body.
 ///
 /// Upstream: `AccumulatedCopySizeLimit` of json-patch.
 const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
 
-/// Why a patch was rejected.
+/// Reason why a patch was rejected.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum PatchError {
-    /// It does not fit the document; upstream does not say why.
+    /// The patch does not fit the document; upstream gives no reason.
     #[error("the patch does not fit the object")]
     NotApplicable,
-    /// Its `copy` operations add up to this many bytes.
+    /// The `copy` operations add up to this many bytes.
     #[error(
         "Unable to complete the copy, the accumulated size increase of copy is {0}, exceeding the limit {MAX_COPIED_BYTES}"
     )]
@@ -40,7 +40,7 @@ use PatchError::NotApplicable;
 
 type PatchResult<T = ()> = Result<T, PatchError>;
 
-/// Validates the structure of a patch: returns its unknown fields, or an error in Go's words.
+/// Validates the structure of a patch. Returns its unknown fields, or an error text of Go.
 pub(super) fn check(patch: &Json<'_>) -> Result<Vec<String>, String> {
     let operations = match patch {
         Json::Array(operations) => operations.as_slice(),
@@ -84,8 +84,8 @@ pub(super) fn check(patch: &Json<'_>) -> Result<Vec<String>, String> {
     Ok(unknown)
 }
 
-/// Applies all operations in order. After an error the document is partly changed and unusable. Between operations,
-/// too, it never nests deeper than [`json::MAX_DEPTH`].
+/// Applies all operations in order. After an error, the document is partly changed and unusable. After each
+/// operation, it nests at most [`json::MAX_DEPTH`] deep.
 pub(super) fn apply(document: &mut Value, patch: &Json<'_>) -> PatchResult {
     let Json::Array(operations) = patch else { return Ok(()) };
     let mut copied = 0;
@@ -105,7 +105,7 @@ fn apply_operation(document: &mut Value, operation: &Json<'_>, copied: &mut usiz
         "move" => {
             let (from, path) = (text("from")?, text("path")?);
             let moved = remove(document, from)?;
-            // A value that moves to the same depth or a lower one cannot become too deep.
+            // A value that moves to the same or a smaller depth cannot become too deep.
             if depth_of(path) > depth_of(from) {
                 check_depth(path, &moved)?;
             }
@@ -125,7 +125,7 @@ fn apply_operation(document: &mut Value, operation: &Json<'_>, copied: &mut usiz
     }
 }
 
-/// Length of a value as JSON, in bytes.
+/// Returns the length of a value as JSON, in bytes.
 fn json_length(value: &Value) -> usize {
     struct Count(usize);
     impl io::Write for Count {
@@ -143,7 +143,7 @@ fn json_length(value: &Value) -> usize {
     count.0
 }
 
-/// Number of arrays and objects around the value at a path.
+/// Returns the number of arrays and objects around the value at a path.
 fn depth_of(path: &str) -> usize {
     path.bytes().filter(|byte| *byte == b'/').count()
 }
@@ -181,7 +181,7 @@ fn unescape(key: &str) -> std::borrow::Cow<'_, str> {
     if key.contains('~') { key.replace("~1", "/").replace("~0", "~").into() } else { key.into() }
 }
 
-/// An index into a list of `length`; a negative one counts from the end.
+/// Parses an index into a list of `length` elements. A negative index counts from the end.
 fn index(key: &str, length: usize) -> PatchResult<usize> {
     let actual: i64 = key.parse().map_err(|_| NotApplicable)?;
     let from_start = if actual < 0 { actual + length as i64 } else { actual };
@@ -329,7 +329,7 @@ mod tests {
     fn no_operation_makes_the_document_too_deep() {
         let nest = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         let deepest = json::MAX_DEPTH - 1;
-        // The patch itself nests two levels around the value.
+        // The patch itself adds two levels around the value.
         let add = |path: &str, op: &str| {
             let value = nest(deepest - 1);
             format!(r#"[{{"op":"{op}","path":"{path}","value":{value}}}]"#)

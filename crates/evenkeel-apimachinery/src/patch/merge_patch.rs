@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-/// Merges `patch` into `document`: null removes, objects merge, anything else replaces.
+/// Merges `patch` into `document`: null removes a field, objects merge, and any other value replaces.
 pub(super) fn apply(document: &mut Value, patch: Value) {
     let (document, patch) = match (document, patch) {
         (Value::Object(document), Value::Object(patch)) => (document, patch),
-        // Upstream keeps nulls only in a list that replaces an object.
+        // Upstream keeps nulls only in a value other than an object that replaces an object.
         (document @ Value::Object(_), patch) => {
             *document = patch;
             return;

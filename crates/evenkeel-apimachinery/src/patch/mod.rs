@@ -23,36 +23,36 @@ use crate::managedfields;
 use crate::schema::Schema;
 use crate::status::StatusError;
 
-/// The media types of patches.
+/// Media types of patches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchType {
-    /// A list of operations (RFC 6902): `application/json-patch+json`.
+    /// List of operations (RFC 6902): `application/json-patch+json`.
     Json,
-    /// A partial object (RFC 7386): `application/merge-patch+json`.
+    /// Partial object (RFC 7386): `application/merge-patch+json`.
     Merge,
-    /// A partial object whose lists merge by key: `application/strategic-merge-patch+json`.
+    /// Partial object whose lists merge by key: `application/strategic-merge-patch+json`.
     Strategic,
     /// Server-side apply: `application/apply-patch+yaml`.
     Apply,
 }
 
-/// A patched object.
+/// A patched object with its warnings.
 #[derive(Debug)]
 pub struct Patched {
-    /// The object after the patch, in the version of the request.
+    /// Object after the patch, in the version of the request.
     pub object: Value,
     /// Texts for `Warning` headers.
     pub warnings: Vec<String>,
 }
 
-/// The field manager of a write and its time, as `managedFields` holds them.
+/// Field manager and time of a write, as `managedFields` records them.
 #[derive(Debug, Clone, Copy)]
 pub struct Writer<'a> {
-    /// The query parameter `fieldManager`, or a name from the user agent.
+    /// Query parameter `fieldManager`, or a name from the user agent.
     pub manager: &'a str,
-    /// Sub-resource, empty for the object itself.
+    /// Subresource; empty for the object itself.
     pub subresource: &'a str,
-    /// Time that a new or changed entry of `managedFields` gets.
+    /// Time for new and changed entries of `managedFields`.
     pub now: Timestamp,
 }
 
@@ -90,10 +90,10 @@ pub fn apply(
     server_side_apply::apply(schema, kind, current, body, &writer.write(), force, validation)
 }
 
-/// Applies the operations of a JSON patch to an object; `None` where an operation is not applicable.
+/// Applies the operations of a JSON patch to an object; `None` if an operation is not applicable.
 ///
 /// # Errors
-/// Why the object would become too large or too deep.
+/// The object would become too large or too deep.
 pub fn apply_json_patch(object: &Value, operations: &Value) -> Result<Option<Value>, String> {
     let mut object = object.clone();
     match json_patch::apply(&mut object, &Json::from(operations)) {
@@ -103,13 +103,13 @@ pub fn apply_json_patch(object: &Value, operations: &Value) -> Result<Option<Val
     }
 }
 
-/// Decodes an object again as its kind, which drops unknown fields.
+/// Decodes an object again as its kind, to drop unknown fields.
 pub fn decode_again(schema: &Schema, kind: &GroupVersionKind, object: &Value) -> Value {
     let (read, errors) = decode_as(typed::DecoderKind::Unstructured, &Json::from(object), schema);
     if errors.error.is_some() { object.clone() } else { named(read, kind) }
 }
 
-/// Merges an apply configuration into an object, list by list as their schema says.
+/// Merges an apply configuration into an object; the schema determines how lists merge.
 pub fn apply_configuration(
     schema: Option<&Schema>,
     object: &Value,
@@ -131,7 +131,7 @@ pub fn apply_configuration(
     }
 }
 
-/// Sets the managed fields of an object's Scale to the managers of its replicas. `path` is the field of the replicas in
+/// Sets the managed fields of an object's Scale to the managers of its replicas. `path` is the replicas' field in
 /// the object.
 pub fn set_scale_managers(object: &Value, path: &[&str], scale: &mut Value) {
     managedfields::to_subresource(
@@ -141,8 +141,8 @@ pub fn set_scale_managers(object: &Value, path: &[&str], scale: &mut Value) {
     .encode(scale);
 }
 
-/// Sets the managed fields of `new`, an object of `kind` whose replicas were written through its Scale, from those of
-/// the Scale.
+/// Sets the managed fields of `new` from those of its Scale, after its replicas were written through the Scale.
+/// `new` is an object of `kind`.
 pub fn set_parent_managers(
     kind: &GroupVersionKind,
     old: &Value,
@@ -159,7 +159,7 @@ fn elements(path: &[&str]) -> Vec<String> {
     path.iter().map(|name| format!("f:{name}")).collect()
 }
 
-/// Gives an object the form of storage: empty lists and maps are null, unless they are omitted.
+/// Converts an object to its storage form: empty lists and maps become null, unless they are omitted.
 pub fn null_empty(schema: Option<&Schema>, object: &mut Value) {
     if let Some(schema) = schema.filter(|schema| !schema.is_custom()) {
         typed::null_empty(object, schema.type_ref());
@@ -168,7 +168,7 @@ pub fn null_empty(schema: Option<&Schema>, object: &mut Value) {
 
 /// Updates `managedFields` of `new` after a create or an update. `old` is the stored object, `None` on create.
 ///
-/// The object then has the form of storage: empty lists and maps are null, unless they are omitted. When only
+/// Also converts the object to its storage form: empty lists and maps become null, unless they are omitted. If only
 /// timestamps of `managedFields` would change, `new` keeps those of `old`.
 pub fn update_managed_fields(
     schema: Option<&Schema>,

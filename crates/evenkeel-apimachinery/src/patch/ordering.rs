@@ -8,7 +8,7 @@ use super::strategic::StrategicError;
 use crate::go_text::go;
 use crate::value;
 
-/// What identifies elements of a list: the merge key, or their value.
+/// Identity of a list's elements: the merge key, or the value itself.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ElementIdentity<'a> {
     pub key: Option<&'a str>,
@@ -23,7 +23,7 @@ impl ElementIdentity<'_> {
         }
     }
 
-    /// Indexes the first position of each element, so that long lists are searched once.
+    /// Indexes the first position of each element, so that a long list is searched only once.
     pub(super) fn positions(&self, list: &[Value]) -> Positions {
         let mut first = HashMap::with_capacity(list.len());
         for (index, element) in list.iter().enumerate() {
@@ -51,17 +51,17 @@ impl ElementIdentity<'_> {
     }
 }
 
-/// Positions of a list's elements, by their identity as JSON.
+/// Positions of a list's elements, by their identity as JSON text.
 #[derive(Debug, Default)]
 pub(super) struct Positions(HashMap<Option<String>, usize>);
 
 impl Positions {
-    /// Returns the first position of an element with the same identity.
+    /// Returns the first position of an element with the same identity as `element`.
     pub(super) fn position(&self, identity: ElementIdentity<'_>, element: &Value) -> Option<usize> {
         self.0.get(&identity.of_element(element).map(Value::to_string)).copied()
     }
 
-    /// Adds an element with a new identity.
+    /// Adds the position of an element with a new identity.
     pub(super) fn insert(&mut self, identity: ElementIdentity<'_>, element: &Value, index: usize) {
         self.0.insert(identity.of_element(element).map(Value::to_string), index);
     }
@@ -75,7 +75,7 @@ pub(super) fn missing_merge_key(element: &Value, key: &str) -> StrategicError {
     ))
 }
 
-/// Go's name for the type of an untyped value; for null, Go's text for a nil type.
+/// Returns Go's name for the type of an untyped value; for null, Go's text for a nil type.
 pub(super) fn go_type(value: &Value) -> &'static str {
     value::go_type(value).unwrap_or("%!s(<nil>)")
 }
@@ -96,19 +96,19 @@ pub(super) fn are_objects(before: &[Value], patch: &[Value]) -> Result<bool, Str
     Ok(first == Some("map[string]interface {}"))
 }
 
-/// Removes repeated values; the first one stays.
+/// Removes repeated values except the first.
 pub(super) fn deduplicate(list: Vec<Value>) -> Vec<Value> {
     let mut seen = HashSet::with_capacity(list.len());
     list.into_iter().filter(|value| seen.insert(value.to_string())).collect()
 }
 
-/// Returns the values of a list as JSON, for lookups.
+/// Returns the values of a list as a set of JSON texts.
 pub(super) fn json_texts(list: &[Value]) -> HashSet<String> {
     list.iter().map(Value::to_string).collect()
 }
 
-/// Sorts the elements that `order` names by that order, other ones by the server's order, and merges both: an element
-/// that only the server has comes before the named ones that it preceded on the server.
+/// Sorts the elements in `order` by that order and the others by the server's order, then merges both. An element
+/// that only the server has comes before the elements of `order` that it preceded on the server.
 ///
 /// Upstream: `normalizeElementOrder`, `mergeSortedSlice`.
 pub(super) fn normalize_element_order(
@@ -138,7 +138,7 @@ pub(super) fn normalize_element_order(
     Ok(all)
 }
 
-/// Rejects a patch whose own list is not in the order of its `$setElementOrder`.
+/// Rejects a patch whose list is not in the order of its `$setElementOrder`.
 ///
 /// Upstream: `validatePatchWithSetOrderList`.
 pub(super) fn validate_element_order(

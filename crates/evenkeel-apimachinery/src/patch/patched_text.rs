@@ -1,13 +1,13 @@
-//! The JSON of a patched object as errors quote it. Upstream applies JSON and merge patches to the encoded object: what a
-//! patch changes is decoded as maps and encoded sorted by key, all else stays as Go encoded it, in the order of its structs
-//! (`lazyNode` of the module `gopkg.in/evanphx/json-patch.v4`).
+//! JSON text of a patched object, as errors quote it. Upstream applies JSON and merge patches to the encoded
+//! object. It decodes the values that a patch changes as maps and encodes them sorted by key. All others keep Go's
+//! encoding, in the order of the structs (`lazyNode` of the module `gopkg.in/evanphx/json-patch.v4`).
 
 use serde_json::Value;
 
 use crate::schema::Schema;
 use crate::schema::node::{Shape, TypeRef};
 
-/// Returns the JSON of `object`, which a patch made of `current`.
+/// Returns the JSON text of `object`, which is `current` after a patch.
 pub(super) fn patched_text(object: &Value, current: &Value, schema: Option<&Schema>) -> String {
     let Some(schema) = schema.filter(|schema| !schema.is_custom()) else {
         return object.to_string();
@@ -17,19 +17,19 @@ pub(super) fn patched_text(object: &Value, current: &Value, schema: Option<&Sche
     out
 }
 
-/// Where a value of the patched object comes from.
+/// Origin of a value in the patched object.
 #[derive(Clone, Copy)]
 enum Origin<'a> {
-    /// A part of the object that is as it was.
+    /// The value is unchanged.
     Unchanged,
-    /// It was this; the patch may have changed something within it.
+    /// The stored value is this one; the patch may have changed parts of it.
     Stored(&'a Value),
-    /// The patch.
+    /// The value comes from the patch.
     Patch,
 }
 
 impl<'a> Origin<'a> {
-    /// Returns the origin of a part, given how to find it in what was stored.
+    /// Returns the origin of a part; `find` returns that part of the stored value.
     fn of_part(self, find: impl FnOnce(&'a Value) -> Option<&'a Value>) -> Self {
         match self {
             Self::Stored(stored) => find(stored).map_or(Self::Patch, Self::Stored),
@@ -38,7 +38,7 @@ impl<'a> Origin<'a> {
     }
 }
 
-/// Writes a value: structs in Go's order where they are unchanged, all else sorted.
+/// Writes a value: unchanged structs in Go's order, all other objects sorted by key.
 fn write(value: &Value, origin: Origin<'_>, type_ref: Option<TypeRef<'_>>, out: &mut String) {
     let origin = match origin {
         Origin::Stored(stored) if stored == value => Origin::Unchanged,

@@ -60,8 +60,8 @@ pub(super) fn patch(
     )
 }
 
-/// Rejects a strategic merge patch that sets `kind` or `apiVersion` to what is no string. Any string is accepted: the
-/// patched object keeps its kind.
+/// Rejects a strategic merge patch that sets `kind` or `apiVersion` to something other than a string. Any string is
+/// accepted, because the patched object keeps its kind.
 fn check_kind_types(patch: &Json<'_>, schema: Option<&Schema>) -> Result<(), StatusError> {
     let Some(schema) = schema else { return Ok(()) };
     for field in ["kind", "apiVersion"] {
@@ -75,7 +75,7 @@ fn check_kind_types(patch: &Json<'_>, schema: Option<&Schema>) -> Result<(), Sta
     Ok(())
 }
 
-/// A custom object may be patched to any content, which may then be of another kind.
+/// Checks apiVersion and kind of a patched custom object, which a patch may have changed.
 fn validate_kind(kind: &GroupVersionKind, object: &Value) -> Result<(), StatusError> {
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     let (actual, version) = (text("kind"), text("apiVersion"));
@@ -103,7 +103,7 @@ fn accept_strict(strict: Result<Vec<String>, String>) -> Result<Vec<String>, Sta
     strict.map_err(|e| StatusError::bad_request(format!("error decoding patch: {e}")))
 }
 
-/// Rejects a patch that is no object; returns its duplicate keys.
+/// Rejects a patch that is not an object; returns the duplicate keys of an object.
 fn require_object(patch: &Json<'_>, prefix: &str) -> Result<Vec<String>, StatusError> {
     match patch {
         Json::Object(_) | Json::Null => Ok(json::duplicate_keys(patch)),
@@ -156,7 +156,7 @@ fn apply_strategic_patch(
     };
     let type_ref: Option<TypeRef<'_>> = schema.map(Schema::type_ref);
     let merged = strategic::apply(map(current.clone()), map(patch.to_value()), type_ref);
-    // The merged object is converted to the type of the current one, whatever it calls itself.
+    // The merged object is converted to the type of the current one, whatever kind the patch sets.
     let merged = merged.map(|mut merged| {
         for field in ["apiVersion", "kind"] {
             match current.get(field) {
@@ -173,7 +173,7 @@ fn apply_strategic_patch(
     })
 }
 
-/// Decodes the patched object; the error says why it is invalid.
+/// Decodes the patched object. The error is the reason why it is invalid.
 fn decode_patched(
     kind: &GroupVersionKind,
     schema: Option<&Schema>,
@@ -203,8 +203,8 @@ fn decode_patched(
     Ok(Patched { object: named(object, kind), warnings })
 }
 
-/// Decodes an object without a version as upstream's internal version of its kind, whose fields have no JSON names: all
-/// of them are unknown.
+/// Decodes an object without a version as upstream's internal version of its kind. Its Go fields have no JSON
+/// names, so all fields are unknown.
 fn decode_internal(
     actual: &GroupVersionKind,
     kind: &GroupVersionKind,
@@ -224,7 +224,8 @@ fn decode_internal(
     Ok(Patched { object: named(Value::Null, kind), warnings })
 }
 
-/// Returns the error for a patch that changes the object's kind: of decoding it as that kind, or of converting it.
+/// Returns the error for a patch that changes the object's kind: a decoding error for that kind, or a conversion
+/// error.
 fn kind_change_error(
     actual: &GroupVersionKind,
     kind: &GroupVersionKind,
@@ -241,7 +242,7 @@ fn kind_change_error(
     })
 }
 
-/// Returns a 422 without a field.
+/// Returns a 422 that names no field.
 fn unprocessable() -> StatusError {
     StatusError::new(
         StatusCode::UNPROCESSABLE_ENTITY,

@@ -1,4 +1,4 @@
-//! Patches and applies as kube-apiserver v1.37.1 answered them.
+//! Patches and applies with the recorded responses of kube-apiserver v1.37.1.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -14,7 +14,7 @@ fn kind(object: &Value) -> GroupVersionKind {
     GroupVersionKind { group: group.into(), version: version.into(), kind: text("kind").into() }
 }
 
-/// Without what the rest of the server decides: versions, and when managers wrote.
+/// Removes fields that other parts of the server set: versions, and the times of managers.
 fn comparable(object: &Value) -> Value {
     let mut object = object.clone();
     let Some(metadata) = object["metadata"].as_object_mut() else { return object };
@@ -25,7 +25,7 @@ fn comparable(object: &Value) -> Value {
         for entry in managers.iter_mut() {
             entry.as_object_mut().map(|e| e.remove("time"));
         }
-        // Their order is that of their times.
+        // Managers are sorted by their times.
         managers.sort_by_key(Value::to_string);
     }
     object

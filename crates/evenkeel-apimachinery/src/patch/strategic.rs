@@ -15,18 +15,18 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList";
 const SET_ORDER: &str = "$setElementOrder";
 
-/// Why a strategic merge patch was rejected.
+/// Reason why a strategic merge patch was rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum StrategicError {
-    /// 400 with this text.
+    /// A 400 with this text.
     BadRequest(&'static str),
-    /// 422 without a text.
+    /// A 422 without a text.
     Unprocessable,
-    /// 500 with this text: upstream does not count these as client errors.
+    /// A 500 with this text, since upstream does not treat these as client errors.
     Internal(String),
 }
 
-/// Merges `patch` into `original`, an object of the given type (`None` where the schema does not know it).
+/// Merges `patch` into `original`, an object of the given type (`None` if the schema does not know it).
 ///
 /// Upstream: `mergeMap`.
 pub(super) fn apply(
@@ -299,7 +299,7 @@ fn merge_element(
     Ok(())
 }
 
-/// Removes nulls from new content: there is nothing to delete.
+/// Removes nulls from new content, where they have nothing to delete.
 ///
 /// Upstream: `discardNullValuesFromPatch`.
 fn discard_null_values(value: &mut Value) {

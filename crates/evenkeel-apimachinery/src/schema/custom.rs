@@ -1,4 +1,5 @@
-//! Schema of a custom resource's version, built from its `openAPIV3Schema`. Its metadata has the built-in type.
+//! Schema of one version of a custom resource, built from its `openAPIV3Schema`. Its metadata has the built-in
+//! type.
 
 use std::collections::HashMap;
 
@@ -6,7 +7,7 @@ use serde_json::Value;
 
 use super::node::{Field, Id, ListKind, Node, PatchRule, Rest, Shape, Struct, Tree, TypeRef};
 
-/// Builds the schema; `metadata` is the built-in type ObjectMeta. The root comes first.
+/// Builds the schema, whose first node is the root; `metadata` is the built-in type ObjectMeta.
 pub(super) fn build(doc: &Value, metadata: TypeRef<'_>) -> Tree {
     let mut builder = Builder { tree: Tree::default(), metadata, grafted: HashMap::new() };
     builder.object(doc, true);
@@ -109,7 +110,7 @@ impl Builder<'_> {
     }
 }
 
-/// Returns a field that is omitted when unset.
+/// Returns a field that is omitted if unset.
 fn field(name: &str, node: Id, default: Option<Value>) -> Field {
     Field {
         name: name.into(),

@@ -1,8 +1,8 @@
-//! Typed schemas of built-in kinds and custom resources: types, list and map merge rules, and which fields are omitted
-//! when empty.
+//! Typed schemas of built-in kinds and custom resources: types, merge rules of lists and maps, and the fields that
+//! are omitted if empty.
 //!
-//! The built-in schemas are built once, from `data/openapi-v3.schemas.json` (types, list and patch topology) and
-//! `data/go-fields.tsv` (pointers and `omitempty` of Go's fields, which the encoded JSON depends on).
+//! The built-in schemas are built once per process, from `data/openapi-v3.schemas.json` (types, list and patch
+//! topology) and `data/go-fields.tsv` (pointers and `omitempty` of Go's fields, which determine the encoded JSON).
 
 mod custom;
 pub(crate) mod node;
@@ -23,7 +23,7 @@ use crate::validation::metadata;
 static OPENAPI: &str = include_str!("../../data/openapi-v3.schemas.json");
 static GO_FIELDS: &str = include_str!("../../data/go-fields.tsv");
 
-/// The schema of one kind at one version; cheap to clone.
+/// Schema of one kind at one version. Clones are cheap.
 #[derive(Debug, Clone)]
 pub struct Schema {
     tree: Arc<Tree>,
@@ -43,7 +43,7 @@ fn builtin() -> &'static Builtin {
     &TREE
 }
 
-/// Resets a top-level field to its encoding when unset.
+/// Resets a top-level field to the encoding of an unset field.
 pub fn reset_field(schema: Option<&Schema>, object: &mut Value, field: &str) {
     let Some(map) = object.as_object_mut() else { return };
     map.remove(field);
@@ -54,18 +54,18 @@ pub fn reset_field(schema: Option<&Schema>, object: &mut Value, field: &str) {
     }
 }
 
-/// Validates the metadata of an embedded object, without its name.
+/// Validates the metadata of an embedded object, except its name.
 pub fn validate_metadata(object: &Value) -> Vec<FieldError> {
     metadata::validate(object)
 }
 
-/// Validates `metadata` of an object of any kind, without its name: labels, annotations, finalizers, owner references,
-/// managedFields.
+/// Validates `metadata` of an object of any kind, except its name: labels, annotations, finalizers, owner
+/// references and managedFields.
 pub fn validate(_kind: &GroupVersionKind, object: &Value) -> Vec<FieldError> {
     metadata::validate(object)
 }
 
-/// Built-in kinds by name; few kinds share a name.
+/// Returns the built-in kinds by name, of which few share a name.
 fn kinds() -> &'static HashMap<Box<str>, Vec<Schema>> {
     static KINDS: LazyLock<HashMap<Box<str>, Vec<Schema>>> = LazyLock::new(|| {
         let all = builtin();
@@ -99,8 +99,8 @@ impl Schema {
         named.iter().find(|s| *s.group == *group && *s.version == *version).cloned()
     }
 
-    /// Builds the schema of a custom resource's version from its `openAPIV3Schema`. `status` says whether it has the
-    /// status sub-resource.
+    /// Builds the schema of one version of a custom resource from its `openAPIV3Schema`. `status` is whether the
+    /// version has the status subresource.
     pub fn custom(kind: &GroupVersionKind, doc: &Value, status: bool) -> Self {
         let all = builtin();
         let metadata = all
@@ -120,12 +120,12 @@ impl Schema {
         }
     }
 
-    /// The API group; empty for the core group.
+    /// Returns the API group; empty for the core group.
     pub(crate) fn group(&self) -> &str {
         &self.group
     }
 
-    /// The version within the group.
+    /// Returns the version within the group.
     pub(crate) fn version(&self) -> &str {
         &self.version
     }
@@ -135,7 +135,7 @@ impl Schema {
         &self.kind
     }
 
-    /// `group/version`, or the version alone in the core group.
+    /// Returns the apiVersion: `group/version`, or the version alone in the core group.
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.to_string()
@@ -149,7 +149,7 @@ impl Schema {
         self.custom
     }
 
-    /// Whether the kind has a `status` that only its sub-resource sets.
+    /// Whether the kind has a `status` that only its subresource sets.
     pub(crate) fn has_status(&self) -> bool {
         if self.custom { self.status } else { self.type_ref().child("status").is_some() }
     }

@@ -1,4 +1,4 @@
-//! The types of a schema: an arena of nodes that reference each other by index.
+//! Types of a schema: an arena of nodes that reference each other by index.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use serde_json::Value;
 /// An index into a [`Tree`].
 pub(crate) type Id = u32;
 
-/// A schema's types. All built-in kinds share one arena; each version of a custom resource has its own.
+/// Arena of types. All built-in kinds share one; each version of a custom resource has its own.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     pub nodes: Vec<Node>,
 }
 
-/// A type as a field uses it.
+/// Type of a field, with its Go name.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub shape: Shape,
@@ -36,11 +36,11 @@ pub(crate) enum Shape {
     },
     Float,
     String,
-    /// Base64 of bytes.
+    /// Bytes in base64.
     Bytes,
-    /// RFC 3339, to the second.
+    /// Time in RFC 3339, to the second.
     Time,
-    /// RFC 3339, to the microsecond.
+    /// Time in RFC 3339, to the microsecond.
     MicroTime,
     /// A duration in Go's notation.
     Duration,
@@ -57,65 +57,65 @@ pub(crate) enum Shape {
     },
 }
 
-/// An object with named fields.
+/// Type of an object with named fields.
 #[derive(Debug, Clone)]
 pub(crate) struct Struct {
-    /// Sorted by name.
+    /// Fields sorted by name.
     pub fields: Arc<[Field]>,
-    /// Owned as a whole.
+    /// Whether the object is owned as a whole.
     pub atomic: bool,
-    /// What happens to fields that the schema does not specify.
+    /// Handling of fields that the schema does not specify.
     pub rest: Rest,
-    /// An embedded resource: its metadata is ObjectMeta.
+    /// Whether this is an embedded resource, whose metadata is ObjectMeta.
     pub embedded: bool,
 }
 
-/// What happens to fields that a struct does not specify.
+/// Handling of fields that a struct does not specify.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// They are pruned, and reported when the client asks for it.
+    /// Prunes the fields, and reports them if the client requests it.
     Drop,
-    /// They are preserved.
+    /// Preserves the fields.
     Keep,
-    /// They have one type (`additionalProperties` beside `properties`).
+    /// Decodes the fields as one type (`additionalProperties` beside `properties`).
     Typed(Id),
 }
 
-/// What identifies a list's items.
+/// Identity of a list's items.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ListKind {
-    /// The list is atomic.
+    /// None: the list is atomic.
     Atomic,
-    /// Elements are identified by their value.
+    /// The value of each element.
     Set,
-    /// By these fields of each element.
+    /// The values of these fields of each element.
     Map(Arc<[Box<str>]>),
 }
 
-/// One named field of an object.
+/// Named field of a struct.
 #[derive(Debug, Clone)]
 pub(crate) struct Field {
     pub name: Box<str>,
     pub node: Id,
-    /// A pointer in Go: an explicit zero value differs from an unset one.
+    /// Whether the field is a pointer in Go, so that an explicit zero value differs from an unset one.
     pub pointer: bool,
-    /// `omitempty`: omitted when empty.
+    /// Whether the field is omitted if empty (`omitempty`).
     pub omit_empty: bool,
-    /// `omitzero`: omitted when zero, even for structs.
+    /// Whether the field is omitted if zero, even for structs (`omitzero`).
     pub omit_zero: bool,
-    /// Position among the fields of Go's struct, in which order they are encoded.
+    /// Position in the Go struct, which determines the order of encoding.
     pub position: usize,
-    /// Default of the schema. For built-in kinds it only completes keys of list items.
+    /// Default in the schema. For built-in kinds it only completes keys of list items.
     pub default: Option<Value>,
     pub patch: PatchRule,
 }
 
-/// How a strategic merge patch treats a field.
+/// Handling of a field by strategic merge patches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PatchRule {
     pub merge: bool,
     pub retain_keys: bool,
-    /// The strategy `replace`: the patch's value replaces the old one, even when both are objects.
+    /// Whether the strategy is `replace`: the patch's value replaces the old one, even if both are objects.
     pub replace: bool,
     /// Merge key; `None` for a list of primitives.
     pub key: Option<Box<str>>,
@@ -128,7 +128,7 @@ impl Struct {
     }
 }
 
-/// A reference to a type in a schema.
+/// Reference to a type in a schema.
 ///
 /// Upstream: `TypeRef`.
 #[derive(Debug, Clone, Copy)]
@@ -157,7 +157,7 @@ impl<'a> TypeRef<'a> {
         }
     }
 
-    /// Type of a field or of a map's value; `None` where the schema does not specify it.
+    /// Returns the type of a field or of a map's values; `None` if the schema does not specify it.
     pub(crate) fn child(self, name: &str) -> Option<TypeRef<'a>> {
         match self.shape() {
             Shape::Struct(s) => match (s.field(name), s.rest) {

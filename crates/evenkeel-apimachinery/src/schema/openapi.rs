@@ -1,5 +1,5 @@
-//! Builds the schemas of built-in kinds from two recorded tables: upstream's OpenAPI document, and the Go types and JSON tags
-//! of its fields.
+//! Builder of the schemas of built-in kinds, from two recorded tables: upstream's OpenAPI document, and the Go
+//! types and JSON tags of its fields.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::node::{Field, Id, ListKind, Node, PatchRule, Rest, Shape, Struct, Tree};
 
-/// The parts of an OpenAPI schema that describe types.
+/// Parts of an OpenAPI schema that describe types.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct OpenApiSchema<'a> {
@@ -48,7 +48,7 @@ struct GroupVersionKind<'a> {
 }
 
 impl<'a> OpenApiSchema<'a> {
-    /// Returns the name of the schema that this one refers to.
+    /// Returns the name of the schema that this schema references.
     fn target(&self) -> Option<&'a str> {
         let reference = self.reference.or_else(|| self.all_of.first().and_then(|d| d.reference))?;
         reference.rsplit('/').next()
@@ -58,26 +58,26 @@ impl<'a> OpenApiSchema<'a> {
 /// Group, version, kind.
 type KindKey = (Box<str>, Box<str>, Box<str>);
 
-/// The schemas of all built-in kinds.
+/// Schemas of all built-in kinds.
 #[derive(Debug)]
 pub(super) struct Builtin {
     pub tree: Arc<Tree>,
-    /// Types of kinds, by group, version and kind.
+    /// Types of kinds by group, version and kind.
     pub kinds: HashMap<KindKey, Id>,
-    /// All named types, by their name in the OpenAPI document.
+    /// All named types by their name in the OpenAPI document.
     pub names: HashMap<Box<str>, Id>,
 }
 
 /// Go type and JSON options of a field, which the OpenAPI document lacks.
 struct GoField<'a> {
     type_: &'a str,
-    /// `o` for omitempty, `z` for omitzero.
+    /// `o` for omitempty and `z` for omitzero.
     flags: &'a str,
     /// Position in the struct.
     position: usize,
 }
 
-/// Reads both documents and builds one tree of all their types.
+/// Parses both documents and builds one tree of all their types.
 pub(super) fn build(openapi: &str, go_fields: &str) -> Result<Builtin, serde_json::Error> {
     let docs: HashMap<&str, OpenApiSchema<'_>> = serde_json::from_str(openapi)?;
     let mut builder = Builder {
@@ -128,7 +128,7 @@ impl<'a> Builder<'_, 'a> {
         id
     }
 
-    /// Adds a type of the document; `atomic` overrides its own map type.
+    /// Adds a named type of the document; `atomic` overrides its map type.
     fn named(&mut self, name: &'a str, atomic: Option<bool>) -> Id {
         let key = format!("{name} {atomic:?}");
         if let Some(id) = self.ids.get(&key) {
@@ -252,7 +252,7 @@ fn short_name(schema: &str) -> String {
     format!("{package}.{kind}")
 }
 
-/// Returns the Go name of a map's value type, where the map's own type has a name.
+/// Returns the Go name of a map's values if the map's own type has a name.
 fn map_value_name(value: &OpenApiSchema<'_>) -> String {
     value.target().map_or_else(|| "string".to_owned(), short_name)
 }

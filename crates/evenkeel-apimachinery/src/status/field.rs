@@ -1,4 +1,4 @@
-//! Validation errors about single fields, with upstream's texts.
+//! Validation errors about single fields, worded as upstream's.
 
 use serde_json::Value;
 
@@ -9,13 +9,13 @@ use evenkeel_api::quote::quote;
 /// Upstream: `field.Error`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FieldError {
-    /// Type of the error, which selects reason and text.
+    /// Type of the error, which determines reason and text.
     pub kind: FieldErrorKind,
-    /// Path of the field: `spec.ports[0].name`.
+    /// Path of the field, such as `spec.ports[0].name`.
     pub field: String,
-    /// The offending value; `None` leaves it out of the text.
+    /// Invalid value; `None` to omit it from the text.
     pub value: Option<Value>,
-    /// Explanation of the rule that the value breaks; it may be empty.
+    /// Rule that the value breaks; may be empty.
     pub detail: String,
 }
 
@@ -47,7 +47,7 @@ pub enum FieldErrorKind {
 }
 
 impl FieldErrorKind {
-    /// Reason in `causes[].reason`.
+    /// Returns the reason for `causes[].reason`.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::NotFound => "FieldValueNotFound",
@@ -78,23 +78,25 @@ impl FieldErrorKind {
         }
     }
 
-    /// Whether the text shows the offending value.
+    /// Whether the text contains the invalid value.
     fn shows_value(self) -> bool {
         !matches!(self, Self::Required | Self::Forbidden | Self::TooLong | Self::Internal)
     }
 }
 
 impl FieldError {
-    /// Size from which on further errors of one object are not listed, in bytes: thousands of errors.
+    /// Maximum total size in bytes of the errors of one object, enough for thousands; further errors are not
+    /// listed.
     pub(crate) const MAX_TOTAL_SIZE: usize = 256 * 1024;
 
-    /// Stands for the errors beyond [`Self::MAX_TOTAL_SIZE`]. Upstream lists all of them, whatever their number.
+    /// Returns a placeholder for the errors beyond [`Self::MAX_TOTAL_SIZE`]. Upstream lists all errors, whatever
+    /// their number.
     pub(crate) fn not_all_listed() -> Self {
         let detail = "there are more errors than can be listed; correct these to see the others";
         Self::invalid("<nil>", Value::Null, detail)
     }
 
-    /// About the length of the text, in bytes.
+    /// Returns the approximate length of the text in bytes.
     pub(crate) fn size(&self) -> usize {
         fn size(value: &Value) -> usize {
             match value {
@@ -119,7 +121,7 @@ impl FieldError {
         Self { kind, field: field.into(), value, detail: detail.into() }
     }
 
-    /// An invalid value.
+    /// Returns an error for an invalid value.
     pub fn invalid(
         field: impl Into<String>,
         value: impl Into<Value>,
@@ -128,19 +130,19 @@ impl FieldError {
         Self::new(FieldErrorKind::Invalid, field, Some(value.into()), detail)
     }
 
-    /// An invalid value that the text does not show.
+    /// Returns an error for an invalid value that the text omits.
     ///
     /// Upstream: `field.OmitValueType`.
     pub(crate) fn invalid_whole(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Invalid, field, None, detail)
     }
 
-    /// A missing value that is required.
+    /// Returns an error for a required value that is missing.
     pub fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Required, field, None, detail)
     }
 
-    /// A value that is not one of `supported`, which are listed in the given order.
+    /// Returns an error for a value that is not one of `supported`, which the text lists in this order.
     pub fn not_supported(
         field: impl Into<String>,
         value: impl Into<Value>,
@@ -155,39 +157,39 @@ impl FieldError {
         Self::new(FieldErrorKind::NotSupported, field, Some(value.into()), detail)
     }
 
-    /// A value of the wrong type; `actual` is the name of its type.
+    /// Returns an error for a value of the wrong type; `actual` is the name of its type.
     pub fn type_invalid(field: impl Into<String>, actual: &str, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::TypeInvalid, field, Some(actual.into()), detail)
     }
 
-    /// A list with more items than `max`.
+    /// Returns an error for a list with more than `max` items; `actual` is their number.
     pub fn too_many(field: impl Into<String>, actual: u64, max: u64) -> Self {
         let unit = if max == 1 { "item" } else { "items" };
         let detail = format!("must have at most {max} {unit}");
         Self::new(FieldErrorKind::TooMany, field, Some(actual.into()), detail)
     }
 
-    /// A value that may not be set, or may not be changed.
+    /// Returns an error for a value that may not be set or changed.
     pub fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Forbidden, field, None, detail)
     }
 
-    /// A value that a rule could not be evaluated for.
+    /// Returns an error for a value for which a rule could not be evaluated.
     pub(crate) fn internal(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Internal, field, None, detail)
     }
 
-    /// A duplicate value.
+    /// Returns an error for a duplicate value.
     pub fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
         Self::new(FieldErrorKind::Duplicate, field, Some(value.into()), "")
     }
 
-    /// A reference to an object that does not exist.
+    /// Returns an error for a reference to an object that does not exist.
     pub(crate) fn not_found(field: impl Into<String>, value: impl Into<Value>) -> Self {
         Self::new(FieldErrorKind::NotFound, field, Some(value.into()), "")
     }
 
-    /// A value of more than `max` bytes.
+    /// Returns an error for a value of more than `max` bytes.
     pub fn too_long(field: impl Into<String>, max: usize) -> Self {
         let unit = if max == 1 { "byte" } else { "bytes" };
         Self::new(
@@ -198,7 +200,7 @@ impl FieldError {
         )
     }
 
-    /// A value of more than `max` characters.
+    /// Returns an error for a value of more than `max` characters.
     pub(crate) fn too_long_characters(field: impl Into<String>, max: usize) -> Self {
         let unit = if max == 1 { "character" } else { "characters" };
         Self::new(
@@ -209,7 +211,7 @@ impl FieldError {
         )
     }
 
-    /// The text without the field path.
+    /// Returns the text without the field path.
     ///
     /// Upstream: `ErrorBody`.
     pub(crate) fn body(&self) -> String {

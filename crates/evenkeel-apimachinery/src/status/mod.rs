@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::group_version::{GroupKind, GroupResource};
 
-/// An error response. The status is boxed, so that `Result<_, StatusError>` stays small.
+/// An error response. The status is boxed to keep `Result<_, StatusError>` small.
 ///
 /// Upstream: `StatusError`.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -25,19 +25,19 @@ pub struct Status {
     pub(crate) kind: &'static str,
     #[serde(rename = "apiVersion")]
     pub(crate) api_version: &'static str,
-    /// The metadata of a list, which carries a continue token.
+    /// List metadata, which carries a continue token.
     pub metadata: Metadata,
     pub(crate) status: &'static str,
-    /// The human-readable text.
+    /// Message for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// The machine-readable reason, such as `NotFound`.
+    /// Machine-readable reason, such as `NotFound`.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub reason: Cow<'static, str>,
-    /// The object, the causes and the retry delay, where known.
+    /// Object, causes and retry delay of the error, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<Details>,
-    /// The HTTP status code.
+    /// HTTP status code.
     pub code: u16,
 }
 
@@ -49,7 +49,7 @@ pub struct Metadata {
     pub token: String,
 }
 
-/// What the error is about.
+/// Object and causes of an error.
 ///
 /// Upstream: `StatusDetails`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -64,7 +64,7 @@ pub struct Details {
     pub(crate) uid: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) causes: Vec<Cause>,
-    /// Seconds after which the client should retry; 0 without such advice.
+    /// Seconds after which the client should retry; 0 if not specified.
     #[serde(rename = "retryAfterSeconds", skip_serializing_if = "is_zero")]
     pub retry_after_seconds: u32,
 }
@@ -74,7 +74,7 @@ fn is_zero(seconds: &u32) -> bool {
     *seconds == 0
 }
 
-/// One of several causes.
+/// One of possibly several causes of an error.
 ///
 /// Upstream: `StatusCause`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -106,17 +106,17 @@ impl StatusError {
         }))
     }
 
-    /// The HTTP status code.
+    /// Returns the HTTP status code.
     pub fn code(&self) -> StatusCode {
         StatusCode::from_u16(self.0.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// The machine-readable reason, such as `NotFound`.
+    /// Returns the machine-readable reason, such as `NotFound`.
     pub fn reason(&self) -> &str {
         &self.0.reason
     }
 
-    /// The human-readable text.
+    /// Returns the message for people.
     pub fn message(&self) -> &str {
         &self.0.message
     }
@@ -126,7 +126,7 @@ impl StatusError {
         serde_json::to_vec(&self.0).unwrap_or_default()
     }
 
-    /// Returns the details, created where absent.
+    /// Returns the details, and creates them if absent.
     pub fn details_mut(&mut self) -> &mut Details {
         self.0.details.get_or_insert_default()
     }
@@ -157,20 +157,20 @@ impl StatusError {
         self
     }
 
-    /// Sets the number of seconds after which the client should retry (also the header `Retry-After`).
+    /// Sets the number of seconds after which the client should retry, as in the header `Retry-After`.
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.details_mut().retry_after_seconds = seconds;
         self
     }
 
-    /// 404: the object does not exist.
+    /// Returns a 404: the object does not exist.
     pub fn not_found(resource: &GroupResource, name: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, "NotFound", format!("{resource} \"{name}\" not found"))
             .about(&resource.group, &resource.resource, name)
     }
 
-    /// 404: the group exists, the resource of the path does not ("the server could not find the requested resource").
+    /// Returns a 404: the group has no such resource ("the server could not find the requested resource").
     pub fn resource_not_found() -> Self {
         let mut error = Self::new(
             StatusCode::NOT_FOUND,
@@ -181,7 +181,7 @@ impl StatusError {
         error
     }
 
-    /// 409: an object of that name exists already.
+    /// Returns a 409: an object of that name already exists.
     pub fn already_exists(resource: &GroupResource, name: &str) -> Self {
         Self::new(
             StatusCode::CONFLICT,
@@ -191,7 +191,7 @@ impl StatusError {
         .about(&resource.group, &resource.resource, name)
     }
 
-    /// 409: no free name was found for a `generateName`.
+    /// Returns a 409: no free name was found for a `generateName`.
     pub fn generate_name_conflict(resource: &GroupResource, name: &str) -> Self {
         Self::new(
             StatusCode::CONFLICT,
@@ -202,12 +202,12 @@ impl StatusError {
         .retry_after(1)
     }
 
-    /// 401 `Unauthorized`: the request has no valid credentials.
+    /// Returns a 401 `Unauthorized`: the request has no valid credentials.
     pub fn unauthorized() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
     }
 
-    /// 403: the user may not access a resource, or an object of it when `name` is not empty.
+    /// Returns a 403: the user may not access a resource, or one object if `name` is not empty.
     pub fn forbidden(resource: &GroupResource, name: &str, why: impl std::fmt::Display) -> Self {
         let message = if resource.group.is_empty() && resource.resource.is_empty() {
             format!("forbidden: {why}")
@@ -223,7 +223,7 @@ impl StatusError {
         )
     }
 
-    /// 409: the stored object is not the one that the client expects.
+    /// Returns a 409: the stored object differs from the one that the client expects.
     pub fn conflict(resource: &GroupResource, name: &str, why: impl std::fmt::Display) -> Self {
         Self::new(
             StatusCode::CONFLICT,
@@ -233,7 +233,7 @@ impl StatusError {
         .about(&resource.group, &resource.resource, name)
     }
 
-    /// 409 with upstream's text for an outdated resourceVersion.
+    /// Returns a 409 with upstream's text for an outdated resourceVersion.
     pub fn modified(resource: &GroupResource, name: &str) -> Self {
         Self::conflict(
             resource,
@@ -242,19 +242,20 @@ impl StatusError {
         )
     }
 
-    /// 409 of a server-side apply: conflicts with other managers. Causes have the reason `FieldManagerConflict`.
+    /// Returns the 409 of a server-side apply that conflicts with other managers. Causes have the reason
+    /// `FieldManagerConflict`.
     pub(crate) fn apply_conflict(message: impl Into<String>, causes: Vec<Cause>) -> Self {
         let mut error = Self::new(StatusCode::CONFLICT, "Conflict", message);
         error.details_mut().causes = causes;
         error
     }
 
-    /// 410 with reason `Expired`: the resourceVersion or continue token is too old.
+    /// Returns a 410 with reason `Expired`: the resourceVersion or continue token is too old.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(StatusCode::GONE, "Expired", message)
     }
 
-    /// 422: validation errors about an object. `name` may be empty.
+    /// Returns a 422 with validation errors about an object. `name` may be empty.
     pub fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Self {
         let mut message = format!("{kind} \"{name}\" is invalid");
         let mut size = 0;
@@ -296,12 +297,12 @@ impl StatusError {
         error
     }
 
-    /// 400 `BadRequest`: the request is malformed.
+    /// Returns a 400 `BadRequest`: the request is malformed.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
-    /// 405: the path does not support the HTTP method.
+    /// Returns a 405: the path does not support the HTTP method.
     pub fn method_not_allowed() -> Self {
         let mut error = Self::new(
             StatusCode::METHOD_NOT_ALLOWED,
@@ -312,7 +313,7 @@ impl StatusError {
         error
     }
 
-    /// 406: no accepted media type is available. `accepted` are those that are.
+    /// Returns a 406: the client accepts none of the available media types, which `accepted` lists.
     pub fn not_acceptable(accepted: &[&str]) -> Self {
         Self::new(
             StatusCode::NOT_ACCEPTABLE,
@@ -321,7 +322,7 @@ impl StatusError {
         )
     }
 
-    /// 415: the body has an unsupported media type.
+    /// Returns a 415: the media type of the body is not among `accepted`.
     pub fn unsupported_media_type(accepted: &[&str]) -> Self {
         Self::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -333,7 +334,7 @@ impl StatusError {
         )
     }
 
-    /// 413 `RequestEntityTooLarge`: the body exceeds its limit.
+    /// Returns a 413 `RequestEntityTooLarge`: the body exceeds its limit.
     pub fn too_large(message: &str) -> Self {
         Self::new(
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -342,7 +343,7 @@ impl StatusError {
         )
     }
 
-    /// 500 with upstream's prefix before the text.
+    /// Returns a 500 with upstream's prefix before the text.
     pub fn internal(message: impl std::fmt::Display) -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -352,22 +353,24 @@ impl StatusError {
         .cause("", message.to_string(), "")
     }
 
-    /// 500 without a reason, with the plain text: an error that upstream does not count as the client's.
+    /// Returns a 500 with the plain text and without a reason, for an error that upstream does not treat as the
+    /// client's.
     pub fn plain_internal(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
 
-    /// 503 `ServiceUnavailable`: the server is not ready.
+    /// Returns a 503 `ServiceUnavailable`: the server is not ready.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
     }
 
-    /// 507 `InsufficientStorage`: the server cannot store anything now. The text says what to do.
+    /// Returns a 507 `InsufficientStorage`: the server cannot store anything at present. The message should say
+    /// what to do.
     pub fn insufficient_storage(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INSUFFICIENT_STORAGE, "InsufficientStorage", message)
     }
 
-    /// 504: the requested resourceVersion is newer than the server's.
+    /// Returns a 504: the requested resourceVersion is newer than the server's.
     pub fn timeout(message: impl std::fmt::Display, retry_after_seconds: u32) -> Self {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", format!("Timeout: {message}"))
             .retry_after(retry_after_seconds)

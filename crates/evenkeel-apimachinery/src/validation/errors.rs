@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::HashSet;
 use std::fmt::{self, Display};
 
-/// A field path: a chain on the stack that is formatted only for an error.
+/// A field path: a linked list on the stack, formatted only for an error.
 #[derive(Clone, Copy, Debug)]
 pub struct Path<'a> {
     parent: Option<&'a Path<'a>>,
@@ -22,22 +22,22 @@ enum Step<'a> {
 }
 
 impl<'a> Path<'a> {
-    /// A path that begins with a field (or several, joined by dots).
+    /// Returns a path that begins with a field, or with several joined by dots.
     pub fn new(name: &'a str) -> Self {
         Self { parent: None, step: Step::Name(name) }
     }
 
-    /// Path of a field of this value.
+    /// Returns the path of a field of this value.
     pub fn field(&'a self, name: &'a str) -> Path<'a> {
         Path { parent: Some(self), step: Step::Name(name) }
     }
 
-    /// Path of an item of this list.
+    /// Returns the path of an item of this list.
     pub fn index(&'a self, index: usize) -> Path<'a> {
         Path { parent: Some(self), step: Step::Index(index) }
     }
 
-    /// Path of an entry of this map.
+    /// Returns the path of an entry of this map.
     pub fn key(&'a self, key: &'a str) -> Path<'a> {
         Path { parent: Some(self), step: Step::Key(key) }
     }
@@ -57,13 +57,14 @@ impl Display for Path<'_> {
     }
 }
 
-/// The validation errors of one object, in order. Their texts are bounded: a body of 3 MiB has room for a million faults.
+/// Validation errors of one object, in order. Their total size is bounded, because a body of 3 MiB can cause a
+/// million errors.
 ///
 /// Upstream: `ErrorList`.
 #[derive(Debug, Default)]
 pub struct Errors {
     found: Vec<FieldError>,
-    /// Size of the errors' texts, in bytes.
+    /// Total size of the errors' texts in bytes.
     size: usize,
     is_cut: bool,
 }
@@ -82,12 +83,13 @@ impl Errors {
         unique
     }
 
-    /// Whether further errors are dropped. Callers look before they copy a large value into an error.
+    /// Whether further errors are dropped. Callers check this before they copy a large value into an error.
     pub fn is_full(&self) -> bool {
         self.size >= FieldError::MAX_TOTAL_SIZE
     }
 
-    /// Adds an error unless the list is full. It is built only then: what it quotes may be large.
+    /// Adds an error unless the list is full. `error` is called only if there is room, since it may copy a large
+    /// value.
     fn push(&mut self, error: impl FnOnce() -> FieldError) {
         if self.is_full() {
             self.is_cut = true;
@@ -119,7 +121,7 @@ impl Errors {
         self.push(|| FieldError::invalid(path.to_string(), value, detail));
     }
 
-    /// Adds an error like [`Errors::invalid`] with a value that is large: it is copied only if there is room.
+    /// Adds an error like [`Errors::invalid`] for a large value, which is copied only if there is room.
     pub fn invalid_large(&mut self, path: &Path<'_>, value: impl FnOnce() -> Value, detail: &str) {
         self.push(|| FieldError::invalid(path.to_string(), value(), detail));
     }
@@ -141,7 +143,7 @@ impl Errors {
         }
     }
 
-    /// Adds an error when the string at `path` is empty, else one for each message of `check`.
+    /// Adds an error if the string at `path` is empty, else one for each message of `check`.
     pub fn required_valid(&mut self, path: &Path<'_>, value: &str, check: fn(&str) -> Vec<String>) {
         match value {
             "" => self.required(path, ""),
@@ -169,7 +171,7 @@ impl Errors {
         self.push(|| FieldError::not_found(path.to_string(), value));
     }
 
-    /// Adds an error like [`Errors::not_found`], with what the value must be.
+    /// Adds an error like [`Errors::not_found`], with a detail.
     pub fn not_found_because(&mut self, path: &Path<'_>, value: impl Into<Value>, detail: &str) {
         self.push(|| FieldError {
             detail: detail.to_owned(),
@@ -192,21 +194,21 @@ impl Errors {
         self.push(|| FieldError::not_supported(path.to_string(), value, supported));
     }
 
-    /// Validates an enumeration: the value, be it empty, must be among `supported`.
+    /// Adds an error unless the value, which may be empty, is among `supported`.
     pub fn one_of(&mut self, path: &Path<'_>, value: &str, supported: &[&str]) {
         if !supported.contains(&value) {
             self.not_supported(path, value, supported);
         }
     }
 
-    /// Validates an optional enumeration, a pointer in Go, like [`Errors::one_of`]: a value that is not set is accepted.
+    /// Adds an error like [`Errors::one_of`], but accepts an unset value (a nil pointer in Go).
     pub fn one_of_if_set(&mut self, path: &Path<'_>, value: Option<&Value>, supported: &[&str]) {
         if let Some(value) = value.and_then(Value::as_str) {
             self.one_of(path, value, supported);
         }
     }
 
-    /// Validates that a field has not changed.
+    /// Adds an error if a field has changed.
     ///
     /// Upstream: `ValidateImmutableField`.
     pub fn immutable(&mut self, path: &Path<'_>, new: Option<&Value>, old: Option<&Value>) {
@@ -215,7 +217,7 @@ impl Errors {
         }
     }
 
-    /// Validates that a number is not negative.
+    /// Adds an error if a number is negative.
     ///
     /// Upstream: `ValidateNonnegativeField`.
     pub fn non_negative(&mut self, path: &Path<'_>, number: Option<i64>) {
@@ -224,7 +226,7 @@ impl Errors {
         }
     }
 
-    /// Validates that a number is in a range, both ends included.
+    /// Adds an error if a number is outside a range that includes both ends.
     pub fn in_range(&mut self, path: &Path<'_>, number: Option<i64>, low: i64, high: i64) {
         if let Some(number) = number.filter(|number| !(low..=high).contains(number)) {
             self.invalid(path, number, &format!("must be between {low} and {high}, inclusive"));

@@ -1,5 +1,5 @@
-//! Validation of labels, annotations and label selectors inside objects. An object's own metadata is validated in
-//! [`super::metadata`].
+//! Validation of labels, annotations and label selectors within objects. [`super::metadata`] validates an object's
+//! own metadata.
 
 use super::errors::{Errors, Path};
 use super::names;
@@ -68,7 +68,8 @@ pub fn selector(selector: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Whether a label selector matches a set of labels. An absent selector matches nothing, an empty one everything.
+/// Whether a label selector matches a set of labels. An absent selector matches nothing, an empty one matches
+/// everything.
 pub fn selects(selector: Option<&Value>, labels: Option<&crate::value::Object>) -> bool {
     let Some(selector) = selector else { return false };
     let label = |key: &str| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str);

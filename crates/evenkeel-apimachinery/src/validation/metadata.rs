@@ -1,4 +1,4 @@
-//! Validation of an object's metadata, without its name.
+//! Validation of an object's metadata, except its name.
 //!
 //! Upstream: `k8s.io/apimachinery/pkg/api/validation/objectmeta.go`.
 
@@ -59,7 +59,7 @@ fn owners(references: &[Value], path: &Path<'_>, errors: &mut Errors) {
         if reference.get("controller") == Some(&Value::Bool(true)) {
             let this = format!("{}/{}", text(reference, "kind"), text(reference, "name"));
             match &controller {
-                // Each of these errors has a copy of the whole list.
+                // Each of these errors contains a copy of the whole list.
                 Some(_) if errors.is_full() => {}
                 Some(first) => {
                     let detail = format!(

@@ -1,4 +1,4 @@
-//! Validation that all kinds share: names, labels, metadata, and client configurations of webhooks.
+//! Validation rules that all kinds share: names, labels, metadata, and client configurations of webhooks.
 
 pub mod errors;
 pub mod labels;

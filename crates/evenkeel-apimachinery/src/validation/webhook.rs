@@ -8,7 +8,7 @@ use super::names::{dns_label, dns_subdomain};
 use crate::status::FieldError;
 use crate::value::{get, int, text};
 
-/// Validates `clientConfig`, which has either a `url` or a `service`.
+/// Validates `clientConfig`, which may have a `url` and a `service`.
 pub fn webhook_client(config: &Value, place: &str, errors: &mut Vec<FieldError>) {
     if config.get("url").is_some() {
         url(text(config, "url"), &format!("{place}.url"), errors);
