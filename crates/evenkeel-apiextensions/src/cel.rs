@@ -48,7 +48,7 @@ impl Rule {
         self.program.get_or_init(|| Program::parse(&self.text)).as_ref().map_err(String::as_str)
     }
 
-    /// The rule's message, or one that quotes its expression.
+    /// Returns the rule's message, or one that quotes its expression.
     ///
     /// Upstream: `ruleMessageOrDefault`.
     fn message_or_default(&self) -> String {
@@ -60,7 +60,7 @@ impl Rule {
     }
 }
 
-/// A value inside an object, with its schema and its field path.
+/// A value within an object, with its schema and field path.
 struct ValueContext<'a> {
     schema: &'a Structural,
     value: &'a Value,
@@ -68,8 +68,8 @@ struct ValueContext<'a> {
     path: String,
 }
 
-/// Evaluates all rules on `value`; `old` is the stored value, on update. `budget` is the cost that evaluation may use,
-/// and is reduced by what it used.
+/// Evaluates all rules on `value`; `old` is the stored value of an update. `budget` is the cost that the evaluation
+/// may use; its actual cost is deducted.
 ///
 /// Upstream: `Validator`, its `Validate`.
 pub fn validate_expressions(
@@ -82,7 +82,7 @@ pub fn validate_expressions(
     visit(&ValueContext { schema, value, old, path: String::new() }, budget, errors);
 }
 
-/// Returns false once the budget is used up: no further rule is evaluated.
+/// Evaluates the rules of a value and of all values below it; returns false once the budget is used up.
 fn visit(context: &ValueContext<'_>, budget: &mut u64, errors: &mut Vec<FieldError>) -> bool {
     if !context.schema.has_validations {
         return true;
@@ -144,7 +144,7 @@ fn evaluate_rule(
     if transition && context.old.is_none() && !rule.optional_old_self {
         return true;
     }
-    // Ratcheting: a rule without `oldSelf` is not evaluated on an unchanged value.
+    // Ratcheting: a rule that does not use `oldSelf` is not evaluated on an unchanged value.
     if !transition && context.old == Some(context.value) {
         return true;
     }
@@ -179,7 +179,7 @@ fn evaluate_rule(
     true
 }
 
-/// The variables `self` and `oldSelf`.
+/// Returns the variables `self` and `oldSelf`.
 ///
 /// Upstream: `validationActivation`.
 fn activation<'a>(rule: &'a Rule, context: &ValueContext<'a>) -> Scope<'a> {
@@ -193,7 +193,7 @@ fn activation<'a>(rule: &'a Rule, context: &ValueContext<'a>) -> Scope<'a> {
     Scope::default().with("self", Val::of(context.value, schema)).with("oldSelf", old)
 }
 
-/// The error's message: the result of `messageExpression`, or the rule's message where that fails.
+/// Returns the message of an error: the result of `messageExpression`, or the rule's message if that fails.
 ///
 /// Upstream: `evalMessageExpression`.
 fn error_message(rule: &Rule, activation: &Scope<'_>, budget: &mut u64) -> String {
@@ -219,7 +219,7 @@ fn error_message(rule: &Rule, activation: &Scope<'_>, budget: &mut u64) -> Strin
     }
 }
 
-/// The value as an error shows it: only the type of objects and lists.
+/// Returns the value as errors print it: of objects and lists, only the type.
 fn shown_value(value: &Value) -> Value {
     match value {
         Value::Object(_) => Value::from("object"),

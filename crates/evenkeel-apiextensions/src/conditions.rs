@@ -1,4 +1,5 @@
-//! Conditions and accepted names of CustomResourceDefinitions: from all definitions to the next status of one.
+//! Conditions and accepted names of CustomResourceDefinitions: computes the next status of one from all
+//! definitions.
 //!
 //! Upstream: `pkg/controller/status`, `pkg/controller/establish`, `pkg/controller/apiapproval`.
 
@@ -8,12 +9,12 @@ use serde_json::{Value, json};
 
 use evenkeel_apimachinery::value::{get, list, set, text};
 
-/// Keeps a definition that is being deleted until its custom resources are gone.
+/// Finalizer that keeps a deleted definition until its custom resources are gone.
 ///
 /// Upstream: `CustomResourceCleanupFinalizer`.
 pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// Annotation with the approval of a definition in a protected group.
+/// Annotation that approves a definition in a protected group.
 const APPROVAL_ANNOTATION: &str = "api-approved.kubernetes.io";
 
 /// Whether a condition has the status `True`.
@@ -27,7 +28,7 @@ fn condition<'a>(crd: &'a Value, kind: &str) -> Option<&'a Value> {
     list(crd, "status.conditions").iter().find(|c| text(c, "type") == kind)
 }
 
-/// Sets a condition, given as type, status, reason and message. Its transition time changes only with its status.
+/// Sets a condition from type, status, reason and message. Its transition time changes only with its status.
 ///
 /// Upstream: `SetCRDCondition`.
 pub fn set_condition(crd: &mut Value, fields: [&str; 4], now: &str) {
@@ -44,7 +45,7 @@ pub fn set_condition(crd: &mut Value, fields: [&str; 4], now: &str) {
     set(crd, "status.conditions", all);
 }
 
-/// Returns the definition with its next status, or `None` when the status stays the same. `others` are all other
+/// Returns the definition with its next status, or `None` if the status stays the same. `others` are all other
 /// definitions.
 pub fn next_status(crd: &Value, others: &[&Value], now: &str) -> Option<Value> {
     let mut new = crd.clone();
@@ -140,7 +141,7 @@ fn accept_short_names(
     }
 }
 
-/// Names of resources and of kinds that other definitions of the group use.
+/// Returns the names of resources and the kinds that other definitions of the group use.
 ///
 /// Upstream: `getAcceptedNamesForGroup`.
 fn names_in_use(crd: &Value, others: &[&Value]) -> (BTreeSet<String>, BTreeSet<String>) {
@@ -158,7 +159,7 @@ fn names_in_use(crd: &Value, others: &[&Value]) -> (BTreeSet<String>, BTreeSet<S
     (resources, kinds)
 }
 
-/// Sets `Established` once all names are accepted.
+/// Sets the condition `Established` once all names are accepted.
 ///
 /// Upstream: `EstablishingController`.
 fn establish(crd: &mut Value, now: &str) {
@@ -169,7 +170,7 @@ fn establish(crd: &mut Value, now: &str) {
     }
 }
 
-/// Whether a group is protected: the community has reserved it for APIs that it approves.
+/// Whether a group is protected: the Kubernetes community has reserved it for approved APIs.
 ///
 /// Upstream: `IsProtectedCommunityGroup`.
 pub fn is_protected_community_group(group: &str) -> bool {
@@ -178,7 +179,7 @@ pub fn is_protected_community_group(group: &str) -> bool {
         .any(|own| group == *own || group.strip_suffix(own).is_some_and(|rest| rest.ends_with('.')))
 }
 
-/// Status, reason and message of the condition that says whether a definition in a protected group is approved.
+/// Returns status, reason and message of the condition for the approval of a definition in a protected group.
 ///
 /// Upstream: `GetAPIApprovalState`.
 pub fn approval_state(crd: &Value) -> [String; 3] {

@@ -1,4 +1,4 @@
-//! Conversion by webhook: the review that is sent, and the checks of its answer.
+//! Conversion by webhook: builds the ConversionReview, and checks the response.
 
 use serde_json::{Value, json};
 
@@ -8,16 +8,16 @@ use evenkeel_apimachinery::value::{get, list, text};
 
 const GROUP: &str = "apiextensions.k8s.io";
 
-/// A definition's webhook for conversions.
+/// Conversion webhook of a definition.
 pub struct ConversionWebhook {
-    /// How the webhook is reached.
+    /// Client configuration of the webhook.
     pub client_config: Value,
-    /// Version of the reviews: the first of its list that is known here.
+    /// Version of the ConversionReview: the first supported one of the definition's list.
     review_version: Box<str>,
 }
 
 impl ConversionWebhook {
-    /// The webhook of a definition that has one.
+    /// Returns the conversion webhook of a definition; `None` if it has none.
     pub fn of(crd: &Value) -> Option<Self> {
         let conversion = get(crd, "spec.conversion")?;
         if text(conversion, "strategy") != "Webhook" {
@@ -31,7 +31,7 @@ impl ConversionWebhook {
         })
     }
 
-    /// Returns the review that asks for objects, none of them in version `to`, to be converted.
+    /// Returns the ConversionReview for objects, none of them in version `to`.
     ///
     /// Upstream: `createConversionReviewObjects`.
     pub fn review(&self, uid: &str, objects: &[Value], to: &str) -> Value {
@@ -40,7 +40,8 @@ impl ConversionWebhook {
             "request": {"uid": uid, "desiredAPIVersion": to, "objects": sent}})
     }
 
-    /// Returns the converted objects of an answer to the review of `objects`, or why they are refused.
+    /// Returns the converted objects from the response to a review of `objects`, or the reason why the response is
+    /// invalid.
     ///
     /// Upstream: `webhookConverter.Convert`.
     pub fn converted(
@@ -72,7 +73,7 @@ impl ConversionWebhook {
             .collect()
     }
 
-    /// Reads the objects of an answer.
+    /// Returns the objects of a response.
     ///
     /// Upstream: `getConvertedObjectsFromResponse`.
     fn objects_of(&self, uid: &str, mut answer: Value) -> Result<Vec<Value>, String> {
@@ -103,19 +104,19 @@ impl ConversionWebhook {
     }
 }
 
-/// What is wrong with one converted object.
+/// Defect of one converted object.
 #[derive(Debug, PartialEq, Eq)]
 enum Wrong {
-    /// It is not the one that was sent.
+    /// The object differs from the one that was sent.
     Object(String),
-    /// It is of another kind or version.
+    /// The object has another kind or version.
     Kind(String),
-    /// Its labels, annotations or all of its metadata.
+    /// The labels, the annotations or all of the metadata are invalid.
     Metadata(String),
 }
 
 impl Wrong {
-    /// Returns the error text. Upstream has other texts when a single object was sent.
+    /// Returns the error text. Upstream's texts differ if only one object was sent.
     fn message(&self, i: usize, single: bool) -> String {
         match self {
             Self::Object(why) if single => format!("invalid object: {why}"),
@@ -129,7 +130,8 @@ impl Wrong {
     }
 }
 
-/// A converted object with the metadata of its original: nothing of that but labels and annotations may be converted.
+/// Returns a converted object with the metadata of its original. A webhook may convert only labels and annotations
+/// of it.
 ///
 /// Upstream: `validateConvertedObject`.
 fn accept(original: &Value, mut converted: Value, to: &str) -> Result<Value, Wrong> {
@@ -155,7 +157,7 @@ fn accept(original: &Value, mut converted: Value, to: &str) -> Result<Value, Wro
     Ok(converted)
 }
 
-/// The metadata of `original` with the labels and annotations of `converted`.
+/// Returns the metadata of `original` with the labels and annotations of `converted`.
 ///
 /// Upstream: `restoreObjectMeta`.
 fn metadata(original: &Value, converted: &Value) -> Result<Value, String> {
@@ -178,7 +180,7 @@ fn metadata(original: &Value, converted: &Value) -> Result<Value, String> {
                 "metadata.{name}[{key}] must be a string, but is {kind} in converted object"
             ));
         }
-        // What was stored may stay, whatever it is.
+        // A stored value may stay, even if it is invalid.
         if *after != before {
             valid(name, after)?;
         }
@@ -187,7 +189,7 @@ fn metadata(original: &Value, converted: &Value) -> Result<Value, String> {
     Ok(kept)
 }
 
-/// Labels or annotations that a webhook changed.
+/// Validates labels or annotations that a webhook changed.
 fn valid(name: &str, pairs: &Value) -> Result<(), String> {
     let mut errors = Errors::default();
     let path = Path::new("metadata");
@@ -205,14 +207,14 @@ fn valid(name: &str, pairs: &Value) -> Result<(), String> {
     }
 }
 
-/// Kind and version of an object as upstream's messages have them.
+/// Returns kind and version of an object as upstream's messages print them.
 fn kind_of(object: &Value) -> String {
     let version = text(object, "apiVersion");
     let slash = if version.contains('/') { "" } else { "/" };
     format!("{slash}{version}, Kind={}", text(object, "kind"))
 }
 
-/// An object without what only the store knows.
+/// Returns an object without the fields that only the store sets.
 fn without_version(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -222,7 +224,7 @@ fn without_version(object: &Value) -> Value {
     object
 }
 
-/// The type that Go has for a value.
+/// Returns Go's name for the type of a value.
 fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
@@ -320,7 +322,7 @@ mod tests {
             json!({"uid": "u", "convertedObjects": [{}, {}], "result": {"status": "Success"}});
         let count = |read: Result<Vec<Value>, String>| read.map(|objects| objects.len());
         assert_eq!(count(webhook("v1").objects_of("u", answer("v1", &good))), Ok(2));
-        // The old form of reviews was never checked so closely.
+        // Reviews of version v1beta1 were never validated as strictly.
         assert_eq!(count(webhook("v1beta1").objects_of("other", answer("v1", &good))), Ok(2));
         for (response, message) in [
             (Value::Null, "no response provided"),

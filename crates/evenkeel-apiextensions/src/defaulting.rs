@@ -1,4 +1,4 @@
-//! Defaults of custom resources: the values that a definition's schema gives to absent fields.
+//! Defaulting of custom resources: sets absent fields to the defaults of a definition's schema.
 //!
 //! | when | function that the server calls |
 //! |---|---|
@@ -8,15 +8,15 @@
 //! | a mutating policy or webhook has changed an object | `Definition::prune_and_default`, from `admission::mutated::settle` |
 //! | a definition is validated: each default must fit its schema | `definition::schema::validate_defaults`, in this crate |
 //!
-//! These functions call [`default`]. The paths of all rows but the last are those of `evenkeel-apiserver`, where `Definition`
-//! is in `resource/custom.rs`. Defaults are stored with the object; they are also applied on each read, because the schema may
-//! have got new ones since the write.
+//! These functions call [`default`]. The paths in all rows but the last are in `evenkeel-apiserver`, where
+//! `resource/custom.rs` has `Definition`. Defaults are stored with the object. They are also applied on each read,
+//! because the schema may have new ones since the write.
 
 use serde_json::Value;
 
 use super::structural::Structural;
 
-/// Sets the defaults of absent fields at every depth. A null counts as absent where the schema is not nullable.
+/// Sets the defaults of absent fields at every depth. A null counts as absent if the schema is not nullable.
 ///
 /// Upstream: `structuraldefaulting.Default`.
 pub fn default(value: &mut Value, schema: &Structural) {
@@ -42,7 +42,7 @@ pub fn default(value: &mut Value, schema: &Structural) {
     }
 }
 
-/// Replaces a null that the schema does not allow by the value's own default, then sets the defaults below it.
+/// Replaces a null that the schema does not allow by the schema's default, then sets the defaults below it.
 fn default_value(value: &mut Value, schema: &Structural) {
     if value.is_null()
         && !schema.nullable
@@ -53,7 +53,7 @@ fn default_value(value: &mut Value, schema: &Structural) {
     default(value, schema);
 }
 
-/// Removes fields that are null although the schema neither is nullable nor has a default for them.
+/// Removes null fields whose schema is not nullable and has no default.
 ///
 /// Upstream: `PruneNonNullableNullsWithoutDefaults`.
 pub fn prune_non_nullable_nulls(value: &mut Value, schema: &Structural) {

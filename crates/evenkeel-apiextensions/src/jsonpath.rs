@@ -4,25 +4,25 @@
 
 use serde_json::Value;
 
-/// Maximum depth of nested brackets; a path with deeper ones finds nothing.
+/// Maximum nesting of brackets; a deeper path selects nothing.
 const MAX_NESTED: usize = 16;
 
-/// Maximum number of values that one search visits. Steps such as `..` multiply what they find, so a short path could
-/// visit an object without end. A search that exceeds the limit finds nothing.
+/// Maximum number of values that one search visits. Steps such as `..` multiply their results, so even a short path
+/// could run almost without end. A search beyond the limit selects nothing.
 const MAX_VISITS: usize = 1_000_000;
 
-/// A parsed path. A step that cannot be parsed finds nothing.
+/// A parsed path. A step that cannot be parsed selects nothing.
 #[derive(Debug, Clone, Default)]
 pub struct JsonPath(Vec<Step>);
 
 #[derive(Debug, Clone)]
 enum Step {
     Field(Box<str>),
-    /// A negative index counts from the end.
+    /// An index, which counts from the end if negative.
     Index(i64),
     Slice(Option<i64>, Option<i64>),
     All,
-    /// The value and all values below it, at any depth.
+    /// The value and all values below it.
     Deep,
     Filter(JsonPath, Operator, Operand),
     Union(Vec<Step>),
@@ -52,7 +52,7 @@ impl JsonPath {
         Self::nested(text, MAX_NESTED)
     }
 
-    /// [`JsonPath::parse`] with at most `left` levels of nested brackets.
+    /// Parses a path like [`JsonPath::parse`], with at most `left` more levels of nested brackets.
     fn nested(text: &str, left: usize) -> Self {
         let mut steps = Vec::new();
         let mut rest = text.trim();
@@ -61,7 +61,7 @@ impl JsonPath {
             rest = match rest.as_bytes()[0] {
                 b'.' if rest.starts_with("..") => {
                     steps.push(Step::Deep);
-                    // A field name follows directly, without a dot of its own.
+                    // The field name follows directly, without another dot.
                     let (name, more) = field(&rest[2..]);
                     steps.push(name);
                     more
@@ -100,7 +100,7 @@ impl JsonPath {
         self.search(value, &mut { MAX_VISITS }).unwrap_or_default()
     }
 
-    /// Returns `None` once `visits` are used up.
+    /// Returns the selected values; `None` once `visits` are used up.
     fn search<'a>(&self, value: &'a Value, visits: &mut usize) -> Option<Vec<&'a Value>> {
         let mut found = vec![value];
         for step in &self.0 {
@@ -114,7 +114,7 @@ impl JsonPath {
     }
 }
 
-/// Subtracts `count` from the remaining visits.
+/// Deducts `count` from the remaining visits; `None` if too few remain.
 fn visit(visits: &mut usize, count: usize) -> Option<()> {
     *visits = visits.checked_sub(count)?;
     Some(())
@@ -138,7 +138,7 @@ fn named(name: String) -> Step {
     if name == "*" { Step::All } else { Step::Field(name.into()) }
 }
 
-/// Index of the bracket that closes the first one.
+/// Returns the index of the bracket that closes the first one.
 fn closing(text: &str) -> Option<usize> {
     let (mut depth, mut quote) = (0, None);
     for (at, c) in text.char_indices() {
@@ -207,7 +207,7 @@ fn filter_step(text: &str, left: usize) -> Step {
 }
 
 impl Step {
-    /// Appends to `found` what the step selects from a value.
+    /// Appends the values that the step selects to `found`.
     fn apply<'a>(
         &self,
         value: &'a Value,

@@ -1,7 +1,7 @@
 //! Custom resources: validation of definitions, structural schemas, pruning, defaulting and validation of objects.
 //!
-//! Pure functions of definitions and objects. The controllers of definitions, their entries in the resource table, and
-//! the call of conversion webhooks are in `evenkeel-apiserver`.
+//! All functions are pure. The controllers of definitions, the resource table and the client of conversion webhooks
+//! are in `evenkeel-apiserver`.
 //!
 //! Upstream: `k8s.io/apiextensions-apiserver`.
 

@@ -1,4 +1,4 @@
-//! Validation of lists of type `set` and `map`: their elements are unique.
+//! Validation of lists of type `set` and `map`, whose elements must be unique.
 //!
 //! Upstream: `pkg/apiserver/schema/listtype`.
 

@@ -1,4 +1,4 @@
-//! Validation of embedded resources: `apiVersion`, `kind` and metadata of objects inside custom objects.
+//! Validation of embedded resources: `apiVersion`, `kind` and metadata of objects within custom objects.
 //!
 //! Upstream: `pkg/apiserver/schema/objectmeta`.
 
@@ -10,7 +10,7 @@ use evenkeel_api::forms::path_segment;
 use evenkeel_apimachinery::status::FieldError;
 use evenkeel_apimachinery::value::text;
 
-/// Validates the embedded resources inside `value`. The root object's metadata is validated elsewhere.
+/// Validates the embedded resources within `value`, but not the root object's metadata.
 ///
 /// Upstream: `objectmeta.Validate`.
 pub fn validate(value: &Value, schema: &Structural, path: &str, errors: &mut Vec<FieldError>) {

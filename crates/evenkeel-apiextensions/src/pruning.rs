@@ -1,6 +1,6 @@
-//! Pruning of custom resources: fields that a definition's schema does not specify are removed.
+//! Pruning of custom resources: removes fields that a definition's schema does not specify.
 //!
-//! The table in [`crate::defaulting`] says when objects are pruned.
+//! The table in [`crate::defaulting`] lists when objects are pruned.
 //!
 //! Upstream: `apiextensions-apiserver/pkg/apiserver/schema/pruning`.
 
@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::structural::Structural;
 
-/// Removes fields that the schema does not specify, and returns whether there were any. `apiVersion`, `kind` and
-/// `metadata` of the root and of embedded resources stay.
+/// Removes fields that the schema does not specify, and returns whether there were any. Keeps `apiVersion`, `kind`
+/// and `metadata` of the root and of embedded resources.
 ///
 /// Upstream: `structuralpruning.PruneWithOptions`.
 pub fn prune(value: &mut Value, schema: &Structural, root: bool) -> bool {

@@ -1,4 +1,4 @@
-//! The `scale` sub-resource of custom objects. Upstream: `ScaleREST` of `registry/customresource`.
+//! The `scale` subresource of custom objects. Upstream: `ScaleREST` of `registry/customresource`.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use evenkeel_apimachinery::group_version::GroupKind;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::value::{get, set, text};
 
-/// Paths of `subresources.scale`, each with its leading dot.
+/// Paths of `subresources.scale`, each with a leading dot.
 #[derive(Debug, Clone)]
 pub struct ScalePaths {
     spec: Box<str>,
@@ -14,13 +14,13 @@ pub struct ScalePaths {
     selector: Box<str>,
 }
 
-/// A path without its leading dot.
+/// Removes the leading dot of a path.
 fn without_dot(path: &str) -> &str {
     path.strip_prefix('.').unwrap_or(path)
 }
 
 impl ScalePaths {
-    /// Takes the paths from `subresources.scale` of a version.
+    /// Reads the paths from `subresources.scale` of a version.
     pub fn new(scale: &Value) -> Self {
         Self {
             spec: text(scale, "specReplicasPath").into(),
@@ -57,7 +57,7 @@ impl ScalePaths {
         )
     }
 
-    /// Returns the Scale of an object, with 0 replicas where the object has none yet: a patch starts from it.
+    /// Returns the Scale of an object for a patch, with 0 replicas if the object has none yet.
     pub fn scale_or_zero(&self, object: &Value) -> Value {
         let mut with_replicas = object.clone();
         if get(object, without_dot(&self.spec)).is_none() {
@@ -122,7 +122,7 @@ fn validate_count(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Returns the value at a path, or upstream's message when the path meets a value of another type.
+/// Returns the value at a path, or upstream's message if the path meets a value of another type.
 ///
 /// Upstream: `NestedInt64`.
 fn nested_value<'a>(
@@ -157,7 +157,7 @@ fn nested_value<'a>(
     Err(format!("{walked} accessor error: {shown} is of the type {kind}, expected {expected}"))
 }
 
-/// Text and type of a value as Go prints them.
+/// Returns text and type of a value as Go prints them.
 fn go_type(value: &Value) -> (String, &'static str) {
     match value {
         Value::Null => ("<nil>".to_owned(), "<nil>"),

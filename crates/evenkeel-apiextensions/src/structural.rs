@@ -1,4 +1,4 @@
-//! Structural schemas: a version's schema, parsed for pruning, defaulting, validation and CEL.
+//! Structural schemas: the schema of a version, parsed for pruning, defaulting, validation and CEL.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::cel::Rule;
 use evenkeel_apimachinery::value::{flag, list, text};
 
-/// `x-kubernetes-list-type`: what identifies an element of a list.
+/// Identity of a list's elements (`x-kubernetes-list-type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum ListType {
     #[default]
@@ -18,7 +18,7 @@ pub(crate) enum ListType {
     Map,
 }
 
-/// A structural schema or a part of one. Numbers and names are those of the OpenAPI schema; absent ones are empty.
+/// A structural schema or a part of one, with the keywords of the OpenAPI schema. Absent keywords are empty.
 ///
 /// Upstream: `Structural`.
 #[derive(Debug, Default)]
@@ -45,9 +45,9 @@ pub struct Structural {
     pub(crate) pattern: Option<Regex>,
     pub(crate) required: Vec<Box<str>>,
     pub(crate) properties: BTreeMap<Box<str>, Structural>,
-    /// Schema of the values under names that `properties` does not have.
+    /// Schema of fields that `properties` does not list.
     pub(crate) additional_properties: Option<Box<Structural>>,
-    /// Whether `additionalProperties` is `true`: any value may have any name.
+    /// Whether `additionalProperties` is `true`, which allows any field with any value.
     pub(crate) allows_additional_properties: bool,
     pub(crate) items: Option<Box<Structural>>,
     pub(crate) all_of: Vec<Structural>,
@@ -81,7 +81,7 @@ impl evenkeel_cel::Schema for Structural {
         self.items.as_deref().map(|structural| structural as _)
     }
     fn is_unordered(&self) -> bool {
-        // Sets and maps are equal in any order.
+        // Sets and maps are compared without regard to order.
         self.list_type != ListType::Atomic
     }
 }
@@ -131,7 +131,7 @@ impl Declaration for Structural {
 }
 
 impl Structural {
-    /// Parses a schema. Malformed parts are left out: definitions are validated before they are stored.
+    /// Parses a schema. Skips malformed parts, since definitions are validated before they are stored.
     ///
     /// Upstream: `NewStructural`.
     pub fn new(doc: &Value) -> Self {
@@ -203,7 +203,7 @@ impl Structural {
         self.properties.get(name).or(self.additional_properties.as_deref())
     }
 
-    /// Values of the map keys of a list element, with the defaults of absent keys.
+    /// Returns the values of a list element's map keys, with the defaults of absent ones.
     pub(crate) fn key_of<'a>(&'a self, element: &'a Value) -> Vec<Option<&'a Value>> {
         let default = |key: &str| self.items.as_ref()?.properties.get(key)?.default.as_ref();
         self.list_map_keys.iter().map(|key| element.get(&**key).or_else(|| default(key))).collect()

@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use super::jsonpath::JsonPath;
 
-/// Cell of a date that cannot be parsed.
+/// Cell for a date that cannot be parsed.
 const NO_DATE: &str = "<invalid>";
 
-/// Returns the cells after the name, in order of the columns. `kinds` are the columns' types; `age` prints how long ago
-/// a time was.
+/// Returns the cells after the name, one per column. `kinds` are the columns' types, and `age` formats the time
+/// since a timestamp.
 ///
 /// Upstream: `ConvertToTable`.
 pub fn cells(
@@ -44,7 +44,7 @@ fn cell(value: Option<&Value>, kind: &str, age: &impl Fn(Timestamp) -> String) -
     }
 }
 
-/// A value as kubectl's paths print it: texts bare, all else as JSON.
+/// Formats a value as kubectl's JSON paths do: strings without quotes, other values as JSON.
 fn json_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

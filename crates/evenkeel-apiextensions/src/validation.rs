@@ -1,7 +1,7 @@
 //! Validation of values by a schema, with ratcheting (KEP-4008).
 //!
-//! An update does not validate again what it leaves unchanged. Values are matched with old ones by field name, and by
-//! key in lists of type `map`.
+//! An update validates only changed values. New values are correlated with old ones by field name, and by key in
+//! lists of type `map`.
 //!
 //! Upstream: `k8s.io/kube-openapi/pkg/validation`, `RatchetingSchemaValidator`.
 
@@ -12,12 +12,12 @@ use serde_json::Value;
 use super::structural::{ListType, Structural};
 use evenkeel_apimachinery::status::FieldError;
 
-/// Path of a field of the value at `path`.
+/// Returns the path of a field of the value at `path`.
 pub(super) fn below(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// Validates `value` at `path`; `old` is the old value, where one is known.
+/// Validates `value` at `path`; `old` is the correlated old value, if there is one.
 ///
 /// Upstream: `ValidateCustomResource`, `ValidateCustomResourceUpdate`.
 pub fn validate(
@@ -86,7 +86,7 @@ fn validate_type(
         (expected, actual) => expected == actual,
     };
     if fits && schema.format.starts_with("int") && !value.is_i64() && value.is_number() {
-        // A float beyond the format's range.
+        // The float exceeds the range of the format.
         let why = format!("{path} in body must be of type {}: \"float64\"", schema.format);
         errors.push(FieldError::type_invalid(path, "float64", why));
         out_of_range(schema, path, errors);
@@ -122,7 +122,7 @@ fn validate_string(text: &str, schema: &Structural, path: &str, errors: &mut Vec
     }
 }
 
-/// A number as Go prints it: without a fraction where it has none.
+/// Formats a number as Go does, without a fraction if it is integral.
 fn go_number(number: f64) -> String {
     if number.fract() == 0.0 && number.abs() < 1e15 {
         format!("{number:.0}")
@@ -189,14 +189,15 @@ fn validate_array(
     }
 }
 
-/// The elements of an old list of type `map` by their keys. Other lists have none.
+/// Elements of an old list of type `map` by their keys; empty for other lists.
 pub(super) struct OldElements<'a> {
     schema: &'a Structural,
     by_key: HashMap<Vec<Option<&'a Value>>, &'a Value>,
 }
 
 impl<'a> OldElements<'a> {
-    /// Indexes the elements, so that long lists are searched once; of several with one key the first counts.
+    /// Indexes the elements, so that a long list is searched only once. The first of several elements with one key
+    /// wins.
     pub(super) fn new(schema: &'a Structural, old: Option<&'a Value>) -> Self {
         let mut by_key = HashMap::new();
         if schema.list_type == ListType::Map {
@@ -207,7 +208,7 @@ impl<'a> OldElements<'a> {
         Self { schema, by_key }
     }
 
-    /// Returns the old element with the key of `item`.
+    /// Returns the old element with the same key as `item`.
     pub(super) fn of(&self, item: &Value) -> Option<&'a Value> {
         if self.by_key.is_empty() {
             return None;

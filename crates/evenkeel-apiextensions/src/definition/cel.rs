@@ -1,4 +1,4 @@
-//! Validation of the rules in a definition's schema (`x-kubernetes-validations`): syntax, types, and estimated cost.
+//! Validation of the rules in a definition's schema (`x-kubernetes-validations`): syntax, types and estimated cost.
 //!
 //! Upstream: `ValidateCustomResourceDefinitionOpenAPISchema`, `pkg/apiserver/schema/cel`.
 
@@ -12,9 +12,9 @@ use evenkeel_cel::Program;
 
 use evenkeel_cel::check::{Declared, Type, check, most};
 
-/// Upstream: `StaticEstimatedCostLimit`, the limit for one expression.
+/// Limit of the estimated cost of one expression. Upstream: `StaticEstimatedCostLimit`.
 const STATIC_ESTIMATED_COST_LIMIT: u64 = 10_000_000;
-/// Upstream: `StaticEstimatedCRDCostLimit`, the limit for all expressions of a schema.
+/// Limit of the estimated cost of all expressions of a schema. Upstream: `StaticEstimatedCRDCostLimit`.
 const STATIC_ESTIMATED_CRD_COST_LIMIT: u64 = 100_000_000;
 
 /// A schema at or below the root, with its field path in the definition.
@@ -27,7 +27,7 @@ struct SchemaContext<'a> {
     root: bool,
     /// Maximum number of values of this schema in one object.
     max_cardinality: u64,
-    /// Field path of the closest schema above whose old values cannot be matched with the new ones.
+    /// Field path of the closest schema above whose old values cannot be correlated with new ones.
     uncorrelatable: Option<String>,
 }
 
@@ -117,7 +117,7 @@ fn visit(context: &SchemaContext<'_>, total: &mut TotalCost, errors: &mut Vec<Fi
     }
 }
 
-/// Validates the fields of a rule, without its expressions.
+/// Validates the fields of a rule, except its expressions.
 fn validate_fields(
     rule: &Value,
     field_path: &str,
@@ -162,7 +162,7 @@ fn validate_fields(
     }
 }
 
-/// Compiles a rule's expressions: checks their result types and adds their estimated costs.
+/// Compiles a rule's expressions, checks their result types and adds their estimated costs.
 fn compile_rule(
     rule: &Value,
     field_path: &str,
@@ -225,7 +225,7 @@ fn compile_rule(
     }
 }
 
-/// Result type and estimated cost of an expression over values of the schema.
+/// Returns the result type and estimated cost of an expression over values of the schema.
 ///
 /// Upstream: `compileRule`.
 fn compile<'a>(

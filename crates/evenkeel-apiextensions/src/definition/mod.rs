@@ -1,4 +1,4 @@
-//! Validation of CustomResourceDefinitions, and the warnings that their writes return.
+//! Validation of CustomResourceDefinitions, and warnings for their writes.
 //!
 //! Upstream: `apis/apiextensions/validation`.
 

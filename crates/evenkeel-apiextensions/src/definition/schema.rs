@@ -14,17 +14,17 @@ use evenkeel_apimachinery::value::{flag, get, list, text};
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
-/// What the schemas above imply for a schema.
+/// Context of a schema, which the schemas above it determine.
 ///
 /// Upstream: `specStandardValidatorV3`.
 #[derive(Clone)]
 struct SchemaContext {
-    /// Why defaults are forbidden here; `None` where they are allowed.
+    /// Reason why defaults are forbidden here; `None` if they are allowed.
     defaults_forbidden: Option<String>,
     inside_resource_meta: bool,
 }
 
-/// Validates the schema of a version, whose field path is `field_path`.
+/// Validates the schema of a version; its field path is `field_path`.
 pub(super) fn validate_schema(version: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
     let schema = &version["schema"]["openAPIV3Schema"];
     if !schema.is_object() {
@@ -52,13 +52,14 @@ pub(super) fn validate_schema(version: &Value, field_path: &str, errors: &mut Ve
         &SchemaContext { defaults_forbidden: None, inside_resource_meta: false },
         errors,
     );
-    // The rules of an invalid schema are not validated: the errors would be reported again, less clearly.
+    // Skip the rules of an invalid schema: they would cause the same errors again, but less clear ones.
     if errors.len() == start {
         cel::validate_rules(schema, &field_path, errors);
     }
 }
 
-/// With a status sub-resource, the root may only have fields that hold for the schema of `status` alone.
+/// Validates the root schema of a version with a status subresource. Its keywords must also hold for the schema of
+/// `status` alone.
 ///
 /// Upstream: `allowedAtRootSchema`.
 fn validate_root(schema: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
@@ -103,7 +104,7 @@ fn validate_root(schema: &Value, field_path: &str, errors: &mut Vec<FieldError>)
     }
 }
 
-/// Validates defaults by their schemas. Pruning must leave them unchanged.
+/// Validates each default by its schema, and that pruning leaves the default unchanged.
 ///
 /// Upstream: `ValidateDefaults`.
 fn validate_defaults(
@@ -218,7 +219,7 @@ fn validate_openapi_schema(
     validate_list_and_map_types(schema, field_path, errors);
 }
 
-/// Rejects keywords of JSON schema that Kubernetes does not support.
+/// Rejects keywords of JSON Schema that Kubernetes does not support.
 fn validate_keywords(
     schema: &Value,
     field_path: &str,
@@ -354,7 +355,7 @@ fn validate_map_list_keys(
     }
     let required: HashSet<&Value> = list(items, "required").iter().collect();
     let mut seen = HashSet::new();
-    // Errors that show the whole list. Each is reported once.
+    // These two errors contain the whole list, so each is reported once.
     let (mut has_duplicate, mut has_stranger) = (false, false);
     for key in keys {
         if !seen.insert(key) && !std::mem::replace(&mut has_duplicate, true) {

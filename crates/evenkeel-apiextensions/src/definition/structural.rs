@@ -14,7 +14,7 @@ enum Level {
     Field,
 }
 
-/// Reports what makes the schema at `field_path` non-structural; errors are sorted by their text.
+/// Reports why the schema at `field_path` is not structural; errors are sorted by their text.
 ///
 /// Upstream: `ValidateStructural`.
 pub(super) fn validate_structural(schema: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
@@ -25,7 +25,7 @@ pub(super) fn validate_structural(schema: &Value, field_path: &str, errors: &mut
     errors.extend(found);
 }
 
-/// Entries of a schema's `properties`.
+/// Iterates over the entries of a schema's `properties`.
 fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
     schema.get("properties").and_then(Value::as_object).into_iter().flatten()
 }
@@ -86,7 +86,7 @@ fn validate_extensions(schema: &Value, field_path: &str, errors: &mut Vec<FieldE
     }
 }
 
-/// Upstream: `validateStructuralInvariants`, its rules about `type`.
+/// Validates `type`. Upstream: `validateStructuralInvariants`.
 fn validate_types(schema: &Value, level: Level, field_path: &str, errors: &mut Vec<FieldError>) {
     let kind = text(schema, "type");
     let field = format!("{field_path}.type");
@@ -112,7 +112,7 @@ fn validate_types(schema: &Value, level: Level, field_path: &str, errors: &mut V
     }
 }
 
-/// Rules about embedded resources, and about `apiVersion`, `kind` and `metadata` of whole objects.
+/// Validates embedded resources, and `apiVersion`, `kind` and `metadata` of whole objects.
 ///
 /// Upstream: `validateStructuralMetadataInvariants`.
 fn validate_metadata_invariants(
@@ -166,7 +166,7 @@ fn restricts_metadata(metadata: &Value) -> bool {
     !named || !only
 }
 
-/// Whether `anyOf` is integer or string, as a schema with `x-kubernetes-int-or-string` may spell it out.
+/// Whether `anyOf` is integer or string, which a schema with `x-kubernetes-int-or-string` may contain.
 ///
 /// Upstream: `isIntOrStringAnyOfPattern`.
 fn is_int_or_string(any_of: Option<&Value>) -> bool {
@@ -178,7 +178,8 @@ fn first_is_int_or_string(schema: &Value) -> bool {
     list(schema, "allOf").first().is_some_and(|first| is_int_or_string(first.get("anyOf")))
 }
 
-/// Validates the value validation of a schema. The two flags skip the patterns that spell out an int-or-string.
+/// Validates the value validation of a schema. `any` and `all` skip the int-or-string patterns in `anyOf` and
+/// `allOf`.
 ///
 /// Upstream: `validateValueValidation`.
 fn validate_value_validation(
@@ -251,7 +252,7 @@ fn validate_nested(schema: &Value, any: bool, field_path: &str, errors: &mut Vec
     }
 }
 
-/// Requires that the structural schema specifies each field that value validation mentions.
+/// Checks that the structural schema specifies each field that value validation mentions.
 ///
 /// Upstream: `validateStructuralCompleteness`.
 fn validate_completeness(

@@ -1,7 +1,8 @@
-//! Validation of CustomResourceDefinitions, without their schemas.
+//! Validation of CustomResourceDefinitions, except their schemas.
 //!
-//! Errors name the fields of upstream's internal version. It has a single field for what all versions have in common:
-//! an error in a schema that all versions share is at `spec.validation`, others are at `spec.versions[i].schema`.
+//! Errors use the field paths of upstream's internal version, which has one field for a value that all versions
+//! share. An error in a shared schema is at `spec.validation`, an error in another schema at
+//! `spec.versions[i].schema`.
 //!
 //! Upstream: `apis/apiextensions/validation/validation.go`.
 
@@ -15,12 +16,12 @@ use evenkeel_api::forms::{dns_1035_label, dns_subdomain};
 use evenkeel_apimachinery::status::FieldError;
 use evenkeel_apimachinery::value::{flag, get, list, same, text};
 
-/// Maximum number of selectable fields of a version.
+/// Maximum number of selectable fields per version.
 ///
 /// Upstream: `MaxSelectableFields`.
 const MAX_SELECTABLE_FIELDS: u64 = 8;
 
-/// Validates a definition; `old` is the stored one, on update.
+/// Validates a definition; `old` is the stored definition of an update.
 ///
 /// Upstream: `ValidateCustomResourceDefinition`, `validateCustomResourceDefinitionUpdate`.
 pub fn validate_custom_resource_definition(
@@ -74,7 +75,7 @@ fn validate_enum_string(field: &str, value: &str, known: &[&str], errors: &mut V
     }
 }
 
-/// Whether all versions have the same value at `field`, and have one.
+/// Whether all versions have the same value at `field`, which is not null.
 ///
 /// Upstream: `hasIdenticalPerVersionSchema`.
 fn is_identical_in_all_versions(versions: &[Value], field: &str) -> bool {
@@ -123,7 +124,7 @@ fn validate_versions(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldErr
             false => Some(format!("spec.versions[{i}].{own}")),
         };
         if let Some(field_path) = field_path("schema", "validation", "schema") {
-            // A schema that the update leaves unchanged is not validated again.
+            // Skip a schema that the update leaves unchanged.
             let unchanged = before.get(name).is_some_and(|b| {
                 b["schema"] == version["schema"] && b["subresources"] == version["subresources"]
             });
@@ -385,7 +386,7 @@ fn validate_conversion_review_versions(versions: &[Value], errors: &mut Vec<Fiel
     }
 }
 
-/// Rejects changes of immutable fields. Some are immutable only once the definition is established.
+/// Rejects changes of immutable fields, some of which are immutable only once the definition is established.
 ///
 /// Upstream: `validateCustomResourceDefinitionSpecUpdate`.
 fn validate_spec_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {

@@ -1,4 +1,5 @@
-//! Warnings about a written definition: unrecognized formats, and lists of type `set` with items that are not scalar.
+//! Warnings about a written definition: unrecognized formats, and lists of type `set` with items that are not
+//! scalars.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -7,7 +8,7 @@ use serde_json::Value;
 use evenkeel_apimachinery::value::{list, text};
 use evenkeel_cel::formats;
 
-/// Returns the warnings that the stored definition `old` would not cause.
+/// Returns the warnings that the stored definition `old` does not cause.
 ///
 /// Upstream: `WarningsOnCreate`, `WarningsOnUpdate` of `registry/customresourcedefinition`.
 pub fn new_warnings(crd: &Value, old: Option<&Value>) -> Vec<String> {
