@@ -1,5 +1,5 @@
-//! Conversion of HorizontalPodAutoscalers between autoscaling/v1 and autoscaling/v2. Fields that v1 lacks are kept in
-//! annotations.
+//! Conversion of HorizontalPodAutoscalers between autoscaling/v1 and autoscaling/v2. Annotations keep the fields
+//! that v1 lacks.
 //!
 //! Upstream: `k8s.io/kubernetes/pkg/apis/autoscaling/v1/conversion.go`.
 

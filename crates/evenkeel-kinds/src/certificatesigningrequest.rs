@@ -1,4 +1,4 @@
-//! CertificateSigningRequests: the fields that each path may set, and their validation.
+//! CertificateSigningRequests: the fields that a write of each path may set, and validation.
 //!
 //! Upstream: `pkg/registry/certificates/certificates/strategy.go`, `pkg/apis/certificates/validation`.
 
@@ -11,9 +11,9 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use x509_parser::prelude::{FromDer as _, X509Certificate, X509CertificationRequest};
 
-/// Conditions that only `/approval` sets: the decision of the approver.
+/// Conditions that only `/approval` may set: the approver's decision.
 const APPROVAL_CONDITIONS: [&str; 2] = ["Approved", "Denied"];
-/// Conditions that are never removed, and are always true.
+/// Conditions that cannot be removed and must be true.
 const PERMANENT_CONDITIONS: [&str; 3] = ["Approved", "Denied", "Failed"];
 
 /// Prepares an update of `/approval`, which changes only conditions.
@@ -27,7 +27,7 @@ pub(super) fn prepare_approval_update(new: &mut Value, old: &Value, now: &str) {
     set(new, "status.conditions", conditions);
 }
 
-/// Prepares an update of `/status`. Approval and denial keep their stored form, as long as their number stays the same.
+/// Prepares an update of `/status`. Approval and denial keep their stored form while their number stays the same.
 ///
 /// Upstream: `csrStatusStrategy`, `preserveConditionInstances`.
 pub(super) fn prepare_status_update(new: &mut Value, old: &Value, now: &str) {
@@ -47,7 +47,7 @@ pub(super) fn prepare_status_update(new: &mut Value, old: &Value, now: &str) {
     }
 }
 
-/// Sets absent condition times: to now, or to the old transition time while the status stays the same.
+/// Sets absent times of conditions: to now, or to the old transition time while the status stays the same.
 ///
 /// Upstream: `populateConditionTimestamps`.
 fn populate_condition_timestamps(conditions: &mut [Value], old: &Value, now: &str) {

@@ -1,15 +1,15 @@
-//! Fields of feature gates that are off by default in v1.37. A write drops them, unless the stored object has a field of the
-//! same gate.
+//! Fields of feature gates that are off by default in v1.37. A write drops them unless the stored object has a
+//! field of the same gate.
 //!
-//! Upstream: the functions `dropDisabledFields` and `DropDisabledFields`, called by the strategies of the kinds.
+//! Upstream: `dropDisabledFields` and `DropDisabledFields`, which the strategies of the kinds call.
 
 use evenkeel_apimachinery::value::{get, get_mut};
 use serde_json::Value;
 
-/// Fields of one feature gate, as paths; `*` is any item of a list or value of a map.
+/// Field paths of one feature gate; `*` matches any item of a list or value of a map.
 type GateFields = &'static [&'static str];
 
-/// Fields of a pod's spec. A path that begins with `containers` stands for init and ephemeral containers, too.
+/// Fields of a pod's spec. A path that begins with `containers` also applies to init and ephemeral containers.
 const POD_SPEC: &[GateFields] = &[
     // AtomicWriteVolumeUserFields
     &[
@@ -67,33 +67,33 @@ const POD_STATUS: &[GateFields] = &[
     ],
 ];
 
-/// Fields of a JobSpec: those of WorkloadWithJob.
+/// Fields of a JobSpec, of the gate WorkloadWithJob.
 const JOB_SPEC: &[GateFields] = &[&["scheduling"]];
 
 /// Fields of a NodeSpec.
 const NODE_SPEC: &[GateFields] = &[
-    // DynamicKubeletConfig, of former releases
+    // DynamicKubeletConfig, removed in an earlier release
     &["configSource"],
     // InPlacePodVerticalScalingSchedulerPreemption
     &["podPreemptionPolicy"],
 ];
 
-/// Fields of a NodeStatus: those of DynamicKubeletConfig.
+/// Fields of a NodeStatus, of the removed gate DynamicKubeletConfig.
 const NODE_STATUS: &[GateFields] = &[&["config"]];
 
-/// Fields of a LeaseSpec: those of CoordinatedLeaderElection, each by itself.
+/// Fields of a LeaseSpec, of the gate CoordinatedLeaderElection. Each is dropped separately.
 const LEASE_SPEC: &[GateFields] = &[&["strategy"], &["preferredHolder"]];
 
-/// Fields of a CSINode's status: those of CSIVolumeHealth.
+/// Fields of a CSINode's status, of the gate CSIVolumeHealth.
 const CSI_NODE_STATUS: &[GateFields] = &[&["storageHealth"]];
 
-/// Fields of a claim's spec: those of DRADerivedAttributes.
+/// Fields of a ResourceClaim's spec, of the gate DRADerivedAttributes.
 const CLAIM_SPEC: &[GateFields] = &[&[
     "devices.requests.*.exactly.derivedAttributes",
     "devices.requests.*.firstAvailable.*.derivedAttributes",
 ]];
 
-/// Fields of a claim's status: those of DRAOptionalNodeOperations.
+/// Fields of a ResourceClaim's status, of the gate DRAOptionalNodeOperations.
 const CLAIM_STATUS: &[GateFields] = &[&["allocation.devices.results.*.skipNodeOperations"]];
 
 /// Fields of a ResourceSlice.
@@ -115,7 +115,7 @@ const RESOURCE_SLICE: &[GateFields] = &[
     &["skipNodeOperations"],
 ];
 
-/// Returns the parts of a kind that have such fields, as their paths in the object.
+/// Returns the paths of the parts of a kind that have such fields.
 fn parts(group: &str, kind: &str) -> &'static [(&'static str, &'static [GateFields])] {
     match (group, kind) {
         ("", "Pod") => &[("spec", POD_SPEC), ("status", POD_STATUS)],
@@ -139,7 +139,7 @@ fn parts(group: &str, kind: &str) -> &'static [(&'static str, &'static [GateFiel
     }
 }
 
-/// Drops the fields of disabled gates from an object of this kind that is written; `old` is the stored object on update.
+/// Drops the fields of disabled gates from a written object; `old` is the stored object of an update.
 pub(crate) fn drop_disabled_fields(group: &str, kind: &str, new: &mut Value, old: Option<&Value>) {
     for (part, gates) in parts(group, kind) {
         let old = old.and_then(|old| get(old, part));
@@ -155,12 +155,12 @@ pub(crate) fn drop_disabled_fields(group: &str, kind: &str, new: &mut Value, old
 
 const CONTAINER_LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
 
-/// Returns the fields that the first name of a path stands for.
+/// Returns the fields that the first name of a path matches.
 fn fields<'a>(name: &'a &'a str) -> &'a [&'a str] {
     if *name == "containers" { &CONTAINER_LISTS } else { std::slice::from_ref(name) }
 }
 
-/// Whether the object has a value at `path` that is not null.
+/// Whether the object has a non-null value at `path`.
 fn has(value: &Value, path: &str) -> bool {
     let (name, rest) = path.split_once('.').unwrap_or((path, ""));
     if name == "*" {
@@ -195,7 +195,7 @@ fn drop_field(value: &mut Value, path: &str) {
     }
 }
 
-/// Drops a container's stop signal, and its lifecycle if that has nothing else.
+/// Drops a container's stop signal, and its lifecycle if that is empty then.
 ///
 /// Upstream: `dropContainerStopSignals`.
 fn drop_stop_signal(container: &mut Value) {
@@ -234,7 +234,7 @@ mod tests {
         let mut kept = pod.clone();
         drop_disabled_fields("", "Pod", &mut kept, Some(&pod));
         assert_eq!(kept, pod);
-        // Each gate counts by itself.
+        // Each gate is checked separately.
         let old = json!({"spec": {"volumes": [{"name": "z", "emptyDir": {"mode": 1}}]}});
         let mut new = pod.clone();
         drop_disabled_fields("", "Pod", &mut new, Some(&old));

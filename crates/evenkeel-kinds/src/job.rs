@@ -1,9 +1,9 @@
-//! Generation of a Job's selector and of the labels that it selects.
+//! Generates a Job's selector and the labels that it selects.
 
 use evenkeel_apimachinery::value::{flag, get, is_empty, object_mut, set, text};
 use serde_json::{Value, json};
 
-/// Generates the selector of a Job without one of its own; the Job's uid is set already. `has_template_labels`: as in
+/// Generates the selector of a Job that has none. The Job's uid must be set. For `has_template_labels` see
 /// [`Context`](crate::strategy::Context).
 ///
 /// Upstream: `generateSelector`.

@@ -1,15 +1,17 @@
-//! The strategy of claims: `dataSource` and `dataSourceRef` name the same source, whichever a client sets.
+//! Strategy of PersistentVolumeClaims: `dataSource` and `dataSourceRef` name the same source, whichever a client
+//! sets.
 
 use evenkeel_apimachinery::value::{get, get_mut, remove, set, text};
 use serde_json::{Value, json};
 
-/// Sets the data sources of a claim: drops those that upstream ignores, and copies the one that is set to the other field.
+/// Prepares the data sources of a claim: drops those that upstream ignores, and copies the field that is set to the
+/// other.
 ///
 /// Upstream: `DropDisabledFields`, `EnforceDataSourceBackwardsCompatibility`.
 pub(crate) fn prepare(new: &mut Value, old: Option<&Value>) {
     let had = |field: &str| old.is_some_and(|old| get(old, field).is_some());
     let (source, reference) = ("spec.dataSource", "spec.dataSourceRef");
-    // Sources of other namespaces need an alpha feature.
+    // A source in another namespace needs an alpha feature.
     if !text(new, "spec.dataSourceRef.namespace").is_empty() && !had(reference) {
         remove(new, reference);
     }
@@ -20,7 +22,7 @@ pub(crate) fn prepare(new: &mut Value, old: Option<&Value>) {
     normalize_data_sources(new);
 }
 
-/// Drops fields of the status that need an alpha feature, unless the stored object has them.
+/// Drops status fields of alpha features unless the stored object has them.
 ///
 /// Upstream: `DropDisabledFieldsFromStatus`.
 pub(crate) fn prepare_status_update(new: &mut Value, old: &Value) {
@@ -37,7 +39,7 @@ fn is_claim_or_snapshot(source: &Value) -> bool {
     )
 }
 
-/// Copies the data source that is set to the field that is not.
+/// Copies the data source from the field that is set to the other one.
 ///
 /// Upstream: `NormalizeDataSources`.
 pub(crate) fn normalize_data_sources(claim: &mut Value) {

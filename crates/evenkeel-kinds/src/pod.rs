@@ -1,4 +1,4 @@
-//! The strategy of pods: initial status, QoS class, fields that an update may not change, and the grace period of a
+//! Strategy of pods: initial status, QoS class, fields that an update cannot change, and the grace period of a
 //! deletion.
 
 use evenkeel_apimachinery::amount::Amount;
@@ -7,7 +7,7 @@ use evenkeel_apimachinery::value::{self, copy, int, list, object, set, text};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Sets the status of a new pod: phase Pending, the QoS class, and the condition of scheduling gates.
+/// Sets the status of a new pod: the phase Pending, the QoS class, and the condition for scheduling gates.
 ///
 /// Upstream: `PrepareForCreate` of `podStrategy`, `applySchedulingGatedCondition`.
 pub fn prepare_create(pod: &mut Value, now: &str) {
@@ -21,14 +21,14 @@ pub fn prepare_create(pod: &mut Value, now: &str) {
     set(pod, "status", status);
 }
 
-/// Resets the fields that a sub-resource may not change.
+/// Resets the fields that a write of this subresource cannot change.
 ///
 /// Upstream: `podStatusStrategy`, `podEphemeralContainersStrategy`.
 pub fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
     match subresource {
         "status" => {
             reset_field(new, old, "spec");
-            // `deletionTimestamp` is set by a DELETE, owner references by the pod's own path.
+            // Only a DELETE sets `deletionTimestamp`, and only the pod's own path sets owner references.
             copy(new, old, "metadata.deletionTimestamp");
             copy(new, old, "metadata.ownerReferences");
             copy(new, old, "status.qosClass");
@@ -56,7 +56,7 @@ pub fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
     }
 }
 
-/// Status fields that a client which does not know them leaves out of the body.
+/// Status fields that a client omits if it does not know them.
 const PRESERVED_STATUS: [&str; 4] = [
     "status.resourceClaimStatuses",
     "status.extendedResourceClaimStatus",
@@ -64,7 +64,7 @@ const PRESERVED_STATUS: [&str; 4] = [
     "status.observedGeneration",
 ];
 
-/// Keeps the stored value of status fields that the body does not have, and of `observedGeneration` of each condition.
+/// Keeps the stored value of status fields that the body omits, and of the `observedGeneration` of each condition.
 ///
 /// Upstream: `podStatusStrategy.PrepareForUpdate`, `preserveOldObservedGeneration`.
 fn preserve_status_fields(new: &mut Value, old: &Value) {
@@ -73,7 +73,7 @@ fn preserve_status_fields(new: &mut Value, old: &Value) {
             copy(new, old, field);
         }
     }
-    // There may be several conditions of one type: each is paired with the stored one of the same rank.
+    // Several conditions may have the same type. The n-th of them is paired with the n-th stored one.
     let mut generations: BTreeMap<String, VecDeque<i64>> = BTreeMap::new();
     for condition in list(old, "status.conditions") {
         let generation = int(condition, "observedGeneration").unwrap_or_default();
@@ -88,7 +88,7 @@ fn preserve_status_fields(new: &mut Value, old: &Value) {
     });
 }
 
-/// Returns the QoS class of a pod: Guaranteed when all limits equal requests, BestEffort without any, else Burstable.
+/// Returns the QoS class of a pod: Guaranteed if all limits equal requests, BestEffort without any, else Burstable.
 ///
 /// Upstream: `ComputePodQOS`.
 pub fn qos_class(pod: &Value) -> &'static str {
@@ -117,7 +117,7 @@ pub fn qos_class(pod: &Value) -> &'static str {
     }
 }
 
-/// Returns the grace period of a deletion in seconds; 0 for a pod without a node, and for one that has finished.
+/// Returns the grace period of a deletion in seconds; 0 for a pod without a node or one that has finished.
 ///
 /// Upstream: `CheckGracefulDelete`.
 pub fn deletion_grace_period(pod: &Value, requested: Option<i64>) -> Option<i64> {

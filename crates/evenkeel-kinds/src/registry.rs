@@ -3,10 +3,10 @@
 pub use crate::validation::{dns_label, dns_subdomain, path_segment};
 use evenkeel_api::forms::canonical_ip;
 
-/// A field for field selectors: its label, its path, and the value that an absent one is compared as.
+/// A selectable field: its label, its path, and the value that field selectors see if it is absent.
 pub(crate) type SelectableField = (&'static str, &'static str, &'static str);
 
-/// The strategy of one kind. [`DEFAULT_STRATEGY`] is that of a kind without rules of its own.
+/// Strategy of one kind. Kinds without rules of their own have [`DEFAULT_STRATEGY`].
 ///
 /// Upstream: `RESTCreateStrategy`, `RESTUpdateStrategy`, and the fields of `Store` in `genericregistry`.
 #[derive(Clone, Copy)]
@@ -21,15 +21,15 @@ pub struct KindStrategy {
     ///
     /// Upstream: `ValidateNameFunc`.
     pub validate_name: fn(&str) -> Vec<String>,
-    /// Whether `generateName` obeys the rule for names, too. Otherwise it is any path segment.
+    /// Whether `generateName` must obey the rule for names. Otherwise it may be any path segment.
     ///
-    /// Upstream: `ValidateObjectMeta`, not `ValidateObjectMetaWithOpts`.
+    /// Upstream: `ValidateObjectMeta` rather than `ValidateObjectMetaWithOpts`.
     pub validates_generate_name: bool,
     /// Fields that field selectors support.
     pub selectable_fields: &'static [SelectableField],
-    /// `status` of a new object, as JSON; empty where a client may set it, and for kinds without a status.
+    /// `status` of a new object, as JSON; empty if a client may set it or the kind has no status.
     pub initial_status: &'static str,
-    /// Whether a new object keeps the `status` of the body: a kubelet registers its Node with one.
+    /// Whether a new object keeps the `status` of the body, as a Node does that its kubelet registers.
     pub creates_with_status: bool,
     /// Whether a PUT without resourceVersion is accepted.
     ///
@@ -50,7 +50,7 @@ const fn any_name(_: &str) -> Vec<String> {
 }
 
 impl KindStrategy {
-    /// Validates a name that a request to this API group brings. The group is not always that of the kind: an Event that is
+    /// Validates a name in a request to this API group, which may differ from that of the kind: an Event that is
     /// sent to `events.k8s.io` needs a DNS subdomain.
     pub fn validate_name(&self, request_group: &str, name: &str) -> Vec<String> {
         if request_group == "events.k8s.io" {
@@ -74,17 +74,17 @@ const DEFAULT_STRATEGY: KindStrategy = KindStrategy {
     return_deleted_object: false,
 };
 
-/// A kind of the core group without rules of its own.
+/// Returns the strategy of a kind in the core group without rules of its own.
 const fn core(kind: &'static str) -> KindStrategy {
     KindStrategy { kind, ..DEFAULT_STRATEGY }
 }
 
-/// A kind of another group without rules of its own.
+/// Returns the strategy of a kind in another group without rules of its own.
 const fn in_group(group: &'static str, kind: &'static str) -> KindStrategy {
     KindStrategy { group, kind, ..DEFAULT_STRATEGY }
 }
 
-/// A kind with `metadata.generation`, with the status of a new object.
+/// Returns the strategy of a kind with `metadata.generation` and this initial status.
 const fn with_generation(
     group: &'static str,
     kind: &'static str,
@@ -123,7 +123,7 @@ const EVENT_FIELDS: &[SelectableField] = &[
     ("type", "type", ""),
 ];
 
-/// The strategies, by the plural name of the resource.
+/// Strategies by the plural name of the resource.
 pub const STRATEGIES: &[(&str, KindStrategy)] = &[
     ("configmaps", core("ConfigMap")),
     ("endpoints", KindStrategy { allow_create_on_update: true, ..core("Endpoints") }),

@@ -1,4 +1,4 @@
-//! Strategy of resource.k8s.io: what the server sets, and what it drops, in claims, slices and taint rules.
+//! Strategy of resource.k8s.io: fields of claims, slices and taint rules that the server sets or drops.
 
 use evenkeel_apimachinery::value::{each, get, get_mut, list, set, text};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 pub use crate::validation::{DeviceId, device_id};
 
-/// Sets the time of taints that have none.
+/// Sets the time of taints that lack one.
 ///
 /// Upstream: `SetDefaults_DeviceTaint`.
 pub(crate) fn set_time_added(kind: &str, object: &mut Value, now: &str) {
@@ -22,7 +22,7 @@ pub(crate) fn set_time_added(kind: &str, object: &mut Value, now: &str) {
     });
 }
 
-/// Sets the time of a rule's taint when its effect changes, unless the client does.
+/// Sets the time of a rule's taint when its effect changes, unless the client sets the time.
 ///
 /// Upstream: `deviceTaintRuleStrategy.PrepareForUpdate`.
 pub(crate) fn prepare_taint_rule_update(new: &mut Value, old: &Value, now: &str) {

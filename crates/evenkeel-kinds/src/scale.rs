@@ -1,4 +1,4 @@
-//! The `scale` sub-resource of built-in workloads: an autoscaling/v1 Scale.
+//! The `scale` subresource of built-in workloads, an autoscaling/v1 Scale.
 
 use crate::registry::KindStrategy;
 use evenkeel_apimachinery::status::StatusError;

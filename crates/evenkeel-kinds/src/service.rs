@@ -1,4 +1,4 @@
-//! IP families of Services, which follow from the request and from the networks of the cluster.
+//! IP families of Services, which depend on the request and on the cluster's networks.
 
 pub use crate::validation::is_externally_accessible;
 use crate::validation::service_cluster_ips;
@@ -6,10 +6,10 @@ use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{get, is_empty, list, set, text};
 use serde_json::{Value, json};
 
-/// The family of the addresses that the cluster gives to Services. It has one network.
+/// IP family of the cluster's only Service network.
 const FAMILY: &str = "IPv4";
 
-/// Makes `clusterIPs` follow from `clusterIP` where a client sets only the latter.
+/// Sets `clusterIPs` from `clusterIP` if a client sets only the latter.
 ///
 /// Upstream: `normalizeClusterIPs`.
 pub fn normalize_cluster_ips(service: &mut Value) {
@@ -19,7 +19,7 @@ pub fn normalize_cluster_ips(service: &mut Value) {
     }
 }
 
-/// Sets the IP families and their policy, and returns why a Service cannot have those that it asks for.
+/// Sets the IP families and their policy. Returns errors if the cluster cannot provide the requested ones.
 ///
 /// Upstream: `initIPFamilyFields`.
 pub fn init_ip_family_fields(service: &mut Value, old: Option<&Value>) -> Errors {

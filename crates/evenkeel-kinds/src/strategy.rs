@@ -1,7 +1,7 @@
-//! Strategies of the built-in kinds: before a write is validated, the server sets the fields that it controls, and
-//! resets those that the request's path may not change.
+//! Strategies of the built-in kinds: before validation, the server sets the fields that it controls and resets
+//! those that the request's path cannot change.
 //!
-//! [`prepare_status_update`] is the reason why a status update cannot change the spec.
+//! [`prepare_status_update`] ensures that a status update cannot change the spec.
 //!
 //! Upstream: `PrepareForCreate` and `PrepareForUpdate` of the strategies in `pkg/registry`.
 
@@ -17,20 +17,21 @@ use evenkeel_apimachinery::user::User;
 use evenkeel_apimachinery::value::{self, get, list, object_mut, set, text};
 use serde_json::{Value, json};
 
-/// What a strategy reads of the request.
+/// Parts of the request that strategies read.
 pub struct Context<'a> {
-    /// Time of the request, as objects hold it.
+    /// Time of the request, formatted as in objects.
     pub now: String,
-    /// Who sent the request.
+    /// User who sent the request.
     pub user: &'a User,
-    /// API group of the request, which is not always that of the kind: an Event is written as one of `events.k8s.io`, too.
+    /// API group of the request, which may differ from that of the kind: an Event can be written as one of
+    /// `events.k8s.io`.
     pub request_group: &'a str,
-    /// Sub-resource of the request; empty for the object itself.
+    /// Subresource of the request; empty for the object itself.
     pub subresource: &'a str,
-    /// Whether the kind has a `status` sub-resource.
+    /// Whether the kind has a `status` subresource.
     pub has_status: bool,
-    /// Whether a new object came without labels and defaulting gave it those of its pod template. Upstream's are then one map:
-    /// labels that are generated for a Job's pods are the Job's, too.
+    /// Whether defaulting copied the pod template's labels to a new object without labels. Upstream shares one map
+    /// between both, so labels that are generated for a Job's pods also become the Job's.
     pub has_template_labels: bool,
 }
 
@@ -57,12 +58,12 @@ pub fn prepare_create(strategy: &KindStrategy, cx: &Context<'_>, object: &mut Va
     }
 }
 
-/// Prepares an update through `cx.subresource` (empty for the object itself).
+/// Prepares an update of the subresource `cx.subresource`, or of the object itself if that is empty.
 ///
 /// Upstream: `PrepareForUpdate`.
 pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value, old: &Value) {
     if strategy.kind == "ResourceSlice" && get(new, "spec") != get(old, "spec") {
-        // Fields that are dropped below count, too.
+        // A change of a field that is dropped below counts, too.
         let generation = value::int(old, "metadata.generation").unwrap_or_default();
         set(new, "metadata.generation", generation + 1);
     }
@@ -108,7 +109,7 @@ pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value
         }
         ("", "PersistentVolumeClaim") => persistentvolumeclaim::prepare_status_update(new, old),
         ("discovery.k8s.io", "EndpointSlice") => drop_topology(new, Some(old)),
-        // The spec has been reset; upstream sets defaults again when it reads the stored object.
+        // The spec has been reset. Upstream applies defaults again when it reads the stored object.
         ("batch", "Job") if cx.subresource == "status" => labels_from_template(new),
         ("resource.k8s.io", "DeviceTaintRule") => {
             resourceclaim::set_time_added("DeviceTaintRule", new, &cx.now);
@@ -120,7 +121,7 @@ pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value
         ("resource.k8s.io", "ResourceClaim") if cx.subresource == "status" => {
             resourceclaim::drop_deallocated_devices(new, old);
         }
-        // A CSIDriver is created without a generation, so the generation counts from the stored value.
+        // A CSIDriver is created without a generation, so count from the stored value.
         ("storage.k8s.io", "CSIDriver") if get(new, "spec") != get(old, "spec") => {
             let generation = value::int(old, "metadata.generation").unwrap_or_default();
             set(new, "metadata.generation", generation + 1);
@@ -138,7 +139,7 @@ pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value
     }
 }
 
-/// Sets the time of a volume's phase transition, unless the client does.
+/// Sets the time of a volume's phase transition, unless the client sets it.
 fn set_phase_transition_time(new: &mut Value, old: &Value, now: &str) {
     let time = "status.lastPhaseTransitionTime";
     let (was, is) = (get(old, time).cloned(), get(new, time).cloned());
@@ -150,16 +151,16 @@ fn set_phase_transition_time(new: &mut Value, old: &Value, now: &str) {
     }
 }
 
-/// The strategy of a kind's `/status` path. They differ in the metadata that a status update may change.
+/// Strategy of a kind's `/status` path. The strategies differ in the metadata that a status update can change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatusStrategy {
-    /// A custom resource, or a kind of flow control: only the status changes.
+    /// Custom resource, or kind of flow control: only the status changes.
     Custom,
-    /// A built-in kind: metadata may change too.
+    /// Built-in kind: metadata may change, too.
     BuiltIn,
-    /// A built-in kind, such as ResourceClaim: metadata cannot change.
+    /// Built-in kind, such as ResourceClaim, whose metadata cannot change.
     BuiltInStatusOnly,
-    /// A Deployment: metadata may change too, except labels.
+    /// Deployment: metadata may change, too, except labels.
     Deployment,
 }
 
@@ -175,10 +176,10 @@ impl StatusStrategy {
     }
 }
 
-/// Why a status update cannot change the spec: every field of `new`, the body sent to `/status`, that this path may not
-/// change gets its value from the stored object `old`.
+/// Resets every field of `new`, the body of a write to `/status`, that this path cannot change to its value in the
+/// stored object `old`. Therefore, a status update cannot change the spec.
 ///
-/// | kind | what the client may change |
+/// | kind | fields that a client can change |
 /// |---|---|
 /// | custom resource, flow control | `status` |
 /// | built-in kind | `status`, `metadata` |
@@ -186,10 +187,12 @@ impl StatusStrategy {
 /// | Deployment | `status`, `metadata` except labels |
 /// | Pod, CertificateSigningRequest | `prepare_update` of `pod.rs` and `certificatesigningrequest.rs` |
 ///
-/// A body without `status` removes the status. `metadata.managedFields` is always that of the new object: the server has
-/// just recorded in it who set the status. A kubelet writes its node's labels and annotations through `/status`.
+/// A body without `status` removes the status. `metadata.managedFields` stays that of `new`, where the server has
+/// just recorded the manager. Built-in metadata may change because a kubelet writes its node's labels and
+/// annotations through `/status`.
 ///
-/// A write calls [`reset_for_status_update`] first. The strategies of `/approval` and `/finalize` are in [`prepare_update`].
+/// A write calls [`reset_for_status_update`] first. The strategies of `/approval` and `/finalize` are in
+/// [`prepare_update`].
 ///
 /// Upstream: `podStatusStrategy.PrepareForUpdate`, `nodeStatusStrategy.PrepareForUpdate` and, for custom resources,
 /// `statusStrategy.PrepareForUpdate`.
@@ -208,8 +211,8 @@ pub fn prepare_status_update(strategy: StatusStrategy, new: &mut Value, old: &Va
     }
 }
 
-/// Resets the fields that a status update may not change before the server writes managedFields, so that no manager is
-/// recorded as the owner of a field that it could not set. [`prepare_status_update`] then applies the full rule.
+/// Resets the fields that a status update cannot change before the server writes managedFields, so that no manager
+/// is recorded as the owner of such a field. [`prepare_status_update`] then applies the full rule.
 ///
 /// Upstream: `podStatusStrategy.GetResetFields`, `statusStrategy.GetResetFields`.
 pub fn reset_for_status_update(strategy: StatusStrategy, new: &mut Value, old: &Value) {
@@ -227,7 +230,7 @@ fn prepare_namespace(object: &mut Value) {
     set(object, "spec.finalizers", finalizers);
 }
 
-/// Drops `deprecatedTopology` of endpoints that change: only v1beta1 could write it.
+/// Drops `deprecatedTopology` of changed endpoints, because only v1beta1 could write it.
 ///
 /// Upstream: `dropTopologyOnV1`.
 fn drop_topology(slice: &mut Value, old: Option<&Value>) {
@@ -247,14 +250,14 @@ fn generation_annotation(object: &Value) -> i64 {
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// Stores a DaemonSet's template generation, a field of upstream's internal version, as an annotation.
+/// Stores a DaemonSet's template generation, which is a field in upstream's internal version, as an annotation.
 fn set_template_generation(object: &mut Value, generation: i64) {
     if let Some(annotations) = object_mut(object, "metadata.annotations") {
         annotations.insert(TEMPLATE_GENERATION.to_owned(), Value::from(generation.to_string()));
     }
 }
 
-/// Keeps only the names of a ServiceAccount's secrets.
+/// Removes all fields except the name from a ServiceAccount's secrets.
 ///
 /// Upstream: `cleanSecretReferences`.
 fn clean_secret_references(account: &mut Value) {
@@ -299,7 +302,7 @@ fn set_requester(cx: &Context<'_>, object: &mut Value) {
     }
 }
 
-/// Names of an event's fields: in the core group, and in `events.k8s.io`.
+/// Names of an Event's fields in the core group and in `events.k8s.io`.
 const EVENT_FIELDS: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -310,7 +313,7 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
     ("source", "deprecatedSource"),
 ];
 
-/// Converts a core event to `events.k8s.io`.
+/// Converts a core Event to `events.k8s.io`.
 pub fn event_to_v1(object: &mut Value) {
     for (core, new) in EVENT_FIELDS {
         rename(object, core, new);
@@ -322,7 +325,7 @@ pub fn event_to_v1(object: &mut Value) {
     }
 }
 
-/// Converts an event of `events.k8s.io` to the core group.
+/// Converts an Event of `events.k8s.io` to the core group.
 pub fn event_to_core(object: &mut Value) {
     for (core, new) in EVENT_FIELDS {
         rename(object, new, core);

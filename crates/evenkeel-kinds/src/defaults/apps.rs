@@ -1,4 +1,4 @@
-//! Defaults of the groups apps and batch.
+//! Defaults of the API groups apps and batch.
 
 use super::Fill::{Flag, Int, Object, Optional, Text};
 use super::{Table, fill, labels_from_template, pod_spec};
@@ -116,7 +116,7 @@ fn job(job: &mut Value) {
     });
 }
 
-/// Sets the annotation that holds a DaemonSet's template generation, and its managed field.
+/// Sets the annotation with a DaemonSet's template generation, and the annotation's managed field.
 fn template_generation(set: &mut Value) {
     if let Some(annotations) = value::object_mut(set, "metadata.annotations") {
         annotations.entry("deprecated.daemonset.template.generation").or_insert_with(|| json!("0"));

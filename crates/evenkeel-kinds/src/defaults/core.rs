@@ -1,4 +1,4 @@
-//! Defaults of the core group.
+//! Defaults of the core API group.
 
 use super::Fill::{Int, Optional, Text};
 use super::pod::VOLUME_SOURCE;
@@ -52,7 +52,7 @@ fn replication_controller(rc: &mut Value) {
     each(rc, "spec.template?.spec", &mut pod::pod_spec);
 }
 
-/// Sets the label with the namespace's own name (KEP-2161), and the phase Active.
+/// Sets the label with the namespace's name (KEP-2161), and the phase Active.
 ///
 /// Upstream: `SetDefaults_Namespace`, `SetDefaults_NamespaceStatus`.
 fn namespace(namespace: &mut Value) {
@@ -87,12 +87,12 @@ fn secret(secret: &mut Value) {
     }
 }
 
-/// Status of a node before its kubelet has reported one.
+/// Status of a node before its kubelet reports one.
 const INITIAL_NODE_STATUS: &str = r#"{"daemonEndpoints":{"kubeletEndpoint":{"Port":0}},"nodeInfo":{"architecture":"","bootID":"",
     "containerRuntimeVersion":"","kernelVersion":"","kubeProxyVersion":"","kubeletVersion":"","machineID":"",
     "operatingSystem":"","osImage":"","systemUUID":""}}"#;
 
-/// Sets the allocatable resources, and makes the fields `podCIDR` and `podCIDRs` agree: the former decides.
+/// Sets the allocatable resources, and makes `podCIDR` and `podCIDRs` consistent; `podCIDR` wins.
 ///
 /// Upstream: `SetDefaults_NodeStatus`, `Convert_v1_NodeSpec_To_core_NodeSpec`, `Convert_core_NodeSpec_To_v1_NodeSpec`.
 fn node(node: &mut Value) {
@@ -117,8 +117,8 @@ fn node(node: &mut Value) {
     }
 }
 
-/// Defaults of a container's limits: the default limit is the maximum; the default request is the default limit, else
-/// the minimum.
+/// Sets the defaults of a container's limits: the default limit is the maximum, and the default request is the
+/// default limit, else the minimum.
 ///
 /// Upstream: `SetDefaults_LimitRangeItem`.
 fn limit_range_item(item: &mut Value) {

@@ -1,11 +1,12 @@
-//! References to images, in the grammar of the module `github.com/distribution/reference`.
+//! Parser of image references, in the grammar of the module `github.com/distribution/reference`.
 
-/// The most bytes of a repository's path.
+/// Maximum length of a repository's path in bytes.
 const MAX_PATH: usize = 255;
-/// The most bytes of a tag.
+/// Maximum length of a tag in bytes.
 const MAX_TAG: usize = 128;
 
-/// Returns the tag of a reference, `latest` where it has none; `None` for one with a digest, and for an invalid one.
+/// Returns the tag of a reference, or `latest` if it has none; `None` for a reference with a digest or an invalid
+/// one.
 ///
 /// Upstream: `ParseImageName`.
 pub(super) fn tag(image: &str) -> Option<&str> {
@@ -34,8 +35,8 @@ pub(super) fn tag(image: &str) -> Option<&str> {
     }
 }
 
-/// Whether the first part of a reference is a domain, not a part of the repository's path, as `splitDockerDomain` of that
-/// module decides.
+/// Whether the first part of a reference is a domain rather than a part of the repository's path. Upstream:
+/// `splitDockerDomain` of that module.
 fn is_domain(first: &str) -> bool {
     first.contains(['.', ':']) || first == "localhost" || first.to_lowercase() != first
 }
@@ -60,7 +61,7 @@ fn is_host_and_port(domain: &str) -> bool {
     host.split('.').all(is_label) && port.is_none_or(is_port)
 }
 
-/// Whether a part of a path has words of lower-case letters and digits, separated by `.`, `_`, `__` or dashes.
+/// Whether a part of a path consists of lower-case letters and digits, separated by `.`, `_`, `__` or dashes.
 fn is_component(part: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_separator =

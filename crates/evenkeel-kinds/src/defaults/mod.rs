@@ -1,7 +1,7 @@
 //! Defaulting: sets absent fields before an object is validated and stored.
 //!
 //! Most defaults are entries of a [`Table`]; the few that depend on other fields are small functions. Defaulting is
-//! idempotent: applied to its own result it changes nothing.
+//! idempotent.
 //!
 //! Upstream: `zz_generated.defaults.go`, and `defaults.go` of each group.
 
@@ -15,10 +15,10 @@ mod service;
 use evenkeel_apimachinery::value;
 use serde_json::Value;
 
-/// The default of a field.
+/// Default value of a field.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fill {
-    /// A string; an empty string counts as unset.
+    /// A string; an empty one counts as unset.
     Text(&'static str),
     /// A string; an empty one counts as set.
     Optional(&'static str),
@@ -26,13 +26,13 @@ pub(crate) enum Fill {
     Int(i64),
     /// An integer; zero counts as unset.
     Positive(i64),
-    /// A boolean value.
+    /// A boolean; false counts as set.
     Flag(bool),
     /// An empty object.
     Object,
 }
 
-/// Defaults by field path.
+/// List of defaults by field path.
 pub(crate) type Table = &'static [(&'static str, Fill)];
 
 impl Fill {
@@ -65,7 +65,7 @@ pub(crate) fn fill(object: &mut Value, table: Table) {
     }
 }
 
-/// Applies the defaults of a kind. Kinds without defaults are unchanged, and so are custom resources.
+/// Applies the defaults of a kind; kinds without defaults and custom resources stay unchanged.
 pub fn apply(group: &str, version: &str, kind: &str, object: &mut Value) {
     if !object.is_object() {
         return;

@@ -1,4 +1,4 @@
-//! Defaults of all groups except core, apps and batch.
+//! Defaults of all API groups except core, apps and batch.
 
 use super::Fill::{Flag, Int, Object, Optional, Positive, Text};
 use super::{Table, fill};
@@ -85,7 +85,7 @@ pub(crate) fn apply(group: &str, version: &str, kind: &str, object: &mut Value) 
     }
 }
 
-/// Copies the labels of the pod template to an object without labels.
+/// Copies the labels of the pod template to an object that has none.
 pub(crate) fn labels_from_template(object: &mut Value) {
     let labels = get(object, "spec.template.metadata.labels")
         .filter(|labels| !value::is_blank(labels))

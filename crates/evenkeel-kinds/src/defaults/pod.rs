@@ -39,7 +39,7 @@ const PROBE: Table = &[
     ("grpc?.service", Optional("")),
 ];
 
-/// Defaults that volumes of pods and persistent volumes share.
+/// Defaults that volumes of pods share with persistent volumes.
 pub(super) const VOLUME_SOURCE: Table = &[
     ("hostPath?.type", Optional("")),
     ("iscsi?.iscsiInterface", Text("default")),
@@ -70,7 +70,7 @@ const VOLUME: Table = &[
 const CONTAINER_LISTS: [&str; 3] = ["containers.*", "initContainers.*", "ephemeralContainers.*"];
 const PROBES: [&str; 3] = ["livenessProbe?", "readinessProbe?", "startupProbe?"];
 
-/// Sets the defaults of a pod spec, in a pod or in a template.
+/// Sets the defaults of a pod spec in a pod or a template.
 ///
 /// Upstream: `SetDefaults_PodSpec`.
 pub(crate) fn pod_spec(spec: &mut Value) {
@@ -88,7 +88,7 @@ pub(crate) fn pod_spec(spec: &mut Value) {
     each(spec, "volumes.*", &mut volume);
 }
 
-/// Sets the defaults of a pod outside its spec. Templates do not get them: stored templates would change.
+/// Sets the defaults that only pods have. Templates do not get them, because stored templates would change.
 ///
 /// Upstream: `SetDefaults_Pod`.
 pub(super) fn pod(pod: &mut Value) {
@@ -110,7 +110,7 @@ pub(super) fn pod(pod: &mut Value) {
     pod_ips(pod);
 }
 
-/// Keeps the deprecated `serviceAccount` equal to `serviceAccountName`, which wins.
+/// Keeps the deprecated `serviceAccount` equal to `serviceAccountName`; the latter wins.
 fn service_account(spec: &mut Value) {
     if text(spec, "serviceAccountName").is_empty() && !text(spec, "serviceAccount").is_empty() {
         value::set(spec, "serviceAccountName", text(spec, "serviceAccount").to_owned());
@@ -173,7 +173,7 @@ fn host_port(port: &mut Value) {
     }
 }
 
-/// Keeps `status.podIP` equal to the first of `status.podIPs`; the former wins.
+/// Keeps `status.podIP` equal to the first of `status.podIPs`; `podIP` wins.
 fn pod_ips(pod: &mut Value) {
     let ip = text(pod, "status.podIP").to_owned();
     let first = value::list(pod, "status.podIPs").first().map(|first| text(first, "ip").to_owned());

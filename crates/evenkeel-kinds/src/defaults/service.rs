@@ -1,4 +1,4 @@
-//! Defaults of Services that depend on other fields. Addresses and node ports are allocated in `evenkeel-apiserver`.
+//! Defaults of Services that depend on other fields. `evenkeel-apiserver` allocates addresses and node ports.
 
 use evenkeel_apimachinery::value::{self, each, int, is_empty, text};
 use serde_json::{Value, json};

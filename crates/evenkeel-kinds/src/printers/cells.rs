@@ -1,4 +1,4 @@
-//! Cells that the printers of several kinds share: ages, labels, names and images of containers.
+//! Cells that printers of several kinds share: ages, labels, names and images of containers.
 
 use std::ops::Deref;
 
@@ -8,7 +8,7 @@ use evenkeel_apimachinery::value::{get, int, list, object, text};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// The cells of one row.
+/// Cells of one row.
 pub type Cells = Vec<Value>;
 
 pub(super) const NONE: &str = "<none>";
@@ -17,7 +17,7 @@ pub(super) const UNKNOWN: &str = "<unknown>";
 
 /// An object to print, in its stored version.
 pub struct PrintedObject<'a> {
-    /// The object, with all its fields.
+    /// Object with all its fields.
     pub object: &'a Value,
     /// Time of the request, from which ages are computed.
     pub now: Timestamp,
@@ -31,35 +31,35 @@ impl Deref for PrintedObject<'_> {
     }
 }
 
-/// Seconds between two times.
+/// Returns the seconds between two times; `None` if `from` cannot be parsed.
 pub(super) fn seconds_since(from: &str, to: Timestamp) -> Option<i64> {
     let from: Timestamp = from.parse().ok()?;
     Some(to.as_second() - from.as_second())
 }
 
-/// Time since the timestamp at `path`.
+/// Formats the time since the timestamp at `path`.
 ///
 /// Upstream: `translateTimestampSince`.
 pub(super) fn since(object: &PrintedObject<'_>, path: &str) -> String {
     seconds_since(text(object, path), object.now).map_or_else(|| UNKNOWN.to_owned(), human)
 }
 
-/// Time since the object was created.
+/// Formats the time since the object was created.
 pub fn age(object: &PrintedObject<'_>) -> String {
     since(object, "metadata.creationTimestamp")
 }
 
-/// The object's name.
+/// Returns the object's name.
 pub fn name(object: &Value) -> &str {
     text(object, "metadata.name")
 }
 
-/// Integer at `path`; 0 where there is none.
+/// Returns the integer at `path`, or 0 if it is absent.
 pub(super) fn count(object: &Value, path: &str) -> i64 {
     int(object, path).unwrap_or_default()
 }
 
-/// String at `path`, or `absent` where it is empty.
+/// Returns the string at `path`, or `absent` if it is empty.
 pub(super) fn text_or<'a>(object: &'a Value, path: &str, absent: &'a str) -> &'a str {
     match text(object, path) {
         "" => absent,
@@ -67,7 +67,7 @@ pub(super) fn text_or<'a>(object: &'a Value, path: &str, absent: &'a str) -> &'a
     }
 }
 
-/// A string or a number as text, or `absent`.
+/// Formats a string or a number, or returns `absent`.
 pub(super) fn scalar_text(value: Option<&Value>, absent: &str) -> String {
     match value {
         None | Some(Value::Null) => absent.to_owned(),
@@ -76,7 +76,7 @@ pub(super) fn scalar_text(value: Option<&Value>, absent: &str) -> String {
     }
 }
 
-/// Names and images of a pod spec's containers, each joined by commas.
+/// Returns the names and the images of a pod spec's containers, each joined by commas.
 ///
 /// Upstream: `layoutContainerCells`.
 pub(super) fn containers(spec: Option<&Value>) -> [String; 2] {
@@ -86,7 +86,7 @@ pub(super) fn containers(spec: Option<&Value>) -> [String; 2] {
     })
 }
 
-/// The label selector at `path` in its string form.
+/// Formats the label selector at `path`.
 pub(super) fn selector_text(target: &Value, path: &str) -> String {
     match format_selector(get(target, path)) {
         text if text.is_empty() => NONE.to_owned(),
@@ -94,7 +94,7 @@ pub(super) fn selector_text(target: &Value, path: &str) -> String {
     }
 }
 
-/// The labels at `path` as `key=value`, joined by commas.
+/// Formats the labels at `path` as `key=value`, joined by commas.
 pub(super) fn labels(target: &Value, path: &str) -> String {
     let pairs: Vec<String> = object(target, path)
         .into_iter()
@@ -104,22 +104,22 @@ pub(super) fn labels(target: &Value, path: &str) -> String {
     if pairs.is_empty() { NONE.to_owned() } else { pairs.join(",") }
 }
 
-/// The strings of the list at `path`, joined.
+/// Joins the strings of the list at `path`.
 pub(super) fn join(target: &Value, path: &str, separator: &str) -> String {
     list(target, path).iter().filter_map(Value::as_str).collect::<Vec<_>>().join(separator)
 }
 
-/// Name and creation time: the columns of kinds without a printer upstream.
+/// Returns name and creation time, the cells of kinds for which upstream has no printer.
 pub(super) fn created_at(object: &PrintedObject<'_>) -> Cells {
     vec![json!(name(object)), json!(text(object, "metadata.creationTimestamp"))]
 }
 
-/// Name and age.
+/// Returns the cells name and age.
 pub(super) fn name_age(object: &PrintedObject<'_>) -> Cells {
     vec![json!(name(object)), json!(age(object))]
 }
 
-/// Cells of a Scale.
+/// Returns the cells of a Scale.
 pub fn scale(object: &PrintedObject<'_>) -> Cells {
     vec![
         json!(name(object)),
@@ -129,7 +129,7 @@ pub fn scale(object: &PrintedObject<'_>) -> Cells {
     ]
 }
 
-/// Returns the status condition of a type.
+/// Returns the status condition of this type.
 pub(super) fn condition<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
     list(object, "status.conditions").iter().find(|condition| text(condition, "type") == type_)
 }

@@ -1,4 +1,4 @@
-//! Printers of the core group.
+//! Printers of the core API group.
 
 use super::cells::{
     Cells, NONE, UNKNOWN, UNSET, age, containers, count, created_at, join, labels, name, name_age,
@@ -62,7 +62,7 @@ fn endpoints(o: &PrintedObject<'_>) -> Cells {
     vec![json!(name(o)), json!(shown), json!(age(o))]
 }
 
-/// The first three of a list, and how many more there are.
+/// Joins the first three of a list, followed by the number of further ones.
 pub(super) fn first_three(all: &[String]) -> String {
     let shown = all.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(",");
     if all.len() > 3 { format!("{shown} + {} more...", all.len() - 3) } else { shown }
@@ -179,7 +179,7 @@ fn phase(o: &Value) -> &str {
     }
 }
 
-/// Storage class of a volume or claim: the field, or the beta annotation.
+/// Returns the storage class of a volume or claim, from the beta annotation or else from the field.
 ///
 /// Upstream: `GetPersistentVolumeClass`.
 fn storage_class(o: &Value) -> &str {
@@ -253,7 +253,7 @@ fn quota(o: &PrintedObject<'_>) -> Cells {
     vec![json!(name(o)), json!(requests.join(", ")), json!(limits.join(", ")), json!(age(o))]
 }
 
-/// Addresses of a load balancer, sorted and without duplicates.
+/// Returns the sorted addresses of a load balancer, without duplicates.
 ///
 /// Upstream: `loadBalancerStatusStringer`.
 pub(super) fn load_balancer(o: &Value) -> String {

@@ -1,8 +1,8 @@
-//! Ages in the short form of upstream's tables.
+//! Durations in the short form of upstream's tables.
 //!
 //! Upstream: `k8s.io/apimachinery/pkg/util/duration`.
 
-/// Formats a number of seconds, in two units where the larger is small, else in one.
+/// Formats a number of seconds in one unit, or in two if the larger one is small.
 ///
 /// Upstream: `HumanDuration`.
 pub fn human(seconds: i64) -> String {

@@ -1,4 +1,4 @@
-//! Printers: the columns of each kind that `kubectl get` shows, a file per API group.
+//! Printers: the columns that `kubectl get` shows for each kind, one file per API group.
 //!
 //! Upstream: `k8s.io/kubernetes/pkg/printers/internalversion/printers.go`.
 
@@ -26,7 +26,7 @@ mod workloads;
 
 use cells::{Cells, PrintedObject};
 
-/// Returns the cells of an object's table row, one for each column of its kind.
+/// Function that returns the cells of an object's table row, one per column of its kind.
 pub(super) type Printer = fn(&PrintedObject<'_>) -> Cells;
 
 /// Returns the printer of a built-in kind; `None` for custom resources.

@@ -1,4 +1,4 @@
-//! Printer of pods; its Status column summarizes the pod's containers in one word.
+//! Printer of pods. Its Status column summarizes the pod's containers in one word.
 //!
 //! Upstream: `printPod`.
 
@@ -36,7 +36,7 @@ impl Summary {
     }
 }
 
-/// Reason, else signal, else exit code of a terminated container.
+/// Returns the reason, else the signal, else the exit code of a terminated container.
 fn ended(terminated: &Value) -> String {
     let reason = text(terminated, "reason");
     if !reason.is_empty() {
@@ -93,7 +93,7 @@ fn summary(pod: &Value) -> Summary {
     all
 }
 
-/// Summarizes init containers up to the first one that has not completed; returns whether there is one.
+/// Summarizes init containers up to the first that has not completed; returns whether there is such a container.
 fn init_containers(pod: &Value, all: &mut Summary, sidecars: &mut Summary) -> bool {
     let n_init = list(pod, "spec.initContainers").len();
     for (index, status) in list(pod, "status.initContainerStatuses").iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Printers of the policy group.
+//! Printers of the API group policy.
 
 use super::cells::{Cells, age, count, name, scalar_text};
 use super::{PrintedObject, Printer};

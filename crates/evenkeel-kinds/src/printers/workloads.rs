@@ -1,4 +1,4 @@
-//! Printers of the groups apps, batch and autoscaling.
+//! Printers of the API groups apps, batch and autoscaling.
 
 use super::cells::{
     Cells, NONE, UNKNOWN, age, containers, count, labels, name, scalar_text, seconds_since,
@@ -43,7 +43,7 @@ fn replica_set(o: &PrintedObject<'_>) -> Cells {
     replicas(o, &selector_text(o, "spec.selector"))
 }
 
-/// Cells of ReplicaSets and ReplicationControllers.
+/// Returns the cells of a ReplicaSet or ReplicationController.
 ///
 /// Upstream: `printReplicaSet`, `printReplicationController`.
 pub(super) fn replicas(o: &PrintedObject<'_>, selector: &str) -> Cells {
@@ -168,7 +168,7 @@ fn cron_job(o: &PrintedObject<'_>) -> Cells {
     ]
 }
 
-/// A metric as current and target value.
+/// Formats a metric as current and target value.
 ///
 /// Upstream: `formatHPAMetrics`.
 fn metric(spec: &Value, status: Option<&Value>) -> String {

@@ -45,7 +45,7 @@ fn pod_term(term: &Value, path: &Path<'_>, errors: &mut Errors) {
             labels::selector(selector, &path.field(field), errors);
         }
     }
-    // The field's name is that of upstream's path.
+    // Upstream's path has this name for the field.
     let namespaces = path.field("namespace");
     for name in list(term, "namespaces").iter().filter_map(Value::as_str) {
         errors.invalid_all(&namespaces, name, &names::dns_label(name));
@@ -110,8 +110,8 @@ fn node_selector(selector: &Value, path: &Path<'_>, errors: &mut Errors) {
     validate_node_selector(selector, true, path, errors);
 }
 
-/// Validates a node selector, in a required node affinity or a persistent volume. `allows_values` takes values that no
-/// label can have.
+/// Validates the node selector of a required node affinity or a persistent volume. With `allows_values`, values
+/// that no label can have are valid.
 ///
 /// Upstream: `ValidateNodeSelector`.
 pub(super) fn validate_node_selector(

@@ -1,4 +1,4 @@
-//! Validation of the group apps.
+//! Validation of the API group apps.
 
 use super::{ValidationTarget, labels, names, persistentvolumeclaim, pod};
 use evenkeel_apimachinery::validation::{Errors, Path};
@@ -36,7 +36,7 @@ pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
             );
         }
         "StatefulSet" => {
-            // An object whose stored template is already invalid may still be scaled and deleted.
+            // An object whose stored template is already invalid can still be scaled and deleted.
             let mut before = Errors::default();
             selector_and_template(target.kind, old, true, &mut before);
             by_kind(target.kind, old, &mut before);
@@ -52,11 +52,11 @@ pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
     }
 }
 
-/// Validates selector and template, and that the selector matches the template's labels. The pod template itself is
-/// validated only when `strict`.
+/// Validates selector and template, and that the selector matches the template's labels. Validates the pod template
+/// itself only if `strict`.
 fn selector_and_template(kind: &str, new: &Value, strict: bool, errors: &mut Errors) {
     let path = Path::new("spec");
-    // Upstream shares one function for ReplicaSets and Deployments; only the texts differ.
+    // Upstream has one function for ReplicaSets and Deployments; only its texts differ.
     let (selecting, running) = match kind {
         "StatefulSet" => ("statefulset", kind),
         "DaemonSet" => ("daemonset", kind),
@@ -78,7 +78,8 @@ fn selector_and_template(kind: &str, new: &Value, strict: bool, errors: &mut Err
     }
     let labels = object(new, "spec.template.metadata.labels");
     let template_path = path.field("template");
-    // Without a selector no labels match; one that is not valid cannot be evaluated, and an empty one is an error of its own.
+    // A missing selector matches no labels, an invalid one cannot be evaluated, and an empty one is a separate
+    // error.
     let is_valid = of_selector.is_empty();
     let is_empty_selector = selector.is_some_and(value::is_blank);
     if !is_valid && kind != "DaemonSet" {
@@ -112,8 +113,8 @@ fn selector_and_template(kind: &str, new: &Value, strict: bool, errors: &mut Err
     }
 }
 
-/// Returns a StatefulSet's template as its pods get it: with the volumes of its claim templates first, and without the
-/// names that the controller sets.
+/// Returns a StatefulSet's template as its pods get it: with the volumes of the claim templates first, and without
+/// the names that the controller sets.
 fn member_template(set: &Value, template: &Value) -> Value {
     let mut template = template.clone();
     let claims = list(set, "spec.volumeClaimTemplates");
@@ -154,7 +155,7 @@ fn by_kind(kind: &str, new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates an integer or a percentage that is not negative.
+/// Validates a non-negative integer or percentage.
 ///
 /// Upstream: `ValidatePositiveIntOrPercent`.
 pub(super) fn count_or_percent(value: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
@@ -320,7 +321,7 @@ fn stateful_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     errors.non_negative(&path.field("ordinals").field("start"), int(new, "spec.ordinals.start"));
 }
 
-/// Validates the fields of a new StatefulSet that no update changes.
+/// Validates the fields of a new StatefulSet that are immutable.
 ///
 /// Upstream: `validateVolumeClaimTemplates`.
 fn stateful_set_immutable(new: &Value, errors: &mut Errors) {
@@ -359,7 +360,7 @@ fn revision(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates the numbers in a workload's status, those of a ReplicationController included.
+/// Validates the counts in a workload's status; also used for ReplicationControllers.
 ///
 /// Upstream: `ValidateReplicaSetStatus`, `ValidateReplicationControllerStatus`, `ValidateDeploymentStatus`.
 pub(super) fn status(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {

@@ -1,4 +1,4 @@
-//! Validation of HorizontalPodAutoscalers, in version 2.
+//! Validation of HorizontalPodAutoscalers of version 2.
 
 use super::{ValidationTarget, names, quantity};
 use evenkeel_apimachinery::amount::Amount;
@@ -83,7 +83,7 @@ fn horizontal_pod_autoscaler(new: &Value, old: Option<&Value>, errors: &mut Erro
             scaling_rules(rules, &behavior.field(field), errors);
         }
     }
-    // What follows is declarative validation.
+    // Upstream validates the following declaratively.
     errors.non_negative(&path.field("minReplicas"), minimum);
     match maximum {
         0 => errors.required(&maximum_path, ""),
@@ -106,19 +106,19 @@ fn status(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// API versions that an object reference may have.
+/// API versions that an object reference can have.
 ///
 /// Upstream: `CrossVersionObjectReferenceValidationOptions`.
 #[derive(Clone, Copy)]
 enum ApiVersions {
     Any,
     Valid,
-    /// Valid ones with a group, which the core group is not.
+    /// Valid versions with a group, which excludes the core group.
     OfGroups,
 }
 
 impl ApiVersions {
-    /// Returns what is wrong with a version.
+    /// Returns why a version is invalid; `None` if it is valid.
     ///
     /// Upstream: `ValidateAPIVersion`.
     fn message(self, version: &str) -> Option<String> {
@@ -248,7 +248,7 @@ fn metric_source(
     }
 }
 
-/// Validates `target` of a metric source.
+/// Validates the `target` of a metric source.
 ///
 /// Upstream: `validateMetricTarget`.
 fn metric_target(source: &Value, path: &Path<'_>, errors: &mut Errors) {

@@ -1,4 +1,4 @@
-//! Validation of the group batch.
+//! Validation of the API group batch.
 
 use super::job_policies::{pod_failure_policy, success_policy};
 use super::{labels, names, pod};
@@ -6,10 +6,10 @@ use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{self, get, int, list, object, text};
 use serde_json::{Value, json};
 
-/// Upper bound of `parallelism` and of `maxFailedIndexes` of an Indexed Job: status holds their indexes as text.
+/// Maximum `parallelism` and `maxFailedIndexes` of an Indexed Job, since the status lists indexes as text.
 const MAX_OF_INDEXED: i64 = 100_000;
 
-/// From more completions than these, `parallelism` and `maxFailedIndexes` are bounded further.
+/// Number of completions above which `parallelism` and `maxFailedIndexes` have a lower maximum.
 const MANY_COMPLETIONS: i64 = 100_000;
 
 const MAX_WITH_MANY_COMPLETIONS: i64 = 10_000;
@@ -44,7 +44,7 @@ fn job(new: &Value, errors: &mut Errors) {
     name(new, errors);
 }
 
-/// Requires a valid selector, which selects the template's labels.
+/// Requires a valid selector that matches the template's labels.
 ///
 /// Upstream: `ValidateJobSpec`.
 fn selector(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
@@ -56,7 +56,7 @@ fn selector(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             labels::selector(selector, &path.field("selector"), &mut of_selector);
         }
     }
-    // No pod is selected without a selector; one that is not valid is not evaluated.
+    // A missing selector matches no pods; an invalid one is not evaluated.
     let template_labels = object(spec, "template.metadata.labels");
     if of_selector.is_empty() && !labels::selects(get(spec, "selector"), template_labels) {
         let labels = get(spec, "template.metadata.labels").cloned().unwrap_or_default();
@@ -195,7 +195,7 @@ fn managed_by(manager: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates what depends on the completion mode.
+/// Validates the fields that depend on the completion mode.
 fn completion_mode(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mode = text(spec, "completionMode");
     let count = |field: &str| int(spec, field);
@@ -239,7 +239,7 @@ fn completion_mode(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Rejects a number above a bound that holds in some case.
+/// Rejects a number above a maximum that applies in the case that `when` describes.
 fn at_most(spec: &Value, field: &str, most: i64, when: &str, path: &Path<'_>, errors: &mut Errors) {
     if let Some(number) = int(spec, field).filter(|number| *number > most) {
         let detail = format!("must be less than or equal to {most}{when}");

@@ -6,12 +6,12 @@ use evenkeel_apimachinery::value::{get, int, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// The most bytes of a condition's reason.
+/// Maximum length of a condition's reason in bytes.
 const MAX_REASON: usize = 1024;
-/// The most bytes of a condition's message.
+/// Maximum length of a condition's message in bytes.
 const MAX_MESSAGE: usize = 32 * 1024;
 
-/// Validates conditions: one of each type, with a status, a reason and a time.
+/// Validates conditions: at most one per type, each with a status, a reason and a time.
 ///
 /// Upstream: `ValidateConditions`.
 pub(super) fn conditions(conditions: &[Value], path: &Path<'_>, errors: &mut Errors) {

@@ -1,4 +1,4 @@
-//! Validation of a container's restart policy and of its rules.
+//! Validation of a container's restart policy and its rules.
 
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{get, list, text};

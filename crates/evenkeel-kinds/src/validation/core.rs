@@ -1,4 +1,4 @@
-//! Validation of the core group.
+//! Validation of the core API group.
 
 use super::{
     ValidationTarget, apps, core_node, limitrange, names, persistentvolume, persistentvolumeclaim,
@@ -196,7 +196,7 @@ fn secret(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates that Base64 holds a JSON object. The value is not shown.
+/// Validates that Base64 encodes a JSON object. Errors do not contain the value.
 fn docker_config(value: &str, path: &Path<'_>, errors: &mut Errors) {
     let bytes = STANDARD.decode(value).unwrap_or_default();
     let parsed = serde_json::from_slice::<Option<serde_json::Map<String, Value>>>(&bytes);

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 const TAINT_EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// Validates a new node: taints, resources, declared features, and CIDRs of its pods.
+/// Validates a new node: taints, resources, declared features and pod CIDRs.
 ///
 /// Upstream: `ValidateNode`.
 pub(super) fn create(new: &Value, errors: &mut Errors) {
@@ -43,7 +43,7 @@ pub(super) fn create(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates the names of the features that a node declares, and their order.
+/// Validates names and order of a node's declared features.
 ///
 /// Upstream: `validateNodeDeclaredFeatures`.
 fn declared_features(new: &Value, errors: &mut Errors) {

@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 
 const MAX_PORTS: usize = 20_000;
 const MAX_ENDPOINTS: usize = 1000;
-/// Addresses of one endpoint.
+/// Maximum number of addresses of one endpoint.
 const MAX_ADDRESSES: usize = 100;
-/// Zones, and nodes, in the hints of one endpoint.
+/// Maximum number of zones, and of nodes, in the hints of one endpoint.
 const MAX_HINTS: usize = 8;
 
 pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
@@ -24,7 +24,7 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
         return;
     }
     address_type_and_ports(new, errors);
-    // Endpoints that older versions accepted may stay.
+    // Endpoints that older versions accepted can stay unchanged.
     if !same(new.get("endpoints"), old.get("endpoints")) {
         endpoints(new, errors);
     }
@@ -113,7 +113,7 @@ fn endpoints(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates the names of zones or nodes: valid, and none of them twice.
+/// Validates the names of zones or nodes in hints: each is valid and none is a duplicate.
 ///
 /// Upstream: `validateHints`.
 fn hint_names(

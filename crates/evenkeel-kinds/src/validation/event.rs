@@ -1,5 +1,5 @@
-//! Validation of Events, in their core version. Those with `eventTime` are of the new kind; those that are written through
-//! `events.k8s.io` obey stricter rules.
+//! Validation of Events in their core version. Events with `eventTime` are of the new kind. A write through
+//! `events.k8s.io` has stricter rules.
 
 use super::names;
 use evenkeel_apimachinery::validation::{Errors, Path};
@@ -11,7 +11,7 @@ const MAX_ACTION: usize = 128;
 const MAX_REASON: usize = 128;
 const MAX_NOTE: usize = 1024;
 
-/// Validates a new Event that was sent to this API group.
+/// Validates a new Event in a request to this API group.
 ///
 /// Upstream: `ValidateEventCreate`.
 pub(super) fn create(request_group: &str, event: &Value, errors: &mut Errors) {
@@ -41,7 +41,7 @@ pub(super) fn create(request_group: &str, event: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates the update of an Event through this API group.
+/// Validates the update of an Event in a request to this API group.
 ///
 /// Upstream: `ValidateEventUpdate`.
 pub(super) fn update(request_group: &str, new: &Value, old: &Value, errors: &mut Errors) {

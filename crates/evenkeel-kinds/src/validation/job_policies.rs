@@ -17,7 +17,7 @@ fn too_many(items: &[Value], most: usize, path: &Path<'_>, errors: &mut Errors) 
     }
 }
 
-/// Requires a value that is supported.
+/// Requires a supported value.
 fn required_one_of(value: &str, supported: &[&str], path: &Path<'_>, errors: &mut Errors) {
     if value.is_empty() {
         let quoted: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
@@ -114,7 +114,7 @@ fn on_pod_conditions(conditions: &[Value], path: &Path<'_>, errors: &mut Errors)
     }
 }
 
-/// Validates the success policy of a Job with so many completions.
+/// Validates the success policy of a Job with this number of completions.
 ///
 /// Upstream: `validateSuccessPolicy`.
 pub(super) fn success_policy(
@@ -174,7 +174,7 @@ fn success_policy_rule(rule: &Value, completions: i64, path: &Path<'_>, errors: 
     }
 }
 
-/// The number of indexes in a text such as `0-2,5`, each below `completions`.
+/// Returns the number of indexes in a text such as `0-2,5`, each below `completions`.
 ///
 /// Upstream: `validateIndexesFormat`.
 pub(super) fn count_of_indexes(indexes: &str, completions: i64) -> Result<i64, String> {

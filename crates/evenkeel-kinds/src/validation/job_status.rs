@@ -1,6 +1,7 @@
-//! Validation of a Job's status: what a controller may write, be it the built-in one or another that `spec.managedBy` names.
+//! Validation of a Job's status as written by a controller: the built-in one, or the one that `spec.managedBy`
+//! names.
 //!
-//! Most rules hold only when a field that they read has changed, so that an update of other fields passes when the stored
+//! Most rules apply only if a field that they read has changed, so that other fields can be updated when the stored
 //! status breaks a rule.
 //!
 //! Upstream: `getStatusValidationOptions`, `validateJobStatus`, `ValidateJobStatusUpdate`.
@@ -11,7 +12,7 @@ use evenkeel_apimachinery::value::{flag, get, int, list, same, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// A Job, read by these rules.
+/// Accessor of a Job's fields for these rules.
 #[derive(Clone, Copy)]
 struct Job<'a>(&'a Value);
 
@@ -44,7 +45,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// The new Job, the stored one, and the paths of the errors.
+/// The new Job, the stored Job, and the path of the status for errors.
 struct Update<'a> {
     new: Job<'a>,
     old: Job<'a>,
@@ -89,7 +90,7 @@ impl Update<'_> {
         }
     }
 
-    /// Validates `uncountedTerminatedPods`: uids, none of them twice.
+    /// Validates that `uncountedTerminatedPods` has uids without duplicates.
     fn terminated_pods(&self, errors: &mut Errors) {
         let path = self.status.field("uncountedTerminatedPods");
         let mut seen = BTreeSet::new();
@@ -108,7 +109,7 @@ impl Update<'_> {
         }
     }
 
-    /// Validates which conditions stand side by side.
+    /// Validates the combination of conditions.
     fn conditions(&self, errors: &mut Errors) {
         let (new, path) = (self.new, self.status.field("conditions"));
         let changes = |types: [&str; 2]| types.iter().any(|one| self.condition_changes(one));
@@ -156,7 +157,7 @@ impl Update<'_> {
                 }
             }
         }
-        // Times of objects have one form, so that their texts are ordered as they are.
+        // Times have one canonical form, so their texts have the same order as the times.
         if (self.changes("startTime") || self.changes("completionTime"))
             && !start.is_empty()
             && !completion.is_empty()
@@ -166,7 +167,7 @@ impl Update<'_> {
         }
     }
 
-    /// Validates what a finished Job has no more.
+    /// Validates that a finished Job has a start time, and no active, terminating or uncounted pods.
     fn finished(&self, errors: &mut Errors) {
         let new = self.new;
         if !new.is_finished() {
@@ -241,7 +242,7 @@ impl Update<'_> {
         }
     }
 
-    /// Whether a field changes, where empty differs from absent.
+    /// Whether a field changes; here, empty differs from absent.
     fn changes_exactly(&self, field: &str) -> bool {
         self.new.status(field) != self.old.status(field)
     }
@@ -263,7 +264,7 @@ impl Update<'_> {
         }
     }
 
-    /// Validates what may not be taken back.
+    /// Rejects changes that would take back an earlier status, such as a finished condition.
     ///
     /// Upstream: `ValidateJobStatusUpdate`.
     fn transitions(&self, errors: &mut Errors) {
@@ -275,7 +276,7 @@ impl Update<'_> {
                 errors.invalid_whole(&conditions, &detail);
             }
         }
-        // An Indexed Job with as many pods as completions can be scaled down.
+        // An Indexed Job with `completions` equal to `parallelism` can be scaled down.
         let is_elastic = text(new.0, "spec.completionMode") == "Indexed"
             && int(new.0, "spec.completions") == int(new.0, "spec.parallelism");
         for (field, may_decrease) in [("failed", false), ("succeeded", is_elastic)] {
@@ -309,8 +310,7 @@ impl Update<'_> {
     }
 }
 
-/// Returns the first index that is in both texts. Intervals that cannot be parsed are left out: their format is an error of
-/// its own.
+/// Returns the first index in both texts. Skips intervals that cannot be parsed, which have a separate error.
 ///
 /// Upstream: `validateFailedIndexesNotOverlapCompleted`.
 fn overlap(completed: &str, failed: &str, completions: i64) -> Option<i64> {
@@ -360,7 +360,7 @@ mod tests {
         let done = json!({"succeeded": 5, "startTime": start, "completionTime": "2026-01-01T00:01:00Z", "completedIndexes": "0-4",
             "conditions": conditions(&["SuccessCriteriaMet", "Complete"])});
         assert_eq!(messages(done.clone(), running), none);
-        // A status that breaks a rule may stay so.
+        // A stored status that breaks a rule can stay unchanged.
         let broken = json!({"completedIndexes": "9", "conditions": conditions(&["Complete"])});
         assert_eq!(messages(broken.clone(), broken), none);
         let again = messages(json!({"startTime": start, "succeeded": 5}), done);

@@ -7,12 +7,12 @@ use evenkeel_apimachinery::value::{Object, is_empty, list, object, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// The largest number whose thousandths fit in 64 bits.
+/// The largest integer whose thousandths fit in 64 bits.
 ///
 /// Upstream: `MaxMilliValue`.
 const MAX_MILLI_VALUE: i128 = (i64::MAX / 1000) as i128;
 
-/// Validates each item of a LimitRange: its type, the names of its resources, and the order of its limits.
+/// Validates each item of a LimitRange: its type, its resource names, and the order of its limits.
 ///
 /// Upstream: `ValidateLimitRange`.
 pub(super) fn limit_range(new: &Value, errors: &mut Errors) {
@@ -78,14 +78,14 @@ fn resource_name(kind: &str, name: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// A quantity as a number, and as it is written.
+/// A quantity as an amount and as written.
 #[derive(Clone, Copy)]
 struct Limit<'a> {
     amount: Amount,
     text: &'a str,
 }
 
-/// The limits of one resource.
+/// Limits of one resource.
 struct Limits<'a> {
     name: &'a str,
     min: Option<Limit<'a>>,
@@ -96,7 +96,7 @@ struct Limits<'a> {
 }
 
 impl<'a> Limits<'a> {
-    /// Reads the limits of a resource. Those of a Pod have no defaults.
+    /// Reads the limits of a resource. Limits of a Pod have no defaults.
     fn of(item: &'a Value, name: &'a str) -> Self {
         let limit = |field: &str| {
             let value = object(item, field)?.get(name)?;
@@ -134,7 +134,7 @@ impl<'a> Limits<'a> {
         in_order(request, max, "defaultRequest", self.default_request);
         let limit = ("default limit value", self.default);
         in_order(request, limit, "defaultRequest", self.default_request);
-        // The value that upstream shows is not that of the field.
+        // Upstream's error contains another value than that of the field.
         in_order(min, ("default value", self.default), "default", self.min);
         in_order(("default value", self.default), max, "default", self.max);
         self.validate_ratio(path, errors);
@@ -166,7 +166,7 @@ impl<'a> Limits<'a> {
     }
 }
 
-/// Returns `max / min` as upstream writes it when `ratio` is greater. Small amounts are compared in thousandths.
+/// Returns `max / min` in upstream's format if `ratio` is greater. Compares small amounts in thousandths.
 #[expect(clippy::cast_precision_loss, reason = "upstream divides floating-point numbers")]
 fn largest_ratio(ratio: Amount, min: Amount, max: Amount) -> Option<String> {
     let [mut wanted, mut low, mut high] = [ratio, min, max].map(quantity::whole_value);

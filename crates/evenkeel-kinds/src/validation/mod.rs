@@ -1,6 +1,6 @@
 //! Validation of built-in kinds, with upstream's errors.
 //!
-//! Upstream: `k8s.io/kubernetes/pkg/apis`, in the folder of each group.
+//! Upstream: `k8s.io/kubernetes/pkg/apis`, in the folder of each API group.
 
 mod admissionregistration;
 mod affinity;
@@ -50,16 +50,16 @@ use evenkeel_apimachinery::validation::{Errors, Path, labels};
 use evenkeel_apimachinery::value::{get, list};
 use serde_json::Value;
 
-/// The kind and the path of a validated object.
+/// Kind and request path of a validated object.
 #[derive(Clone, Copy, Debug)]
 pub struct ValidationTarget<'a> {
-    /// API group, empty for core.
+    /// API group of the kind; empty for core.
     pub group: &'a str,
-    /// API group of the request: of an Event, `events.k8s.io` or core.
+    /// API group of the request; for an Event, `events.k8s.io` or core.
     pub request_group: &'a str,
-    /// Kind, such as `Pod`.
+    /// Kind in CamelCase, such as `Pod`.
     pub kind: &'a str,
-    /// Sub-resource of the request; empty for the object itself.
+    /// Subresource of the request; empty for the object itself.
     pub subresource: &'a str,
 }
 
@@ -72,8 +72,8 @@ const ANY_FINALIZERS: [&str; 5] = [
     "internal.apiserver.k8s.io",
 ];
 
-/// Kinds whose updates validate `metadata.name` and `generateName` by the kind's rule again. The others let `generateName`
-/// change to anything that is a path segment.
+/// Kinds whose updates validate `metadata.name` and `generateName` again by the kind's rule. Updates of other kinds
+/// accept any path segment as `generateName`.
 const UPDATE_VALIDATES_NAME: [(&str, &[&str]); 11] = [
     (
         "",
@@ -137,7 +137,7 @@ pub fn update_validates_name(target: ValidationTarget<'_>) -> bool {
             .any(|(group, kinds)| *group == target.group && kinds.contains(&target.kind))
 }
 
-/// Validates that finalizers are fully qualified or Kubernetes' own.
+/// Validates that each finalizer is fully qualified or one of Kubernetes' own.
 ///
 /// Upstream: `validateKubeFinalizerName`.
 fn finalizers(target: ValidationTarget<'_>, object: &Value, errors: &mut Errors) {
@@ -196,7 +196,7 @@ fn create_spec(target: ValidationTarget<'_>, object: &Value, errors: &mut Errors
     create(target.kind, object, errors);
 }
 
-/// Validates an update, except metadata.
+/// Validates an update, except the metadata.
 pub fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, errors: &mut Errors) {
     let kind = target.kind;
     finalizers(target, new, errors);
@@ -231,7 +231,7 @@ pub fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, errors: &m
     }
 }
 
-/// Refuses changes of fields, given by their paths.
+/// Rejects changes of the fields at these paths.
 ///
 /// Upstream: `ValidateImmutableField`.
 fn immutable(fields: &[&str], new: &Value, old: &Value, errors: &mut Errors) {

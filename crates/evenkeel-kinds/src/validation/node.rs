@@ -45,7 +45,7 @@ fn tolerations(scheduling: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Returns a toleration with the names of upstream's internal version, which its error shows.
+/// Returns a toleration with the field names of upstream's internal version, which the error contains.
 fn internal_toleration(toleration: &Value) -> Value {
     json!({"Key": text(toleration, "key"), "Operator": text(toleration, "operator"),
         "Value": text(toleration, "value"), "Effect": text(toleration, "effect"),

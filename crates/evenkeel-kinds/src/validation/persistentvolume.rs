@@ -1,4 +1,4 @@
-//! Validation of PersistentVolumes, and of those that a VolumeAttachment holds inline.
+//! Validation of PersistentVolumes, including inline specs in VolumeAttachments.
 
 use super::{affinity, names, persistentvolumesource, quantity};
 use evenkeel_apimachinery::amount::Amount;
@@ -11,10 +11,10 @@ const ACCESS_MODES: &[&str] =
 const VOLUME_MODES: &[&str] = &["Block", "Filesystem"];
 const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
 
-/// Fields of sources that are maps of texts.
+/// Fields of volume sources that are maps of strings.
 const MAPS: [&str; 2] = ["options", "volumeAttributes"];
 
-/// Sources whose volumes may have mount options in an annotation.
+/// Volume sources for which an annotation may have mount options.
 const MOUNTABLE: [&str; 13] = [
     "gcePersistentDisk",
     "awsElasticBlockStore",
@@ -31,7 +31,7 @@ const MOUNTABLE: [&str; 13] = [
     "photonPersistentDisk",
 ];
 
-/// Labels that may be replaced in a node affinity, and by which.
+/// Beta labels in a node affinity that an update may replace, each with its replacement.
 ///
 /// Upstream: `betaToGALabel`.
 const BETA_LABELS: [(&str, &str); 5] = [
@@ -42,7 +42,7 @@ const BETA_LABELS: [(&str, &str); 5] = [
     ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
 ];
 
-/// Validates a new volume: its spec, and that mount options fit its source.
+/// Validates a new volume: its spec, and that its source supports mount options if it has any.
 ///
 /// Upstream: `ValidatePersistentVolume`, `checkMountOption`.
 pub(super) fn create(new: &Value, errors: &mut Errors) {
@@ -65,7 +65,7 @@ fn volume(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     }
 }
 
-/// Validates an update: the source stays, and so does a node affinity that is set.
+/// Validates an update: the source and an existing node affinity are immutable.
 ///
 /// Upstream: `ValidatePersistentVolumeUpdate`.
 pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
@@ -73,7 +73,7 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     let (after, before) = (&new["spec"], &old["spec"]);
     let path = Path::new("spec");
     let (mut source, stored) = (sources_of(after), sources_of(before));
-    // A secret for expansion may be added.
+    // An update may add a secret for expansion.
     let secret = "csi.controllerExpandSecretRef";
     if get(&stored, "csi").is_some() && get(&stored, secret).is_none() {
         remove(&mut source, secret);
@@ -99,7 +99,7 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Returns the sources alone, of which there is one.
+/// Returns the volume sources of a spec, which should be exactly one.
 fn sources_of(spec: &Value) -> Value {
     let mut sources = json!({});
     for source in persistentvolumesource::NAMES {
@@ -110,8 +110,8 @@ fn sources_of(spec: &Value) -> Value {
     sources
 }
 
-/// Whether two sources are equal. Absent and empty are equal, but an empty object is not an absent one unless the field
-/// is a map.
+/// Whether two sources are equal. Absent and empty values are equal, but an empty object differs from an absent one
+/// unless the field is a map.
 fn same_source(a: &Value, b: &Value) -> bool {
     let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else { return same(Some(a), Some(b)) };
     let within = |a: &Object, b: &Object| {
@@ -125,7 +125,7 @@ fn same_source(a: &Value, b: &Value) -> bool {
     within(a, b) && within(b, a)
 }
 
-/// Whether a node affinity is that of before, but for labels that replace those of a beta.
+/// Whether two node affinities are equal except for beta labels that were replaced.
 ///
 /// Upstream: `validatePvNodeAffinity`.
 fn same_affinity(new: &Value, old: &Value) -> bool {
@@ -146,14 +146,14 @@ fn same_affinity(new: &Value, old: &Value) -> bool {
 
 fn same_requirement(new: &Value, old: &Value) -> bool {
     let (key, before) = (text(new, "key"), text(old, "key"));
-    // As upstream, an empty key replaces any label that is not one of a beta.
+    // Like upstream, accept an empty key as the replacement of any label that is not a beta label.
     let stable = BETA_LABELS.iter().find(|(beta, _)| *beta == before).map_or("", |(_, key)| *key);
     (key == before || key == stable)
         && text(new, "operator") == text(old, "operator")
         && list(new, "values") == list(old, "values")
 }
 
-/// Returns a node affinity with the names of upstream's internal version, which its error shows.
+/// Returns a node affinity with the field names of upstream's internal version, which the error contains.
 fn internal_affinity(affinity: &Value) -> Value {
     let requirements = |term: &Value, field: &str| -> Value {
         let Some(all) = get(term, field).and_then(Value::as_array) else { return Value::Null };
@@ -176,18 +176,18 @@ fn internal_affinity(affinity: &Value) -> Value {
     json!({"Required": {"NodeSelectorTerms": terms}})
 }
 
-/// What the rules of a volume's spec depend on.
+/// Properties of a volume that the rules for its spec depend on.
 #[derive(Clone, Copy)]
 struct Context<'a> {
-    /// Name of the volume; empty for an inline one.
+    /// Name of the volume; empty for an inline spec.
     name: &'a str,
-    /// Whether the spec is that of a VolumeAttachment.
+    /// Whether the spec is inline in a VolumeAttachment.
     is_inline: bool,
-    /// Whether values of the node affinity may be invalid, as they are in the stored object.
+    /// Whether the node affinity may have invalid values, because the stored object has some.
     allows_values: bool,
 }
 
-/// Validates a volume in the source of a VolumeAttachment.
+/// Validates the inline spec of a VolumeAttachment.
 pub(super) fn inline_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let context = Context { name: "", is_inline: true, allows_values: false };
     validate_spec(spec, context, path, errors);
@@ -244,7 +244,7 @@ fn validate_spec(spec: &Value, context: Context<'_>, path: &Path<'_>, errors: &m
     attributes_class(spec, path, errors);
 }
 
-/// Validates the access modes, of which there may be none.
+/// Validates the access modes, which may be empty.
 pub(super) fn access_modes(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let path = path.field("accessModes");
     let modes = || list(spec, "accessModes").iter().filter_map(Value::as_str);
@@ -301,7 +301,7 @@ fn reclaim_policy(spec: &Value, is_inline: bool, path: &Path<'_>, errors: &mut E
     }
 }
 
-/// Whether a path is that of the root, such as `/./`.
+/// Whether a path denotes the root, such as `/./`.
 fn is_root(path: &str) -> bool {
     let mut depth = 0_usize;
     for part in path.split('/') {

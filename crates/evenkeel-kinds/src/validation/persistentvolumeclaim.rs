@@ -19,7 +19,7 @@ const RESIZE_STATUSES: &[&str] = &[
     "NodeResizePending",
 ];
 
-/// Validates a new claim, or a claim template.
+/// Validates a new claim or a claim template.
 pub(super) fn create(claim: &Value, path: &Path<'_>, errors: &mut Errors) {
     validate_spec(claim, None, path, errors);
 }
@@ -88,7 +88,7 @@ fn data_sources(spec: &Value, allows_group: bool, path: &Path<'_>, errors: &mut 
     else {
         return;
     };
-    // The value that upstream shows is a path without public fields.
+    // Upstream's error contains a path without exported fields as its value.
     if !text(reference, "namespace").is_empty() {
         let detail = "may not be specified when dataSourceRef.namespace is specified";
         errors.invalid(path, json!({}), detail);
@@ -100,7 +100,8 @@ fn data_sources(spec: &Value, allows_group: bool, path: &Path<'_>, errors: &mut 
     }
 }
 
-/// Validates an update: the spec stays, but for what may be set once, and the size and class of bound claims.
+/// Validates an update: the spec is immutable, except fields that can be set once, and size and class of a bound
+/// claim.
 ///
 /// Upstream: `ValidatePersistentVolumeClaimUpdate`.
 pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
@@ -121,7 +122,7 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
         }
         copy(&mut allowed, before, "volumeAttributesClassName");
     }
-    // An empty value of a label is not an absent one.
+    // An empty label value differs from an absent one.
     let labels = "selector.matchLabels";
     if !same_meaning(&allowed, before) || !same(get(&allowed, labels), get(before, labels)) {
         let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
@@ -141,7 +142,8 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     attributes_class(after, old, &path, errors);
 }
 
-/// Validates that the storage class stays. One may be set, that of the annotation if there is one.
+/// Validates that the storage class is unchanged, or that it was unset and is now the annotated class, if there is
+/// one.
 ///
 /// Upstream: `validateStorageClassUpgradeFromAnnotation`, `validateStorageClassUpgradeFromNil`.
 fn storage_class(new: &Value, old: &Value, allowed: &mut Value, errors: &mut Errors) {
@@ -183,12 +185,12 @@ fn attributes_class(after: &Value, old: &Value, path: &Path<'_>, errors: &mut Er
     errors.forbidden(&path.field(field), &detail);
 }
 
-/// Validates the quantities of a status, and the names of the resources that are resized.
+/// Validates the quantities of a status, and the resource names of a resize.
 ///
 /// Upstream: `ValidatePersistentVolumeClaimStatusUpdate`.
 pub(super) fn status(new: &Value, errors: &mut Errors) {
     if list(new, "spec.accessModes").is_empty() {
-        // The path has upstream's case.
+        // Upstream's path begins with a capital letter.
         errors.required(&Path::new("Spec").field("accessModes"), "");
     }
     let path = Path::new("status");

@@ -1,11 +1,11 @@
-//! Validation of the sources of PersistentVolumes.
+//! Validation of volume sources of PersistentVolumes.
 
 use super::{names, storage};
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{flag, get, int, is_empty, list, object, text};
 use serde_json::Value;
 
-/// Names of the sources, in the order in which upstream validates them.
+/// Names of the volume sources, in the order of upstream's validation.
 pub(super) const NAMES: [&str; 22] = [
     "hostPath",
     "gcePersistentDisk",
@@ -42,7 +42,7 @@ const HOST_PATH_TYPES: &[&str] = &[
     "Socket",
 ];
 
-/// Validates that a volume has one source, and its fields.
+/// Validates that a volume has exactly one source, and the source's fields.
 ///
 /// Upstream: `ValidatePersistentVolumeSpec`.
 pub(super) fn source(
@@ -56,7 +56,8 @@ pub(super) fn source(
     for name in NAMES {
         let Some(source) = get(spec, name) else { continue };
         n_sources += 1;
-        // Upstream refuses no flexVolume for being another source, and writes two paths otherwise than the fields.
+        // Upstream does not reject a flexVolume as a second source, and two of its paths differ from the field
+        // names.
         if n_sources > 1 && name != "flexVolume" {
             let name = if name == "cephfs" { "cephFS" } else { name };
             errors.forbidden(&path.field(name), "may not specify more than 1 volume type");
@@ -75,7 +76,8 @@ pub(super) fn source(
     }
 }
 
-/// Validates a source that pods share with PersistentVolumes. It differs where its secrets are in the pod's namespace.
+/// Validates a volume source that pods share with PersistentVolumes. A pod's sources reference secrets in its own
+/// namespace.
 ///
 /// Upstream: `validateVolumeSource`.
 pub(super) fn pod_source(
@@ -87,7 +89,7 @@ pub(super) fn pod_source(
 ) {
     let source = Source { value, path };
     match kind {
-        // Upstream's path has another name.
+        // Upstream's path has a different name for this field.
         "gcePersistentDisk" => {
             let name = path.to_string().replace("gcePersistentDisk", "persistentDisk");
             Source { value, path: &Path::new(&name) }.disk("pdName", errors);
@@ -125,7 +127,7 @@ pub(super) fn no_backsteps(target: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// A source and its path.
+/// A volume source and its path.
 struct Source<'a> {
     value: &'a Value,
     path: &'a Path<'a>,
@@ -189,7 +191,7 @@ impl Source<'_> {
         }
     }
 
-    /// Validates that a reference to a secret, where there is one, has some fields.
+    /// Validates that a secret reference, if present, has these fields.
     fn named_secret(&self, fields: &[&str], errors: &mut Errors) {
         let Some(secret) = get(self.value, "secretRef") else { return };
         let path = self.path.field("secretRef");
@@ -406,7 +408,7 @@ impl Source<'_> {
     }
 }
 
-/// Whether a text is a host and a port, an IPv6 address in brackets.
+/// Whether a text is a host and a port. An IPv6 address must be in brackets.
 ///
 /// Upstream: `SplitHostPort`.
 fn is_host_port(pair: &str) -> bool {
@@ -421,7 +423,8 @@ fn is_host_port(pair: &str) -> bool {
     !host.contains([':', '[', ']']) && !port.contains(['[', ']'])
 }
 
-/// Whether a text names an initiator or a target: `iqn.2001-04.com.example:name`, `eui.` or `naa.` and a number.
+/// Whether a text is the name of an initiator or a target: `iqn.2001-04.com.example:name`, or `eui.` or `naa.` and
+/// a number.
 ///
 /// Upstream: `iscsiInitiatorIqnRegex`, `iscsiInitiatorEuiRegex`, `iscsiInitiatorNaaRegex`.
 fn is_iscsi_name(name: &str) -> bool {
@@ -442,8 +445,8 @@ fn is_iscsi_name(name: &str) -> bool {
     name.starts_with("iqn") && has_qualified_name(name)
 }
 
-/// Whether a text ends with a qualified name: `iqn.2001-04.com.example:name`. It is read once, however often `iqn.` stands in
-/// it.
+/// Whether a text ends with a qualified name such as `iqn.2001-04.com.example:name`. Scans the text once, even if
+/// `iqn.` occurs many times.
 fn has_qualified_name(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
     let is_excluded = |c: char| {
@@ -468,7 +471,7 @@ fn has_qualified_name(text: &str) -> bool {
     })
 }
 
-/// Returns the length of a year, a month and a dot that a text begins with: `2001-04.`.
+/// Returns the length of a date such as `2001-04.` at the start of a text; `None` if there is none.
 fn date_end(text: &str) -> Option<usize> {
     let (date, _) = text.as_bytes().split_at_checked(8)?;
     let is_date = date.iter().enumerate().all(|(at, byte)| match at {

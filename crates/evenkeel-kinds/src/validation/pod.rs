@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 const RESTART_POLICIES: &[&str] = &["Always", "OnFailure", "Never"];
-/// Maximum length of a host name in Linux.
+/// Maximum length of a host name on Linux, in bytes.
 const HOSTNAME_LENGTH: usize = 64;
 const DNS_POLICIES: &[&str] = &["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
 const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
@@ -45,8 +45,8 @@ pub(crate) fn create(pod: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates what pods obey and templates do not: images without spaces around them, and required node affinity with
-/// values that labels can have, unless the `old` spec has others.
+/// Validates rules for pods that templates need not obey: images have no surrounding spaces, and required node
+/// affinity has valid label values unless the `old` spec has invalid ones.
 ///
 /// Upstream: `validateContainersOnlyForPod`, `AllowInvalidLabelValueInRequiredNodeAffinity`.
 pub(super) fn pod_only(spec: &Value, old: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
@@ -410,7 +410,7 @@ fn env(container: &Value, path: &Path<'_>, errors: &mut Errors) {
             );
         }
         match n_sources {
-            // The error is about the list, as upstream's.
+            // Like upstream's, the error is about the list.
             0 => errors.invalid(&all, "", "must specify one of: `configMapRef` or `secretRef`"),
             1 => {}
             _ => errors.invalid(&all, "", "may not have more than one field specified at a time"),
@@ -520,7 +520,7 @@ pub(super) fn resource_field_ref(reference: &Value, path: &Path<'_>, errors: &mu
     }
 }
 
-/// Validates the handlers of a container. Sleeping takes no longer than the pod's grace period.
+/// Validates the lifecycle handlers of a container. A sleep must not exceed the pod's grace period.
 ///
 /// Upstream: `validateLifecycle`, `validateSleepAction`.
 fn lifecycle(container: &Value, grace: Option<i64>, path: &Path<'_>, errors: &mut Errors) {
@@ -759,8 +759,7 @@ pub(super) fn tolerations(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
                     errors.invalid(&path.field("operator"), text(toleration, "value"), words);
                 }
             }
-            // Numeric comparison needs an alpha feature; upstream's error lists the operators as supported
-            // nevertheless.
+            // Numeric comparison needs an alpha feature, but upstream's error lists the operators as supported.
             "Lt" | "Gt" => {
                 let all = ["Equal", "Exists", "Lt", "Gt"];
                 errors.not_supported(&path.field("operator"), operator, &all);

@@ -1,4 +1,4 @@
-//! Validation of the resource claims that a pod and its containers name.
+//! Validation of resource claims in pods and their containers.
 
 use super::names;
 use evenkeel_apimachinery::validation::{Errors, Path};
@@ -6,7 +6,7 @@ use evenkeel_apimachinery::value::{get, list, text};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Returns the names that a pod's spec gives to its claims.
+/// Returns the names of the claims in a pod's spec.
 ///
 /// Upstream: `gatherPodResourceClaimNames`.
 pub(super) fn claim_names(spec: &Value) -> BTreeSet<&str> {
@@ -14,7 +14,7 @@ pub(super) fn claim_names(spec: &Value) -> BTreeSet<&str> {
     names.filter(|name| !name.is_empty()).collect()
 }
 
-/// Validates the claims of a pod. Each has a name, and a claim or a template that it stands for.
+/// Validates the claims of a pod. Each has a name, and references either a ResourceClaim or a template.
 ///
 /// Upstream: `validatePodResourceClaims`.
 pub(super) fn pod_resource_claims(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
@@ -51,7 +51,7 @@ pub(super) fn pod_resource_claims(spec: &Value, path: &Path<'_>, errors: &mut Er
     }
 }
 
-/// Validates the claims that a container uses: each is one of the pod's, or a request of one.
+/// Validates the claims of a container. Each must be one of the pod's claims, or a request of one.
 ///
 /// Upstream: `validateResourceClaimNames`.
 pub(super) fn container_claims(

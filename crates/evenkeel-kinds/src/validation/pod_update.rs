@@ -1,4 +1,4 @@
-//! Validation of pod updates: few fields of the spec may change, and container states only move forward.
+//! Validation of pod updates: few fields of the spec are mutable, and container states only advance.
 
 use super::ValidationTarget;
 use super::pod;
@@ -109,7 +109,7 @@ fn added_gates(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates that labels are only added to the node selector of a gated pod.
+/// Validates that the node selector of a gated pod only gets additional labels.
 ///
 /// Upstream: `validateNodeSelectorMutation`.
 fn node_selector(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
@@ -143,7 +143,7 @@ fn node_affinity(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors)
     }
     for (index, (after, before)) in after.iter().zip(before).enumerate() {
         let adds_only = |field: &str| list(after, field).starts_with(list(before, field));
-        // A term without requirements selects no node, which a requirement would change.
+        // A term without requirements matches no node; an added requirement would change that.
         let is_empty_term = is_empty(before, "matchExpressions") && is_empty(before, "matchFields");
         let changes = after != before;
         if is_empty_term && changes || !adds_only("matchExpressions") || !adds_only("matchFields") {
@@ -171,7 +171,7 @@ fn keep_node_affinity(spec: &mut Value, old: &Value) {
     }
 }
 
-/// Allows new tolerations; old ones stay, except for their duration.
+/// Validates that old tolerations stay unchanged except for their duration; new ones may be added.
 ///
 /// Upstream: `validateOnlyAddedTolerations`.
 fn tolerations(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
@@ -189,7 +189,7 @@ fn tolerations(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Index and value of the first item with each name.
+/// Indexes the first item of each name, with its position.
 fn by_name(items: &[Value]) -> BTreeMap<&str, (usize, &Value)> {
     let mut first = BTreeMap::new();
     for (index, item) in items.iter().enumerate() {
@@ -253,7 +253,7 @@ fn status(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Rejects the restart of a terminated container that the restart policy does not restart.
+/// Rejects the restart of a terminated container if the restart policy forbids it.
 ///
 /// Upstream: `ValidateContainerStateTransition`.
 fn transitions(new: &Value, old: &Value, field: &str, policy: &str, errors: &mut Errors) {

@@ -1,4 +1,4 @@
-//! Validation of the policy group.
+//! Validation of the API group policy.
 
 use super::conditions::conditions;
 use super::labels;
@@ -12,7 +12,7 @@ pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates a new status: its conditions, and that no count is negative.
+/// Validates an updated status: its conditions, and that no count is negative.
 ///
 /// Upstream: `ValidatePodDisruptionBudgetStatusUpdate`.
 pub(super) fn update_status(kind: &str, new: &Value, errors: &mut Errors) {

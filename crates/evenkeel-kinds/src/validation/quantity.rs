@@ -1,4 +1,4 @@
-//! Validation of resource lists: names, quantities, and requests within limits.
+//! Validation of resource lists: names, quantities, and that requests do not exceed limits.
 
 use super::names;
 use evenkeel_apimachinery::amount::Amount;
@@ -39,7 +39,7 @@ pub(super) fn non_negative(quantity: &Value, path: &Path<'_>, errors: &mut Error
     }
 }
 
-/// Validates that a quantity is not negative, and returns whether it is not.
+/// Validates that a quantity is not negative; returns whether it is valid.
 ///
 /// Upstream: `validateBasicResource`.
 pub(super) fn basic_resource(quantity: &Value, path: &Path<'_>, errors: &mut Errors) -> bool {
@@ -58,7 +58,7 @@ pub(super) fn is_integer_resource(name: &str) -> bool {
     is_extended(name) || is_object_count(name)
 }
 
-/// Whether a resource belongs to Kubernetes, by its name.
+/// Whether a resource is native to Kubernetes, by its name.
 ///
 /// Upstream: `IsNativeResource`.
 pub(super) fn is_native(name: &str) -> bool {
@@ -72,7 +72,7 @@ fn is_extended(name: &str) -> bool {
         && names::qualified_name(&format!("requests.{name}")).is_empty()
 }
 
-/// Returns an amount as a whole number, rounded away from zero.
+/// Returns an amount as an integer, rounded away from zero.
 ///
 /// Upstream: `Quantity.Value`.
 pub(super) fn whole_value(amount: Amount) -> i128 {
@@ -86,7 +86,7 @@ pub(super) fn milli_value(amount: Amount) -> i128 {
     rounded(amount, 1_000_000)
 }
 
-/// Returns an amount in units of as many billionths, rounded away from zero.
+/// Returns an amount in multiples of `unit` billionths, rounded away from zero.
 fn rounded(amount: Amount, unit: i128) -> i128 {
     let text = amount.to_string();
     let (number, billionths) = match (text.strip_suffix('m'), text.strip_suffix('n')) {
@@ -116,7 +116,7 @@ pub(super) fn is_object_count(name: &str) -> bool {
     )
 }
 
-/// Whether a quota limits a resource that is not qualified.
+/// Whether a quota can limit this resource, whose name is not qualified.
 ///
 /// Upstream: `IsStandardQuotaResourceName`.
 pub(super) fn is_standard_quota_resource(name: &str) -> bool {
@@ -172,7 +172,7 @@ pub(super) fn can_overcommit(name: &str) -> bool {
     is_native(name) && !name.starts_with("hugepages-")
 }
 
-/// Validates that huge pages are whole pages.
+/// Validates that an amount of huge pages is a multiple of the page size.
 ///
 /// Upstream: `validateResourceQuantityHugePageValue`.
 fn huge_pages(name: &str, quantity: &Value, path: &Path<'_>, errors: &mut Errors) {

@@ -52,7 +52,8 @@ fn role(kind: &str, new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates what a rule is about. Its verbs are validated after all rules, as upstream's declarative rules are.
+/// Validates a rule except its verbs. Those are validated after all rules, in the order of upstream's declarative
+/// validation.
 ///
 /// Upstream: `ValidatePolicyRule`.
 fn policy_rule(rule: &Value, namespaced: bool, path: &Path<'_>, errors: &mut Errors) {

@@ -16,11 +16,11 @@ const SCOPES: [&str; 7] = [
     "VolumeAttributesClass",
 ];
 
-/// Scopes that exclude each other.
+/// Pairs of scopes that exclude each other.
 const CONFLICTS: [[&str; 2]; 2] =
     [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]];
 
-/// Validates what a quota limits, and the scopes that it applies to.
+/// Validates limits and scopes of a quota.
 ///
 /// Upstream: `ValidateResourceQuotaSpec`.
 pub(super) fn quota(new: &Value, errors: &mut Errors) {
@@ -32,7 +32,7 @@ pub(super) fn quota(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates an update: scopes stay, in any order.
+/// Validates an update: the set of scopes is immutable.
 ///
 /// Upstream: `ValidateResourceQuotaUpdate`.
 pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
@@ -65,13 +65,14 @@ fn hard(amounts: Option<&Object>, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// How many standard resources of a quota each of its scopes does not fit. Counted once a scope, however often it stands there.
+/// Number of standard resources of a quota to which each scope does not apply. Cached per scope, since a quota may
+/// repeat one.
 #[derive(Default)]
 struct Unfit<'a>(BTreeMap<&'a str, usize>);
 
 impl<'a> Unfit<'a> {
     fn count(&mut self, quota: &Value, scope: &'a str) -> usize {
-        // What is no scope fits every resource.
+        // An unknown scope applies to every resource.
         if !SCOPES.contains(&scope) {
             return 0;
         }
@@ -175,7 +176,7 @@ fn scope_selector(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Returns a scope selector with the names of upstream's internal version, which its error shows.
+/// Returns a scope selector with the field names of upstream's internal version, which the error contains.
 fn internal_selector(expressions: &[Value]) -> Value {
     let expressions: Vec<Value> = expressions
         .iter()

@@ -11,7 +11,7 @@ pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates an update: the value and the preemption policy of a class stay, and nothing else is validated.
+/// Validates an update of a class. Its value and preemption policy are immutable; nothing else is validated.
 ///
 /// Upstream: `ValidatePriorityClassUpdate`.
 pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
@@ -49,7 +49,7 @@ fn priority_class(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Returns why a class is not one of the two that Kubernetes has itself.
+/// Returns why a class is neither of Kubernetes' two system classes; `None` if it is one.
 ///
 /// Upstream: `IsKnownSystemPriorityClass`.
 fn unknown_system_class(name: &str, value: i64, is_global_default: bool) -> Option<String> {

@@ -38,7 +38,8 @@ pub(super) fn service(service: &Value, errors: &mut Errors) {
     }
 }
 
-/// Rejects an address that leads to the machine itself or to its link, where nobody else's traffic may be sent.
+/// Rejects special addresses, such as loopback and link-local ones, to which a Service must not send other clients'
+/// traffic.
 ///
 /// Upstream: `ValidateEndpointIP`.
 pub(super) fn non_special_ip(ip: &str, path: &Path<'_>, errors: &mut Errors) {
@@ -63,7 +64,7 @@ pub(super) fn non_special_ip(ip: &str, path: &Path<'_>, errors: &mut Errors) {
 }
 
 fn by_type(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
-    // Upstream's path has this field's Go name.
+    // Upstream's path has the field's Go name.
     let ranges_path = path.field("LoadBalancerSourceRanges");
     let ranges = list(spec, "loadBalancerSourceRanges");
     if !ranges.is_empty() && kind != "LoadBalancer" {
@@ -187,14 +188,14 @@ fn affinity(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
 const FAMILY_POLICIES: [&str; 3] = ["PreferDualStack", "RequireDualStack", "SingleStack"];
 
-/// Whether a Service has no address, by its spec.
+/// Whether the spec declares a headless Service, without an address.
 ///
 /// Upstream: `isHeadlessService`.
 fn is_headless(spec: &Value) -> bool {
     matches!(list(spec, "clusterIPs"), [ip] if ip == "None")
 }
 
-/// Validates the addresses of a Service, and their families.
+/// Validates the cluster IPs of a Service and their families.
 ///
 /// Upstream: `ValidateServiceClusterIPsRelatedFields`.
 pub(crate) fn cluster_ips_related_fields(service: &Value, errors: &mut Errors) {
@@ -266,7 +267,7 @@ fn cluster_ips(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates `ipFamilies`, and returns them.
+/// Validates and returns `ipFamilies`.
 fn families<'v>(spec: &'v Value, path: &Path<'_>, errors: &mut Errors) -> Vec<&'v str> {
     let path = path.field("ipFamilies");
     let families: Vec<&str> = list(spec, "ipFamilies").iter().filter_map(Value::as_str).collect();
@@ -280,7 +281,7 @@ fn families<'v>(spec: &'v Value, path: &Path<'_>, errors: &mut Errors) -> Vec<&'
     families
 }
 
-/// Whether a Service of this spec can be reached from outside of the cluster.
+/// Whether a Service with this spec is reachable from outside the cluster.
 ///
 /// Upstream: `ExternallyAccessible`.
 pub fn is_externally_accessible(spec: &Value) -> bool {
@@ -327,7 +328,7 @@ pub(crate) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     let after = list(new, "spec.clusterIPs");
     let spec = |service| get(service, "spec").is_some_and(is_headless);
     if keeps_ip(new) && keeps_ip(old) && !(spec(new) && spec(old)) {
-        // A Service may get and release the second address, not the first.
+        // A Service may gain or release the second address, but not the first.
         let n_compared = if before.len() == after.len() { before.len() } else { 1 };
         for (index, ip) in before.iter().take(n_compared).enumerate() {
             let detail = match after.get(index) {
@@ -382,7 +383,7 @@ fn update_families(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates the status of a Service. Only a load balancer has addresses, each with a mode.
+/// Validates the status of a Service. Only a load balancer may have addresses, each with a mode.
 ///
 /// Upstream: `ValidateLoadBalancerStatus`.
 pub(super) fn update_status(service: &Value, errors: &mut Errors) {
@@ -407,7 +408,7 @@ pub(super) fn update_status(service: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates `status.loadBalancer` of an Ingress, or what a Service shares with it.
+/// Validates `status.loadBalancer` of an Ingress, and the rules that a Service shares with it.
 ///
 /// Upstream: `ValidateIngressLoadBalancerStatus`.
 pub(super) fn load_balancer(object: &Value, errors: &mut Errors) {

@@ -40,7 +40,7 @@ pub(super) fn service_cidr(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Rejects changes of CIDRs; only one of a second IP family may be added.
+/// Rejects changes of CIDRs, except the addition of a CIDR of the second IP family.
 ///
 /// Upstream: `ValidateServiceCIDRUpdate`.
 pub(super) fn service_cidr_update(new: &Value, old: &Value, errors: &mut Errors) {

@@ -12,7 +12,7 @@ const MAX_DRIVER_NAME: usize = 63;
 const MAX_METADATA_SIZE: usize = 256 * 1024;
 const MAX_NODE_ID: usize = 256;
 const MAX_VOLUME_ERROR: usize = 1024;
-/// Lifetime of a token, in seconds.
+/// Minimum and maximum lifetime of a token in seconds.
 const MIN_TOKEN_LIFETIME: i64 = 600;
 const MAX_TOKEN_LIFETIME: i64 = 1 << 32;
 
@@ -43,7 +43,7 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
         "CSIDriver" => {
             csi_driver(new, errors);
             let path = Path::new("spec");
-            // The path has upstream's name for this field.
+            // Upstream's path has a different name for this field.
             let attach = [new, old].map(|driver| get(driver, "spec.attachRequired"));
             errors.immutable(&path.field("attachedRequired"), attach[0], attach[1]);
             let modes = [new, old].map(|driver| get(driver, "spec.volumeLifecycleModes"));
@@ -72,7 +72,7 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
     }
 }
 
-/// Rejects the change of a field by an error that shows no value: upstream declares these rules beside the type.
+/// Rejects a change of the field with an error that contains no value, as upstream's declarative rules do.
 fn immutable_hidden(field: &str, new: &Value, old: &Value, errors: &mut Errors) {
     if !same(get(new, field), get(old, field)) {
         errors.invalid(&Path::new(field), Value::Null, "field is immutable");
@@ -122,7 +122,7 @@ fn parameters(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Returns the bytes of all keys and values.
+/// Returns the total length in bytes of all keys and values.
 fn text_size(texts: &Object) -> usize {
     texts.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum()
 }
@@ -130,7 +130,7 @@ fn text_size(texts: &Object) -> usize {
 /// Upstream: `validateAllowedTopologies`.
 fn allowed_topologies(topologies: &[Value], errors: &mut Errors) {
     let all = Path::new("allowedTopologies");
-    // A term without expressions is that of upstream's empty beginning.
+    // Upstream counts a term without expressions as a duplicate: its list of seen terms starts with an empty one.
     let mut seen: BTreeSet<String> = BTreeSet::from([String::new()]);
     for (index, topology) in topologies.iter().enumerate() {
         let path = all.index(index);
@@ -163,7 +163,7 @@ fn allowed_topologies(topologies: &[Value], errors: &mut Errors) {
     }
 }
 
-/// Validates the name of a CSI driver, in any case.
+/// Validates the name of a CSI driver, ignoring case.
 ///
 /// Upstream: `ValidateCSIDriverName`.
 pub(super) fn driver_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
@@ -253,7 +253,7 @@ fn csi_node(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Rejects changes of a driver but for its limits.
+/// Rejects changes of a driver except for its limits.
 ///
 /// Upstream: `ValidateCSINodeUpdate`.
 fn csi_node_update(new: &Value, old: &Value, errors: &mut Errors) {

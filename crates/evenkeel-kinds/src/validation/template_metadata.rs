@@ -1,4 +1,4 @@
-//! Validation of the metadata in templates of claims.
+//! Validation of the metadata in claim templates.
 
 use evenkeel_apimachinery::validation::{Errors, Path, labels};
 use evenkeel_apimachinery::value::{get, object};
@@ -21,7 +21,7 @@ const NOT_IN_TEMPLATES: [&str; 13] = [
     "managedFields",
 ];
 
-/// Validates the metadata of objects that are made from a template: labels and annotations, nothing else.
+/// Validates the metadata of a template, which may only have labels and annotations.
 ///
 /// Upstream: `ValidateTemplateObjectMeta`.
 pub(super) fn template_metadata(metadata: &Value, path: &Path<'_>, errors: &mut Errors) {
@@ -31,7 +31,7 @@ pub(super) fn template_metadata(metadata: &Value, path: &Path<'_>, errors: &mut 
         let is_set = get(metadata, field)
             .is_some_and(|value| value.as_str() != Some("") && value.as_i64() != Some(0));
         if is_set {
-            // The path has the name of Go's field, its first letter in lower case.
+            // Upstream's path has the name of Go's field with its first letter in lower case.
             let name = if field == "uid" { "uID" } else { field };
             errors.forbidden(&path.field(name), "cannot be set");
         }

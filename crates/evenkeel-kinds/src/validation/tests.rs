@@ -21,7 +21,7 @@ fn finite_template() -> Value {
     template
 }
 
-/// A valid object of each kind with validation: group, version, kind, and the object without metadata.
+/// Returns a valid object of each kind with validation: group, version, kind, and the object without metadata.
 fn objects() -> Vec<(&'static str, &'static str, &'static str, Value)> {
     let selector = json!({"matchLabels": {"app": "x"}});
     let workload = || json!({"spec": {"selector": selector, "template": template()}});

@@ -1,4 +1,4 @@
-//! Validation of a pod's volumes and of their mounts.
+//! Validation of a pod's volumes and mounts.
 
 use super::persistentvolumesource::no_backsteps;
 use super::template_metadata::template_metadata;
@@ -42,7 +42,7 @@ const SOURCES: &[&str] = &[
     "image",
 ];
 
-/// Validates `spec.volumes` and returns the names that containers may mount: those of valid volumes.
+/// Validates `spec.volumes`; returns the names of valid volumes, which containers may mount.
 ///
 /// Upstream: `ValidateVolumes`.
 pub(super) fn volumes<'a>(
@@ -158,7 +158,7 @@ fn mode_and_items(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the items of a downward API volume. The paths of errors have no index, as upstream's.
+/// Validates the items of a downward API volume. Like upstream's, paths of errors have no index.
 ///
 /// Upstream: `validateDownwardAPIVolumeFile`.
 fn downward(source: &Value, path: &Path<'_>, errors: &mut Errors) {
@@ -245,7 +245,7 @@ fn token(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates a relative path that stays inside the volume.
+/// Validates a relative path that stays within the volume.
 ///
 /// Upstream: `ValidateLocalNonReservedPath`.
 fn local_path(target: &str, path: &Path<'_>, errors: &mut Errors) {
@@ -270,7 +270,7 @@ pub(super) fn mounts<'a>(
 ) {
     let all = path.field("volumeMounts");
     let (mounts, devices) = (list(container, "volumeMounts"), list(container, "volumeDevices"));
-    // Few containers have both.
+    // Build the sets only for containers with both, which are few.
     let has_both = !mounts.is_empty() && !devices.is_empty();
     let texts = |items: &'a [Value], field: &str| -> BTreeSet<&'a str> {
         items.iter().filter(|_| has_both).map(|item| text(item, field)).collect()
@@ -353,7 +353,7 @@ pub(super) fn mounts<'a>(
     }
 }
 
-/// Validates a relative path that stays inside the volume.
+/// Validates a relative path that stays within the volume.
 ///
 /// Upstream: `validateLocalDescendingPath`.
 fn descending_path(target: &str, path: &Path<'_>, errors: &mut Errors) {

@@ -1,4 +1,4 @@
-//! `Warning` headers for valid writes that do not do what the client may expect.
+//! `Warning` headers for valid writes with effects that the client may not expect.
 
 mod pod;
 mod service;
@@ -32,10 +32,10 @@ const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 const CLASS_ANNOTATION_DEPRECATED: &str =
     "deprecated since v1.8; use \"storageClassName\" attribute instead";
 
-/// Recommends `serviceAccountTokenInSecrets` to a CSIDriver that asks for tokens.
+/// Recommendation of `serviceAccountTokenInSecrets` for a CSIDriver that requests tokens.
 const TOKENS_IN_SECRETS: &str = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes";
 
-/// Returns the warning of a deprecated built-in kind, which every request for it gets.
+/// Returns the deprecation warning of a built-in kind, which every request for the kind gets.
 ///
 /// Upstream: `APILifecycleDeprecated`.
 pub fn deprecation_warning(group: &str, kind: &str) -> Option<&'static str> {
@@ -48,7 +48,7 @@ pub fn deprecation_warning(group: &str, kind: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns the warnings about a created (no `old`) or updated object.
+/// Returns the warnings about a new (`old` is `None`) or updated object.
 ///
 /// Upstream: `GetWarningsForPod`, `WarningsOnCreate`.
 pub fn warnings(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
@@ -129,7 +129,7 @@ fn persistent_volume(volume: &Value, warnings: &mut Vec<String>) {
         ("cephfs", "cephfs"),
         ("photonPersistentDisk", "photonPersistentDisk"),
         ("scaleIO", "scaleIO"),
-        // The path has upstream's case.
+        // Upstream's path has this capitalization.
         ("storageos", "storageOS"),
         ("glusterfs", "glusterfs"),
         ("rbd", "rbd"),
@@ -160,7 +160,7 @@ fn annotation<'a>(target: &'a Value, key: &str) -> Option<&'a Value> {
     object(target, "metadata.annotations")?.get(key)
 }
 
-/// Warns about an IPv6 address that is not written in the canonical way.
+/// Warns about an IPv6 address that is not in canonical form.
 ///
 /// Upstream: `GetWarningsForIP`.
 fn address(path: &str, value: Option<&str>, warnings: &mut Vec<String>) {
@@ -174,7 +174,7 @@ fn address(path: &str, value: Option<&str>, warnings: &mut Vec<String>) {
     }
 }
 
-/// Warns about an amount of bytes that is not an integer.
+/// Warns about a number of bytes that is not an integer.
 fn whole_bytes(path: &str, amount: Option<&Value>, warnings: &mut Vec<String>) {
     if let Some(value) = amount
         && Amount::of(value).is_some_and(|amount| !amount.is_whole())

@@ -21,7 +21,7 @@ const DEPRECATED_ANNOTATIONS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Warns about a pod on create, not when it changes.
+/// Warns about a new pod. Updates of a pod get no warnings.
 ///
 /// Upstream: `GetWarningsForPod`.
 pub(super) fn pod(pod: &Value, warnings: &mut Vec<String>) {
@@ -39,7 +39,7 @@ pub(super) fn pod(pod: &Value, warnings: &mut Vec<String>) {
     }
 }
 
-/// Warns about a pod template on create, and when it changes.
+/// Warns about a new or changed pod template.
 ///
 /// Upstream: `GetWarningsForPodTemplate`.
 pub(super) fn template(
@@ -82,7 +82,7 @@ fn pod_spec(pod: &Value, spec: &Value, path: &str, warnings: &mut Vec<String>) {
         let path = format!("{path}.volumes[{index}]");
         for (kind, words) in DEPRECATED_VOLUMES {
             if get(volume, kind).is_some() {
-                // The path has upstream's case.
+                // Upstream's path has this capitalization.
                 let kind = if *kind == "storageos" { "storageOS" } else { kind };
                 warnings.push(format!("{path}.{kind}: {words}"));
             }

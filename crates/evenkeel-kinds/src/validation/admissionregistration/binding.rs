@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 const VALIDATION_ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];
 const NOT_FOUND_ACTIONS: [&str; 2] = ["Deny", "Allow"];
 
-/// Validates the binding of a ValidatingAdmissionPolicy; name and actions are required unless they were missing before.
+/// Validates the binding of a ValidatingAdmissionPolicy. An update may keep a missing name or missing actions.
 ///
 /// Upstream: `validateValidatingAdmissionPolicyBindingSpec`, `Validate_ValidatingAdmissionPolicyBindingSpec`.
 pub(super) fn validating(new: &Value, old: Option<&Value>, errors: &mut Errors) {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 const FORM: &str = "; desired format: https://host[/path]";
 
-/// Validates `clientConfig`. `path` is that of the webhook.
+/// Validates `clientConfig`; `path` is the path of the webhook.
 pub(super) fn config(config: &Value, path: &Path<'_>, errors: &mut Errors) {
     let path = path.field("clientConfig");
     match (get(config, "url"), get(config, "service")) {
@@ -48,7 +48,7 @@ fn url(text: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// The parts of a URL that are validated.
+/// Parts of a URL that are validated.
 #[derive(Debug, Default)]
 struct Url<'a> {
     scheme: String,
@@ -98,7 +98,7 @@ impl<'a> Url<'a> {
     }
 }
 
-/// Splits the scheme off; empty where there is none.
+/// Splits off the scheme, which is empty if the URL has none.
 fn scheme(text: &str) -> Result<(String, &str), String> {
     for (index, byte) in text.bytes().enumerate() {
         match byte {
@@ -112,7 +112,7 @@ fn scheme(text: &str) -> Result<(String, &str), String> {
     Ok((String::new(), text))
 }
 
-/// Refuses a percent sign without two hexadecimal digits.
+/// Rejects a percent sign without two hexadecimal digits after it.
 fn escapes(text: &str) -> Result<(), String> {
     let bytes = text.as_bytes();
     for at in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'%').map(|(at, _)| at) {
@@ -146,7 +146,7 @@ fn host(host: &str) -> Result<(), String> {
     }
 }
 
-/// Upstream: `ValidateWebhookService`. Its callers pass name and namespace in each other's place.
+/// Validates a Service. Upstream: `ValidateWebhookService`, whose callers swap the arguments name and namespace.
 fn service(service: &Value, path: &Path<'_>, errors: &mut Errors) {
     for (given, named) in [("namespace", "name"), ("name", "namespace")] {
         if text(service, given).is_empty() {
@@ -168,7 +168,7 @@ fn service_path(text: &str, path: &Path<'_>, errors: &mut Errors) {
         _ if !text.starts_with('/') => errors.invalid(path, text, "must start with a '/'"),
         _ => {}
     }
-    // The first byte is left out, whatever it is.
+    // Upstream drops the first byte, even if it is no slash.
     let mut rest = String::from_utf8_lossy(&text.as_bytes()[1..]).into_owned();
     if rest.ends_with('/') {
         rest.pop();

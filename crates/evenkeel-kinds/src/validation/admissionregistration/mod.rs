@@ -1,5 +1,5 @@
-//! Validation of admissionregistration.k8s.io: rules that webhooks and policies share, and the kinds in files of their own.
-//! Expressions are compiled by the server.
+//! Validation of admissionregistration.k8s.io. This file has the rules that webhooks and policies share; each kind
+//! has its own file. The API server compiles the expressions.
 
 mod binding;
 mod client;
@@ -16,11 +16,11 @@ use std::collections::BTreeSet;
 const FAILURE_POLICIES: [&str; 2] = ["Fail", "Ignore"];
 const MATCH_POLICIES: [&str; 2] = ["Equivalent", "Exact"];
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
-/// Operations whose objects may be mutated by a policy.
+/// Operations for which a policy may mutate the object.
 const MUTATING_OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
 const REINVOCATION_POLICIES: [&str; 2] = ["IfNeeded", "Never"];
 const SCOPES: [&str; 3] = ["*", "Cluster", "Namespaced"];
-/// Suffix of the names of objects that come from files.
+/// Suffix of the names of objects that are loaded from files.
 const STATIC_SUFFIX: &str = ".static.k8s.io";
 
 pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
@@ -62,14 +62,14 @@ fn items(value: &Value, field: &str) -> Vec<String> {
     list(value, field).iter().map(|item| item.as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// Validates an enumeration behind a pointer: absent is valid, empty is not.
+/// Validates an optional enumeration: it may be absent, but not empty.
 fn optional(value: &Value, field: &str, supported: &[&str], path: &Path<'_>, errors: &mut Errors) {
     if get(value, field).is_some() {
         errors.one_of(&path.field(field), text(value, field), supported);
     }
 }
 
-/// Refuses a wildcard beside other items.
+/// Rejects a wildcard in a list with other items.
 fn lone_wildcard(items: &[String], noun: &str, path: &Path<'_>, errors: &mut Errors) {
     if items.len() > 1 && items.iter().any(|item| item == "*") && !errors.is_full() {
         let detail = format!("if '*' is present, must not specify other {noun}");
@@ -116,7 +116,7 @@ fn resources(resources: &[String], path: &Path<'_>, errors: &mut Errors) {
     if resources.is_empty() {
         errors.required(path, "");
     }
-    // Resources all of whose subresources are named, and subresources that are named of all resources.
+    // Resources with all subresources (`pods/*`), and subresources of all resources (`*/status`).
     let (mut whole, mut everywhere) = (BTreeSet::new(), BTreeSet::new());
     let mut last_is_plain = false;
     for (index, name) in resources.iter().enumerate() {
@@ -207,7 +207,8 @@ fn named_rule_with_operations(rule: &Value, path: &Path<'_>, errors: &mut Errors
     rule_with_operations(rule, path, errors);
 }
 
-/// Refuses rules about operations whose objects cannot be mutated. `path` is that of the operations, without indexes.
+/// Rejects rules with operations whose object cannot be mutated. `path` is the path of the operations, without
+/// indexes.
 fn mutating_operations(resources: &Value, path: &Path<'_>, errors: &mut Errors) {
     for rule in list(resources, "resourceRules") {
         for operation in items(rule, "operations") {
@@ -216,7 +217,7 @@ fn mutating_operations(resources: &Value, path: &Path<'_>, errors: &mut Errors) 
     }
 }
 
-/// Whether the expressions of match conditions, or what they may refer to, differ from those of the old object.
+/// Whether `field` differs from the old object, or there is no old object.
 fn changed(new: &Value, old: Option<&Value>, field: &str) -> bool {
     old.is_none_or(|old| !same(get(new, field), get(old, field)))
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 const MAX_AUDIT_ANNOTATIONS: usize = 20;
-/// In bytes.
+/// Maximum length in bytes of an audit annotation's value expression.
 const MAX_VALUE_EXPRESSION: usize = 5 * 1024;
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
 const CEL_RESERVED: [&str; 21] = [
@@ -94,7 +94,7 @@ pub(super) fn mutating(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     }
 }
 
-/// Validates what both kinds of policies have, up to their variables.
+/// Validates the fields that both kinds of policies share.
 fn common(new: &Value, old: Option<&Value>, mutates: bool, errors: &mut Errors) {
     let path = Path::new("spec");
     let spec = new.get("spec").unwrap_or(&Value::Null);

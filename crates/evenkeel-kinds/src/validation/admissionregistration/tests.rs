@@ -1,7 +1,7 @@
 use super::*;
 use serde_json::json;
 
-/// Validates `base` with one field changed (removed where null), as an update where there is an old object.
+/// Validates `base` with some fields changed (removed if null); with an old object, as an update.
 fn check(kind: &str, base: &Value, changes: &[(&str, Value)], old: Option<&Value>) -> Vec<String> {
     let mut object = base.clone();
     for (at, to) in changes {

@@ -14,7 +14,7 @@ const NO_SIDE_EFFECTS: [&str; 2] = ["None", "NoneOnDryRun"];
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 const TIMEOUT_SECONDS: std::ops::RangeInclusive<i64> = 1..=30;
 
-/// Rules that the webhooks of an old object have to keep only if they did before.
+/// Rules that an update must keep only if the old object did.
 struct Options {
     no_side_effects: bool,
     recognized_review_version: bool,

@@ -10,9 +10,9 @@ mod rules;
 
 const MAX_MATCHING_PRECEDENCE: i64 = 10_000;
 const MAX_QUEUES: i64 = 10_000_000;
-/// Bits of a hash that shuffle sharding may use.
+/// Maximum number of bits of a hash that shuffle sharding may use.
 const MAX_HASH_BITS: f64 = 60.0;
-/// Keeps a share of zero in v1beta3 only.
+/// Annotation that keeps a concurrency share of zero; only valid in v1beta3.
 const PRESERVE_ZERO_SHARES: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
 
 pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
@@ -31,7 +31,7 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
     }
 }
 
-/// Validates a new status.
+/// Validates an updated status.
 ///
 /// Upstream: `ValidateFlowSchemaStatus`, `ValidatePriorityLevelConfigurationStatus`.
 pub(super) fn update_status(new: &Value, errors: &mut Errors) {
@@ -88,7 +88,7 @@ fn flow_schema(new: &Value, errors: &mut Errors) {
     update_status(new, errors);
 }
 
-/// Refuses a mandatory object whose spec is not the fixed one.
+/// Rejects a mandatory object whose spec differs from the fixed one.
 fn fixed_spec(new: &Value, fixed: Option<&Value>, errors: &mut Errors) {
     let spec = new.get("spec").unwrap_or(&Value::Null);
     if fixed.is_some_and(|fixed| !same_meaning(spec, fixed)) && !errors.is_full() {
@@ -219,7 +219,7 @@ fn queuing_configuration(queuing: &Value, path: &Path<'_>, errors: &mut Errors) 
     }
 }
 
-/// Refuses a mandatory priority level whose spec is not the fixed one; `exempt` may have its own shares.
+/// Rejects a mandatory priority level whose spec differs from the fixed one; `exempt` may have its own shares.
 ///
 /// Upstream: `ValidateIfMandatoryPriorityLevelConfigurationObject`.
 fn mandatory_priority_level(new: &Value, errors: &mut Errors) {
@@ -239,7 +239,7 @@ fn mandatory_priority_level(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates the unions of a priority level, where they change.
+/// Validates the unions of a priority level if they change.
 ///
 /// Upstream: `Validate_PriorityLevelConfigurationSpec`.
 fn declared(new: &Value, old: Option<&Value>, errors: &mut Errors) {
@@ -282,7 +282,7 @@ fn declared(new: &Value, old: Option<&Value>, errors: &mut Errors) {
 }
 
 fn same_place(new: &Value, old: &Value, field: &str) -> bool {
-    // An empty object is not an absent one.
+    // An empty object differs from an absent one.
     get(new, field).is_some() == get(old, field).is_some() && same(get(new, field), get(old, field))
 }
 

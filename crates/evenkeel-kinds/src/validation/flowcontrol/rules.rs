@@ -1,4 +1,4 @@
-//! Validation of the rules of a FlowSchema: subjects, and the requests that they match.
+//! Validation of the rules of a FlowSchema: subjects, and the requests that a rule matches.
 
 use super::{flag, list, text};
 use crate::validation::{dns_label, dns_subdomain};
@@ -86,7 +86,7 @@ fn has_wildcard(items: &[Value]) -> bool {
     items.iter().any(|item| item == "*")
 }
 
-/// Refuses a wildcard beside other items.
+/// Rejects a wildcard in a list with other items.
 fn lone_wildcard(items: &[Value], noun: &str, path: &Path<'_>, errors: &mut Errors) {
     if items.len() > 1 && has_wildcard(items) && !errors.is_full() {
         let detail = format!("if '*' is present, must not specify other {noun}");
@@ -127,7 +127,7 @@ fn non_resource_policy_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) 
     }
 }
 
-/// Returns the rule that a path breaks: it begins with a slash, and may end in `/*`.
+/// Returns the rule that a path breaks; a path must begin with a slash and may end in `/*`. `None` if it is valid.
 ///
 /// Upstream: `ValidateNonResourceURLPath`.
 fn non_resource_url(url: &str) -> Option<&'static str> {

@@ -239,7 +239,7 @@ fn priority_levels() {
     for (at, to, expected) in table {
         check(kind, "x", &base, (at, to), expected, None);
     }
-    // A union that does not change is not validated again.
+    // An unchanged union is not validated again.
     let mut old = base.clone();
     old["spec"]["limited"]["limitResponse"]["type"] = "Reject".into();
     let (field, value) = ("spec.limited.limitResponse.type", json!("Reject"));

@@ -1,4 +1,4 @@
-//! Validation of the capacities of a device, and of the policies by which requests consume them.
+//! Validation of a device's capacities, and of the policies for requests that consume them.
 
 use super::super::quantity::whole_value;
 use super::names;
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 const MAX_VALID_VALUES: usize = 10;
 
-/// Validates `capacity` of a device. Only devices that can be allocated several times have request policies.
+/// Validates `capacity` of a device. Only a device that can be allocated multiple times may have request policies.
 ///
 /// Upstream: `validateMultiAllocatableDeviceCapacity`, `validateSingleAllocatableDeviceCapacity`.
 pub(super) fn capacities(
@@ -34,7 +34,7 @@ pub(super) fn capacities(
     }
 }
 
-/// A quantity as a number, and as it is written.
+/// A quantity as an amount and as written.
 #[derive(Clone, Copy, Default)]
 struct Quantity<'v> {
     amount: Amount,
@@ -155,7 +155,7 @@ fn valid_range(
     }
 }
 
-/// Validates that the step leads from the minimum to the default and to the maximum.
+/// Validates that default and maximum are the minimum plus a multiple of the step.
 ///
 /// Upstream: `validateRequestPolicyRangeStep`.
 fn valid_step(

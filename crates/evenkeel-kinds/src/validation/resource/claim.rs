@@ -11,7 +11,7 @@ use evenkeel_apimachinery::value::{get, int, list, text};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Requests of a claim, and requests that one of its configurations names.
+/// Maximum number of requests of a claim, and of request names in one of its configurations.
 pub(super) const MAX_REQUESTS: usize = 32;
 const MAX_CONSTRAINTS: usize = 32;
 const MAX_ALTERNATIVES: usize = 8;
@@ -33,7 +33,7 @@ pub(super) fn resource_claim_update(new: &Value, old: &Value, lists: &mut ErrorL
     }
 }
 
-/// Validates the metadata and the spec of the claims that a template makes.
+/// Validates metadata and spec of the claims that a template creates.
 ///
 /// Upstream: `ValidateResourceClaimTemplate`.
 pub(super) fn resource_claim_template(template: &Value, lists: &mut ErrorLists) {
@@ -45,7 +45,7 @@ pub(super) fn resource_claim_template(template: &Value, lists: &mut ErrorLists) 
     device_claim(spec, &path.field("spec"), lists);
 }
 
-/// Validates an update of a template, which may not change the spec.
+/// Validates an update of a template, whose spec is immutable.
 ///
 /// Upstream: `ValidateResourceClaimTemplateUpdate`.
 pub(super) fn resource_claim_template_update(new: &Value, old: &Value, lists: &mut ErrorLists) {
@@ -53,11 +53,11 @@ pub(super) fn resource_claim_template_update(new: &Value, old: &Value, lists: &m
     lists.handwritten.immutable(&Path::new("spec"), get(new, "spec"), get(old, "spec"));
 }
 
-/// Names of a claim's requests, each with those of its alternatives.
+/// Names of a claim's requests, each with the names of its alternatives.
 pub(super) struct RequestNames<'v>(BTreeMap<&'v str, BTreeSet<&'v str>>);
 
 impl<'v> RequestNames<'v> {
-    /// Collects the names in a claim's spec.
+    /// Collects the names of the requests in a claim's spec.
     ///
     /// Upstream: `gatherRequestNames`.
     pub(super) fn of(spec: &'v Value) -> Self {
@@ -146,7 +146,7 @@ fn device_request(request: &Value, path: &Path<'_>, lists: &mut ErrorLists) {
         (Some(_), false) => {
             let detail = format!("{detail}, but multiple fields are set");
             lists.handwritten.invalid(path, Value::Null, &detail);
-            // Declarative validation goes on.
+            // Declarative validation continues after this error.
             let mut inner = ErrorLists::default();
             exact_or_alternatives(exactly, alternatives, path, &mut inner);
             lists.declarative.extend(inner.declarative);

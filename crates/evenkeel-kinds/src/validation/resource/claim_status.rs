@@ -1,4 +1,4 @@
-//! Validation of a claim's status: its allocation, its consumers, and the status of its devices.
+//! Validation of a claim's status: allocation, consumers and device statuses.
 
 use super::super::affinity::validate_node_selector;
 use super::super::conditions::conditions;
@@ -16,12 +16,12 @@ use std::collections::BTreeSet;
 const MAX_CONSUMERS: usize = 256;
 const MAX_CONDITIONS: usize = 8;
 const MAX_IPS: usize = 16;
-/// The most bytes of a network interface's name.
+/// Maximum length of a network interface's name in bytes.
 const MAX_INTERFACE_NAME: usize = 256;
-/// The most bytes of a network interface's address.
+/// Maximum length of a network interface's hardware address in bytes.
 const MAX_HARDWARE_ADDRESS: usize = 128;
 
-/// Driver, pool, name and share of a device.
+/// Identity of a device: driver, pool, name and share.
 pub type DeviceId<'v> = (&'v str, &'v str, &'v str, Option<&'v str>);
 
 /// Returns the identity of a device in an allocation or in `status.devices`.
@@ -43,7 +43,7 @@ pub(super) fn update(new: &Value, old: &Value, lists: &mut ErrorLists) {
     let consumers_path = path.field("reservedFor");
     let (allocation, old_allocation) =
         (get(new, "status.allocation"), get(old, "status.allocation"));
-    // Declarative validation begins with the allocation.
+    // Declarative validation starts with the allocation.
     let mut allocated = ErrorLists::default();
     match (allocation, old_allocation) {
         (Some(allocation), Some(old)) if allocation != old => {
@@ -81,7 +81,7 @@ pub(super) fn update(new: &Value, old: &Value, lists: &mut ErrorLists) {
     lists.handwritten.extend(allocated.handwritten);
 }
 
-/// Refuses consumers of a claim that is not allocated, and new ones of a claim that is being deleted.
+/// Rejects consumers of a claim that is not allocated, and new consumers of a claim that is being deleted.
 fn consumers_of_allocation(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
     if get(new, "status.allocation").is_none() {
         return errors.forbidden(path, "may not be specified when `allocated` is not set");
@@ -156,7 +156,7 @@ fn device_status(device: &Value, is_allocated: bool, path: &Path<'_>, lists: &mu
     names::pool(text(device, "pool"), &path.field("pool"), errors);
     names::label(text(device, "device"), &path.field("device"), errors);
     if !is_allocated {
-        // Upstream's identity of a device has no public fields below these.
+        // Upstream's error contains the identity of a device, whose parts have no exported fields.
         let id = json!({"Driver": {}, "Pool": {}, "Device": {}, "ShareID": {}});
         errors.invalid(path, id, "must be an allocated device in the claim");
     }
@@ -190,7 +190,7 @@ fn network_device_data(network: &Value, path: &Path<'_>, lists: &mut ErrorLists)
     max_bytes("hardwareAddress", MAX_HARDWARE_ADDRESS, lists);
 }
 
-/// Validates an address with the length of its network's prefix, in canonical form.
+/// Validates an address with a prefix length, in canonical form.
 ///
 /// Upstream: `IsValidInterfaceAddress`.
 fn interface_address(address: &str, path: &Path<'_>, errors: &mut Errors) {

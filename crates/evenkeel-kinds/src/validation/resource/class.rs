@@ -1,4 +1,4 @@
-//! Validation of device classes, and of configurations for drivers.
+//! Validation of device classes, and of driver configurations.
 
 use super::super::quantity;
 use super::selector::selectors;
@@ -8,9 +8,9 @@ use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{get, list, text};
 use serde_json::Value;
 
-/// Configurations of a class or a claim.
+/// Maximum number of configurations of a class or a claim.
 pub(super) const MAX_CONFIGS: usize = 32;
-/// The most bytes of a driver's parameters.
+/// Maximum length of a driver's parameters in bytes.
 const MAX_PARAMETERS: usize = 10 * 1024;
 
 /// Validates selectors, configurations and the extended resource of a class.
@@ -50,7 +50,7 @@ fn extended_resource_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
     errors.invalid_all(path, name, &forms::qualified_name(&format!("requests.{name}")));
 }
 
-/// Validates the configuration for a driver.
+/// Validates a driver configuration.
 ///
 /// Upstream: `validateDeviceConfiguration`, `validateOpaqueConfiguration`.
 pub(super) fn device_configuration(
@@ -68,7 +68,7 @@ pub(super) fn device_configuration(
     names::declared_driver(text(opaque, "driver"), &path.field("driver"), &mut lists.declarative);
 }
 
-/// Validates that the value is an object that is not too large.
+/// Validates that the value is an object within the size limit.
 ///
 /// Upstream: `validateRawExtension`.
 pub(super) fn raw_extension(

@@ -1,10 +1,10 @@
 //! Validation of resource.k8s.io: device classes, claims, claim templates, slices and taint rules.
 //!
-//! Upstream has two kinds of rules for this group: handwritten ones in Go, and declarative ones, which are tags of the
-//! types. An error that both find is listed once, in the words of the declarative rule; those of declarative validation
-//! come last. So every function here adds an error to the list of the rule that reports it.
+//! Upstream has two kinds of rules for this group: handwritten Go code, and declarative tags on the types. An error
+//! that both find is listed once, with the text of the declarative rule. Errors of declarative validation come
+//! last. Therefore, each function adds an error to the list of the rule that reports it.
 //!
-//! Fields of feature gates that are off by default have no rules here: a write drops them.
+//! Fields of feature gates that are off by default need no rules, because a write drops them.
 //!
 //! Upstream: `pkg/apis/resource/validation`, `pkg/apis/resource/v1/zz_generated.validations.go`.
 
@@ -24,7 +24,7 @@ use evenkeel_apimachinery::validation::{Errors, Path};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Errors of an object, by the validation that reports them.
+/// Errors of an object, separated by the validation that reports them.
 ///
 /// Upstream: `ValidateDeclarativelyWithMigrationChecks`.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ struct ErrorLists {
 }
 
 impl ErrorLists {
-    /// Adds the errors to those of the object, handwritten validation's first.
+    /// Appends the errors to those of the object, beginning with handwritten validation.
     fn add_to(self, errors: &mut Errors) {
         errors.extend(self.handwritten);
         errors.extend(self.declarative);
@@ -55,7 +55,7 @@ pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
     lists.add_to(errors);
 }
 
-/// Validates an update through the object's path or its `/status`, except metadata.
+/// Validates an update through the object's path or its `/status`, except the metadata.
 pub(super) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, errors: &mut Errors) {
     let mut lists = ErrorLists::default();
     match (target.kind, target.subresource) {
@@ -73,7 +73,7 @@ pub(super) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
     lists.add_to(errors);
 }
 
-/// Validates the items of a list, unless it has too many, which a declarative rule reports.
+/// Validates the items of a list, unless it has too many. A declarative rule reports that.
 ///
 /// Upstream: `validateSlice`.
 fn items(
@@ -91,7 +91,7 @@ fn items(
     }
 }
 
-/// Validates the items of a list whose keys differ. Declarative rules report too many and duplicate items.
+/// Validates the items of a list with unique keys. Declarative rules report too many items and duplicates.
 ///
 /// Upstream: `validateSet`.
 fn set<'v, K: Ord>(
@@ -113,7 +113,7 @@ fn set<'v, K: Ord>(
     items(list, max_items, path, lists, validate);
 }
 
-/// An item of a list of strings.
+/// Returns an item of a list of strings.
 fn item_text(item: &Value) -> &str {
     item.as_str().unwrap_or_default()
 }

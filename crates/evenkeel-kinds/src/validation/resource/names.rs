@@ -3,13 +3,13 @@
 use super::super::names;
 use evenkeel_apimachinery::validation::{Errors, Path};
 
-/// The most bytes of a driver's name.
+/// Maximum length of a driver's name in bytes.
 const MAX_DRIVER_NAME: usize = 63;
-/// The most bytes of a pool's name.
+/// Maximum length of a pool's name in bytes.
 const MAX_POOL_NAME: usize = 253;
-/// The most bytes of the domain of an attribute's name.
+/// Maximum length of the domain in an attribute's name, in bytes.
 const MAX_DOMAIN: usize = 63;
-/// The most bytes of an attribute's name without its domain.
+/// Maximum length of an attribute's name without its domain, in bytes.
 const MAX_IDENTIFIER: usize = 32;
 
 const NOT_QUALIFIED: &str =
@@ -28,7 +28,7 @@ pub(super) fn driver(name: &str, path: &Path<'_>, errors: &mut Errors) {
     errors.invalid_all(path, name, &names::dns_subdomain(&name.to_lowercase()));
 }
 
-/// Validates the name of a driver where declarative rules cover it.
+/// Validates the name of a driver in a field with declarative rules.
 pub(super) fn declared_driver(name: &str, path: &Path<'_>, errors: &mut Errors) {
     if name.is_empty() {
         return errors.required(path, "");
@@ -54,7 +54,7 @@ pub(super) fn pool(name: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the name of a pool where declarative rules cover it.
+/// Validates the name of a pool in a field with declarative rules.
 ///
 /// Upstream: `ResourcePoolName`.
 pub(super) fn declared_pool(name: &str, path: &Path<'_>, errors: &mut Errors) {
@@ -75,8 +75,8 @@ pub(super) fn declared_pool(name: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the name of an attribute or a capacity: an identifier, or a domain and an identifier. Upstream accepts names of
-/// more parts.
+/// Validates the name of an attribute or a capacity: an identifier, optionally with a domain. Like upstream,
+/// accepts names with more parts.
 ///
 /// Upstream: `validateQualifiedName`.
 pub(super) fn qualified(name: &str, path: &Path<'_>, errors: &mut Errors) {
@@ -159,7 +159,7 @@ pub(super) fn label_value(value: &str, path: &Path<'_>, errors: &mut Errors) {
     errors.invalid_all(path, value, &names::label_value(value));
 }
 
-/// Validates a UUID of lower-case digits.
+/// Validates a UUID with lower-case digits.
 ///
 /// Upstream: `UUID`.
 pub(super) fn declared_uuid(text: &str, path: &Path<'_>, errors: &mut Errors) {

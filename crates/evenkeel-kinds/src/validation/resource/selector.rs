@@ -1,4 +1,4 @@
-//! Validation of CEL selectors of devices.
+//! Validation of CEL device selectors.
 //!
 //! Upstream: `k8s.io/dynamic-resource-allocation/cel`.
 
@@ -10,14 +10,14 @@ use evenkeel_cel::{Program, Schema};
 use serde_json::Value;
 
 const MAX_SELECTORS: usize = 32;
-/// The most bytes of an expression.
+/// Maximum length of an expression in bytes.
 const MAX_EXPRESSION: usize = 10 * 1024;
-/// The most that an evaluation may cost.
+/// Maximum estimated cost of one evaluation.
 ///
 /// Upstream: `CELSelectorExpressionMaxCost`.
 const MAX_COST: u64 = 1_000_000;
 
-/// Validates selectors. Expressions that are stored already are not compiled again.
+/// Validates selectors. Does not compile stored expressions again.
 ///
 /// Upstream: `validateSelectorSlice`.
 pub(super) fn selectors(list: &[Value], stored: bool, path: &Path<'_>, lists: &mut ErrorLists) {
@@ -46,7 +46,7 @@ fn expression(source: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Compiles an expression, and returns the most that an evaluation costs.
+/// Compiles an expression, and returns its estimated maximum cost.
 ///
 /// Upstream: `CompileCELExpression`.
 fn max_cost(source: &str) -> Result<u64, String> {
@@ -59,7 +59,7 @@ fn max_cost(source: &str) -> Result<u64, String> {
     }
 }
 
-/// The types of the variable `device` and of its parts, with their bounds.
+/// Types of the variable `device` and its parts, with their bounds.
 #[derive(Debug)]
 enum DeviceType {
     Device,
@@ -75,7 +75,7 @@ enum DeviceType {
     Quantity,
 }
 
-/// Attributes and capacities of a device.
+/// Maximum number of attributes and capacities of a device.
 ///
 /// Upstream: `ResourceSliceMaxAttributesAndCapacitiesPerDevice`.
 const MAX_ENTRIES: u64 = 32;
@@ -113,7 +113,7 @@ impl Schema for DeviceType {
 
 impl Declaration for DeviceType {
     fn is_int_or_string(&self) -> bool {
-        // An attribute has any type.
+        // An attribute can have any type.
         matches!(self, Self::Attribute)
     }
 

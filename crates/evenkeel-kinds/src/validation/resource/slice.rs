@@ -1,4 +1,4 @@
-//! Validation of resource slices.
+//! Validation of ResourceSlices.
 
 use super::super::affinity::validate_node_selector;
 use super::super::{immutable, names as forms};
@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 const MAX_DEVICES: usize = 128;
-/// Limit where a device has taints or consumes counters.
+/// Maximum number of devices if one of them has taints or consumes counters.
 const MAX_DEVICES_WITH_ADVANCED_FEATURES: usize = 64;
 const MAX_COUNTER_SETS: usize = 8;
 const MAX_COUNTERS: usize = 32;
@@ -20,7 +20,7 @@ const MAX_ATTRIBUTES_AND_CAPACITIES: usize = 32;
 const MAX_ATTRIBUTE_VALUES: usize = 48;
 const MAX_TAINTS: usize = 16;
 const MAX_BINDING_CONDITIONS: usize = 4;
-/// The most bytes of an attribute's value.
+/// Maximum length of an attribute's value in bytes.
 const MAX_ATTRIBUTE_VALUE: usize = 64;
 
 /// Validates a slice: its driver and pool, its nodes, its devices and its counters.
@@ -63,7 +63,7 @@ fn pool(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the fields that say which nodes the devices are on. Exactly one is set.
+/// Validates that exactly one of the fields is set that select the nodes of the devices.
 fn nodes_of_slice(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut is_set = Vec::new();
     match get(spec, "nodeName").and_then(Value::as_str) {
@@ -110,7 +110,7 @@ fn nodes_of_slice(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the devices. Their number and their names are no matter of declarative validation.
+/// Validates the devices. Declarative validation does not cover their number and names.
 fn devices(spec: &Value, old: Option<&Value>, path: &Path<'_>, lists: &mut ErrorLists) {
     let devices = list(spec, "devices");
     let is_advanced = |device: &Value| {
@@ -202,7 +202,7 @@ fn attributes(device: &Value, path: &Path<'_>, lists: &mut ErrorLists) {
     }
 }
 
-/// Validates the value of an attribute, which has exactly one of several types.
+/// Validates the value of an attribute, which must have exactly one type.
 fn device_attribute(attribute: &Value, path: &Path<'_>, lists: &mut ErrorLists) {
     for field in ["string", "version"] {
         let Some(value) = get(attribute, field).and_then(Value::as_str) else { continue };
@@ -260,7 +260,7 @@ fn is_semantic_version(text: &str) -> bool {
         && build.is_none_or(|text| text.split('.').all(is_word))
 }
 
-/// Validates a set of counters, or a device's consumption of one.
+/// Validates a counter set, or a device's consumption of one.
 ///
 /// Upstream: `validateCounterSet`, `validateDeviceCounterConsumption`.
 fn counters(object_with: &Value, name_field: &str, path: &Path<'_>, lists: &mut ErrorLists) {
@@ -280,7 +280,7 @@ fn counters(object_with: &Value, name_field: &str, path: &Path<'_>, lists: &mut 
     }
 }
 
-/// Validates the fields that say which nodes one device is on.
+/// Validates the fields that select the nodes of one device.
 fn nodes_of_device(device: &Value, selects_nodes: bool, path: &Path<'_>, errors: &mut Errors) {
     let has_any =
         ["nodeName", "nodeSelector", "allNodes"].iter().any(|field| get(device, field).is_some());
@@ -319,7 +319,7 @@ fn nodes_of_device(device: &Value, selects_nodes: bool, path: &Path<'_>, errors:
     }
 }
 
-/// Validates the conditions that a device, or its allocation, waits for.
+/// Validates the binding conditions of a device or of its allocation.
 ///
 /// Upstream: `validateDeviceBindingParameters`.
 pub(super) fn binding_conditions(device: &Value, path: &Path<'_>, lists: &mut ErrorLists) {

@@ -1,4 +1,4 @@
-//! Validation of taints and tolerations of devices, and of taint rules.
+//! Validation of device taints and tolerations, and of DeviceTaintRules.
 
 use super::super::conditions::conditions;
 use super::{ErrorLists, names};

@@ -1,4 +1,4 @@
-//! Tests of the rules, by the fields (and reasons) of the errors.
+//! Tests of the rules by field and text of the errors.
 
 use super::*;
 use serde_json::json;
@@ -15,7 +15,7 @@ fn errors_of(kind: &str, new: &Value, old: Option<&Value>, subresource: &str) ->
     errors.into_vec().iter().map(ToString::to_string).collect()
 }
 
-/// Asserts that each error begins with these words.
+/// Asserts that each error begins with the expected text.
 #[track_caller]
 fn check(kind: &str, new: &Value, expected: &[&str]) {
     check_update(kind, "", new, None, expected);
