@@ -1,18 +1,18 @@
 //! Bounds of an expression before it is parsed: length and depth.
 //!
-//! Parser, checker and evaluation recurse once or more for each operator of a chain such as `a.b.c` or `1 + 1 + 1`, and the
-//! parser's own bound counts brackets only.
+//! Parser, checker and evaluator recurse at least once per operator of a chain such as `a.b.c` or `1 + 1 + 1`. The
+//! parser's own bound counts only brackets.
 
-/// The longest expression, in characters (upstream: cel-go's `expressionSizeCodePointLimit`).
+/// Maximum length of an expression in characters. Upstream: cel-go's `expressionSizeCodePointLimit`.
 const MAX_SIZE: usize = 100_000;
 
-/// The deepest expression (upstream: cel-go's `maxRecursionDepth`, which counts much the same).
+/// Maximum depth of an expression. Upstream: cel-go's `maxRecursionDepth`, which counts almost the same.
 const MAX_DEPTH: usize = 250;
 
-/// Expressions within expressions, such as in brackets, that are parsed. Each has several nodes, and macros have more.
+/// Maximum nesting of brackets and calls for the parser. Each level has several nodes, and macros have more.
 pub(super) const MAX_NESTED: u16 = 48;
 
-/// Refuses an expression that is too long or too deep, in cel-go's words.
+/// Checks that an expression is neither too long nor too deep; the error is worded as cel-go's.
 pub(crate) fn check(source: &str) -> Result<(), String> {
     let size = source.chars().count();
     if size > MAX_SIZE {
@@ -28,11 +28,11 @@ pub(crate) fn check(source: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Goes over an expression sign by sign and adds up the chains that are open: one for each bracket around the sign.
-/// Operands of `&&` and `||` are beside each other, since the parser balances those; so are what commas separate.
+/// Scanner that adds up the lengths of all open operator chains: one per open bracket. Operands of `&&` and `||`
+/// begin a new chain because the parser balances them; so do elements after a comma.
 struct Scan<'a> {
     rest: &'a [u8],
-    /// Operators since the chain began, for each open bracket.
+    /// Number of operators in the current chain, per open bracket.
     chains: Vec<usize>,
     depth: usize,
 }
@@ -81,7 +81,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// An identifier; `in` is an operator.
+    /// Skips an identifier; `in` counts as an operator.
     fn word(&mut self) {
         let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
         let length = self.rest.iter().take_while(|byte| is_part(byte)).count();
@@ -168,7 +168,7 @@ mod tests {
         }
     }
 
-    /// Accepted expressions can be parsed, evaluated and dropped on the stack of a worker.
+    /// The worker's stack suffices to parse, evaluate and drop every accepted expression.
     #[test]
     fn the_deepest_expressions_are_read() {
         let run = || {

@@ -1,4 +1,4 @@
-//! Calls: operators here, everything else in [`super::functions`].
+//! Calls: operators are here, all other functions in [`super::functions`].
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ impl<'a> Run<'a> {
         if let Some(result) = self.macro_like(call) {
             return result;
         }
-        // A function of a namespace: `optional.of`, `ip.isCanonical`, `math.greatest`.
+        // A function with a namespace: `optional.of`, `ip.isCanonical`, `math.greatest`.
         if let Some(target) = &call.target
             && let Expr::Ident(space) = &target.expr
             && self.variable(space).is_none()
@@ -48,7 +48,7 @@ impl<'a> Run<'a> {
         args.iter().map(|argument| self.value(argument)).collect()
     }
 
-    /// Charges a call by the size of its arguments (upstream: `cel/library/cost.go`).
+    /// Charges a call by the size of its arguments. Upstream: `cel/library/cost.go`.
     fn pay_for(&mut self, name: &str, args: &[Val<'a>]) -> Result<(), Failure> {
         let weight = |index: usize| args.get(index).map_or(0, Val::weight);
         let part = |n: u64| n.div_ceil(10);
@@ -75,7 +75,7 @@ impl<'a> Run<'a> {
         self.pay(cost)
     }
 
-    /// Evaluates what upstream expands as macros when it parses. The variables that they bind are names, not values.
+    /// Evaluates calls that upstream expands as macros in the parser. Their variables are identifiers, not values.
     fn macro_like(&mut self, call: &'a CallExpr) -> Option<Result_<'a>> {
         let name = |e: &'a Expression| match &e.expr {
             Expr::Ident(name) => Some(name.as_str()),
@@ -202,7 +202,7 @@ fn contains<'a>(item: &Val<'a>, all: &Val<'a>) -> Outcome<'a> {
     }
 }
 
-/// `+` of whatever can be added.
+/// Adds two values, or concatenates them.
 pub(super) fn add<'a>(a: &Val<'a>, b: &Val<'a>) -> Outcome<'a> {
     Ok(match (a, b) {
         (Val::Int(a), Val::Int(b)) => Val::Int(a.checked_add(*b).ok_or_else(overflow)?),

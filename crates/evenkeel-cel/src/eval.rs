@@ -1,4 +1,4 @@
-//! Evaluation, step by step, each of them paid for (upstream: cel-go's interpreter with cost tracking).
+//! Evaluator that charges each step. Upstream: cel-go's interpreter with cost tracking.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use cel::parser::Expression;
 
 use super::value::Val;
 
-/// Costs of one step and of creating a list, map or object.
+/// Cost of one step, and of creating a list, map or struct.
 const STEP: u64 = 1;
 const LIST: u64 = 10;
 const MAP: u64 = 30;
@@ -20,7 +20,7 @@ const STRUCT: u64 = 40;
 /// Error of an evaluation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
-    /// The expression failed.
+    /// The evaluation failed with this message.
     Error(String),
     /// The cost exceeds the budget.
     Cost,
@@ -33,7 +33,7 @@ impl From<String> for Failure {
 }
 
 impl Failure {
-    /// Returns the failure as a message for people.
+    /// Returns the error message.
     pub fn words(&self) -> String {
         match self {
             Self::Error(error) => error.clone(),
@@ -42,7 +42,7 @@ impl Failure {
     }
 }
 
-/// The variables of an expression.
+/// Variables that an expression can use.
 #[derive(Debug, Clone, Default)]
 pub struct Scope<'a>(Vec<(Cow<'a, str>, Val<'a>)>);
 
@@ -72,7 +72,7 @@ impl PartialEq for Val<'_> {
     }
 }
 
-/// An evaluation under way.
+/// State of one evaluation.
 pub(super) struct Run<'a> {
     variables: Vec<(Cow<'a, str>, Val<'a>)>,
     remaining_budget: u64,
@@ -81,13 +81,13 @@ pub(super) struct Run<'a> {
 pub(super) type Result_<'a> = Result<Val<'a>, Failure>;
 
 impl<'a> Run<'a> {
-    /// Pays for a step.
+    /// Charges the cost of a step; an error if it exceeds the budget.
     pub(super) fn pay(&mut self, cost: u64) -> Result<(), Failure> {
         self.remaining_budget = self.remaining_budget.checked_sub(cost).ok_or(Failure::Cost)?;
         Ok(())
     }
 
-    /// Evaluates with one more variable.
+    /// Evaluates `e` with one more variable.
     pub(super) fn with(&mut self, name: &'a str, value: Val<'a>, e: &'a Expression) -> Result_<'a> {
         self.variables.push((Cow::Borrowed(name), value));
         let result = self.value(e);
@@ -133,7 +133,7 @@ impl<'a> Run<'a> {
         let operand = self.value(&select.operand)?;
         self.pay(STEP)?;
         if let Val::Optional(inner) = &operand {
-            // Fields of what may be absent may be absent.
+            // A field of an optional value is optional, too.
             let found = inner.as_ref().and_then(|inner| inner.field(&select.field)).transpose()?;
             return Ok(match (select.test, found) {
                 (true, found) => Val::Bool(found.is_some()),
@@ -156,7 +156,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Operators whose operands are not all evaluated.
+    /// Evaluates an operator that does not evaluate all operands; `None` for other operators.
     fn logic(&mut self, name: &str, args: &'a [Expression]) -> Option<Result_<'a>> {
         Some(match (name, args) {
             (op::LOGICAL_AND, [a, b]) => self.junction(a, b, false),
@@ -176,7 +176,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// `&&` and `||`: one side may decide whatever the other does.
+    /// Evaluates `&&` or `||`: one operand may decide the result even if the other fails.
     fn junction(&mut self, a: &'a Expression, b: &'a Expression, decides: bool) -> Result_<'a> {
         let first = self.value(a);
         match &first {
@@ -276,7 +276,7 @@ impl<'a> Run<'a> {
             if let Some(name) = &c.iter_var2 {
                 self.variables.push((Cow::Borrowed(name), second));
             }
-            // A condition that fails does not end the loop: its error is the accumulator's.
+            // An error of a step does not end a loop with a logical result: it becomes the accumulator.
             if matches!(self.value(&c.loop_cond)?, Val::Bool(false)) {
                 return Ok(());
             }
@@ -290,7 +290,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// The accumulator after one round. A list that grows is not copied.
+    /// Evaluates the accumulator after one iteration, without copying a list that grows.
     fn step(&mut self, e: &'a Expression, accumulator: &str, index: usize) -> Result_<'a> {
         if let Expr::Call(call) = &e.expr {
             match (call.func_name.as_str(), call.args.as_slice()) {

@@ -1,10 +1,10 @@
-//! The formats of strings that are checked (upstream: `kube-openapi/pkg/validation/strfmt`); unknown ones fit everything.
+//! Checked string formats; any string has an unknown format. Upstream: `kube-openapi/pkg/validation/strfmt`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use base64::Engine as _;
 
-/// Formats that upstream knows; others are warned of when a definition is written.
+/// Formats that upstream knows. A CustomResourceDefinition with another format gets a warning.
 const KNOWN: [&str; 26] = [
     "bsonobjectid",
     "uri",
@@ -34,7 +34,7 @@ const KNOWN: [&str; 26] = [
     "k8s-short-name",
 ];
 
-/// Whether a format of a type is checked, or at least known.
+/// Whether upstream knows the format for values of this type.
 pub fn is_known(kind: &str, format: &str) -> bool {
     match kind {
         "integer" => matches!(format, "int32" | "int64"),
@@ -118,7 +118,7 @@ fn is_color(text: &str) -> bool {
     matches!(digits.len(), 3 | 6) && digits.chars().all(|c| c.is_ascii_hexdigit())
 }
 
-/// Go's notation, or the words that strfmt takes beside it (`3 days`).
+/// Whether the text is a Go duration, or a phrase such as `3 days` that strfmt also accepts.
 fn is_duration(text: &str) -> bool {
     let mut rest = text.trim_start_matches(['-', '+']);
     if rest == "0" {

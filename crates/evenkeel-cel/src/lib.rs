@@ -1,8 +1,8 @@
-//! Expressions in CEL: compiled once, asked many times, with a bound on what they may cost.
+//! CEL expressions: compiled once, evaluated many times, with a bound on the cost.
 //!
-//! The `cel` crate reads them. They are evaluated here, over borrowed JSON, because what upstream's API promises beyond
-//! a value lies in the evaluation: each step has a cost and too many of them end it, and fields have the types of their
-//! schema.
+//! The `cel` crate parses expressions. This crate evaluates them over borrowed JSON, because upstream's API
+//! promises more than the result: each step has a cost, the budget ends an evaluation, and fields have the types of
+//! their schema.
 //!
 //! ```
 //! use evenkeel_cel::{Program, Scope, Val};
@@ -29,25 +29,25 @@ use names::escape;
 pub use names::{named, unescape};
 pub use value::{Schema, Url, Val};
 
-/// Cost limit of one expression (upstream: `apis/cel.PerCallLimit`).
+/// Cost limit of one evaluation. Upstream: `apis/cel.PerCallLimit`.
 pub const PER_CALL: u64 = 1_000_000;
-/// Cost budget of all expressions about one object (upstream: `RuntimeCELCostBudget`).
+/// Cost budget of all expressions about one object. Upstream: `RuntimeCELCostBudget`.
 pub const BUDGET: u64 = 10_000_000;
 
-/// An expression, read.
+/// A parsed expression.
 #[derive(Debug)]
 pub struct Program {
     expression: Expression,
 }
 
 impl Program {
-    /// Reads an expression.
+    /// Parses an expression.
     ///
     /// # Errors
     /// Syntax error of the expression.
     pub fn parse(source: &str) -> Result<Self, String> {
         bounds::check(source).map_err(|error| format!("compilation failed: {error}"))?;
-        // The parser looks ahead by recursion: in debug builds, some brackets take all of a worker's stack.
+        // The parser looks ahead by recursion. In debug builds, a few brackets fill a worker's stack.
         let parsed = std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().stack_size(PARSER_STACK);
             let parsing = thread.spawn_scoped(scope, || read(source))?;
@@ -64,26 +64,27 @@ impl Program {
         &self.expression
     }
 
-    /// Whether a variable is used.
+    /// Whether the expression uses a variable.
     pub fn uses(&self, variable: &str) -> bool {
         names::uses(&self.expression, variable)
     }
 
-    /// Whether a field of a variable is read by its name.
+    /// Whether the expression reads a field of a variable by the field's name.
     pub fn selects(&self, variable: &str, field: &str) -> bool {
         names::selects(&self.expression, variable, field)
     }
 
-    /// Evaluates it. What it cost is taken from `budget`, which ends the evaluation when it is used up.
+    /// Evaluates the expression. Deducts the cost from `budget`, and ends the evaluation when the budget is used
+    /// up.
     ///
     /// # Errors
-    /// Error of an evaluation.
+    /// The evaluation failed or exceeded the budget.
     pub fn run<'a>(&'a self, scope: &Scope<'a>, budget: &mut u64) -> Result<Val<'a>, Failure> {
         eval::run(&self.expression, scope, budget)
     }
 }
 
-/// The stack that the parser gets, of which only what is used takes memory.
+/// Stack size of the parser's thread in bytes. Only the used part takes memory.
 const PARSER_STACK: usize = 64 * 1024 * 1024;
 
 fn read(source: &str) -> Result<Expression, String> {

@@ -1,9 +1,9 @@
-//! Names in expressions: how a field's name is written where it is no identifier, and which variables are used.
+//! Names in expressions: escapes of field names that are not identifiers, and uses of variables.
 
 use cel::common::ast::{EntryExpr, Expr, LiteralValue, operators};
 use cel::parser::Expression;
 
-/// Words of the language, which no field's name can be as it is.
+/// Reserved words of CEL, which a field's name must be escaped for.
 const WORDS: [&str; 21] = [
     "true",
     "false",
@@ -28,11 +28,11 @@ const WORDS: [&str; 21] = [
     "while",
 ];
 
-/// Escapes of characters in names; the first must be replaced first.
+/// Escapes of characters in names. The first must be replaced first.
 const SIGNS: [(&str, &str); 4] =
     [("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__")];
 
-/// The name of a field as expressions have it; `None` where it cannot be written (upstream: `cel.Escape`).
+/// Escapes a field's name for expressions; `None` if it cannot be written. Upstream: `cel.Escape`.
 #[cfg(test)]
 pub(super) fn escape(name: &str) -> Option<String> {
     if WORDS.contains(&name) {
@@ -49,7 +49,7 @@ pub(super) fn escape(name: &str) -> Option<String> {
     escaped.chars().all(|c| c.is_ascii_alphanumeric() || c == '_').then_some(escaped)
 }
 
-/// The field's name of one that is written in an expression.
+/// Returns the field's name for an escaped one.
 pub fn unescape(name: &str) -> String {
     if !name.contains("__") {
         return name.to_owned();
@@ -65,7 +65,7 @@ pub fn unescape(name: &str) -> String {
     plain
 }
 
-/// Whether an expression names a variable. One that a macro binds under that name counts, too.
+/// Whether an expression uses a variable. A variable of that name that a macro binds counts, too.
 pub(super) fn uses(expression: &Expression, variable: &str) -> bool {
     let any = |all: &[Expression]| all.iter().any(|e| uses(e, variable));
     match &expression.expr {
@@ -135,7 +135,7 @@ fn entry_uses(entry: &EntryExpr, variable: &str) -> bool {
     }
 }
 
-/// The types that expressions can name.
+/// Returns the type that an expression names; `None` if there is no such type.
 pub fn named(name: &str) -> Option<&'static str> {
     const NAMES: [&str; 12] = [
         "bool",

@@ -1,4 +1,4 @@
-//! Expressions and what they come to.
+//! Table tests of expressions and their results.
 
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ fn the_language() {
         ("self.l.filter(x, x > 1).map(x, x * 10)", json!([20, 30])),
         ("self.l.map(x, x > 1, x * 10)", json!([20, 30])),
         ("self.m.all(k, k.size() < 4)", json!(true)),
-        // One side decides, whatever the other comes to.
+        // One operand decides, whatever the other evaluates to.
         ("self.o.exists(x, x.j == 2)", json!(true)),
         ("self.nope == 1 || true", json!(true)),
         ("[1, 2] + [3] == self.l", json!(true)),

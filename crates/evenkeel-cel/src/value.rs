@@ -1,4 +1,4 @@
-//! Values of expressions. Objects are borrowed as they are, and read with their schema where there is one.
+//! Values of expressions. JSON objects are borrowed, and interpreted by their schema if they have one.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -9,19 +9,19 @@ use evenkeel_api::quantity::Quantity;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
 
-/// Schema of a value in an object: formats and list types that its JSON does not show.
+/// Schema of a JSON value: formats and list types, which the JSON does not show.
 pub trait Schema: std::fmt::Debug {
-    /// Type, as in OpenAPI.
+    /// Returns the OpenAPI type.
     fn kind(&self) -> &str;
-    /// Format, as in OpenAPI.
+    /// Returns the OpenAPI format.
     fn format(&self) -> &str;
-    /// Whether fields are named one by one.
+    /// Whether the schema names each field, as opposed to a map's schema.
     fn names_fields(&self) -> bool;
     /// Returns the schema of a field.
     fn child(&self, name: &str) -> Option<&dyn Schema>;
     /// Returns the schema of a list's elements.
     fn items(&self) -> Option<&dyn Schema>;
-    /// Whether the elements of a list have no order.
+    /// Whether a list is compared as a set, without order.
     fn is_unordered(&self) -> bool;
 }
 
@@ -30,69 +30,69 @@ pub trait Schema: std::fmt::Debug {
 pub enum Val<'a> {
     /// The value `null`.
     Null,
-    /// A truth value.
+    /// The type `bool`.
     Bool(bool),
-    /// A whole number.
+    /// The type `int`.
     Int(i64),
-    /// A whole number without a sign.
+    /// The type `uint`.
     Uint(u64),
-    /// A floating-point number of 64 bits.
+    /// The type `double`.
     Double(f64),
-    /// A string in UTF-8.
+    /// The type `string`.
     Str(Cow<'a, str>),
-    /// A sequence of bytes.
+    /// The type `bytes`.
     Bytes(Rc<[u8]>),
-    /// An object or a list as it is in an object.
+    /// A borrowed JSON object or array, with its schema.
     Json(&'a Value, Option<&'a dyn Schema>),
-    /// A list that was made.
+    /// A list that an expression created.
     List(Rc<Vec<Val<'a>>>),
-    /// A map that was made.
+    /// A map that an expression created.
     Map(Rc<Vec<(Val<'a>, Val<'a>)>>),
-    /// A map that was made, with what every other key has.
+    /// A created map with a default value for every other key.
     MapOr(Rc<Vec<(Val<'a>, Val<'a>)>>, Rc<Val<'a>>),
     /// An optional value.
     Optional(Option<Rc<Val<'a>>>),
-    /// A timestamp, with nanoseconds.
+    /// A timestamp with nanoseconds.
     Time(Timestamp),
-    /// A length of time.
+    /// The type `duration`.
     Duration(SignedDuration),
-    /// A type, by its name.
+    /// A type, by name.
     Type(&'static str),
     /// A quantity such as `1500m`.
     Quantity(Quantity),
     /// An IP address.
     Ip(IpAddr),
-    /// A range of addresses: one of them, and how many bits they share.
+    /// A CIDR: an IP address and the prefix length.
     Cidr(IpAddr, u8),
     /// An absolute URL.
     Url(Rc<Url>),
-    /// A version: its numbers, and what follows them.
+    /// A semantic version: its numbers, and the suffix after them.
     Semver([u64; 3], Rc<str>),
-    /// A format of texts, by its name.
+    /// A format of strings, by name.
     Format(Rc<str>),
-    /// An object of a struct literal: the name of its type, and its fields.
+    /// A value of a struct literal: the name of its type, and its fields.
     Made(Rc<str>, Rc<Vec<(String, Val<'a>)>>),
-    /// An error that a loop carries on: a later element may decide whatever it was.
+    /// An error in a loop's accumulator. A later element may still decide the result.
     Failed(Rc<str>),
 }
 
-/// A URL, taken apart.
+/// A parsed URL.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Url {
-    /// As it was written.
+    /// Original text of the URL.
     pub text: String,
-    /// Before the colon.
+    /// Scheme, without the colon.
     pub scheme: String,
-    /// Host and port, as in the URL.
+    /// Host with port, as in the text.
     pub host: String,
-    /// After the host.
+    /// Path after the host.
     pub path: String,
-    /// After the question mark.
+    /// Query parameters in order.
     pub query: Vec<(String, String)>,
 }
 
 impl<'a> Val<'a> {
-    /// A JSON value as an expression sees it.
+    /// Converts a JSON value, by its schema if there is one.
     pub fn of(value: &'a Value, node: Option<&'a dyn Schema>) -> Self {
         match value {
             Value::Null => Self::Null,
@@ -130,27 +130,27 @@ impl<'a> Val<'a> {
         read.unwrap_or(Self::Str(Cow::Borrowed(text)))
     }
 
-    /// A value of type `string`.
+    /// Returns a value of type `string`.
     pub fn str(text: impl Into<String>) -> Self {
         Self::Str(Cow::Owned(text.into()))
     }
 
-    /// A semantic version; `None` where the text is none.
+    /// Parses a semantic version; `None` if the text is not one.
     pub fn semver(text: &str) -> Option<Self> {
         super::functions::semver(text, false)
     }
 
-    /// A value of type `list`.
+    /// Returns a value of type `list`.
     pub fn list(items: Vec<Self>) -> Self {
         Self::List(Rc::new(items))
     }
 
-    /// An optional value that is present.
+    /// Returns an optional value that is present.
     pub fn some(value: Self) -> Self {
         Self::Optional(Some(Rc::new(value)))
     }
 
-    /// The name of its type, as errors have it.
+    /// Returns the type's name as error messages print it.
     pub fn type_name(&self) -> &'static str {
         match self {
             Self::Null => "null_type",
@@ -177,7 +177,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The items of a list.
+    /// Returns the elements of a list; `None` for other types.
     pub fn items(&self) -> Option<Vec<Self>> {
         match self {
             Self::List(items) => Some(items.to_vec()),
@@ -189,7 +189,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The entries of a map.
+    /// Returns the entries of a map; `None` for other types.
     pub fn entries(&self) -> Option<Vec<(Self, Self)>> {
         match self {
             Self::Map(entries) | Self::MapOr(entries, _) => Some(entries.to_vec()),
@@ -206,7 +206,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// Number of elements, entries or characters.
+    /// Returns the number of elements, entries or characters; for `bytes`, of bytes.
     pub fn size(&self) -> Option<usize> {
         match self {
             Self::Str(text) => Some(text.chars().count()),
@@ -219,7 +219,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// Returns the cost of traversing a value once.
+    /// Returns the size that determines the cost of traversing the value.
     pub fn weight(&self) -> u64 {
         match self {
             Self::Str(text) => text.len() as u64,
@@ -230,12 +230,12 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The field or entry of this name.
+    /// Returns the field or entry of this name.
     pub fn field(&self, name: &str) -> Option<Result<Self, String>> {
         match self {
             Self::Json(Value::Object(fields), node) => {
                 let plain = match node {
-                    // Named fields are written as identifiers.
+                    // An expression escapes the names of declared fields.
                     Some(node) if node.names_fields() => Cow::Owned(super::unescape(name)),
                     _ => Cow::Borrowed(name),
                 };
@@ -261,7 +261,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The element at an index, or the entry of a key.
+    /// Returns the element at an index, or the entry of a key.
     pub fn index(&self, key: &Self) -> Result<Self, String> {
         if let Some(items) = self.list_len() {
             let at = match key {
@@ -367,7 +367,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// A number of any type.
+    /// Returns a number of any type as `f64`; `None` for other types.
     pub fn number(&self) -> Option<f64> {
         match self {
             Self::Int(n) => Some(*n as f64),
@@ -391,7 +391,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// A value as messages print it.
+    /// Formats the value as error messages print it.
     pub fn shown(&self) -> String {
         match self {
             Self::Str(text) => text.to_string(),
@@ -406,7 +406,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The value as JSON, for what an expression makes.
+    /// Converts the value to JSON; an error if its type has no JSON form.
     pub fn to_json(&self) -> Result<Value, String> {
         Ok(match self {
             Self::Null | Self::Optional(None) => Value::Null,

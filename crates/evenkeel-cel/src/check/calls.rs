@@ -1,4 +1,4 @@
-//! Calls: which are possible with what types, what they answer, and what they cost at most.
+//! Static checks of calls: accepted argument types, result type and maximum cost.
 
 use cel::common::ast::{CallExpr, Expr, operators as op};
 use cel::parser::Expression;
@@ -196,7 +196,7 @@ fn operator<'a>(name: &str, args: &[&Declared<'a>]) -> Result<Option<Declared<'a
     }))
 }
 
-/// A tenth, rounded up: what walking over a text costs.
+/// Returns a tenth, rounded up: the cost of traversing a string of this size.
 fn tenth(size: u64) -> u64 {
     size.div_ceil(10)
 }
@@ -238,7 +238,7 @@ const IP: &str = "net.IP";
 const CIDR: &str = "net.CIDR";
 const SEMVER: &str = "kubernetes.Semver";
 
-/// Returns the type of a function's result: `None` if there is no function of that name, `Some(None)` if it takes other
+/// Returns the type of a function's result: `None` if no function has that name, `Some(None)` if it takes other
 /// arguments.
 fn function<'a>(name: &str, member: bool, args: &[&Declared<'a>]) -> Option<Option<Type<'a>>> {
     let first = args.first().map(|a| &a.kind);

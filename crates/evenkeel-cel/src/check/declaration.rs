@@ -1,29 +1,29 @@
-//! Interface to schemas: what the checker must know of one.
+//! Interface through which the checker reads schemas.
 
 use crate::value::Schema;
 
-/// A schema with the bounds that the estimate of costs needs (upstream: `apiserver/pkg/cel/common.Schema`).
+/// Schema with the bounds that the cost estimate needs. Upstream: `apiserver/pkg/cel/common.Schema`.
 pub trait Declaration: Schema {
-    /// Whether values are either integers or strings, which an expression sees as `dyn`.
+    /// Whether values are integers or strings, which an expression treats as `dyn`.
     fn is_int_or_string(&self) -> bool;
-    /// Whether values are objects with `apiVersion`, `kind` and metadata of their own.
+    /// Whether values are objects with their own `apiVersion`, `kind` and metadata.
     fn is_embedded(&self) -> bool;
-    /// The schema of a list's elements.
+    /// Returns the schema of a list's elements.
     fn element(&self) -> Option<&dyn Declaration>;
-    /// The schema of a map's values.
+    /// Returns the schema of a map's values.
     fn additional(&self) -> Option<&dyn Declaration>;
-    /// The schema of a named field.
+    /// Returns the schema of a named field.
     fn property(&self, name: &str) -> Option<&dyn Declaration>;
-    /// The number of named fields.
+    /// Returns the number of named fields.
     fn n_properties(&self) -> usize;
-    /// The most elements of a list, where the schema bounds them.
+    /// Returns the maximum number of elements of a list; `None` without a bound.
     fn max_items(&self) -> Option<u64>;
-    /// The most entries of a map, where the schema bounds them.
+    /// Returns the maximum number of entries of a map; `None` without a bound.
     fn max_properties(&self) -> Option<u64>;
-    /// The most characters of a string, where the schema bounds them.
+    /// Returns the maximum number of characters of a string; `None` without a bound.
     fn max_length(&self) -> Option<u64>;
-    /// The bytes of the longest value of an enumeration; none where any value is allowed.
+    /// Returns the length in bytes of the longest value of an enumeration; `None` if the schema has no enumeration.
     fn longest_value(&self) -> Option<u64>;
-    /// The named fields that a value must bring, as no default fills them in.
+    /// Returns the named fields that a value must have and that no default fills in.
     fn required(&self) -> Vec<(&str, &dyn Declaration)>;
 }

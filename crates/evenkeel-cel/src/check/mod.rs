@@ -17,20 +17,20 @@ pub use types::Type;
 
 use crate::{Program, named, unescape};
 
-/// No request is larger, and so is nothing in it.
+/// Maximum size of a request in bytes, less two quotes: no value within it is larger.
 const REQUEST: u64 = 3 * 1024 * 1024 - 2;
 
-/// What the checker knows of a value: its type, its maximum number of elements or bytes, and its schema if it has one.
+/// Static knowledge of a value: its type, its maximum number of elements or bytes, and its schema if it has one.
 #[derive(Debug, Clone)]
 pub struct Declared<'a> {
-    /// The type, as far as it is known.
+    /// Static type; `Dyn` if unknown.
     pub kind: Type<'a>,
     size: u64,
     node: Option<&'a dyn Declaration>,
 }
 
 impl<'a> Declared<'a> {
-    /// A value without more to know.
+    /// Returns a declaration with a type but without a schema.
     pub fn of(kind: Type<'a>) -> Self {
         let size = if matches!(kind, Type::Bool | Type::Int | Type::Uint | Type::Double) {
             1
@@ -44,12 +44,12 @@ impl<'a> Declared<'a> {
         Self { kind, size, node: None }
     }
 
-    /// A value of a schema; `None` where expressions cannot see it.
+    /// Returns the declaration of a value with a schema; `None` if expressions cannot access such values.
     pub fn schema(node: &'a dyn Declaration, root: bool) -> Option<Self> {
         Some(Self { kind: Type::of(node, root)?, size: most(node), node: Some(node) })
     }
 
-    /// An element of a list, or a value of a map.
+    /// Returns the declaration of a list's elements or a map's values.
     fn element(&self) -> Self {
         let node = self.node.and_then(|n| n.element().or_else(|| n.additional()));
         if let Some(known) = node.and_then(|node| Self::schema(node, false)) {
@@ -62,7 +62,7 @@ impl<'a> Declared<'a> {
     }
 }
 
-/// The most elements, entries or bytes that values of a schema have.
+/// Returns the maximum number of elements, entries or bytes of values of a schema.
 pub fn most(node: &dyn Declaration) -> u64 {
     match node.kind() {
         "array" => {
@@ -88,7 +88,7 @@ pub fn most(node: &dyn Declaration) -> u64 {
     }
 }
 
-/// The fewest bytes that a value of a schema takes in a request.
+/// Returns the minimum number of bytes that a value of a schema takes in a request.
 fn least(node: &dyn Declaration) -> u64 {
     match node.kind() {
         "boolean" => 4,
@@ -105,13 +105,13 @@ fn least(node: &dyn Declaration) -> u64 {
 /// Result of the static checks of an expression.
 #[derive(Debug, Clone)]
 pub struct Checked<'a> {
-    /// Type, size and schema of the value.
+    /// Declaration of the expression's result.
     pub known: Declared<'a>,
-    /// The most that one evaluation costs, by the estimate.
+    /// Estimated maximum cost of one evaluation.
     pub cost: u64,
 }
 
-/// Checks an expression over these variables; the error is in cel-go's words.
+/// Checks an expression over these variables; the error is worded as cel-go's.
 pub fn check<'a>(
     program: &'a Program,
     variables: Vec<(&'a str, Declared<'a>)>,
@@ -228,7 +228,7 @@ impl<'a> Checker<'a> {
                 ));
             }
         };
-        // A list that is collected may become as long as the range.
+        // A comprehension that collects a list adds at most one element per element of the range.
         let accumulator = match &start.known.kind {
             Type::List(_) => Declared::sized(Type::Dyn, range.known.size),
             _ => start.known.clone(),
@@ -258,7 +258,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// A field of a value, when its type has one of that name.
+/// Returns the declaration of a field; an error if the type has no such field.
 fn field_of<'a>(known: &Declared<'a>, name: &str) -> Result<Declared<'a>, String> {
     match &known.kind {
         Type::Object(Of { node, root }) => {
@@ -295,7 +295,7 @@ fn literal<'a>(literal: &LiteralValue) -> Checked<'a> {
     Checked { known: Declared::sized(kind, size), cost: 0 }
 }
 
-/// Whether a function's name is an operator whose operands are joined.
+/// Whether the operator is `&&` or `||`.
 fn is_junction(name: &str) -> bool {
     matches!(name, op::LOGICAL_AND | op::LOGICAL_OR)
 }

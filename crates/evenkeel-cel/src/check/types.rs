@@ -1,46 +1,46 @@
-//! Types of expressions, as far as their schemas tell.
+//! Static types of expressions, derived from schemas.
 
 use super::calls::QUANTITY;
 use super::declaration::Declaration;
 
-/// Type of an expression, as far as the checker knows it.
+/// Static type of an expression.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Type<'a> {
-    /// Any type; it is only known when the expression is evaluated.
+    /// Type that is only known at evaluation.
     Dyn,
     /// The type of `null`.
     Null,
-    /// A truth value.
+    /// The type `bool`.
     Bool,
-    /// A whole number.
+    /// The type `int`: a signed 64-bit integer.
     Int,
-    /// A whole number without a sign.
+    /// The type `uint`: an unsigned 64-bit integer.
     Uint,
-    /// A floating-point number.
+    /// The type `double`: a 64-bit floating-point number.
     Double,
     /// The type `string`.
     Str,
-    /// A sequence of bytes.
+    /// The type `bytes`.
     Bytes,
-    /// A point in time.
+    /// The type `timestamp`.
     Time,
-    /// A length of time.
+    /// The type `duration`.
     Duration,
     /// A list with elements of one type.
     List(Box<Type<'a>>),
-    /// A map from strings to values of one type.
+    /// A map with string keys and values of one type.
     Map(Box<Type<'a>>),
     /// An object with a schema.
     Object(Of<'a>),
     /// A value that may be absent.
     Optional(Box<Type<'a>>),
-    /// A type of a library, by name.
+    /// A type of a CEL library, by name.
     Library(&'static str),
-    /// The type of types, such as of `type(1)`.
+    /// The type `type`, such as of `type(1)`.
     OfTypes,
 }
 
-/// An object's schema. At the root its metadata is known, too.
+/// Schema of an object type. At the root, the checker also knows the fields of its metadata.
 #[derive(Debug, Clone, Copy)]
 pub struct Of<'a> {
     pub(crate) node: &'a dyn Declaration,
@@ -54,7 +54,7 @@ impl PartialEq for Of<'_> {
 }
 
 impl<'a> Type<'a> {
-    /// The type that values of a schema have; `None` where expressions cannot see them.
+    /// Returns the type of a schema's values; `None` if expressions cannot access them.
     pub fn of(node: &'a dyn Declaration, root: bool) -> Option<Self> {
         if node.is_int_or_string() {
             return Some(Self::Dyn);
@@ -77,7 +77,7 @@ impl<'a> Type<'a> {
         })
     }
 
-    /// Its name, as errors have it.
+    /// Returns the type's name as error messages print it.
     pub fn name(&self) -> String {
         match self {
             Self::Dyn => "dyn".to_owned(),
@@ -99,14 +99,14 @@ impl<'a> Type<'a> {
         }
     }
 
-    /// Whether a value of one may stand where the other is wanted.
+    /// Whether a value of one type can be used where the other is expected.
     pub(crate) fn agrees(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Dyn, _) | (_, Self::Dyn) => true,
             (Self::List(a), Self::List(b))
             | (Self::Map(a), Self::Map(b))
             | (Self::Optional(a), Self::Optional(b)) => a.agrees(b),
-            // What may be null is compared with null.
+            // Types other than scalars may be null, and can be compared with null.
             (Self::Null, other) | (other, Self::Null) => !other.is_scalar(),
             (a, b) => a == b,
         }

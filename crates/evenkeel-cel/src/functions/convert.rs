@@ -74,7 +74,7 @@ pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     })
 }
 
-/// Formats by name.
+/// Names of the formats of the library `format`.
 const FORMATS: [&str; 13] = [
     "dns1123Label",
     "dns1123Subdomain",

@@ -1,4 +1,4 @@
-//! Functions: those of the language, and the libraries that Kubernetes adds (upstream: `apiserver/pkg/cel/library`).
+//! Functions of CEL and of the libraries that Kubernetes adds. Upstream: `apiserver/pkg/cel/library`.
 
 mod convert;
 mod lists;
@@ -16,7 +16,7 @@ pub(super) use time::{duration_text, parse_duration};
 /// Result of a function.
 pub(super) type Outcome<'a> = Result<Val<'a>, String>;
 
-/// Calls a global function (perhaps in a namespace); `None` if it does not exist.
+/// Calls a global function, with its namespace if it has one; `None` if it does not exist.
 pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     convert::global(name, args)
         .or_else(|| lists::global(name, args))
@@ -26,7 +26,7 @@ pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
         .or_else(|| strings::global(name, args))
 }
 
-/// Calls a method on the target, the first argument; `None` if it does not exist.
+/// Calls a method; the target is the first argument. `None` if the method does not exist.
 pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     if let [Val::Optional(inner), rest @ ..] = args {
         return optional(name, inner.as_deref(), rest);

@@ -26,7 +26,7 @@ pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     })
 }
 
-/// Parses an IP address. An IPv4-mapped IPv6 address (`::ffff:10.0.0.1`) is refused.
+/// Parses an IP address. An IPv4-mapped IPv6 address (`::ffff:10.0.0.1`) is an error.
 ///
 /// Upstream: `parseIPAddr`.
 fn parse_ip_addr(text: &str) -> Result<IpAddr, String> {
@@ -54,7 +54,7 @@ fn bit_length(ip: IpAddr) -> u8 {
     if ip.is_ipv4() { 32 } else { 128 }
 }
 
-/// Returns the address with all bits behind the prefix cleared.
+/// Clears all bits of the address after the prefix.
 fn masked(ip: IpAddr, length: u8) -> IpAddr {
     // An IPv4 address takes the upper bits, so that one mask fits both families.
     let mask = if length == 0 { 0 } else { u128::MAX << (128 - u32::from(length)) };
@@ -85,7 +85,7 @@ pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     }
 }
 
-/// Calls a method of an IP address. They follow Go's `netip.Addr`.
+/// Calls a method of an IP address. The methods behave as those of Go's `netip.Addr`.
 fn ip_method<'a>(name: &str, ip: IpAddr) -> Option<Val<'a>> {
     let link_local = match ip {
         IpAddr::V4(v4) => v4.is_link_local(),

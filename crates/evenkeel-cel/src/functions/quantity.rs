@@ -1,4 +1,4 @@
-//! Quantities and semantic versions.
+//! Functions of quantities and semantic versions.
 
 use std::cmp::Ordering;
 
@@ -26,7 +26,7 @@ fn lenient(rest: &[Val<'_>]) -> bool {
     matches!(rest, [Val::Bool(true)])
 }
 
-/// Reads a version; a lenient one may begin with `v` and leave out what is zero.
+/// Parses a semantic version. With `lenient`, it may begin with `v`, have leading zeros and omit zero parts.
 pub(crate) fn semver<'a>(text: &str, lenient: bool) -> Option<Val<'a>> {
     let given = if lenient { text.strip_prefix('v').unwrap_or(text) } else { text };
     let core = given.split(['-', '+']).next().unwrap_or_default();
@@ -89,7 +89,7 @@ fn version<'a>(
         ("minor", []) => number(1),
         ("patch", []) => number(2),
         (_, [Val::Semver(others, other)]) => {
-            // One without a suffix comes after those with one.
+            // A version without a pre-release suffix is greater than one with a suffix.
             let by_suffix = match (suffix.is_empty(), other.is_empty()) {
                 (true, false) => Ordering::Greater,
                 (false, true) => Ordering::Less,

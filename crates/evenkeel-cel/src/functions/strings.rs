@@ -1,4 +1,4 @@
-//! Strings: those of the language, cel-go's extension, and Kubernetes' regular expressions.
+//! Functions of strings: those of CEL, cel-go's extension, and Kubernetes' regular expressions.
 
 use super::Outcome;
 use crate::value::Val;
@@ -70,7 +70,7 @@ fn char_at<'a>(text: &str, at: i64) -> Outcome<'a> {
     Ok(Val::str(text.chars().skip(at as usize).take(1).collect::<String>()))
 }
 
-/// Where a part is, counted in characters.
+/// Returns the index of a substring in characters, or -1.
 fn index<'a>(text: &str, part: &str, from: i64, last: bool) -> Val<'a> {
     let (text, part): (Vec<char>, Vec<char>) = (text.chars().collect(), part.chars().collect());
     let Some(most) = text.len().checked_sub(part.len()) else { return Val::Int(-1) };
@@ -116,7 +116,7 @@ fn substring<'a>(text: &str, from: i64, to: Option<i64>) -> Outcome<'a> {
     Ok(Val::str(text.chars().skip(from as usize).take((to - from) as usize).collect::<String>()))
 }
 
-/// `%s`, `%d`, `%f`, `%e`, `%b`, `%x`, `%X`, `%o`, with a precision for those of fractions.
+/// Formats the verbs `%s`, `%d`, `%f`, `%e`, `%b`, `%x`, `%X` and `%o`; `%f` and `%e` may have a precision.
 fn format<'a>(text: &str, args: &[Val<'a>]) -> Outcome<'a> {
     let mut out = String::new();
     let mut args = args.iter();

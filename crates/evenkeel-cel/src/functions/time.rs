@@ -1,4 +1,4 @@
-//! Times and lengths of time.
+//! Functions of timestamps and durations.
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, Zoned};
@@ -45,7 +45,8 @@ fn part<'a>(name: &str, at: Timestamp, zone: &str) -> Option<Outcome<'a>> {
     Some(Ok(Val::Int(number)))
 }
 
-/// A zone by its name or by its distance from UTC (`-08:00`).
+/// Converts a timestamp to a time zone: `UTC`, empty for UTC, or an offset such as `-08:00`. A zone's name is an
+/// error.
 fn in_zone(at: Timestamp, zone: &str) -> Result<Zoned, String> {
     if zone == "UTC" || zone.is_empty() {
         return Ok(at.to_zoned(TimeZone::UTC));
@@ -62,7 +63,7 @@ fn in_zone(at: Timestamp, zone: &str) -> Result<Zoned, String> {
     }
 }
 
-/// Reads Go's notation: `1h30m`, `-1.5s`, `0`.
+/// Parses a Go duration: `1h30m`, `-1.5s`, `0`.
 pub(crate) fn parse_duration(text: &str) -> Option<SignedDuration> {
     let (negative, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -95,7 +96,7 @@ pub(crate) fn parse_duration(text: &str) -> Option<SignedDuration> {
     any.then(|| SignedDuration::from_nanos(nanos as i64))
 }
 
-/// As protobuf prints a length of time: seconds.
+/// Formats a duration as cel-go does: in seconds.
 pub(crate) fn duration_text(length: SignedDuration) -> String {
     if length.subsec_nanos() == 0 {
         return format!("{}s", length.as_secs());

@@ -1,4 +1,4 @@
-//! URLs: the functions of CEL's library `url`.
+//! Functions of URLs: CEL's library `url`.
 
 use std::rc::Rc;
 
@@ -19,7 +19,7 @@ pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     }
 }
 
-/// Reads an absolute URL or an absolute path.
+/// Parses an absolute URL or an absolute path.
 fn parse(text: &str) -> Option<Url> {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) => {
