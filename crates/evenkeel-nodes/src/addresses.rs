@@ -1,8 +1,8 @@
-//! Addresses for pods: upwards from the first, none given twice at a time.
+//! Allocator of pod IP addresses: counts upwards from the first and never hands out an address in use.
 
 use std::{collections::HashSet, net::Ipv4Addr};
 
-/// The addresses in use.
+/// Pod addresses in use, and the next candidate.
 #[derive(Debug)]
 pub(crate) struct Addresses {
     next: u32,
@@ -14,7 +14,7 @@ impl Addresses {
         Self { next: first.into(), taken: HashSet::new() }
     }
 
-    /// An address that nobody has.
+    /// Allocates an address that no pod has.
     pub(crate) fn take(&mut self) -> Ipv4Addr {
         while !self.taken.insert(self.next) {
             self.next = self.next.wrapping_add(1);
@@ -24,7 +24,7 @@ impl Addresses {
         address.into()
     }
 
-    /// Notes an address that a pod has from earlier.
+    /// Marks the address of a pod that an earlier process started as in use.
     pub(crate) fn keep(&mut self, address: Ipv4Addr) {
         self.taken.insert(address.into());
     }

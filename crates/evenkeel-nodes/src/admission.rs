@@ -1,11 +1,11 @@
-//! Whether a node takes a pod that was bound to it: room and host ports, as a kubelet checks them once more.
+//! Kubelet admission: checks pod count, host ports and resources of a pod that is already bound to the node.
 
 use evenkeel_api::{quantity::Quantity, views::Pod};
 use evenkeel_component_helpers::resource;
 
 use crate::pod::facts::{Refusal, Refused};
 
-/// Returns the reason if the node cannot admit `pod` beside its `others` (ended ones do not count).
+/// Returns why the node rejects `pod` beside its `others`, or `None`. Succeeded and Failed pods do not count.
 pub(crate) fn refuse<'a>(
     pod: &Pod,
     others: impl Iterator<Item = &'a Pod> + Clone,
@@ -19,7 +19,7 @@ pub(crate) fn refuse<'a>(
         .or_else(|| resources(pod, alive, capacity))
 }
 
-/// `pods` is a figure of the node, not a request.
+/// Checks the node's capacity of `pods`, which no container requests.
 fn too_many(alive: usize, capacity: &[(String, String)]) -> Option<Refusal> {
     let most = amount(capacity, "pods")?.value();
     (i64::try_from(alive).unwrap_or(i64::MAX) >= most).then(|| Refusal {
@@ -79,7 +79,7 @@ fn resources<'a>(
     others: impl Iterator<Item = &'a Pod> + Clone,
     capacity: &[(String, String)],
 ) -> Option<Refusal> {
-    // As upstream, extended resources that the node knows nothing of are none of its business.
+    // Ignore extended resources that the node does not report, as upstream does.
     let known = |name: &str| !name.contains('/') || amount(capacity, name).is_some();
     let pod_requests: Vec<_> =
         resource::pod_requests(pod, &[]).into_iter().filter(|(name, _)| known(name)).collect();
@@ -116,7 +116,7 @@ fn refused(name: &str) -> Refused {
     }
 }
 
-/// As upstream prints them: CPU in thousandths.
+/// Returns an amount in the unit of upstream's message: millicores for CPU.
 fn figure(name: &str, amount: Quantity) -> i64 {
     if name == "cpu" { amount.milli_value() } else { amount.value() }
 }

@@ -1,11 +1,11 @@
-//! How a pod's simulated containers behave: annotations under `sim.evenkeel.dev/`, laid over the node's defaults.
+//! Simulated behaviour of a pod's containers: `sim.evenkeel.dev/` annotations override the node's defaults.
 
 use evenkeel_api::{StrMap, quantity::Quantity};
 use std::time::Duration;
 
 use crate::Delays;
 
-/// Prefix of every annotation that is read.
+/// Prefix of all simulation annotations.
 pub const PREFIX: &str = "sim.evenkeel.dev/";
 
 const RUN_TIME: &str = "run-time";
@@ -40,25 +40,25 @@ const KEYS: [&str; 12] = [
 pub(crate) struct Script {
     /// Time after which the container exits by itself; never if `None`.
     pub(crate) run_time: Option<Duration>,
-    /// Exit code of that end.
+    /// Exit code when `run_time` is over.
     pub(crate) exit_code: i32,
-    /// Only the first so many runs end by themselves; later ones stay up.
+    /// Number of runs that end by themselves; later runs stay up. `None` for all.
     pub(crate) crash_limit: Option<u32>,
-    /// From the moment it may start to the moment it runs (pulling and creating), before its first run.
+    /// Time from when the container may start (image pull and creation) to its first run.
     pub(crate) start_delay: Duration,
-    /// From running to ready.
+    /// Time from running to ready.
     pub(crate) ready_delay: Duration,
-    /// Whether it ever becomes ready.
+    /// Whether the container ever becomes ready.
     pub(crate) ready: bool,
-    /// From the signal to its end.
+    /// Time from SIGTERM to the container's exit.
     pub(crate) termination_time: Duration,
     /// Whether its image can be pulled.
     pub(crate) pullable: bool,
-    /// Which of these values annotations set; they win over the command.
+    /// Values that come from annotations, which take precedence over the container's command.
     pub(crate) set: Set,
 }
 
-/// Which values of a container annotations set.
+/// Flags for the values of a [`Script`] that come from annotations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Set {
     pub(crate) run_time: bool,
@@ -89,16 +89,17 @@ pub(crate) fn defaults(delays: &Delays, run_time: Option<Duration>) -> Script {
     }
 }
 
-/// Tags that no image has, so that a rollout can be made to fail by its image.
+/// Tags that no simulated registry has, so that a test can make a rollout fail by its image.
 const NO_SUCH_TAGS: [&str; 3] = ["404", "non-existent", "nonexistent"];
 
-/// Whether there is such an image: there is any, but for those tags.
+/// Whether the image can be pulled: every image can, except with one of `NO_SUCH_TAGS`.
 pub(crate) fn exists(image: &str) -> bool {
     let name = image.rsplit('/').next().unwrap_or_default();
     name.split_once(':').is_none_or(|(_, tag)| !NO_SUCH_TAGS.contains(&tag))
 }
 
-/// Reads the annotations for the container called `name`; what cannot be understood stays as in `script` (see [`annotation_errors`]).
+/// Overrides `script` with the annotations for the container `name`. Invalid values change nothing; see
+/// [`annotation_errors`].
 pub(crate) fn read(annotations: &StrMap, name: &str, mut script: Script) -> Script {
     for (key, value) in simulated(annotations) {
         if let Some(value) = value_for(value, name) {
@@ -108,7 +109,7 @@ pub(crate) fn read(annotations: &StrMap, name: &str, mut script: Script) -> Scri
     script
 }
 
-/// Returns errors in the annotations, a sentence each, for an event on the pod.
+/// Returns one sentence per error in the annotations, for events on the pod.
 pub(crate) fn annotation_errors(annotations: &StrMap, containers: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     for (key, value) in simulated(annotations) {
@@ -138,7 +139,8 @@ fn simulated(annotations: &StrMap) -> impl Iterator<Item = (&str, &str)> {
     annotations.iter().filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?, value)))
 }
 
-/// `5s` or `web=5s,log=1s` or `5s,log=1s`: a value for every container, or for the one named.
+/// Splits `5s`, `web=5s,log=1s` or `5s,log=1s` into values; a value without a container name applies to all
+/// containers.
 fn entries(value: &str) -> impl Iterator<Item = (Option<&str>, &str)> {
     value.split(',').map(|entry| match entry.split_once('=') {
         Some((name, value)) => (Some(name.trim()), value.trim()),
@@ -182,7 +184,7 @@ fn apply(script: &mut Script, key: &str, value: &str) -> Result<(), &'static str
             script.set.termination_time = true;
         }
         IMAGE_PULL => script.pullable = one_of(value, "ok", "fail")?,
-        // What it uses is no part of what it does: see `amount`.
+        // The script holds no usage; `amount` reads it from the annotations.
         CPU | CPU_LOAD | MEMORY => {
             quantity(value)?;
         }
@@ -191,7 +193,7 @@ fn apply(script: &mut Script, key: &str, value: &str) -> Result<(), &'static str
     Ok(())
 }
 
-/// Returns the usage of a container that an annotation sets; `None` without the annotation, or if it is invalid.
+/// Returns the container's usage that an annotation sets; `None` if the annotation is absent or invalid.
 pub(crate) fn amount(annotations: &StrMap, key: &str, name: &str) -> Option<Quantity> {
     let (_, value) = simulated(annotations).find(|(own, _)| *own == key)?;
     quantity(value_for(value, name)?).ok()
@@ -219,7 +221,7 @@ fn one_of(value: &str, yes: &str, no: &str) -> Result<bool, &'static str> {
     }
 }
 
-/// A duration as Go writes it: `300ms`, `1.5s`, `1m30s`, `2h`; `0`.
+/// Parses a Go duration such as `300ms`, `1.5s`, `1m30s`, `2h` or `0`.
 fn duration(text: &str) -> Result<Duration, &'static str> {
     const WRONG: &str = "is not a duration such as 300ms, 5s, 1m30s or 2h";
     if text == "0" {

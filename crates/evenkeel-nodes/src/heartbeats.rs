@@ -1,4 +1,4 @@
-//! Node heartbeats of simulated kubelets: registers nodes, renews their leases, reports their status.
+//! Heartbeats of simulated nodes: registers Nodes, renews their Leases and reports their status.
 
 use evenkeel_api::{
     Kind, Text, View,
@@ -26,7 +26,7 @@ pub(crate) struct Heartbeats {
     options: NodesOptions,
     names: HashMap<Text, usize>,
     nodes: Cache<Node>,
-    /// Indexes of nodes.
+    /// Queue of indexes into `options.nodes`.
     queue: Queue<usize>,
     state: Mutex<Vec<State>>,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Heartbeats {
 /// State of one node's heartbeats.
 #[derive(Debug, Clone, Default)]
 struct State {
-    /// When its status was last reported; `None` before it is registered.
+    /// Time of the last status report; `None` until the node is registered.
     reported: Option<Timestamp>,
     /// Whether its lease is known to exist.
     leased: bool,
@@ -66,7 +66,7 @@ impl Heartbeats {
         heartbeats
     }
 
-    /// Enqueues a node at once that a controller marked as not ready, or whose partition has ended.
+    /// Enqueues a node at once if a controller marked it not ready, or if its partition has ended.
     fn seen(&self, node: &Node, is_back: bool) {
         let Some(n) = self.names.get(&node.meta.name) else { return };
         if is_back || !is_ready(node) && !partition::is_partitioned(node) {
@@ -74,12 +74,12 @@ impl Heartbeats {
         }
     }
 
-    /// Whether another writer made the node not ready, so that its status has to be reported again.
+    /// Whether another writer marked the node not ready, so that the kubelet must report its status again.
     fn was_marked_not_ready(&self, options: &NodeOptions) -> bool {
         self.nodes.get("", &options.name).is_some_and(|node| !is_ready(&node))
     }
 
-    /// Enqueues every node for its registration; heartbeats follow.
+    /// Enqueues every node: its first heartbeat registers it.
     pub(crate) fn begin(&self) {
         for n in 0..self.options.nodes.len() {
             self.queue.add(n, Priority::NORMAL);
@@ -99,7 +99,7 @@ impl Heartbeats {
                 self.queue.forget(&n);
                 self.queue.add_after(n, self.options.lease_renewal);
             }
-            // The Node was deleted: like a real kubelet, a simulated one does not register again.
+            // Somebody deleted the Node. Like a real kubelet, a simulated one does not register again.
             Err(error) if error.is_not_found() => {
                 tracing::warn!(
                     node = self.options.nodes[n].name,
@@ -153,7 +153,7 @@ impl Heartbeats {
             Err(error) if error.is_already_exists() => {}
             other => return other.map(drop),
         }
-        // The Node exists already: labels and status are updated, the rest is left alone.
+        // The Node exists already: update only labels and status.
         let labels =
             serde_json::json!({ "metadata": { "labels": node::labels(options) } }).to_string();
         let (kind, form) = (Node::kind(), PatchForm::Strategic);
@@ -174,7 +174,7 @@ impl Heartbeats {
             .map(drop)
     }
 
-    /// Renews the lease, or creates it.
+    /// Renews or creates the Lease; returns whether it is known to exist.
     async fn renew_lease(&self, options: &NodeOptions, leased: bool) -> Result<bool, ApiError> {
         let (kind, namespace, duration): (Kind, _, _) =
             (Lease::kind(), node::LEASE_NAMESPACE, self.options.lease_duration);
@@ -201,7 +201,7 @@ impl Heartbeats {
                     .await;
                 renewed.map(|_| true)
             }
-            // The API server creates the namespace shortly after its start; a later heartbeat creates the lease.
+            // The API server creates the namespace shortly after its start. A later heartbeat creates the Lease.
             Err(error) if error.is_not_found() => Ok(false),
             other => other.map(|_| true),
         }

@@ -1,4 +1,4 @@
-//! The simulated kubelets, as an API server asks them for logs.
+//! Container logs of the simulated kubelets, for an API server.
 
 use evenkeel_api::time::Timestamp;
 use evenkeel_shell::later;
@@ -15,10 +15,10 @@ use crate::{
     pod_workers::PodWorkers,
 };
 
-/// How far ahead the next line of a followed log is computed.
+/// Time ahead of now up to which the lines of a followed log are computed.
 const HORIZON: Duration = Duration::from_secs(60);
 
-/// The kubelets of the simulated nodes; without any until [`run`](crate::run()) starts them.
+/// Handle of the simulated kubelets; it has no logs until [`run`](crate::run()) starts them.
 #[derive(Clone, Default)]
 pub struct Kubelets(Arc<Mutex<Weak<PodWorkers>>>);
 
@@ -37,14 +37,14 @@ impl Kubelets {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
     }
 
-    /// Returns what the container has printed by now; `None` if no kubelet here has run it.
+    /// Returns the lines that the container has printed by now; `None` if no simulated kubelet has run it.
     pub fn log(&self, container: &ContainerRef) -> Option<Vec<LogLine>> {
         let workers = self.workers()?;
         let run = workers.logged_run(container)?;
         Some(run.lines(&container.name, workers.now()))
     }
 
-    /// Returns the lines after the first `seen` ones as they are printed, until the run ends.
+    /// Streams the lines after the first `seen` ones as the container prints them, until the run ends.
     pub fn follow(
         &self,
         container: ContainerRef,
@@ -59,51 +59,51 @@ impl Kubelets {
     }
 }
 
-/// Runs that are interpreted at once for those who follow their logs.
+/// Limits the runs that are interpreted concurrently for followed logs.
 static INTERPRETED: Semaphore = Semaphore::const_new(2);
 
-/// Interprets a run up to a time, beside the tasks: it may take hundreds of thousands of steps.
+/// Interprets a run up to `until` on a blocking thread, because it may take hundreds of thousands of steps.
 async fn interpret(
     run: LoggedRun,
     container: String,
     until: Timestamp,
 ) -> (Vec<LogLine>, LoggedRun) {
-    // It is never closed.
+    // The semaphore is never closed.
     let permit = INTERPRETED.acquire().await.ok();
     let its = run.clone();
     #[expect(clippy::disallowed_methods, reason = "its panic goes on in the follower")]
     let interpreted = tokio::task::spawn_blocking(move || {
-        // Also where nobody waits for the lines any more.
+        // Hold the permit until the interpreter ends, even if the follower is dropped.
         let _permit = permit;
         its.lines(&container, until)
     });
     match interpreted.await.map_err(JoinError::try_into_panic) {
         Ok(lines) => (lines, run),
         Err(Ok(panic)) => std::panic::resume_unwind(panic),
-        // The runtime ends.
+        // The Tokio runtime shuts down.
         Err(Err(_)) => (Vec::new(), run),
     }
 }
 
-/// Somebody who reads along.
+/// Position of one client that follows a log.
 struct Follower {
     kubelets: Kubelets,
     container: ContainerRef,
     seen: usize,
-    /// The run that is followed, as it was last interpreted.
+    /// The followed run, as last interpreted.
     known: Option<InterpretedRun>,
 }
 
-/// Lines of a run, those to come included.
+/// Run with its lines, including those that it will print up to `until`.
 struct InterpretedRun {
     run: LoggedRun,
-    /// Time up to which the lines are known.
+    /// Time up to which the lines are computed.
     until: Timestamp,
     lines: Vec<LogLine>,
 }
 
 impl Follower {
-    /// The next lines, and the follower unless they were the last.
+    /// Returns the next lines, and the follower unless these lines are the last.
     async fn next(mut self) -> Option<(Vec<LogLine>, Option<Self>)> {
         loop {
             let workers = self.kubelets.workers()?;
@@ -131,8 +131,8 @@ impl Follower {
         }
     }
 
-    /// The lines that were printed since the last time, and when to look again. Pods change often: a run whose outcome is the
-    /// same is not interpreted again.
+    /// Returns the lines printed since the last call, and when to look again. Pods change often, so a run is
+    /// interpreted again only if its inputs changed.
     async fn read(&mut self, run: LoggedRun, now: Timestamp) -> (Vec<LogLine>, Timestamp) {
         let is_current =
             |known: &InterpretedRun| known.until > now && known.run.prints_the_same_as(&run);

@@ -1,62 +1,66 @@
-//! Simulated kubelets: nodes that register, renew their leases and report their status, and pods that live and die on
-//! them as a pod's status shows it, without a container anywhere. They work against any API server.
+//! Simulated kubelets: register nodes, renew their Leases, report their status, and write the status of pods as if
+//! containers ran. No container runs. They work with any API server.
 //!
-//! [`run()`] stands for all nodes of one process: one pod cache, one queue that is also the timer wheel, a few hundred bytes
-//! a pod. What a kubelet writes next for a pod is decided in `pod::plan`, which is pure.
+//! [`run()`] serves all nodes of one process with one pod cache and one queue, which is also the timer wheel. A pod
+//! takes a few hundred bytes. The pure `pod::plan` decides what the kubelet writes next for a pod.
 //!
 //! # What pods do
 //!
-//! Containers start after [`Delays::start`], are ready [`Delays::ready`] later (with a probe not before its
-//! `initialDelaySeconds`) and run until they are stopped;
-//! those of a Job's pods end with exit code 0 after [`Delays::job`], init containers after [`Delays::init`]. Init containers run
-//! in order, sidecars beside the rest; `restartPolicy`, crash-loop back-off (10 s doubling to 5 min),
-//! `activeDeadlineSeconds`, readiness gates and `terminationGracePeriodSeconds` mean what they mean on a real node.
+//! Containers start after [`Delays::start`] and are ready [`Delays::ready`] later, with a probe not before its
+//! `initialDelaySeconds`. They run until they are stopped. Containers of a Job's pods exit with code 0 after
+//! [`Delays::job`], init containers after [`Delays::init`].
 //!
-//! A container's command says otherwise where it is understood: `sh -c` (also `bash`, `ash`) with the shell's control
-//! structures, functions, expansions, redirections, `&`/`wait` and `trap … TERM`, and `sleep`, `echo`, `printf`, `cat`, `touch`,
-//! `test`, `expr`, `seq`, `date`, `rm`, `mkdir`, `ls` and their like. Files in emptyDirs outlive a container, those in hostPaths
-//! the pod (not this process); readiness probes that execute such a command are answered from them. Nothing is executed;
-//! a command that is not understood changes nothing. Without one, a bare shell (`busybox`) ends at once and `pause` waits.
+//! Init containers run in order, sidecars beside the rest. `restartPolicy`, CrashLoopBackOff (10 s, doubled up to 5
+//! min), `activeDeadlineSeconds`, readiness gates and `terminationGracePeriodSeconds` work as on a real node.
 //!
-//! Annotations of a pod win over both, at any time in its life:
+//! A command that the interpreter understands takes precedence: `sh -c` (also `bash`, `ash`) with control
+//! structures, functions, expansions, redirections, `&`/`wait` and `trap … TERM`, and tools such as `sleep`,
+//! `echo`, `printf`, `cat`, `touch`, `test`, `expr`, `seq`, `date`, `rm`, `mkdir` and `ls`. The interpreter
+//! executes no program. A command that it does not understand changes nothing. Without a command, a bare shell
+//! (`busybox`) exits at once and `pause` waits.
+//!
+//! Files in an emptyDir outlive the container. Files in a hostPath outlive the pod, but not this process. Exec
+//! readiness probes read these files.
+//!
+//! Annotations of a pod override both, at any time during its life:
 //!
 //! | annotation | value | meaning |
 //! |---|---|---|
 //! | `sim.evenkeel.dev/run-time` | duration or `forever` | the container ends by itself this long after it started |
-//! | `sim.evenkeel.dev/exit-code` | 0 to 255 | with this code (0) |
-//! | `sim.evenkeel.dev/crash-after` | duration | as `run-time`, with exit code 1 unless `exit-code` says another |
-//! | `sim.evenkeel.dev/crash-limit` | count | only so many runs end by themselves, then one stays up |
-//! | `sim.evenkeel.dev/start-delay` | duration | from being bound (or its turn) to running |
+//! | `sim.evenkeel.dev/exit-code` | 0 to 255 | exit code of that end (default 0) |
+//! | `sim.evenkeel.dev/crash-after` | duration | like `run-time`, but exits with code 1 unless `exit-code` sets another |
+//! | `sim.evenkeel.dev/crash-limit` | count | this many runs end by themselves, then one stays up |
+//! | `sim.evenkeel.dev/start-delay` | duration | from the time the container may start to running |
 //! | `sim.evenkeel.dev/ready-delay` | duration | from running to ready |
-//! | `sim.evenkeel.dev/readiness` | `always`, `never` | whether it becomes ready at all |
-//! | `sim.evenkeel.dev/termination-time` | duration | from the signal to its end; cut short by the grace period (exit code 137) |
-//! | `sim.evenkeel.dev/image-pull` | `ok`, `fail` | whether its image can be pulled (there is any but those with the tag `404` or `non-existent`) |
-//! | `sim.evenkeel.dev/cpu` | quantity | it uses so much of the CPU (half of what it requests) |
-//! | `sim.evenkeel.dev/cpu-load` | quantity | the container's part of so much, which all running pods of its owner share evenly |
-//! | `sim.evenkeel.dev/memory` | quantity | it uses so much memory (half of what it requests) |
+//! | `sim.evenkeel.dev/readiness` | `always`, `never` | whether the container ever becomes ready |
+//! | `sim.evenkeel.dev/termination-time` | duration | from SIGTERM to exit; the grace period limits it (exit code 137) |
+//! | `sim.evenkeel.dev/image-pull` | `ok`, `fail` | whether the image can be pulled (by default, unless its tag is `404`, `non-existent` or `nonexistent`) |
+//! | `sim.evenkeel.dev/cpu` | quantity | CPU usage of the container (default: half of its request) |
+//! | `sim.evenkeel.dev/cpu-load` | quantity | CPU load that all running pods of the owner share evenly |
+//! | `sim.evenkeel.dev/memory` | quantity | memory usage of the container (default: half of its request) |
 //!
-//! Durations are written as in Go: `300ms`, `5s`, `1m30s`. A value may also be given container by container, with or without
-//! one for the rest: `web=5s,log=1s` or `5s,log=1s`. A value that cannot be understood is ignored and reported in an
-//! event `InvalidSimulation` on the pod.
+//! Durations are written as in Go: `300ms`, `5s`, `1m30s`. A value may name a container, with or without a value
+//! for the others: `web=5s,log=1s` or `5s,log=1s`. The kubelet ignores an invalid value and reports it in an event
+//! `InvalidSimulation` on the pod.
 //!
-//! # What nodes and pods use
+//! # Resource usage of nodes and pods
 //!
-//! [`Usage`] makes the objects of `metrics.k8s.io`, for whoever serves that API.
+//! [`Usage`] builds the objects of `metrics.k8s.io` for a server of that API.
 //!
-//! # What containers print
+//! # Container logs
 //!
-//! [`Kubelets`] has the logs of containers whose command is understood.
+//! [`Kubelets`] returns the logs of containers whose command the interpreter understands.
 //!
-//! # What nodes do
+//! # Network partitions
 //!
-//! A node with the annotation `sim.evenkeel.dev/silent: "true"` is as good as cut off: its lease is not renewed, its status
-//! not reported, and nothing is written of its pods, which run on unheard. Without the annotation it is back, and says how
-//! things stand.
+//! The annotation `sim.evenkeel.dev/silent: "true"` partitions a node from the API server: its kubelet renews no
+//! Lease, reports no node status and writes no pod status, while the pods run on. Without the annotation, the
+//! kubelet reports the current state again.
 
 //! # Volumes
 //!
-//! With [`NodesOptions::storage`] the nodes have storage, too: a driver and provisioner [`DRIVER`] with a default class. A pod's
-//! containers start when its claims are bound.
+//! With [`NodesOptions::storage`], the simulated storage acts as driver and provisioner [`DRIVER`] with a default
+//! StorageClass. A pod's containers start when its claims are bound.
 
 mod addresses;
 mod admission;

@@ -1,6 +1,6 @@
 //! Logs of simulated containers.
 //!
-//! No lines are kept: a run is a function of what the container finds, so each request interprets it again.
+//! No lines are stored: a run is a function of its inputs, so each request interprets it again.
 
 use evenkeel_api::time::Timestamp;
 use evenkeel_shell::{Files, Processes, RunContext, later};
@@ -8,35 +8,35 @@ use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use crate::pod::memory::{Memory, Slot, State};
 
-/// A container, or the run of it before the last.
+/// Reference to a container's log: of its current run, or of the previous one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerRef {
     /// Namespace of its pod.
     pub namespace: String,
     /// Name of its pod.
     pub pod: String,
-    /// Its own name.
+    /// Name of the container.
     pub name: String,
-    /// Whether the run is meant that ended before the container was restarted.
+    /// Whether to read the log of the run before the last restart.
     pub previous: bool,
 }
 
-/// A line in a container's log.
+/// One line of a container's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
-    /// When it was printed.
+    /// Time at which the container printed it.
     pub time: Timestamp,
-    /// The line with its newline, which only the last line may lack.
+    /// Text with its newline, which only the last line of a log may lack.
     pub text: String,
 }
 
-/// One run of a container, and all that its log follows from.
+/// One run of a container, with all inputs that determine its log.
 #[derive(Debug, Clone)]
 pub(crate) struct LoggedRun {
-    /// Name of the run: `UID/CONTAINER/RESTARTS`.
+    /// ID of the run: `UID/CONTAINER/RESTARTS`.
     pub(crate) id: String,
     pub(crate) start: Timestamp,
-    /// `None` while it runs.
+    /// End of the run; `None` while it runs.
     pub(crate) end: Option<Timestamp>,
     pub(crate) signal: Option<Timestamp>,
     pub(crate) address: Ipv4Addr,
@@ -46,7 +46,7 @@ pub(crate) struct LoggedRun {
 }
 
 impl LoggedRun {
-    /// The run of a container that is meant; `None` if there is none.
+    /// Returns the run of the container that `container` refers to; `None` if it has not run.
     pub(crate) fn select(
         uid: &str,
         container: &ContainerRef,
@@ -56,7 +56,7 @@ impl LoggedRun {
         node_files: Arc<Files>,
     ) -> Option<Self> {
         let last = || {
-            // While it waits for its restart, the run that ended is still the newest.
+            // While the container waits for its restart, the run that ended is still the newest.
             let waits = matches!(slot.state, State::BackOff { .. });
             let number = if waits { slot.restarts } else { slot.restarts.checked_sub(1)? };
             let last = slot.last?;
@@ -82,7 +82,7 @@ impl LoggedRun {
         })
     }
 
-    /// Whether both are the same run, which finds and is asked the same.
+    /// Whether both are the same run with the same inputs.
     pub(crate) fn prints_the_same_as(&self, other: &Self) -> bool {
         let input = |run: &Self| {
             (run.start, run.end, run.signal, run.files.changes(), run.node_files.changes())
@@ -90,7 +90,8 @@ impl LoggedRun {
         self.id == other.id && input(self) == input(other)
     }
 
-    /// Returns the lines that the run prints until `until`; none if its command is not supported.
+    /// Returns the lines that the run prints until `until`; none if the interpreter does not understand its
+    /// command.
     pub(crate) fn lines(&self, container: &str, until: Timestamp) -> Vec<LogLine> {
         let Some(process) = self.processes.get(container) else { return Vec::new() };
         let after =

@@ -1,4 +1,4 @@
-//! Objects that a kubelet writes about its node: Node, status, Lease.
+//! Objects that a kubelet writes about its node: Node, node status and Lease.
 
 use evenkeel_api::time::Timestamp;
 use serde_json::{Map, Value, json};
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::{NodeOptions, pod::status::seconds};
 
-/// Reported version of the kubelets.
+/// Kubelet version in the node status.
 const KUBELET_VERSION: &str = "v1.37.1";
 
-/// Type, reason, message and status of the conditions of a healthy node.
+/// Conditions of a healthy node: type, reason, message and status.
 const CONDITIONS: [(&str, &str, &str, &str); 4] = [
     (
         "MemoryPressure",
@@ -42,7 +42,7 @@ pub(crate) fn object(node: &NodeOptions, now: Timestamp) -> Value {
     json!({ "apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": status(node, now, now) })
 }
 
-/// Returns the labels of a node: well-known ones and those of its options.
+/// Returns the labels of a node: the well-known ones and those of its options.
 pub(crate) fn labels(node: &NodeOptions) -> Value {
     let arch = "amd64";
     let own = [
@@ -58,12 +58,12 @@ pub(crate) fn labels(node: &NodeOptions) -> Value {
     )
 }
 
-/// The patch that reports the status; `ready_since` is when the conditions last changed.
+/// Returns the patch that reports the status; `ready_since` is the last transition time of the conditions.
 pub(crate) fn status_patch(node: &NodeOptions, ready_since: Timestamp, now: Timestamp) -> String {
     json!({ "status": status(node, ready_since, now) }).to_string()
 }
 
-/// The patch that only updates the heartbeats of the conditions.
+/// Returns the patch that updates only the heartbeat times of the conditions.
 pub(crate) fn heartbeat_patch(now: Timestamp) -> String {
     let beats =
         CONDITIONS.map(|(kind, ..)| json!({ "type": kind, "lastHeartbeatTime": seconds(now) }));
@@ -103,7 +103,7 @@ fn status(node: &NodeOptions, since: Timestamp, now: Timestamp) -> Value {
     })
 }
 
-/// A new lease of the node with this uid.
+/// Returns a new Lease that the Node with this uid owns.
 pub(crate) fn lease(node: &str, uid: &str, duration: Duration, now: Timestamp) -> Value {
     json!({
         "apiVersion": "coordination.k8s.io/v1",
@@ -121,7 +121,7 @@ pub(crate) fn lease(node: &str, uid: &str, duration: Duration, now: Timestamp) -
     })
 }
 
-/// The patch that renews a lease.
+/// Returns the patch that renews a Lease.
 pub(crate) fn renewal(node: &str, duration: Duration, now: Timestamp) -> String {
     json!({ "spec": {
         "holderIdentity": node,
@@ -131,10 +131,10 @@ pub(crate) fn renewal(node: &str, duration: Duration, now: Timestamp) -> String 
     .to_string()
 }
 
-/// Namespace of the nodes' leases.
+/// Namespace of all node Leases.
 pub(crate) const LEASE_NAMESPACE: &str = "kube-node-lease";
 
-/// A time as `metav1.MicroTime` is written.
+/// Formats a time as `metav1.MicroTime` does.
 fn micros(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }

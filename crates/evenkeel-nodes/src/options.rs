@@ -3,29 +3,29 @@
 use crate::{Kubelets, StorageOptions};
 use std::{net::Ipv4Addr, time::Duration};
 
-/// The simulated nodes of one process.
+/// Options of all simulated nodes of one process.
 #[derive(Debug, Clone)]
 pub struct NodesOptions {
     /// Simulated nodes of the process.
     pub nodes: Vec<NodeOptions>,
     /// Durations of simulated work on every node; a pod's annotations override them.
     pub delays: Delays,
-    /// A node's lease is renewed so often. Upstream: 10 s.
+    /// Interval at which a node renews its Lease. Upstream: 10 s.
     pub lease_renewal: Duration,
-    /// A lease lasts so long. Upstream: 40 s.
+    /// Duration of a node's Lease. Upstream: 40 s.
     pub lease_duration: Duration,
-    /// A node's status is reported so often even if nothing changed. Upstream: 5 min.
+    /// Interval at which a node reports its status even if nothing changed. Upstream: 5 min.
     pub status_report: Duration,
-    /// First address of the pods; they are given out upwards from it.
+    /// First pod IP address; later pods get the following ones.
     pub first_pod_ip: Ipv4Addr,
     /// Number of pods that are synced concurrently.
     pub workers: usize,
-    /// Also send the events of everyday life (`Created`, `Started`, `Killing`), which a kubelet sends, three or more a pod;
-    /// warnings are always sent.
+    /// Whether to send the kubelet's normal events (`Created`, `Started`, `Killing`), three or more per pod.
+    /// Warnings are always sent.
     pub everyday_events: bool,
-    /// The storage that volumes are made of; none where nobody (or somebody else) makes volumes.
+    /// Simulated storage that provisions volumes; `None` if nothing or another driver provisions them.
     pub storage: Option<StorageOptions>,
-    /// Interface by which an API server reads containers' logs, once the nodes run.
+    /// Handle through which an API server reads container logs, once the nodes run.
     pub kubelets: Kubelets,
 }
 
@@ -49,20 +49,20 @@ impl Default for NodesOptions {
 /// One simulated node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeOptions {
-    /// Name, also its host name.
+    /// Name of the node, also its host name.
     pub name: String,
     /// Address of type `InternalIP`.
     pub ip: Ipv4Addr,
-    /// `status.capacity` and `status.allocatable`: resource names and quantities, such as `cpu` and `8`.
+    /// `status.capacity` and `status.allocatable`: resource names with quantities, such as `cpu` and `8`.
     pub capacity: Vec<(String, String)>,
-    /// Labels beside those every kubelet sets (host name, operating system, architecture).
+    /// Labels besides those that every kubelet sets (host name, operating system, architecture).
     pub labels: Vec<(String, String)>,
-    /// Taints it registers with: key, value and effect.
+    /// Taints at registration: key, value and effect.
     pub taints: Vec<(String, String, String)>,
 }
 
 impl NodeOptions {
-    /// A node of 8 CPUs, 32 GiB and 110 pods.
+    /// Returns a node with 8 CPUs, 32 GiB of memory, 100 GiB of ephemeral storage and room for 110 pods.
     pub fn new(name: impl Into<String>, ip: Ipv4Addr) -> Self {
         let capacity =
             [("cpu", "8"), ("memory", "32Gi"), ("pods", "110"), ("ephemeral-storage", "100Gi")];
@@ -78,7 +78,8 @@ impl NodeOptions {
         }
     }
 
-    /// `count` nodes `<prefix>0`, `<prefix>1`, …, taking the zones in turn (no zone label where there are none).
+    /// Returns `count` nodes `<prefix>0`, `<prefix>1`, …, spread over `zones` in turn; without `zones` they have no
+    /// zone label.
     pub fn several(count: u32, prefix: &str, zones: &[&str]) -> Vec<Self> {
         let first = u32::from(Ipv4Addr::new(172, 18, 0, 2));
         (0..count)
@@ -95,7 +96,7 @@ impl NodeOptions {
             .collect()
     }
 
-    /// The same node with `resource` set to `amount`.
+    /// Returns the node with `resource` set to `amount`.
     #[must_use]
     pub fn with_capacity(mut self, resource: &str, amount: &str) -> Self {
         self.capacity.retain(|(name, _)| name != resource);
@@ -107,15 +108,15 @@ impl NodeOptions {
 /// Durations of simulated work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delays {
-    /// From being bound to running.
+    /// Time from being bound to running.
     pub start: Duration,
-    /// From running to ready.
+    /// Time from running to ready.
     pub ready: Duration,
-    /// From the signal to the end of a container.
+    /// Time from SIGTERM to the exit of a container.
     pub termination: Duration,
     /// Run time of an init container.
     pub init: Duration,
-    /// Run time of containers of a Job's pods; `None`: for ever. Pods of other owners run for ever.
+    /// Run time of the containers of a Job's pods; `None` for ever. Pods of other owners run for ever.
     pub job: Option<Duration>,
 }
 

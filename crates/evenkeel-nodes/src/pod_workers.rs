@@ -1,4 +1,4 @@
-//! The shell around the pods' plan: one queue of pods, which is also the timer wheel, for all nodes of the process.
+//! Shell of the pod planner: one queue of pods for all nodes of the process, which is also the timer wheel.
 
 use evenkeel_api::{
     Text, View,
@@ -44,7 +44,7 @@ pub(crate) struct PodWorkers {
     clock: Clock,
     recorder: EventRecorder,
     options: NodesOptions,
-    /// Which of `options.nodes` has this name.
+    /// Indexes into `options.nodes` by name.
     nodes: HashMap<Text, usize>,
     /// Cache of Node objects.
     objects: Cache<Node>,
@@ -53,14 +53,14 @@ pub(crate) struct PodWorkers {
     volumes: Volumes,
     queue: Queue<Key>,
     state: Mutex<State>,
-    /// Wakes those who follow logs when the state of a pod changes.
+    /// Wakes the followers of logs when the state of a pod changes.
     changed: Arc<Notify>,
 }
 
 struct State {
     memories: HashMap<Key, Remembered>,
     addresses: Addresses,
-    /// Files that pods wrote to the node, by node.
+    /// Files that pods wrote to each node, by index of the node.
     files: HashMap<usize, Arc<Files>>,
 }
 
@@ -168,7 +168,7 @@ impl PodWorkers {
         }
     }
 
-    /// Syncs one pod; returns when to sync it again even if nothing changes.
+    /// Syncs one pod; returns the time until the next sync even if nothing changes.
     ///
     /// Upstream: `SyncPod`.
     async fn sync_pod(&self, key: &Key) -> Result<Option<Duration>, ApiError> {
@@ -215,7 +215,7 @@ impl PodWorkers {
         Ok(wake.map(|time| Duration::try_from(time.duration_since(now)).unwrap_or(Duration::ZERO)))
     }
 
-    /// Writes a status; the version that this gave, or `None` when the pod turned out to be gone.
+    /// Writes a status; returns the new resourceVersion, or `None` if the pod no longer exists.
     async fn patch(&self, key: &Key, patch: String) -> Result<Option<u64>, ApiError> {
         let (namespace, name) = (&key.namespace, &key.name);
         let form = PatchForm::Strategic;
@@ -226,7 +226,8 @@ impl PodWorkers {
             .await
         {
             Ok(written) => Ok(Some(written.meta.version())),
-            // A conflict may mean that the name belongs to another pod by now; the cache will say so before the next try.
+            // A conflict may mean that another pod has the name by now. The cache has that pod before the next
+            // attempt.
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
@@ -244,7 +245,8 @@ impl PodWorkers {
         }
     }
 
-    /// Returns the memory of this pod. A new pod gets one that is recovered from its status, and passes admission first.
+    /// Returns the memory of this pod. A pod without one passes admission, and its memory is recovered from its
+    /// status.
     fn recall(&self, key: &Key, pod: &Pod, facts: &mut Facts<'_>, node: usize) -> Memory {
         let mut state = self.lock();
         let State { memories, addresses, .. } = &mut *state;
@@ -274,7 +276,8 @@ impl PodWorkers {
         observe::recover_memory(pod, facts, ip, self.clock.now())
     }
 
-    /// Reads the processes of the pod's containers when the pod is first seen; `None` when the pod is gone.
+    /// Returns the processes of the pod's containers, read when the pod is first synced; `None` if the pod no
+    /// longer exists.
     async fn processes(
         &self,
         key: &Key,
@@ -346,7 +349,7 @@ impl PodWorkers {
         self.changed.notify_waiters();
     }
 
-    /// Notified after each sync of a pod.
+    /// Returns the notifier that fires after each sync of a pod.
     pub(crate) fn changed(&self) -> Arc<Notify> {
         Arc::clone(&self.changed)
     }
@@ -359,7 +362,7 @@ impl PodWorkers {
         self.clock.now()
     }
 
-    /// The run whose log a container has; `None` if there is none yet.
+    /// Returns the run whose log the container has; `None` if it has not run.
     pub(crate) fn logged_run(&self, container: &ContainerRef) -> Option<LoggedRun> {
         let pod = self.pods.get(&container.namespace, &container.pod)?;
         let node = *self.nodes.get(&pod.spec.node_name)?;

@@ -11,11 +11,11 @@ use crate::{
     NodesOptions, heartbeats::Heartbeats, pod_workers::PodWorkers, storage::Storage, volumes_in_use,
 };
 
-/// Number of nodes that are registered or renewed concurrently.
+/// Number of nodes that register or send heartbeats concurrently.
 const NODE_WORKERS: usize = 16;
 
-/// Runs the nodes of `options` until `shutdown` is cancelled. Nodes and pods stay as they are then; a later run takes them up
-/// from what their status says. The caches are started by their owner, before or after.
+/// Runs the nodes of `options` until `shutdown` is cancelled. Nodes and pods then stay as they are; a later run
+/// recovers them from their status. The caller starts the caches, before or after this call.
 pub async fn run(
     client: Client,
     caches: Caches,

@@ -1,4 +1,4 @@
-//! Whether a pod's volumes can be mounted on its node.
+//! Decides whether a pod's volumes can be mounted on its node.
 
 use evenkeel_api::views::{CsiDriver, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use evenkeel_component_helpers::{
@@ -8,13 +8,13 @@ use evenkeel_component_helpers::{
 use evenkeel_runtime::cache::{Cache, CacheEvent, Caches, Index};
 use std::sync::Arc;
 
-/// Objects that decide whether volumes can be mounted.
+/// Caches that decide whether volumes can be mounted.
 pub(crate) struct Volumes {
     claims: Cache<PersistentVolumeClaim>,
     volumes: Cache<PersistentVolume>,
     drivers: Cache<CsiDriver>,
     nodes: Cache<Node>,
-    /// Pods by `namespace/name` of the claims that they use.
+    /// Pods by the `namespace/name` of the claims that they use.
     users: Index<Pod>,
     /// Pods by node.
     by_node: Index<Pod>,
@@ -54,7 +54,7 @@ impl Volumes {
         });
     }
 
-    /// Whether all claims of the pod are bound, and their volumes attached if their drivers require it.
+    /// Whether all claims of the pod are bound, and their volumes are attached where their drivers require it.
     pub(crate) fn are_there(&self, pod: &Pod) -> bool {
         let mut claims = claims::of_pod(pod).peekable();
         if claims.peek().is_none() {
@@ -79,7 +79,8 @@ impl Volumes {
             })
     }
 
-    /// Name of the claim's volume in `status.volumesAttached`, if its driver attaches volumes.
+    /// Returns the name of the claim's volume in `status.volumesAttached`; `None` if its driver does not attach
+    /// volumes.
     fn attached_name(&self, claim: &PersistentVolumeClaim) -> Option<String> {
         let volume = self.volumes.get("", &claim.spec.volume_name)?;
         let csi = volume.spec.source.csi.as_deref()?;
@@ -87,7 +88,7 @@ impl Volumes {
         (driver.spec.attach_required != Some(false)).then(|| attach::attached_name(&volume))?
     }
 
-    /// Names of the pod's attachable volumes, as in `status.volumesInUse`.
+    /// Returns the names of the pod's attachable volumes, as in `status.volumesInUse`.
     pub(crate) fn attachable(&self, pod: &Pod) -> Vec<String> {
         let claims = claims::of_pod(pod).filter_map(|used| {
             let claim = self.claims.get(&pod.meta.namespace, &used.claim_name(pod))?;

@@ -1,5 +1,5 @@
-//! Reports the attached volumes that pods of a node use (`status.volumesInUse`); the attach-detach controller does not
-//! detach them.
+//! Reports the attached volumes that pods of a node use (`status.volumesInUse`), so that the attach-detach
+//! controller does not detach them.
 
 use evenkeel_api::{
     Text, View,
@@ -18,17 +18,17 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{NodesOptions, volumes::Volumes};
 
-/// Reports of all nodes of the process.
+/// Reporter for all nodes of the process.
 struct VolumesInUse {
     client: Client,
     nodes: Cache<Node>,
     by_node: Index<Pod>,
     volumes: Volumes,
-    /// Names of nodes.
+    /// Queue of node names.
     queue: Queue<Text>,
 }
 
-/// Starts the task that keeps the nodes' reports up to date.
+/// Starts the task that keeps each node's `status.volumesInUse` up to date.
 pub(crate) fn start(client: &Client, caches: &Caches, options: &NodesOptions, tasks: &Tasks) {
     let pods = caches.of::<Pod>();
     let report = Arc::new(VolumesInUse {

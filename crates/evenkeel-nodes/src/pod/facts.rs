@@ -13,31 +13,31 @@ pub(crate) struct Facts<'a> {
     pub(crate) name: &'a str,
     pub(crate) uid: &'a str,
     pub(crate) generation: i64,
-    /// When its grace period ends, once it was deleted.
+    /// End of the grace period once the pod is deleted (`deletionTimestamp`).
     pub(crate) deletion: Option<Timestamp>,
     /// Longest run time of the pod, `activeDeadlineSeconds`.
     pub(crate) deadline: Option<Duration>,
-    /// Grace period of the pod, `terminationGracePeriodSeconds`.
+    /// Grace period: `deletionGracePeriodSeconds`, else `terminationGracePeriodSeconds`, else 30 s.
     pub(crate) grace: Duration,
     pub(crate) host_ip: Ipv4Addr,
     pub(crate) inits: Vec<Container<'a>>,
     pub(crate) mains: Vec<Container<'a>>,
-    /// Readiness gates, each with the status of its condition, `None` where there is no such condition.
+    /// Readiness gates, each with the status of its condition; `None` without the condition.
     pub(crate) gates: Vec<(&'a str, Option<&'a str>)>,
-    /// Whether its volumes can be mounted; containers start only then.
+    /// Whether the pod's volumes can be mounted. Until then, no container starts.
     pub(crate) mounted: bool,
-    /// Set if the node does not admit the pod.
+    /// Why the node rejects the pod; `None` if it admits the pod.
     pub(crate) refused: Option<Refusal>,
-    /// Errors in its annotations, and a hash of them.
+    /// Errors in the pod's annotations, with a hash of them.
     pub(crate) annotation_errors: (u64, Vec<String>),
-    /// Whether to record events of creations, starts and ends.
+    /// Whether to record the normal events of starts and stops.
     pub(crate) everyday_events: bool,
     /// Files that pods wrote to the node.
     pub(crate) node_files: Arc<Files>,
 }
 
 impl<'a> Facts<'a> {
-    /// Adds the containers' processes.
+    /// Adds the containers' processes and the node's files.
     pub(crate) fn with_processes(
         mut self,
         processes: &'a Processes,
@@ -58,10 +58,10 @@ pub(crate) struct Container<'a> {
     pub(crate) image: &'a str,
     /// Whether it is a sidecar: an init container that keeps running (`restartPolicy: Always`).
     pub(crate) sidecar: bool,
-    /// Restart policy of the container, or else of the pod.
+    /// Restart policy of the container, else of the pod.
     pub(crate) restart: Restart,
     pub(crate) script: Script,
-    /// Its process; `None` when its command is not known.
+    /// Process of the container; `None` if the interpreter does not understand its command.
     pub(crate) process: Option<&'a Process>,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct Refusal {
     pub(crate) message: String,
 }
 
-/// The resource that is missing.
+/// Cause of a rejection: a missing resource, or a host port in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
     Pods,
@@ -111,7 +111,7 @@ pub(crate) enum Refused {
 }
 
 impl Refused {
-    /// Upstream's reason in status and event.
+    /// Returns upstream's reason, as in status and event.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Pods => "OutOfpods",

@@ -1,4 +1,4 @@
-//! Memory of a pod between two syncs: the state of each container, and the status that was last written.
+//! Memory of a pod between two syncs: the state of each container and the last written status.
 
 use evenkeel_api::{Text, time::Timestamp};
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
@@ -8,33 +8,33 @@ use evenkeel_shell::{Files, Run};
 /// Memory of one pod.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Memory {
-    /// When the kubelet first observed it (`status.startTime`).
+    /// Time of the first sync (`status.startTime`).
     pub(crate) start: Timestamp,
-    /// IP address of the pod; the node's for `hostNetwork`.
+    /// Pod IP address; the node's address with `hostNetwork`.
     pub(crate) ip: Ipv4Addr,
-    /// Whether sandbox and network are up.
+    /// Whether the pod's sandbox and network are up.
     pub(crate) sandbox: bool,
-    /// Init containers and sidecars, in the spec's order.
+    /// Init containers, including sidecars, in the order of the spec.
     pub(crate) inits: Box<[Slot]>,
-    /// The other containers, in the spec's order.
+    /// Main containers, in the order of the spec.
     pub(crate) mains: Box<[Slot]>,
-    /// Files of its containers and volumes.
+    /// Files of the pod's containers and volumes.
     pub(crate) files: Arc<Files>,
     /// Set while the containers are being stopped.
     pub(crate) stopping: Option<Stopping>,
-    /// Status that the API server has.
+    /// Status as last written to the API server.
     pub(crate) written: Written,
-    /// Hash of the annotation errors that were last reported, 0 for none.
+    /// Hash of the last reported annotation errors; 0 for none.
     pub(crate) reported_annotation_errors: u64,
-    /// Whether the node did not admit it; then no other status is ever written.
+    /// Whether the node rejected the pod. Then no other status is ever written.
     pub(crate) refused: bool,
     /// Whether the final deletion (grace period 0) succeeded.
     pub(crate) removed: bool,
-    /// resourceVersion that the last write returned.
+    /// resourceVersion of the last write.
     pub(crate) version: u64,
 }
 
-/// Why and since when a pod's containers are being stopped.
+/// Why and since when the pod's containers are being stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stopping {
     pub(crate) since: Timestamp,
@@ -45,7 +45,7 @@ pub(crate) struct Stopping {
 pub(crate) enum StopReason {
     /// The pod was deleted.
     Deleted,
-    /// The pod ran longer than `activeDeadlineSeconds`.
+    /// The pod was active longer than `activeDeadlineSeconds`.
     Deadline,
     /// All main containers have completed, or an init container failed permanently.
     Finished,
@@ -58,47 +58,47 @@ pub(crate) struct Slot {
     /// End of the previous run (`lastState`).
     pub(crate) last: Option<Ended>,
     pub(crate) restarts: u32,
-    /// Crash-loop backoff after the end of the last run, and when it was decided.
+    /// CrashLoopBackOff delay for the next crash, and the time it counts from.
     pub(crate) backoff: Option<(Duration, Timestamp)>,
-    /// Outcome of its command in this run.
+    /// Outcome of the container's command in this run.
     pub(crate) doing: CommandState,
     /// When this run received SIGTERM.
     pub(crate) signal: Option<Timestamp>,
-    /// Whether its readiness probe fails.
+    /// Whether the readiness probe fails.
     pub(crate) unready: bool,
 }
 
-/// Outcome of a container's command, as far as the interpreter evaluated it.
+/// Outcome of a container's command in one run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum CommandState {
-    /// Not evaluated yet.
+    /// The interpreter has not evaluated the run yet.
     #[default]
     NotEvaluated,
     /// The interpreter does not understand the command.
     Unknown,
-    /// The run, evaluated with these versions of the pod's and the node's files.
+    /// Evaluated run, with the versions of the pod's and the node's files that it read.
     Known(Arc<Run>, (u64, u64)),
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Waits to be created.
+    /// The container has not been created.
     #[default]
     Waiting,
-    /// Being created until this time.
+    /// The container is being created until this time.
     Creating {
         until: Timestamp,
     },
-    /// The image could not be pulled (`ErrImagePull`); retried at this time.
+    /// The image pull failed (`ErrImagePull`). The kubelet retries at this time.
     PullError {
         until: Timestamp,
     },
-    /// `ImagePullBackOff` until the pod changes.
+    /// The kubelet retries the pull only when the pod changes (`ImagePullBackOff`).
     PullBackOff,
     Running {
         since: Timestamp,
     },
-    /// `CrashLoopBackOff` until this time.
+    /// The container restarts at this time (`CrashLoopBackOff`).
     BackOff {
         until: Timestamp,
     },
@@ -108,28 +108,28 @@ pub(crate) enum State {
 /// End of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ended {
-    /// `None` when it never ran.
+    /// Start of the run; `None` if the container never ran.
     pub(crate) started: Option<Timestamp>,
     pub(crate) finished: Timestamp,
     pub(crate) exit_code: i32,
-    /// Whether it was killed after its grace period.
+    /// Whether SIGKILL ended it after the grace period.
     pub(crate) killed: bool,
 }
 
-/// Fields of the status that the kubelet has written.
+/// Status fields as the kubelet last wrote them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Written {
     pub(crate) phase: Phase,
     pub(crate) generation: i64,
-    /// `startTime`, `hostIP` and `hostIPs`.
+    /// Whether `startTime`, `hostIP` and `hostIPs` are written.
     pub(crate) begun: bool,
-    /// `podIP` and `podIPs`.
+    /// Whether `podIP` and `podIPs` are written.
     pub(crate) address: bool,
-    /// Hash of `initContainerStatuses`, 0 for none.
+    /// Hash of `initContainerStatuses`; 0 for none.
     pub(crate) inits: u64,
-    /// Hash of `containerStatuses`, 0 for none.
+    /// Hash of `containerStatuses`; 0 for none.
     pub(crate) mains: u64,
-    /// In the order of [`Kind::ALL`].
+    /// Conditions in the order of [`Kind::ALL`].
     pub(crate) conditions: [Option<Condition>; 4],
 }
 
@@ -166,7 +166,7 @@ impl Phase {
     }
 }
 
-/// Conditions that the kubelet owns.
+/// Types of the conditions that the kubelet owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     ReadyToStartContainers,
@@ -200,7 +200,7 @@ pub(crate) struct Condition {
 }
 
 impl Memory {
-    /// Memory of a pod that no kubelet has synced yet.
+    /// Returns the memory of a pod that no kubelet has synced yet.
     pub(crate) fn fresh(n_inits: usize, n_mains: usize, ip: Ipv4Addr, now: Timestamp) -> Self {
         Self {
             start: now,

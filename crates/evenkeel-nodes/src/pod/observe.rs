@@ -1,4 +1,4 @@
-//! Input of the pod planner: the facts of a pod from its cached object, and the kubelet's memory from its status.
+//! Observes a pod: its facts come from the cached object, and the memory of an unknown pod from its status.
 
 use evenkeel_api::{
     time::Timestamp,
@@ -83,7 +83,7 @@ pub(crate) fn facts<'a>(
     }
 }
 
-/// Returns the time from a container's start to the first readiness probe that can succeed.
+/// Returns the time from a container's start to its first readiness probe.
 fn first_probe_delay(container: &ViewContainer) -> Duration {
     let probes = [&container.startup_probe, &container.readiness_probe];
     let delays = probes.into_iter().flatten().map(|probe| probe.initial_delay_seconds);
@@ -103,7 +103,7 @@ fn seconds(count: i64) -> Duration {
     Duration::from_secs(u64::try_from(count).unwrap_or(0))
 }
 
-/// Returns the errors of the pod's simulation annotations, with their hash; 0 without errors.
+/// Returns the errors in the pod's simulation annotations, with their hash (0 without errors).
 fn annotation_errors(pod: &Pod) -> (u64, Vec<String>) {
     let annotations = &pod.meta.annotations;
     if !annotations.iter().any(|(key, _)| key.starts_with(PREFIX)) {
@@ -125,7 +125,7 @@ fn annotation_errors(pod: &Pod) -> (u64, Vec<String>) {
     (hasher.finish().max(1), errors)
 }
 
-/// Returns the memory of a pod that this process has not synced: new, or recovered from its status.
+/// Returns the memory of a pod that this process has not synced, recovered from the pod's status.
 pub(crate) fn recover_memory(pod: &Pod, facts: &Facts<'_>, ip: Ipv4Addr, now: Timestamp) -> Memory {
     let mut memory = Memory::fresh(facts.inits.len(), facts.mains.len(), ip, now);
     let status = &pod.status;
@@ -157,7 +157,7 @@ pub(crate) fn recover_memory(pod: &Pod, facts: &Facts<'_>, ip: Ipv4Addr, now: Ti
     memory
 }
 
-/// Records conditions that another writer has changed since the kubelet's last write, so that the kubelet writes them again.
+/// Takes over the status of conditions that another writer changed, so that the next sync writes them again.
 pub(crate) fn notice_changes(pod: &Pod, memory: &mut Memory) {
     if pod.meta.version() <= memory.version {
         return;
@@ -172,7 +172,7 @@ pub(crate) fn notice_changes(pod: &Pod, memory: &mut Memory) {
     }
 }
 
-/// Sets the state of containers from their statuses, as far as there are statuses.
+/// Sets the state of each container that has a status.
 fn recover(
     slots: &mut [Slot],
     specs: &[Container<'_>],

@@ -1,4 +1,4 @@
-//! Plan of a kubelet for one pod: advances its containers, and decides status, events and the time of the next sync.
+//! Plan of a kubelet for one pod: advances its containers and decides status, events and the time of the next sync.
 //!
 //! | documented | where |
 //! |---|---|
@@ -31,26 +31,27 @@ use super::{
 };
 use evenkeel_shell::{Files, later};
 
-/// Upstream's crash-loop back-off (`pkg/kubelet/kubelet.go`): 10 s, doubling, at most 5 min, forgotten after twice that.
+/// CrashLoopBackOff of upstream's kubelet (`pkg/kubelet/kubelet.go`): 10 s, doubled up to 5 min, reset after 10
+/// min.
 const INITIAL_CRASH_LOOP_BACKOFF: Duration = Duration::from_secs(10);
 const MAX_CRASH_LOOP_BACKOFF: Duration = Duration::from_secs(300);
 const CRASH_LOOP_BACKOFF_RESET: Duration = Duration::from_secs(600);
-/// From the first failed pull to giving up until the pod changes.
+/// Time from the first failed pull to `ImagePullBackOff`, which lasts until the pod changes.
 const IMAGE_BACKOFF_PERIOD: Duration = Duration::from_secs(10);
 
-/// Most rounds in which containers advance in one sync while their files change.
+/// Maximum number of rounds in one sync: containers advance again while their files change.
 const MAX_ROUNDS: usize = 4;
 
 /// Result of one sync of a pod.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Decision {
-    /// Memory to keep once `patch` (or `remove`) succeeded.
+    /// Memory to keep once `patch` and `remove` succeeded.
     pub(crate) memory: Memory,
-    /// Strategic merge patch of the status, with the uid as precondition; `None` when nothing changes.
+    /// Strategic merge patch of the status, with the uid as precondition; `None` if nothing changes.
     pub(crate) patch: Option<String>,
-    /// Whether to delete the object finally (grace period 0, this uid).
+    /// Whether to delete the object (grace period 0, with the uid as precondition).
     pub(crate) remove: bool,
-    /// When to sync again even if nothing changes.
+    /// Time of the next sync even if nothing changes.
     pub(crate) wake: Option<Timestamp>,
     /// Events about the pod.
     pub(crate) events: Vec<PodEvent>,
@@ -66,7 +67,7 @@ pub(crate) struct PodEvent {
     pub(crate) message: String,
 }
 
-/// Decides. Equal input, equal decision; transitions that are due happen at `now`.
+/// Decides what to write; transitions that are due happen at `now`. The decision depends only on the arguments.
 pub(crate) fn plan(facts: &Facts<'_>, memory: &Memory, now: Timestamp) -> Decision {
     let mut pass = Pass {
         facts,
@@ -114,11 +115,11 @@ pub(crate) fn plan(facts: &Facts<'_>, memory: &Memory, now: Timestamp) -> Decisi
     }
 }
 
-/// One sync of a pod.
+/// State of one sync of a pod.
 struct Pass<'a> {
     facts: &'a Facts<'a>,
     memory: Memory,
-    /// The node's files with the changes of this sync.
+    /// The node's files, including the changes of this sync.
     node_files: Arc<Files>,
     now: Timestamp,
     wake: Option<Timestamp>,
@@ -132,7 +133,8 @@ impl Pass<'_> {
         if let Some(stopping) = self.memory.stopping {
             return self.stop(stopping);
         }
-        // A container's writes may end another one that waits for them. A started container has its volumes mounted.
+        // A container's writes may end another container that waits for them. If a sandbox exists, the volumes are
+        // mounted.
         for _ in 0..MAX_ROUNDS {
             let before = self.memory.files.changes();
             if (self.facts.mounted || self.memory.sandbox) && self.advance_inits() {
@@ -149,7 +151,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Begins to stop the containers after a deletion or the active deadline.
+    /// Begins to stop the containers if the pod is deleted or past its active deadline.
     fn stop_when_asked(&mut self) {
         let deleted = self.facts.deletion.is_some();
         if deleted
@@ -169,7 +171,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Runs init containers one after the other, with sidecars kept running; returns whether the main containers may start.
+    /// Runs init containers one after the other while sidecars keep running; returns whether the main containers
+    /// may start.
     fn advance_inits(&mut self) -> bool {
         for n in 0..self.facts.inits.len() {
             let container = &self.facts.inits[n];
@@ -193,7 +196,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Advances one container through all transitions that are due.
+    /// Advances one container through all transitions that are due at `now`.
     fn advance_container(&mut self, container: &Container<'_>, init: bool, n: usize) {
         let slot = if init { &mut self.memory.inits[n] } else { &mut self.memory.mains[n] };
         let mut slot = std::mem::take(slot);
@@ -207,7 +210,7 @@ impl Pass<'_> {
         *place = slot;
     }
 
-    /// One transition if it is due (then `now` is returned), else the time at which one will be.
+    /// Makes one transition if it is due, and returns `now`; otherwise returns when the next one is due.
     fn step(
         &mut self,
         container: &Container<'_>,
@@ -263,7 +266,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Returns when the run ends or the container becomes ready, or ends the run now.
+    /// Ends the run if it is due, and returns when it ends. Wakes the sync when the container becomes ready.
     fn end_of_run(
         &mut self,
         container: &Container<'_>,
@@ -296,7 +299,7 @@ impl Pass<'_> {
         slot: &mut Slot,
     ) -> Option<Timestamp> {
         let again = match container.restart {
-            // An init container that succeeded is never restarted.
+            // An init container that succeeded never restarts.
             _ if init && !container.sidecar && ended.exit_code == 0 => false,
             policy => policy.after(ended.exit_code),
         };
@@ -319,7 +322,7 @@ impl Pass<'_> {
         Some(self.now)
     }
 
-    /// Stops the sidecars when the main containers have completed.
+    /// Begins to stop the pod when all main containers have completed or an init container has failed permanently.
     fn finish(&mut self) {
         let failed_init =
             self.facts.inits.iter().zip(&*self.memory.inits).any(|(container, slot)| {
@@ -333,7 +336,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Stops all running containers; each ends when it exits or its grace period is over.
+    /// Stops all running containers. Each ends when it exits or when its grace period is over.
     fn stop(&mut self, stopping: Stopping) {
         let limit = match (stopping.why, self.facts.deletion) {
             (StopReason::Deleted, Some(deadline)) => deadline,
@@ -376,7 +379,8 @@ impl Pass<'_> {
             State::BackOff { .. } => {
                 slot.state = slot.last.take().map_or(State::Waiting, State::Ended);
             }
-            // It never ran: upstream reports `ContainerStatusUnknown` once the pod ends, except after a failed init container.
+            // The container never ran. Upstream reports `ContainerStatusUnknown` once the pod ends, except after a
+            // failed init container.
             State::Waiting
             | State::Creating { .. }
             | State::PullError { .. }
@@ -398,7 +402,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Iterates over all containers: whether it is an init container, and its index.
+    /// Iterates over all containers, as pairs of whether it is an init container and its index.
     fn numbers(&self) -> impl Iterator<Item = (bool, usize)> + use<> {
         let (inits, mains) = (self.facts.inits.len(), self.facts.mains.len());
         (0..inits).map(|n| (true, n)).chain((0..mains).map(|n| (false, n)))
@@ -412,7 +416,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Upstream's `getPhase` (`pkg/kubelet/kubelet_pods.go`).
+    /// Returns the pod's phase. Upstream: `getPhase` (`pkg/kubelet/kubelet_pods.go`).
     fn phase(&self) -> Phase {
         let (memory, facts) = (&self.memory, self.facts);
         if memory.written.phase.terminal() {

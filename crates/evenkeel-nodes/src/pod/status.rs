@@ -14,7 +14,7 @@ use super::{
 pub(crate) const DEADLINE_MESSAGE: &str =
     "Pod was active on the node longer than the specified deadline";
 
-/// Returns the patch that makes the API server's status equal to `memory`, and records it in `memory.written`.
+/// Returns the patch that brings the API server's status up to `memory`, and records it in `memory.written`.
 pub(crate) fn patch(
     facts: &Facts<'_>,
     memory: &mut Memory,
@@ -58,7 +58,7 @@ pub(crate) fn patch(
     Some(json!({ "metadata": { "uid": facts.uid }, "status": status }).to_string())
 }
 
-/// Marks the status in `memory` as written, if it was recovered from the object's status.
+/// Marks the container statuses as written, after `memory` was recovered from the object's status.
 pub(crate) fn assume_written(facts: &Facts<'_>, memory: &mut Memory, now: Timestamp) {
     memory.written.inits = list_hash(&list(facts, &facts.inits, &memory.inits, true, now));
     memory.written.mains = list_hash(&list(facts, &facts.mains, &memory.mains, false, now));
@@ -132,7 +132,7 @@ fn condition_json(kind: Kind, new: &Condition, old: Option<&Condition>) -> Value
     if new.generation != 0 {
         fields.insert("observedGeneration".into(), new.generation.into());
     }
-    // What is left out of a strategic merge patch stays; what is null goes.
+    // A strategic merge patch keeps a field that it omits and removes a field that is null.
     for (key, value, before) in [
         ("reason", &new.reason, old.map(|old| &old.reason)),
         ("message", &new.message, old.map(|old| &old.message)),
@@ -146,7 +146,7 @@ fn condition_json(kind: Kind, new: &Condition, old: Option<&Condition>) -> Value
     Value::Object(fields)
 }
 
-/// Status, reason and message of one condition, as upstream (`pkg/kubelet/status/generate.go`).
+/// Returns status, reason and message of one condition. Upstream: `pkg/kubelet/status/generate.go`.
 fn condition(
     kind: Kind,
     facts: &Facts<'_>,
@@ -248,7 +248,7 @@ fn gates(facts: &Facts<'_>) -> (bool, &'static str, String) {
     }
 }
 
-/// Whether the container's readiness probe succeeds.
+/// Whether the container runs and its readiness probe succeeds.
 fn answers(container: &Container<'_>, slot: &Slot, now: Timestamp) -> bool {
     let script = &container.script;
     let since = slot.running().filter(|_| script.ready && !slot.unready);
@@ -367,29 +367,29 @@ fn ended_json(ended: Ended, id: &str) -> Value {
     })
 }
 
-/// Message of a failed image pull.
+/// Returns the message of a failed image pull.
 pub(crate) fn pull_error(image: &str) -> String {
     format!("failed to pull image {image:?}: the simulation says that it cannot be pulled")
 }
 
-/// Message of an image pull in backoff.
+/// Returns the message of an image pull in backoff.
 pub(crate) fn pull_back_off(image: &str) -> String {
     format!("Back-off pulling image {image:?}")
 }
 
-/// The event's text for a container that crashes again and again.
+/// Returns the event message for a container in CrashLoopBackOff.
 pub(crate) fn back_off_message(facts: &Facts<'_>, container: &str) -> String {
     let (name, namespace, uid) = (facts.name, facts.namespace, facts.uid);
     format!("Back-off restarting failed container {container} in pod {name}_{namespace}({uid})")
 }
 
-/// Formats seconds as Go formats a duration.
+/// Formats seconds below one hour as a Go duration.
 fn go_seconds(seconds: i64) -> String {
     let (minutes, seconds) = (seconds / 60, seconds % 60);
     if minutes == 0 { format!("{seconds}s") } else { format!("{minutes}m{seconds}s") }
 }
 
-/// Returns the ID of a container's run, which is a function of its arguments.
+/// Returns the container ID of a run, derived from the arguments alone.
 fn container_id(uid: &str, container: &str, run: u32) -> String {
     format!("sim://{}", digest(&(uid, container, run)))
 }
@@ -398,7 +398,7 @@ fn image_id(image: &str) -> String {
     format!("{image}@sha256:{}", digest(&image))
 }
 
-/// A digest of 64 hexadecimal digits; not cryptographic.
+/// Returns a digest of 64 hexadecimal digits; it is not cryptographic.
 fn digest(of: &impl Hash) -> String {
     (0_u8..4)
         .map(|part| {

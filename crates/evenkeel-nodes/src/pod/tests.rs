@@ -1,4 +1,4 @@
-//! Lives of pods, step by step: each test is a pod, a time, and what its kubelet wrote.
+//! Lives of pods step by step: each test has a pod, a time, and what the kubelet wrote.
 
 use evenkeel_api::{
     Encoding, View,
@@ -18,7 +18,7 @@ use super::{
 use crate::Delays;
 use evenkeel_shell::{Files, Processes, later};
 
-/// A pod with its kubelet, and a model of the API server's part: the status with each patch merged in.
+/// A pod with its kubelet, and a model of the API server that merges each patch into the status.
 struct World {
     object: Value,
     memory: Option<Memory>,
@@ -60,7 +60,7 @@ impl World {
         }
     }
 
-    /// One look.
+    /// Syncs the pod once; returns whether the kubelet wrote.
     fn look(&mut self) -> bool {
         let pod = Pod::decode(self.object.to_string().as_bytes(), Encoding::Json).unwrap();
         let delays = Delays { start: Duration::from_secs(1), ..Delays::default() };
@@ -89,7 +89,7 @@ impl World {
         true
     }
 
-    /// Looks now and whenever it is due until `seconds` have passed.
+    /// Syncs now and at each wake-up until `seconds` have passed.
     fn run(&mut self, seconds: u64) {
         let end = later(self.now, Duration::from_secs(seconds));
         self.look();
@@ -125,7 +125,8 @@ impl World {
     }
 }
 
-/// Enough of a strategic merge: conditions by type, null removes, the rest replaces.
+/// Merges as much of a strategic merge patch as the tests need: conditions by type, null removes, the rest
+/// replaces.
 fn merge(into: &mut Map<String, Value>, patch: &Map<String, Value>) {
     for (key, value) in patch {
         let conditions =
@@ -145,7 +146,7 @@ fn merge_condition(old: &mut Vec<Value>, new: &Value) {
     }
 }
 
-/// A pod of one container that runs this script.
+/// Returns a pod with one container that runs this script.
 fn scripted(script: &str) -> Value {
     json!({ "containers": [shell("c", script)], "volumes": [
         { "name": "data", "emptyDir": {} }, { "name": "node", "hostPath": { "path": "/var/x" } },
@@ -670,9 +671,9 @@ proptest! {
         }
         let mut world = World::new(spec, annotations);
         world.run(ran);
-        // Looking again at the same moment changes nothing.
+        // A second sync at the same time changes nothing.
         prop_assert!(!world.look());
-        // Another kubelet that takes over writes nothing new either, unless something just came due.
+        // A kubelet that takes over writes nothing either, unless a transition just came due.
         let terminal = Phase::parse(world.phase()).terminal();
         if terminal {
             let writes = world.writes;

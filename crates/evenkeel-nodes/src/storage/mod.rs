@@ -1,5 +1,5 @@
-//! Simulated storage: provisions, resizes, deletes and attaches volumes of its StorageClass without storing data, as the
-//! external provisioner, resizer and attacher of a CSI driver do.
+//! Simulated storage: provisions, resizes, deletes and attaches volumes of its StorageClass without storing data.
+//! It stands in for the external provisioner, resizer and attacher of a CSI driver.
 
 mod plan;
 #[cfg(test)]
@@ -23,7 +23,7 @@ use plan::Write;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Name of the driver and of the provisioner.
+/// Name of the CSI driver and of the provisioner.
 pub const DRIVER: &str = "csi.sim.evenkeel.dev";
 
 /// Number of workers for claims, volumes and attachments.
@@ -34,7 +34,7 @@ const WORKERS: usize = 4;
 pub struct StorageOptions {
     /// Name of the default StorageClass to create; empty for none.
     pub class: String,
-    /// Whether the driver requires volumes to be attached.
+    /// Whether the driver requires volumes to be attached (`attachRequired`).
     pub attach: bool,
 }
 
@@ -44,7 +44,7 @@ impl Default for StorageOptions {
     }
 }
 
-/// Key of the queue.
+/// Key in the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Item {
     Claim(Key),
@@ -66,7 +66,7 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
-    /// Starts the controller; its first task creates class and driver.
+    /// Starts the controller; its first task creates the StorageClass and the CSIDriver.
     pub(crate) fn start(
         client: &Client,
         caches: &Caches,
@@ -203,7 +203,7 @@ impl Storage {
             Write::Create { kind, body, events } => {
                 self.record_events(&events[..1]);
                 match self.client.create::<Metadata>(&kind, "", body.to_string().into()).await {
-                    // The cache is behind: the object exists.
+                    // The object exists; the cache lags behind.
                     Err(error) if error.is_already_exists() => {}
                     made => {
                         made?;
@@ -243,7 +243,7 @@ fn ignore_not_found(answer: Result<(), ApiError>) -> Result<(), ApiError> {
     }
 }
 
-/// Returns the key of the object of an event, and whether it existed before.
+/// Returns the key of an event's object, and whether the object was in the initial list; `None` for a deletion.
 fn named<V: View>(event: &CacheEvent<V>) -> Option<(Key, bool)> {
     match event {
         CacheEvent::Added { object, initial } => Some((Key::of(object.meta()), *initial)),

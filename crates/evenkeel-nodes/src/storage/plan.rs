@@ -1,4 +1,4 @@
-//! Decisions of the simulated storage about a claim, a volume, an attachment.
+//! Decisions of the simulated storage about a claim, a volume or an attachment.
 
 use super::DRIVER;
 use evenkeel_api::{
@@ -9,23 +9,23 @@ use evenkeel_component_helpers::storage::volume;
 use evenkeel_runtime::plan::{EventRecord, Target};
 use serde_json::{Value, json};
 
-/// Finalizer of a volume until its storage is deleted.
+/// Finalizer of a volume, removed when its storage is deleted.
 const PROVISIONER_FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
-/// Finalizer of an attachment until the volume is detached.
+/// Finalizer of an attachment, removed when the volume is detached.
 const ATTACHER_FINALIZER: &str = "external-attacher/csi-sim-evenkeel-dev";
 
 /// One planned write.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Write {
-    /// Creates a cluster-scoped object; the first event is recorded before, the others after it.
+    /// Creates a cluster-scoped object. The first event is recorded before, the others after it.
     Create { kind: Kind, body: Value, events: Vec<EventRecord> },
-    /// A merge patch.
+    /// Sends a merge patch.
     Patch { target: Target, subresource: &'static str, body: Value },
     /// Deletes a cluster-scoped object.
     Delete(Target),
 }
 
-/// The CSIDriver object.
+/// Returns the CSIDriver object.
 pub(super) fn driver(attach: bool) -> Value {
     json!({
         "apiVersion": "storage.k8s.io/v1",
@@ -35,7 +35,7 @@ pub(super) fn driver(attach: bool) -> Value {
     })
 }
 
-/// The default StorageClass.
+/// Returns the default StorageClass.
 pub(super) fn class(name: &str) -> Value {
     json!({
         "apiVersion": "storage.k8s.io/v1",
@@ -48,7 +48,7 @@ pub(super) fn class(name: &str) -> Value {
     })
 }
 
-/// Provisions a volume for a claim that the binder delegated to this provisioner, or resizes the present one.
+/// Provisions a volume for a claim that the binder delegated to this provisioner, or resizes the claim's volume.
 pub(super) fn of_claim(
     claim: &PersistentVolumeClaim,
     class: Option<&StorageClass>,
@@ -123,7 +123,7 @@ fn make(claim: &PersistentVolumeClaim, class: &StorageClass) -> Write {
     }
 }
 
-/// Resizes the volume first, then updates the claim's capacity.
+/// Resizes the volume, then updates the claim's capacity.
 fn grow(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Vec<Write> {
     let requested = volume::requested(claim);
     let has = claim.status.capacity.get("storage").copied();
@@ -154,7 +154,7 @@ fn is_ours(volume: &PersistentVolume) -> bool {
     volume.meta.annotations.get(volume::PROVISIONED_BY) == Some(DRIVER)
 }
 
-/// Deletes the storage of a released volume, and then the volume.
+/// Deletes the storage of a released volume by removing the finalizer, then the volume.
 pub(super) fn of_volume(volume: &PersistentVolume) -> Vec<Write> {
     if !is_ours(volume) {
         return Vec::new();
@@ -162,10 +162,11 @@ pub(super) fn of_volume(volume: &PersistentVolume) -> Vec<Write> {
     let meta = &volume.meta;
     let deletes = &*volume.spec.persistent_volume_reclaim_policy == "Delete";
     let released = &*volume.status.phase == "Released" && deletes;
-    // A retained volume keeps its finalizer until its object is deleted.
+    // A retained volume keeps its finalizer until the object is deleted.
     let let_go = released || (meta.deleting() && !deletes);
     let mut writes = Vec::new();
-    // Before the deletion: after it, other protectors let go, and this list must not bring them back.
+    // Patch before the deletion. After it, other controllers remove their finalizers, and this list would bring
+    // those back.
     if let_go && has(meta, PROVISIONER_FINALIZER) {
         writes.push(without(PersistentVolume::kind(), meta, PROVISIONER_FINALIZER));
     }
@@ -175,7 +176,7 @@ pub(super) fn of_volume(volume: &PersistentVolume) -> Vec<Write> {
     writes
 }
 
-/// Attaches and detaches.
+/// Attaches a volume, or detaches it if the attachment is being deleted.
 pub(super) fn of_attachment(attachment: &VolumeAttachment) -> Vec<Write> {
     let (meta, kind) = (&attachment.meta, VolumeAttachment::kind);
     if &*attachment.spec.attacher != DRIVER {

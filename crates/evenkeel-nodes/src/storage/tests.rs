@@ -1,4 +1,4 @@
-//! What the storage system does, by table.
+//! Table tests of the simulated storage's plan.
 
 use super::{
     DRIVER,

@@ -1,4 +1,4 @@
-//! `NodeMetrics` and `PodMetrics` of `metrics.k8s.io`: usage follows from requests and annotations of pods. Pure.
+//! `NodeMetrics` and `PodMetrics` of `metrics.k8s.io`, computed from requests and annotations of pods. Pure.
 
 use evenkeel_api::{
     Meta,
@@ -11,13 +11,13 @@ use std::{collections::HashMap, sync::Arc};
 
 use crate::behaviour::{CPU, CPU_LOAD, MEMORY, amount};
 
-/// The `window` of each object: the time over which usage is averaged.
+/// Field `window` of each object: the time over which usage is averaged.
 const WINDOW: &str = "15s";
 
-/// Usage of a container that neither requests a resource nor has an annotation for it.
+/// Usage of a container without a request and without an annotation for the resource.
 const DEFAULT_USAGE: ResourceUsage = ResourceUsage { millicores: 1, bytes: 8 << 20 };
 
-/// Usage of a node besides its pods, such as the kubelet's.
+/// Usage of a node besides that of its pods, such as the kubelet's.
 const NODE_OVERHEAD: ResourceUsage = ResourceUsage { millicores: 50, bytes: 256 << 20 };
 
 /// CPU and memory in use.
@@ -43,7 +43,7 @@ impl ResourceUsage {
     }
 }
 
-/// Returns the `NodeMetrics` of each node: the usage of its pods and an overhead.
+/// Returns the `NodeMetrics` of each node: the usage of its pods plus an overhead.
 pub(super) fn node_metrics(nodes: &[Arc<Node>], pods: &[Arc<Pod>], now: Timestamp) -> Vec<Value> {
     let running = running_pods_by_owner(pods);
     let mut usage_by_node: HashMap<&str, ResourceUsage> = HashMap::new();
@@ -93,7 +93,7 @@ fn is_running(pod: &Pod) -> bool {
     &*pod.status.phase == "Running" && !pod.meta.deleting()
 }
 
-/// Number of running pods by the uid of their controlling owner.
+/// Number of running pods by the uid of the controlling owner.
 type RunningPodsByOwner<'a> = HashMap<&'a str, i64>;
 
 fn running_pods_by_owner(pods: &[Arc<Pod>]) -> RunningPodsByOwner<'_> {
@@ -104,7 +104,7 @@ fn running_pods_by_owner(pods: &[Arc<Pod>]) -> RunningPodsByOwner<'_> {
     running
 }
 
-/// Returns name and usage of each running container of a pod, sidecars included; nothing if the pod does not run.
+/// Iterates over name and usage of each running container of a pod, including sidecars.
 fn container_usage<'a>(
     pod: &'a Pod,
     running: &'a RunningPodsByOwner<'a>,
@@ -122,8 +122,8 @@ fn container_usage<'a>(
         .map(move |container| (&*container.name, usage(pod, container, replicas.unwrap_or(1))))
 }
 
-/// Returns the usage of a container: the one in the pod's annotations, or half of the container's requests. The annotation
-/// `cpu-load` is the load of all `replicas` running pods of the owner, which they share evenly.
+/// Returns the usage of a container: from the pod's annotations, else half of the container's requests. The
+/// annotation `cpu-load` is the load that all `replicas` running pods of the owner share evenly.
 fn usage(pod: &Pod, container: &Container, replicas: i64) -> ResourceUsage {
     let annotated = |key| amount(&pod.meta.annotations, key, &container.name);
     let requested = |resource| container.resources.requests.get(resource).copied();
@@ -160,7 +160,7 @@ mod tests {
         Arc::new(Pod::decode(body.to_string().as_bytes(), Encoding::Json).expect("a pod"))
     }
 
-    /// Name, millicores and MiB of each running container.
+    /// Returns name, millicores and MiB of each running container.
     fn usages(pods: &[Arc<Pod>]) -> Vec<(String, i64, i64)> {
         let running = running_pods_by_owner(pods);
         let each = pods.iter().flat_map(|pod| container_usage(pod, &running).collect::<Vec<_>>());

@@ -18,17 +18,17 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Reads nodes and pods from `caches`, which the caller starts.
+    /// Returns a reader of the nodes and pods in `caches`, which the caller starts.
     pub fn new(caches: &Caches, clock: Clock) -> Self {
         Self { pods: caches.of(), nodes: caches.of(), clock }
     }
 
-    /// Returns the `NodeMetrics` of each node: the usage of its pods and an overhead.
+    /// Returns the `NodeMetrics` of each node: the usage of its pods plus an overhead.
     pub fn node_metrics(&self) -> Vec<Value> {
         measure::node_metrics(&self.nodes.list(), &self.pods.list(), self.clock.now())
     }
 
-    /// Returns the `PodMetrics` of each running pod of a namespace; of all namespaces if it is empty.
+    /// Returns the `PodMetrics` of each running pod in `namespace`, or in all namespaces if it is empty.
     pub fn pod_metrics(&self, namespace: &str) -> Vec<Value> {
         let pods =
             if namespace.is_empty() { self.pods.list() } else { self.pods.namespace(namespace) };

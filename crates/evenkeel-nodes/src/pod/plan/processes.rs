@@ -1,4 +1,4 @@
-//! Runs of containers whose command the shell interpreter understands, and the files that they share.
+//! Runs of containers whose command the shell interpreter understands, and the files that these runs share.
 
 use evenkeel_api::time::Timestamp;
 use evenkeel_shell::{Process, Run, RunContext, Scope, Write, later};
@@ -10,18 +10,19 @@ use crate::pod::{
     memory::{CommandState, Slot},
 };
 
-/// Files on the node that a run writes.
+/// Files that one run writes to its node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NodeWrites {
-    /// Identifier of the run.
+    /// ID of the run.
     pub(crate) by: Arc<str>,
     pub(crate) start: Timestamp,
-    /// All writes of the run; they replace those recorded before.
+    /// All writes of the run. They replace those recorded before.
     pub(crate) writes: Vec<Write>,
 }
 
 impl Pass<'_> {
-    /// The outcome of the run that began at `since`, computed again when files that it reads have changed.
+    /// Returns the outcome of the run that began at `since`, and evaluates it again if files that it reads have
+    /// changed.
     fn known(
         &mut self,
         container: &Container<'_>,
@@ -75,7 +76,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Records the writes of a run up to `end`.
+    /// Records the writes of a run up to `end`; all writes if `end` is `None`.
     fn record_writes(
         &mut self,
         by: &Arc<str>,
@@ -96,7 +97,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Prepares a new run of a container.
+    /// Resets the container's state and files for a new run.
     pub(super) fn begin_run(&mut self, container: &Container<'_>, slot: &mut Slot) {
         (slot.doing, slot.signal, slot.unready) = (CommandState::NotEvaluated, None, false);
         if container.process.is_some() {
@@ -128,7 +129,8 @@ impl Pass<'_> {
         Some((later(since, lasts), status))
     }
 
-    /// Returns when and with which exit code the run ends after SIGTERM at `asked`; no time if it ignores the signal.
+    /// Returns when and with which exit code the run ends after SIGTERM at `stopped_at`; no time if it ignores the
+    /// signal.
     pub(super) fn stops(
         &mut self,
         container: &Container<'_>,
@@ -152,7 +154,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Drops the writes of a killed run after now.
+    /// Drops the writes that a killed run would have made after now.
     pub(super) fn cut(&mut self, container: &Container<'_>, slot: &Slot, since: Timestamp) {
         if let CommandState::Known(run, _) = &slot.doing {
             let by = self.run_of(container, slot);
@@ -160,7 +162,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Runs the exec readiness probes, and wakes when a file changes that they may read.
+    /// Runs the exec readiness probes, and wakes the sync at the next change of a file that they may read.
     pub(super) fn probe(&mut self) {
         for (init, n) in self.numbers() {
             let (container, slot) = self.at(init, n);
