@@ -1,4 +1,4 @@
-//! `$((…))`: whole numbers, as the shell reckons with them.
+//! Arithmetic expansion `$((…))`: integer expressions of the shell.
 
 use crate::parse::is_name;
 
@@ -7,12 +7,12 @@ const MAX_DEPTH: u32 = 40;
 
 /// Variables that an expression reads and assigns.
 pub(crate) trait Variables {
-    /// The variable's value, empty when it has none; an error when that is not known.
+    /// Returns the variable's value, empty if it is unset; an error if the interpreter does not know the value.
     fn get(&mut self, name: &str) -> Result<String, String>;
     fn set(&mut self, name: &str, value: i64);
 }
 
-/// The value of an expression in which every `$` is replaced already.
+/// Evaluates an expression in which every `$` is already expanded.
 pub(crate) fn evaluate(text: &str, variables: &mut dyn Variables) -> Result<i64, String> {
     let mut reader = Reader { text, position: 0, depth: 0, variables, dry: 0 };
     if text.trim().is_empty() {
@@ -28,11 +28,12 @@ struct Reader<'r> {
     position: usize,
     depth: u32,
     variables: &'r mut dyn Variables,
-    /// Above zero in what is read but not done: the other branch, what `&&` leaves out.
+    /// Above zero while the parser skips an operand: the branch not taken, or the right side that `&&` or `||` cuts
+    /// off.
     dry: u32,
 }
 
-/// Operators with two sides, those that bind loosest first.
+/// Binary operators by precedence, lowest first.
 const LEVELS: [&[&str]; 10] = [
     &["||"],
     &["&&"],
@@ -73,7 +74,7 @@ impl<'r> Reader<'r> {
         value
     }
 
-    /// `NAME = …`, `NAME += …` and so on; else a choice.
+    /// Evaluates `NAME = …`, `NAME += …` and the like, else a conditional expression.
     fn assignment(&mut self) -> Result<i64, String> {
         self.blanks();
         let from = self.position;
@@ -144,7 +145,7 @@ impl<'r> Reader<'r> {
         self.blanks();
         let rest = &self.text[self.position..];
         let found = operators.iter().copied().find(|operator| rest.starts_with(operator))?;
-        // What would be another operator, or the end of an assignment, is not this one.
+        // The match may be the start of a longer operator or of an assignment.
         let longer = match found {
             "|" | "&" | "<" | ">" => rest[1..].starts_with(found),
             "*" => rest[1..].starts_with('*'),
@@ -264,7 +265,7 @@ impl<'r> Reader<'r> {
     }
 }
 
-/// Decimal, octal after `0`, hexadecimal after `0x`.
+/// Parses a decimal number, an octal one after `0`, or a hexadecimal one after `0x`.
 fn number(text: &str) -> Option<i64> {
     if let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         return i64::from_str_radix(digits, 16).ok();

@@ -7,11 +7,11 @@ use crate::{
     shell::{Flow, Halt, Shell, Variable, unknown},
 };
 
-/// Folders in which a command is what its name says.
+/// Folders of which every image has the usual commands, so that `/bin/NAME` is the command `NAME`.
 const PATH: [&str; 6] = ["/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/busybox"];
 
 impl Interpreter<'_> {
-    /// Does what a command says. The words are at least one.
+    /// Executes a simple command. `words` holds at least the command's name.
     pub(crate) fn execute(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
         self.step()?;
         let name = match words[0].rsplit_once('/') {
@@ -72,7 +72,7 @@ impl Interpreter<'_> {
         }
     }
 
-    /// A shell in a process of its own.
+    /// Runs `sh` as a child process.
     fn start_shell(&mut self, shell: &mut Shell, name: &str, arguments: &[String]) -> Flow {
         let exported = shell.variables.iter().filter(|(_, variable)| variable.exported);
         let exported = exported.map(|(name, variable)| (name.clone(), variable.clone())).collect();
@@ -88,7 +88,7 @@ impl Interpreter<'_> {
         flow
     }
 
-    /// Runs `sh` with its command line.
+    /// Runs `sh` with its command-line arguments.
     pub(crate) fn run_shell(
         &mut self,
         shell: &mut Shell,
@@ -216,7 +216,7 @@ pub(crate) fn failed(shell: &mut Shell) -> Flow {
     Ok(())
 }
 
-/// The status that `exit` and `return` name, else the last one.
+/// Returns the status that `exit` or `return` names, else the last status.
 fn status(last: i32, arguments: &[String]) -> i32 {
     let Some(text) = arguments.first() else { return last };
     let status = text.trim().parse::<i64>();

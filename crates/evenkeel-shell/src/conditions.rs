@@ -1,4 +1,4 @@
-//! `test`, `[` and `[[`.
+//! Conditional expressions: `test`, `[` and `[[`.
 
 use crate::{
     interpreter::Interpreter,
@@ -11,16 +11,16 @@ use crate::{
 /// Maximum nesting of parentheses and negations.
 const MAX_DEPTH: usize = 30;
 
-/// One word of a condition.
+/// One word of a conditional expression.
 struct Term {
     text: String,
-    /// As a pattern, in `[[`.
+    /// The word as a pattern, in `[[`.
     pattern: Option<Pattern>,
-    /// Whether it may be an operator: in `[[` what is quoted is none.
+    /// Whether the word may be an operator; a quoted word in `[[` may not.
     operator: bool,
 }
 
-/// Value of a condition; `None` if it is malformed.
+/// Value of a conditional expression; `None` if it is malformed.
 type Answer = Result<Option<bool>, Halt>;
 
 const BINARY: [&str; 12] =
@@ -28,7 +28,7 @@ const BINARY: [&str; 12] =
 const FILES: [&str; 3] = ["-nt", "-ot", "-ef"];
 
 impl Interpreter<'_> {
-    /// `test` and `[`, without the closing bracket.
+    /// Runs `test` and `[`, without the closing bracket.
     pub(crate) fn test(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
         let term = |text: &String| Term { text: text.clone(), pattern: None, operator: true };
         let terms: Vec<Term> = words.iter().map(term).collect();
@@ -45,7 +45,7 @@ impl Interpreter<'_> {
         Ok(())
     }
 
-    /// `[[ … ]]`: words are not split, and the right side of a comparison is a pattern.
+    /// Runs `[[ … ]]`: words are not split, and the right side of a comparison is a pattern.
     pub(crate) fn double_brackets(&mut self, shell: &mut Shell, words: &[Word]) -> Flow {
         let mut terms = Vec::new();
         for word in words {

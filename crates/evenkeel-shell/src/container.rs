@@ -1,4 +1,4 @@
-//! Reads the processes of a pod's containers from its spec: arguments, environment variables, volume mounts.
+//! Processes of a pod's containers, read from the pod's spec: arguments, environment variables, volume mounts.
 
 use evenkeel_api::{
     Text,
@@ -12,7 +12,7 @@ use crate::{
     shell::Variable,
 };
 
-/// Images whose entry point is a shell: without a command they end at once.
+/// Images whose entry point is a shell. Without a command such a container exits at once.
 const SHELLS: [&str; 5] = ["alpine", "bash", "busybox", "debian", "ubuntu"];
 
 /// Whether the image's entry point is a shell.
@@ -30,12 +30,12 @@ fn name_of(image: &str) -> &str {
     name.split(['@', ':']).next().unwrap_or(name)
 }
 
-/// The processes of a pod, by container.
+/// Processes of a pod's containers by name.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Processes(BTreeMap<Text, Process>);
 
 impl Processes {
-    /// Reads a pod on the node with this name and address. `image` returns a container's image.
+    /// Reads the processes of a pod on the node with this name and address. `image` returns a container's image.
     pub fn read<'i>(
         pod: &PodCommand,
         node: (&str, Ipv4Addr),
@@ -49,7 +49,7 @@ impl Processes {
         Self(processes.collect())
     }
 
-    /// The process of a container; `None` when it is not known what it executes.
+    /// Returns the process of a container; `None` if it is unknown which command the container executes.
     pub fn get(&self, container: &str) -> Option<&Process> {
         self.0.get(container)
     }
@@ -90,7 +90,7 @@ fn process(
     if words.is_empty() && entrypoint_is_shell(image) {
         words.push("sh".into());
     }
-    // A shell with an open standard input waits for it.
+    // A shell with an open standard input waits for input.
     if words.is_empty() || container.stdin && words.len() == 1 {
         return None;
     }
@@ -124,7 +124,7 @@ fn field_path(variable: &EnvVar) -> Option<&str> {
     Some(&variable.value_from.as_ref()?.field_ref.as_ref()?.field_path)
 }
 
-/// The value of a `fieldRef`; `None` when it is not known before the pod runs.
+/// Returns the value of a `fieldRef`; `None` if it is unknown before the pod runs.
 fn field_value(pod: &PodCommand, path: &str, node: (&str, Ipv4Addr)) -> Option<String> {
     let entry = |map: &evenkeel_api::StrMap, path: &str| {
         let key = path.strip_prefix("['")?.strip_suffix("']")?;
@@ -147,7 +147,7 @@ fn field_value(pod: &PodCommand, path: &str, node: (&str, Ipv4Addr)) -> Option<S
     }
 }
 
-/// The root folder of a volume.
+/// Returns the root folder of a volume.
 fn volume_root(volume: &Volume) -> FilePath {
     let source = &volume.source;
     if let Some(host) = &source.host_path {
@@ -159,8 +159,8 @@ fn volume_root(volume: &Volume) -> FilePath {
     FilePath { scope, path: "".into() }
 }
 
-/// Replaces `$(NAME)` in `text`, as a kubelet does for commands, arguments and variables: unknown names stay, `$$` is a
-/// dollar sign. `None` when a value is needed that is not known.
+/// Expands `$(NAME)` in `text`, as a kubelet does for commands, arguments and variables. Unknown names stay as they
+/// are, and `$$` is a dollar sign. `None` if the value of a variable is needed but unknown.
 ///
 /// Upstream: `Expand` (k8s.io/kubernetes/third_party/forked/golang/expansion).
 fn expand(text: &str, variables: &BTreeMap<String, Variable>) -> Option<String> {

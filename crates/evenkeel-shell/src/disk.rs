@@ -1,4 +1,4 @@
-//! Files as a running script finds and leaves them.
+//! File system of a running script: reads the files of all runs and records the script's writes.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -8,17 +8,17 @@ use crate::{
     shell::{Halt, Shell, unknown},
 };
 
-/// Maximum number of writes of a script; one with more counts as running for ever.
+/// Maximum number of writes of a script; a script with more counts as running for ever.
 const MAX_WRITES: usize = 100;
-/// Folders that every image fills as it likes: nothing can be said of what is not known to be there.
+/// Folders with files of the image: a path below them may exist although no run wrote it.
 const IMAGE_FOLDERS: [&str; 17] = [
     "/app", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/opt", "/proc",
     "/root", "/sbin", "/srv", "/sys", "/usr", "/var",
 ];
-/// Folders that every image has, with nothing in them.
+/// Folders that exist and are empty in every image.
 const EMPTY_FOLDERS: [&str; 8] =
     ["", "/tmp", "/var/tmp", "/var/run", "/run", "/dev/shm", "/mnt", "/var/log"];
-/// Files that can be written though their folder is not known.
+/// File that a script can write although the content of its folder is unknown.
 const TERMINATION_LOG: &str = "/dev/termination-log";
 
 impl Interpreter<'_> {
@@ -31,11 +31,12 @@ impl Interpreter<'_> {
         (path, place)
     }
 
-    /// Returns the content at a path now; the outer `None` if nothing was ever written there.
+    /// Returns the content at a path now: the outer `None` if no run ever wrote it, the inner one if a run removed
+    /// it.
     fn content_at(&self, shell: &Shell, place: &FilePath) -> Option<Option<Content>> {
         let own =
             self.writes.iter().filter(|write| write.path == *place && write.after <= shell.now);
-        // Of writes at the same time the last one counts.
+        // The last of several writes at the same time wins.
         let own = own.fold(None::<&Write>, |best, write| {
             best.filter(|best| best.after > write.after).or(Some(write))
         });
@@ -67,7 +68,7 @@ impl Interpreter<'_> {
         }
     }
 
-    /// Checks that a path which the script has not written is known not to exist.
+    /// Fails if a path that no run has written may exist in the image or in a volume of unknown content.
     fn known_absent(&self, path: &str, place: &FilePath) -> Result<(), Halt> {
         let filled = IMAGE_FOLDERS.iter().any(|folder| within(path, folder))
             && !EMPTY_FOLDERS[1..].iter().any(|folder| within(path, folder))
@@ -79,7 +80,7 @@ impl Interpreter<'_> {
         }
     }
 
-    /// Whether there is a folder.
+    /// Whether a folder exists at the path.
     pub(crate) fn is_folder(&self, shell: &Shell, path: &str) -> Result<bool, Halt> {
         let (path, place) = self.resolve(shell, path);
         if EMPTY_FOLDERS.contains(&&*path)
@@ -99,7 +100,7 @@ impl Interpreter<'_> {
         Ok(self.read(shell, path)?.is_some() || self.is_folder(shell, path)?)
     }
 
-    /// Writes a file; whether that could be done.
+    /// Writes a file; returns whether its folder exists.
     pub(crate) fn write(&mut self, shell: &Shell, path: &str, text: String) -> Result<bool, Halt> {
         if path == "/dev/null" {
             return Ok(true);
@@ -127,7 +128,7 @@ impl Interpreter<'_> {
         if self.content_at(shell, &place) == Some(content.clone()) {
             return Ok(());
         }
-        // What is written twice at the same time was never anything else.
+        // A second write at the same time replaces the first.
         self.writes.retain(|write| write.path != place || write.after != shell.now);
         if self.writes.len() >= MAX_WRITES {
             return Err(Halt::StepLimit);
@@ -136,7 +137,7 @@ impl Interpreter<'_> {
         Ok(())
     }
 
-    /// Makes a folder and, where `parents`, those around it; whether that could be done.
+    /// Makes a folder, with `parents` also the missing ones above it; returns whether it succeeds.
     pub(crate) fn make_folder(
         &mut self,
         shell: &Shell,
@@ -161,7 +162,7 @@ impl Interpreter<'_> {
         Ok(true)
     }
 
-    /// The names in a folder, in order.
+    /// Returns the sorted names in a folder.
     pub(crate) fn names(&self, shell: &Shell, path: &str) -> Result<BTreeSet<String>, Halt> {
         let (path, place) = self.resolve(shell, path);
         if IMAGE_FOLDERS.contains(&&*path)
@@ -185,7 +186,7 @@ impl Interpreter<'_> {
         own.chain(self.context.below(folder)).cloned().collect()
     }
 
-    /// Takes away a file, or a folder with all that is in it.
+    /// Removes a file, or a folder with its content.
     pub(crate) fn remove(&mut self, shell: &Shell, path: &str) -> Result<(), Halt> {
         let (full, place) = self.resolve(shell, path);
         if self.mounts.leads_to(&full)
@@ -201,7 +202,7 @@ impl Interpreter<'_> {
         self.change(shell, &full, None)
     }
 
-    /// Seconds as `sleep` and `timeout` read them.
+    /// Parses a duration as `sleep` and `timeout` do.
     pub(crate) fn duration(text: &str) -> Option<Duration> {
         let (number, unit) = match text.char_indices().last()? {
             (at, 's') => (&text[..at], 1.0),

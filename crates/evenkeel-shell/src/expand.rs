@@ -1,4 +1,4 @@
-//! From words to what they stand for: variables, `$(…)`, `$((…))`, quotes, splitting.
+//! Expansion of words: variables, `$(…)`, `$((…))`, quotes and field splitting.
 
 use rand::Rng;
 
@@ -34,7 +34,7 @@ impl Interpreter<'_> {
                 (piece.quoted, &piece.part)
                 && &**name == "@"
             {
-                // Each a field of its own; the first and last join what is beside them.
+                // Each argument is a field. The first joins the text before "$@", the last the text after it.
                 for (n, value) in shell.positional.clone().into_iter().enumerate() {
                     if n > 0 {
                         fields.extend(current.take());
@@ -45,7 +45,7 @@ impl Interpreter<'_> {
             }
             let value = self.piece(shell, piece)?;
             if piece.quoted {
-                // The empty text that stands for the quotes of "$@" alone makes no field.
+                // Quotes around "$@" alone make no field if it has no arguments.
                 let only_quotes = value.is_empty()
                     && matches!(word.0.get(n + 1),
                     Some(Piece { part: Part::Variable { name, .. }, .. }) if &**name == "@");
@@ -78,7 +78,7 @@ impl Interpreter<'_> {
         Ok(())
     }
 
-    /// Expands a word where it is not split.
+    /// Expands a word without splitting it into fields.
     pub(crate) fn string(&mut self, shell: &mut Shell, word: &Word) -> Result<String, Halt> {
         let mut all = String::new();
         for piece in &word.0 {
@@ -126,7 +126,7 @@ impl Interpreter<'_> {
         let gathered = self.outputs.len();
         self.outputs.push(String::new());
         child.output = Some(gathered);
-        // bash does not hand `set -e` down to there.
+        // bash does not pass `set -e` on to command substitutions.
         child.errexit &= !shell.bash;
         let (end, status) = self.child(child, run)?;
         shell.now = end.ok_or(Halt::Forever)?;
@@ -169,7 +169,7 @@ impl Interpreter<'_> {
         }
     }
 
-    /// The value of a variable or of what is called like one; `None` where it has none.
+    /// Returns the value of a variable or of a special parameter; `None` if it is unset.
     pub(crate) fn value(&mut self, shell: &Shell, name: &str) -> Result<Option<String>, Halt> {
         Ok(Some(match name {
             "?" => shell.status.to_string(),
@@ -208,7 +208,7 @@ impl Interpreter<'_> {
     }
 }
 
-/// Variables in arithmetic.
+/// Variables of an arithmetic expression.
 struct Reckoning<'r, 'a> {
     interpreter: &'r mut Interpreter<'a>,
     shell: &'r mut Shell,
@@ -228,27 +228,27 @@ impl Variables for Reckoning<'_, '_> {
     }
 }
 
-/// The process number of one started with `&`.
+/// Returns the process ID of a background job.
 pub(crate) fn pid(job: usize) -> String {
     (job + 7).to_string()
 }
 
-/// The one started with `&` that has this process number.
+/// Returns the background job with this process ID.
 pub(crate) fn job(pid: &str) -> Option<usize> {
     pid.parse::<usize>().ok()?.checked_sub(7)
 }
 
-/// Whether a kubelet sets the variable for a Service.
+/// Whether the kubelet may set a variable of this name for a Service.
 fn of_service(name: &str) -> bool {
     name.ends_with("_SERVICE_HOST") || name.contains("_SERVICE_PORT") || name.ends_with("_PORT")
 }
 
-/// Whether the shell would look for files of that name.
+/// Whether the shell would expand the text to file names.
 fn globs(text: &str) -> bool {
     text.contains(['*', '?']) || text.find('[').is_some_and(|index| text[index..].contains(']'))
 }
 
-/// `{1..5}`, which bash takes for five words.
+/// Expands a brace range such as `{1..5}`, as bash does.
 fn range(text: &str) -> Option<Vec<String>> {
     let (from, to) = text.strip_prefix('{')?.strip_suffix('}')?.split_once("..")?;
     let (from, to): (i32, i32) = (from.parse().ok()?, to.parse().ok()?);
@@ -264,7 +264,7 @@ fn range(text: &str) -> Option<Vec<String>> {
 }
 
 fn without(text: &[char], pattern: &Pattern, suffix: bool, longest: bool) -> String {
-    // Values are short; a long one is not worth trying at every length.
+    // Values are short: bound the number of lengths to try on a long one.
     let limit = text.len().min(1024);
     let cut = |length: usize| {
         if suffix { &text[text.len() - length..] } else { &text[..length] }

@@ -1,61 +1,61 @@
-//! Files of simulated containers: their content, since when, and the run that wrote it. Writes to come of a run whose
-//! outcome is known already are among them.
+//! Files of simulated containers: each version with its content, its time and the run that wrote it. The outcome of
+//! a run is computed ahead, so that versions of the future are included.
 
 use evenkeel_api::{Text, time::Timestamp};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::later;
 
-/// Files kept of a pod or a node; more are not written.
+/// Maximum number of files per pod or node; writes to further files are dropped.
 const MAX_FILES: usize = 4096;
 
-/// The volume or root file system that a file belongs to.
+/// Volume or root file system that contains a file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
-    /// The container's root file system, new after each restart.
+    /// Root file system of a container, which is new after each restart.
     Container(Text),
-    /// A volume that begins empty with the pod.
+    /// Volume that is empty when the pod starts.
     Volume(Text),
-    /// A volume whose content is not known here, such as a ConfigMap's.
+    /// Volume with content that the interpreter does not know, such as a ConfigMap's.
     UnknownVolume(Text),
-    /// The node's file system.
+    /// File system of the node.
     Node,
 }
 
-/// The path of a file or folder.
+/// Path of a file or folder within a scope.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FilePath {
-    /// Root of the path.
+    /// Scope to whose root the path is relative.
     pub scope: Scope,
-    /// Absolute within the scope, without `.` and `..`; empty for its root.
+    /// Absolute path within the scope, without `.` and `..`; empty for the root.
     pub path: Text,
 }
 
 /// Content at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// A file with its text.
+    /// Regular file with its text.
     File(Arc<str>),
-    /// A folder, empty or not.
+    /// Folder with or without files.
     Folder,
 }
 
-/// A change that a run makes to a file.
+/// Write of a run to one file or folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
-    /// When, counted from the run's start.
+    /// Time of the write since the run's start.
     pub after: Duration,
     /// The file or folder.
     pub path: FilePath,
-    /// The new content; `None` removes the file or folder.
+    /// New content; `None` removes the file or folder.
     pub content: Option<Content>,
 }
 
-/// Files with their past versions, and the future ones that are known.
+/// Files with their versions of the past and of the known future.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Files {
     paths: BTreeMap<FilePath, Vec<Version>>,
-    /// Grows with each change.
+    /// Number of changes so far.
     changes: u64,
 }
 
@@ -63,18 +63,18 @@ pub struct Files {
 struct Version {
     at: Timestamp,
     content: Option<Content>,
-    /// The run that wrote it.
+    /// ID of the run that wrote the version.
     by: Arc<str>,
 }
 
 impl Files {
-    /// A count that grows with each change.
+    /// Returns a counter that grows with each change.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// The content of `path` at `time` and since when, without the writes of the run `except`; `None` where nothing was
-    /// ever written.
+    /// Returns the content of `path` at `time` with the time of its write, without writes of the run `except`. The
+    /// outer `None` means that no run wrote the path, the inner one that a run removed it.
     pub fn at(
         &self,
         path: &FilePath,
@@ -86,7 +86,7 @@ impl Files {
         Some((found.at, found.content.as_ref()))
     }
 
-    /// Paths in the same scope below `folder`.
+    /// Iterates over the paths below `folder` in the same scope.
     pub fn below<'f>(&'f self, folder: &'f FilePath) -> impl Iterator<Item = &'f FilePath> + 'f {
         let paths = self.paths.range(folder.clone()..).map(|(path, _)| path);
         paths
@@ -94,13 +94,13 @@ impl Files {
             .filter(|path| path.path[folder.path.len()..].starts_with('/'))
     }
 
-    /// When a file changes next after `time`, by another run than `except`.
+    /// Returns the time of the first change after `time`, without writes of the run `except`.
     pub fn next_change(&self, time: Timestamp, except: &str) -> Option<Timestamp> {
         let versions = self.paths.values().flatten();
         versions.filter(|v| v.at > time && *v.by != *except).map(|v| v.at).min()
     }
 
-    /// Records the writes of the run `by`, which began at `start`, in place of those recorded of it before.
+    /// Replaces the recorded writes of the run `by`, which began at `start`, with `writes`.
     pub fn replace(&mut self, by: &Arc<str>, start: Timestamp, writes: &[&Write]) {
         let before = self.of(by);
         let now: Vec<_> = writes
@@ -137,7 +137,7 @@ impl Files {
         all.collect()
     }
 
-    /// Forgets the root file system of `container`, and versions that were replaced before `time`.
+    /// Drops the root file system of `container`, and versions that a later one replaced before `time`.
     pub fn clear(&mut self, container: &str, time: Timestamp) {
         self.paths.retain(|path, versions| {
             let last = versions.iter().rposition(|version| version.at <= time);
@@ -153,13 +153,13 @@ impl Files {
 pub(crate) struct Mounts(Vec<(Text, FilePath)>);
 
 impl Mounts {
-    /// Sorts the longest mount path first, so that the first match is the right one.
+    /// Returns the mounts sorted by path length, longest first, so that the first match is the innermost mount.
     pub(crate) fn new(mut mounts: Vec<(Text, FilePath)>) -> Self {
         mounts.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
         Self(mounts)
     }
 
-    /// Resolves the normal `path` of `container` through the mounts.
+    /// Resolves the normalized `path` of `container` through the mounts.
     pub(crate) fn resolve(&self, container: &str, path: &str) -> FilePath {
         for (mount, root) in &self.0 {
             if let Some(rest) = path.strip_prefix(&**mount)
@@ -172,7 +172,7 @@ impl Mounts {
         FilePath { scope: Scope::Container(container.into()), path: path.into() }
     }
 
-    /// Whether something is mounted at `path` or below.
+    /// Whether a volume is mounted at `path` or below.
     pub(crate) fn leads_to(&self, path: &str) -> bool {
         self.0.iter().any(|(mount, _)| {
             mount.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -180,7 +180,7 @@ impl Mounts {
     }
 }
 
-/// An absolute path without `.`, `..` and needless slashes; empty for the root.
+/// Normalizes `path`, relative to `folder`: absolute, without `.`, `..` and needless slashes; empty for the root.
 pub(crate) fn normal(folder: &str, path: &str) -> String {
     let all = if path.starts_with('/') { path.to_owned() } else { format!("{folder}/{path}") };
     let mut parts: Vec<&str> = Vec::new();

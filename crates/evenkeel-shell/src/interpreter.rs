@@ -1,4 +1,4 @@
-//! Runs a script in its own time: nothing is executed, sleeping only adds up, and work is bounded.
+//! Interpreter of scripts in simulated time: executes nothing, adds up the time of sleeps, and bounds its work.
 
 use evenkeel_api::time::Timestamp;
 use rand::{SeedableRng, rngs::StdRng};
@@ -19,36 +19,36 @@ use crate::{
     },
 };
 
-/// Maximum number of commands and expansions of a run.
+/// Maximum number of commands and expansions per run.
 const MAX_STEPS: u32 = 20_000;
-/// The same maximum for the container's log.
+/// Maximum number of commands and expansions per run when the container's log is read.
 const MAX_LOG_STEPS: u32 = 400_000;
-/// Steps that a signal handler gets when the script has used up the maximum.
+/// Extra steps for the signal handler of a script that has reached the maximum.
 const TRAP_STEPS: u32 = 1_000;
 /// Maximum nesting of commands, functions and shells.
 const MAX_DEPTH: u32 = 100;
 const MAX_CALLS: u32 = 30;
-/// Longer outputs, values and files are not kept.
+/// Maximum length in bytes of outputs, values and files.
 pub(crate) const MAX_LENGTH: usize = 64 * 1024;
-/// The log of a container ends there.
+/// Maximum length in bytes of a container's log; the rest is cut off.
 const MAX_LOG_LENGTH: usize = 1024 * 1024;
 
-/// One started with `&`.
+/// Background job, started with `&`.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
-    /// `None` when it never ends.
+    /// Time of its end; `None` if it never ends.
     pub(crate) end: Option<Duration>,
     pub(crate) status: i32,
 }
 
-/// Lines that a container prints, with their times.
+/// Output of a container with its times.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    /// Later lines are not recorded.
+    /// Time after which output is not recorded.
     until: Duration,
-    /// In the order in which it was interpreted: that of background jobs is not that of time.
+    /// Printed texts in the order of interpretation, in which background jobs are not ordered by time.
     pub(crate) printed: Vec<(Duration, String)>,
-    /// Number of bytes in `printed`.
+    /// Length in bytes of `printed`.
     length: usize,
 }
 
@@ -67,30 +67,30 @@ impl Log {
     }
 }
 
-/// Everything that shells of one container share.
+/// State that all shells of one container share.
 pub(crate) struct Interpreter<'a> {
     pub(crate) context: &'a RunContext<'a>,
     pub(crate) container: &'a str,
     pub(crate) mounts: &'a Mounts,
-    /// Whether there are variables that are not known by name.
+    /// Whether there are environment variables whose names are unknown (`envFrom`).
     pub(crate) open: bool,
     steps: u32,
     pub(crate) depth: u32,
-    /// When the container is asked to stop, until it noticed.
+    /// Time of SIGTERM, until the script has handled it.
     pub(crate) signal: Option<Duration>,
-    /// Writes so far, in no order.
+    /// Writes so far, unordered.
     pub(crate) writes: Vec<Write>,
-    /// The container's log, if it is asked for.
+    /// Container log; `None` unless the caller reads it.
     pub(crate) log: Option<Log>,
-    /// Targets of streams: the container's log, then the outputs of command substitutions.
+    /// Streams: the container's standard output first, then one per command substitution.
     pub(crate) outputs: Vec<String>,
     pub(crate) jobs: Vec<Job>,
     pub(crate) random: StdRng,
-    /// Number of values drawn that differ each time, such as `$RANDOM`.
+    /// Number of values drawn that differ on each draw, such as `$RANDOM`.
     pub(crate) draws: u32,
-    /// Whether it read what others may write.
+    /// Whether the script read a file that other runs may write.
     pub(crate) reads_shared_files: std::cell::Cell<bool>,
-    /// Exit status of the last `$(…)`.
+    /// Exit status of the last command substitution.
     pub(crate) inner_status: Option<i32>,
 }
 
@@ -128,12 +128,12 @@ impl<'a> Interpreter<'a> {
         if self.steps > most { Err(Halt::StepLimit) } else { Ok(()) }
     }
 
-    /// The time of day that it is for `shell`.
+    /// Returns the time of day in `shell`.
     pub(crate) fn time(&self, shell: &Shell) -> Timestamp {
         later(self.context.start, shell.now)
     }
 
-    /// Runs the container's first process to its end: how long it takes (`None`: for ever) and its status.
+    /// Runs the container's first process to its end; returns its duration (`None` for ever) and exit code.
     pub(crate) fn main(
         &mut self,
         shell: &mut Shell,
@@ -145,7 +145,7 @@ impl<'a> Interpreter<'a> {
             halt = match (self.signal.take(), shell.handler().map(str::to_owned)) {
                 (Some(signal), Some(handler)) => {
                     shell.now = shell.now.max(signal);
-                    // If the handler returns, the script runs on.
+                    // If the handler returns, the script continues, for ever.
                     self.text(shell, &handler).and(Err(Halt::Forever))
                 }
                 _ => Err(Halt::Forever),
@@ -154,7 +154,7 @@ impl<'a> Interpreter<'a> {
         self.end(shell, halt)
     }
 
-    /// Ends a shell: runs its `EXIT` trap.
+    /// Ends a shell: runs its `EXIT` trap, and returns its end and status.
     fn end(&mut self, shell: &mut Shell, halt: Flow) -> Result<(Option<Duration>, i32), String> {
         let halt = match halt {
             Ok(()) | Err(Halt::Exit(_)) => {
@@ -181,7 +181,8 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Runs something in a process of its own, which `shell` waits for or not: when it ends and its status.
+    /// Runs `run` in a child process; returns when it ends (`None` for never) and its status. The caller decides
+    /// whether to wait.
     pub(crate) fn child(
         &mut self,
         mut child: Shell,
@@ -194,7 +195,7 @@ impl<'a> Interpreter<'a> {
         self.end(&mut child, halt).map_err(Halt::Unknown)
     }
 
-    /// As [`Interpreter::child`], and waits.
+    /// Runs `run` in a child process and waits for its end.
     pub(crate) fn awaited(
         &mut self,
         shell: &mut Shell,
@@ -207,7 +208,7 @@ impl<'a> Interpreter<'a> {
         Ok(())
     }
 
-    /// Runs a script that is given as text.
+    /// Parses and runs a script.
     pub(crate) fn text(&mut self, shell: &mut Shell, text: &str) -> Flow {
         let list = parse::script(text).map_err(Halt::Unknown)?;
         self.list(shell, &list)
@@ -329,7 +330,8 @@ impl<'a> Interpreter<'a> {
         flow
     }
 
-    /// Leads streams elsewhere; whether that could be done. `files` gets what is to be written in the end.
+    /// Applies redirections; returns whether all could be opened. Adds the streams to write to files afterwards to
+    /// `files`.
     fn open(
         &mut self,
         shell: &mut Shell,
@@ -425,7 +427,7 @@ impl<'a> Interpreter<'a> {
         flow
     }
 
-    /// Commands with assignments before them, assignments alone, or nothing but redirections.
+    /// Runs a simple command: assignments, words and expansions, each optional.
     fn simple(
         &mut self,
         shell: &mut Shell,
@@ -462,7 +464,7 @@ impl<'a> Interpreter<'a> {
         flow
     }
 
-    /// A function, or a command.
+    /// Calls a function, or else executes a command.
     fn invoke(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
         let Some(body) = shell.functions.get(&*words[0]).cloned() else {
             return self.execute(shell, words);
@@ -502,7 +504,7 @@ impl<'a> Interpreter<'a> {
         Ok(())
     }
 
-    /// Once through a loop's body; whether the loop goes on.
+    /// Runs a loop's body once; returns whether the loop continues.
     fn body(&mut self, shell: &mut Shell, body: &List) -> Result<bool, Halt> {
         shell.loops += 1;
         let flow = self.list(shell, body);
@@ -546,7 +548,8 @@ impl<'a> Interpreter<'a> {
         Ok(())
     }
 
-    /// All that a round of a loop may depend on, but for the time and what others write.
+    /// Returns a fingerprint of all state that an iteration may depend on, except the time and what other runs
+    /// write.
     fn round(&self, shell: &Shell) -> Round {
         let mut state = DefaultHasher::new();
         for (name, variable) in &shell.variables {
@@ -554,18 +557,18 @@ impl<'a> Interpreter<'a> {
         }
         (&shell.positional, &shell.folder, &shell.input, shell.status).hash(&mut state);
         self.jobs.len().hash(&mut state);
-        // Who asks for the log wants each line of it.
+        // If the caller reads the log, each printed line makes the iteration differ.
         self.log.as_ref().map(|log| log.printed.len()).hash(&mut state);
         let counts = (self.writes.len(), self.draws, shell.traps.len(), shell.functions.len());
         (state.finish(), counts)
     }
 
-    /// The last round of a loop, which began at `began`, changed nothing: so will all others, until something from
-    /// outside comes. Passes over whole rounds up to then.
+    /// Skips whole iterations of a loop whose last iteration began at `began` and changed nothing. All further
+    /// iterations are the same until the next signal, job end or change of a file.
     fn skip(&mut self, shell: &mut Shell, began: Duration) -> Flow {
         let Some(next) = self.next_change(shell, began) else { return Err(Halt::Forever) };
         if next <= shell.now {
-            return Ok(()); // something came meanwhile: the next round may differ
+            return Ok(()); // an event came during the iteration: the next one may differ
         }
         let period = shell.now.saturating_sub(began);
         let left = next.saturating_sub(shell.now);
@@ -579,7 +582,8 @@ impl<'a> Interpreter<'a> {
         self.signals(shell)
     }
 
-    /// When something comes from outside next after `began`: the signal, if it is heeded, or a change of files.
+    /// Returns the time of the next event after `began` that a loop may notice: a handled signal, the end of a job,
+    /// or a write.
     fn next_change(&self, shell: &Shell, began: Duration) -> Option<Duration> {
         let signal = self.signal.filter(|_| shell.handler().is_some());
         let ends = self.jobs.iter().filter_map(|job| job.end);
@@ -591,7 +595,7 @@ impl<'a> Interpreter<'a> {
         [signal, own, others].into_iter().flatten().min()
     }
 
-    /// Runs the handler if the signal has come by now.
+    /// Runs the handler if the signal has arrived by now.
     pub(crate) fn signals(&mut self, shell: &mut Shell) -> Flow {
         if !shell.main || self.signal.is_none_or(|signal| signal > shell.now) {
             return Ok(());
@@ -604,7 +608,7 @@ impl<'a> Interpreter<'a> {
         Ok(())
     }
 
-    /// Waits for those that were started with `&`, or until a signal comes that is heeded.
+    /// Waits until the background jobs end or a handled signal arrives.
     pub(crate) fn wait(&mut self, shell: &mut Shell, jobs: &[usize]) -> Flow {
         let mut ends =
             jobs.iter().map(|job| self.jobs.get(*job).map_or(Some(shell.now), |job| job.end));
@@ -621,7 +625,7 @@ impl<'a> Interpreter<'a> {
         Ok(())
     }
 
-    /// Prints to a stream.
+    /// Prints text to a stream.
     pub(crate) fn print(&mut self, shell: &Shell, stream: Stream, text: &str) -> Flow {
         if let Some(log) = self.log.as_mut().filter(|_| stream == Some(0)) {
             return log.print(shell.now, text);

@@ -1,10 +1,13 @@
-//! Interprets what a simulated container executes: how long it runs, its exit code, how it handles SIGTERM, which files it
-//! writes and what it prints. Nothing is executed; the interpreter follows the shell's language in simulated time.
+//! Interpreter for the commands of simulated containers: computes how long they run, their exit code, how they
+//! handle SIGTERM, which files they write and what they print. It executes nothing and runs shell scripts in
+//! simulated time.
 //!
-//! A run is a pure function of the process's arguments, its environment variables, the files it finds and its start time;
-//! the run's name seeds random draws. [`Files`] knows the content of a file at every moment, past and to come, so that a
-//! process that waits for another's file is simply run again when files change. The parser is our own because it must stand
-//! any text: the available parsers recurse without a bound or take exponential time on nested parentheses.
+//! A run is a pure function of the process's arguments, its environment variables, the files it reads and its start
+//! time; the run's ID seeds random draws. [`Files`] holds the content of each file at every time, past and future,
+//! so that a process that waits for another's file is interpreted again when files change.
+//!
+//! The parser is our own because it must bound its work on any text: the available parsers recurse without a bound
+//! or take exponential time on nested parentheses.
 
 mod arithmetic;
 mod builtins;
@@ -38,15 +41,15 @@ use self::{
     shell::{Shell, Variable},
 };
 
-/// The process of a container, as in the OCI runtime specification: arguments, environment, working directory.
+/// Process of a container, as in the OCI runtime specification: arguments, environment, working directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
     container: Text,
     arguments: Vec<String>,
-    /// The arguments of its readiness probe's exec action.
+    /// Arguments of the readiness probe's exec action.
     readiness_probe: Option<Vec<String>>,
     variables: BTreeMap<String, Variable>,
-    /// Variables whose value is the pod's address.
+    /// Names of the variables with the pod's IP address as value.
     address_variables: Vec<String>,
     /// Whether `envFrom` adds variables whose names are unknown.
     env_from: bool,
@@ -54,58 +57,58 @@ pub struct Process {
     working_dir: String,
 }
 
-/// The input of a run beside its process.
+/// Inputs of a run besides its process.
 #[derive(Debug, Clone, Copy)]
 pub struct RunContext<'a> {
-    /// When the run begins.
+    /// Start time of the run.
     pub start: Timestamp,
-    /// When the container receives SIGTERM, counted from `start`.
+    /// Time of SIGTERM since `start`; `None` if it is not sent.
     pub signal: Option<Duration>,
-    /// The run's name: its own writes carry it in [`Files`], and it seeds random draws.
+    /// ID of the run, which marks its own writes in [`Files`] and seeds random draws.
     pub run: &'a str,
-    /// Files of the pod.
+    /// Files of the pod, including writes of its other runs.
     pub pod: &'a Files,
-    /// Files of the node.
+    /// Files of the node, including writes of its other pods.
     pub node: &'a Files,
-    /// The pod's address.
+    /// IP address of the pod.
     pub address: Ipv4Addr,
 }
 
-/// The outcome of a run.
+/// Outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// From its start to its end; `None` when it runs until it is killed.
+    /// Duration of the run; `None` if it lasts until it is killed.
     pub lasts: Option<Duration>,
-    /// Exit code when it ends by itself.
+    /// Exit code if the process exits by itself.
     pub exit_code: i32,
-    /// Changes it makes to files.
+    /// Writes of the run to files.
     pub writes: Vec<Write>,
     /// Whether the outcome depends on files that other runs may write.
     pub reads_shared_files: bool,
-    /// Its standard output and standard error.
+    /// Standard output and standard error.
     #[cfg(test)]
     pub(crate) output: String,
 }
 
 impl Process {
-    /// Runs the process; an error says which part of it is not understood.
+    /// Interprets the process. The error names the part that the interpreter does not support.
     pub fn run(&self, context: &RunContext<'_>) -> Result<Run, String> {
         self.interpret(&self.arguments, context)
     }
 
-    /// Returns the lines that the process prints until `until`, counted from its start.
+    /// Returns the lines that the process prints within `until` of its start.
     pub fn log(&self, context: &RunContext<'_>, until: Duration) -> Vec<LogLine> {
         let mut interpreter =
             Interpreter::new(context, &self.container, &self.mounts, self.env_from);
         interpreter.log = Some(interpreter::Log::until(until));
-        // What it printed before a part that is not understood is as good.
+        // Output before an unsupported part is valid.
         let lasts = self.first_process(&self.arguments, context, &mut interpreter);
         let lasts = lasts.ok().and_then(|(lasts, _)| lasts);
         let printed = interpreter.log.map(|log| log.printed).unwrap_or_default();
         log::lines(printed, until, lasts.filter(|lasts| *lasts <= until))
     }
 
-    /// Whether the readiness probe succeeds at `context.start`; `None` without one that is understood.
+    /// Whether the readiness probe succeeds at `context.start`; `None` without a supported probe.
     pub fn readiness(&self, context: &RunContext<'_>) -> Option<bool> {
         let run = self.interpret(self.readiness_probe.as_deref()?, context).ok()?;
         Some(run.lasts.is_some() && run.exit_code == 0)
@@ -134,7 +137,7 @@ impl Process {
         })
     }
 
-    /// Interprets the container's first process: how long it takes (`None`: for ever) and its exit code.
+    /// Interprets the container's first process; returns its duration (`None` for ever) and exit code.
     fn first_process(
         &self,
         arguments: &[String],
@@ -146,7 +149,7 @@ impl Process {
         let name = first.rsplit('/').next().unwrap_or(first);
         interpreter.main(&mut shell, |interpreter, shell| match name {
             "sh" | "bash" | "ash" | "dash" => {
-                // SIGTERM goes to the container's first process; only shells handle it here.
+                // SIGTERM is sent to the container's first process. Of these, only shells handle it here.
                 shell.main = true;
                 interpreter.run_shell(shell, name, &arguments[1..])
             }
@@ -174,7 +177,7 @@ impl<'a> RunContext<'a> {
         if path.scope == Scope::Node { self.node } else { self.pod }
     }
 
-    /// Returns what other runs have left at `path` by `time`, and the time of that write.
+    /// Returns the content that other runs have left at `path` by `time`, with the time of that write.
     fn content_at(
         &self,
         path: &FilePath,
@@ -196,7 +199,7 @@ impl<'a> RunContext<'a> {
     }
 }
 
-/// `time` plus `by`; the latest time there is when the sum cannot be expressed.
+/// Returns `time` plus `by`, or the latest representable time if the sum overflows.
 pub fn later(time: Timestamp, by: Duration) -> Timestamp {
     evenkeel_api::time::saturating_add(time, by)
 }

@@ -1,17 +1,18 @@
-//! Lines of a container's log.
+//! Splits the output of a container into log lines.
 
 use std::time::Duration;
 
-/// A line that a container prints.
+/// One line of a container's output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
-    /// When it was complete, counted from the start of the container.
+    /// Time since the start of the container at which the line was complete.
     pub after: Duration,
     /// The line with its newline, which only the last line may lack.
     pub text: String,
 }
 
-/// Puts what was printed until `until` in order, and makes lines of it. What lacks a newline is a line when the container ends.
+/// Sorts the output up to `until` by time and splits it into lines. When the container ends, text without a newline
+/// is a line, too.
 pub(crate) fn lines(
     mut printed: Vec<(Duration, String)>,
     until: Duration,

@@ -1,4 +1,4 @@
-//! Reads a shell script: commands. What is not understood is refused, with a word on why.
+//! Parser of shell scripts: commands. It refuses unsupported syntax with a reason.
 
 use std::sync::Arc;
 
@@ -7,27 +7,27 @@ use crate::syntax::{
     Word,
 };
 
-/// A longer script is refused.
+/// Maximum length of a script in bytes.
 const MAX_LENGTH: usize = 64 * 1024;
 /// Maximum nesting of commands, quotes and expansions.
 const MAX_DEPTH: usize = 64;
 
-/// Why a text is not understood.
+/// Reason why the parser refuses a text.
 pub(crate) type Refused = String;
 
 const RESERVED: [&str; 8] = ["then", "else", "elif", "fi", "do", "done", "esac", "}"];
 
-/// Reads a script.
+/// Parses a script.
 pub(crate) fn script(text: &str) -> Result<List, Refused> {
     Parser::new(text, 0)?.whole()
 }
 
-/// A text being read. Everything that has a meaning is ASCII, so positions between such are boundaries of characters.
+/// Parser over a text. All syntax is ASCII, so a position next to syntax is a boundary of characters.
 pub(crate) struct Parser<'t> {
     pub(crate) text: &'t str,
     pub(crate) position: usize,
     pub(crate) depth: usize,
-    /// Where a line ends that has here-documents, and where the text goes on after them.
+    /// End of the line that has here-documents, and the position after their text.
     here: Option<(usize, usize)>,
 }
 
@@ -69,7 +69,7 @@ impl<'t> Parser<'t> {
         Err(format!("at {near:?}: {why}"))
     }
 
-    /// Reads something nested.
+    /// Parses a nested construct with `read`, up to the maximum depth.
     pub(crate) fn deeper<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, Refused>,
@@ -83,7 +83,7 @@ impl<'t> Parser<'t> {
         read
     }
 
-    /// Blanks, joined lines and comments.
+    /// Skips blanks, line continuations and comments.
     fn blanks(&mut self) {
         loop {
             match self.peek() {
@@ -95,7 +95,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Blanks and ends of lines.
+    /// Skips blanks and newlines.
     fn lines(&mut self) {
         self.blanks();
         while self.newline() {
@@ -114,7 +114,7 @@ impl<'t> Parser<'t> {
         true
     }
 
-    /// The unquoted word that stands here, as far as it can be a reserved one or a name.
+    /// Returns the unquoted text at this position, up to a character that ends a reserved word or a name.
     fn ahead(&self) -> &'t str {
         let rest = self.rest();
         let end = rest.find(|c: char| " \t\r\n;&|<>()\"'$`\\".contains(c)).unwrap_or(rest.len());
@@ -130,7 +130,7 @@ impl<'t> Parser<'t> {
         self.refuse(&format!("{word:?} was to follow"))
     }
 
-    /// Commands up to the end, a closing parenthesis, `;;` or a word that closes something.
+    /// Parses commands up to the end, a closing parenthesis, `;;` or a reserved word that closes a construct.
     pub(crate) fn list(&mut self) -> Result<List, Refused> {
         self.deeper(|parser| {
             let mut list = Vec::new();
@@ -244,7 +244,7 @@ impl<'t> Parser<'t> {
         Ok(Command { kind, redirects })
     }
 
-    /// `name() command`, or an empty simple command when there is no such.
+    /// Parses `name() command`; returns an empty simple command if the text is no function definition.
     fn function_or_none(&mut self, name: &str) -> Result<CommandKind, Refused> {
         let none = Ok(CommandKind::Simple { set: Vec::new(), words: Vec::new() });
         let after = self.text[self.position + name.len()..].trim_start_matches([' ', '\t']);
@@ -288,7 +288,7 @@ impl<'t> Parser<'t> {
     }
 
     fn repeat(&mut self, until: bool) -> Result<CommandKind, Refused> {
-        self.position += "while".len(); // as long as "until"
+        self.position += "while".len(); // "until" has the same length
         let condition = self.list()?;
         Ok(CommandKind::Loop { until, condition, body: self.body()? })
     }
@@ -361,7 +361,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// `[[ … ]]`: words, with what would be operators elsewhere as words of their own.
+    /// Parses `[[ … ]]` into words; operators are words of their own.
     fn test(&mut self) -> Result<CommandKind, Refused> {
         self.position += 2;
         let mut words = Vec::new();
@@ -440,7 +440,7 @@ impl<'t> Parser<'t> {
         Ok(Some(Redirect { fd, to }))
     }
 
-    /// The lines after this one, up to the delimiter that stands here.
+    /// Parses a here-document: reads its delimiter here, and the lines after this one up to the delimiter.
     fn here_document(&mut self, without_tabs: bool) -> Result<Word, Refused> {
         let delimiter = self.word()?;
         let quoted = delimiter.0.iter().any(|piece| piece.quoted);
@@ -470,7 +470,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// Whether a variable or a function can be called so.
+/// Whether the text is a valid name of a variable or a function.
 pub(crate) fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic())
         && text.chars().all(|c| c == '_' || c.is_ascii_alphanumeric())

@@ -1,6 +1,6 @@
 //! Patterns of `case`, `[[` and `${NAME#…}`: `*`, `?` and `[…]`.
 
-/// A pattern, character by character.
+/// Pattern as a sequence of matchers for characters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Pattern(Vec<Item>);
 
@@ -9,12 +9,12 @@ enum Item {
     This(char),
     Any,
     Many,
-    /// One of, or none of, these ranges.
+    /// A character within one of these ranges, or with `true` outside all of them.
     Of(bool, Vec<(char, char)>),
 }
 
 impl Pattern {
-    /// Adds text that is read as a pattern, or to the letter where it is quoted.
+    /// Appends text as a pattern, or literally if `quoted`.
     pub(crate) fn push(&mut self, text: &str, quoted: bool) {
         if quoted {
             self.0.extend(text.chars().map(Item::This));
@@ -39,7 +39,7 @@ impl Pattern {
         }
     }
 
-    /// Whether it fits all of `text`. Takes no more steps than both lengths multiplied.
+    /// Whether the pattern matches all of `text`. The number of steps is at most the product of both lengths.
     pub(crate) fn fits(&self, text: &[char]) -> bool {
         let (items, mut item, mut at) = (&self.0, 0, 0);
         let mut star: Option<(usize, usize)> = None;
@@ -77,7 +77,7 @@ impl Item {
     }
 }
 
-/// `[…]` and its length in bytes.
+/// Parses `[…]`; returns the matcher and the length in bytes.
 fn set(text: &str) -> Option<(Item, usize)> {
     let body = text.strip_prefix('[')?;
     let no = body.starts_with(['!', '^']);

@@ -5,54 +5,54 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::syntax::Command;
 
-/// Why commands do not go on one after the other.
+/// Reason why the commands of a list stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Halt {
-    /// The shell ends.
+    /// The shell exits with this status.
     Exit(i32),
-    /// The function ends.
+    /// The function returns.
     Return,
-    /// The innermost loops end, this many of them.
+    /// Breaks out of this many of the innermost loops.
     Break(u32),
-    /// The innermost loops end, one less than this many; the next one continues.
+    /// Breaks out of one fewer of the innermost loops, and continues the next one.
     Continue(u32),
     /// The process waits for ever.
     Forever,
-    /// The limit of interpreted steps is reached; the process counts as running.
+    /// The run reached the maximum number of steps; the process counts as running.
     StepLimit,
-    /// The interpreter does not support what the script does; this is why.
+    /// The interpreter does not support the script, for this reason.
     Unknown(String),
 }
 
 pub(crate) type Flow = Result<(), Halt>;
 
-/// The error of what is not understood.
+/// Returns the error for an unsupported part of a script.
 pub(crate) fn unknown<T>(why: impl Into<String>) -> Result<T, Halt> {
     Err(Halt::Unknown(why.into()))
 }
 
-/// A variable with its value and scope.
+/// Value of a variable, and whether it is exported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Variable {
-    /// `None` when it has a value that is not known here.
+    /// `None` if the variable is set but its value is unknown.
     pub(crate) value: Option<String>,
-    /// Whether child processes see it.
+    /// Whether child processes inherit it.
     pub(crate) exported: bool,
 }
 
-/// Where a stream leads: what was written goes to that many-th of the interpreter's outputs, or nowhere.
+/// Target of a stream: an index into the interpreter's outputs; `None` discards the text.
 pub(crate) type Stream = Option<usize>;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Shell {
-    /// Since the container began.
+    /// Time since the start of the container.
     pub(crate) now: Duration,
     pub(crate) variables: BTreeMap<String, Variable>,
     pub(crate) positional: Vec<String>,
-    /// The value of `$0`.
+    /// Value of `$0`.
     pub(crate) name: String,
     pub(crate) functions: BTreeMap<Text, Arc<Command>>,
-    /// Commands of `trap` by signal, or `EXIT`.
+    /// Commands of `trap` by signal name or `EXIT`.
     pub(crate) traps: BTreeMap<Text, String>,
     pub(crate) folder: String,
     /// Exit status of the last command.
@@ -60,22 +60,22 @@ pub(crate) struct Shell {
     pub(crate) output: Stream,
     pub(crate) errors: Stream,
     pub(crate) input: Arc<str>,
-    /// The container's first process: signals go to it.
+    /// Whether this is the container's first process, which receives signals.
     pub(crate) main: bool,
     pub(crate) bash: bool,
-    /// `set -e`, and how many conditions are around, in which it does not count.
+    /// Whether `set -e` is on; it has no effect within `conditions`.
     pub(crate) errexit: bool,
     pub(crate) conditions: u32,
-    /// Whether `set -u` is on: an unset variable is an error.
+    /// Whether `set -u` is on, so that an unset variable is an error.
     pub(crate) nounset: bool,
     pub(crate) pipefail: bool,
     /// Number of enclosing function calls.
     pub(crate) calls: u32,
     /// Number of enclosing loops.
     pub(crate) loops: u32,
-    /// The last one started in the background.
+    /// Last background job.
     pub(crate) last_job: Option<usize>,
-    /// Values that variables get back when the function ends.
+    /// Values to restore when the function returns.
     pub(crate) locals: Vec<(String, Option<Variable>)>,
 }
 
@@ -106,7 +106,7 @@ impl Shell {
         }
     }
 
-    /// A copy for what runs in a process of its own.
+    /// Returns a copy for a child process, without traps.
     pub(crate) fn fork(&self) -> Self {
         let mut child = self.clone();
         child.main = false;
@@ -119,12 +119,13 @@ impl Shell {
         self.variables.insert(name.to_owned(), Variable { value: Some(value), exported });
     }
 
-    /// Returns the command that runs on SIGTERM.
+    /// Returns the command of the SIGTERM trap, if this process receives the signal.
     pub(crate) fn handler(&self) -> Option<&str> {
         self.traps.get("TERM").map(String::as_str).filter(|action| self.main && !action.is_empty())
     }
 
-    /// Reads the options of `set` and of a shell's command line, such as `-e`, `+u`, `-o pipefail`; how many words they are.
+    /// Applies the options of `set` and of a shell's command line, such as `-e`, `+u`, `-o pipefail`; returns the
+    /// number of words.
     pub(crate) fn options(&mut self, words: &[String]) -> Result<usize, Halt> {
         let mut read = 0;
         while let Some(word) = words.get(read) {

@@ -1,9 +1,9 @@
-//! The shell's language as it is understood here.
+//! Syntax tree of the supported part of the shell's language.
 
 use evenkeel_api::Text;
 use std::sync::Arc;
 
-/// Commands one after the other.
+/// Commands in sequence.
 pub(crate) type List = Vec<Item>;
 
 /// Pipelines joined by `&&` and `||`.
@@ -11,7 +11,7 @@ pub(crate) type List = Vec<Item>;
 pub(crate) struct Item {
     pub(crate) first: Pipeline,
     pub(crate) rest: Vec<(Connector, Pipeline)>,
-    /// Ends in `&`.
+    /// Whether the item ends in `&`.
     pub(crate) background: bool,
 }
 
@@ -24,7 +24,7 @@ pub(crate) enum Connector {
 /// Commands joined by `|`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pipeline {
-    /// Begins with `!`.
+    /// Whether the pipeline begins with `!`.
     pub(crate) negated: bool,
     pub(crate) stages: Vec<Command>,
 }
@@ -88,19 +88,19 @@ pub(crate) enum RedirectTarget {
     Write(Word),
     Append(Word),
     Read(Word),
-    /// A here-document, or the word after `<<<`.
+    /// Here-document, or the word after `<<<`.
     Text(Word),
-    /// Where that other one leads.
+    /// Copy of this file descriptor (`2>&1`).
     Same(u32),
 }
 
-/// A word before expansion, which yields no field, one, or several.
+/// Word before expansion, which yields any number of fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Word(pub(crate) Vec<Piece>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// Stands in quotes: it is neither split nor a pattern.
+    /// Whether the piece is quoted: then it is neither split nor a pattern.
     pub(crate) quoted: bool,
     pub(crate) part: Part,
 }
@@ -108,7 +108,7 @@ pub(crate) struct Piece {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Part {
     Text(String),
-    /// `$NAME`, `${NAME}` and what may follow the name.
+    /// `$NAME` or `${NAME…}`.
     Variable {
         name: Text,
         with: Modifier,
@@ -123,15 +123,15 @@ pub(crate) enum Part {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Modifier {
     Itself,
-    /// Length of the value, `${#NAME}`.
+    /// Length of the value: `${#NAME}`.
     Length,
-    /// `-`, `=`, `?` or `+` and a word; an empty value counts as none after a colon.
+    /// `-`, `=`, `?` or `+` with a word; with a colon, an empty value counts as unset.
     Default {
         how: char,
         colon: bool,
         word: Word,
     },
-    /// `#`, `##`, `%` or `%%` and a pattern.
+    /// `#`, `##`, `%` or `%%` with a pattern.
     Remove {
         suffix: bool,
         longest: bool,
@@ -140,7 +140,7 @@ pub(crate) enum Modifier {
 }
 
 impl Word {
-    /// The word, if it is nothing but unquoted text.
+    /// Returns the word's text if it is a single unquoted text.
     pub(crate) fn plain(&self) -> Option<&str> {
         match &*self.0 {
             [Piece { quoted: false, part: Part::Text(text) }] => Some(text),

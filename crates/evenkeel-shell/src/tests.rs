@@ -12,7 +12,7 @@ use crate::{
 
 const START: i64 = 1_800_000_000;
 
-/// Runs a container of this spec with files of its pod. It gets SIGTERM after `signal` seconds.
+/// Runs a container of this spec with files of its pod, and sends SIGTERM after `signal` seconds.
 fn run(container: Value, files: &Files, signal: Option<u64>) -> Result<Run, String> {
     run_as("u1/c/0", container, files, signal)
 }
@@ -202,7 +202,7 @@ fn scripts_print_what_a_shell_would() {
         ("date +%s; sleep 5; date", "1800000000\nFri Jan 15 08:00:05 UTC 2027\n"),
         ("touch /data/b /data/a; ls /data", "a\nb\n"),
         ("echo a\\\n b # c\n", "a b\n"),
-        // A kubelet takes two dollar signs for one.
+        // The kubelet replaces two dollar signs with one.
         ("hostname; echo $0 $$$$", "web-0\nsh 1\n"),
         ("expr 2 + 3 \\* 4; expr 1 \\> 2; expr a = a", "14\n0\n1\n"),
     ] {
@@ -227,7 +227,7 @@ fn some_run_until_they_are_killed() {
     ] {
         let run = script(text).unwrap_or_else(|why| panic!("{text:?}: {why}"));
         assert_eq!(run.lasts, None, "{text:?}");
-        // The first process of a container does not heed a signal for which it has no handler.
+        // The first process of a container ignores a signal that it has no handler for.
         assert_eq!(
             self::run(shell(text), &Files::default(), Some(9)).unwrap().lasts,
             None,
@@ -433,7 +433,7 @@ fn a_folder_is_not_a_file() {
     assert!(run.writes.iter().all(|write| write.content == Some(Content::Folder)));
 }
 
-/// Pieces of scripts, good and bad, put together at random.
+/// Generates scripts from random valid and invalid pieces.
 fn arbitrary_script() -> impl Strategy<Value = String> {
     let pieces = &[
         "if ",

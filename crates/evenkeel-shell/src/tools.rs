@@ -1,4 +1,4 @@
-//! The commands that scripts of Jobs and probes are made of, as far as their outcome is known without executing them.
+//! Common commands in scripts of Jobs and probes, where their outcome follows without executing them.
 
 use std::time::Duration;
 
@@ -330,7 +330,7 @@ impl Interpreter<'_> {
                     n += 1;
                     n <= writes || write.after <= until
                 });
-                // busybox says 143, coreutils (which come with bash) 124.
+                // busybox exits with 143, coreutils (in images with bash) with 124.
                 (shell.now, shell.status) = (until, if shell.bash { 124 } else { 143 });
             }
         }
@@ -354,7 +354,7 @@ fn sleep(shell: &mut Shell, words: &[String]) -> Flow {
     }
 }
 
-/// The arguments that are no options; only options of these letters are understood.
+/// Returns the arguments that are not options, and refuses options other than `letters`.
 fn plain<'w>(words: &'w [String], letters: &str) -> Result<Vec<&'w String>, Halt> {
     let mut paths = Vec::new();
     for (n, word) in words.iter().enumerate() {
@@ -376,7 +376,7 @@ fn has(words: &[String], letter: char) -> bool {
     options.into_iter().any(|word| word.starts_with('-') && word.contains(letter))
 }
 
-/// Backslashes as `echo -e` and `printf` read them.
+/// Replaces backslash escapes as `echo -e` and `printf` do.
 fn escapes(text: &str) -> String {
     let (mut all, mut chars) = (String::new(), text.chars());
     while let Some(c) = chars.next() {
@@ -392,7 +392,7 @@ fn escapes(text: &str) -> String {
     all
 }
 
-/// Operators of `expr`, those that bind loosest first.
+/// Operators of `expr` by precedence, lowest first.
 const LEVELS: [&[&str]; 5] =
     [&["|"], &["&"], &["=", "==", "!=", "<", "<=", ">", ">="], &["+", "-"], &["*", "/", "%"]];
 

@@ -1,26 +1,26 @@
-//! Reads a shell script: words, with quotes and expansions.
+//! Parser of shell scripts: words, with quotes and expansions.
 
 use crate::{
     parse::{Parser, Refused, is_name},
     syntax::{Modifier, Part, Piece, Word},
 };
 
-/// Where a word ends.
+/// Delimiter at which a word ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Until {
     Blank,
-    /// The closing quotation mark.
+    /// Closing quotation mark.
     Quote,
     /// `}`.
     Brace,
     /// `))`.
     Arithmetic,
-    /// The text's end, in a here-document.
+    /// End of the text, in a here-document.
     End,
 }
 
 impl Until {
-    /// Whether quotation marks and backslashes are as in double quotes.
+    /// Whether quotation marks and backslashes mean the same as within double quotes.
     fn quotes(self) -> bool {
         !matches!(self, Self::Blank | Self::Brace)
     }
@@ -38,7 +38,7 @@ impl Word {
         self
     }
 
-    /// The word, if it is nothing but text, quoted or not.
+    /// Returns the word's text if it has no expansion, quoted or not.
     pub(crate) fn literal(&self) -> Option<String> {
         let texts = self.0.iter().map(|piece| match &piece.part {
             Part::Text(text) => Some(text.as_str()),
@@ -49,14 +49,14 @@ impl Word {
 }
 
 impl Parser<'_> {
-    /// A word, which must not be empty.
+    /// Parses a word, which must not be empty.
     pub(crate) fn word(&mut self) -> Result<Word, Refused> {
         let from = self.position;
         let word = self.pieces(Until::Blank, false)?;
         if self.position == from { self.refuse("a word was to follow") } else { Ok(word) }
     }
 
-    /// All of a here-document.
+    /// Parses all of a here-document.
     pub(crate) fn here_text(&mut self) -> Result<Word, Refused> {
         self.pieces(Until::End, true)
     }
@@ -86,7 +86,7 @@ impl Parser<'_> {
                         parser.position += 1;
                         let inner = parser.pieces(Until::Quote, true)?;
                         parser.position += 1;
-                        // Even empty quotes make a word.
+                        // Empty quotes make a word, too.
                         pieces.push(Piece { quoted: true, part: Part::Text(String::new()) });
                         pieces.extend(inner.0);
                     }
@@ -119,7 +119,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Whether the word ends here; parentheses in arithmetic are counted on the way.
+    /// Whether the word ends here. In arithmetic, counts open parentheses in `open`.
     fn ends(&self, until: Until, open: &mut usize) -> bool {
         match (until, self.peek()) {
             (_, None) => true,
@@ -139,7 +139,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A backslash: the character that it makes literal, if it does; else both go to the text.
+    /// Parses a backslash: returns the character if the backslash quotes it, else appends both to `text`.
     fn escape(&mut self, until: Until, text: &mut String) -> Option<String> {
         self.position += 1;
         let next = self.rest().chars().next();
@@ -191,7 +191,7 @@ impl Parser<'_> {
         self.refuse("a backquote is not closed")
     }
 
-    /// Parses what follows a dollar sign; `None` if the sign stands for itself.
+    /// Parses the expansion after a dollar sign; `None` if the sign is literal.
     fn expansion(&mut self, until: Until) -> Result<Option<Part>, Refused> {
         self.position += 1;
         if self.eat("((") {
