@@ -1,9 +1,9 @@
-//! Runs a scenario repeatedly, with another fault each time.
+//! Runs a scenario repeatedly, with a different fault each time.
 
 use crate::{Fault, Faults, Options, Part, What, World, simulate};
 use std::collections::BTreeMap;
 
-/// Prints, on a panic, which run failed.
+/// Guard that prints on a panic which run failed.
 struct PanicReport(String);
 
 impl Drop for PanicReport {
@@ -15,9 +15,8 @@ impl Drop for PanicReport {
     }
 }
 
-/// Runs `scenario`, which settles what it wants to be undisturbed and then arms the faults that it is given: once for each
-/// write that the part makes, with `what` happening at that write, until a run has fewer writes. Returns how many
-/// runs there were.
+/// Runs `scenario` once per write of `part`, and injects `what` at that write, until a run has fewer writes. The
+/// scenario first lets the world settle where it wants no faults, then arms the faults. Returns the number of runs.
 pub fn each_write(
     options: &Options,
     part: Part,
@@ -38,7 +37,7 @@ pub fn each_write(
     }
 }
 
-/// Runs `scenario` once with these faults. Returns how much each part wrote, leases and events aside.
+/// Runs `scenario` once with these faults. Returns the number of writes of each part, without leases and events.
 pub fn with(
     options: &Options,
     faults: Faults,

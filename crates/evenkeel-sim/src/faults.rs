@@ -1,4 +1,4 @@
-//! Faults of a run, as a list of values.
+//! Faults of a run, as plain values.
 
 use crate::Part;
 use std::{
@@ -7,37 +7,37 @@ use std::{
     time::Duration,
 };
 
-/// A fault of one write.
+/// Kind of fault at one write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// The part dies before the write is on its way, and starts anew.
+    /// The part crashes before the write leaves it, and restarts.
     CrashBefore,
-    /// The write is done, but the part dies before it hears of it, and starts anew.
+    /// The server executes the write, but the part crashes before the response arrives, and restarts.
     CrashAfter,
-    /// The server refuses the write with this code.
+    /// The server rejects the write with this status code.
     Refuse(u16),
     /// The connection breaks before the write reaches the server.
     LoseRequest,
-    /// The write is done, but the connection breaks before the answer is there.
+    /// The server executes the write, but the connection breaks before the response arrives.
     LoseAnswer,
-    /// The write is done, and all of the part's watches break.
+    /// The server executes the write, and all watches of the part break.
     BreakWatches,
-    /// The part stands still for a minute, from just before the write leaves it.
+    /// The part is paused for a minute, just before the write leaves it.
     Pause,
-    /// The task that writes panics before the write is on its way.
+    /// The task that writes panics before the write leaves the part.
     Panic,
-    /// Nothing reaches the part or leaves it for a minute, the write included.
+    /// The part is disconnected from the server for a minute. The write is lost.
     Cut,
 }
 
-/// A fault that happens once.
+/// A fault that occurs once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
-    /// The part whose write it hits.
+    /// Part whose write the fault hits.
     pub part: Part,
-    /// At which of the part's writes, leases and events aside; the first is 1.
+    /// Number of the part's write that the fault hits, counted from 1 without leases and events.
     pub at: u64,
-    /// The fault that is injected.
+    /// Kind of fault.
     pub what: What,
 }
 
@@ -46,22 +46,23 @@ pub struct Fault {
 pub struct Faults {
     /// Faults of single writes.
     pub at_writes: Vec<Fault>,
-    /// Watch events reach the controllers and the scheduler up to so much late, each watch by its own measure but in order; that is
-    /// settled when the watch begins.
+    /// Maximum delay of watch events to the controllers and the scheduler. Each watch draws its delay when it
+    /// begins, and keeps the order of events.
     pub stale: Duration,
 }
 
 impl Faults {
-    /// One thing that happens at the `at`-th write of the controllers.
+    /// Returns one fault at the `at`-th write of the controllers.
     pub fn one(at: u64, what: What) -> Self {
         let fault = Fault { part: Part::Controllers, at, what };
         Self { at_writes: vec![fault], ..Self::default() }
     }
 
-    /// `n` things of `kinds` that the seed chooses, at the first `span` writes of any part, with events up to `stale` late.
+    /// Draws `n` faults of `kinds` from the seed, each within the first `span` writes of a part, with events up to
+    /// `stale` late.
     pub fn drawn(seed: u64, n: u64, span: u64, kinds: &[What], stale: Duration) -> Self {
         let draw = |i: u64, label: &str| {
-            // Its keys are fixed, unlike those of a map's hasher.
+            // `DefaultHasher::new` has fixed keys, unlike the hasher of a map.
             let mut hasher = DefaultHasher::new();
             (seed, i, label).hash(&mut hasher);
             hasher.finish()
@@ -76,7 +77,7 @@ impl Faults {
     }
 }
 
-/// The faults that are still to come, and how far each part is.
+/// Armed faults, and the number of writes of each part.
 #[derive(Debug, Default)]
 pub(crate) struct Armed(Mutex<State>);
 
@@ -87,12 +88,12 @@ struct State {
 }
 
 impl Armed {
-    /// Starts to count anew with these faults.
+    /// Arms these faults, and counts writes from zero.
     pub(crate) fn arm(&self, faults: Faults) {
         *self.lock() = State { faults, writes: Vec::new() };
     }
 
-    /// Counts a write; what happens to it.
+    /// Counts a write; returns the fault that hits it.
     pub(crate) fn write(&self, part: Part) -> Option<What> {
         let mut state = self.lock();
         let at = match state.writes.iter_mut().find(|(of, _)| *of == part) {
@@ -109,12 +110,12 @@ impl Armed {
         state.faults.at_writes.iter().find(hit).map(|fault| fault.what)
     }
 
-    /// How many writes this part has made since it was armed, leases and events aside.
+    /// Returns the number of writes of this part since faults were armed, without leases and events.
     pub(crate) fn writes(&self, part: Part) -> u64 {
         self.lock().writes.iter().find(|(of, _)| *of == part).map_or(0, |(_, n)| *n)
     }
 
-    /// How late watch events may be.
+    /// Returns the maximum delay of watch events.
     pub(crate) fn stale(&self) -> Duration {
         self.lock().faults.stale
     }

@@ -1,7 +1,7 @@
 //! Deterministic simulation: the whole control plane on one thread in virtual time.
 //!
-//! A [`World`] is an embedded API server with controllers, scheduler and nodes around it, each part on a wire of its own
-//! that records every write and makes go wrong what a [`Faults`] says. A seed reproduces a run to the letter.
+//! A [`World`] has an embedded API server with controllers, scheduler and nodes around it. Each part has its own
+//! wire, which records every write and injects the faults of [`Faults`]. A seed reproduces a run exactly.
 //!
 //! ```
 //! use evenkeel_sim::{Options, simulate};
@@ -32,21 +32,21 @@ pub use record::{Log, Outcome, Write};
 pub use requests::Requests;
 pub use world::{Options, World, simulate};
 
-/// A part of the control plane that has a wire, and a life, of its own.
+/// Part of the control plane, with its own wire and lifetime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
-    /// All controllers: one process.
+    /// All controllers, in one process.
     Controllers,
-    /// The controllers of a cloud: a process of their own.
+    /// Cloud controller manager, in a process of its own.
     Cloud,
-    /// One of several controller managers of which the holder of the lease works.
+    /// One of several controller managers with leader election: only the leader works.
     Replica(u8),
-    /// The scheduler's process.
+    /// Scheduler, in a process of its own.
     Scheduler,
     /// All simulated nodes.
     Nodes,
-    /// Who asks for things: the test itself.
+    /// User of the API: the test itself.
     User,
-    /// Client of an observer, which only reads.
+    /// Client of the test's observer, which only reads.
     Observer,
 }

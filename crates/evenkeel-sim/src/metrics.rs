@@ -9,7 +9,7 @@ use std::sync::Arc;
 const RESOURCES: &[ComputedResource] =
     &[ComputedResource { plural: "pods", kind: "PodMetrics", namespaced: true, columns: &[] }];
 
-/// Serves what the pods in `caches` use.
+/// Serves the usage of the pods in `caches`.
 pub(crate) async fn serve(server: &Server, caches: &Caches, clock: &Clock) {
     let usage = Usage::new(caches, clock.clone());
     let api = ComputedApi {

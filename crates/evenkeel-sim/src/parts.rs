@@ -1,4 +1,4 @@
-//! The parts of the control plane, each started as its program starts it.
+//! Parts of the control plane, each started as its program starts it.
 
 use crate::{
     Options, Part,
@@ -26,17 +26,17 @@ use evenkeel_scheduler::SchedulerOptions;
 use prometheus::Registry;
 use std::{fmt, sync::Arc, time::Duration};
 
-/// The cloud of a world.
+/// Cloud of a simulated world.
 #[derive(Clone)]
 pub struct Cloud {
-    /// Makes the provider, anew for each life of its part.
+    /// Creates the provider at each start of the cloud part.
     make: Arc<dyn Fn() -> Arc<dyn CloudProvider> + Send + Sync>,
-    /// Options of its controllers.
+    /// Options of the cloud's controllers.
     pub options: CloudOptions,
 }
 
 impl Cloud {
-    /// A cloud whose provider is made like this. What is to outlive a crash is kept by the function.
+    /// Returns a cloud with a provider from `make`. State that must survive a crash is kept in the closure.
     pub fn new(make: impl Fn() -> Arc<dyn CloudProvider> + Send + Sync + 'static) -> Self {
         Self { make: Arc::new(make), options: CloudOptions::default() }
     }
@@ -47,7 +47,7 @@ impl Cloud {
 }
 
 impl Default for Cloud {
-    /// A small pool of addresses.
+    /// Returns a cloud with a small pool of addresses.
     fn default() -> Self {
         Self::new(|| {
             let pool = IpPool::new(&Config::of_addresses("198.18.0.0/28"));
@@ -62,7 +62,7 @@ impl fmt::Debug for Cloud {
     }
 }
 
-/// One life of a part: what dies with it.
+/// State of a part between its start and its crash.
 pub(crate) struct Life {
     pub(crate) wire: Wire,
     pub(crate) tasks: Tasks,
@@ -70,7 +70,7 @@ pub(crate) struct Life {
 }
 
 impl Life {
-    /// Starts a part with nothing but what it reads from the server.
+    /// Starts a part, which knows only what it reads from the server.
     pub(crate) fn start(part: Part, wire: Wire, clock: &Clock, options: &Options) -> Self {
         let registry = Registry::new();
         let agent = match part {
@@ -91,7 +91,7 @@ impl Life {
             Part::Nodes => life.nodes(client, clock, options),
             Part::Replica(_) => {
                 life.replica(part, &client, clock, registry);
-                // The manager starts its caches itself.
+                // The manager starts the caches.
                 return life;
             }
             Part::User | Part::Observer => {}
@@ -105,7 +105,7 @@ impl Life {
         controllers(env, client, self.tasks.clone(), registry, ranges);
     }
 
-    /// A manager that contends for the lease, and whose end is a crash.
+    /// Starts a controller manager with leader election. Its end counts as a crash.
     fn replica(&self, part: Part, client: &Client, clock: &Clock, registry: Registry) {
         let manager = Manager::builder(self.wire.kube())
             .component("kube-controller-manager")
@@ -165,7 +165,7 @@ impl Life {
 
 /// Starts all controllers.
 fn controllers(env: Env, client: Client, tasks: Tasks, registry: Registry, ranges: bool) {
-    // Made for this, and good until 2126.
+    // A test certificate, valid until 2126.
     let (certificate, key) = (include_str!("testdata/ca.crt"), include_str!("testdata/ca.key"));
     let authority = Pair::Texts { certificate: certificate.to_owned(), key: key.to_owned() };
     let mut options = ControllersOptions {
@@ -175,11 +175,11 @@ fn controllers(env: Env, client: Client, tasks: Tasks, registry: Registry, range
     };
     let key = concat!(env!("CARGO_MANIFEST_DIR"), "/src/testdata/accounts.key");
     options.serviceaccounttoken.key = Some(SigningKey::File(key.to_owned()));
-    // Tokens grow old within an hour.
     options.nodeipam.enabled = ranges;
     options.nodeipam.cluster = "10.244.0.0/16".into();
+    // Unused tokens are cleaned up after an hour.
     options.legacytokencleaner.clean_up_period = Duration::from_secs(3600);
-    // The simulated nodes have no disks.
+    // Simulated nodes have no disks for hostPath volumes.
     options.binder.host_path_files = false;
     let clients: Clients = Arc::new(move |_| client.clone());
     let context = ControllerContext::new(env, clients, tasks, registry, options);

@@ -1,4 +1,4 @@
-//! Counts pods at every change, so that a budget that is broken for a moment does not go unseen.
+//! Counts pods at every change, so that no short violation of a disruption budget is missed.
 
 use evenkeel_api::{Text, views::Pod};
 use evenkeel_runtime::cache::{CacheEvent, Caches};
@@ -7,16 +7,16 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// How many pods there are.
+/// Number of pods by state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Count {
-    /// Neither finished nor being deleted.
+    /// Pods that are neither finished nor being deleted.
     pub active: usize,
-    /// Those of them that are ready.
+    /// Active pods that are ready.
     pub ready: usize,
 }
 
-/// Every count of some pods that there ever was.
+/// All counts of the selected pods since the last reset.
 #[derive(Debug, Clone)]
 pub struct PodWatch(Arc<Mutex<State>>);
 
@@ -43,18 +43,18 @@ impl PodWatch {
         watch
     }
 
-    /// How many there are now.
+    /// Returns the current count.
     pub fn now(&self) -> Count {
         self.lock().count()
     }
 
-    /// Forgets what was; counts begin with how many there are now.
+    /// Drops earlier counts, and starts with the current one.
     pub fn reset(&self) {
         let mut state = self.lock();
         state.counts = vec![state.count()];
     }
 
-    /// All counts since the last reset, each once.
+    /// Returns the distinct counts since the last reset, sorted.
     pub fn counts(&self) -> Vec<Count> {
         let mut counts = self.lock().counts.clone();
         counts.sort_unstable();
@@ -62,12 +62,12 @@ impl PodWatch {
         counts
     }
 
-    /// The most that were active at a time since the last reset.
+    /// Returns the maximum number of active pods since the last reset.
     pub fn most_active(&self) -> usize {
         self.lock().counts.iter().map(|count| count.active).max().unwrap_or_default()
     }
 
-    /// The fewest that were ready at a time since the last reset.
+    /// Returns the minimum number of ready pods since the last reset.
     pub fn fewest_ready(&self) -> usize {
         self.lock().counts.iter().map(|count| count.ready).min().unwrap_or_default()
     }

@@ -13,28 +13,28 @@ use std::{
 /// Outcome of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is under way.
+    /// No response yet.
     Open,
-    /// The server's answer.
+    /// The server responded with this status code.
     Answered(u16),
-    /// The server's answer, which the writer never heard.
+    /// The server responded with this status code, but the writer did not receive the response.
     Unheard(u16),
-    /// It never reached the server.
+    /// The write never reached the server.
     Lost,
-    /// Refused by a fault with this code; it never reached the server.
+    /// A fault rejected the write with this status code; it never reached the server.
     Refused(u16),
 }
 
-/// One request that was to change something.
+/// One request that changes objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
-    /// When it was sent.
+    /// Time at which the part sent it.
     pub at: Timestamp,
-    /// Since the beginning of the run.
+    /// Time since the start of the run.
     pub since: SignedDuration,
-    /// The part it came from.
+    /// Part that sent it.
     pub part: Part,
-    /// The user agent.
+    /// User agent of the request.
     pub actor: Box<str>,
     /// HTTP method of the write.
     pub method: Method,
@@ -47,18 +47,18 @@ pub struct Write {
 }
 
 impl Write {
-    /// Whether it only says that somebody is alive.
+    /// Whether it writes a Lease.
     pub fn is_lease(&self) -> bool {
         is_lease(&self.target)
     }
 
-    /// Whether it tells of something rather than doing it.
+    /// Whether it writes an Event.
     pub fn is_event(&self) -> bool {
         is_event(&self.target)
     }
 
-    /// Whether it writes the last state of an event's series that was last observed before `time`. A recorder finishes a
-    /// series up to 12 minutes after that.
+    /// Whether it writes the final state of an event series that was last observed before `time`. A recorder
+    /// finishes a series up to 12 minutes after that.
     ///
     /// Upstream: `finishSeries`.
     pub fn finishes_series_of_before(&self, time: Timestamp) -> bool {
@@ -88,7 +88,7 @@ pub(crate) fn is_event(target: &str) -> bool {
     path.split('/').rev().take(2).any(|segment| segment == "events")
 }
 
-/// All writes of a run, in the order in which they were sent. Clones share it.
+/// Log of all writes of a run, in the order of sending. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Log {
     start: Timestamp,
@@ -98,7 +98,7 @@ pub struct Log {
 #[derive(Debug)]
 struct State {
     writes: Vec<Write>,
-    /// When something other than a lease was last written.
+    /// Time of the last write other than of a Lease.
     last: Timestamp,
 }
 
@@ -108,7 +108,7 @@ impl Log {
         Self { start, state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Adds a write; its place.
+    /// Appends a write; returns its index.
     pub(crate) fn sent(
         &self,
         at: Timestamp,
@@ -131,27 +131,27 @@ impl Log {
         self.lock().writes[place].outcome = outcome;
     }
 
-    /// When something other than a lease was last written.
+    /// Returns the time of the last write other than of a Lease.
     pub fn last(&self) -> Timestamp {
         self.lock().last
     }
 
-    /// How many writes there were.
+    /// Returns the number of writes.
     pub fn len(&self) -> usize {
         self.lock().writes.len()
     }
 
-    /// Whether nothing was written.
+    /// Whether the log has no writes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The writes from this place on, leases left out.
+    /// Returns the writes from index `place` on, without Leases.
     pub fn since(&self, place: usize) -> Vec<Write> {
         self.lock().writes.iter().skip(place).filter(|write| !write.is_lease()).cloned().collect()
     }
 
-    /// The last `n` writes as text, leases left out.
+    /// Returns the last `n` writes as text, without Leases.
     pub fn tail(&self, n: usize) -> String {
         let writes = self.since(0);
         let lines: Vec<String> =

@@ -1,19 +1,19 @@
-//! Requests of a test's user. Every method but `send` panics if the server refuses.
+//! Requests of a test's user. Every method except `send` panics if the server returns an error.
 
 use bytes::Bytes;
 use evenkeel_runtime::client::{ApiError, Client};
 use http::{Method, Request, header};
 use serde_json::{Value, json};
 
-/// The user's requests; paths are those of the API.
+/// Client of the test's user; its paths are those of the API.
 #[derive(Debug, Clone)]
 pub struct Requests(pub(crate) Client);
 
 impl Requests {
-    /// Sends any request; bodies and answers are JSON.
+    /// Sends any request with a JSON body, and returns the JSON response.
     ///
     /// # Errors
-    /// When it is refused.
+    /// The server's error status.
     pub async fn send(
         &self,
         method: Method,
@@ -55,7 +55,7 @@ impl Requests {
         self.send_or_panic(Method::PATCH, &target, "application/apply-patch+yaml", object).await
     }
 
-    /// Merges a patch into the object at `path`.
+    /// Sends a JSON merge patch of the object at `path`.
     pub async fn merge(&self, path: &str, patch: &Value) -> Value {
         self.send_or_panic(Method::PATCH, path, "application/merge-patch+json", patch).await
     }
@@ -68,7 +68,7 @@ impl Requests {
         self.send_or_panic(Method::DELETE, path, "application/json", &options).await
     }
 
-    /// Returns the object at `path`, if it exists.
+    /// Returns the object at `path`; `None` if it does not exist.
     pub async fn get(&self, path: &str) -> Option<Value> {
         match self.send(Method::GET, path, "", &Value::Null).await {
             Ok(object) => Some(object),
@@ -77,7 +77,7 @@ impl Requests {
         }
     }
 
-    /// Returns the objects of the collection at `path`, which may have a query.
+    /// Returns the objects of the collection at `path`, which may include a query.
     pub async fn list(&self, path: &str) -> Vec<Value> {
         match self.send_or_panic(Method::GET, path, "", &Value::Null).await["items"].take() {
             Value::Array(items) => items,

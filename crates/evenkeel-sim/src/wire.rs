@@ -38,36 +38,36 @@ pub(crate) struct Exchange {
     pub(crate) clock: Clock,
     pub(crate) log: Log,
     pub(crate) armed: Armed,
-    /// The longest that a request or its answer is on its way.
+    /// Maximum latency of a request, and of its response.
     pub(crate) latency: Duration,
-    /// What the world is asked for.
+    /// Requests to the world, such as to restart a part.
     pub(crate) calls: mpsc::UnboundedSender<Call>,
     pub(crate) requests: AtomicU64,
 }
 
-/// What a wire asks the world for.
+/// Request of a wire to the world.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Call {
-    /// The part has to be started anew.
+    /// The part crashed and must be restarted.
     Revive(Part),
-    /// The part stands still, and has to be woken.
+    /// The part is paused and must be resumed.
     Resume(Part),
-    /// The part is cut off, and has to be connected again.
+    /// The part is disconnected and must be reconnected.
     Heal(Part),
 }
 
-/// One life of a part's wire. Clones share it.
+/// Wire of a part between its start and its crash. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Wire {
     shared: Arc<Exchange>,
     part: Part,
-    /// Cancelled when the part is dead.
+    /// Cancelled when the part crashes.
     dead: CancellationToken,
-    /// Stops the part's tasks.
+    /// Pauses the part's tasks.
     pub(crate) halt: Halt,
-    /// Whether anything gets through.
+    /// Whether requests and responses get through.
     connected: Arc<watch::Sender<bool>>,
-    /// Cancelled when the watches there are break.
+    /// Cancelled to break the part's current watches.
     watches: Arc<Mutex<CancellationToken>>,
 }
 
@@ -79,7 +79,7 @@ impl Wire {
         Self { shared, part, dead, halt, connected, watches }
     }
 
-    /// Whether anything gets through from now on.
+    /// Connects or disconnects the part. Disconnecting breaks its watches.
     pub(crate) fn connect(&self, connected: bool) {
         self.connected.send_replace(connected);
         if !connected {
@@ -87,25 +87,26 @@ impl Wire {
         }
     }
 
-    /// What is sent while nothing gets through is lost, which shows when the connection is there again.
+    /// Fails if the wire is disconnected, but only when it is connected again: then the client notices that its
+    /// request is lost.
     async fn connected(&self) -> Result<(), BoxError> {
         if *self.connected.borrow() {
             return Ok(());
         }
         let healed = async {
-            // Its sender is this wire's.
+            // The sender cannot be dropped: this wire owns it.
             let _ = self.connected.subscribe().wait_for(|connected| *connected).await;
         };
         self.dead.run_until_cancelled(healed).await;
         Err(broken())
     }
 
-    /// From now on nothing goes through.
+    /// Lets no request through from now on.
     pub(crate) fn cut(&self) {
         self.dead.cancel();
     }
 
-    /// A client on this wire.
+    /// Returns a client on this wire.
     pub(crate) fn kube(&self) -> kube::Client {
         kube::Client::new(self.clone(), "default")
     }
@@ -221,7 +222,7 @@ impl Wire {
         answer.unwrap_or_else(|never| match never {})
     }
 
-    /// Takes a while that follows from the seed.
+    /// Sleeps for a latency that the seed determines.
     async fn travel(&self, way: &str) {
         let n = self.shared.requests.fetch_add(1, Ordering::Relaxed);
         if !self.shared.latency.is_zero() {
@@ -240,7 +241,7 @@ impl Wire {
     }
 
     pub(crate) fn call(&self, call: Call) {
-        // Nobody listens any more when the world ends.
+        // At the end of the world, the receiver is dropped.
         let _ = self.shared.calls.send(call);
     }
 
@@ -250,7 +251,7 @@ impl Wire {
         *watches = self.dead.child_token();
     }
 
-    /// A watch that can break and be late.
+    /// Returns the response of a watch that can break and be late.
     fn watch(&self, response: Response<Answer>, target: &str) -> Response<Body> {
         if matches!(self.part, Part::User | Part::Observer) {
             return response.map(boxed);
@@ -283,7 +284,8 @@ impl tower::Service<Request<kube::client::Body>> for Wire {
     }
 }
 
-/// Questions that have to be asked by a write change nothing.
+/// Whether a request changes objects. Reviews of authentication and authorization are POST requests but change
+/// nothing.
 fn is_write(method: &Method, target: &str) -> bool {
     let question = ["/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/"]
         .iter()
@@ -291,7 +293,7 @@ fn is_write(method: &Method, target: &str) -> bool {
     !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) && !question
 }
 
-/// What a client sees of a server that is out of reach. Not a reset connection, which clients may try again by themselves.
+/// Returns the error of an unreachable server. It is not a reset connection, which clients may retry by themselves.
 fn broken() -> BoxError {
     io::Error::new(io::ErrorKind::NotConnected, "the wire was cut").into()
 }
@@ -321,7 +323,7 @@ fn refusal(code: u16) -> Response<Body> {
     response
 }
 
-/// A watch's frames on their way.
+/// Body of a watch response whose frames are delayed.
 struct Late {
     body: Answer,
     late: Duration,

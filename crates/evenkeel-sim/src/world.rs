@@ -1,4 +1,4 @@
-//! A control plane in virtual time, and the passing of that time.
+//! Control plane in virtual time, and methods that let time pass.
 
 use crate::{
     Cloud, Faults, Log, Part, PodWatch,
@@ -23,31 +23,31 @@ use std::{
 };
 use tokio::{sync::mpsc, time::timeout};
 
-/// When every run begins.
+/// Start time of every run: 2026-01-01.
 const START: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
-/// How long a part is paused or cut off.
+/// Duration of a pause or disconnection of a part.
 const AWAY: Duration = Duration::from_secs(60);
 
-/// How long a part may take to end once its wire is cut.
+/// Time within which a part must end after its wire is cut.
 const LAST_BREATH: Duration = Duration::from_secs(30);
 
-/// How a run is to be.
+/// Options of a simulated world.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Decides everything that is left to chance.
+    /// Seed of all random decisions.
     pub seed: u64,
-    /// The longest that a request is on its way, and its answer.
+    /// Maximum latency of a request, and of its response.
     pub latency: Duration,
-    /// How long a part is away after a crash.
+    /// Time between a crash of a part and its restart.
     pub down: Duration,
     /// Options of the simulated nodes.
     pub nodes: NodesOptions,
-    /// The cloud, where its part runs.
+    /// The cloud, if `parts` has `Part::Cloud`.
     pub cloud: Cloud,
-    /// Whether nodes are given ranges of addresses; `--allocate-node-cidrs`.
+    /// Whether nodes get pod CIDRs (`--allocate-node-cidrs`).
     pub node_ranges: bool,
-    /// The parts that run.
+    /// Parts to start.
     pub parts: Vec<Part>,
 }
 
@@ -61,9 +61,9 @@ impl Default for Options {
             down: second,
             nodes: NodesOptions {
                 delays,
-                // Within the 50 s after which a node counts as lost, and cheap in a long run.
+                // Below the 50 s after which a node counts as unreachable, but cheap in a long run.
                 lease_renewal: 30 * second,
-                // A report of an unchanged status would be a write at rest.
+                // Reports of an unchanged status would be writes of an idle cluster.
                 status_report: Duration::MAX,
                 ..NodesOptions::default()
             },
@@ -74,10 +74,10 @@ impl Default for Options {
     }
 }
 
-/// Runs `test` in a world of its own, on this thread, and returns what it returns.
+/// Runs `test` in a new world on this thread, and returns its result.
 ///
 /// # Panics
-/// When the world cannot be made, and when `test` does.
+/// If the world cannot be created, or if `test` panics.
 pub fn simulate<T>(options: Options, test: impl AsyncFnOnce(&mut World) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -141,7 +141,7 @@ impl World {
         world
     }
 
-    /// Writes so far.
+    /// Returns the log of all writes so far.
     pub fn log(&self) -> &Log {
         &self.exchange.log
     }
@@ -151,7 +151,7 @@ impl World {
         &self.exchange.clock
     }
 
-    /// How many parts have crashed so far.
+    /// Returns the number of crashes so far.
     pub fn crashed(&self) -> u64 {
         self.crashed
     }
@@ -161,44 +161,44 @@ impl World {
         self.lives.values().flat_map(|life| life.tasks.supervisor().failures()).collect()
     }
 
-    /// From now on these faults happen; writes are counted from here.
+    /// Injects these faults from now on; the count of writes starts at zero.
     pub fn arm(&self, faults: Faults) {
         self.exchange.armed.arm(faults);
     }
 
-    /// How much this part has written, leases and events aside, since faults were last armed.
+    /// Returns the number of writes of this part since faults were last armed, without leases and events.
     pub fn writes(&self, part: Part) -> u64 {
         self.exchange.armed.writes(part)
     }
 
-    /// Counts the pods of a namespace that have this label, from now on, at every change.
+    /// Starts to count the pods in a namespace with this label, at every change.
     pub async fn watch_pods(&self, namespace: &str, label: (&str, &str)) -> PodWatch {
         PodWatch::start(&self.observer.caches, namespace, label).await
     }
 
-    /// Tells `seen` of every change of a pod, in order and without delay, and first of the pods that there are.
+    /// Calls `seen` with every change of a pod, in order and without delay, beginning with the existing pods.
     pub async fn on_pods(&self, seen: impl Fn(&CacheEvent<Pod>) + Send + Sync + 'static) {
         let pods = self.observer.caches.of::<Pod>();
         pods.subscribe(seen);
         pods.synced().await;
     }
 
-    /// From now on the server tells what nodes and pods use.
+    /// Serves `metrics.k8s.io` with the usage of nodes and pods from now on.
     pub async fn serve_metrics(&self) {
         metrics::serve(&self.server, &self.observer.caches, self.clock()).await;
     }
 
-    /// Starts a part that does not run.
+    /// Starts a part that is not running.
     pub fn start(&mut self, part: Part) {
         let wire = Wire::new(Arc::clone(&self.exchange), part);
         let life = Life::start(part, wire, &self.exchange.clock, &self.options);
         self.lives.insert(part, life);
     }
 
-    /// Ends a part at once, as a crash does: nothing that it still wants to do reaches the server.
+    /// Ends a part as a crash does: no further request of it reaches the server.
     ///
     /// # Panics
-    /// When it goes on after its end.
+    /// If a task of the part still runs after a timeout.
     pub async fn kill(&mut self, part: Part) {
         let Some(life) = self.lives.remove(&part) else { return };
         life.wire.cut();
@@ -207,7 +207,7 @@ impl World {
         assert!(late.is_empty(), "{part:?} did not end: {late:?}");
     }
 
-    /// Lets time pass, in which parts that crash are started anew.
+    /// Lets time pass, and restarts parts that crash meanwhile.
     pub async fn pass(&mut self, time: Duration) {
         let until = self.clock().now() + time;
         loop {
@@ -220,10 +220,10 @@ impl World {
         }
     }
 
-    /// Lets time pass until nothing but leases has been written for `quiet`.
+    /// Lets time pass until no part has written anything but leases for `quiet`.
     ///
     /// # Panics
-    /// When there is no end of it within two hours.
+    /// If that takes more than two hours.
     pub async fn settle(&mut self, quiet: Duration) {
         let limit = self.clock().now() + SignedDuration::from_hours(2);
         let from = self.clock().now();
@@ -239,10 +239,10 @@ impl World {
         }
     }
 
-    /// Lets time pass until `holds`, which is asked again after every little while, less often the longer it takes.
+    /// Lets time pass until `holds` returns true. It is called less often the longer it takes.
     ///
     /// # Panics
-    /// When it still does not hold after `limit`.
+    /// If it does not hold within `limit`.
     pub async fn until(
         &mut self,
         what: &str,
@@ -258,10 +258,11 @@ impl World {
         }
     }
 
-    /// Lets time pass in which nothing but leases must be written, and the ends of event series that were observed before.
+    /// Lets time pass, and checks that no part writes anything but leases and the end of event series observed
+    /// before.
     ///
     /// # Panics
-    /// When something is.
+    /// If a part does.
     pub async fn stays_silent(&mut self, time: Duration) {
         let (before, begin) = (self.log().len(), self.clock().now());
         self.pass(time).await;
