@@ -1,4 +1,4 @@
-//! Targets of request bodies: JSON, YAML and protobuf, as the API server decodes them.
+//! Fuzz targets for request bodies: JSON, YAML and protobuf, as the API server decodes them.
 
 use evenkeel_api::json;
 use evenkeel_api::protobuf::Transcoder;
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::input;
 
-/// JSON bodies: what decodes is not too deep, and stays as it is.
+/// JSON bodies: a decoded object is not too deep, and decodes again to itself.
 pub(crate) fn json(data: &[u8]) {
     let (kind, body) = input::kind(data);
     let read = |validation| {
@@ -24,14 +24,14 @@ pub(crate) fn json(data: &[u8]) {
     kind.assert_decodes_again(&decoded.object);
     let strict = read(FieldValidation::Strict);
     assert_eq!(strict.is_ok(), decoded.warnings.is_empty(), "strict refuses what others warn of");
-    // The server may print an object for people.
+    // The API server can also pretty-print the object.
     let pretty: Value = json::from_slice(&encode::pretty::json(&decoded.object))
         .unwrap_or_else(|error| panic!("pretty JSON is JSON: {error}"));
     assert_eq!(pretty, decoded.object);
     let _ = decode::options(body, "application/json");
 }
 
-/// Asserts that an object without a schema is what another parser reads. That parser refuses more.
+/// Asserts that an object without a schema equals what another parser reads. That parser rejects more texts.
 fn assert_same_json(decoded: Option<Value>, body: &[u8]) {
     let Ok(Value::Object(mut fields)) = json::from_slice::<Value>(body) else { return };
     // In Go, -0 is an integer.
@@ -40,7 +40,7 @@ fn assert_same_json(decoded: Option<Value>, body: &[u8]) {
         return;
     }
     let decoded = decoded.expect("what another parser reads is JSON");
-    // The path of the request sets these.
+    // The server sets these fields from the path of the request.
     for name in ["apiVersion", "kind"] {
         fields.insert(name.to_owned(), decoded[name].clone());
     }
@@ -50,7 +50,7 @@ fn assert_same_json(decoded: Option<Value>, body: &[u8]) {
     assert_eq!(decoded, want);
 }
 
-/// In Go, an integer without a type has 64 bits and a sign, or is a float.
+/// Converts as Go does: an integer without a type is an `int64` if it fits, else a `float64`.
 fn large_integers_as_floats(value: &mut Value) {
     match value {
         Value::Number(number) if !number.is_i64() => {
@@ -62,7 +62,7 @@ fn large_integers_as_floats(value: &mut Value) {
     }
 }
 
-/// YAML bodies: as JSON bodies; and an object that is written as YAML is read as it was.
+/// YAML bodies: as for JSON bodies, and an object that is encoded as YAML decodes to itself.
 pub(crate) fn yaml(data: &[u8]) {
     const YAML: &str = "application/yaml";
     let (kind, body) = input::kind(data);
@@ -78,7 +78,7 @@ pub(crate) fn yaml(data: &[u8]) {
     let _ = decode::options(body, YAML);
 }
 
-/// Protobuf bodies: what decodes is not too deep, can be encoded, and then stays as it is.
+/// Protobuf bodies: a decoded object is not too deep, can be encoded, and then decodes to itself.
 pub(crate) fn protobuf(data: &[u8]) {
     let _ = decode::options(data, "application/vnd.kubernetes.protobuf");
     let Ok(object) = Transcoder::decode_envelope(data) else { return };

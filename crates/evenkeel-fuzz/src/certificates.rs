@@ -1,4 +1,4 @@
-//! Certificates, keys, and requests for certificates.
+//! Fuzz targets for certificates, keys and certificate requests.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -8,7 +8,7 @@ use evenkeel_x509::CertPool;
 use evenkeel_x509::keys::{Form, PrivateKey};
 use serde_json::json;
 
-/// PEM files, and DER as PEM.
+/// PEM files, and DER that is wrapped in PEM.
 pub(crate) fn certificates(data: &[u8]) {
     pem(data);
     for label in ["CERTIFICATE REQUEST", "CERTIFICATE", "PRIVATE KEY", "EC PRIVATE KEY"] {

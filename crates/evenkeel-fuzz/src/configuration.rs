@@ -1,9 +1,9 @@
-//! Configuration files: the structure is read, and everything wrong is an error.
+//! Fuzz target for configuration files: reading a file succeeds or fails, but never panics.
 
 use evenkeel_apimachinery::decode;
 use evenkeel_apiserver::fuzz;
 
-/// Files of YAML or JSON.
+/// Configuration files in YAML or JSON.
 pub(crate) fn configuration(data: &[u8]) {
     let _ = decode::file(data);
     if let Ok(text) = std::str::from_utf8(data) {

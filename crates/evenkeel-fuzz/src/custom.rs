@@ -1,4 +1,4 @@
-//! Custom resources: the first part is a schema, the second an object, the third its old version.
+//! Fuzz target for custom resources: the first part is a schema, the second an object, the third its old version.
 
 use evenkeel_api::json;
 use evenkeel_apiextensions::structural::Structural;
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use crate::input;
 
-/// The budget of all rules about one object: a hundredth of a request's, since debug builds are slow.
+/// Cost budget of all rules about one object: a hundredth of a request's, because debug builds are slow.
 const BUDGET: u64 = 100_000;
 
-/// A schema that its definition accepts is applied to an object: pruning and defaults change it once, and rules end within
-/// their budget.
+/// Applies an accepted schema to an object: pruning and defaulting are idempotent, and rules stay within their
+/// budget.
 pub(crate) fn custom_resource(data: &[u8]) {
     let mut parts = input::parts(data);
     let mut value = || parts.next().and_then(|part| json::from_slice::<Value>(part).ok());

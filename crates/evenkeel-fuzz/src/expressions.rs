@@ -1,4 +1,4 @@
-//! CEL and JSONPath: the first part is the expression, the second a value.
+//! Fuzz targets for CEL and JSONPath: the first part is the expression, the second a value.
 
 use evenkeel_api::json;
 use evenkeel_apiextensions::jsonpath::JsonPath;
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::input;
 
-/// The budget of one evaluation: a tenth of what a request may use, since debug builds are slow.
+/// Cost budget of one evaluation: a tenth of the limit per expression, because debug builds are slow.
 const BUDGET: u64 = 100_000;
 
-/// CEL: an expression is parsed, checked and evaluated within its budget, and comes to the same each time.
+/// CEL: an expression is parsed, checked and evaluated within its budget, with the same result each time.
 pub(crate) fn cel(data: &[u8]) {
     let mut parts = input::parts(data);
     let source = String::from_utf8_lossy(parts.next().unwrap_or_default());
@@ -37,7 +37,7 @@ pub(crate) fn cel(data: &[u8]) {
     }
 }
 
-/// JSONPath: a search ends, and finds parts of the value.
+/// JSONPath: a search ends, and each result is a part of the value.
 pub(crate) fn jsonpath(data: &[u8]) {
     let mut parts = input::parts(data);
     let path = JsonPath::parse(&String::from_utf8_lossy(parts.next().unwrap_or_default()));

@@ -1,4 +1,4 @@
-//! How inputs are divided: the first line names a kind, and a line of three dashes stands between two parts.
+//! Structure of inputs: the first line names a kind, and a line of three dashes separates parts.
 
 use std::sync::LazyLock;
 
@@ -10,8 +10,8 @@ use evenkeel_kinds::registry::STRATEGIES;
 use evenkeel_kinds::validation::{self, ValidationTarget};
 use serde_json::{Value, json};
 
-/// Kinds that differ in how they are decoded and merged, as group, version and kind. The last two are a custom resource,
-/// and a kind without a schema.
+/// Group, version and kind of objects that differ in decoding and merging. The last two are a custom resource and a
+/// kind without a schema.
 const KINDS: [(&str, &str, &str); 26] = [
     ("", "v1", "ConfigMap"),
     ("", "v1", "Pod"),
@@ -84,7 +84,7 @@ fn custom_schema() -> Value {
     }})
 }
 
-/// Returns the kind that the first line names, and the rest; another line names some kind, too.
+/// Returns the kind that the first line names, and the rest. A line that names no kind selects one by its length.
 pub(crate) fn kind(data: &[u8]) -> (&'static Kind, &[u8]) {
     let end = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());
     let (name, rest) = data.split_at(end);
@@ -119,8 +119,8 @@ impl Kind {
         Some(decoded.object)
     }
 
-    /// Whether validation accepts a new object of the kind. An object without validation of its own is valid if nothing in
-    /// it is null.
+    /// Whether validation accepts a new object of the kind. An object of a kind without validation is valid if it
+    /// contains no null.
     pub(crate) fn is_valid(&self, object: &Value) -> bool {
         let GroupVersionKind { group, kind, .. } = &self.gvk;
         let target = ValidationTarget { group, request_group: group, kind, subresource: "" };
@@ -133,7 +133,8 @@ impl Kind {
             && (has_validation || !has_null(object))
     }
 
-    /// Asserts what holds for every decoded object: it is not too deep, and as JSON it is read as it is, without warnings.
+    /// Asserts what holds for every decoded object: it is not too deep, and its JSON decodes to the same object
+    /// without warnings.
     pub(crate) fn assert_decodes_again(&self, object: &Value) {
         assert_depth(object);
         let text = serde_json::to_vec(object).expect("a value is JSON");
@@ -150,7 +151,7 @@ impl Kind {
     }
 }
 
-/// Asserts that an object is not deeper than what can be read back.
+/// Asserts that an object is not deeper than the decoder allows.
 pub(crate) fn assert_depth(object: &Value) {
     assert!(evenkeel_apimachinery::depth::check(object).is_ok(), "the object is too deep");
 }

@@ -1,4 +1,4 @@
-//! Built-in kinds: defaults, validation, preparation, warnings and columns of an object that was decoded.
+//! Fuzz target for built-in kinds: defaults, validation, preparation, warnings and columns of a decoded object.
 
 use evenkeel_apimachinery::reset::spec_differs;
 use evenkeel_apimachinery::user::User;
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::input;
 
-/// The first part is created; the second replaces it. Defaults that were applied are applied no more.
+/// Creates the first part and replaces it with the second. Defaulting is idempotent.
 pub(crate) fn kinds(data: &[u8]) {
     let (kind, rest) = input::kind(data);
     let (group, version, name) = (&*kind.gvk.group, &*kind.gvk.version, &*kind.gvk.kind);

@@ -1,4 +1,4 @@
-//! Fuzz targets: each decodes bytes as they come from outside, and asserts what holds for any bytes.
+//! Fuzz targets: each decodes bytes of untrusted input, and asserts what holds for any bytes.
 //!
 //! | input | targets |
 //! |---|---|
@@ -11,10 +11,11 @@
 //! | answers of webhooks | `webhook` |
 //! | files | `store_record`, `encryption`, `configuration`, `certificates` |
 //!
-//! `cargo test -p evenkeel-fuzz` runs every target over its corpus (`corpus/TARGET`) and over a fixed number of mutations of
-//! it. `libfuzzer/run TARGET` searches for new inputs, guided by coverage. An input that failed stays in the corpus.
+//! `cargo test -p evenkeel-fuzz` runs every target over its corpus (`corpus/TARGET`) and a fixed number of
+//! mutations of the corpus. `libfuzzer/run TARGET` searches for new inputs, guided by coverage. An input that
+//! failed stays in the corpus.
 //!
-//! No body is decoded as CBOR.
+//! There is no target for CBOR because no body is decoded as CBOR.
 
 mod bodies;
 mod certificates;
@@ -37,11 +38,11 @@ mod webhook;
 pub struct Target {
     /// Name of the target and of its folder in `corpus`.
     pub name: &'static str,
-    /// Runs one input; panics where what must hold does not.
+    /// Runs one input; panics if an assertion fails.
     pub run: fn(&[u8]),
 }
 
-/// All targets, by name.
+/// All targets, sorted by name.
 pub const TARGETS: &[Target] = &[
     Target { name: "apply", run: managed_fields::apply },
     Target { name: "bearer_token", run: parameters::bearer_token },

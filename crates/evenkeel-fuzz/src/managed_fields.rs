@@ -1,4 +1,4 @@
-//! Server-side apply and managed fields.
+//! Fuzz targets for server-side apply and managed fields.
 
 use evenkeel_apimachinery::decode::FieldValidation;
 use evenkeel_apimachinery::patch::{self, Patched, Writer};
@@ -28,8 +28,9 @@ fn apply_as(
         .map(|Patched { object, .. }| object)
 }
 
-/// Each part is applied by the next of three managers. To apply it again changes nothing, and the managed fields are valid.
-/// An object that validation refuses is excepted: of a list whose items have no key, or null, upstream's merge keeps both.
+/// Each part is applied by the next of three managers. Applying it again changes nothing, and the managed fields
+/// are valid. Objects that validation rejects are excepted: upstream's merge keeps both of two list items without a
+/// key, or of two nulls.
 pub(crate) fn apply(data: &[u8]) {
     let (kind, rest) = input::kind(data);
     let mut current: Option<Value> = None;
@@ -62,8 +63,8 @@ fn assert_valid_managers(object: &Value) {
     assert!(about.is_none(), "{about:?}");
 }
 
-/// The first part is an object with managed fields as a client may send them, the second is applied to it, the third
-/// replaces it.
+/// The first part is an object with managed fields as a client may send them. The second is applied to it, and the
+/// third replaces it.
 pub(crate) fn managed_fields(data: &[u8]) {
     let (kind, rest) = input::kind(data);
     let mut parts = input::parts(rest);

@@ -1,4 +1,4 @@
-//! Parameters and headers of requests.
+//! Fuzz targets for parameters and headers of requests.
 
 use base64::Engine as _;
 use evenkeel_api::selector::{FieldSelector, Selector};
@@ -6,7 +6,7 @@ use evenkeel_apimachinery::encode::accept;
 use evenkeel_apiserver::fuzz;
 use http::{HeaderMap, HeaderValue};
 
-/// Label and field selectors: what is read is written and read as it was.
+/// Label and field selectors: a parsed selector prints as a text that parses to the same selector.
 pub(crate) fn selectors(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(selector) = Selector::parse(&text) {
@@ -26,10 +26,10 @@ pub(crate) fn selectors(data: &[u8]) {
     fuzz::selectors(&text);
 }
 
-/// Continue tokens: a token that is accepted is written as one that says the same.
+/// Continue tokens: an accepted token is encoded as one with the same content.
 pub(crate) fn continue_token(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    // Guided mutation does not get past base64, so each input is tried as what a token holds, too.
+    // Guided mutation does not get past base64, so each input is also used as the content of a token.
     let encoded = base64::prelude::BASE64_URL_SAFE_NO_PAD.encode(data);
     for token in [&*text, &encoded] {
         if let Ok((revision, after)) = fuzz::continue_token(token) {
@@ -39,7 +39,7 @@ pub(crate) fn continue_token(data: &[u8]) {
     }
 }
 
-/// Bearer tokens and the keys that verify them: only what the key signed is verified.
+/// Bearer tokens and the keys that verify them: only tokens signed with the key are accepted.
 pub(crate) fn bearer_token(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     fuzz::bearer_token(&text);
@@ -50,7 +50,7 @@ pub(crate) fn bearer_token(data: &[u8]) {
     fuzz::public_keys(data);
 }
 
-/// `Accept` and the query of a URL.
+/// Header `Accept` and URL queries.
 pub(crate) fn headers(data: &[u8]) {
     let mut headers = HeaderMap::new();
     for part in crate::input::parts(data) {

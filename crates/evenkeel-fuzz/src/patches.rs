@@ -1,4 +1,4 @@
-//! Patches of an object: the first part is the object, the second the patch.
+//! Fuzz targets for patches: the first part is the object, the second the patch.
 
 use evenkeel_api::json;
 use evenkeel_apimachinery::decode::FieldValidation;
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::input::{self, Kind};
 
-/// The most that `copy` operations of a JSON patch add, and the limit of a body.
+/// Maximum size in bytes of a body, and of what `copy` operations of a JSON patch may add.
 const BODY: usize = 3 * 1024 * 1024;
 
-/// The body of a JSON patch, applied to an object and compared with another implementation.
+/// JSON patches: the result equals that of another implementation.
 pub(crate) fn json_patch(data: &[u8]) {
     let Some((kind, current, body)) = read(data) else { return };
     let patched = apply(kind, PatchType::Json, &current, body);
@@ -27,7 +27,7 @@ pub(crate) fn json_patch(data: &[u8]) {
     }
 }
 
-/// Without what the path of the request sets.
+/// Removes the fields that the server sets from the path of the request.
 fn without_kind(mut object: Value) -> Value {
     if let Value::Object(fields) = &mut object {
         fields.remove("apiVersion");
@@ -37,11 +37,11 @@ fn without_kind(mut object: Value) -> Value {
     object
 }
 
-/// Merge patches; the second application changes nothing.
+/// Merge patches: a second application changes nothing.
 pub(crate) fn merge_patch(data: &[u8]) {
     let Some((kind, current, body)) = read(data) else { return };
     let Some(once) = apply(kind, PatchType::Merge, &current, body) else { return };
-    // Upstream removes nulls in lists, too.
+    // Upstream also removes nulls in lists.
     if let Ok(patch @ Value::Object(_)) = json::from_slice(body)
         && kind.schema.is_none()
         && !body.contains(&b'[')
@@ -54,7 +54,7 @@ pub(crate) fn merge_patch(data: &[u8]) {
     assert_eq!(twice, Some(once), "the second application changes nothing");
 }
 
-/// Strategic merge patches.
+/// Strategic merge patches: both applications succeed or fail without a panic.
 pub(crate) fn strategic_patch(data: &[u8]) {
     let Some((kind, current, body)) = read(data) else { return };
     let Some(once) = apply(kind, PatchType::Strategic, &current, body) else { return };
@@ -68,12 +68,12 @@ fn read(data: &[u8]) -> Option<(&'static Kind, Value, &[u8])> {
     Some((kind, kind.decode(object)?, patch))
 }
 
-/// Applies a patch. The result is bounded by object and patch, is not too deep, and decodes as it is.
+/// Applies a patch. Object and patch bound the size of the result, which is not too deep and decodes to itself.
 fn apply(kind: &Kind, form: PatchType, current: &Value, body: &[u8]) -> Option<Value> {
     let patched =
         patch(&kind.gvk, kind.schema.as_ref(), form, current, body, FieldValidation::Warn).ok()?;
     kind.assert_decodes_again(&patched.object);
-    // An escaped character takes six bytes, a number in another notation some more.
+    // An escaped character takes six bytes; a number in another notation may be longer.
     let most = 2 * current.to_string().len() + 8 * body.len() + BODY + 4096;
     assert!(patched.object.to_string().len() <= most, "the object grew past its parts");
     Some(patched.object)

@@ -1,5 +1,5 @@
-//! Requests to a server in memory: the parts are requests, each a line of method and URL, header lines, an empty line, and
-//! a body.
+//! Fuzz target for requests to a server in memory. Each part is a request: a line of method and URL, header lines,
+//! an empty line, and a body.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use tower::Service as _;
 
 use crate::input;
 
-/// The most requests of one input.
+/// Maximum number of requests of one input.
 const MAX_REQUESTS: usize = 6;
-/// The most frames that are read of one answer: a watch has no end.
+/// Maximum number of frames to read of one response, since a watch has no end.
 const MAX_FRAMES: usize = 64;
-/// Inputs that one server serves. A new one for each would be slow.
+/// Number of inputs per server. A new server for each input would be slow.
 const INPUTS: usize = 256;
 /// Virtual time between requests.
 const REQUEST_INTERVAL: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ struct Running {
     runtime: Runtime,
     service: Service,
     inputs: usize,
-    // Ends with its tasks.
+    // Keeps the server's tasks alive.
     _server: Server,
 }
 
@@ -37,9 +37,10 @@ thread_local! {
     static SERVER: RefCell<Option<Running>> = const { RefCell::new(None) };
 }
 
-/// Nothing panics, an answer in JSON can be read, and an object that was created can be read, updated and deleted.
+/// Requests: nothing panics, a JSON response parses, and an object that was created can be read, updated and
+/// deleted.
 pub(crate) fn requests(data: &[u8]) {
-    // Nothing here may dial an address that is made up.
+    // Skip inputs that could make the server connect to an arbitrary address.
     let dials = [&b"ebhook"[..], b"apiservices"];
     if dials.iter().any(|word| data.windows(word.len()).any(|window| window == *word)) {
         return;
@@ -52,7 +53,7 @@ pub(crate) fn requests(data: &[u8]) {
             if let Some(request) = parse(part) {
                 running.runtime.block_on(async {
                     exchange(&running.service, request).await;
-                    // Controllers of the server act meanwhile. The time is virtual.
+                    // Let the server's controllers run; time is virtual.
                     tokio::time::sleep(REQUEST_INTERVAL).await;
                 });
             }
@@ -68,7 +69,7 @@ fn start() -> Running {
     let server = Server::builder().seed(1).clock(Clock::new(move || now));
     let server = runtime.block_on(server.build()).expect("a server in memory");
     let service = server.service();
-    // Pods need one; its controller does not run here.
+    // Pods need a ServiceAccount, and its controller does not run here.
     let account = Request::post("/api/v1/namespaces/default/serviceaccounts");
     let account = account.body(Full::from(r#"{"metadata":{"name":"default"}}"#));
     runtime.block_on(send(&service, account.expect("a request")));
@@ -89,7 +90,7 @@ fn parse(part: &[u8]) -> Option<Request<Full<Bytes>>> {
     request.body(Full::new(body)).ok()
 }
 
-/// Sends a request; what it created is read, updated and deleted.
+/// Sends a request. If it created an object, reads, updates and deletes the object.
 async fn exchange(service: &Service, request: Request<Full<Bytes>>) {
     let path = request.uri().path().trim_end_matches('/').to_owned();
     let is_plain = request.uri().query().is_none()
@@ -116,13 +117,13 @@ async fn exchange(service: &Service, request: Request<Full<Bytes>>) {
     assert!(status.is_success() || is_policy(status, &deleted), "it is deleted: {deleted}");
 }
 
-/// Whether a policy, quota or limit refuses a request. An earlier input may have created it.
+/// Whether a policy, quota or limit of an earlier input rejected the request.
 fn is_policy(status: StatusCode, refusal: &Value) -> bool {
     let message = refusal["message"].as_str().unwrap_or_default();
     status == StatusCode::FORBIDDEN || message.contains("AdmissionPolicy '")
 }
 
-/// Whether a path is that of a collection, rather than of an object's part such as a token.
+/// Whether a path is a collection's, rather than a subresource's such as a token.
 fn is_collection(path: &str) -> bool {
     let mut parts = path.trim_start_matches('/').split('/');
     let n_before = if parts.next() == Some("api") { 1 } else { 2 };
@@ -130,7 +131,7 @@ fn is_collection(path: &str) -> bool {
     matches!(rest.as_slice(), [_] | ["namespaces", _, _])
 }
 
-/// Sends a request and reads its answer: as much of it as comes at once.
+/// Sends a request and reads the frames of its response that are available at once.
 async fn send(service: &Service, request: Request<Full<Bytes>>) -> (StatusCode, Value) {
     let shown = format!("{} {}", request.method(), request.uri());
     let response = service.clone().call(request).await.expect("it never fails");

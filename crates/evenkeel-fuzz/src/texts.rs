@@ -1,4 +1,4 @@
-//! Texts within objects.
+//! Fuzz targets for texts within objects.
 
 use evenkeel_api::cidr::Cidr;
 use evenkeel_api::quantity::Quantity;
@@ -6,7 +6,7 @@ use evenkeel_api::{duration, forms, time};
 use evenkeel_component_helpers::cron::{self, Schedule};
 use jiff::Timestamp;
 
-/// Quantities, durations, times and CIDRs: the canonical form means the same.
+/// Quantities, durations, times and CIDRs: the canonical form parses to the same value.
 pub(crate) fn texts(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(quantity) = Quantity::parse(&text) {
@@ -31,8 +31,8 @@ pub(crate) fn texts(data: &[u8]) {
     let _ = (forms::dns_subdomain(&text), forms::dns_label(&text), forms::path_segment(&text));
 }
 
-/// Cron schedules: the first part is the schedule, the second a time zone. The next time is later, and is found from just
-/// before itself.
+/// Cron schedules: the first part is the schedule, the second a time zone. The next time is later than the given
+/// one, and is found again from just before itself.
 pub(crate) fn cron(data: &[u8]) {
     let mut parts = crate::input::parts(data);
     let Ok(schedule) = Schedule::parse(&String::from_utf8_lossy(parts.next().unwrap_or_default()))
@@ -41,7 +41,7 @@ pub(crate) fn cron(data: &[u8]) {
     };
     let zone = parts.next().and_then(|name| cron::zone(std::str::from_utf8(name).ok()?));
     let zone = zone.unwrap_or(jiff::tz::TimeZone::UTC);
-    // A leap day, and the hour before a change to summer time in Europe.
+    // A leap day, and the hour before daylight saving time begins in Europe.
     for seconds in [951_782_400, 1_743_292_800] {
         let mut after = Timestamp::from_second(seconds).expect("in range");
         for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! Answers of webhooks: admission, with an object that a patch changes, and conversion.
+//! Fuzz targets for responses of webhooks: admission, with an object that a patch changes, and conversion.
 
 use evenkeel_api::json;
 use evenkeel_apiextensions::conversion::ConversionWebhook;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::input;
 
-/// The first part is an answer, the second an object.
+/// The first part is a response, the second an object.
 pub(crate) fn webhook(data: &[u8]) {
     let mut parts = input::parts(data);
     let mut value = || parts.next().and_then(|part| json::from_slice::<Value>(part).ok());
