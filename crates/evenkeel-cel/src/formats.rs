@@ -1,4 +1,4 @@
-//! Checked string formats; any string has an unknown format. Upstream: `kube-openapi/pkg/validation/strfmt`.
+//! Checks of string formats; an unknown format accepts any string. Upstream: `kube-openapi/pkg/validation/strfmt`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -43,7 +43,7 @@ pub fn is_known(kind: &str, format: &str) -> bool {
     }
 }
 
-/// Whether a text has a format.
+/// Whether a text has the format; an unknown format accepts any text.
 pub fn fits(format: &str, text: &str) -> bool {
     match format {
         "date-time" | "datetime" => text.parse::<jiff::Timestamp>().is_ok(),
