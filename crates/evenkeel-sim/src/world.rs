@@ -27,10 +27,10 @@ use tokio::{sync::mpsc, time::timeout};
 const START: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
 /// Duration of a pause or disconnection of a part.
-const AWAY: Duration = Duration::from_secs(60);
+const OUTAGE: Duration = Duration::from_secs(60);
 
 /// Time within which a part must end after its wire is cut.
-const LAST_BREATH: Duration = Duration::from_secs(30);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Options of a simulated world.
 #[derive(Debug, Clone)]
@@ -203,7 +203,7 @@ impl World {
         let Some(life) = self.lives.remove(&part) else { return };
         life.wire.cut();
         life.wire.halt.resume();
-        let late = life.tasks.shut_down(LAST_BREATH).await;
+        let late = life.tasks.shut_down(SHUTDOWN_TIMEOUT).await;
         assert!(late.is_empty(), "{part:?} did not end: {late:?}");
     }
 
@@ -277,7 +277,7 @@ impl World {
             Call::Revive(part) => return self.revive(part).await,
             Call::Resume(part) | Call::Heal(part) => part,
         };
-        self.clock().sleep(AWAY).await;
+        self.clock().sleep(OUTAGE).await;
         let Some(life) = self.lives.get(&part) else { return };
         life.wire.halt.resume();
         life.wire.connect(true);
