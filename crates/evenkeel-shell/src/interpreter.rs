@@ -44,7 +44,7 @@ pub(crate) struct Job {
 /// Output of a container with its times.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    /// Time after which output is not recorded.
+    /// Time up to which the caller reads the output; a loop that gets past it counts as endless.
     until: Duration,
     /// Printed texts in the order of interpretation, in which background jobs are not ordered by time.
     pub(crate) printed: Vec<(Duration, String)>,
