@@ -144,7 +144,7 @@ pub(crate) struct Api {
     pub(crate) kubelets: Kubelets,
     /// Budgets of webhook calls in flight.
     pub(crate) webhooks: Budgets,
-    /// Background tasks.
+    /// Background tasks of the server.
     pub(crate) tasks: Tasks,
     /// Random source of UIDs and generated names.
     pub(crate) rng: Mutex<StdRng>,

@@ -1,4 +1,4 @@
-//! Anonymous requests.
+//! Configuration of anonymous requests.
 
 /// Requests without credentials that are served as `system:anonymous`.
 ///

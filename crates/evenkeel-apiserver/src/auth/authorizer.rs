@@ -7,7 +7,7 @@ use super::rule::Attributes;
 use crate::store::Store;
 use std::str::FromStr;
 
-/// Authorization mode.
+/// Authorizer by the name that `--authorization-mode` gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AuthorizationMode {
     /// Allows kubelets the objects that pods on their nodes refer to.
