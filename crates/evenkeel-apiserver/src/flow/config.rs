@@ -34,7 +34,7 @@ pub(super) enum Distinguisher {
     Namespace,
 }
 
-/// Parsed FlowSchema.
+/// FlowSchema in the form that classifies requests.
 #[derive(Debug)]
 pub(super) struct Schema {
     pub(super) name: Box<str>,
@@ -45,7 +45,7 @@ pub(super) struct Schema {
     pub(super) rules: Vec<Rule>,
 }
 
-/// Parsed PriorityLevelConfiguration.
+/// PriorityLevelConfiguration in the form that limits requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Level {
     pub(super) name: Box<str>,

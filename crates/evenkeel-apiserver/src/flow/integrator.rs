@@ -20,9 +20,9 @@ pub(super) struct Integrator {
 pub(crate) struct Observation {
     /// Length of the period in seconds.
     pub(crate) seconds: f64,
-    /// Time-weighted average.
+    /// Average of the value, weighted by time.
     pub(crate) average: f64,
-    /// Time-weighted standard deviation.
+    /// Standard deviation of the value, weighted by time.
     pub(crate) deviation: f64,
     /// Maximum value in the period.
     pub(crate) max: f64,

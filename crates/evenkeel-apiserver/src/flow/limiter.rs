@@ -58,7 +58,7 @@ pub(crate) enum Admission {
     Reject(Rejection),
 }
 
-/// Rejected request.
+/// Rejection of a request, with its Retry-After.
 #[derive(Debug)]
 pub(crate) struct Rejection {
     class: Option<Arc<FlowSchema>>,

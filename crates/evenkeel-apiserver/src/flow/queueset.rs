@@ -49,7 +49,7 @@ pub(crate) enum Queuing {
     },
 }
 
-/// Arriving request.
+/// Request that arrives at the level.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arrival {
     /// Index of the FlowSchema's counters.

@@ -16,9 +16,9 @@ pub enum UncheckedError {
     /// The server has no such resource.
     #[error("no resource {resource} in {api_version}")]
     Resource {
-        /// Requested `apiVersion`.
+        /// The requested `apiVersion`, such as `apps/v1`.
         api_version: String,
-        /// Requested plural name.
+        /// The requested plural name, such as `deployments`.
         resource: String,
     },
     /// The store refused the write.

@@ -92,7 +92,7 @@ pub(super) struct StoredRecord {
     pub(super) bytes: Vec<u8>,
 }
 
-/// Decoded record.
+/// Record that was decoded from its bytes.
 #[derive(Debug)]
 pub(super) struct Record<'a> {
     pub(super) resource_prefix: &'a str,
