@@ -32,7 +32,7 @@ use evenkeel_apimachinery::value::{get, int, same_meaning, set, text};
 const GROUP: &str = "flowcontrol.apiserver.k8s.io/v1";
 const SCHEMAS: &str = "flowschemas";
 const LEVELS: &str = "prioritylevelconfigurations";
-/// Resource keys of the configuration objects.
+/// Resource prefixes of the configuration objects.
 pub(crate) const RESOURCE_PREFIXES: [&str; 2] = [
     "flowcontrol.apiserver.k8s.io/flowschemas",
     "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations",

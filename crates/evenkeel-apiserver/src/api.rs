@@ -33,7 +33,7 @@ use evenkeel_apimachinery::user::User;
 pub(crate) struct Context<'a> {
     /// The server's shared state.
     pub(crate) api: &'a Arc<Api>,
-    /// The resource, in its stored version.
+    /// Resource in its storage version.
     pub(crate) resource: &'a ResourceType,
     /// Resource in the group and version of the request.
     pub(crate) requested: &'a ResourceType,
@@ -49,7 +49,7 @@ pub(crate) struct Context<'a> {
     pub(crate) request_group: &'a str,
     /// Subresource; empty for the object itself.
     pub(crate) subresource: &'a str,
-    /// Budget for the cost of the request's expressions and objects.
+    /// Budget for the cost of the request's CEL expressions.
     pub(crate) budget: &'a Budget,
     /// Whether the request is a dry run, which stores nothing.
     pub(crate) dry_run: bool,
@@ -151,7 +151,7 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// Returns a stored object in its stored version; `None` if it does not exist.
+    /// Returns a stored object in its storage version; `None` if it does not exist.
     pub(crate) fn read(
         &self,
         resource: &ResourceType,

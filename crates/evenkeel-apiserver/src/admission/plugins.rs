@@ -112,7 +112,8 @@ impl Plugins {
         self.0 & plugin.bit() != 0
     }
 
-    /// Changes the default set by upstream's names (`--enable-admission-plugins`, `--disable-admission-plugins`).
+    /// Returns the default set, changed by upstream's names (`--enable-admission-plugins`,
+    /// `--disable-admission-plugins`).
     ///
     /// Upstream: `AdmissionOptions.Validate`.
     pub(crate) fn of(enabled: &[String], disabled: &[String]) -> Result<Self, String> {

@@ -125,7 +125,7 @@ pub(crate) async fn validate(
     answer
 }
 
-/// Returns the resource version that a webhook gets, or `None` if it does not match this request.
+/// Returns the API version of the resource that a webhook gets, or `None` if it does not match this request.
 ///
 /// Upstream: `Webhook.ShouldCallHook`.
 fn is_called(request: &Attributes<'_>, webhook: &Value) -> Result<Option<Matched>, StatusError> {

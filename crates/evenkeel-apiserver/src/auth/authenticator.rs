@@ -80,7 +80,7 @@ impl StaticTokens {
 pub(crate) struct Authenticated {
     /// User of the request; `None` refuses the request.
     pub(crate) user: Option<Arc<User>>,
-    /// Warnings and log records about the token.
+    /// Warning to the client, and token use to record.
     pub(crate) notes: Notes,
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn decode_alone(resource: &ResourceType, entry: &Entry) -> Option<Val
     Some(object)
 }
 
-/// Decodes an entry that [`entries`] returned.
+/// Decodes an entry that [`entries`] returned, in `resource`'s version.
 pub(crate) fn decode_read(resource: &ResourceType, entry: &Entry) -> Result<Value, StatusError> {
     let mut object = entry.decode().map_err(StatusError::internal)?;
     if resource.custom.is_some() {
@@ -68,7 +68,7 @@ async fn as_read(api: &Api, resource: &ResourceType, object: Value) -> Result<Va
     Ok(read.pop().unwrap_or_default())
 }
 
-/// Converts stored objects to `resource`'s version with one call of the webhook, if they need one.
+/// Converts stored objects to `resource`'s version by webhook, if the definition has one.
 pub(crate) async fn entries(
     api: &Api,
     resource: &ResourceType,

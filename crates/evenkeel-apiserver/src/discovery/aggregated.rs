@@ -34,7 +34,8 @@ fn document(rows: &Rows, core: bool) -> Document {
     Document::new(Bytes::from(list.to_string()), CONTENT_TYPE)
 }
 
-/// Omits group and version of a kind in the resource's own group, as upstream does for built-in kinds.
+/// Returns the kind of a resource or a subresource. As upstream's, a built-in kind has no group and version unless they
+/// differ from the resource's.
 fn kind_of(resource: &ResourceType, part: Option<&Subresource>) -> Value {
     match part {
         Some(part) if part.foreign_kind => {

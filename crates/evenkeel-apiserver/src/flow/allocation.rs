@@ -66,7 +66,7 @@ pub(crate) fn max_seats(nominal: usize, hand_size: usize) -> u64 {
     part.min((nominal / hand_size.max(1)) as u64).max(1)
 }
 
-/// Seat demand of a level since the last adjustments.
+/// Seat demand of a level, updated at each adjustment.
 ///
 /// Upstream: `seatDemandStats`.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

@@ -489,7 +489,7 @@ impl<W> QueueSet<W> {
             let Waiting { flow, work, watch, arrived, waiter, .. } = next;
             self.queues[index].work -= total_work(&work);
             self.count_waiting(now, flow, work.max_seats(), false);
-            // `execute` makes the queue active again.
+            // `execute` counts the queue as active again.
             self.active_queues -= usize::from(!self.queues[index].is_active());
             let work = self.fit_final_seats(work);
             let ticket = self.execute(now, Some(index), (flow, work, watch), arrived);

@@ -29,7 +29,7 @@ impl Hand {
 }
 
 impl Dealer {
-    /// Creates a dealer. Returns `None` if a size is out of range, or if the deal needs more bits than a hash has.
+    /// Creates a dealer. Returns `None` if a size is out of range, or if the deal needs more than [`MAX_HASH_BITS`].
     ///
     /// Upstream: `NewDealer`.
     pub(super) fn new(deck_size: usize, hand_size: usize) -> Option<Self> {

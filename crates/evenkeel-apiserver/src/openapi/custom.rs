@@ -206,7 +206,7 @@ pub(super) fn documents(rows: &Rows) -> BTreeMap<String, Value> {
     documents.into_iter().map(finished).collect()
 }
 
-/// Adds the built-in schemas that the components refer to, directly or indirectly.
+/// Adds the built-in schemas that documents of custom resources refer to, directly or indirectly.
 fn add_builtin(components: &mut Map<String, Value>) {
     static BUILTIN: OnceLock<Map<String, Value>> = OnceLock::new();
     for (name, schema) in BUILTIN.get_or_init(builtin) {

@@ -1,5 +1,5 @@
-//! Cluster IPs and node ports of Services. The store indexes those in use by the Services themselves. It refuses to
-//! commit a Service if another one got the same address or port in the meantime.
+//! Cluster IPs and node ports of Services. The store indexes the ones that stored Services use. It refuses to commit a
+//! Service if another one got the same address or port in the meantime.
 
 use super::cluster_ips;
 use crate::api::{Api, Context};

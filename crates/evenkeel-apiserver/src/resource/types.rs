@@ -92,7 +92,7 @@ pub(crate) struct Column {
     pub(crate) kind: Arc<str>,
     /// OpenAPI format, such as `name` for the column of names.
     pub(crate) format: Arc<str>,
-    /// Priority: kubectl always shows 0, and 1 with `-o wide`.
+    /// Priority: kubectl always shows columns of 0, and those of 1 only with `-o wide`.
     pub(crate) priority: i64,
     /// Description; `None` if it is the one for all resources.
     pub(crate) description: Option<Arc<str>>,

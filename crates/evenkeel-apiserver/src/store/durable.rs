@@ -255,7 +255,7 @@ impl Durable {
     }
 
     fn retry(&mut self, full: bool, rewrite: bool, state: &RwLock<State>) {
-        // Opening the file needs space, so make the reserve first.
+        // Opening reads the whole file, so wait until the disk has space.
         if full && self.backend.reserve().is_err() {
             return;
         }

@@ -84,7 +84,7 @@ impl Store {
         self.shared.read().revision
     }
 
-    /// Returns the revision of the last write to a collection since the start of the history in memory, or 0.
+    /// Returns the revision of the last write to a collection that is still recorded, or 0.
     pub(crate) fn touched(&self, resource_prefix: &str) -> u64 {
         self.shared.read().collections.get(resource_prefix).map_or(0, |s| s.touched)
     }

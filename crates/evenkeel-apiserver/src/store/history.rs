@@ -3,7 +3,6 @@
 //! Upstream's server compacts every five minutes (`--etcd-compaction-interval`) to the revision of five minutes before.
 //! So a watch can resume from any revision of the last five minutes. This store also keeps the newest
 //! [`MIN_REVISIONS`], whatever their age, as the rings in memory do. [`MAX_BYTES`] bounds the whole history.
-//! are, as the rings in memory keep them, and [`MAX_BYTES`] bounds all.
 
 use std::collections::VecDeque;
 use std::time::Duration;

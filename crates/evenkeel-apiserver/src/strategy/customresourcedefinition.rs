@@ -11,7 +11,7 @@ use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::value::{flag, get, is_empty, list, set, text};
 use evenkeel_kinds::strategy::Context;
 
-/// The strategy of CustomResourceDefinitions.
+/// Strategy of CustomResourceDefinitions.
 pub(super) struct DefinitionStrategy;
 
 impl Strategy for DefinitionStrategy {

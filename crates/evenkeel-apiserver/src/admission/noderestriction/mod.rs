@@ -30,7 +30,7 @@ use write::{Refusal, Write};
 
 const LEASES: &str = "kube-node-lease";
 
-/// Refuses writes that a node may not make. Users that are no nodes pass.
+/// Refuses writes that a node may not make. Other users pass.
 ///
 /// Upstream: `Plugin.Admit`.
 pub(crate) fn admit(

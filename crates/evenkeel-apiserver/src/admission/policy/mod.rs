@@ -139,7 +139,8 @@ fn refuse(cx: &Context<'_>, denied: &[Denied]) -> Result<(), StatusError> {
     Err(error)
 }
 
-/// Returns the resource version that a webhook gets. Returns `None` if its rules, selectors or conditions do not match.
+/// Returns the API version of the resource that a webhook gets, or `None` if its rules, selectors or conditions do not
+/// match.
 pub(crate) fn is_for_webhook(
     request: &Attributes<'_>,
     webhook: &Value,

@@ -12,7 +12,7 @@ pub(crate) struct AuthenticationConfiguration {
     pub(crate) kind: String,
     /// Issuers whose tokens the server accepts.
     pub(crate) jwt: Vec<JwtAuthenticatorConfig>,
-    /// Anonymous requests; all are allowed if absent.
+    /// Anonymous requests; `--anonymous-auth` decides if absent.
     pub(crate) anonymous: Option<AnonymousConfig>,
 }
 

@@ -18,7 +18,7 @@ use crate::https::{self, Address};
 const WELL_KNOWN: &str = "/.well-known/openid-configuration";
 /// Delay after a failed discovery or fetch.
 const RETRY_PERIOD: Duration = Duration::from_secs(10);
-/// Age at which keys are fetched again, so that withdrawn keys stop to verify tokens.
+/// Age at which keys are fetched again, so that withdrawn keys no longer verify tokens.
 const REFRESH_PERIOD: Duration = Duration::from_secs(60 * 60);
 /// Minimum time between two fetches, however many tokens request one.
 const MIN_PERIOD: Duration = Duration::from_secs(1);
