@@ -94,7 +94,7 @@ impl Context<'_> {
     }
 }
 
-/// Call of a subresource handler that is no plain verb on a stored object.
+/// Call of a subresource handler that does more than read or write the stored object.
 pub(crate) struct Call<'a> {
     /// Attributes of the request, as for a write.
     pub(crate) cx: Context<'a>,

@@ -265,8 +265,8 @@ impl Metrics {
     }
 }
 
-/// Returns the CPU time of this process in seconds where Linux's `/proc` has it: fields 14 and 15 of its stat, in
-/// hundredths of a second.
+/// Returns the CPU time of this process in seconds, or `None` without Linux's `/proc`. Fields 14 and 15 of its stat
+/// hold the time in hundredths of a second.
 fn cpu_seconds() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let (_, fields) = stat.rsplit_once(')')?;

@@ -37,7 +37,8 @@ impl Tasks {
         self.0.spawn_finite("rest of a request", work);
     }
 
-    /// Reports the failure of a part of the server that is no task and cannot restart, once `failed` resolves.
+    /// Reports the failure of a part of the server that has no task of its own and cannot restart. `failed` resolves
+    /// when the part fails.
     pub(crate) fn report(
         &self,
         name: &'static str,

@@ -22,7 +22,7 @@ use super::constant_time::equal;
 /// Group of all bootstrap tokens.
 const GROUP: &str = "system:bootstrappers";
 
-/// Splits a token into its ID and its secret. Returns `None` if it is no bootstrap token.
+/// Splits a token into its ID and its secret. Returns `None` if it is not a bootstrap token.
 ///
 /// Upstream: `ParseToken`.
 pub(crate) fn parse(token: &str) -> Option<(&str, &str)> {

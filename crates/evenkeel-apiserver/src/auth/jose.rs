@@ -47,7 +47,7 @@ struct Header {
 }
 
 impl<'a> Jws<'a> {
-    /// Parses a token. Returns `None` if it is no signed token in compact form.
+    /// Parses a token. Returns `None` if it is not a signed token in compact form.
     pub(crate) fn parse(token: &'a str) -> Option<Self> {
         let (message, signature) = token.rsplit_once('.')?;
         let (header, claims) = message.split_once('.')?;
@@ -62,7 +62,7 @@ impl<'a> Jws<'a> {
         Some(Self { header, message, claims, signature })
     }
 
-    /// Returns the claims, or `None` if they are no JSON object.
+    /// Returns the claims, or `None` if they are not a JSON object.
     pub(crate) fn claims(&self) -> Option<Value> {
         json::from_slice(&self.claims).ok().filter(Value::is_object)
     }

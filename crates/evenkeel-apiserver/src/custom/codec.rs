@@ -1,4 +1,4 @@
-//! Conversion of stored objects to a request's version.
+//! Conversion of stored objects to a request's version, and of objects to their storage version.
 
 #![deny(clippy::indexing_slicing)]
 

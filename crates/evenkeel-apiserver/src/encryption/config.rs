@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::cipher::Cipher;
 
-/// Group or resource that stands for all of them.
+/// Group or resource that means all of them.
 pub(super) const ANY: &str = "*";
 
 /// Parses `resource.group`; a resource without a group is a core resource.

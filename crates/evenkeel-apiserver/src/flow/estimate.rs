@@ -1,5 +1,5 @@
-//! Estimates the work of a request: the seats that it occupies, and those that it keeps after its response while
-//! watchers are notified of its write.
+//! Estimates the work of a request: the seats that it occupies, and those that a write keeps after its response while
+//! the server notifies watchers.
 //!
 //! | documented | where |
 //! |---|---|

@@ -313,7 +313,7 @@ impl<W> QueueSet<W> {
             && self.seats_in_use < self.limit
             && self.can_accommodate(seats)
         {
-            // Nobody else waits, so this is equivalent to enqueuing and dispatching.
+            // No other request waits, so this is equivalent to enqueuing and dispatching.
             let queue = &mut self.queues[index];
             queue.next_dispatch_r = queue.next_dispatch_r.max(self.current_r);
             let (start, discounted) = (queue.next_dispatch_r, queue.discounted_start());

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Maximum duration of a request, whatever timeout it asks for: the default of `--request-timeout`.
 const MAX_REQUEST_DURATION: Duration = Duration::from_secs(60);
 
-/// Time that a client has to read a response that is no stream.
+/// Time that a client has to read a response that is not a stream.
 pub(super) const WRITE_TIMEOUT: Duration = MAX_REQUEST_DURATION;
 
 /// Returns the time until the response must begin: the query's `timeout`, at most a minute. A watch or a log must begin

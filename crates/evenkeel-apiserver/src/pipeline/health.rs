@@ -56,7 +56,7 @@ fn checks(root: &str) -> impl Iterator<Item = &'static str> {
     CHECKS.iter().copied().filter(move |check| ready || !OF_READINESS.contains(check))
 }
 
-/// Returns the root and the check that a path names. An empty check stands for all.
+/// Returns the root and the check that a path names. An empty check means all checks.
 pub(super) fn of(path: &str) -> Option<(&'static str, &str)> {
     ROOTS.into_iter().find_map(|root| {
         let rest = path.strip_prefix('/')?.strip_prefix(root)?;

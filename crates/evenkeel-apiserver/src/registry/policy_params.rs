@@ -164,7 +164,7 @@ impl std::fmt::Display for ParamKind<'_> {
 struct Resolved<'a> {
     /// API group; `*` for all.
     group: &'a str,
-    /// Resource; `None` stands for all resources.
+    /// Resource; `None` means all resources.
     resource: Option<Arc<ResourceType>>,
 }
 

@@ -215,7 +215,7 @@ fn carry_over(new: &mut Value, old: &Value) {
                 value::remove(new, field);
             }
         }
-        // A Service that is no LoadBalancer reports no load balancer addresses, although releasing them takes a while.
+        // Only a LoadBalancer reports load balancer addresses, although releasing them takes a while.
         set(new, "status.loadBalancer", json!({}));
     }
 }

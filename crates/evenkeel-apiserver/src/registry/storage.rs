@@ -34,8 +34,8 @@ pub(crate) fn allocate(
     }
 }
 
-/// Adds to the transaction of a create (no `old`) or an update the writes before the object, and the values that must
-/// be unique to it.
+/// Adds to the transaction the writes that precede the object's own, and the values that must be unique to it. `old` is
+/// `None` for a create.
 ///
 /// Upstream: `BeginCreate` and `BeginUpdate` of `registry/generic/registry`'s `Store`.
 pub(crate) fn begin_write(
@@ -50,7 +50,7 @@ pub(crate) fn begin_write(
     }
 }
 
-/// Adds to the transaction of an update or a deletion (no `object`) the writes after the object.
+/// Adds to the transaction the writes that follow the object's own. `object` is `None` for a deletion.
 ///
 /// Upstream: `FinishFunc` and `AfterDelete` of `registry/generic/registry`'s `Store`.
 pub(crate) fn finish_write(

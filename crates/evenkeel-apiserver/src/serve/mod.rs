@@ -198,8 +198,8 @@ impl Builder {
     }
 
     /// Sets the maximum numbers of concurrent reads and writes (`--max-requests-inflight`,
-    /// `--max-mutating-requests-inflight`). Defaults: 400 and 200; 0 is no limit. With priority and fairness, the
-    /// priority levels share their sum.
+    /// `--max-mutating-requests-inflight`). The defaults are 400 and 200; 0 means no limit. With priority and fairness,
+    /// the priority levels share their sum.
     pub fn max_requests_in_flight(mut self, reads: usize, writes: usize) -> Self {
         self.flow.max_requests_inflight = reads;
         self.flow.max_mutating_requests_inflight = writes;

@@ -10,7 +10,7 @@ pub(super) trait Backend: Send {
     /// operations until [`reopen`](Self::reopen).
     fn commit(&mut self, records: &[StoredRecord]) -> Result<(), BackendError>;
 
-    /// Calls `each` for every record after a revision, in order; 0 stands for all records.
+    /// Calls `each` for every record after a revision, in order; 0 means all records.
     fn read(&self, after: u64, each: ReadRecord<'_>) -> Result<(), BackendError>;
 
     /// Returns the range of stored revisions.

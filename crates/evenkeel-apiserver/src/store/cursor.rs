@@ -39,8 +39,8 @@ impl Cursor {
     /// scope.
     pub(crate) fn take(&mut self) -> Result<Vec<Arc<Event>>, Expired> {
         let shared = &self.store.shared;
-        // One lock covers the events and the revision up to which they are complete. Otherwise a commit in between
-        // would be skipped.
+        // One lock covers the events and the revision up to which they are complete. Otherwise the cursor would skip a
+        // commit between the two reads.
         let state = shared.read();
         let Some(collection) = state.collections.get(&self.resource_prefix) else {
             return Err(Expired);

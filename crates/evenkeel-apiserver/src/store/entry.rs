@@ -308,8 +308,8 @@ impl Entry {
     }
 }
 
-/// Packed labels and selectable fields of an object. A byte with the number of fields comes first. The fields' values
-/// in the kind's order follow, and then the labels as keys and values; a zero byte ends each text.
+/// Packed labels and selectable fields of an object. The first byte is the number of fields. The fields' values in the
+/// kind's order follow, and then the labels as keys and values; a zero byte ends each text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SelectionAttributes(Box<[u8]>);
 

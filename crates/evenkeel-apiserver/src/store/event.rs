@@ -95,7 +95,7 @@ impl Event {
     }
 }
 
-/// Error: the requested revision is no longer held, or not yet.
+/// Error for a revision that the store no longer holds or does not hold yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Expired;
 

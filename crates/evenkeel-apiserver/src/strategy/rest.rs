@@ -88,7 +88,7 @@ pub(crate) trait Strategy: Send + Sync + 'static {
         true
     }
 
-    /// Returns the errors of a name by the kind's own rule. `None` stands for upstream's `NameIsDNSSubdomain`.
+    /// Returns the errors of a name by the kind's own rule, or `None` to apply upstream's `NameIsDNSSubdomain`.
     fn validate_name(&self, _cx: &Context<'_>, _name: &str, _prefix: bool) -> Option<Vec<String>> {
         None
     }
@@ -145,7 +145,8 @@ pub(crate) trait Strategy: Send + Sync + 'static {
         None
     }
 
-    /// Reads a subresource that is a view of the object (`scale`). `None` stands for the object itself.
+    /// Reads a subresource that is a view of the object (`scale`). Returns `None` if the subresource is the object
+    /// itself.
     fn read_part(&self, _subresource: &str, _object: &Value) -> Option<Result<Value, StatusError>> {
         None
     }
