@@ -1,5 +1,5 @@
-//! The controller of API Priority and Fairness: puts FlowSchemas and PriorityLevelConfigurations into effect, writes the
-//! condition `Dangling`, keeps the server's own configuration, and adjusts limits to demand.
+//! Controller of API Priority and Fairness: applies FlowSchemas and PriorityLevelConfigurations, writes the condition
+//! `Dangling`, restores the bootstrap configuration, and adjusts limits to demand.
 //!
 //! | upstream | where |
 //! |---|---|
@@ -32,33 +32,33 @@ use evenkeel_apimachinery::value::{get, int, same_meaning, set, text};
 const GROUP: &str = "flowcontrol.apiserver.k8s.io/v1";
 const SCHEMAS: &str = "flowschemas";
 const LEVELS: &str = "prioritylevelconfigurations";
-/// Resource keys of the configuration objects.
+/// Resource prefixes of the configuration objects.
 pub(crate) const RESOURCE_PREFIXES: [&str; 2] = [
     "flowcontrol.apiserver.k8s.io/flowschemas",
     "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations",
 ];
-/// Interval of adjustments.
+/// Interval at which concurrency limits are adjusted.
 const BORROWING_ADJUSTMENT_PERIOD: Duration = Duration::from_secs(10);
-/// Adjustments between two looks at the server's own configuration: a minute.
+/// Number of adjustments between two checks of the bootstrap configuration (one minute).
 const ENSURE_EVERY: u32 = 6;
 /// Field manager of the condition.
 const CONFIG_CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
-/// Field manager of the server's own configuration.
+/// Field manager of the bootstrap configuration.
 const CONFIG_PRODUCER: &str = "api-priority-and-fairness-config-producer-v1";
-/// Says whether the server updates the spec of an object that it made.
+/// Annotation that says whether the server updates the object's spec.
 const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
-/// Objects that the server restores whatever their annotation says.
+/// Objects that the server always restores, whatever their annotation says.
 const MANDATORY: [&str; 2] = ["exempt", "catch-all"];
 
-/// Puts the stored configuration into effect.
+/// Applies the stored configuration to request handling.
 pub(crate) fn load(api: &Api) {
     let [schemas, levels] =
         [SCHEMAS, LEVELS].map(|resource| loopback::all(api, GROUP, resource, ""));
     api.flows.configure(&schemas, &levels);
 }
 
-/// Runs the controller until the server goes. `changes` tell of writes to the configuration objects; at the start all of them
-/// are looked at.
+/// Runs the controller until the server shuts down. `changes` signal writes to the configuration objects. The first
+/// pass syncs all of them.
 pub(crate) async fn run(api: Weak<Api>, mut changes: [watch::Receiver<u64>; 2]) {
     let Some((wake, clock)) = api.upgrade().map(|api| (api.flows.wake(), api.clock.clone())) else {
         return;
@@ -96,7 +96,7 @@ pub(crate) async fn run(api: Weak<Api>, mut changes: [watch::Receiver<u64>; 2]) 
     }
 }
 
-/// Puts the stored configuration into effect, and writes the conditions of FlowSchemas.
+/// Applies the stored configuration, and writes the conditions of FlowSchemas.
 async fn sync(api: &Arc<Api>) {
     load(api);
     let now = seconds(api.clock.now());
@@ -116,8 +116,8 @@ async fn ensure_logged(api: &Arc<Api>) {
     }
 }
 
-/// Restores the server's own configuration: objects that are missing, and specs that the server is to update. Objects of an
-/// older server that are no longer needed are deleted.
+/// Restores missing bootstrap objects and specs that the server manages. Deletes managed objects of older servers that
+/// are no longer needed.
 ///
 /// Upstream: `ensure`.
 async fn ensure(api: &Arc<Api>) -> Result<(), StatusError> {
@@ -157,7 +157,7 @@ async fn ensure(api: &Arc<Api>) -> Result<(), StatusError> {
     Ok(())
 }
 
-/// Returns what an object is to be; `None` if it is that.
+/// Returns the revised bootstrap object, or `None` if it needs no change.
 ///
 /// Upstream: `ReviseIfNeeded`.
 fn revise(object: &Value, wanted: &Value) -> Option<Value> {
@@ -186,10 +186,10 @@ fn revise(object: &Value, wanted: &Value) -> Option<Value> {
     Some(revised)
 }
 
-/// Returns the value of the auto-update annotation, where it has one.
+/// Returns the value of the auto-update annotation, or `None` if it is absent or invalid.
 fn annotation(object: &Value) -> Option<bool> {
     let value = object.pointer("/metadata/annotations")?.get(AUTO_UPDATE)?.as_str()?;
-    // As Go's `ParseBool` has it.
+    // Go's `ParseBool` accepts these values.
     match value {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
         "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
@@ -225,7 +225,7 @@ async fn apply_condition(
     put(api, &row, schema, &applied.object).await
 }
 
-/// Writes a changed object.
+/// Writes a revised bootstrap object.
 async fn write(
     api: &Arc<Api>,
     resource: &str,
@@ -238,7 +238,7 @@ async fn write(
     put(api, &row, old, &new).await
 }
 
-/// Stores a changed object, unless someone else changed it meanwhile: their change is synced in turn.
+/// Stores a changed object. Another writer's conflicting change wins: it triggers the next sync.
 async fn put(
     api: &Arc<Api>,
     row: &ResourceType,

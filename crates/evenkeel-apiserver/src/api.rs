@@ -1,4 +1,4 @@
-//! The server's state, which everything above the store shares, and the attributes of a request for admission.
+//! Shared state of the server, and the attributes of a request for admission.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -33,40 +33,40 @@ use evenkeel_apimachinery::user::User;
 pub(crate) struct Context<'a> {
     /// The server's shared state.
     pub(crate) api: &'a Arc<Api>,
-    /// The resource, in its stored version.
+    /// Resource in its storage version.
     pub(crate) resource: &'a ResourceType,
-    /// The same in the group and version of the request.
+    /// Resource in the group and version of the request.
     pub(crate) requested: &'a ResourceType,
-    /// When the request came.
+    /// Time at which the request arrived.
     pub(crate) now: Timestamp,
     /// User that sent the request.
     pub(crate) user: &'a User,
-    /// Namespace, empty for cluster-scoped objects.
+    /// Namespace; empty for cluster-scoped objects.
     pub(crate) namespace: &'a str,
-    /// Name, empty until one is generated.
+    /// Name; empty until it is generated.
     pub(crate) name: &'a str,
     /// API group of the request's path.
     pub(crate) request_group: &'a str,
-    /// Sub-resource, empty for the object itself.
+    /// Subresource; empty for the object itself.
     pub(crate) subresource: &'a str,
-    /// What the request may cost.
+    /// Budget for the cost of the request's CEL expressions.
     pub(crate) budget: &'a Budget,
-    /// Whether nothing will be stored.
+    /// Whether the request is a dry run, which stores nothing.
     pub(crate) dry_run: bool,
-    /// Whether the resource has a `status` sub-resource.
+    /// Whether the resource has a `status` subresource.
     pub(crate) has_status: bool,
     /// As in [`strategy::Context`].
     pub(crate) has_template_labels: bool,
 }
 
 impl Context<'_> {
-    /// Whether the authorizers allow the user something besides the request itself.
+    /// Returns whether the authorizers allow the user a further request.
     pub(crate) fn allows(&self, attributes: &Attributes<'_>) -> bool {
         self.api.authorizer.authorize(&self.api.store, self.user, attributes)
     }
 
-    /// Kind of the objects that admission sees: the resource's, or that of what is posted to a subresource and not stored. A
-    /// view of the object, such as its scale, is seen as the object.
+    /// Returns the kind that admission sees: the resource's, or that of an object posted to a subresource. For a view,
+    /// such as a scale, it is the object's kind.
     ///
     /// Upstream: `Attributes.GetKind`.
     pub(crate) fn object_kind(&self) -> &GroupVersionKind {
@@ -75,13 +75,13 @@ impl Context<'_> {
         part.map_or(&self.resource.gvk, |part| &part.kind)
     }
 
-    /// The stored namespace of the request; null where there is none.
+    /// Returns the stored namespace of the request; null if it does not exist.
     pub(crate) fn stored_namespace(&self) -> Value {
         let entry = self.api.store.get("/namespaces", self.namespace);
         entry.and_then(|entry| entry.decode().ok()).unwrap_or_default()
     }
 
-    /// The part of it that a kind's strategy needs.
+    /// Returns the context for the kind's strategy.
     pub(crate) fn strategy(&self) -> strategy::Context<'_> {
         strategy::Context {
             now: seconds(self.now),
@@ -94,64 +94,64 @@ impl Context<'_> {
     }
 }
 
-/// A call of what is no plain verb on a stored object.
+/// Call of a subresource handler that does more than read or write the stored object.
 pub(crate) struct Call<'a> {
-    /// As for a write.
+    /// Attributes of the request, as for a write.
     pub(crate) cx: Context<'a>,
-    /// Query parameters, decoded, in order.
+    /// Decoded query parameters, in order.
     pub(crate) query: &'a [(String, String)],
-    /// The decoded body, `Null` where there was none.
+    /// Decoded body; `Null` if the request has none.
     pub(crate) body: Value,
 }
 
-/// What a call answers.
+/// Response of a call.
 pub(crate) enum Answer {
-    /// An object, to be encoded as the client asked.
+    /// Object, encoded in the client's media type.
     Object(StatusCode, Value),
     /// Status 204 without a body.
     Nothing,
-    /// 200 with a body of a media type of its own, such as a log.
+    /// Status 200 with a body of another media type, such as a log.
     Stream(&'static str, Body),
 }
 
-/// The server's shared state.
+/// Shared state of the server.
 pub(crate) struct Api {
-    /// All resources that are served, built-in and custom.
+    /// All served resources, built-in and custom.
     pub(crate) table: Table,
-    /// All objects, with their revisions and events.
+    /// Store of all objects, with their revisions and events.
     pub(crate) store: Store,
-    /// Source of the time; tests pass their own.
+    /// Source of time; tests pass their own.
     pub(crate) clock: Clock,
-    /// Who is who.
+    /// Determines the user of a request.
     pub(crate) authenticator: Authenticator,
     /// Decides whether a user may make a request.
     pub(crate) authorizer: Authorizer,
-    /// The mode that last allowed each user to impersonate.
+    /// Mode that last allowed each user to impersonate.
     pub(crate) impersonation_modes: LastModes,
     /// Counters and histograms of requests.
     pub(crate) metrics: Metrics,
-    /// The custom resources that are served.
+    /// Custom resources that are served.
     pub(crate) served: Served,
-    /// Admission plug-ins that are off by default, and are on here.
+    /// Enabled admission plug-ins.
     pub(crate) plugins: Plugins,
-    /// Admission policies, compiled.
+    /// Cache of compiled admission policies.
     pub(crate) policies: Compiled,
-    /// How many requests are executed at once.
+    /// Limits on concurrent requests (API Priority and Fairness).
     pub(crate) flows: Flows,
-    /// The parts of the control plane in this process.
+    /// Control plane components in this process.
     pub(crate) components: Components,
-    /// Whom to ask for logs.
+    /// Connections to kubelets.
     pub(crate) kubelets: Kubelets,
-    /// Calls of webhooks in flight.
+    /// Budgets of webhook calls in flight.
     pub(crate) webhooks: Budgets,
-    /// What goes on beside requests.
+    /// Background tasks of the server.
     pub(crate) tasks: Tasks,
-    /// Source of uids and generated names.
+    /// Random source of UIDs and generated names.
     pub(crate) rng: Mutex<StdRng>,
 }
 
 impl Api {
-    /// A stored object, in its stored version; `None` when it is not there.
+    /// Returns a stored object in its storage version; `None` if it does not exist.
     pub(crate) fn read(
         &self,
         resource: &ResourceType,
@@ -166,12 +166,12 @@ impl Api {
         entry.decode().map(Some).map_err(StatusError::internal)
     }
 
-    /// Draws from the server's source of chance.
+    /// Draws a random value from the server's source.
     pub(crate) fn random<T>(&self, draw: impl FnOnce(&mut StdRng) -> T) -> T {
         draw(&mut self.rng.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A random version 4 UUID.
+    /// Returns a random version 4 UUID.
     pub(crate) fn uid(&self) -> String {
         let mut bytes: [u8; 16] = self.random(rand::Rng::random);
         bytes[6] = bytes[6] & 0x0f | 0x40;

@@ -1,4 +1,4 @@
-//! The objects that a new server has: namespaces, roles, priority classes, flow control, the service `kubernetes`.
+//! Objects of a new server: namespaces, roles, priority classes, flow control and the service `kubernetes`.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -18,29 +18,29 @@ use evenkeel_apimachinery::time::seconds;
 
 const DATA: &str = include_str!("../data/bootstrap-objects.json");
 
-/// Namespace and name of the ConfigMap that tells extension API servers whom to trust.
+/// Namespace and name of the ConfigMap with the client CA that extension API servers trust.
 const AUTHENTICATION: (&str, &str) = ("kube-system", "extension-apiserver-authentication");
 
-/// Returns the objects by the path of their resource.
+/// Returns the recorded objects by the path of their resource.
 pub(crate) fn objects() -> Result<BTreeMap<String, Vec<Value>>, StatusError> {
     serde_json::from_str(DATA).map_err(StatusError::internal)
 }
 
-/// The default range of cluster IPs.
+/// Default range of cluster IPs.
 pub(crate) const DEFAULT_SERVICE_RANGE: &str = "10.96.0.0/16";
 
-/// Least number of addresses in a range of cluster IPs.
+/// Minimum number of addresses in a range of cluster IPs.
 const LEAST_ADDRESSES: u128 = 8;
 
-/// Where the server is, for Services and Endpoints.
+/// Network addresses of the server, for Services and Endpoints.
 pub(crate) struct ServiceNetwork {
-    /// Where the server says that it is.
+    /// Address that the server advertises.
     advertised: SocketAddr,
     range: Cidr,
 }
 
 impl ServiceNetwork {
-    /// Takes an IPv4 range, as `--service-cluster-ip-range` gives it.
+    /// Parses an IPv4 range in the syntax of `--service-cluster-ip-range`.
     ///
     /// Upstream: `ServiceIPRange`.
     pub(crate) fn new(advertised: SocketAddr, range: &str) -> Result<Self, String> {
@@ -55,13 +55,13 @@ impl ServiceNetwork {
         Ok(Self { advertised, range })
     }
 
-    /// The cluster IP of the Service `kubernetes`: the first address that may be given out.
+    /// Returns the cluster IP of the Service `kubernetes`: the first address after the network address.
     pub(crate) fn service_address(&self) -> IpAddr {
         from_number(number(self.range.first()) + 1, true)
     }
 }
 
-/// Makes those that are missing. What users changed stays.
+/// Creates missing objects, and keeps users' changes to existing ones.
 pub(crate) async fn install(
     api: &Arc<Api>,
     ca: &str,
@@ -74,7 +74,7 @@ pub(crate) async fn install(
     keep_client_ca(api, ca).await
 }
 
-/// Brings the roots of client certificates up to date that extension API servers read.
+/// Updates the client CA in the ConfigMap that extension API servers read.
 ///
 /// Upstream: `clusterauthenticationtrust.Controller`.
 async fn keep_client_ca(api: &Arc<Api>, ca: &str) -> Result<(), StatusError> {
@@ -100,7 +100,7 @@ fn put_all(
     let now = seconds(api.clock.now());
     let at = network.advertised;
     let rows = api.table.rows();
-    // Namespaces come first in order of path.
+    // The paths' order creates namespaces first.
     for (path, list) in objects()? {
         let Path::Resource(target) = parse_path(&path, &rows) else {
             tracing::error!(path, "bootstrap objects of an unknown resource");
@@ -129,7 +129,7 @@ fn put_all(
     Ok(())
 }
 
-/// Makes the APIService of an API that another part of the process serves.
+/// Creates the APIService of an API that another part of the process serves.
 pub(crate) async fn register(api: &Arc<Api>, service: Value) -> Result<(), StatusError> {
     let now = seconds(api.clock.now());
     if let Some(services) = api.table.get("apiregistration.k8s.io/v1", "apiservices") {
@@ -140,7 +140,7 @@ pub(crate) async fn register(api: &Arc<Api>, service: Value) -> Result<(), Statu
     Ok(())
 }
 
-/// What extension API servers read to know whom to trust.
+/// Returns the ConfigMap with the client CA for extension API servers.
 fn authentication(ca: &str) -> Value {
     json!({
         "metadata": {"name": AUTHENTICATION.1, "namespace": AUTHENTICATION.0},
@@ -148,7 +148,7 @@ fn authentication(ca: &str) -> Value {
     })
 }
 
-/// The server as a Service, with the first address of the first range.
+/// Returns the server's Service, with the first address of the range.
 fn kubernetes(network: &ServiceNetwork) -> Value {
     let (ip, port) = (network.service_address().to_string(), network.advertised.port());
     json!({
@@ -171,7 +171,7 @@ fn kubernetes(network: &ServiceNetwork) -> Value {
     })
 }
 
-/// The range that cluster IPs are given out of, until somebody adds another.
+/// Returns the default ServiceCIDR of cluster IPs.
 fn service_cidr(range: &Cidr, now: &str) -> Value {
     json!({
         "metadata": {"name": "kubernetes"},
@@ -186,7 +186,7 @@ fn service_cidr(range: &Cidr, now: &str) -> Value {
     })
 }
 
-/// The server's own addresses: no controller keeps them, and none is to mirror them.
+/// Returns the Endpoints with the server's address. The label keeps the mirroring controller away from them.
 fn endpoints_of(at: SocketAddr) -> Value {
     json!({
         "metadata": {

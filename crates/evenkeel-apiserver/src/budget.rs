@@ -1,13 +1,13 @@
-//! What one request may cost, whatever it is made of.
+//! Budget for the cost of one request.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Cost of all expressions of policies and webhooks that are evaluated about one request. Upstream bounds the expressions of
-/// one policy with one parameter by a third of it, and all of a request by the request's deadline.
+/// Maximum cost of the CEL expressions of all policies and webhooks for one request. Upstream allows a third of it for
+/// one policy with one parameter, and bounds a whole request only by its deadline.
 const MAX_EXPRESSION_COST: u64 = 30_000_000;
 
-/// What is left of what a request may cost. Everything that works for the request draws on it.
+/// Remaining cost that a request may cause. All evaluations for the request draw on it.
 #[derive(Debug)]
 pub(crate) struct Budget {
     expressions: AtomicU64,
@@ -20,7 +20,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Draws the cost of expressions: `most`, or less where less is left.
+    /// Draws `most` for expressions, or the rest of the budget if less remains.
     pub(crate) fn expressions(&self, most: u64) -> Drawn<'_> {
         let take = |left: u64| Some(left.saturating_sub(most));
         let before = self.expressions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
@@ -28,7 +28,7 @@ impl Budget {
     }
 }
 
-/// A part of a budget that may be spent. What is left of it is given back in the end.
+/// Part of a budget to spend. Its drop returns the rest to the budget.
 #[derive(Debug)]
 pub(crate) struct Drawn<'a> {
     from: &'a AtomicU64,

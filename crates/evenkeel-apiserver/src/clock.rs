@@ -1,4 +1,4 @@
-//! The source of time of the server.
+//! Source of time of the server.
 
 use std::sync::Arc;
 
@@ -9,23 +9,23 @@ use jiff::Timestamp;
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
 impl Clock {
-    /// The system's time.
+    /// Returns a clock with the system's time.
     pub fn system() -> Self {
         #[expect(clippy::disallowed_methods, reason = "this is the clock")]
         Self::new(Timestamp::now)
     }
 
-    /// Any source of time.
+    /// Returns a clock with any source of time.
     pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
 
-    /// The time as this clock gives it.
+    /// Returns the clock's current time.
     pub fn now(&self) -> Timestamp {
         (self.0)()
     }
 
-    /// The monotonic time, which timers follow; for durations.
+    /// Returns the monotonic time that timers follow, to measure durations.
     pub(crate) fn instant(&self) -> tokio::time::Instant {
         #[expect(clippy::disallowed_methods, reason = "this is the clock")]
         tokio::time::Instant::now()

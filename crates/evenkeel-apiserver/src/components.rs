@@ -1,5 +1,5 @@
-//! `componentstatuses`: how the parts of the control plane are, as those say that run in this process (upstream asks
-//! them by their ports: `registry/core/componentstatus`).
+//! `componentstatuses`: health of the control plane components in this process. Upstream probes their ports
+//! (`registry/core/componentstatus`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,12 +10,12 @@ use crate::resource::{ResourceType, Source};
 
 type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// Parts by name.
+/// Health checks by component name.
 #[derive(Default)]
 pub(crate) struct Components(Mutex<BTreeMap<String, Check>>);
 
 impl Components {
-    /// Adds a part, or replaces the one of that name.
+    /// Adds a component, or replaces the one of that name.
     pub(crate) fn add(
         &self,
         name: &str,
@@ -33,7 +33,7 @@ impl Source for Components {
     }
 }
 
-/// Whether these are the objects of a resource.
+/// Returns whether the resource is `componentstatuses`.
 pub(crate) fn are(resource: &ResourceType) -> bool {
     &*resource.resource_prefix == "/componentstatuses"
 }

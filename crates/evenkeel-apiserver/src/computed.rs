@@ -1,5 +1,5 @@
-//! APIs whose objects are not stored but made when somebody asks, by another part of the process: this server's
-//! aggregation layer. Discovery, authorization, selectors and the forms of answers are the server's own.
+//! APIs whose objects another part of the process computes for each request: this server's aggregation layer. The
+//! server itself handles discovery, authorization, selectors and encoding.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::resource::{ResourceType, Source};
 
-/// An API to be served beside the server's own.
+/// API that the server serves beside its own.
 pub struct ComputedApi {
     /// API group, such as `metrics.k8s.io`.
     pub group: &'static str,
@@ -15,11 +15,11 @@ pub struct ComputedApi {
     pub version: &'static str,
     /// The resources of this group and version.
     pub resources: &'static [ComputedResource],
-    /// Makes the objects of the resource for each request.
+    /// Source that computes the objects for each request.
     pub source: Arc<dyn Source>,
 }
 
-/// A resource that can be read, one by one and in lists.
+/// Resource that clients can get and list.
 #[derive(Debug, Clone, Copy)]
 pub struct ComputedResource {
     /// Plural name, as in paths.
@@ -32,7 +32,7 @@ pub struct ComputedResource {
     pub columns: &'static [&'static str],
 }
 
-/// The rows of the resource table for an API.
+/// Returns an API's rows for the resource table.
 pub(crate) fn rows(api: &ComputedApi) -> Vec<Arc<ResourceType>> {
     let row = |resource: &ComputedResource| {
         let column = |title: &&str| match *title {
@@ -51,7 +51,7 @@ pub(crate) fn rows(api: &ComputedApi) -> Vec<Arc<ResourceType>> {
     api.resources.iter().filter_map(row).map(Arc::new).collect()
 }
 
-/// The APIService that tells of an API served in this process.
+/// Returns the APIService of an API served in this process.
 pub(crate) fn service(api: &ComputedApi, now: &str) -> Value {
     json!({
         "metadata": {

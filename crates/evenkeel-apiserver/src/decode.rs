@@ -1,4 +1,4 @@
-//! Request bodies of a resource into objects.
+//! Decoding of request bodies.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -7,7 +7,7 @@ pub(crate) use evenkeel_apimachinery::decode::{Decoded, FieldValidation, options
 use crate::resource::{GroupVersionKind, ResourceType};
 use evenkeel_apimachinery::status::StatusError;
 
-/// Reads the body of a create or an update of `resource` (or one of its parts) with the schema of `expected`.
+/// Decodes the body of a create or update of `resource` or of a subresource, with the schema of `expected`.
 pub(crate) fn object(
     resource: &ResourceType,
     expected: &GroupVersionKind,

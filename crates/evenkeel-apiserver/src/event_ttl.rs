@@ -1,7 +1,7 @@
-//! Expiry of events: an event is deleted when it was not written for the time that `--event-ttl` says.
+//! Expiry of events: the server deletes an event after `--event-ttl` without a write to it.
 //!
-//! A queue holds each event with the time at which it expires. After a restart the times in the objects say when they were
-//! written.
+//! A queue holds each event with its expiry. After a restart, timestamps in the objects give the time of the last
+//! write.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
@@ -15,16 +15,16 @@ use crate::api::Api;
 use crate::store::{Change, Entry, Expect, Scope, Transaction, WriteError, changed};
 use evenkeel_apimachinery::value::{list, text};
 
-/// Where events of both API groups are stored.
+/// Resource prefix of events of both API groups.
 pub(crate) const RESOURCE_PREFIX: &str = "/events";
 /// Default of `--event-ttl`.
 pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(3600);
-/// Events that are deleted together.
+/// Maximum number of events that are deleted in parallel.
 const AT_ONCE: usize = 256;
-/// When deletions that the store refused are tried again.
+/// Delay before the retry of deletions that the store refused.
 const RETRY: Duration = Duration::from_secs(60);
 
-/// An event that will expire, as it was written last.
+/// Event in the queue, with its expiry and the revision of its last write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Expiring {
     at: Timestamp,
@@ -32,16 +32,16 @@ struct Expiring {
     revision: u64,
 }
 
-/// The events by the time at which they expire: each once, however often it is written.
+/// Queue of events by expiry. Each event is in it once, however often it is written.
 #[derive(Debug, Default)]
 struct Expiry {
     queue: BTreeMap<(Timestamp, u64), Arc<str>>,
-    /// The place of each event in the queue.
+    /// Position of each event in the queue.
     places: HashMap<Arc<str>, (Timestamp, u64)>,
 }
 
 impl Expiry {
-    /// Takes in all events as they are found; later ones come by [`Expiry::written`].
+    /// Replaces the queue by all stored events. Later writes arrive through [`Expiry::written`].
     fn found(
         &mut self,
         events: impl IntoIterator<Item = (Timestamp, Arc<str>, u64)>,
@@ -53,7 +53,7 @@ impl Expiry {
         }
     }
 
-    /// Takes in a write.
+    /// Records a write of an event.
     fn written(&mut self, now: Timestamp, key: Arc<str>, revision: u64, ttl: SignedDuration) {
         self.put(Expiring { at: saturating_add(now, ttl), key, revision });
     }
@@ -65,14 +65,14 @@ impl Expiry {
         self.queue.insert((at, revision), key);
     }
 
-    /// Takes in a deletion.
+    /// Removes a deleted event.
     fn deleted(&mut self, key: &str) {
         if let Some(place) = self.places.remove(key) {
             self.queue.remove(&place);
         }
     }
 
-    /// Takes the events that are expired, a limited number of them.
+    /// Takes up to [`AT_ONCE`] expired events out of the queue.
     fn expired(&mut self, now: Timestamp) -> Vec<Expiring> {
         let mut expired = Vec::new();
         while expired.len() < AT_ONCE
@@ -86,19 +86,19 @@ impl Expiry {
         expired
     }
 
-    /// Takes back what could not be deleted.
+    /// Returns events to the queue that could not be deleted.
     fn put_back(&mut self, expired: Vec<Expiring>) {
         expired.into_iter().for_each(|expiring| self.put(expiring));
     }
 
-    /// Returns how long it is until the next one expires.
+    /// Returns the time until the next event expires, or `None` if the queue is empty.
     fn next(&self, now: Timestamp) -> Option<Duration> {
         let ((at, _), _) = self.queue.first_key_value()?;
         Some(Duration::try_from(at.duration_since(now)).unwrap_or_default())
     }
 }
 
-/// When an event was last written, as far as it says.
+/// Returns the time of an event's last write from the latest of its timestamps.
 fn written(event: &Value) -> Option<Timestamp> {
     let fields =
         ["metadata.creationTimestamp", "lastTimestamp", "eventTime", "series.lastObservedTime"];
@@ -111,7 +111,7 @@ fn written(event: &Value) -> Option<Timestamp> {
         .max()
 }
 
-/// Deletes events whose time is over, until the server goes. `changes` tells of writes to events.
+/// Deletes expired events until the server shuts down. `changes` signals writes to events.
 pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>, ttl: Duration) {
     let ttl = SignedDuration::try_from(ttl).unwrap_or(SignedDuration::MAX);
     let mut expiry = Expiry::default();
@@ -128,7 +128,7 @@ pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>, ttl: 
     }
 }
 
-/// Takes in what was written since the revision that was seen last, and deletes what is expired. Returns when to look again.
+/// Records the writes since the revision `seen`, and deletes expired events. Returns the delay until the next pass.
 async fn pass(
     api: &Arc<Api>,
     expiry: &mut Expiry,
@@ -145,7 +145,7 @@ async fn pass(
         let deletions = expired.iter().map(|expiring| delete(api, expiring));
         let outcomes = futures::future::join_all(deletions).await;
         let mut failed = outcomes.into_iter().zip(expired).filter_map(|(outcome, expiring)| {
-            // It was written again, or is gone, where the revision does not match.
+            // A mismatch means that the event was written again or deleted.
             let refused = !matches!(outcome, Ok(_) | Err(WriteError::Mismatch { .. }));
             refused.then_some((outcome.err()?, expiring))
         });
@@ -158,7 +158,7 @@ async fn pass(
     }
 }
 
-/// Deletes an event as it was when it expired.
+/// Deletes an event unless it was written since.
 async fn delete(api: &Arc<Api>, expiring: &Expiring) -> Result<Vec<Arc<Entry>>, WriteError> {
     let mut transaction = Transaction::deletion();
     let expect = Expect::At(expiring.revision);
@@ -190,7 +190,7 @@ fn follow(
             }
         }
     }
-    // At the start, or when more was written than the store keeps of it.
+    // The first pass, or the store no longer has all changes since `seen`.
     *seen = Some(api.store.revision());
     let time = |entry: &Entry| entry.decode().ok().and_then(|event| written(&event)).unwrap_or(now);
     let stored = api.store.all(RESOURCE_PREFIX).into_iter();

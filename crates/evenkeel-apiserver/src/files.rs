@@ -1,17 +1,17 @@
-//! Files that only their owner may read: whatever the umask, whole or not there at all.
+//! Private files: only their owner may access them, whatever the umask, and writes are atomic.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-/// Mode of folders: reading, writing and entering for the owner.
+/// Mode of folders: full access for the owner only.
 const FOLDER: u32 = 0o700;
-/// Mode of files: reading and writing for the owner.
+/// Mode of files: read and write access for the owner only.
 const FILE: u32 = 0o600;
 
-/// Makes a folder for its owner alone, with those above it that are missing. One that is there is closed to others when
-/// everything in it is `ours`; a folder that is shared with other files is left as it is, with a warning.
+/// Creates a private folder and its missing parents. Makes an existing folder private if all its entries are `ours`.
+/// Leaves a folder with other files as it is, and logs a warning.
 pub(crate) fn make_folder(path: &Path, ours: impl Fn(&str) -> bool) -> io::Result<()> {
     match DirBuilder::new().recursive(true).mode(FOLDER).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -34,7 +34,7 @@ pub(crate) fn make_folder(path: &Path, ours: impl Fn(&str) -> bool) -> io::Resul
     std::fs::set_permissions(path, Permissions::from_mode(FOLDER))
 }
 
-/// Opens a file for reading and writing that only its owner may read; makes it when it is not there.
+/// Opens a private file for reading and writing, and creates it if it does not exist.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
@@ -47,19 +47,19 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Makes a new file that only its owner may read; one that is there is an error.
+/// Creates a new private file. An existing file is an error.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(FILE).open(path)
 }
 
-/// Reads a file of the owner's; one that others may read is closed to them first.
+/// Reads a private file. Revokes the access of others first.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
     let file = File::open(path)?;
     close_to_others(&file)?;
     io::read_to_string(file)
 }
 
-/// Writes a file of the owner's: on disk under its name as a whole, or not at all.
+/// Writes a private file atomically and durably.
 pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let mut file = tempfile::NamedTempFile::new_in(folder)?;

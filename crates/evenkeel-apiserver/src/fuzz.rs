@@ -1,4 +1,4 @@
-//! What fuzz targets call of the decoders that are private to this crate (`evenkeel-fuzz`). No program uses it.
+//! Entry points for fuzz targets (`evenkeel-fuzz`) to private decoders. No program uses them.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -16,7 +16,7 @@ use crate::store::{self, DataContext, Transformer as _};
 use crate::verbs::delete_options::DeleteOptions;
 use crate::verbs::list::Token;
 
-/// One provider of each kind. The keys are made for this.
+/// One provider of each kind, with keys made for this purpose.
 const ENCRYPTION: &str = "
 apiVersion: apiserver.config.k8s.io/v1
 kind: EncryptionConfiguration
@@ -38,10 +38,10 @@ resources:
 
 static TABLE: LazyLock<Table> = LazyLock::new(Table::builtin);
 
-/// Decodes a continue token: the revision, and the key after which the next chunk starts.
+/// Decodes a continue token into the revision, and the key after which the next chunk starts.
 ///
 /// # Errors
-/// Why it is refused.
+/// Reason why the token is invalid.
 pub fn continue_token(text: &str) -> Result<(i64, String), String> {
     Token::read(text).map(|token| (token.revision(), token.after().to_owned()))
 }
@@ -51,13 +51,13 @@ pub fn encode_continue_token(revision: i64, after: &str) -> String {
     Token::encode(revision, after)
 }
 
-/// Takes a bearer token apart and asserts that a key verifies nothing that it did not sign.
+/// Parses a bearer token, and asserts that a key verifies only tokens that it signed.
 pub fn bearer_token(text: &str) {
     static KEY: LazyLock<PublicKey> = LazyLock::new(|| {
         let signer = Signer::from_pem(include_str!("auth/testdata/p256.pem"));
         signer.expect("the key is part of the program").public().clone()
     });
-    // No token of this key exists outside of this crate's tests.
+    // No token of this key exists outside this crate's tests.
     assert!(Jws::parse(text).is_none_or(|token| !KEY.verifies(&token)), "a token was forged");
     if let Some(token) = Jws::parse(text) {
         token.key_id();
@@ -66,7 +66,7 @@ pub fn bearer_token(text: &str) {
     bootstrap_token::parse(text);
 }
 
-/// Reads a JSON web key, and asserts that it is written as it was read.
+/// Parses a JSON web key, and asserts that its encoding decodes to the same key.
 pub fn json_web_key(data: &[u8]) {
     let Ok(jwk) = json::from_slice::<Value>(data) else { return };
     if let Some(key) = PublicKey::from_jwk(&jwk) {
@@ -74,14 +74,14 @@ pub fn json_web_key(data: &[u8]) {
     }
 }
 
-/// Reads the public keys of a PEM text.
+/// Parses the public keys of a PEM text.
 pub fn public_keys(pem: &[u8]) {
     for key in PublicKey::all_from_pem(pem).unwrap_or_default() {
         key.to_jwk();
     }
 }
 
-/// Takes a URL and the options in its query apart.
+/// Parses a URL and the options in its query.
 pub fn query(url: &str) {
     let (path, query) = url.split_once('?').unwrap_or((url, url));
     let query = Query::parse(Some(query));
@@ -98,7 +98,7 @@ pub fn query(url: &str) {
     selectors(query.get("labelSelector"));
 }
 
-/// Reads a text as the label and as the field selector of a list of pods.
+/// Parses a text as the label selector and as the field selector of a list of pods.
 pub fn selectors(text: &str) {
     let pods = TABLE.get("v1", "pods").expect("pods are built in");
     for (labels, fields) in [(text, ""), ("", text)] {
@@ -109,17 +109,17 @@ pub fn selectors(text: &str) {
     }
 }
 
-/// Applies the patch in a webhook's admission review to an object; `None` if the answer or its patch is refused.
+/// Applies the patch of an admission review to an object. Returns `None` if the review or its patch is invalid.
 pub fn admission_answer(uid: &str, review: &Value, object: &Value) -> Option<Value> {
     crate::admission::webhook::mutated(uid, review, object)
 }
 
-/// Reads the rest of a store's record behind its checksum.
+/// Decodes a store's record after its checksum.
 pub fn store_record(data: &[u8]) {
     store::fuzz::record(data);
 }
 
-/// Decrypts a stored value with keys of each provider. What they encrypt, they decrypt.
+/// Decrypts a stored value with keys of each provider, and asserts that decryption reverses encryption.
 pub fn encrypted_value(data: &[u8]) {
     static ENCRYPTION_OF_ALL: LazyLock<Encryption> =
         LazyLock::new(|| Encryption::from_config(ENCRYPTION).expect("it is valid"));
@@ -128,7 +128,7 @@ pub fn encrypted_value(data: &[u8]) {
         let _ = ENCRYPTION_OF_ALL.transform_from_storage(context, data);
         let stored = ENCRYPTION_OF_ALL.transform_to_storage(context, Cow::Borrowed(data));
         let stored = stored.expect("any value can be encrypted");
-        // A value that is not encrypted must not look as if it were.
+        // An unencrypted value must not look like an encrypted one.
         if resource_prefix != "/pods" {
             let read = ENCRYPTION_OF_ALL.transform_from_storage(context, &stored);
             assert_eq!(read, Ok((Cow::Borrowed(data), false)), "it is read as it was written");
@@ -136,12 +136,12 @@ pub fn encrypted_value(data: &[u8]) {
     }
 }
 
-/// Reads a file of `--encryption-provider-config`.
+/// Parses a file of `--encryption-provider-config`.
 pub fn encryption_configuration(text: &str) {
     let _ = Encryption::from_config(text);
 }
 
-/// Reads a file of `--authentication-config`.
+/// Parses a file of `--authentication-config`.
 pub fn authentication_configuration(text: &str) {
     let _ = configure(text.as_bytes(), &["https://example.com".to_owned()]);
 }

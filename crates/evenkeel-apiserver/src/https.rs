@@ -1,4 +1,4 @@
-//! One HTTPS request to another server.
+//! Client for one HTTPS request to another server.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Where a server is.
+/// Address of a server.
 pub(crate) struct Address {
-    /// The name in its certificate.
+    /// Name that the server's certificate must have.
     pub(crate) host: String,
-    /// Name or IP address to connect to, with the port.
+    /// Name or IP address to connect to, with port.
     pub(crate) address: String,
 }
 
 impl Address {
-    /// Returns the address of a URL's server; the port is 443 if the URL names none.
+    /// Returns the address of a URL's server. The default port is 443.
     pub(crate) fn of(authority: &Authority) -> Self {
         let host = authority.host().trim_matches(['[', ']']).to_owned();
         let port = authority.port_u16().unwrap_or(443);
@@ -31,8 +31,8 @@ impl Address {
     }
 }
 
-/// Sends a request over a connection of its own, and returns the code and the body of the answer. A body of more than
-/// `limit` bytes is an error.
+/// Sends a request over a new connection, and returns code and body of the response. A body of more than `limit` bytes
+/// is an error.
 pub(crate) async fn send(
     server: &Address,
     roots: &CertPool,
@@ -59,14 +59,14 @@ pub(crate) async fn send(
         let body = Limited::new(response.into_body(), limit).collect().await;
         Ok((code, body.map_err(|error| error.to_string())?.to_bytes()))
     };
-    // The connection is driven as long as the answer is waited for, and goes with it.
+    // Drive the connection only while waiting for the response.
     tokio::select! {
         answer = answered => answer,
         _ = connection => Err("the connection was closed before an answer".to_owned()),
     }
 }
 
-/// Returns the reason of a failed TLS handshake. Common reasons have Go's text, which people search for.
+/// Returns the reason of a failed TLS handshake. Common reasons have Go's text, so that people find them.
 fn untrusted(error: &std::io::Error) -> String {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     inner.and_then(evenkeel_x509::message).unwrap_or_else(|| error.to_string())

@@ -1,4 +1,4 @@
-//! The embedded API server: a tower service, a store, the resource table.
+//! Embedded API server: a tower service, a store and a resource table.
 
 mod admission;
 mod apf_controller;
@@ -51,7 +51,7 @@ pub use serve::{
 };
 pub use store::OpenError;
 
-/// Snapshots of a data folder, while no server uses it; [`Server::snapshot`] makes one of a running server.
+/// Snapshots of a data folder that no server uses; [`Server::snapshot`] takes one of a running server.
 pub mod snapshot {
     pub use crate::store::{SnapshotError, Summary, restore, save, verify};
 }

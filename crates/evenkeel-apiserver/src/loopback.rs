@@ -1,4 +1,4 @@
-//! Reads and writes of stored objects in the server's own name.
+//! Reads and writes of stored objects in the server's name.
 //!
 //! Upstream: `LoopbackClientConfig`.
 
@@ -13,10 +13,10 @@ use evenkeel_apimachinery::status::StatusError;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Maximum attempts of a write that conflicts with others to the same object.
+/// Maximum number of attempts of a write that conflicts with other writes.
 const MAX_WRITE_ATTEMPTS: usize = 16;
 
-/// All stored objects of a resource in a namespace (in all, where that is empty).
+/// Returns all stored objects of a resource in a namespace, or in all namespaces if it is empty.
 pub(crate) fn all(api: &Api, api_version: &str, resource: &str, namespace: &str) -> Vec<Value> {
     let Some(resource) = api.table.get(api_version, resource) else { return Vec::new() };
     api.store
@@ -30,7 +30,7 @@ pub(crate) fn all(api: &Api, api_version: &str, resource: &str, namespace: &str)
         .collect()
 }
 
-/// A stored object by its name.
+/// Returns a stored object by its name.
 pub(crate) fn one(
     api: &Api,
     api_version: &str,
@@ -44,8 +44,8 @@ pub(crate) fn one(
     }
 }
 
-/// Changes a stored object in the name of the server, again on its newest state when someone else wrote meanwhile.
-/// Gives the changed object, in its new version.
+/// Changes a stored object in the server's name, and retries on its newest state after a conflict. Returns the changed
+/// object with its new resource version.
 pub(crate) async fn change(
     api: &Arc<Api>,
     resource: &ResourceType,
@@ -83,7 +83,7 @@ pub(crate) async fn change(
     Err(StatusError::modified(&resource.name, name))
 }
 
-/// Writes the day of a token's use into the label of its Secret. The request goes on whether or not that succeeds.
+/// Writes the day of a token's use to its Secret's label. The request continues even if the write fails.
 ///
 /// Upstream: `patchSecretWithLastUsedDate`.
 pub(crate) async fn note_use(api: &Arc<Api>, used: &UsedSecret) {
@@ -102,7 +102,7 @@ pub(crate) async fn note_use(api: &Arc<Api>, used: &UsedSecret) {
     }
 }
 
-/// Adds the creation of an object in the server's own name to a transaction, if there is none of its name.
+/// Adds the creation of an object in the server's name to a transaction, unless the object exists.
 pub(crate) fn put(
     api: &Api,
     resource: &ResourceType,
@@ -118,7 +118,7 @@ pub(crate) fn put(
     }
 }
 
-/// Adds the creation of an object in the server's own name to a transaction.
+/// Adds the creation of an object in the server's name to a transaction.
 pub(crate) fn create(
     api: &Api,
     resource: &ResourceType,

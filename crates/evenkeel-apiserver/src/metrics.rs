@@ -1,4 +1,4 @@
-//! The server's own counters, in the text form of Prometheus and under upstream's names.
+//! Metrics of the server in the Prometheus text format, under upstream's names.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,31 +8,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::resource::Table;
 use crate::store::Store;
 
-/// Counters of requests by verb, group, version, resource, sub-resource and code.
+/// Counters of requests by verb, group, version, resource, subresource and code, and of health checks.
 #[derive(Default)]
 pub(crate) struct Metrics {
     requests: Mutex<BTreeMap<Key, u64>>,
     watches: AtomicI64,
     inflight: [Arc<AtomicI64>; 2],
-    /// Requests that the server ended in self-defense, by code.
+    /// Requests that the server terminated in self-defense, by code.
     terminations: Mutex<BTreeMap<Key, u64>>,
-    /// Requests whose answers were cut off. Their keys have no code.
+    /// Requests with truncated responses. Their keys have no code.
     aborts: Mutex<BTreeMap<Key, u64>>,
     durations: Mutex<BTreeMap<&'static str, Histogram>>,
-    /// Health checks that were answered, by name and root (`livez`).
+    /// Results of health checks by name and root (such as `livez`).
     checks: Mutex<BTreeMap<(&'static str, &'static str), Checked>>,
 }
 
-/// Results of a health check.
+/// Results of one health check.
 #[derive(Debug, Default)]
 struct Checked {
-    /// The last result.
+    /// Whether the last check passed.
     passed: bool,
     successes: u64,
     errors: u64,
 }
 
-/// Upper bounds of the buckets of durations, in seconds.
+/// Upper bounds of the buckets for durations, in seconds.
 const BOUNDS: [f64; 12] = [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 1.0, 2.0, 5.0, 20.0, 60.0];
 
 #[derive(Clone, Copy, Default)]
@@ -42,7 +42,7 @@ struct Histogram {
     sum: f64,
 }
 
-/// A request that is being served; it is counted as such until this goes.
+/// Request in flight; it counts until this drops.
 pub(crate) struct InFlight(Arc<AtomicI64>);
 
 impl Drop for InFlight {
@@ -62,7 +62,7 @@ struct Key {
     code: u16,
 }
 
-/// What a request was, for counting.
+/// Labels of a request's metrics.
 #[derive(Clone, Default)]
 pub(crate) struct Labels {
     pub(crate) verb: &'static str,
@@ -80,36 +80,36 @@ impl From<(Labels, u16)> for Key {
     }
 }
 
-/// Counts a request.
+/// Counts a request by its labels and code.
 fn increment(counter: &Mutex<BTreeMap<Key, u64>>, labels: Labels, code: u16) {
     let mut counts = counter.lock().unwrap_or_else(PoisonError::into_inner);
     *counts.entry((labels, code).into()).or_default() += 1;
 }
 
 impl Metrics {
-    /// Counts an answered request.
+    /// Counts a finished request.
     pub(crate) fn count(&self, labels: Labels, code: u16) {
         increment(&self.requests, labels, code);
     }
 
-    /// Counts a request that the server ended in self-defense.
+    /// Counts a request that the server terminated in self-defense.
     pub(crate) fn terminated(&self, labels: Labels, code: u16) {
         increment(&self.terminations, labels, code);
     }
 
-    /// Counts a request whose answer was cut off.
+    /// Counts a request whose response was truncated.
     pub(crate) fn aborted(&self, labels: Labels) {
         increment(&self.aborts, labels, 0);
     }
 
-    /// Counts a request as being served.
+    /// Counts a request as in flight until the result drops.
     pub(crate) fn in_flight(&self, mutating: bool) -> InFlight {
         let gauge = &self.inflight[usize::from(mutating)];
         gauge.fetch_add(1, Ordering::Relaxed);
         InFlight(gauge.clone())
     }
 
-    /// Records how long a request took.
+    /// Records the duration of a request.
     pub(crate) fn took(&self, verb: &'static str, seconds: f64) {
         let mut durations = self.durations.lock().unwrap_or_else(PoisonError::into_inner);
         let histogram = durations.entry(verb).or_default();
@@ -120,12 +120,12 @@ impl Metrics {
         histogram.sum += seconds;
     }
 
-    /// One watch more, or less.
+    /// Adds `by` to the number of active watches.
     pub(crate) fn watches(&self, by: i64) {
         self.watches.fetch_add(by, Ordering::Relaxed);
     }
 
-    /// Counts a health check and keeps its result.
+    /// Counts a health check and stores its result.
     pub(crate) fn checked(&self, root: &'static str, check: &'static str, passed: bool) {
         let mut checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
         let counted = checks.entry((check, root)).or_default();
@@ -133,7 +133,7 @@ impl Metrics {
         *(if passed { &mut counted.successes } else { &mut counted.errors }) += 1;
     }
 
-    /// `/metrics/slis`: the health checks as text.
+    /// Renders `/metrics/slis`: the results of health checks.
     pub(crate) fn render_checks(&self) -> String {
         let checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
         let mut out = String::from(
@@ -160,7 +160,7 @@ impl Metrics {
         out
     }
 
-    /// Everything as text.
+    /// Renders all metrics.
     pub(crate) fn render(&self, table: &Table, store: &Store) -> String {
         let mut out = String::from(
             "# HELP apiserver_request_total [STABLE] Counter of apiserver requests broken out for each verb, dry run value, group, version, resource, scope, component, and HTTP response code.\n# TYPE apiserver_request_total counter\n",
@@ -201,7 +201,7 @@ impl Metrics {
         out
     }
 
-    /// Requests that did not end in order.
+    /// Writes counters of terminated and aborted requests.
     fn render_terminations(&self, out: &mut String) {
         out.push_str("# HELP apiserver_request_terminations_total [ALPHA] Number of requests which apiserver terminated in self-defense.\n# TYPE apiserver_request_terminations_total counter\n");
         let labels = |key: &Key| {
@@ -256,7 +256,7 @@ impl Metrics {
             let _ =
                 writeln!(out, "{NAME}_count{{component=\"apiserver\",verb=\"{verb}\"}} {count}");
         }
-        // Families that readers of upstream's metrics look for; there is no etcd and no queue here to fill them.
+        // Readers of upstream's metrics look for these families, though this server has no etcd and no work queue.
         out.push_str("# HELP etcd_request_duration_seconds [ALPHA] Etcd request latency in seconds for each operation and object type.\n# TYPE etcd_request_duration_seconds histogram\n# HELP workqueue_depth [BETA] Current depth of workqueue\n# TYPE workqueue_depth gauge\n");
         if let Some(seconds) = cpu_seconds() {
             out.push_str("# HELP process_cpu_seconds_total Total user and system CPU time spent in seconds.\n# TYPE process_cpu_seconds_total counter\n");
@@ -265,7 +265,8 @@ impl Metrics {
     }
 }
 
-/// CPU time of this process where the system tells it in Linux' way: the 14th and 15th fields of its stat, in hundredths.
+/// Returns the CPU time of this process in seconds, or `None` without Linux's `/proc`. Fields 14 and 15 of its stat
+/// hold the time in hundredths of a second.
 fn cpu_seconds() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let (_, fields) = stat.rsplit_once(')')?;

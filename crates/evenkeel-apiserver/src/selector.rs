@@ -1,4 +1,4 @@
-//! Label and field selectors of queries, matched against what the store keeps packed for them.
+//! Label and field selectors of queries. They match the packed attributes that the store holds for each object.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -12,7 +12,7 @@ use crate::store::{Entry, Scope, SelectionAttributes};
 use evenkeel_apiextensions::jsonpath::JsonPath;
 use evenkeel_apimachinery::status::{StatusError, quote};
 
-/// Both selectors of a request.
+/// Label and field selectors of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Selectors {
     labels: Selector,
@@ -30,14 +30,14 @@ struct FieldRequirement {
 enum Field {
     Name,
     Namespace,
-    /// At this place among the kind's selectable fields.
+    /// Index into the kind's selectable fields.
     At(usize),
-    /// Found in the object itself: the fields of custom resources may change with their definition.
+    /// Path in the decoded object: a definition's change may change a custom resource's selectable fields.
     In(JsonPath),
 }
 
 impl Selectors {
-    /// Reads `labelSelector` and `fieldSelector`.
+    /// Parses `labelSelector` and `fieldSelector`.
     pub(crate) fn parse(
         resource: &ResourceType,
         labels: &str,
@@ -53,13 +53,13 @@ impl Selectors {
         Ok(Self { labels, fields: fields.collect::<Result<_, StatusError>>()? })
     }
 
-    /// Whether everything is selected.
+    /// Returns whether all objects are selected.
     pub(crate) fn is_everything(&self) -> bool {
         self.labels.is_everything() && self.fields.is_empty()
     }
 
-    /// Returns the narrowest part of a collection that holds all selected objects of a namespace (of all, where that is
-    /// empty).
+    /// Returns the narrowest scope of a collection that contains all selected objects of a namespace, or of all
+    /// namespaces if it is empty.
     pub(crate) fn scope(&self, resource: &ResourceType, namespace: &str) -> Scope {
         let exact = |wanted: fn(&Field) -> bool| {
             let mut terms = self.fields.iter().filter(|r| r.equal && wanted(&r.field));
@@ -81,7 +81,7 @@ impl Selectors {
         }
     }
 
-    /// Whether an object is selected.
+    /// Returns whether an object is selected.
     pub(crate) fn matches(&self, entry: &Entry) -> bool {
         self.labels.matches_by(|key| entry.selection.label(key))
             && self.fields.iter().all(|r| {
@@ -101,7 +101,7 @@ impl Selectors {
     }
 }
 
-/// The text of a field, "" where it is absent.
+/// Returns the text of a field; empty if it is absent.
 fn text_in(entry: &Entry, path: &JsonPath) -> String {
     let object = entry.decode().unwrap_or_default();
     match path.find(&object).first() {
@@ -122,7 +122,7 @@ fn field(resource: &ResourceType, path: &str) -> Result<Field, StatusError> {
         "metadata.namespace" => Ok(Field::Namespace),
         _ => match selectable.iter().position(|name| *name == path) {
             Some(at) => Ok(Field::At(at)),
-            // Kinds with conversion functions of their own word it differently.
+            // Kinds with their own conversion functions have another message.
             None if resource.custom.is_some() => {
                 Err(StatusError::bad_request(format!("field label not supported: {path}")))
             }
@@ -135,7 +135,7 @@ fn field(resource: &ResourceType, path: &str) -> Result<Field, StatusError> {
     }
 }
 
-/// Returns what selectors look at in an object of `resource`, in its stored version.
+/// Returns the attributes that selectors match, from an object of `resource` in its stored version.
 ///
 /// Upstream: `GetAttrs`.
 pub(crate) fn selection_attributes(resource: &ResourceType, object: &Value) -> SelectionAttributes {

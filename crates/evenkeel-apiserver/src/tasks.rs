@@ -1,10 +1,10 @@
-//! The server's own tasks. They end with the server.
+//! Background tasks of the server, which end with it.
 
 use std::sync::Arc;
 
 use evenkeel_tasks::{Supervisor, TaskFailure};
 
-/// Tasks of a server, under a supervisor of its own: its health checks report the failed ones.
+/// Tasks of a server under their own supervisor. The server's health checks report failed tasks.
 pub(crate) struct Tasks(evenkeel_tasks::Tasks);
 
 impl Default for Tasks {
@@ -14,8 +14,8 @@ impl Default for Tasks {
 }
 
 impl Tasks {
-    /// Starts a task that runs until the server is dropped. It holds the server weakly, and returns only when the server is
-    /// gone. After a panic, `factory` makes it anew, with backoff; it then reads from the store what it knew.
+    /// Starts a task that runs until the server is dropped. It holds the server weakly, and may return only after the
+    /// drop. After a panic, `factory` creates it again with backoff, and it reads its state from the store.
     pub(crate) fn spawn<F, Fut>(&self, name: &'static str, factory: F)
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -26,18 +26,19 @@ impl Tasks {
             let factory = Arc::clone(&factory);
             async move {
                 factory().await;
-                // The server is being dropped, and aborts the task.
+                // The server is being dropped, which aborts the task.
                 std::future::pending::<()>().await;
             }
         });
     }
 
-    /// Starts work that ends by itself within a minute or so, and holds nothing of the server's. A panic in it is logged.
+    /// Starts work that ends within about a minute, and that holds no reference to the server. A panic is logged.
     pub(crate) fn spawn_brief(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.0.spawn_finite("rest of a request", work);
     }
 
-    /// Reports a part of the server that works beside the tasks, and cannot start anew, once it `failed`.
+    /// Reports the failure of a part of the server that has no task of its own and cannot restart. `failed` resolves
+    /// when the part fails.
     pub(crate) fn report(
         &self,
         name: &'static str,
@@ -51,12 +52,12 @@ impl Tasks {
         });
     }
 
-    /// Waits for the failure of a task or part that cannot start anew.
+    /// Waits for the failure of a task or a part that cannot restart.
     pub(crate) async fn failed(&self) -> TaskFailure {
         self.0.supervisor().failed().await
     }
 
-    /// A health check of the tasks: fails with the name of a task that keeps panicking.
+    /// Checks the tasks. Returns an error with the name of a task that keeps panicking.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.0.supervisor().check()
     }

@@ -1,4 +1,4 @@
-//! Since when the use of old service account tokens is noted: a ConfigMap for whoever cleans them up
+//! ConfigMap with the date since which the use of legacy service account tokens is tracked, for the token cleaner
 //! (upstream: `controlplane/controller/legacytokentracking`).
 
 use std::sync::{Arc, Weak};
@@ -16,14 +16,14 @@ use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::time::seconds;
 use evenkeel_apimachinery::value::{set, text};
 
-/// Where ConfigMaps are stored.
+/// Resource prefix of ConfigMaps.
 pub(crate) const RESOURCE_PREFIX: &str = "/configmaps";
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "kube-apiserver-legacy-service-account-token-tracking";
-/// The ConfigMap is created again at most this often, if somebody deletes it.
+/// Minimum interval at which a deleted ConfigMap is created again.
 const MIN_CREATION_INTERVAL: Duration = Duration::from_secs(30 * 60);
 
-/// Adds its creation to a transaction, if there is none.
+/// Adds the creation of the ConfigMap to a transaction, unless it exists.
 pub(crate) fn install(api: &Api, transaction: &mut Transaction) {
     let Some(configmaps) = api.table.get("v1", "configmaps") else { return };
     let now = api.clock.now();
@@ -32,7 +32,7 @@ pub(crate) fn install(api: &Api, transaction: &mut Transaction) {
     loopback::put(api, &configmaps, map, &seconds(now), transaction);
 }
 
-/// Keeps it there and readable until the server goes; `changes` tells of writes to ConfigMaps.
+/// Keeps the ConfigMap valid until the server shuts down. `changes` signals writes to ConfigMaps.
 pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>) {
     let Some(mut made) = api.upgrade().map(|api| api.clock.instant()) else { return };
     loop {
@@ -50,7 +50,7 @@ pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>) {
     }
 }
 
-/// Does what there is to do; says when to look again.
+/// Creates or repairs the ConfigMap. Returns the delay until the next pass.
 async fn pass(api: &Arc<Api>, made: &mut Instant) -> Result<Option<Duration>, StatusError> {
     let Some(entry) = api.store.get(RESOURCE_PREFIX, &format!("{NAMESPACE}/{NAME}")) else {
         let left = MIN_CREATION_INTERVAL
@@ -81,7 +81,7 @@ async fn pass(api: &Arc<Api>, made: &mut Instant) -> Result<Option<Duration>, St
         .put(&configmaps.resource_prefix, &entry.key, Expect::At(entry.revision), encoded)
         .await
     {
-        // Whoever was quicker is looked at in turn.
+        // A conflicting write triggers the next pass.
         Ok(_) | Err(WriteError::Mismatch { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }

@@ -7,10 +7,10 @@ use crate::api::Context;
 use crate::resource::ResourceType;
 use evenkeel_apimachinery::group_version::GroupVersionKind;
 
-/// The group whose objects policies and webhooks never see: their own.
+/// API group of policies and webhook configurations, which never see writes to their own group.
 pub(crate) const GROUP: &str = "admissionregistration.k8s.io";
 
-/// Operation of a request, as admission sees it.
+/// Operation that admission decides on.
 ///
 /// Upstream: `Operation` of `admission`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// In capitals, as reviews have it.
+    /// Returns the operation in capitals, as an AdmissionReview spells it.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
@@ -31,22 +31,22 @@ impl Operation {
     }
 }
 
-/// A request as admission sees it.
+/// Request as admission plug-ins, policies and webhooks see it.
 ///
 /// Upstream: `Attributes` of `admission`.
 pub(crate) struct Attributes<'a> {
     pub(crate) cx: &'a Context<'a>,
     pub(crate) operation: Operation,
-    /// The object as it is to be; null when it goes.
+    /// Object after the request; null for a deletion.
     pub(crate) object: &'a Value,
-    /// As it was; null when it is new.
+    /// Object before the request; null for a creation.
     pub(crate) old: &'a Value,
-    /// The resource in the group and version that the two have.
+    /// Resource in the group and version of `object` and `old`.
     version: &'a ResourceType,
 }
 
 impl<'a> Attributes<'a> {
-    /// With objects in the stored version.
+    /// Creates the attributes with both objects in the stored version.
     pub(crate) fn new(
         cx: &'a Context<'a>,
         operation: Operation,
@@ -56,8 +56,8 @@ impl<'a> Attributes<'a> {
         Self { cx, operation, object, old, version: cx.resource }
     }
 
-    /// Converts the objects to the version in which a policy or a webhook asks for them; `None` where they are as they
-    /// should be. Custom resources stay in the request's version.
+    /// Converts the objects to the version that a policy or a webhook asks for. Returns `None` if they need no
+    /// conversion. Custom resources stay in the request's version.
     ///
     /// Upstream: `NewVersionedAttributes`.
     pub(crate) fn converted(&self, version: &'a ResourceType) -> Option<Converted<'a>> {
@@ -74,12 +74,12 @@ impl<'a> Attributes<'a> {
         Some(Converted { object: convert(self.object), old: convert(self.old), version })
     }
 
-    /// Kind of the objects.
+    /// Returns the kind of `object` and `old`.
     pub(crate) fn kind(&self) -> &GroupVersionKind {
         if self.is_posted() { self.cx.object_kind() } else { &self.version.gvk }
     }
 
-    /// Whether the object is posted to a subresource, and not stored.
+    /// Returns whether the request posts its object to a subresource, which does not store it.
     fn is_posted(&self) -> bool {
         *self.cx.object_kind() != self.cx.resource.gvk
     }
@@ -93,20 +93,20 @@ pub(crate) struct Converted<'a> {
 }
 
 impl Converted<'_> {
-    /// The request with these objects.
+    /// Returns the request's attributes with the converted objects.
     pub(crate) fn attributes<'b>(&'b self, of: &Attributes<'b>) -> Attributes<'b> {
         Attributes { object: &self.object, old: &self.old, version: self.version, ..*of }
     }
 }
 
-/// Whether a resource is one that policies and webhooks never see: themselves.
+/// Returns whether policies and webhooks never see the resource, because it configures them.
 ///
 /// Upstream: `IsExemptAdmissionConfigurationResource`.
 pub(crate) fn is_exempt(cx: &Context<'_>) -> bool {
     cx.resource.group() == GROUP
 }
 
-/// Whether a resource is one that policies never see, since the cluster would break: reviews. Webhooks see them.
+/// Returns whether policies never see the resource: a denied review would break the cluster. Webhooks see it.
 ///
 /// Upstream: `Excluded` of `admission/exclusion`.
 pub(crate) fn is_excluded(cx: &Context<'_>) -> bool {
@@ -123,7 +123,7 @@ pub(crate) fn is_excluded(cx: &Context<'_>) -> bool {
     )
 }
 
-/// The request as webhooks and expressions see it. What is empty is absent, as in upstream's JSON.
+/// Returns the request as webhooks and CEL expressions see it. Empty fields are absent, as in upstream's JSON.
 ///
 /// Upstream: `AdmissionRequest`, `CreateAdmissionRequest`.
 pub(crate) fn described(request: &Attributes<'_>) -> Value {

@@ -1,6 +1,7 @@
-//! Who may approve and sign which certificates: CertificateSubjectRestriction (nobody becomes an administrator by asking for a client
-//! certificate), CertificateApproval and CertificateSigning (one may decide in a signer's name, or not), and
-//! ClusterTrustBundleAttest (one may say whom to trust in a signer's name, or not).
+//! Admission plug-ins for certificates, signers and trust bundles:
+//! - CertificateSubjectRestriction: no client certificate names the administrators' group.
+//! - CertificateApproval and CertificateSigning: a decision in a signer's name needs a permission on the signer.
+//! - ClusterTrustBundleAttest: a trust bundle of a signer needs a permission on the signer.
 
 use crate::api::Context;
 use crate::auth::Attributes;
@@ -16,7 +17,7 @@ use x509_parser::prelude::{FromDer as _, X509CertificationRequest};
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 const ADMINISTRATORS: &str = "system:masters";
 
-/// Refuses requests for client certificates of the administrators' group.
+/// Refuses requests for client certificates that name the administrators' group.
 pub(super) fn admit(cx: &Context<'_>, request: &Value) -> Result<(), StatusError> {
     if text(request, "spec.signerName") != SIGNER {
         return Ok(());
@@ -31,7 +32,7 @@ pub(super) fn admit(cx: &Context<'_>, request: &Value) -> Result<(), StatusError
     }
 }
 
-/// Refuses an approval, or a certificate, by who may not give it in the signer's name.
+/// Refuses to approve or sign a request if the user lacks the permission on its signer.
 pub(super) fn may_decide(cx: &Context<'_>, new: &Value, old: &Value) -> Result<(), StatusError> {
     let verb = if cx.subresource == "approval" { "approve" } else { "sign" };
     let same = |field: &str| get(new, field) == get(old, field);
@@ -46,7 +47,7 @@ pub(super) fn may_decide(cx: &Context<'_>, new: &Value, old: &Value) -> Result<(
     Err(StatusError::forbidden(&cx.resource.name, cx.name, why))
 }
 
-/// Refuses a trust bundle of a signer by who may not speak for the signer.
+/// Refuses a signer's trust bundle if the user may not attest for the signer.
 ///
 /// Upstream: `ClusterTrustBundleAttest`.
 pub(super) fn may_attest(
@@ -66,7 +67,7 @@ pub(super) fn may_attest(
     refuse(format!("user not permitted to attest for signerName {signer:?}"))
 }
 
-/// Refuses a pod's certificate by who may not sign in the signer's name.
+/// Refuses the status of a PodCertificateRequest if the user may not sign for the signer.
 pub(super) fn may_issue(cx: &Context<'_>, new: &Value, old: &Value) -> Result<(), StatusError> {
     let signer = text(old, "spec.signerName");
     if get(new, "status") == get(old, "status") || may(cx, "sign", signer) {
@@ -76,7 +77,7 @@ pub(super) fn may_issue(cx: &Context<'_>, new: &Value, old: &Value) -> Result<()
     Err(StatusError::forbidden(&cx.resource.name, cx.name, why))
 }
 
-/// Whether rights on the signer, or on all of its domain, are there.
+/// Returns whether the user has `verb` on the signer, or on all signers of its domain.
 fn may(cx: &Context<'_>, verb: &str, signer: &str) -> bool {
     let all = signer.split_once('/').map(|(domain, _)| format!("{domain}/*"));
     [Some(signer), all.as_deref()].into_iter().flatten().any(|name| {
@@ -91,18 +92,19 @@ fn may(cx: &Context<'_>, verb: &str, signer: &str) -> bool {
     })
 }
 
-/// The organizations of a request's subject, which a client certificate makes groups; `None` when it cannot be read.
+/// Returns the organizations of a request's subject, which become groups of the client certificate's user. Returns
+/// `None` if the request cannot be parsed.
 fn groups(request: &str) -> Option<Vec<String>> {
     values(request, &OID_X509_ORGANIZATION_NAME)
 }
 
-/// The common names of a request's subject, of which a client certificate makes the last one the user; `None` when it cannot
-/// be read.
+/// Returns the common names of a request's subject; the last one becomes the client certificate's user. Returns `None`
+/// if the request cannot be parsed.
 pub(super) fn common_names(request: &str) -> Option<Vec<String>> {
     values(request, &OID_X509_COMMON_NAME)
 }
 
-/// Returns the values of one attribute of a request's subject; `None` if the request cannot be parsed.
+/// Returns the values of one attribute of a request's subject, or `None` if the request cannot be parsed.
 fn values(request: &str, attribute: &Oid<'static>) -> Option<Vec<String>> {
     let pem = STANDARD.decode(request).ok()?;
     let (_, pem) = x509_parser::pem::parse_x509_pem(&pem).ok()?;

@@ -1,4 +1,4 @@
-//! LimitRanger: what each pod and claim of a namespace may use, and what those get that say nothing.
+//! LimitRanger: bounds the resources of each pod and claim of a namespace, and sets defaults.
 
 use super::objects::{decoded, namespaced};
 use crate::api::Context;
@@ -14,10 +14,10 @@ use serde_json::Value;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
-/// Beyond this many units, thousandths do not fit.
+/// Largest number of units whose thousandths fit an `i64`.
 const MOST_IN_MILLIS: i64 = i64::MAX / 1000;
 
-/// Gives a pod's containers the defaults of the namespace's LimitRanges.
+/// Sets the defaults of the namespace's LimitRanges on a pod's containers.
 pub(super) fn complete(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError> {
     for range in ranges(cx)? {
         let mut set_here = Vec::new();
@@ -73,7 +73,7 @@ fn complete_container(
     fill("resources.limits", |item| &item.default, "limit");
 }
 
-/// Refuses what is outside of the namespace's LimitRanges.
+/// Refuses pods and claims that violate the namespace's LimitRanges.
 pub(super) fn check(cx: &Context<'_>, new: &Value, old: Option<&Value>) -> Result<(), StatusError> {
     let looked_at = match (cx.resource.kind(), cx.subresource) {
         ("Pod", "") => old.is_none(),
@@ -103,7 +103,7 @@ fn ranges(cx: &Context<'_>) -> Result<Vec<LimitRange>, StatusError> {
     Ok(namespaced(cx, "/limitranges")?.into_iter().map(|(_, range)| range).collect())
 }
 
-/// Several errors in one text, as upstream has them.
+/// Joins several errors into one message, as upstream does.
 fn in_one(mut wrong: Vec<String>) -> Option<String> {
     let mut seen = std::collections::BTreeSet::new();
     wrong.retain(|text| seen.insert(text.clone()));
@@ -172,7 +172,7 @@ fn outside(
 
 /// Requests and limits of a container, a pod or a claim.
 struct Use<'a> {
-    /// Which of them it is.
+    /// Type of the limit: `Container`, `Pod` or `PersistentVolumeClaim`.
     sort: &'a str,
     requests: &'a [(&'a str, Quantity)],
     limits: &'a [(&'a str, Quantity)],
@@ -191,7 +191,7 @@ impl Use<'_> {
         Self::of(self.limits, name)
     }
 
-    /// Request, limit and bound in thousandths where those fit, in units otherwise.
+    /// Returns request, limit and bound in thousandths if all three fit, else in units.
     fn numbers(&self, name: &str, bound: Quantity) -> [i64; 3] {
         let all =
             [self.request(name).unwrap_or_default(), self.limit(name).unwrap_or_default(), bound];
@@ -221,7 +221,7 @@ impl Use<'_> {
         }
     }
 
-    /// As [`Self::above`], for what knows no limits.
+    /// As [`Self::above`], for claims, which have no limits.
     fn asks_above(&self, name: &str, most: Quantity) -> Option<String> {
         let [request, _, bound] = self.numbers(name, most);
         let begin = format!("maximum {name} usage per {} is {most}", self.sort);

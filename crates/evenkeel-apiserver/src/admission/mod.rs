@@ -1,4 +1,4 @@
-//! Admission: what upstream's default plug-ins change in new objects, or refuse.
+//! Admission: upstream's default plug-ins, which change or refuse objects.
 
 pub(crate) mod attributes;
 mod certificates;
@@ -26,16 +26,16 @@ use plugins::Plugin;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 
-/// When a mutating plug-in looks at an object, and what it then changes or refuses.
+/// Operation that a mutating plug-in handles, with its function.
 enum Step {
-    /// A new object.
+    /// Creation of an object.
     Create(fn(&Context<'_>, &mut Value) -> Result<(), StatusError>),
-    /// An object that replaces another, the last argument.
+    /// Update of an object; the last argument is the object before it.
     Update(fn(&Context<'_>, &mut Value, &Value) -> Result<(), StatusError>),
 }
 
-/// The plug-ins that change objects, or look at them as early as those that do, in upstream's order: each with the group,
-/// kind and subresource that it looks at.
+/// Mutating plug-ins, and validating ones that run as early, in upstream's order. Each has the group, kind and
+/// subresource that it handles.
 ///
 /// Upstream: `AllOrderedPlugins`.
 const STEPS: [(Plugin, [&str; 3], Step); 22] = {
@@ -117,7 +117,7 @@ const STEPS: [(Plugin, [&str; 3], Step); 22] = {
     ]
 };
 
-/// Runs the plug-ins of [`STEPS`] that look at this kind and are on.
+/// Runs the enabled plug-ins of [`STEPS`] that handle this kind.
 pub(crate) fn admit(
     cx: &Context<'_>,
     object: &mut Value,
@@ -138,7 +138,7 @@ pub(crate) fn admit(
     Ok(())
 }
 
-/// Runs the validating plug-ins on a valid object: they may refuse it. Returns how the object changes the usage of quotas.
+/// Runs the validating plug-ins on a valid object. Returns how the object changes the usage of quotas.
 pub(crate) fn accept(
     cx: &Context<'_>,
     object: &Value,
@@ -162,7 +162,7 @@ pub(crate) fn accept(
     quota::evaluate(cx, object, old)
 }
 
-/// Returns what plug-ins warn of in an object that is admitted.
+/// Returns the plug-ins' warnings about an admitted object.
 pub(crate) fn warnings(cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
     if cx.resource.custom.is_some() || !cx.api.plugins.has(Plugin::PodSecurity) {
         return Vec::new();
@@ -170,7 +170,7 @@ pub(crate) fn warnings(cx: &Context<'_>, object: &Value, old: Option<&Value>) ->
     pod_security::warnings(cx, object, old)
 }
 
-/// TaintNodesByCondition: a new node takes no pods until it says that it is ready.
+/// TaintNodesByCondition: keeps pods off a new node until the node reports that it is ready.
 fn not_ready_taint(_: &Context<'_>, node: &mut Value) -> Result<(), StatusError> {
     let key = "node.kubernetes.io/not-ready";
     let mut taints = list(node, "spec.taints").to_vec();
@@ -183,7 +183,7 @@ fn not_ready_taint(_: &Context<'_>, node: &mut Value) -> Result<(), StatusError>
     Ok(())
 }
 
-/// StorageObjectInUseProtection.
+/// StorageObjectInUseProtection: adds the finalizer that keeps a used object.
 fn add_finalizer(object: &mut Value, finalizer: &str) -> Result<(), StatusError> {
     let mut finalizers = list(object, "metadata.finalizers").to_vec();
     if !finalizers.iter().any(|name| name == finalizer) {
@@ -193,7 +193,7 @@ fn add_finalizer(object: &mut Value, finalizer: &str) -> Result<(), StatusError>
     Ok(())
 }
 
-/// DefaultStorageClass: a claim that names no class gets the default one.
+/// DefaultStorageClass: sets the default class on a claim that names none.
 fn default_storage_class(cx: &Context<'_>, claim: &mut Value) -> Result<(), StatusError> {
     if value::get(claim, "spec.storageClassName").is_some() {
         return Ok(());
@@ -205,7 +205,7 @@ fn default_storage_class(cx: &Context<'_>, claim: &mut Value) -> Result<(), Stat
     Ok(())
 }
 
-/// DefaultIngressClass: an Ingress that names no class, not even in the annotation of old, gets the default one.
+/// DefaultIngressClass: sets the default class on an Ingress that names none in its spec or in the old annotation.
 fn default_ingress_class(cx: &Context<'_>, ingress: &mut Value) -> Result<(), StatusError> {
     let annotated = value::object(ingress, "metadata.annotations")
         .is_some_and(|all| all.contains_key("kubernetes.io/ingress.class"));
@@ -219,7 +219,7 @@ fn default_ingress_class(cx: &Context<'_>, ingress: &mut Value) -> Result<(), St
     Ok(())
 }
 
-/// The name of the newest class that is marked as the default, of equally old ones the first by name.
+/// Returns the name of the newest class with the default annotation. The name decides between classes of the same age.
 fn default_of<'a>(classes: &'a [Value], mark: &str) -> Option<&'a str> {
     let marked = classes.iter().filter(|class| {
         value::object(class, "metadata.annotations")

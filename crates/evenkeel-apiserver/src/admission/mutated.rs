@@ -4,8 +4,7 @@ use serde_json::Value;
 
 use crate::api::Context;
 
-/// Decodes an object again after a policy or a webhook has changed it: unknown fields are pruned, and absent ones get their
-/// defaults.
+/// Decodes an object again after a policy or a webhook has changed it, to prune unknown fields and set defaults.
 pub(super) fn settle(cx: &Context<'_>, object: &mut Value) {
     let resource = cx.resource;
     if let Some(custom) = &resource.custom {
@@ -17,7 +16,7 @@ pub(super) fn settle(cx: &Context<'_>, object: &mut Value) {
     if let Some(schema) = resource.schema(kind) {
         *object = evenkeel_apimachinery::patch::decode_again(&schema, kind, object);
     }
-    // The strategy's defaults are those of the stored kind.
+    // The strategy sets the defaults of the stored kind only.
     if *kind == resource.gvk {
         resource.strategy.default(object);
     }

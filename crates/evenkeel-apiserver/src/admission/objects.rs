@@ -1,4 +1,4 @@
-//! Objects as plug-ins read them.
+//! Typed views of stored objects for plug-ins.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::api::Context;
 use crate::store::Entry;
 
-/// The objects of a collection in the request's namespace.
+/// Returns the objects of a collection in the request's namespace.
 pub(super) fn namespaced<V: View>(
     cx: &Context<'_>,
     resource_prefix: &str,

@@ -1,11 +1,11 @@
-//! OwnerReferencesPermissionEnforcement: who changes owner references must be allowed to delete the object, and who blocks an
-//! owner's deletion must be allowed to set finalizers on the owner. It is off by default.
+//! OwnerReferencesPermissionEnforcement, off by default: a user who changes owner references needs permission to delete
+//! the object. A user who blocks an owner's deletion needs permission to update the owner's finalizers.
 //!
 //! | documented | where |
 //! |---|---|
-//! | Changing owner references needs the permission to delete the object, but not while it is created | `validate` |
+//! | Changing owner references needs the permission to delete the object, except at its creation | `validate` |
 //! | A new `blockOwnerDeletion: true` needs `update` of the owner's `finalizers` | `validate` |
-//! | Statuses of pods are left out | `validate` |
+//! | The plug-in ignores the status of pods | `validate` |
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::api::Context;
 use crate::auth::Attributes;
 
-/// Refuses changes of owner references without the permissions.
+/// Refuses changes of owner references if the user lacks the permissions.
 ///
 /// Upstream: `gcPermissionsEnforcement.Validate`.
 pub(super) fn validate(
@@ -31,7 +31,7 @@ pub(super) fn validate(
         return Ok(());
     }
     let refuse = |why: &str| {
-        // The texts end in upstream's empty reason and error.
+        // Upstream appends its empty reason and its nil error.
         let why = format!("{why}: , <nil>");
         Err(StatusError::forbidden(&resource.name, cx.name, why))
     };
@@ -91,12 +91,12 @@ fn is_changing(object: &Value, old: Option<&Value>) -> bool {
     owners(object) != old.map(owners).unwrap_or_default()
 }
 
-/// References that block the deletion of their owner, and did not before.
+/// Returns references that newly block the deletion of their owner.
 ///
 /// Upstream: `newBlockingOwnerDeletionRefs`.
 fn newly_blocking<'a>(object: &'a Value, old: Option<&Value>) -> Vec<&'a Value> {
     let blocks = |owner: &Value| flag(owner, "blockOwnerDeletion");
-    // Of several references with one uid the last counts.
+    // The last of several references with one UID counts.
     let before: HashMap<&str, bool> = old
         .map(owners)
         .unwrap_or_default()

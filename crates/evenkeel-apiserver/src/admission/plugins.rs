@@ -1,8 +1,8 @@
-//! Which admission plug-ins are on.
+//! Set of enabled admission plug-ins.
 
 use std::fmt;
 
-/// An admission plug-in of the server.
+/// Admission plug-in of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Plugin {
     NamespaceLifecycle,
@@ -59,8 +59,7 @@ impl Plugin {
         Self::OwnerReferencesPermissionEnforcement,
     ];
 
-    /// Names of upstream's plug-ins that the server lacks, all but one off by default there: to disable them is allowed, and
-    /// changes nothing.
+    /// Upstream's plug-ins that this server does not have. Disabling one has no effect; enabling one is an error.
     const LACKING: [&str; 15] = [
         "AlwaysAdmit",
         "AlwaysDeny",
@@ -79,7 +78,7 @@ impl Plugin {
         "PodTolerationRestriction",
     ];
 
-    /// The plug-in of this name; upstream's names are those of the variants.
+    /// Returns the plug-in of this name. The variants have upstream's names.
     fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|plugin| plugin.to_string() == name)
     }
@@ -95,12 +94,12 @@ impl fmt::Display for Plugin {
     }
 }
 
-/// The set of the plug-ins that are on.
+/// Set of enabled plug-ins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Plugins(u32);
 
 impl Default for Plugins {
-    /// Upstream's default, and NodeRestriction, which kubeadm and others enable.
+    /// Returns upstream's default and NodeRestriction, which kubeadm and others enable.
     fn default() -> Self {
         let all = (1 << Plugin::ALL.len()) - 1;
         Self(all & !Plugin::OwnerReferencesPermissionEnforcement.bit())
@@ -108,12 +107,13 @@ impl Default for Plugins {
 }
 
 impl Plugins {
-    /// Whether a plug-in is on.
+    /// Returns whether the plug-in is enabled.
     pub(crate) fn has(self, plugin: Plugin) -> bool {
         self.0 & plugin.bit() != 0
     }
 
-    /// The default, changed by upstream's names (`--enable-admission-plugins`, `--disable-admission-plugins`).
+    /// Returns the default set, changed by upstream's names (`--enable-admission-plugins`,
+    /// `--disable-admission-plugins`).
     ///
     /// Upstream: `AdmissionOptions.Validate`.
     pub(crate) fn of(enabled: &[String], disabled: &[String]) -> Result<Self, String> {

@@ -1,4 +1,4 @@
-//! PodSecurity: pods keep to the standard that their namespace enforces (KEP-2579, `pod-security-admission/policy`).
+//! PodSecurity: enforces the standard of a pod's namespace (KEP-2579, `pod-security-admission/policy`).
 
 use crate::api::Context;
 use evenkeel_apimachinery::status::StatusError;
@@ -6,7 +6,7 @@ use evenkeel_apimachinery::value::{flag, get, int, list, object, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// The standards.
+/// Pod Security Standard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Privileged,
@@ -14,16 +14,16 @@ enum Level {
     Restricted,
 }
 
-/// Minor version of a standard: its checks are those of that version of Kubernetes.
+/// Minor version of Kubernetes whose checks a standard uses.
 type Version = u32;
 
 /// The latest version of the standards.
 const LATEST: Version = Version::MAX;
 
-/// A kind's words for what is wrong, and where.
+/// Upstream's reason and detail of a violation.
 type Finding = (&'static str, String);
 
-/// Refuses a pod that its namespace does not take.
+/// Refuses a pod that violates the `enforce` level of its namespace.
 pub(super) fn admit(cx: &Context<'_>, pod: &Value, old: Option<&Value>) -> Result<(), StatusError> {
     if !matches!(cx.subresource, "" | "ephemeralcontainers" | "resize")
         || old.is_some_and(|old| !is_significant(pod, old))
@@ -41,7 +41,7 @@ pub(super) fn admit(cx: &Context<'_>, pod: &Value, old: Option<&Value>) -> Resul
     Err(StatusError::forbidden(&cx.resource.name, text(pod, "metadata.name"), why))
 }
 
-/// Returns warnings about a pod, or the template of a workload, that violates the `warn` level of its namespace.
+/// Returns warnings about a pod or a workload's pod template that violates the `warn` level of its namespace.
 pub(super) fn warnings(cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
     if !cx.subresource.is_empty() || !cx.resource.namespaced {
         return Vec::new();
@@ -84,14 +84,14 @@ impl Level {
 
 fn namespace(cx: &Context<'_>) -> Value {
     let entry = cx.api.store.get("/namespaces", cx.namespace);
-    // Looked for in the bytes first: few namespaces have such a label.
+    // Search the bytes before decoding: few namespaces have such a label.
     const MARK: &[u8] = b"\"pod-security.kubernetes.io/";
     let entry = entry.filter(|e| e.json().windows(MARK.len()).any(|w| w == MARK));
     entry.and_then(|entry| entry.decode().ok()).unwrap_or_default()
 }
 
-/// The standard that a namespace's labels name, and its version. What is no standard is the strictest, what is no version the
-/// latest.
+/// Returns the standard and the version that a namespace's labels name. An unknown standard counts as the strictest, an
+/// unknown version as the latest.
 ///
 /// Upstream: `PolicyToEvaluate`.
 fn wanted(namespace: &Value, mode: &str) -> (Level, Version) {
@@ -108,7 +108,7 @@ fn wanted(namespace: &Value, mode: &str) -> (Level, Version) {
     (level, parse_version(version).unwrap_or(LATEST))
 }
 
-/// Reads `v1.N`.
+/// Parses `v1.N`.
 ///
 /// Upstream: `ParseVersion`.
 fn parse_version(text: &str) -> Option<Version> {
@@ -122,7 +122,7 @@ fn shown(version: Version) -> String {
     if version == LATEST { "latest".to_owned() } else { format!("v1.{version}") }
 }
 
-/// Whether an update changes more than what no standard looks at.
+/// Returns whether an update changes fields that a standard checks.
 fn is_significant(new: &Value, old: &Value) -> bool {
     let rest = |pod: &Value| {
         let mut spec = pod["spec"].clone();
@@ -146,7 +146,7 @@ fn annotations_differ(new: &Value, old: &Value) -> bool {
     profiles(new) != profiles(old)
 }
 
-/// Returns the text of the findings, as in the error and the warning.
+/// Formats the violations as the error and the warning show them.
 fn message(found: &[Finding]) -> String {
     let all: Vec<String> = found
         .iter()
@@ -159,14 +159,14 @@ fn message(found: &[Finding]) -> String {
     all.join(", ")
 }
 
-/// All of a pod's containers.
+/// Iterates over all containers of a pod.
 fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
     ["initContainers", "containers", "ephemeralContainers"]
         .into_iter()
         .flat_map(|name| list(spec, name))
 }
 
-/// Returns what a pod violates of a version of a standard, in upstream's order.
+/// Returns a pod's violations of one version of a standard, in upstream's order.
 fn check(level: Level, version: Version, metadata: &Value, spec: &Value) -> Vec<Finding> {
     let mut found = Vec::new();
     if level == Level::Privileged {
@@ -212,7 +212,7 @@ fn check(level: Level, version: Version, metadata: &Value, spec: &Value) -> Vec<
     found
 }
 
-/// `container "c"`, `containers "c", "d"`.
+/// Formats names as `container "c"` or `containers "c", "d"`.
 fn named(containers: &[&Value]) -> String {
     let names: Vec<String> =
         containers.iter().map(|c| format!("\"{}\"", text(c, "name"))).collect();
@@ -289,7 +289,7 @@ fn capabilities_restricted(spec: &Value, found: &mut Vec<Finding>) {
     }
 }
 
-/// Capabilities that containers add beyond those that they may.
+/// Returns the quoted names of added capabilities that are not allowed.
 fn added(containers: &[&Value], allowed: &[&str]) -> String {
     let mut names: Vec<String> = containers
         .iter()
@@ -373,7 +373,7 @@ fn host(spec: &Value, found: &mut Vec<Finding>) {
     }
 }
 
-/// Hosts that the node's kubelet would connect to.
+/// Reports hosts in probes and lifecycle handlers, to which the node's kubelet would connect.
 ///
 /// Upstream: `CheckHostProbesAndHostLifecycle`.
 fn host_of_probes(spec: &Value, found: &mut Vec<Finding>) {
@@ -512,7 +512,7 @@ fn seccomp(spec: &Value, found: &mut Vec<Finding>, required: bool) {
     }
 }
 
-/// The profiles of old versions, which pods named in annotations.
+/// Checks seccomp profiles in annotations, where old versions of Kubernetes had them.
 ///
 /// Upstream: `seccompProfileBaseline_1_0`.
 fn seccomp_annotations(metadata: &Value, found: &mut Vec<Finding>) {
@@ -551,7 +551,7 @@ fn selinux(spec: &Value, found: &mut Vec<Finding>, version: Version) {
 }
 
 fn sysctls(spec: &Value, found: &mut Vec<Finding>, version: Version) {
-    /// Each since a version.
+    /// Allowed sysctls, with the version that first allows them.
     const ALLOWED: [(&str, Version); 12] = [
         ("kernel.shm_rmid_forced", 0),
         ("net.ipv4.ip_local_port_range", 0),

@@ -13,7 +13,7 @@ fn tolerates(toleration: &Value, key: &str, effect: &str) -> bool {
     (own_key == key || own_key.is_empty()) && (own_effect == effect || own_effect.is_empty())
 }
 
-/// A pod stays five minutes on a node that is not ready or cannot be reached.
+/// Adds tolerations that keep a pod for 300 s on a node that is not ready or unreachable.
 pub(super) fn default_tolerations(pod: &mut Value) -> Result<(), StatusError> {
     let mut tolerations = list(pod, "spec.tolerations").to_vec();
     let before = tolerations.len();
@@ -30,7 +30,7 @@ pub(super) fn default_tolerations(pod: &mut Value) -> Result<(), StatusError> {
     Ok(())
 }
 
-/// The number of a pod's priority class, and whether it may push others out.
+/// Sets the priority and the preemption policy of the pod's PriorityClass.
 pub(super) fn priority(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError> {
     let name = text(pod, "spec.priorityClassName").to_owned();
     let class = if name.is_empty() { default_class(cx) } else { Some(named_class(cx, &name)?) };
@@ -69,7 +69,7 @@ pub(super) fn priority(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusEr
     Ok(())
 }
 
-/// Sets the priority and the preemption policy that an update leaves out: the Priority plug-in has set them at creation.
+/// Copies the priority and the preemption policy from the old pod if an update omits them.
 ///
 /// Upstream: `Plugin.admitPod` of `priority`.
 pub(super) fn preserve_priority(pod: &mut Value, old: &Value) -> Result<(), StatusError> {
@@ -102,10 +102,10 @@ struct Class {
     value: i64,
 }
 
-/// The class for pods that name none: of those marked, the one with the lowest value.
+/// Returns the class for pods that name none: the global default with the lowest value.
 fn default_class(cx: &Context<'_>) -> Option<Value> {
     let resource = cx.api.table.get("scheduling.k8s.io/v1", "priorityclasses")?;
-    // Every new pod asks: of classes that are no default nothing else is read.
+    // Every new pod runs this code, so only default classes are decoded in full.
     let entries = cx.api.store.all(&resource.resource_prefix);
     let marked = entries.iter().filter_map(|entry| {
         let class: Class = serde_json::from_slice(entry.json()).ok()?;

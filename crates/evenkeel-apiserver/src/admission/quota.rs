@@ -1,7 +1,7 @@
-//! ResourceQuota: nothing is made beyond what its namespace may use.
+//! ResourceQuota: refuses writes that exceed a quota of their namespace.
 //!
-//! Each quota's status holds its usage. It is committed together with the object, at the revision that was read. So of two writes
-//! that each fit the quota alone, one is computed again and observes the usage of the other.
+//! Each quota's status holds its usage. One transaction writes the status and the object, at the revision that was
+//! read. So if two writes each fit the quota alone, the second is evaluated again with the usage of the first.
 
 use super::objects::{decoded, namespaced, viewed};
 use super::plugins::Plugin;
@@ -23,15 +23,15 @@ use jiff::Timestamp;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Where quotas are stored.
+/// Resource prefix of quotas.
 const RESOURCE_PREFIX: &str = "/resourcequotas";
 
-/// The status updates of quotas that are committed together with an object; none where no quota looks at it.
+/// Status updates of quotas, committed together with an object; empty if no quota counts the object.
 #[derive(Debug, Default)]
 #[must_use = "an object is committed together with the updates of its quotas"]
 pub(crate) struct QuotaUpdates(Vec<QuotaUpdate>);
 
-/// The new status of one quota.
+/// New status of one quota.
 #[derive(Debug)]
 struct QuotaUpdate {
     read: Arc<Entry>,
@@ -39,7 +39,7 @@ struct QuotaUpdate {
 }
 
 impl QuotaUpdates {
-    /// Adds the updates to the transaction that writes the object.
+    /// Adds the status updates to the transaction that writes the object.
     pub(crate) fn add_to(self, transaction: &mut Transaction) {
         let resource_prefix = ResourcePrefix::from(RESOURCE_PREFIX);
         for QuotaUpdate { read, object } in self.0 {
@@ -48,7 +48,8 @@ impl QuotaUpdates {
     }
 }
 
-/// Computes what the namespace's quotas have used after a write, or refuses it. A dry run updates no quota.
+/// Computes the usage of the namespace's quotas after a write. Refuses a write that exceeds one. A dry run updates no
+/// quota.
 ///
 /// Upstream: `quotaEvaluator.checkRequest`.
 pub(crate) fn evaluate(
@@ -89,10 +90,10 @@ pub(crate) fn evaluate(
     Ok(updates)
 }
 
-/// Whether a write can change what such an object counts.
+/// Returns whether a write can change the usage that the evaluator computes.
 fn concerns(cx: &Context<'_>, sort: EvaluatorKind, old: Option<&Value>) -> bool {
     match (sort, cx.subresource) {
-        // Of a pod that is there, only its deadline can change (and what it may use, by `resize`).
+        // An update of a pod changes its usage only by its deadline, and by its resources (`resize`).
         (EvaluatorKind::Pods, "" | "resize")
         | (EvaluatorKind::Services | EvaluatorKind::DeviceClaims, "") => true,
         (EvaluatorKind::VolumeClaims, "" | "status") => true,
@@ -101,7 +102,7 @@ fn concerns(cx: &Context<'_>, sort: EvaluatorKind, old: Option<&Value>) -> bool 
     }
 }
 
-/// Returns the usage of the quotas after the write; `None` if the write does not change it.
+/// Returns the usage of each quota after the write, or `None` if the write does not change it.
 fn after(
     cx: &Context<'_>,
     evaluator: &Evaluator,
@@ -160,7 +161,7 @@ fn classes(cx: &Context<'_>) -> Result<Classes, StatusError> {
     Ok(classes.iter().collect())
 }
 
-/// The pod whose extended resources a claim is made for.
+/// Returns the pod if the claim was created for its extended resources.
 fn pod_of(cx: &Context<'_>, claim: &ResourceClaim) -> Result<Option<Pod>, StatusError> {
     let Some(owner) = claim.meta.controller().filter(|owner| &*owner.kind == "Pod") else {
         return Ok(None);
@@ -173,7 +174,7 @@ fn pod_of(cx: &Context<'_>, claim: &ResourceClaim) -> Result<Option<Pod>, Status
     Ok(is_claim_of(claim, &pod, claims.iter().map(|(_, claim)| claim)).then_some(pod))
 }
 
-/// Sets what is used in a quota's status.
+/// Writes `used` to a quota's status.
 fn with_used(
     api: &Api,
     read: Arc<Entry>,

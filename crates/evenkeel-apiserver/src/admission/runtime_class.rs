@@ -1,4 +1,4 @@
-//! RuntimeClass: a new pod gets the overhead, node selector and tolerations of the class that it names.
+//! RuntimeClass: sets the overhead, node selector and tolerations of a new pod's class.
 
 use crate::api::Context;
 use crate::loopback;
@@ -7,7 +7,7 @@ use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::{Object, get, int, list, object, set, text};
 use serde_json::Value;
 
-/// Completes `pod`, or refuses it when its class is not there or says otherwise.
+/// Completes `pod` from its class. Refuses it if the class does not exist or contradicts the pod.
 pub(super) fn admit(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError> {
     let forbidden = |why: String| StatusError::forbidden(&cx.resource.name, cx.name, why);
     let class = match get(pod, "spec.runtimeClassName").and_then(Value::as_str) {
@@ -18,7 +18,7 @@ pub(super) fn admit(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError
     complete(pod, &class).map_err(forbidden)
 }
 
-/// The pure part; `class` is null where the pod names none. Refusals are worded as upstream words them.
+/// Completes `pod` from `class`, which is null if the pod names none. The errors are upstream's.
 fn complete(pod: &mut Value, class: &Value) -> Result<(), String> {
     match (get(class, "overhead"), object(pod, "spec.overhead")) {
         (Some(overhead), given) => {
@@ -75,7 +75,7 @@ fn merged_selector(pod: &Value, class: &Value) -> Result<Object, String> {
     Ok(merged)
 }
 
-/// Without those that another one covers; of equal ones the first stays.
+/// Removes tolerations that another one covers. Of equal ones, the first stays.
 fn merged_tolerations(all: &[Value]) -> Vec<Value> {
     let mut kept: Vec<Value> = Vec::with_capacity(all.len());
     for (index, toleration) in all.iter().enumerate() {
@@ -90,7 +90,7 @@ fn merged_tolerations(all: &[Value]) -> Vec<Value> {
     kept
 }
 
-/// Whether `wide` tolerates all that `narrow` does.
+/// Returns whether `wide` tolerates all taints that `narrow` tolerates.
 fn covers(wide: &Value, narrow: &Value) -> bool {
     let exists = text(wide, "operator") == "Exists";
     let key = text(wide, "key") == text(narrow, "key") || text(wide, "key").is_empty() && exists;

@@ -1,4 +1,4 @@
-//! ServiceAccount: every pod runs as an account, and gets a token of it unless it (or the account) says no.
+//! ServiceAccount: sets each pod's service account, and mounts its token unless the pod or the account opts out.
 
 use crate::api::Context;
 use crate::auth::{MIRRORS, refers_to_any};
@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use serde_json::{Value, json};
 
 const MOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// Letters of generated names: no vowels, nothing that looks like something else.
+/// Letters of generated names: no vowels, and none that resemble each other.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 pub(super) fn admit(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError> {
@@ -50,7 +50,7 @@ pub(super) fn admit(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError
     Ok(())
 }
 
-/// Rejects new ephemeral containers that use secrets which the pod's account does not allow.
+/// Rejects a pod whose ephemeral containers use secrets that the pod's account does not allow.
 ///
 /// Upstream: `limitEphemeralContainerSecretReferences`.
 pub(super) fn admit_ephemeral(cx: &Context<'_>, pod: &Value) -> Result<(), StatusError> {
@@ -82,7 +82,7 @@ fn is_mountable(account: &Value, secret: &str) -> bool {
     list(account, "secrets").iter().any(|listed| text(listed, "name") == secret)
 }
 
-/// Rejects a pod that uses secrets which its account does not allow.
+/// Rejects a pod that uses secrets that its account does not allow.
 ///
 /// Upstream: `limitSecretReferences`.
 fn limit_secrets(account: &Value, pod: &Value) -> Result<(), String> {
@@ -109,7 +109,7 @@ fn limit_secrets(account: &Value, pod: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Rejects containers of a list whose environment has a secret that the account does not allow.
+/// Rejects containers whose environment uses a secret that the account does not allow.
 fn limit_environment(
     account: &Value,
     pod: &Value,
@@ -143,7 +143,8 @@ fn limit_environment(
     Ok(())
 }
 
-/// Refuses references of a mirror pod to Secrets, ConfigMaps and service accounts, which are not checked against an account.
+/// Refuses a mirror pod that refers to Secrets, projected tokens or service accounts, because the plug-in does not
+/// check it against an account.
 ///
 /// Upstream: `serviceaccount.Plugin.Validate`.
 fn mirror(pod: &Value) -> Result<(), &'static str> {
@@ -168,7 +169,7 @@ fn mounts_token(account: &Value, pod: &Value) -> bool {
         .unwrap_or(true)
 }
 
-/// Adds the volume of the token, and mounts it in every container that has nothing there.
+/// Adds the token's volume, and mounts it in every container that mounts nothing at that path.
 fn mount_token(cx: &Context<'_>, pod: &mut Value) {
     let existing = list(pod, "spec.volumes")
         .iter()

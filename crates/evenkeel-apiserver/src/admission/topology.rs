@@ -1,4 +1,4 @@
-//! PodTopologyLabels: a pod that has a node is labelled with the node's zone and region.
+//! PodTopologyLabels: copies the node's zone and region labels to its pods.
 
 use crate::api::{Api, Context};
 use crate::loopback;
@@ -8,13 +8,13 @@ use serde_json::Value;
 
 const COPIED: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
-/// Labels a new pod that has a node.
+/// Labels a new pod whose `nodeName` is set.
 pub(super) fn admit(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError> {
     let node = text(pod, "spec.nodeName").to_owned();
     label(cx.api, &node, pod)
 }
 
-/// Labels `pod` as the node is that it goes to; nothing happens where no such node is.
+/// Copies the topology labels of `node` to `pod`. Does nothing if the node does not exist.
 pub(crate) fn label(api: &Api, node: &str, pod: &mut Value) -> Result<(), StatusError> {
     if node.is_empty() {
         return Ok(());

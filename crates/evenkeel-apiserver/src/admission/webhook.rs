@@ -1,4 +1,4 @@
-//! Webhooks: whom the server asks about what it is about to store (upstream: `admission/plugin/webhook`).
+//! Admission webhooks, which change or refuse writes before the store (upstream: `admission/plugin/webhook`).
 
 use base64::Engine as _;
 use futures::future::BoxFuture;
@@ -18,7 +18,7 @@ use evenkeel_apimachinery::value::{flag, get, int, list, text};
 
 const MUTATING: &str = "admissionregistration.k8s.io/mutatingwebhookconfigurations";
 const VALIDATING: &str = "admissionregistration.k8s.io/validatingwebhookconfigurations";
-/// Default of `timeoutSeconds`.
+/// Default of `timeoutSeconds`, in seconds.
 const SECONDS: i64 = 10;
 
 /// Response of a webhook.
@@ -27,15 +27,15 @@ struct Answer {
     warnings: Vec<String>,
 }
 
-/// Why a webhook does not let a request go on.
+/// Reason why a webhook stops a request.
 enum No {
     /// The webhook denies the request.
     Denied(Box<StatusError>),
-    /// The call of the webhook failed.
+    /// The call to the webhook failed.
     Failed(String),
 }
 
-/// The webhooks of all configurations, in upstream's order.
+/// Returns the webhooks of all configurations, in upstream's order.
 fn all(cx: &Context<'_>, plugin: Plugin, resource_prefix: &str) -> Vec<Value> {
     if !cx.api.plugins.has(plugin) || cx.api.store.count(resource_prefix) == 0 || is_exempt(cx) {
         return Vec::new();
@@ -45,7 +45,7 @@ fn all(cx: &Context<'_>, plugin: Plugin, resource_prefix: &str) -> Vec<Value> {
     configurations.flat_map(|c: Value| list(&c, "webhooks").to_vec()).collect()
 }
 
-/// Lets mutating webhooks change an object, one after the other; returns whether one did.
+/// Calls the mutating webhooks one after the other. Returns whether one changed the object.
 pub(crate) async fn mutate(
     cx: &Context<'_>,
     object: &mut Value,
@@ -74,7 +74,7 @@ pub(crate) async fn mutate(
     Ok(changed)
 }
 
-/// Applies the patch of a webhook's answer.
+/// Applies the JSON patch in a webhook's response.
 fn patched(name: &str, object: &Value, operations: &Value) -> Result<Value, StatusError> {
     let patched = patch::apply_json_patch(object, operations).map_err(StatusError::internal)?;
     patched.ok_or_else(|| {
@@ -82,16 +82,16 @@ fn patched(name: &str, object: &Value, operations: &Value) -> Result<Value, Stat
     })
 }
 
-/// Applies the patch of an answer, as [`mutate`] does; `None` if the answer has none or is refused. For fuzz targets.
+/// Applies a response's patch, as [`mutate`] does, for fuzz targets. Returns `None` without a valid patch.
 pub(crate) fn mutated(uid: &str, review: &Value, object: &Value) -> Option<Value> {
     let operations = read("w", uid, review).ok()?.patch?;
     patched("w", object, &operations).ok()
 }
 
-/// Validating webhooks that are asked at once about a request: each holds the request's object.
+/// Maximum number of parallel calls to validating webhooks for one request; each call holds the request's object.
 const MAX_PARALLEL: usize = 100;
 
-/// Asks the validating webhooks, all at once. Of several refusals the first to come is the answer.
+/// Calls the validating webhooks in parallel. Returns the refusal that arrives first.
 ///
 /// Upstream: `validatingDispatcher.Dispatch`.
 pub(crate) async fn validate(
@@ -119,13 +119,13 @@ pub(crate) async fn validate(
     let mut answers: Vec<_> = stream::iter(calls).buffer_unordered(MAX_PARALLEL).collect().await;
     let refusal = answers.iter().position(|(_, answer, _)| answer.is_err());
     let answer = refusal.map_or(Ok(()), |at| std::mem::replace(&mut answers[at].1, Ok(())));
-    // Warnings come in the order of the webhooks, whichever was quicker.
+    // Order warnings by webhook, whichever responded first.
     answers.sort_by_key(|(at, ..)| *at);
     warnings.extend(answers.into_iter().flat_map(|(.., said)| said));
     answer
 }
 
-/// The version in which a webhook is asked about this request; `None` where it is not.
+/// Returns the API version of the resource that a webhook gets, or `None` if it does not match this request.
 ///
 /// Upstream: `Webhook.ShouldCallHook`.
 fn is_called(request: &Attributes<'_>, webhook: &Value) -> Result<Option<Matched>, StatusError> {
@@ -137,7 +137,7 @@ fn is_called(request: &Attributes<'_>, webhook: &Value) -> Result<Option<Matched
     }
 }
 
-/// Asks one webhook. Nothing where it fails and may.
+/// Calls one webhook. Returns `None` if the call fails and the webhook's failure policy is `Ignore`.
 async fn call(
     request: &Attributes<'_>,
     webhook: &Value,
@@ -179,7 +179,7 @@ async fn call(
     }
 }
 
-/// Reads what a webhook answered.
+/// Decodes a webhook's AdmissionReview.
 fn read(name: &str, uid: &str, review: &Value) -> Result<Answer, No> {
     let response = &review["response"];
     if !response.is_object() {
@@ -204,8 +204,9 @@ fn read(name: &str, uid: &str, review: &Value) -> Result<Answer, No> {
     Ok(Answer { patch, warnings: warnings.collect() })
 }
 
-/// Upstream: `ToStatusErr` in `admission/plugin/webhook/errors`: a rejection has a code of 400 at least, and no reason but
-/// that which the webhook gives.
+/// Returns the error for a denied request: its code is 400 or higher, its reason is the webhook's or empty.
+///
+/// Upstream: `ToStatusErr` in `admission/plugin/webhook/errors`.
 fn denied(name: &str, status: &Value) -> StatusError {
     let code = int(status, "code").and_then(|c| u16::try_from(c).ok()).filter(|c| *c >= 400);
     let code = code.and_then(|c| StatusCode::from_u16(c).ok()).unwrap_or(StatusCode::BAD_REQUEST);

@@ -1,13 +1,13 @@
-//! Requests without credentials.
+//! Configuration of anonymous requests.
 
-/// Which requests without credentials are served, as those of `system:anonymous`.
+/// Requests without credentials that are served as `system:anonymous`.
 ///
 /// Upstream: `AnonymousAuthConfig`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Anonymous {
-    /// Whether any are.
+    /// Whether any of them are served.
     pub(crate) enabled: bool,
-    /// The paths of these requests; none allows all paths.
+    /// Paths that may be requested; an empty list allows all paths.
     pub(crate) paths: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
-//! Authentication: determines the user of a request from a bearer token or a client certificate; without either, the user is
-//! `system:anonymous`, where that is allowed.
+//! Authentication: determines the user of a request from a bearer token or a client certificate. Without credentials
+//! the user is `system:anonymous`, if the server allows that.
 //!
 //! | documented | where |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | Bootstrap tokens (`--enable-bootstrap-token-auth`) | `bootstrap_token::validate` |
 //! | JSON web tokens of other issuers (`--authentication-config`) | `oidc/mod.rs` |
 //! | Anonymous requests, for all paths or some of them | `anonymous::allows` |
-//! | The first authenticator that knows a token decides; local ones come first | `token` |
-//! | Tokens that name no audience are for the server's | `token` |
+//! | The first authenticator that accepts a token decides; local ones come first | `token` |
+//! | A token without audiences is valid for the server's own | `token` |
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,14 +27,14 @@ use crate::store::Store;
 use evenkeel_apimachinery::headers;
 use evenkeel_apimachinery::user::User;
 
-/// The warning to a client whose token follows two spaces.
+/// Warning to a client that sends two spaces before its token.
 const EXTRA_SPACE: &str = "the provided Authorization header contains extra space before the bearer token, and is ignored";
 
-/// Authenticates requests.
+/// Authenticator of requests.
 ///
 /// Upstream: `authenticator.Config.New`.
 pub(crate) struct Authenticator {
-    /// Users of static tokens, by the token's digest.
+    /// Users of static tokens, by the SHA-256 digest of the token.
     pub(crate) static_tokens: StaticTokens,
     /// Issuer of service account tokens.
     pub(crate) service_accounts: ServiceAccounts,
@@ -42,7 +42,7 @@ pub(crate) struct Authenticator {
     pub(crate) bootstrap_tokens: bool,
     /// Authenticators of other issuers' tokens.
     pub(crate) jwt: Vec<Arc<JwtAuthenticator>>,
-    /// Which requests without credentials are served.
+    /// Configuration of anonymous requests.
     pub(crate) anonymous: Anonymous,
 }
 
@@ -76,22 +76,23 @@ impl StaticTokens {
     }
 }
 
-/// The user of a request, or that there is none.
+/// Result of authentication.
 pub(crate) struct Authenticated {
-    /// `None` refuses the request.
+    /// User of the request; `None` refuses the request.
     pub(crate) user: Option<Arc<User>>,
-    /// Warnings and records that follow from the use of the token.
+    /// Warning to the client, and token use to record.
     pub(crate) notes: Notes,
 }
 
-/// Stands for the user of a connection whose credentials are valid no more: nobody else is without a name and groups.
+/// Stands for the user of a connection whose credentials have expired. No other user lacks both a name and groups.
 pub(crate) fn refused_peer() -> User {
     User::default()
 }
 
 impl Authenticator {
     /// Returns the user of a request for a path. `peer` is the user of the connection: the client certificate's, or the
-    /// in-process caller. An unknown bearer token is refused, even with a client certificate. A [`refused_peer`] needs a token.
+    /// in-process caller. An unknown bearer token is refused even with a client certificate. A [`refused_peer`] needs a
+    /// token.
     pub(crate) async fn user(
         &self,
         store: &Store,
@@ -125,7 +126,7 @@ impl Authenticator {
         Authenticated { user, notes }
     }
 
-    /// Returns the user of a token and those of the wanted audiences for which the token is valid.
+    /// Returns the user of a token, and the requested audiences for which the token is valid.
     ///
     /// Upstream: `unionAuthTokenHandler.AuthenticateToken`.
     pub(crate) async fn token(
@@ -178,16 +179,16 @@ impl Authenticator {
     }
 }
 
-/// A value of the header `Authorization`.
+/// Bearer token in the header `Authorization`.
 #[derive(Debug, PartialEq, Eq)]
 enum Bearer<'a> {
     None,
-    /// A token after two spaces, which is ignored.
+    /// A token after two spaces, which the server ignores.
     ExtraSpace,
     Token(&'a str),
 }
 
-/// Reads the header `Authorization`.
+/// Parses the header `Authorization`.
 ///
 /// Upstream: `bearertoken.Authenticator.AuthenticateRequest`.
 fn bearer(header: &str) -> Bearer<'_> {
@@ -203,7 +204,7 @@ fn bearer(header: &str) -> Bearer<'_> {
     }
 }
 
-/// The fields of a line of CSV, quotes taken off.
+/// Returns the fields of a CSV line without their quotes.
 fn csv_fields(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut quoted = false;

@@ -1,4 +1,4 @@
-//! The authorizers of a server, asked in the order of `--authorization-mode`.
+//! Authorizers of a server, in the order of `--authorization-mode`.
 
 use super::User;
 use super::rbac::ResolvedRules;
@@ -7,12 +7,12 @@ use super::rule::Attributes;
 use crate::store::Store;
 use std::str::FromStr;
 
-/// An authorizer that a server may ask.
+/// Authorizer by the name that `--authorization-mode` gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AuthorizationMode {
-    /// Allows kubelets what the pods on their nodes refer to.
+    /// Allows kubelets the objects that pods on their nodes refer to.
     Node,
-    /// Allows what stored bindings grant.
+    /// Allows requests that stored bindings grant.
     Rbac,
     /// Allows every request.
     AlwaysAllow,
@@ -35,7 +35,7 @@ impl FromStr for AuthorizationMode {
     }
 }
 
-/// Authorizes requests by each mode in turn. A member of `system:masters` may do everything in every mode.
+/// Authorizes requests by each mode in turn. Every mode allows members of `system:masters` everything.
 ///
 /// Upstream: `AuthorizationModeChoices`, `BuiltInAuthorizationOptions`.
 pub(crate) struct Authorizer {
@@ -54,7 +54,7 @@ impl Authorizer {
         Self { modes, rbac: RbacAuthorizer::default() }
     }
 
-    /// The authorizer of the modes with these names, the default one if there are none.
+    /// Creates the authorizer for the modes with these names, or the default (Node, RBAC) if there are none.
     pub(crate) fn of(names: &[String]) -> Result<Self, String> {
         let modes: Vec<_> = names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
         for (at, mode) in modes.iter().enumerate() {
@@ -85,8 +85,8 @@ impl Authorizer {
             })
     }
 
-    /// Decides like [`authorize`](Self::authorize) and returns the reason for an allowed request, which only RBAC gives; `None`
-    /// if the request is not allowed.
+    /// Decides like [`authorize`](Self::authorize). Returns the reason of an allowed request, which only RBAC gives, or
+    /// `None` for a refused one.
     pub(crate) fn authorize_with_reason(
         &self,
         store: &Store,
@@ -106,12 +106,12 @@ impl Authorizer {
         })
     }
 
-    /// Whether a user may do everything, whatever the roles say.
+    /// Returns whether a user may do everything, whatever the roles grant.
     pub(crate) fn allows_all(&self, user: &User) -> bool {
         user.is_in("system:masters") || self.modes.contains(&AuthorizationMode::AlwaysAllow)
     }
 
-    /// Returns all rules that bindings grant to a user in a namespace, those of ClusterRoleBindings included.
+    /// Returns all rules that bindings grant to a user in a namespace, including those of ClusterRoleBindings.
     pub(crate) fn rules_for(&self, store: &Store, user: &User, namespace: &str) -> ResolvedRules {
         self.rbac.rules_for(store, user, namespace)
     }

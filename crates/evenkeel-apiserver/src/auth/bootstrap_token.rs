@@ -1,11 +1,11 @@
-//! Bootstrap tokens: Secrets in `kube-system` that authenticate a machine that joins the cluster.
+//! Bootstrap tokens: Secrets in `kube-system` that authenticate machines when they join the cluster.
 //!
 //! | documented | where |
 //! |---|---|
 //! | A token is `ID.SECRET`: six and sixteen lower-case letters or digits | `parse` |
 //! | The Secret is `bootstrap-token-ID`, of type `bootstrap.kubernetes.io/token` | `key`, `validate` |
-//! | `usage-bootstrap-authentication: "true"` allows to authenticate with it | `validate` |
-//! | After `expiration` (RFC 3339) it is not valid | `expired` |
+//! | `usage-bootstrap-authentication: "true"` allows authentication with the token | `validate` |
+//! | The token is invalid after `expiration` (RFC 3339) | `expired` |
 //! | `auth-extra-groups` adds groups that begin with `system:bootstrappers:` | `groups` |
 
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ use super::constant_time::equal;
 /// Group of all bootstrap tokens.
 const GROUP: &str = "system:bootstrappers";
 
-/// Takes a token apart: its id and its secret. `None` if it is no bootstrap token.
+/// Splits a token into its ID and its secret. Returns `None` if it is not a bootstrap token.
 ///
 /// Upstream: `ParseToken`.
 pub(crate) fn parse(token: &str) -> Option<(&str, &str)> {
@@ -38,7 +38,7 @@ pub(crate) fn key(id: &str) -> String {
     format!("kube-system/bootstrap-token-{id}")
 }
 
-/// Returns the user of a token by its Secret; `None` if the token is not valid.
+/// Returns the user that the stored Secret authenticates, or `None` if the token is invalid.
 ///
 /// Upstream: `TokenAuthenticator.AuthenticateToken`.
 pub(crate) fn validate(id: &str, secret: &str, stored: &Value, now: Timestamp) -> Option<User> {
@@ -56,14 +56,14 @@ pub(crate) fn validate(id: &str, secret: &str, stored: &Value, now: Timestamp) -
     Some(User::authenticated(&name, groups.iter().map(String::as_str)))
 }
 
-/// A value of a Secret; empty where it is absent or not UTF-8.
+/// Returns a value of a Secret; empty if it is absent or not UTF-8.
 fn data(secret: &Value, key: &str) -> String {
     let value = secret.get("data").and_then(|data| data.get(key)).and_then(Value::as_str);
     let bytes = value.and_then(|value| BASE64_STANDARD.decode(value).ok()).unwrap_or_default();
     String::from_utf8(bytes).unwrap_or_default()
 }
 
-/// Returns whether the token has expired. A time that cannot be read counts as past.
+/// Returns whether the token has expired. An invalid time counts as past.
 ///
 /// Upstream: `HasExpired`.
 fn expired(secret: &Value, now: Timestamp) -> bool {
@@ -71,7 +71,7 @@ fn expired(secret: &Value, now: Timestamp) -> bool {
     !expiration.is_empty() && expiration.parse::<Timestamp>().map_or(true, |until| until <= now)
 }
 
-/// Returns the token's groups, sorted; `None` if one of them may not be given to bootstrap tokens.
+/// Returns the token's groups, sorted, or `None` if bootstrap tokens may not have one of them.
 ///
 /// Upstream: `GetGroups`, `ValidateBootstrapGroupName`.
 fn groups(extra: &str) -> Option<BTreeSet<String>> {

@@ -1,14 +1,14 @@
-//! Comparison of secrets.
+//! Constant-time comparison of secrets.
 
 use ring::digest::{SHA256, digest};
 
-/// Returns whether two secrets are equal. The time depends on their lengths alone.
+/// Returns whether two secrets are equal. The time depends only on their lengths.
 pub(crate) fn equal(a: &[u8], b: &[u8]) -> bool {
-    // Where two digests differ first says nothing of the secrets.
+    // The first differing byte of two digests reveals nothing about the secrets.
     hash(a) == hash(b)
 }
 
-/// Returns the digest under which a secret is kept in a map: the time of a look-up says nothing of the secret.
+/// Returns a secret's digest for use as a map key, so that the time of a lookup reveals nothing about the secret.
 pub(crate) fn hash(secret: &[u8]) -> [u8; 32] {
     let mut hash = [0; 32];
     hash.copy_from_slice(digest(&SHA256, secret).as_ref());

@@ -1,9 +1,9 @@
-//! Escalation check: nobody grants permissions that it does not hold.
+//! Escalation check: users may only grant permissions that they hold.
 //!
 //! | documented | where |
 //! |---|---|
-//! | A role may contain only permissions that its writer holds | `confirm_no_escalation` |
-//! | A rule is held when each of its verbs, resources, names and paths is covered by one rule of the writer | `covers` |
+//! | A role may contain only permissions that the user who writes it holds | `confirm_no_escalation` |
+//! | The user holds a rule if one of the user's rules covers each combination of verb, resource, name and path | `covers` |
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use super::rbac::ResolvedRules;
 use super::rule::{PolicyRule, non_resource_url_matches};
 use evenkeel_apimachinery::status::quote;
 
-/// Maximum number of parts of the rules that are compared with those held. Upstream has no limit: rules that fit into a
-/// request have more parts than fit into memory.
+/// Maximum number of parts of the granted rules to compare. Upstream has no limit, but rules that fit in a request can
+/// have more parts than fit in memory.
 const MAX_PARTS: usize = 100_000;
 
-/// Maximum number of lookups in the rules held, for all parts together.
+/// Maximum number of lookups in the held rules, for all parts together.
 const MAX_LOOKUPS: usize = 5_000_000;
 
 /// Maximum number of missing permissions that the error lists.
 const MAX_LISTED: usize = 1_000;
 
-/// Refuses `rules` unless the user holds them all; the error is upstream's sentence.
+/// Refuses `rules` unless the user holds them all. The error is upstream's.
 ///
 /// Upstream: `ConfirmNoEscalation`.
 pub(crate) fn confirm_no_escalation(
@@ -63,7 +63,7 @@ pub(crate) fn confirm_no_escalation(
     Err(why)
 }
 
-/// Several errors as one text; `None` when there are none.
+/// Joins several errors into one text; `None` if there are none.
 ///
 /// Upstream: `utilerrors.NewAggregate`.
 pub(crate) fn aggregate(errors: &[Arc<str>]) -> Option<String> {
@@ -74,14 +74,14 @@ pub(crate) fn aggregate(errors: &[Arc<str>]) -> Option<String> {
     }
 }
 
-/// Why rules are not compared to the end.
+/// Limit that stops the comparison of rules.
 #[derive(Debug, PartialEq, Eq)]
 enum TooMany {
     Parts,
     Lookups,
 }
 
-/// The parts of `rules` that no rule of `held` covers, each with one verb and one resource or path.
+/// Returns the parts of `rules` that no rule of `held` covers, each with one verb and one resource or path.
 ///
 /// Upstream: `Covers`.
 fn uncovered<'a>(
@@ -89,7 +89,7 @@ fn uncovered<'a>(
     rules: &[PolicyRule],
 ) -> Result<Vec<PolicyRule>, TooMany> {
     let (held, mut lookups) = (HeldRules::new(held), MAX_LOOKUPS);
-    // A rule that one held rule covers whole need not be taken apart.
+    // A rule that one held rule covers as a whole needs no breakdown.
     let mut to_part = Vec::new();
     for rule in rules.iter().filter(|rule| n_parts(rule) > 0) {
         if !rule.non_resource_urls.is_empty() || !held.covers(rule, &mut lookups)? {
@@ -109,7 +109,7 @@ fn uncovered<'a>(
     Ok(missing)
 }
 
-/// The number of parts that [`breakdown_rule`] takes a rule apart into.
+/// Returns the number of parts into which [`breakdown_rule`] splits a rule.
 fn n_parts(rule: &PolicyRule) -> usize {
     let of_resources = rule
         .api_groups
@@ -119,7 +119,7 @@ fn n_parts(rule: &PolicyRule) -> usize {
     of_resources.saturating_add(rule.non_resource_urls.len()).saturating_mul(rule.verbs.len())
 }
 
-/// Takes a rule apart, down to one verb, one group, one resource and at most one name, or one verb and one path.
+/// Splits a rule into parts: one verb, one group, one resource and at most one name, or one verb and one path.
 ///
 /// Upstream: `BreakdownRule`.
 fn breakdown_rule(rule: &PolicyRule) -> Vec<PolicyRule> {
@@ -154,10 +154,10 @@ fn breakdown_rule(rule: &PolicyRule) -> Vec<PolicyRule> {
     parts
 }
 
-/// The rules that the writer holds, by the resources that they name. Rules that differ only in their names are one: a part has
-/// one name at most.
+/// Rules that the user holds, indexed by resource. Rules that differ only in their names are merged, because a part has
+/// at most one name.
 struct HeldRules<'a> {
-    /// Each with the names that it is limited to; `None` of every name.
+    /// Each rule with the resource names that it is limited to; `None` for all names.
     rules: Vec<(HeldRule<'a>, Option<HashSet<&'a str>>)>,
     by_resource: HashMap<&'a str, Vec<usize>>,
     with_urls: Vec<usize>,
@@ -171,7 +171,7 @@ impl<'a> HeldRules<'a> {
             let known = merged.entry(HeldRule::new(rule)).or_insert_with(|| Some(HashSet::new()));
             match known {
                 Some(known) if !rule.resource_names.is_empty() => known.extend(names),
-                // Every name.
+                // The rule is for all names.
                 _ => *known = None,
             }
         }
@@ -190,12 +190,12 @@ impl<'a> HeldRules<'a> {
         held
     }
 
-    /// Indices of the rules with this resource in their lists.
+    /// Returns the indices of the rules that list this resource.
     fn naming(&self, resource: &str) -> &[usize] {
         self.by_resource.get(resource).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Whether one rule covers a part of another, or a rule without paths whole.
+    /// Returns whether one held rule covers the part, or a whole rule without paths.
     fn covers(&self, part: &PolicyRule, lookups: &mut usize) -> Result<bool, TooMany> {
         let indices = match part.resources.first() {
             None => [&*self.with_urls, &[], &[]],
@@ -221,7 +221,7 @@ impl<'a> HeldRules<'a> {
     }
 }
 
-/// A rule that the writer holds, for lookups.
+/// Held rule, with sets for lookups.
 #[derive(PartialEq, Eq, Hash)]
 struct HeldRule<'a> {
     verbs: BTreeSet<&'a str>,
@@ -241,7 +241,7 @@ impl<'a> HeldRule<'a> {
         }
     }
 
-    /// Whether the rule covers a part of another.
+    /// Returns whether this rule covers the part.
     ///
     /// Upstream: `ruleCovers`.
     fn covers(&self, part: &PolicyRule, names: Option<&HashSet<&str>>) -> bool {
@@ -263,7 +263,7 @@ impl<'a> HeldRule<'a> {
                 || part.resources.iter().all(|required| self.has_resource(required)))
     }
 
-    /// Whether a resource is among those owned, or its sub-resource is of all resources.
+    /// Returns whether this rule lists the resource, or `*/SUBRESOURCE` for its subresource.
     ///
     /// Upstream: `resourceCoversAll`.
     fn has_resource(&self, required: &str) -> bool {
@@ -274,7 +274,7 @@ impl<'a> HeldRule<'a> {
     }
 }
 
-/// Joins rules that differ only in their verb.
+/// Joins the verbs of rules that are otherwise equal.
 ///
 /// Upstream: `CompactRules`.
 fn compact_rules(rules: Vec<PolicyRule>) -> Vec<PolicyRule> {
@@ -295,7 +295,7 @@ fn compact_rules(rules: Vec<PolicyRule>) -> Vec<PolicyRule> {
     compacted
 }
 
-/// `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}`.
+/// Formats a rule as `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}`.
 ///
 /// Upstream: `CompactString`.
 fn compact_string(rule: &PolicyRule) -> String {
@@ -312,7 +312,7 @@ fn compact_string(rule: &PolicyRule) -> String {
     format!("{{{}}}", fields.join(", "))
 }
 
-/// A list as Go's `%q` prints it: `["a" "b"]`.
+/// Formats a list as Go's `%q` does: `["a" "b"]`.
 fn quoted(values: &[Box<str>]) -> String {
     let values: Vec<String> = values.iter().map(|value| quote(value)).collect();
     format!("[{}]", values.join(" "))
@@ -330,7 +330,7 @@ mod tests {
         serde_json::from_value(rules).expect("rules")
     }
 
-    /// A rule for resources of the core group: verbs, resources, names.
+    /// Returns a rule for resources of the core group.
     fn core(verbs: &[&str], resources: &[&str], names: &[&str]) -> Value {
         json!({"apiGroups": [""], "verbs": verbs, "resources": resources, "resourceNames": names})
     }
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(why(rule(10_000), rule(10_000)), None);
         let refused = why(json!([]), rule(10_000)).expect("not held");
         assert!(refused.ends_with("shorten the rules"), "{refused}");
-        // Few enough to be compared, but too many to be listed.
+        // These parts are few enough to compare, but too many to list.
         let refused = why(json!([]), rule(15)).expect("not held");
         assert!(refused.ends_with("\nand 2375 more"), "{refused}");
     }
@@ -369,7 +369,7 @@ mod tests {
             };
             confirm_no_escalation(&user, &held, &rules(granted.clone())).expect_err("not held")
         };
-        // Many alike are one, however many names they have together; so are those of another resource none.
+        // Rules that differ only in names are merged, and rules of other resources are not compared.
         let alike = named('n', 10_000).into_iter().map(|name| core(&["get"], &["pods"], &[&name]));
         assert!(why(alike.collect()).contains(" more"));
         let others = named('r', 10_000).into_iter().map(|other| core(&["get"], &[&other], &["n"]));
@@ -391,7 +391,7 @@ mod tests {
                 json!([core(&["get"], &["pods"], &[])]),
                 true,
             ),
-            // Several rules together may cover one, but never one part of it.
+            // Several rules together may cover a rule, but one part needs one rule.
             (
                 json!([core(&["get"], &["pods"], &[]), core(&["list"], &["pods"], &[])]),
                 json!([core(&["get", "list"], &["pods"], &[])]),
@@ -407,7 +407,7 @@ mod tests {
                 json!([core(&["*", "escalate"], &["pods"], &[])]),
                 true,
             ),
-            // A name is less than every name.
+            // Permission for one name does not cover all names.
             (
                 json!([core(&["get"], &["pods"], &["a"])]),
                 json!([core(&["get"], &["pods"], &[])]),
@@ -428,7 +428,7 @@ mod tests {
                 json!([core(&["get"], &["pods"], &["a", "b"])]),
                 true,
             ),
-            // A sub-resource is not part of its resource.
+            // A permission on a resource does not cover its subresources.
             (
                 json!([core(&["get"], &["pods"], &[])]),
                 json!([core(&["get"], &["pods/log"], &[])]),
@@ -445,7 +445,7 @@ mod tests {
                 false,
             ),
             (json!([core(&["get"], &["*/log"], &[])]), json!([core(&["get"], &["*"], &[])]), false),
-            // Another group, all groups.
+            // Groups.
             (
                 json!([core(&["get"], &["pods"], &[])]),
                 json!([{"apiGroups": ["apps"], "verbs": ["get"], "resources": ["pods"]}]),
@@ -516,7 +516,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever rules say: who is granted what another holds may do nothing that the other may not.
+        /// Rules that the escalation check accepts allow no request that the held rules do not allow.
         #[test]
         fn granted_rules_allow_nothing_more(
             held in prop::collection::vec(a_rule(), 0..4),

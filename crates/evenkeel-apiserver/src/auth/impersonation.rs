@@ -1,10 +1,10 @@
-//! Modes of impersonation, and the one that last allowed each user to impersonate.
+//! Modes of impersonation, with the mode that last allowed each user to impersonate.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Mutex, PoisonError};
 
-/// A way to be allowed to impersonate: by which verbs, and whom.
+/// Mode of impersonation: the verbs that allow it, and the users that it applies to.
 ///
 /// Upstream: `allImpersonationModes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,9 +15,9 @@ pub(crate) enum Mode {
     ArbitraryNode,
     /// A user impersonates a service account.
     ServiceAccount,
-    /// A user impersonates one that is neither a node nor a service account.
+    /// A user impersonates a user that is neither a node nor a service account.
     UserInfo,
-    /// A user impersonates anybody, by the verb `impersonate`, for all requests.
+    /// A user impersonates any user by the verb `impersonate`, for all requests.
     Legacy,
 }
 
@@ -30,20 +30,20 @@ impl Mode {
         Self::Legacy,
     ];
 
-    /// Returns the order in which modes are tried: the one that last allowed the user, then the others. If none allows the
-    /// request, the first refusal is the answer.
+    /// Returns the modes in the order to try: the one that last allowed the user, then the others. If none allows the
+    /// request, the client gets the first refusal.
     pub(crate) fn in_order(last: Option<Self>) -> impl Iterator<Item = Self> {
         last.into_iter().chain(Self::ALL.into_iter().filter(move |mode| Some(*mode) != last))
     }
 }
 
-/// Maximum number of users whose mode is remembered.
+/// Maximum number of remembered users.
 ///
 /// Upstream: `newModeIndexCache`.
 const MAX_USERS: usize = 10_000;
 
-/// The mode that last allowed each user to impersonate, by the hash of the user's name. Two users with one hash are tried in
-/// each other's order; what they may do is not changed by it.
+/// Mode that last allowed each user to impersonate, by the hash of the user's name. A hash collision changes only the
+/// order of modes, not the permissions.
 ///
 /// Upstream: `modeIndexCache`.
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ impl LastModes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&hash(user)).copied()
     }
 
-    /// Records that a mode allowed this user. When there are too many users, all are forgotten.
+    /// Records that a mode allowed this user. A full cache is cleared first.
     pub(crate) fn set(&self, user: &str, mode: Mode) {
         let mut modes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = hash(user);

@@ -28,10 +28,10 @@ use x509_parser::pem::Pem;
 use x509_parser::prelude::{FromDer as _, SubjectPublicKeyInfo, X509Certificate};
 use x509_parser::public_key::PublicKey as Parsed;
 
-/// A token, taken apart. Nothing in it is verified.
+/// Parsed token, not verified.
 pub(crate) struct Jws<'a> {
     header: Header,
-    /// The signed text: header and claims, encoded.
+    /// Signed text: encoded header and claims.
     message: &'a str,
     claims: Vec<u8>,
     signature: Vec<u8>,
@@ -47,7 +47,7 @@ struct Header {
 }
 
 impl<'a> Jws<'a> {
-    /// Takes a token apart; `None` if it is no signed token in compact form.
+    /// Parses a token. Returns `None` if it is not a signed token in compact form.
     pub(crate) fn parse(token: &'a str) -> Option<Self> {
         let (message, signature) = token.rsplit_once('.')?;
         let (header, claims) = message.split_once('.')?;
@@ -62,18 +62,18 @@ impl<'a> Jws<'a> {
         Some(Self { header, message, claims, signature })
     }
 
-    /// Returns the claims; `None` if they are no JSON object.
+    /// Returns the claims, or `None` if they are not a JSON object.
     pub(crate) fn claims(&self) -> Option<Value> {
         json::from_slice(&self.claims).ok().filter(Value::is_object)
     }
 
-    /// Returns the id of the signing key; empty where the token names none.
+    /// Returns the ID of the signing key; empty if the token names none.
     pub(crate) fn key_id(&self) -> &str {
         &self.header.kid
     }
 }
 
-/// A signature algorithm of tokens and the keys that it is for.
+/// Signature algorithm, with its type of key.
 enum Algorithm {
     Rsa(&'static RsaParameters),
     Curve(Curve, &'static EcdsaVerificationAlgorithm),
@@ -97,7 +97,7 @@ enum Curve {
 }
 
 impl Curve {
-    /// Returns the name of the curve, and the length of a coordinate in bytes.
+    /// Returns the name of the curve and the length of a coordinate in bytes.
     fn parameters(self) -> (&'static str, usize) {
         match self {
             Self::P256 => ("P-256", 32),
@@ -106,7 +106,7 @@ impl Curve {
     }
 }
 
-/// A public key that verifies tokens.
+/// Public key that verifies tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PublicKey {
     /// `kid` of the tokens that the key verifies; may be empty.
@@ -123,12 +123,12 @@ enum Material {
 }
 
 impl PublicKey {
-    /// Returns the key's id.
+    /// Returns the key's ID.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
-    /// Reads a JSON web key; `None` for a key of another type.
+    /// Parses a JSON web key. Returns `None` for an unsupported type of key.
     pub(crate) fn from_jwk(jwk: &Value) -> Option<Self> {
         let text = |field: &str| jwk.get(field).and_then(Value::as_str).unwrap_or_default();
         let number = |field: &str| BASE64.decode(text(field).trim_end_matches('=')).ok();
@@ -149,7 +149,8 @@ impl PublicKey {
         Some(Self { id: text("kid").to_owned(), material })
     }
 
-    /// Reads all keys of a PEM text: public keys, certificates, and private keys, whose public keys are taken.
+    /// Parses all keys of a PEM text: public keys, certificates and private keys. For a private key it returns the
+    /// public key.
     ///
     /// Upstream: `PublicKeysFromFile`.
     pub(crate) fn all_from_pem(pem: &[u8]) -> Result<Vec<Self>, String> {
@@ -180,7 +181,7 @@ impl PublicKey {
         Ok(keys)
     }
 
-    /// Reads a SubjectPublicKeyInfo in DER; its hash becomes the id.
+    /// Parses a SubjectPublicKeyInfo in DER. The key's ID is the SHA-256 digest.
     ///
     /// Upstream: `keyIDFromPublicKey`.
     pub(crate) fn from_public_key_info(der: &[u8]) -> Result<Self, String> {
@@ -205,7 +206,7 @@ impl PublicKey {
         Ok(Self { id: BASE64.encode(digest(&SHA256, der)), material })
     }
 
-    /// Returns whether the key verifies the token's signature. Algorithm and key must be of one type.
+    /// Returns whether the key verifies the token's signature. The algorithm must match the type of key.
     pub(crate) fn verifies(&self, token: &Jws<'_>) -> bool {
         let algorithm = ALGORITHMS.iter().find(|(name, _)| *name == token.header.alg);
         let (message, signature) = (token.message.as_bytes(), &*token.signature);
@@ -223,7 +224,7 @@ impl PublicKey {
         verified.is_ok()
     }
 
-    /// Returns the algorithm with which the owner of the key signs service account tokens.
+    /// Returns the algorithm that signs service account tokens with this key.
     ///
     /// Upstream: `algorithmFromPublicKey`.
     pub(crate) fn algorithm(&self) -> &'static str {
@@ -255,7 +256,7 @@ impl PublicKey {
     }
 }
 
-/// Signs tokens with one private key.
+/// Signer of tokens, with one private key.
 ///
 /// Upstream: `JWTTokenGenerator`.
 pub(crate) struct Signer {
@@ -265,11 +266,11 @@ pub(crate) struct Signer {
 }
 
 impl Signer {
-    /// Reads the first private key of a PEM text: RSA, P-256 or P-384.
+    /// Parses the first private key of a PEM text: RSA, P-256 or P-384.
     pub(crate) fn from_pem(pem: &str) -> Result<Self, String> {
         let key =
             PrivateKey::from_pem(pem.as_bytes(), Form::Fixed).map_err(|error| error.to_string())?;
-        // No client verifies tokens that are signed with Ed25519.
+        // Clients cannot verify Ed25519 signatures of service account tokens.
         if key.algorithm() == KeyAlgorithm::Ed25519 {
             return Err(KeyError::Unsupported.to_string());
         }
@@ -277,17 +278,17 @@ impl Signer {
         Ok(Self { key, public, pem: pem.to_owned() })
     }
 
-    /// Returns the key that verifies what this one signs.
+    /// Returns the public key that verifies the signatures.
     pub(crate) fn public(&self) -> &PublicKey {
         &self.public
     }
 
-    /// Returns the key as it was read.
+    /// Returns the PEM text of the key.
     pub(crate) fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// Returns a token with these claims; `None` if the random number generator fails.
+    /// Returns a signed token with these claims, or `None` if the random number generator fails.
     pub(crate) fn sign(&self, claims: &Value) -> Option<String> {
         let header = json!({"alg": self.public.algorithm(), "kid": self.public.id});
         let part = |value: &Value| BASE64.encode(value.to_string());
@@ -297,7 +298,7 @@ impl Signer {
     }
 }
 
-/// A big-endian number without leading zeros.
+/// Strips leading zeros from a big-endian number.
 fn trimmed(number: &[u8]) -> Vec<u8> {
     number.iter().copied().skip_while(|byte| *byte == 0).collect()
 }

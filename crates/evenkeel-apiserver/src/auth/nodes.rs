@@ -1,7 +1,8 @@
-//! Node authorizer: a kubelet has the permissions of the ClusterRole `system:node`, limited to objects that pods on its node
-//! refer to.
+//! Node authorizer: limits a kubelet to the permissions of the ClusterRole `system:node`, and to objects that the pods
+//! on its node refer to.
 //!
-//! Kubelets send few requests here, so each request reads the node's pods from the store; upstream keeps a graph of them.
+//! Kubelets send few requests to this server, so each request reads the node's pods from the store. Upstream keeps a
+//! graph of them.
 
 use std::sync::LazyLock;
 
@@ -17,8 +18,8 @@ use evenkeel_apimachinery::value::{list, object, text};
 pub(crate) const MIRRORS: &str = "kubernetes.io/config.mirror";
 const LEASES: &str = "kube-node-lease";
 
-/// Returns the node name of a kubelet's user, `system:node:NAME` in the group `system:nodes`; it may be empty. `None` for
-/// other users.
+/// Returns the node name of a kubelet's user, `system:node:NAME` in the group `system:nodes`; it may be empty. Returns
+/// `None` for other users.
 ///
 /// Upstream: `NodeIdentity`.
 pub(crate) fn node_of(user: &User) -> Option<&str> {
@@ -26,8 +27,9 @@ pub(crate) fn node_of(user: &User) -> Option<&str> {
     user.is_in("system:nodes").then_some(name)
 }
 
-/// Returns whether a kubelet may make a request; `rules` are those of `system:node`. If only the object tells which node it
-/// belongs to, a creation is allowed here and the NodeRestriction admission plugin checks the object.
+/// Returns whether a kubelet may make a request; `rules` are those of `system:node`. The function allows writes of pods
+/// and nodes, and creations of other objects that name their node. The NodeRestriction plug-in checks those by the
+/// object.
 ///
 /// Upstream: `NodeAuthorizer.Authorize`.
 pub(super) fn authorize(
@@ -90,7 +92,7 @@ fn rules_allow(rules: &[PolicyRule], attributes: &Attributes<'_>) -> bool {
     rules.iter().any(|rule| rule.rule_allows(attributes))
 }
 
-/// Returns whether a kubelet may read pods: those on its node, and lists whose field selector names the node.
+/// Returns whether a kubelet may read pods: a pod on its node, or a list whose field selector names the node.
 ///
 /// Upstream: `authorizePod`.
 fn pods(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
@@ -102,7 +104,8 @@ fn pods(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
     }
 }
 
-/// Returns whether a kubelet may read or write ResourceSlices: those of its node, and lists whose field selector names it.
+/// Returns whether a kubelet may read or write ResourceSlices: its node's, or lists whose field selector names the
+/// node.
 ///
 /// Upstream: `authorizeResourceSlice`.
 fn slices(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
@@ -116,8 +119,8 @@ fn slices(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
     }
 }
 
-/// Returns whether a kubelet may create or read PodCertificateRequests: those of its node, and lists whose field selector
-/// names it.
+/// Returns whether a kubelet may create or read PodCertificateRequests. It may read its node's, and lists whose field
+/// selector names the node.
 ///
 /// Upstream: `authorizePodCertificateRequest`.
 fn requests(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
@@ -135,7 +138,7 @@ fn selects(attributes: &Attributes<'_>, node: &str) -> bool {
     attributes.field_selector.require("spec.nodeName", node)
 }
 
-/// Whether the stored object names the node in `spec.nodeName`.
+/// Returns whether the stored object names the node in `spec.nodeName`.
 fn runs(store: &Store, node: &str, resource_prefix: &str, key: &str) -> bool {
     store
         .get(resource_prefix, key)
@@ -160,8 +163,8 @@ fn by_a_pod(store: &Store, node: &str, namespace: &str, resource: &str, name: &s
             .any(|entry| is_on(entry, node) && refers(&read(entry), resource, name))
 }
 
-/// Whether a stored pod is on the node. It reads what the store keeps for field selectors: of all pods of a namespace, few are
-/// to be decoded.
+/// Returns whether a stored pod is on the node. It reads the entry's selectable fields, because few pods of a namespace
+/// need decoding.
 fn is_on(pod: &Entry, node: &str) -> bool {
     static FIELD: LazyLock<Option<usize>> = LazyLock::new(|| {
         let fields = strategy::of("", "pods").selectable_fields("");
@@ -170,7 +173,7 @@ fn is_on(pod: &Entry, node: &str) -> bool {
     FIELD.is_some_and(|field| pod.selection.field(field) == node)
 }
 
-/// Whether the volume is bound to a claim that a pod of the node uses.
+/// Returns whether the volume is bound to a claim that a pod on the node uses.
 fn holds(store: &Store, node: &str, name: &str) -> bool {
     let Some(entry) = store.get("/persistentvolumes", name) else { return false };
     let volume = read(&entry);
@@ -179,21 +182,21 @@ fn holds(store: &Store, node: &str, name: &str) -> bool {
     !namespace.is_empty() && by_a_pod(store, node, &namespace, "persistentvolumeclaims", &name)
 }
 
-/// Returns whether a pod refers to the object. Mirror pods do not count: a kubelet writes them itself and could refer to
-/// any object.
+/// Returns whether a pod refers to the object. Mirror pods do not count: the kubelet writes them itself and could refer
+/// to any object.
 fn refers(pod: &Value, resource: &str, name: &str) -> bool {
     let mirror = object(pod, "metadata.annotations").is_some_and(|all| all.contains_key(MIRRORS));
     !mirror && names(pod, resource, &|named| named == name)
 }
 
-/// Whether a pod, mirror or not, names any object of a resource.
+/// Returns whether a pod, mirror or not, refers to any object of a resource.
 ///
 /// Upstream: `VisitPodSecretNames`, `VisitPodConfigmapNames`.
 pub(crate) fn refers_to_any(pod: &Value, resource: &str) -> bool {
     names(pod, resource, &|named| !named.is_empty())
 }
 
-/// Returns whether `is` holds for one of the names by which a pod refers to objects of a resource.
+/// Returns whether `is` holds for a name by which the pod refers to an object of the resource.
 fn names(pod: &Value, resource: &str, is: &dyn Fn(&str) -> bool) -> bool {
     let volumes = list(pod, "spec.volumes");
     match resource {
@@ -225,7 +228,8 @@ fn names(pod: &Value, resource: &str, is: &dyn Fn(&str) -> bool) -> bool {
     }
 }
 
-/// Returns whether a container's `env` or `envFrom` refers to the object; `kinds` are the reference fields of the two.
+/// Returns whether a container's `env` or `envFrom` refers to the object. `kinds` are the reference fields of `env` and
+/// `envFrom`.
 fn in_environment(pod: &Value, kinds: (&str, &str), is: &dyn Fn(&str) -> bool) -> bool {
     let (one, all) = (format!("valueFrom.{}.name", kinds.0), format!("{}.name", kinds.1));
     let lists = ["spec.containers", "spec.initContainers", "spec.ephemeralContainers"];
@@ -241,7 +245,7 @@ fn projected(volume: &Value, kind: &str, is: &dyn Fn(&str) -> bool) -> bool {
     list(volume, "projected.sources").iter().any(|source| is(text(source, &path)))
 }
 
-/// Returns whether a volume refers to the secret. Volume sources use one of three fields for its name.
+/// Returns whether a volume refers to the Secret. Volume sources name it in one of three fields.
 fn is_secret(volume: &Value, is: &dyn Fn(&str) -> bool) -> bool {
     let mut sources = volume.as_object().into_iter().flat_map(|volume| volume.values());
     projected(volume, "secret", is)
@@ -300,7 +304,7 @@ mod tests {
         use crate::registry;
         use crate::store::{Encoded, Expect, SelectionAttributes};
         let store = Store::in_memory(registry::INDEXED_RESOURCES);
-        // As it is selected, and as it is decoded: nothing else can tell the two apart.
+        // The selectable field and the object differ, to show which of the two is read.
         for (name, selected, decoded) in
             [("a", "n1", "n1"), ("b", "n2", "n1"), ("c", "n1", "n2"), ("d", "", "")]
         {

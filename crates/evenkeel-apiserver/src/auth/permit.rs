@@ -1,4 +1,4 @@
-//! The authorizers' decision as an answer.
+//! Authorization of a request, with a 403 for a refused one.
 
 use super::User;
 use super::authorizer::Authorizer;
@@ -7,7 +7,7 @@ use crate::store::Store;
 use evenkeel_apimachinery::group_version::GroupResource;
 use evenkeel_apimachinery::status::StatusError;
 
-/// Refuses a request that the authorizers do not allow, with a 403 in upstream's words.
+/// Returns a 403 with upstream's message unless the authorizers allow the request.
 ///
 /// Upstream: `Forbidden` of `endpoints/handlers/responsewriters`.
 pub(crate) fn permit(

@@ -1,10 +1,10 @@
-//! RBAC: resolves the stored Roles, ClusterRoles and their bindings to rules by user and group, and decides by them. `nodes`
-//! authorizes kubelets, [`super::rbac_authorizer`] resolves again after each change.
+//! RBAC: resolves the stored Roles, ClusterRoles and their bindings to rules by user and group, and authorizes requests
+//! with them. `nodes` authorizes kubelets. [`super::rbac_authorizer`] resolves the rules again after each change.
 //!
 //! | documented | where |
 //! |---|---|
-//! | Permissions add up; there are no deny rules: one rule that allows the request is enough | `authorize` |
-//! | A member of `system:masters` may do everything, whatever the roles say | `authorizer::authorize` |
+//! | Permissions add up, without deny rules: one rule that allows the request is enough | `authorize` |
+//! | A member of `system:masters` may do everything, whatever the roles grant | `authorizer::authorize` |
 //! | A RoleBinding grants in its namespace, a ClusterRoleBinding in all namespaces and on cluster-scoped resources | `visit_rules_for` |
 //! | A RoleBinding may refer to a ClusterRole, and grants its rules in the binding's namespace only | `resolve` |
 //! | A subject is a user, a group or a service account (`system:serviceaccount:NAMESPACE:NAME`) | `resolve` |
@@ -14,7 +14,7 @@
 //! | A non-resource URL may end in `*`, which matches any suffix | `rule::non_resource_url_matches` |
 //! | SelfSubjectRulesReview lists the rules of a user in a namespace | `rules_for` |
 //! | A kubelet may only read objects that pods on its node refer to | `nodes::authorize` |
-//! | Nobody grants permissions that it does not hold | `escalation::confirm_no_escalation` |
+//! | Users may only grant permissions that they hold | `escalation::confirm_no_escalation` |
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use super::rule::{Attributes, PolicyRule};
 use super::{User, nodes};
 use crate::store::Store;
 
-/// Keys of the stored RBAC resources. [`resolve`] reads them by position.
+/// Resource prefixes of the RBAC resources. [`resolve`] reads them by position.
 pub(super) const RBAC_RESOURCES: [&str; 4] = [
     "rbac.authorization.k8s.io/clusterroles",
     "rbac.authorization.k8s.io/roles",
@@ -40,7 +40,7 @@ pub(super) const RBAC_RESOURCES: [&str; 4] = [
 pub(super) struct RuleResolver {
     /// Revisions of the stored roles and bindings.
     pub(super) version: [u64; 4],
-    /// Roles and bindings that cannot be read, and grant nothing.
+    /// Roles and bindings that do not decode, and so grant nothing.
     pub(super) unreadable: Vec<String>,
     /// Grants of each user name, service accounts included.
     users: HashMap<Box<str>, Vec<Grant>>,
@@ -52,11 +52,11 @@ pub(super) struct RuleResolver {
 
 /// Rules of one role, granted by one binding to one subject.
 struct Grant {
-    /// Namespace in which the rules apply; `None` from a ClusterRoleBinding, whose rules apply everywhere.
+    /// Namespace in which the rules apply; `None` for a ClusterRoleBinding, whose rules apply everywhere.
     namespace: Option<Box<str>>,
     /// Rules of the role, or upstream's NotFound message if the role does not exist.
     rules: Result<Arc<[PolicyRule]>, Arc<str>>,
-    /// Names the binding and its role for the reason of a decision.
+    /// Binding and role, for the reason of a decision.
     by: Arc<str>,
 }
 
@@ -67,12 +67,12 @@ impl Grant {
     }
 }
 
-/// Rules that apply to a user in one namespace, those of ClusterRoleBindings included; those of a role once, however many
-/// bindings grant it.
+/// Rules that apply to a user in one namespace, including those of ClusterRoleBindings. The rules of a role appear
+/// once, however many bindings grant it.
 #[derive(Default)]
 pub(crate) struct ResolvedRules {
     pub(crate) rules: Vec<Arc<[PolicyRule]>>,
-    /// NotFound messages of roles that the user's bindings refer to; the list of rules lacks theirs.
+    /// NotFound messages of missing roles that the user's bindings refer to.
     pub(crate) errors: Vec<Arc<str>>,
 }
 
@@ -119,8 +119,8 @@ impl RuleResolver {
             .any(|(_, grant)| grant.rules().iter().any(|rule| rule.rule_allows(attributes)))
     }
 
-    /// Decides like [`authorize`](Self::authorize) and returns the reason for an allowed request; `None` if the request is not
-    /// allowed.
+    /// Decides like [`authorize`](Self::authorize). Returns the reason of an allowed request, or `None` for a refused
+    /// one.
     ///
     /// Upstream: `RBACAuthorizer.Authorize`, `describeSubject`.
     pub(super) fn authorize_with_reason(
@@ -154,7 +154,7 @@ impl RuleResolver {
         self.node.as_ref().is_some_and(|rules| nodes::authorize(store, node, rules, attributes))
     }
 
-    /// Returns all rules that bindings grant to a user in a namespace, those of ClusterRoleBindings included.
+    /// Returns all rules that bindings grant to a user in a namespace, including those of ClusterRoleBindings.
     ///
     /// Upstream: `DefaultRuleResolver.RulesFor`.
     pub(super) fn rules_for(&self, user: &User, namespace: &str) -> ResolvedRules {
@@ -172,8 +172,8 @@ impl RuleResolver {
         resolved
     }
 
-    /// Returns the grants that apply to a user in a namespace, each with the matching user or group name. An empty namespace
-    /// selects the grants of ClusterRoleBindings only.
+    /// Returns the grants that apply to a user in a namespace, each with the matching user or group name. An empty
+    /// namespace selects only the grants of ClusterRoleBindings.
     ///
     /// Upstream: `VisitRulesFor`.
     fn visit_rules_for<'a>(
@@ -194,7 +194,7 @@ impl RuleResolver {
     }
 }
 
-/// Resolves each binding to the rules of its role, and files them by user and group.
+/// Resolves each binding to the rules of its role, and indexes them by user and group.
 ///
 /// Upstream: `VisitRulesFor`, `GetRoleReferenceRules`.
 pub(super) fn resolve(store: &Store, version: [u64; 4]) -> RuleResolver {
@@ -264,7 +264,7 @@ fn role_not_found(role: &RoleRef) -> Arc<str> {
     format!("{plural}.rbac.authorization.k8s.io \"{}\" not found", role.name).into()
 }
 
-/// Names a binding and its role in a reason: `RoleBinding "name/namespace" of Role "role"`.
+/// Formats a binding and its role for a reason: `RoleBinding "name/namespace" of Role "role"`.
 ///
 /// Upstream: `roleBindingDescriber`, `clusterRoleBindingDescriber`.
 fn describe_binding(key: &str, cluster: bool, role: &RoleRef) -> String {

@@ -1,4 +1,4 @@
-//! The RBAC authorizer: keeps the rules that the stored roles and bindings grant, until one of them is written.
+//! RBAC authorizer: caches the rules that the stored roles and bindings grant until one of them changes.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -7,13 +7,13 @@ use super::rbac::{RBAC_RESOURCES, ResolvedRules, RuleResolver, resolve};
 use super::rule::Attributes;
 use crate::store::Store;
 
-/// Authorizes requests by the stored roles and bindings.
+/// Authorizer by the stored roles and bindings.
 ///
 /// Upstream: `RBACAuthorizer`.
 #[derive(Default)]
 pub(super) struct RbacAuthorizer {
     resolver: RwLock<Option<Arc<RuleResolver>>>,
-    /// Held by the request that makes a new one: the others wait for it.
+    /// The request that resolves the rules holds this lock. The others wait for its result.
     resolving: Mutex<()>,
 }
 
@@ -28,7 +28,7 @@ impl RbacAuthorizer {
         self.resolver(store).authorize(user, attributes)
     }
 
-    /// Returns the reason for an allowed request; `None` if the request is not allowed.
+    /// Returns the reason of an allowed request, or `None` for a refused one.
     pub(super) fn authorize_with_reason(
         &self,
         store: &Store,
@@ -48,12 +48,12 @@ impl RbacAuthorizer {
         self.resolver(store).node_authorizer_allows(store, user, attributes)
     }
 
-    /// Returns all rules that bindings grant to a user in a namespace, those of ClusterRoleBindings included.
+    /// Returns all rules that bindings grant to a user in a namespace, including those of ClusterRoleBindings.
     pub(super) fn rules_for(&self, store: &Store, user: &User, namespace: &str) -> ResolvedRules {
         self.resolver(store).rules_for(user, namespace)
     }
 
-    /// Returns the resolver of the stored roles and bindings; makes a new one if one of them was written since.
+    /// Returns the resolver of the stored roles and bindings. Makes a new one if one of them has changed.
     fn resolver(&self, store: &Store) -> Arc<RuleResolver> {
         if let Ok(resolver) = self.current(store) {
             return resolver;
@@ -69,7 +69,7 @@ impl RbacAuthorizer {
         })
     }
 
-    /// Returns the last resolver if nothing was written since; otherwise the versions that a new one is to have.
+    /// Returns the last resolver if nothing has changed since, or else the versions for a new one.
     fn current(&self, store: &Store) -> Result<Arc<RuleResolver>, [u64; 4]> {
         let version = RBAC_RESOURCES.map(|resource_prefix| store.touched(resource_prefix));
         let last = self.resolver.read().unwrap_or_else(PoisonError::into_inner);

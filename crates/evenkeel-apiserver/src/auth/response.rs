@@ -4,38 +4,38 @@ use std::sync::Arc;
 
 use evenkeel_apimachinery::user::User;
 
-/// The user of valid credentials.
+/// User of valid credentials.
 ///
 /// Upstream: `authenticator.Response`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Response {
     pub(crate) user: Arc<User>,
-    /// Those of the wanted audiences that the credentials are for.
+    /// Requested audiences for which the credentials are valid.
     pub(crate) audiences: Vec<String>,
 }
 
-/// The answer of a token authenticator: `None` if the token is of another kind, an error if it is of this kind and not valid.
+/// Result of a token authenticator: `None` for a token of another kind, an error for an invalid token of its kind.
 pub(crate) type Outcome = Result<Option<Response>, String>;
 
-/// Consequences of the use of a token, besides the user.
+/// Effects of a token's use, besides the user.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Notes {
     /// Warning to the client.
     pub(crate) warning: Option<&'static str>,
-    /// The Secret whose token was used for the first time today.
+    /// Secret whose token was used for the first time today.
     pub(crate) used_secret: Option<UsedSecret>,
 }
 
-/// A Secret and the day when its token was last used.
+/// Secret, with the day of its token's last use.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct UsedSecret {
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// The day as `2006-01-02`, in UTC.
+    /// Day as `2006-01-02`, in UTC.
     pub(crate) day: String,
 }
 
-/// Returns those of `audiences` that are wanted, in their order.
+/// Returns the members of `audiences` that are also in `requested`, in the order of `audiences`.
 ///
 /// Upstream: `Audiences.Intersect`.
 pub(crate) fn intersect(audiences: &[String], requested: &[String]) -> Vec<String> {

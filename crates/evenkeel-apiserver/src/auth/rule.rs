@@ -1,14 +1,14 @@
-//! Rules of roles, and the attributes of requests that they are matched with.
+//! Rules of roles, and the attributes of requests that the rules match.
 
 use evenkeel_api::selector::{FieldSelector, FieldTerm};
 use serde::Deserialize;
 
-/// Attributes of a request that authorization depends on: verb and resource, or verb and path.
+/// Attributes of a request for authorization: verb and resource, or verb and path.
 ///
 /// Upstream: `AttributesRecord`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Attributes<'a> {
-    /// `get`, `list`, …; for a non-resource request the HTTP method in lower case.
+    /// `get`, `list`, …; for a non-resource request the lower-case HTTP method.
     pub(crate) verb: &'a str,
     /// API group of the resource; empty for the core group.
     pub(crate) group: &'a str,
@@ -22,16 +22,16 @@ pub(crate) struct Attributes<'a> {
     pub(crate) name: &'a str,
     /// URL path of a non-resource request; `None` for a resource request.
     pub(crate) path: Option<&'a str>,
-    /// The field selector of a list, watch or deletecollection.
+    /// Field selector of a list, watch or deletecollection.
     pub(crate) field_selector: FieldRequirements<'a>,
 }
 
-/// A field selector: in the syntax of the query, or taken apart.
+/// Field selector, as text or parsed.
 ///
 /// Upstream: `GetFieldSelector`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum FieldRequirements<'a> {
-    /// A selector as text; one that cannot be parsed has no requirements.
+    /// Selector in the syntax of the query; an invalid one has no requirements.
     Raw(&'a str),
     Terms(&'a [FieldTerm]),
 }
@@ -43,7 +43,7 @@ impl Default for FieldRequirements<'_> {
 }
 
 impl FieldRequirements<'_> {
-    /// Returns whether one of the requirements is that the field has the value.
+    /// Returns whether a requirement demands that the field equals the value.
     pub(super) fn require(&self, field: &str, value: &str) -> bool {
         let requires = |terms: &[FieldTerm]| {
             terms.iter().any(|term| term.equal && *term.field == *field && *term.value == *value)
@@ -72,7 +72,7 @@ pub(crate) struct PolicyRule {
 }
 
 impl PolicyRule {
-    /// Returns whether the rule's verbs, and its groups, resources and names or its URLs, match the request.
+    /// Returns whether the rule matches the request: by verb, group, resource and name, or by verb and URL.
     ///
     /// Upstream: `RuleAllows`.
     pub(super) fn rule_allows(&self, attributes: &Attributes<'_>) -> bool {
@@ -91,15 +91,15 @@ impl PolicyRule {
     }
 }
 
-/// Returns whether a rule's URL equals the path, or ends in `*` and is a prefix of it.
+/// Returns whether a rule's URL equals the path, or ends in `*` and is a prefix of the path.
 ///
 /// Upstream: `NonResourceURLMatches`.
 pub(super) fn non_resource_url_matches(rule: &str, path: &str) -> bool {
     rule == path || rule.ends_with('*') && path.starts_with(rule.trim_end_matches('*'))
 }
 
-/// Returns whether a rule's resource matches the request's resource and subresource. A resource may contain slashes itself:
-/// the audience of a token request is authorized as one.
+/// Returns whether a rule's resource matches the request's resource and subresource. A resource may contain slashes:
+/// the audience of a token request is one.
 ///
 /// Upstream: `ResourceMatches`.
 fn resource_matches(rule: &str, attributes: &Attributes<'_>) -> bool {

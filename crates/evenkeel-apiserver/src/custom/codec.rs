@@ -1,4 +1,4 @@
-//! Stored objects as a request sees them: in its version.
+//! Conversion of stored objects to a request's version, and of objects to their storage version.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -13,12 +13,12 @@ use crate::selector::selection_attributes;
 use crate::store::{Encoded, Entry, Event};
 use evenkeel_apimachinery::status::StatusError;
 
-/// Whether a webhook converts the objects of `resource`, so that reading them takes its time.
+/// Returns whether a webhook converts the objects of `resource`, which takes time.
 pub(crate) fn is_asked_for(resource: &ResourceType) -> bool {
     resource.custom.as_ref().is_some_and(|custom| custom.definition.webhook.is_some())
 }
 
-/// Decodes a stored object; one of a custom resource is read into `resource`'s version.
+/// Decodes a stored object, and converts a custom resource to `resource`'s version.
 pub(crate) async fn decode(
     api: &Api,
     resource: &ResourceType,
@@ -28,7 +28,7 @@ pub(crate) async fn decode(
     as_read(api, resource, object).await
 }
 
-/// The same without asking anybody; `None` where that would be needed.
+/// Decodes a stored object without calling a webhook. Returns `None` if it needs one.
 pub(crate) fn decode_alone(resource: &ResourceType, entry: &Entry) -> Option<Value> {
     let mut object = entry.decode().ok()?;
     let Some(custom) = &resource.custom else { return Some(object) };
@@ -43,7 +43,7 @@ pub(crate) fn decode_alone(resource: &ResourceType, entry: &Entry) -> Option<Val
     Some(object)
 }
 
-/// Decodes what [`entries`] gave.
+/// Decodes an entry that [`entries`] returned, in `resource`'s version.
 pub(crate) fn decode_read(resource: &ResourceType, entry: &Entry) -> Result<Value, StatusError> {
     let mut object = entry.decode().map_err(StatusError::internal)?;
     if resource.custom.is_some() {
@@ -52,7 +52,7 @@ pub(crate) fn decode_read(resource: &ResourceType, entry: &Entry) -> Result<Valu
     Ok(object)
 }
 
-/// An object in its stored form, for an answer: as [`entries`] does it.
+/// Converts an object in its stored form for a response, as [`entries`] does.
 pub(crate) async fn for_answer(
     api: &Api,
     resource: &ResourceType,
@@ -61,14 +61,14 @@ pub(crate) async fn for_answer(
     if is_asked_for(resource) { as_read(api, resource, object).await } else { Ok(object) }
 }
 
-/// An object in its stored form, read into `resource`'s version if it is a custom one.
+/// Converts a custom resource from its stored form to `resource`'s version; leaves other objects as they are.
 async fn as_read(api: &Api, resource: &ResourceType, object: Value) -> Result<Value, StatusError> {
     let Some(custom) = &resource.custom else { return Ok(object) };
     let mut read = conversion::read(api, custom, vec![object]).await?;
     Ok(read.pop().unwrap_or_default())
 }
 
-/// Stored objects for an answer in `resource`'s version: what a webhook has to convert is converted, all at once.
+/// Converts stored objects to `resource`'s version by webhook, if the definition has one.
 pub(crate) async fn entries(
     api: &Api,
     resource: &ResourceType,
@@ -88,7 +88,7 @@ pub(crate) async fn entries(
     Ok(read.collect())
 }
 
-/// Returns the error of a read whose objects cannot be converted; upstream treats them as corrupt.
+/// Returns the error of a read whose objects do not convert. Upstream treats them as corrupt.
 fn corrupt(resource: &ResourceType, entries: &[Arc<Entry>], why: &StatusError) -> StatusError {
     let (key, revision) = entries.first().map_or(("", 0), |entry| (&*entry.key, entry.revision));
     StatusError::internal(format!(
@@ -98,7 +98,7 @@ fn corrupt(resource: &ResourceType, entries: &[Arc<Entry>], why: &StatusError) -
     ))
 }
 
-/// One stored object in the same way.
+/// Converts one stored object as [`entries`] does.
 pub(crate) async fn entry(
     api: &Api,
     resource: &ResourceType,
@@ -108,7 +108,7 @@ pub(crate) async fn entry(
     Ok(read.pop().unwrap_or(entry))
 }
 
-/// Changes of objects in the same way. `before`: the states before them matter, too.
+/// Converts the objects of events as [`entries`] does. `before` includes the previous objects.
 pub(crate) async fn events(
     api: &Api,
     resource: &ResourceType,
@@ -130,7 +130,7 @@ pub(crate) async fn events(
     Ok(read.collect())
 }
 
-/// The object as it is to be stored.
+/// Converts an object to its storage version.
 pub(crate) async fn to_storage<'a>(
     api: &Api,
     resource: &ResourceType,

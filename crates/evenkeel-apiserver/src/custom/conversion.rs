@@ -1,8 +1,8 @@
-//! Objects of a custom resource, from one of its versions into another (upstream: `apiserver/conversion`).
+//! Conversion of custom resources between versions (upstream: `apiserver/conversion`).
 //!
-//! Without a webhook the versions differ in their schemas alone. What is stored gets the defaults of the version that it
-//! is stored in, loses what that version does not know, is converted, and loses what the version that is asked for does
-//! not know; that version's own defaults are for what clients send.
+//! A read prunes a stored object by its own version and sets that version's defaults. Then it converts the object and
+//! prunes it by the requested version. That version's defaults apply only to objects that clients send. Without a
+//! webhook, conversion changes only `apiVersion`.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use evenkeel_apimachinery::value::text;
 
 /// Timeout of a conversion webhook in seconds, as upstream's.
 const SECONDS: i64 = 30;
-/// A long list is converted in pieces of this many objects.
+/// Maximum number of objects in one call of the webhook.
 const AT_ONCE: usize = 100;
 
-/// Stored objects as `version` has them.
+/// Converts stored objects to `version`.
 pub(crate) async fn read(
     api: &Api,
     version: &Version,
@@ -39,7 +39,7 @@ pub(crate) async fn read(
     Ok(objects)
 }
 
-/// An object in one of its versions as it is to be stored.
+/// Converts an object to the storage version.
 pub(crate) async fn store(
     api: &Api,
     definition: &Arc<Definition>,
@@ -55,7 +55,7 @@ pub(crate) async fn store(
     Ok(object)
 }
 
-/// Brings objects into version `to`. Who is there already is not sent to the webhook.
+/// Converts objects to version `to`. The webhook gets only those of other versions.
 async fn convert(
     api: &Api,
     definition: &Definition,
@@ -85,7 +85,7 @@ async fn convert(
     Ok(objects)
 }
 
-/// Has a webhook convert objects, none of them in version `to`.
+/// Calls the webhook to convert objects, none of them in version `to`.
 async fn ask(
     api: &Api,
     webhook: &ConversionWebhook,
@@ -98,7 +98,7 @@ async fn ask(
     webhook.converted(&uid, answer, objects, to)
 }
 
-/// Says another version of an object.
+/// Sets an object's `apiVersion`.
 fn set_version(object: &mut Value, api_version: &str) {
     if let Some(fields) = object.as_object_mut() {
         fields.insert("apiVersion".to_owned(), Value::from(api_version));

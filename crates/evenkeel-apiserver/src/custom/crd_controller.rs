@@ -1,8 +1,8 @@
-//! The controller of CustomResourceDefinitions: writes their conditions, keeps the table of served resources in line with
-//! them, and deletes the custom resources of a definition before the definition goes.
+//! CRD controller: writes the conditions of CustomResourceDefinitions and updates the table of served resources. It
+//! deletes a definition's custom resources before the definition itself.
 //!
-//! Each sync handles all definitions. The controller syncs after each change, and again after [`FINALIZE_INTERVAL`] while objects of a
-//! deleted definition are left.
+//! Each sync handles all definitions. The controller syncs after each change, and every [`FINALIZE_INTERVAL`] while
+//! objects of a deleted definition remain.
 //!
 //! | upstream's controller | where |
 //! |---|---|
@@ -28,22 +28,22 @@ use evenkeel_apimachinery::time::seconds;
 use evenkeel_apimachinery::user::User;
 use evenkeel_apimachinery::value::{get, list, set, text};
 
-/// Where definitions are stored.
+/// Resource prefix of definitions.
 pub(crate) const RESOURCE_PREFIX: &str = "apiextensions.k8s.io/customresourcedefinitions";
-/// Time between two syncs while objects of a deleted definition are left, which wait for finalizers of their own.
+/// Interval of syncs while objects of a deleted definition remain, because they have finalizers.
 const FINALIZE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Time after which a write that the store refused, as a full disk makes it, is tried again.
+/// Delay before the retry of a write that the store refused, for example because the disk is full.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Puts the rows of all definitions into the table.
+/// Adds the resource types of all definitions to the table.
 pub(crate) fn load(api: &Api) {
     let all = read(api);
     api.served.refresh(&api.table, &all.iter().map(|(_, crd)| crd).collect::<Vec<_>>());
 }
 
-/// Runs the controller until the server goes. `changes` tells of writes to definitions. Nothing of the server is held while
-/// the controller waits, so that the server ends (and its data folder is free) when its last user drops it.
+/// Runs the controller until the server shuts down. `changes` signals writes to definitions. The controller holds no
+/// strong reference while it waits, so the server ends and releases its data folder when its last user drops it.
 pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>) {
     loop {
         changes.mark_unchanged();
@@ -57,7 +57,7 @@ pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>) {
     }
 }
 
-/// All definitions with their entries.
+/// Returns all definitions with their entries.
 fn read(api: &Api) -> Vec<(Arc<Entry>, Value)> {
     let read = |entry: Arc<Entry>| match entry.decode() {
         Ok(crd) => Some((entry, crd)),
@@ -69,8 +69,8 @@ fn read(api: &Api) -> Vec<(Arc<Entry>, Value)> {
     api.store.all(RESOURCE_PREFIX).into_iter().filter_map(read).collect()
 }
 
-/// Brings all definitions forward: conditions first, one write at a time, then finalizers of deleted ones. Returns after
-/// what time to sync again where objects are left.
+/// Syncs all definitions: first their conditions, one write at a time, then the finalizers of deleted ones. Returns the
+/// delay until the next sync if work remains.
 async fn sync(api: &Arc<Api>) -> Option<Duration> {
     let mut again = None;
     loop {
@@ -82,7 +82,7 @@ async fn sync(api: &Arc<Api>) -> Option<Duration> {
             let others: Vec<&Value> =
                 all.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, (_, crd))| crd).collect();
             let Some(next) = conditions::next_status(crd, &others, &now) else { continue };
-            // One at a time: the next one's names depend on what this one got.
+            // Write one at a time: the accepted names of one definition affect the next.
             wrote = write(api, entry, crd, next).await;
             if !wrote {
                 again = Some(RETRY);
@@ -116,7 +116,8 @@ fn is_kept(crd: &Value) -> bool {
     list(crd, "metadata.finalizers").iter().any(|f| f == CLEANUP_FINALIZER)
 }
 
-/// Deletes the custom resources of a deleted definition, then removes its finalizer. False where objects are left.
+/// Deletes the custom resources of a deleted definition, then removes its finalizer. Returns false if objects remain or
+/// the write failed.
 ///
 /// Upstream: `CRDFinalizer.sync`.
 async fn finalize(
@@ -160,7 +161,7 @@ async fn finalize(
     Ok(write(api, entry, crd, last).await)
 }
 
-/// Deletes every object of a definition; true when none is left.
+/// Deletes all objects of a definition. Returns whether none remains.
 async fn delete_objects(api: &Arc<Api>, name: &str) -> Result<bool, StatusError> {
     let Some(row) = api.served.resource_type_for_deletion(name) else { return Ok(true) };
     let user = User::authenticated("system:apiserver", ["system:masters"]);
@@ -174,7 +175,8 @@ async fn delete_objects(api: &Arc<Api>, name: &str) -> Result<bool, StatusError>
     Ok(api.store.count(&row.resource_prefix) == 0)
 }
 
-/// Writes a definition's new status (and finalizers); one that nothing keeps goes. False where another was quicker.
+/// Writes a definition's new status and finalizers, and deletes it if it has no finalizer left. Returns false if the
+/// store refused the write, but true after a conflict: the caller syncs again with the newer state.
 async fn write(api: &Arc<Api>, entry: &Arc<Entry>, old: &Value, mut new: Value) -> bool {
     let Some(resource) = api.table.get("apiextensions.k8s.io/v1", "customresourcedefinitions")
     else {
@@ -194,7 +196,7 @@ async fn write(api: &Arc<Api>, entry: &Arc<Entry>, old: &Value, mut new: Value) 
     }
     match api.store.commit(transaction).await {
         Ok(_) => true,
-        // The newer state is looked at in turn.
+        // The next pass of `sync` handles the newer state.
         Err(WriteError::Mismatch { .. }) => true,
         Err(error) => {
             tracing::error!(definition = %entry.key, %error, "a definition cannot be written");

@@ -1,8 +1,8 @@
-//! Custom resources: definitions become rows of the resource table while the server runs.
+//! Custom resources: definitions add rows to the resource table while the server runs.
 //!
-//! A `Definition` is made of each CustomResourceDefinition that is established; its versions are rows as any other, with a
-//! [`strategy`] of their own. The [`crd_controller`] follows the definitions: it writes their conditions, keeps the table, and
-//! deletes the objects of a definition before it goes.
+//! Each established CustomResourceDefinition becomes a `Definition`. Its versions are rows like any other, with their
+//! own [`strategy`]. The [`crd_controller`] writes conditions, updates the table, and deletes a definition's objects
+//! before the definition.
 
 pub(crate) mod codec;
 pub(crate) mod conversion;

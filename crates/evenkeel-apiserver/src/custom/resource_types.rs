@@ -15,7 +15,8 @@ use evenkeel_apiextensions::scale::ScalePaths;
 use evenkeel_apimachinery::schema::Schema;
 use evenkeel_apimachinery::value::{flag, get, int, list, text};
 
-/// Returns the resource types of a definition, in order of preference. `replaced` becomes true when they are replaced.
+/// Returns the resource types of a definition, in order of preference. `replaced` becomes true when a new definition
+/// replaces them.
 pub(super) fn resource_types(
     crd: &Value,
     replaced: watch::Receiver<bool>,
@@ -101,7 +102,7 @@ fn parts(gvk: &GroupVersionKind, status: bool, scale: bool) -> Box<[Subresource]
     parts.into()
 }
 
-/// The columns of a Table, and where their cells are found.
+/// Returns the columns of a Table and the paths of their cells.
 fn columns(version: &Value) -> (Box<[Column]>, Vec<JsonPath>) {
     let column =
         |name: &str, kind: &str, format: &str, priority: i64, description: Option<&str>| Column {
@@ -146,7 +147,7 @@ fn deprecation(gvk: &GroupVersionKind, version: &Value) -> Option<Box<str>> {
     })
 }
 
-/// Returns the sort key of a version: `v2` before `v1`, before `v1beta2`, before `v1alpha1`, before all others by name.
+/// Returns the sort key of a version: `v2` before `v1`, then `v1beta2`, then `v1alpha1`, then all others by name.
 fn preference(name: &str) -> (u8, u64, u64, std::cmp::Reverse<&str>) {
     let none = (0, 0, 0, std::cmp::Reverse(name));
     let Some(rest) = name.strip_prefix('v') else { return none };

@@ -1,4 +1,4 @@
-//! The CustomResourceDefinitions that are served, and the resource types that they add to the table.
+//! Served CustomResourceDefinitions and their resource types in the table.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,21 +12,21 @@ use crate::resource::{ResourceType, Table};
 use evenkeel_apiextensions::conditions;
 use evenkeel_apimachinery::value::text;
 
-/// An established definition.
+/// Established definition.
 struct ServedDefinition {
-    /// The fields that its resource types are computed from.
+    /// Fields of the definition that determine its resource types.
     basis: Value,
     resource_types: Vec<Arc<ResourceType>>,
     replaced: watch::Sender<bool>,
 }
 
-/// The established definitions, by name.
+/// Established definitions by name.
 #[derive(Default)]
 pub(crate) struct Served(Mutex<BTreeMap<String, ServedDefinition>>);
 
 impl Served {
-    /// Replaces the custom resource types of the table by those of `all` definitions. Watches of a definition that changed or
-    /// was removed end.
+    /// Replaces the custom resource types of the table by those of `all` definitions. Ends watches of definitions that
+    /// changed or were removed.
     pub(super) fn refresh(&self, table: &Table, all: &[&Value]) {
         let mut previous = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut changed = false;
@@ -64,8 +64,8 @@ impl Served {
         }
     }
 
-    /// Returns the resource type with which the objects of a definition are deleted: that of the storage version if it is
-    /// served, because it needs no conversion webhook.
+    /// Returns the resource type that deletes a definition's objects: the storage version's if it is served, because it
+    /// needs no conversion webhook.
     pub(super) fn resource_type_for_deletion(&self, name: &str) -> Option<Arc<ResourceType>> {
         let served = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let types = served.get(name).map_or(&[][..], |it| &it.resource_types[..]);
@@ -77,7 +77,7 @@ impl Served {
     }
 }
 
-/// Returns the fields of a definition that its resource types are computed from.
+/// Returns the fields of a definition that determine its resource types.
 fn basis(crd: &Value) -> Value {
     serde_json::json!([crd["metadata"]["uid"], crd["spec"], crd["status"]["acceptedNames"]])
 }

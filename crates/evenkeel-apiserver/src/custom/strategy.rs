@@ -1,4 +1,4 @@
-//! The rules of custom objects (upstream: `registry/customresource`).
+//! Strategy of custom resources (upstream: `registry/customresource`).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use evenkeel_apimachinery::value;
 use evenkeel_cel::BUDGET;
 use evenkeel_kinds::strategy::Context;
 
-/// The strategy of a custom resource in one version.
+/// Strategy of one version of a custom resource.
 pub(super) struct CustomResourceStrategy {
     version: Arc<Version>,
     resource: GroupResource,
@@ -26,7 +26,8 @@ impl CustomResourceStrategy {
         Self { version, resource, kind }
     }
 
-    /// Returns the errors of schema, scale, embedded objects, lists and `x-kubernetes-validations`; `old` on update.
+    /// Returns the errors of schema, scale, embedded objects, lists and `x-kubernetes-validations`. `old` is set on
+    /// update.
     fn check(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let version = &*self.version;
         let mut errors = Vec::new();
@@ -58,7 +59,7 @@ impl CustomResourceStrategy {
         cel::validate_expressions(new, old, structural, &mut { BUDGET }, errors);
     }
 
-    /// Validates lists of types set and map. On update, an invalid list is accepted if the old object had one.
+    /// Validates lists of the types set and map. On update, an invalid list is accepted if the old object had one.
     fn check_lists(&self, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
         let find = |object: &Value| {
             let mut found = Vec::new();
@@ -89,7 +90,7 @@ impl CustomResourceStrategy {
     }
 }
 
-/// Returns the error for expressions that are not evaluated because of earlier errors; `None` if they can be.
+/// Returns an error if earlier errors prevent the evaluation of expressions.
 fn expressions_blocked_by(errors: &[FieldError]) -> Option<FieldError> {
     let blocks = |e: &FieldError| {
         matches!(
@@ -108,7 +109,7 @@ fn expressions_blocked_by(errors: &[FieldError]) -> Option<FieldError> {
 }
 
 impl Strategy for CustomResourceStrategy {
-    /// Applies the schema's defaults to an object that a request brings. Decoding has pruned it.
+    /// Sets the schema's defaults in an object that a client sent. Decoding has already pruned it.
     fn default(&self, object: &mut Value) {
         defaulting::prune_non_nullable_nulls(object, &self.version.structural);
         defaulting::default(object, &self.version.structural);
@@ -178,8 +179,8 @@ impl Strategy for CustomResourceStrategy {
         false
     }
 
-    /// Converts an object from whatever version it is stored in to this one. Nothing is left to do where a webhook converts:
-    /// `conversion::read` has done so before.
+    /// Converts an object from its stored version to this one. `conversion::read` has already done so if a webhook
+    /// converts.
     fn convert_out(&self, _to: &GroupVersionKind, object: &mut Value) {
         let definition = &self.version.definition;
         if definition.webhook.is_some() {

@@ -1,4 +1,4 @@
-//! The aggregated documents (KEP-3352): everything at once, with a tag to ask whether it changed.
+//! Aggregated discovery documents (KEP-3352), with an ETag for conditional requests.
 
 use super::groups::{groups, verbs};
 use crate::resource::document::Document;
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 const CONTENT_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// `/api` (the core group alone) or `/apis` (all others): made once for each state of the table, since clients ask for it
-/// again and again.
+/// Returns the document of `/api` (the core group) or `/apis` (all other groups). Clients request it often, so it is
+/// encoded once for each state of the table.
 pub(super) fn answer(rows: &Rows, core: bool) -> &Document {
     rows.documents[usize::from(core)].get_or_init(|| document(rows, core))
 }
@@ -34,7 +34,8 @@ fn document(rows: &Rows, core: bool) -> Document {
     Document::new(Bytes::from(list.to_string()), CONTENT_TYPE)
 }
 
-/// Kinds of the version's own group are named without group and version, as upstream has it for built-in ones.
+/// Returns the kind of a resource or a subresource. As upstream's, a built-in kind has no group and version unless they
+/// differ from the resource's.
 fn kind_of(resource: &ResourceType, part: Option<&Subresource>) -> Value {
     match part {
         Some(part) if part.foreign_kind => {

@@ -1,4 +1,4 @@
-//! Content of both formats of discovery: order of groups and versions, verbs and storage versions of resources.
+//! Data of both discovery formats: order of groups and versions, verbs and storage versions of resources.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use base64::Engine as _;
 
 use crate::resource::{ResourceType, Rows, Verb, Verbs};
 
-/// The resources of a version, with its name.
+/// Version, with its resources.
 pub(super) type Version<'a> = (&'a str, Vec<&'a Arc<ResourceType>>);
-/// The versions of a group, with its name.
+/// Group, with its versions.
 pub(super) type Group<'a> = (&'a str, Vec<Version<'a>>);
 
-/// Groups in discovery's order, each with its versions in order of preference.
+/// Returns groups in discovery's order, each with its versions in order of preference.
 pub(super) fn groups(rows: &Rows) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for resource in &rows.all {
@@ -29,7 +29,7 @@ pub(super) fn groups(rows: &Rows) -> Vec<Group<'_>> {
     groups
 }
 
-/// Kinds whose stored form is of another version (or group) than the one that the rule would name.
+/// Storage version hashes of kinds that are stored in another version or group than [`storage_version_hash`] assumes.
 const STORED_AS: &[(&str, &str, &str)] = &[
     ("autoscaling/v1", "HorizontalPodAutoscaler", "qwQve8ut294="),
     ("certificates.k8s.io/v1", "ClusterTrustBundle", "v5yhuVertL4="),
@@ -39,7 +39,7 @@ const STORED_AS: &[(&str, &str, &str)] = &[
     ("storagemigration.k8s.io/v1", "StorageVersionMigration", "pCjmmKOkLy4="),
 ];
 
-/// A short hash of the form that objects are stored in; clients that migrate storage compare it.
+/// Returns a short hash of the storage version. Storage migration clients compare it.
 pub(super) fn storage_version_hash(resource: &ResourceType) -> Option<String> {
     if !resource.verbs.has(Verb::Watch) {
         return None;

@@ -1,4 +1,4 @@
-//! The old documents: one list of groups, and one document a group and a version.
+//! Unaggregated discovery documents: one list of groups, and one document for each group and version.
 
 use super::groups::{groups, storage_version_hash, verbs};
 use crate::resource::{ResourceType, Rows, Subresource};
@@ -6,14 +6,14 @@ use evenkeel_apimachinery::headers::text;
 use http::HeaderMap;
 use serde_json::{Value, json};
 
-/// `/api`: the versions of the core group, and where the server is.
+/// Returns the document of `/api`: the versions of the core group and the server's address.
 pub(super) fn versions(headers: &HeaderMap) -> Value {
     let host = text(headers, http::header::HOST);
     json!({"kind": "APIVersions", "versions": ["v1"],
         "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": host}]})
 }
 
-/// `/apis`: all groups but the core one.
+/// Returns all groups except the core group.
 pub(super) fn groups_list(rows: &Rows) -> Vec<Value> {
     groups(rows)
         .into_iter()
@@ -29,12 +29,12 @@ pub(super) fn groups_list(rows: &Rows) -> Vec<Value> {
         .collect()
 }
 
-/// Discovery document at `/apis`.
+/// Returns the document of `/apis`.
 pub(super) fn groups_document(rows: &Rows) -> Value {
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups_list(rows)})
 }
 
-/// Discovery document at `/apis/GROUP`; `None` for an unknown group.
+/// Returns the document of `/apis/GROUP`, or `None` for an unknown group.
 pub(super) fn group(rows: &Rows, name: &str) -> Option<Value> {
     let mut group = groups_list(rows).into_iter().find(|group| group["name"] == name)?;
     if let Some(fields) = group.as_object_mut() {
@@ -69,7 +69,7 @@ fn subresource(resource: &ResourceType, part: &Subresource) -> Value {
     row
 }
 
-/// `/api/v1` and `/apis/GROUP/VERSION`: the resources of a version.
+/// Returns the document of `/api/v1` or `/apis/GROUP/VERSION`: the resources of a version.
 pub(super) fn resources(rows: &Rows, api_version: &str) -> Value {
     let mut all = Vec::new();
     for row in rows.all.iter().filter(|row| *row.api_version == *api_version) {

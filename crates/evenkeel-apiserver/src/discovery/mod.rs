@@ -1,4 +1,5 @@
-//! `/api`, `/apis` and below: which groups, versions and resources there are, in the old form and the aggregated one.
+//! Discovery at `/api`, `/apis` and below: groups, versions and resources, in the unaggregated and the aggregated
+//! format.
 
 mod aggregated;
 mod groups;
@@ -20,7 +21,7 @@ enum DiscoveryFormat {
     Aggregated,
 }
 
-/// Answers a GET of a discovery path; `None` where `path` is none. An answer may be a 404 or a 406.
+/// Responds to a GET of a discovery path; `None` for other paths. The response may be a 404 or a 406.
 pub(crate) fn serve(api: &Api, path: &str, headers: &HeaderMap) -> Option<Response<Bytes>> {
     let rows = api.table.rows();
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
@@ -61,7 +62,7 @@ fn has_group(rows: &Rows, group: &str) -> bool {
     rows.all.iter().any(|resource| resource.group() == group)
 }
 
-/// Returns the format that `Accept` asks for; `None` if it asks for none that is served.
+/// Returns the first format in `Accept` that the server has, or `None`.
 fn requested_format(headers: &HeaderMap, aggregates: bool) -> Option<DiscoveryFormat> {
     accept::media_ranges(headers).iter().find_map(|media_range| {
         if !media_range.includes("application/json") {

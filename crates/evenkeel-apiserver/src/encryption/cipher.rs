@@ -1,4 +1,4 @@
-//! The ciphers of encryption at rest, with a random nonce before each value.
+//! Ciphers for encryption at rest. A random nonce precedes each value.
 
 use aes::cipher::block_padding::Pkcs7;
 use aes::cipher::{
@@ -20,10 +20,10 @@ const BLOCK: usize = 16;
 const TOO_SHORT: &str = "the stored value is too short";
 const REFUSED: &str = "the stored value cannot be decrypted";
 
-/// AES-GCM with a key of any length.
+/// AES-GCM with a key of any supported length.
 type Gcm = dyn AeadInPlace<NonceSize = U12, TagSize = U16, CiphertextOverhead = U0> + Send + Sync;
 
-/// A cipher with its key.
+/// Cipher with its key.
 pub(super) enum Cipher {
     /// AES-GCM: nonce, encrypted value, tag.
     Gcm(Box<Gcm>),
@@ -40,7 +40,7 @@ fn random<const N: usize>() -> Result<[u8; N], String> {
 }
 
 impl Cipher {
-    /// AES-GCM with a key of 16, 24 or 32 bytes.
+    /// Creates AES-GCM with a key of 16, 24 or 32 bytes.
     pub(super) fn aes_gcm(key: &[u8]) -> Result<Self, String> {
         fn boxed<C>(key: &[u8]) -> Option<Box<Gcm>>
         where
@@ -59,7 +59,7 @@ impl Cipher {
             .ok_or_else(|| "the key has a wrong length".to_owned())
     }
 
-    /// AES-CBC with a key of 16, 24 or 32 bytes.
+    /// Creates AES-CBC with a key of 16, 24 or 32 bytes.
     pub(super) fn aes_cbc(key: &[u8]) -> Result<Self, String> {
         match key.len() {
             16 | 24 | 32 => Ok(Self::Cbc(key.to_vec())),
@@ -67,14 +67,14 @@ impl Cipher {
         }
     }
 
-    /// XSalsa20 and Poly1305 with a key of 32 bytes.
+    /// Creates XSalsa20 and Poly1305 with a key of 32 bytes.
     pub(super) fn secretbox(key: &[u8]) -> Result<Self, String> {
         let cipher = XSalsa20Poly1305::new_from_slice(key);
         let cipher = cipher.map_err(|_| "the key has a wrong length".to_owned())?;
         Ok(Self::Secretbox(Box::new(cipher)))
     }
 
-    /// Encrypts a value. `authenticated` has to be the same when it is decrypted, where the cipher authenticates.
+    /// Encrypts a value. Decryption needs the same `authenticated` data; only AES-GCM uses it.
     pub(super) fn encrypt(&self, value: &[u8], authenticated: &[u8]) -> Result<Vec<u8>, String> {
         let failed = || "a value cannot be encrypted".to_owned();
         match self {
@@ -106,7 +106,7 @@ impl Cipher {
         }
     }
 
-    /// Decrypts a value.
+    /// Decrypts a value that [`encrypt`](Self::encrypt) returned.
     pub(super) fn decrypt(&self, stored: &[u8], authenticated: &[u8]) -> Result<Vec<u8>, String> {
         let refused = || REFUSED.to_owned();
         match self {

@@ -1,4 +1,4 @@
-//! The file of `--encryption-provider-config`.
+//! Configuration file of `--encryption-provider-config`.
 //!
 //! Upstream: `EncryptionConfiguration` of `apiserver.config.k8s.io`.
 
@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use super::cipher::Cipher;
 
-/// The group or the resource that means all of them.
+/// Group or resource that means all of them.
 pub(super) const ANY: &str = "*";
 
-/// Reads `resource.group`; without a group it is a core resource.
+/// Parses `resource.group`; a resource without a group is a core resource.
 ///
 /// Upstream: `schema.ParseGroupResource`.
 pub(super) fn group_resource(text: &str) -> GroupResource {
@@ -22,7 +22,7 @@ pub(super) fn group_resource(text: &str) -> GroupResource {
     GroupResource { group: group.into(), resource: resource.into() }
 }
 
-/// Which resources are encrypted by which providers. Fields have the names of the file; absent texts are empty.
+/// Providers by resource. Fields are named as in the file; absent strings are empty.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct EncryptionConfiguration {
@@ -31,7 +31,7 @@ pub(super) struct EncryptionConfiguration {
     pub(super) resources: Vec<ResourceConfiguration>,
 }
 
-/// Resources, and their providers: the first one encrypts, all of them decrypt.
+/// Resources and their providers: the first provider encrypts, all of them decrypt.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ResourceConfiguration {
@@ -40,7 +40,7 @@ pub(super) struct ResourceConfiguration {
     pub(super) providers: Vec<Provider>,
 }
 
-/// One of the providers.
+/// One provider: exactly one field is set.
 ///
 /// Upstream: `ProviderConfiguration`.
 #[derive(Default, Deserialize)]
@@ -53,21 +53,21 @@ pub(super) struct Provider {
     pub(super) kms: Option<Value>,
 }
 
-/// Leaves values as they are.
+/// Provider that leaves values unencrypted.
 ///
 /// Upstream: `IdentityConfiguration`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Identity {}
 
-/// The keys of a provider: the first one encrypts, all of them decrypt.
+/// Keys of a provider: the first key encrypts, all of them decrypt.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Keys {
     pub(super) keys: Vec<Key>,
 }
 
-/// Go's `base64.StdEncoding`, which does not mind bits after the last byte.
+/// Go's `base64.StdEncoding`, which ignores unused trailing bits.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new()
@@ -75,27 +75,27 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
 );
 
-/// A key. It has no `Debug`, so that it cannot be logged.
+/// Key of a provider. It has no `Debug`, so that logs cannot show it.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Key {
     pub(super) name: String,
-    /// The key's bytes as base64.
+    /// Bytes of the key in base64.
     pub(super) secret: String,
 }
 
 impl Key {
-    /// The key's bytes.
+    /// Returns the key's bytes, or `None` if they are not base64.
     pub(super) fn decode(&self) -> Option<Vec<u8>> {
         BASE64.decode(self.secret.replace(['\r', '\n'], "")).ok()
     }
 }
 
-/// Makes the cipher of a key.
+/// Constructor of a key's cipher.
 type CipherOf = fn(&[u8]) -> Result<Cipher, String>;
 
 impl Provider {
-    /// Name, cipher and keys of a provider that encrypts.
+    /// Returns name, cipher and keys of a provider that encrypts; `None` for `identity` and KMS.
     pub(super) fn keys(&self) -> Option<(&'static str, CipherOf, &[Key])> {
         let all: [(_, CipherOf, _); 3] = [
             ("aesgcm", Cipher::aes_gcm, &self.aesgcm),
@@ -107,7 +107,7 @@ impl Provider {
 }
 
 impl EncryptionConfiguration {
-    /// Reads the file: YAML or JSON, without unknown or duplicate fields.
+    /// Parses YAML or JSON. Unknown and duplicate fields are errors.
     pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
         let document = evenkeel_apimachinery::decode::file(text)?;
         let config: Self = serde_json::from_value(document).map_err(|e| e.to_string())?;

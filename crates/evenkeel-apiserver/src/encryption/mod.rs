@@ -1,15 +1,15 @@
-//! Encryption at rest: which values are encrypted on their way to disk, and by what.
+//! Encryption at rest: encrypts values of configured resources before they are written to disk.
 //!
-//! | a stored value begins with | it is |
+//! | a stored value begins with | meaning |
 //! |---|---|
-//! | `k8s:enc:aescbc:v1:KEY:` | encrypted by AES-CBC with that key, without protection against changes |
+//! | `k8s:enc:aescbc:v1:KEY:` | encrypted by AES-CBC with that key, not authenticated |
 //! | `k8s:enc:aesgcm:v1:KEY:` | encrypted and authenticated by AES-GCM |
 //! | `k8s:enc:secretbox:v1:KEY:` | encrypted and authenticated by XSalsa20 and Poly1305 |
 //! | anything else | not encrypted (`identity`) |
 //!
-//! The first provider of a resource encrypts; all of them decrypt. A value that another than the first one wrote is stale: the
-//! next write of its object stores it anew, even if the object does not change. Upstream refuses to read a value that is not
-//! encrypted where `identity` is no provider; here it is read, since the history may have it still.
+//! The first provider of a resource encrypts; all of them decrypt. A value of another provider or key is stale: the
+//! next write of its object encrypts it again, even if the object does not change. Upstream refuses an unencrypted
+//! value unless `identity` is a provider. This server reads it, because the history may still contain it.
 //!
 //! Upstream: `encryptionconfig.LoadEncryptionConfig`, `value.prefixTransformers`.
 
@@ -32,26 +32,25 @@ use crate::store::{DataContext, Transformer, Untransformable};
 
 /// Prefix of every encrypted value.
 const ENCRYPTED: &[u8] = b"k8s:enc:";
-/// Encrypts and decrypts with one key, or not at all.
+/// Transformer of values with one key, or without encryption.
 struct KeyTransformer {
-    /// Prefix of values of this key; empty for values that are not encrypted.
+    /// Prefix of values that this key encrypted; empty without encryption.
     prefix: Vec<u8>,
-    /// `None` leaves values as they are.
+    /// `None` leaves values unencrypted.
     cipher: Option<Cipher>,
 }
 
-/// The transformers of values by resource, as the file of `--encryption-provider-config` has them. By default, no value is
-/// encrypted.
+/// Transformers by resource, from the file of `--encryption-provider-config`. The default encrypts nothing.
 #[derive(Default)]
 pub(crate) struct Encryption {
     by_resource: HashMap<GroupResource, Vec<KeyTransformer>>,
 }
 
 impl Encryption {
-    /// Reads the file (YAML or JSON).
+    /// Parses the configuration file (YAML or JSON).
     ///
     /// # Errors
-    /// Everything that is wrong with it, without secrets.
+    /// All invalid fields, without secrets.
     pub(crate) fn from_config(text: &str) -> Result<Self, String> {
         let config = EncryptionConfiguration::parse(text.as_bytes())?;
         let errors = validation::validate(&config);
@@ -64,7 +63,7 @@ impl Encryption {
             for name in &rule.resources {
                 let resource = group_resource(name);
                 let masks = [of_group(&resource.group, ANY), of_group(ANY, ANY)];
-                // An earlier rule for more resources goes before.
+                // An earlier rule for a group or for all resources masks this one.
                 if masks.iter().any(|mask| *mask != resource && by_resource.contains_key(mask)) {
                     continue;
                 }
@@ -77,7 +76,7 @@ impl Encryption {
         Ok(Self { by_resource })
     }
 
-    /// The transformers of a resource: those of itself, of all of its group, or of all.
+    /// Returns the transformers of a resource: its own, or those of its group, or those of all resources.
     ///
     /// Upstream: `transformerFromOverrides`.
     fn of(&self, resource_prefix: &str) -> &[KeyTransformer] {
@@ -94,7 +93,7 @@ fn of_group(group: &str, resource: &str) -> GroupResource {
 }
 
 impl KeyTransformer {
-    /// One for each key of a provider.
+    /// Creates a transformer for each key of a provider.
     fn of(provider: &Provider) -> Result<Vec<Self>, String> {
         let Some((name, cipher_of, keys)) = provider.keys() else {
             return Ok(vec![Self { prefix: Vec::new(), cipher: None }]);
@@ -109,8 +108,7 @@ impl KeyTransformer {
     }
 }
 
-/// Returns the data that encryption authenticates besides the value: the key of its object, so that a value cannot be copied to
-/// another object.
+/// Returns the associated data of a value, its object's key. So a value cannot be copied to another object.
 fn authenticated_data(context: DataContext<'_>) -> Vec<u8> {
     [context.resource_prefix.as_bytes(), b"/", context.key.as_bytes()].concat()
 }
@@ -146,7 +144,7 @@ impl Transformer for Encryption {
             let Some(encrypted) = stored.strip_prefix(transformer.prefix.as_slice()) else {
                 continue;
             };
-            // Several keys may have one name.
+            // Several keys may have the same name.
             match cipher.decrypt(encrypted, &authenticated_data(context)) {
                 Ok(value) => return Ok((value.into(), index > 0)),
                 Err(why) => refused = Some(why),
@@ -159,7 +157,7 @@ impl Transformer for Encryption {
     }
 }
 
-/// Provider and key of an encrypted value.
+/// Returns provider, version and key name from an encrypted value's prefix.
 fn name_of_key(stored: &[u8]) -> String {
     let colons = stored.iter().enumerate().filter(|(_, byte)| **byte == b':');
     let end = colons.map(|(index, _)| index).nth(4).unwrap_or(ENCRYPTED.len());

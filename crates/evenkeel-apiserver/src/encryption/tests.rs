@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Thirty-two bytes of a digit, as base64.
+/// Returns `n` bytes of a digit in base64.
 fn secret(digit: u8, n: usize) -> String {
     use base64::Engine as _;
     base64::engine::general_purpose::STANDARD.encode(vec![digit; n])
@@ -53,7 +53,8 @@ fn every_provider_gives_back_what_it_took() {
             assert_ne!(bytes, stored(&encryption, SECRET, value), "each nonce is new");
             let back = encryption.transform_from_storage(SECRET, &bytes);
             assert_eq!(back, Ok((value.into(), false)), "{name} {size}");
-            // Cut off anywhere, or changed, it is refused or, without authentication, another value; it never panics.
+            // A truncated or changed value is refused, or decrypts to another value without authentication. It never
+            // panics.
             for end in 0..bytes.len().min(80) {
                 assert_ne!(
                     encryption.transform_from_storage(SECRET, &bytes[..end]).ok(),
@@ -61,14 +62,14 @@ fn every_provider_gives_back_what_it_took() {
                 );
             }
         }
-        // Another object's value is refused by the cipher that authenticates the place.
+        // An authenticating cipher refuses another object's value.
         let bytes = stored(&encryption, SECRET, b"value");
         let elsewhere = DataContext { key: "ns/y", ..SECRET };
         assert_eq!(encryption.transform_from_storage(elsewhere, &bytes).is_err(), name == "aesgcm");
     }
 }
 
-/// Values that upstream's libraries encrypted: Go's `crypto/cipher`, and `nacl/secretbox` of `golang.org/x/crypto`.
+/// Values that upstream's libraries encrypted: Go's `crypto/cipher` and `nacl/secretbox` of `golang.org/x/crypto`.
 #[test]
 fn values_of_upstream_are_read() {
     let hex = |text: &str| -> Vec<u8> {

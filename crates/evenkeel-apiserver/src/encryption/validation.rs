@@ -9,11 +9,11 @@ use super::config::{ANY, EncryptionConfiguration, Key, Provider, group_resource}
 
 const AES_KEY_SIZES: &[usize] = &[16, 24, 32];
 const SECRETBOX_KEY_SIZES: &[usize] = &[32];
-/// Stored by kube-apiserver without a REST API.
+/// Resources that kube-apiserver stores without a REST API.
 const NO_REST_API: [&str; 3] =
     ["apiserveripinfo", "serviceipallocations", "servicenodeportallocations"];
 
-/// Returns all that is wrong.
+/// Returns all errors of the configuration.
 pub(super) fn validate(config: &EncryptionConfiguration) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if config.resources.is_empty() {
@@ -131,7 +131,9 @@ fn of_provider(provider: &Provider, path: &str) -> Vec<FieldError> {
     keys.iter().enumerate().flat_map(of_key).collect()
 }
 
-/// Upstream: `validateKey`. Secrets are not shown.
+/// Returns the errors of a key, without its secret.
+///
+/// Upstream: `validateKey`.
 fn of_key(key: &Key, path: &str, sizes: &[usize]) -> Vec<FieldError> {
     let required = |field: &str| {
         let why = format!("{field} is a mandatory field for a key");

@@ -1,29 +1,29 @@
-//! Divides the server's seats among priority levels: nominal limits by shares, and every ten seconds current limits by
-//! what each level needed, within what levels lend and may borrow.
+//! Divides the server's seats among priority levels. Shares set the nominal limits. Every ten seconds, current limits
+//! follow each level's demand within the bounds of lending and borrowing.
 //!
 //! | documented | where |
 //! |---|---|
 //! | `nominalConcurrencyShares`, `lendablePercent`, `borrowingLimitPercent` | `limits` |
-//! | Seats are lent and borrowed by smoothed demand | `SeatDemand`, `borrow` |
+//! | Levels lend and borrow seats by smoothed demand | `SeatDemand`, `borrow` |
 //! | Seat limits proportional to targets between bounds | `compute_concurrency_allocation` |
 
 use super::integrator::Observation;
 
-/// Decay of the smoothed seat demand from one adjustment to the next: half of it in five minutes.
+/// Decay of the smoothed seat demand per adjustment (10 s): it halves in five minutes.
 const SEAT_DEMAND_SMOOTHING_COEFFICIENT: f64 = 0.977;
-/// Smallest target of an allocation, so that nothing is divided by zero.
+/// Minimum target of an allocation, to avoid divisions by zero.
 const MIN_TARGET: f64 = 0.001;
-/// Difference that does not matter.
+/// Tolerance for rounding errors.
 const EPSILON: f64 = 0.000_000_1;
 
-/// What a PriorityLevelConfiguration says of its seats.
+/// Seat configuration of a PriorityLevelConfiguration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shares {
-    /// `nominalConcurrencyShares`: the level's part of the server's seats.
+    /// `nominalConcurrencyShares`: the level's share of the server's seats.
     pub(crate) nominal: u32,
-    /// `lendablePercent`: the part of its seats that others may borrow.
+    /// `lendablePercent`: percentage of the level's seats that others may borrow.
     pub(crate) lendable_percent: u32,
-    /// `borrowingLimitPercent`; without, a level may borrow all seats that others lend.
+    /// `borrowingLimitPercent`: without it, a level may borrow all seats that others lend.
     pub(crate) borrowing_limit_percent: Option<u32>,
 }
 
@@ -32,13 +32,13 @@ pub(crate) struct Shares {
 pub(crate) struct Limits {
     /// NominalCL: the configured share of the server's seats.
     pub(crate) nominal: usize,
-    /// MinCL: what is left when all lendable seats are lent.
+    /// MinCL: the nominal limit without the lendable seats.
     pub(crate) min: usize,
-    /// MaxCL: the nominal limit and all that may be borrowed.
+    /// MaxCL: the nominal limit and all seats that the level may borrow.
     pub(crate) max: usize,
 }
 
-/// Returns the limits of a level. Nominal limits are rounded up, so that their sum may exceed the server's limit a little.
+/// Returns the limits of a level. Nominal limits are rounded up, so their sum may slightly exceed the server's limit.
 ///
 /// Upstream: `finishQueueSetReconfigsLocked`.
 pub(crate) fn limits(shares: Shares, sum_of_shares: u64, server_limit: usize) -> Limits {
@@ -55,18 +55,18 @@ pub(crate) fn limits(shares: Shares, sum_of_shares: u64, server_limit: usize) ->
     }
 }
 
-/// Returns the limit that a new level begins with: half of its lendable seats are lent.
+/// Returns the initial limit of a new level, as if half of its lendable seats were lent.
 pub(crate) fn initial_limit(limits: Limits) -> usize {
     limits.nominal - (limits.nominal - limits.min) / 2
 }
 
-/// Returns how many seats one request of a level with queues may take at most.
+/// Returns the maximum number of seats for one request of a level with queues.
 pub(crate) fn max_seats(nominal: usize, hand_size: usize) -> u64 {
     let part = (nominal as f64 * 0.15).ceil() as u64;
     part.min((nominal / hand_size.max(1)) as u64).max(1)
 }
 
-/// Seat demand of a level, from one adjustment to the next.
+/// Seat demand of a level, updated at each adjustment.
 ///
 /// Upstream: `seatDemandStats`.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -78,7 +78,7 @@ pub(crate) struct SeatDemand {
 }
 
 impl SeatDemand {
-    /// Adds what was observed since the last adjustment.
+    /// Adds the observation since the last adjustment.
     pub(crate) fn update(&mut self, seen: &Observation) {
         self.high_watermark = seen.max.round() as usize;
         if seen.seconds <= 0.0 {
@@ -92,25 +92,25 @@ impl SeatDemand {
     }
 }
 
-/// A level, as borrowing sees it.
+/// Input of borrowing for one level.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Borrower {
     pub(crate) exempt: bool,
     pub(crate) limits: Limits,
     pub(crate) demand: SeatDemand,
-    /// The limit so far, kept where no better one can be computed.
+    /// Current limit, which stays if no new one can be computed.
     pub(crate) current: usize,
 }
 
 impl Borrower {
-    /// Lower bound of the next limit.
+    /// Returns the lower bound of the next limit.
     fn min_current(&self) -> usize {
         let watermark = self.demand.high_watermark;
         let need = if self.exempt { watermark } else { watermark.min(self.limits.nominal) };
         self.limits.min.max(need)
     }
 
-    /// Seats that the level gets if all get what they need.
+    /// Returns the number of seats that satisfies the level's demand.
     pub(crate) fn target(&self) -> f64 {
         (self.min_current() as f64).max(self.demand.smoothed)
     }
@@ -125,7 +125,7 @@ pub(crate) fn borrow(levels: &[Borrower]) -> (Vec<usize>, f64) {
     let limited = || levels.iter().filter(|level| !level.exempt);
     let min: usize = limited().map(|level| level.limits.min).sum();
     let min_current: usize = limited().map(Borrower::min_current).sum();
-    // Exempt levels may take more than there is.
+    // Exempt levels may use more seats than the server has.
     let remaining = nominal as i64 - exempt as i64;
     let mut fair = 0.0;
     let mut allocated = Vec::new();
@@ -160,7 +160,7 @@ pub(crate) fn borrow(levels: &[Borrower]) -> (Vec<usize>, f64) {
     (levels.iter().map(current).collect(), fair)
 }
 
-/// One part of an allocation.
+/// Bounds and target of one level in an allocation.
 #[derive(Debug, Clone, Copy)]
 struct Class {
     lower: f64,
@@ -168,8 +168,8 @@ struct Class {
     target: f64,
 }
 
-/// Divides `sum` in proportion to the targets, within the bounds of each class. Returns the parts and the proportion; `None`
-/// where the bounds do not allow it.
+/// Divides `sum` in proportion to the targets, within the bounds of each class. Returns the parts and the proportion,
+/// or `None` if the bounds do not allow it.
 ///
 /// Upstream: `computeConcurrencyAllocation`.
 fn compute_concurrency_allocation(sum: f64, classes: &[Class]) -> Option<(Vec<f64>, f64)> {
@@ -182,7 +182,7 @@ fn compute_concurrency_allocation(sum: f64, classes: &[Class]) -> Option<(Vec<f6
     let target = |c: &Class| c.target.max(MIN_TARGET);
     let at = |fraction: f64, c: &Class| (fraction * target(c)).clamp(c.lower, c.upper);
     let total = |fraction: f64| classes.iter().map(|c| at(fraction, c)).sum::<f64>();
-    // The sum of all parts grows with the fraction, in straight lines between the fractions at which a class meets a bound.
+    // The sum of all parts is piecewise linear in the fraction. It bends where a class reaches a bound.
     let mut bends: Vec<f64> =
         classes.iter().flat_map(|c| [c.lower / target(c), c.upper / target(c)]).collect();
     bends.sort_by(f64::total_cmp);
@@ -266,7 +266,7 @@ mod tests {
             lendable_percent,
             borrowing_limit_percent: None,
         };
-        // 245 shares and 600 seats, as upstream has it by default.
+        // Upstream's defaults: 245 shares and 600 seats.
         let of = |shares| limits(shares, 245, 600);
         assert_eq!(of(shares(30, 33)), Limits { nominal: 74, min: 50, max: 674 });
         assert_eq!(of(shares(100, 90)), Limits { nominal: 245, min: 24, max: 845 });
@@ -294,7 +294,7 @@ mod tests {
         let (seats, _) = borrow(&[level(10, 100, 0), level(10, 100, 150)]);
         // Each part is rounded.
         assert_eq!(seats, [13, 188]);
-        // What an exempt level uses is not lent.
+        // Exempt levels do not lend the seats that they use.
         let exempt = Borrower { exempt: true, ..level(0, 0, 190) };
         let (seats, _) = borrow(&[level(10, 100, 100), level(10, 100, 100), exempt]);
         assert_eq!(seats, [10, 10, 190]);

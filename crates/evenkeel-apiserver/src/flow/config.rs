@@ -1,10 +1,10 @@
-//! FlowSchemas and PriorityLevelConfigurations, as requests are classified by them.
+//! FlowSchemas and PriorityLevelConfigurations, parsed for the classification of requests.
 //!
 //! | documented | where |
 //! |---|---|
-//! | The FlowSchema with the lowest matchingPrecedence that matches applies; equal precedence is ordered by name | `schemas` |
-//! | A FlowSchema whose priority level does not exist is ignored, and has the condition `Dangling` | `schemas`, `dangling` |
-//! | `exempt` and `catch-all` exist always | `digest`, `schemas` |
+//! | The matching FlowSchema with the lowest matchingPrecedence applies; the name breaks ties | `schemas` |
+//! | A FlowSchema without an existing priority level is ignored and gets the condition `Dangling` | `schemas`, `dangling` |
+//! | `exempt` and `catch-all` always exist | `digest`, `schemas` |
 //! | `distinguisherMethod`: ByUser, ByNamespace | `Distinguisher` |
 //! | `limited`: shares, lending, borrowing, queues, handSize, queueLengthLimit; `exempt` | `level` |
 
@@ -16,14 +16,14 @@ use super::queueset::Queuing;
 use super::rule::Rule;
 use super::sharding::Dealer;
 
-/// The mandatory FlowSchema that matches all requests, and the mandatory level of its requests.
+/// Mandatory FlowSchema that matches all requests, and its mandatory priority level.
 pub(super) const CATCH_ALL: &str = "catch-all";
-/// The mandatory FlowSchema of `system:masters`, and the mandatory level without limit.
+/// Mandatory FlowSchema of `system:masters`, and its mandatory priority level without a limit.
 pub(super) const EXEMPT: &str = "exempt";
 /// Default of `matchingPrecedence`.
 const PRECEDENCE: i64 = 1000;
 
-/// Tells the flows of a FlowSchema apart.
+/// Distinguisher of the flows in a FlowSchema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Distinguisher {
     /// All requests are one flow.
@@ -34,39 +34,39 @@ pub(super) enum Distinguisher {
     Namespace,
 }
 
-/// What a FlowSchema says of requests.
+/// FlowSchema in the form that classifies requests.
 #[derive(Debug)]
 pub(super) struct Schema {
     pub(super) name: Box<str>,
     pub(super) uid: Box<str>,
-    /// Name of its priority level.
+    /// Name of the priority level.
     pub(super) level: Box<str>,
     pub(super) distinguisher: Distinguisher,
     pub(super) rules: Vec<Rule>,
 }
 
-/// What a PriorityLevelConfiguration says of its level.
+/// PriorityLevelConfiguration in the form that limits requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Level {
     pub(super) name: Box<str>,
     pub(super) uid: Box<str>,
     pub(super) shares: Shares,
     pub(super) queuing: Queuing,
-    /// `handSize`; 0 without queues.
+    /// `handSize`; 0 for a level without queues.
     pub(super) hand_size: usize,
 }
 
-/// The configuration that the stored objects amount to.
+/// Configuration from all stored objects.
 #[derive(Debug, Default)]
 pub(super) struct Digest {
     pub(super) levels: Vec<Level>,
-    /// In the order in which they are matched.
+    /// Schemas in matching order.
     pub(super) schemas: Vec<Schema>,
-    /// Why objects are ignored.
+    /// Reasons to ignore objects.
     pub(super) problems: Vec<String>,
 }
 
-/// Reads the objects. Broken levels are left out, the mandatory ones are added.
+/// Parses the objects, drops broken levels and adds missing mandatory ones.
 ///
 /// Upstream: `lockAndDigestConfigObjects`.
 pub(super) fn digest(schema_objects: &[Value], level_objects: &[Value]) -> Digest {
@@ -181,7 +181,7 @@ fn schemas(objects: &[Value], digest: &mut Digest) {
     }
 }
 
-/// A rule for all requests of groups.
+/// Returns a rule for all requests of the groups.
 fn everything(groups: &[&str]) -> Value {
     let subjects: Vec<Value> =
         groups.iter().map(|name| json!({"kind": "Group", "group": {"name": name}})).collect();
@@ -192,7 +192,7 @@ fn everything(groups: &[&str]) -> Value {
     })
 }
 
-/// Returns the condition that says whether the priority level of a FlowSchema exists; `None` where it has it already.
+/// Returns the condition for the existence of the FlowSchema's priority level; `None` if the FlowSchema already has it.
 ///
 /// Upstream: `presyncFlowSchemaStatus`.
 pub(crate) fn dangling(schema: &Value, levels: &[Value], now: &str) -> Option<Value> {
@@ -249,7 +249,7 @@ mod tests {
             "nominalConcurrencyShares": 5, "limitResponse": {"type": "Reject"}}}})
     }
 
-    /// Name of the schema that takes a request.
+    /// Returns the name of the schema that matches a request.
     fn taken(user: &User, method: &str, path: &str) -> String {
         let user_of = |name: &str| json!({"kind": "User", "user": {"name": name}});
         let group_of = |name: &str| json!({"kind": "Group", "group": {"name": name}});

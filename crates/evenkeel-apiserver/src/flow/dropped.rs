@@ -1,16 +1,16 @@
-//! Retry-After of rejected requests: doubles while a priority level keeps rejecting, and falls slowly after that.
+//! Retry-After of rejected requests. It doubles while a priority level keeps rejecting, and falls slowly after that.
 
 use std::collections::VecDeque;
 
-/// Largest Retry-After in seconds.
+/// Maximum Retry-After in seconds.
 const MAX_RETRY_AFTER: i64 = 32;
 
-/// History of the rejected requests of a priority level, by second.
+/// Number of rejected requests of a priority level by second.
 ///
 /// Upstream: `droppedRequestsStats`.
 #[derive(Debug, Clone)]
 pub(super) struct DroppedRequests {
-    /// Second and requests, before the current second.
+    /// Seconds with their numbers of rejected requests, without the current second.
     history: VecDeque<(i64, i64)>,
     current: (i64, i64),
     retry_after: i64,

@@ -1,40 +1,40 @@
-//! Estimates the work of a request: the seats that it occupies, and those it keeps for some time after its response,
-//! because watchers are still notified of its write.
+//! Estimates the work of a request: the seats that it occupies, and those that a write keeps after its response while
+//! the server notifies watchers.
 //!
 //! | documented | where |
 //! |---|---|
-//! | A list takes a seat for each 100 kB of objects that are in memory at once | `list` |
-//! | A watch that begins with the initial objects costs what a list costs until they are read | `list` |
-//! | A write that ten or more watchers see keeps seats for 5 ms of each ten watchers | `mutating` |
+//! | A list takes a seat for each 100 kB of objects that it holds in memory at once | `list` |
+//! | A watch with initial events costs as much as a list until the initial objects are read | `list` |
+//! | A write keeps a seat for 5 ms for each ten watchers, if ten or more watchers receive it | `mutating` |
 //! | All other requests take one seat | `WorkEstimate` |
 
 use std::time::Duration;
 
 use crate::request::{Query, RequestInfo};
 
-/// Bytes of objects in memory for which a list takes a seat.
+/// Bytes of objects in memory for which a list takes one seat.
 const BYTES_PER_SEAT: u64 = 100_000;
-/// Bytes that a list from memory holds at most, since it is encoded while it is sent.
+/// Maximum number of bytes that a list from memory holds at once: it is encoded while it is sent.
 const MAX_CACHED_LIST_BYTES: u64 = 1_000_000;
-/// Assumed size of an object of which nothing is known.
+/// Assumed size of an object of unknown size.
 const MAX_OBJECT_BYTES: u64 = 1_500_000;
-/// Most seats of a list.
+/// Maximum number of seats of a list.
 const MAX_LIST_SEATS: u64 = 100;
-/// Most seats of a write.
+/// Maximum number of seats of a write.
 const MAX_MUTATING_SEATS: u64 = 10;
-/// Watchers that take a seat together.
+/// Number of watchers that take one seat together.
 const WATCHES_PER_SEAT: u64 = 10;
-/// Time that a seat of watchers takes for an event.
+/// Time for which watchers occupy a seat per event.
 const EVENT_ADDITIONAL_DURATION: Duration = Duration::from_millis(5);
 
-/// Work of a request, but for the time that it takes itself.
+/// Estimated work of a request, except its own duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WorkEstimate {
-    /// Seats while the request is executed.
+    /// Seats during the request.
     pub(crate) initial_seats: u64,
-    /// Seats after that, for `additional_latency`.
+    /// Seats after the request, for `additional_latency`.
     pub(crate) final_seats: u64,
-    /// How long the final seats are kept after the answer, which does not wait for it.
+    /// Duration of the final seats. The response does not wait for it.
     pub(crate) additional_latency: Duration,
 }
 
@@ -45,7 +45,7 @@ impl Default for WorkEstimate {
 }
 
 impl WorkEstimate {
-    /// Returns the seats that are taken for both phases.
+    /// Returns the maximum of the seats in both phases.
     pub(crate) fn max_seats(&self) -> usize {
         usize::try_from(self.initial_seats.max(self.final_seats)).unwrap_or(usize::MAX)
     }
@@ -58,8 +58,8 @@ pub(crate) struct ObjectStats {
     pub(crate) average_size: u64,
 }
 
-/// Estimates a list, or a watch. `stats` is `None` for a resource that is not stored; `max_seats` is the level's limit for
-/// one request, 0 where it has none.
+/// Estimates a list or a watch. `stats` is `None` for a resource that is not stored. `max_seats` is the level's limit
+/// for one request, or 0 without a limit.
 ///
 /// Upstream: `listWorkEstimator`.
 pub(crate) fn list(
@@ -100,7 +100,7 @@ pub(crate) fn list(
     seats(bytes.div_ceil(BYTES_PER_SEAT))
 }
 
-/// Returns whether a list is of an earlier revision.
+/// Returns whether a list reads an earlier revision.
 ///
 /// Upstream: `ShouldDelegateListMeta`.
 fn reads_history(query: &Query) -> bool {
@@ -113,7 +113,7 @@ fn reads_history(query: &Query) -> bool {
     }
 }
 
-/// Estimates a write that `watches` watchers see.
+/// Estimates a write that `watches` watchers receive.
 ///
 /// Upstream: `mutatingWorkEstimator`.
 pub(crate) fn mutating(info: &RequestInfo<'_>, watches: u64, max_seats: u64) -> WorkEstimate {
@@ -123,7 +123,7 @@ pub(crate) fn mutating(info: &RequestInfo<'_>, watches: u64, max_seats: u64) -> 
     }
     let max_seats =
         if max_seats == 0 { MAX_MUTATING_SEATS } else { max_seats.min(MAX_MUTATING_SEATS) };
-    // The work stays the same when fewer seats are kept for longer.
+    // Fewer seats for a longer time are the same work.
     let seats = watches.div_ceil(WATCHES_PER_SEAT);
     let final_seats = seats.min(max_seats);
     let latency =

@@ -1,4 +1,4 @@
-//! Statistics of a number over time: average, deviation and maximum, and histograms weighted by time.
+//! Statistics of a number over time: average, deviation, maximum and time-weighted histograms.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ pub(super) struct Integrator {
     max: f64,
 }
 
-/// What an [`Integrator`] saw.
+/// Result of an [`Integrator`] over a period.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Observation {
-    /// Length of the observation.
+    /// Length of the period in seconds.
     pub(crate) seconds: f64,
-    /// Average weighted by time.
+    /// Average of the value, weighted by time.
     pub(crate) average: f64,
-    /// Standard deviation weighted by time.
+    /// Standard deviation of the value, weighted by time.
     pub(crate) deviation: f64,
-    /// Largest value that was set.
+    /// Maximum value in the period.
     pub(crate) max: f64,
 }
 
@@ -59,13 +59,13 @@ impl Integrator {
     }
 }
 
-/// Distribution of a ratio, in which each value weighs as many nanoseconds as it lasted.
+/// Histogram of a ratio in which each value weighs as many nanoseconds as it lasted.
 ///
 /// Upstream: `TimingRatioHistogram`.
 #[derive(Debug, Clone)]
 pub(super) struct TimingHistogram {
     bounds: &'static [f64],
-    /// Nanoseconds by bucket; the last one has no upper bound.
+    /// Nanoseconds by bucket; the last bucket has no upper bound.
     nanoseconds: Vec<u64>,
     sum: f64,
     last: Duration,
@@ -74,7 +74,7 @@ pub(super) struct TimingHistogram {
 }
 
 impl TimingHistogram {
-    /// Begins at zero.
+    /// Creates a histogram whose ratio is 0 from `now` on.
     pub(super) fn new(bounds: &'static [f64], now: Duration) -> Self {
         let nanoseconds = vec![0; bounds.len() + 1];
         Self { bounds, nanoseconds, sum: 0.0, last: now, numerator: 0.0, denominator: 1.0 }
@@ -92,7 +92,7 @@ impl TimingHistogram {
         self.denominator = denominator;
     }
 
-    /// Returns cumulative counts by upper bound, the count of all, and the sum, up to `now`.
+    /// Returns, up to `now`, the cumulative counts by upper bound, the total count and the sum.
     pub(super) fn read(&mut self, now: Duration) -> (Vec<(f64, u64)>, u64, f64) {
         self.advance(now);
         let mut count = 0;
@@ -120,7 +120,7 @@ impl TimingHistogram {
     }
 }
 
-/// Distribution of single values.
+/// Histogram of single values.
 #[derive(Debug, Clone)]
 pub(super) struct Distribution {
     bounds: &'static [f64],
@@ -129,7 +129,7 @@ pub(super) struct Distribution {
 }
 
 impl Distribution {
-    /// Begins with empty buckets.
+    /// Creates an empty histogram.
     pub(super) fn new(bounds: &'static [f64]) -> Self {
         Self { bounds, counts: vec![0; bounds.len() + 1], sum: 0.0 }
     }
@@ -143,7 +143,7 @@ impl Distribution {
         self.sum += value;
     }
 
-    /// Returns cumulative counts by upper bound, the count of all, and the sum.
+    /// Returns the cumulative counts by upper bound, the total count and the sum.
     pub(super) fn read(&self) -> (Vec<(f64, u64)>, u64, f64) {
         let mut count = 0;
         let buckets = self
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!((seen.seconds, seen.max), (8.0, 10.0));
         assert!((seen.average - 18.0 / 8.0).abs() < 1e-9, "{seen:?}");
         assert!((seen.deviation - (132.0_f64 / 8.0 - 2.25 * 2.25).sqrt()).abs() < 1e-9, "{seen:?}");
-        // The next observation begins with the value that is left.
+        // The next observation begins with the current value.
         assert_eq!(seats.reset(s(9)), Observation { seconds: 1.0, ..Observation::default() });
     }
 

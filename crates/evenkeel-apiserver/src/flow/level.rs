@@ -1,4 +1,4 @@
-//! A priority level with its requests, behind a lock; what all levels share; the permits of requests.
+//! Priority level and its requests behind a lock, state that all levels share, and the permits of requests.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,34 +20,34 @@ use evenkeel_apimachinery::user::User;
 
 const SCHEMA_HEADER: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const LEVEL_HEADER: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
-/// Bounds of the fraction of the limit that requests of a kind use.
+/// Bucket bounds for the used fraction of the limit.
 const READ_VS_WRITE: [f64; 15] =
     [0.0, 0.001, 0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0];
 
-/// A FlowSchema in effect.
+/// FlowSchema in effect.
 #[derive(Debug)]
 pub(super) struct FlowSchema {
     pub(super) name: Box<str>,
     pub(super) rules: Vec<Rule>,
     pub(super) distinguisher: Distinguisher,
     pub(super) level: Arc<PriorityLevel>,
-    /// Its counters in the level.
+    /// Index of the schema's counters in the level.
     pub(super) flow: usize,
-    /// Whether the level has several queues to tell flows apart.
+    /// Whether the level has several queues, which keep flows apart.
     pub(super) sharded: bool,
-    /// Uids of the FlowSchema and the priority level.
+    /// UIDs of the FlowSchema and of the priority level.
     pub(super) uids: [HeaderValue; 2],
 }
 
 impl FlowSchema {
-    /// Sets the uids of FlowSchema and priority level in the response headers.
+    /// Sets the UIDs of FlowSchema and priority level in the response headers.
     pub(super) fn mark(&self, headers: &mut HeaderMap) {
         let [schema, level] = self.uids.clone();
         headers.insert(SCHEMA_HEADER, schema);
         headers.insert(LEVEL_HEADER, level);
     }
 
-    /// Hash of the flow of a request.
+    /// Returns the hash of a request's flow.
     ///
     /// Upstream: `hashFlowID`, `computeFlowDistinguisher`.
     pub(super) fn hash(&self, request: &RequestDigest<'_>) -> u64 {
@@ -66,7 +66,7 @@ impl FlowSchema {
     }
 }
 
-/// What a request is classified by.
+/// Attributes by which a request is classified.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestDigest<'a> {
     pub(crate) user: &'a User,
@@ -76,18 +76,18 @@ pub(crate) struct RequestDigest<'a> {
 }
 
 impl RequestDigest<'_> {
-    /// Whether it counts as a write.
+    /// Returns whether the request counts as a write.
     pub(super) fn is_mutating(&self) -> bool {
         !matches!(self.info.verb, "get" | "list" | "watch")
     }
 }
 
-/// Seats of a request. They are given back when this is dropped: at the end of the request, when its client leaves, and
-/// when its handler panics.
+/// Seats of a request. The drop releases them: at the end of the request, when its client disconnects, or when its
+/// handler panics.
 #[derive(Debug)]
 pub(crate) struct Permit(Occupied);
 
-/// What a permit gives back.
+/// Resources that a permit releases.
 #[derive(Debug)]
 enum Occupied {
     Seats { class: Arc<FlowSchema>, ticket: Ticket, mutating: bool },
@@ -95,18 +95,18 @@ enum Occupied {
 }
 
 impl Permit {
-    /// A request that was dispatched.
+    /// Creates the permit of a dispatched request.
     pub(super) fn seats(class: Arc<FlowSchema>, ticket: Ticket, mutating: bool) -> Self {
         class.level.shared.count(Phase::Executing, mutating, 1);
         Self(Occupied::Seats { class, ticket, mutating })
     }
 
-    /// A request that is executed without priority and fairness.
+    /// Creates the permit of a request without priority and fairness.
     pub(super) fn slot(executing: Arc<AtomicUsize>) -> Self {
         Self(Occupied::Slot { executing })
     }
 
-    /// Sets the uids of FlowSchema and priority level in the response headers.
+    /// Sets the UIDs of FlowSchema and priority level in the response headers.
     pub(crate) fn mark(&self, headers: &mut HeaderMap) {
         if let Occupied::Seats { class, .. } = &self.0 {
             class.mark(headers);
@@ -129,33 +129,33 @@ impl Drop for Permit {
     }
 }
 
-/// A priority level with its requests.
+/// Priority level with its requests.
 #[derive(Debug)]
 pub(super) struct PriorityLevel {
     pub(super) name: Box<str>,
     pub(super) shared: Arc<Shared>,
-    /// Most seats of a request; 0 for the estimator's own limit.
+    /// Maximum number of seats of a request; 0 for the estimator's own limit.
     pub(super) max_seats: AtomicU64,
     state: Mutex<LevelState>,
 }
 
-/// The part of a priority level that changes.
+/// Mutable state of a priority level.
 #[derive(Debug)]
 pub(super) struct LevelState {
     pub(super) queues: QueueSet<Waiting>,
     pub(super) config: Level,
     pub(super) limits: Limits,
     pub(super) demand: SeatDemand,
-    /// Limit of the seats in use (CurrentCL).
+    /// Current limit of the seats in use (CurrentCL).
     pub(super) current: usize,
-    /// Seats that the level needed at the last adjustment.
+    /// Target of seats at the last adjustment.
     pub(super) target: f64,
-    /// Its object is gone; it ends with its last request.
+    /// Whether the level's object is deleted. The level then ends with its last request.
     pub(super) quiescing: bool,
     pub(super) dropped: DroppedRequests,
 }
 
-/// A waiting request, as its queue holds it.
+/// Waiting request in a queue.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) class: Arc<FlowSchema>,
@@ -188,8 +188,8 @@ impl PriorityLevel {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state, hands the requests that were dispatched their permits, and wakes who releases seats at their time
-    /// if some wait for that.
+    /// Changes the state, and sends permits to the requests that the change dispatched. Wakes the task that releases
+    /// seats if a waiting request needs a timed release.
     pub(super) fn with<T>(
         &self,
         change: impl FnOnce(&mut LevelState, Duration) -> (T, Dispatched<Waiting>),
@@ -201,7 +201,7 @@ impl PriorityLevel {
         result
     }
 
-    /// Releases seats whose time is over. Returns when the next ones are due that a waiting request may get.
+    /// Releases seats whose time has passed. Returns the next such time that a waiting request depends on.
     pub(super) fn release_due(&self) -> Option<Duration> {
         self.change(|state, now| ((), state.queues.release_due(now))).1
     }
@@ -219,7 +219,7 @@ impl PriorityLevel {
         for (waiting, ticket) in dispatched {
             let Waiting { class, mutating, sender } = waiting;
             self.shared.count(Phase::Waiting, mutating, -1);
-            // If nobody waits any more, the permit comes back and gives the seats to the next one.
+            // If the caller has gone, the permit drops here and releases its seats to the next request.
             let _ = sender.send(Permit::seats(class, ticket, mutating));
         }
         (result, next_release)
@@ -227,7 +227,7 @@ impl PriorityLevel {
 }
 
 impl LevelState {
-    /// The level, as borrowing sees it after what was observed since the last adjustment.
+    /// Returns the input of borrowing, after adding the observation since the last adjustment.
     pub(super) fn observe(&mut self, now: Duration) -> Borrower {
         let seen = self.queues.stats.demand.reset(now);
         self.demand.update(&seen);
@@ -238,7 +238,7 @@ impl LevelState {
         borrower
     }
 
-    /// Applies the configuration and a new current limit.
+    /// Applies the configuration and a new current limit, and dispatches requests that fit.
     pub(super) fn apply(
         &mut self,
         now: Duration,
@@ -251,13 +251,13 @@ impl LevelState {
     }
 }
 
-/// What all levels share.
+/// State that all levels share.
 #[derive(Debug)]
 pub(super) struct Shared {
     clock: Clock,
-    /// All times are measured from here.
+    /// Origin of all times.
     start: Instant,
-    /// Wakes who releases seats at their time.
+    /// Wakes the task that releases seats at their time.
     pub(super) wake: Arc<Notify>,
     kinds: [[Mutex<Kind>; 2]; 2],
 }
@@ -269,14 +269,14 @@ struct Kind {
     ratio: TimingHistogram,
 }
 
-/// Where a request is.
+/// Phase of a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Phase {
     Waiting,
     Executing,
 }
 
-/// Number and time-weighted ratio of the requests of a kind: buckets, count and sum.
+/// Number of requests of a kind, and their time-weighted ratio: buckets, count and sum.
 pub(super) type KindReading = (i64, (Vec<(f64, u64)>, u64, f64));
 
 impl Shared {
@@ -292,17 +292,17 @@ impl Shared {
         Self { clock, start, wake: Arc::new(Notify::new()), kinds }
     }
 
-    /// Time since the server's start.
+    /// Returns the time since the server's start.
     pub(super) fn now(&self) -> Duration {
         self.clock.instant().saturating_duration_since(self.start)
     }
 
-    /// The instant of such a time.
+    /// Converts a time since the server's start to an instant.
     pub(super) fn instant(&self, at: Duration) -> Instant {
         self.start + at
     }
 
-    /// Counts requests of a kind.
+    /// Adds `by` to the number of requests of a kind.
     pub(super) fn count(&self, phase: Phase, mutating: bool, by: i64) {
         let now = self.now();
         let mut kind = self.kind(phase, mutating);
@@ -311,7 +311,7 @@ impl Shared {
         kind.ratio.set(now, requests);
     }
 
-    /// Sets the limits that ratios relate to.
+    /// Sets the limits that the ratios divide by.
     pub(super) fn set_denominators(&self, waiting: usize, executing: usize) {
         let now = self.now();
         for mutating in [false, true] {
@@ -321,7 +321,7 @@ impl Shared {
         }
     }
 
-    /// Reads the metrics of a kind.
+    /// Returns the metrics of a kind.
     pub(super) fn read(&self, phase: Phase, mutating: bool) -> KindReading {
         let now = self.now();
         let mut kind = self.kind(phase, mutating);
@@ -339,7 +339,7 @@ impl Shared {
 }
 
 impl PriorityLevel {
-    /// Sets the most seats of a request.
+    /// Sets the maximum number of seats of a request.
     pub(super) fn set_max_seats(&self, seats: u64) {
         self.max_seats.store(seats, Ordering::Relaxed);
     }

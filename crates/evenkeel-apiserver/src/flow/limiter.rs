@@ -1,4 +1,4 @@
-//! The shell around the queue sets: classifies requests, waits for seats, and gives them back.
+//! Shell around the queue sets: classifies requests, waits for seats and releases them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -19,17 +19,17 @@ use super::watches::{CountedWatch, WatchTracker};
 use crate::clock::Clock;
 use crate::request::RequestInfo;
 
-/// Retry-After in seconds of requests beyond the in-flight limits.
+/// Retry-After, in seconds, of requests beyond the in-flight limits.
 const RETRY_AFTER: i64 = 1;
-/// No request waits longer.
+/// Maximum time that a request waits in a queue.
 const MAX_WAIT_LIMIT: Duration = Duration::from_secs(60);
-/// How long a request without a deadline may wait: a quarter of `--request-timeout`.
+/// Maximum wait of a request without a deadline: a quarter of the default of `--request-timeout`.
 const DEFAULT_WAIT_LIMIT: Duration = Duration::from_secs(15);
 
-/// How many requests are executed at once.
+/// Limits on concurrent requests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Options {
-    /// `--enable-priority-and-fairness`. The sum of the limits is then one for all requests.
+    /// `--enable-priority-and-fairness`: one limit, the sum of both, applies to all requests.
     pub(crate) priority_and_fairness: bool,
     /// `--max-requests-inflight`; 0 for no limit.
     pub(crate) max_requests_inflight: usize,
@@ -47,27 +47,27 @@ impl Default for Options {
     }
 }
 
-/// Whether a request is executed.
+/// Decision whether to execute a request.
 #[derive(Debug)]
 pub(crate) enum Admission {
-    /// It is, outside of all limits.
+    /// Execute the request outside of all limits.
     Unlimited,
-    /// It is, and takes seats until the permit is dropped.
+    /// Execute the request, which occupies seats until the permit drops.
     Execute(Permit),
-    /// It is not.
+    /// Reject the request.
     Reject(Rejection),
 }
 
-/// A rejected request.
+/// Rejection of a request, with its Retry-After.
 #[derive(Debug)]
 pub(crate) struct Rejection {
     class: Option<Arc<FlowSchema>>,
-    /// Seconds after which the client may try again.
+    /// Seconds after which the client may retry.
     pub(crate) retry_after: i64,
 }
 
 impl Rejection {
-    /// Sets the uids of FlowSchema and priority level in the response headers.
+    /// Sets the UIDs of FlowSchema and priority level in the response headers.
     pub(crate) fn mark(&self, headers: &mut HeaderMap) {
         if let Some(class) = &self.class {
             class.mark(headers);
@@ -75,20 +75,20 @@ impl Rejection {
     }
 }
 
-/// Limits the requests that are executed at once.
+/// Limiter of concurrent requests.
 pub(crate) struct Flows {
     options: Options,
     shared: Arc<Shared>,
     effective: RwLock<Effective>,
     watches: WatchTracker,
-    /// Requests that are executed without priority and fairness: reads, writes.
+    /// Number of executing requests without priority and fairness: reads, writes.
     executing: [Arc<AtomicUsize>; 2],
 }
 
-/// The configuration in effect.
+/// Configuration in effect.
 #[derive(Debug, Default)]
 struct Effective {
-    /// In the order in which they are matched.
+    /// Schemas in matching order.
     schemas: Vec<Arc<FlowSchema>>,
     levels: Vec<Arc<PriorityLevel>>,
     /// Fraction of its target that each level got at the last adjustment.
@@ -96,7 +96,7 @@ struct Effective {
 }
 
 impl Flows {
-    /// Makes limits with the mandatory levels only.
+    /// Creates a limiter with only the mandatory levels.
     pub(crate) fn new(options: Options, clock: Clock) -> Self {
         let flows = Self {
             options,
@@ -109,7 +109,7 @@ impl Flows {
         flows
     }
 
-    /// Whether priority levels are in use.
+    /// Returns whether priority and fairness is enabled.
     pub(crate) fn is_fair(&self) -> bool {
         self.options.priority_and_fairness
     }
@@ -119,8 +119,8 @@ impl Flows {
         max_requests_inflight.saturating_add(max_mutating_requests_inflight)
     }
 
-    /// Takes seats for a request, or waits for them. `stats` tells of the objects that a list reads; `wait_limit` is from
-    /// [`wait_limit`].
+    /// Takes seats for a request, or waits for them. `stats` returns the statistics of the objects that a list reads.
+    /// `wait_limit` comes from [`wait_limit`].
     ///
     /// Upstream: `WithPriorityAndFairness`, `WithMaxInFlightLimit`.
     pub(crate) async fn start(
@@ -199,14 +199,14 @@ impl Flows {
             return Admission::Execute(permit);
         }
         drop(permit);
-        // Administrators always get an answer.
+        // Never reject administrators.
         if request.user.is_in("system:masters") {
             return Admission::Unlimited;
         }
         Admission::Reject(Rejection { class: None, retry_after: RETRY_AFTER })
     }
 
-    /// Returns the first FlowSchema that matches a request, else `catch-all`.
+    /// Returns the first FlowSchema that matches a request, or else `catch-all`.
     ///
     /// Upstream: `matchesFlowSchema`.
     fn classify(&self, request: &RequestDigest<'_>) -> Option<Arc<FlowSchema>> {
@@ -220,12 +220,12 @@ impl Flows {
         schemas.iter().find(matches).or_else(|| schemas.iter().find(last)).cloned()
     }
 
-    /// Counts a watch among those that writes are sent to, until the result is dropped.
+    /// Counts a watch as a receiver of writes until the result drops.
     pub(crate) fn register_watch(&self, info: &RequestInfo<'_>) -> Option<CountedWatch> {
         self.watches.register(info)
     }
 
-    /// Puts a configuration into effect. Levels that are gone go on until they are idle.
+    /// Applies a configuration. Removed levels remain until they are idle.
     pub(crate) fn configure(&self, schemas: &[Value], levels: &[Value]) {
         let config::Digest { levels, schemas, problems } = config::digest(schemas, levels);
         for problem in problems {
@@ -272,7 +272,7 @@ impl Flows {
         self.adjust(&mut effective);
     }
 
-    /// Adjusts the limits of all levels to what they needed since the last time; drops levels that are gone and idle.
+    /// Adjusts the limits of all levels to their demand since the last adjustment. Drops removed levels that are idle.
     ///
     /// Upstream: `updateBorrowing`.
     pub(crate) fn update_borrowing(&self) {
@@ -304,18 +304,18 @@ impl Flows {
         self.shared.set_denominators(waiting, executing);
     }
 
-    /// Releases seats whose time is over. Returns when the next ones are due that a waiting request may get.
+    /// Releases seats whose time has passed. Returns the next such time that a waiting request depends on.
     pub(crate) fn release_due(&self) -> Option<Instant> {
         let next = self.levels().iter().filter_map(|level| level.release_due()).min();
         next.map(|at| self.shared.instant(at))
     }
 
-    /// Wakes who calls [`Flows::release_due`].
+    /// Returns the signal to call [`Flows::release_due`] again.
     pub(crate) fn wake(&self) -> Arc<Notify> {
         self.shared.wake.clone()
     }
 
-    /// Writes the metrics of priority and fairness.
+    /// Writes the metrics of priority and fairness to `out`.
     pub(crate) fn render(&self, out: &mut String) {
         if !self.options.priority_and_fairness {
             return;
@@ -329,7 +329,7 @@ impl Flows {
     }
 }
 
-/// Puts a FlowSchema into effect.
+/// Binds a FlowSchema to its level; `None` if the level does not exist.
 fn bind(schema: Schema, levels: &[Arc<PriorityLevel>]) -> Option<Arc<FlowSchema>> {
     let Schema { name, uid, level, distinguisher, rules } = schema;
     let level = levels.iter().find(|one| one.name == level)?.clone();
@@ -341,7 +341,7 @@ fn bind(schema: Schema, levels: &[Arc<PriorityLevel>]) -> Option<Arc<FlowSchema>
     Some(Arc::new(FlowSchema { name, rules, distinguisher, level, flow, sharded, uids }))
 }
 
-/// Rejects a request.
+/// Rejects a request and records it for the level's Retry-After.
 fn reject(class: Arc<FlowSchema>, reason: Reason) -> Admission {
     let (level, schema, reason) = (&*class.level.name, &*class.name, reason.as_str());
     tracing::debug!(level, schema, reason, "rejecting request");
@@ -352,7 +352,7 @@ fn reject(class: Arc<FlowSchema>, reason: Reason) -> Admission {
     Admission::Reject(Rejection { class: Some(class), retry_after })
 }
 
-/// Waits until a request is dispatched. When the wait ends otherwise, the request leaves its queue.
+/// Waits until a request is dispatched. The request leaves its queue if the time limit passes first.
 async fn wait(
     class: Arc<FlowSchema>,
     place: QueuePosition,
@@ -367,7 +367,7 @@ async fn wait(
             queued.left = true;
             permit
         }
-        // Where it was dispatched at this very moment, its permit is on the way.
+        // If the request was dispatched at this moment, its permit is about to arrive.
         Err(_) if !queued.leave() => receiver.await,
         Err(_) => return reject(class, Reason::TimeOut),
     };
@@ -377,7 +377,7 @@ async fn wait(
     }
 }
 
-/// A request in a queue, which it leaves when its client leaves.
+/// Request in a queue. It leaves the queue when its client disconnects.
 struct Queued {
     class: Arc<FlowSchema>,
     place: QueuePosition,
@@ -386,7 +386,7 @@ struct Queued {
 }
 
 impl Queued {
-    /// Leaves the queue. False if the request was dispatched before.
+    /// Leaves the queue. Returns false if the request was already dispatched.
     fn leave(&mut self) -> bool {
         if std::mem::replace(&mut self.left, true) {
             return false;
@@ -406,15 +406,15 @@ impl Drop for Queued {
     }
 }
 
-/// Returns how long a request with this much time may wait: a quarter of it.
+/// Returns the maximum wait of a request with this deadline: a quarter of it, at most [`MAX_WAIT_LIMIT`].
 ///
 /// Upstream: `getRequestWaitContext`.
 pub(crate) fn wait_limit(deadline: Option<Duration>) -> Duration {
     deadline.map_or(DEFAULT_WAIT_LIMIT, |time| time / 4).min(MAX_WAIT_LIMIT)
 }
 
-/// Returns whether upstream exempts a request from the request timeout: exec, attach, port-forward, logs, proxied requests.
-/// Watches are long-running, too, but take seats until they are initialized.
+/// Returns whether upstream exempts a request from the request timeout: exec, attach, port-forward, logs or proxied
+/// requests. Watches are exempt, too, but return false here because they take seats until they are initialized.
 ///
 /// Upstream: `BasicLongRunningRequestCheck`.
 pub(crate) fn is_long_running(info: &RequestInfo<'_>, path: &str) -> bool {

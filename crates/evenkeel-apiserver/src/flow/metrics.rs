@@ -1,4 +1,4 @@
-//! The metrics of priority and fairness as text, under upstream's names.
+//! Metrics of priority and fairness in text form, under upstream's names.
 
 use std::fmt::{Display, Write as _};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use super::stats::{FlowStats, Reason};
 
 const PREFIX: &str = "apiserver_flowcontrol_";
 
-/// A histogram's cumulative buckets, count and sum.
+/// Cumulative buckets, count and sum of a histogram.
 type Reading = (Vec<(f64, u64)>, u64, f64);
 
-/// Writes a family's head.
+/// Writes the help and type lines of a metric family.
 fn family(out: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(out, "# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {kind}");
 }
@@ -31,7 +31,7 @@ fn histogram(out: &mut String, name: &str, labels: &str, (buckets, count, sum): 
     sample(out, &format!("{name}_count"), labels, count);
 }
 
-/// Writes all families.
+/// Writes all metric families.
 pub(super) fn render(out: &mut String, levels: &[Arc<PriorityLevel>], fair: f64, shared: &Shared) {
     flow_counters(out, levels);
     flow_histograms(out, levels);
@@ -56,7 +56,7 @@ pub(super) fn render(out: &mut String, levels: &[Arc<PriorityLevel>], fair: f64,
 
 const KINDS: [(&str, bool); 2] = [("readOnly", false), ("mutating", true)];
 
-/// Calls `each` for the counters of each flow schema, with its labels.
+/// Calls `each` with the labels and counters of each FlowSchema.
 fn for_flows(levels: &[Arc<PriorityLevel>], mut each: impl FnMut(&str, &FlowStats)) {
     for level in levels {
         let state = level.lock();

@@ -1,20 +1,20 @@
-//! API Priority and Fairness: limits how many requests are executed at once, in priority levels that do not starve each
-//! other, and fairly among the flows of a level.
+//! API Priority and Fairness: limits concurrent requests by priority levels that do not starve each other, and shares a
+//! level fairly among its flows.
 //!
 //! | documented | where |
 //! |---|---|
 //! | Long-running requests other than watches are exempt | `limiter::is_long_running` |
-//! | FlowSchemas, their order, and what they match | `config::digest`, `rule::Rule` |
+//! | FlowSchemas, their order, and their matching | `config::digest`, `rule::Rule` |
 //! | A request that no other FlowSchema matches belongs to `catch-all` | `limiter::classify` |
 //! | Seats of a level, lent and borrowed | `allocation::borrow` |
 //! | Seats of a request | `estimate::WorkEstimate`, `watches::WatchTracker` |
 //! | Queues, shuffle sharding, fair queuing | `queueset::QueueSet`, `sharding::Dealer` |
-//! | A request waits for a quarter of its time at most | `limiter::wait_limit` |
+//! | A request waits for at most a quarter of its timeout | `limiter::wait_limit` |
 //! | 429 with Retry-After | `dropped::DroppedRequests`, `limiter::Rejection` |
 //! | `--max-requests-inflight`, `--max-mutating-requests-inflight` without priority and fairness | `limiter::start_in_flight` |
 //! | `apiserver_flowcontrol_*` | `stats::FlowStats`, `metrics::render` |
 //!
-//! All is pure but `limiter`, `level` and `watches`.
+//! Only `limiter`, `level` and `watches` have side effects.
 
 mod allocation;
 mod config;

@@ -1,17 +1,17 @@
-//! The requests of one priority level: which are executed, which wait in which queue, and which comes next.
+//! Requests of one priority level: decides which ones execute, which ones wait in a queue, and which one comes next.
 //!
-//! A pure state machine. Time is an argument; a waiting request is known by its waiter `W`, which comes back with the
-//! request's ticket when it is dispatched.
+//! A pure state machine with time as an argument. Each waiting request has a waiter `W`; a dispatch returns it with the
+//! request's ticket.
 //!
 //! | documented | where |
 //! |---|---|
-//! | A level without queues executes what its seats allow and rejects the rest; an exempt level executes all | `start` |
-//! | Shuffle sharding: a flow's requests go to the queue of its hand with the least work | `shuffle_shard` |
+//! | A level without queues executes requests while it has seats and rejects the rest; an exempt level executes all | `start` |
+//! | Shuffle sharding: a request joins the queue with the least work in its flow's hand | `shuffle_shard` |
 //! | A request is rejected when its queue is full and no seat is free | `start` |
-//! | Fair queuing: the queue whose first request would end first in virtual time is served next | `find_dispatch_queue` |
-//! | Virtual time advances as all busy queues share the seats evenly | `sync_time` |
-//! | The start of a queue is corrected by the true duration of its requests | `finish` |
-//! | Seats of a write are kept while its watchers are notified | `finish`, `release_due` |
+//! | Fair queuing: the next request is the one that would finish first in virtual time | `find_dispatch_queue` |
+//! | Virtual time advances as if all busy queues shared the seats evenly | `sync_time` |
+//! | A finished request corrects the virtual start of its queue by its true duration | `finish` |
+//! | A write keeps its seats while its watchers are notified | `finish`, `release_due` |
 //!
 //! Upstream: `queueSet`.
 
@@ -23,46 +23,46 @@ use super::estimate::WorkEstimate;
 use super::sharding::Dealer;
 use super::stats::{DispatchStats, FlowStats, LevelStats, Reason};
 
-/// Work in seat-nanoseconds, and readings of the progress meter in the same unit. 128 bits never overflow.
+/// Work in seat-nanoseconds, and readings of the progress meter R in the same unit. 128 bits never overflow.
 type SeatNanos = i128;
 
-/// Assumed duration of a request before it is known.
+/// Assumed duration of a request that has not finished.
 ///
 /// Upstream: `estimatedServiceDuration`.
 const ESTIMATED_SERVICE_DURATION: Duration = Duration::from_millis(3);
 
-/// How a level treats requests for which it has no seats.
+/// Treatment of requests for which a level has no seats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Queuing {
-    /// There is no limit.
+    /// The level has no limit.
     Exempt,
-    /// They are rejected.
+    /// The level rejects them.
     Reject,
-    /// They wait in queues.
+    /// The level queues them.
     Queue {
         /// Number of queues.
         queues: usize,
-        /// Deals the queues of a flow.
+        /// Dealer of the queues of a flow.
         dealer: Dealer,
-        /// Requests that may wait in a queue.
+        /// Maximum number of waiting requests in a queue.
         length_limit: usize,
     },
 }
 
-/// A request that asks for seats.
+/// Request that arrives at the level.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arrival {
-    /// Flow schema, as the index of its counters.
+    /// Index of the FlowSchema's counters.
     pub(super) flow: usize,
-    /// Hash of the flow schema and the flow distinguisher.
+    /// Hash of the FlowSchema and the flow distinguisher.
     pub(super) hash: u64,
-    /// Seats of the request.
+    /// Seats that the request needs, by the estimate.
     pub(super) work: WorkEstimate,
-    /// Whether its execution ends with the initialization of a watch.
+    /// Whether its execution ends when a watch is initialized.
     pub(super) watch: bool,
 }
 
-/// A request that is executed; given back to [`QueueSet::finish`].
+/// Executing request; [`QueueSet::finish`] takes it back.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     flow: usize,
@@ -79,42 +79,42 @@ pub(super) struct QueuePosition {
     number: u64,
 }
 
-/// What becomes of an arrival.
+/// Decision on an arrival.
 #[derive(Debug)]
 pub(super) enum Start {
-    /// It is executed now.
+    /// Execute the request now.
     Execute(Ticket),
-    /// It waits in a queue, at this position.
+    /// The request waits in a queue at this position.
     Wait(QueuePosition),
-    /// It is rejected.
+    /// Reject the request.
     Reject(Reason),
 }
 
-/// Requests that were dispatched from their queues, with their waiters.
+/// Dispatched requests with their waiters.
 pub(super) type Dispatched<W> = Vec<(W, Ticket)>;
 
-/// The requests of one priority level.
+/// Requests of one priority level.
 #[derive(Debug)]
 pub(super) struct QueueSet<W> {
     queuing: Queuing,
-    /// Seats that may be taken at once.
+    /// Maximum number of seats in use.
     limit: usize,
-    /// More than configured while requests of removed queues are left.
+    /// Queues; more than configured while removed ones still have requests.
     queues: Vec<Queue<W>>,
     /// Queues with waiting or executing requests.
     active_queues: usize,
     current_r: SeatNanos,
     synced: Duration,
-    /// Queue of the last dispatch.
+    /// Index of the queue of the last dispatch.
     robin: usize,
     enqueues: u64,
     requests_waiting: usize,
     requests_executing: usize,
     seats_waiting: usize,
     seats_in_use: usize,
-    /// The part of `seats_in_use` that was dispatched from queues.
+    /// Seats in use by requests that came through queues.
     queued_seats_in_use: usize,
-    /// Seats that are kept after their request was answered, by the time of their release.
+    /// Seats that outlive their requests, by the time of release.
     lingering: BinaryHeap<Reverse<Lingering>>,
     pub(super) flows: Vec<FlowStats>,
     pub(super) stats: LevelStats,
@@ -123,11 +123,11 @@ pub(super) struct QueueSet<W> {
 #[derive(Debug)]
 struct Queue<W> {
     waiting: VecDeque<Waiting<W>>,
-    /// Sum of the work of the waiting requests.
+    /// Sum of the work of all waiting requests.
     work: SeatNanos,
     executing: usize,
     seats_in_use: usize,
-    /// Reading of the progress meter at which the next request starts in virtual time.
+    /// Reading of R at which the next request starts in virtual time.
     next_dispatch_r: SeatNanos,
 }
 
@@ -165,13 +165,12 @@ impl<W> Queue<W> {
         self.executing > 0 || !self.waiting.is_empty()
     }
 
-    /// The start of the next request less the estimated work in progress.
+    /// Returns the virtual start of the next request minus the estimated work in progress.
     fn discounted_start(&self) -> SeatNanos {
         self.next_dispatch_r - seats_times(self.seats_in_use as u64, ESTIMATED_SERVICE_DURATION)
     }
 
-    /// Keeps a queue that does not use its share of seats from collecting it: dispatch in virtual time does not precede
-    /// arrival.
+    /// Keeps an underused queue from saving up its share of seats: virtual dispatch never precedes arrival.
     ///
     /// Upstream: `boundNextDispatchLocked`.
     fn bound_next_dispatch(&mut self) {
@@ -181,7 +180,7 @@ impl<W> Queue<W> {
     }
 }
 
-/// Seats times time.
+/// Returns seats times time in seat-nanoseconds.
 fn seats_times(seats: u64, time: Duration) -> SeatNanos {
     SeatNanos::from(seats) * time.as_nanos() as SeatNanos
 }
@@ -197,7 +196,7 @@ fn total_work(work: &WorkEstimate) -> SeatNanos {
 }
 
 impl<W> QueueSet<W> {
-    /// Makes an idle level.
+    /// Creates an idle level.
     pub(super) fn new(now: Duration, queuing: Queuing, limit: usize) -> Self {
         let mut set = Self {
             queuing,
@@ -221,7 +220,7 @@ impl<W> QueueSet<W> {
         set
     }
 
-    /// Returns the index of a flow schema's counters.
+    /// Returns the index of a FlowSchema's counters, which it adds if they are missing.
     pub(super) fn flow(&mut self, schema: &str) -> usize {
         self.flows.iter().position(|flow| *flow.schema == *schema).unwrap_or_else(|| {
             self.flows.push(FlowStats::new(schema));
@@ -229,7 +228,7 @@ impl<W> QueueSet<W> {
         })
     }
 
-    /// Applies a new configuration and limit. `denominator` is what metrics relate demand to.
+    /// Applies a new configuration and limit. `denominator` is the limit that ratio metrics divide by.
     ///
     /// Upstream: `setConfiguration`.
     pub(super) fn configure(
@@ -270,7 +269,7 @@ impl<W> QueueSet<W> {
         }
     }
 
-    /// Removes queues that are too many, from the last one on, when they are idle.
+    /// Removes idle surplus queues from the end.
     fn remove_queues(&mut self) {
         let idle = |queue: &Queue<W>| !queue.is_active() && queue.seats_in_use == 0;
         while self.queues.len() > self.desired_queues() && self.queues.last().is_some_and(idle) {
@@ -281,7 +280,7 @@ impl<W> QueueSet<W> {
         }
     }
 
-    /// Starts a request. `waiter` is called when it has to wait.
+    /// Starts or queues a request, or rejects it. Calls `waiter` only if the request has to wait.
     ///
     /// Upstream: `StartRequest`.
     pub(super) fn start(
@@ -314,7 +313,7 @@ impl<W> QueueSet<W> {
             && self.seats_in_use < self.limit
             && self.can_accommodate(seats)
         {
-            // Nobody else waits: what follows is what enqueuing and dispatching would come to.
+            // No other request waits, so this is equivalent to enqueuing and dispatching.
             let queue = &mut self.queues[index];
             queue.next_dispatch_r = queue.next_dispatch_r.max(self.current_r);
             let (start, discounted) = (queue.next_dispatch_r, queue.discounted_start());
@@ -348,7 +347,7 @@ impl<W> QueueSet<W> {
         (Start::Wait(QueuePosition { queue: index, number }), dispatched)
     }
 
-    /// Ends the execution of a request. Its final seats are kept for as long as its estimate says.
+    /// Ends the execution of a request. Its seats stay in use for the estimate's additional latency.
     ///
     /// Upstream: `finishRequestLocked`.
     pub(super) fn finish(&mut self, now: Duration, ticket: &Ticket) -> Dispatched<W> {
@@ -385,7 +384,8 @@ impl<W> QueueSet<W> {
         dispatched
     }
 
-    /// Removes a waiting request that waited too long, or whose client left. False if it was dispatched before.
+    /// Removes a waiting request after its time limit or its client's disconnect. Returns false if the request was
+    /// already dispatched.
     pub(super) fn cancel(&mut self, now: Duration, place: QueuePosition) -> (bool, Dispatched<W>) {
         let mut dispatched = self.release_due(now);
         let Some(queue) = self.queues.get_mut(place.queue) else { return (false, dispatched) };
@@ -406,7 +406,7 @@ impl<W> QueueSet<W> {
         (true, dispatched)
     }
 
-    /// Releases the seats whose time is over, each at its time, and dispatches what fits then.
+    /// Releases seats whose time has passed, in order of time, and dispatches requests that then fit.
     pub(super) fn release_due(&mut self, now: Duration) -> Dispatched<W> {
         let mut dispatched = Vec::new();
         while let Some(Reverse(next)) = self.lingering.peek().copied()
@@ -421,18 +421,18 @@ impl<W> QueueSet<W> {
         dispatched
     }
 
-    /// Returns when seats are released that waiting requests may get.
+    /// Returns the next time at which seats are released, if requests wait for them.
     pub(super) fn next_release(&self) -> Option<Duration> {
         let next = self.lingering.peek().filter(|_| self.requests_waiting > 0);
         next.map(|Reverse(next)| next.until)
     }
 
-    /// Returns whether nothing waits, is executed, or keeps seats.
+    /// Returns whether no request waits, executes or occupies seats.
     pub(super) fn is_idle(&self) -> bool {
         self.requests_waiting == 0 && self.requests_executing == 0 && self.lingering.is_empty()
     }
 
-    /// Returns the progress meter in seat-seconds.
+    /// Returns R in seat-seconds.
     pub(super) fn current_r(&self) -> f64 {
         seat_seconds(self.current_r)
     }
@@ -463,7 +463,7 @@ impl<W> QueueSet<W> {
     fn can_accommodate(&self, seats: usize) -> bool {
         match self.queuing {
             Queuing::Exempt => true,
-            // It would never fit: it is executed when it is alone.
+            // A request wider than the limit never fits, so it executes alone.
             _ if seats > self.limit => self.requests_executing == 0,
             _ => self.seats_in_use + seats <= self.limit,
         }
@@ -489,7 +489,7 @@ impl<W> QueueSet<W> {
             let Waiting { flow, work, watch, arrived, waiter, .. } = next;
             self.queues[index].work -= total_work(&work);
             self.count_waiting(now, flow, work.max_seats(), false);
-            // The queue stays active: it was, with this request waiting.
+            // `execute` counts the queue as active again.
             self.active_queues -= usize::from(!self.queues[index].is_active());
             let work = self.fit_final_seats(work);
             let ticket = self.execute(now, Some(index), (flow, work, watch), arrived);
@@ -498,8 +498,8 @@ impl<W> QueueSet<W> {
         }
     }
 
-    /// Finds the queue whose first request ends first in virtual time, in round robin order among equals. `None` when that
-    /// request does not fit: others wait for it.
+    /// Returns the queue whose first request would finish first in virtual time, round robin among equals. Returns
+    /// `None` if that request does not fit: the others wait behind it.
     ///
     /// Upstream: `findDispatchQueueToBoundLocked`.
     fn find_dispatch_queue(&mut self) -> Option<usize> {
@@ -545,7 +545,7 @@ impl<W> QueueSet<W> {
         };
     }
 
-    /// Reduces final seats to what the level has, with the same amount of work.
+    /// Reduces final seats to the level's limit, and extends their time for the same amount of work.
     fn fit_final_seats(&self, mut work: WorkEstimate) -> WorkEstimate {
         let limit = self.limit as u64;
         if limit > 0 && work.final_seats > limit {
@@ -558,7 +558,7 @@ impl<W> QueueSet<W> {
         work
     }
 
-    /// Takes the seats of a request.
+    /// Occupies the seats of a request.
     fn execute(
         &mut self,
         now: Duration,

@@ -1,8 +1,8 @@
-//! Rules of FlowSchemas: which requests they match.
+//! Rules of FlowSchemas and how requests match them.
 //!
 //! | documented | where |
 //! |---|---|
-//! | A rule matches by one of its subjects and one of its resource or non-resource rules | `matches_policy_rule` |
+//! | A rule matches by one of its subjects, and by one of its resource or non-resource rules | `matches_policy_rule` |
 //! | A resource rule matches verb, API group, resource and namespace, or clusterScope | `matches_resource_policy_rule` |
 
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::request::RequestInfo;
 use evenkeel_apimachinery::user::User;
 
-/// A rule of a FlowSchema.
+/// Rule of a FlowSchema.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Rule {
@@ -71,7 +71,8 @@ where
 }
 
 impl Rule {
-    /// Returns whether a request is one of a subject of the rule, and for one of its resources or paths.
+    /// Returns whether a subject of the rule sent the request, and one of its resource or non-resource rules matches
+    /// it.
     ///
     /// Upstream: `matchesPolicyRule`.
     pub(super) fn matches_policy_rule(

@@ -1,11 +1,11 @@
-//! Shuffle sharding: deals each flow a hand of queues, so that two flows rarely share all of theirs.
+//! Shuffle sharding: deals each flow a hand of queues, so that two flows rarely share all their queues.
 
-/// Bits of the hash value that a deal may use, so that the last cards stay nearly uniform.
+/// Maximum number of hash bits that a deal may use, to keep the last cards nearly uniform.
 const MAX_HASH_BITS: f64 = 60.0;
-/// Largest hand that fits in [`MAX_HASH_BITS`].
+/// Maximum size of a hand that fits in [`MAX_HASH_BITS`].
 const MAX_HAND: usize = 15;
 
-/// Deals hands of queues by a flow's hash value.
+/// Dealer of hands of queues by a flow's hash.
 ///
 /// Upstream: `Dealer`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(super) struct Dealer {
     hand_size: usize,
 }
 
-/// A hand of queues.
+/// Hand of distinct queues.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hand {
     cards: [usize; MAX_HAND],
@@ -29,7 +29,7 @@ impl Hand {
 }
 
 impl Dealer {
-    /// Returns a dealer; `None` where a hash value is too short for such a deal, or a size is out of its range.
+    /// Creates a dealer. Returns `None` if a size is out of range, or if the deal needs more than [`MAX_HASH_BITS`].
     ///
     /// Upstream: `NewDealer`.
     pub(super) fn new(deck_size: usize, hand_size: usize) -> Option<Self> {
@@ -50,7 +50,7 @@ impl Dealer {
             *card = (hash % left) as usize;
             hash /= left;
         }
-        // Each number counts the cards that are left; those dealt before shift it.
+        // Each number indexes the cards that are left; earlier cards shift it.
         let remainders = cards;
         for (dealt, card) in cards.iter_mut().enumerate().take(self.hand_size) {
             for before in remainders[..dealt].iter().rev() {
@@ -87,7 +87,7 @@ mod tests {
     fn hands_are_distinct_and_cover_the_deck() {
         let dealer = Dealer::new(9, 3).expect("a dealer");
         let mut seen = [0_u32; 9];
-        // Every hand of three out of nine, in order, comes once.
+        // Each ordered hand of three out of nine occurs once.
         for hash in 0..9 * 8 * 7 {
             let hand = dealer.deal(hash);
             let mut cards = hand.cards().to_vec();
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn hands_are_those_of_upstream() {
-        // From upstream's `TestDealIntoHand` and by its algorithm on these values.
+        // Values from upstream's `TestDealIntoHand`, and from its algorithm.
         assert_eq!(Dealer::new(6, 6).expect("a dealer").deal(0).cards(), [0, 1, 2, 3, 4, 5]);
         assert_eq!(Dealer::new(5, 3).expect("a dealer").deal(3).cards(), [3, 0, 1]);
         assert_eq!(

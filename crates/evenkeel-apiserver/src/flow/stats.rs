@@ -1,4 +1,4 @@
-//! What a priority level counts, by flow schema, under upstream's names.
+//! Counters of a priority level by FlowSchema, under upstream's names.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ const SEAT_UTILIZATION: [f64; 13] =
 const REQUEST_UTILIZATION: [f64; 10] = [0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 1.0];
 const DEMAND: [f64; 12] = [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.7, 2.0, 2.8, 4.0, 6.0];
 
-/// Why a request is not executed.
+/// Reason for the rejection of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// The level has no queues, and all of its seats are taken.
+    /// The level has no queues and no free seat.
     ConcurrencyLimit,
-    /// The shortest queue of the flow's hand is full.
+    /// The chosen queue of the flow's hand is full.
     QueueFull,
-    /// The request waited as long as it may, or its client left.
+    /// The request waited for its time limit, or its client disconnected.
     TimeOut,
 }
 
@@ -39,7 +39,7 @@ impl Reason {
     }
 }
 
-/// Counters of one flow schema in a priority level.
+/// Counters of one FlowSchema in a priority level.
 #[derive(Debug, Clone)]
 pub(super) struct FlowStats {
     pub(super) schema: Box<str>,
@@ -53,18 +53,18 @@ pub(super) struct FlowStats {
     pub(super) queue_length: Distribution,
     pub(super) watch_count: Distribution,
     pub(super) estimated_seats: Distribution,
-    /// Seconds of waiting, of requests that were then executed.
+    /// Seconds of waiting before execution.
     pub(super) waited: Distribution,
-    /// Seconds of waiting, of requests that were then rejected.
+    /// Seconds of waiting before rejection.
     pub(super) waited_in_vain: Distribution,
-    /// Seconds of execution.
+    /// Seconds of execution, except watches.
     pub(super) executed: Distribution,
     /// Seconds until a watch was initialized.
     pub(super) watch_initialized: Distribution,
 }
 
 impl FlowStats {
-    /// Begins at zero.
+    /// Creates counters at zero.
     pub(super) fn new(schema: &str) -> Self {
         Self {
             schema: schema.into(),
@@ -99,14 +99,14 @@ impl FlowStats {
 /// Statistics of a priority level over time.
 #[derive(Debug, Clone)]
 pub(super) struct LevelStats {
-    /// Seats in use and waited for.
+    /// Seats in use and seats that waiting requests need.
     pub(super) demand: Integrator,
-    /// The same in relation to the level's limit.
+    /// Demand as a fraction of the level's limit.
     pub(super) demand_ratio: TimingHistogram,
     pub(super) seats_executing: TimingHistogram,
     pub(super) requests_executing: TimingHistogram,
     pub(super) requests_waiting: TimingHistogram,
-    /// Progress meters at the last dispatch, in seat-seconds.
+    /// Readings of the progress meter at the last dispatch, in seat-seconds.
     pub(super) dispatch: DispatchStats,
 }
 
@@ -115,14 +115,14 @@ pub(super) struct LevelStats {
 pub(super) struct DispatchStats {
     pub(super) r: f64,
     pub(super) latest_s: f64,
-    /// Least and greatest start of a waiting request, over the queues.
+    /// Minimum and maximum over the queues of the virtual start of the next request.
     pub(super) next_s: (f64, f64),
-    /// The same less the estimated work in progress.
+    /// As `next_s`, minus the estimated work in progress.
     pub(super) discounted_s: (f64, f64),
 }
 
 impl LevelStats {
-    /// Begins at zero.
+    /// Creates statistics that begin at `now`.
     pub(super) fn new(now: Duration) -> Self {
         let mut demand = Integrator::default();
         demand.set(now, 0.0);

@@ -1,4 +1,4 @@
-//! Counts watches by what they select, to estimate how many watchers a write is sent to.
+//! Counts watches by their scope, to estimate how many watchers receive a write.
 //!
 //! Upstream: `watchTracker`.
 
@@ -10,11 +10,11 @@ use evenkeel_api::selector::FieldSelector;
 
 use crate::request::RequestInfo;
 
-/// Number of watches by group, resource, namespace and name. Shared by its clones.
+/// Number of watches by group, resource, namespace and name. Clones share the counts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WatchTracker(Arc<Mutex<HashMap<u64, u64>>>);
 
-/// A counted watch; it is counted until this is dropped.
+/// Watch that counts until this drops.
 #[derive(Debug)]
 pub(crate) struct CountedWatch {
     tracker: WatchTracker,
@@ -33,8 +33,8 @@ impl Drop for CountedWatch {
     }
 }
 
-/// Watches with the same key are similar. It is a hash, so that nothing is allocated to look one up; two keys that fall
-/// together make an estimate a little too high.
+/// Returns the key of watches with the same scope. A hash avoids allocations in lookups; a collision only makes the
+/// estimate slightly too high.
 fn key(info: &RequestInfo<'_>, namespace: &str, name: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     (info.group, info.resource, namespace, name).hash(&mut hasher);
@@ -42,7 +42,7 @@ fn key(info: &RequestInfo<'_>, namespace: &str, name: &str) -> u64 {
 }
 
 impl WatchTracker {
-    /// Counts a watch. A watch of the pods of one node is not counted: it sees few writes.
+    /// Counts a watch. It does not count a watch of one node's pods, which receives few writes.
     ///
     /// Upstream: `RegisterWatch`.
     pub(crate) fn register(&self, info: &RequestInfo<'_>) -> Option<CountedWatch> {
@@ -58,7 +58,7 @@ impl WatchTracker {
         Some(CountedWatch { tracker: self.clone(), key })
     }
 
-    /// Returns the number of watches that a write is sent to: of all objects, of its namespace, and of the object.
+    /// Returns the number of watches that receive a write: those of all objects, of the namespace, and of the object.
     ///
     /// Upstream: `GetInterestedWatchCount`.
     pub(crate) fn interested(&self, info: &RequestInfo<'_>) -> u64 {

@@ -1,4 +1,4 @@
-//! Documents of custom resources, from the schemas of their definitions (upstream: `controller/openapi/builder`).
+//! OpenAPI documents of custom resources from their definitions' schemas (upstream: `controller/openapi/builder`).
 
 use super::recorded::recorded;
 use crate::resource::custom::Version;
@@ -29,7 +29,7 @@ impl Dialect {
         json!({"$ref": format!("#/{place}/{name}")})
     }
 
-    /// Returns a reference with a description.
+    /// Returns a reference to a schema, with a description.
     fn described(self, name: &str, description: &str) -> Value {
         match self {
             Self::Two => {
@@ -84,7 +84,7 @@ fn schema(resource: &ResourceType, version: &Version, dialect: Dialect) -> Value
     schema
 }
 
-/// Removes what OpenAPI v2, or old clients of it, do not support.
+/// Removes fields that OpenAPI v2, or its old clients, do not support.
 ///
 /// Upstream: `ToStructuralOpenAPIV2`.
 fn simplify(schema: &mut Value) {
@@ -175,7 +175,7 @@ fn schemas(resource: &ResourceType, version: &Version, dialect: Dialect) -> [(St
     ]
 }
 
-/// Returns the definitions and paths of custom resources in the document of version 2.
+/// Returns the definitions and paths of custom resources for the v2 document.
 pub(super) fn additions(rows: &Rows) -> (Map<String, Value>, Map<String, Value>) {
     let (mut definitions, mut all) = (Map::new(), Map::new());
     for (resource, version) in custom(rows) {
@@ -185,10 +185,10 @@ pub(super) fn additions(rows: &Rows) -> (Map<String, Value>, Map<String, Value>)
     (definitions, all)
 }
 
-/// Paths and schemas of a document.
+/// Paths and schemas of one document.
 type Parts = (Map<String, Value>, Map<String, Value>);
 
-/// Returns the documents of version 3 by name.
+/// Returns the v3 documents by name.
 pub(super) fn documents(rows: &Rows) -> BTreeMap<String, Value> {
     let mut documents: BTreeMap<String, Parts> = BTreeMap::new();
     for (resource, version) in custom(rows) {
@@ -206,7 +206,7 @@ pub(super) fn documents(rows: &Rows) -> BTreeMap<String, Value> {
     documents.into_iter().map(finished).collect()
 }
 
-/// Adds the built-in schemas that are referred to, and those that they refer to.
+/// Adds the built-in schemas that documents of custom resources refer to, directly or indirectly.
 fn add_builtin(components: &mut Map<String, Value>) {
     static BUILTIN: OnceLock<Map<String, Value>> = OnceLock::new();
     for (name, schema) in BUILTIN.get_or_init(builtin) {
@@ -214,7 +214,7 @@ fn add_builtin(components: &mut Map<String, Value>) {
     }
 }
 
-/// Returns the built-in schemas that documents refer to, from a recorded document: the server's own schemas have no descriptions.
+/// Returns built-in schemas from a recorded document, because the server's own schemas have no descriptions.
 fn builtin() -> Map<String, Value> {
     let mut known = recorded("apis/apps/v1");
     let mut known = known["components"]["schemas"].take();
@@ -233,7 +233,7 @@ fn builtin() -> Map<String, Value> {
     builtin
 }
 
-/// Adds the paths of a resource to `all`.
+/// Adds a resource's paths to `all`.
 fn paths(resource: &ResourceType, dialect: Dialect, all: &mut Map<String, Value>) {
     let root = format!("/apis/{}", resource.api_version);
     let plural = resource.plural();
@@ -258,7 +258,8 @@ fn paths(resource: &ResourceType, dialect: Dialect, all: &mut Map<String, Value>
     }
 }
 
-/// Returns the description of an operation. kubectl reads here whether the server supports field validation and dry runs.
+/// Returns the description of an operation. kubectl reads from it whether the server supports field validation and dry
+/// runs.
 fn operation(resource: &ResourceType, action: &str, list: bool, dialect: Dialect) -> Value {
     let gvk =
         json!({"group": resource.group(), "version": resource.version(), "kind": resource.kind()});

@@ -1,7 +1,7 @@
-//! `/openapi/v2` and `/openapi/v3`: the schemas of everything that is served.
+//! OpenAPI documents of all served resources at `/openapi/v2` and `/openapi/v3`.
 //!
-//! The documents of built-in groups are recorded and kept compressed, as most clients take them; those of custom
-//! resources are made from their definitions.
+//! The documents of built-in groups are recorded and stored compressed, because most clients accept that. Those of
+//! custom resources are built from their definitions.
 
 mod custom;
 mod protobuf;
@@ -26,10 +26,10 @@ use evenkeel_apimachinery::encode::accept;
 use evenkeel_apimachinery::headers::text;
 
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-/// The same type as clients of before 2023 ask for it.
+/// Media type that clients older than 2023 use for the same format.
 const PROTOBUF_AT: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
-/// Answers a GET of an OpenAPI path; `None` where `path` is none.
+/// Responds to a GET of an OpenAPI path; `None` for other paths.
 pub(crate) fn serve(
     api: &Api,
     path: &str,
@@ -58,7 +58,7 @@ fn set(response: &mut Response<Bytes>, name: HeaderName, value: &str) {
     }
 }
 
-/// A body that is at hand compressed: as it is for clients that take it so, else unpacked.
+/// Responds with a compressed body. Decompresses it for clients that do not accept gzip.
 fn packed(compressed: Bytes, headers: &HeaderMap) -> Response<Bytes> {
     if text(headers, ACCEPT_ENCODING).contains("gzip") {
         let mut response = Response::new(compressed);
@@ -84,7 +84,7 @@ fn hash(bytes: &[u8]) -> String {
     digest.as_ref().iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
-/// The whole API in one document of version 2, in JSON or protobuf.
+/// Returns the v2 document of the whole API in JSON or protobuf.
 fn version_two(api: &Api, headers: &HeaderMap) -> Response<Bytes> {
     let forms = [
         ("application/json", "application/json", V2_JSON),
@@ -128,15 +128,15 @@ fn version_two(api: &Api, headers: &HeaderMap) -> Response<Bytes> {
     response
 }
 
-/// A compressed body with more behind it, compressed on its own: what unpacks to both, one behind the other.
+/// Appends a separately compressed part to a compressed body. Both decompress to one body.
 fn followed(compressed: &[u8], more: &[u8]) -> Bytes {
     let mut all = GzEncoder::new(compressed.to_vec(), Compression::fast());
-    // Neither fails in memory.
+    // Writes to memory do not fail.
     let _ = all.write_all(more);
     all.finish().unwrap_or_default().into()
 }
 
-/// The recorded document with the definitions of custom resources beside the built-in ones.
+/// Returns the recorded document with the definitions and paths of custom resources.
 fn with_custom(custom: Map<String, Value>, paths: Map<String, Value>) -> Bytes {
     let text = unpacked(V2_JSON).ok();
     let document: Option<Value> = text.and_then(|text| serde_json::from_slice(&text).ok());
@@ -150,7 +150,7 @@ fn with_custom(custom: Map<String, Value>, paths: Map<String, Value>) -> Bytes {
     document.to_string().into()
 }
 
-/// Where the documents of version 3 are, each under an address that names its content.
+/// Returns the index of v3 documents, with each document's hash in its URL.
 fn list(api: &Api) -> Value {
     let mut paths: serde_json::Map<String, Value> = index()
         .iter()
@@ -168,7 +168,8 @@ fn list(api: &Api) -> Value {
     json!({"paths": paths})
 }
 
-/// One document of version 3. An address with the right hash may be kept for ever; one with another hash leads to the right one.
+/// Returns one v3 document. A URL with the current hash may be cached forever; another hash is redirected to the
+/// current one.
 fn document(
     api: &Api,
     name: &str,

@@ -1,36 +1,36 @@
-//! Documents of version 2 in protobuf: the message `openapi.v2.Document` of github.com/google/gnostic-models.
+//! OpenAPI v2 documents in protobuf: the message `openapi.v2.Document` of github.com/google/gnostic-models.
 //!
-//! A reader merges two messages that follow each other. So the document of custom resources is appended to the recorded one.
+//! A reader merges consecutive messages. So the server appends the document of custom resources to the recorded one.
 
 use evenkeel_api::protobuf::wire;
 use serde_json::{Map, Value};
 
-/// A message: its fields by their names in JSON, and the number under which it keeps what begins with `x-`.
+/// Message type: its fields by their JSON names, and the number of its field for `x-` extensions.
 struct Shape {
     fields: &'static [(&'static str, Path, Form)],
     extensions: u32,
 }
 
-/// Numbers of fields, each in the message before; the last one's contents are of the form.
+/// Path of field numbers through nested messages. The last field has the value's form.
 type Path = &'static [u32];
 
 /// Wire format of a value.
 enum Form {
-    /// A text, or several.
+    /// One or more strings.
     Text,
     Flag,
     Integer,
     Number,
-    /// A message of YAML, which JSON is.
+    /// Message with YAML text; JSON is YAML, too.
     Any,
     Anys,
-    /// A message, or several.
+    /// One or more messages.
     Message(&'static Shape),
-    /// The same, each inside others.
+    /// One or more messages, each inside the messages of the path.
     Within(Path, &'static Shape),
-    /// Entries of names and messages; where in an entry the message is.
+    /// Map entries with a name, and a message at the path in each entry.
     Named(Path, &'static Shape),
-    /// A schema, or whether anything is allowed.
+    /// Schema, or a bool that allows or forbids any value.
     SchemaOrFlag,
 }
 
@@ -57,7 +57,7 @@ static PATH: Shape = Shape {
 
 static OPERATION: Shape = Shape {
     fields: &[
-        // Of the four places that a parameter may be in, those of custom resources are in the query.
+        // A parameter may be in four places. Those of custom resources are always in the query.
         ("parameters", &[8], Within(&[1, 2, 3], &QUERY_PARAMETER)),
         ("responses", &[9, 1], Named(&[2, 1], &RESPONSE)),
     ],
@@ -114,7 +114,7 @@ static SCHEMA: Shape = Shape {
     extensions: 31,
 };
 
-/// The document with these paths and definitions.
+/// Returns the encoded document with these paths and definitions.
 pub(super) fn document(paths: Map<String, Value>, definitions: Map<String, Value>) -> Vec<u8> {
     let mut fields = Map::new();
     fields.insert("paths".into(), paths.into());
@@ -124,7 +124,7 @@ pub(super) fn document(paths: Map<String, Value>, definitions: Map<String, Value
     out
 }
 
-/// The fields of a message. What the format has no field for is left out.
+/// Writes the fields of a message, without those that the format lacks.
 fn write(out: &mut Vec<u8>, shape: &Shape, value: &Value) {
     for (name, path, form) in shape.fields {
         if let Some(value) = value.get(name) {
@@ -141,7 +141,7 @@ fn write(out: &mut Vec<u8>, shape: &Shape, value: &Value) {
     }
 }
 
-/// Opens the messages on the way to the last number of `path`, and writes that.
+/// Writes the nested messages of `path`, and calls `write` with the last number.
 fn inside(out: &mut Vec<u8>, path: &[u32], write: &dyn Fn(&mut Vec<u8>, u32)) {
     match path {
         [] => {}
@@ -158,7 +158,7 @@ fn field(out: &mut Vec<u8>, number: u32, form: &Form, value: &Value) {
         Text => each(value).iter().for_each(|value| text(out, number, value)),
         Flag if value == true => wire::number(out, number, 1),
         Flag => {}
-        // What is zero is not said; a negative number is its two's complement.
+        // The encoding omits zero, and has the two's complement of a negative number.
         Integer => match value.as_i64() {
             None | Some(0) => {}
             Some(value) => wire::number(out, number, value.cast_unsigned()),
@@ -214,7 +214,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Upstream's own bytes are the measure, for all definitions without values of any kind, whose YAML is written otherwise.
+    /// Compares with upstream's bytes for all definitions, except those with YAML values, which upstream formats
+    /// differently.
     #[test]
     fn built_in_definitions_are_written_as_upstream_writes_them() {
         let recorded = unpacked(V2_PROTOBUF).expect("recorded");

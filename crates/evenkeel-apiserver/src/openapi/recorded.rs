@@ -1,4 +1,4 @@
-//! The recorded documents of built-in groups, compressed.
+//! Recorded and compressed OpenAPI documents of built-in groups.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
@@ -12,13 +12,13 @@ pub(super) static V2_PROTOBUF: &[u8] = include_bytes!("../../data/openapi/v2.pb.
 static V3_INDEX: &str = include_str!("../../data/openapi/v3.index.json");
 pub(super) static V3_PACK: &[u8] = include_bytes!("../../data/openapi/v3.pack");
 
-/// Hash, offset and length of every recorded document.
+/// Returns hash, offset and length of each recorded v3 document.
 pub(super) fn index() -> &'static BTreeMap<String, (String, usize, usize)> {
     static INDEX: OnceLock<BTreeMap<String, (String, usize, usize)>> = OnceLock::new();
     INDEX.get_or_init(|| serde_json::from_str(V3_INDEX).unwrap_or_default())
 }
 
-/// A recorded document of version 3; null where there is none of that name.
+/// Returns a recorded v3 document; null if none has that name.
 pub(super) fn recorded(name: &str) -> Value {
     let packed = index().get(name).and_then(|(_, at, length)| V3_PACK.get(*at..at + length));
     let text = packed.and_then(|packed| unpacked(packed).ok());
@@ -28,7 +28,7 @@ pub(super) fn recorded(name: &str) -> Value {
 /// Decompresses a document.
 ///
 /// # Errors
-/// When it is not gzip.
+/// The document is not valid gzip.
 pub(super) fn unpacked(compressed: &[u8]) -> io::Result<Vec<u8>> {
     let mut body = Vec::new();
     MultiGzDecoder::new(compressed).read_to_end(&mut body)?;

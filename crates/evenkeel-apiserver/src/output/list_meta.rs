@@ -1,22 +1,23 @@
-//! Lists, piece by piece: their metadata, and what stands before their items.
+//! Metadata of lists, and the encoding of a list up to its items.
 
 use serde_json::{Value, json};
 
 use crate::resource::ResourceType;
 
-/// `metadata` of a list.
+/// Data of a list's `metadata`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ListMeta {
-    /// Revision of the list; 0 where it has none.
+    /// Revision of the list; 0 if it has none.
     pub(crate) resource_version: u64,
-    /// Token for the next page, empty on the last.
+    /// Continue token for the next page; empty on the last page.
     pub(crate) token: String,
-    /// Objects after this page, where it is known.
+    /// Number of objects after this page, if it is known.
     pub(crate) remaining: Option<u64>,
 }
 
 impl ListMeta {
-    /// Returns the metadata of a list of objects. As upstream, a list of custom objects has a continue token even if it is empty.
+    /// Returns the `metadata` of a list of objects. As upstream, a list of custom objects has a `continue` field even
+    /// if it is empty.
     pub(super) fn of_list(&self, resource: &ResourceType) -> Value {
         let mut meta = self.value();
         if resource.custom.is_some() && self.token.is_empty() {
@@ -25,7 +26,7 @@ impl ListMeta {
         meta
     }
 
-    /// As `metadata` of the list.
+    /// Returns the `metadata` of a list.
     pub(super) fn value(&self) -> Value {
         let mut meta = json!({});
         if self.resource_version > 0 {

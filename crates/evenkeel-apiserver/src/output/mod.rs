@@ -1,4 +1,4 @@
-//! Answers as clients want them: JSON, YAML or protobuf; the object, a Table, or its metadata alone.
+//! Encoding of responses: JSON, YAML or protobuf; the object, a Table or PartialObjectMetadata.
 
 mod list_meta;
 mod partial;
@@ -28,21 +28,21 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const META: &str = "meta.k8s.io/v1";
 const META_BETA: &str = "meta.k8s.io/v1beta1";
 
-/// The field of a list's items in every kind of list in protobuf.
+/// Field number of the items in every protobuf list.
 pub(crate) const LIST_ITEMS: u32 = 2;
 
-/// Kind of answer, which limits the formats that a client may ask for.
+/// Kind of response, which limits the formats that a client may request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Answer with one object.
+    /// Response with one object.
     Object,
-    /// Answer with a list.
+    /// Response with a list.
     List,
-    /// A stream of events.
+    /// Stream of watch events.
     Watch,
 }
 
-/// Encoding of an answer.
+/// Encoding of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Encoding {
     Json,
@@ -51,7 +51,7 @@ enum Encoding {
     Protobuf,
 }
 
-/// Representation of an object in an answer: whole, metadata, or as a table.
+/// Representation of an object in a response: whole, metadata, or as a Table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Shape {
     Whole,
@@ -59,17 +59,18 @@ enum Shape {
     Table(Include),
 }
 
-/// A form of answers, negotiated once per request. Equal formats give equal bytes, so that a watch event is encoded once per format.
+/// Format of responses, negotiated once per request. Equal formats produce equal bytes, so each watch event is encoded
+/// once per format.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Format {
     encoding: Encoding,
     shape: Shape,
-    /// Version of the Table or metadata that is answered: both have the same fields in either.
+    /// API version of the Table or metadata in the response; both versions have the same fields.
     meta: &'static str,
 }
 
 impl Format {
-    /// Chooses by `Accept` and the query (`pretty`, `includeObject`); a 406 where nothing fits.
+    /// Chooses a format by `Accept` and the query (`pretty`, `includeObject`). Returns a 406 if none fits.
     pub(crate) fn negotiate(
         resource: &ResourceType,
         headers: &HeaderMap,
@@ -106,26 +107,27 @@ impl Format {
         Err(StatusError::not_acceptable(&[JSON, YAML, PROTOBUF]))
     }
 
-    /// Whether an object of `resource` is answered as it is stored (compact JSON in the stored version): nothing need be encoded.
+    /// Returns whether the response is the stored form (compact JSON in the stored version), which needs no encoding.
     pub(crate) fn is_stored_form(&self, resource: &ResourceType) -> bool {
         resource.stored && self.encoding == Encoding::Json && self.shape == Shape::Whole
     }
 
-    /// Whether an object of `resource` is answered whole, in protobuf and in the stored version: as [`message`](Self::message).
+    /// Returns whether the response is a whole object in protobuf and in the stored version, as
+    /// [`message`](Self::message) encodes it.
     pub(crate) fn is_stored_protobuf(&self, resource: &ResourceType) -> bool {
         resource.stored && self.encoding == Encoding::Protobuf && self.shape == Shape::Whole
     }
 
-    /// The protobuf message of an object that is stored as this JSON, without an envelope.
+    /// Encodes an object from its stored JSON as a protobuf message, without an envelope.
     ///
     /// # Errors
-    /// 406 for a kind without protobuf or a field that is not of its type.
+    /// 406 for a kind without protobuf, or a field of a wrong type.
     pub(crate) fn message(resource: &ResourceType, json: &[u8]) -> Result<Vec<u8>, StatusError> {
         Transcoder::encode(&resource.api_version, resource.kind(), &parse(json)?)
             .map_err(not_acceptable)
     }
 
-    /// `Content-Type` of an answer, or of a stream of events.
+    /// Returns the `Content-Type` of a response or of a stream of events.
     pub(crate) fn content_type(&self, purpose: Purpose) -> HeaderValue {
         HeaderValue::from_static(match (self.encoding, purpose) {
             (Encoding::Json | Encoding::Pretty, _) => JSON,
@@ -137,7 +139,7 @@ impl Format {
         })
     }
 
-    /// Encodes one object (compact JSON in the stored version of `resource`); ages in a Table are counted up to `now`.
+    /// Encodes one object from compact JSON in the stored version of `resource`. Ages in a Table are relative to `now`.
     pub(crate) fn object(
         &self,
         resource: &ResourceType,
@@ -152,7 +154,7 @@ impl Format {
         self.bytes(&self.shaped(resource, parse(stored)?, now)?)
     }
 
-    /// Encodes a list (of objects as in [`object`](Self::object)).
+    /// Encodes a list of objects in the form that [`object`](Self::object) takes.
     pub(crate) fn list(
         &self,
         resource: &ResourceType,
@@ -174,7 +176,7 @@ impl Format {
                 self.bytes(&table::table(resource, self.meta, "", &rows, &meta.value(), true))
             }
             _ => {
-                // Items of custom resources say what they are.
+                // Items of custom resources keep `kind` and `apiVersion`.
                 let bare = resource.custom.is_none();
                 let mut all = Vec::with_capacity(items.len());
                 for item in items {
@@ -196,7 +198,7 @@ impl Format {
         }
     }
 
-    /// Kind and apiVersion of a list of objects or of their metadata.
+    /// Returns kind and apiVersion of a list of objects or of their metadata.
     fn list_type<'r>(&self, resource: &'r ResourceType) -> (&'r str, &'r str) {
         match self.shape {
             Shape::Metadata => ("PartialObjectMetadataList", self.meta),
@@ -204,8 +206,8 @@ impl Format {
         }
     }
 
-    /// Head and tail of a protobuf list of stored objects. Between them stands each item as a field of number
-    /// [`LIST_ITEMS`]; `size` is that of all these fields in bytes.
+    /// Returns head and tail of a protobuf list of stored objects. Each item between them is a field with the number
+    /// [`LIST_ITEMS`]; `size` is the sum of these fields' sizes in bytes.
     ///
     /// # Errors
     /// 406 for a kind without protobuf.
@@ -220,7 +222,7 @@ impl Format {
         Ok(Envelope::around(version, list_kind, &list, size))
     }
 
-    /// A list in protobuf, encoded one item after the other: only one of them is a tree at a time.
+    /// Encodes a protobuf list item by item, so that only one item is decoded at a time.
     fn protobuf_list(
         &self,
         resource: &ResourceType,
@@ -243,7 +245,7 @@ impl Format {
         Ok(Envelope::seal(version, list_kind, &list).into())
     }
 
-    /// A list whose items are spliced in as they are stored (or converted, where this is not the stored version).
+    /// Encodes a list by copying its items as they are stored. Converts them first if this is not the stored version.
     fn stored_list(
         &self,
         resource: &ResourceType,
@@ -273,9 +275,9 @@ impl Format {
         Ok(out.into())
     }
 
-    /// Encodes one event of a watch as it goes on the wire, with its frame. `event` is `ADDED`, `MODIFIED`, `DELETED`,
-    /// `BOOKMARK` (then `object` is of the resource's kind with only resourceVersion and annotations) or `ERROR` (a Status).
-    /// `first` is whether the stream has had no event yet (a Table then has its columns).
+    /// Encodes one watch event with its frame. `event` is `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` (`object` has only
+    /// kind, resourceVersion and annotations) or `ERROR` (`object` is a Status). `first` marks the first event of a
+    /// stream, whose Table has the columns.
     pub(crate) fn event(
         &self,
         resource: &ResourceType,
@@ -284,7 +286,7 @@ impl Format {
         first: bool,
         now: Timestamp,
     ) -> Result<Bytes, StatusError> {
-        // There is nothing in a bookmark that a schema could have defaults for.
+        // A bookmark has no fields that a schema has defaults for.
         let bare = event == "BOOKMARK" && resource.custom.is_some();
         let value = || -> Result<Value, StatusError> {
             match self.shape {
@@ -316,16 +318,16 @@ impl Format {
         Ok(out.into())
     }
 
-    /// Encodes the same for a [`message`](Self::message).
+    /// Encodes one watch event of a [`message`](Self::message).
     pub(crate) fn message_event(resource: &ResourceType, event: &str, message: &[u8]) -> Bytes {
         let object = Envelope::seal(&resource.api_version, resource.kind(), message);
         protobuf_frame::event(event, &object)
     }
 
-    /// Encodes a refusal (or a success of a deletion): `status` is a Status as JSON.
+    /// Encodes a Status for an error or a successful deletion. `status` is JSON.
     pub(crate) fn status(headers: &HeaderMap, status: &[u8]) -> (HeaderValue, Bytes) {
         let pretty = wants_pretty(headers, &[]);
-        // A Table has no protobuf form; who asks for one so is refused in JSON.
+        // A Table has no protobuf form, so errors of such requests are JSON.
         let encoding = accept::media_ranges(headers).iter().find_map(|media_range| {
             encoding(media_range, pretty, || media_range.param("as") != "Table")
         });
@@ -341,7 +343,7 @@ impl Format {
         }
     }
 
-    /// An object in the version and shape that are asked for.
+    /// Returns an object in the requested version and shape.
     fn shaped(
         &self,
         resource: &ResourceType,
@@ -391,7 +393,7 @@ fn not_acceptable(error: DecodeError) -> StatusError {
     StatusError::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", error.to_string())
 }
 
-/// Which part of a resource an object is, by its kind: `scale`, or none.
+/// Returns the subresource that an object's kind belongs to: `scale` or none.
 fn part_of(resource: &ResourceType, object: &Value) -> &'static str {
     match object.get("kind").and_then(Value::as_str) {
         Some("Scale") if resource.kind() != "Scale" => "scale",
@@ -419,7 +421,7 @@ fn encoding(
     }
 }
 
-/// People get indented JSON: those who ask for it, and those who come with a browser or a command line tool.
+/// Returns whether JSON is indented: `pretty` asks for it, or the client is a browser or a command line tool.
 fn wants_pretty(headers: &HeaderMap, query: &[(String, String)]) -> bool {
     if let Some((_, value)) = query.iter().find(|(name, _)| name == "pretty") {
         return matches!(value.as_str(), "1" | "t" | "T" | "true" | "TRUE" | "True");
@@ -440,7 +442,7 @@ fn include(query: &[(String, String)]) -> Result<Include, StatusError> {
     }
 }
 
-/// A list is not one object, and one object is no list.
+/// Refuses list metadata for one object, and object metadata for a list.
 fn metadata_fits(name: &str, resource: &ResourceType, purpose: Purpose) -> Result<(), StatusError> {
     let message = match (name, purpose) {
         ("PartialObjectMetadata", Purpose::List) => {

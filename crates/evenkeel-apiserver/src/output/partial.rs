@@ -1,4 +1,4 @@
-//! PartialObjectMetadata: of an object nothing but its metadata, copied as it stands.
+//! PartialObjectMetadata: an object's metadata, copied without decoding.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -14,8 +14,8 @@ struct Head<'a> {
     metadata: &'a RawValue,
 }
 
-/// Writes the PartialObjectMetadata of an object, its metadata copied as it stands. `version` is that of the answer:
-/// `meta.k8s.io/v1` or the same with `v1beta1`, as below.
+/// Writes the PartialObjectMetadata of an encoded object, and copies its metadata as it is. `version` is that of the
+/// response: `meta.k8s.io/v1` or `meta.k8s.io/v1beta1`.
 pub(super) fn partial(
     version: &'static str,
     object: &[u8],
@@ -30,13 +30,13 @@ pub(super) fn partial(
     Ok(())
 }
 
-/// The same of a tree.
+/// Returns the PartialObjectMetadata of a decoded object.
 pub(super) fn partial_value(version: &'static str, object: &Value) -> Value {
     let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
     json!({"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": metadata})
 }
 
-/// A list of them.
+/// Encodes a PartialObjectMetadataList.
 pub(super) fn metadata_list(
     version: &'static str,
     items: &mut dyn ExactSizeIterator<Item = Bytes>,
@@ -55,7 +55,7 @@ pub(super) fn metadata_list(
     Ok(out.into())
 }
 
-/// The version that an object's metadata says.
+/// Returns the resource version of an encoded object.
 pub(super) fn version_of(object: &[u8]) -> Value {
     let value: Option<Value> = serde_json::from_slice::<Head<'_>>(object)
         .ok()

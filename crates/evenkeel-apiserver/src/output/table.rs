@@ -1,4 +1,4 @@
-//! Tables, as kubectl shows them: columns from data, cells by kind.
+//! Tables for kubectl: recorded columns, and cells by kind.
 
 use super::partial::partial_value;
 use crate::resource::{Column, ResourceType};
@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use evenkeel_apimachinery::value::text;
 
-/// Object that a row of a Table has besides its cells (`includeObject`).
+/// Object in a row of a Table, beside its cells (`includeObject`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Include {
     None,
@@ -31,7 +31,7 @@ struct Row<'a> {
     columns: &'a RawValue,
 }
 
-/// Column definitions by `apiVersion/resource`, as text: each is read when somebody looks at such a table.
+/// Returns column definitions by `apiVersion/resource` as text. Each is decoded when a client requests that Table.
 fn columns() -> &'static BTreeMap<&'static str, &'static RawValue> {
     static ALL: OnceLock<BTreeMap<&'static str, &'static RawValue>> = OnceLock::new();
     ALL.get_or_init(|| {
@@ -42,12 +42,12 @@ fn columns() -> &'static BTreeMap<&'static str, &'static RawValue> {
     })
 }
 
-/// Whether objects of a resource can be shown in a Table.
+/// Returns whether a Table can show objects of the resource.
 pub(super) fn has(resource: &ResourceType) -> bool {
     !resource.columns.is_empty()
 }
 
-/// Definitions of a resource's columns: upstream's, with their descriptions, or what a custom resource says.
+/// Returns the definitions of a resource's columns: upstream's with descriptions, or those of a custom resource.
 fn definitions(resource: &ResourceType, part: &str) -> Value {
     let key = if part.is_empty() {
         format!("{}/{}", resource.api_version, resource.plural())
@@ -67,7 +67,7 @@ fn definitions(resource: &ResourceType, part: &str) -> Value {
         .collect()
 }
 
-/// Descriptions of the columns that every custom resource has.
+/// Returns the description of a column that every custom resource may have.
 fn column_description(name: &str) -> &'static str {
     match name {
         "Name" => {
@@ -86,7 +86,7 @@ fn column_description(name: &str) -> &'static str {
     }
 }
 
-/// The row of an object in its stored version.
+/// Returns the row of an object in its stored version.
 pub(super) fn row(
     resource: &ResourceType,
     version: &'static str,
@@ -112,7 +112,7 @@ pub(super) fn row(
     json!({"cells": cells, "object": shown})
 }
 
-/// The row of a `scale`, the one part of an object that has one.
+/// Returns the row of a `scale`, the only subresource with a row.
 pub(super) fn part_row(
     version: &'static str,
     include: Include,
@@ -128,7 +128,7 @@ pub(super) fn part_row(
     json!({"cells": cells, "object": shown})
 }
 
-/// A Table; later ones of a stream leave the columns out.
+/// Returns a Table. Only the first one of a stream has column definitions.
 pub(super) fn table(
     resource: &ResourceType,
     version: &'static str,
@@ -141,7 +141,7 @@ pub(super) fn table(
     json!({"kind": "Table", "apiVersion": version, "metadata": meta, "columnDefinitions": columns, "rows": rows})
 }
 
-/// Cells of a custom resource: its name, then what its columns' paths lead to.
+/// Returns the cells of a custom resource: its name, then the values at its columns' paths.
 fn custom(resource: &ResourceType, object: &PrintedObject<'_>) -> Cells {
     let Some(version) = &resource.custom else {
         return plain_columns(&resource.columns, object);
@@ -158,7 +158,7 @@ fn custom(resource: &ResourceType, object: &PrintedObject<'_>) -> Cells {
     cells
 }
 
-/// Cells of a built-in kind that has no printer of its own.
+/// Returns the cells of a built-in kind that has no printer.
 fn plain_columns(columns: &[Column], object: &PrintedObject<'_>) -> Cells {
     columns
         .iter()

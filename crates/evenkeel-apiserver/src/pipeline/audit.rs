@@ -1,4 +1,4 @@
-//! The header `Audit-ID` of each answer. Nothing else of auditing is here: no policies, no log.
+//! Header `Audit-ID` of responses. The server has no audit policies and no audit log.
 
 use http::header::Entry;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -7,8 +7,8 @@ use crate::api::Api;
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// Sets the id that a request is audited by in the headers of its answer: the client's own, else a new one. An answer of
-/// another server that passes through keeps its id.
+/// Sets the audit ID in the response's headers: the client's valid ID, or else a new one. A proxied response keeps its
+/// own ID.
 ///
 /// Upstream: `WithAuditInit`.
 pub(super) fn audit(api: &Api, request: &HeaderMap, response: &mut HeaderMap) {
@@ -20,7 +20,7 @@ pub(super) fn audit(api: &Api, request: &HeaderMap, response: &mut HeaderMap) {
     });
 }
 
-/// Whether a client's id is one: some text. Its length is the client's to choose.
+/// Returns whether a client's ID is non-blank text. Its length has no limit.
 fn is_valid(id: &HeaderValue) -> bool {
     std::str::from_utf8(id.as_bytes()).is_ok_and(|text| !text.trim().is_empty())
 }

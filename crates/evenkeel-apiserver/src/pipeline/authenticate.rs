@@ -1,4 +1,4 @@
-//! Authentication: who sends a request.
+//! Authentication stage: determines the user of a request.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::response::{Body, refusal};
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
 
-/// Marks the response to somebody who is unknown, or whose credentials are invalid.
+/// Marks the response to an anonymous user, or to one with invalid credentials.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Anonymous;
 
-/// Returns the user of a request's credentials, or of its connection. The use of a token of a Secret is noted in that.
+/// Returns the user of a request's credentials or of its connection. Records the use of a Secret's token in the Secret.
 ///
 /// Upstream: `WithAuthentication`.
 pub(super) async fn authenticate(
@@ -32,7 +32,7 @@ pub(super) async fn authenticate(
     authenticated
 }
 
-/// Returns the answer to a request that has no user.
+/// Returns the response to a request without a valid user.
 ///
 /// Upstream: `Unauthorized`.
 pub(super) fn unauthorized(headers: &HeaderMap) -> Response<Body> {

@@ -1,4 +1,4 @@
-//! Authorization: whether the user may make this request.
+//! Authorization stage: decides whether the user may make the request.
 
 use crate::api::Api;
 use crate::auth::{Attributes, FieldRequirements, permit};
@@ -6,7 +6,7 @@ use crate::request::RequestInfo;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
 
-/// Refuses what the user may not do. Everybody may ask for the server's health.
+/// Refuses requests that the user may not make. All users may read the server's health.
 ///
 /// Upstream: `WithAuthorization`.
 pub(super) fn authorize(
@@ -20,7 +20,7 @@ pub(super) fn authorize(
     permit(&api.authorizer, &api.store, user, attributes)
 }
 
-/// Returns the attributes of a request that authorization depends on.
+/// Returns a request's attributes for authorization.
 ///
 /// Upstream: `GetAuthorizerAttributes`.
 pub(super) fn attributes<'a>(info: &RequestInfo<'a>, path: &'a str) -> Attributes<'a> {

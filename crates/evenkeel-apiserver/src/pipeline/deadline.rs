@@ -1,18 +1,18 @@
-//! How long a request may take (upstream's `request_deadline.go`).
+//! Deadlines of requests (upstream's `request_deadline.go`).
 
 use crate::request::{Query, RequestInfo};
 use evenkeel_api::duration;
 use evenkeel_apimachinery::status::StatusError;
 use std::time::Duration;
 
-/// No request takes longer, whatever it asks for (`--request-timeout`).
+/// Maximum duration of a request, whatever timeout it asks for: the default of `--request-timeout`.
 const MAX_REQUEST_DURATION: Duration = Duration::from_secs(60);
 
-/// How long a client may take to read an answer that ends.
+/// Time that a client has to read a response that is not a stream.
 pub(super) const WRITE_TIMEOUT: Duration = MAX_REQUEST_DURATION;
 
-/// The time until a request's answer begins: what it asks for with `timeout`, and no more than a minute. A watch or a log
-/// has a minute to begin, and then lasts for as long as somebody listens. Connections to pods and nodes have no limit.
+/// Returns the time until the response must begin: the query's `timeout`, at most a minute. A watch or a log must begin
+/// within a minute, and then lasts until the client disconnects. Connections to pods and nodes have no limit.
 pub(super) fn of(info: &RequestInfo<'_>, query: &Query) -> Result<Option<Duration>, StatusError> {
     if info.is_resource && matches!(info.subresource, "attach" | "exec" | "proxy" | "portforward") {
         return Ok(None);
@@ -27,7 +27,7 @@ pub(super) fn of(info: &RequestInfo<'_>, query: &Query) -> Result<Option<Duratio
     let nanos = duration::nanoseconds(text).map_err(|why| {
         StatusError::bad_request(format!("invalid timeout specified in the request URL - {why}"))
     })?;
-    // None, or one in the past, is no wish.
+    // Zero and negative timeouts have no effect.
     let wished = u64::try_from(nanos).ok().filter(|nanos| *nanos > 0).map(Duration::from_nanos);
     Ok(Some(wished.map_or(MAX_REQUEST_DURATION, |wished| wished.min(MAX_REQUEST_DURATION))))
 }

@@ -1,4 +1,4 @@
-//! `/healthz`, `/livez` and `/readyz`, whole and check by check.
+//! Health checks at `/healthz`, `/livez` and `/readyz`, together and one by one.
 
 use http::{HeaderValue, Response, StatusCode};
 
@@ -9,7 +9,7 @@ use crate::response::answer;
 
 const ROOTS: [&str; 3] = ["healthz", "livez", "readyz"];
 
-/// Checks by name, in upstream's order; those that stand for parts that this server does not have apart are true as soon as it serves.
+/// Checks in upstream's order. Those of components that this server does not have always pass.
 const CHECKS: &[&str] = &[
     "ping",
     "log",
@@ -42,12 +42,13 @@ const CHECKS: &[&str] = &[
     "shutdown",
 ];
 
-/// The check that fails while writes are refused. Reads go on, and a restart would not help: the server is alive.
+/// Check that fails while the store refuses writes. Only readiness has it: reads still work, and a restart would not
+/// help.
 const STORAGE: &str = "etcd-readiness";
-/// The check of the server's own tasks, which upstream has apart as hooks.
+/// Check of the server's background tasks, which upstream checks as separate hooks.
 const TASKS: &str = "tasks";
 
-/// Checks that only tell whether the server takes requests.
+/// Checks of readiness only: they decide whether the server takes requests.
 const OF_READINESS: [&str; 3] = [STORAGE, "informer-sync", "shutdown"];
 
 fn checks(root: &str) -> impl Iterator<Item = &'static str> {
@@ -55,7 +56,7 @@ fn checks(root: &str) -> impl Iterator<Item = &'static str> {
     CHECKS.iter().copied().filter(move |check| ready || !OF_READINESS.contains(check))
 }
 
-/// The root and the check (empty for all of them) that a path names.
+/// Returns the root and the check that a path names. An empty check means all checks.
 pub(super) fn of(path: &str) -> Option<(&'static str, &str)> {
     ROOTS.into_iter().find_map(|root| {
         let rest = path.strip_prefix('/')?.strip_prefix(root)?;
@@ -63,7 +64,7 @@ pub(super) fn of(path: &str) -> Option<(&'static str, &str)> {
     })
 }
 
-/// All paths of this module.
+/// Returns all health check paths.
 pub(super) fn paths() -> impl Iterator<Item = String> {
     ROOTS.into_iter().flat_map(|root| {
         let each = checks(root).map(move |check| format!("/{root}/{check}"));
@@ -73,9 +74,9 @@ pub(super) fn paths() -> impl Iterator<Item = String> {
 
 /// Results of the checks that can fail.
 pub(super) struct Results {
-    /// Whether the store takes writes.
+    /// Whether the store accepts writes.
     pub(super) storage: Result<(), String>,
-    /// Whether the server's own tasks run.
+    /// Whether the server's background tasks run.
     pub(super) tasks: Result<(), String>,
 }
 
@@ -90,7 +91,7 @@ impl Results {
     }
 }
 
-/// Answers for one check or all; nothing where there is no such check.
+/// Runs one check or all checks of a root. Returns `None` for an unknown check.
 pub(super) fn serve(
     metrics: &Metrics,
     root: &'static str,

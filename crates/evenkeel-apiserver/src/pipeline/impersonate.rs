@@ -1,12 +1,12 @@
-//! Impersonation: a request in another user's name (upstream: `filters/impersonation`).
+//! Impersonation: serves a request in another user's name (upstream: `filters/impersonation`).
 //!
 //! | documented | where |
 //! |---|---|
 //! | `impersonate` of `users`, `groups`, `serviceaccounts`, `uids`, `userextras/KEY` allows all requests | `../auth/impersonation.rs` |
 //! | `impersonate:MODE` and `impersonate-on:MODE:VERB` together allow requests with this verb | `check` |
-//! | `user-info`, `serviceaccount`, `arbitrary-node`, `associated-node`: whom a mode is for | `applies` |
-//! | The constrained modes never give the group `system:masters` | `sane` |
-//! | Nodes and service accounts get their groups, everybody `system:authenticated` | `become_user` |
+//! | `user-info`, `serviceaccount`, `arbitrary-node`, `associated-node`: users that a mode applies to | `applies` |
+//! | The constrained modes never allow the group `system:masters` | `sane` |
+//! | Nodes and service accounts get their groups; all users get `system:authenticated` | `become_user` |
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use evenkeel_apimachinery::headers;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
 
-/// The user that a request's headers ask for, each part of it in a header of its own.
+/// User in a request's impersonation headers.
 struct Requested<'a> {
     name: &'a str,
     groups: Vec<&'a str>,
@@ -31,9 +31,9 @@ struct Requested<'a> {
     extra: Vec<(String, &'a str)>,
 }
 
-/// The user in whose name a request is served: the one that it impersonates, if `user` may, else `user`. `attributes` are those
-/// of the request itself. The mode that last allowed `user` is tried first; if none allows it, the first refusal is the
-/// answer.
+/// Returns the impersonated user if `user` may impersonate it, or `user` itself without impersonation headers.
+/// `attributes` are those of the request. The mode that last allowed `user` comes first. If no mode allows it, the
+/// client gets the first refusal.
 ///
 /// Upstream: `getImpersonatedUser`.
 pub(super) fn impersonate(
@@ -69,12 +69,12 @@ pub(super) fn impersonate(
             Err(error) => refusal = refusal.or(Some(error)),
         }
     }
-    // The last mode applies to everybody.
+    // `Legacy` applies to all users.
     Err(refusal.unwrap_or_else(|| StatusError::internal("all impersonation modes failed")))
 }
 
 impl Mode {
-    /// The name of a mode in its verbs, `impersonate:NAME` and `impersonate-on:NAME:VERB`.
+    /// Returns the name of a mode in its verbs, `impersonate:NAME` and `impersonate-on:NAME:VERB`.
     fn name(self) -> Option<&'static str> {
         Some(match self {
             Self::AssociatedNode => "associated-node",
@@ -85,7 +85,7 @@ impl Mode {
         })
     }
 
-    /// Returns whether the mode is for the wanted user.
+    /// Returns whether the mode applies to the impersonated user.
     fn applies(self, impersonated: &Requested<'_>, user: &User) -> bool {
         let only_name = impersonated.groups.is_empty()
             && impersonated.uid.is_empty()
@@ -109,7 +109,7 @@ impl Mode {
         }
     }
 
-    /// Returns the refusal of the first permission that is missing.
+    /// Checks the permissions of the mode. Returns the refusal of the first missing one.
     fn check(
         self,
         impersonated: &Requested<'_>,
@@ -149,7 +149,7 @@ impl Mode {
 }
 
 const AUTHENTICATION: &str = "authentication.k8s.io";
-/// So many groups or values of extra are allowed together by a permission for all of them.
+/// Number of groups or values of extra from which a permission on all of them suffices.
 ///
 /// Upstream: `manyAuthorizationChecksInLoop`.
 const MANY: usize = 4;
@@ -187,7 +187,7 @@ fn sane(impersonated: &Requested<'_>, verb: &str) -> Result<(), StatusError> {
     Ok(())
 }
 
-/// Reads the headers. They are text: what is not has been refused ([`headers::check`]).
+/// Parses the impersonation headers. [`headers::check`] has already refused values that are not text.
 fn requested(headers: &HeaderMap) -> Result<Requested<'_>, StatusError> {
     let mut extra = Vec::new();
     for (name, value) in headers {
@@ -206,15 +206,15 @@ fn requested(headers: &HeaderMap) -> Result<Requested<'_>, StatusError> {
     })
 }
 
-/// Returns the node of a node's user name.
+/// Returns the node's name in a node's user name.
 ///
 /// Upstream: `isNodeUsername`.
 fn node(name: &str) -> Option<&str> {
     name.strip_prefix("system:node:").filter(|node| dns_subdomain(node).is_empty())
 }
 
-/// What the impersonating user must be allowed to do with the verb of a mode: the name, the uid, and each group and value of
-/// extra on its own.
+/// Returns the permissions that the impersonating user needs with the verb of a mode: on the name, the UID, and each
+/// group and value of extra.
 ///
 /// Upstream: `impersonationModeState.check`.
 fn permissions<'a>(
@@ -230,7 +230,7 @@ fn permissions<'a>(
         serviceaccount::split_username(impersonated.name),
         node(impersonated.name),
     ) {
-        // Which node it is says the token.
+        // The token determines the node.
         (Mode::AssociatedNode, ..) => of(group, "nodes", "*"),
         (Mode::ArbitraryNode, _, Some(node)) => of(group, "nodes", node),
         (_, Some((namespace, name)), _) => {
@@ -249,7 +249,7 @@ fn permissions<'a>(
     all
 }
 
-/// The impersonated user, with the groups that every such user has.
+/// Returns the impersonated user with the groups of its kind.
 fn become_user(impersonated: Requested<'_>, mode: Mode) -> User {
     let account = serviceaccount::split_username(impersonated.name);
     let mut groups: Vec<Box<str>> = impersonated.groups.into_iter().map(Into::into).collect();
@@ -288,7 +288,7 @@ mod tests {
 
     use super::*;
 
-    /// The permissions that are asked for, of which those with one of these beginnings are given.
+    /// Returns the checked permissions if only those with these prefixes are granted.
     fn asked(
         impersonated: &Requested<'_>,
         user: &User,
@@ -414,7 +414,7 @@ mod tests {
             assert_eq!(asked(&some(), &user, &given).0, None, "without {}", legacy[missing]);
         }
         assert_eq!(asked(&some(), &user, &legacy).0, Some(Mode::Legacy));
-        // Many groups are allowed at once; the group of administrators never is.
+        // One permission allows many groups, but never the administrators' group.
         let many =
             |groups: &[&'static str]| Requested { groups: groups.to_vec(), ..impersonated("bob") };
         let given = [

@@ -1,4 +1,4 @@
-//! What the metrics of requests say of one.
+//! Metrics of one request.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::api::Api;
 use crate::metrics::Labels;
 use crate::resource::Target;
 
-/// Counts an answered request, and how long it took until its answer began.
+/// Counts a request by its response, and records the time until its response began.
 ///
 /// Upstream: `MonitorRequest`.
 pub(super) fn monitor(api: &Api, labels: Labels, took: Duration, code: StatusCode) {
@@ -18,19 +18,19 @@ pub(super) fn monitor(api: &Api, labels: Labels, took: Duration, code: StatusCod
     api.metrics.count(labels, code.as_u16());
 }
 
-/// Counts a request that the server ends in self-defense: it took too long, or there are too many.
+/// Counts a request that the server terminated: it took too long, or the server had too many requests.
 ///
 /// Upstream: `RecordRequestTermination`.
 pub(super) fn terminated(api: &Api, labels: Labels, code: StatusCode) {
     api.metrics.terminated(labels, code.as_u16());
 }
 
-/// Returns what metrics say of a request for a path that is no resource: its method.
+/// Returns the metric labels of a request for a non-resource path: its method.
 pub(super) fn of_path(method: &Method) -> Labels {
     Labels { verb: reported_verb("", method), ..Labels::default() }
 }
 
-/// Returns what metrics say of a request for a resource.
+/// Returns the metric labels of a request for a resource.
 pub(super) fn of_resource(target: &Target<'_>, verb: &str, method: &Method) -> Labels {
     let scope = match (target.name.is_empty(), target.namespace.is_empty()) {
         (false, _) => "resource",
@@ -48,7 +48,7 @@ pub(super) fn of_resource(target: &Target<'_>, verb: &str, method: &Method) -> L
     }
 }
 
-/// Returns the verb as metrics name it: that of a request for a resource, else (empty) its method.
+/// Returns the verb in metrics: a resource request's own, or else the HTTP method.
 ///
 /// Upstream: `cleanVerb`.
 fn reported_verb(of_resource: &str, method: &Method) -> &'static str {

@@ -1,4 +1,4 @@
-//! Limits: the seats of a request, by API Priority and Fairness.
+//! Priority and fairness stage: takes the seats of a request.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::flow::{self, Admission, ObjectStats, Rejection, RequestDigest};
 use crate::resource::Path;
 use crate::response::{Body, answer};
 
-/// Takes the seats of a request, or waits for them. They are given back when its answer is written; those of a watch when it
-/// begins.
+/// Takes the seats of a request, or waits for them. The request releases them when its response is written, and a watch
+/// when it begins.
 ///
 /// Upstream: `WithPriorityAndFairness`.
 pub(super) async fn limit(
@@ -29,7 +29,7 @@ pub(super) async fn limit(
     api.flows.start(request, stats, flow::wait_limit(deadline)).await
 }
 
-/// Returns the answer to a request that gets no seats.
+/// Returns the response to a rejected request.
 ///
 /// Upstream: `tooManyRequests`.
 pub(super) fn too_many_requests(rejection: &Rejection) -> Response<Body> {

@@ -1,4 +1,4 @@
-//! The pipeline: the stages that every request goes through, in order. Each is a module with one function of its name.
+//! Request pipeline: the stages of every request in order. Each is a module with a function of its name.
 //!
 //! | documented | where |
 //! |---|---|
@@ -12,12 +12,12 @@
 //! | `WithImpersonation` | `impersonate::impersonate` |
 //! | `WithPriorityAndFairness`, `WithMaxInFlightLimit` | `limit::limit`, `../flow/mod.rs` |
 //! | `WithAuthorization` | `authorize::authorize` |
-//! | The handlers of paths that are no resources | `nonresource::serve` |
+//! | The handlers of non-resource paths | `nonresource::serve` |
 //! | The handlers of the verbs | `../verbs/mod.rs` |
 //! | The stages of a write | `../verbs/stages/mod.rs` |
 //! | `MonitorRequest`, `RecordDroppedRequest` | `instrument::monitor` |
 //! | `RecordRequestTermination`, `RecordRequestAbort` | `instrument::terminated`, `seats::hold_until_written` |
-//! | Seats are held until the answer is written | `seats::hold_until_written` |
+//! | A request holds its seats until its response is written | `seats::hold_until_written` |
 //!
 //! Upstream: `DefaultBuildHandlerChain`.
 
@@ -58,34 +58,34 @@ use evenkeel_apimachinery::user::User;
 
 pub(crate) use authenticate::Anonymous;
 
-/// The head of a request, taken apart.
+/// Parsed head of a request.
 struct Incoming<'a> {
     api: &'a Arc<Api>,
-    /// The user of the connection.
+    /// User of the connection.
     peer: Option<&'a Arc<User>>,
     method: &'a Method,
     path: &'a str,
     query: &'a Query,
     info: RequestInfo<'a>,
     headers: &'a HeaderMap,
-    /// What metrics say of it, once that is known. Only what is served is counted, under names of the server's own: paths are
-    /// the clients' to choose.
+    /// Metric labels, set once the path is resolved. Only served resources are counted, under the server's own names,
+    /// because clients can choose any path.
     labels: OnceLock<Labels>,
 }
 
 impl Incoming<'_> {
-    /// Whether the answer lasts for as long as the client listens.
+    /// Returns whether the response lasts as long as the client listens.
     fn is_long_running(&self) -> bool {
         self.info.verb == "watch" || flow::is_long_running(&self.info, self.path)
     }
 
-    /// Returns what metrics say of the request, as far as that is known.
+    /// Returns the metric labels of the request, or only its method if the path is not resolved.
     fn labels(&self) -> Labels {
         self.labels.get().cloned().unwrap_or_else(|| instrument::of_path(self.method))
     }
 }
 
-/// An answer, and the seats of its request.
+/// Response with the seats of its request.
 struct Answered {
     response: Response<Body>,
     permit: Option<Permit>,
@@ -119,7 +119,7 @@ where
     let in_flight = api.metrics.in_flight(!matches!(*method, Method::GET | Method::HEAD));
     let handled = AssertUnwindSafe(handle(&incoming, head.uri.path(), body.as_mut()));
     let handled = handled.catch_unwind().await;
-    // What a body is that panicked is not known.
+    // After a panic the state of the body is unknown.
     let is_body_whole = handled.is_ok();
     let handled = handled.unwrap_or_else(|panic| Err(recover::recover(&*panic, method, path)));
     let Answered { mut response, permit } =
@@ -129,7 +129,7 @@ where
     }
     compress::apply(headers, &mut response);
     audit::audit(api, headers, response.headers_mut());
-    // What may be kept says so itself: discovery and OpenAPI.
+    // Cacheable responses (discovery, OpenAPI) have set their own header.
     response
         .headers_mut()
         .entry(CACHE_CONTROL)
@@ -147,7 +147,7 @@ where
     response
 }
 
-/// Takes a request through the stages, for as long as its deadline allows.
+/// Runs the stages within the request's deadline.
 async fn handle<B>(
     incoming: &Incoming<'_>,
     raw_path: &str,
@@ -171,7 +171,7 @@ where
     }
 }
 
-/// Takes a request through the stages from authentication on.
+/// Runs the stages from authentication on.
 async fn stages<B>(
     incoming: &Incoming<'_>,
     deadline: Option<Duration>,

@@ -1,4 +1,4 @@
-//! Paths that are no resources: version, metrics, discovery, OpenAPI, and health.
+//! Non-resource paths: version, metrics, discovery, OpenAPI and health.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{discovery, openapi};
 use evenkeel_apimachinery::headers;
 use evenkeel_apimachinery::status::StatusError;
 
-/// Serves a path that names no resource.
+/// Serves a non-resource path.
 pub(super) fn serve(
     api: &Arc<Api>,
     method: &Method,
@@ -94,7 +94,7 @@ fn json(value: &serde_json::Value) -> Response<Body> {
     answer(StatusCode::OK, HeaderValue::from_static("application/json"), Body::whole(text.into()))
 }
 
-/// A discovery document of the issuer of service account tokens, which clients may keep for an hour.
+/// Responds with a discovery document of the service account issuer, which clients may cache for an hour.
 ///
 /// Upstream: `OpenIDMetadataServer`.
 fn openid(
@@ -138,7 +138,7 @@ fn version() -> serde_json::Value {
     })
 }
 
-/// What `/` lists.
+/// Returns the paths that `/` lists.
 fn index(api: &Api) -> serde_json::Value {
     let mut paths =
         vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned(), "/apis/".to_owned()];

@@ -1,4 +1,4 @@
-//! The path of a request, as the stages after it read it.
+//! Normalization of a request's path.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::request::Query;
 
-/// Returns the decoded path and the query of a request: without empty segments, and without the old prefix `watch`.
+/// Returns the decoded path, without empty segments or the deprecated prefix `watch`, and the parsed query.
 pub(super) fn normalized<'a>(path: &'a str, query: Option<&str>) -> (Cow<'a, str>, Query) {
     let path = percent_decode_str(path).decode_utf8_lossy();
     let path: Cow<'_, str> = match path.find("//") {
@@ -19,7 +19,7 @@ pub(super) fn normalized<'a>(path: &'a str, query: Option<&str>) -> (Cow<'a, str
     (path, if old_watch { with_watch(query) } else { query })
 }
 
-/// Rejects a path with a `%` that begins no encoded byte: as Go, which rejects it before any handler.
+/// Rejects a path with an invalid percent encoding. Go rejects it before any handler.
 pub(super) fn check(path: &str) -> Result<(), StatusError> {
     let broken = path.match_indices('%').any(|(index, _)| {
         let digits = path.as_bytes().get(index + 1..index + 3);
@@ -43,7 +43,7 @@ fn squeeze(path: &str) -> String {
     out
 }
 
-/// `/api/v1/watch/pods` is the old way to watch `/api/v1/pods`.
+/// Strips the deprecated prefix: `/api/v1/watch/pods` watches `/api/v1/pods`. Returns whether the path had it.
 fn without_watch(path: Cow<'_, str>) -> (Cow<'_, str>, bool) {
     let slashes = if path.starts_with("/api/") {
         2

@@ -1,4 +1,4 @@
-//! Recovery from a panic of a handler.
+//! Recovery from panics of handlers.
 
 use std::any::Any;
 
@@ -6,7 +6,7 @@ use evenkeel_apimachinery::status::StatusError;
 use evenkeel_tasks::panic_text;
 use http::Method;
 
-/// Answers a request whose handler panicked.
+/// Returns the error for a request whose handler panicked.
 ///
 /// Upstream: `WithPanicRecovery`.
 pub(super) fn recover(panic: &(dyn Any + Send), method: &Method, path: &str) -> StatusError {

@@ -1,4 +1,4 @@
-//! The seats of a request while its answer is written.
+//! Seats of a request while its response is written.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::flow::Permit;
 use crate::metrics::{InFlight, Labels};
 use crate::response::Body;
 
-/// Keeps the seats of a request until its answer is written. A client that does not read it within a minute loses its stream,
-/// or its connection, and the seats go to others. A short answer, which is written at once, needs none of this.
+/// Holds the seats of a request until its response is written. If the client does not read it within a minute, the
+/// server aborts the response and releases the seats. A short response is written at once and does not need this.
 ///
 /// Upstream: `WithTimeoutForNonLongRunningRequests`, `ErrAbortHandler`.
 pub(super) fn hold_until_written(

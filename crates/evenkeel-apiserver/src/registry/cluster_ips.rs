@@ -1,4 +1,4 @@
-//! Cluster IPs: given out of the ServiceCIDRs that are there, each shown as an IPAddress (KEP-1880).
+//! Allocation of cluster IPs from the stored ServiceCIDRs, each recorded as an IPAddress (KEP-1880).
 
 use crate::api::Api;
 use crate::loopback;
@@ -15,32 +15,33 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 const NETWORKING: &str = "networking.k8s.io/v1";
-/// The least and the most addresses of a range that are left for those who ask for one by name, while there are others.
+/// Minimum and maximum number of addresses at the start of a range that are kept for Services that request a specific
+/// one.
 const RESERVED: std::ops::RangeInclusive<u128> = 16..=256;
 
-/// A range that addresses are given out of.
+/// Range of a ServiceCIDR.
 struct Range {
     cidr: Cidr,
-    /// It is not being deleted, and nobody said that it is not to be used.
+    /// Whether addresses may be allocated: the ServiceCIDR is not being deleted, and not marked unready.
     ready: bool,
 }
 
 impl Range {
-    /// The first and the last address that may be given out.
+    /// Returns the first and the last address of the range that may be allocated.
     fn bounds(&self) -> (u128, u128) {
         let (first, last) = (number(self.cidr.first()), number(self.cidr.last()));
-        // The network's own address, and of IPv4 that of all.
+        // Exclude the network address, and the broadcast address of IPv4.
         (first + 1, if self.cidr.first().is_ipv4() { last.saturating_sub(1) } else { last })
     }
 
-    /// Whether the address may be given out.
+    /// Returns whether the range has the address for allocation.
     fn has(&self, ip: IpAddr) -> bool {
         let (first, last) = self.bounds();
         self.cidr.contains(ip) && (first..=last).contains(&number(ip))
     }
 }
 
-/// The ranges of all ServiceCIDRs, older ones first.
+/// Returns the ranges of all ServiceCIDRs, older ones first.
 fn ranges(api: &Api) -> Vec<Range> {
     let mut all = loopback::all(api, NETWORKING, "servicecidrs", "");
     all.sort_by_key(|cidr| {
@@ -63,7 +64,7 @@ fn ranges(api: &Api) -> Vec<Range> {
     all.iter().flat_map(of).collect()
 }
 
-/// Why an address cannot be had.
+/// Returns the reason why an address cannot be allocated.
 pub(super) fn refusal(api: &Api, ip: IpAddr) -> Option<&'static str> {
     let ranges = ranges(api);
     let of: Vec<&Range> = ranges.iter().filter(|range| range.has(ip)).collect();
@@ -76,7 +77,7 @@ pub(super) fn refusal(api: &Api, ip: IpAddr) -> Option<&'static str> {
     is_taken(api, ip).then_some("provided IP is already allocated")
 }
 
-/// An IPv4 address that nobody has.
+/// Returns a free IPv4 address.
 pub(super) fn free(api: &Api, is_free: impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
     let ranges = ranges(api);
     let usable = ranges.iter().filter(|range| range.ready && range.cidr.first().is_ipv4());
@@ -120,7 +121,7 @@ fn ip_address(ip: IpAddr, service: &Value) -> Value {
     })
 }
 
-/// Adds the IPAddress of a Service's cluster IP to a transaction, if there is none.
+/// Adds the creation of the IPAddress of a Service's cluster IP to a transaction, unless it exists.
 pub(super) fn create(api: &Api, ip: IpAddr, service: &Value, transaction: &mut Transaction) {
     let Some(resource) = addresses(api) else { return };
     if !is_taken(api, ip) {
@@ -129,7 +130,7 @@ pub(super) fn create(api: &Api, ip: IpAddr, service: &Value, transaction: &mut T
     }
 }
 
-/// Adds the deletion of the IPAddress of a Service's cluster IP to a transaction, unless it is another's.
+/// Adds the deletion of the IPAddress of a Service's cluster IP to a transaction, unless it belongs to another Service.
 pub(super) fn delete(api: &Api, ip: IpAddr, service: &Value, transaction: &mut Transaction) {
     let Some(resource) = addresses(api) else { return };
     let key = key(&resource, "", &ip.to_string());
@@ -146,7 +147,7 @@ pub(super) fn delete(api: &Api, ip: IpAddr, service: &Value, transaction: &mut T
     }
 }
 
-/// Shows the addresses of all Services that have one, as a server of old left them.
+/// Creates missing IPAddresses of Services, for data of older servers that had none.
 pub(crate) async fn show_all(api: &Arc<Api>) -> Result<(), StatusError> {
     let Some(resource) = addresses(api) else { return Ok(()) };
     let now = seconds(api.clock.now());

@@ -1,5 +1,5 @@
-//! What resources do beyond their strategy: values allocated from the store, objects written in the same transaction, and the
-//! permissions that a role, a binding, an admission policy or a claim of devices needs.
+//! Resource-specific work with the store, beyond a strategy: allocated values, objects written in the same transaction,
+//! and permission checks for roles, bindings, admission policies and device claims.
 
 mod cluster_ips;
 pub(crate) mod policy_params;

@@ -1,11 +1,11 @@
-//! The permissions that admission policies and their bindings need: through a policy's expressions nobody reads parameters
-//! that they may not read themselves.
+//! Permissions for admission policies and bindings: no user may read parameters through a policy that the user may not
+//! read directly.
 //!
 //! | documented | where |
 //! |---|---|
 //! | A policy with a new `paramKind` needs `get` on all objects of the kind | `policy` |
-//! | A binding with a new `paramRef` or policy needs `get` on the object named, or `list` where a selector chooses | `binding` |
-//! | A kind that cannot be found out needs the permission on everything | `Resolved` |
+//! | A binding with a new `paramRef` or policy needs `get` on the named object, or `list` for a selector | `binding` |
+//! | If the kind cannot be resolved, the user needs the permission on all resources | `Resolved` |
 //!
 //! Upstream: `authz.go` of the four packages for policies in `pkg/registry/admissionregistration`.
 
@@ -22,7 +22,7 @@ use evenkeel_apimachinery::value::{get, text};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
-/// Returns what forbids a valid policy or binding to its writer.
+/// Returns the error if the user may not write a valid policy or binding.
 pub(crate) fn check(cx: &Context<'_>, new: &Value, old: Option<&Value>) -> Option<FieldError> {
     if cx.resource.group() != GROUP || !cx.subresource.is_empty() {
         return None;
@@ -87,7 +87,7 @@ fn binding(
             "unable to {unknown} to determine minimum required permissions and user {user} does not have \"{verb}\" permission for all groups, versions and resources"
         ),
         None => {
-            // Upstream's text for mutating policies has the two the wrong way round.
+            // Upstream swaps user and verb in the text for mutating policies.
             let (user, verb) = if policies.starts_with("mutating") {
                 (verb, user.as_str())
             } else {
@@ -101,8 +101,8 @@ fn binding(
     Some(FieldError::forbidden("spec.paramRef", why))
 }
 
-/// Whether a binding refers to the same parameters of the same policy as before. One with a selector or an action is asked
-/// about at every update: upstream compares the addresses of these.
+/// Returns whether a binding refers to the same parameters and policy as before. A binding with a selector or an action
+/// always counts as changed, because upstream compares the addresses of these.
 fn is_same_reference(new: &Value, old: &Value) -> bool {
     let has = |field: &str| {
         [new, old].iter().any(|binding| get(binding, &format!("spec.paramRef.{field}")).is_some())
@@ -128,7 +128,7 @@ fn may(cx: &Context<'_>, resolved: &Resolved<'_>, attributes: Attributes<'_>) ->
     cx.allows(&attributes)
 }
 
-/// The kind of a policy's parameters.
+/// Kind of a policy's parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ParamKind<'a> {
     api_version: &'a str,
@@ -141,7 +141,7 @@ impl<'a> ParamKind<'a> {
         Some(Self { api_version: text(kind, "apiVersion"), kind: text(kind, "kind") })
     }
 
-    /// Returns the API group, unless the version cannot be parsed.
+    /// Returns the API group, or `None` if the version is invalid.
     ///
     /// Upstream: `ParseGroupVersion`.
     fn group(self) -> Option<&'a str> {
@@ -154,17 +154,17 @@ impl<'a> ParamKind<'a> {
 }
 
 impl std::fmt::Display for ParamKind<'_> {
-    /// As Go shows a pointer to its struct.
+    /// Formats the kind as Go formats a pointer to its struct.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "&{{{} {}}}", self.api_version, self.kind)
     }
 }
 
-/// The resource of a policy's parameters, as far as it is known.
+/// Resource of a policy's parameters.
 struct Resolved<'a> {
     /// API group; `*` for all.
     group: &'a str,
-    /// The resource; all where none is known.
+    /// Resource; `None` means all resources.
     resource: Option<Arc<ResourceType>>,
 }
 
@@ -183,7 +183,7 @@ impl<'a> Resolved<'a> {
     }
 }
 
-/// Shows a user as Go shows a pointer to `DefaultInfo`.
+/// Formats a user as Go formats a pointer to `DefaultInfo`.
 fn shown(user: &User) -> String {
     let mut extra: Vec<String> =
         user.extra.iter().map(|(key, values)| format!("{key}:[{}]", values.join(" "))).collect();

@@ -1,12 +1,13 @@
-//! Writes of roles and bindings: refused where they would give permissions that the writer does not hold.
+//! Escalation checks: refuses roles and bindings that grant permissions that the user does not hold.
 //!
 //! | documented | where |
 //! |---|---|
-//! | Who writes a role holds its permissions, or has the verb `escalate` on the role | `role` |
-//! | Who sets or changes an aggregation rule holds every permission | `aggregation` |
-//! | Who writes a binding holds the role's permissions, or has the verb `bind` on the role | `binding` |
+//! | A user who writes a role holds its permissions, or has the verb `escalate` on the role | `role` |
+//! | A user who sets or changes an aggregation rule holds every permission | `aggregation` |
+//! | A user who writes a binding holds the role's permissions, or has the verb `bind` on the role | `binding` |
 //!
-//! The check looks at what admission made of the object, before validation. Upstream: `pkg/registry/rbac/clusterrole/policybased` and its neighbours.
+//! The check reads the object after mutating admission and before validation. Upstream:
+//! `pkg/registry/rbac/clusterrole/policybased` and its neighbours.
 
 use serde_json::Value;
 
@@ -20,7 +21,7 @@ use evenkeel_apimachinery::value::{get, list, same_meaning, set};
 const GROUP: &str = "rbac.authorization.k8s.io";
 const MASTERS: &str = "system:masters";
 
-/// Refuses a write that escalates; `requested` is the name in the request's path, empty where an object is posted.
+/// Refuses a write that escalates. `requested` is the name in the request's path, empty for a creation.
 pub(crate) fn check(
     cx: &Context<'_>,
     requested: &str,
@@ -44,7 +45,7 @@ pub(crate) fn check(
     if is_role { role(cx, object, old) } else { binding(cx, object) }
 }
 
-/// Whether the writer has a verb on a role, in the request's namespace.
+/// Returns whether the user has a verb on a role, in the request's namespace.
 fn may(cx: &Context<'_>, verb: &str, resource: &str, name: &str, group: &str) -> bool {
     let namespace = cx.namespace;
     let attributes = Attributes { verb, group, resource, namespace, name, ..Attributes::default() };
@@ -58,7 +59,8 @@ fn role(cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Result<(), Sta
     aggregation(cx, object, old)
 }
 
-/// An aggregation rule can gather anything, and undo what narrows a role.
+/// Refuses an aggregation rule unless the user holds every permission: it can add any rule, and undo restrictions of a
+/// role.
 fn aggregation(cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Result<(), StatusError> {
     let aggregates = |role: &Value| !list(role, "aggregationRule.clusterRoleSelectors").is_empty();
     if cx.resource.plural() != "clusterroles" || !aggregates(object) && !old.is_some_and(aggregates)
@@ -71,7 +73,7 @@ fn aggregation(cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Result<
     })
 }
 
-/// Every verb on every resource and on every path.
+/// Returns rules for every verb on every resource and path.
 fn full_authority() -> [PolicyRule; 2] {
     let all = || vec![Box::from("*")];
     [
@@ -99,7 +101,7 @@ fn binding(cx: &Context<'_>, object: &Value) -> Result<(), StatusError> {
     confirm(cx, &rules_of(cx, plural, namespace, &reference.name)?)
 }
 
-/// The rules of a stored role.
+/// Returns the rules of a stored role.
 ///
 /// Upstream: `GetRoleReferenceRules`.
 fn rules_of(
@@ -119,14 +121,15 @@ fn rules_of(
     Ok(role.rules.unwrap_or_default())
 }
 
-/// Refuses rules that the writer does not hold in the request's namespace.
+/// Refuses rules that the user does not hold in the request's namespace.
 fn confirm(cx: &Context<'_>, rules: &[PolicyRule]) -> Result<(), StatusError> {
     let held = cx.api.authorizer.rules_for(&cx.api.store, cx.user, cx.namespace);
     escalation::confirm_no_escalation(cx.user, &held, rules)
         .map_err(|why| StatusError::forbidden(&cx.resource.name, cx.name, why))
 }
 
-/// Whether an update changes nothing but what the garbage collector changes. Who may update an object may always let it go.
+/// Returns whether an update changes only fields that the garbage collector changes. Users may always release an object
+/// that they may update.
 ///
 /// Upstream: `IsOnlyMutatingGCFields`.
 pub(crate) fn mutates_only_gc_fields(new: &Value, old: &Value) -> bool {

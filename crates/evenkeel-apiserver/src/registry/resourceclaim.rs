@@ -1,9 +1,9 @@
-//! The permissions that claims of devices need beyond those for the write: nobody reaches another's devices through a claim.
+//! Permission checks for device claims: no user may use devices through a claim without the permissions for them.
 //!
 //! | documented | where |
 //! |---|---|
-//! | Requests with `adminAccess` only in namespaces with the label `resource.kubernetes.io/admin-access: "true"` | `admin_access` |
-//! | A new allocation with such devices, too | `admin_access` |
+//! | A request with `adminAccess` needs the namespace's label `resource.kubernetes.io/admin-access: "true"` | `admin_access` |
+//! | So does a new allocation with such devices | `admin_access` |
 //! | Changing `status.allocation` or `status.reservedFor` needs the verb on `resourceclaims/binding` | `binding` |
 //! | Changing `status.devices` needs a verb on `resourceclaims/driver` for each driver: `associated-node:VERB` for a service account on the claim's node, `arbitrary-node:VERB` for others | `device_status` |
 //!
@@ -21,12 +21,12 @@ use evenkeel_apimachinery::value::{flag, get, list, same_meaning, text};
 use evenkeel_kinds::resourceclaim::device_id;
 
 const GROUP: &str = "resource.k8s.io";
-/// Namespaces with this label, set to `true`, may have claims with admin access.
+/// Label that allows claims with admin access in a namespace if it is `true`.
 ///
 /// Upstream: `DRAAdminNamespaceLabelKey`.
 const ADMIN_NAMESPACE: &str = "resource.kubernetes.io/admin-access";
 
-/// Returns what forbids a write of a claim or a template of claims; `verb` is `update` or `patch`, for updates.
+/// Returns the errors of a write to a claim or a claim template. `verb` is `update` or `patch` for updates.
 pub(crate) fn check(
     cx: &Context<'_>,
     verb: &str,
@@ -57,7 +57,7 @@ fn status(cx: &Context<'_>, verb: &str, new: &Value, old: &Value) -> Vec<FieldEr
     errors
 }
 
-/// Returns the path of the first request for admin access. Templates have the path of claims, as upstream's.
+/// Returns the path of the first request for admin access. As upstream, templates get the path of claims.
 fn admin_request(requests: &[Value]) -> Option<String> {
     let index = requests.iter().position(|request| flag(request, "exactly.adminAccess"))?;
     Some(format!("spec.devices.requests[{index}].adminAccess"))
@@ -92,13 +92,13 @@ fn is_allocated(claim: &Value) -> bool {
     get(claim, "status.allocation").is_some()
 }
 
-/// Whether an update binds the claim, frees it, or changes who uses it.
+/// Returns whether an update allocates the claim, deallocates it, or changes its consumers.
 fn changes_binding(new: &Value, old: &Value) -> bool {
     let same = |path: &str| {
         let part = |claim| get(claim, path).unwrap_or(&Value::Null);
         same_meaning(part(new), part(old))
     };
-    // An empty allocation is one, too.
+    // An empty allocation counts as an allocation.
     is_allocated(new) != is_allocated(old)
         || !same("status.allocation")
         || !same("status.reservedFor")
@@ -118,7 +118,7 @@ fn binding(cx: &Context<'_>, verb: &str, new: &Value, old: &Value) -> Option<Fie
     })
 }
 
-/// Asks for each driver whose devices change whether the user may write its status.
+/// Checks for each driver with a changed device status whether the user may write it.
 ///
 /// Upstream: `AuthorizedForDeviceStatus`.
 fn device_status(cx: &Context<'_>, verb: &str, new: &Value, old: &Value) -> Vec<FieldError> {
@@ -135,7 +135,7 @@ fn device_status(cx: &Context<'_>, verb: &str, new: &Value, old: &Value) -> Vec<
                 Attributes { verb, subresource, namespace, name: driver, ..Attributes::default() };
             may(cx, attributes)
         };
-        // One of the verbs is enough; the first refusal is the answer.
+        // One of the verbs is enough. The error shows the first refusal.
         let Some(refusal) = ask(&verbs[0]).err() else { continue };
         if verbs[1..].iter().any(|verb| ask(verb).is_ok()) {
             continue;
@@ -149,13 +149,13 @@ fn device_status(cx: &Context<'_>, verb: &str, new: &Value, old: &Value) -> Vec<
     errors
 }
 
-/// Asks the authorizers about a subresource of claims that exists only for permissions.
+/// Authorizes a subresource of claims that exists only for permissions.
 fn may(cx: &Context<'_>, attributes: Attributes<'_>) -> Result<(), StatusError> {
     let attributes = Attributes { group: GROUP, resource: "resourceclaims", ..attributes };
     permit(&cx.api.authorizer, &cx.api.store, cx.user, &attributes)
 }
 
-/// Returns the drivers of devices whose status is new, gone or changed.
+/// Returns the drivers of devices with an added, removed or changed status.
 ///
 /// Upstream: `getModifiedDrivers`.
 fn modified_drivers<'a>(new: &'a Value, old: &'a Value) -> BTreeSet<&'a str> {
@@ -172,7 +172,7 @@ fn modified_drivers<'a>(new: &'a Value, old: &'a Value) -> BTreeSet<&'a str> {
     drivers
 }
 
-/// Returns the node of an allocation that is for one node by its name.
+/// Returns the node of an allocation whose node selector names exactly one node.
 ///
 /// Upstream: `nodeNameFromAllocation`.
 fn allocated_node(claim: &Value) -> Option<&str> {
@@ -186,7 +186,7 @@ fn allocated_node(claim: &Value) -> Option<&str> {
     (is_name && list(term, "matchExpressions").is_empty()).then_some(node)
 }
 
-/// Whether the user is a service account whose token is for a pod on the node.
+/// Returns whether the user is a service account whose token is bound to a pod on the node.
 ///
 /// Upstream: `saAssociatedWithAllocatedNode`.
 fn is_on_node(user: &User, node: Option<&str>) -> bool {

@@ -1,5 +1,5 @@
-//! Cluster IPs and node ports of Services. The Services themselves say what is in use: the store indexes them, and refuses
-//! to commit a Service with an address or a port that another one got meanwhile.
+//! Cluster IPs and node ports of Services. The store indexes the ones that stored Services use. It refuses to commit a
+//! Service if another one got the same address or port in the meantime.
 
 use super::cluster_ips;
 use crate::api::{Api, Context};
@@ -15,28 +15,28 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// Where Services are stored.
+/// Resource prefix of Services.
 pub(super) const RESOURCE_PREFIX: &str = "/services";
 const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
 
-/// An address in the index of Services.
+/// Returns the index value of an address.
 fn address_value(address: IpAddr) -> String {
     format!("clusterIP/{address}")
 }
 
-/// A port in the index of Services. The same node port may serve two protocols of one Service.
+/// Returns the index value of a node port. One Service may use it for two protocols.
 fn port_value(port: u16) -> String {
     format!("nodePort/{port}")
 }
 
-/// Returns the cluster IPs and node ports of a Service, as its index holds them.
+/// Returns the index values of a Service: its cluster IPs and node ports.
 pub(super) fn index(service: &Value) -> Vec<String> {
     let (addresses, ports) = held(service);
     let addresses = addresses.into_iter().map(address_value);
     addresses.chain(ports.into_iter().map(port_value)).collect()
 }
 
-/// Cluster IPs of a Service (none for headless ones), and its node ports.
+/// Returns a Service's cluster IPs (none if it is headless) and its node ports.
 fn held(service: &Value) -> (Vec<IpAddr>, Vec<u16>) {
     let addresses = list(service, "spec.clusterIPs")
         .iter()
@@ -65,13 +65,13 @@ fn needs_node_ports(service: &Value) -> bool {
     }
 }
 
-/// Gives a new Service what it needs.
+/// Allocates addresses and ports for a new Service.
 pub(super) fn create(cx: &Context<'_>, service: &mut Value) -> Result<(), StatusError> {
     normalize_cluster_ips(service);
     allocate(cx, service, None)
 }
 
-/// Carries over what the old form has, and gives what the new form needs beyond it.
+/// Keeps the old Service's allocations in an update, and allocates what the new one needs in addition.
 pub(super) fn update(cx: &Context<'_>, new: &mut Value, old: &Value) -> Result<(), StatusError> {
     carry_over(new, old);
     normalize_cluster_ips(new);
@@ -96,7 +96,8 @@ fn allocate(cx: &Context<'_>, service: &mut Value, old: Option<&Value>) -> Resul
     Err(StatusError::invalid(&kind, cx.name, &errors))
 }
 
-/// Adds the IPAddresses of new cluster IPs, and that nobody else may have got the same address or port meanwhile.
+/// Adds to a transaction the IPAddresses of new cluster IPs, and the condition that no other Service has the same
+/// address or port.
 pub(super) fn begin_write(
     api: &Api,
     service: &Value,
@@ -105,7 +106,7 @@ pub(super) fn begin_write(
 ) {
     let (had_addresses, had_ports) = old.map(held).unwrap_or_default();
     let (mut addresses, mut ports) = held(service);
-    // Only the first address was looked for among those in use.
+    // `addresses` checks only the first address for other uses.
     let first = addresses.first().copied();
     addresses.retain(|address| !had_addresses.contains(address));
     ports.retain(|port| !had_ports.contains(port));
@@ -121,7 +122,7 @@ pub(super) fn begin_write(
     }
 }
 
-/// Adds the deletion of the IPAddresses that `old` has and `service` has not.
+/// Adds the deletion of IPAddresses that only `old` has.
 pub(super) fn finish_write(
     api: &Api,
     service: Option<&Value>,
@@ -138,7 +139,7 @@ fn is_taken(api: &Api, value: &str) -> bool {
     api.store.is_taken(RESOURCE_PREFIX, value)
 }
 
-/// An update that leaves out what was allocated keeps it.
+/// Copies allocated values to an update that omits them.
 fn carry_over(new: &mut Value, old: &Value) {
     let (new_type, old_type) = (text(new, "spec.type").to_owned(), text(old, "spec.type"));
     if new_type != "ExternalName" && old_type != "ExternalName" {
@@ -148,7 +149,7 @@ fn carry_over(new: &mut Value, old: &Value) {
         } else if text(new, "spec.clusterIP") != text(old, "spec.clusterIP")
             && list(new, "spec.clusterIPs") == list(old, "spec.clusterIPs")
         {
-            // A client that knows one address only changed it.
+            // A client that does not know `clusterIPs` has changed `clusterIP`.
             let ip = text(new, "spec.clusterIP").to_owned();
             set(new, "spec.clusterIPs", json!([ip]));
         }
@@ -214,7 +215,7 @@ fn carry_over(new: &mut Value, old: &Value) {
                 value::remove(new, field);
             }
         }
-        // Its addresses are no longer anybody's business, although giving them back takes a while.
+        // Only a LoadBalancer reports load balancer addresses, although releasing them takes a while.
         set(new, "status.loadBalancer", json!({}));
     }
 }
@@ -306,7 +307,7 @@ fn node_ports(
         mine.insert(free);
         Some(free)
     };
-    // A Service may have more ports than there are node ports. The range is searched in vain once.
+    // A Service may have more ports than the range. Stop at the first search that finds none.
     let mut is_full = false;
     if needs_node_ports(service) {
         let mut by_number: BTreeMap<i64, u16> = BTreeMap::new();
@@ -314,7 +315,7 @@ fn node_ports(
             if is_full || int(port, "nodePort").unwrap_or_default() != 0 {
                 return;
             }
-            // One number on two protocols shares a node port.
+            // Two protocols on the same port number share a node port.
             let number = int(port, "port").unwrap_or_default();
             let chosen = by_number.get(&number).copied().or_else(|| next(&mut mine));
             match chosen {

@@ -1,5 +1,4 @@
-//! The storage of resources that write more than the object: a Service is committed together with the IPAddresses of its
-//! cluster IPs.
+//! Writes that involve more than one object: a Service is committed together with the IPAddresses of its cluster IPs.
 
 use serde_json::Value;
 
@@ -9,7 +8,7 @@ use crate::resource::ResourceType;
 use crate::store::{IndexedResources, Transaction};
 use evenkeel_apimachinery::status::StatusError;
 
-/// The resources whose objects the store indexes.
+/// Resources with an index of values in the store.
 pub(crate) const INDEXED_RESOURCES: IndexedResources =
     &[(service::RESOURCE_PREFIX, service::index)];
 
@@ -17,7 +16,7 @@ fn is_service(resource: &ResourceType) -> bool {
     &*resource.resource_prefix == service::RESOURCE_PREFIX
 }
 
-/// Allocates what a created (no `old`) or updated object needs: the cluster IPs and node ports of a Service.
+/// Allocates values for a created (no `old`) or updated object: the cluster IPs and node ports of a Service.
 ///
 /// Upstream: `Allocators` of `registry/core/service/storage`.
 pub(crate) fn allocate(
@@ -35,8 +34,8 @@ pub(crate) fn allocate(
     }
 }
 
-/// Adds to the transaction of a create (no `old`) or an update what is written before the object, with the values that only
-/// this object may have.
+/// Adds to the transaction the writes that precede the object's own, and the values that must be unique to it. `old` is
+/// `None` for a create.
 ///
 /// Upstream: `BeginCreate` and `BeginUpdate` of `registry/generic/registry`'s `Store`.
 pub(crate) fn begin_write(
@@ -51,7 +50,7 @@ pub(crate) fn begin_write(
     }
 }
 
-/// Adds to the transaction of an update or a deletion (no `object`) what is written after the object.
+/// Adds to the transaction the writes that follow the object's own. `object` is `None` for a deletion.
 ///
 /// Upstream: `FinishFunc` and `AfterDelete` of `registry/generic/registry`'s `Store`.
 pub(crate) fn finish_write(

@@ -1,4 +1,4 @@
-//! Reads the body of a request, up to the limit.
+//! Reads request bodies up to the size limit.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use http_body_util::BodyExt as _;
 use crate::tasks::Tasks;
 use evenkeel_apimachinery::status::StatusError;
 
-/// Upstream's limit of a request's body.
+/// Maximum size of a request's body in bytes, as upstream's.
 const LIMIT: usize = 3 * 1024 * 1024;
 
-/// Maximum size of the rest of a refused request that is read, so that the connection can be used again.
+/// Maximum number of bytes to drain after the response, so that the connection can be reused.
 const DRAIN: usize = 8 * 1024 * 1024;
 
-/// Maximum time for the rest of a refused request.
+/// Maximum time for the drain.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
-/// The whole body.
+/// Returns the whole body, or a 413 if it is too large.
 pub(crate) async fn read<B>(mut body: Pin<&mut B>) -> Result<Bytes, StatusError>
 where
     B: http_body::Body<Data = Bytes> + Send,
@@ -52,9 +52,8 @@ where
     Ok(first.unwrap_or_else(|| more.freeze()))
 }
 
-/// Reads and forgets the rest of a body beside the answer, which does not wait for it: a client that still writes can
-/// read why it is refused, and its connection can be used again. The connection closes when there is too much, or
-/// when it does not come in time.
+/// Drains the rest of a body after the response without delaying it. So a client that still writes can read the
+/// response, and the connection can be reused. The connection closes if the rest is too large or too slow.
 pub(crate) fn discard<B>(tasks: &Tasks, mut body: Pin<Box<B>>)
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -62,7 +61,7 @@ where
     if body.is_end_stream() || body.size_hint().lower() > DRAIN as u64 {
         return;
     }
-    // Mostly there is nothing left, or it is here already.
+    // Usually the body is complete or its rest has arrived.
     if drain(body.as_mut()).now_or_never().is_none() {
         tasks.spawn_brief(async move {
             let _ = tokio::time::timeout(DRAIN_TIME, drain(body.as_mut())).await;
@@ -70,7 +69,7 @@ where
     }
 }
 
-/// Reads up to the end, or to as much as is read of a refused request.
+/// Reads and drops the body up to its end, at most [`DRAIN`] bytes.
 async fn drain<B>(mut body: Pin<&mut B>)
 where
     B: http_body::Body<Data = Bytes> + Send,

@@ -1,4 +1,4 @@
-//! The context of a request for a resource: what each verb gets.
+//! Context of a request for a resource: the input of each verb.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use evenkeel_apimachinery::headers;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
 
-/// A request for a resource after authentication, impersonation, flow control and authorization: its target, its parameters
-/// and its user. Each verb takes one.
+/// Request for a resource after authentication, impersonation, flow control and authorization, with its target,
+/// parameters and user.
 ///
 /// Upstream: `RequestScope` and `RequestInfo`.
 pub(crate) struct RequestContext<'a> {
-    /// The state of the server.
+    /// Shared state of the server.
     pub(crate) api: &'a Arc<Api>,
     /// Object or collection of the request.
     pub(crate) target: Target<'a>,
@@ -28,13 +28,13 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) method: &'a Method,
     /// Headers of the request.
     pub(crate) headers: &'a HeaderMap,
-    /// Parameters of the URL.
+    /// Query parameters of the URL.
     pub(crate) query: &'a Query,
-    /// The user, after impersonation.
+    /// User after impersonation.
     pub(crate) user: &'a User,
-    /// When it came.
+    /// Time at which the request arrived.
     pub(crate) now: Timestamp,
-    /// Warnings for the client, whether it is served or refused.
+    /// Warnings for the client, in successful responses and errors.
     pub(crate) warnings: &'a Warnings,
 }
 
@@ -49,17 +49,18 @@ impl RequestContext<'_> {
         headers::text(self.headers, USER_AGENT)
     }
 
-    /// A header's text.
+    /// Returns the text of a header.
     pub(crate) fn header(&self, name: http::HeaderName) -> &str {
         headers::text(self.headers, name)
     }
 
-    /// The negotiated form.
+    /// Negotiates the format of the response.
     pub(crate) fn format(&self, purpose: Purpose) -> Result<Format, StatusError> {
         Format::negotiate(self.resource(), self.headers, &self.query.0, purpose)
     }
 
-    /// Returns the kind that the path takes and answers: the resource's, or that of a sub-resource which is a view.
+    /// Returns the kind of the request's and the response's object: the resource's, or that of a subresource with its
+    /// own kind.
     pub(crate) fn kind(&self) -> GroupVersionKind {
         let resource = self.resource();
         resource

@@ -1,4 +1,4 @@
-//! Request info: verb and target of a request, from method and path alone, whether or not the resource exists.
+//! Request info: verb and target of a request, derived only from method and path. The resource need not exist.
 
 use http::Method;
 
@@ -6,12 +6,12 @@ use evenkeel_api::selector::FieldSelector;
 
 use super::query::Query;
 
-/// A request taken apart, with upstream's rules (`requestinfo.go`).
+/// Parsed request, by upstream's rules (`requestinfo.go`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RequestInfo<'a> {
-    /// Whether it is for a resource.
+    /// Whether the request is for a resource.
     pub(crate) is_resource: bool,
-    /// `get`, `list`, `watch`, …, or the method in lower case.
+    /// `get`, `list`, `watch`, …, or the lower-case method for a non-resource path.
     pub(crate) verb: &'a str,
     /// API group; empty for the core group.
     pub(crate) group: &'a str,
@@ -21,16 +21,16 @@ pub(crate) struct RequestInfo<'a> {
     pub(crate) namespace: &'a str,
     /// Plural name of the resource.
     pub(crate) resource: &'a str,
-    /// Sub-resource; empty for the object itself.
+    /// Subresource; empty for the object itself.
     pub(crate) subresource: &'a str,
     /// Name of the object; empty for a collection.
     pub(crate) name: &'a str,
-    /// The field selector of a list, watch or deletecollection, as the query has it.
+    /// Field selector of a list, watch or deletecollection, in the syntax of the query.
     pub(crate) field_selector: &'a str,
 }
 
 impl<'a> RequestInfo<'a> {
-    /// Takes method, path and query apart.
+    /// Parses method, path and query.
     pub(crate) fn new(method: &Method, path: &'a str, query: &'a Query) -> Self {
         let parts: Vec<&str> =
             path.trim_matches('/').split('/').filter(|p| !p.is_empty()).collect();
@@ -96,8 +96,8 @@ fn method_name(method: &Method) -> &'static str {
     }
 }
 
-/// The name in `metadata.name=x`, so that a rule for one name allows to list and watch just it. Commas may be escaped in
-/// another field's value: only the selector's own parser knows where a term begins.
+/// Returns the name in `metadata.name=x`, so that a rule for one name allows to list and watch that object. Only the
+/// selector's parser can tell where a term begins, because another field's value may have escaped commas.
 ///
 /// Upstream: `RequestInfoFactory.NewRequestInfo`.
 fn named(fields: &str) -> &str {
@@ -106,7 +106,7 @@ fn named(fields: &str) -> &str {
     if matches!(name, "." | "..") || name.contains(['/', '%']) {
         return "";
     }
-    // A name without escapes stands in the query as it is.
+    // A name without escapes is in the query literally.
     fields.find(name).map_or("", |index| &fields[index..index + name.len()])
 }
 
@@ -121,7 +121,7 @@ mod tests {
             ("GET", "/api/v1/namespaces/a/pods", "watch=1", "watch a pods   "),
             ("GET", "/api/v1/pods", "fieldSelector=metadata.name%3Dx", "list  pods  x "),
             ("GET", "/api/v1/pods", "fieldSelector=a!%3Db,metadata.name%3D%3Dx", "list  pods  x "),
-            // An escaped comma begins no term.
+            // An escaped comma does not begin a term.
             ("GET", "/api/v1/pods", r"fieldSelector=a!%3Db\,metadata.name%3Dx", "list  pods   "),
             (
                 "GET",

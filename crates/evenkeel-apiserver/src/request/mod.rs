@@ -1,4 +1,4 @@
-//! A request, taken apart: its info, its parameters, its body, and the context that the verbs get.
+//! Parsing of requests: info, parameters, body, and the context of the verbs.
 
 #![deny(clippy::indexing_slicing)]
 

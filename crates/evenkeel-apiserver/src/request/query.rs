@@ -64,11 +64,11 @@ impl Query {
 /// Options of create, update and patch requests.
 #[derive(Debug, Clone)]
 pub(crate) struct WriteOptions {
-    /// Runs all stages of the request and stores nothing.
+    /// Whether to run all stages of the request without storing the result.
     pub(crate) dry_run: bool,
     /// `fieldManager`, by default derived from the user agent.
     pub(crate) manager: String,
-    /// `fieldValidation`: ignore, warn of, or refuse unknown and duplicate fields.
+    /// `fieldValidation`: ignores, warns about or refuses unknown and duplicate fields. Default: warns.
     pub(crate) validation: FieldValidation,
     /// `force` of a server-side apply: takes fields over from other managers instead of reporting a conflict.
     pub(crate) force: Option<bool>,

@@ -1,22 +1,22 @@
-//! Warnings about a request.
+//! Warnings in the response to a request.
 
 use std::sync::{Mutex, PoisonError};
 
-/// Warnings that the answer of a request brings along, in the order of the stages that gave them.
+/// Warnings for the client, in the order in which stages added them.
 ///
 /// Upstream: `recorder`.
 #[derive(Debug, Default)]
 pub(crate) struct Warnings(Mutex<Vec<String>>);
 
 impl Warnings {
-    /// Adds warnings. A text that the answer has already is left out when it is written.
+    /// Adds warnings. The response contains each text once.
     ///
     /// Upstream: `AddWarning`.
     pub(crate) fn add(&self, more: impl IntoIterator<Item = String>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(more);
     }
 
-    /// Returns all of them.
+    /// Returns the texts of all warnings.
     pub(crate) fn into_texts(self) -> Vec<String> {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }

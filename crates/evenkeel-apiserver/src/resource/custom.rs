@@ -1,5 +1,5 @@
-//! The part of a [`ResourceType`](crate::resource::ResourceType) that comes from a CustomResourceDefinition: schemas, storage
-//! version, conversion, and the pruning and defaults of its objects ([`Definition::prune_and_default`]).
+//! Data of a [`ResourceType`](crate::resource::ResourceType) from a CustomResourceDefinition: schemas, storage version,
+//! conversion, and the pruning and defaults of objects ([`Definition::prune_and_default`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,24 +14,24 @@ use evenkeel_apimachinery::value::{flag, list, text};
 use serde_json::Value;
 use tokio::sync::watch;
 
-/// The part of a CustomResourceDefinition that all its versions share.
+/// Data that all versions of a CustomResourceDefinition share.
 pub(crate) struct Definition {
-    /// apiVersion of the stored form.
+    /// `apiVersion` of stored objects.
     pub(crate) stored_as: Box<str>,
-    /// Version of the stored form.
+    /// Storage version, without the group.
     pub(crate) storage: Box<str>,
     /// Conversion webhook, for the strategy `Webhook`.
     pub(crate) webhook: Option<ConversionWebhook>,
-    /// The schemas of all versions, served or not, by apiVersion.
+    /// Schemas of all versions, served or not, by `apiVersion`.
     schemas: Vec<(Box<str>, Arc<Structural>)>,
-    /// The definition has a deletion timestamp: creates are refused.
+    /// Whether the definition has a deletion timestamp, so that creates are refused.
     terminating: AtomicBool,
-    /// Becomes true when the definition changes or is removed; watches of its objects end then.
+    /// Becomes true when the definition changes or is removed. This ends watches of its objects.
     replaced: watch::Receiver<bool>,
 }
 
 impl Definition {
-    /// Reads a CustomResourceDefinition. `replaced` becomes true when it changes or is removed.
+    /// Parses a CustomResourceDefinition. `replaced` becomes true when it changes or is removed.
     pub(crate) fn new(crd: &Value, replaced: watch::Receiver<bool>) -> Self {
         let group = text(crd, "spec.group");
         let versions = list(crd, "spec.versions");
@@ -46,7 +46,7 @@ impl Definition {
         }
     }
 
-    /// Whether the definition has a deletion timestamp.
+    /// Returns whether the definition has a deletion timestamp.
     pub(crate) fn is_terminating(&self) -> bool {
         self.terminating.load(Ordering::Relaxed)
     }
@@ -56,7 +56,7 @@ impl Definition {
         self.terminating.store(terminating, Ordering::Relaxed);
     }
 
-    /// Returns the schema of one of its versions.
+    /// Returns the schema of one version.
     pub(crate) fn structural(&self, api_version: &str) -> Option<&Arc<Structural>> {
         self.schemas
             .iter()
@@ -64,12 +64,12 @@ impl Definition {
             .map(|(_, structural)| structural)
     }
 
-    /// Whether the definition has this version, served or not.
+    /// Returns whether the definition has this version, served or not.
     pub(crate) fn has_version(&self, api_version: &str) -> bool {
         self.structural(api_version).is_some()
     }
 
-    /// Removes the fields that the schema of the object's own version does not specify, and nulls that it does not allow.
+    /// Removes fields that the schema of the object's version lacks, and nulls that it does not allow.
     ///
     /// Upstream: `schemaCoercingDecoder`, `structuralpruning.PruneWithOptions`, `PruneNonNullableNullsWithoutDefaults`.
     pub(crate) fn prune(&self, object: &mut Value) {
@@ -99,27 +99,27 @@ impl Definition {
     }
 }
 
-/// One version of a custom resource: what its [`ResourceType`](crate::resource::ResourceType) has beyond built-in ones.
+/// Version of a custom resource, with the data that built-in [`ResourceType`](crate::resource::ResourceType)s lack.
 pub(crate) struct Version {
-    /// The definition of this version.
+    /// Data that all versions share.
     pub(crate) definition: Arc<Definition>,
     /// Group and version: `example.com/v1`.
     pub(crate) api_version: Box<str>,
-    /// The schema for decoding and managed fields.
+    /// Schema for decoding and managed fields.
     pub(crate) schema: Schema,
-    /// The structural schema for pruning, defaults and validation.
+    /// Structural schema for pruning, defaults and validation.
     pub(crate) structural: Arc<Structural>,
-    /// `openAPIV3Schema` as the definition has it.
+    /// Unchanged `openAPIV3Schema` of the definition.
     pub(crate) document: Value,
-    /// Whether `status` is a sub-resource.
+    /// Whether the version has the subresource `status`.
     pub(crate) status: bool,
-    /// Paths of the `scale` sub-resource, if the version has one.
+    /// Paths of the subresource `scale`, if the version has one.
     pub(crate) scale: Option<ScalePaths>,
-    /// Paths of `additionalPrinterColumns`, after the name.
+    /// Paths of the columns after the name (`additionalPrinterColumns`).
     pub(crate) columns: Vec<JsonPath>,
-    /// `selectableFields`: the name and path of each.
+    /// Names and paths of `selectableFields`.
     pub(crate) selectable: Vec<(Box<str>, JsonPath)>,
-    /// Warning header for clients of a deprecated version.
+    /// Text of the `Warning` header for a deprecated version.
     pub(crate) deprecation: Option<Box<str>>,
 }
 

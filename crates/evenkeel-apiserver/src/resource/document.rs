@@ -1,10 +1,10 @@
-//! A discovery document with the tag by which clients ask for it again.
+//! Discovery documents with ETags.
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-/// A document that clients may keep, with a tag by which they ask whether it still holds.
+/// Document that clients may cache and revalidate by its ETag.
 #[derive(Clone)]
 pub(crate) struct Document {
     body: Bytes,
@@ -13,14 +13,14 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    /// A document, with the tag of its bytes.
+    /// Creates a document whose ETag is a hash of its bytes.
     pub(crate) fn new(body: Bytes, content_type: &'static str) -> Self {
         let digest = ring::digest::digest(&ring::digest::SHA512, &body);
         let tag: String = digest.as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
         Self { body, content_type, tag: HeaderValue::try_from(format!("\"{tag}\"")).ok() }
     }
 
-    /// The whole of it, or that it is what the client knows.
+    /// Responds with the document, or with a 304 if the client has its ETag.
     pub(crate) fn response(&self, headers: &HeaderMap) -> Response<Bytes> {
         let unchanged = self.tag.is_some() && headers.get(IF_NONE_MATCH) == self.tag.as_ref();
         let mut response = Response::new(if unchanged { Bytes::new() } else { self.body.clone() });

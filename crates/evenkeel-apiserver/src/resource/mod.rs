@@ -1,4 +1,4 @@
-//! Which resources the server has: a table made from data, to which custom resources are added at run time.
+//! Resources of the server: a table from recorded data, with custom resources added at run time.
 
 pub(crate) mod custom;
 pub(crate) mod document;

@@ -1,35 +1,35 @@
-//! What a path asks for.
+//! Parsing of API paths.
 
 use std::sync::Arc;
 
 use super::table::Rows;
 use super::types::ResourceType;
 
-/// A path of the API, taken apart. Borrowed from the (decoded) path of the request.
+/// Parsed API path. It borrows from the request's decoded path.
 #[derive(Debug, Clone)]
 pub(crate) enum Path<'a> {
-    /// An object, a collection or a sub-resource of a known resource.
+    /// Object, collection or subresource of a known resource.
     Resource(Target<'a>),
-    /// Group and version are known, the resource is not.
+    /// Known group and version with an unknown resource.
     UnknownResource,
-    /// Anything else: discovery, health, or nothing at all.
+    /// Any other path, such as discovery or health.
     Other,
 }
 
-/// The object or the collection that a path names.
+/// Object or collection that a path names.
 #[derive(Debug, Clone)]
 pub(crate) struct Target<'a> {
-    /// The resource that the path names.
+    /// Resource that the path names.
     pub(crate) resource: Arc<ResourceType>,
     /// Namespace; empty for cluster-scoped resources and for all namespaces.
     pub(crate) namespace: &'a str,
     /// Name; empty for a collection.
     pub(crate) name: &'a str,
-    /// Sub-resource; empty for the object itself.
+    /// Subresource; empty for the object itself.
     pub(crate) subresource: &'a str,
 }
 
-/// Takes a path apart: `/api/v1/namespaces/ns/pods/p/status`, `/apis/apps/v1/deployments`.
+/// Parses a path such as `/api/v1/namespaces/ns/pods/p/status` or `/apis/apps/v1/deployments`.
 pub(crate) fn parse<'a>(path: &'a str, rows: &Rows) -> Path<'a> {
     let Some((api_version, rest)) = split_version(path) else { return Path::Other };
     if rest.is_empty() || !rows.has_version(api_version) {
@@ -38,7 +38,7 @@ pub(crate) fn parse<'a>(path: &'a str, rows: &Rows) -> Path<'a> {
     let core = api_version == "v1";
     let parts: Vec<&str> = rest.strip_suffix('/').unwrap_or(rest).split('/').collect();
     let (namespace, parts) = match parts.as_slice() {
-        // `/namespaces/x/status` is a part of the namespace, `/namespaces/x/pods` a collection in it.
+        // `/namespaces/x/status` is a subresource of the namespace, `/namespaces/x/pods` a collection in it.
         ["namespaces", ns, resource, more @ ..] if !(core && is_namespace_part(resource, more)) => {
             (*ns, [&[*resource], more].concat())
         }
@@ -48,7 +48,7 @@ pub(crate) fn parse<'a>(path: &'a str, rows: &Rows) -> Path<'a> {
         return Path::UnknownResource;
     };
     if resource.namespaced == namespace.is_empty() && (parts.len() > 1 || !namespace.is_empty()) {
-        // A namespaced object needs its namespace, a cluster-scoped one has none.
+        // A namespaced object needs a namespace, and a cluster-scoped one must not have any.
         return Path::UnknownResource;
     }
     let name = parts.get(1).copied().unwrap_or_default();
@@ -56,14 +56,14 @@ pub(crate) fn parse<'a>(path: &'a str, rows: &Rows) -> Path<'a> {
     if !subresource.is_empty() && resource.subresource(subresource).is_none() {
         return Path::UnknownResource;
     }
-    // Only a proxy's path goes on.
+    // Only the path of a proxy request may be longer.
     if parts.len() > 3 && subresource != "proxy" {
         return Path::UnknownResource;
     }
     Path::Resource(Target { resource: resource.clone(), namespace, name, subresource })
 }
 
-/// `/api/v1/pods` into `v1` and `pods`, `/apis/apps/v1/x` into `apps/v1` and `x`.
+/// Splits `/api/v1/pods` into `v1` and `pods`, and `/apis/apps/v1/x` into `apps/v1` and `x`.
 fn split_version(path: &str) -> Option<(&str, &str)> {
     if let Some(rest) = path.strip_prefix("/api/") {
         return rest.split_once('/');

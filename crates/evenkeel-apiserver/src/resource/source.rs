@@ -1,13 +1,13 @@
-//! Where objects come from that are not stored.
+//! Sources of objects that are computed rather than stored.
 
 use serde_json::Value;
 
-/// Makes the objects of an API.
+/// Source of the objects of an API.
 pub trait Source: Send + Sync + 'static {
-    /// All objects of a resource in a namespace (in all, where that is empty), with their metadata.
+    /// Returns all objects of a resource with their metadata, in a namespace or in all namespaces if it is empty.
     fn list(&self, resource: &str, namespace: &str) -> Vec<Value>;
 
-    /// One of them.
+    /// Returns one object by its name.
     fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
         let named = |object: &Value| object["metadata"]["name"] == name;
         self.list(resource, namespace).into_iter().find(named)

@@ -1,4 +1,4 @@
-//! The table of resources, read from `data/resources.jsonl` once per server.
+//! Table of resources, from `data/resources.jsonl` once per server.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, RwLock};
@@ -13,27 +13,27 @@ use evenkeel_apimachinery::group_version::{GroupResource, GroupVersionKind};
 
 const DATA: &str = include_str!("../../data/resources.jsonl");
 
-/// All resources of a server. Cheap to clone; custom resources come and go while it serves.
+/// Shared table of a server's resources. Clones are cheap. Custom resources are added and removed at run time.
 #[derive(Clone)]
 pub(crate) struct Table(Arc<RwLock<Arc<Rows>>>);
 
-/// One state of the table.
+/// Snapshot of the table.
 #[derive(Clone, Default)]
 pub(crate) struct Rows {
-    /// In discovery order.
+    /// All resources in discovery order.
     pub(crate) all: Vec<Arc<ResourceType>>,
     by_version: BTreeMap<Box<str>, BTreeMap<Arc<str>, Arc<ResourceType>>>,
-    /// What discovery says of them, once it has been asked: of all groups but the core, and of the core.
+    /// Cached discovery documents: of all groups except the core group, and of the core group.
     pub(crate) documents: [OnceLock<Document>; 2],
 }
 
 impl Rows {
-    /// By apiVersion (`v1`, `apps/v1`) and plural name.
+    /// Returns a resource by `apiVersion` (`v1`, `apps/v1`) and plural name.
     pub(crate) fn get(&self, api_version: &str, resource: &str) -> Option<&Arc<ResourceType>> {
         self.by_version.get(api_version)?.get(resource)
     }
 
-    /// The resources of a kind, by apiVersion and kind, in discovery order.
+    /// Returns the resources of a kind in discovery order.
     pub(crate) fn of_kind<'a>(
         &'a self,
         api_version: &'a str,
@@ -42,7 +42,7 @@ impl Rows {
         self.all.iter().filter(move |row| *row.api_version == *api_version && row.kind() == kind)
     }
 
-    /// Whether any resource has this group and version.
+    /// Returns whether any resource has this group and version.
     pub(crate) fn has_version(&self, api_version: &str) -> bool {
         self.by_version.contains_key(api_version)
     }
@@ -58,7 +58,7 @@ impl Rows {
 }
 
 impl Table {
-    /// The built-in resources.
+    /// Creates a table of the built-in resources.
     pub(crate) fn builtin() -> Self {
         let mut rows = Rows::default();
         for line in DATA.lines() {
@@ -70,13 +70,13 @@ impl Table {
         Self(Arc::new(RwLock::new(Arc::new(rows))))
     }
 
-    /// The table as it is now.
+    /// Returns the current snapshot of the table.
     pub(crate) fn rows(&self) -> Arc<Rows> {
         self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
-    /// Replaces the custom resources. They come after the built-in ones, group by group in order of name; one that has the
-    /// place of a built-in resource is left out.
+    /// Replaces the custom resources. They follow the built-in ones, ordered by group. A custom resource with the
+    /// version and name of a built-in one is left out.
     pub(crate) fn set_custom(&self, custom: impl Iterator<Item = Arc<ResourceType>>) {
         let mut custom: Vec<Arc<ResourceType>> = custom.collect();
         custom.sort_by(|a, b| a.gvk.group.cmp(&b.gvk.group));
@@ -93,7 +93,7 @@ impl Table {
         *held = Arc::new(rows);
     }
 
-    /// Adds resources of a group and version that is not there yet.
+    /// Adds resources, except those that the table already has.
     pub(crate) fn add(&self, resources: Vec<Arc<ResourceType>>) {
         let mut held = self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         let mut rows = Rows::clone(&held);
@@ -105,7 +105,7 @@ impl Table {
         *held = Arc::new(rows);
     }
 
-    /// Returns the same resource in the version in which it is stored.
+    /// Returns the same resource in its storage version.
     pub(crate) fn stored_version(&self, resource: &Arc<ResourceType>) -> Arc<ResourceType> {
         if !resource.converts() {
             return resource.clone();
@@ -117,7 +117,7 @@ impl Table {
         rows.all.iter().find(is_same).unwrap_or(resource).clone()
     }
 
-    /// By apiVersion (`v1`, `apps/v1`) and plural name.
+    /// Returns a resource by `apiVersion` (`v1`, `apps/v1`) and plural name.
     pub(crate) fn get(&self, api_version: &str, resource: &str) -> Option<Arc<ResourceType>> {
         self.rows().get(api_version, resource).cloned()
     }
@@ -140,7 +140,7 @@ struct Row {
     columns: Vec<ColumnRow>,
 }
 
-/// Name, type, format and priority.
+/// Column with name, type, format and priority.
 type ColumnRow = (Arc<str>, Arc<str>, Arc<str>, i64);
 
 #[derive(Deserialize)]
@@ -162,7 +162,7 @@ fn verbs(names: &[Box<str>]) -> Verbs {
 }
 
 impl ResourceType {
-    /// A resource whose objects `source` makes, from a row as the data have it.
+    /// Creates a resource from a row of data, with objects that `source` computes.
     pub(crate) fn computed(row: serde_json::Value, source: Arc<dyn Source>) -> Option<Self> {
         match serde_json::from_value::<Row>(row) {
             Ok(row) => Some(Self { source: Some(source), ..row.into_type() }),
@@ -230,7 +230,8 @@ impl Row {
     }
 }
 
-/// Where a resource is stored, and whether in this version. Upstream stores events as core ones and autoscalers as v2.
+/// Returns a resource's prefix in the store, and whether this is its storage version. As upstream, events are stored as
+/// core ones and autoscalers as v2.
 fn resource_prefix(group: &str, version: &str, resource: &str) -> (Arc<str>, bool) {
     match (group, resource) {
         ("events.k8s.io", "events") => ("/events".into(), false),

@@ -1,4 +1,4 @@
-//! A resource in one version: its discovery entry, storage prefix and strategy.
+//! Resource in one version: its discovery entry, resource prefix and strategy.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::custom::Version;
 use super::source::Source;
 use crate::strategy::Strategy;
 
-/// What a request does to a resource, as RBAC and discovery name it.
+/// Verb of a resource request, as RBAC and discovery name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Verb {
@@ -52,12 +52,12 @@ impl Verb {
     }
 }
 
-/// A set of verbs.
+/// Set of verbs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Verbs(u8);
 
 impl Verbs {
-    /// Whether the set contains `verb`.
+    /// Returns whether the set contains `verb`.
     pub(crate) fn has(self, verb: Verb) -> bool {
         self.0 & (1 << verb as u8) != 0
     }
@@ -69,13 +69,13 @@ impl FromIterator<Verb> for Verbs {
     }
 }
 
-/// A subresource, such as `status` or `scale`.
+/// Subresource, such as `status` or `scale`.
 #[derive(Debug, Clone)]
 pub(crate) struct Subresource {
     /// Last element of the path.
     pub(crate) name: Arc<str>,
-    /// Kind of requests and responses. The recorded table leaves the version empty where it equals the parent's; here it is
-    /// set.
+    /// Kind of requests and responses. The version is set here even if the recorded table leaves it empty, because it
+    /// equals the parent's.
     pub(crate) kind: GroupVersionKind,
     /// Whether discovery states the group and version of the kind, because they differ from the parent's.
     pub(crate) foreign_kind: bool,
@@ -83,7 +83,7 @@ pub(crate) struct Subresource {
     pub(crate) verbs: Verbs,
 }
 
-/// A column of a Table.
+/// Column of a Table.
 #[derive(Debug, Clone)]
 pub(crate) struct Column {
     /// Title of the column.
@@ -92,23 +92,23 @@ pub(crate) struct Column {
     pub(crate) kind: Arc<str>,
     /// OpenAPI format, such as `name` for the column of names.
     pub(crate) format: Arc<str>,
-    /// 0 is always shown, 1 with `-o wide`.
+    /// Priority: kubectl always shows columns of 0, and those of 1 only with `-o wide`.
     pub(crate) priority: i64,
-    /// Description; `None` if the title says enough.
+    /// Description; `None` if it is the one for all resources.
     pub(crate) description: Option<Arc<str>>,
 }
 
-/// One resource in one version.
+/// Resource in one version.
 pub(crate) struct ResourceType {
-    /// Kind, with group and version.
+    /// Group, version and kind of objects.
     pub(crate) gvk: GroupVersionKind,
     /// Plural name with its group, for messages.
     pub(crate) name: GroupResource,
-    /// Group and version: `apps/v1`.
+    /// Group and version, such as `apps/v1`.
     pub(crate) api_version: Box<str>,
-    /// Kind of a list: `PodList`.
+    /// Kind of a list, such as `PodList`.
     pub(crate) list_kind: Box<str>,
-    /// Singular name, as kubectl takes it.
+    /// Singular name for kubectl.
     pub(crate) singular: Box<str>,
     /// Short names for kubectl.
     pub(crate) short_names: Box<[Box<str>]>,
@@ -122,7 +122,8 @@ pub(crate) struct ResourceType {
     pub(crate) subresources: Box<[Subresource]>,
     /// Columns of its Table.
     pub(crate) columns: Box<[Column]>,
-    /// Prefix under which the store keeps its objects. Versions of one resource (and `events` of both groups) share a prefix.
+    /// Prefix of the objects' keys in the store. All versions of a resource share it, and so do `events` of both
+    /// groups.
     pub(crate) resource_prefix: ResourcePrefix,
     /// Whether this is the storage version; `Strategy::convert_out` converts to the others.
     pub(crate) stored: bool,
@@ -130,13 +131,13 @@ pub(crate) struct ResourceType {
     pub(crate) strategy: Arc<dyn Strategy>,
     /// Source of objects that are computed rather than stored, such as metrics.
     pub(crate) source: Option<Arc<dyn Source>>,
-    /// Definition and schema of a custom resource. Its objects are stored in the storage version at the time of the write, so
-    /// that none of its versions is `stored`: each read converts them.
+    /// Version of a custom resource's definition. An object is stored in the storage version at the time of its write,
+    /// so no version is `stored` and each read converts.
     pub(crate) custom: Option<Arc<Version>>,
 }
 
-/// The group and the plural name under which the store keeps a resource's collection: `apps/deployments`, `/pods`. All
-/// versions of a resource have one.
+/// Group and plural name of a resource's collection in the store, such as `apps/deployments` or `/pods`. All versions
+/// of a resource have the same.
 pub(crate) type ResourcePrefix = Arc<str>;
 
 impl ResourceType {
@@ -150,22 +151,22 @@ impl ResourceType {
         &self.gvk.version
     }
 
-    /// Returns the kind of its objects.
+    /// Returns the kind of the objects.
     pub(crate) fn kind(&self) -> &str {
         &self.gvk.kind
     }
 
-    /// The plural name.
+    /// Returns the plural name.
     pub(crate) fn plural(&self) -> &str {
         &self.name.resource
     }
 
-    /// Kind without version, for messages.
+    /// Returns group and kind without the version, for messages.
     pub(crate) fn group_kind(&self) -> GroupKind {
         GroupKind { group: self.gvk.group.clone(), kind: self.gvk.kind.clone() }
     }
 
-    /// Returns the schema of the resource's kind, or of a subresource's.
+    /// Returns the schema of the resource's kind or of a subresource's kind.
     pub(crate) fn schema(&self, kind: &GroupVersionKind) -> Option<Schema> {
         match &self.custom {
             Some(custom) if *kind == self.gvk => Some(custom.schema.clone()),
@@ -173,8 +174,8 @@ impl ResourceType {
         }
     }
 
-    /// Whether [`Strategy::convert_out`] converts objects from the storage version. Custom resources are converted when they
-    /// are decoded.
+    /// Returns whether [`Strategy::convert_out`] converts objects from the storage version. The decoding of custom
+    /// resources converts them.
     pub(crate) fn converts(&self) -> bool {
         !self.stored && self.custom.is_none()
     }
@@ -200,7 +201,7 @@ impl fmt::Debug for ResourceType {
     }
 }
 
-/// The key of an object in its collection.
+/// Returns the key of an object in its collection.
 pub(crate) fn key(resource: &ResourceType, namespace: &str, name: &str) -> String {
     if resource.namespaced {
         let mut key = String::with_capacity(namespace.len() + 1 + name.len());

@@ -1,4 +1,4 @@
-//! Bodies of answers.
+//! Bodies of responses.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,16 +9,16 @@ use http_body::{Frame, SizeHint};
 
 use super::written::{self, Unwritten, WriteTimeout, Writing};
 
-/// Bytes of a whole body that go out at once. Longer ones are divided, so that their end is handed over when most of them is
-/// written.
+/// Maximum size of a frame in bytes. A larger body is split, so that its last frame is sent only after most of the body
+/// is written.
 const FRAME: usize = 128 * 1024;
 
-/// The body of an answer: whole, or made piece by piece while it is sent.
+/// Body of a response: complete, or produced in pieces while it is sent.
 pub struct Body {
     inner: Inner,
-    /// Dropped with the body.
+    /// Guard that drops with the body.
     held: Option<Box<dyn Send>>,
-    /// What the request holds until this is written.
+    /// Guard that the request holds until the body is written.
     unwritten: Option<Unwritten>,
 }
 
@@ -29,32 +29,32 @@ enum Inner {
 }
 
 impl Body {
-    /// A body without bytes.
+    /// Creates an empty body.
     pub fn empty() -> Self {
         Inner::Whole(None).into()
     }
 
-    /// All of it at once.
+    /// Creates a body from all its bytes.
     pub fn whole(bytes: Bytes) -> Self {
         Inner::Whole(Some(bytes)).into()
     }
 
-    /// Pieces that are made when the last one was taken.
+    /// Creates a body from pieces; each is produced after the previous one was taken.
     pub(crate) fn pieces(pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Self {
         Inner::Pieces(Box::new(pieces)).into()
     }
 
-    /// Pieces as they come.
+    /// Creates a body from a stream of pieces.
     pub(crate) fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
         Inner::Stream(Box::pin(stream)).into()
     }
 
-    /// Keeps a guard until the body is sent or dropped.
+    /// Holds a guard until the body is sent or dropped.
     pub(crate) fn hold(&mut self, guard: impl Send + 'static) {
         self.held = Some(Box::new(guard));
     }
 
-    /// Whether the body goes out at once, whether or not the client reads it.
+    /// Returns whether the body is sent at once, even if the client does not read it.
     pub(crate) fn is_short(&self) -> bool {
         match &self.inner {
             Inner::Whole(bytes) => bytes.as_ref().is_none_or(|bytes| bytes.len() <= FRAME),
@@ -62,8 +62,8 @@ impl Body {
         }
     }
 
-    /// Keeps a guard until the body is sent or dropped, or until the result, which is to be waited for, says that its time is
-    /// over. The body then fails.
+    /// Holds a guard until the body is sent or dropped. The returned timer must be awaited: after its limit it releases
+    /// the guard, and the body fails.
     pub(crate) fn hold_until_written(&mut self, guard: impl Send + 'static) -> Writing {
         let (unwritten, writing) = written::hold(Box::new(guard));
         self.unwritten = Some(unwritten);
@@ -129,7 +129,7 @@ impl http_body::Body for Body {
 }
 
 impl Body {
-    /// The bytes of a body that is whole.
+    /// Returns the bytes of a complete body.
     pub(crate) fn into_whole(self) -> Option<Bytes> {
         match self.inner {
             Inner::Whole(bytes) => bytes,

@@ -1,4 +1,4 @@
-//! Large answers are compressed when the client accepts it, as upstream does from 128 KiB on.
+//! Compression of large responses (from 128 KiB on, as upstream) for clients that accept gzip.
 
 use std::io::Write as _;
 
@@ -12,17 +12,17 @@ use http_body::Body as _;
 use super::body::Body;
 use evenkeel_apimachinery::headers::text;
 
-/// Answers smaller than this go as they are.
+/// Size in bytes above which a response is compressed.
 pub(crate) const THRESHOLD: usize = 128 * 1024;
 
-/// Whether the client takes gzip.
+/// Returns whether the client accepts gzip.
 pub(crate) fn accepted(headers: &HeaderMap) -> bool {
     text(headers, ACCEPT_ENCODING)
         .split(',')
         .any(|part| part.split(';').next().is_some_and(|name| name.trim() == "gzip"))
 }
 
-/// Compresses a whole body where that is due; bodies in pieces see to it themselves.
+/// Compresses a complete body if it is large enough. Bodies in pieces compress themselves.
 pub(crate) fn apply(headers: &HeaderMap, response: &mut Response<Body>) {
     let due = response.status().is_success()
         && response.body().size_hint().exact().is_some_and(|size| size > THRESHOLD as u64)
@@ -37,20 +37,20 @@ pub(crate) fn apply(headers: &HeaderMap, response: &mut Response<Body>) {
     mark(response);
 }
 
-/// Says that the body is compressed.
+/// Sets the headers of a compressed response.
 pub(crate) fn mark(response: &mut Response<Body>) {
     response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     response.headers_mut().insert(VARY, HeaderValue::from_static("Accept-Encoding"));
 }
 
-/// Compresses pieces as they are asked for.
+/// Iterator that compresses pieces on demand.
 pub(crate) struct Gzip<I> {
     pieces: I,
     encoder: Option<GzEncoder<Vec<u8>>>,
 }
 
 impl<I: Iterator<Item = Bytes>> Gzip<I> {
-    /// Around an iterator of pieces.
+    /// Compresses the pieces of an iterator.
     pub(crate) fn new(pieces: I) -> Self {
         Self { pieces, encoder: Some(GzEncoder::new(Vec::new(), Compression::new(1))) }
     }
@@ -62,7 +62,7 @@ impl<I: Iterator<Item = Bytes>> Iterator for Gzip<I> {
     fn next(&mut self) -> Option<Bytes> {
         let encoder = self.encoder.as_mut()?;
         for piece in self.pieces.by_ref() {
-            // Writing into memory does not fail.
+            // Writes to memory do not fail.
             let _ = encoder.write_all(&piece);
             if encoder.get_ref().len() >= THRESHOLD / 4 {
                 return Some(std::mem::take(encoder.get_mut()).into());

@@ -1,4 +1,4 @@
-//! Answers and refusals, with the headers that go with them.
+//! Responses and errors with their headers.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use super::body::Body;
 use crate::output::Format;
 use evenkeel_apimachinery::status::StatusError;
 
-/// A refusal in the form that the client accepts.
+/// Returns the response for an error, in a format that the client accepts.
 pub(crate) fn refusal(error: &StatusError, headers: &HeaderMap) -> Response<Body> {
     let (content_type, bytes) = Format::status(headers, &error.to_json());
     let mut response = Response::new(Body::whole(bytes));
@@ -27,7 +27,7 @@ pub(crate) fn refusal(error: &StatusError, headers: &HeaderMap) -> Response<Body
     response
 }
 
-/// An answer of bytes.
+/// Returns a response with a code, a content type and a body.
 pub(crate) fn answer(code: StatusCode, content_type: HeaderValue, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = code;
@@ -35,17 +35,17 @@ pub(crate) fn answer(code: StatusCode, content_type: HeaderValue, body: Body) ->
     response
 }
 
-/// Maximum total length of the warnings of an answer, in characters. Longer ones are cut off.
+/// Maximum total length of a response's warnings in characters. Longer ones are truncated.
 ///
 /// Upstream: `truncateAtTotalRunes`.
 const MAX_WARNINGS: usize = 4 * 1024;
 
-/// Length of a warning that is cut off, in characters.
+/// Maximum length of a truncated warning in characters.
 ///
 /// Upstream: `truncateItemRunes`.
 const MAX_WARNING: usize = 256;
 
-/// Adds `Warning` headers: `299 - "text"`, each text once.
+/// Adds a `Warning` header for each distinct text: `299 - "text"`.
 pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
     for warning in truncated_warnings(warnings) {
         let escaped = warning.replace('\\', "\\\\").replace('"', "\\\"");
@@ -55,7 +55,7 @@ pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
     }
 }
 
-/// Returns the warnings that fit into the headers of an answer: all, or the starts of the first ones.
+/// Returns the warnings that fit in a response's headers: all, or truncated ones up to the limit.
 ///
 /// Upstream: `AddWarning`.
 fn truncated_warnings(warnings: &[String]) -> Vec<&str> {

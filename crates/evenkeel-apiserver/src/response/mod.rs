@@ -1,4 +1,4 @@
-//! Responses: their bodies, their compression, and the headers that every one may carry.
+//! Responses: bodies, compression and common headers.
 
 mod body;
 pub(crate) mod compress;

@@ -1,54 +1,54 @@
-//! What an answer holds until it is written, and no longer than until its deadline.
+//! Guards that a response holds until it is written or its deadline passes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-/// Why an answer is cut off: its client does not read it.
+/// Error of a response that the client does not read in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the answer was not read in time")]
 pub struct WriteTimeout;
 
-/// Who has the guard of an answer.
+/// State of a response's guard.
 enum State {
     Held(Box<dyn Send>),
     Written,
     TimedOut,
 }
 
-/// The body's side: while it lives, the answer is not written.
+/// The body's half of a guard. The response counts as written when this drops.
 pub(super) struct Unwritten {
     state: Arc<Mutex<State>>,
-    /// Closed with the body.
+    /// Closes the channel when the body drops.
     _open: oneshot::Sender<()>,
 }
 
-/// The timer's side.
+/// The timer's half of a guard.
 pub(crate) struct Writing {
     state: Arc<Mutex<State>>,
     closed: oneshot::Receiver<()>,
 }
 
-/// Divides a guard between a body and the timer that limits it.
+/// Creates the halves of a guard for a body and its timer.
 pub(super) fn hold(guard: Box<dyn Send>) -> (Unwritten, Writing) {
     let state = Arc::new(Mutex::new(State::Held(guard)));
     let (open, closed) = oneshot::channel();
     (Unwritten { state: state.clone(), _open: open }, Writing { state, closed })
 }
 
-/// Drops the guard, if it is still held. Returns whether it was: the other side came first otherwise, and is done.
+/// Drops the guard if it is still held. Returns false if the other half has already released it.
 fn release(state: &Mutex<State>, next: State) -> bool {
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
     let State::Held(guard) = std::mem::replace(&mut *state, next) else { return false };
     drop(state);
-    // The guard gives seats to others, which is not done under the lock.
+    // The guard's drop dispatches other requests, so it must not hold the lock.
     drop(guard);
     true
 }
 
 impl Unwritten {
-    /// Refuses to go on after the deadline.
+    /// Returns an error after the deadline.
     pub(super) fn check(&self) -> Result<(), WriteTimeout> {
         match *self.state.lock().unwrap_or_else(PoisonError::into_inner) {
             State::TimedOut => Err(WriteTimeout),
@@ -64,7 +64,7 @@ impl Drop for Unwritten {
 }
 
 impl Writing {
-    /// Waits until the answer is written, or for so long. Returns whether it was cut off.
+    /// Waits until the response is written, at most for `limit`. Returns whether the limit passed first.
     pub(crate) async fn timed_out(self, limit: Duration) -> bool {
         tokio::time::timeout(limit, self.closed).await.is_err()
             && release(&self.state, State::TimedOut)

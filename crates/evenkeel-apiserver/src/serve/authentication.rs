@@ -1,4 +1,4 @@
-//! Settings of authentication.
+//! Options of authentication.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,37 +8,38 @@ use crate::auth::{
     StaticTokens, configure,
 };
 
-/// Issuer of service account tokens, if no other is set.
+/// Default issuer of service account tokens.
 const ISSUER: &str = "https://kubernetes.default.svc";
 
-/// Settings of authentication, by the names of kube-apiserver's flags.
+/// Options of authentication, named after kube-apiserver's flags.
 #[derive(Clone, Default)]
 pub struct AuthenticationOptions {
-    /// Text of an `AuthenticationConfiguration` (`--authentication-config`): issuers of JSON web tokens, and which requests
-    /// need no credentials.
+    /// Text of an `AuthenticationConfiguration` (`--authentication-config`): issuers of JSON web tokens, and anonymous
+    /// requests.
     pub authentication_config: Option<String>,
-    /// Whether requests without credentials are served as those of `system:anonymous` (`--anonymous-auth`, default true). The
-    /// configuration file may set it instead.
+    /// Whether requests without credentials are served as `system:anonymous` (`--anonymous-auth`, default true). The
+    /// configuration file may set this instead.
     pub anonymous_auth: Option<bool>,
-    /// Whether bootstrap tokens authenticate (`--enable-bootstrap-token-auth`).
+    /// Whether the server accepts bootstrap tokens (`--enable-bootstrap-token-auth`).
     pub enable_bootstrap_token_auth: bool,
-    /// Private key that signs service account tokens, PEM (`--service-account-signing-key-file`). Default: a key of the
-    /// server's own.
+    /// Private key in PEM that signs service account tokens (`--service-account-signing-key-file`). Default: a
+    /// generated key of the server.
     pub service_account_signing_key: Option<String>,
-    /// Further keys that verify service account tokens, PEM (`--service-account-key-file`).
+    /// Further keys in PEM that verify service account tokens (`--service-account-key-file`).
     pub service_account_keys: Vec<String>,
-    /// URLs of the issuer of service account tokens: that of new tokens, then those of accepted ones
+    /// Issuer URLs of service account tokens: that of new tokens first, then other accepted ones
     /// (`--service-account-issuer`). Default: `https://kubernetes.default.svc`.
     pub service_account_issuers: Vec<String>,
     /// Audiences of the server (`--api-audiences`). Default: the issuers.
     pub api_audiences: Vec<String>,
-    /// URL of the keys of service account tokens (`--service-account-jwks-uri`). Default: that of the server.
+    /// URL of the keys of service account tokens (`--service-account-jwks-uri`). Default: `/openid/v1/jwks` of this
+    /// server.
     pub service_account_jwks_uri: Option<String>,
 }
 
 impl AuthenticationOptions {
-    /// Builds the authenticator. `own_key` signs tokens if no other key is set. An error names the setting, and what is
-    /// wrong with it.
+    /// Builds the authenticator. `own_key` signs tokens unless another key is set. An error has the option's name and
+    /// the reason.
     pub(super) fn build(
         self,
         static_tokens: StaticTokens,
@@ -93,7 +94,7 @@ impl AuthenticationOptions {
 }
 
 impl fmt::Debug for AuthenticationOptions {
-    /// Leaves the signing key out.
+    /// Formats the options without the signing key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AuthenticationOptions")
             .field("authentication_config", &self.authentication_config)

@@ -1,4 +1,4 @@
-//! The server as its users see it: built, called in process, served over TLS.
+//! Public API of the server: building it, calling it in process, and serving it over TLS.
 
 mod authentication;
 mod pki;
@@ -53,22 +53,22 @@ use evenkeel_x509::CertPool;
 use pki::{Pki, PkiOptions};
 use service::Peer;
 
-/// Why a server could not be built.
+/// Error of building a server.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// The data folder.
+    /// The data folder cannot be opened.
     #[error(transparent)]
     Store(#[from] OpenError),
-    /// The objects that a new server has.
+    /// The bootstrap objects cannot be written.
     #[error("the first objects cannot be written: {0}")]
     Bootstrap(#[from] StatusError),
-    /// A certificate file cannot be read, or a certificate cannot be made.
+    /// A certificate cannot be read or created.
     #[error("certificates cannot be made or read: {0}")]
     Certificates(String),
-    /// A setting, by the name of its flag, and what is wrong with it.
+    /// A setting is invalid; the fields are its flag and the reason.
     #[error("{0}: {1}")]
     Setting(&'static str, String),
-    /// The settings of admission plug-ins.
+    /// The settings of admission plug-ins are invalid.
     #[error("{0}")]
     Admission(String),
     /// The encryption configuration is invalid.
@@ -96,13 +96,12 @@ pub struct Builder {
     event_ttl: Duration,
 }
 
-/// Where a server says that it is when nobody says otherwise: an address for documentation, since Endpoints cannot have that
-/// of the machine itself (`127.0.0.1`).
+/// Default advertised address: one for documentation, because Endpoints may not have a loopback address.
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 6443);
 
 impl Builder {
-    /// Where the server says that it is, in the Endpoints of the Service `kubernetes`. An address that is the machine's own, or
-    /// all of them, is no answer for others: then only the port is shown.
+    /// Sets the address that the server advertises in the Endpoints of the Service `kubernetes`. Of a loopback or
+    /// unspecified address, only the port is used.
     pub fn advertise(mut self, address: SocketAddr) -> Self {
         self.advertised = address;
         if address.ip().is_loopback() || address.ip().is_unspecified() {
@@ -111,121 +110,122 @@ impl Builder {
         self
     }
 
-    /// Keeps everything in this folder: what is acknowledged is on disk. Without, all is in memory.
+    /// Stores all data durably in this folder: acknowledged writes are on disk. Default: all data is in memory.
     pub fn data_dir(mut self, folder: Option<PathBuf>) -> Self {
         self.data_dir = folder;
         self
     }
 
-    /// Encrypts values in the data folder, as kube-apiserver's file of `--encryption-provider-config` says (YAML or JSON).
+    /// Encrypts values in the data folder by the text of a `--encryption-provider-config` file (YAML or JSON).
     pub fn encryption_provider_config(mut self, text: String) -> Self {
         self.encryption_provider_config = Some(text);
         self
     }
 
-    /// Tells the time; the system's clock if not given.
+    /// Sets the source of time. Default: the system's clock.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Makes uids and generated names the same in every run.
+    /// Seeds the generator of UIDs and names, so that every run generates the same ones.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Knows a bearer token.
+    /// Adds a bearer token and its user.
     pub fn token(mut self, token: &str, user: User) -> Self {
         self.static_tokens.add(token, user);
         self
     }
 
-    /// Knows the tokens of a file as kube-apiserver's `--token-auth-file` takes it.
+    /// Adds the tokens of a `--token-auth-file`.
     pub fn tokens_csv(mut self, text: &str) -> Self {
         self.static_tokens.add_csv(text);
         self
     }
 
-    /// Serves with this certificate chain and key (PEM) rather than with one of the server's own authority.
+    /// Serves this certificate chain and key (PEM) instead of a certificate of the server's own CA.
     pub fn certificate(mut self, chain: String, key: String) -> Self {
         self.pki.given = Some((chain, key));
         self
     }
 
-    /// A further host name or address for the server's own certificate.
+    /// Adds a host name or address to the server's own certificate.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.pki.names.push(name.into());
         self
     }
 
-    /// Accepts client certificates of these authorities (PEM), too.
+    /// Also accepts client certificates of these CAs (PEM).
     pub fn client_ca(mut self, pem: String) -> Self {
         self.pki.client_ca = Some(pem);
         self
     }
 
-    /// Sets how tokens and anonymous requests are authenticated.
+    /// Sets the options of token and anonymous authentication.
     pub fn authentication(mut self, options: AuthenticationOptions) -> Self {
         self.authentication = options;
         self
     }
 
-    /// Switches an admission plug-in on that is off by default: `OwnerReferencesPermissionEnforcement`.
+    /// Enables an admission plug-in (`--enable-admission-plugins`). Only `OwnerReferencesPermissionEnforcement` is off
+    /// by default.
     pub fn enable_admission_plugin(mut self, name: impl Into<String>) -> Self {
         self.admission_plugins.push(name.into());
         self
     }
 
-    /// Switches an admission plug-in off, by upstream's name (`--disable-admission-plugins`).
+    /// Disables an admission plug-in by upstream's name (`--disable-admission-plugins`).
     pub fn disable_admission_plugin(mut self, name: impl Into<String>) -> Self {
         self.disabled_admission_plugins.push(name.into());
         self
     }
 
-    /// Asks these authorizers, by upstream's names (`--authorization-mode`): `Node`, `RBAC`, `AlwaysAllow`, `AlwaysDeny`.
-    /// `Node` and `RBAC` if none is named.
+    /// Adds an authorizer by upstream's name (`--authorization-mode`): `Node`, `RBAC`, `AlwaysAllow` or `AlwaysDeny`.
+    /// Default: `Node` and `RBAC`.
     pub fn authorization_mode(mut self, name: impl Into<String>) -> Self {
         self.authorization_modes.push(name.into());
         self
     }
 
-    /// The range that a new server gives cluster IPs out of (`--service-cluster-ip-range`), 10.96.0.0/16 by default. Its first
-    /// address is that of the Service `kubernetes`.
+    /// Sets the range of cluster IPs of a new server (`--service-cluster-ip-range`). Default: 10.96.0.0/16. The Service
+    /// `kubernetes` gets the range's first address.
     pub fn service_cluster_ip_range(mut self, range: impl Into<String>) -> Self {
         self.service_range = range.into();
         self
     }
 
-    /// Executes at most this many reads and writes at once (`--max-requests-inflight`, `--max-mutating-requests-inflight`;
-    /// 400 and 200 unless said otherwise; 0 is no limit). With priority and fairness, their sum is the seats that priority
-    /// levels share.
+    /// Sets the maximum numbers of concurrent reads and writes (`--max-requests-inflight`,
+    /// `--max-mutating-requests-inflight`). The defaults are 400 and 200; 0 means no limit. With priority and fairness,
+    /// the priority levels share their sum.
     pub fn max_requests_in_flight(mut self, reads: usize, writes: usize) -> Self {
         self.flow.max_requests_inflight = reads;
         self.flow.max_mutating_requests_inflight = writes;
         self
     }
 
-    /// Whether FlowSchemas and PriorityLevelConfigurations apply (`--enable-priority-and-fairness`, which is the default), or
-    /// reads and writes each have a limit of their own.
+    /// Sets whether FlowSchemas and PriorityLevelConfigurations apply (`--enable-priority-and-fairness`, default true).
+    /// Otherwise reads and writes have separate limits.
     pub fn priority_and_fairness(mut self, enabled: bool) -> Self {
         self.flow.priority_and_fairness = enabled;
         self
     }
 
-    /// Limits the open connections of a listener.
+    /// Sets the limits on open connections of a listener.
     pub fn connections(mut self, limits: ConnectionLimits) -> Self {
         self.connections = limits;
         self
     }
 
-    /// Sets how long an event is kept after its last write (`--event-ttl`); an hour by default, zero keeps all.
+    /// Sets how long an event is kept after its last write (`--event-ttl`). Default: one hour; zero keeps all events.
     pub fn event_ttl(mut self, ttl: Duration) -> Self {
         self.event_ttl = ttl;
         self
     }
 
-    /// Builds it: opens the store and installs what a new server has.
+    /// Builds the server: opens the store and creates missing bootstrap objects.
     pub fn build(self) -> BoxFuture<'static, Result<Server, BuildError>> {
         Box::pin(self.open())
     }
@@ -300,7 +300,7 @@ impl Builder {
     }
 }
 
-/// Starts the server's own tasks.
+/// Starts the server's background tasks.
 fn start_tasks(api: &Arc<Api>, pki: &Arc<Pki>, event_ttl: Duration) {
     api.tasks.report("store", api.store.failed());
     for authenticator in &api.authenticator.jwt {
@@ -330,12 +330,12 @@ fn start_tasks(api: &Arc<Api>, pki: &Arc<Pki>, event_ttl: Duration) {
     api.tasks.spawn("token tracking", move || tracking::run(weak.clone(), changes.clone()));
 }
 
-/// Longest pause between two looks at the clock, which may have been set.
+/// Maximum delay between two checks of the clock, which an administrator may set.
 const RENEWAL_CHECK_PERIOD: Duration = Duration::from_secs(24 * 60 * 60);
-/// Pause after a renewal that failed.
+/// Delay after a failed renewal.
 const RENEWAL_RETRY_PERIOD: Duration = Duration::from_secs(60);
 
-/// Renews certificates when they are due, until the server ends.
+/// Renews certificates when they are due, until the server shuts down.
 async fn renew(pki: Arc<Pki>, clock: Clock) {
     loop {
         let now = clock.now();
@@ -350,7 +350,7 @@ async fn renew(pki: Arc<Pki>, clock: Clock) {
     }
 }
 
-/// Whether a file in the data folder is the server's, or of the program around it.
+/// Returns whether a file in the data folder belongs to the server or to the surrounding program.
 fn is_of_data_folder(name: &str) -> bool {
     store::is_its_file(name)
         || name == pki::FOLDER
@@ -358,7 +358,7 @@ fn is_of_data_folder(name: &str) -> bool {
         || name.ends_with(".sock")
 }
 
-/// A running server. Cheap to clone.
+/// Running server. Clones are cheap.
 #[derive(Clone)]
 pub struct Server {
     api: Arc<Api>,
@@ -367,7 +367,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts to build one.
+    /// Returns a builder with default options.
     pub fn builder() -> Builder {
         Builder {
             data_dir: None,
@@ -388,30 +388,30 @@ impl Server {
         }
     }
 
-    /// The server as a service in this process. Requests without credentials of their own are the administrator's
-    /// (in `system:masters`); see [`service_as`](Self::service_as).
+    /// Returns the server as an in-process service. Requests without credentials have the permissions of the
+    /// administrator (`system:masters`); see [`service_as`](Self::service_as).
     pub fn service(&self) -> Service {
         self.service_as(User::authenticated("kubernetes-admin", ["system:masters"]))
     }
 
-    /// The same for another user.
+    /// Returns the server as an in-process service for another user.
     pub fn service_as(&self, user: User) -> Service {
         let peer = Peer { user: Arc::new(user), not_after: None };
         Service::new(self.api.clone(), Some(peer))
     }
 
-    /// Serves one more API from now on: what is in it is made by its source when somebody asks.
+    /// Serves one more API, whose source computes the objects for each request.
     ///
     /// # Errors
-    /// When the APIService that tells of it cannot be written.
+    /// The API's APIService cannot be written.
     pub async fn aggregate(&self, api: &ComputedApi) -> Result<(), BuildError> {
         self.api.table.add(computed::rows(api));
         let now = evenkeel_apimachinery::time::seconds(self.api.clock.now());
         Ok(bootstrap::register(&self.api, computed::service(api, &now)).await?)
     }
 
-    /// Lists a part of the control plane (`scheduler`, `controller-manager`) among the `componentstatuses` from now on,
-    /// with what `check` says of it whenever somebody asks.
+    /// Adds a control plane component (`scheduler`, `controller-manager`) to the `componentstatuses`. Each request for
+    /// them calls `check`.
     pub fn component(
         &self,
         name: &str,
@@ -420,57 +420,57 @@ impl Server {
         self.api.components.add(name, check);
     }
 
-    /// Asks these kubelets for logs from now on.
+    /// Sets the kubelets that serve logs.
     pub fn connect_kubelet(&self, kubelet: Arc<dyn Kubelet>) {
         self.api.kubelets.connect(kubelet);
     }
 
-    /// A kubeconfig for the administrator of a server at `url`.
+    /// Returns a kubeconfig for the administrator of a server at `url`.
     pub fn kubeconfig(&self, url: &str) -> String {
         self.pki.kubeconfig(url)
     }
 
-    /// The authority that signed the server's certificate, as PEM.
+    /// Returns the certificate (PEM) of the CA that signed the server's certificate.
     pub fn ca_pem(&self) -> &str {
         self.pki.ca_pem()
     }
 
-    /// The key of that authority (PEM), for whoever signs certificates in the cluster's name. It is not to be shown.
+    /// Returns the CA's secret key (PEM), for signers of certificates in the cluster's name.
     pub fn ca_key_pem(&self) -> &str {
         self.pki.ca_key_pem()
     }
 
-    /// The key that signs service account tokens, PEM, for whoever fills token Secrets. It is not to be shown.
+    /// Returns the secret key (PEM) that signs service account tokens, for the controller that fills token Secrets.
     pub fn service_account_key_pem(&self) -> &str {
         self.api.authenticator.service_accounts.signing_key_pem()
     }
 
-    /// Changes whenever the certificates were renewed: kubeconfigs are then to be written again.
+    /// Returns a counter of certificate renewals. After each renewal, callers have to write kubeconfigs again.
     pub fn renewals(&self) -> tokio::sync::watch::Receiver<u64> {
         self.pki.renewals()
     }
 
-    /// The administrator's bearer token.
+    /// Returns the administrator's bearer token.
     pub fn admin_token(&self) -> &str {
         self.pki.admin_token()
     }
 
-    /// The latest revision that can be seen.
+    /// Returns the latest revision that readers observe.
     pub fn revision(&self) -> u64 {
         self.api.store.revision()
     }
 
-    /// Saves a snapshot of everything that is stored now into a new file; writes go on meanwhile. It blocks until the file is on
-    /// disk. See [`snapshot`](crate::snapshot) for its contents, and for restoring it.
+    /// Saves a snapshot of all stored objects to a new file, and blocks until the file is on disk. Writes continue in
+    /// the meantime. See [`snapshot`](crate::snapshot) for the contents and the restore.
     ///
     /// # Errors
-    /// When the file is there already or cannot be written.
+    /// The file exists or cannot be written.
     pub fn snapshot(&self, file: &std::path::Path) -> Result<(), store::SnapshotError> {
         self.api.store.snapshot(file)
     }
 
-    /// Waits until a part of the server fails that cannot start anew, such as the store: the program has to stop. Meanwhile
-    /// reads go on, and health checks fail.
+    /// Waits until a part of the server fails that cannot restart, such as the store. The program then has to exit.
+    /// Until it does, reads work and health checks fail.
     pub async fn failed(&self) -> TaskFailure {
         self.api.tasks.failed().await
     }
@@ -485,7 +485,7 @@ impl Server {
         self.serve_until(listener, Some(acceptor), Box::pin(shutdown)).await
     }
 
-    /// Serves without TLS: for a listener on a loopback address behind something that encrypts.
+    /// Serves without TLS, for a listener on a loopback address behind a proxy that encrypts.
     pub async fn serve_plain(
         &self,
         listener: tokio::net::TcpListener,

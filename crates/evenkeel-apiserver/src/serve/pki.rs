@@ -1,4 +1,4 @@
-//! The server's own certificate authority, its certificate, and the administrator's credentials.
+//! Certificate authority and certificates of the server, and the administrator's credentials.
 
 use std::io;
 use std::path::Path;
@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use crate::files;
 
-/// Why there are no certificates.
+/// Error of creating or reading certificates.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PkiError {
     #[error("{0}")]
@@ -30,63 +30,63 @@ pub(super) enum PkiError {
     Damaged { path: String, folder: String, why: String },
 }
 
-/// The folder of keys and certificates in the data folder.
+/// Folder of keys and certificates in the data folder.
 pub(super) const FOLDER: &str = "pki";
 
-/// Length of the administrator's token: 24 bytes in base64.
+/// Minimum length of the administrator's token: 24 bytes in base64.
 const TOKEN_LENGTH: usize = 32;
 
-/// Life of the authority's certificate.
+/// Lifetime of the CA's certificate (10 years).
 const CA_LIFE: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);
-/// Life of the server's and the administrator's certificates.
+/// Lifetime of the server's and the administrator's certificates (1 year).
 const LIFE: SignedDuration = SignedDuration::from_hours(365 * 24);
-/// Certificates are valid from this long ago, for clients whose clocks are behind.
+/// Time by which certificates are backdated, for clients whose clocks are slow.
 const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
 
-/// Keys, certificates and the administrator's token.
+/// Keys and certificates, with the administrator's token.
 pub(super) struct Pki {
     files: Files,
     issuer: Issuer<'static, KeyPair>,
     ca: String,
     ca_key: String,
-    /// Roots of client certificates, PEM: the authority and those that were given.
+    /// Roots of client certificates in PEM: the CA and the configured ones.
     client_roots: String,
     /// Names in the listener's certificate.
     names: Vec<String>,
     serving_key: KeyPair,
     admin_key: KeyPair,
-    /// Chain and key of the listener, if they are not the authority's.
+    /// Configured chain and key of the listener. Without them, the CA signs the listener's certificate.
     given: Option<(String, String)>,
     token: String,
-    /// Signs tokens of service accounts, PEM.
+    /// Key in PEM that signs service account tokens.
     accounts: String,
     current: RwLock<Certificates>,
     renewals: watch::Sender<u64>,
 }
 
-/// The certificates that are renewed, PEM.
+/// Certificates in PEM that are renewed.
 #[derive(Clone)]
 struct Certificates {
     serving: String,
     admin: String,
-    /// When they are renewed.
+    /// Time of the next renewal.
     due: Timestamp,
 }
 
-/// Settings of certificates.
+/// Options of certificates.
 #[derive(Default)]
 pub(super) struct PkiOptions {
     /// Further host names or addresses of the server.
     pub(super) names: Vec<String>,
-    /// Chain and key of the listener, PEM.
+    /// Chain and key of the listener in PEM.
     pub(super) given: Option<(String, String)>,
-    /// Further roots of client certificates, PEM.
+    /// Further roots of client certificates in PEM.
     pub(super) client_ca: Option<String>,
 }
 
 impl Pki {
-    /// Reads them from `folder/pki`, or makes them (and keeps them there, when there is a folder). What has passed most of its
-    /// life is made anew, with the same key.
+    /// Reads keys and certificates from `folder/pki`, and creates missing ones there, or in memory without a folder.
+    /// Renews certificates that are due, with the same key.
     pub(super) fn open(
         folder: Option<&Path>,
         options: PkiOptions,
@@ -99,7 +99,7 @@ impl Pki {
         let make_ca = || Ok(ca_params(now).self_signed(issuer.key())?.pem());
         let mut ca = files.or_make("ca.crt", make_ca)?;
         let validity = files.check_certificate("ca.crt", &ca, issuer.key())?;
-        // No certificate may outlive its authority.
+        // No certificate may outlive its CA.
         if validity.until < now + LIFE {
             ca = make_ca()?;
             files.write("ca.crt", &ca)?;
@@ -151,7 +151,7 @@ impl Pki {
         Ok(pki)
     }
 
-    /// Renews the certificates if they are due. Returns when they are due the next time.
+    /// Renews the certificates if they are due. Returns the time of the next renewal.
     pub(super) fn renew_if_due(&self, now: Timestamp) -> Result<Timestamp, PkiError> {
         if now >= self.current().due {
             self.renew(now)?;
@@ -160,7 +160,7 @@ impl Pki {
         Ok(self.current().due)
     }
 
-    /// Counts renewals. After each of them, kubeconfigs have to be written again.
+    /// Returns a counter of renewals. After each renewal, callers have to write kubeconfigs again.
     pub(super) fn renewals(&self) -> watch::Receiver<u64> {
         self.renewals.subscribe()
     }
@@ -171,7 +171,7 @@ impl Pki {
         self.set(admin, Validity::new(now, LIFE).renewal(), now)
     }
 
-    /// Takes the administrator's certificate into use, with a new one of the listener.
+    /// Sets the administrator's certificate, and issues a new one for the listener.
     fn set(&self, admin: String, due: Timestamp, now: Timestamp) -> Result<(), PkiError> {
         let serving = match &self.given {
             Some((chain, _)) => chain.clone(),
@@ -206,17 +206,17 @@ impl Pki {
         &self.ca
     }
 
-    /// Roots of client certificates, PEM.
+    /// Returns the roots of client certificates in PEM.
     pub(super) fn client_roots_pem(&self) -> &str {
         &self.client_roots
     }
 
-    /// The authority's key, PEM.
+    /// Returns the CA's key in PEM.
     pub(super) fn ca_key_pem(&self) -> &str {
         &self.ca_key
     }
 
-    /// The key for tokens of service accounts, PEM.
+    /// Returns the key in PEM that signs service account tokens.
     pub(super) fn account_key(&self) -> &str {
         &self.accounts
     }
@@ -225,7 +225,7 @@ impl Pki {
         &self.token
     }
 
-    /// Chain and key of the listener, PEM.
+    /// Returns chain and key of the listener in PEM.
     pub(super) fn serving(&self) -> (String, String) {
         let key = self.given.as_ref().map(|(_, key)| key.clone());
         (self.current().serving, key.unwrap_or_else(|| self.serving_key.serialize_pem()))
@@ -246,7 +246,7 @@ impl Pki {
     }
 }
 
-/// The time in which a certificate is valid.
+/// Period of a certificate's validity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Validity {
     from: Timestamp,
@@ -254,17 +254,17 @@ struct Validity {
 }
 
 impl Validity {
-    /// Returns the validity of a certificate that is issued now.
+    /// Returns the validity of a certificate that is issued at `now`.
     fn new(now: Timestamp, life: SignedDuration) -> Self {
         Self { from: now - BACKDATE, until: now + life }
     }
 
-    /// Returns when a certificate is renewed: after two thirds of its life.
+    /// Returns the time of renewal: after two thirds of the validity.
     fn renewal(self) -> Timestamp {
         self.from + self.until.duration_since(self.from) * 2 / 3
     }
 
-    /// Returns whether a stored certificate may still be used. Those of earlier versions live too long.
+    /// Returns whether a stored certificate needs no renewal. Those of earlier versions live too long.
     fn is_fresh(self, now: Timestamp) -> bool {
         let life = self.until.duration_since(self.from);
         self.from <= now && now < self.renewal() && life <= LIFE + BACKDATE
@@ -306,7 +306,7 @@ fn key(files: &Files, file: &str) -> Result<KeyPair, PkiError> {
     KeyPair::from_pem(&pem).map_err(|error| files.damaged(file, error))
 }
 
-/// A folder of files, or none.
+/// Optional folder of files; `None` keeps nothing.
 struct Files(Option<std::path::PathBuf>);
 
 impl Files {
@@ -316,14 +316,14 @@ impl Files {
             .map_err(|error| PkiError::File(folder.display().to_string(), error))
     }
 
-    /// Replaces a file.
+    /// Writes or replaces a file.
     fn write(&self, file: &str, text: &str) -> Result<(), PkiError> {
         let Some(folder) = &self.0 else { return Ok(()) };
         let path = folder.join(file);
         files::write(&path, text).map_err(|error| PkiError::File(path.display().to_string(), error))
     }
 
-    /// The text of a file; it is made when it is not there.
+    /// Reads a file, or creates it if it does not exist.
     fn or_make(
         &self,
         file: &str,
@@ -343,7 +343,7 @@ impl Files {
         }
     }
 
-    /// Refuses a certificate that cannot be read, or that is another key's; returns when it is valid.
+    /// Refuses a certificate that does not parse or has another key. Returns its validity.
     fn check_certificate(
         &self,
         file: &str,
@@ -365,7 +365,7 @@ impl Files {
         })
     }
 
-    /// Returns the error about a file that exists and cannot be used.
+    /// Returns the error for a file that exists but cannot be used.
     fn damaged(&self, file: &str, why: impl std::fmt::Display) -> PkiError {
         let folder = self.0.clone().unwrap_or_default();
         PkiError::Damaged {
@@ -384,7 +384,7 @@ mod tests {
         time.parse().expect("a time")
     }
 
-    /// When the certificates in use end: those of the authority, the listener and the administrator.
+    /// Returns the expiry of the current certificates of CA, listener and administrator.
     fn ends(pki: &Pki) -> [String; 3] {
         let current = pki.current();
         [
@@ -409,7 +409,7 @@ mod tests {
         let first = ["2035-12-30T00:00:00Z", "2027-01-01T00:00:00Z", "2027-01-01T00:00:00Z"];
         assert_eq!(ends(&pki), first);
         let kubeconfig = pki.kubeconfig("https://a");
-        // Two thirds of the year, and of the five minutes before it.
+        // Renewal is after two thirds of the year and of the five minutes before it.
         for (now, n_renewals) in [
             ("2026-01-01T00:00:00Z", 0),
             ("2026-09-01T07:58:19Z", 0),
@@ -421,7 +421,7 @@ mod tests {
         }
         assert_eq!(ends(&pki)[1..], ["2027-09-01T08:00:00Z", "2027-09-01T08:00:00Z"]);
         assert_ne!(pki.kubeconfig("https://a"), kubeconfig);
-        // What was renewed is what the next start finds.
+        // The next start finds the renewed certificates.
         let kubeconfig = pki.kubeconfig("https://a");
         assert_eq!(open(home.path(), "2026-10-01T00:00:00Z").kubeconfig("https://a"), kubeconfig);
         let late = open(home.path(), "2030-01-01T00:00:00Z");

@@ -1,4 +1,4 @@
-//! The server as a tower service.
+//! Server as a tower service.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,26 +17,26 @@ use crate::pipeline;
 use crate::response::Body;
 use evenkeel_apimachinery::user::User;
 
-/// Serves requests in this process. Cheap to clone, always ready, never fails: errors are responses.
+/// In-process service. It is cheap to clone and always ready; errors are responses.
 #[derive(Clone)]
 pub struct Service {
     api: Arc<Api>,
-    /// User of the connection's client certificate, if any.
+    /// User of the connection: the client certificate's, or the in-process caller.
     peer: Option<Peer>,
     /// Notified of each unauthenticated request.
     on_anonymous: Option<Arc<Notify>>,
 }
 
-/// Who is at the other end of a connection.
+/// Peer of a connection.
 #[derive(Debug, Clone)]
 pub(super) struct Peer {
     pub(super) user: Arc<User>,
-    /// Until when its certificate is valid; `None` of who has none.
+    /// End of the certificate's validity; `None` without a certificate.
     pub(super) not_after: Option<Timestamp>,
 }
 
 impl Peer {
-    /// The user of a request at this time: a refused one when the certificate has expired since the handshake.
+    /// Returns the user of a request at `now`, or a refused one if the certificate has expired since the handshake.
     fn user_at(&self, now: Timestamp) -> Arc<User> {
         let is_valid = self.not_after.is_none_or(|not_after| now <= not_after);
         if is_valid { self.user.clone() } else { Arc::new(refused_peer()) }
@@ -48,7 +48,7 @@ impl Service {
         Self { api, peer, on_anonymous: None }
     }
 
-    /// Returns the service with a notification for each unauthenticated request.
+    /// Notifies `notify` of each unauthenticated request.
     pub(super) fn notify_anonymous(mut self, notify: Arc<Notify>) -> Self {
         self.on_anonymous = Some(notify);
         self

@@ -1,4 +1,4 @@
-//! The server when parts of it fail.
+//! Behaviour of the server when parts of it fail.
 
 use bytes::Bytes;
 use futures::FutureExt as _;
@@ -76,7 +76,7 @@ async fn a_definition_whose_conditions_were_refused_is_established_later() {
     assert!(established().await);
 }
 
-/// What 300 watches in 40 forms, of which few are ever read, keep from being freed.
+/// 300 watches in 40 formats, few of which are read, keep a bounded amount of memory.
 #[tokio::test]
 async fn watches_keep_a_bounded_history() {
     const FORMS: [&str; 5] = [
@@ -111,11 +111,11 @@ async fn watches_keep_a_bounded_history() {
             let (code, answer) = ask(&server, method, &path, &map).await;
             assert!(code.is_success(), "{answer}");
         }
-        // Those that fell behind end.
+        // Watches that fell behind the history end.
         readers.retain_mut(|watch| !matches!(watch.frame().now_or_never(), Some(None)));
         let held = server.api.store.held_by_events();
         assert!(held <= crate::store::MAX_BYTES, "{held} in round {round}");
     }
-    // Nothing is lost that the bound allows.
+    // The bound itself is used: events are kept up to it.
     assert!(server.api.store.held_by_events() > crate::store::MAX_BYTES / 2);
 }

@@ -1,4 +1,4 @@
-//! The listener: TLS, client certificates, HTTP/1.1 and HTTP/2.
+//! Listener: TLS, client certificates, HTTP/1.1 and HTTP/2.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,10 +27,10 @@ use super::service::{Peer, Service};
 use crate::api::Api;
 use evenkeel_apimachinery::user::User;
 
-/// Maximum time for open requests when the server stops.
+/// Maximum time for open requests during the shutdown.
 const LEAVE: Duration = Duration::from_secs(2);
 
-/// Why the listener does not serve.
+/// Error of a listener.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// A certificate or key cannot be used.
@@ -57,10 +57,10 @@ fn bad(error: &dyn std::fmt::Display) -> ServeError {
     ServeError::Certificate(error.to_string())
 }
 
-/// The listener's certificate, as it was last renewed.
+/// Resolver of the listener's certificate, which follows renewals.
 struct Serving {
     pki: Arc<Pki>,
-    /// Number of renewals, and the certificate after them.
+    /// Number of renewals and the certificate after the last one.
     current: Mutex<(u64, Arc<CertifiedKey>)>,
 }
 
@@ -95,7 +95,7 @@ impl std::fmt::Debug for Serving {
     }
 }
 
-/// Reads the listener's chain and key.
+/// Parses the listener's chain and key.
 fn certified(pki: &Pki) -> Result<Arc<CertifiedKey>, ServeError> {
     let (chain, key) = pki.serving();
     let chain = CertificateDer::pem_slice_iter(chain.as_bytes())
@@ -106,7 +106,7 @@ fn certified(pki: &Pki) -> Result<Arc<CertifiedKey>, ServeError> {
     CertifiedKey::from_der(chain, key, &provider).map(Arc::new).map_err(|e| bad(&e))
 }
 
-/// Takes connections until `shutdown` is ready.
+/// Accepts connections until `shutdown` is ready.
 pub(super) async fn serve(
     api: Arc<Api>,
     listener: TcpListener,
@@ -140,7 +140,7 @@ pub(super) async fn serve(
     Ok(())
 }
 
-/// Logs the end of a connection whose response panicked while it was sent.
+/// Logs a connection that panicked while it sent a response.
 fn log_panic(ended: Result<(), JoinError>) {
     if let Err(error) = ended
         && let Ok(panic) = error.try_into_panic()
@@ -174,8 +174,8 @@ async fn connection(
     }
 }
 
-/// Serves the requests of one connection. On shutdown, requests in flight are finished. Unauthenticated clients get no lasting
-/// HTTP/2 connection, against denial of service.
+/// Serves the requests of one connection. A shutdown finishes requests in flight. An unauthenticated request ends an
+/// HTTP/2 connection, to protect the server from denial of service.
 ///
 /// Upstream: `UnauthenticatedHTTP2DOSMitigation`.
 async fn http<S>(
@@ -209,8 +209,8 @@ async fn http<S>(
     }
 }
 
-/// The client with this chain of certificates. Upstream verifies the chain at each request: it expires with the first of its
-/// certificates, other than those that were not needed in the handshake since they had expired before.
+/// Returns the client of a certificate chain. Upstream verifies the chain at each request, so the client expires with
+/// the chain's first certificate to expire. Certificates that had expired before the handshake do not count.
 fn peer(chain: &[CertificateDer<'_>], now: Timestamp) -> Option<Peer> {
     let user = Arc::new(user_of(chain.first()?)?);
     let not_after = |certificate: &CertificateDer<'_>| {
@@ -222,11 +222,11 @@ fn peer(chain: &[CertificateDer<'_>], now: Timestamp) -> Option<Peer> {
     Some(Peer { user, not_after: first.into_iter().chain(others).min() })
 }
 
-/// The user of a client certificate: its common name, with its organizations for groups.
+/// Returns the user of a client certificate: its last common name, with its organizations as groups.
 fn user_of(certificate: &[u8]) -> Option<User> {
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
     let subject = certificate.subject();
-    // As Go reads a subject, and so as who signed the certificate read the request for it.
+    // Go reads a subject this way, and so did the signer of the certificate request.
     let name = subject.iter_common_name().last()?.as_str().ok()?.to_owned();
     let groups: Vec<&str> = subject.iter_organization().filter_map(|o| o.as_str().ok()).collect();
     Some(User::authenticated(&name, groups))

@@ -1,4 +1,5 @@
-//! Objects put into the store past every check, as a server of another version may have left them: for tests of clients.
+//! Writes to the store that bypass all checks, as data of another version of the server might look. For tests of
+//! clients.
 
 use super::Server;
 
@@ -9,18 +10,18 @@ use crate::{
 };
 use serde_json::Value;
 
-/// Why an object was not stored.
+/// Error of an unchecked write.
 #[derive(Debug, thiserror::Error)]
 pub enum UncheckedError {
-    /// There is no such resource.
+    /// The server has no such resource.
     #[error("no resource {resource} in {api_version}")]
     Resource {
-        /// As asked for.
+        /// The requested `apiVersion`, such as `apps/v1`.
         api_version: String,
-        /// As asked for.
+        /// The requested plural name, such as `deployments`.
         resource: String,
     },
-    /// The store does not take it.
+    /// The store refused the write.
     #[error("not stored: {0}")]
     Store(String),
 }
@@ -32,10 +33,10 @@ impl From<WriteError> for UncheckedError {
 }
 
 impl Server {
-    /// Stores `object` (whole, with uid and times) under the name in its metadata, in the place of what is there.
+    /// Stores `object` (with UID and times) under the name in its metadata. Replaces an existing object.
     ///
     /// # Errors
-    /// When there is no such resource, or the store cannot write.
+    /// The resource does not exist, or the store cannot write.
     pub async fn put_unchecked(
         &self,
         api_version: &str,
@@ -46,7 +47,7 @@ impl Server {
             let (api_version, resource) = (api_version.to_owned(), resource.to_owned());
             return Err(UncheckedError::Resource { api_version, resource });
         };
-        // Objects get their defaults, as they do when a server reads its store.
+        // Objects get their defaults, as they do when the server reads its store.
         let mut object = object.clone();
         found.strategy.default(&mut object);
         let object = &object;

@@ -1,79 +1,80 @@
-//! What the store needs of a durable engine: an ordered map of revisions to records, changed in atomic batches. It is small
-//! so that another engine, such as etcd, can stand behind it. A store in memory has none. Snapshots are made of the records,
+//! Interface of a durable engine: an ordered map from revisions to records, changed in atomic batches. It is small so
+//! that other engines, such as etcd, can implement it. A store in memory has no engine. Snapshots contain records,
 //! whatever the engine.
 
 use super::record::StoredRecord;
 
-/// A durable engine. Records are written once under ascending revisions, and removed by compaction alone.
+/// Durable engine. Records are written once in ascending order of revision; only compaction removes them.
 pub(super) trait Backend: Send {
-    /// Writes records as a whole or not at all. They are on disk when this returns. After a failure the engine may refuse
-    /// everything until [`reopen`](Self::reopen).
+    /// Writes all records or none. They are on disk when this returns. After a failure the engine may refuse all
+    /// operations until [`reopen`](Self::reopen).
     fn commit(&mut self, records: &[StoredRecord]) -> Result<(), BackendError>;
 
-    /// Calls `each` for every record after a revision (0 for all of them), in order.
+    /// Calls `each` for every record after a revision, in order; 0 means all records.
     fn read(&self, after: u64, each: ReadRecord<'_>) -> Result<(), BackendError>;
 
-    /// Returns what is stored.
+    /// Returns the range of stored revisions.
     fn extent(&self) -> Extent;
 
-    /// Removes records that no state after `revision` needs. It need not be on disk before the next commit.
+    /// Removes the superseded records, which no state after `revision` needs. The removal need not be on disk before
+    /// the next commit.
     fn compact(&mut self, revision: u64, superseded: &[u64]) -> Result<(), BackendError>;
 
-    /// Opens the engine's files again after a failure, and returns what they hold.
+    /// Reopens the engine's files after a failure, and returns their extent.
     fn reopen(&mut self) -> Result<Extent, BackendError>;
 
-    /// Replaces everything by these records, in files of their own: after a failure that leaves the old ones in doubt.
+    /// Replaces all records by these in a new file, after a failure that may have damaged the old one.
     fn rewrite(
         &mut self,
         compacted: u64,
         records: &mut dyn Iterator<Item = Result<StoredRecord, String>>,
     ) -> Result<(), BackendError>;
 
-    /// Sets space aside, or finds that there is none. It is given back with [`release`](Self::release), so that deletions
-    /// get through on a full disk.
+    /// Reserves disk space, or returns an error if there is none. [`release`](Self::release) frees it, so that
+    /// deletions succeed on a full disk.
     fn reserve(&mut self) -> Result<(), BackendError>;
 
-    /// Gives the space back that was set aside.
+    /// Frees the reserved disk space.
     fn release(&mut self);
 
-    /// Gives space that compaction freed within the engine's files back to the disk.
+    /// Returns the space that compaction freed within the engine's files to the disk.
     fn shrink(&mut self) -> Result<(), BackendError>;
 }
 
-/// Takes a revision and its record.
+/// Callback for a revision and its record.
 pub(super) type ReadRecord<'a> = &'a mut dyn FnMut(u64, &[u8]) -> Result<(), BackendError>;
 
-/// What an engine holds.
+/// Range of revisions in an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Extent {
-    /// The last revision, or that of the compaction where it is higher.
+    /// Last revision, or the compacted one if it is higher.
     pub(super) revision: u64,
-    /// The history up to this revision is removed.
+    /// Revision up to which the history is removed.
     pub(super) compacted: u64,
 }
 
-/// Why an engine could not do something.
+/// Error of an engine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BackendError {
-    /// There is no space, or none that the user may have.
+    /// No space is left on the disk, or in the user's quota.
     #[error("{0}")]
     Full(String),
     /// The disk refuses reads or writes.
     #[error("{0}")]
     Io(String),
-    /// The disk did not confirm that what it took is stored: whatever the files say now may be lost later.
+    /// The disk did not confirm a sync: data in the files may be lost later.
     #[error("{0}")]
     NotSynced(String),
-    /// What is stored is not what was written.
+    /// The stored data is not what was written.
     #[error("{0}")]
     Damaged(String),
-    /// A value is encrypted by a key that is not there.
+    /// The key of an encrypted value is missing.
     #[error("{0}")]
     Undecryptable(String),
 }
 
 impl BackendError {
-    /// Whether what the engine holds may not be what it was given, or not for long.
+    /// Returns whether the engine's data may differ from what was written, now or after a crash.
     pub(super) fn is_loss(&self) -> bool {
         matches!(self, Self::NotSynced(_) | Self::Damaged(_))
     }

@@ -1,5 +1,5 @@
-//! A watch's place among the events of a collection. Nothing is buffered for it: it reads the ring, and who falls behind the
-//! ring is cut off.
+//! Cursor of a watch in the events of a collection. It buffers nothing: it reads the ring, and expires if it falls
+//! behind the ring.
 
 use std::sync::Arc;
 
@@ -11,12 +11,13 @@ use super::ring::Ring;
 use super::watchers::{Scope, Subscription};
 use crate::resource::ResourcePrefix;
 
-/// Events at a time, so that one watch does not hold the lock for long.
+/// Maximum number of events per call, so that one watch does not hold the lock for long.
 const AT_ONCE: usize = 256;
-/// Bytes of events at a time, so that a watch that nobody reads holds little. One event may be larger.
+/// Maximum bytes of events per call, so that a watch without a reader holds little memory. A single event may be
+/// larger.
 pub(crate) const BYTES_AT_ONCE: usize = 64 * 1024;
 
-/// A place among the events of a collection, or of a part of it.
+/// Position in the events of a collection or of a part of it.
 pub(crate) struct Cursor {
     store: Store,
     resource_prefix: ResourcePrefix,
@@ -34,10 +35,12 @@ impl Drop for Cursor {
 }
 
 impl Cursor {
-    /// What happened since the last call, in order, without waiting. Events of other parts of the collection may be among it.
+    /// Returns the events since the last call, in order, without waiting. They may include events outside the cursor's
+    /// scope.
     pub(crate) fn take(&mut self) -> Result<Vec<Arc<Event>>, Expired> {
         let shared = &self.store.shared;
-        // One lock for the events and the revision up to which they are complete: a commit in between would be skipped.
+        // One lock covers the events and the revision up to which they are complete. Otherwise the cursor would skip a
+        // commit between the two reads.
         let state = shared.read();
         let Some(collection) = state.collections.get(&self.resource_prefix) else {
             return Err(Expired);
@@ -55,21 +58,21 @@ impl Cursor {
         Ok(events)
     }
 
-    /// Waits until there may be something to take.
+    /// Waits until there may be new events.
     pub(crate) async fn changed(&mut self) {
         let at = self.at;
-        // The sender lives in the collection, which lives as long as the store that this cursor holds, or in the scope, which
-        // lives as long as the subscription.
+        // The sender lives as long as this cursor: a collection's belongs to the store that the cursor holds, a scope's
+        // to the subscription.
         let _ = self.signal.wait_for(|revision| *revision > at).await;
     }
 
-    /// Seen up to here.
+    /// Returns the revision up to which events were returned.
     pub(crate) fn at(&self) -> u64 {
         self.at
     }
 }
 
-/// The events after a revision, as many as are taken at once; whether these are all.
+/// Returns the next events after a revision, and whether these are all.
 fn events_since(ring: &Ring, at: u64) -> Result<(Vec<Arc<Event>>, bool), Expired> {
     let mut budget = Budget::default();
     let mut since = ring.since(at)?.peekable();
@@ -80,7 +83,7 @@ fn events_since(ring: &Ring, at: u64) -> Result<(Vec<Arc<Event>>, bool), Expired
     Ok((events, since.peek().is_none()))
 }
 
-/// The same for the events of a scope, whose next commit may be recorded already.
+/// Returns the next events of a scope. Its revisions may already include a commit that is not visible yet.
 fn recorded_events(
     ring: &Ring,
     revisions: &[u64],
@@ -98,7 +101,7 @@ fn recorded_events(
     Ok((events, revisions.len() < AT_ONCE))
 }
 
-/// What is left of what is taken at once.
+/// Remaining budget of one call.
 #[derive(Default)]
 struct Budget {
     events: usize,
@@ -117,7 +120,7 @@ impl Budget {
 }
 
 impl Store {
-    /// Follows a part of a collection from a revision on.
+    /// Starts to follow a part of a collection after a revision.
     pub(crate) fn follow(
         &self,
         resource_prefix: &ResourcePrefix,

@@ -1,11 +1,11 @@
-//! Commits to the durable engine, and what follows when that fails: writes are refused until the engine holds exactly what
-//! memory holds, and there is room again. Then they go on.
+//! Commits to the durable engine, and recovery from its failures. After a failure, writes are refused until the engine
+//! holds exactly what memory holds and the disk has space again.
 //!
-//! | failure | until it is over | how it ends |
+//! | failure | until recovery | recovery |
 //! |---|---|---|
-//! | no space | the reserve is given back, so that deletions get through; other writes are refused | the reserve can be made anew |
+//! | no space | the reserve is released so that deletions succeed; other writes are refused | the reserve can be made again |
 //! | a write or read fails | all writes are refused | the files open, hold what memory holds, and a commit succeeds |
-//! | a sync fails | all writes are refused | everything is written anew to a file of its own |
+//! | a sync fails | all writes are refused | all records are rewritten to a new file |
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -23,27 +23,27 @@ use super::state::State;
 use crate::clock::Clock;
 use crate::resource::ResourcePrefix;
 
-/// The first interval at which an engine that failed is tried again.
+/// Initial interval at which a failed engine is retried.
 const RETRY: Duration = Duration::from_secs(1);
-/// The longest such interval.
+/// Maximum interval at which a failed engine is retried.
 const MAX_RETRY: Duration = Duration::from_secs(30);
-/// Interval at which a reserve that could not be made is tried again.
+/// Interval at which a reserve is retried that could not be made.
 const RESERVE_RETRY: Duration = Duration::from_secs(60);
-/// How long the engine is left alone when there is nothing to do.
+/// Maximum delay until the next maintenance when no work is due.
 const IDLE: Duration = Duration::from_secs(60);
-/// Records that one step of a compaction removes.
+/// Number of records that one step of a compaction removes.
 const COMPACTION_STEP: usize = 256;
 
-/// The durable engine of a store.
+/// Durable engine of a store, with its state of failure.
 pub(super) struct Durable {
     backend: Box<dyn Backend>,
     transformer: Arc<dyn Transformer>,
     history: History,
     clock: Clock,
-    /// The data folder, for people.
+    /// Path of the data folder, for messages.
     folder: String,
     mode: Mode,
-    /// When to do again what could not be done.
+    /// Time of the next retry.
     next: Option<Instant>,
 }
 
@@ -52,13 +52,13 @@ enum Mode {
     Healthy {
         reserved: bool,
     },
-    /// Only deletions are tried.
+    /// The engine accepts only deletions.
     Full {
         why: String,
-        /// Deletions may have left space that the engine can give back.
+        /// Whether deletions may have freed space in the file that the engine can return to the disk.
         shrink: bool,
     },
-    /// Nothing is tried.
+    /// The engine accepts no writes.
     Failed {
         why: String,
         full: bool,
@@ -76,12 +76,12 @@ impl Durable {
         folder: String,
     ) -> Self {
         let mode = Mode::Healthy { reserved: false };
-        // The first writes do not wait for the reserve.
+        // Make the reserve later, so that the first writes do not wait for it.
         let next = Some(clock.instant() + RETRY);
         Self { backend, transformer, history, clock, folder, mode, next }
     }
 
-    /// Which writes are to be refused, and why.
+    /// Returns which writes to refuse, and why; `None` if the engine is healthy.
     pub(super) fn refusal(&self) -> Option<Refusal> {
         let folder = &self.folder;
         let (why, but_deletions) = match &self.mode {
@@ -108,10 +108,10 @@ impl Durable {
         Some(Refusal { why: why.into(), but_deletions })
     }
 
-    /// Commits a batch: it is on disk when this returns.
+    /// Commits a batch, which is on disk when this returns.
     ///
     /// # Errors
-    /// Why nothing of it is.
+    /// Reason why nothing of the batch was written.
     pub(super) fn commit(
         &mut self,
         batch: &[Waiting],
@@ -149,7 +149,7 @@ impl Durable {
         why.unwrap_or_else(|| "the data folder cannot be written to".into())
     }
 
-    /// Refuses writes from now on, and does what can be done at once.
+    /// Refuses writes from now on, and recovers at once if that is possible.
     fn fail(&mut self, error: &BackendError, state: &RwLock<State>) {
         let was_healthy = matches!(self.mode, Mode::Healthy { .. });
         let full = matches!(error, BackendError::Full(_));
@@ -192,8 +192,8 @@ impl Durable {
         Ok(())
     }
 
-    /// Does what is due beside commits: tries again what failed, makes the reserve, compacts the history. Returns after which
-    /// time there may be more to do.
+    /// Does the due work beside commits: retries after failures, makes the reserve, compacts the history. Returns the
+    /// delay until the next call.
     pub(super) fn maintain(&mut self, state: &RwLock<State>) -> Duration {
         let now = self.clock.instant();
         let is_due = self.next.is_none_or(|next| next <= now);
@@ -241,7 +241,7 @@ impl Durable {
         }
     }
 
-    /// Ends the state of a full disk, if there is room for the reserve.
+    /// Returns to normal operation if the disk has space for the reserve.
     fn make_room(&mut self, why: String, shrink: bool, state: &RwLock<State>) {
         if shrink {
             self.mode = Mode::Full { why, shrink: false };
@@ -255,7 +255,7 @@ impl Durable {
     }
 
     fn retry(&mut self, full: bool, rewrite: bool, state: &RwLock<State>) {
-        // Opening reads the whole file: not before there is room.
+        // Opening reads the whole file, so wait until the disk has space.
         if full && self.backend.reserve().is_err() {
             return;
         }

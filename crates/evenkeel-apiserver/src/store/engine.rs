@@ -1,9 +1,9 @@
-//! The durable engine: a redb file, in which records stand under their revisions. Commits append at the end of one tree.
+//! Durable engine: a redb file with records by revision. Commits append to the end of one tree.
 //!
-//! What redb guarantees: a commit is there as a whole or not at all. Pages carry checksums. After a crash, the newest commit
-//! whose pages are whole counts, which cuts off one that was not synced. What it cannot know is why the newest pages are not
-//! whole: when they were damaged after their sync, the last batch is cut off in the same way. All older damage is found, because
-//! pages are verified when a file is opened, and every record has a checksum of its own.
+//! redb guarantees that commits are atomic. Pages have checksums. After a crash, redb opens the newest commit whose
+//! pages are intact, which drops a commit that was not synced. It cannot tell that case from damage after the sync:
+//! then it drops the last batch in the same way. All older damage is detected, because opening a file verifies its
+//! pages, and every record has its own checksum.
 
 use std::io;
 use std::path::Path;
@@ -24,28 +24,28 @@ use super::migration;
 use super::record::StoredRecord;
 use super::unchanged::Unchanged;
 
-/// Everything is held in memory, so the database needs little of its own.
+/// Size of the database's cache. It is small because the store holds all objects in memory.
 const CACHE_BYTES: usize = 8 << 20;
-/// The file of space that is set aside.
+/// Name of the file that reserves disk space.
 pub(super) const RESERVE: &str = "evenkeel.reserve";
-/// Size of [`RESERVE`]: enough pages for some hundred deletions, which then make room themselves.
+/// Size of [`RESERVE`] in bytes: enough pages for some hundred deletions, which then free space themselves.
 const RESERVE_BYTES: usize = 4 << 20;
-/// Records that one commit of a rewrite has at most.
+/// Maximum number of records in one commit of a rewrite.
 const CHUNK: usize = 1_000;
 
-/// What a file's name has at its end while it is being written anew.
+/// Suffix of a file that is being rewritten.
 pub(super) const NEW: &str = ".new";
 
-/// Why a file could not be opened.
+/// Reason why a file could not be opened.
 #[derive(Debug)]
 pub(super) enum NotOpened {
-    /// Another process has it open.
+    /// Another process has the file open.
     Locked,
-    /// The engine or the disk refuses it.
+    /// The engine or the disk refused the file.
     Failed(BackendError),
 }
 
-/// The open database, and how its file failed.
+/// redb database with the last failure of its file.
 pub(super) struct Engine {
     folder: Arc<dyn Folder>,
     name: String,
@@ -60,7 +60,7 @@ struct OpenFile {
 }
 
 impl OpenFile {
-    /// Returns the error of an operation: that of the file, where it failed.
+    /// Returns the error of an operation; a failure of the file takes precedence.
     fn error(&self, error: impl Into<redb::Error>) -> BackendError {
         of_failure(&self.failure).unwrap_or_else(|| of_engine(&error.into()))
     }
@@ -76,7 +76,7 @@ fn of_failure(failure: &Mutex<Option<FileFailure>>) -> Option<BackendError> {
     })
 }
 
-/// The error of an operation on the folder's files.
+/// Converts the error of an operation on the folder's files.
 fn of_folder(error: &io::Error) -> BackendError {
     let why = error.to_string();
     if super::folder::is_full(error) { BackendError::Full(why) } else { BackendError::Io(why) }
@@ -85,7 +85,7 @@ fn of_folder(error: &io::Error) -> BackendError {
 fn of_engine(error: &redb::Error) -> BackendError {
     match error {
         redb::Error::Io(error) if super::folder::is_full(error) => of_folder(error),
-        // So the engine says that it does not know a file, or that the file is cut off.
+        // The engine reports an unknown or truncated file this way.
         redb::Error::Io(error)
             if matches!(
                 error.kind(),
@@ -112,7 +112,7 @@ fn not_opened(error: DatabaseError, failure: Option<BackendError>) -> NotOpened 
     }
 }
 
-/// Runs engine code on a file that may be damaged: a panic is an error of the file.
+/// Runs engine code on a file that may be damaged, and converts a panic to an error of the file.
 pub(super) fn guarded<T, E>(
     work: impl FnOnce() -> Result<T, E>,
     damaged: impl FnOnce(String) -> E,
@@ -121,8 +121,8 @@ pub(super) fn guarded<T, E>(
         .unwrap_or_else(|panic| Err(damaged(format!("the engine cannot read the file: {panic}"))))
 }
 
-/// Verifies a file without changing it, and returns its database over a copy in memory of what the engine would repair.
-/// Whether it was closed in order comes with it.
+/// Verifies a file without changing it. Returns its database, with repairs only in memory, and whether the file had
+/// been closed properly.
 pub(super) fn verified(file: Box<dyn StorageBackend>) -> Result<(Database, bool), NotOpened> {
     let io = |error: io::Error| NotOpened::Failed(BackendError::Io(error.to_string()));
     guarded(
@@ -134,7 +134,7 @@ pub(super) fn verified(file: Box<dyn StorageBackend>) -> Result<(Database, bool)
                 .create_with_backend(Unchanged::new(file).map_err(io)?)
                 .map_err(|error| not_opened(error, None))?;
             let in_order = !repaired.load(Ordering::Relaxed);
-            // A repair verifies every page itself.
+            // A repair verifies every page.
             let is_whole =
                 !in_order || database.check_integrity().map_err(|error| not_opened(error, None))?;
             if is_whole {
@@ -147,7 +147,7 @@ pub(super) fn verified(file: Box<dyn StorageBackend>) -> Result<(Database, bool)
     )
 }
 
-/// Reads every record of a database after a revision; of all records, none may be missing.
+/// Reads every record of a database after a revision. A full read also checks the number of records.
 pub(super) fn read(
     database: &Database,
     after: u64,
@@ -172,7 +172,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Returns what a database holds, and the number of its records.
+/// Returns the range of revisions of a database and its number of records.
 pub(super) fn extent(database: &Database) -> Result<(Extent, u64), redb::Error> {
     let read = database.begin_read()?;
     let meta = read.open_table(META)?;
@@ -182,7 +182,7 @@ pub(super) fn extent(database: &Database) -> Result<(Extent, u64), redb::Error> 
     Ok((Extent { revision: last.max(compacted), compacted }, records.len()?))
 }
 
-/// Writes records into a new database, on disk when it returns.
+/// Writes records to a new database, and syncs it to disk.
 pub(super) fn write_all(
     database: &Database,
     compacted: u64,
@@ -226,7 +226,7 @@ fn put(
     Ok(())
 }
 
-/// Writes records into a new file, which is on disk when this returns.
+/// Writes records to a new file, and syncs it to disk.
 pub(super) fn write_new(
     to: &Path,
     compacted: u64,
@@ -244,13 +244,13 @@ pub(super) fn write_new(
 }
 
 impl Engine {
-    /// Opens (or makes) the file of this name. A damaged one is left as it is.
+    /// Opens or creates the file of this name. Leaves a damaged file unchanged.
     pub(super) fn open(folder: Arc<dyn Folder>, name: &str) -> Result<Self, NotOpened> {
         let mut engine =
             Self { folder, name: name.to_owned(), file: None, extent: Extent::default() };
         engine.verify()?;
         engine.open_file()?;
-        // A crash may have left a half-written one.
+        // A crash may have left an incomplete rewrite.
         if let Err(error) = engine.folder.remove(&format!("{name}{NEW}")) {
             tracing::warn!(folder = engine.folder.shown(), %error, "an unused file cannot be removed");
         }
@@ -263,7 +263,7 @@ impl Engine {
         }
         let io = |error: io::Error| NotOpened::Failed(BackendError::Io(error.to_string()));
         let file = self.folder.open(&self.name).map_err(io)?;
-        // A new file of a process that was killed before its first write.
+        // An empty file is left by a process that was killed before its first write.
         if file.len().map_err(io)? == 0 {
             return Ok(());
         }
@@ -396,7 +396,7 @@ impl Backend for Engine {
             }
             Err(error) => {
                 let error = of_failure(&failure).unwrap_or(error);
-                // The old file stays; the space of the new one is needed.
+                // The old file stays. Remove the new one for its space.
                 let _ = self.folder.remove(&name);
                 Err(error)
             }

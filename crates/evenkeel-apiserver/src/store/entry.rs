@@ -1,4 +1,4 @@
-//! One stored object: its bytes, ready for the wire, and the little that selectors look at.
+//! Stored object: its encoded bytes and its attributes for selectors.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,17 +6,16 @@ use bytes::Bytes;
 use evenkeel_api::json;
 use serde_json::Value;
 
-/// What stands before the object in the frame of a watch event; all three have one length, so that an entry's bytes are
-/// at once the object and its event.
+/// Start of a watch event's frame. All three have the same length, so one buffer serves as the object and as its event.
 const ADDED: &[u8] = b"{\"type\":\"ADDED\",   \"object\":";
 const MODIFIED: &[u8] = b"{\"type\":\"MODIFIED\",\"object\":";
 const DELETED: &[u8] = b"{\"type\":\"DELETED\", \"object\":";
 const AFTER: &[u8] = b"}\n";
 const BEFORE: usize = MODIFIED.len();
-/// What stands before the version.
+/// Bytes before the resource version.
 const METADATA: &[u8] = b"\"metadata\":{\"resourceVersion\":\"";
 
-/// What happened to an object.
+/// Kind of a change to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Change {
     /// The object was created.
@@ -28,7 +27,7 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    /// As in a watch event.
+    /// Returns the change in the spelling of watch events.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -46,22 +45,23 @@ impl Change {
     }
 }
 
-/// Largest object in bytes: etcd's default of `--max-request-bytes`. It counts the JSON of an object, where etcd counts
-/// protobuf of built-in kinds.
+/// Maximum size of an object in bytes: etcd's default of `--max-request-bytes`. It limits the JSON of an object, while
+/// etcd limits the protobuf of built-in kinds.
 const MAX_OBJECT_BYTES: usize = 3 * 512 * 1024;
 
-/// An object encoded but for its resourceVersion, which the store knows only when it writes.
+/// Encoded object with a hole for the resource version, which the store assigns at the write.
 #[derive(Debug)]
 pub(crate) struct Encoded {
     buffer: Vec<u8>,
     hole: usize,
     selection: SelectionAttributes,
-    /// Whether it nests deeper than an object may that is stored.
+    /// Whether the object nests deeper than stored objects may.
     too_deep: bool,
 }
 
 impl Encoded {
-    /// Encodes `object` as compact JSON: kind and apiVersion first (a list leaves them out), then metadata with the version first.
+    /// Encodes `object` as compact JSON. `kind` and `apiVersion` come first, because list items omit them; `metadata`
+    /// follows and begins with the resource version.
     pub(crate) fn new(object: &Value, selection: SelectionAttributes) -> Self {
         let mut buffer = Vec::with_capacity(1024);
         buffer.extend_from_slice(MODIFIED);
@@ -90,22 +90,22 @@ impl Encoded {
         Self { buffer, hole, selection, too_deep: json::is_deeper(object, json::MAX_DEPTH) }
     }
 
-    /// Whether it cannot be stored, since no reader takes objects that nest this deep.
+    /// Returns whether the object nests too deeply to be stored, because no reader could decode it.
     pub(super) fn is_too_deep(&self) -> bool {
         self.too_deep
     }
 
-    /// Whether it is larger than what etcd takes.
+    /// Returns whether the object is larger than etcd accepts.
     pub(crate) fn is_too_large(&self) -> bool {
         self.buffer.len() - BEFORE > MAX_OBJECT_BYTES
     }
 
-    /// The object as a tree, with an empty version.
+    /// Decodes the object, with an empty resource version.
     pub(super) fn decode(&self) -> Result<Value, serde_json::Error> {
         json::from_slice(&self.buffer[BEFORE..])
     }
 
-    /// An object as compact JSON in the same order, with the version that it says.
+    /// Encodes an object as compact JSON in the same order, with its own resource version.
     pub(crate) fn plain(object: &Value) -> Vec<u8> {
         let encoded = Self::new(object, SelectionAttributes::default());
         let version =
@@ -114,7 +114,7 @@ impl Encoded {
         if version.is_empty() {
             const FIELD: usize = b"\"resourceVersion\":\"".len();
             out.extend_from_slice(&encoded.buffer[BEFORE..encoded.hole - FIELD]);
-            // After the hole come the quote and a comma, or the quote and the end of metadata.
+            // The hole is followed by a quote, and then by a comma or the end of `metadata`.
             let rest = &encoded.buffer[encoded.hole + 1..];
             out.extend_from_slice(rest.strip_prefix(b",").unwrap_or(rest));
         } else {
@@ -125,7 +125,7 @@ impl Encoded {
         out
     }
 
-    /// Whether it is what `entry` holds, but for the version.
+    /// Returns whether `entry` holds the same object, apart from the resource version.
     pub(crate) fn same_as(&self, entry: &Entry) -> bool {
         let theirs = &entry.frame;
         let (hole, after) = (self.hole, entry.hole as usize + entry.digits as usize);
@@ -134,7 +134,7 @@ impl Encoded {
             && self.buffer[hole..] == theirs[after..theirs.len() - AFTER.len()]
     }
 
-    /// Fills in the version.
+    /// Fills in the resource version.
     pub(crate) fn into_entry(self, key: Arc<str>, revision: u64, change: Change) -> Entry {
         let mut digits = itoa::Buffer::new();
         let digits = digits.format(revision).as_bytes();
@@ -159,54 +159,54 @@ impl Encoded {
 }
 
 fn put_field(buffer: &mut Vec<u8>, key: &str, value: &Value) {
-    // Writing JSON into memory does not fail.
+    // Writes of JSON to memory do not fail.
     let _ = serde_json::to_writer(&mut *buffer, key);
     buffer.push(b':');
     let _ = serde_json::to_writer(&mut *buffer, value);
     buffer.push(b',');
 }
 
-/// A stored object.
+/// Stored object in one state.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
-    /// `namespace/name`, or the name alone.
+    /// `namespace/name`, or only the name of a cluster-scoped object.
     pub(crate) key: Arc<str>,
-    /// The frame of its event with the object inside.
+    /// Frame of the state's watch event, which contains the object.
     frame: Bytes,
     hole: u32,
     digits: u8,
-    /// Revision of the write that made this state.
+    /// Revision of the write that created this state.
     pub(crate) revision: u64,
-    /// What that write did.
+    /// Kind of that write.
     pub(crate) change: Change,
-    /// Whether the next write is to store it anew even if it does not change: it is on disk in another form than new values are.
+    /// Whether the next write stores the object even if it does not change, because its form on disk is outdated.
     pub(crate) is_stale: bool,
-    /// What selectors look at.
+    /// Attributes for selectors.
     pub(crate) selection: SelectionAttributes,
-    /// The object's message in protobuf, once a client has asked for it.
+    /// Protobuf message of the object, cached at its first use.
     protobuf: OnceLock<Bytes>,
 }
 
 impl Entry {
-    /// The object as compact JSON.
+    /// Returns the object as compact JSON.
     pub(crate) fn object(&self) -> Bytes {
         self.frame.slice(BEFORE..self.frame.len() - AFTER.len())
     }
 
-    /// The object as compact JSON, borrowed.
+    /// Returns the object as compact JSON, borrowed.
     pub(crate) fn json(&self) -> &[u8] {
         &self.frame[BEFORE..self.frame.len() - AFTER.len()]
     }
 
-    /// The object without its outer braces and without kind and apiVersion, as an item of a list has it.
+    /// Returns the object as a list item: without its outer braces, `kind` and `apiVersion`.
     pub(crate) fn item(&self) -> &[u8] {
         &self.frame[self.hole as usize - METADATA.len()..self.frame.len() - AFTER.len()]
     }
 
-    /// The object's message in protobuf, which `encode` makes of its JSON for the first client that asks.
+    /// Returns the object's protobuf message. `encode` creates it from the JSON at the first use.
     ///
     /// # Errors
-    /// Those of `encode`.
+    /// The errors of `encode`.
     pub(crate) fn protobuf<E>(
         &self,
         encode: impl FnOnce(&[u8]) -> Result<Vec<u8>, E>,
@@ -219,12 +219,12 @@ impl Entry {
         Ok(self.protobuf.get_or_init(|| message.into()))
     }
 
-    /// The message that [`protobuf`](Self::protobuf) made, if it did.
+    /// Returns the protobuf message if it is cached.
     pub(crate) fn known_protobuf(&self) -> Option<&Bytes> {
         self.protobuf.get()
     }
 
-    /// The frame of the event of its own write; of another one, copied.
+    /// Returns the frame of a watch event; a copy if `change` is not the entry's own.
     pub(crate) fn event(&self, change: Change) -> Bytes {
         if change == self.change {
             return self.frame.clone();
@@ -235,12 +235,13 @@ impl Entry {
         frame.into()
     }
 
-    /// The object as a tree.
+    /// Decodes the object.
     pub(crate) fn decode(&self) -> Result<Value, serde_json::Error> {
         json::from_slice(self.json())
     }
 
-    /// The same object at another revision: as it was when it went, or when it left a selector's sight.
+    /// Returns the object at another revision, for its deletion or for an event that removes it from a selector's
+    /// results.
     pub(crate) fn at(&self, revision: u64, change: Change) -> Self {
         let (hole, after) = (self.hole as usize, self.hole as usize + self.digits as usize);
         let mut buffer = Vec::with_capacity(self.frame.len());
@@ -253,12 +254,12 @@ impl Entry {
         )
     }
 
-    /// Size in memory, about, without the protobuf that is made later.
+    /// Returns the approximate size in memory in bytes, without the protobuf message.
     pub(crate) fn size(&self) -> usize {
         self.frame.len() + self.selection.0.len() + 160
     }
 
-    /// What the log keeps.
+    /// Encodes the entry for a record on disk.
     pub(super) fn to_log(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.frame.len() + self.selection.0.len() + 32);
         out.push(1);
@@ -272,7 +273,7 @@ impl Entry {
         out
     }
 
-    /// Reads what [`to_log`](Self::to_log) wrote; `None` where it is damaged.
+    /// Decodes the bytes of [`to_log`](Self::to_log). Returns `None` if they are damaged.
     pub(super) fn from_log(key: Arc<str>, bytes: &[u8]) -> Option<Self> {
         let (head, rest) = bytes.split_at_checked(19)?;
         if head[0] != 1 {
@@ -283,7 +284,7 @@ impl Entry {
         let selection = u32::from_le_bytes(head[15..19].try_into().ok()?) as usize;
         let (selection, frame) = rest.split_at_checked(selection)?;
         let digits = head[2];
-        // Every form of the object is cut out of its frame, so each part must be in its place.
+        // All forms of the object are slices of its frame, so each part must be at its position.
         let (before, version) = frame.split_at_checked(hole as usize)?;
         let (version, after) = version.split_at_checked(digits as usize)?;
         let is_whole = before.get(BEFORE..)?.ends_with(METADATA)
@@ -307,13 +308,13 @@ impl Entry {
     }
 }
 
-/// Labels and selectable fields of an object, packed: texts with a zero byte after each; first the fields' values in the
-/// order of the kind's names, an empty key, then labels as key and value.
+/// Packed labels and selectable fields of an object. The first byte is the number of fields. The fields' values in the
+/// kind's order follow, and then the labels as keys and values; a zero byte ends each text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SelectionAttributes(Box<[u8]>);
 
 impl SelectionAttributes {
-    /// Packs them. `fields` must call back once for each selectable field.
+    /// Packs the attributes of an object. `fields` must call back once for each selectable field.
     pub(crate) fn new(object: &Value, fields: impl FnOnce(&mut dyn FnMut(&str))) -> Self {
         let mut packed = Vec::new();
         let mut count = 0u8;
@@ -334,13 +335,13 @@ impl SelectionAttributes {
         Self(packed.into())
     }
 
-    /// Returns the value of the field with this index among the selectable fields of the kind.
+    /// Returns the value of the selectable field with this index.
     pub(crate) fn field(&self, index: usize) -> &str {
         let Some((&count, rest)) = self.0.split_first() else { return "" };
         if index < count as usize { Texts(rest).nth(index).unwrap_or_default() } else { "" }
     }
 
-    /// The value of a label.
+    /// Returns the value of a label, or `None` if the object lacks it.
     pub(crate) fn label(&self, key: &str) -> Option<&str> {
         let (&count, rest) = self.0.split_first()?;
         let mut texts = Texts(rest).skip(count as usize);

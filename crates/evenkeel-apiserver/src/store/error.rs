@@ -1,30 +1,30 @@
-//! Why a store cannot be opened.
+//! Errors of opening a store.
 
-/// Why the store under a data folder could not be opened.
+/// Reason why the store in a data folder could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process has it open.
+    /// Another process has the store open.
     #[error("{0} is in use by another process; stop that process first")]
     Locked(String),
-    /// The folder or the file cannot be read or made.
+    /// The folder or the file cannot be read or created.
     #[error("{path}: {source}")]
     Io {
         /// Path of the folder or of the store's file.
         path: String,
-        /// The system's error.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// What is stored is not what was written. Nothing of it is used, and the file is left as it is.
+    /// The stored data is not what was written. The server uses none of it, and leaves the file unchanged.
     #[error(
         "{path} is damaged: {why}; move it away and restore a snapshot (evenkeel snapshot restore FILE --data-dir FOLDER), or start without it as an empty cluster"
     )]
     Damaged {
         /// Path of the folder or of the store's file.
         path: String,
-        /// What is wrong with it, with the object's key where one is damaged.
+        /// Kind of damage, with the key of a damaged object.
         why: String,
     },
-    /// A value cannot be decrypted. Nothing is used, and the file is left as it is.
+    /// A value cannot be decrypted. The server uses no data, and leaves the file unchanged.
     #[error(
         "{path}: {why}; start with an encryption configuration that has its key (--encryption-provider-config)"
     )]

@@ -8,25 +8,25 @@ use super::entry::{Change, Entry};
 use super::event_bytes::RingBytes;
 use crate::output::Format;
 
-/// Frames that an event keeps. Clients may ask for many forms, but most ask for the same.
+/// Maximum number of cached frames per event. Most clients request the same format.
 const MAX_FRAMES: usize = 2;
 
-/// A watch event: one change of an object.
+/// Watch event: one change of an object.
 #[derive(Debug)]
 pub(crate) struct Event {
-    /// The object after the change; after a deletion as it was last, at the deletion's revision.
+    /// Object after the change. For a deletion, its last state at the deletion's revision.
     pub(crate) entry: Arc<Entry>,
-    /// The object before.
+    /// Object before the change.
     pub(crate) previous: Option<Arc<Entry>>,
     cache: Mutex<Cache>,
 }
 
-/// What an event keeps while it is in a ring.
+/// Data that an event caches while it is in a ring.
 #[derive(Debug, Default)]
 struct Cache {
-    /// The last frames in forms other than the stored one, made once however many watch.
+    /// Last frames in formats other than the stored one. All watches share them.
     frames: Vec<(Format, Change, Bytes)>,
-    /// What is counted for the event, and where; `None` outside of a ring.
+    /// Counter of the ring, with the event's counted bytes; `None` outside of a ring.
     held: Option<(Arc<RingBytes>, usize)>,
 }
 
@@ -35,7 +35,7 @@ impl Event {
         Self { entry, previous, cache: Mutex::default() }
     }
 
-    /// The frame in this form, made by `make` unless it was made before and is kept.
+    /// Returns the frame in this format. `make` creates it unless it is cached.
     pub(crate) fn frame<E>(
         &self,
         format: &Format,
@@ -59,19 +59,19 @@ impl Event {
             }
             cache.frames.push((format.clone(), change, frame.clone()));
         }
-        // The frame's making may have left the object's message, too.
+        // `make` may also have cached the object's protobuf message.
         self.count(&mut cache);
         Ok(frame)
     }
 
-    /// Counts what the event keeps from being freed while it is in a ring.
+    /// Adds the event's bytes to the ring's counter while the event is in the ring.
     pub(super) fn hold(&self, held: &Arc<RingBytes>) {
         let mut cache = self.cache();
         cache.held = Some((held.clone(), 0));
         self.count(&mut cache);
     }
 
-    /// Counts the event no more, since it has left its ring, and drops its frames.
+    /// Drops the cached frames and subtracts the event's bytes, because it has left its ring.
     pub(super) fn release(&self) {
         let mut cache = self.cache();
         if let Some((held, bytes)) = cache.held.take() {
@@ -95,7 +95,7 @@ impl Event {
     }
 }
 
-/// That revision is no longer (or not yet) held.
+/// Error for a revision that the store no longer holds or does not hold yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Expired;
 
@@ -146,7 +146,7 @@ mod tests {
             assert_eq!(first.as_ptr(), again.as_ptr(), "{accept}");
             assert_eq!(held.own(), base + 1000 * n.min(2), "{accept}");
         }
-        // Where there is no room, frames are made for each watch.
+        // Without room in the ring, each watch creates its own frame.
         held.change(0, MAX_BYTES);
         let (first, again) =
             (frame(&format("application/yaml", "0")), frame(&format("application/yaml", "0")));

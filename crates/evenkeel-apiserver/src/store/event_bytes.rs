@@ -1,14 +1,14 @@
-//! What the recent events hold in memory: counts that all rings share.
+//! Byte counters for recent events, shared by all rings.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of the events of all rings, with their frames.
+/// Maximum bytes of the events of all rings, with their frames.
 pub(crate) const MAX_BYTES: usize = 64 << 20;
-/// Bytes that events leave to frames that are made later.
+/// Bytes of [`MAX_BYTES`] that are reserved for frames created later.
 const FOR_FRAMES: usize = MAX_BYTES / 8;
 
-/// Bytes that the events of a ring hold, and those of all rings.
+/// Byte counters of one ring's events and of all rings.
 #[derive(Debug, Default)]
 pub(super) struct RingBytes {
     own: AtomicUsize,
@@ -16,12 +16,12 @@ pub(super) struct RingBytes {
 }
 
 impl RingBytes {
-    /// Counts of a new ring.
+    /// Creates the counters of a new ring.
     pub(super) fn of(all: &HistoryBytes) -> Self {
         Self { own: AtomicUsize::new(0), all: all.0.clone() }
     }
 
-    /// Replaces what was counted of an event.
+    /// Replaces the counted bytes of an event.
     pub(super) fn change(&self, before: usize, now: usize) {
         for count in [&self.own, &self.all] {
             count.fetch_add(now, Ordering::Relaxed);
@@ -29,18 +29,18 @@ impl RingBytes {
         }
     }
 
-    /// Whether this many bytes of a frame may be kept.
+    /// Returns whether a frame of this size may be cached.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
         self.all.load(Ordering::Relaxed).saturating_add(bytes) <= MAX_BYTES
     }
 
-    /// Bytes of the ring's own events.
+    /// Returns the bytes of the ring's own events.
     pub(super) fn own(&self) -> usize {
         self.own.load(Ordering::Relaxed)
     }
 }
 
-/// Bytes that the events of all rings of a store hold.
+/// Byte counter of the events of all rings of a store.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HistoryBytes(Arc<AtomicUsize>);
 
@@ -49,7 +49,7 @@ impl HistoryBytes {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Bytes that have to be freed before further events come.
+    /// Returns the bytes to free before more events are added.
     pub(super) fn excess(&self) -> usize {
         self.bytes().saturating_sub(MAX_BYTES - FOR_FRAMES)
     }

@@ -1,4 +1,4 @@
-//! The files of a data folder as the engine uses them. Tests put one with faults in its place.
+//! Files of a data folder for the engine. Tests replace it by a folder with faults.
 
 use std::fmt::{self, Debug};
 use std::fs::File;
@@ -12,7 +12,7 @@ use redb::backends::FileBackend;
 
 use crate::files;
 
-/// The locks of a file that stands over another one in its field `file`: those of that file.
+/// Forwards the lock functions of a file to the one in its field `file`.
 macro_rules! forward_locks {
     () => {
         fn try_lock_range(
@@ -62,23 +62,23 @@ macro_rules! forward_locks {
 }
 pub(super) use forward_locks;
 
-/// A folder of files that only their owner may read.
+/// Folder of private files.
 pub(super) trait Folder: Send + Sync {
-    /// Opens a file; makes it when it is not there.
+    /// Opens a file, and creates it if it does not exist.
     fn open(&self, name: &str) -> io::Result<Box<dyn StorageBackend>>;
-    /// Puts a file under another name, in place of the one there. It has that name after a crash, too.
+    /// Renames a file durably, and replaces an existing one.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
-    /// Removes a file. One that is not there is none.
+    /// Removes a file. A missing file counts as removed.
     fn remove(&self, name: &str) -> io::Result<()>;
-    /// Makes a file of so many bytes that are on disk.
+    /// Creates a file with this many bytes, and syncs it to disk.
     fn fill(&self, name: &str, bytes: usize) -> io::Result<()>;
-    /// Whether a file is there.
+    /// Returns whether a file exists.
     fn has(&self, name: &str) -> bool;
-    /// The folder, for people.
+    /// Returns the path of the folder for messages.
     fn shown(&self) -> String;
 }
 
-/// A folder on disk.
+/// Folder on disk.
 pub(super) struct DiskFolder(pub(super) PathBuf);
 
 impl Folder for DiskFolder {
@@ -86,7 +86,7 @@ impl Folder for DiskFolder {
         let is_new = !self.has(name);
         let file = files::open(&self.0.join(name))?;
         if is_new {
-            // Without this, a loss of power may take the file with all that was synced to it.
+            // Without this sync, a power failure may remove the file with all its synced data.
             sync_folder(&self.0)?;
             self.0.parent().filter(|parent| parent.is_dir()).map_or(Ok(()), sync_folder)?;
         }
@@ -107,7 +107,7 @@ impl Folder for DiskFolder {
 
     fn fill(&self, name: &str, bytes: usize) -> io::Result<()> {
         let mut file = files::open(&self.0.join(name))?;
-        // Not zeros, which some file systems do not store.
+        // Some file systems do not store zeros, so write another byte.
         file.write_all(&vec![0x5a; bytes])?;
         file.sync_all()
     }
@@ -121,29 +121,29 @@ impl Folder for DiskFolder {
     }
 }
 
-/// Makes the names in a folder last.
+/// Syncs the names of a folder's files to disk.
 pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// The first operation of a file that failed.
+/// First failed operation of a file.
 #[derive(Debug, Clone)]
 pub(super) struct FileFailure {
     pub(super) why: String,
-    /// The disk had no space left for it.
+    /// Whether the disk had no space left for it.
     pub(super) full: bool,
-    /// It was a sync: what was written since the one before may be lost, whatever the file says now.
+    /// Whether the operation was a sync. Data since the previous sync may then be lost, even if it can be read now.
     pub(super) not_synced: bool,
 }
 
-/// A file that remembers how it failed: the engine gives the error of one operation only, and no more after it.
+/// File that remembers its first failure, because the engine reports the cause only for the failing operation itself.
 pub(super) struct Watched {
     file: Box<dyn StorageBackend>,
     failure: Arc<Mutex<Option<FileFailure>>>,
 }
 
 impl Watched {
-    /// The file, and where its first failure will be.
+    /// Wraps a file. The second result will hold its first failure.
     pub(super) fn new(file: Box<dyn StorageBackend>) -> (Self, Arc<Mutex<Option<FileFailure>>>) {
         let failure = Arc::default();
         (Self { file, failure: Arc::clone(&failure) }, failure)
@@ -164,7 +164,7 @@ impl Watched {
 
 const SYNC: &str = "sync";
 
-/// Whether an error says that there is no space, or none for this user.
+/// Returns whether the error is lack of space, for all users or for this one.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,10 +1,10 @@
-//! Records of any content behind a right checksum, for fuzz targets.
+//! Decoding of records with any content and a valid checksum, for fuzz targets.
 
 use super::entry::Change;
 use super::record::{self, Identity};
 
-/// Reads a record whose checksum is made right. What can be read is written as it was, and each form of its object can be
-/// had.
+/// Decodes a record after correcting its checksum. Asserts that a valid record survives another encoding, and that all
+/// forms of its object can be read.
 pub(crate) fn record(data: &[u8]) {
     const REVISION: u64 = 7;
     let mut bytes = data.to_vec();

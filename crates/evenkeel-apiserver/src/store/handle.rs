@@ -1,4 +1,4 @@
-//! The handle of the store: writes, and reads of single objects.
+//! Handle of the store: writes, and reads of single objects.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,29 +24,30 @@ use super::writer::Writer;
 use crate::clock::Clock;
 use crate::resource::ResourcePrefix;
 
-/// Whether an object may be stored, for a dry run that does not store it.
+/// Returns an error if the object may not be stored, for dry runs.
 pub(crate) fn storable(object: &Value) -> Result<(), WriteError> {
     if json::is_deeper(object, json::MAX_DEPTH) { Err(WriteError::TooDeep) } else { Ok(()) }
 }
 
-/// The store. Cheap to clone; the last clone to go stops its thread.
+/// Handle of the store. Clones are cheap; the drop of the last one stops the store's thread.
 #[derive(Clone)]
 pub(crate) struct Store {
     pub(super) shared: Arc<Shared>,
-    /// Ends the thread when it is dropped.
+    /// Stops the store's thread when it drops.
     writer: Option<Arc<Writer>>,
 }
 
 impl Store {
-    /// A store in memory only, with the indexes of these resources.
+    /// Creates a store in memory, with the indexes of these resources.
     pub(crate) fn in_memory(indexed_resources: IndexedResources) -> Self {
         let state = State::new(0, indexed_resources);
         let shared = Shared::new(state, None, Arc::new(Identity), indexed_resources, false);
         Self { shared: Arc::new(shared), writer: None }
     }
 
-    /// A store in a data folder. `threaded`: it commits in a thread, so that many writers share one sync; without, each writer
-    /// commits by itself (a single-threaded runtime in virtual time must not wait for another thread).
+    /// Opens a store in a data folder. If `threaded`, a thread commits, so that concurrent writers share a sync.
+    /// Otherwise each writer commits itself: a single-threaded runtime in virtual time must not wait for another
+    /// thread.
     pub(crate) fn open(
         folder: &Path,
         threaded: bool,
@@ -65,7 +66,7 @@ impl Store {
         Ok(store)
     }
 
-    /// A store in the files of `folder`. Its thread, if it has one, is not started.
+    /// Opens a store in the files of `folder`, without starting its thread.
     pub(super) fn open_in(
         folder: Arc<dyn Folder>,
         transformer: Arc<dyn Transformer>,
@@ -78,58 +79,59 @@ impl Store {
         Ok(Self { shared: Arc::new(shared), writer: None })
     }
 
-    /// The revision up to which everything can be seen.
+    /// Returns the revision up to which all writes are visible.
     pub(crate) fn revision(&self) -> u64 {
         self.shared.read().revision
     }
 
-    /// Revision of the last write to a collection that memory knows of, 0 without one.
+    /// Returns the revision of the last write to a collection that is still recorded, or 0.
     pub(crate) fn touched(&self, resource_prefix: &str) -> u64 {
         self.shared.read().collections.get(resource_prefix).map_or(0, |s| s.touched)
     }
 
-    /// Number of objects in a collection.
+    /// Returns the number of objects in a collection.
     pub(crate) fn count(&self, resource_prefix: &str) -> usize {
         self.shared.read().collections.get(resource_prefix).map_or(0, |s| s.objects.len())
     }
 
-    /// The object with this key.
+    /// Returns the object with this key.
     pub(crate) fn get(&self, resource_prefix: &str, key: &str) -> Option<Arc<Entry>> {
         self.shared.read().get(resource_prefix, key).cloned()
     }
 
-    /// The newest state of an object, although it may not be committed yet: for a write that supposes this state. An answer
-    /// that rests on it otherwise has to wait until it is [settled](Self::settle).
+    /// Returns the newest state of an object, even if it is not committed yet, for a write that expects this state. Any
+    /// other response from this state has to wait for [`settle`](Self::settle).
     pub(crate) fn latest(&self, resource_prefix: &str, key: &str) -> Option<Arc<Entry>> {
         let pending = self.shared.pending();
         pending.get(&self.shared.read(), resource_prefix, key)
     }
 
-    /// Whether an object of an indexed resource has this value in its newest state; see [`latest`](Self::latest).
+    /// Returns whether the newest state of an object of an indexed resource has this value; see
+    /// [`latest`](Self::latest).
     pub(crate) fn is_taken(&self, resource_prefix: &str, value: &str) -> bool {
         let pending = self.shared.pending();
         pending.is_taken(&self.shared.read(), resource_prefix, value)
     }
 
-    /// Whether writes are accepted; otherwise why not.
+    /// Returns the reason if writes are refused.
     pub(crate) fn health(&self) -> Result<(), String> {
         self.try_again();
         self.shared.pending().refusal().map_or(Ok(()), |refusal| Err(refusal.why.to_string()))
     }
 
-    /// Waits until nobody commits any more, and says why. It does not keep the store.
+    /// Waits until the store can commit no more, and returns the reason. The future does not keep the store alive.
     pub(crate) fn failed(&self) -> impl Future<Output = String> + Send + use<> {
         let mut failed = self.shared.failed.subscribe();
         async move {
             match failed.wait_for(Option::is_some).await.map(|why| why.clone()) {
                 Ok(Some(why)) => why.to_string(),
-                // The store is gone.
+                // The store was dropped.
                 _ => std::future::pending().await,
             }
         }
     }
 
-    /// Bytes that the events which watches may read hold, with their frames.
+    /// Returns the bytes of all recent events, with their frames.
     #[cfg(test)]
     pub(crate) fn held_by_events(&self) -> usize {
         self.shared.read().held.bytes()
@@ -148,22 +150,23 @@ impl Store {
         self.shared.pending().set_refusal(refuse.then_some(refusal));
     }
 
-    /// Without a thread, whoever comes tries again what failed, when it is time to.
+    /// Without a thread, each caller retries a failed engine once its retry is due.
     fn try_again(&self) {
         if !self.shared.threaded && self.shared.pending().refusal().is_some() {
             self.shared.turn_here();
         }
     }
 
-    /// Waits until the store has reached this revision (for reads that ask for one not older).
+    /// Waits until the store has reached this revision, for reads that require it.
     pub(crate) async fn reached(&self, revision: u64) -> Result<(), WriteError> {
         let mut settled = self.shared.settled.subscribe();
         let reached = settled.wait_for(|settled| *settled >= revision).await;
         reached.map(|_| ()).map_err(|_| closed())
     }
 
-    /// Commits a transaction. It is staged before the first await: a caller that is dropped while it waits for the disk leaves
-    /// a whole transaction. Gives what was written, in order; a deleted object as watches see it go.
+    /// Commits a transaction, and returns the written entries in order; a deleted object is in its last state. The
+    /// transaction is staged before the first await, so a caller that is dropped while it waits leaves a whole
+    /// transaction.
     pub(crate) async fn commit(
         &self,
         mut transaction: Transaction,
@@ -185,7 +188,7 @@ impl Store {
                 }
                 Err(not_staged) => not_staged,
             };
-            // A refusal does not rest on what may never be committed.
+            // A refusal must not depend on writes that may never be committed.
             match not_staged.rests_on {
                 None => return Err(not_staged.error),
                 Some(revision) => self.resolved(revision).await?,
@@ -194,17 +197,17 @@ impl Store {
         }
     }
 
-    /// Waits until it is known whether the writes up to a revision are committed.
+    /// Waits until the outcome of all writes up to a revision is known.
     async fn resolved(&self, revision: u64) -> Result<(), WriteError> {
         let mut resolved = self.shared.resolved.subscribe();
         let known = resolved.wait_for(|resolved| resolved.revision >= revision).await;
         known.map(|_| ()).map_err(|_| closed())
     }
 
-    /// Waits until everything staged so far is committed.
+    /// Waits until all staged writes are committed.
     ///
     /// # Errors
-    /// When some of it is refused.
+    /// Some of the writes were refused.
     pub(crate) async fn settle(&self) -> Result<(), WriteError> {
         let (committed, staged) = {
             let pending = self.shared.pending();
@@ -235,17 +238,17 @@ impl Store {
         written.pop().ok_or(WriteError::Mismatch { op: 0 })
     }
 
-    /// Whether a resource has an index.
+    /// Returns whether a resource has an index.
     pub(crate) fn is_indexed(&self, resource_prefix: &str) -> bool {
         self.shared.indexed_resources.iter().any(|(indexed, _)| *indexed == resource_prefix)
     }
 
-    /// Tells of writes to a collection, once they can be seen. It does not keep the store.
+    /// Signals writes to a collection once they are visible. The receiver does not keep the store alive.
     pub(crate) fn changes(&self, resource_prefix: &ResourcePrefix) -> watch::Receiver<u64> {
         self.shared.read_collection(resource_prefix, |kept| kept.signal.subscribe())
     }
 
-    /// All objects of a collection.
+    /// Returns all objects of a collection.
     pub(crate) fn all(&self, resource_prefix: &str) -> Vec<Arc<Entry>> {
         self.shared
             .read()
@@ -259,7 +262,7 @@ fn closed() -> WriteError {
     WriteError::Storage("the store is closed".into())
 }
 
-/// Waits for what [`Store::changes`] tells, or until it is time to look `again`; `false` when there is nothing more to come.
+/// Waits for a signal of [`Store::changes`] or for the delay `again`. Returns `false` if the store was dropped.
 pub(crate) async fn changed(changes: &mut watch::Receiver<u64>, again: Option<Duration>) -> bool {
     let wait = async {
         match again {

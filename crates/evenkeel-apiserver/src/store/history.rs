@@ -1,42 +1,42 @@
-//! When the change history is compacted, and which records go: decisions without I/O.
+//! Compaction of the change history: decides when to compact and which records to remove, without I/O.
 //!
-//! Upstream's server compacts every five minutes (`--etcd-compaction-interval`) to the revision of five minutes before, so
-//! that a watch can resume from any revision of the last five minutes. Here the newest [`MIN_REVISIONS`] stay however old they
-//! are, as the rings in memory keep them, and [`MAX_BYTES`] bounds all.
+//! Upstream's server compacts every five minutes (`--etcd-compaction-interval`) to the revision of five minutes before.
+//! So a watch can resume from any revision of the last five minutes. This store also keeps the newest
+//! [`MIN_REVISIONS`], whatever their age, as the rings in memory do. [`MAX_BYTES`] bounds the whole history.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Interval of compactions, and the least age of what they remove.
+/// Interval of compactions, and minimum age of the records that they remove.
 pub(super) const COMPACTION_INTERVAL: Duration = Duration::from_secs(5 * 60);
-/// So many of the newest revisions are kept whatever their age.
+/// Number of newest revisions that are kept whatever their age.
 const MIN_REVISIONS: u64 = 16_384;
-/// Compaction does not wait for its interval when superseded records are larger than this together.
+/// Total bytes of superseded records from which compaction does not wait for its interval.
 const MAX_BYTES: u64 = 256 << 20;
-/// The same for their number.
+/// Number of superseded records from which compaction does not wait for its interval.
 const MAX_RECORDS: usize = 500_000;
 
-/// A record that a later revision superseded.
+/// Record that a later revision superseded.
 #[derive(Debug, Clone, Copy)]
 struct Superseded {
-    /// The revision that superseded it: a deletion supersedes its own record, too.
+    /// Revision that superseded the record. A deletion also supersedes its own record.
     by: u64,
     revision: u64,
     bytes: u32,
 }
 
-/// The superseded records, and the state of compaction.
+/// Superseded records and the state of compaction.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// In order of `by`.
+    /// Superseded records in order of `by`.
     superseded: VecDeque<Superseded>,
     bytes: u64,
-    /// History up to here is removed, or about to be.
+    /// Revision up to which history is removed or due for removal.
     compacted: u64,
     newest: u64,
-    /// The time of the last mark, and the newest revision then.
+    /// Time of the last mark and the newest revision at that time.
     mark: Option<(Instant, u64)>,
 }
 
@@ -45,7 +45,7 @@ impl History {
         Self { compacted, newest: compacted, ..Self::default() }
     }
 
-    /// Notes a record of `bytes` bytes; `previous` is the revision and size of the one that it replaces.
+    /// Records a write. `previous` is the revision and the size in bytes of the record that it replaces.
     pub(super) fn note(&mut self, revision: u64, deletion: bool, previous: Option<(u64, usize)>) {
         self.newest = revision;
         let itself = deletion.then_some((revision, 64));
@@ -61,7 +61,7 @@ impl History {
         self.compacted
     }
 
-    /// Raises the revision up to which history is compacted, where it is time to.
+    /// Raises the compacted revision when a compaction is due.
     pub(super) fn plan(&mut self, now: Instant) {
         let oldest_kept = self.newest.saturating_sub(MIN_REVISIONS);
         match self.mark {
@@ -77,12 +77,12 @@ impl History {
         }
     }
 
-    /// History up to here cannot be read.
+    /// Marks the history up to this revision as compacted, because it cannot be read.
     pub(super) fn forget(&mut self, revision: u64) {
         self.raise(revision);
     }
 
-    /// Gives up all history: the space is needed.
+    /// Marks the whole history as compacted, because its space is needed.
     pub(super) fn give_up(&mut self) {
         self.raise(self.newest);
     }
@@ -91,7 +91,7 @@ impl History {
         self.compacted = self.compacted.max(revision);
     }
 
-    /// The revision up to which half of the superseded bytes and records were superseded.
+    /// Returns the revision that superseded the first half of the superseded bytes or records.
     fn half(&self) -> u64 {
         let (mut bytes, mut n) = (0, 0);
         let at = self.superseded.iter().find(|each| {
@@ -102,12 +102,12 @@ impl History {
         at.map_or(self.compacted, |each| each.by)
     }
 
-    /// Whether there are records to remove.
+    /// Returns whether records are due for removal.
     pub(super) fn is_due(&self) -> bool {
         self.superseded.front().is_some_and(|first| first.by <= self.compacted)
     }
 
-    /// Takes the next records to remove, at most so many.
+    /// Takes up to `at_most` records that are due for removal.
     pub(super) fn take(&mut self, at_most: usize) -> Vec<u64> {
         let mut taken = Vec::new();
         while taken.len() < at_most && self.is_due() {
@@ -123,7 +123,7 @@ impl History {
 mod tests {
     use super::*;
 
-    /// Objects that are each written twice, then one that is deleted.
+    /// Returns the history of objects that are each written twice, and then of a deletion.
     fn written(n: u64) -> History {
         let mut history = History::new(0);
         for revision in 1..=n {

@@ -14,8 +14,8 @@ pub(crate) type IndexFunc = fn(&Value) -> Vec<String>;
 /// Resources that have an index, each with the function that returns an object's values.
 pub(crate) type IndexedResources = &'static [(&'static str, IndexFunc)];
 
-/// Index of one resource's objects by value. The index allows several objects with one value; a transaction that wants
-/// unique values checks with [`Transaction::unique`](super::Transaction::unique).
+/// Index of one resource's objects by value. Several objects may have the same value. A transaction that needs a unique
+/// value checks it with [`Transaction::unique`](super::Transaction::unique).
 pub(super) struct Index {
     values_of: IndexFunc,
     /// Number of objects that have a value; a value that no object has is absent.
@@ -30,7 +30,7 @@ impl Index {
         Self { values_of, n_objects: BTreeMap::new(), values: BTreeMap::new() }
     }
 
-    /// Replaces the values of an object; those of a deleted object are none.
+    /// Replaces the values of an object; a deleted object has none.
     pub(super) fn update(&mut self, key: &Arc<str>, mut values: Vec<String>) {
         for value in self.values.remove(key).unwrap_or_default() {
             match self.n_objects.get_mut(&value) {

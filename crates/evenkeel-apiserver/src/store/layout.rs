@@ -1,12 +1,12 @@
-//! The tables of the engine's file, version 2.
+//! Tables of the engine's file, version 2.
 
 use redb::TableDefinition;
 
-/// Records by revision; see `record` for their bytes.
+/// Records by revision; `record` has their format.
 pub(super) const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records");
 /// Numbers by name.
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-/// The name of the revision up to which history is compacted.
+/// Name of the revision up to which history is compacted.
 pub(super) const COMPACTED: &str = "compacted";
-/// The name of the number of records.
+/// Name of the number of records.
 pub(super) const N_RECORDS: &str = "records";

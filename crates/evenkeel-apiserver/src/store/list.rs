@@ -1,4 +1,4 @@
-//! Reads of many objects: ranges of a collection, now or at a revision.
+//! Reads of many objects: ranges of a collection, current or at a revision.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -11,27 +11,27 @@ use super::handle::Store;
 /// Objects of a collection at one revision, in order of key.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    /// The revision of this state.
+    /// Revision of the objects.
     pub(crate) revision: u64,
-    /// The objects of the range.
+    /// Objects of the range.
     pub(crate) entries: Vec<Arc<Entry>>,
-    /// How many more there are after these (0 when all were taken).
+    /// Number of objects after these; 0 without a limit.
     pub(crate) more: usize,
 }
 
-/// The part of a collection that is listed.
+/// Part of a collection to list.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Range<'a> {
-    /// One namespace, or all when empty.
+    /// Namespace; empty for all.
     pub(crate) namespace: &'a str,
-    /// Only keys after this one.
+    /// Key after which the range begins.
     pub(crate) after: Option<&'a str>,
-    /// Take at most this many.
+    /// Maximum number of objects.
     pub(crate) limit: Option<usize>,
 }
 
 impl Store {
-    /// The objects of a range as they are now.
+    /// Returns the current objects of a range.
     pub(crate) fn list(&self, resource_prefix: &str, range: Range<'_>) -> Snapshot {
         let state = self.shared.read();
         let revision = state.revision;
@@ -47,7 +47,7 @@ impl Store {
         Snapshot { revision, entries, more: if range.limit.is_some() { found.count() } else { 0 } }
     }
 
-    /// The objects of a range as they were at a revision.
+    /// Returns the objects of a range as they were at a revision.
     pub(crate) fn list_at(
         &self,
         resource_prefix: &str,
@@ -59,7 +59,7 @@ impl Store {
         let Some(kept) = state.collections.get(resource_prefix) else {
             return if revision < state.compacted { Err(Expired) } else { Ok(empty()) };
         };
-        // What happened since is undone: a key touched after the revision is as before its first event.
+        // Undo later events: the state of a changed key is the one before its first event after the revision.
         let mut undone: BTreeMap<&str, Option<&Arc<Entry>>> = BTreeMap::new();
         for event in kept.ring.since(revision)? {
             undone.entry(&event.entry.key).or_insert(event.previous.as_ref());
@@ -82,12 +82,12 @@ impl Store {
         Ok(Snapshot { revision, entries: before.into_iter().take(limit).cloned().collect(), more })
     }
 
-    /// The objects of a collection in one namespace.
+    /// Returns the objects of a collection in one namespace.
     pub(crate) fn within(&self, resource_prefix: &str, namespace: &str) -> Vec<Arc<Entry>> {
         self.list(resource_prefix, Range { namespace, ..Range::default() }).entries
     }
 
-    /// The newest states of the objects of a collection in one namespace; see [`Store::latest`].
+    /// Returns the newest states of a collection's objects in one namespace; see [`Store::latest`].
     pub(crate) fn latest_within(&self, resource_prefix: &str, namespace: &str) -> Vec<Arc<Entry>> {
         let pending = self.shared.pending();
         let mut entries = self.within(resource_prefix, namespace);
@@ -105,7 +105,7 @@ impl Store {
     }
 }
 
-/// `ns/` and after, or after the given key.
+/// Returns the bounds of the keys: from `NAMESPACE/` on, or after the given key.
 fn bounds<'b>(range: &Range<'b>, prefix: &'b mut String) -> (Bound<&'b str>, Bound<&'b str>) {
     if let Some(after) = range.after {
         return (Bound::Excluded(after), Bound::Unbounded);

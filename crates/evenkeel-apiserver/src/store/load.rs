@@ -1,4 +1,4 @@
-//! Reads the state out of a durable engine: the objects, and the events since the last compaction.
+//! Loads the state from a durable engine: the objects, and the events since the last compaction.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use super::record::{self, DamagedRecord, Record, Transformer};
 use super::state::{Staged, State};
 use crate::resource::ResourcePrefix;
 
-/// Reads everything. Where a value of the past cannot be decrypted, the history begins after it: its key may be gone when all
-/// objects were written anew.
+/// Loads all records. If an old value cannot be decrypted, the history begins after it, because its key may be removed
+/// once all objects are rewritten.
 ///
 /// # Errors
-/// When the engine cannot be read, a record is damaged, or an object cannot be decrypted: then nothing is used.
+/// The engine cannot be read, a record is damaged, or an object cannot be decrypted. The data is then not used at all.
 pub(super) fn load(
     backend: &dyn Backend,
     transformer: &dyn Transformer,
@@ -47,14 +47,14 @@ pub(super) fn load(
 struct Loading {
     state: State,
     history: History,
-    /// The names of collections, each held once.
+    /// Names of collections, each stored once.
     prefixes: Vec<ResourcePrefix>,
-    /// The last record of each object whose value cannot be decrypted.
+    /// Last record of each object whose value cannot be decrypted.
     undecryptable: BTreeMap<(String, String), DamagedRecord>,
 }
 
 impl Loading {
-    /// Keeps a record whose value cannot be decrypted until a later one supersedes it. Any other damage is an error.
+    /// Keeps an undecryptable record until a later one supersedes it. Any other damage is an error.
     fn keep_undecryptable(&mut self, record: DamagedRecord) -> Result<(), DamagedRecord> {
         let Some(object) = record.object.clone().filter(|_| record.is_encrypted) else {
             return Err(record);
@@ -68,7 +68,7 @@ impl Loading {
         Ok(())
     }
 
-    /// History begins after this revision.
+    /// Lets the history begin after this revision.
     fn forget_history(&mut self, revision: u64) {
         self.state.forget_history(revision);
         self.history.forget(revision);
@@ -99,7 +99,7 @@ impl Loading {
                 entry
             }
             (None, Some(previous)) => previous.at(revision, Change::Deleted),
-            // Its object was removed by a compaction, and the deletion itself is about to be.
+            // Compaction has removed the object, and will remove the deletion.
             (None, None) if revision <= self.state.compacted => return Ok(()),
             (None, None) => {
                 return Err(DamagedRecord {

@@ -1,5 +1,5 @@
-//! Files of earlier versions. Version 1 kept the newest state of each object under its key, and no history: its objects become
-//! records under their revisions, and every watch starts anew once.
+//! Migration of files of earlier versions. Version 1 kept only the newest state of each object, by its key. These
+//! states become records by revision, without a history, so every watch has to start again once.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use super::entry::Entry;
 use super::layout::{COMPACTED, META, N_RECORDS, RECORDS};
 use super::record::{self, Identity};
 
-/// Objects of version 1 by collection, a zero byte and key.
+/// Objects of version 1, by collection, a zero byte and the key.
 const OBJECTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("objects");
-/// Numbers of version 1.
+/// Counters of version 1.
 const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters");
-/// A table of version 1's name with other types, so that it refuses a file that it would take for an empty one.
+/// Table with a name of version 1 and other types. It makes version 1 refuse the file, instead of taking it for empty.
 const GUARD: TableDefinition<'_, u64, u64> = TableDefinition::new("objects");
-/// Version 1 may have shown revisions past the last one on disk.
+/// Gap in the revisions, because version 1 may have shown revisions beyond the last one on disk.
 const GAP: u64 = 1_000;
 
-/// Makes the tables of this version, out of those of version 1 where a file has them. It happens as a whole or not at all.
+/// Creates the tables of this version, atomically, from those of version 1 if the file has them.
 pub(super) fn migrate(database: &Database) -> Result<(), BackendError> {
     let failed = |error: redb::Error| BackendError::Damaged(error.to_string());
     let io = |error: redb::Error| match error {
@@ -68,7 +68,7 @@ pub(super) fn migrate(database: &Database) -> Result<(), BackendError> {
     Ok(())
 }
 
-/// Makes the tables of this version that are missing.
+/// Creates missing tables of this version.
 pub(super) fn guard(database: &Database) -> Result<(), redb::Error> {
     let write = database.begin_write()?;
     write.open_table(GUARD)?;
@@ -86,7 +86,7 @@ fn has_records(database: &Database) -> Result<bool, redb::Error> {
 
 type Objects = Vec<(String, Vec<u8>)>;
 
-/// The last revision and all objects of a file of version 1.
+/// Returns the last revision and all objects of a file of version 1.
 fn read_objects(database: &Database) -> Result<Option<(u64, Objects)>, redb::Error> {
     let read = database.begin_read()?;
     let table = match read.open_table(OBJECTS) {

@@ -1,11 +1,11 @@
-//! The store: every object as encoded bytes in memory, one revision counter, transactions with preconditions, a ring of
-//! recent events for each collection, and, where a data folder is given, a durable engine.
+//! Store of objects: encoded in memory, with one revision counter, transactions with preconditions, and a ring of
+//! recent events for each collection. With a data folder, it has a durable engine.
 //!
-//! A transaction is checked against the committed objects and what is pending over them, gets its revisions, and is queued
-//! (`pending`). The store's thread commits the queue as one batch (`durable`), of one record a revision (`record`). Then
-//! it is applied to memory (`state`), shown to watches, and acknowledged. What is not on disk nobody sees. The records are the
-//! change history, too: a restart reads events out of them (`load`), so that watches resume. Compaction removes what no
-//! revision of the kept history needs (`history`).
+//! A transaction is checked against the committed objects and the pending writes, gets its revisions and is queued
+//! (`pending`). The store's thread commits the queue as one batch (`durable`), with one record per revision (`record`).
+//! Then it applies the batch to memory (`state`), signals watches and acknowledges the writes. So readers never observe
+//! writes that are not on disk. The records are also the change history: a restart loads events from them (`load`), so
+//! that watches resume. Compaction removes records that no revision of the kept history needs (`history`).
 
 mod backend;
 mod cursor;

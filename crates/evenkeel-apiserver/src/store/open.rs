@@ -1,4 +1,4 @@
-//! Opens a data folder's file, and reads the state out of it.
+//! Opens the file of a data folder and loads the state from it.
 
 use std::io;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use super::record::Transformer;
 use super::state::State;
 use crate::clock::Clock;
 
-/// The store's file in the data folder.
+/// Name of the store's file in the data folder.
 pub(super) const DATABASE: &str = "evenkeel.redb";
 
-/// Whether a file in the data folder is the store's.
+/// Returns whether a file in the data folder belongs to the store.
 pub(crate) fn is_its_file(name: &str) -> bool {
     let of_database = name.strip_prefix(DATABASE);
     name == RESERVE || of_database.is_some_and(|rest| rest.is_empty() || rest == NEW)
 }
 
-/// Opens the file, or makes it, and reads all of it.
+/// Opens or creates the file, and loads all of it.
 pub(super) fn open(
     folder: Arc<dyn Folder>,
     transformer: Arc<dyn Transformer>,
@@ -45,7 +45,7 @@ pub(super) fn open(
     Ok((state, Durable::new(Box::new(engine), transformer, history, clock, shown)))
 }
 
-/// Says what is wrong with a file.
+/// Converts the error of opening a file.
 pub(super) fn open_error(path: &str, error: NotOpened) -> OpenError {
     let path = path.to_owned();
     match error {

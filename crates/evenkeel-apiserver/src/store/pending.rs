@@ -1,5 +1,5 @@
-//! Transactions that are checked and not yet committed. A check sees the committed objects and, over them, what is pending, so
-//! that many writers share a commit. Nobody else sees what is pending.
+//! Transactions that are checked but not committed. Checks see pending writes over the committed objects, so that
+//! concurrent writers share a commit. Readers do not see pending writes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,65 +12,65 @@ use super::state::{Staged, State};
 use super::transaction::{Expect, Op, Transaction, WriteError};
 use crate::resource::ResourcePrefix;
 
-/// Whether a transaction was committed; otherwise why not.
+/// Outcome of a commit; an error is the reason of its refusal.
 pub(super) type Outcome = Result<(), Arc<str>>;
 
-/// A transaction that is queued for the next commit.
+/// Transaction in the queue for the next commit.
 pub(super) struct Waiting {
     pub(super) writes: Vec<Staged>,
     pub(super) done: oneshot::Sender<Outcome>,
 }
 
-/// Which writes are refused before they are tried.
+/// Refusal of writes before they are tried.
 #[derive(Debug, Clone)]
 pub(super) struct Refusal {
     pub(super) why: Arc<str>,
-    /// Deletions are tried nevertheless.
+    /// Whether deletions are tried nevertheless.
     pub(super) but_deletions: bool,
 }
 
-/// What is pending.
+/// Pending writes of a store.
 #[derive(Default)]
 pub(super) struct Pending {
-    /// Revision of the last staged write. Refused writes leave gaps: no revision is given twice by one process.
+    /// Revision of the last staged write. A refused write leaves a gap, because a process never reuses a revision.
     revision: u64,
-    /// The newest pending state of each object.
+    /// Newest pending state of each object.
     objects: HashMap<ResourcePrefix, BTreeMap<Arc<str>, Latest>>,
-    /// What the next commit writes as one batch.
+    /// Batch of the next commit.
     queue: Vec<Waiting>,
     refusal: Option<Refusal>,
-    /// The store is being dropped.
+    /// Whether the store is being dropped.
     pub(super) stop: bool,
-    /// The next commit panics.
+    /// Makes the next commit panic.
     #[cfg(test)]
     pub(super) planted_panic: bool,
 }
 
-/// The pending state of an object.
+/// Pending state of an object.
 struct Latest {
     revision: u64,
-    /// `None` where it is deleted.
+    /// Object; `None` if it is deleted.
     entry: Option<Arc<Entry>>,
     values: Vec<String>,
 }
 
-/// What a staged transaction will have written, and what comes of it.
+/// Staged transaction, with its future entries and outcome.
 pub(super) struct StagedTransaction {
-    /// What it writes, in order.
+    /// Entries that it writes, in order.
     pub(super) entries: Vec<Arc<Entry>>,
-    /// Resolves with its commit.
+    /// Resolves when the commit succeeds or fails.
     pub(super) outcome: oneshot::Receiver<Outcome>,
 }
 
-/// A transaction that cannot be staged.
+/// Transaction that cannot be staged.
 pub(super) struct NotStaged {
     pub(super) error: WriteError,
-    /// It rests on writes up to this revision whose outcome is not known yet.
+    /// Revision of pending writes that the error depends on; `None` if it depends only on committed ones.
     pub(super) rests_on: Option<u64>,
     pub(super) transaction: Transaction,
 }
 
-/// Whether an object is there, and whether this transaction wrote it.
+/// State in which an operation finds its object; `Written` is by the same transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
     Absent,
@@ -79,7 +79,7 @@ enum Found {
 }
 
 impl Found {
-    /// An object at this revision, or none.
+    /// Returns the state of an object at this revision, or of an absent one.
     fn of(revision: Option<u64>) -> Self {
         revision.map_or(Self::Absent, Self::Stored)
     }
@@ -98,43 +98,43 @@ impl Pending {
         Self { revision, ..Self::default() }
     }
 
-    /// Revision of the last staged write.
+    /// Returns the revision of the last staged write.
     pub(super) fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Whether any write is staged whose outcome is not known.
+    /// Returns whether a staged write has no outcome yet.
     pub(super) fn has_any(&self) -> bool {
         !self.objects.is_empty()
     }
 
-    /// Whether nothing is queued.
+    /// Returns whether the queue is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Why writes are refused, if they are.
+    /// Returns the refusal if writes are refused.
     pub(super) fn refusal(&self) -> Option<&Refusal> {
         self.refusal.as_ref()
     }
 
-    /// Refuses writes from now on, or no longer.
+    /// Sets or clears the refusal of writes.
     pub(super) fn set_refusal(&mut self, refusal: Option<Refusal>) {
         self.refusal = refusal;
     }
 
-    /// Takes the queue, which is the next batch.
+    /// Takes the queue as the next batch.
     pub(super) fn take(&mut self) -> Vec<Waiting> {
         std::mem::take(&mut self.queue)
     }
 
-    /// Takes everything back that is pending; gives what was queued, which is refused.
+    /// Discards all pending writes. Returns the queued transactions, whose callers have to be refused.
     pub(super) fn take_back(&mut self) -> Vec<Waiting> {
         self.objects.clear();
         self.take()
     }
 
-    /// Forgets what was committed up to a revision: the state has it.
+    /// Drops pending states up to a committed revision, because the committed state has them.
     pub(super) fn committed(&mut self, revision: u64) {
         self.objects.retain(|_, objects| {
             objects.retain(|_, latest| latest.revision > revision);
@@ -146,7 +146,7 @@ impl Pending {
         self.objects.get(resource_prefix)?.get(key)
     }
 
-    /// The newest state of an object, pending or committed.
+    /// Returns the newest state of an object, pending or committed.
     pub(super) fn get(
         &self,
         state: &State,
@@ -159,7 +159,7 @@ impl Pending {
         }
     }
 
-    /// The newest states of the pending objects of a collection; `None` for those that are deleted.
+    /// Returns the pending objects of a collection; `None` for deleted ones.
     pub(super) fn of(
         &self,
         resource_prefix: &str,
@@ -168,7 +168,7 @@ impl Pending {
         objects.map(|(key, latest)| (key, latest.entry.as_ref()))
     }
 
-    /// Whether an object of an indexed resource has this value.
+    /// Returns whether an object of an indexed resource has this value.
     pub(super) fn is_taken(&self, state: &State, resource_prefix: &str, value: &str) -> bool {
         let mut n_objects = state.count_of_value(resource_prefix, value);
         for (key, latest) in self.objects.get(resource_prefix).into_iter().flatten() {
@@ -178,7 +178,7 @@ impl Pending {
         n_objects > 0
     }
 
-    /// Checks a transaction, gives its writes their revisions and queues it.
+    /// Checks a transaction, assigns revisions to its writes and queues it.
     pub(super) fn stage(
         &mut self,
         state: &State,
@@ -233,8 +233,8 @@ impl Pending {
         Some(Staged { resource_prefix: op.resource_prefix, event, values })
     }
 
-    /// Checks every precondition, each against the state that the operations before it would leave. An error that the
-    /// committed state alone would not give comes with the pending revision that it rests on.
+    /// Checks every precondition against the state that the previous operations would leave. If the committed state
+    /// alone would not cause the error, the error comes with the pending revision that it depends on.
     fn check(
         &self,
         state: &State,
@@ -266,7 +266,7 @@ impl Pending {
         Ok(())
     }
 
-    /// Returns how an operation would find its object after those before it.
+    /// Returns the state in which an operation finds its object after the previous operations.
     fn found(&self, state: &State, before: &[Op], op: &Op) -> Found {
         let (resource_prefix, key) = (&*op.resource_prefix, &*op.key);
         let same = |other: &&Op| *other.resource_prefix == *resource_prefix && *other.key == *key;

@@ -1,12 +1,12 @@
-//! Records: what a durable engine keeps of one revision, with a checksum over all of it.
+//! Records: the durable form of one revision, with a checksum.
 //!
 //! | bytes | what |
 //! |---|---|
 //! | 0 | format of the record, [`FORMAT`] |
 //! | 1 | 0 for a stored object, 1 for a deletion |
-//! | 2–5 | CRC-32 of the revision and of all bytes but these four |
+//! | 2–5 | CRC-32 of the revision and of all bytes except these four |
 //! | 6–9, 10–13 | length of the collection's name, and of the key |
-//! | then | collection, key, and the value as the [`Transformer`] stores it (nothing for a deletion) |
+//! | then | collection, key, and the value as the [`Transformer`] stores it (none for a deletion) |
 
 #![deny(clippy::indexing_slicing)]
 
@@ -15,10 +15,10 @@ use std::sync::Arc;
 
 use super::entry::{Change, Entry};
 
-/// The format that this version writes.
+/// Record format that this version writes.
 const FORMAT: u8 = 2;
 const DELETION: u8 = 1;
-/// Length of what stands before the collection's name.
+/// Number of bytes before the collection's name.
 const HEAD: usize = 14;
 
 /// Transforms values between memory and disk, such as by encryption.
@@ -28,18 +28,18 @@ pub(crate) trait Transformer: Send + Sync {
     /// Returns the bytes to store for `value`.
     ///
     /// # Errors
-    /// Why it cannot be stored; the write is refused.
+    /// Reason why the value cannot be stored; the write is refused.
     fn transform_to_storage<'a>(
         &self,
         context: DataContext<'_>,
         value: Cow<'a, [u8]>,
     ) -> Result<Cow<'a, [u8]>, String>;
 
-    /// Returns the value of stored bytes, and whether it is stale: the next write of its object is to store it anew, even if
-    /// the object does not change.
+    /// Returns the value of stored bytes, and whether it is stale. The next write of a stale object stores it even if
+    /// it does not change.
     ///
     /// # Errors
-    /// Why it cannot be read; the server does not start.
+    /// Reason why the value cannot be read; the server does not start.
     fn transform_from_storage<'a>(
         &self,
         context: DataContext<'_>,
@@ -47,11 +47,11 @@ pub(crate) trait Transformer: Send + Sync {
     ) -> Result<(Cow<'a, [u8]>, bool), Untransformable>;
 }
 
-/// Why a stored value cannot be transformed, such as for want of its key.
+/// Reason why a stored value cannot be transformed, such as a missing key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Untransformable(pub(crate) String);
 
-/// The object that a value belongs to. Encryption authenticates it, so that values cannot be exchanged.
+/// Object that a value belongs to. Encryption authenticates it, so that objects cannot swap values.
 ///
 /// Upstream: `value.Context`.
 #[derive(Debug, Clone, Copy)]
@@ -62,7 +62,7 @@ pub(crate) struct DataContext<'a> {
     pub(crate) key: &'a str,
 }
 
-/// Stores values as they are.
+/// Transformer that leaves values unchanged.
 ///
 /// Upstream: `identity`.
 pub(crate) struct Identity;
@@ -85,31 +85,31 @@ impl Transformer for Identity {
     }
 }
 
-/// An encoded record under its revision.
+/// Encoded record with its revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StoredRecord {
     pub(super) revision: u64,
     pub(super) bytes: Vec<u8>,
 }
 
-/// A record that was read.
+/// Record that was decoded from its bytes.
 #[derive(Debug)]
 pub(super) struct Record<'a> {
     pub(super) resource_prefix: &'a str,
     pub(super) key: &'a str,
-    /// The object as stored; nothing for a deletion.
+    /// Stored object; `None` for a deletion.
     pub(super) entry: Option<Entry>,
 }
 
-/// A record that cannot be read.
+/// Record that cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the record of revision {revision}{} {}: {why}", of(.object), if *.is_encrypted { "cannot be decrypted" } else { "is damaged" })]
 pub(super) struct DamagedRecord {
     pub(super) revision: u64,
-    /// Collection and key as the record has them, where they can be read.
+    /// Collection and key in the record, if they can be read.
     pub(super) object: Option<(String, String)>,
     pub(super) why: String,
-    /// It is whole, but the transformer cannot read its value.
+    /// Whether the record is intact, but the transformer cannot read its value.
     pub(super) is_encrypted: bool,
 }
 
@@ -117,10 +117,10 @@ fn of(object: &Option<(String, String)>) -> String {
     object.as_ref().map_or_else(String::new, |(prefix, key)| format!(" ({prefix} {key})"))
 }
 
-/// Encodes an object, or its deletion.
+/// Encodes an object or its deletion.
 ///
 /// # Errors
-/// Why the transformer refuses the value.
+/// Reason why the transformer refuses the value, or why the key is too long.
 pub(super) fn encode(
     resource_prefix: &str,
     entry: &Entry,
@@ -158,7 +158,7 @@ pub(super) fn checksum(revision: u64, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// What a record is about.
+/// Object and kind of a record.
 #[derive(Debug)]
 pub(super) struct Head<'a> {
     pub(super) resource_prefix: &'a str,
@@ -166,18 +166,18 @@ pub(super) struct Head<'a> {
     pub(super) is_deletion: bool,
 }
 
-/// Verifies a record's checksum without reading its value.
+/// Verifies a record's checksum without decoding its value.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The record is damaged.
 pub(super) fn verify(revision: u64, bytes: &[u8]) -> Result<Head<'_>, DamagedRecord> {
     split(revision, bytes).map(|(head, _)| head)
 }
 
-/// Verifies and reads a record.
+/// Verifies and decodes a record.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The record is damaged, or its value cannot be decrypted.
 pub(super) fn decode<'a>(
     revision: u64,
     bytes: &'a [u8],

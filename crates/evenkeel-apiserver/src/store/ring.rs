@@ -1,4 +1,4 @@
-//! The recent events of a collection, bounded in number, and those of all collections in the bytes that they hold.
+//! Ring of a collection's recent events. Their number is limited, and the bytes of all rings together.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use super::event_bytes::{HistoryBytes, RingBytes};
 /// Maximum number of events of a collection.
 const MAX_EVENTS: usize = 16_384;
 
-/// Events in order of revision.
+/// Recent events in order of revision.
 pub(super) struct Ring {
     events: VecDeque<Arc<Event>>,
     held: Arc<RingBytes>,
-    /// Everything after this revision is here.
+    /// Revision after which the ring has all events.
     floor: u64,
 }
 
@@ -44,7 +44,7 @@ impl Ring {
         }
     }
 
-    /// Drops the oldest events until this many bytes are free, or only the last event is left. False where it was so before.
+    /// Drops the oldest events until this many bytes are free or one event is left. Returns whether it dropped any.
     pub(super) fn free(&mut self, bytes: usize) -> bool {
         let (before, goal) = (self.events.len(), self.bytes().saturating_sub(bytes));
         while self.events.len() > 1 && self.bytes() > goal {
@@ -53,38 +53,38 @@ impl Ring {
         self.events.len() < before
     }
 
-    /// Bytes that its events hold.
+    /// Returns the bytes of the ring's events.
     pub(super) fn bytes(&self) -> usize {
         self.held.own()
     }
 
-    /// Number of its events.
+    /// Returns the number of events.
     pub(super) fn len(&self) -> usize {
         self.events.len()
     }
 
-    /// Everything after this revision is here.
+    /// Returns the revision after which the ring has all events.
     pub(super) fn floor(&self) -> u64 {
         self.floor
     }
 
-    /// All events, in order.
+    /// Returns all events in order.
     pub(super) fn events(&self) -> impl Iterator<Item = &Arc<Event>> {
         self.events.iter()
     }
 
-    /// Whether everything after `revision` is here.
+    /// Returns an error unless the ring has all events after `revision`.
     pub(super) fn holds(&self, revision: u64) -> Result<(), Expired> {
         if revision < self.floor { Err(Expired) } else { Ok(()) }
     }
 
-    /// The event of `revision`.
+    /// Returns the event of `revision`.
     pub(super) fn get(&self, revision: u64) -> Result<&Arc<Event>, Expired> {
         let at = self.events.partition_point(|event| event.entry.revision < revision);
         self.events.get(at).filter(|event| event.entry.revision == revision).ok_or(Expired)
     }
 
-    /// The events after `revision`.
+    /// Returns the events after `revision`.
     pub(super) fn since(
         &self,
         revision: u64,

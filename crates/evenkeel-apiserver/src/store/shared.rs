@@ -1,7 +1,7 @@
-//! What all handles of a store share: the committed state, what is pending, and the durable engine.
+//! Shared parts of a store's handles: committed state, pending writes and durable engine.
 //!
-//! Locks are taken in this order: the engine, what is pending, the state. The engine's is held for a whole commit; readers and
-//! the checks of transactions do not need it.
+//! Lock order: engine, pending writes, state. A commit holds the engine's lock throughout; reads and checks of
+//! transactions do not need it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{
@@ -21,34 +21,34 @@ use super::transaction::Transaction;
 use super::watchers::Watchers;
 use crate::resource::ResourcePrefix;
 
-/// The shared parts of a store.
+/// Shared parts of a store.
 pub(super) struct Shared {
     pub(super) state: RwLock<State>,
-    /// The resources that have an index.
+    /// Resources that have an index.
     pub(super) indexed_resources: IndexedResources,
-    /// Tells the revision of each commit, once its writes can be seen.
+    /// Signals the revision of each commit once its writes are visible.
     pub(super) settled: watch::Sender<u64>,
     pub(super) resolved: watch::Sender<Resolved>,
-    /// Why nobody commits any more, once that is so.
+    /// Reason why the store can commit no more; `None` while it can.
     pub(super) failed: watch::Sender<Option<Arc<str>>>,
     pending: Mutex<Pending>,
-    /// Something is queued, or the store is being dropped.
+    /// Signals a queued transaction or the drop of the store.
     wake: Condvar,
-    /// Between memory and disk.
+    /// Transformer between memory and disk.
     pub(super) transformer: Arc<dyn Transformer>,
-    /// Nothing for a store in memory.
+    /// Durable engine; `None` for a store in memory.
     durable: Mutex<Option<Durable>>,
-    /// Commits are made by a thread of their own; otherwise by whoever writes.
+    /// Whether a thread commits. Otherwise each writer commits itself.
     pub(super) threaded: bool,
-    /// Who watches what.
+    /// Watchers of narrow scopes.
     pub(super) watchers: Watchers,
 }
 
-/// Up to which revision it is known whether writes are committed.
+/// Revision up to which the outcome of writes is known.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Resolved {
     pub(super) revision: u64,
-    /// The last revision that was refused, and why.
+    /// Last refused revision and the reason.
     pub(super) refused: Option<(u64, Arc<str>)>,
 }
 
@@ -81,7 +81,7 @@ impl Shared {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads a collection; an empty one if nothing was stored or followed under this prefix yet.
+    /// Reads a collection. It is empty if no object was stored or watched under this prefix.
     pub(super) fn read_collection<T>(
         &self,
         resource_prefix: &ResourcePrefix,
@@ -97,7 +97,7 @@ impl Shared {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks what is pending.
+    /// Locks the pending writes.
     pub(super) fn pending(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -115,7 +115,7 @@ impl Shared {
         staged
     }
 
-    /// Commits the queue, shows it, and does what is due beside. Returns after which time there may be more to do.
+    /// Commits the queue, publishes it, and does due maintenance. Returns the delay until the next turn.
     pub(super) fn turn(&self) -> Duration {
         let mut durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
         let batch = self.pending().take();
@@ -142,9 +142,10 @@ impl Shared {
         delay
     }
 
-    /// Applies a batch that is committed, and tells those who wait for it.
+    /// Applies a committed batch to memory, and notifies its callers and watches.
     fn publish(&self, batch: Vec<Waiting>) {
-        // Recorded before it can be seen: what a watcher of a scope reads up to the committed revision is complete.
+        // Record events before they are visible, so that a watcher of a scope reads all of them up to the committed
+        // revision.
         let scoped = self.watchers.record(batch.iter().flat_map(|waiting| &waiting.writes));
         let mut signals: Vec<(Arc<watch::Sender<u64>>, u64)> = Vec::new();
         let mut answers = Vec::with_capacity(batch.len());
@@ -173,12 +174,12 @@ impl Shared {
             signal.send_replace(revision);
         }
         for done in answers {
-            // A caller that does not wait any more is none.
+            // Ignore callers that have gone.
             let _ = done.send(Ok(()));
         }
     }
 
-    /// Refuses a batch, and everything that was staged on top of it.
+    /// Refuses a batch, and all transactions that were staged after it.
     fn refuse(&self, batch: Vec<Waiting>, why: &Arc<str>, refusal: Option<Refusal>) {
         let (more, revision) = {
             let mut pending = self.pending();
@@ -192,7 +193,7 @@ impl Shared {
         }
     }
 
-    /// Commits what is queued until the store is dropped: the work of the store's thread.
+    /// Commits the queue until the store is dropped, on the store's thread.
     fn run(&self) {
         let mut delay = Duration::ZERO;
         loop {
@@ -210,7 +211,7 @@ impl Shared {
         }
     }
 
-    /// Does a turn of a store without a thread, for whoever writes.
+    /// Runs one turn on the caller's thread, for a store without a thread.
     pub(super) fn turn_here(&self) {
         if self.failed.borrow().is_none() {
             self.guard(|| {
@@ -219,12 +220,12 @@ impl Shared {
         }
     }
 
-    /// Does all turns of a store with a thread, which this is.
+    /// Runs all turns on the store's thread.
     pub(super) fn run_guarded(&self) {
         self.guard(|| self.run());
     }
 
-    /// Refuses all writes after a panic in `work`: what is on disk is not known, and nobody commits any more.
+    /// Refuses all writes after a panic in `work`: the state of the disk is unknown, and commits end.
     fn guard(&self, work: impl FnOnce()) {
         let Err(panic) = catch_unwind(AssertUnwindSafe(work)) else { return };
         let why: Arc<str> =
@@ -235,7 +236,7 @@ impl Shared {
         self.failed.send_replace(Some(why));
     }
 
-    /// Ends [`run`](Self::run) after the next commit.
+    /// Stops [`run`](Self::run) after the next commit.
     pub(super) fn stop(&self) {
         self.pending().stop = true;
         self.wake.notify_one();

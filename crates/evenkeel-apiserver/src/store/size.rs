@@ -1,12 +1,12 @@
-//! The size of a collection, for estimates of what reading it costs.
+//! Size of a collection, to estimate the cost of reading it.
 
 use super::handle::Store;
 
-/// Objects that an average is taken of.
+/// Number of objects in the sample for the average size.
 const SAMPLE: usize = 16;
 
 impl Store {
-    /// Returns the number of objects of a collection, and the average size of its first ones in bytes.
+    /// Returns the number of objects of a collection, and the average size in bytes of the first [`SAMPLE`] ones.
     pub(crate) fn size(&self, resource_prefix: &str) -> (usize, usize) {
         let state = self.shared.read();
         let Some(collection) = state.collections.get(resource_prefix) else { return (0, 0) };

@@ -1,9 +1,9 @@
-//! Snapshots: copies of everything at one revision, each in a file of its own, verified by checksums.
+//! Snapshots: copies of all data at one revision, in one file each, verified by checksums.
 //!
-//! A snapshot has the objects and the change history, in the format of the data folder's file. It has no keys and
-//! certificates: those are files of their own (`pki`). Values that are encrypted at rest stay so.
+//! A snapshot has the objects and the change history, in the format of the data folder's file. It does not have keys
+//! and certificates, which are separate files (`pki`). Encrypted values stay encrypted.
 //!
-//! In etcd, `etcdctl snapshot save` and `etcdutl snapshot restore` and `status` do this.
+//! The counterparts for etcd are `etcdctl snapshot save` and `etcdutl snapshot restore` and `status`.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -22,58 +22,58 @@ use super::open::{DATABASE, is_its_file, open_error};
 use super::record::{self, StoredRecord};
 use crate::files;
 
-/// A restored store goes on this far past the snapshot, and has no history before: clients may have seen later revisions of
-/// the state that was lost.
+/// Gap between the revisions of a snapshot and those after its restore. A restored store has no earlier history,
+/// because clients may have observed later revisions of the lost state.
 ///
 /// The flags `--bump-revision 1000000000 --mark-compacted` of `etcdutl snapshot restore` do the same.
 const BUMP: u64 = 1_000_000_000;
 
-/// What a snapshot holds.
+/// Contents of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
-    /// The revision of its state.
+    /// Revision of the snapshot's state.
     pub revision: u64,
-    /// The history up to this revision is compacted: watches can resume from later ones.
+    /// Compacted revision: watches can resume from later ones.
     pub compacted: u64,
     /// Number of objects.
     pub n_objects: u64,
-    /// Number of records, one for each revision that is kept.
+    /// Number of records, one for each kept revision.
     pub n_records: u64,
 }
 
-/// Why a snapshot was not made, restored or verified.
+/// Reason why a snapshot was not saved, restored or verified.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// The file to read cannot be opened, or is damaged.
+    /// The source file cannot be opened, or is damaged.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The file to write is there already.
+    /// The target file already exists.
     #[error("{} is there already; move it away first", .0.display())]
     Exists(PathBuf),
-    /// The file cannot be written.
+    /// The target file cannot be written.
     #[error("{} cannot be written: {why}", path.display())]
     Write {
-        /// Path of the file to write.
+        /// Path of the target file.
         path: PathBuf,
-        /// The system's or the engine's error.
+        /// Error of the system or of the engine.
         why: String,
     },
 }
 
-/// Saves a snapshot of a data folder that no server uses, and verifies every record of it.
+/// Saves a snapshot of a data folder that no server uses, and verifies all its records.
 ///
 /// # Errors
-/// When a server uses the folder, a record is damaged, or the file cannot be written. Then there is no file.
+/// A server uses the folder, a record is damaged, or the file cannot be written. No file is left then.
 pub fn save(data_dir: &Path, file: &Path) -> Result<Summary, SnapshotError> {
     let source = data_dir.join(DATABASE);
     copy(&source, &open(&source)?, file, None)
 }
 
-/// Restores a snapshot into a data folder without a state. Its revision goes on far past that of the snapshot, and watches
-/// start anew.
+/// Restores a snapshot into a data folder without data. The new revisions are far beyond those of the snapshot, and
+/// watches have to start again.
 ///
 /// # Errors
-/// When the folder has a state, the snapshot is damaged, or the folder cannot be written to. Then there is no state.
+/// The folder has data, the snapshot is damaged, or the folder cannot be written to. No data is left then.
 pub fn restore(file: &Path, data_dir: &Path) -> Result<Summary, SnapshotError> {
     let database = open(file)?;
     let (Extent { revision, .. }, _) = extent(file, &database)?;
@@ -85,10 +85,10 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Summary, SnapshotError> {
     copy(file, &database, &target, Some(revision + BUMP))
 }
 
-/// Verifies every record of a snapshot, or of a data folder's file that no server uses. The file is not changed.
+/// Verifies all records of a snapshot, or of the file in a data folder that no server uses. Leaves the file unchanged.
 ///
 /// # Errors
-/// When it cannot be read or is damaged.
+/// The file cannot be read or is damaged.
 pub fn verify(file: &Path) -> Result<Summary, SnapshotError> {
     let database = open(file)?;
     let (extent, _) = extent(file, &database)?;
@@ -102,7 +102,7 @@ fn damaged(path: &Path, error: BackendError) -> SnapshotError {
     open_error(&path.display().to_string(), engine::NotOpened::Failed(error)).into()
 }
 
-/// Opens a file without ever changing it.
+/// Opens a file and leaves it unchanged.
 fn open(path: &Path) -> Result<Database, SnapshotError> {
     let io = |source| OpenError::Io { path: path.display().to_string(), source };
     let file = File::options().read(true).write(true).open(path).map_err(io)?;
@@ -125,7 +125,7 @@ fn extent(path: &Path, database: &Database) -> Result<(Extent, u64), SnapshotErr
     }
 }
 
-/// Copies every record into a new file, which appears under its name when it is whole and on disk.
+/// Copies all records to a new file, which gets its name once it is complete and on disk.
 fn copy(
     from: &Path,
     database: &Database,
@@ -159,7 +159,7 @@ fn write(
     part.push(engine::NEW);
     let part = PathBuf::from(part);
     let failed = |why: String| SnapshotError::Write { path: to.to_owned(), why };
-    // What an earlier attempt left.
+    // Remove the file of an earlier attempt.
     let _ = std::fs::remove_file(&part);
     let written = engine::write_new(&part, compacted, records)
         .map_err(|error| failed(error.to_string()))
@@ -175,7 +175,7 @@ fn write(
     written
 }
 
-/// Counts records, and the objects that they leave.
+/// Counter of records and of the objects that they leave.
 #[derive(Default)]
 struct Count {
     objects: HashSet<(String, String)>,
@@ -207,7 +207,7 @@ impl Count {
 }
 
 impl Store {
-    /// Saves a snapshot of what is committed now; writes go on meanwhile. Blocks until it is on disk.
+    /// Saves a snapshot of the committed state, and blocks until it is on disk. Writes continue in the meantime.
     pub(crate) fn snapshot(&self, to: &Path) -> Result<(), SnapshotError> {
         let (compacted, records) = self.shared.read().records();
         let mut records = records.iter().map(|(_, (resource_prefix, entry))| {

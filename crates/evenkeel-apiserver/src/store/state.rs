@@ -1,4 +1,5 @@
-//! The committed objects in memory, by collection. Only commits change them: what readers, lists and watches see is on disk.
+//! Committed objects in memory, by collection. Only commits change them, so readers, lists and watches observe only
+//! data on disk.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,34 +13,34 @@ use super::index::{Index, IndexedResources};
 use super::ring::Ring;
 use crate::resource::ResourcePrefix;
 
-/// All collections, and the revision of the last commit.
+/// All collections, with the revision of the last commit.
 pub(super) struct State {
     pub(super) revision: u64,
-    /// The history up to this revision is gone: what came after is in the collections' rings.
+    /// Compacted revision. The collections' rings have the later history.
     pub(super) compacted: u64,
     pub(super) collections: HashMap<ResourcePrefix, Collection>,
-    /// What the collections' rings hold together.
+    /// Byte counter of all rings.
     pub(super) held: HistoryBytes,
 }
 
-/// Bytes that one ring gives up at a time, so that the largest is seldom looked for.
+/// Minimum number of bytes to free from a ring at once, to limit searches for the largest ring.
 const EVICTED: usize = 1 << 20;
 
-/// The objects stored under one resource prefix, with their recent events.
+/// Objects under one resource prefix, with their recent events.
 pub(super) struct Collection {
     pub(super) objects: BTreeMap<Arc<str>, Arc<Entry>>,
     pub(super) index: Option<Index>,
     pub(super) ring: Ring,
-    /// Revision of the last write.
+    /// Revision of the collection's last write.
     pub(super) touched: u64,
     pub(super) signal: Arc<watch::Sender<u64>>,
 }
 
-/// A write under its revision.
+/// Write with its revision.
 pub(super) struct Staged {
     pub(super) resource_prefix: ResourcePrefix,
     pub(super) event: Arc<Event>,
-    /// The object's values in the resource's index.
+    /// Values of the object in the resource's index.
     pub(super) values: Vec<String>,
 }
 
@@ -56,7 +57,7 @@ impl Collection {
 }
 
 impl State {
-    /// No objects, with the indexes of these resources.
+    /// Creates an empty state, with the indexes of these resources.
     pub(super) fn new(compacted: u64, indexed_resources: IndexedResources) -> Self {
         let held = HistoryBytes::default();
         let mut state = Self { revision: compacted, compacted, collections: HashMap::new(), held };
@@ -67,24 +68,24 @@ impl State {
         state
     }
 
-    /// Returns a collection; an empty one if nothing was stored or followed under this prefix yet.
+    /// Returns a collection, and creates an empty one if it does not exist.
     pub(super) fn collection(&mut self, resource_prefix: &ResourcePrefix) -> &mut Collection {
         let (floor, held) = (self.compacted, &self.held);
         let new = || Collection::new(floor, held);
         self.collections.entry(resource_prefix.clone()).or_insert_with(new)
     }
 
-    /// The object with this key.
+    /// Returns the object with this key.
     pub(super) fn get(&self, resource_prefix: &str, key: &str) -> Option<&Arc<Entry>> {
         self.collections.get(resource_prefix)?.objects.get(key)
     }
 
-    /// How many objects of an indexed resource have this value.
+    /// Returns the number of objects of an indexed resource that have this value.
     pub(super) fn count_of_value(&self, resource_prefix: &str, value: &str) -> usize {
         self.index(resource_prefix).map_or(0, |index| index.count(value))
     }
 
-    /// Whether the object of an indexed resource with this key has this value.
+    /// Returns whether the object with this key has this value in its resource's index.
     pub(super) fn has_value(&self, resource_prefix: &str, key: &str, value: &str) -> bool {
         self.index(resource_prefix).is_some_and(|index| index.has(key, value))
     }
@@ -93,7 +94,7 @@ impl State {
         self.collections.get(resource_prefix)?.index.as_ref()
     }
 
-    /// Carries out a write that is committed. Returns what tells the watches of its collection.
+    /// Applies a committed write. Returns the signal of its collection's watches.
     pub(super) fn apply(&mut self, staged: Staged) -> Arc<watch::Sender<u64>> {
         let Staged { resource_prefix, event, values } = staged;
         let entry = &event.entry;
@@ -117,7 +118,7 @@ impl State {
         signal
     }
 
-    /// Drops the oldest events of the largest rings, where all together hold too much.
+    /// Drops the oldest events of the largest rings while all rings together hold too many bytes.
     fn make_room(&mut self) {
         loop {
             let excess = self.held.excess();
@@ -126,19 +127,19 @@ impl State {
             }
             let rings = self.collections.values_mut().map(|kept| &mut kept.ring);
             let largest = rings.filter(|ring| ring.len() > 1).max_by_key(|ring| ring.bytes());
-            // What is left are the last events of many collections.
+            // Each collection is down to its last event.
             if !largest.is_some_and(|ring| ring.free(excess.max(EVICTED))) {
                 return;
             }
         }
     }
 
-    /// Takes an object out whose later state cannot be read.
+    /// Removes an object whose later state cannot be read.
     pub(super) fn remove(&mut self, resource_prefix: &str, key: &str) -> Option<Arc<Entry>> {
         self.collections.get_mut(resource_prefix)?.objects.remove(key)
     }
 
-    /// Forgets the history up to a revision, which is not below any that it has: it is not complete.
+    /// Drops the incomplete history up to a revision, which must not be below any event's.
     pub(super) fn forget_history(&mut self, revision: u64) {
         self.compacted = revision;
         for kept in self.collections.values_mut() {
@@ -146,10 +147,10 @@ impl State {
         }
     }
 
-    /// Computes the indexes of all objects.
+    /// Rebuilds the indexes from all objects.
     ///
     /// # Errors
-    /// Names the object that cannot be read.
+    /// An object cannot be decoded; the message has its key.
     pub(super) fn index_all(&mut self) -> Result<(), String> {
         for (resource_prefix, kept) in &mut self.collections {
             let Some(index) = &mut kept.index else { continue };
@@ -164,7 +165,7 @@ impl State {
         Ok(())
     }
 
-    /// Every record of the objects and of the history that the rings hold, in order of revision, and the revision up to
+    /// Returns the records of all objects and of the history in the rings, by revision. Also returns the revision up to
     /// which that history is incomplete.
     pub(super) fn records(&self) -> (u64, BTreeMap<u64, (ResourcePrefix, Arc<Entry>)>) {
         let mut records = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Transactions: several writes with their preconditions, committed together or not at all.
+//! Transactions: several writes with preconditions, committed together or not at all.
 
 use std::sync::Arc;
 
@@ -6,55 +6,55 @@ use super::entry::Encoded;
 use super::index::IndexedResources;
 use crate::resource::ResourcePrefix;
 
-/// The state in which a write supposes its object.
+/// State of its object that a write requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expect {
-    /// It does not exist.
+    /// The object does not exist.
     Absent,
-    /// It is at this revision.
+    /// The object is at this revision.
     At(u64),
-    /// It is as an earlier operation of the same transaction wrote it.
+    /// An earlier operation of the same transaction wrote the object.
     Written,
 }
 
-/// A write that did not happen.
+/// Error of a write that did not happen.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WriteError {
-    /// The precondition of one operation does not hold; nothing is written.
+    /// The precondition of an operation does not hold; nothing is written.
     #[error("the object is not at the expected revision")]
     Mismatch {
-        /// Place of that operation in its transaction.
+        /// Index of that operation in its transaction.
         op: usize,
     },
-    /// An object has a value already that only one object of its resource may have; nothing is written.
+    /// Another object already has a value that must be unique in its resource; nothing is written.
     #[error("{value} is taken")]
     Taken {
-        /// The value in the resource's index.
+        /// Value in the resource's index.
         value: String,
     },
-    /// The object nests deeper than any reader takes: once stored, nobody could change or delete it.
+    /// The object nests deeper than readers decode: once stored, no client could change or delete it.
     #[error("{}", evenkeel_apimachinery::depth::TooDeep)]
     TooDeep,
-    /// The object is larger than etcd takes.
+    /// The object is larger than etcd accepts.
     #[error("etcdserver: request is too large")]
     TooLarge,
-    /// The data folder cannot be written to now. The text names it, and what to do.
+    /// The data folder refuses writes. The text names the folder and the remedy.
     #[error("{0}")]
     Storage(Arc<str>),
 }
 
-/// One operation of a transaction.
+/// Operation of a transaction.
 #[derive(Debug)]
 pub(super) struct Op {
     pub(super) resource_prefix: ResourcePrefix,
     pub(super) key: Box<str>,
     pub(super) expect: Expect,
-    /// What is stored; `None` deletes the object.
+    /// Object to store; `None` deletes the stored one.
     pub(super) object: Option<Encoded>,
 }
 
-/// Writes that the store commits together: all of them when every precondition holds, otherwise none. Each write gets a
-/// revision and an event of its own, in the order of the operations.
+/// Writes that the store commits together if all preconditions hold, or else not at all. Each write gets its own
+/// revision and event, in the order of the operations.
 ///
 /// Upstream: `Preconditions` and `GuaranteedUpdate` of `storage`, for one object.
 #[derive(Debug, Default)]
@@ -66,17 +66,17 @@ pub(crate) struct Transaction {
 }
 
 impl Transaction {
-    /// Starts a transaction that leads to the deletion of an object: it is tried even on a full disk.
+    /// Starts a transaction that leads to an object's deletion. The store tries it even on a full disk.
     pub(crate) fn deletion() -> Self {
         Self { is_deletion: true, ..Self::default() }
     }
 
-    /// Number of operations so far, which is the place of the next one.
+    /// Returns the number of operations, which is the index of the next one.
     pub(crate) fn len(&self) -> usize {
         self.ops.len()
     }
 
-    /// Writes an object.
+    /// Adds the write of an object.
     pub(crate) fn put(
         &mut self,
         resource_prefix: &ResourcePrefix,
@@ -87,7 +87,7 @@ impl Transaction {
         self.push(resource_prefix, key, expect, Some(object));
     }
 
-    /// Deletes an object.
+    /// Adds the deletion of an object.
     pub(crate) fn delete(&mut self, resource_prefix: &ResourcePrefix, key: &str, expect: Expect) {
         self.is_deletion = true;
         self.push(resource_prefix, key, expect, None);
@@ -109,17 +109,17 @@ impl Transaction {
         self.unique.push((resource_prefix.clone(), value));
     }
 
-    /// Whether an operation of it writes this object.
+    /// Returns whether an operation of the transaction writes this object.
     pub(crate) fn writes(&self, resource_prefix: &str, key: &str) -> bool {
         self.ops.iter().any(|op| *op.resource_prefix == *resource_prefix && *op.key == *key)
     }
 
-    /// Whether it deletes an object, or leads to that.
+    /// Returns whether the transaction deletes an object or leads to its deletion.
     pub(super) fn is_deletion(&self) -> bool {
         self.is_deletion
     }
 
-    /// Whether every object in it may be stored.
+    /// Returns an error if an object may not be stored.
     pub(super) fn check_objects(&self) -> Result<(), WriteError> {
         for object in self.ops.iter().filter_map(|op| op.object.as_ref()) {
             if object.is_too_deep() {
@@ -132,7 +132,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// The indexed values of its objects, by place: computed outside of the store's locks.
+    /// Returns the indexed values of the objects by operation. Callers compute them outside the store's locks.
     pub(super) fn values(&self, indexed_resources: IndexedResources) -> Vec<(usize, Vec<String>)> {
         let values = |(index, op): (usize, &Op)| {
             let indexed = indexed_resources.iter().find(|(it, _)| *it == &*op.resource_prefix);

@@ -1,5 +1,5 @@
-//! A file that is read and never changed: what is written to it stays in memory. The engine may repair a file while it opens
-//! it; a damaged one has to stay as it is.
+//! File that is read but never changed: writes stay in memory. The engine may repair a file while it opens it, but a
+//! damaged file must stay as it is.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
@@ -13,7 +13,7 @@ use super::folder::forward_locks;
 
 const BLOCK: u64 = 4096;
 
-/// A file under what was written to it since it was opened.
+/// File with the writes since it was opened.
 pub(super) struct Unchanged {
     file: Box<dyn StorageBackend>,
     changes: Mutex<Changes>,
@@ -21,7 +21,7 @@ pub(super) struct Unchanged {
 
 struct Changes {
     length: u64,
-    /// The least length since the start: what the file has after it is cut off.
+    /// Minimum length since the file was opened. Later bytes of the file count as truncated.
     kept: u64,
     blocks: BTreeMap<u64, Box<[u8]>>,
 }
@@ -37,7 +37,7 @@ impl Unchanged {
         work(&mut self.changes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads a block; zeros where the file ends.
+    /// Returns a block, with zeros after the end of the file.
     fn block(&self, changes: &Changes, number: u64) -> io::Result<Box<[u8]>> {
         if let Some(block) = changes.blocks.get(&number) {
             return Ok(block.clone());
@@ -53,7 +53,7 @@ impl Unchanged {
     }
 }
 
-/// The blocks that a range covers: number, where the range begins in it, and how much of the range it has.
+/// Returns the blocks of a range: number, start of the range in the block, and its length there.
 fn blocks(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, usize)> {
     let end = offset + length as u64;
     (offset / BLOCK..end.div_ceil(BLOCK)).map(move |number| {

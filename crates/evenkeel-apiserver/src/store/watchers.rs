@@ -1,6 +1,6 @@
-//! Watchers by what they select: an event wakes those that may care, and a watcher reads only the events of its scope.
+//! Watchers by scope: an event wakes only watchers whose scope contains its object, and they read only such events.
 //!
-//! The scopes of a collection are recorded while somebody watches them: the revisions of their events, which stay in the ring.
+//! While a scope of a collection has watchers, the revisions of its events are recorded. The events stay in the ring.
 //!
 //! Upstream: `indexedWatchers` and `Indexers` of `storage/cacher`.
 
@@ -14,34 +14,34 @@ use super::event::Expired;
 use super::state::Staged;
 use crate::resource::ResourcePrefix;
 
-/// Revisions that are recorded for a scope; more than the ring holds need not be.
+/// Maximum number of recorded revisions per scope, because the ring does not hold more events.
 const MAX_REVISIONS: usize = 16_384;
 
-/// The part of a collection that is watched.
+/// Part of a collection that is watched.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Scope {
     /// The whole collection, in all namespaces.
     All,
-    /// Objects of one namespace.
+    /// All objects of one namespace.
     Namespace(Box<str>),
-    /// One object, by its key.
+    /// Object with this key.
     Object(Box<str>),
-    /// Objects whose selectable field at this place has this value.
+    /// Objects whose selectable field with this index has this value.
     Field(usize, Box<str>),
 }
 
-/// The scopes that are watched, by collection.
+/// Watched scopes by collection.
 #[derive(Debug)]
 pub(super) struct Watchers(Mutex<Registry>);
 
 #[derive(Debug)]
 struct Registry {
-    /// Revision of the last event that was recorded.
+    /// Revision of the last recorded event.
     recorded: u64,
     collections: HashMap<ResourcePrefix, Scopes>,
 }
 
-/// The watched scopes of a collection.
+/// Watched scopes of a collection.
 #[derive(Debug, Default)]
 struct Scopes {
     namespaces: Groups,
@@ -52,23 +52,23 @@ struct Scopes {
 /// Groups of watchers by namespace, key or value.
 type Groups = HashMap<Box<str>, Group>;
 
-/// The watchers of one scope.
+/// Watchers of one scope.
 #[derive(Debug)]
 struct Group {
     watchers: usize,
     signal: Arc<watch::Sender<u64>>,
     /// Revisions of the scope's events, in order.
     revisions: VecDeque<u64>,
-    /// All of the scope's events after this revision are recorded.
+    /// Revision after which all events of the scope are recorded.
     floor: u64,
 }
 
-/// A watcher's part in its scope, until it is dropped.
+/// Subscription of a watcher to its scope.
 #[derive(Debug)]
 pub(super) struct Subscription {
     resource_prefix: ResourcePrefix,
     scope: Scope,
-    /// The scope's events are recorded from here on.
+    /// Revision after which the scope's events are recorded.
     pub(super) since: u64,
 }
 
@@ -96,7 +96,7 @@ impl Scopes {
         self.namespaces.is_empty() && self.objects.is_empty() && self.fields.is_empty()
     }
 
-    /// Records an event in the scopes that it touches: those of the object before and after.
+    /// Records an event in the scopes of the object before and after the change.
     fn record(&mut self, entry: &Entry, previous: Option<&Entry>, raised: &mut Raised) {
         let revision = entry.revision;
         let mut note = |group: Option<&mut Group>| {
@@ -131,7 +131,7 @@ impl Group {
 }
 
 impl Watchers {
-    /// Nobody watches; events after `revision` will be recorded.
+    /// Creates a registry without watchers, which records events after `revision`.
     pub(super) fn new(revision: u64) -> Self {
         Self(Mutex::new(Registry { recorded: revision, collections: HashMap::new() }))
     }
@@ -140,13 +140,13 @@ impl Watchers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether no scope is recorded.
+    /// Returns whether no scope is recorded.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.lock().collections.is_empty()
     }
 
-    /// Begins to record a scope; `None` for all of a collection, whose events are in the ring as they are.
+    /// Starts to record a scope. Returns `None` for a whole collection, whose events are all in the ring.
     pub(super) fn subscribe(
         &self,
         resource_prefix: &ResourcePrefix,
@@ -171,7 +171,7 @@ impl Watchers {
         Some((Subscription { resource_prefix, scope, since }, signal))
     }
 
-    /// Ends a subscription. A scope without watchers is no longer recorded.
+    /// Ends a subscription. Recording of a scope ends with its last watcher.
     pub(super) fn unsubscribe(&self, subscription: &Subscription) {
         let mut registry = self.lock();
         let Some(scopes) = registry.collections.get_mut(&subscription.resource_prefix) else {
@@ -191,7 +191,7 @@ impl Watchers {
         }
     }
 
-    /// Records events in the scopes that are watched. The signals are to be raised once the events can be seen.
+    /// Records events in the watched scopes. The caller raises the signals once the events are visible.
     pub(super) fn record<'a>(&self, events: impl Iterator<Item = &'a Staged>) -> Raised {
         let mut raised = Vec::new();
         let mut registry = self.lock();
@@ -205,7 +205,7 @@ impl Watchers {
         raised
     }
 
-    /// Returns the revisions of a scope's events after `at`, a limited number of them.
+    /// Returns up to `limit` revisions of a scope's events after `at`.
     pub(super) fn after(
         &self,
         subscription: &Subscription,

@@ -1,11 +1,12 @@
-//! The thread that commits, so that many writers share one sync. While it waits for the disk, the next batch gathers.
+//! Thread that commits, so that concurrent writers share one sync. While it waits for the disk, the next batch
+//! accumulates.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use super::shared::Shared;
 
-/// The store's thread; dropping it commits the queue and ends it.
+/// The store's thread. Its drop commits the queue and stops the thread.
 pub(super) struct Writer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,

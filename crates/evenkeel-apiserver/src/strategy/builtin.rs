@@ -1,4 +1,4 @@
-//! The strategies of built-in kinds: what their rows say, with the functions of the few kinds that need some.
+//! Strategies of built-in kinds: the data of their rows, and functions for the kinds that need them.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -15,18 +15,18 @@ use serde_json::Value;
 
 use super::rest::{GarbageCollectionPolicy, Strategy, set_api_version};
 
-/// The strategy of one built-in kind.
+/// Strategy of one built-in kind.
 pub(super) struct BuiltIn {
-    /// The rules of the kind, as functions and data.
+    /// Rules of the kind, as functions and data.
     kind_strategy: &'static KindStrategy,
-    /// Version of its stored form.
+    /// Storage version of the kind.
     version: &'static str,
-    /// Labels of its selectable fields.
+    /// Labels of the kind's selectable fields.
     labels: &'static [&'static str],
 }
 
 impl BuiltIn {
-    /// The strategy of the kind with these rules.
+    /// Creates the strategy of the kind with these rules.
     pub(super) fn new(kind_strategy: &'static KindStrategy) -> Self {
         let version = if kind_strategy.group == "autoscaling" { "v2" } else { "v1" };
         Self { kind_strategy, version, labels: labels(kind_strategy) }
@@ -74,7 +74,7 @@ impl Strategy for BuiltIn {
     }
 
     fn warnings(&self, cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
-        // A status update does not warn of what it cannot change.
+        // A status update has no warnings about fields that it cannot change.
         if cx.subresource == "status" {
             return Vec::new();
         }
@@ -82,7 +82,7 @@ impl Strategy for BuiltIn {
     }
 
     fn generation_changes(&self, new: &Value, old: &Value) -> bool {
-        // Upstream gives a PriorityClass its first generation and never another.
+        // Upstream sets a PriorityClass's first generation and never increases it.
         self.kind_strategy.has_generation
             && self.kind_strategy.kind != "PriorityClass"
             && evenkeel_apimachinery::reset::spec_differs(new, old)
@@ -114,7 +114,7 @@ impl Strategy for BuiltIn {
         }
         let validate = |name: &str| self.kind_strategy.validate_name(cx.request_group, name);
         if prefix && name.ends_with('-') {
-            // What is generated ends in letters, so a prefix may end as no name may.
+            // Generated names end in letters, so a prefix may end in a character that a name may not end in.
             let mut masked = name[..name.len() - 1].to_owned();
             masked.push('a');
             return Some(validate(&masked));
@@ -195,7 +195,7 @@ impl Strategy for BuiltIn {
     }
 }
 
-/// Labels of an event's fields in the group `events.k8s.io`, in the order of the core ones.
+/// Labels of an event's selectable fields in the group `events.k8s.io`, in the order of those of the core group.
 const EVENT_LABELS: &[&str] = &[
     "regarding.kind",
     "regarding.namespace",

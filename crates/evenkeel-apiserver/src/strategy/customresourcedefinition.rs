@@ -1,4 +1,4 @@
-//! The rules of CustomResourceDefinitions themselves (upstream: `registry/customresourcedefinition`).
+//! Strategy of CustomResourceDefinitions (upstream: `registry/customresourcedefinition`).
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::value::{flag, get, is_empty, list, set, text};
 use evenkeel_kinds::strategy::Context;
 
-/// The strategy of CustomResourceDefinitions.
+/// Strategy of CustomResourceDefinitions.
 pub(super) struct DefinitionStrategy;
 
 impl Strategy for DefinitionStrategy {
@@ -42,9 +42,10 @@ impl Strategy for DefinitionStrategy {
 
     fn prepare_for_update(&self, cx: &Context<'_>, new: &mut Value, old: &Value) {
         if cx.subresource == "status" {
-            // The spec stays; metadata may change. `Write::reset_fields` has restored all other fields.
+            // A status update keeps the spec, and may change metadata. `Write::reset_fields` has restored all other
+            // fields.
             reset_field(new, old, "spec");
-            // Upstream's defaulting: a status without stored versions gets the storage version.
+            // As upstream's defaulting: a status without stored versions gets the storage version.
             if is_empty(new, "status.storedVersions")
                 && let Some(version) = storage_version(new)
             {
@@ -125,13 +126,14 @@ impl Strategy for DefinitionStrategy {
     }
 }
 
-/// The version that is stored.
+/// Returns the storage version.
 fn storage_version(crd: &Value) -> Option<String> {
     let versions = list(crd, "spec.versions");
     versions.iter().find(|v| flag(v, "storage")).map(|v| text(v, "name").to_owned())
 }
 
-/// Groups of the community take only what was approved; what was there before may stay (upstream: `validateAPIApproval`).
+/// Refuses definitions in community groups without an approval, unless the old one had the same defect (upstream:
+/// `validateAPIApproval`).
 fn approval(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     if !conditions::is_protected_community_group(text(crd, "spec.group")) {
         return;

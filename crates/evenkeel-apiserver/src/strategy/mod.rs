@@ -1,4 +1,4 @@
-//! Strategies of the built-in resources. Pure: none of them knows the server.
+//! Strategies of built-in resources. They are pure: none uses the server.
 
 mod builtin;
 mod customresourcedefinition;

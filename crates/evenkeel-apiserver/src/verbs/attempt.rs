@@ -1,4 +1,4 @@
-//! A write under way, and one attempt of it.
+//! A write in progress and its attempts.
 
 use std::sync::Arc;
 
@@ -14,49 +14,49 @@ use crate::request::{RequestContext, WriteOptions};
 use crate::resource::ResourceType;
 use crate::store::{Entry, WriteError};
 
-/// Maximum attempts of a write whose transaction conflicts with another.
+/// Maximum number of attempts of a write whose transaction conflicts with others.
 pub(super) const MAX_WRITE_ATTEMPTS: usize = 32;
 
-/// A write under way.
+/// Write in progress.
 pub(super) struct Write<'a> {
     pub(super) request: &'a RequestContext<'a>,
     pub(super) options: WriteOptions,
-    /// The resource in the version in which it is stored.
+    /// Resource in the storage version.
     pub(super) stored: Arc<ResourceType>,
-    /// Whether the labels of a new object are those of its pod template, which defaulting took; see
+    /// Whether defaulting copied the labels of a new object from its pod template; see
     /// [`Context::has_template_labels`].
     pub(super) has_template_labels: bool,
     budget: Budget,
 }
 
-/// What came of it.
+/// Result of a write.
 pub(super) struct Written {
-    /// The object, in the stored version.
+    /// Object in the storage version.
     pub(super) object: Value,
-    /// As it is stored; none of a dry run, and of an object that went with the write.
+    /// Stored state; `None` for a dry run, or if the write deleted the object.
     pub(super) entry: Option<Arc<Entry>>,
-    /// Whether it is new.
+    /// Whether the write created the object.
     pub(super) created: bool,
 }
 
-/// Which request creates an object.
+/// Request that creates an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Creates {
     /// A POST on the collection.
     Post,
     /// A PUT of an object that does not exist.
     Put,
-    /// A server-side apply of an object that does not exist; its managedFields are right already.
+    /// A server-side apply of an object that does not exist. Its managedFields are already correct.
     Apply,
 }
 
-/// Why an attempt did not write.
+/// Reason why an attempt did not write.
 pub(super) enum AttemptError {
-    /// Another write changed the object meanwhile; the caller may try again on the new state.
+    /// Another write changed the object in the meantime. The caller may retry on the new state.
     Race,
-    /// Another object got a value meanwhile that only one may have, such as a cluster IP; other values may be free.
+    /// Another object got a unique value in the meantime, such as a cluster IP. Other values may be free.
     Taken,
-    /// The request is refused.
+    /// The request is invalid or forbidden.
     Refused(StatusError),
 }
 
@@ -85,7 +85,7 @@ impl<'a> Write<'a> {
         Self { request, options, stored, has_template_labels, budget }
     }
 
-    /// Attributes of the write for admission plug-ins and allocation.
+    /// Returns the attributes of the write for admission plug-ins and allocation.
     pub(super) fn context(&'a self, name: &'a str) -> Context<'a> {
         Context {
             api: self.request.api,
@@ -104,17 +104,17 @@ impl<'a> Write<'a> {
         }
     }
 
-    /// Whether the resource has a `status` sub-resource.
+    /// Returns whether the resource has a `status` subresource.
     pub(super) fn has_status(&self) -> bool {
         self.stored.subresource("status").is_some()
     }
 
-    /// The schema of the stored version.
+    /// Returns the schema of the storage version.
     pub(super) fn schema(&self) -> Option<schema::Schema> {
         self.stored.schema(&self.stored.gvk)
     }
 
-    /// Who writes, for the managers of fields.
+    /// Returns the writer for managed fields.
     pub(super) fn writer(&self) -> Writer<'_> {
         Writer {
             manager: &self.options.manager,
@@ -123,8 +123,8 @@ impl<'a> Write<'a> {
         }
     }
 
-    /// Updates the managed fields of `new`, which replaces `old` (nothing: is created); both are in the stored version. Fields
-    /// are those of the request's version.
+    /// Updates the managed fields of `new`, which replaces `old` (`None` for a create). Both are in the storage
+    /// version; the fields are recorded in the request's version.
     ///
     /// Upstream: `structuredMergeManager.Update`.
     pub(super) fn update_managed_fields(&self, old: Option<&Value>, new: &mut Value) {
@@ -144,13 +144,13 @@ impl<'a> Write<'a> {
         patch::null_empty(schema.as_ref(), new);
     }
 
-    /// Gives an object that is answered and never stored its managers.
+    /// Sets the managed fields of an object in a response that is never stored.
     pub(super) fn track_new(&self, object: &mut Value) {
         let schema = self.request.resource().schema(&self.request.kind());
         patch::update_managed_fields(schema.as_ref(), None, object, &self.writer());
     }
 
-    /// From the stored version into the request's.
+    /// Converts an object from the storage version to the request's.
     pub(super) fn convert_out(&self, object: &mut Value) {
         if self.request.resource().converts() {
             self.stored.strategy.convert_out(&self.request.resource().gvk, object);
@@ -158,15 +158,15 @@ impl<'a> Write<'a> {
     }
 }
 
-/// One attempt to write an object. It is made again when another write came first.
+/// One attempt to write an object. A conflict with another write leads to a further attempt.
 pub(super) struct Attempt<'a> {
-    /// The object's name.
+    /// Name of the object.
     pub(super) name: &'a str,
-    /// The stored object that the new one replaces; none on a create.
+    /// Stored object that the new one replaces; `None` for a create.
     pub(super) old: Option<(&'a Arc<Entry>, &'a Value)>,
-    /// The new object, in the stored version.
+    /// New object in the storage version.
     pub(super) new: Value,
-    /// Which request creates the object; none on an update.
+    /// Request that creates the object; `None` for an update.
     pub(super) how: Option<Creates>,
 }
 
@@ -177,7 +177,7 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// The version that an object says it has; 0 when it says none. Otherwise Go's error.
+/// Returns the resource version in an object, or 0 if it has none. An error has Go's text.
 ///
 /// Upstream: `APIObjectVersioner.ObjectResourceVersion`.
 pub(super) fn object_version(object: &Value) -> Result<u64, String> {

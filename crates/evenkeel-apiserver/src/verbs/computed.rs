@@ -1,4 +1,4 @@
-//! Reads of objects that are not stored but made when somebody asks.
+//! Reads of objects that are computed for each request.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::selector::Selectors;
 use crate::store::{Change, Encoded, Entry, SelectionAttributes};
 use evenkeel_apimachinery::status::StatusError;
 
-/// The object as an answer has it.
+/// Adds `apiVersion` and `kind` to an object.
 fn whole(resource: &ResourceType, mut object: Value) -> Value {
     object["apiVersion"] = Value::from(&*resource.api_version);
     object["kind"] = Value::from(resource.kind());
@@ -33,7 +33,7 @@ pub(super) fn get(
     respond::with_value(request, StatusCode::OK, &whole(resource, object))
 }
 
-/// Serves GET of a collection, all of it at once.
+/// Serves GET of a collection, in one page.
 pub(super) fn list(
     request: &RequestContext<'_>,
     source: &dyn Source,
@@ -50,13 +50,13 @@ pub(super) fn list(
         .map(|(entry, object)| (entry.key, object.to_string().into()))
         .collect();
     items.sort();
-    // What was made just now has no version, and neither has the list.
+    // Computed objects and their lists have no resource version.
     let mut items = items.into_iter().map(|(_, item)| item);
     let bytes = format.list(resource, &mut items, &ListMeta::default(), request.now)?;
     Ok(answer(StatusCode::OK, format.content_type(Purpose::List), Body::whole(bytes)))
 }
 
-/// The object as if it were stored, so that it is selected as such.
+/// Returns the object in the form of a stored one, so that selectors can match it.
 fn entry(resource: &ResourceType, object: Value) -> Entry {
     let object = whole(resource, object);
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();

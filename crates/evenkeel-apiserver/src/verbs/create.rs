@@ -11,7 +11,7 @@ use crate::request::WriteOptions;
 use crate::response::Body;
 use evenkeel_apimachinery::status::StatusError;
 
-/// Makes an object.
+/// Creates an object.
 pub(super) async fn serve(
     request: &RequestContext<'_>,
     body: &Bytes,
@@ -25,7 +25,8 @@ pub(super) async fn serve(
     stages::encode(&write, &written)
 }
 
-/// Gives the object the namespace of the path; another one is refused. Objects of the cluster have none, whatever the body says.
+/// Sets the namespace of the path in the object, and refuses another one. Cluster-scoped objects get none, whatever the
+/// body has.
 ///
 /// Upstream: `EnsureObjectNamespaceMatchesRequestNamespace`.
 pub(super) fn place(request: &RequestContext<'_>, object: &mut Value) -> Result<(), StatusError> {

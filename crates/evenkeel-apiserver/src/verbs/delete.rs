@@ -41,11 +41,11 @@ use evenkeel_apimachinery::user::User;
 
 const ORPHANED_PODS: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
 
-/// What a deletion came to.
+/// Result of a deletion.
 pub(crate) enum Deleted {
-    /// The object is there still, marked.
+    /// The object still exists, with a deletion timestamp.
     Marked(Value),
-    /// It is gone; as it was last.
+    /// The object is deleted; this was its last state.
     Gone(Value),
 }
 
@@ -69,7 +69,7 @@ pub(super) async fn serve(
     Ok(response)
 }
 
-/// Jobs of batch/v1 leave their pods behind when nobody says otherwise, which surprises.
+/// Returns whether a deletion orphans a Job's pods only by default, which surprises clients.
 fn warns_of_orphans(stored: &ResourceType, options: &DeleteOptions) -> bool {
     stored.plural() == "jobs"
         && stored.group() == "batch"
@@ -111,7 +111,7 @@ async fn answer_deleted(
     }
 }
 
-/// Deletes an object by its key, with retries when others write to it meanwhile.
+/// Deletes an object by its key. Retries after conflicts with other writes.
 pub(crate) async fn delete(
     api: &Arc<Api>,
     stored: &Arc<ResourceType>,
@@ -139,7 +139,7 @@ pub(crate) async fn delete(
     Err(StatusError::modified(&stored.name, name))
 }
 
-/// One try; `None` when another write came first.
+/// Tries to delete once. Returns `None` after a conflict with another write.
 async fn once(
     api: &Arc<Api>,
     stored: &Arc<ResourceType>,
@@ -175,15 +175,15 @@ async fn once(
     }
 }
 
-/// What was committed of a deletion.
+/// Result of a deletion's commit.
 enum Committed {
-    /// Another write came first.
+    /// Another write came first, so nothing is committed.
     Nothing,
-    /// Everything; the object as it is answered is of this revision.
+    /// The step is committed; the object in the response has this revision.
     At(u64),
 }
 
-/// Commits a step of a deletion, together with everything that goes with the object.
+/// Commits a step of a deletion, together with the objects that are deleted with this one.
 async fn commit(
     api: &Api,
     stored: &ResourceType,
@@ -215,7 +215,7 @@ async fn commit(
             }
             Ok(_) => return Ok(Committed::At(entry.revision)),
             Err(WriteError::Mismatch { op }) if op < n_own => return Ok(Committed::Nothing),
-            // What goes with the object changed: it is looked at again.
+            // Another object of the transaction changed, so read it again.
             Err(WriteError::Mismatch { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -223,7 +223,7 @@ async fn commit(
     Ok(Committed::Nothing)
 }
 
-/// Asks the admission policies and webhooks whether an object may go.
+/// Runs the admission policies and webhooks for a deletion.
 async fn admitted(
     api: &Arc<Api>,
     stored: &ResourceType,
@@ -249,7 +249,7 @@ async fn admitted(
     };
     let request = Attributes::new(&cx, Operation::Delete, &Value::Null, old);
     noderestriction::admit(&cx, Operation::Delete, &Value::Null, old)?;
-    // Warnings of deletions are nobody's: a collection has many.
+    // Drop the warnings: the deletion of a collection may have many.
     policy::validate(&request, &mut Vec::new())?;
     webhook::validate(&request, &mut Vec::new()).await
 }
@@ -258,13 +258,13 @@ async fn admitted(
 enum Step {
     /// The object is changed and stays.
     Mark,
-    /// It is changed, then it goes.
+    /// The object is changed and then deleted.
     MarkAndRemove,
-    /// It goes.
+    /// The object is deleted.
     Remove,
 }
 
-/// Decides what becomes of the object, and changes it so (upstream's `BeforeDelete` and `Store.Delete`).
+/// Decides the step of a deletion, and changes the object accordingly (upstream's `BeforeDelete` and `Store.Delete`).
 fn plan(
     api: &Arc<Api>,
     stored: &Arc<ResourceType>,
@@ -290,7 +290,7 @@ fn plan(
                     shorten(object, now, period, desired.max(0));
                     graceful = true;
                 }
-                // A graceful deletion is under way already.
+                // A graceful deletion is already in progress.
                 _ => return Ok(Step::Mark),
             }
         }
@@ -338,7 +338,8 @@ fn set_deletion(object: &mut Value, at: &str, period: i64) {
     metadata.insert("deletionGracePeriodSeconds".to_owned(), Value::from(period));
 }
 
-/// Moves the end of a graceful deletion forward. An end that no timestamp could express says nothing of its beginning.
+/// Moves the end of a graceful deletion to an earlier time. An end at the maximum timestamp is capped, so it does not
+/// tell the start; the new end then counts from now.
 fn shorten(object: &mut Value, now: Timestamp, period: i64, desired: i64) {
     let before: Option<Timestamp> = meta::text(object, "deletionTimestamp").parse().ok();
     if let Some(before) = before {
@@ -385,7 +386,7 @@ fn preconditions(
     Ok(())
 }
 
-/// Deletes what a list would show, and answers that list.
+/// Deletes the objects that a list request would return, and responds with that list.
 pub(super) async fn collection(
     request: &RequestContext<'_>,
     body: &Bytes,
@@ -403,6 +404,6 @@ pub(super) async fn collection(
     }
     meta_of_list.token.clear();
     meta_of_list.remaining = None;
-    // As upstream: what was listed, as it was.
+    // As upstream, return the listed objects in their state before the deletion.
     list::respond(request, &format, entries, &meta_of_list)
 }

@@ -1,4 +1,4 @@
-//! `DeleteOptions`: how a deletion is asked for, and which finalizers that brings and takes.
+//! `DeleteOptions`: options of a deletion, and the finalizers that result from them.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -25,7 +25,7 @@ pub(crate) struct DeleteOptions {
     pub(crate) dry_run: Vec<String>,
 }
 
-/// What the object must be for the deletion to happen.
+/// Preconditions on the object to delete.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Preconditions {
@@ -34,7 +34,7 @@ pub(crate) struct Preconditions {
 }
 
 impl DeleteOptions {
-    /// From the body, or from the query when there is none; checked.
+    /// Parses and validates the options in the body, or those in the query if there is no body.
     pub(crate) fn parse(
         body: &[u8],
         content_type: &str,
@@ -89,7 +89,8 @@ impl DeleteOptions {
         !self.dry_run.is_empty()
     }
 
-    /// Finalizers of an object once this deletion was asked for: those of the garbage collector come and go with the propagation.
+    /// Returns the finalizers of an object after this deletion request. The propagation policy determines those for the
+    /// garbage collector.
     pub(super) fn finalizers<'o>(
         &self,
         resource: &ResourceType,

@@ -1,4 +1,4 @@
-//! GET of one object, or of a part of it.
+//! GET of an object or of its subresource.
 
 use http::{Response, StatusCode};
 
@@ -10,7 +10,7 @@ use crate::resource::key;
 use crate::response::Body;
 use evenkeel_apimachinery::status::StatusError;
 
-/// The object as it is stored, encoded as asked.
+/// Responds with the stored object in the negotiated format.
 pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>, StatusError> {
     let format = request.format(Purpose::Object)?;
     check_version(request).await?;
@@ -23,7 +23,7 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
     respond::with_entry(request, &format, &entry, StatusCode::OK)
 }
 
-/// A sub-resource: the object itself, or the view that the kind makes of it.
+/// Responds with a subresource: the object itself, or the kind's view of it.
 pub(super) async fn part(request: &RequestContext<'_>) -> Result<Response<Body>, StatusError> {
     let resource = request.resource();
     let key = key(resource, request.target.namespace, request.target.name);
@@ -40,7 +40,7 @@ pub(super) async fn part(request: &RequestContext<'_>) -> Result<Response<Body>,
     }
 }
 
-/// A GET may ask for a state not older than a version.
+/// Waits for the `resourceVersion` that the response must not be older than.
 async fn check_version(request: &RequestContext<'_>) -> Result<(), StatusError> {
     match request.query.get("resourceVersion") {
         "" | "0" => Ok(()),

@@ -82,7 +82,7 @@ impl Token {
         })
     }
 
-    /// Decodes and checks a token. The error is the end of the message, after "not valid".
+    /// Decodes and validates a token. The error is the end of the message, after "not valid".
     ///
     /// Upstream: `DecodeContinue`.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
@@ -116,7 +116,7 @@ impl Token {
         self.rv
     }
 
-    /// Returns the last key of the chunk before.
+    /// Returns the last key of the previous chunk.
     pub(crate) fn after(&self) -> &str {
         self.start.strip_suffix('\u{0}').unwrap_or(&self.start)
     }
@@ -219,8 +219,8 @@ fn is_exact_match(version_match: &str, limit: Option<usize>) -> bool {
     version_match == "Exact" || version_match.is_empty() && limit.is_some()
 }
 
-/// Returns the largest number of objects in the answer; `None` for all. A list at `resourceVersion=0` without a continue
-/// token ignores `limit`, because upstream answers it from the watch cache.
+/// Returns the maximum number of objects in the response; `None` for all. A list at `resourceVersion=0` without a
+/// continue token ignores `limit`, because upstream serves it from the watch cache.
 fn page_limit(options: &ListOptions<'_>) -> Option<usize> {
     options.limit.filter(|_| options.version != "0" || options.token.is_some())
 }
@@ -235,7 +235,7 @@ async fn list_revision(
         // A token with revision -1 continues an expired list at the most recent state.
         (Some(token), _) => {
             let revision = u64::try_from(token.rv).ok();
-            // A forged token may name a revision that is still to come.
+            // A forged token may have a future revision.
             wait_until_revision(request, revision.unwrap_or(0)).await?;
             Ok(revision)
         }
@@ -248,7 +248,7 @@ async fn list_revision(
     }
 }
 
-/// One chunk of a list, and its list metadata.
+/// One chunk of a list with its list metadata.
 struct Page {
     entries: Vec<Arc<Entry>>,
     meta: ListMeta,
@@ -337,7 +337,7 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
     respond(request, &format, entries, &meta)
 }
 
-/// Answers a list of stored objects.
+/// Responds with a list of stored objects.
 pub(super) fn respond(
     request: &RequestContext<'_>,
     format: &Format,
@@ -356,7 +356,7 @@ pub(super) fn respond(
         return Ok(answer(StatusCode::OK, content_type, Body::whole(bytes)));
     };
     let pieces = match pieces.into_whole() {
-        // With its length in the header.
+        // A whole body has a `Content-Length`.
         Ok(bytes) => return Ok(answer(StatusCode::OK, content_type, Body::whole(bytes))),
         Err(pieces) => pieces,
     };

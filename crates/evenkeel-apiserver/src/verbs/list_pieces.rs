@@ -1,5 +1,5 @@
-//! The body of a list of stored objects, piece by piece. Objects are copied into a piece when it is sent, so that memory never
-//! holds a second copy of a long list.
+//! Body of a list of stored objects in pieces. Each piece is copied when it is sent, so that memory never holds a
+//! second copy of a long list.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const PIECE: usize = 128 * 1024;
 pub(super) struct Pieces {
     head: Option<Vec<u8>>,
     items: std::vec::IntoIter<Arc<Entry>>,
-    /// Appends an item.
+    /// Appends an item to a piece.
     write: fn(&Entry, &mut Vec<u8>),
     /// Bytes between two items.
     separator: &'static [u8],
@@ -42,7 +42,7 @@ impl Pieces {
         Self { head: Some(head), items, write, separator, tail, size, first: true, done: false }
     }
 
-    /// A list in JSON.
+    /// Creates the pieces of a list in JSON.
     pub(super) fn json(resource: &ResourceType, entries: Vec<Arc<Entry>>, meta: &ListMeta) -> Self {
         let size = entries.iter().map(|entry| entry.item().len() + 2).sum();
         let write = |entry: &Entry, piece: &mut Vec<u8>| {
@@ -52,10 +52,10 @@ impl Pieces {
         Self::new((json_head(resource, meta), b"]}\n".to_vec()), entries, write, b",", size)
     }
 
-    /// A list in protobuf. Each object is encoded once, for all clients and until it changes.
+    /// Creates the pieces of a list in protobuf. Each object is encoded once for all clients until it changes.
     ///
     /// # Errors
-    /// 406 for an object that has no such form.
+    /// 406 for an object without a protobuf form.
     pub(super) fn protobuf(
         resource: &ResourceType,
         entries: Vec<Arc<Entry>>,
@@ -74,7 +74,7 @@ impl Pieces {
         Ok(Self::new(Format::around_messages(resource, meta, size)?, entries, write, b"", size))
     }
 
-    /// Returns the list in one piece if it is no larger than that, else itself.
+    /// Returns the whole list if it fits in one piece, or else the pieces.
     pub(super) fn into_whole(mut self) -> Result<Bytes, Self> {
         if self.size > PIECE {
             return Err(self);

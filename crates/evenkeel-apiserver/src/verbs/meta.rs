@@ -1,4 +1,4 @@
-//! `metadata` of objects on their way to the store.
+//! `metadata` of objects in writes.
 
 use std::collections::HashSet;
 
@@ -9,21 +9,21 @@ use evenkeel_api::{forms::path_segment, hash::ALPHANUMS};
 use evenkeel_apimachinery::status::FieldError;
 use evenkeel_kinds::strategy::Context;
 
-/// Characters that `generateName` adds.
+/// Number of characters that follow a `generateName`.
 ///
 /// Upstream: `randomLength`.
 const RANDOM_LENGTH: usize = 5;
-/// Longest name made from `generateName`, in bytes.
+/// Maximum length of a name from `generateName`, in bytes.
 ///
 /// Upstream: `maxNameLength`.
 const MAX_NAME_LENGTH: usize = 63;
 
-/// A text of `metadata`, "" where it is none.
+/// Returns a string of `metadata`; empty if it is absent.
 pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object.get("metadata").and_then(|m| m.get(field)).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// `metadata`, made when there is none.
+/// Returns `metadata`, and creates it if it is absent.
 pub(super) fn metadata(object: &mut Value) -> &mut Map<String, Value> {
     if !object.is_object() {
         *object = Value::Object(Map::new());
@@ -37,7 +37,7 @@ pub(super) fn metadata(object: &mut Value) -> &mut Map<String, Value> {
     metadata
 }
 
-/// Sets a text, or removes an empty one.
+/// Sets a string, or removes the field if the string is empty.
 pub(super) fn set(object: &mut Value, field: &str, value: &str) {
     let metadata = metadata(object);
     if value.is_empty() {
@@ -47,7 +47,7 @@ pub(super) fn set(object: &mut Value, field: &str, value: &str) {
     }
 }
 
-/// Gives a field the value that it has in `old`.
+/// Copies a field from `old`, or removes it if `old` lacks it.
 pub(super) fn keep(object: &mut Value, old: &Value, field: &str) {
     let kept = old.get("metadata").and_then(|m| m.get(field)).cloned();
     let metadata = metadata(object);
@@ -61,8 +61,8 @@ pub(super) fn keep(object: &mut Value, old: &Value, field: &str) {
     }
 }
 
-/// Gives `new` the fields that the server sets, before it is validated. What the client sent of them stays where `old` has
-/// none: validation refuses it.
+/// Copies the fields that the server sets from `old` to `new` before validation. A client's value stays if `old` has
+/// none, so that validation refuses it.
 ///
 /// Upstream: `BeforeUpdate`.
 pub(super) fn keep_system_fields(new: &mut Value, old: &Value) {
@@ -80,12 +80,12 @@ pub(super) fn keep_system_fields(new: &mut Value, old: &Value) {
     }
 }
 
-/// `metadata.generation`, 0 where there is none.
+/// Returns `metadata.generation`, or 0 if it is absent.
 pub(super) fn generation(object: &Value) -> i64 {
     object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0)
 }
 
-/// Names in `metadata.finalizers`.
+/// Returns the names in `metadata.finalizers`.
 pub(super) fn finalizers(object: &Value) -> Vec<&str> {
     object
         .pointer("/metadata/finalizers")
@@ -104,17 +104,17 @@ pub(super) fn set_finalizers(object: &mut Value, finalizers: &[&str]) {
     }
 }
 
-/// Whether deletion was asked for.
+/// Returns whether the object has a deletion timestamp.
 pub(super) fn deleting(object: &Value) -> bool {
     !text(object, "deletionTimestamp").is_empty()
 }
 
-/// `metadata.deletionGracePeriodSeconds` of the object.
+/// Returns the grace period of a deletion in seconds, from `metadata.deletionGracePeriodSeconds`.
 pub(super) fn grace(object: &Value) -> Option<i64> {
     object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64)
 }
 
-/// Returns `prefix`, cut to 58 bytes, with five random characters.
+/// Returns `prefix`, truncated to 58 bytes, with five random characters.
 ///
 /// Upstream: `SimpleNameGenerator`, `GenerateName`.
 pub(super) fn generate_name(prefix: &str, rng: &mut impl rand::Rng) -> String {
@@ -129,7 +129,7 @@ pub(super) fn generate_name(prefix: &str, rng: &mut impl rand::Rng) -> String {
     name
 }
 
-/// What is wrong with a name: the kind's own rule, or that of DNS subdomains.
+/// Returns the errors of a name by the kind's own rule, or by that of DNS subdomains.
 pub(super) fn name_errors(
     strategy: &dyn Strategy,
     cx: &Context<'_>,
@@ -180,7 +180,7 @@ fn subdomain_errors(name: &str, prefix: bool) -> Vec<String> {
     errors
 }
 
-/// What of `metadata` an update may not do.
+/// Returns the errors of an update's `metadata`.
 ///
 /// Upstream: `ValidateObjectMetaAccessorUpdate`.
 pub(super) fn update_errors(new: &Value, old: &Value) -> Vec<FieldError> {
@@ -216,15 +216,15 @@ pub(super) fn update_errors(new: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with the beginning of a path's segment.
+/// Returns the errors of a prefix of a path segment.
 ///
 /// Upstream: `IsValidPathSegmentPrefix`.
 fn path_segment_prefix(prefix: &str) -> Vec<String> {
-    // One that is `.` or `..` may go on as another name.
+    // A prefix `.` or `..` may continue to a valid name.
     path_segment(&format!("{prefix}-"))
 }
 
-/// Errors of `metadata.generation`, which a client may set where the kind has none.
+/// Returns the errors of `metadata.generation`, which clients may set for kinds without a generation.
 ///
 /// Upstream: `ValidateNonnegativeField`.
 pub(super) fn generation_errors(object: &Value) -> Vec<FieldError> {
@@ -245,7 +245,7 @@ mod tests {
         let name = generate_name("web-", &mut rand::rng());
         assert_eq!(name.len(), 9);
         assert!(name.bytes().skip(4).all(|b| ALPHANUMS.contains(&b)));
-        // A prefix is cut between characters.
+        // A prefix is truncated between characters.
         let cut = generate_name(&"é".repeat(30).replacen('é', "e", 1), &mut rand::rng());
         assert_eq!(cut.len(), 62);
         assert_eq!(generate_name(&"x".repeat(300), &mut rand::rng()).len(), MAX_NAME_LENGTH);

@@ -1,4 +1,4 @@
-//! What requests do to resources: one module a verb.
+//! Verbs on resources, one module each.
 //!
 //! | documented | where |
 //! |---|---|
@@ -48,8 +48,8 @@ use crate::resource::{Source, Verb};
 use crate::response::Body;
 use evenkeel_apimachinery::status::{StatusError, quote};
 
-/// Serves a request for a resource. An error of a write may rest on a write that is not committed yet: it is answered when that
-/// is.
+/// Serves a request for a resource. An error of a write may depend on another write that is not committed yet, so the
+/// response waits for that commit.
 pub(crate) async fn dispatch<B>(
     request: RequestContext<'_>,
     body: Pin<&mut B>,
@@ -132,11 +132,11 @@ where
     }
 }
 
-/// Refuses a name that no object can have, since it would be another path.
+/// Refuses a name that no object can have, because it would change the path.
 ///
 /// Upstream: `NamespaceKeyFunc`.
 fn check_name(name: &str, of: (&str, &str)) -> Result<(), StatusError> {
-    // What a Service's proxy names is not looked up by this name.
+    // The name in a Service's proxy path has a syntax of its own.
     if of == ("/services", "proxy") {
         return Ok(());
     }

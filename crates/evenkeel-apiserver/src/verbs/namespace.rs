@@ -1,4 +1,4 @@
-//! What namespaces have of their own: what may be made in them, which of them stay, and how they go.
+//! Rules of namespaces: creation of objects in them, protected namespaces, and their deletion.
 
 use serde_json::Value;
 
@@ -8,10 +8,10 @@ use crate::request::RequestContext;
 use crate::resource::GroupResource;
 use evenkeel_apimachinery::status::StatusError;
 
-/// These cannot be deleted.
+/// Namespaces that cannot be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-/// Refuses to make an object in a namespace that is not there or that is going.
+/// Refuses to create an object in a namespace that does not exist or is being deleted.
 pub(super) fn admit_create(request: &RequestContext<'_>, name: &str) -> Result<(), StatusError> {
     let namespace = request.target.namespace;
     let enabled = request.api.plugins.has(Plugin::NamespaceLifecycle);
@@ -22,7 +22,7 @@ pub(super) fn admit_create(request: &RequestContext<'_>, name: &str) -> Result<(
         let namespaces = GroupResource { group: "".into(), resource: "namespaces".into() };
         return Err(StatusError::not_found(&namespaces, namespace));
     };
-    // Looked for in the bytes first: nearly no namespace is being deleted.
+    // Search the bytes before decoding: few namespaces are being deleted.
     const MARK: &[u8] = b"\"deletionTimestamp\"";
     if !entry.json().windows(MARK.len()).any(|w| w == MARK) {
         return Ok(());
@@ -41,7 +41,7 @@ pub(super) fn admit_create(request: &RequestContext<'_>, name: &str) -> Result<(
     ))
 }
 
-/// Refuses to delete the namespaces that everything stands on.
+/// Refuses to delete the protected namespaces.
 pub(super) fn admit_delete(request: &RequestContext<'_>) -> Result<(), StatusError> {
     let enabled = request.api.plugins.has(Plugin::NamespaceLifecycle);
     if !enabled
@@ -57,12 +57,12 @@ pub(super) fn admit_delete(request: &RequestContext<'_>) -> Result<(), StatusErr
     ))
 }
 
-/// Whether nobody has to do anything more before a namespace goes.
+/// Returns whether the namespace has no finalizers left in its spec.
 pub(super) fn is_finalized(object: &Value) -> bool {
     object.pointer("/spec/finalizers").and_then(Value::as_array).is_none_or(Vec::is_empty)
 }
 
-/// Marks a namespace as going. False when it already was.
+/// Marks a namespace as terminating. Returns false if it already is.
 pub(super) fn mark(object: &mut Value, now: &str) -> bool {
     if meta::deleting(object) {
         return false;

@@ -1,4 +1,4 @@
-//! PATCH of an object or of a part of it, and server-side apply.
+//! PATCH of an object or of its subresource, and server-side apply.
 
 use std::borrow::Cow;
 
@@ -126,7 +126,7 @@ fn patched(
     patch::patch(&kind, schema.as_ref(), form, current, body, write.options.validation)
 }
 
-/// A view of the object is patched, and written back into it.
+/// Patches a view of the object, and writes it back to the object.
 async fn patch_part(
     write: &mut Write<'_>,
     form: PatchType,
@@ -161,7 +161,7 @@ async fn patch_part(
     write.replace(entry, old, new, tracked).await
 }
 
-/// A patch may not rename.
+/// Refuses a patch that changes the name or the namespace.
 ///
 /// Upstream: `checkName`.
 fn checked(request: &RequestContext<'_>, object: &Value) -> Result<(), StatusError> {
@@ -187,7 +187,7 @@ fn checked(request: &RequestContext<'_>, object: &Value) -> Result<(), StatusErr
     Ok(())
 }
 
-/// An apply of what is not there makes it.
+/// Creates the object of an apply if it does not exist.
 async fn apply_new(write: &mut Write<'_>, body: &Bytes) -> Result<Written, StatusError> {
     let request = write.request;
     let force = write.options.force.unwrap_or(false);

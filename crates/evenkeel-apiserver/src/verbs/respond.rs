@@ -1,4 +1,4 @@
-//! Responses of the verbs, in the form that the client asked for.
+//! Responses of the verbs in the negotiated format.
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -10,7 +10,7 @@ use crate::response::{Body, answer};
 use crate::store::{Encoded, Entry};
 use evenkeel_apimachinery::status::StatusError;
 
-/// Responds with an object that is not stored as such: of another kind, another version, or never written.
+/// Responds with an object that differs from the stored one in kind or version, or that is not stored.
 pub(super) fn with_value(
     request: &RequestContext<'_>,
     code: StatusCode,
@@ -34,7 +34,7 @@ fn encode_value(
     }
 }
 
-/// Responds with a Status of success, as deletions and bindings do.
+/// Responds with a Status, as deletions and bindings do.
 pub(super) fn with_status(
     request: &RequestContext<'_>,
     code: StatusCode,

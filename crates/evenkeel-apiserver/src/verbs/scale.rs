@@ -1,4 +1,4 @@
-//! Who manages replicas that are written through the `scale` view of an object.
+//! Managed fields of replicas that clients write through the `scale` subresource.
 
 use serde_json::Value;
 
@@ -7,26 +7,26 @@ use crate::resource::GroupVersionKind;
 use evenkeel_apimachinery::patch::{self, Writer};
 use evenkeel_apimachinery::schema::Schema;
 
-/// Where every built-in kind has its replicas.
+/// Path of the replicas in every built-in kind.
 const REPLICAS: [&str; 2] = ["spec", "replicas"];
 
 fn is_scale(part: &GroupVersionKind) -> bool {
     &*part.kind == "Scale"
 }
 
-/// Whether the managers of replicas go through the view. Those of custom objects do not, as upstream has it.
+/// Returns whether writes through the view track its managers. As upstream, those of custom resources do not.
 pub(super) fn is_managed(request: &RequestContext<'_>) -> bool {
     request.resource().custom.is_none()
 }
 
-/// Gives the view the managers that the object has for its replicas.
+/// Copies the managers of the object's replicas to the view.
 pub(super) fn show(part: &GroupVersionKind, object: &Value, view: &mut Value) {
     if is_scale(part) {
         patch::set_scale_managers(object, &REPLICAS, view);
     }
 }
 
-/// Brings the view's managers up to date after a write that was no apply.
+/// Updates the view's managers after a write other than an apply.
 pub(super) fn track(
     part: &GroupVersionKind,
     before: &Value,
@@ -38,7 +38,7 @@ pub(super) fn track(
     }
 }
 
-/// Takes the view's managers over into the written object, and says whether that was done.
+/// Copies the view's managers to the written object. Returns whether the view is a Scale.
 pub(super) fn settle(
     part: &GroupVersionKind,
     kind: &GroupVersionKind,

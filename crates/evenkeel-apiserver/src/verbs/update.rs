@@ -1,4 +1,4 @@
-//! PUT of an object or of a part of it.
+//! PUT of an object or of its subresource.
 
 use bytes::Bytes;
 use http::Response;

@@ -30,15 +30,15 @@ use crate::selector::Selectors;
 use crate::store::{Change, Cursor, Entry, Event, Range};
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 
-/// Interval of bookmark events; the first one is up to 20 % earlier or later.
+/// Interval of bookmark events. The first one is up to 20 % earlier or later.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
-/// Largest size in bytes up to which initial events are sent in one piece.
+/// Size in bytes at which a piece of initial events is sent.
 const TOGETHER: usize = 64 * 1024;
-/// Default of upstream's `--min-request-timeout`, in seconds. A watch without `timeoutSeconds` ends after one to two times
-/// this.
+/// Default of upstream's `--min-request-timeout`, in seconds. A watch without `timeoutSeconds` ends after one to two
+/// times this value.
 const TIMEOUT_SECONDS: u64 = 1800;
 
-/// The longest watch that a client may ask for, in seconds: about a century, so that its end is a time that clocks hold.
+/// Maximum `timeoutSeconds` that takes effect: about a century, so that the deadline is a valid instant.
 const MAX_TIMEOUT_SECONDS: u64 = 1 << 32;
 
 /// Serves a watch request.
@@ -262,7 +262,7 @@ impl Watcher {
         (!piece.is_empty()).then(|| piece.freeze())
     }
 
-    /// Returns the changes since the last call; an `ERROR` event if the store no longer has all of them.
+    /// Returns the changes since the last call, or an `ERROR` event if the store no longer has all of them.
     async fn changes(&mut self) -> Result<Option<Bytes>, Bytes> {
         loop {
             let Ok(events) = self.cursor.take() else {
@@ -291,7 +291,7 @@ impl Watcher {
         }
     }
 
-    /// Converts the events to the watched version, by webhook where the custom resource has one.
+    /// Converts the events to the watched version, if a webhook converts the custom resource.
     async fn converted(&self, mut events: Vec<Arc<Event>>) -> Result<Vec<Arc<Event>>, StatusError> {
         if codec::is_asked_for(&self.resource) {
             events.retain(|event| self.is_here(event));
@@ -310,7 +310,7 @@ impl Watcher {
         self.namespace.as_ref().is_none_or(|namespace| event.entry.key.starts_with(&**namespace))
     }
 
-    /// The frame of an event in a form that is not the stored one.
+    /// Encodes the frame of an event in another form than the stored one.
     fn encode(&self, entry: &Entry, change: Change, first: bool) -> Result<Bytes, StatusError> {
         let (resource, change) = (&self.resource, change.as_str());
         if self.format.is_stored_protobuf(resource) {
@@ -335,7 +335,7 @@ impl Watcher {
             return Some(entry.event(change));
         }
         let make = || self.encode(entry, change, first);
-        // The first frame of a Table differs from the others, so that it is not shared; nor between versions of a resource.
+        // The first frame of a Table has the columns, and other versions have other contents, so neither is shared.
         let frame = if first || !self.resource.stored {
             make()
         } else {

@@ -1,4 +1,4 @@
-//! Writes: create, update, patch and apply of an object are one `Write`, whose attempts go through the same stages.
+//! Writes: create, update, patch and apply are a `Write`, whose attempts run the same stages.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ use evenkeel_apimachinery::time::seconds;
 use evenkeel_apimachinery::value::is_empty;
 use evenkeel_kinds::strategy::{StatusStrategy, reset_for_status_update};
 
-/// How many names are tried for an object that has a prefix of one.
+/// Maximum number of generated names to try for one object.
 const NAMES: usize = 8;
 
 impl Write<'_> {
-    /// An update, a patch and an apply that make an object need the right to create it, too.
+    /// Checks the permission to create, which an update, a patch or an apply needs if the object does not exist.
     ///
     /// Upstream: `withAuthorization`.
     fn permit_create(&self, how: Creates) -> Result<(), StatusError> {
@@ -49,7 +49,7 @@ impl Write<'_> {
         )
     }
 
-    /// Makes an object.
+    /// Creates an object.
     pub(super) async fn create(
         &mut self,
         mut object: Value,
@@ -123,14 +123,14 @@ impl Write<'_> {
         Err(error)
     }
 
-    /// Removes the status of a new object, unless the kind is created with one.
+    /// Removes the status of a new object, unless its kind may be created with one.
     fn reset_status(&self, object: &mut Value) {
         if self.has_status() && !self.stored.strategy.creates_with_status() {
             schema::reset_field(self.schema().as_ref(), object, "status");
         }
     }
 
-    /// Makes an object under a name that nobody has.
+    /// Creates an object with a generated name that is free.
     async fn create_named_by_chance(
         &mut self,
         object: &Value,
@@ -151,7 +151,7 @@ impl Write<'_> {
         Err(StatusError::generate_name_conflict(&self.stored.name, &taken))
     }
 
-    /// Creates an object; again where another one got the values meanwhile that were allocated to it.
+    /// Creates an object. Retries if another object got its allocated values in the meantime.
     async fn insert(
         &mut self,
         object: Value,
@@ -171,8 +171,8 @@ impl Write<'_> {
         Err(AttemptError::Taken)
     }
 
-    /// Replaces `old` (as in `entry`) by `new`, which is in the request's version. `tracked`: its managedFields are
-    /// right already (as after a server-side apply).
+    /// Replaces `old`, the object of `entry`, by `new`, which is in the request's version. `tracked` means that its
+    /// managedFields are already correct, as after a server-side apply.
     pub(super) async fn replace(
         &mut self,
         entry: &Arc<Entry>,
@@ -183,7 +183,7 @@ impl Write<'_> {
         stages::default(self, &mut new);
         self.preconditions(entry, old, &new)?;
         meta::keep_system_fields(&mut new, old);
-        // NodeRestriction judges the object as the client sent it, with the changes that this path then undoes.
+        // NodeRestriction checks the object as the client sent it, including changes that this path will undo.
         let cx = self.context(self.request.target.name);
         noderestriction::admit(&cx, Operation::Update, &new, old)?;
         self.reset_fields(&mut new, old);
@@ -196,8 +196,8 @@ impl Write<'_> {
         stages::run(self, Attempt { name, old: Some((entry, old)), new, how: None }).await
     }
 
-    /// Restores the fields that the path of this update may not change, before the writer becomes the manager of those that
-    /// it changed. The `prepare` stage then applies the kind's strategy in full.
+    /// Restores the fields that this path may not change, before the writer becomes the manager of its changes. The
+    /// stage `prepare` then applies the kind's full strategy.
     ///
     /// Upstream: `ResetFieldsStrategy.GetResetFields`.
     fn reset_fields(&self, new: &mut Value, old: &Value) {
@@ -208,14 +208,14 @@ impl Write<'_> {
                     if custom { StatusStrategy::Custom } else { StatusStrategy::BuiltIn };
                 reset_for_status_update(strategy, new, old);
             }
-            // A certificate signing request's approval is part of its status; the kind's strategy takes only that.
+            // The approval is part of a CertificateSigningRequest's status. The kind's strategy accepts only that part.
             "approval" => {}
             _ if self.has_status() => reset_field(new, old, "status"),
             _ => {}
         }
     }
 
-    /// What the object that is created says of the one that it replaces, of which there is none. A POST ignores that.
+    /// Checks the preconditions in an object to create, where no object exists. A POST ignores them.
     ///
     /// Upstream: `Store.Update` in `registry/generic/registry/store.go` and `patcher.applyPatch` in `endpoints/handlers`.
     fn absent_preconditions(&self, object: &Value, how: Creates) -> Result<(), StatusError> {
@@ -236,7 +236,7 @@ impl Write<'_> {
         object_version(object).map(drop).map_err(StatusError::plain_internal)
     }
 
-    /// The version and the uid that the new object says it replaces.
+    /// Checks the resource version and the UID of the new object against the stored one.
     fn preconditions(&self, entry: &Entry, old: &Value, new: &Value) -> Result<(), StatusError> {
         let name = self.request.target.name;
         let version = object_version(new).map_err(StatusError::plain_internal)?;
@@ -256,7 +256,7 @@ impl Write<'_> {
         } else if version != entry.revision {
             return Err(StatusError::modified(&self.stored.name, name));
         }
-        // The uid of a PUT is a precondition. That of a patched object is validated.
+        // The UID of a PUT is a precondition; validation checks that of a patched object.
         let (uid, old_uid) = (meta::text(new, "uid"), meta::text(old, "uid"));
         if self.request.method == http::Method::PUT && !uid.is_empty() && uid != old_uid {
             let why = format!(

@@ -1,4 +1,4 @@
-//! Calls in flight by webhook: one that hangs must not take the seats of requests that others could serve.
+//! Limits the calls in flight to each webhook, so that one that hangs does not occupy all seats of the server.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,12 +8,13 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-/// Calls of one webhook at once; more wait for one to end.
+/// Maximum number of parallel calls to one webhook. Further calls wait.
 const CALLS: usize = 100;
-/// A webhook hangs when all of these are in flight and none was answered for this long. Then nobody waits for it any more.
+/// Time without a finished call after which a webhook with [`CALLS`] calls in flight counts as hanging. New calls then
+/// fail at once.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// The webhooks that are being called, by URL.
+/// Budgets of the webhooks with calls in flight, by URL.
 #[derive(Debug, Default)]
 pub(crate) struct Budgets(Mutex<HashMap<Box<str>, Arc<Budget>>>);
 
@@ -21,11 +22,11 @@ pub(crate) struct Budgets(Mutex<HashMap<Box<str>, Arc<Budget>>>);
 struct Budget {
     calls: Arc<Semaphore>,
     start: Instant,
-    /// Milliseconds from `start` to the last answer.
+    /// Milliseconds from `start` to the end of the last call.
     answered: AtomicU64,
 }
 
-/// A call in flight, or one that waits to be.
+/// Call in flight, or waiting for its turn.
 #[derive(Debug)]
 pub(super) struct Call<'a> {
     budgets: &'a Budgets,
@@ -34,7 +35,7 @@ pub(super) struct Call<'a> {
     permit: Option<OwnedSemaphorePermit>,
 }
 
-/// The webhook hangs.
+/// Error: the webhook hangs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Hangs;
 
@@ -55,7 +56,7 @@ impl Budget {
 }
 
 impl Budgets {
-    /// Begins a call of the webhook at a URL, or waits for another one to end.
+    /// Begins a call of the webhook at a URL, or waits until another call ends.
     pub(super) async fn begin<'a>(&'a self, url: &'a str, now: Instant) -> Result<Call<'a>, Hangs> {
         let budget = {
             let mut budgets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,7 +74,7 @@ impl Budgets {
 }
 
 impl Call<'_> {
-    /// Notes that the webhook answered, whatever it said.
+    /// Records the end of a call, whatever its result.
     pub(super) fn answered(&self, now: Instant) {
         let milliseconds = u64::try_from(self.budget.since_start(now).as_millis());
         self.budget.answered.store(milliseconds.unwrap_or(u64::MAX), Ordering::Relaxed);
@@ -84,7 +85,7 @@ impl Drop for Call<'_> {
     fn drop(&mut self) {
         drop(self.permit.take());
         let mut budgets = self.budgets.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // One for the map, one for this call: nobody else calls it.
+        // The map and this call hold the only references, so no other call uses the budget.
         if Arc::strong_count(&self.budget) == 2 {
             budgets.remove(self.url);
         }
@@ -104,7 +105,7 @@ mod tests {
         for _ in 0..CALLS {
             calls.push(budgets.begin("https://a", clock.instant()).await.expect("a call"));
         }
-        // Another one waits as long as there are answers.
+        // A further call waits while the webhook responds.
         tokio::time::sleep(Duration::from_millis(900)).await;
         let waits = budgets.begin("https://a", clock.instant());
         assert!(tokio::time::timeout(Duration::from_millis(50), waits).await.is_err());
@@ -114,7 +115,7 @@ mod tests {
         assert!(tokio::time::timeout(Duration::from_millis(50), waits).await.is_err());
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(budgets.begin("https://a", clock.instant()).await.err(), Some(Hangs));
-        // Others are called, and it too when a call is over.
+        // Calls of other webhooks succeed, and those of this one once a call ends.
         drop(budgets.begin("https://b", clock.instant()).await.expect("a call"));
         calls.pop();
         drop(budgets.begin("https://a", clock.instant()).await.expect("a call"));

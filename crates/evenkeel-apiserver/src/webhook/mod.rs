@@ -1,4 +1,4 @@
-//! One request to a webhook: HTTPS to its URL, or to what stands behind its service.
+//! HTTPS request to a webhook by its URL or its Service.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -19,21 +19,21 @@ use crate::https::{self, Address};
 use evenkeel_apimachinery::status::quote;
 use evenkeel_apimachinery::value::{get, int, list, text};
 
-/// No answer is larger.
+/// Maximum size of a response in bytes.
 const LIMIT: usize = 3 * 1024 * 1024;
 
-/// URL of a webhook, and the address that is dialled.
+/// URL of a webhook, with the address to connect to.
 struct WebhookUrl {
-    /// The URL in messages; that of a Service names the Service.
+    /// URL for messages; for a Service, it names the Service.
     url: String,
-    /// Name in the webhook's certificate.
+    /// Name that the webhook's certificate must have.
     host: String,
     /// Host and port to connect to.
     address: String,
     path: String,
 }
 
-/// Sends `body` to the webhook of a `clientConfig`, and gives back its answer.
+/// Posts `body` to the webhook of a `clientConfig`, and returns its response. The timeout is 1 to 30 s.
 pub(crate) async fn post(
     api: &Api,
     config: &Value,
@@ -60,7 +60,7 @@ pub(crate) async fn post(
     }
 }
 
-/// Returns the error of a response that is no success, in the words of upstream's client.
+/// Returns the error for an unsuccessful response, in the words of upstream's client.
 fn refused(code: StatusCode, body: &[u8]) -> String {
     let status: Value = json::from_slice(body).unwrap_or_default();
     if text(&status, "kind") == "Status" && text(&status, "status") == "Failure" {
@@ -104,7 +104,7 @@ async fn exchange(
     https::send(&address, &roots(ca)?, request, LIMIT).await
 }
 
-/// The certificates of a `caBundle`, or the system's when there is none.
+/// Returns the certificates of a `caBundle`, or the system's if it is empty.
 fn roots(ca: &str) -> Result<CertPool, String> {
     let pem = base64::prelude::BASE64_STANDARD.decode(ca).map_err(|error| error.to_string())?;
     if pem.is_empty() {
@@ -126,7 +126,8 @@ fn webhook_url(api: &Api, config: &Value, seconds: u64) -> Result<WebhookUrl, St
     Ok(WebhookUrl { url, host, address, path })
 }
 
-/// Returns the URL of a Service's webhook, with the address of a ready endpoint of its EndpointSlices: no proxy serves cluster IPs.
+/// Returns the URL of a Service's webhook, with the address of a ready endpoint. No proxy serves cluster IPs in this
+/// process.
 fn service_url(api: &Api, service: &Value, seconds: u64) -> Result<WebhookUrl, String> {
     let (name, namespace) = (text(service, "name"), text(service, "namespace"));
     let port = int(service, "port").unwrap_or(443);
@@ -143,7 +144,8 @@ fn service_url(api: &Api, service: &Value, seconds: u64) -> Result<WebhookUrl, S
     Ok(WebhookUrl { url, host, address, path })
 }
 
-/// A path without empty segments, `.` and `..`, and without a slash at its end. A server's router may redirect other paths.
+/// Returns a path without empty segments, `.`, `..` or a trailing slash, because a server's router may redirect such
+/// paths.
 ///
 /// Upstream: `DefaultVersionedAPIPath`.
 fn clean(path: &str) -> String {

@@ -1,4 +1,4 @@
-//! Requests for certificates: a node asks for its own, and for those of its pods.
+//! Certificate requests: a node requests certificates for itself and for its pods.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ use evenkeel_apimachinery::value::{list, text};
 const SIGNERS: [&str; 2] =
     ["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];
 
-/// A certificate of a kubelet is for the node that asks.
+/// Checks that a kubelet's certificate request names the requesting node.
 ///
 /// Upstream: `admitCSR`.
 pub(super) fn signing(write: &Write<'_>) -> Result<(), Refusal> {
@@ -32,7 +32,7 @@ pub(super) fn signing(write: &Write<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A certificate of a pod is for one that the node runs, as it is.
+/// Checks that a PodCertificateRequest describes a pod that runs on the requesting node.
 ///
 /// Upstream: `admitPodCertificateRequest`.
 pub(super) fn pod(write: &Write<'_>) -> Result<(), Refusal> {
@@ -68,7 +68,7 @@ pub(super) fn pod(write: &Write<'_>) -> Result<(), Refusal> {
     signer(write, &pod, &shown)
 }
 
-/// A refusal that may be gone when the server has seen more: no 403, so that the kubelet tries again.
+/// Returns a 500 instead of a 403, so that the kubelet retries: the server may not have observed the object yet.
 fn stale(why: String) -> Refusal {
     Refusal::Other(StatusError::plain_internal(why))
 }
@@ -81,7 +81,7 @@ fn retrieving(kind: &str, shown: &str, refusal: Refusal) -> Refusal {
     stale(format!("while retrieving {kind} {shown} named in the PodCertificateRequest: {why}"))
 }
 
-/// The node that is named asks itself, and is the one that is registered.
+/// Checks that the request names the requesting node and its stored UID.
 fn node(write: &Write<'_>, shown: &str) -> Result<(), Refusal> {
     let spec = |field: &str| text(write.object, &format!("spec.{field}"));
     let (named, own) = (quote(spec("nodeName")), write.quoted());
@@ -103,7 +103,7 @@ fn node(write: &Write<'_>, shown: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The service account is the pod's.
+/// Checks that the request names the pod's service account and its stored UID.
 fn account(write: &Write<'_>, pod: &Value, shown: &str) -> Result<(), Refusal> {
     let spec = |field: &str| text(write.object, &format!("spec.{field}"));
     let (given, own) = (spec("serviceAccountName"), text(pod, "spec.serviceAccountName"));
@@ -125,7 +125,7 @@ fn account(write: &Write<'_>, pod: &Value, shown: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The pod mounts certificates of the signer, or the node may ask for them nevertheless.
+/// Checks that the pod mounts certificates of the signer, or that the node has an explicit permission.
 ///
 /// Upstream: `validateNodePodCertificateSigner`.
 fn signer(write: &Write<'_>, pod: &Value, shown: &str) -> Result<(), Refusal> {

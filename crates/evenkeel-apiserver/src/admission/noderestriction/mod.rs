@@ -1,6 +1,6 @@
-//! NodeRestriction: a kubelet writes nothing but its own node and what belongs to the node's pods.
+//! NodeRestriction: limits a kubelet to writes of its own node and of objects that belong to its pods.
 //!
-//! The Node authorizer (`auth::nodes`) lets through what only the object tells; this plugin looks at the object.
+//! The Node authorizer (`auth::nodes`) decides without the request's object; this plug-in decides with it.
 //!
 //! | Resource | Function |
 //! |---|---|
@@ -30,7 +30,7 @@ use write::{Refusal, Write};
 
 const LEASES: &str = "kube-node-lease";
 
-/// Refuses what a node may not write. Users who are no nodes pass.
+/// Refuses writes that a node may not make. Other users pass.
 ///
 /// Upstream: `Plugin.Admit`.
 pub(crate) fn admit(
@@ -50,7 +50,7 @@ pub(crate) fn admit(
     })
 }
 
-/// Decides by the resource that is written.
+/// Decides a write by its resource.
 fn decide(write: &Write<'_>) -> Result<(), Refusal> {
     let part = write.cx.subresource;
     if write.node.is_empty() {
@@ -71,7 +71,7 @@ fn decide(write: &Write<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// A node changes of a claim's status what a resize of its volume changes.
+/// Checks that a node changes only the fields of a claim's status that a volume resize changes.
 ///
 /// Upstream: `admitPVCStatus`.
 fn claim(write: &Write<'_>) -> Result<(), Refusal> {
@@ -124,7 +124,7 @@ fn csi_node(write: &Write<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The authorizer compares the stored slice; what is new, and each of a collection, is compared here.
+/// Checks the node name of created and deleted slices. The authorizer has checked it for updates.
 ///
 /// Upstream: `admitResourceSlice`.
 fn slice(write: &Write<'_>) -> Result<(), Refusal> {

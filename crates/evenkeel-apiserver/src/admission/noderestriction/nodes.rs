@@ -1,4 +1,4 @@
-//! Nodes: a node writes its own object, but not what steers pods to it or away from it.
+//! Nodes: a node writes its own object, but not the fields that attract or repel pods.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ fn update(write: &Write<'_>) -> Result<(), Refusal> {
         let field = |object| get(object, path).cloned().unwrap_or_default();
         !same_meaning(&field(new), &field(old))
     };
-    // A kubelet of old may drop the field when it reports its status.
+    // An old kubelet may drop the field when it reports its status.
     if get(new, "spec.configSource").is_some() && changes("spec.configSource") {
         return Err(format!(
             "node {node} is not allowed to update configSource to a new non-nil configSource"
@@ -60,7 +60,7 @@ fn update(write: &Write<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// The labels that differ and that a node may not set, joined; `None` when there are none.
+/// Returns the changed labels that a node may not set, joined by commas, or `None`.
 ///
 /// Upstream: `getModifiedLabels`, `getForbiddenLabels`.
 fn forbidden_labels(new: &Value, old: &Value) -> Option<String> {
@@ -75,7 +75,7 @@ fn forbidden_labels(new: &Value, old: &Value) -> Option<String> {
     (!forbidden.is_empty()).then(|| forbidden.join(", "))
 }
 
-/// Labels of Kubernetes that a kubelet sets.
+/// Kubernetes labels that a kubelet sets.
 const KUBELET: [&str; 11] = [
     "kubernetes.io/hostname",
     "topology.kubernetes.io/zone",
@@ -90,7 +90,8 @@ const KUBELET: [&str; 11] = [
     "beta.kubernetes.io/arch",
 ];
 
-/// Whether a node may not set the label: those that are reserved for administrators, and those of Kubernetes but for the kubelet's.
+/// Returns whether a node may not set the label. Labels under `node-restriction.kubernetes.io` are for administrators.
+/// Other Kubernetes labels are forbidden unless the kubelet sets them.
 fn is_forbidden(key: &str) -> bool {
     let domain = key.split_once('/').map_or("", |(domain, _)| domain);
     let within = |parent: &str| {

@@ -1,4 +1,4 @@
-//! Pods: a node creates mirror pods of its own, and deletes, evicts and reports on pods that it runs.
+//! Pods: a node creates its own mirror pods, and deletes, evicts and reports the status of pods that it runs.
 
 use serde_json::Value;
 
@@ -63,12 +63,12 @@ fn create(write: &Write<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Whether a pod shows one that a node runs by itself.
+/// Returns whether the pod mirrors a static pod of a node.
 pub(super) fn is_mirror(pod: &Value) -> bool {
     object(pod, "metadata.annotations").is_some_and(|all| all.contains_key(MIRRORS))
 }
 
-/// The node, and nothing else, owns its mirror pods, so that they go with it.
+/// Checks that the node is the only owner of its mirror pod, so that the pod is deleted with the node.
 fn owner(write: &Write<'_>) -> Result<(), Refusal> {
     let node = write.quoted();
     let owner = match list(write.object, "metadata.ownerReferences") {
@@ -113,7 +113,7 @@ fn owner(write: &Write<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Volumes that need no other object.
+/// Volume types that refer to no API object.
 const PLAIN: [&str; 22] = [
     "awsElasticBlockStore",
     "azureDisk",
@@ -139,7 +139,7 @@ const PLAIN: [&str; 22] = [
     "vsphereVolume",
 ];
 
-/// Volumes that need another object, and that object's resource.
+/// Volume types that refer to an API object, with that object's resource.
 const REFERRING: [(&str, &str); 7] = [
     ("configMap", "configmaps (via configmap volumes)"),
     ("secret", "secrets (via secret volumes)"),
@@ -150,7 +150,7 @@ const REFERRING: [(&str, &str); 7] = [
     ("azureFile", "secrets (via azureFile volumes)"),
 ];
 
-/// Sources of projected volumes that need another object, and that object's resource.
+/// Sources of projected volumes that refer to an API object, with that object's resource.
 const PROJECTED: [(&str, &str); 5] = [
     ("configMap", "configmaps (via projected volumes)"),
     ("secret", "secrets (via projected volumes)"),
@@ -159,7 +159,7 @@ const PROJECTED: [(&str, &str); 5] = [
     ("podCertificate", "podcertificates"),
 ];
 
-/// The resource of an object that the pod refers to: what a node could read once the pod is its own.
+/// Returns the resource of an API object that the pod refers to. A node could read that object once it runs the pod.
 ///
 /// Upstream: `HasAPIObjectReference`.
 fn object_reference(pod: &Value) -> Result<Option<&'static str>, Refusal> {

@@ -1,4 +1,4 @@
-//! TokenRequests: a node asks for tokens of its pods, for audiences that the pods use.
+//! TokenRequests: a node requests tokens for its pods, for audiences that the pods use.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::loopback;
 use evenkeel_apimachinery::status::quote;
 use evenkeel_apimachinery::value::{get, list, text};
 
-/// Checks a node's request for a token of a service account.
+/// Checks a node's request for a service account token.
 ///
 /// Upstream: `admitServiceAccount`.
 pub(super) fn admit(write: &Write<'_>) -> Result<(), Refusal> {
@@ -60,7 +60,7 @@ fn audience(write: &Write<'_>, pod: &Value) -> Result<(), Refusal> {
     Err(format!("audience {audience} not found in pod spec volume, {user} is not authorized to request tokens for this audience").into())
 }
 
-/// Whether a volume of the pod is for the audience: a projected token, or one that a CSI driver asks for.
+/// Returns whether a volume of the pod uses the audience: a projected token, or a token for a CSI driver.
 ///
 /// Upstream: `podReferencesAudience`.
 fn uses(api: &Api, pod: &Value, audience: &str) -> bool {
@@ -81,7 +81,7 @@ fn uses(api: &Api, pod: &Value, audience: &str) -> bool {
     })
 }
 
-/// The CSI driver of a volume, whether it is named in the pod, or by the volume that a claim is bound to.
+/// Returns the CSI driver of a volume. The pod names it inline, or a claim's bound volume names it.
 fn driver(api: &Api, pod: &Value, volume: &Value) -> Option<String> {
     let claim = if get(volume, "ephemeral.volumeClaimTemplate").is_some() {
         format!("{}-{}", text(pod, "metadata.name"), text(volume, "name"))

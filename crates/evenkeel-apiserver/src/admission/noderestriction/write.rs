@@ -1,4 +1,4 @@
-//! A write by a node, and why it is refused.
+//! Writes by nodes, and reasons to refuse them.
 
 use evenkeel_apimachinery::status::{StatusError, quote};
 use serde_json::Value;
@@ -8,11 +8,11 @@ use crate::api::Context;
 use crate::loopback;
 use crate::resource::GroupResource;
 
-/// Why the plugin refuses.
+/// Reason why the plug-in refuses a write.
 pub(super) enum Refusal {
-    /// 403 with this reason.
+    /// Reason of a 403.
     Forbidden(String),
-    /// An answer of its own.
+    /// Error that the client receives as it is.
     Other(StatusError),
 }
 
@@ -22,29 +22,29 @@ impl<T: Into<String>> From<T> for Refusal {
     }
 }
 
-/// A write by a node.
+/// Write that a node requests.
 pub(super) struct Write<'a> {
     pub(super) cx: &'a Context<'a>,
     pub(super) node: &'a str,
     pub(super) operation: Operation,
-    /// The object as it is to be; null when it goes.
+    /// Object after the write; null for a deletion.
     pub(super) object: &'a Value,
-    /// As it was; null when it is new.
+    /// Object before the write; null for a creation.
     pub(super) old: &'a Value,
 }
 
 impl Write<'_> {
-    /// The node's name in quotes.
+    /// Returns the node's name in quotes.
     pub(super) fn quoted(&self) -> String {
         quote(self.node)
     }
 
-    /// `unexpected operation "UPDATE"`.
+    /// Returns the message `unexpected operation "UPDATE"` for this operation.
     pub(super) fn unexpected(&self) -> String {
         format!("unexpected operation {}", quote(self.operation.as_str()))
     }
 
-    /// A stored object of the core group; refused as upstream's listers word it where it is not there.
+    /// Returns a stored object of the core group. A missing object is an error in the words of upstream's listers.
     pub(super) fn stored(
         &self,
         plural: &str,
@@ -59,7 +59,7 @@ impl Write<'_> {
         })
     }
 
-    /// A stored pod of the request's namespace.
+    /// Returns a stored pod of the request's namespace.
     pub(super) fn pod(&self, name: &str) -> Result<Value, Refusal> {
         self.stored("pods", "pod", self.cx.namespace, name)
     }

@@ -1,4 +1,4 @@
-//! Whether the expressions of policies and of webhooks' conditions can be asked at all.
+//! Checks that the CEL expressions of policies and of webhooks' match conditions compile.
 
 mod types;
 
@@ -13,7 +13,7 @@ use evenkeel_cel::Program;
 use evenkeel_cel::check::{Declared, Type, check};
 use types::{Variables, namespace, request};
 
-/// Match conditions of a webhook or of a policy.
+/// Maximum number of match conditions of a webhook or a policy.
 const MAX_MATCH_CONDITIONS: usize = 64;
 
 /// Returns errors in the expressions of a policy or of a webhook configuration.
@@ -70,7 +70,7 @@ fn policy(object: &Value, mutates: bool, errors: &mut Vec<FieldError>) {
         if expression.trim().is_empty() {
             continue;
         }
-        // One that does not compile may be used, so that its error is the only one.
+        // Declare a variable that does not compile as `dyn`, so that its uses report no second error.
         let found =
             environment.expression(expression, expression, ExpectedType::Any, &place, errors);
         let schema = types::schema_of(&found.unwrap_or(Type::Dyn));
@@ -112,7 +112,7 @@ fn mutations(spec: &Value, environment: &Environment<'_>, errors: &mut Vec<Field
     }
 }
 
-/// Types that an expression may evaluate to.
+/// Type that an expression must evaluate to.
 #[derive(Clone, Copy)]
 enum ExpectedType {
     Any,
@@ -122,7 +122,7 @@ enum ExpectedType {
 }
 
 impl ExpectedType {
-    /// Why an expression of some type is refused. `dyn` is allowed where the type could only be narrower in cel-go.
+    /// Returns the error for an expression of type `found`. `dyn` passes unless cel-go is certain of the type, too.
     fn refuses(self, found: &Type<'_>, expression: &str) -> Option<String> {
         let (allowed, words) = match self {
             Self::Any => return None,
@@ -138,7 +138,7 @@ impl ExpectedType {
     }
 }
 
-/// Whether an expression only reads a field of a value of any type.
+/// Returns whether an expression only reads a field of an untyped variable.
 fn is_path_of_dyn(expression: &str) -> bool {
     let mut parts = expression.trim().split('.');
     let root = parts.next().unwrap_or_default();
@@ -149,7 +149,7 @@ fn is_path_of_dyn(expression: &str) -> bool {
         })
 }
 
-/// The variables that an expression may use beside those of every request.
+/// Optional variables of an expression, beside those of every request.
 #[derive(Clone, Copy)]
 struct Environment<'a> {
     params: bool,
@@ -159,7 +159,7 @@ struct Environment<'a> {
 }
 
 impl Environment<'_> {
-    /// Compiles an expression unless it is blank, and returns its type. An error shows `value`.
+    /// Compiles an expression and returns its type; `None` if it is blank or invalid. The error shows `value`.
     ///
     /// Upstream: `CompileCELExpression`.
     fn expression(

@@ -1,4 +1,4 @@
-//! Policies, compiled: their expressions, parsed once.
+//! Admission policies with parsed expressions.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,16 +9,16 @@ use serde_json::Value;
 
 use crate::store::Entry;
 
-/// An expression of a policy; what cannot be read fails when it is asked.
+/// CEL expression of a policy. One that does not parse fails at its evaluation.
 pub(super) struct Expression {
-    /// Name of a variable or of a condition; empty for others.
+    /// Name of a variable or of a match condition, else empty.
     pub(super) name: String,
     pub(super) text: String,
     pub(super) program: Result<Program, String>,
 }
 
 impl Expression {
-    /// Reads and parses the expression in `field`.
+    /// Parses the expression in `field`.
     pub(super) fn new(of: &Value, field: &str) -> Self {
         let text = text(of, field).to_owned();
         let name = evenkeel_apimachinery::value::text(of, "name").to_owned();
@@ -26,13 +26,13 @@ impl Expression {
         Self { name, text, program }
     }
 
-    /// Reads all expressions of a list.
+    /// Parses all expressions of a list.
     pub(super) fn all(policy: &Value, path: &str) -> Vec<Self> {
         list(policy, path).iter().map(|one| Self::new(one, "expression")).collect()
     }
 }
 
-/// One check of a validating policy.
+/// One validation of a ValidatingAdmissionPolicy.
 pub(super) struct Validation {
     pub(super) expression: Expression,
     pub(super) message: String,
@@ -40,14 +40,14 @@ pub(super) struct Validation {
     pub(super) reason: String,
 }
 
-/// One change of a mutating policy.
+/// One mutation of a MutatingAdmissionPolicy.
 pub(super) struct Mutation {
     pub(super) expression: Expression,
-    /// Whether it is a JSON patch; otherwise a configuration to be merged.
+    /// Whether it is a JSON patch. Otherwise it is an apply configuration.
     pub(super) json_patch: bool,
 }
 
-/// A policy, compiled.
+/// Policy with parsed expressions.
 pub(super) struct Policy {
     pub(super) name: String,
     pub(super) document: Value,
@@ -55,7 +55,7 @@ pub(super) struct Policy {
     pub(super) variables: Vec<Expression>,
     pub(super) validations: Vec<Validation>,
     pub(super) mutations: Vec<Mutation>,
-    /// Requests are refused when it fails; otherwise they go on.
+    /// Whether a failure of the policy refuses the request (`failurePolicy: Fail`).
     pub(super) closed: bool,
 }
 
@@ -85,14 +85,14 @@ impl Policy {
     }
 }
 
-/// Compiled policies by their place, each with the revision that it is of.
+/// Cache of compiled policies by kind and name, with the revision of each.
 #[derive(Default)]
 pub(crate) struct Compiled(Mutex<Kept>);
 
 type Kept = HashMap<(usize, Arc<str>), (u64, Arc<Policy>)>;
 
 impl Compiled {
-    /// Returns the policy of an entry, compiled now if it changed.
+    /// Returns an entry's policy. Compiles it if the entry has another revision than the cached one.
     pub(super) fn get(&self, sort: usize, entry: &Entry) -> Option<Arc<Policy>> {
         let place = (sort, entry.key.clone());
         let known = |kept: &Kept| {

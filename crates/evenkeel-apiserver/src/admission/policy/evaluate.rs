@@ -1,4 +1,4 @@
-//! A policy's expressions about one request.
+//! Evaluates a policy's expressions for one request.
 
 use std::rc::Rc;
 
@@ -9,13 +9,13 @@ use super::{matching, params};
 use crate::admission::attributes::{Attributes, described};
 use evenkeel_cel::{BUDGET, Failure, PER_CALL, Scope, Val};
 
-/// A refusal by a policy.
+/// Refusal by a policy.
 pub(super) struct Denied {
     pub(super) message: String,
     pub(super) reason: String,
 }
 
-/// Variables of expressions.
+/// Values of the CEL variables, except for the objects.
 pub(super) struct Facts {
     pub(super) request: Value,
     pub(super) namespace: Value,
@@ -37,7 +37,7 @@ impl Facts {
     }
 }
 
-/// Evaluates one expression, with what it may cost at most of what is left.
+/// Evaluates one expression and deducts its cost from `budget`. One call may cost at most `PER_CALL`.
 pub(super) fn run<'a>(
     expression: &'a Expression,
     scope: &Scope<'a>,
@@ -51,7 +51,7 @@ pub(super) fn run<'a>(
     result
 }
 
-/// Whether all of a policy's conditions hold; `Err` when one fails and none is false.
+/// Returns whether all match conditions of a policy hold. Returns an error if one fails and none is false.
 pub(super) fn applies<'a>(
     policy: &'a Policy,
     scope: &Scope<'a>,
@@ -60,7 +60,7 @@ pub(super) fn applies<'a>(
     hold(&policy.conditions, scope, budget)
 }
 
-/// The same of conditions that are not a policy's.
+/// As [`applies`], for the match conditions of a webhook.
 pub(super) fn all_hold(
     request: &Attributes<'_>,
     conditions: &[Expression],
@@ -93,7 +93,8 @@ fn hold<'a>(
     failed.map_or(Ok(true), Err)
 }
 
-/// Adds the policy's variables: each may use those before it, and one that fails fails whoever uses it.
+/// Adds the policy's variables; each may use the earlier ones. A variable that fails also fails each expression that
+/// uses it.
 pub(super) fn with_variables<'a>(
     policy: &'a Policy,
     scope: Scope<'a>,
@@ -115,7 +116,7 @@ pub(super) fn with_variables<'a>(
     scope.with("variables", Val::Map(Rc::new(known)))
 }
 
-/// Returns the validations of a policy that fail.
+/// Returns the policy's validations that the request fails.
 pub(super) fn validate(request: &Attributes<'_>, policy: &Policy, binding: &Value) -> Vec<Denied> {
     let failed = |message: String| {
         if policy.closed { vec![Denied { message, reason: String::new() }] } else { Vec::new() }
@@ -161,7 +162,7 @@ pub(super) fn validate(request: &Attributes<'_>, policy: &Policy, binding: &Valu
     denied
 }
 
-/// Returns the message of a validation that fails.
+/// Returns the message of a failed validation.
 fn words<'a>(validation: &'a Validation, scope: &Scope<'a>, budget: &mut u64) -> String {
     if let Some(expression) = &validation.message_expression
         && let Ok(Val::Str(words)) = run(expression, scope, budget)

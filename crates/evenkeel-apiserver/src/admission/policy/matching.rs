@@ -1,4 +1,4 @@
-//! Which requests a policy (or a webhook) is for (upstream: `admission/plugin/policy/matching`).
+//! Matches requests with policies and webhooks (upstream: `admission/plugin/policy/matching`).
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use crate::resource::ResourceType;
 use evenkeel_apimachinery::validation::labels::selects;
 use evenkeel_apimachinery::value::{get, list, object, text};
 
-/// The resource by which constraints match a request.
+/// Resource of a request that matched the constraints.
 #[derive(Debug)]
 pub(crate) enum Matched {
-    /// That of the request.
+    /// Resource of the request itself.
     Requested,
-    /// The same objects in another group or version.
+    /// Resource with the same objects in another group or version.
     Equivalent(Arc<ResourceType>),
 }
 
 impl Matched {
-    /// The resource in the group and version that matched.
+    /// Returns the resource in the group and version that matched.
     pub(crate) fn version<'a>(&'a self, request: &Attributes<'a>) -> &'a ResourceType {
         match self {
             Self::Requested => request.cx.requested,
@@ -28,7 +28,7 @@ impl Matched {
     }
 }
 
-/// Matches a request with `constraints`: rules, exclusions and selectors.
+/// Matches a request with `constraints`: rules, excluded rules and selectors.
 ///
 /// Upstream: `Matcher.Matches`.
 pub(super) fn matches(request: &Attributes<'_>, constraints: &Value) -> Option<Matched> {
@@ -45,7 +45,7 @@ pub(super) fn matches(request: &Attributes<'_>, constraints: &Value) -> Option<M
     }
 }
 
-/// Whether a binding is for a request.
+/// Returns whether a binding's `matchResources` match a request.
 pub(super) fn is_bound(request: &Attributes<'_>, binding: &Value) -> bool {
     let resources = get(binding, "spec.matchResources");
     resources.is_none_or(|resources| matches(request, resources).is_some())
@@ -55,7 +55,7 @@ fn among(all: &[Value], value: &str) -> bool {
     all.iter().any(|one| one == "*" || one == value)
 }
 
-/// The first resource that a rule names: the request's own, or else one with the same objects.
+/// Returns the first resource that a rule matches: the request's own, else one with the same objects.
 ///
 /// Upstream: `matchesResourceRules`.
 fn by_rules(request: &Attributes<'_>, rules: &[Value], equivalent: bool) -> Option<Matched> {
@@ -78,7 +78,7 @@ fn by_rules(request: &Attributes<'_>, rules: &[Value], equivalent: bool) -> Opti
     matched.next().map(|(_, row)| Matched::Equivalent(row.clone()))
 }
 
-/// Whether a rule is for a request, if its resource were this one.
+/// Returns whether a rule matches a request for `resource`.
 ///
 /// Upstream: `Matcher.Matches` of `webhook/predicates/rules`.
 fn by_rule(request: &Attributes<'_>, rule: &Value, resource: &ResourceType) -> bool {
@@ -100,7 +100,7 @@ fn by_rule(request: &Attributes<'_>, rule: &Value, resource: &ResourceType) -> b
             .any(|wanted| by_resource(wanted, resource.plural(), request.cx.subresource))
 }
 
-/// `pods`, `pods/status`, `pods/*`, `*/scale`, `*`, `*/*`.
+/// Matches a rule's resource: `pods`, `pods/status`, `pods/*`, `*/scale`, `*` or `*/*`.
 fn by_resource(wanted: &str, own: &str, own_part: &str) -> bool {
     let (plural, part) = wanted.split_once('/').unwrap_or((wanted, ""));
     (plural == "*" || plural == own) && (part == own_part || part == "*")
@@ -125,7 +125,7 @@ fn by_namespace(request: &Attributes<'_>, constraints: &Value) -> bool {
     selects(Some(selector), object(&namespace, "metadata.labels"))
 }
 
-/// The namespace that the request is in; null outside of namespaces.
+/// Returns the stored namespace of the request; null for a cluster-scoped resource.
 pub(super) fn namespace_of(request: &Attributes<'_>) -> Value {
     let cx = request.cx;
     if !cx.resource.namespaced {

@@ -1,6 +1,6 @@
-//! ValidatingAdmissionPolicy and MutatingAdmissionPolicy: expressions about requests (KEP-3488, KEP-3962).
+//! ValidatingAdmissionPolicy and MutatingAdmissionPolicy: CEL policies for requests (KEP-3488, KEP-3962).
 //!
-//! Policies are compiled when they are first asked, and kept as long as they stay as they are.
+//! A policy is compiled at its first use, and again after it changed.
 
 mod check;
 pub(crate) mod compiled;
@@ -35,7 +35,7 @@ const MUTATING: [&str; 2] = [
     "admissionregistration.k8s.io/mutatingadmissionpolicybindings",
 ];
 
-/// The policies of a sort, each with its bindings; nothing where there are none.
+/// Returns the policies of a kind with their bindings; none if the plug-in is disabled or the resource is exempt.
 fn bound(cx: &Context<'_>, prefixes: [&str; 2], sort: usize) -> Vec<(Arc<Policy>, Vec<Value>)> {
     let store = &cx.api.store;
     let plugin = [Plugin::ValidatingAdmissionPolicy, Plugin::MutatingAdmissionPolicy]
@@ -59,7 +59,7 @@ fn bound(cx: &Context<'_>, prefixes: [&str; 2], sort: usize) -> Vec<(Arc<Policy>
     store.all(prefixes[0]).into_iter().filter_map(with_bindings).collect()
 }
 
-/// Lets mutating policies change an object; returns whether one did.
+/// Applies the mutating policies to an object. Returns whether one changed it.
 pub(crate) fn mutate(
     cx: &Context<'_>,
     object: &mut Value,
@@ -74,7 +74,7 @@ pub(crate) fn mutate(
     Ok(changed)
 }
 
-/// Asks the validating policies; warnings are added to `warnings`.
+/// Evaluates the validating policies, and adds their warnings to `warnings`.
 pub(crate) fn validate(
     request: &Attributes<'_>,
     warnings: &mut Vec<String>,
@@ -97,7 +97,7 @@ pub(crate) fn validate(
     refuse(request.cx, &denied)
 }
 
-/// Applies the binding's actions to failures: refusals, warnings, or nothing.
+/// Applies the binding's actions to failures: deny, warn or ignore.
 fn sort_out(
     policy: &Policy,
     binding: &Value,
@@ -139,7 +139,8 @@ fn refuse(cx: &Context<'_>, denied: &[Denied]) -> Result<(), StatusError> {
     Err(error)
 }
 
-/// The version in which a webhook is to be asked, by its rules, selectors and conditions; `None` where it is not.
+/// Returns the API version of the resource that a webhook gets, or `None` if its rules, selectors or conditions do not
+/// match.
 pub(crate) fn is_for_webhook(
     request: &Attributes<'_>,
     webhook: &Value,

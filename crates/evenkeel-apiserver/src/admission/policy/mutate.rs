@@ -1,4 +1,4 @@
-//! Changes by mutating policies.
+//! Applies mutating policies to objects.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::text;
 use evenkeel_cel::{BUDGET, Val};
 
-/// Applies a policy's mutations by one binding; returns whether they change the object.
+/// Applies a policy's mutations for one binding. Returns whether they change the object.
 pub(super) fn apply(
     cx: &Context<'_>,
     policy: &Policy,
@@ -55,7 +55,7 @@ pub(super) fn apply(
     }
 }
 
-/// The object after all mutations; `None` where nothing is changed.
+/// Returns the object after all mutations, or `None` if they do not change it.
 fn changed(
     request: &Attributes<'_>,
     policy: &Policy,
@@ -92,7 +92,7 @@ fn one(
     let change = to_json(&made)?;
     let resource = request.cx.resource;
     if mutation.json_patch {
-        // A patch whose test fails is no patch.
+        // A failed `test` operation leaves the object unchanged.
         return patch::apply_json_patch(current, &change);
     }
     for field in ["apiVersion", "kind"] {
@@ -106,7 +106,7 @@ fn one(
     patch::apply_configuration(schema.as_ref(), current, change).map(Some)
 }
 
-/// Returns the result of an expression as JSON: patch operations with their values.
+/// Returns the result of a mutation's expression as JSON.
 fn to_json(made: &Val<'_>) -> Result<Value, String> {
     made.to_json()
 }

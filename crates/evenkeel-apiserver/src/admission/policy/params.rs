@@ -1,4 +1,4 @@
-//! The objects that bindings name as a policy's parameters.
+//! Parameter objects that bindings name for a policy.
 
 use serde_json::Value;
 
@@ -9,7 +9,8 @@ use evenkeel_apimachinery::validation::labels::selects;
 use evenkeel_apimachinery::value::{get, object, text};
 use std::sync::Arc;
 
-/// The parameters of a policy by a binding: `[null]` where it takes none; an error where it needs some that are not there.
+/// Returns the parameters of a policy for a binding, or `[null]` if it takes none. Missing parameters are an error
+/// unless the binding allows that.
 pub(super) fn of(
     request: &Attributes<'_>,
     policy: &Policy,

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Keys made for these tests. The key ids were computed by `openssl`.
+/// Keys for these tests. `openssl` computed the key IDs.
 const KEYS: [(&str, &str, &str); 3] = [
     ("RS256", include_str!("../testdata/rsa.pem"), "z2yuo7IVIqcivrAZk7Kb6g_n7dVM_OmBI1ob6XFUDCM"),
     ("ES256", include_str!("../testdata/p256.pem"), "TvLGu71-PcIS9NpBWWlYXD37TY--hL9A5dE_fn709_w"),
@@ -25,7 +25,7 @@ fn a_key_verifies_what_it_signed_and_nothing_else() {
                 "{algorithm} {other}"
             );
         }
-        // Neither other claims, nor another algorithm, nor another signature.
+        // The signature does not verify changed claims, another algorithm or another signature.
         let parts: Vec<&str> = token.split('.').collect();
         let other_claims = BASE64.encode(json!({"sub": "admin"}).to_string());
         let alg_none = BASE64.encode(json!({"alg": "none", "kid": id}).to_string());

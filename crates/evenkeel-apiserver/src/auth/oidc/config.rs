@@ -1,22 +1,22 @@
-//! The file of `--authentication-config`.
+//! Configuration file of `--authentication-config`.
 //!
 //! Upstream: `AuthenticationConfiguration` of `apiserver.config.k8s.io`.
 
 use serde::Deserialize;
 
-/// Configuration of authentication. Fields have the names of the file; absent texts are empty.
+/// Configuration of authentication. Fields are named as in the file; absent strings are empty.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct AuthenticationConfiguration {
     pub(crate) api_version: String,
     pub(crate) kind: String,
-    /// Issuers whose tokens authenticate.
+    /// Issuers whose tokens the server accepts.
     pub(crate) jwt: Vec<JwtAuthenticatorConfig>,
-    /// Which requests without credentials are served; all, if absent.
+    /// Anonymous requests; `--anonymous-auth` decides if absent.
     pub(crate) anonymous: Option<AnonymousConfig>,
 }
 
-/// Which requests without credentials are served.
+/// Anonymous requests that the server allows.
 ///
 /// Upstream: `AnonymousAuthConfig`.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -26,7 +26,7 @@ pub(crate) struct AnonymousConfig {
     pub(crate) conditions: Vec<AnonymousCondition>,
 }
 
-/// A path whose requests need no credentials.
+/// Path that allows anonymous requests.
 ///
 /// Upstream: `AnonymousAuthCondition`.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -35,7 +35,7 @@ pub(crate) struct AnonymousCondition {
     pub(crate) path: String,
 }
 
-/// An issuer, and how its tokens become users.
+/// Issuer of tokens, with the rules that map its claims to users.
 ///
 /// Upstream: `JWTAuthenticator`.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -47,7 +47,7 @@ pub(crate) struct JwtAuthenticatorConfig {
     pub(crate) user_validation_rules: Vec<UserValidationRule>,
 }
 
-/// Where an issuer is, and whom its tokens are for.
+/// Issuer's address and audiences.
 ///
 /// Upstream: `Issuer`.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -56,14 +56,14 @@ pub(crate) struct Issuer {
     pub(crate) url: String,
     #[serde(rename = "discoveryURL")]
     pub(crate) discovery_url: String,
-    /// Roots of the issuer's certificate, PEM; the system's if empty.
+    /// Root certificates for the issuer in PEM; the system's if empty.
     pub(crate) certificate_authority: String,
     pub(crate) audiences: Vec<String>,
     pub(crate) audience_match_policy: String,
     pub(crate) egress_selector_type: String,
 }
 
-/// A claim with a required value, or an expression that must hold.
+/// Claim with a required value, or CEL expression that must hold.
 ///
 /// Upstream: `ClaimValidationRule`.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -75,7 +75,7 @@ pub(crate) struct ClaimValidationRule {
     pub(crate) message: String,
 }
 
-/// Where the parts of a user come from.
+/// Sources of a user's fields.
 ///
 /// Upstream: `ClaimMappings`.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -87,7 +87,7 @@ pub(crate) struct ClaimMappings {
     pub(crate) extra: Vec<ExtraMapping>,
 }
 
-/// A claim with a prefix, or an expression.
+/// Claim with a prefix, or CEL expression.
 ///
 /// Upstream: `PrefixedClaimOrExpression`.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -98,7 +98,7 @@ pub(crate) struct PrefixedClaimOrExpression {
     pub(crate) expression: String,
 }
 
-/// A claim or an expression.
+/// Claim or CEL expression.
 ///
 /// Upstream: `ClaimOrExpression`.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -108,7 +108,7 @@ pub(crate) struct ClaimOrExpression {
     pub(crate) expression: String,
 }
 
-/// A key in `extra` and the expression of its values.
+/// Key in `extra`, with the expression for its values.
 ///
 /// Upstream: `ExtraMapping`.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -118,7 +118,7 @@ pub(crate) struct ExtraMapping {
     pub(crate) value_expression: String,
 }
 
-/// An expression that must hold for the user.
+/// CEL expression that must hold for the user.
 ///
 /// Upstream: `UserValidationRule`.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -129,7 +129,7 @@ pub(crate) struct UserValidationRule {
 }
 
 impl AuthenticationConfiguration {
-    /// Reads the file: YAML or JSON, without unknown or duplicate fields.
+    /// Parses YAML or JSON. Unknown and duplicate fields are errors.
     pub(crate) fn parse(text: &[u8]) -> Result<Self, String> {
         const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha1"];
         let document = evenkeel_apimachinery::decode::file(text)?;

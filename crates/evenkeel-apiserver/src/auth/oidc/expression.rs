@@ -1,4 +1,4 @@
-//! CEL expressions over the claims of a token, and over the user that they make.
+//! CEL expressions over a token's claims and over the mapped user.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use evenkeel_cel::check::{Declared, Type, check};
 use evenkeel_cel::{PER_CALL, Program, Schema, Scope, Val};
 use serde_json::{Map, Value, json};
 
-/// An expression, compiled.
+/// Compiled CEL expression.
 #[derive(Debug)]
 pub(super) struct Expression {
     pub(super) text: String,
@@ -25,7 +25,7 @@ pub(super) enum Variable {
 }
 
 impl Expression {
-    /// Compiles an expression. A condition must be a bool.
+    /// Compiles an expression. A condition must evaluate to a bool.
     ///
     /// Upstream: `compiler.compile`.
     pub(super) fn compile(
@@ -48,7 +48,7 @@ impl Expression {
         Ok(Self { text: text.to_owned(), program })
     }
 
-    /// Returns whether the expression reads a claim by its name.
+    /// Returns whether the expression reads the claim by its name.
     pub(super) fn reads_claim(&self, claim: &str) -> bool {
         self.program.selects("claims", claim)
     }
@@ -58,7 +58,7 @@ impl Expression {
         self.run(&Scope::default().with("claims", Val::of(claims, Some(&ClaimsSchema))))
     }
 
-    /// Evaluates the expression over a user, as [`user_info`] has it.
+    /// Evaluates the expression over a user in the form that [`user_info`] returns.
     pub(super) fn over_user<'a>(&'a self, user: &'a Value) -> Result<Val<'a>, String> {
         self.run(&Scope::default().with("user", Val::of(user, Some(&ClaimsSchema))))
     }
@@ -68,7 +68,7 @@ impl Expression {
     }
 }
 
-/// Returns a user as expressions see it.
+/// Returns a user in the form that expressions read.
 ///
 /// Upstream: `newUserInfoValue`.
 pub(super) fn user_info(user: &User) -> Value {
@@ -90,8 +90,8 @@ static USER_INFO: LazyLock<Structural> = LazyLock::new(|| {
     }}))
 });
 
-/// JSON without a schema, as Go decodes it: all numbers are doubles, and names may be escaped (`claims.a__dot__b`) at any
-/// depth.
+/// Schema for JSON that Go decodes without a schema: all numbers are doubles, and field names may be escaped
+/// (`claims.a__dot__b`) at any depth.
 #[derive(Debug)]
 struct ClaimsSchema;
 

@@ -1,4 +1,4 @@
-//! Fetches an issuer's metadata and its keys, at the start and again.
+//! Fetches an issuer's metadata and keys, at the start and again later.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,27 +16,27 @@ use super::keys::RemoteKeySet;
 use crate::https::{self, Address};
 
 const WELL_KNOWN: &str = "/.well-known/openid-configuration";
-/// Pause after a failed attempt to find the issuer's keys.
+/// Delay after a failed discovery or fetch.
 const RETRY_PERIOD: Duration = Duration::from_secs(10);
-/// Age at which keys are fetched again, so that a key that the issuer withdrew ends.
+/// Age at which keys are fetched again, so that withdrawn keys no longer verify tokens.
 const REFRESH_PERIOD: Duration = Duration::from_secs(60 * 60);
-/// Shortest time between two fetches, whatever tokens ask for.
+/// Minimum time between two fetches, however many tokens request one.
 const MIN_PERIOD: Duration = Duration::from_secs(1);
-/// How long a request to the issuer may take.
+/// Timeout of a request to the issuer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// Largest answer of an issuer, in bytes.
+/// Maximum size of an issuer's response, in bytes.
 const LIMIT: usize = 1024 * 1024;
 
-/// Where an issuer is.
+/// Addresses of an issuer.
 #[derive(Clone)]
 pub(super) struct Source {
     pub(super) issuer: String,
-    /// URL of the metadata; that of the issuer if empty.
+    /// URL of the metadata; empty for the well-known path below the issuer's URL.
     pub(super) discovery_url: String,
     pub(super) roots: CertPool,
 }
 
-/// Fetches the keys until the server ends.
+/// Fetches the issuer's keys until the server shuts down.
 pub(super) async fn run(source: Source, keys: Arc<RemoteKeySet>) {
     let uri = loop {
         match discover(&source).await {
@@ -66,7 +66,7 @@ pub(super) async fn run(source: Source, keys: Arc<RemoteKeySet>) {
     }
 }
 
-/// Returns the URL of the issuer's keys.
+/// Returns the URL of the issuer's keys from its metadata.
 ///
 /// Upstream: `NewProvider` of go-oidc.
 async fn discover(source: &Source) -> Result<Uri, String> {
@@ -85,7 +85,7 @@ async fn discover(source: &Source) -> Result<Uri, String> {
     parse(text(&metadata, "jwks_uri"))
 }
 
-/// Fetches the keys; those of unknown types are left out.
+/// Fetches the keys, without those of unknown types.
 async fn fetch(source: &Source, uri: &Uri) -> Result<Vec<PublicKey>, String> {
     let document = get(source, uri).await?;
     Ok(list(&document, "keys").iter().filter_map(PublicKey::from_jwk).collect())

@@ -1,4 +1,4 @@
-//! The keys of an issuer, as they were last fetched.
+//! Key set of an issuer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,24 +7,24 @@ use tokio::sync::{Notify, watch};
 
 use super::super::jose::{Jws, PublicKey};
 
-/// Maximum wait of a token with an unknown key for the issuer's newest keys.
+/// Maximum time for which a token with an unknown key waits for newer keys.
 const KEYS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Keys of an issuer. A token with an unknown key asks for newer ones.
+/// Last fetched keys of an issuer. A token with an unknown key requests newer ones.
 ///
-/// As go-oidc's `RemoteKeySet`, which kube-apiserver uses
+/// Like go-oidc's `RemoteKeySet`, which kube-apiserver uses.
 #[derive(Debug)]
 pub(super) struct RemoteKeySet {
     fetched: watch::Sender<Fetched>,
     refresh_requested: Notify,
 }
 
-/// The keys, and how often they were fetched.
+/// Fetched keys and the number of attempts.
 #[derive(Debug, Clone, Default)]
 struct Fetched {
-    /// `None` before the first success.
+    /// `None` before the first successful fetch.
     keys: Option<Arc<[PublicKey]>>,
-    /// Number of attempts, also of failed ones.
+    /// Number of fetches, including failed ones.
     n_attempts: u64,
 }
 
@@ -35,9 +35,9 @@ impl Default for RemoteKeySet {
 }
 
 impl RemoteKeySet {
-    /// Verifies a token, with newer keys if those at hand do not verify it.
+    /// Verifies a token. Waits for newer keys if the current ones do not verify it.
     ///
-    /// As go-oidc's `RemoteKeySet.verify`
+    /// Like go-oidc's `RemoteKeySet.verify`.
     pub(super) async fn verify(&self, token: &Jws<'_>) -> Result<(), String> {
         let mut receiver = self.fetched.subscribe();
         let before = receiver.borrow_and_update().clone();
@@ -57,7 +57,7 @@ impl RemoteKeySet {
         }
     }
 
-    /// Replaces the keys; `None` keeps them after a failed attempt.
+    /// Replaces the keys. `None` counts a failed fetch and keeps the old keys.
     pub(super) fn publish(&self, keys: Option<Vec<PublicKey>>) {
         self.fetched.send_modify(|fetched| {
             fetched.n_attempts += 1;
@@ -67,7 +67,7 @@ impl RemoteKeySet {
         });
     }
 
-    /// Waits until a token asks for newer keys.
+    /// Waits until a token requests newer keys.
     pub(super) async fn refresh_requested(&self) {
         self.refresh_requested.notified().await;
     }

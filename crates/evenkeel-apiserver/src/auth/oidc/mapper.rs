@@ -1,9 +1,9 @@
-//! From the claims of a verified token to its user.
+//! Maps the claims of a verified token to its user.
 //!
 //! | documented | where |
 //! |---|---|
-//! | `claimMappings.username`: a claim with a prefix, or an expression that is a string and not empty | `username` |
-//! | The claim `email` needs `email_verified`, if that is there | `username` |
+//! | `claimMappings.username`: a claim with a prefix, or an expression with a non-empty string | `username` |
+//! | The claim `email` needs a true or absent `email_verified` | `username` |
 //! | `claimMappings.groups`: a string or a list of strings | `groups` |
 //! | `claimMappings.uid`, `claimMappings.extra` | `uid`, `extra` |
 //! | `claimValidationRules`: required values and expressions | `check_claims` |
@@ -17,25 +17,25 @@ use serde_json::Value;
 
 use super::expression::{Expression, user_info};
 
-/// Key in `extra` of the token's id.
+/// Key in `extra` of the token's ID.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-/// Source of a part of the user.
+/// Source of a field of the user.
 #[derive(Debug)]
 pub(super) enum Source {
-    /// Name of a claim, and what is put before its value.
+    /// Name of a claim, and prefix of its value.
     Claim(String, String),
     Expression(Expression),
 }
 
-/// A condition on claims or on the user, and the message when it does not hold.
+/// Condition on claims or on the user, with the message of its failure.
 #[derive(Debug)]
 pub(super) struct Condition {
     pub(super) expression: Expression,
     pub(super) message: String,
 }
 
-/// Rules of one issuer, compiled.
+/// Compiled rules of one issuer.
 ///
 /// Upstream: `CELMapper`.
 #[derive(Debug)]
@@ -43,16 +43,16 @@ pub(super) struct Mapper {
     pub(super) username: Source,
     pub(super) groups: Option<Source>,
     pub(super) uid: Option<Source>,
-    /// Keys and their values.
+    /// Keys and expressions of their values.
     pub(super) extra: Vec<(String, Expression)>,
-    /// Claims and the values that they must have.
+    /// Names and required values of claims.
     pub(super) required: Vec<(String, String)>,
     pub(super) claim_rules: Vec<Condition>,
     pub(super) user_rules: Vec<Condition>,
 }
 
 impl Mapper {
-    /// Returns the user of a verified token, or why the token is refused.
+    /// Returns the user of a verified token, or the reason to refuse the token.
     ///
     /// Upstream: `jwtAuthenticator.AuthenticateToken`.
     pub(super) fn user(&self, claims: &Value) -> Result<User, String> {
@@ -202,7 +202,7 @@ fn holds(condition: &Condition, value: Result<Val<'_>, String>) -> Result<(), St
     }
 }
 
-/// Adds `system:authenticated`.
+/// Adds the group `system:authenticated`, except for anonymous users.
 ///
 /// Upstream: `AuthenticatedGroupAdder`.
 fn with_authenticated_group(mut user: User) -> User {
@@ -215,7 +215,7 @@ fn with_authenticated_group(mut user: User) -> User {
     user
 }
 
-/// A claim that is a string. JSON's null counts as an empty one.
+/// Returns a string claim. JSON's null counts as an empty string.
 fn text(claims: &Value, claim: &str) -> Result<String, &'static str> {
     match claims.get(claim) {
         None => Err("claim not present"),
@@ -239,7 +239,7 @@ fn string_or_array(value: &Value) -> Option<Vec<String>> {
     }
 }
 
-/// Converts an expression's value: a string, or a list of strings. Empty strings are left out.
+/// Converts an expression's value, a string or a list of strings, without empty strings.
 ///
 /// Upstream: `convertCELValueToStringList`.
 fn string_list(value: &Val<'_>) -> Result<Vec<String>, String> {

@@ -1,13 +1,13 @@
-//! Tokens of other issuers: OpenID Connect, or any JSON web tokens with published keys.
+//! Authentication by tokens of other issuers: OpenID Connect, or other JSON web tokens with published keys.
 //!
 //! | documented | where |
 //! |---|---|
 //! | The configuration file and its rules | `validation::compile` |
-//! | Keys come from the issuer's metadata, and are fetched again for a token with an unknown key | `fetch::run`, `keys::verify` |
-//! | A token needs a signature, one of the audiences, and a time that has not passed | `authenticate` |
-//! | Claims become a user: by claims with prefixes, or by CEL expressions | `mapper::user`, `expression::compile` |
+//! | Keys come from the issuer's metadata; a token with an unknown key triggers a new fetch | `fetch::run`, `keys::verify` |
+//! | A token needs a valid signature, an audience of the server, and an expiry in the future | `authenticate` |
+//! | Claims with prefixes, or CEL expressions, map to a user | `mapper::user`, `expression::compile` |
 //!
-//! Distributed claims (`_claim_sources`) are not resolved: a token with groups elsewhere has none.
+//! The server does not resolve distributed claims (`_claim_sources`): such a token has no groups.
 
 mod config;
 mod expression;
@@ -31,10 +31,10 @@ use config::{AuthenticationConfiguration, Issuer};
 use keys::RemoteKeySet;
 use mapper::Mapper;
 
-/// Tolerance of the claim `nbf`, in seconds.
+/// Tolerance for the claim `nbf`, in seconds.
 const LEEWAY: f64 = 60.0;
 
-/// Authenticates the tokens of one issuer.
+/// Authenticator for the tokens of one issuer.
 pub(crate) struct JwtAuthenticator {
     issuer: Issuer,
     mapper: Mapper,
@@ -44,14 +44,14 @@ pub(crate) struct JwtAuthenticator {
 /// Settings from a configuration file.
 pub(crate) struct Configured {
     pub(crate) jwt: Vec<Arc<JwtAuthenticator>>,
-    /// `None` if the file says nothing of requests without credentials.
+    /// `None` if the file does not configure anonymous requests.
     pub(crate) anonymous: Option<Anonymous>,
 }
 
-/// Reads and checks a configuration file. `disallowed` are the issuers of service account tokens.
+/// Parses and checks a configuration file. `disallowed` are the issuers of service account tokens.
 ///
 /// # Errors
-/// All that is wrong, with the fields.
+/// All errors, with their fields.
 pub(crate) fn configure(text: &[u8], disallowed: &[String]) -> Result<Configured, String> {
     let config = AuthenticationConfiguration::parse(text)?;
     let mappers = validation::compile(&config, disallowed).map_err(|errors| {
@@ -69,12 +69,12 @@ pub(crate) fn configure(text: &[u8], disallowed: &[String]) -> Result<Configured
 }
 
 impl JwtAuthenticator {
-    /// Returns what makes the task that fetches the issuer's keys.
+    /// Returns a factory of the task that fetches the issuer's keys.
     pub(crate) fn fetch_keys(&self) -> impl Fn() -> BoxFuture<'static, ()> + Send + Sync + 'static {
         let pem = self.issuer.certificate_authority.as_bytes();
         let roots = match pem {
             [] => CertPool::system(),
-            // What is read here was checked with the configuration.
+            // The configuration's check has already parsed this PEM.
             pem => CertPool::from_pem(pem).unwrap_or_else(|_| CertPool::empty()),
         };
         let source = fetch::Source {
@@ -86,7 +86,7 @@ impl JwtAuthenticator {
         move || Box::pin(fetch::run(source.clone(), keys.clone()))
     }
 
-    /// Returns the user of a token; `None` if it is another issuer's.
+    /// Returns the user of a token, or `None` if another issuer signed it.
     ///
     /// Upstream: `jwtAuthenticator.AuthenticateToken`.
     pub(crate) async fn authenticate(
@@ -106,12 +106,12 @@ impl JwtAuthenticator {
     }
 }
 
-/// Google's tokens may name their issuer without a scheme.
+/// Completes the issuer of Google's tokens, which may lack the scheme.
 fn canonical(issuer: &str) -> &str {
     if issuer == "accounts.google.com" { "https://accounts.google.com" } else { issuer }
 }
 
-/// Refuses a token for others, or at another time.
+/// Refuses a token for other audiences, or outside of its period of validity.
 ///
 /// Upstream: `IDTokenVerifier.Verify` of go-oidc, `verifyAudience`.
 fn check(claims: &Value, audiences: &[String], now: Timestamp) -> Result<(), String> {

@@ -48,7 +48,7 @@ async fn a_token_needs_a_signature_an_audience_and_its_time() {
             _ => panic!("{claim} {value}: {found:?}"),
         }
     }
-    // Nobody fetches keys here: a token of a stranger waits for them, and is refused.
+    // No task fetches keys here: a token with an unknown key waits for the timeout and is refused.
     let token = stranger.sign(&base()).expect("signed");
     let refused = authenticator.authenticate(&token, now).await;
     assert!(refused.is_err_and(|why| why.contains("failed to verify id token signature")));
@@ -70,7 +70,7 @@ async fn a_token_with_a_new_key_waits_for_newer_keys() {
     };
     let (user, ()) = tokio::join!(authenticator.authenticate(&token, now), fetched);
     assert_eq!(user.map(|user| user.map(|user| user.name)), Ok(Some("ann".into())));
-    // The old key is withdrawn with that.
+    // This fetch withdraws the old key.
     let token = Signer::from_pem(old).expect("a key").sign(&claims).expect("signed");
     let fails = async {
         authenticator.keys.refresh_requested().await;

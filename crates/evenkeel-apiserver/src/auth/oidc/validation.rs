@@ -1,4 +1,4 @@
-//! Checks an authentication configuration, and compiles its expressions.
+//! Validates an authentication configuration, and compiles its expressions.
 //!
 //! Upstream: `ValidateAuthenticationConfiguration`.
 
@@ -16,10 +16,10 @@ use super::config::{
 use super::expression::{Expression, Variable};
 use super::mapper::{Condition, Mapper, Source};
 
-/// Most issuers of one configuration.
+/// Maximum number of issuers of a configuration.
 const MAX_ISSUERS: usize = 64;
 
-/// Returns the rules of each issuer, or all that is wrong. `disallowed` are the issuers of service account tokens.
+/// Returns the compiled rules of each issuer, or all errors. `disallowed` are the issuers of service account tokens.
 pub(super) fn compile(
     config: &AuthenticationConfiguration,
     disallowed: &[String],

@@ -1,11 +1,11 @@
-//! Tokens of the TokenRequest API: their claims, and when they are valid.
+//! Tokens of the TokenRequest API: their claims and their validity.
 //!
 //! | documented | where |
 //! |---|---|
-//! | A token is valid from `nbf` to `exp`, with a minute's tolerance | `check_times` |
-//! | A token ends with its service account, and with the pod, Secret or node that it is bound to | `validate` |
-//! | An object of the same name and another uid does not revive the token | `validate` |
-//! | A deleted object that still exists ends the token a minute after its deletion timestamp | `live` |
+//! | A token is valid from `nbf` to `exp`, with a tolerance of a minute | `check_times` |
+//! | A token is valid as long as its service account, and the pod, Secret or node that it is bound to | `validate` |
+//! | An object of the same name with another UID does not make the token valid again | `validate` |
+//! | An object that is being deleted makes the token invalid a minute after its deletion timestamp | `live` |
 
 use evenkeel_apimachinery::value::text;
 use jiff::{SignedDuration, Timestamp};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::info::{Reference, ServiceAccountInfo, username};
 
-/// Tolerance of times between clocks.
+/// Tolerance for clock skew.
 ///
 /// Upstream: `jwt.DefaultLeeway`.
 const LEEWAY: SignedDuration = SignedDuration::from_mins(1);
@@ -30,12 +30,12 @@ pub(crate) struct Claims<'a> {
     /// Claims of the objects that the token is bound to, such as `pod`, each with name and uid.
     pub(crate) bound: &'a [(&'static str, String, String)],
     pub(crate) audiences: &'a [String],
-    /// Id of the token.
+    /// ID of the token.
     pub(crate) id: &'a str,
     pub(crate) issued: Timestamp,
     /// Seconds until the token expires.
     pub(crate) seconds: i64,
-    /// Seconds after which a client should have requested a new token, if they differ.
+    /// Seconds after which clients should have requested a new token; `None` if that is the expiry.
     pub(crate) warn_after: Option<i64>,
 }
 
@@ -81,7 +81,7 @@ struct Private {
     node: Option<Reference>,
 }
 
-/// Returns the service account of a verified token, or why the token is not valid.
+/// Returns the service account of a verified token, or the reason why the token is invalid.
 ///
 /// Upstream: `validator.Validate`.
 pub(crate) fn validate(
@@ -125,7 +125,7 @@ pub(crate) fn validate(
     if let Some(pod) = &pod {
         bound("pod", "/pods", &within(&pod.name), pod)?;
     }
-    // A pod's token only names the node. A node's token is bound to it.
+    // A pod's token names its node without being bound to it.
     if let (Some(node), None) = (&node, &pod) {
         bound("node", "/nodes", &node.name, node)?;
     }
@@ -140,9 +140,9 @@ pub(crate) fn validate(
     })
 }
 
-/// Refuses a token before its time and after it.
+/// Refuses a token before or after its period of validity.
 ///
-/// As go-jose's `Claims.ValidateWithLeeway`
+/// Like go-jose's `Claims.ValidateWithLeeway`.
 fn check_times(claims: &Value, now: Timestamp) -> Result<(), &'static str> {
     let time = |claim: &str| claims.get(claim).and_then(Value::as_f64);
     let (now, leeway) = (now.as_second() as f64, LEEWAY.as_secs_f64());
@@ -158,7 +158,7 @@ fn check_times(claims: &Value, now: Timestamp) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Returns whether an object is not deleted, or its deletion timestamp is no more than the tolerance ago.
+/// Returns whether an object is not being deleted, or its deletion timestamp is at most a minute old.
 fn live(object: &Value, now: Timestamp) -> bool {
     let deleted = text(object, "metadata.deletionTimestamp");
     deleted.is_empty() || deleted.parse::<Timestamp>().is_ok_and(|deleted| deleted >= now - LEEWAY)

@@ -1,11 +1,11 @@
-//! Service accounts as users.
+//! Users of service accounts.
 
 use std::sync::Arc;
 
 use evenkeel_api::forms::dns_label;
 use evenkeel_apimachinery::user::{Extra, User};
 
-/// Key in `extra` of the node that a service account's token names.
+/// Key in `extra` of the node that a service account token names.
 ///
 /// Upstream: `serviceaccount.NodeNameKey`.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
@@ -13,7 +13,7 @@ const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 /// Prefix of the keys in `extra` that Kubernetes sets.
 const EXTRA: &str = "authentication.kubernetes.io/";
 
-/// Service account of a token, and the object that the token is bound to. Absent texts are empty.
+/// Service account of a token, and the objects that the token is bound to. Absent strings are empty.
 ///
 /// Upstream: `ServiceAccountInfo`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,11 +23,11 @@ pub(crate) struct ServiceAccountInfo {
     pub(crate) uid: String,
     pub(crate) pod: Option<Reference>,
     pub(crate) node: Option<Reference>,
-    /// Id of the token: `JTI=…`.
+    /// ID of the token: `JTI=…`.
     pub(crate) credential_id: String,
 }
 
-/// Name and uid of an object.
+/// Name and UID of an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Deserialize)]
 pub(crate) struct Reference {
     #[serde(default)]
@@ -37,7 +37,7 @@ pub(crate) struct Reference {
 }
 
 impl ServiceAccountInfo {
-    /// Returns the user of the service account.
+    /// Returns the service account's user.
     ///
     /// Upstream: `UserInfo`.
     pub(crate) fn user(&self) -> Arc<User> {
@@ -79,7 +79,7 @@ pub(crate) fn username(namespace: &str, name: &str) -> String {
     format!("system:serviceaccount:{namespace}:{name}")
 }
 
-/// Returns namespace and name of a service account's user. Names that no service account can have are plain users.
+/// Returns the namespace and the name of a service account's user, or `None` for other users.
 ///
 /// Upstream: `SplitUsername`.
 pub(crate) fn split_username(name: &str) -> Option<(&str, &str)> {

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | TokenRequest tokens: expiry, bound objects, deletion | `bound::validate` |
 //! | Tokens of Secrets: validity, last use | `legacy::validate` |
-//! | A token is valid for the audiences that it lists; without any, for those of the server | `authenticate` |
-//! | Tokens of earlier keys and issuers stay valid as long as the server knows them | `authenticate` |
+//! | A token is valid for the audiences that it lists, or for the server's if it lists none | `authenticate` |
+//! | Tokens of earlier keys and issuers stay valid as long as the server has them configured | `authenticate` |
 //! | `/.well-known/openid-configuration`, `/openid/v1/jwks` | `openid::configuration`, `openid::keys` |
 
 mod bound;
@@ -28,11 +28,11 @@ pub(crate) use legacy::LAST_USED;
 
 /// Settings of the issuer.
 pub(crate) struct ServiceAccountOptions {
-    /// Signs new tokens.
+    /// Signer of new tokens.
     pub(crate) signer: Signer,
     /// Further keys that verify tokens.
     pub(crate) keys: Vec<PublicKey>,
-    /// URLs of the issuer: that of new tokens first, then those of accepted tokens.
+    /// URLs of the issuer: that of new tokens first, then others that the server accepts.
     pub(crate) issuers: Vec<String>,
     /// Audiences of the server.
     pub(crate) audiences: Vec<String>,
@@ -45,7 +45,7 @@ pub(crate) struct ServiceAccountOptions {
 /// Upstream: `JWTTokenGenerator`, `JWTTokenAuthenticator`.
 pub(crate) struct ServiceAccounts {
     signer: Signer,
-    /// Keys that verify tokens, that of the signer first.
+    /// Keys that verify tokens; the signer's is first.
     keys: Vec<PublicKey>,
     issuers: Vec<String>,
     audiences: Vec<String>,
@@ -64,22 +64,22 @@ impl ServiceAccounts {
         Self { signer, keys, issuers, audiences, jwks_uri }
     }
 
-    /// Returns the audiences of a token that requests none.
+    /// Returns the server's audiences, which a token gets that requests none.
     pub(crate) fn audiences(&self) -> &[String] {
         &self.audiences
     }
 
-    /// Returns the key that signs tokens, PEM.
+    /// Returns the signing key in PEM.
     pub(crate) fn signing_key_pem(&self) -> &str {
         self.signer.pem()
     }
 
-    /// Returns a signed token; `None` if the random number generator fails.
+    /// Returns a signed token, or `None` if the random number generator fails.
     pub(crate) fn sign(&self, claims: &Claims<'_>) -> Option<String> {
         self.signer.sign(&claims.to_json(self.issuers.first().map_or("", String::as_str)))
     }
 
-    /// Validates a token for the wanted audiences.
+    /// Validates a token for the requested audiences.
     ///
     /// Upstream: `jwtTokenAuthenticator.AuthenticateToken`.
     pub(crate) fn authenticate(
@@ -152,7 +152,7 @@ impl ServiceAccounts {
     }
 }
 
-/// The audiences that a token lists; the claim is a text or a list.
+/// Returns the audiences that a token lists; the claim is a string or a list.
 fn audiences(claims: &Value) -> Vec<String> {
     match claims.get("aud") {
         Some(Value::String(one)) => vec![one.clone()],

@@ -1,4 +1,4 @@
-//! Discovery documents of the issuer, for those who verify its tokens outside of the cluster.
+//! Discovery documents of the issuer, for verifiers of its tokens outside the cluster.
 
 use std::collections::BTreeSet;
 

@@ -33,7 +33,7 @@ fn token(of: &ServiceAccounts, audiences: &[&str]) -> String {
     of.sign(&claims).expect("signed")
 }
 
-/// The audiences for which a token is valid; `None` if it is another issuer's.
+/// Returns the audiences for which a token is valid, or `None` for another issuer's token.
 fn outcome(
     of: &ServiceAccounts,
     token: &str,
@@ -57,7 +57,7 @@ fn tokens_are_for_their_audiences() {
         (&both, &["vault", "https://a", "x"], Some(&["https://a", "vault"])),
         (&both, &["x"], None),
         (&token(&of, &["vault"]), &["https://a"], None),
-        // A token without audiences is for the server.
+        // A token without audiences is valid for the server.
         (&token(&of, &[]), &["https://a"], Some(&["https://a"])),
         (&token(&of, &[]), &["vault"], None),
     ] {

@@ -9,7 +9,7 @@ fn queues(queues: usize, hand_size: usize, length_limit: usize) -> Queuing {
     Queuing::Queue { queues, dealer, length_limit }
 }
 
-/// A level whose waiters are numbers.
+/// Level with numbers as waiters.
 struct Level {
     set: QueueSet<u32>,
     waiters: u32,
@@ -29,7 +29,7 @@ impl Level {
         self.set.start(ms(now), arrival, || waiter)
     }
 
-    /// Starts a request of one seat that is executed at once.
+    /// Starts a request of one seat that executes at once.
     #[track_caller]
     fn execute(&mut self, now: u64, flow: usize) -> Ticket {
         match self.start(now, flow, WorkEstimate::default()) {
@@ -116,7 +116,7 @@ fn a_flow_that_floods_does_not_starve_another() {
         order.push(ticket.flow);
         executing = ticket;
     }
-    // Both queues are served in turn as long as both have requests.
+    // Both queues take turns as long as both have requests.
     assert_eq!(order[..10].iter().filter(|flow| **flow == 1).count(), 5, "{order:?}");
 }
 
@@ -126,7 +126,7 @@ fn a_wide_request_is_not_overtaken() {
     let small: Vec<Ticket> = (0..3).map(|_| level.execute(0, 0)).collect();
     let wide = 3;
     level.wait(0, 1, seats(2));
-    // A seat is free, but it is kept for the wide one, which is first in virtual time.
+    // A seat is free, but the level keeps it for the wide request, which is first in virtual time.
     level.wait(0, 0, seats(1));
     assert_eq!(level.set.flows[1].no_accommodation, 2);
     let dispatched = level.set.finish(ms(1), &small[0]);
@@ -199,7 +199,8 @@ fn a_smaller_limit_lets_requests_finish_and_a_larger_one_dispatches() {
 }
 
 proptest::proptest! {
-    /// Any course of arrivals, ends, departures and changes keeps the limits, loses nobody, and ends idle.
+    /// In any sequence of arrivals, ends, cancellations and changes, the level keeps its limits, loses no request and
+    /// ends idle.
     #[test]
     fn nobody_is_lost(
         limit in 1_usize..6,

@@ -29,7 +29,7 @@ fn node(name: &str) -> Scope {
     Scope::Field(0, name.into())
 }
 
-/// The events that a cursor takes.
+/// Returns the events that a cursor takes.
 fn taken(cursor: &mut Cursor) -> Vec<(String, Change)> {
     let events = cursor.take().expect("not expired");
     events.iter().map(|event| (event.entry.key.to_string(), event.entry.change)).collect()
@@ -64,7 +64,7 @@ async fn an_event_wakes_those_that_may_care() {
     };
     put(&store, "a/p", "").await;
     assert_eq!(woken(), "xx.x...x");
-    // The pod is bound: it leaves one scope and enters another.
+    // Binding the pod moves it from one scope to another.
     put(&store, "a/p", "n1").await;
     assert_eq!(woken(), "xx.x.x.x");
     put(&store, "a/p", "n1").await;
@@ -101,7 +101,7 @@ async fn a_watcher_does_not_expire_for_events_of_others() {
     assert!(!is_woken(&quiet));
     put(&store, "a/p", "n1").await;
     assert_eq!(taken(&mut quiet), [("a/p".to_owned(), Change::Added)]);
-    // It does when it missed one of its own.
+    // A watcher expires when it misses an event of its own scope.
     let mut slow = store.follow(&prefix(), &node("n2"), store.revision()).expect("now");
     for _ in 0..17_000 {
         put(&store, "a/q", "n2").await;
@@ -132,14 +132,14 @@ async fn a_watcher_holds_a_few_events_at_a_time() {
         }
         assert_eq!(sizes.iter().sum::<usize>(), 50, "{scope:?}: {sizes:?}");
         assert_eq!(cursor.at(), store.revision());
-        // One that is larger comes alone.
+        // A larger event is returned alone.
         let expect = store.get("/pods", "a/p0").map_or(Expect::Absent, |e| Expect::At(e.revision));
         store.put(&prefix(), "a/p0", expect, pod("", 200_000)).await.expect("written");
         assert_eq!(taken(&mut cursor).len(), 1);
     }
 }
 
-/// Watchers that take events while commits go on see each event once and in order, wherever a commit was interrupted.
+/// Watchers that read during commits receive each event once and in order, wherever a commit is interrupted.
 #[test]
 fn a_watcher_misses_no_event_of_a_commit_under_way() {
     const N_WRITERS: u64 = 4;

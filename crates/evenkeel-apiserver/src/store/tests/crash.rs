@@ -1,4 +1,4 @@
-//! What a crash amid a commit leaves.
+//! State of the store after a crash during a commit.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(super) fn on(folder: &FaultyFolder) -> Result<Store, OpenError> {
     Store::open_in(Arc::new(folder.clone()), Arc::new(Identity), NUMBERS, clock(), false)
 }
 
-/// Two transactions, with a crash after each count of writes.
+/// Two transactions, with a crash after each number of writes.
 #[tokio::test(start_paused = true)]
 async fn a_crash_leaves_all_of_a_transaction_or_nothing() {
     let (numbers, others): (ResourcePrefix, ResourcePrefix) = ("numbers".into(), "others".into());
@@ -113,7 +113,7 @@ async fn a_damaged_record_is_named_and_the_file_is_left_as_it_is() {
         }
         let before = damaged.bytes(DATABASE).expect("a file");
         match on(&damaged) {
-            // The bits were of pages that are not in use.
+            // The flipped bits were in unused pages.
             Ok(store) => {
                 opened += 1;
                 assert_eq!(state(&store).0.len(), 2);

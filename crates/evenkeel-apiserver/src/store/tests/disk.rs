@@ -1,5 +1,5 @@
-//! A folder in memory with the faults of disks: it fills up, refuses writes, loses what was not synced, and forgets what a
-//! failed sync should have stored.
+//! Folder in memory with the faults of disks: it fills up, refuses writes, loses unsynced data, and loses data of a
+//! failed sync.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug};
@@ -13,10 +13,10 @@ use redb::StorageBackend;
 use super::super::folder::Folder;
 
 const BLOCK: usize = 4096;
-/// What a disk writes as a whole.
+/// Unit in bytes that a disk writes atomically.
 const SECTOR: usize = 512;
 
-/// A folder. Clones are the same folder.
+/// Faulty folder. Clones share its files.
 #[derive(Clone)]
 pub(super) struct FaultyFolder(Arc<Mutex<Files>>);
 
@@ -27,16 +27,16 @@ struct Files {
     rng: StdRng,
 }
 
-/// What goes wrong from now on.
+/// Faults from now on.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Faults {
-    /// Bytes that fit on the disk; `None` for any number.
+    /// Capacity of the disk in bytes; `None` for no limit.
     pub(super) capacity: Option<usize>,
-    /// The write after so many more fails half done, once.
+    /// Number of writes before one that fails halfway.
     pub(super) fail_write: Option<usize>,
-    /// The sync after so many more fails, once: what it should have stored may be lost, although it can be read.
+    /// Number of syncs before one that fails. Its data may be lost, although it can be read.
     pub(super) fail_sync: Option<usize>,
-    /// All writes fail.
+    /// Whether all writes fail.
     pub(super) read_only: bool,
 }
 
@@ -48,9 +48,9 @@ enum Write {
 
 #[derive(Debug, Clone, Default)]
 struct Contents {
-    /// As it is read.
+    /// Contents that readers see.
     now: Vec<u8>,
-    /// As a crash would leave it without what is not synced.
+    /// Contents after a crash that loses all unsynced data.
     stored: Vec<u8>,
     unsynced: Vec<Write>,
     blocks: BTreeSet<usize>,
@@ -92,12 +92,12 @@ impl FaultyFolder {
         self.with(|files| faults(&mut files.faults));
     }
 
-    /// Bytes in use.
+    /// Returns the number of bytes in use.
     pub(super) fn used(&self) -> usize {
         self.with(|files| files.used())
     }
 
-    /// The folder as a reader finds it now.
+    /// Returns a copy of the folder as readers see it.
     pub(super) fn copy(&self) -> Self {
         let files = self.with(|files| {
             files
@@ -109,7 +109,7 @@ impl FaultyFolder {
         Self::holding(files, 0)
     }
 
-    /// The folder after a loss of power: of what was not synced, any part may have been written, in any order.
+    /// Returns the folder after a power failure: any part of the unsynced data may be written, in any order.
     pub(super) fn crash(&self) -> Self {
         self.with(|files| {
             let mut left = BTreeMap::new();
@@ -140,7 +140,7 @@ impl FaultyFolder {
         })
     }
 
-    /// Flips a bit of a file; returns whether it has any.
+    /// Flips a bit of a file. Returns whether the file has any.
     pub(super) fn flip(&self, name: &str) -> bool {
         self.with(|files| {
             let Some(at) = files.names.get(name).copied() else { return false };
@@ -157,7 +157,7 @@ impl FaultyFolder {
         })
     }
 
-    /// Cuts a file off.
+    /// Truncates a file.
     pub(super) fn cut(&self, name: &str, length: usize) {
         self.with(|files| {
             let at = files.names[name];
@@ -166,7 +166,7 @@ impl FaultyFolder {
         });
     }
 
-    /// The bytes of a file.
+    /// Returns the bytes of a file.
     pub(super) fn bytes(&self, name: &str) -> Option<Vec<u8>> {
         self.with(|files| Some(files.files[*files.names.get(name)?].now.clone()))
     }
@@ -204,7 +204,7 @@ impl Files {
         result
     }
 
-    /// How many of these bytes the disk has room for.
+    /// Returns how many of these bytes fit on the disk.
     fn fitting(&self, at: usize, offset: usize, length: usize) -> usize {
         let Some(capacity) = self.faults.capacity else { return length };
         let mut free = capacity.saturating_sub(self.used()) / BLOCK;

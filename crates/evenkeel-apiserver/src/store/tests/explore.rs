@@ -1,9 +1,9 @@
-//! Random histories on a faulty disk in virtual time, by seed, with a model beside the store. After each step memory has to be
-//! what the model says; whenever the store is healthy, the disk, too; after each crash everything acknowledged is there,
-//! in order, and watches resume.
+//! Random histories on a faulty disk in virtual time, by seed, compared with a model. After each step, memory must
+//! equal the model. Whenever the store is healthy, the disk must equal it, too. After each crash, all acknowledged
+//! writes must exist in order, and watches must resume.
 //!
-//! `EVENKEEL_STORE_RUNS=10000 cargo test -p evenkeel-apiserver --lib explore` tries more seeds; `EVENKEEL_STORE_SEED=N` only
-//! this one.
+//! `EVENKEEL_STORE_RUNS=10000 cargo test -p evenkeel-apiserver --lib explore` tries more seeds; `EVENKEEL_STORE_SEED=N`
+//! tries only one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,31 +18,31 @@ use super::crash::on;
 use super::disk::FaultyFolder;
 use super::*;
 
-/// Seeds of an ordinary test run.
+/// Number of seeds in an ordinary test run.
 const RUNS: u64 = 12;
 const STEPS: usize = 60;
 const PREFIXES: [&str; 2] = ["numbers", "others"];
 const KEYS: [&str; 5] = ["a", "b", "ns/c", "ns/d", "ns2/e"];
 
-/// A committed write.
+/// Committed write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Committed {
     prefix: &'static str,
     key: &'static str,
     change: Change,
-    /// The object's mark; that of the object before for a deletion.
+    /// Mark of the object; for a deletion, that of the deleted object.
     mark: u64,
 }
 
 /// Objects by collection and key: revision and mark.
 type Objects = BTreeMap<(&'static str, &'static str), (u64, u64)>;
 
-/// What the store should hold.
+/// Expected contents of the store.
 #[derive(Debug, Clone, Default)]
 struct Model {
     log: BTreeMap<u64, Committed>,
     revision: u64,
-    /// The history before this is compacted.
+    /// Compacted revision.
     compacted: u64,
 }
 
@@ -75,12 +75,12 @@ struct Run {
     folder: FaultyFolder,
     store: Store,
     model: Model,
-    /// Batches that were refused since the last commit. A crash may leave one of them whole, or none: which of them were tried,
-    /// and not only refused, is not known here.
+    /// Batches that were refused since the last commit. A crash may leave one of them whole or none. The test does not
+    /// know which of them reached the disk.
     doubtful: Vec<Vec<PlannedOp>>,
     next_mark: u64,
     trace: Vec<String>,
-    /// How often what was tried: a test of the test.
+    /// How often each kind of step ran, to test the test.
     counts: BTreeMap<&'static str, u64>,
 }
 
@@ -160,7 +160,7 @@ impl Run {
         self.check();
     }
 
-    /// Several transactions that share a commit.
+    /// Commits several transactions together.
     async fn batch(&mut self) {
         let n = self.rng.random_range(1..=3);
         let mut staged = Vec::new();
@@ -217,7 +217,7 @@ impl Run {
         }
     }
 
-    /// A transaction, what it does, and whether its preconditions hold on the newest states.
+    /// Returns a transaction, its operations, and whether its preconditions hold on the newest states.
     fn transaction(&mut self) -> (Transaction, Vec<PlannedOp>, bool) {
         let mut transaction = Transaction::default();
         let (mut planned, mut holds) = (Vec::new(), true);
@@ -266,7 +266,7 @@ impl Run {
         });
     }
 
-    /// Opens the folder as it is; where it cannot be written to, only once it can.
+    /// Reopens the folder as it is, or waits until it is writable.
     fn restart(&mut self) {
         self.trace.push("restart".to_owned());
         self.count("restart");
@@ -296,7 +296,7 @@ impl Run {
         self.check_history();
     }
 
-    /// The crash left a batch whose outcome its writers never learned: all of it.
+    /// Adds a batch that the crash left, whose outcome its writers never learned.
     fn adopt_doubtful(&mut self, found: u64) {
         self.count("adopted");
         let mut writes = Vec::new();
@@ -320,7 +320,7 @@ impl Run {
         assert_eq!(self.model.revision, found);
     }
 
-    /// Damage is found, or is where nothing is.
+    /// The store detects damage, unless it is in unused space.
     fn damage(&mut self) {
         let damaged = self.folder.copy();
         for _ in 0..self.rng.random_range(1..4) {
@@ -332,7 +332,7 @@ impl Run {
         match on(&damaged) {
             Ok(store) => {
                 self.count("damage in unused bytes");
-                // The file was not closed in order: damage of its newest pages reads like a batch that was not synced.
+                // The file was not closed properly: damage of its newest pages looks like an unsynced batch.
                 let revision = store.revision();
                 assert_eq!(objects_of(&store), self.model.at(revision));
             }
@@ -356,7 +356,7 @@ impl Run {
         }
     }
 
-    /// Watches resume from any revision of the kept history, and from no other.
+    /// Checks that watches resume from any revision of the kept history, and from no other.
     fn check_history(&mut self) {
         for prefix in PREFIXES {
             let from = self.rng.random_range(0..=self.model.revision);
@@ -394,7 +394,7 @@ async fn run(seed: u64, counts: &mut BTreeMap<&'static str, u64>) {
     for _ in 0..STEPS {
         run.step().await;
     }
-    // In the end the disk is well, and writes go on by themselves.
+    // Finally the disk works, and writes succeed again.
     run.folder.set(|faults| *faults = super::disk::Faults::default());
     for _ in 0..40 {
         if run.store.health().is_ok() {
@@ -415,7 +415,7 @@ async fn run(seed: u64, counts: &mut BTreeMap<&'static str, u64>) {
     }
 }
 
-/// Says which seed failed.
+/// Prints the seed of a failed run.
 struct PanicReport(u64);
 
 impl Drop for PanicReport {

@@ -1,4 +1,4 @@
-//! Disks that fail and come back.
+//! Disks that fail and recover.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ async fn a_full_disk_takes_deletions_until_there_is_room_again() {
         delete(&store, &format!("k{at}")).await.expect("space was set aside");
     }
     assert_eq!(state(&on(&folder.crash()).expect("whole")), state(&store));
-    // Another file's space is free again.
+    // Another file frees its space.
     folder.set(|faults| faults.capacity = Some(64 << 20));
     tokio::time::advance(Duration::from_secs(2)).await;
     assert!(store.health().is_ok());

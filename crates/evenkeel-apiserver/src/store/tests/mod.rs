@@ -1,4 +1,4 @@
-//! Transactions as the store commits them, and what faults of a disk leave of them.
+//! Transactions, and their state after disk faults.
 
 mod crash;
 mod disk;
@@ -28,7 +28,7 @@ fn transaction(ops: impl FnOnce(&mut Transaction)) -> Transaction {
     transaction
 }
 
-/// The keys of all objects with their revisions, and the store's revision.
+/// Returns the keys and revisions of all objects, and the store's revision.
 fn state(store: &Store) -> (Vec<(String, u64)>, u64) {
     let all =
         ["numbers", "others"].into_iter().flat_map(|resource_prefix| store.all(resource_prefix));

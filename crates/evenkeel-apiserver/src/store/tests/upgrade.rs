@@ -1,4 +1,4 @@
-//! Files of earlier versions.
+//! Upgrades of files of earlier versions.
 
 use redb::{Builder, TableDefinition};
 
@@ -11,7 +11,7 @@ use super::*;
 const OBJECTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("objects");
 const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters");
 
-/// A file as version 1 wrote it, with objects under these names.
+/// Returns a file as version 1 wrote it, with objects under these names.
 fn version_1(names: &[&str], damaged: bool) -> FaultyFolder {
     let folder = FaultyFolder::new(1);
     let file = super::super::folder::Watched::new(folder.open(DATABASE).expect("memory")).0;
@@ -53,7 +53,7 @@ async fn objects_of_version_1_are_read_and_its_watches_start_anew() {
         );
         assert_eq!(store.count("numbers"), 2);
     }
-    // Version 1 does not take the new file for an empty one.
+    // Version 1 refuses the new file instead of taking it for empty.
     let file = super::super::folder::Watched::new(folder.open(DATABASE).expect("memory")).0;
     let database = Builder::new().create_with_backend(file).expect("readable");
     let write = database.begin_write().expect("a transaction");

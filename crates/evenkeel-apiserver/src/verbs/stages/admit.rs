@@ -1,4 +1,4 @@
-//! Validating admission: policies, webhooks and plug-ins that only refuse.
+//! Validating admission: policies, webhooks and validating plug-ins.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::admission::{self, policy, webhook};
 use crate::verbs::attempt::{Attempt, Write};
 use evenkeel_apimachinery::status::StatusError;
 
-/// Asks policies, webhooks and the plug-ins that only refuse, in this order; says how the object changes its quotas.
+/// Runs policies, webhooks and validating plug-ins in this order. Returns how the object changes the usage of quotas.
 pub(super) async fn admit(
     write: &mut Write<'_>,
     attempt: &Attempt<'_>,

@@ -1,4 +1,4 @@
-//! Decoding of the body of a create or an update.
+//! Decoding of a create's or an update's body.
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -8,8 +8,8 @@ use crate::decode;
 use crate::request::{RequestContext, WriteOptions};
 use evenkeel_apimachinery::status::StatusError;
 
-/// Returns the object of a body, in the request's version. Fields that the schema does not know are refused, warned of, or
-/// dropped, as the options say.
+/// Returns the object of a body in the request's version. By the options, unknown fields are errors, cause warnings or
+/// are dropped.
 pub(in crate::verbs) fn decode(
     request: &RequestContext<'_>,
     body: &Bytes,

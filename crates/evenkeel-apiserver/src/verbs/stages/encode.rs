@@ -1,4 +1,4 @@
-//! Encoding of what was written, in the form that the client asked for.
+//! Encoding of a written object in the negotiated format.
 
 use http::{Response, StatusCode};
 use serde_json::Value;
@@ -9,8 +9,7 @@ use crate::verbs::attempt::{Write, Written};
 use crate::verbs::{meta, respond};
 use evenkeel_apimachinery::status::StatusError;
 
-/// Responds with the part if the request wrote a subresource that has its own form (`scale`), else with the object: 201 if it
-/// was created, else 200.
+/// Responds with the view if the request wrote one (`scale`), or else with the object: 201 if it was created, else 200.
 pub(in crate::verbs) fn encode(
     write: &Write<'_>,
     written: &Written,

@@ -1,5 +1,5 @@
-//! The stages of a write, in order. Each is a module with one function of its name. A create and an update (and so a patch
-//! and an apply) differ in whether there is an old object.
+//! Stages of a write in order. Each is a module with a function of its name. Creates have no old object; updates,
+//! patches and applies have one.
 //!
 //! | documented | where |
 //! |---|---|
@@ -32,7 +32,7 @@ pub(super) use default::default;
 pub(super) use encode::encode;
 pub(super) use mutate::mutate;
 
-/// Takes an attempt through the stages after mutating admission, from preparation to persistence.
+/// Runs an attempt through the stages after mutating admission, from preparation to persistence.
 pub(super) async fn run(
     write: &mut Write<'_>,
     mut attempt: Attempt<'_>,

@@ -7,10 +7,10 @@ use crate::admission::{self, noderestriction, policy, webhook};
 use crate::verbs::attempt::Write;
 use evenkeel_apimachinery::status::StatusError;
 
-/// Lets plug-ins, policies and webhooks change `new`, in this order; returns whether a policy or a webhook did. `old` is the
-/// stored object, none for a create. `name` is empty for a new object whose name is to be generated.
+/// Applies plug-ins, policies and webhooks to `new` in this order. Returns whether a policy or a webhook changed it.
+/// `old` is the stored object, or `None` for a create. `name` is empty if the name will be generated.
 ///
-/// It comes before `prepare`, so that nobody here can set what is the server's alone.
+/// It runs before `prepare`, so that admission cannot set fields that are the server's.
 pub(in crate::verbs) async fn mutate(
     write: &mut Write<'_>,
     name: &str,

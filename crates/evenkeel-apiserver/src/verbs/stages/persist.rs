@@ -1,4 +1,4 @@
-//! Persistence: the one transaction that a write ends in.
+//! Persistence: the single transaction of a write.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::verbs::attempt::{
 use crate::verbs::{meta, namespace};
 use evenkeel_apimachinery::status::StatusError;
 
-/// Stores the object, or only says what would be stored. Nothing is left behind where this does not come to an end: up to
-/// the commit nothing is written, and the commit is one transaction.
+/// Stores the object, or returns what a dry run would store. An interrupted call leaves nothing behind, because it
+/// writes nothing before the commit of one transaction.
 ///
 /// Upstream: `Store.Create`, `Store.Update` and `deleteWithoutFinalizers`.
 pub(super) async fn persist(
@@ -27,7 +27,7 @@ pub(super) async fn persist(
 ) -> Result<Written, AttemptError> {
     let (api, stored) = (write.request.api, &*write.stored);
     let created = attempt.old.is_none();
-    // A dry run answers with the version that the client sent.
+    // A dry run responds with the client's resource version.
     if let Some(how) = attempt.how.filter(|_| !write.options.dry_run) {
         prepare_for_storage(&mut attempt.new, how)?;
     }
@@ -48,7 +48,7 @@ pub(super) async fn persist(
     }
     let encoded = Encoded::new(&kept, selection_attributes(stored, &kept));
     if encoded.is_too_large() && attempt.new.pointer("/metadata/managedFields").is_some() {
-        // Without its managedFields the object may fit.
+        // The object may fit without its managedFields.
         drop((kept, encoded));
         meta::metadata(&mut attempt.new).remove("managedFields");
         return Box::pin(persist(write, attempt, quotas)).await;
@@ -65,7 +65,8 @@ pub(super) async fn persist(
     Ok(Written { object: attempt.new, entry: Some(entry), created })
 }
 
-/// Takes the version from an object that is about to be created. Only a POST refuses one, and what is no version is none.
+/// Removes the resource version of an object to create. A POST with a non-zero version is an error; an invalid version
+/// is ignored.
 ///
 /// Upstream: `store.Create` and `store.updateState` in `storage/etcd3/store.go`.
 fn prepare_for_storage(object: &mut Value, how: Creates) -> Result<(), StatusError> {
@@ -78,7 +79,8 @@ fn prepare_for_storage(object: &mut Value, how: Creates) -> Result<(), StatusErr
     Ok(())
 }
 
-/// Whether an object that is being deleted goes with this update: its last finalizer was taken off and nothing else keeps it.
+/// Returns whether an update deletes an object that is being deleted: it removed the last finalizer, and no grace
+/// period is left.
 fn delete_without_finalizers(resource: &ResourceType, new: &Value, old: &Value) -> bool {
     if !meta::deleting(old)
         || !meta::finalizers(new).is_empty()
@@ -92,16 +94,16 @@ fn delete_without_finalizers(resource: &ResourceType, new: &Value, old: &Value) 
     !meta::finalizers(old).is_empty()
 }
 
-/// A change of one object that is to be committed.
+/// Change of one object to commit.
 struct Change<'a> {
     key: &'a str,
     attempt: &'a Attempt<'a>,
-    /// The new object as it is to be stored; none where it is deleted.
+    /// New object in its stored form; `None` for a deletion.
     kept: Option<&'a Value>,
 }
 
-/// Commits a change together with everything that is written with it. Where only that changed meanwhile, it is computed
-/// again.
+/// Commits a change together with the other objects of its transaction. If only those changed in the meantime, computes
+/// them again.
 async fn commit(
     write: &Write<'_>,
     change: &Change<'_>,
@@ -125,7 +127,7 @@ async fn commit(
     Err(StatusError::conflict(&write.stored.name, attempt.name, why).into())
 }
 
-/// Returns the transaction of a change, and the place of the object in it.
+/// Returns the transaction of a change, and the index of the object's operation.
 ///
 /// Upstream: `BeginCreate`, `BeginUpdate` and their `FinishFunc`.
 fn transaction(

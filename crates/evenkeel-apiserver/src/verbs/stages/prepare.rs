@@ -1,10 +1,10 @@
-//! Preparation: the fields of an object that are the server's to set.
+//! Preparation: sets the fields that only the server may set.
 
 use crate::registry;
 use crate::verbs::attempt::{Attempt, Write};
 use evenkeel_apimachinery::status::StatusError;
 
-/// Sets the fields that only the server sets, and restores those that this path may not change.
+/// Sets the server's fields, and restores fields that this path may not change.
 ///
 /// Upstream: `rest.BeforeCreate` and `rest.BeforeUpdate`.
 pub(super) fn prepare(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<(), StatusError> {

@@ -11,7 +11,8 @@ use crate::verbs::meta;
 use evenkeel_apimachinery::schema;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 
-/// Refuses an object that grants more than its writer has, or that is not valid. Counts the generation.
+/// Refuses an invalid object, or one that grants permissions that the user lacks. Increases the generation if the
+/// update changes it.
 pub(super) fn validate(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<(), StatusError> {
     let cx = write.context(attempt.name);
     let (stored, old, new) = (&*write.stored, attempt.old(), &mut attempt.new);

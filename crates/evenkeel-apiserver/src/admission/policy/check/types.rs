@@ -1,4 +1,4 @@
-//! Types of the variables of expressions about requests.
+//! Types of the CEL variables of admission.
 
 use std::sync::LazyLock;
 
@@ -6,7 +6,7 @@ use evenkeel_apiextensions::structural::Structural;
 use evenkeel_cel::check::Type;
 use serde_json::{Value, json};
 
-/// The type of `request`. Object and old object are variables of their own.
+/// Type of `request`, without the objects, which are separate variables.
 ///
 /// Upstream: `BuildRequestType`.
 static REQUEST: LazyLock<Structural> = LazyLock::new(|| {
@@ -27,7 +27,7 @@ static REQUEST: LazyLock<Structural> = LazyLock::new(|| {
     })))
 });
 
-/// The type of `namespaceObject`.
+/// Type of `namespaceObject`.
 ///
 /// Upstream: `BuildNamespaceType`.
 static NAMESPACE: LazyLock<Structural> = LazyLock::new(|| {
@@ -63,7 +63,7 @@ fn anything() -> Value {
     json!({"x-kubernetes-int-or-string": true})
 }
 
-/// The variables of a policy with their types, in order.
+/// Variables of a policy and their schemas, in order of declaration.
 #[derive(Default)]
 pub(super) struct Variables(serde_json::Map<String, Value>);
 
@@ -72,13 +72,13 @@ impl Variables {
         self.0.insert(name.to_owned(), schema);
     }
 
-    /// Schema of `variables`, with those that are declared so far.
+    /// Returns the schema of `variables` with the declarations so far.
     pub(super) fn schema(&self) -> Structural {
         Structural::new(&json!({"type": "object", "properties": self.0}))
     }
 }
 
-/// A schema whose values have a type; that of anything where no schema has it.
+/// Returns a schema for values of a type, or a schema for any value if the type has none.
 pub(super) fn schema_of(kind: &Type<'_>) -> Value {
     match kind {
         Type::Bool => json!({"type": "boolean"}),
@@ -94,7 +94,7 @@ pub(super) fn schema_of(kind: &Type<'_>) -> Value {
     }
 }
 
-/// A type that lasts longer than its schema: an object with a schema becomes `dyn`.
+/// Copies a type so that it outlives its schema. An object with a schema becomes `dyn`.
 pub(super) fn owned(kind: &Type<'_>) -> Type<'static> {
     match kind {
         Type::Null => Type::Null,
@@ -112,7 +112,7 @@ pub(super) fn owned(kind: &Type<'_>) -> Type<'static> {
     }
 }
 
-/// The name of a type in errors.
+/// Returns a type's name for error messages.
 pub(super) fn name(kind: &Type<'_>) -> String {
     match kind {
         Type::Null => "null_type".to_owned(),

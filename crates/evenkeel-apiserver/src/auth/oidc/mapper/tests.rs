@@ -4,7 +4,7 @@ use super::super::config::AuthenticationConfiguration;
 use super::super::validation::compile;
 use super::*;
 
-/// The mapper of an issuer with these mappings and rules.
+/// Returns the mapper of an issuer with these mappings and rules.
 fn mapper(mappings: &Value, claim_rules: &Value, user_rules: &Value) -> Mapper {
     let document = json!({
         "apiVersion": "apiserver.config.k8s.io/v1",
@@ -21,7 +21,7 @@ fn mapper(mappings: &Value, claim_rules: &Value, user_rules: &Value) -> Mapper {
     mappers.remove(0)
 }
 
-/// `name uid [groups] {extra}` of a user, or why there is none.
+/// Formats a user as `name uid [groups] {extra}`, or the error.
 fn shown(user: &Result<User, String>) -> String {
     match user {
         Ok(user) => {
@@ -146,7 +146,7 @@ fn claims_become_a_user() {
             json!({"sub": "a", "a": ["x", "y"], "jti": "1"}),
             "oidc:a  [system:authenticated] {authentication.kubernetes.io/credential-id=JTI=1 example.org/a=x,y}",
         ),
-        // Nobody becomes authenticated who is not.
+        // An anonymous user does not get `system:authenticated`.
         (
             json!({"username": {"claim": "sub", "prefix": ""}}),
             json!({"sub": "system:anonymous"}),

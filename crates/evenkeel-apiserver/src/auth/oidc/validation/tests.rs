@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A valid configuration of one issuer, changed at pointers.
+/// Returns a valid configuration of one issuer with changes at JSON pointers.
 fn config(changes: &[(&str, Value)]) -> AuthenticationConfiguration {
     let mut document = json!({
         "apiVersion": "apiserver.config.k8s.io/v1",
@@ -21,7 +21,7 @@ fn config(changes: &[(&str, Value)]) -> AuthenticationConfiguration {
     AuthenticationConfiguration::parse(document.to_string().as_bytes()).expect("it is read")
 }
 
-/// The fields that are wrong, with their errors.
+/// Returns the invalid fields with their errors.
 fn errors(changes: &[(&str, Value)]) -> Vec<String> {
     let disallowed = ["https://kubernetes".to_owned()];
     compile(&config(changes), &disallowed)

@@ -6,7 +6,7 @@ fn now() -> Timestamp {
     NOW.parse().expect("a time")
 }
 
-/// Claims of a token that was issued an hour ago for an hour and a half.
+/// Returns the claims of a token that was issued an hour ago for an hour and a half.
 fn claims(bound: &Value) -> Value {
     let at = now().as_second();
     let mut private = json!({"namespace": "a", "serviceaccount": {"name": "web", "uid": "1"}});
@@ -20,7 +20,7 @@ fn stored(uid: &str, deleted: Option<&str>) -> Value {
     json!({"metadata": {"uid": uid, "deletionTimestamp": deleted}})
 }
 
-/// Validates claims with these objects in the store.
+/// Validates claims against these stored objects.
 fn outcome(claims: &Value, objects: &[(&str, &str, Value)]) -> Result<ServiceAccountInfo, String> {
     let lookup = |prefix: &str, key: &str| {
         objects.iter().find(|(p, k, _)| (*p, *k) == (prefix, key)).map(|(.., o)| o.clone())
@@ -75,7 +75,7 @@ fn a_token_ends_with_the_objects_that_it_names() {
             Some("service account a/web has been deleted"),
         ),
         (json!({}), vec![("/serviceaccounts", "a/web", stored("1", just_now))], None),
-        // A pod's token needs the pod, and not the node that it names.
+        // A pod's token needs the pod, but not the node that it names.
         (pod(), vec![account(), ("/pods", "a/p", stored("2", None))], None),
         (pod(), vec![account()], Some(invalidated)),
         (

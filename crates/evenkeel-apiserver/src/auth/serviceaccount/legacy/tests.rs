@@ -22,7 +22,7 @@ fn account() -> Value {
     json!({"metadata": {"uid": "1"}, "secrets": [{"name": "other"}]})
 }
 
-/// Validates with one of the parts changed: a pointer into it and the value.
+/// Validates with one value changed, at a pointer into one of the parts.
 fn outcome(part: &str, at: &str, value: Value) -> Result<Used, String> {
     let (mut claims, mut secret, mut account) = (claims(), secret(), account());
     let changed = match part {
