@@ -107,8 +107,8 @@ pub(crate) fn plan<S: Set>(observed: &Observed<S>, now: Timestamp) -> Plan {
     plan
 }
 
-/// Returns why the template is invalid: its pods would not match the selector, and the set would create pods for ever.
-/// The API server rejects such a set.
+/// Returns why the template is unusable: its pods would not match the selector, and the set would create pods
+/// for ever. The API server rejects such a set.
 pub(crate) fn unusable<S: Set>(set: &S) -> Option<&'static str> {
     let labels = &set.template().labels;
     if labels.is_empty() {
