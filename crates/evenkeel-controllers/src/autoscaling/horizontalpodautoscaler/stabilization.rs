@@ -117,7 +117,7 @@ impl StabilizationHistory {
             .saturating_add(changed(&self.scale_down_events))
     }
 
-    /// Records a scale event; the longest period in `rules` limits how long it counts.
+    /// Records a scale event. It counts for the longest period in `rules`.
     ///
     /// Upstream: `storeScaleEvent`.
     pub(super) fn store_scale_event(

@@ -50,7 +50,8 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     plan
 }
 
-/// Returns the schedule, or records an event about an invalid one. A suspended CronJob may have an invalid schedule.
+/// Returns the schedule, or records an event about an invalid one. A suspended CronJob may have an invalid
+/// schedule.
 fn times(observed: &Observed, plan: &mut Plan) -> Option<Times> {
     let cron = &*observed.cron;
     let warn = |reason, message: String| EventRecord::warning(wire::target(cron), reason, message);
@@ -83,7 +84,8 @@ fn times(observed: &Observed, plan: &mut Plan) -> Option<Times> {
     }
 }
 
-/// Creates the Job of a scheduled time that has come, by deadline and concurrency policy. Upstream: `syncCronJob`.
+/// Creates the Job of a scheduled time that has come, if deadline and concurrency policy allow it. Upstream:
+/// `syncCronJob`.
 fn start_due_job(observed: &Observed, times: &Times, now: Timestamp, plan: &mut Plan) {
     let cron = &*observed.cron;
     let target = wire::target(cron);
@@ -139,7 +141,7 @@ fn start_due_job(observed: &Observed, times: &Times, now: Timestamp, plan: &mut 
         "Replace" => replace_active_jobs(observed, plan),
         _ => {}
     }
-    // AlreadyExists is handled in the status, apart from other errors.
+    // `status` reports other errors than AlreadyExists.
     plan.push(Create {
         done: Some(EventRecord::normal(target, "SuccessfulCreate", "Created job {name}")),
         ..Create::new(Job::kind(), &cron.meta.namespace, run.body(cron))

@@ -1,7 +1,7 @@
 //! Job controller: runs pods until enough of them have succeeded. Upstream: `pkg/controller/job`.
 //!
-//! The API server generates the selector and labels (`manualSelector`) and applies defaults: `kinds/jobs.rs` and
-//! `kinds/defaults/apps.rs` in `evenkeel-apiserver`.
+//! The API server generates the selector and labels (`manualSelector`) and applies defaults: `job.rs` and
+//! `defaults/apps.rs` in `evenkeel-kinds`.
 
 mod backoff;
 mod end;
@@ -196,7 +196,7 @@ struct OrphanPods {
     pods: Cache<Pod>,
 }
 
-/// Whether the cached Job of the pod, or its absence, makes the pod an orphan.
+/// Whether the cached Jobs show that the pod is an orphan.
 fn is_cached_orphan(jobs: &Cache<Job>, pod: &Pod) -> bool {
     orphans::is_orphan(pod, |owner| resolve(jobs, &pod.meta.namespace, owner))
 }
