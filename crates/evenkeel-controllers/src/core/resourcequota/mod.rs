@@ -72,7 +72,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Ignores updates of `status.used`, which this controller and the API server write. A resync is not ignored.
+/// Enqueues a quota, except after updates of `status.used`, which this controller and the API server write. A
+/// resync enqueues it, too.
 fn on_quota(contents: &SharedContents, event: &CacheEvent<ResourceQuota>, enqueue: &Enqueue) {
     let quota = event.object();
     if let CacheEvent::Updated { old, new } = event
