@@ -1,4 +1,4 @@
-//! ControllerRevisions: the templates that a StatefulSet or a DaemonSet has had. Upstream: `pkg/controller/history`.
+//! ControllerRevisions: the current and earlier templates of a StatefulSet or a DaemonSet. Upstream: `pkg/controller/history`.
 
 use crate::{
     pods::revision_of,

@@ -105,7 +105,7 @@ impl Observed {
     }
 
     /// Returns the pods by node, scheduled or intended. On one node scheduled pods come first, then older ones.
-    /// Terminal pods that are terminating are omitted. Upstream: `getNodesToDaemonPods`.
+    /// Omits terminal pods that are being deleted. Upstream: `getNodesToDaemonPods`.
     pub(crate) fn by_node(&self) -> BTreeMap<&str, Vec<&Arc<Pod>>> {
         let mut by_node: BTreeMap<&str, Vec<&Arc<Pod>>> = BTreeMap::new();
         for pod in &self.pods.owned {

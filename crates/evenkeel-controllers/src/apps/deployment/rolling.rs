@@ -31,7 +31,7 @@ fn reconcile_old_replica_sets(pass: &mut Pass<'_>, new: usize) -> bool {
     let spare = pass.total().saturating_sub(pass.budget.min_available()).saturating_sub(missing);
     // A set with more available pods than desired has not caught up with its last scaling. Its controller is
     // about to delete those pods; counting them would delete too many of the others. After a rollback this
-    // may be the new set.
+    // may be the new set. Upstream does not wait for the controller.
     let lags = old
         .iter()
         .chain([&new])
@@ -44,7 +44,7 @@ fn reconcile_old_replica_sets(pass: &mut Pass<'_>, new: usize) -> bool {
     unhealthy || healthy
 }
 
-/// Scales down unavailable pods of old sets first, which reduces no availability. Upstream: `cleanupUnhealthyReplicas`.
+/// Scales down unavailable pods of old sets first, which does not reduce availability. Upstream: `cleanupUnhealthyReplicas`.
 fn cleanup_unhealthy_replicas(pass: &mut Pass<'_>, old: &[usize], spare: i32) -> bool {
     let mut remaining = spare;
     for &index in old {

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use std::sync::{Arc, LazyLock};
 
-/// Status of a set that is still to be created.
+/// Status of a set that does not exist yet.
 static NO_STATUS: LazyLock<ReplicaSetStatus> = LazyLock::new(ReplicaSetStatus::default);
 
 /// A ReplicaSet, and its state after the planned changes.

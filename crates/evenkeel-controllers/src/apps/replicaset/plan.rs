@@ -47,8 +47,8 @@ pub(crate) struct Observed<S> {
 }
 
 impl<S: Set> Observed<S> {
-    /// Classifies the cached pods that the set controls or that are orphans. `related` is called only if some pods are
-    /// to be deleted.
+    /// Classifies the cached pods that the set controls or that are orphans. Calls `related` only if the plan has to
+    /// choose pods to delete.
     pub(crate) fn new(
         set: Arc<S>,
         candidates: impl IntoIterator<Item = Arc<Pod>>,

@@ -50,8 +50,8 @@ impl StabilizationHistory {
         }
     }
 
-    /// Stabilizes scaling down without `behavior`: records the recommendation and returns the highest one of the last `window`,
-    /// so that replicas are only removed once no recommendation in the window needs them.
+    /// Stabilizes scaling down without `behavior`: records the recommendation and returns the highest one of the last
+    /// `window`. Replicas are removed only once no recommendation in the window needs them.
     ///
     /// Upstream: `stabilizeRecommendation`.
     pub(super) fn stabilize_recommendation(

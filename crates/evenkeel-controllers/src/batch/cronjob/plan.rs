@@ -148,7 +148,7 @@ fn start_due_job(observed: &Observed, times: &Times, now: Timestamp, plan: &mut 
     });
 }
 
-/// `concurrencyPolicy: Replace`: deletes the active Jobs. If a deletion fails, the new Job is not created. Upstream:
+/// Deletes the active Jobs for `concurrencyPolicy: Replace`. If a deletion fails, the new Job is not created. Upstream:
 /// `syncCronJob`, at `ReplaceConcurrent`.
 fn replace_active_jobs(observed: &Observed, plan: &mut Plan) {
     let cron = &*observed.cron;

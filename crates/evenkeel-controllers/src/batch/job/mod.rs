@@ -99,7 +99,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Starts the controller of orphan pods beside that of Jobs.
+/// Starts the controller of orphan pods next to the controller of Jobs.
 fn start_orphan_pods(context: &ControllerContext, jobs: &Cache<Job>, pods: &Cache<Pod>) {
     let (owned, of_pods) = (ByController::of(pods), jobs.clone());
     let builder = context

@@ -106,7 +106,7 @@ impl IndexTally {
         self.per_index.as_ref().map(|per_index| &per_index.failed)
     }
 
-    /// Returns the last failed pod of an index that has no successor yet.
+    /// Returns the last failed pod of an index, if the pod has no successor yet.
     pub(super) fn pod_with_delayed_deletion(&self, index: u32) -> Option<&Arc<Pod>> {
         self.per_index.as_ref()?.pods_with_delayed_deletion.get(&index)
     }

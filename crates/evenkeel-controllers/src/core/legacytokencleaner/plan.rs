@@ -96,7 +96,8 @@ fn candidates(tokens: &[Token], age: &Age) -> BTreeMap<Text, Vec<Arc<Full<Secret
     all
 }
 
-/// Lists the pods of a namespace with all fields. The controller's role does not permit it: upstream reads an informer.
+/// Lists the pods of a namespace with all fields, through the shared client: the controller's own role does not permit it,
+/// because upstream reads an informer.
 fn list(namespace: &str) -> LiveRead {
     let read = LiveRead::shared_json(&Pod::kind().path(namespace));
     LiveRead { on_error: OnError::Abort, ..read }
@@ -113,7 +114,8 @@ fn mounted(listed: &Reply) -> Result<BTreeSet<String>, String> {
     Ok(names)
 }
 
-/// Marks or deletes a token that no pod uses. A conflict counts as success: somebody used or changed the token.
+/// Marks or deletes a token that no pod uses. The write conflicts if somebody used or changed the token. This counts
+/// as success for a mark; a deletion fails, and the next pass decides again.
 fn action(secret: &Full<Secret>, age: &Age) -> Option<Action> {
     let (meta, target) = (secret.meta(), wire::target(secret));
     Some(match token::verdict(secret, age)? {

@@ -97,7 +97,7 @@ fn lacks_figures(contents: &SharedContents, quota: &ResourceQuota) -> bool {
         || unused.any(|(name, _)| contents.read().counts(name))
 }
 
-/// The contents that the planner, the event handlers and the watches share; clones refer to the same. The lock is not
+/// The contents that the planner, the event handlers and the watches share; clones share them, too. The lock is not
 /// held while contents are read, because readers also lock the caches.
 #[derive(Clone)]
 struct SharedContents(Arc<RwLock<Arc<Contents>>>);

@@ -28,7 +28,7 @@ use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use metrics::Metrics;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A ResourceClaim with all fields, because it is written back whole.
+/// A ResourceClaim with all fields, because the controller writes it back whole.
 type Claim = Full<ResourceClaim>;
 /// A ResourceClaimTemplate with all fields.
 type Template = Full<ResourceClaimTemplate>;

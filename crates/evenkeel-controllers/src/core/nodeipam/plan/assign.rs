@@ -25,7 +25,7 @@ pub(crate) struct Observed {
     pub(crate) allocations: Allocations,
 }
 
-/// Whether the allocations of all nodes are recorded, by a live list: the cache may lack some by a former leader.
+/// Whether the allocations of all nodes are recorded, by a live list: the cache may lack some of a former leader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Allocations {
     /// The nodes are still to be listed.

@@ -78,7 +78,7 @@ pub(crate) fn zone_key(labels: &StrMap) -> Text {
     if zone.is_empty() && region.is_empty() {
         return Text::new();
     }
-    // Labels have no null character, so that keys are unique.
+    // Labels have no null character, so keys are unique.
     format!("{region}:\0:{zone}").into()
 }
 
