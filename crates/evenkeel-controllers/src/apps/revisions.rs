@@ -1,4 +1,5 @@
-//! ControllerRevisions: the current and earlier templates of a StatefulSet or a DaemonSet. Upstream: `pkg/controller/history`.
+//! ControllerRevisions: the current and earlier templates of a StatefulSet or a DaemonSet. Upstream:
+//! `pkg/controller/history`.
 
 use crate::{
     pods::revision_of,

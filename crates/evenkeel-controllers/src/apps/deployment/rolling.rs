@@ -44,7 +44,8 @@ fn reconcile_old_replica_sets(pass: &mut Pass<'_>, new: usize) -> bool {
     unhealthy || healthy
 }
 
-/// Scales down unavailable pods of old sets first, which does not reduce availability. Upstream: `cleanupUnhealthyReplicas`.
+/// Scales down unavailable pods of old sets first, which does not reduce availability. Upstream:
+/// `cleanupUnhealthyReplicas`.
 fn cleanup_unhealthy_replicas(pass: &mut Pass<'_>, old: &[usize], spare: i32) -> bool {
     let mut remaining = spare;
     for &index in old {

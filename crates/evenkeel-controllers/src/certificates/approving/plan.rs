@@ -68,7 +68,8 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     }
 }
 
-/// Returns the step after a review. A permission may be granted later, so a request without one is retried. Upstream: `handle`.
+/// Returns the step after a review. A permission may be granted later, so a request without one is retried.
+/// Upstream: `handle`.
 pub(super) fn next(observed: &Observed, done: &Outcomes) -> Option<Plan> {
     let Ok(rights) = &observed.rights else { return None };
     let right = *rights.get(done.0.len().checked_sub(1)?)?;

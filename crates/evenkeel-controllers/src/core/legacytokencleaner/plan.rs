@@ -96,8 +96,8 @@ fn candidates(tokens: &[Token], age: &Age) -> BTreeMap<Text, Vec<Arc<Full<Secret
     all
 }
 
-/// Lists the pods of a namespace with all fields, through the shared client: the controller's own role does not permit it,
-/// because upstream reads an informer.
+/// Lists the pods of a namespace with all fields, through the shared client: the controller's own role does not permit
+/// it, because upstream reads an informer.
 fn list(namespace: &str) -> LiveRead {
     let read = LiveRead::shared_json(&Pod::kind().path(namespace));
     LiveRead { on_error: OnError::Abort, ..read }
