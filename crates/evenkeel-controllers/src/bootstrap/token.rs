@@ -84,7 +84,7 @@ pub(super) mod tests {
     use evenkeel_api::time::seconds;
     use serde_json::{Map, Value, json};
 
-    /// Returns a token's Secret with this data beside the required data; an empty value removes a key.
+    /// Returns a token's Secret with this data in addition to the required data. An empty value removes a key.
     pub(in crate::bootstrap) fn secret(id: &str, data: &[(&str, &str)]) -> TokenSecret {
         let usual = [
             ("token-id", id),

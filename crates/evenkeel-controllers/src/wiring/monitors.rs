@@ -1,6 +1,6 @@
 //! Watches of all resources, shared by the garbage collector and the quota controller; they follow discovery.
 //!
-//! It decides about no object: it discovers resources, and starts and stops watches by [`WatchChanges`].
+//! The module discovers resources, and starts and stops watches by [`WatchChanges`]. It does not decide about objects.
 
 use super::watch_changes::WatchChanges;
 use evenkeel_api::{

@@ -134,7 +134,7 @@ struct Jobs {
 struct Memory {
     /// Failures as of the last reconciliation, with the Job's uid. Upstream: `podBackoffStore`.
     failures: Option<(Text, Failures)>,
-    /// The decision of a pass, until its status is computed: time passes in between, and both need the same decision.
+    /// The decision of a pass, kept until the status is computed: a second decision, at a later time, might differ.
     decision: Option<Decision>,
 }
 

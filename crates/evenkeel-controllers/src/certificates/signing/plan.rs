@@ -79,7 +79,7 @@ fn client_usage_error(usages: &[String]) -> Option<String> {
 /// Decision about a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The signer is not built in, or the request is not approved, or it is complete.
+    /// The signer is not built in, or the request is not approved or already complete.
     Nothing,
     /// The request breaks its signer's rules. The text is the message of the condition `Failed`.
     Refuse(String),
@@ -162,7 +162,8 @@ pub(super) enum Expired {
     Certificate(Timestamp),
 }
 
-/// Returns the validity of a certificate: the requested one, at least [`MIN_DURATION`] and at most `longest`. Upstream: `duration`.
+/// Returns the validity of a certificate: the requested one, at least [`MIN_DURATION`] and at most `longest`.
+/// Upstream: `duration`.
 fn lifetime(requested: Option<i32>, longest: Duration) -> Duration {
     let Some(requested) = requested else { return longest };
     let requested = Duration::from_secs(u64::try_from(requested).unwrap_or_default());

@@ -21,7 +21,7 @@ pub(super) struct Owner {
     pub(super) cached: Option<Scaled>,
 }
 
-/// Returns the expected pods of the owners. Reads owners live that the caches lack, up to the first error.
+/// Returns the expected pods of the owners. Live-reads the owners that the caches lack, up to the first error.
 /// Upstream: `getExpectedScale`.
 pub(super) fn expected_pods(owners: &[Owner], steps: &mut Steps<'_>) -> Result<ExpectedPods, Plan> {
     let mut expected_pods = BTreeMap::new();

@@ -180,7 +180,7 @@ pub(super) fn try_sync<'a>(
     Ok((requeue, failed.map_or(Ok(()), Err)))
 }
 
-/// Reads owners live that the caches lack.
+/// Live-reads the owners that the caches lack.
 fn observed(budget: &BudgetPods, steps: &mut Steps<'_>) -> Result<Observed, Plan> {
     let expected_pods = if asks_owners(&budget.budget) {
         Some(owners::expected_pods(&budget.owners, steps)?)

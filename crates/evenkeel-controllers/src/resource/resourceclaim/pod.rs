@@ -1,4 +1,4 @@
-//! Steps for a pod's claims: read named claims live that the cache lacks, create missing ones one by one,
+//! Steps for a pod's claims: live-read the named claims that the cache lacks, create missing ones one by one,
 //! then name them in the pod's status. Once the status names all claims, reserve the allocated ones.
 //! Upstream: `syncPod`.
 
@@ -78,7 +78,7 @@ impl Observed {
     }
 }
 
-/// Reads claims live that the cache lacks; without any, takes the next step at once.
+/// Live-reads the claims that the cache lacks. If it lacks none, takes the next step at once.
 pub(super) fn plan(observed: &Observed) -> Plan {
     if !observed.needs_claims() {
         return Plan::nothing();
@@ -150,9 +150,9 @@ impl<'a> Replay<'a> {
 
 /// Name of a pod's claim, or the claim to create.
 enum Found {
-    /// The pod's status names it, or it needs none.
+    /// No change: the claim exists under the name in the status, the user creates it, or the pod needs none.
     NotNeeded,
-    /// The pod's status does not name it.
+    /// The claim exists, but the pod's status does not name it.
     Is(String),
     Lacks(Box<ResourceClaim>),
 }

@@ -1,7 +1,7 @@
 //! Release of claims: removes reservations of finished pods, deallocates, and deletes claims created for such pods.
 //! Upstream: `syncClaim`.
 //!
-//! The first step reads pods live that the cache lacks. Then each write follows the one before it.
+//! The first step live-reads the pods that the cache lacks. Each later step is one write.
 
 use super::{Claim, plan};
 use crate::wire;
@@ -31,7 +31,7 @@ pub(super) fn consumers(claim: &Claim) -> &[ResourceClaimConsumerReference] {
     claim.status.as_ref().and_then(|status| status.reserved_for.as_deref()).unwrap_or_default()
 }
 
-/// Reads the consumers live that the cache lacks; without any, takes the next step at once.
+/// Live-reads the consumers that the cache lacks. If it lacks none, takes the next step at once.
 pub(super) fn plan(observed: &Observed) -> Plan {
     let consumers = consumers(&observed.claim).iter().zip(&observed.decisions);
     let to_read = consumers.filter(|(_, decision)| **decision == ConsumerDecision::ReadLive);

@@ -20,7 +20,7 @@ pub(crate) struct Allocator {
 pub(crate) enum Verdict {
     /// The node has its CIDRs.
     Settled,
-    /// The node gets these CIDRs; for new allocations, with the number of candidates tried for each.
+    /// The node gets these CIDRs. For new allocations, the numbers count the candidates tried for each CIDR.
     Give(Vec<Cidr>, Option<Vec<usize>>),
     /// The CIDR set has no free CIDR.
     Exhausted(Cidr),
