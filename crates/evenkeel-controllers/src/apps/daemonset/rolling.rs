@@ -73,7 +73,7 @@ fn replace(pass: &mut Pass<'_>, budget: Budget) {
     pass.pods_to_delete.extend(candidates.into_iter().take(allowed));
 }
 
-/// With `maxSurge`: creates a new pod beside the old one, and deletes the old one when the new one is
+/// With `maxSurge`: creates a new pod next to the old one, and deletes the old one when the new one is
 /// available. Replacing an unavailable old pod does not use the budget. On nodes that no longer fit, deletes
 /// available old pods only while more pods are available than desired.
 fn surge(pass: &mut Pass<'_>, budget: Budget, desired: usize) {

@@ -93,7 +93,7 @@ impl Pass<'_> {
     }
 
     /// Returns the size of a new set that has `present` replicas: all with `Recreate`, otherwise as many as
-    /// `maxSurge` allows beside the old sets. Upstream: `NewRSNewReplicas`.
+    /// `maxSurge` allows in addition to the old sets. Upstream: `NewRSNewReplicas`.
     pub(crate) fn room_for(&self, present: i32) -> i32 {
         let desired = self.budget.replicas;
         if &*self.observed.deployment.spec.strategy.type_ == RECREATE {

@@ -67,7 +67,8 @@ impl Options {
         }
     }
 
-    /// Returns the certificate and key of each signer: a common pair or own ones, but not both.
+    /// Returns the certificate and key of each signer. Setting both a pair for all signers and one for a signer is an
+    /// error. A pair for all signers is ignored if its certificate or key is not set.
     pub(super) fn signers(&self) -> Result<Vec<(Signer, &Pair)>, &'static str> {
         let common = self.common.as_ref().filter(|pair| pair.is_whole());
         let of = |signer| match signer {
@@ -124,7 +125,7 @@ mod tests {
         assert_eq!(none.signers(), Ok(Vec::new()));
         let common = Options { common: files("c", "k"), ..Options::default() };
         assert_eq!(common.signers().unwrap().len(), 4);
-        // A common pair with a missing file counts as none; for one signer, reading it fails.
+        // A pair for all signers is ignored if one of its paths is empty. A pair for one signer stays; reading it fails.
         assert_eq!(
             Options { common: files("c", ""), ..Options::default() }.signers(),
             Ok(Vec::new())

@@ -196,7 +196,7 @@ impl Planner for Budgets {
 
 /// Puts budgets whose status was updated into the recheck queue. Upstream: `enqueuePdbForRecheck`, `recheckQueue`.
 ///
-/// It is a queue of its own, because a backoff in the main queue would replace the delay there.
+/// The queue is separate, because a backoff in the main queue would replace the delay there.
 #[derive(Clone, Default)]
 struct Recheck(Arc<OnceLock<Queue<Key>>>);
 
