@@ -9,7 +9,7 @@ pub(crate) fn words(failure: &Failure, request: &str) -> String {
     if *code == 0 || !reason.is_empty() {
         return message.clone();
     }
-    // The client's text for a response without one.
+    // The client writes this text if the response has no message.
     let unsaid = *message == format!("the API server answered {code}");
     let said = if unsaid { "" } else { message };
     let message = match *code {

@@ -5,7 +5,8 @@ use evenkeel_api::{Meta, StrMap, View};
 use evenkeel_runtime::plan::{Action, OnError, Patch, PatchForm, Target};
 use std::sync::Arc;
 
-/// Status codes of a release patch that count as success: the reference is gone, or another object has the name.
+/// Status codes of a release patch that count as success: the reference is gone, or another object has the
+/// name.
 const NOTHING_TO_RELEASE: &[u16] = &[422];
 
 /// Children of an owner, and the patches still to be written.
@@ -35,7 +36,7 @@ impl<C> Default for Claims<C> {
 }
 
 impl<C: View> Claims<C> {
-    /// [`Self::new`] for an owner that selects by labels only.
+    /// Classifies candidates as [`Self::new`] does, for an owner that selects by labels only.
     pub(crate) fn by_labels(
         owner: &Meta,
         candidates: impl IntoIterator<Item = Arc<C>>,
@@ -87,7 +88,7 @@ impl<C: View> Claims<C> {
         self.patches(owner, String::new())
     }
 
-    /// [`Self::actions`], but adoption also adds a finalizer.
+    /// Returns [`Self::actions`], in which adoptions also add a finalizer.
     pub(crate) fn actions_with_finalizer(
         &self,
         owner: &Target,

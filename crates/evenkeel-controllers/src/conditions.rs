@@ -15,7 +15,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Condition {
-    /// The condition's type, as `Progressing`.
+    /// The condition's type, such as `Progressing`.
     #[serde(rename = "type")]
     pub(crate) type_: Text,
     /// `True`, `False` or `Unknown`.

@@ -19,8 +19,8 @@ pub(crate) struct Why {
     pub(crate) message: &'static str,
 }
 
-/// Returns the patch that adds the condition, and that sets the phase `Failed` if `fails`. `None` if the status has
-/// both already. If the patch fails, later actions are skipped.
+/// Returns the patch that adds the condition and, with `fails`, sets the phase `Failed`. `None` if the status
+/// has both already. If the patch fails, later actions are skipped.
 pub(crate) fn marked(pod: &Pod, why: Option<Why>, fails: bool, now: Timestamp) -> Option<Patch> {
     let mut status = json!({});
     if fails && !crate::pods::is_terminal(pod) {

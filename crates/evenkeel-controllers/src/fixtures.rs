@@ -16,23 +16,23 @@ use std::sync::Arc;
 /// The time at which tests begin.
 pub(crate) const T0: Timestamp = Timestamp::constant(1_790_000_000, 0);
 
-/// Seconds after [`T0`], or before.
+/// Returns the time this many seconds after [`T0`], or before it if negative.
 pub(crate) fn at(seconds: i64) -> Timestamp {
     T0 + SignedDuration::from_secs(seconds)
 }
 
-/// An object from its JSON.
+/// Decodes an object from JSON.
 #[track_caller]
 pub(crate) fn object<V: View>(json: &Value) -> V {
     V::decode(json.to_string().as_bytes(), Encoding::Json).unwrap()
 }
 
-/// The reference that a controller puts on what is its own.
+/// Returns the owner references of an object that `owner` controls.
 pub(crate) fn owned_by<V: View>(owner: &V) -> Shared<OwnerReference> {
     [crate::wire::controller_reference(&Target::of(V::kind(), owner.meta()))].into()
 }
 
-/// Metadata of an object of the namespace `ns`, made at [`T0`], with its name for a uid.
+/// Returns metadata in the namespace `ns`, created at [`T0`], with the name as uid.
 pub(crate) fn meta(name: &str) -> Meta {
     Meta {
         name: name.into(),
@@ -45,12 +45,12 @@ pub(crate) fn meta(name: &str) -> Meta {
     }
 }
 
-/// Labels with this single entry.
+/// Returns labels with this single entry.
 pub(crate) fn label(key: &str, value: &str) -> StrMap {
     [(key, value)].into_iter().collect()
 }
 
-/// A running pod on a node, ready since `ready` if it is.
+/// Returns a running pod on a node, ready since `ready` if set.
 pub(crate) fn pod(name: &str, ready: Option<Timestamp>) -> Pod {
     let mut pod =
         Pod { meta: Meta { labels: label("app", "web"), ..meta(name) }, ..Pod::default() };
@@ -67,7 +67,7 @@ pub(crate) fn pod(name: &str, ready: Option<Timestamp>) -> Pod {
     pod
 }
 
-/// A resource of the preferred version of its group, without verbs and sub-resources.
+/// Returns a resource of the preferred version of its group, without verbs and sub-resources.
 pub(crate) fn resource(kind: Kind) -> Resource {
     Resource {
         kind,
@@ -80,12 +80,12 @@ pub(crate) fn resource(kind: Kind) -> Resource {
     }
 }
 
-/// Deployments, as [`resource`] makes them.
+/// Returns Deployments as a [`resource`].
 pub(crate) fn deployments() -> Resource {
     resource(Kind::new("apps", "v1", "Deployment", "deployments", true))
 }
 
-/// The outcome of a discovery that finds these resources.
+/// Returns the outcome of a discovery that finds these resources.
 pub(crate) fn discovered(resources: Vec<Resource>) -> Outcome {
     let all = ServerResources { resources, failed: Vec::new() };
     Outcome { reply: Some(Reply::of_resources(Arc::new(all))), ..Outcome::success() }

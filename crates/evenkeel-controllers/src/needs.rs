@@ -35,7 +35,7 @@ impl fmt::Debug for Gates {
     }
 }
 
-/// A resource in one version of its group, as `apps`, `v1`, `deployments`.
+/// A resource in one version of its group, such as `apps`, `v1`, `deployments`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Resource {
     /// The API group, empty for core.
@@ -90,10 +90,10 @@ impl Resources {
 /// Unmet requirement of a controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unmet {
-    /// A feature gate is off, which stays so.
+    /// A feature gate is off, which cannot change while the program runs.
     #[error("feature gate {0} is off")]
     Gate(&'static str),
-    /// The server does not have a resource, which may come.
+    /// The server does not serve a resource, but may do so later.
     #[error("the server has no {0}")]
     Resource(Resource),
 }

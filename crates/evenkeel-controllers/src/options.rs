@@ -78,7 +78,7 @@ impl<const DEFAULT: usize> Periodic<DEFAULT> {
 pub struct Options {
     /// Options of the attach-detach controller.
     pub attachdetach: storage::attachdetach::Options,
-    /// Persistent volume controller.
+    /// Options of the persistent volume controller.
     pub binder: storage::binder::Options,
     /// Options of the CronJob controller.
     pub cronjob: batch::cronjob::Options,
@@ -92,25 +92,25 @@ pub struct Options {
     pub endpoints: discovery::endpoints::Options,
     /// Options of the EndpointSlice controller.
     pub endpointslice: discovery::endpointslice::Options,
-    /// EndpointSlice mirroring controller.
+    /// Options of the EndpointSlice mirroring controller.
     pub endpointslicemirroring: discovery::endpointslicemirroring::Options,
-    /// Ephemeral volume controller.
+    /// Options of the ephemeral volume controller.
     pub ephemeralvolume: storage::ephemeralvolume::Options,
     /// Options of the garbage collector.
     pub garbagecollector: core::garbagecollector::Options,
-    /// Horizontal pod autoscaler.
+    /// Options of the horizontal pod autoscaler.
     pub horizontalpodautoscaler: autoscaling::horizontalpodautoscaler::Options,
     /// Options of the Job controller.
     pub job: batch::job::Options,
-    /// Cleaner of legacy service account tokens.
+    /// Options of the cleaner of legacy service account tokens.
     pub legacytokencleaner: core::legacytokencleaner::Options,
     /// Options of the namespace controller.
     pub namespace: core::namespace::Options,
-    /// Node IPAM controller.
+    /// Options of the node IPAM controller.
     pub nodeipam: core::nodeipam::Options,
-    /// Node lifecycle controller.
+    /// Options of the node lifecycle controller.
     pub nodelifecycle: core::nodelifecycle::Options,
-    /// Pod garbage collector.
+    /// Options of the pod garbage collector.
     pub podgc: core::podgc::Options,
     /// Options of the ReplicaSet controller.
     pub replicaset: apps::replicaset::Options,
@@ -118,13 +118,13 @@ pub struct Options {
     pub replicationcontroller: apps::replicationcontroller::Options,
     /// Options of the ResourceClaim controller.
     pub resourceclaim: resource::resourceclaim::Options,
-    /// Resource quota controller.
+    /// Options of the resource quota controller.
     pub resourcequota: core::resourcequota::Options,
-    /// Root CA certificate publisher.
+    /// Options of the root CA certificate publisher.
     pub rootcacertpublisher: core::rootcacertpublisher::Options,
-    /// Service account token controller.
+    /// Options of the service account token controller.
     pub serviceaccounttoken: core::serviceaccounttoken::Options,
-    /// CertificateSigningRequest signing controller.
+    /// Options of the CertificateSigningRequest signing controller.
     pub signing: certificates::signing::Options,
     /// Options of the StatefulSet controller.
     pub statefulset: apps::statefulset::Options,

@@ -36,7 +36,7 @@ impl<V: View> ByController<V> {
     }
 }
 
-/// Key of a namespace's orphans. Uids contain no slash.
+/// Returns the key of a namespace's orphans. Uids contain no slash, so it differs from every uid.
 fn orphans(namespace: &str) -> String {
     format!("/{namespace}")
 }

@@ -7,8 +7,8 @@ use std::{cmp::Ordering, collections::HashMap, sync::Arc};
 
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// Returns the `count` pods of a ReplicaSet to delete first. A pod is deleted earlier where more of the `related` pods run on
-/// its node. `use_deletion_cost` is the feature gate `PodDeletionCost`: whether the annotation
+/// Returns the `count` pods of a ReplicaSet to delete first. A pod comes earlier if more of the `related`
+/// pods run on its node. `use_deletion_cost` is the feature gate `PodDeletionCost`: whether the annotation
 /// `controller.kubernetes.io/pod-deletion-cost` counts.
 ///
 /// Upstream: `getPodsToDelete`, `getPodsRankedByRelatedPodsOnSameNode`.
@@ -43,7 +43,7 @@ pub(crate) fn pods_of_job_to_delete(pods: &[Arc<Pod>], count: usize) -> Vec<Arc<
     lowest_ranked(pods, count, |index, pod| Rank::new(index, pod, Age::exact))
 }
 
-/// Returns the `count` pods that rank first; all pods, by name, if there are no more.
+/// Returns the `count` pods that rank first; if that is all of them, returns them by name.
 fn lowest_ranked<'a>(
     pods: &'a [Arc<Pod>],
     count: usize,
@@ -60,7 +60,7 @@ fn lowest_ranked<'a>(
     merge_sort(&mut ranked).into_iter().take(count).map(|rank| pods[rank.index].clone()).collect()
 }
 
-/// What decides when a pod is deleted, in the order of [`Rank::compare`].
+/// Criteria that decide when a pod is deleted, in the order of [`Rank::compare`].
 #[derive(Debug, Clone, Copy)]
 struct Rank<'a> {
     /// Index of the pod in the input.
@@ -75,7 +75,7 @@ struct Rank<'a> {
     /// Number of related pods on the node.
     colocated: u32,
     ready_since: Age,
-    /// Most restarts of a regular container, and of a sidecar.
+    /// Highest restart count of a regular container, and of a sidecar.
     restarts: (i32, i32),
     created: Age,
 }

@@ -34,7 +34,7 @@ pub(crate) fn time<S: Serializer>(
     }
 }
 
-/// Serialises a map of strings.
+/// Serializes a map of strings.
 pub(crate) fn map<S: Serializer>(map: &StrMap, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(map.iter())
 }
@@ -51,7 +51,7 @@ pub(crate) fn controller_reference(owner: &Target) -> OwnerReference {
     }
 }
 
-/// Serialises owner references.
+/// Serializes owner references.
 pub(crate) fn owners<S: Serializer>(
     owners: &[OwnerReference],
     serializer: S,

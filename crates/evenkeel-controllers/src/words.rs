@@ -18,7 +18,7 @@ pub(crate) fn signed(n: usize) -> i64 {
 
 /// Formats a duration in seconds as Go does: `9m30s`.
 pub(crate) fn time(time: Duration) -> String {
-    // Rounded up, so that the event has happened when the printed time has passed.
+    // Round up, so that the event has happened when the printed time has passed.
     let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
     duration::format(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000_000))
 }

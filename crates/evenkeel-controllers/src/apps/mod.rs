@@ -10,9 +10,9 @@ mod revisions;
 
 use std::time::Duration;
 
-/// Throttle of status updates: changes of pods within this time are written together. Upstream coalesces them through
-/// its rate-limited queue.
-const STATUS_PACE: Duration = Duration::from_millis(100);
+/// Minimum time between two status updates of an object; changes of pods within it are written together.
+/// Upstream coalesces them through its rate-limited queue.
+const MIN_STATUS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Feature gate of `status.terminatingReplicas` in Deployments and ReplicaSets (KEP-3973).
 const TERMINATING: &str = "DeploymentReplicaSetTerminatingReplicas";

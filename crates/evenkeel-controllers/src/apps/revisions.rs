@@ -1,4 +1,5 @@
-//! ControllerRevisions: the templates that a StatefulSet or a DaemonSet has had. Upstream: `pkg/controller/history`.
+//! ControllerRevisions: the current and earlier templates of a StatefulSet or a DaemonSet. Upstream:
+//! `pkg/controller/history`.
 
 use crate::{
     pods::revision_of,
@@ -33,7 +34,7 @@ pub(crate) struct Draft {
     pub(crate) name: String,
     /// Hash of the data and the collision count.
     pub(crate) hash: String,
-    /// Collision count, for the owner's status.
+    /// Collision count to write to the owner's status.
     pub(crate) collisions: i32,
     /// The patch that restores the template, as JSON.
     pub(crate) data: String,
@@ -42,9 +43,9 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Chooses the name. The hash is upstream's for StatefulSets, so that both implementations find each other's
-    /// revisions. A revision of the same name with other data is a collision, which changes the hash. Upstream:
-    /// `CreateControllerRevision`.
+    /// Chooses the name. The hash is the one of upstream's StatefulSets, so that both implementations find
+    /// each other's revisions. A revision of the same name with other data is a collision, which changes the
+    /// hash. Upstream: `CreateControllerRevision`.
     pub(crate) fn new(
         owner: &str,
         template: &Template,
@@ -91,7 +92,7 @@ impl Draft {
                 annotations: &meta.annotations,
                 owner_references: &owners,
             },
-            // Written verbatim, because the name is a hash of it.
+            // Write the data verbatim: its hash is part of the name.
             data: RawValue::from_string(self.data).unwrap_or_default(),
             revision: number,
         });
@@ -109,7 +110,7 @@ struct Whole<'a> {
     revision: i64,
 }
 
-/// Returns a merge patch of a revision. If it fails, the reconciliation ends.
+/// Returns a merge patch of a revision. Its failure ends the reconciliation.
 pub(crate) fn change(revision: &ControllerRevision, body: &serde_json::Value) -> Rewrite {
     let version = &revision.meta.resource_version;
     Rewrite {

@@ -14,7 +14,7 @@ pub(super) const NAMESPACE: &str = "kube-system";
 /// A Secret of the type `bootstrap.kubernetes.io/token`.
 pub(super) type TokenSecret = Full<Secret>;
 
-/// Cache of the Secrets with the type of bootstrap tokens.
+/// Returns the cache of the Secrets with the type of bootstrap tokens.
 pub(super) fn secrets(caches: &Caches) -> Cache<TokenSecret> {
     caches.selected("", "type=bootstrap.kubernetes.io/token")
 }
@@ -58,7 +58,7 @@ impl fmt::Debug for Token<'_> {
     }
 }
 
-/// Returns the token, if it is valid, has the usage for signing, and the Secret's name is right. Upstream:
+/// Returns the token if it is valid, may be used for signing, and matches the Secret's name. Upstream:
 /// `validateSecretForSigning`.
 pub(super) fn for_signing(secret: &TokenSecret, now: Timestamp) -> Option<Token<'_>> {
     let id = value(secret, "token-id");
@@ -84,7 +84,7 @@ pub(super) mod tests {
     use evenkeel_api::time::seconds;
     use serde_json::{Map, Value, json};
 
-    /// A token's Secret with this data beside what it must have; an empty value takes one away.
+    /// Returns a token's Secret with this data in addition to the required data. An empty value removes a key.
     pub(in crate::bootstrap) fn secret(id: &str, data: &[(&str, &str)]) -> TokenSecret {
         let usual = [
             ("token-id", id),

@@ -22,7 +22,7 @@ use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use std::{sync::Arc, time::Duration};
 use sweep::Expired;
 
-/// A CertificateSigningRequest with all fields, because it is written back whole.
+/// A CertificateSigningRequest with all fields, because the controllers write it back whole.
 type SigningRequest = Full<CertificateSigningRequest>;
 
 /// Number of workers of each controller; no flag changes it.
@@ -38,7 +38,7 @@ fn builder(
     context.builder(descriptor, requests).workers(WORKERS).backoff(patient)
 }
 
-/// Deletes the expired objects of a kind in each period.
+/// Planner that deletes the expired objects of a kind, once in each period.
 struct Sweep<V> {
     objects: Cache<V>,
     expired: Expired<V>,
@@ -97,7 +97,7 @@ fn conditions(request: &SigningRequest) -> impl Iterator<Item = (&str, &str)> {
     all.unwrap_or_default().iter().map(|one| (&*one.type_, &*one.status))
 }
 
-/// Returns the issued certificate, PEM.
+/// Returns the issued certificate as PEM, if any.
 fn issued(request: &SigningRequest) -> Option<&[u8]> {
     let certificate = request.status.as_ref()?.certificate.as_ref()?;
     Some(&*certificate.0).filter(|pem| !pem.is_empty())

@@ -9,16 +9,16 @@ use x509_parser::{
     prelude::FromDer as _,
 };
 
-/// Why a request cannot be parsed.
+/// Error in parsing or verifying a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RequestError {
-    /// The text has no PEM block of that type.
+    /// The text has no PEM block of the type `CERTIFICATE REQUEST`.
     #[error("PEM block type must be CERTIFICATE REQUEST")]
     Pem,
     /// The block is not PKCS#10.
     #[error("the request is no PKCS#10: {0}")]
     Der(String),
-    /// This part of it is malformed.
+    /// This part of the request is malformed.
     #[error("the request's {0} cannot be read")]
     Part(&'static str),
     /// The signature does not match the public key.
@@ -34,9 +34,9 @@ pub(super) struct Request {
     pub(super) emails: Vec<String>,
     pub(super) addresses: Vec<IpAddr>,
     pub(super) uris: Vec<String>,
-    /// The public key, SubjectPublicKeyInfo in DER.
+    /// The public key: SubjectPublicKeyInfo in DER.
     pub(super) key: Vec<u8>,
-    /// The whole request, DER.
+    /// The whole request in DER.
     der: Vec<u8>,
 }
 
@@ -141,7 +141,8 @@ pub(super) mod tests {
     use super::*;
     use rcgen::{CertificateParams, DnType, KeyPair, SanType};
 
-    /// A request with this subject and these names, PEM. (This library can write just one value of each attribute.)
+    /// Returns a request in PEM with this subject and these names. (The library writes only one value of each
+    /// attribute.)
     pub(in crate::certificates) fn pem(
         organization: &str,
         common: &str,

@@ -27,7 +27,7 @@ pub(crate) struct Scale {
     pub(crate) selector: Text,
 }
 
-/// Why a scale could not be read.
+/// Error in reading a scale.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ScaleError {
     /// Discovery has no such kind in the group.

@@ -9,10 +9,10 @@ use evenkeel_runtime::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Age up to which a discovery will do; upstream resets its REST mapper as often.
+/// Maximum age of a discovery; upstream resets its REST mapper at this interval.
 const KNOWN_FOR: Duration = Duration::from_secs(30);
 
-/// Age from which a kind that is missing is looked up again.
+/// Maximum age of a discovery that lacks the kind.
 const MISSED_FOR: Duration = Duration::from_secs(5);
 
 /// Result of a read, or the plan that carries it out.
@@ -73,7 +73,7 @@ fn lookup<T>(
     Ok(Ok(None))
 }
 
-/// Reads the scale of an object; NotFound also for a kind without scale.
+/// Reads the scale of an object. A kind without scale gives NotFound, too.
 pub(crate) fn get(
     kind: &Kind,
     namespace: &str,
@@ -113,7 +113,7 @@ pub(crate) fn update(
     })
 }
 
-/// The same read, whose failure is the decision's to judge.
+/// Returns the read without error handling: the decision handles its failure.
 fn ignored(read: LiveRead) -> LiveRead {
     LiveRead { on_error: OnError::Ignore, ..read }
 }
@@ -128,7 +128,7 @@ mod tests {
         Outcome::failure(Failure { code, ..Failure::local("no") })
     }
 
-    /// The plural that is found or the error, or the age of the discovery that is needed.
+    /// Returns the plural of the found kind or the error, or the maximum age of the next discovery.
     fn found(outcomes: Vec<Outcome>) -> Result<Result<String, String>, Duration> {
         let outcomes = Outcomes(outcomes);
         match resources("apps", "Deployment", &mut Steps::of(&outcomes)) {

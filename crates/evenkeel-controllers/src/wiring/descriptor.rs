@@ -82,7 +82,7 @@ pub struct StartError {
     pub reason: String,
 }
 
-/// Builds the client for a [`Descriptor::client`], with its credentials. The user agent is added by the controller.
+/// Builds the client for a [`Descriptor::client`], with its credentials. The controller adds the user agent.
 pub type Clients = Arc<dyn Fn(&str) -> Client + Send + Sync>;
 
 /// Inputs of the start functions.
@@ -102,7 +102,8 @@ pub struct ControllerContext {
     pub gates: Gates,
     /// Resources of the API server.
     pub resources: Resources,
-    /// Health checks; a controller may register its own, and one that always passes is registered otherwise.
+    /// Health checks. A controller may register its own; otherwise the program registers one that always
+    /// passes.
     pub health: Health,
     /// Watches of all resources, for controllers that need them.
     pub monitors: Monitors,
@@ -159,7 +160,7 @@ impl ControllerContext {
         self.described(descriptor, Builder::new(&self.env, descriptor.name, root))
     }
 
-    /// The same, with a custom mapping of root events to keys and delays.
+    /// Returns such a builder, with a custom mapping of root events to keys and delays.
     pub fn builder_watching<V: View>(
         &self,
         descriptor: &Descriptor,

@@ -1,6 +1,6 @@
 //! Watches of all resources, shared by the garbage collector and the quota controller; they follow discovery.
 //!
-//! It decides about no object: it discovers resources, and starts and stops watches by [`WatchChanges`].
+//! The module discovers resources, and starts and stops watches by [`WatchChanges`]. It does not decide about objects.
 
 use super::watch_changes::WatchChanges;
 use evenkeel_api::{
@@ -44,7 +44,7 @@ pub(crate) trait Follower: Send + Sync + 'static {
     /// Stops watching a kind that the server no longer serves.
     fn put_down(&self, _kind: &Kind) {}
 
-    /// Discovery or a watch failed.
+    /// Called when discovery or a watch failed.
     fn failed(&self) {}
 
     /// Called when all followed kinds have synced, or the wait timed out.
@@ -88,7 +88,7 @@ impl Monitors {
         };
         if first {
             let (this, stop) = (self.clone(), tasks.token());
-            // Not restarted: a second run would take watches that have not synced for complete.
+            // Do not restart it: a second run would treat watches that have not synced as complete.
             tasks.spawn("monitors", async move { this.run(stop).await });
         } else {
             self.0.joined.notify_one();

@@ -1,4 +1,4 @@
-//! Which watches start and stop after a discovery.
+//! Watches to start and to stop after a discovery.
 
 use evenkeel_api::Kind;
 use evenkeel_runtime::discovery::{Resource, ServerResources};

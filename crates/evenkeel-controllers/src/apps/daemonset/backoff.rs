@@ -10,16 +10,17 @@ use std::{collections::HashMap, time::Duration};
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(15 * 60);
 
-/// A DaemonSet's uid, its observed generation, and a node. Upstream: `failedPodsBackoffKey`.
+/// Key of a backoff: a DaemonSet's uid, its observed generation, and a node. Upstream:
+/// `failedPodsBackoffKey`.
 pub(crate) type BackoffKey = (Text, i64, Text);
 
-/// Start and duration of each backoff of a DaemonSet. The duration doubles with each failure; an entry expires after twice the
-/// maximum.
+/// Start and duration of each backoff of a DaemonSet. The duration doubles with each failure; an entry
+/// expires after twice `MAX_BACKOFF`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Backoff(HashMap<BackoffKey, (Timestamp, Duration)>);
 
 impl Backoff {
-    /// Returns the remaining backoff.
+    /// Returns the remaining backoff; `None` if it is over or never began.
     pub(crate) fn remaining(&self, place: &BackoffKey, now: Timestamp) -> Option<Duration> {
         let (since, delay) = self.0.get(place)?;
         delay.checked_sub(age(*since, now)).filter(|remaining| !remaining.is_zero())

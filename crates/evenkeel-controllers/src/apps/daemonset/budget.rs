@@ -5,7 +5,8 @@ use evenkeel_api::{
     views::DaemonSet,
 };
 
-/// `updateStrategy.type` under which the controller replaces pods; under others (`OnDelete`), the user does.
+/// Value of `updateStrategy.type` with which the controller replaces old pods. With `OnDelete`, the user
+/// deletes them.
 pub(crate) const ROLLING_UPDATE: &str = "RollingUpdate";
 
 /// Limits of a rolling update, in nodes. Upstream: `updatedDesiredNodeCounts`.

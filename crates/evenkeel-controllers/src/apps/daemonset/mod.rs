@@ -13,7 +13,7 @@ mod status;
 mod tests;
 
 use crate::{
-    apps::STATUS_PACE,
+    apps::MIN_STATUS_INTERVAL,
     children::on_child,
     options::Workers,
     owned::ByController,
@@ -68,7 +68,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .builder(&DESCRIPTOR, &sets)
         .event_source("daemonset-controller")
         .workers(context.options.daemonset.concurrent_syncs)
-        .min_status_interval(STATUS_PACE)
+        .min_status_interval(MIN_STATUS_INTERVAL)
         .stale_skips_metric("daemonset_controller_stale_sync_skips_total")
         .watches(&revisions, move |event, enqueue| {
             on_child(

@@ -28,8 +28,8 @@ impl Watch {
         Self { sets: sets.clone(), nodes: nodes.clone(), pods }
     }
 
-    /// Enqueues the DaemonSets that create or delete a pod on the node, or whose counts change. The pods of a deleted
-    /// node are deleted with it.
+    /// Enqueues the DaemonSets that create or delete a pod on the node, or whose counts change. If the node
+    /// is deleted, these are the DaemonSets with pods on it.
     pub(super) fn sets_of(&self, node: &str, mut enqueue: impl FnMut(Key)) {
         let found = self.nodes.get("", node);
         for set in self.sets.list() {
@@ -60,7 +60,7 @@ pub(super) fn matters(event: &CacheEvent<Node>) -> bool {
     }
 }
 
-/// Key of a DaemonSet's pods on a node. Uids contain no slash.
+/// Returns the index key of a DaemonSet's pods on a node. Uids contain no slash, so no two keys are equal.
 fn place(uid: &str, node: &str) -> String {
     format!("{uid}/{node}")
 }

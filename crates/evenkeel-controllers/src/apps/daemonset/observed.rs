@@ -18,9 +18,9 @@ use std::{collections::BTreeMap, sync::Arc};
 pub(crate) struct Observed {
     /// The DaemonSet to reconcile.
     pub(crate) set: Arc<DaemonSet>,
-    /// Pods by controller reference.
+    /// Pods that the DaemonSet owns, adopts or releases.
     pub(crate) pods: Claims<Pod>,
-    /// ControllerRevisions by controller reference.
+    /// ControllerRevisions that the DaemonSet owns, adopts or releases.
     pub(crate) revisions: Claims<ControllerRevision>,
     /// Revisions of the current and of old templates.
     pub(crate) history: History,
@@ -57,7 +57,7 @@ impl History {
         let (mut same, old): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|revision| revision.data.matches_template(template));
         let number = old.last().map_or(1, |newest| newest.revision.saturating_add(1));
-        // The newest of several stays.
+        // Of several revisions of the template, keep the newest.
         let current = same.pop();
         let draft = current.is_none().then(|| {
             let collisions = set.status.collision_count.unwrap_or(0);
@@ -93,7 +93,7 @@ impl Observed {
         let selector = &set.spec.selector;
         let pods = Claims::by_labels(&set.meta, pods, |labels| selector.matches(labels));
         let revisions = Claims::by_labels(&set.meta, revisions, |labels| selector.matches(labels));
-        // A DaemonSet that is not reconciled gets no revision.
+        // The plan ignores such a DaemonSet, so it needs no revision.
         let history = if set.meta.deleting() || selector.requirements().is_empty() {
             History::default()
         } else {
@@ -105,7 +105,7 @@ impl Observed {
     }
 
     /// Returns the pods by node, scheduled or intended. On one node scheduled pods come first, then older ones.
-    /// Terminal pods that are terminating are omitted. Upstream: `getNodesToDaemonPods`.
+    /// Omits terminal pods that are being deleted. Upstream: `getNodesToDaemonPods`.
     pub(crate) fn by_node(&self) -> BTreeMap<&str, Vec<&Arc<Pod>>> {
         let mut by_node: BTreeMap<&str, Vec<&Arc<Pod>>> = BTreeMap::new();
         for pod in &self.pods.owned {

@@ -1,7 +1,7 @@
 //! Nodes on which a DaemonSet creates and deletes pods. Upstream: `manage` in `daemon_controller.go`.
 //!
-//! Each node that fits the template has one pod. When all have, the rolling update replaces pods of old revisions
-//! ([`super::rolling`]).
+//! Each node that fits the template has one pod. Once all have theirs, the rolling update replaces pods of
+//! old revisions ([`super::rolling`]).
 //!
 //! | documented | where |
 //! |---|---|
@@ -87,7 +87,7 @@ impl<'a> Pass<'a> {
         }
         pass.actions.extend(observed.revisions.actions(&pass.target));
         pass.actions.extend(observed.pods.actions(&pass.target));
-        // An object that is still to be adopted is changed or deleted in a later reconciliation.
+        // Adopt first; a later reconciliation changes or deletes the adopted objects.
         if observed.revisions.adopt + observed.pods.adopt > 0 {
             return pass;
         }
@@ -103,7 +103,8 @@ impl<'a> Pass<'a> {
         pass
     }
 
-    /// Groups the pods by node. Upstream: `getNodesToDaemonPods`.
+    /// Returns the state before any decision, with the pods grouped by node. Upstream:
+    /// `getNodesToDaemonPods`.
     pub(crate) fn begin(observed: &'a Observed, now: Timestamp) -> Self {
         Self {
             observed,
@@ -148,7 +149,7 @@ impl<'a> Pass<'a> {
         }));
     }
 
-    /// Returns the patch that labels a revision with its hash and sets its number.
+    /// Adds the hash label to a revision that lacks it, and sets its number if one is passed.
     fn label(&mut self, revision: &evenkeel_api::views::ControllerRevision, number: Option<i64>) {
         let mut change = json!({});
         if !revision.meta.labels.contains(REVISION_LABEL) {
@@ -220,8 +221,8 @@ impl<'a> Pass<'a> {
         running_pods
     }
 
-    /// Keeps the oldest pod. With `maxSurge`, keeps the oldest pod of each revision until the new one is available or
-    /// the old one is not ready. Upstream: `podsShouldBeOnNode`.
+    /// Keeps the oldest pod. With `maxSurge`, keeps the oldest new and the oldest old pod, and deletes the
+    /// old one if it is not ready or the new one is available. Upstream: `podsShouldBeOnNode`.
     fn retain_oldest(&mut self, node: &'a str, running: &[&'a Arc<Pod>], should_run: bool) {
         if !budget::allows_surge(&self.observed.set) {
             self.pods_to_delete.extend(running.iter().skip(1));
@@ -248,7 +249,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Deletes pending pods of missing nodes, which can never be scheduled. Upstream: `getUnscheduledPodsWithoutNode`.
+    /// Deletes pending pods whose node is missing: they can never be scheduled. Upstream:
+    /// `getUnscheduledPodsWithoutNode`.
     fn delete_pods_of_missing_nodes(&mut self) {
         let nodes = &self.observed.nodes;
         let homeless = self.by_node.iter().filter(|(node, _)| !nodes.contains_key(**node));
@@ -265,7 +267,7 @@ impl<'a> Pass<'a> {
             let body = observed.pod_template.pod_json(set, node, observed.history.hash(), &owner);
             self.actions.push(
                 Create {
-                    // The first pod is created after its revision.
+                    // Create the revision before the first pod.
                     waits_for_earlier_creates: n == 0,
                     done: Some(EventRecord::normal(
                         target.clone(),

@@ -23,12 +23,12 @@ pub(crate) struct PodTemplate {
     spec: PodSpec,
 }
 
-/// Whether a node runs a pod of the set. Upstream: `NodeShouldRunDaemonPod`.
+/// Result of matching a node with the pod template. Upstream: `NodeShouldRunDaemonPod`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fit {
     /// Whether the node should run a pod.
     pub(crate) should_run: bool,
-    /// Whether an existing pod continues to run.
+    /// Whether an existing pod may continue to run there.
     pub(crate) should_continue_running: bool,
 }
 

@@ -28,8 +28,8 @@ pub(crate) fn roll_out(pass: &mut Pass<'_>) {
     }
 }
 
-/// The new and the old pod of a node; `Err` if there are several of one, which a later reconciliation resolves.
-/// Upstream: `findUpdatedPodsOnNode`.
+/// The new and the old pod of a node. With two new or two old pods, `of` fails; a later reconciliation
+/// deletes one of them. Upstream: `findUpdatedPodsOnNode`.
 #[derive(Debug, Clone, Copy)]
 struct Pair<'a> {
     new: Option<&'a Arc<Pod>>,
@@ -73,9 +73,9 @@ fn replace(pass: &mut Pass<'_>, budget: Budget) {
     pass.pods_to_delete.extend(candidates.into_iter().take(allowed));
 }
 
-/// With `maxSurge`: creates a new pod beside the old one, which is deleted when the new one is available. An
-/// unavailable old pod does not count towards the budget. On nodes that no longer fit, old pods are deleted within the
-/// budget.
+/// With `maxSurge`: creates a new pod next to the old one, and deletes the old one when the new one is
+/// available. Replacing an unavailable old pod does not use the budget. On nodes that no longer fit, deletes
+/// available old pods only while more pods are available than desired.
 fn surge(pass: &mut Pass<'_>, budget: Budget, desired: usize) {
     let (mut n_surge, mut n_available) = (0, 0);
     let (mut free, mut candidates) = (Vec::new(), Vec::new());

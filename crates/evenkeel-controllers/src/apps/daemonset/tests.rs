@@ -1,4 +1,4 @@
-//! Stories of single sets, and properties of whole rollouts on a model of the world.
+//! Scenarios of single DaemonSets, and properties of whole rollouts on a model of the cluster.
 
 use super::{
     backoff::Backoff,
@@ -58,7 +58,7 @@ fn tainted(effect: &str) -> Value {
     json!({ "spec": { "taints": [{ "key": "k", "effect": effect }] } })
 }
 
-/// A set, nodes, and what controller and kubelets make of it.
+/// A DaemonSet, its nodes, and what the controller and the kubelets did.
 #[derive(Debug, Clone)]
 struct World {
     set: DaemonSet,
@@ -106,7 +106,7 @@ impl World {
         self.pass_with(&mut Backoff::default())
     }
 
-    /// One pass of the controller; whether it wrote anything.
+    /// Runs one pass of the controller. Returns whether it wrote anything.
     fn pass_with(&mut self, backoff: &mut Backoff) -> bool {
         let observed = self.observed();
         let (next, failed) = plan(&observed, backoff, self.now);
@@ -176,7 +176,7 @@ impl World {
         let (uid, creation) = (format!("made-{}", self.n_made).into(), Some(at(self.n_made)));
         if kind == "Pod" {
             let mut pod: Pod = object(body);
-            // By node, so that stories can be read.
+            // Name pods by node, so that the goldens are readable.
             let name =
                 format!("{}{}-{}", pod.meta.generate_name, target_node(&pod).unwrap(), self.n_made);
             (pod.meta.name, pod.meta.uid, pod.meta.creation) =
@@ -207,7 +207,7 @@ impl World {
         self.pods.iter_mut().find(|pod| target_node(pod) == Some(node)).unwrap()
     }
 
-    /// Scheduler and kubelets do what they are asked to; whether there was anything.
+    /// Acts as scheduler and kubelets. Returns whether anything changed.
     fn kubelets(&mut self) -> bool {
         let n_pods = self.pods.len();
         self.pods.retain(|pod| !pod.meta.deleting());
@@ -239,7 +239,7 @@ impl World {
         let spec = json!({ "spec": { "template": template } });
         self.set.spec.template = object::<DaemonSet>(&spec).spec.template;
         self.set.meta.generation += 1;
-        // As the API server counts templates.
+        // The API server increments the generation with each template.
         let generation = self.set.meta.generation.to_string();
         let key = "deprecated.daemonset.template.generation";
         self.set.meta.annotations = self.set.meta.annotations.with(key, &generation);
@@ -255,7 +255,7 @@ impl World {
         images
     }
 
-    /// What was done, with revisions by number.
+    /// Returns the actions so far, with revisions replaced by numbers.
     fn history(&self) -> String {
         let mut text: String = self.story.iter().map(|line| format!("{line}\n")).collect();
         for (n, revision) in self.revisions.iter().enumerate() {
@@ -709,7 +709,7 @@ fn no_more_than_a_burst_at_once() {
     assert_eq!(world.pods.len(), 300);
 }
 
-/// A world in any state that a crash, a user or another controller might have left.
+/// Returns any state that a crash, a user or another controller might have left.
 fn any_world() -> impl Strategy<Value = World> {
     let pod = (
         0..5usize,

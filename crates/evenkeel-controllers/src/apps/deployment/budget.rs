@@ -2,9 +2,9 @@
 
 use evenkeel_api::{int_or_string::Rounding, views::Deployment};
 
-/// `strategy.type`: replaces pods gradually.
+/// Value of `strategy.type` that replaces pods gradually.
 pub(crate) const ROLLING_UPDATE: &str = "RollingUpdate";
-/// `strategy.type`: deletes all old pods first.
+/// Value of `strategy.type` that deletes all old pods first.
 pub(crate) const RECREATE: &str = "Recreate";
 
 /// Limits of a rolling update, in pods. Upstream: `ResolveFenceposts`.

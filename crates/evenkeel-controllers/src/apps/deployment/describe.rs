@@ -11,7 +11,7 @@ use crate::{wire, words};
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::introspect::Description;
 
-/// Number of old ReplicaSets listed by name.
+/// Maximum number of old ReplicaSets listed by name.
 const MAX_LISTED: usize = 5;
 
 /// Describes the observed state, the awaited changes and the ReplicaSets.
@@ -42,7 +42,7 @@ pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
 }
 
 fn sets(pass: &Pass<'_>, description: &mut Description) {
-    // The existing sets; the changes are among the actions.
+    // Show the existing sets: the listed actions already contain the changes.
     let present = |index: usize| pass.observed.sets.get(index).map(SetCopy::of);
     match pass.observed.new.and_then(present) {
         Some(set) => description.fact("new set", counts(&set)),

@@ -8,7 +8,8 @@ use evenkeel_runtime::{
     plan::Key,
 };
 
-/// Enqueues a Deployment of the strategy `Recreate` that waits for old pods. Upstream: `deletePod`.
+/// Enqueues the Deployment of a deleted pod if its strategy is `Recreate`, which waits for old pods.
+/// Upstream: `deletePod`.
 pub(super) fn on_pod(
     deployments: &Cache<Deployment>,
     sets: &Cache<ReplicaSet>,

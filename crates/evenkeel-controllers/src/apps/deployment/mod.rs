@@ -20,7 +20,7 @@ mod status;
 mod tests;
 
 use crate::{
-    apps::{STATUS_PACE, TERMINATING},
+    apps::{MIN_STATUS_INTERVAL, TERMINATING},
     children::on_child,
     options::Workers,
     owned::ByController,
@@ -37,7 +37,7 @@ use evenkeel_runtime::{
 };
 use observed::Observed;
 
-/// Retries of a Deployment before its next event. Upstream: `maxRetries`.
+/// Maximum number of retries of a failing Deployment until its next event. Upstream: `maxRetries`.
 const MAX_RETRIES: u32 = 15;
 
 /// Number of Deployments processed concurrently; `--concurrent-deployment-syncs`.
@@ -70,7 +70,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let builder = context
         .builder(&DESCRIPTOR, &deployments)
         .workers(context.options.deployment.concurrent_syncs)
-        .min_status_interval(STATUS_PACE)
+        .min_status_interval(MIN_STATUS_INTERVAL)
         .max_retries(MAX_RETRIES);
     let owners = deployments.clone();
     let builder = builder.watches(&sets, move |event, enqueue| {

@@ -13,8 +13,8 @@ use evenkeel_api::StrMap;
 use evenkeel_runtime::plan::EventRecord;
 
 impl Pass<'_> {
-    /// Sets the condition while the Deployment is paused: the progress deadline does not run. Upstream:
-    /// `checkPausedConditions`.
+    /// Sets `Progressing` when the Deployment is paused or resumed, so that the progress deadline does not
+    /// count the pause. Upstream: `checkPausedConditions`.
     pub(crate) fn note_pause(&mut self) {
         let deployment = &*self.observed.deployment;
         let present = progress::condition(&self.conditions, PROGRESSING).map(|c| &*c.reason);
@@ -31,8 +31,9 @@ impl Pass<'_> {
         progress::set(&mut self.conditions, condition, self.now);
     }
 
-    /// Updates the new set's annotations and the Deployment's revision. Upstream: `SetNewReplicaSetAnnotations`.
-    pub(crate) fn adopt_new(&mut self) {
+    /// Updates the annotations and `minReadySeconds` of an existing new set, and the Deployment's revision.
+    /// Upstream: `SetNewReplicaSetAnnotations`.
+    pub(crate) fn update_new_set(&mut self) {
         let Some(index) = self.new else { return };
         let revision = self.next_revision();
         let deployment = &*self.observed.deployment;
@@ -91,8 +92,8 @@ impl Pass<'_> {
         index
     }
 
-    /// Returns the size of a new set with `present` pods: all replicas, or as many as `maxSurge` allows beside the old
-    /// sets. Upstream: `NewRSNewReplicas`.
+    /// Returns the size of a new set that has `present` replicas: all with `Recreate`, otherwise as many as
+    /// `maxSurge` allows in addition to the old sets. Upstream: `NewRSNewReplicas`.
     pub(crate) fn room_for(&self, present: i32) -> i32 {
         let desired = self.budget.replicas;
         if &*self.observed.deployment.spec.strategy.type_ == RECREATE {

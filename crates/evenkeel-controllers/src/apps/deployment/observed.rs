@@ -12,7 +12,7 @@ use std::{cmp::Ordering, collections::HashSet, sync::Arc};
 pub(crate) struct Observed {
     /// The Deployment to reconcile.
     pub(crate) deployment: Arc<Deployment>,
-    /// ReplicaSets by controller reference.
+    /// ReplicaSets that the Deployment owns, adopts or releases.
     pub(crate) claims: Claims<ReplicaSet>,
     /// ReplicaSets of the Deployment, oldest first.
     pub(crate) sets: Vec<Arc<ReplicaSet>>,
@@ -27,8 +27,8 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    /// Classifies the cached ReplicaSets that the Deployment controls or that are orphans. `named` finds any ReplicaSet
-    /// of the namespace.
+    /// Classifies the cached ReplicaSets that the Deployment controls or that are orphans. `named` finds any
+    /// ReplicaSet of the namespace by its name.
     pub(crate) fn new(
         deployment: Arc<Deployment>,
         candidates: impl IntoIterator<Item = Arc<ReplicaSet>>,

@@ -1,4 +1,4 @@
-//! The state of one reconciliation: the ReplicaSets as the planned changes leave them, and the actions that follow.
+//! State of one reconciliation: the ReplicaSets after the planned changes, and the resulting actions.
 
 use super::{
     budget::{Budget, ROLLING_UPDATE},
@@ -13,7 +13,7 @@ use evenkeel_runtime::plan::{Action, Delete, EventRecord, OnError, Rewrite, Targ
 /// Condition type of a rollout's progress. Upstream: `DeploymentProgressing`.
 pub(crate) const PROGRESSING: &str = "Progressing";
 
-/// How much of the status the reconciliation writes.
+/// Part of the status that the reconciliation writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Finish {
     /// No status update.
@@ -50,7 +50,7 @@ pub(crate) struct Pass<'a> {
     pub(crate) deleted: Vec<Target>,
     /// The patch of the Deployment itself.
     pub(crate) rewrite: Option<Rewrite>,
-    /// How much of the status is written.
+    /// Part of the status that is written.
     pub(crate) finish: Finish,
 }
 
@@ -85,18 +85,18 @@ impl<'a> Pass<'a> {
         (0..self.sets.len()).filter(move |index| Some(*index) != new)
     }
 
-    /// Returns the desired pods of all sets. Upstream: `GetReplicaCountForReplicaSets`.
+    /// Returns the number of desired pods of all sets. Upstream: `GetReplicaCountForReplicaSets`.
     pub(crate) fn total(&self) -> i32 {
         self.sets.iter().fold(0, |total, set| total.saturating_add(set.replicas))
     }
 
-    /// Returns the available pods of all sets. Upstream: `GetAvailableReplicaCountForReplicaSets`.
+    /// Returns the number of available pods of all sets. Upstream: `GetAvailableReplicaCountForReplicaSets`.
     pub(crate) fn available(&self) -> i32 {
         self.sets.iter().fold(0, |total, set| total.saturating_add(set.status().available_replicas))
     }
 
-    /// Scales a set and updates its size annotations; with `always`, even if the size stays. Returns whether the size
-    /// changed. Upstream: `scaleReplicaSet`.
+    /// Scales a set and updates its size annotations; `always` updates them even if the size stays. Returns
+    /// whether the size changed. Upstream: `scaleReplicaSet`.
     pub(crate) fn resize(&mut self, index: usize, replicas: i32, always: bool) -> bool {
         let budget = self.budget;
         let set = &mut self.sets[index];
@@ -132,7 +132,7 @@ impl<'a> Pass<'a> {
             .filter_map(|index| self.sets[index].present)
             .filter(|s| !s.meta.deleting())
             .collect();
-        // `old` is sorted by age, and the sort is stable.
+        // `old` is sorted by age and the sort is stable, so the oldest set of equal revisions comes first.
         alive.sort_by_key(|set| revision::of(&set.meta.annotations).unwrap_or(0));
         let surplus = alive.len().saturating_sub(limit);
         let unused = |set: &&&std::sync::Arc<_>| {

@@ -47,11 +47,11 @@ impl<'a> Pass<'a> {
         } else if spec.selector.error().is_some() {
             pass.finish = Finish::Nothing;
         } else if deployment.meta.deleting() {
-            pass.adopt_new();
+            pass.update_new_set();
             pass.finish = Finish::Counts;
         } else {
             pass.note_pause();
-            pass.adopt_new();
+            pass.update_new_set();
             pass.step();
         }
         pass

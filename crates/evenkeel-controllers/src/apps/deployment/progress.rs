@@ -9,8 +9,8 @@ pub(crate) fn condition<'c>(conditions: &'c [Condition], type_: &str) -> Option<
     conditions.iter().find(|c| &*c.type_ == type_)
 }
 
-/// Sets a condition, unless status and reason are unchanged; the transition time changes with the status only.
-/// Upstream: `SetDeploymentCondition`.
+/// Sets a condition, unless status and reason are unchanged. The transition time changes only with the
+/// status. Upstream: `SetDeploymentCondition`.
 pub(crate) fn set(conditions: &mut Vec<Condition>, mut new: Condition, now: Timestamp) {
     let present = condition(conditions, &new.type_);
     if present.is_some_and(|c| c.status == new.status && c.reason == new.reason) {

@@ -1,4 +1,5 @@
-//! Strategy `Recreate`: all old pods are gone before a new one is created. Upstream: `recreate.go`.
+//! Strategy `Recreate`: waits until all old pods are gone before it creates a new one. Upstream:
+//! `recreate.go`.
 
 use super::{pass::Pass, progress};
 
@@ -18,7 +19,8 @@ pub(crate) fn roll_out(pass: &mut Pass<'_>) {
     }
 }
 
-/// Whether an old set's pod may still run, by the sets' status or by the pods. Upstream: `oldPodsRunning`.
+/// Whether old pods may still run, by the sets' statuses or by the pods themselves. Upstream:
+/// `oldPodsRunning`.
 fn old_pods_run(pass: &Pass<'_>) -> bool {
     pass.old().any(|index| {
         let counted = pass.sets[index].status().replicas > 0;

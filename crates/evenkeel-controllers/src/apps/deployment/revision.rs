@@ -10,8 +10,8 @@ pub(crate) const HISTORY: &str = "deployment.kubernetes.io/revision-history";
 /// The Deployment's `replicas` when the set was last scaled; a difference shows that the Deployment was scaled.
 /// Upstream: `DesiredReplicasAnnotation`.
 pub(crate) const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
-/// The Deployment's `replicas` plus `maxSurge` at that time, for proportional scaling. Upstream:
-/// `MaxReplicasAnnotation`.
+/// The Deployment's `replicas` plus `maxSurge` when the set was last scaled, for proportional scaling.
+/// Upstream: `MaxReplicasAnnotation`.
 pub(crate) const MAX: &str = "deployment.kubernetes.io/max-replicas";
 /// Requested rollback to a revision; 0 is the previous one. Upstream: `DeprecatedRollbackTo`.
 pub(crate) const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
@@ -33,7 +33,7 @@ pub(crate) fn of(annotations: &StrMap) -> Option<i64> {
     annotations.get(REVISION).map_or(Some(0), |text| text.parse().ok())
 }
 
-/// Returns a size annotation's value.
+/// Returns a size annotation's value; `None` if it is missing, negative or invalid.
 pub(crate) fn size(annotations: &StrMap, key: &str) -> Option<i32> {
     annotations.get(key)?.parse().ok().filter(|size| *size >= 0)
 }
@@ -80,7 +80,8 @@ pub(crate) fn notes_sizes(annotations: &StrMap, replicas: i32, max: i32) -> bool
     notes(DESIRED, replicas) && notes(MAX, max)
 }
 
-/// Appends an entry to the history, without the oldest ones if it is too long; `None` if the entry is.
+/// Appends an entry to the history, and drops its oldest entries beyond `HISTORY_LIMIT`. Returns `None` if
+/// the entry alone is too long.
 fn lengthened(history: &str, entry: &str) -> Option<String> {
     if history.split(',').next().is_none_or(str::is_empty) {
         return Some(entry.to_owned());

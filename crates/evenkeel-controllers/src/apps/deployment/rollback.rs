@@ -13,7 +13,8 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::{EventRecord, OnError, PatchForm, Rewrite};
 use serde_json::json;
 
-/// Performs a requested rollback, or records why not, and removes the annotation. Upstream: `rollback`.
+/// Performs the requested rollback, or records an event that says why it cannot, and removes the annotation.
+/// Upstream: `rollback`.
 pub(crate) fn rollback(pass: &mut Pass<'_>, to_revision: i64) {
     pass.new_or_make();
     pass.finish = Finish::Nothing;
@@ -48,7 +49,7 @@ pub(crate) fn rollback(pass: &mut Pass<'_>, to_revision: i64) {
     }
 }
 
-/// Returns the previous revision, 0 without one. Upstream: `LastRevision`.
+/// Returns the second highest revision, or 0 with fewer than two. Upstream: `LastRevision`.
 fn last(pass: &Pass<'_>) -> i64 {
     let mut revisions: Vec<i64> =
         pass.sets.iter().filter_map(|set| revision::of(&set.annotations)).collect();
@@ -82,8 +83,8 @@ fn rewrite(pass: &mut Pass<'_>, to: Option<&ReplicaSet>, done: Option<EventRecor
     });
 }
 
-/// Returns the Deployment's annotations without the request; on a rollback, those of the set with the ones that are not
-/// copied. Upstream: `SetDeploymentAnnotationsTo`.
+/// Returns the Deployment's annotations without `ROLLBACK_TO`. On a rollback, those that are copied come from
+/// the set. Upstream: `SetDeploymentAnnotationsTo`.
 fn annotations(pass: &Pass<'_>, to: Option<&StrMap>) -> StrMap {
     let own = pass.observed.deployment.meta.annotations.iter();
     let kept = own.filter(|(key, _)| {

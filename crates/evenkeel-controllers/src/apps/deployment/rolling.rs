@@ -21,15 +21,17 @@ fn reconcile_new_replica_set(pass: &mut Pass<'_>, new: usize) -> bool {
     present != desired && pass.resize(new, replicas, false)
 }
 
-/// Scales old sets down while enough pods stay available; the new set's unavailable pods count as missing. Returns
-/// whether a size changed. Upstream: `reconcileOldReplicaSets`, `scaleDownOldReplicaSetsForRollingUpdate`.
+/// Scales old sets down while enough pods stay available. The new set's unavailable pods reduce what may be
+/// scaled down. Returns whether a size changed. Upstream: `reconcileOldReplicaSets`,
+/// `scaleDownOldReplicaSetsForRollingUpdate`.
 fn reconcile_old_replica_sets(pass: &mut Pass<'_>, new: usize) -> bool {
     let old: Vec<usize> = pass.old().filter(|index| pass.sets[*index].replicas > 0).collect();
     let newest = &pass.sets[new];
     let missing = newest.replicas.saturating_sub(newest.status().available_replicas).max(0);
     let spare = pass.total().saturating_sub(pass.budget.min_available()).saturating_sub(missing);
-    // A set with more available pods than desired has not caught up with its last scaling. Those pods are about to be
-    // deleted, and counting them would take too many of the others. After a rollback this may be the new set.
+    // A set with more available pods than desired has not caught up with its last scaling. Its controller is
+    // about to delete those pods; counting them would delete too many of the others. After a rollback this
+    // may be the new set. Upstream does not wait for the controller.
     let lags = old
         .iter()
         .chain([&new])
@@ -42,7 +44,8 @@ fn reconcile_old_replica_sets(pass: &mut Pass<'_>, new: usize) -> bool {
     unhealthy || healthy
 }
 
-/// Scales down unavailable pods of old sets first, which reduces no availability. Upstream: `cleanupUnhealthyReplicas`.
+/// Scales down unavailable pods of old sets first, which does not reduce availability. Upstream:
+/// `cleanupUnhealthyReplicas`.
 fn cleanup_unhealthy_replicas(pass: &mut Pass<'_>, old: &[usize], spare: i32) -> bool {
     let mut remaining = spare;
     for &index in old {

@@ -1,21 +1,21 @@
-//! Proportional scaling during a rollout: each set gets its share, which limits the effect of a bad rollout. Upstream:
-//! `scale` in `sync.go`.
+//! Proportional scaling during a rollout: each set keeps its share of the pods, which limits the effect of a
+//! bad rollout. Upstream: `scale` in `sync.go`.
 
 use super::{pass::Pass, revision, sets::SetCopy};
 
-/// Whether the Deployment was scaled since its sets were. Upstream: `isScalingEvent`.
+/// Whether the Deployment's `replicas` changed since its sets were scaled. Upstream: `isScalingEvent`.
 pub(crate) fn is_scaling_event(pass: &Pass<'_>) -> bool {
     let active = pass.sets.iter().filter(|set| set.replicas > 0);
     let annotated = active.filter_map(|set| revision::size(&set.annotations, revision::DESIRED));
     annotated.into_iter().any(|size| size != pass.budget.replicas)
 }
 
-/// Scales the sets by the Deployment's size. Upstream: `scale`.
+/// Scales the sets to the Deployment's `replicas`. Upstream: `scale`.
 pub(crate) fn scale(pass: &mut Pass<'_>) {
     let active: Vec<usize> =
         (0..pass.sets.len()).filter(|index| pass.sets[*index].replicas > 0).collect();
     match active[..] {
-        // Without pods, the newest set gets all.
+        // No set has replicas: the new set, or else the newest old one, gets all.
         [] => {
             if let Some(index) = pass.new.or_else(|| pass.old().next_back()) {
                 pass.resize(index, pass.budget.replicas, false);
@@ -45,8 +45,8 @@ fn is_saturated(pass: &Pass<'_>, set: &SetCopy<'_>) -> bool {
         && set.status().available_replicas == desired
 }
 
-/// Distributes added or removed replicas in proportion to the sets' sizes; the rest after rounding goes to the largest.
-/// Upstream: `scale`, at `IsRollingUpdate`.
+/// Distributes added or removed replicas in proportion to the sets' sizes; the largest set gets the rest
+/// after rounding. Upstream: `scale`, at `IsRollingUpdate`.
 fn scale_proportionally(pass: &mut Pass<'_>, mut active: Vec<usize>) {
     let allowed = if pass.budget.replicas > 0 { pass.budget.max() } else { 0 };
     let change = i64::from(allowed)
@@ -76,7 +76,7 @@ fn scale_proportionally(pass: &mut Pass<'_>, mut active: Vec<usize>) {
     }
 }
 
-/// Returns a set's proportional change. Upstream: `getReplicaSetFraction`.
+/// Returns the change of a set's replicas in proportion to its size. Upstream: `getReplicaSetFraction`.
 fn fraction(pass: &Pass<'_>, set: &SetCopy<'_>) -> i64 {
     let size = i64::from(set.replicas);
     if pass.budget.replicas == 0 {

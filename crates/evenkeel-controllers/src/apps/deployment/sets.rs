@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use std::sync::{Arc, LazyLock};
 
-/// Status of a set that is still to be created.
+/// Status of a set that does not exist yet.
 static NO_STATUS: LazyLock<ReplicaSetStatus> = LazyLock::new(ReplicaSetStatus::default);
 
 /// A ReplicaSet, and its state after the planned changes.
@@ -28,7 +28,7 @@ pub(crate) struct SetCopy<'a> {
     pub(crate) min_ready_seconds: i32,
     /// Planned annotations of the ReplicaSet.
     pub(crate) annotations: StrMap,
-    /// Whether the set is written.
+    /// Whether the plan writes the set.
     pub(crate) changed: bool,
     /// Events to record after the write.
     pub(crate) events: Vec<EventRecord>,
@@ -81,7 +81,7 @@ impl<'a> SetCopy<'a> {
         })
     }
 
-    /// Returns the write of a changed set. It is an update of the whole object as upstream's, because roles grant the
+    /// Returns the write of a changed set. As upstream, it updates the whole object: roles grant the
     /// deployment controller `update` on ReplicaSets.
     pub(crate) fn update(self) -> impl Iterator<Item = Action> {
         let written = self.present.map(|set| {

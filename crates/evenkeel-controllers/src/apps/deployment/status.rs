@@ -15,8 +15,8 @@ use evenkeel_runtime::plan::{EventRecord, Failure, Outcomes, Plan, Update};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Maximum number of hash collisions. More mean that something changes ReplicaSets on creation, so that none ever has
-/// the Deployment's template, and the controller would create sets without end.
+/// Maximum number of hash collisions. Beyond it, something changes the template of each new ReplicaSet, and
+/// the controller would create sets without end.
 const MAX_COLLISIONS: i32 = 20;
 const AVAILABLE: &str = "Available";
 const REPLICA_FAILURE: &str = "ReplicaFailure";
@@ -68,7 +68,7 @@ fn not_created(pass: &Pass<'_>, failure: &Failure) -> Plan {
     }
     let collisions = deployment.status.collision_count.unwrap_or(0);
     if failure.is_already_exists() && collisions < MAX_COLLISIONS {
-        // A set of that name that the cache lacks may be the Deployment's own.
+        // The Deployment may own a set of that name that the cache does not show yet.
         let Some(rival) = &pass.observed.rival else { return plan };
         let own = rival.meta.controlled_by(&deployment.meta.uid);
         if !(own && rival.spec.template.equal_ignoring_hash(&deployment.spec.template)) {
@@ -123,8 +123,8 @@ fn counted(pass: &Pass<'_>) -> Status {
     status
 }
 
-/// Returns the terminating pods; `None` if an up-to-date set does not report them. Upstream:
-/// `GetTerminatingReplicaCountForReplicaSets`.
+/// Returns the number of terminating pods; `None` if a set that its controller has observed does not report
+/// it. Upstream: `GetTerminatingReplicaCountForReplicaSets`.
 fn terminating(pass: &Pass<'_>) -> Option<i32> {
     pass.sets.iter().try_fold(0, |sum: i32, set| match set.status() {
         status if status.observed_generation == 0 && status.terminating_replicas.is_none() => {
@@ -155,7 +155,8 @@ fn progressed(pass: &Pass<'_>) -> Status {
     status
 }
 
-/// Sets `Progressing` to complete, progressing or timed out; otherwise it stays. Upstream: `syncRolloutStatus`.
+/// Sets `Progressing` to complete, progressing or timed out, or leaves it unchanged. Upstream:
+/// `syncRolloutStatus`.
 fn set_progressing_condition(pass: &Pass<'_>, present: Option<&Condition>, status: &mut Status) {
     let subject = match pass.new {
         Some(at) => format!("ReplicaSet \"{}\"", pass.sets[at].name),
@@ -172,7 +173,7 @@ fn set_progressing_condition(pass: &Pass<'_>, present: Option<&Condition>, statu
     };
     let mut condition = Condition::new(PROGRESSING, value, reason, &text);
     if reason == "ReplicaSetUpdated" {
-        // Progress refreshes the update time, though neither status nor reason change.
+        // On progress, refresh the update time even if status and reason stay.
         let since = present.filter(|c| &*c.status == "True").and_then(|c| c.last_transition_time);
         condition.last_transition_time = since;
         progress::remove(&mut status.conditions, PROGRESSING);
@@ -207,14 +208,16 @@ fn is_timed_out(pass: &Pass<'_>, present: Option<&Condition>) -> bool {
     }
 }
 
-/// Returns the deadline of a rollout whose condition was last updated then. Upstream: `DeploymentTimedOut`.
+/// Returns the progress deadline: `progressDeadlineSeconds` after the condition's last update. Upstream:
+/// `DeploymentTimedOut`.
 fn deadline(pass: &Pass<'_>, condition: &Condition) -> Timestamp {
     let seconds = pass.observed.deployment.spec.progress_deadline_seconds.unwrap_or(i32::MAX);
     let from = condition.last_update_time.unwrap_or(Timestamp::UNIX_EPOCH);
     saturating_add(from, SignedDuration::from_secs(seconds.into()))
 }
 
-/// Returns the delay until the deadline is checked, one second late. Upstream: `requeueStuckDeployment`.
+/// Returns the delay until one second after the progress deadline; `None` if no deadline applies. Upstream:
+/// `requeueStuckDeployment`.
 fn until_stuck(pass: &Pass<'_>, status: &Status) -> Option<Duration> {
     let condition = progress::condition(&pass.conditions, PROGRESSING)?;
     if !has_deadline(&pass.observed.deployment)
@@ -227,7 +230,7 @@ fn until_stuck(pass: &Pass<'_>, status: &Status) -> Option<Duration> {
     Some(Duration::try_from(remaining).unwrap_or_default() + Duration::from_secs(1))
 }
 
-/// Returns the same delay, for the plan's own status.
+/// Returns the delay until one second after the progress deadline, for the status that this plan results in.
 pub(super) fn until_stuck_now(pass: &Pass<'_>) -> Option<Duration> {
     until_stuck(pass, &progressed(pass))
 }
@@ -254,7 +257,7 @@ fn update(deployment: &Deployment, status: &Status, revision: Option<&str>) -> U
     Update::status(wire::target(deployment), body)
 }
 
-/// A status as JSON.
+/// Serialized form of a Deployment's status.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Status {

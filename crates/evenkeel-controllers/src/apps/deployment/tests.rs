@@ -1,4 +1,4 @@
-//! Goldens of single passes, and properties of whole rollouts on a model of the world.
+//! Goldens of single passes, and properties of whole rollouts on a model of the cluster.
 
 use super::{
     observed::{Observed, set_name},
@@ -37,7 +37,7 @@ fn quarter() -> Deployment {
     deployment(4, &json!("25%"), &json!("25%"))
 }
 
-/// A deployment, its ReplicaSets, and what controller and kubelets make of them.
+/// A Deployment, its ReplicaSets, and what the controller and the kubelets did.
 #[derive(Clone)]
 struct World {
     deployment: Deployment,
@@ -52,7 +52,7 @@ impl World {
         Self { deployment, sets: Vec::new(), now: T0, events: Vec::new(), writes: Vec::new() }
     }
 
-    /// A world at rest.
+    /// Returns a world whose rollout is complete.
     fn settled(deployment: Deployment) -> Self {
         let mut world = Self::new(deployment);
         world.settle();
@@ -76,7 +76,7 @@ impl World {
         )
     }
 
-    /// One pass of the controller; whether it wrote anything.
+    /// Runs one pass of the controller. Returns whether it wrote anything.
     fn pass(&mut self) -> bool {
         let observed = self.observed();
         let next = plan(&observed, self.now);
@@ -180,14 +180,14 @@ impl World {
         }
     }
 
-    /// A set's controller catches up: pods that are not available go first, and `scale_proportionally` in 4 of those missing come up.
-    fn catch_up(&mut self, at: usize, scale_proportionally: i32) {
+    /// Acts as a set's controller: deletes unavailable pods first, and creates `quarters` in 4 of the missing
+    /// pods.
+    fn catch_up(&mut self, at: usize, quarters: i32) {
         let set = &mut self.sets[at];
         let replicas = set.spec.replicas.unwrap();
         let status = &mut set.status;
         status.available_replicas = status.available_replicas.min(replicas);
-        status.available_replicas +=
-            (replicas - status.available_replicas) * scale_proportionally / 4;
+        status.available_replicas += (replicas - status.available_replicas) * quarters / 4;
         status.replicas = replicas;
         status.ready_replicas = status.available_replicas;
         status.fully_labeled_replicas = replicas;
@@ -385,7 +385,7 @@ fn recreate_waits_until_old_pods_are_gone() {
     world.pass();
     assert_eq!(world.sizes(), [0]);
     world.catch_up(0, 4);
-    // The set counts no pod any more, but one still runs.
+    // The set's status counts no pods, but one still runs.
     let running = Pod { meta: crate::fixtures::meta("p"), ..Pod::default() };
     let observed = world.observed().with_pods(|_| [Arc::new(running.clone())]);
     assert_eq!(plan(&observed, T0), Plan::nothing());
@@ -564,7 +564,7 @@ fn a_name_that_is_taken_calls_for_another() {
     }
     assert_eq!(world.deployment.status.collision_count, Some(1));
     assert_ne!(super::observed::new_name(&world.deployment), name);
-    // Twenty are no chance any more: something changes what is made.
+    // Twenty collisions are no coincidence: something changes the created sets.
     world.deployment.status.collision_count = Some(20);
     world.sets[0].meta = crate::fixtures::meta(&super::observed::new_name(&world.deployment));
     for action in status(&world.observed(), &taken, T0).actions {
@@ -642,14 +642,13 @@ fn a_history_grows_to_its_limit() {
 #[derive(Debug, Clone)]
 enum Step {
     Pass,
-    CatchUp { set: usize, scale_proportionally: i32 },
+    CatchUp { set: usize, quarters: i32 },
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         Just(Step::Pass),
-        (0..4usize, 0..=4i32)
-            .prop_map(|(set, scale_proportionally)| Step::CatchUp { set, scale_proportionally }),
+        (0..4usize, 0..=4i32).prop_map(|(set, quarters)| Step::CatchUp { set, quarters }),
     ]
 }
 
@@ -679,7 +678,7 @@ proptest! {
                         prop_assert!(world.sizes().iter().sum::<i32>() <= budget.max());
                         prop_assert!(available(&world) >= budget.min_available().min(before));
                     }
-                    Step::CatchUp { set, scale_proportionally } if set < world.sets.len() => world.catch_up(set, scale_proportionally),
+                    Step::CatchUp { set, quarters } if set < world.sets.len() => world.catch_up(set, quarters),
                     Step::CatchUp { .. } => {}
                 }
             }
@@ -707,7 +706,7 @@ proptest! {
             for step in steps.by_ref().take(8) {
                 match step {
                     Step::Pass => drop(world.pass()),
-                    Step::CatchUp { set, scale_proportionally } if set < world.sets.len() => world.catch_up(set, scale_proportionally),
+                    Step::CatchUp { set, quarters } if set < world.sets.len() => world.catch_up(set, quarters),
                     Step::CatchUp { .. } => {}
                 }
             }

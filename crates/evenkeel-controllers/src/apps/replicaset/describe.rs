@@ -8,7 +8,7 @@ use crate::{pods, wire, words};
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::introspect::Description;
 
-/// Number of pods listed by name.
+/// Maximum number of pods listed by name.
 const MAX_LISTED: usize = 5;
 
 /// Describes the observed state, the awaited changes and the pods.

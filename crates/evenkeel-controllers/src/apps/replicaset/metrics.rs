@@ -19,7 +19,8 @@ impl DeletionAge {
         Self(metrics::register(registry, Self::unregistered().0))
     }
 
-    /// Returns a metric that is not exported, for ReplicationControllers: a registry takes one metric of a name.
+    /// Returns a metric that is not exported, for ReplicationControllers: a registry accepts only one metric
+    /// of a name.
     pub(super) fn unregistered() -> Self {
         let help = "The ratio of chosen deleted pod's ages to the current youngest pod's age (at the time). Should be <2. \
                     The intent of this metric is to measure the rough efficacy of the LogarithmicScaleDown feature gate's \
@@ -33,7 +34,8 @@ impl DeletionAge {
         )
     }
 
-    /// Observes the deletions of a plan that leaves pods. Upstream: `reportSortingDeletionAgeRatioMetric`.
+    /// Observes the deletions of a plan, unless it deletes all pods. Upstream:
+    /// `reportSortingDeletionAgeRatioMetric`.
     pub(super) fn observe(&self, owned: &[Arc<Pod>], plan: &Plan, now: Timestamp) {
         let deleted = || {
             plan.actions.iter().filter_map(|action| match action {

@@ -10,7 +10,7 @@ mod status;
 mod tests;
 
 use crate::{
-    apps::STATUS_PACE,
+    apps::MIN_STATUS_INTERVAL,
     children::on_child,
     options::Workers,
     owned::ByController,
@@ -81,7 +81,7 @@ fn run<S: Set>(
         sets: sets.clone(),
     };
     let builder =
-        builder.min_status_interval(STATUS_PACE).watches(&cache, move |event, enqueue| {
+        builder.min_status_interval(MIN_STATUS_INTERVAL).watches(&cache, move |event, enqueue| {
             on_child(
                 &sets,
                 event,

@@ -47,8 +47,8 @@ pub(crate) struct Observed<S> {
 }
 
 impl<S: Set> Observed<S> {
-    /// Classifies the cached pods that the set controls or that are orphans. `related` is called only if some pods are
-    /// to be deleted.
+    /// Classifies the cached pods that the set controls or that are orphans. Calls `related` only if the plan has to
+    /// choose pods to delete.
     pub(crate) fn new(
         set: Arc<S>,
         candidates: impl IntoIterator<Item = Arc<Pod>>,
@@ -107,8 +107,8 @@ pub(crate) fn plan<S: Set>(observed: &Observed<S>, now: Timestamp) -> Plan {
     plan
 }
 
-/// Returns why the template is invalid: its pods would not match the selector, and the set would create pods for ever.
-/// The API server rejects such a set.
+/// Returns why the template is unusable: its pods would not match the selector, and the set would create pods
+/// for ever. The API server rejects such a set.
 pub(crate) fn unusable<S: Set>(set: &S) -> Option<&'static str> {
     let labels = &set.template().labels;
     if labels.is_empty() {

@@ -19,7 +19,7 @@ pub(crate) trait Set: View {
     fn replicas(&self) -> i32;
     /// Seconds that a pod must be ready to count as available (`spec.minReadySeconds`).
     fn min_ready_seconds(&self) -> i32;
-    /// Whether the selector is valid. An invalid one stops this set only.
+    /// Whether the selector is valid. The controller skips a set with an invalid one.
     fn selects(&self) -> bool;
     /// Whether the set would adopt an object with these labels; an empty selector adopts nothing.
     fn could_take(&self, labels: &StrMap) -> bool;
@@ -52,7 +52,7 @@ pub(crate) struct Counts {
     pub(crate) observed_generation: i64,
 }
 
-/// Implements [`Set`] for a kind; the fields of both kinds agree but for the arguments.
+/// Implements [`Set`] for a kind; the kinds differ only in the arguments.
 macro_rules! set {
     ($kind:ty, counts_terminating: $counts_terminating:literal, |$set:ident| selects: $selects:expr, terminating: $terminating:expr) => {
         impl Set for $kind {

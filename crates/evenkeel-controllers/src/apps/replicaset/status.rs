@@ -37,8 +37,8 @@ pub(crate) fn status<S: Set>(observed: &Observed<S>, outcomes: &Outcomes, now: T
     plan
 }
 
-/// Returns the message of the failure condition: the first error of a creation or deletion. Errors in a terminating
-/// namespace do not count.
+/// Returns the message of the failure condition: the first error of a creation or deletion. Errors in a
+/// terminating namespace and NotFound errors of deletions do not count.
 fn failure<'a, S: Set>(observed: &Observed<S>, outcomes: &'a Outcomes) -> Option<Cow<'a, str>> {
     if observed.set.meta().deleting() {
         return None;

@@ -1,4 +1,4 @@
-//! Tables, goldens and properties of the plan of sets.
+//! Tables, goldens and properties of a ReplicaSet's plan.
 
 use super::{
     plan::{BURST_REPLICAS, Observed, Rules, plan},
@@ -43,7 +43,7 @@ fn see(set: ReplicaSet, pods: Vec<Arc<Pod>>) -> Observed<ReplicaSet> {
     Observed::new(Arc::new(set), pods, Vec::new, Rules::of(&Gates::default()))
 }
 
-/// A plan as lines: verb, object, body or events.
+/// Prints a plan as lines: verb, object, body or events.
 fn lines(plan: &Plan) -> String {
     let mut lines: Vec<String> = plan.actions.iter().map(line).collect();
     lines.extend(plan.requeue.map(|after| format!("requeue after {after:?}")));
@@ -252,7 +252,7 @@ fn apply_status(set: &mut ReplicaSet, plan: &Plan) {
     }
 }
 
-/// What a server would make of a plan: pods appear, go, and change hands.
+/// Acts as the API server: creates and deletes the plan's pods, and changes their owners.
 fn replay(set: &ReplicaSet, pods: &mut Vec<Arc<Pod>>, plan: &Plan, pass: usize) {
     for action in &plan.actions {
         match action {
@@ -403,7 +403,7 @@ fn victims_by_each_rule() {
         ("of one bucket by uid", ready(Some(at(-900))), ready(Some(at(-800)))),
     ];
     for (rule, first, second) in table {
-        // The names are against the rule, but for the rule about names.
+        // The names contradict the rule, except in the rule about names.
         let names = if rule.contains("uid") { ("a", "b") } else { ("z", "b") };
         let (first, second) = (with(names.0, &first), with(names.1, &second));
         for pods in [[first.clone(), second.clone()], [second, first.clone()]] {

@@ -12,7 +12,7 @@ pub(crate) fn max_unavailable(set: &StatefulSet) -> i32 {
     max.and_then(|max| max.scaled(replicas, Rounding::Down).ok()).unwrap_or(1).max(1)
 }
 
-/// Returns `partition`: the number of pods, from the first, that keep the old revision.
+/// Returns `partition`: pods at positions below it keep the old revision.
 pub(crate) fn partition(set: &StatefulSet) -> usize {
     let rolling = set.spec.update_strategy.rolling_update.as_deref();
     let partition = rolling.and_then(|rolling| rolling.partition).unwrap_or(0);

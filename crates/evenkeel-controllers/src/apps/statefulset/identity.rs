@@ -20,7 +20,7 @@ pub(crate) fn parse(name: &str) -> Option<(&str, Option<i32>)> {
     is_number.then(|| (parent, number.parse().ok()))
 }
 
-/// Whether the pod has a name of this set. Upstream: `isMemberOf`.
+/// Whether the pod's name consists of this set's name and an ordinal. Upstream: `isMemberOf`.
 pub(crate) fn is_member(set: &StatefulSet, pod: &Pod) -> bool {
     parse(&pod.meta.name).is_some_and(|(parent, _)| parent == &*set.meta.name)
 }

@@ -7,7 +7,7 @@ use prometheus::{IntGaugeVec, Registry};
 
 const LABELS: &[&str] = &["statefulset_namespace", "statefulset_name", "pod_management_policy"];
 
-/// Upstream's gauges `statefulset_max_unavailable` and `statefulset_unavailability_violation`.
+/// Upstream's gauges `statefulset_max_unavailable` and `statefulset_unavailable_replicas`.
 #[derive(Debug, Clone)]
 pub(super) struct Gauges {
     max_unavailable: IntGaugeVec,
@@ -45,7 +45,7 @@ impl Gauges {
     /// Removes the gauges of a deleted set.
     pub(super) fn forget(&self, namespace: &str, name: &str) {
         for policy in [super::plan::ORDERED_READY, "Parallel"] {
-            // A set has a gauge for one of the policies only.
+            // The set has gauges for one of the policies only, so the other removal fails.
             let _ = self.max_unavailable.remove_label_values(&[namespace, name, policy]);
             let _ = self.unavailable.remove_label_values(&[namespace, name, policy]);
         }

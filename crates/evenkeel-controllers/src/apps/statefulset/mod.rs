@@ -15,7 +15,7 @@ mod strategy;
 mod tests;
 
 use crate::{
-    apps::STATUS_PACE,
+    apps::MIN_STATUS_INTERVAL,
     children::on_child,
     options::Workers,
     owned::ByController,
@@ -69,7 +69,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let builder = context
         .builder(&DESCRIPTOR, &sets)
         .workers(context.options.statefulset.concurrent_syncs)
-        .min_status_interval(STATUS_PACE)
+        .min_status_interval(MIN_STATUS_INTERVAL)
         .stale_skips_metric("statefulset_controller_stale_sync_skips_total")
         .watches(&revisions, move |event, enqueue| {
             on_child(

@@ -13,9 +13,9 @@ use std::{collections::HashMap, sync::Arc};
 pub(crate) struct Observed {
     /// The StatefulSet to reconcile.
     pub(crate) set: Arc<StatefulSet>,
-    /// Pods by controller reference, terminal and terminating ones included.
+    /// Pods that the StatefulSet owns, adopts or releases, terminal and terminating ones included.
     pub(crate) pods: Claims<Pod>,
-    /// ControllerRevisions by controller reference.
+    /// ControllerRevisions that the StatefulSet owns, adopts or releases.
     pub(crate) revisions: Claims<ControllerRevision>,
     /// The set's revisions, oldest first.
     pub(crate) history: Vec<Arc<ControllerRevision>>,
@@ -66,7 +66,7 @@ impl Observed {
         let pods = Claims::new(&set.meta, pods, |pod: &Pod| {
             selector.matches(&pod.meta.labels) && identity::is_member(&set, pod)
         });
-        // An owned object that the selector does not match stays owned and is ignored.
+        // Ignore owned revisions that the selector does not match; they stay owned.
         let candidates =
             candidates.into_iter().filter(|revision| selector.matches(&revision.meta.labels));
         let revisions = Claims::new(&set.meta, candidates, |_: &ControllerRevision| true);
@@ -82,7 +82,7 @@ impl Observed {
         self.history.iter().find(|revision| revision.meta.name == self.set.status.current_revision)
     }
 
-    /// Returns the current revision's name, or the update revision's without it.
+    /// Returns the current revision's name, or else the update revision's.
     pub(crate) fn current_name(&self) -> &str {
         self.current().map_or(self.update.name(), |revision| &revision.meta.name)
     }
@@ -93,9 +93,9 @@ impl Observed {
     }
 }
 
-/// Finds the update revision. The newest one counts if it restores an equivalent template: new API defaults make no new
-/// revision. While the spec is unchanged, the revision in the status counts. Otherwise an older equivalent one is
-/// renumbered, or a new one created. Upstream: `getStatefulSetRevisions`.
+/// Finds the update revision. The newest one stays if it restores an equivalent template, so that new API
+/// defaults create no revision. While the spec is unchanged, the revision in the status stays. Otherwise the
+/// plan renumbers an older equivalent revision or creates a new one. Upstream: `getStatefulSetRevisions`.
 fn update(
     set: &StatefulSet,
     history: &[Arc<ControllerRevision>],

@@ -48,7 +48,7 @@ use evenkeel_runtime::plan::{
 use serde_json::json;
 use std::sync::Arc;
 
-/// `podManagementPolicy` under which pods wait for each other.
+/// Value of `podManagementPolicy` with which pods wait for each other.
 pub(crate) const ORDERED_READY: &str = "OrderedReady";
 /// Label of a revision with its hash. Upstream: `ControllerRevisionHashLabel`.
 const HASH_LABEL: &str = "controller.kubernetes.io/hash";
@@ -78,12 +78,12 @@ enum Next {
     Blocked,
 }
 
-/// When the owner references of claims are brought in line with the retention policy.
+/// Occasion for updating the owner references of claims by the retention policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ClaimUpdate {
-    /// Their pod is created, or pending.
+    /// Their pod is created or pending.
     Created,
-    /// Their pod is updated, and this is a part of the update.
+    /// Their pod is updated; success records the pod's `SuccessfulUpdate`.
     Updated,
     /// Their pod is condemned: a failure records no event.
     Condemned,
@@ -131,7 +131,7 @@ impl<'a> Pass<'a> {
         }
         pass.actions.extend(observed.revisions.actions(&pass.target));
         pass.actions.extend(observed.pods.actions(&pass.target));
-        // An object that is still to be adopted is changed or deleted in a later reconciliation.
+        // Adopt first; a later reconciliation changes or deletes the adopted objects.
         if observed.revisions.adopt + observed.pods.adopt > 0 {
             return pass;
         }
@@ -156,7 +156,7 @@ impl<'a> Pass<'a> {
         pass
     }
 
-    /// Sorts the pods into replicas and condemned ones.
+    /// Returns the state before any decision, with the pods sorted into replicas and condemned pods.
     pub(crate) fn begin(observed: &'a Observed, now: Timestamp) -> Self {
         let set = &*observed.set;
         let mut replicas: Vec<Replica<'_>> = (0..identity::replicas(set))
@@ -317,7 +317,8 @@ impl<'a> Pass<'a> {
         self.update_stateful_pod(ordinal, pod)
     }
 
-    /// Whether the replica's claims still belong to an earlier pod of its name, and are deleted with that.
+    /// Whether the replica's claims still belong to an earlier pod of its name, and will be deleted with that
+    /// pod.
     fn has_stale_claims(&self, ordinal: i32) -> bool {
         let owners = Owners::new(&self.observed.set, ordinal, None);
         self.claims(ordinal).any(|(_, _, claim)| claim.is_some_and(|claim| owners.is_stale(claim)))
@@ -337,8 +338,8 @@ impl<'a> Pass<'a> {
         })
     }
 
-    /// Creates claims, then pods. `Blocked` if a claim of one is terminating. Upstream: `slowStartBatch`,
-    /// `CreateStatefulPod`.
+    /// Creates claims, then pods. Returns `Blocked` if a pod's claim is terminating. Upstream:
+    /// `slowStartBatch`, `CreateStatefulPod`.
     fn create_batch(&mut self, ordinals: &[i32]) -> Next {
         let mut next = Next::Continue;
         let mut ready = Vec::new();
@@ -374,8 +375,8 @@ impl<'a> Pass<'a> {
         self.actions.push(failed(&self.target, verb, &pod, &error).into());
     }
 
-    /// Creates missing claims. `Blocked` if one is terminating, because its successor needs the name. Upstream:
-    /// `createPersistentVolumeClaims`.
+    /// Creates missing claims. Returns `Blocked` if one is terminating, because its successor needs the name,
+    /// or if the burst limit is reached. Upstream: `createPersistentVolumeClaims`.
     fn create_claims(&mut self, ordinal: i32) -> Next {
         let set = &*self.observed.set;
         let pod = identity::pod_name(set, ordinal);
@@ -450,8 +451,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Sets the claims' owner references by the retention policy, once in a pass. While a pod is updated, this counts as a
-    /// part of the update. Upstream: `UpdatePodClaimForRetentionPolicy` and its callers.
+    /// Sets the claims' owner references by the retention policy, each once in a pass. With `Updated`,
+    /// success is recorded as the pod's update. Upstream: `UpdatePodClaimForRetentionPolicy` and its callers.
     fn update_claim_retention(&mut self, ordinal: i32, pod: Option<&Pod>, when: ClaimUpdate) {
         let updating = when == ClaimUpdate::Updated;
         let set = &*self.observed.set;
@@ -471,7 +472,7 @@ impl<'a> Pass<'a> {
             }
             let target = wire::target(&**claim);
             let is_repeated = |action: &Action| matches!(action, Action::Rewrite(change) if change.target == target);
-            // A second write of the version that was seen could only be a conflict.
+            // A second write with the observed resource version would only conflict.
             if self.actions.iter().any(is_repeated) {
                 continue;
             }
@@ -545,7 +546,7 @@ impl<'a> Pass<'a> {
         }));
     }
 
-    /// Returns the revision of a replica's pod, existing or not.
+    /// Returns the revision of a replica's pod, or of the pod to create.
     pub(crate) fn revision(&self, replica: Replica<'a>) -> &'a str {
         match replica {
             Replica::Existing(pod) => revision_of(pod),

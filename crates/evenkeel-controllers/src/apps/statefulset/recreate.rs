@@ -1,4 +1,4 @@
-//! Update strategy `Recreate`: all pods of old revisions are deleted before a new one is created (KEP-3541).
+//! Update strategy `Recreate`: deletes all pods of old revisions before it creates a new one (KEP-3541).
 
 use super::{
     identity,
@@ -21,7 +21,7 @@ const DELETING: Progress = ("RecreateInProgress", "Deleting old revision pods");
 const MAKING: Progress = ("RecreateInProgress", "Waiting for new-revision pods to be created");
 const COMPLETED: Progress = ("RecreateCompleted", "All pods recreated successfully");
 
-/// Whether the set has this strategy while its gate is off; then only an event is recorded.
+/// Whether the set has this strategy while its gate is off; the controller then only records an event.
 pub(crate) fn is_disabled(observed: &Observed) -> bool {
     Strategy::of(&observed.set) == Strategy::Recreate && !observed.features.recreate
 }
@@ -36,8 +36,8 @@ pub(crate) fn unknown(pass: &Pass<'_>) -> EventRecord {
     EventRecord::warning(pass.target.clone(), "UnknownStrategy", text)
 }
 
-/// Deletes all pods of old revisions, condemned ones included. Returns whether there are any: nothing else
-/// is done before their deletion completes.
+/// Deletes all pods of old revisions, condemned ones included. Returns whether any exist: the controller does
+/// nothing else until they are gone.
 pub(crate) fn delete_old_pods(pass: &mut Pass<'_>) -> bool {
     let (observed, update) = (pass.observed, pass.observed.update.name());
     let is_old = |pod: &&Arc<Pod>| identity::ordinal(pod).is_some() && revision_of(pod) != update;
@@ -53,7 +53,7 @@ pub(crate) fn delete_old_pods(pass: &mut Pass<'_>) -> bool {
     !old.is_empty()
 }
 
-/// Sets the condition `Progressing`; `complete` if all pods are ready and of the update revision.
+/// Sets the condition `Progressing`. `complete` says whether all pods are ready and have the update revision.
 pub(crate) fn set_progressing_condition(
     conditions: &mut Vec<Condition>,
     pass: &Pass<'_>,
@@ -68,7 +68,7 @@ pub(crate) fn set_progressing_condition(
     }
 }
 
-/// Sets the condition; its transition time changes with its status only.
+/// Sets the condition; its transition time changes only with its status.
 fn set(conditions: &mut Vec<Condition>, status: &str, (reason, message): Progress, now: Timestamp) {
     let new = Condition::new(PROGRESSING, status, reason, message).with_transition_time(now);
     match conditions.iter_mut().find(|c| &*c.type_ == PROGRESSING) {

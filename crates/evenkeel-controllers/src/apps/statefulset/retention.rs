@@ -9,7 +9,7 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::plan::Target;
 
-/// `Delete` or `Retain`.
+/// Value of a retention policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Retain,
@@ -32,7 +32,7 @@ struct Policy {
     when_scaled: Fate,
 }
 
-/// The owner reference that a claim has by the policy.
+/// Owner that the policy assigns to a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     Nobody,
@@ -89,8 +89,8 @@ impl<'a> Owners<'a> {
         }
     }
 
-    /// Whether an earlier pod of the name owns the claim, which is deleted with it. Upstream: `isClaimOwnerUpToDate`,
-    /// `hasStaleOwnerRef`.
+    /// Whether an earlier pod of the name owns the claim: the garbage collector deletes the claim with that
+    /// pod. Upstream: `isClaimOwnerUpToDate`, `hasStaleOwnerRef`.
     pub(crate) fn is_stale(&self, claim: &PersistentVolumeClaim) -> bool {
         Policy::of(self.set).when_scaled == Fate::Delete && has_stale(&claim.meta, &self.of_pod)
     }
@@ -106,8 +106,8 @@ impl<'a> Owners<'a> {
             })
     }
 
-    /// Returns the corrected owner references; `None` if they agree. References to an earlier set or pod of the name
-    /// are left for the garbage collector.
+    /// Returns the corrected owner references; `None` if they need no change. The garbage collector handles
+    /// references to an earlier set or pod of the name.
     pub(crate) fn corrected(&self, claim: &PersistentVolumeClaim) -> Option<Vec<OwnerReference>> {
         let owners = &claim.meta.owners;
         if has_stale(&claim.meta, &self.of_set) || has_stale(&claim.meta, &self.of_pod) {

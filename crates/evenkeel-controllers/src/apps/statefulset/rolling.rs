@@ -6,10 +6,10 @@ use super::{
     plan::{Pass, Replica},
 };
 
-/// Deletes pods of old revisions with ordinals from `partition`.
+/// Deletes pods of old revisions with ordinals from `partition` on.
 ///
-/// With `OrderedReady`, as many as may become unavailable. With `Parallel`, unavailable pods are deleted first and do
-/// not count, then others within the budget. Upstream: `updateStatefulSetAfterInvariantEstablished`.
+/// With `OrderedReady`, deletes as many as may become unavailable. With `Parallel`, deletes unavailable pods
+/// first, outside the budget, then others within it. Upstream: `updateStatefulSetAfterInvariantEstablished`.
 pub(crate) fn roll_out(pass: &mut Pass<'_>) {
     if !pass.observed.features.max_unavailable {
         return one_by_one(pass);
@@ -67,7 +67,7 @@ fn one_by_one(pass: &mut Pass<'_>) {
 fn replace(pass: &mut Pass<'_>, pod: &evenkeel_api::views::Pod) {
     let index = pass.actions.len();
     pass.delete(pod);
-    // A terminal pod is deleted already.
+    // The plan may delete a terminal pod already.
     if pass.actions.len() > index {
         pass.replaced.push(index);
     }

@@ -46,7 +46,8 @@ pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -
     plan
 }
 
-/// Returns events about failed creations. AlreadyExists is not reported: the cache lags behind.
+/// Returns events about failed creations. AlreadyExists is not reported: it only shows that the cache lags
+/// behind.
 fn failures(pass: &Pass<'_>, outcomes: &Outcomes) -> impl Iterator<Item = EventRecord> {
     let events = pass.created.iter().flat_map(|(at, created)| {
         let error = outcomes.0.get(*at).and_then(|outcome| outcome.error.as_ref())?;

@@ -10,7 +10,7 @@ pub(crate) enum Strategy {
     RollingUpdate,
     /// The user deletes pods. Unknown types count as this one.
     OnDelete,
-    /// All old pods are deleted before a new one is created ([`super::recreate`]; KEP-3541).
+    /// The controller deletes all old pods before it creates a new one ([`super::recreate`]; KEP-3541).
     Recreate,
 }
 

@@ -1,4 +1,4 @@
-//! Stories of single sets, and properties of whole rollouts on a model of the world.
+//! Scenarios of single StatefulSets, and properties of whole rollouts on a model of the cluster.
 
 use super::{identity, observed::Observed, plan::plan, status::status, strategy::Features};
 use crate::{
@@ -32,7 +32,7 @@ fn set(replicas: i32, more: &Value) -> StatefulSet {
     object(&set)
 }
 
-/// RFC 7386, as far as tests need it.
+/// Applies a JSON merge patch (RFC 7386), except for what no test needs.
 fn json_patch_merge(into: &mut Value, change: &Value) {
     let Value::Object(fields) = change else {
         *into = change.clone();
@@ -54,7 +54,7 @@ fn with_claims(retention: &Value) -> Value {
     } })
 }
 
-/// A set, and what controller and kubelets make of it.
+/// A StatefulSet, and what the controller and the kubelets did.
 #[derive(Debug, Clone)]
 struct World {
     set: StatefulSet,
@@ -63,7 +63,7 @@ struct World {
     claims: Vec<PersistentVolumeClaim>,
     now: Timestamp,
     story: Vec<String>,
-    /// The create of a name with this in it fails.
+    /// Creations of names that contain this fail.
     refused: &'static str,
     features: Features,
     n_made: i64,
@@ -103,7 +103,7 @@ impl World {
         )
     }
 
-    /// One pass of the controller; whether it wrote anything.
+    /// Runs one pass of the controller. Returns whether it wrote anything.
     fn pass(&mut self) -> bool {
         let observed = self.observed();
         let next = plan(&observed, self.now);
@@ -133,7 +133,7 @@ impl World {
             Action::Create(create) => {
                 let body: Value = serde_json::from_slice(&create.body).unwrap();
                 let name = body["metadata"]["name"].as_str().unwrap().to_owned();
-                // A pod that is not the set's may be in the way, on its way out.
+                // A terminating pod of another owner may still hold the name.
                 let taken = &*create.kind.kind == "Pod"
                     && self.pods.iter().any(|other| *other.meta.name == *name);
                 if taken || name.contains(self.refused) {
@@ -248,10 +248,10 @@ impl World {
         self.pods.iter_mut().find(|pod| *pod.meta.name == *name).unwrap()
     }
 
-    /// Kubelets do what they are asked to; whether there was anything.
+    /// Acts as the kubelets. Returns whether anything changed.
     fn kubelets(&mut self) -> bool {
         let n_pods = self.pods.len();
-        // The garbage collector takes claims with their pods.
+        // The garbage collector deletes claims with their pods.
         let gone: Vec<_> =
             self.pods.iter().filter(|p| p.meta.deleting()).map(|p| p.meta.uid.clone()).collect();
         self.claims
@@ -297,7 +297,7 @@ impl World {
         images
     }
 
-    /// What was done, with revisions by number.
+    /// Returns the actions so far, with revisions replaced by numbers.
     fn history(&self) -> String {
         let mut text: String = self.story.iter().map(|line| format!("{line}\n")).collect();
         let mut revisions: Vec<_> = self.revisions.iter().collect();
@@ -434,7 +434,7 @@ fn a_partition_keeps_the_first_pods_as_they_were() {
     world.settle();
     assert_eq!(world.images(), ["db-0 one", "db-1 one", "db-2 two"]);
     assert_ne!(world.set.status.current_revision, world.set.status.update_revision);
-    // One that is lost comes back as it was.
+    // A lost pod is recreated from the old revision.
     world.pod("db-1").meta.deletion = Some(T0);
     world.settle();
     assert_eq!(world.images(), ["db-0 one", "db-1 one", "db-2 two"]);
@@ -591,7 +591,7 @@ fn with_all_at_once_a_claim_on_its_way_out_holds_up_what_comes_after_making_pods
     world.roll("two");
     world.story.clear();
     world.pass();
-    // Neither is the last pod deleted, nor an old one; the present pod has no event.
+    // Neither the condemned pod nor an old one is deleted; the existing pod causes no event.
     check(
         &world,
         &expect![[r#"
@@ -791,7 +791,7 @@ fn somebody_elses_claim_is_left_alone() {
     );
 }
 
-/// The claims that the next pass gives owners, each with the event of a failure.
+/// Returns the claims whose owners the next pass changes, each with the event of a failure.
 fn settled_claims(world: &World) -> Vec<(String, Option<String>)> {
     let plan = plan(&world.observed(), world.now);
     let rewrites = plan.actions.iter().filter_map(|action| match action {
@@ -822,7 +822,7 @@ fn a_claim_that_cannot_be_saved_is_reported_of_but_for_condemned_pods() {
         };
         let mut world = World::settled(set(2, &with(policy("Retain", "Retain"))));
         world.set.spec = set(2, &with(policy("Delete", "Retain"))).spec;
-        // A pending pod's claim is looked at twice, and written once.
+        // The pass checks a pending pod's claim twice, and writes it once.
         world.pod("db-0").status =
             object::<Pod>(&json!({ "status": { "phase": "Pending" } })).status;
         let settled = settled_claims(&world);
@@ -864,7 +864,7 @@ fn what_another_program_wrote_is_found_by_its_meaning() {
     world.set.status.current_revision = "db-0123".into();
     world.set.status.update_revision = "db-0123".into();
     assert!(!world.pass(), "{}", world.history());
-    // Of a set that did not change the revision stays, whatever it holds.
+    // While the set is unchanged, its update revision stays, whatever its data.
     world.revisions[0].data = Default::default();
     assert!(!world.pass(), "{}", world.history());
 }
@@ -955,7 +955,7 @@ fn a_set_that_goes_leaves_its_pods_alone() {
     assert_eq!(world.history(), "status\n");
 }
 
-/// A world in any state that a crash, a user or another controller might have left.
+/// Returns any state that a crash, a user or another controller might have left.
 fn any_world() -> impl Strategy<Value = World> {
     let pod =
         (0..7i32, 0..3u8, 0..5u8, proptest::bool::weighted(0.1), proptest::bool::weighted(0.2));

@@ -23,7 +23,7 @@ pub(super) struct Proposal {
     pub(super) status: MetricStatus,
 }
 
-/// Error of a metric.
+/// Failure to compute a metric's proposal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refusal {
     /// Reason of the event and of the condition.
@@ -36,7 +36,7 @@ pub(super) struct Refusal {
     pub(super) of_spec: bool,
 }
 
-/// A metric's values, or the error.
+/// A metric's values, or the message of the error.
 pub(super) type Read = Result<Reading, String>;
 
 /// Returns the metric's proposal. Upstream: `computeReplicasForMetric`.
@@ -191,7 +191,7 @@ fn of_pods(source: &PodsMetricSource, read: Read, scene: &Scene<'_>) -> Result<P
     Ok(Proposal { replicas: count.replicas, name: format!("pods metric {name}"), status })
 }
 
-/// Message, and prefix of the error.
+/// Message of the event, and prefix of the error.
 type Within = (String, String);
 
 fn of_object(

@@ -77,7 +77,8 @@ impl Metrics {
         }
     }
 
-    /// Observes a reconciliation; `of_spec` is set if it failed. Upstream: `ObserveReconciliationResult`.
+    /// Observes a reconciliation. `of_spec` is set if it failed, and true if the spec is invalid. Upstream:
+    /// `ObserveReconciliationResult`.
     pub(super) fn passed(&self, done: Done, of_spec: Option<bool>, took: Duration) {
         let labels = [action_label(done), error_label(of_spec)];
         self.passes.with_label_values(&labels).inc();

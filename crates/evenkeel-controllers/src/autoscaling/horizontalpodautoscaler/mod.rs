@@ -105,7 +105,7 @@ struct Autoscalers {
     options: Options,
 }
 
-/// Results of live reads that reconciliations of several autoscalers use.
+/// Results of live reads that reconciliations of several autoscalers share.
 #[derive(Default)]
 struct SharedReads {
     selectors: Mutex<Selectors>,
@@ -174,7 +174,7 @@ impl Planner for Autoscalers {
     }
 }
 
-/// Counts reconciliations, and keeps what later ones use.
+/// Counts reconciliations, and records shared reads for later ones.
 struct Passes {
     shared_reads: Arc<SharedReads>,
     metrics: Arc<Metrics>,
@@ -210,7 +210,8 @@ impl PassHandler<Autoscalers> for Passes {
     }
 }
 
-/// Enqueues new and changed autoscalers at once, others after the sync period. Upstream: `enqueueHPA`, `updateHPA`.
+/// Enqueues new, changed and deleted autoscalers at once, others after the sync period. Upstream:
+/// `enqueueHPA`, `updateHPA`.
 fn on_autoscaler(
     metrics: &Metrics,
     options: &Options,

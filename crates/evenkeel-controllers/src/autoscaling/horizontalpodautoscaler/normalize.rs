@@ -102,9 +102,10 @@ pub(super) fn normalize_desired_replicas(
     Normalized { replicas, able, limited: replicas != stabilized, limit }
 }
 
-/// Limits without `spec.behavior`: at most twice the current replicas, or four; the default behavior is the same. The
-/// API server applies defaults to a partial `behavior` (`autoscaler` in `kinds/defaults/objects.rs`). Upstream:
-/// `convertDesiredReplicasWithRules`, `calculateScaleUpLimit`.
+/// Applies the limits without `spec.behavior`: at most twice the current replicas or four, whichever is more.
+/// The default behavior has the same limits. The API server applies defaults to a partial `behavior`
+/// (`autoscaler` in `defaults/objects.rs` in `evenkeel-kinds`). Upstream: `convertDesiredReplicasWithRules`,
+/// `calculateScaleUpLimit`.
 fn convert_desired_replicas_with_rules(
     proposed: i32,
     bounds: &Bounds<'_>,
@@ -121,7 +122,8 @@ fn convert_desired_replicas_with_rules(
     }
 }
 
-/// Limits with `spec.behavior`, by the policies of the direction. Upstream: `convertDesiredReplicasWithBehaviorRate`.
+/// Applies the limits of `spec.behavior`, by the policies of the direction. Upstream:
+/// `convertDesiredReplicasWithBehaviorRate`.
 fn convert_desired_replicas_with_behavior_rate(
     proposed: i32,
     bounds: &Bounds<'_>,

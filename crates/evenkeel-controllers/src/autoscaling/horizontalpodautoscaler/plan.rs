@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `minReplicas`, `maxReplicas` | `course`, `normalize::normalize_desired_replicas` |
 //! | `metrics`, `type`: `Resource`, `ContainerResource`, `Pods`, `Object`, `External` | `metric::propose`, read by `readings::read` |
-//! | several metrics: the highest; some that cannot be had | `weigh` |
+//! | several metrics: the highest proposal; metrics that cannot be read | `weigh` |
 //! | `target.averageUtilization` | `replicas::by_utilization` |
 //! | `target.averageValue` | `replicas::by_average`, `replicas::by_value_per_pod` |
 //! | `target.value` | `replicas::by_value` |
@@ -15,13 +15,13 @@
 //! | terminating and failed pods; `--horizontal-pod-autoscaler-cpu-initialization-period`, `--horizontal-pod-autoscaler-initial-readiness-delay` | `samples::Groups`, `samples::is_starting` |
 //! | `behavior.scaleUp.tolerance`, `behavior.scaleDown.tolerance`, `--horizontal-pod-autoscaler-tolerance` | `tolerances`, `replicas::is_within` |
 //! | `stabilizationWindowSeconds` | `stabilization::stabilize_recommendation_with_behaviors` |
-//! | `--horizontal-pod-autoscaler-downscale-stabilization`, where there is no `behavior` | `stabilization::stabilize_recommendation` |
+//! | `--horizontal-pod-autoscaler-downscale-stabilization`, without `behavior` | `stabilization::stabilize_recommendation` |
 //! | `policies`: `type` `Pods`, `Percent`, `value`, `periodSeconds`; `selectPolicy`: `Max`, `Min`, `Disabled` | `normalize::scale_up_limit`, `normalize::scale_down_limit`, `stabilization::replicas_at_period_start` |
 //! | the default behavior | `normalize::convert_desired_replicas_with_rules` |
-//! | defaults of `minReplicas`, `metrics`, and of `behavior` where it is there in part | `../../../../evenkeel-kinds/src/defaults/objects.rs` |
+//! | defaults of `minReplicas`, `metrics`, and of a partial `behavior` | `../../../../evenkeel-kinds/src/defaults/objects.rs` |
 //! | scaling to zero and from it, condition `ScaledToZero` | `course`, `is_scaled_to_zero`, `note_zero` |
 //! | conditions `AbleToScale`, `ScalingActive`, `ScalingLimited` | `decide`, `weigh`, `normalize`, `conclude` |
-//! | `AmbiguousSelector`: pods that several autoscalers mean | `selectors::alone` |
+//! | `AmbiguousSelector`: pods that several autoscalers select | `selectors::alone` |
 
 use super::{
     Options,
@@ -118,7 +118,7 @@ pub(super) fn course(observed: &Observed, options: &Options) -> Course {
 /// Proposals of the metrics.
 #[derive(Debug)]
 pub(super) enum Measured {
-    /// One for each metric, in the order of the spec.
+    /// One proposal or error for each metric, in the order of the spec.
     Each(Vec<Result<Proposal, Refusal>>),
     /// The selector is missing, invalid or ambiguous: event reason (or none), condition reason and message, error.
     Unselected { event: &'static str, reason: &'static str, message: String, error: String },
@@ -130,7 +130,7 @@ pub(super) struct Decision {
     pub(super) builder: StatusBuilder,
     /// Desired replicas of the target.
     pub(super) desired: i32,
-    /// Reason of the rescale; `None` without one.
+    /// Reason of the rescale; `None` if the replicas stay.
     pub(super) rescale: Option<String>,
     /// Error of the reconciliation, even if other metrics gave a result.
     pub(super) error: Option<Problem>,
@@ -167,8 +167,8 @@ struct Weighed {
     error: Option<Problem>,
 }
 
-/// Returns the maximum of the proposals. If a metric failed, the result must not scale down. Upstream:
-/// `computeReplicasForMetrics`.
+/// Returns the maximum of the proposals. If a metric failed and the maximum would scale down, returns no
+/// replicas. Upstream: `computeReplicasForMetrics`.
 fn weigh(observed: &Observed, measured: Measured, builder: &mut StatusBuilder) -> Weighed {
     let each = match measured {
         Measured::Each(each) => each,

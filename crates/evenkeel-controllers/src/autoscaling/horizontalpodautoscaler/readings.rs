@@ -43,9 +43,9 @@ pub(super) struct Readings<'a> {
     pub(super) custom_version: &'a mut Option<Text>,
 }
 
-/// Why there is no reading.
+/// Reason for a missing reading.
 enum Missing {
-    /// This step is not carried out yet.
+    /// The step that the runtime has to carry out first.
     Step(Plan),
     /// The error of a request.
     Error(String),
@@ -64,7 +64,7 @@ impl From<String> for Missing {
 }
 
 impl Missing {
-    /// Puts words before the error.
+    /// Prefixes the error with a message.
     fn within(self, words: &str) -> Self {
         match self {
             Self::Error(why) => Self::Error(format!("{words}: {why}")),
@@ -84,7 +84,7 @@ impl Readings<'_> {
     /// Reads a metric.
     ///
     /// # Errors
-    /// The step that is not carried out yet.
+    /// Returns the step that the runtime has to carry out first.
     pub(super) fn read(
         &mut self,
         metric: &MetricSpec,

@@ -59,20 +59,20 @@ impl Done {
     }
 }
 
-/// Computation of one metric, for metrics.
+/// Computation of one metric, for the controller's own metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Computation {
     /// Type of the metric, such as `Resource`.
     pub(super) type_: Text,
     pub(super) done: Done,
-    /// Whether its error is the spec's, if there is one.
+    /// Whether the spec is invalid; `None` without an error.
     pub(super) of_spec: Option<bool>,
     pub(super) took: Duration,
 }
 
-/// A reconciliation that is carried out.
+/// Result of a complete reconciliation.
 pub(super) struct Reconciled {
-    /// Whether it succeeded.
+    /// The error, if it failed.
     pub(super) result: Result<(), Problem>,
     pub(super) done: Done,
     /// Desired replicas, if they were computed.
@@ -86,7 +86,7 @@ pub(super) struct Reconciled {
     pub(super) computations: Vec<Computation>,
 }
 
-/// Reconciles an autoscaler, and comes again after the sync period. Upstream: `reconcileKey`.
+/// Reconciles an autoscaler, and requeues it after the sync period. Upstream: `reconcileKey`.
 pub(super) fn plan(
     watched: &Watched,
     history: &StabilizationHistory,
@@ -100,8 +100,8 @@ pub(super) fn plan(
     })
 }
 
-/// Carries out the steps, and returns what follows for metrics and for later reconciliations. Upstream:
-/// `reconcileAutoscaler`.
+/// Plans the steps. Once all are carried out, returns the results for metrics and for later reconciliations.
+/// Upstream: `reconcileAutoscaler`.
 pub(super) fn reconcile_autoscaler(
     watched: &Watched,
     history: &StabilizationHistory,
@@ -123,7 +123,7 @@ pub(super) fn reconcile_autoscaler(
         Ok(found) => found,
         Err(why) => {
             let builder = plan::without_scale(autoscaler, &why, now);
-            // The error about the scale is returned, even if the status update fails, too.
+            // Return the error about the scale even if the status update fails, too.
             let _ = write_status(&builder, autoscaler, steps)?;
             reconciled.result = Err(no_scale(autoscaler, &why));
             return Ok(reconciled);
@@ -307,7 +307,7 @@ fn propose(
     metric::propose(metric, read, &scene, &observed.autoscaler.meta.namespace)
 }
 
-/// Updates the scale; after a conflict, again with the new resource version. Upstream: `RetryOnConflict` around
+/// Updates the scale, and retries conflicts with the new resource version. Upstream: `RetryOnConflict` around
 /// `reconcileAutoscaler`.
 fn rescale(
     kind: &Kind,

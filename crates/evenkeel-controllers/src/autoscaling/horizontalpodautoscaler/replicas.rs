@@ -50,8 +50,8 @@ fn ceil(number: f64) -> i32 {
 }
 
 impl Scene<'_> {
-    /// Replicas by utilization: usage in percent of requests, of pods or one container of each. Upstream:
-    /// `GetResourceReplicas`.
+    /// Returns the replicas by utilization: usage in percent of the requests, of pods or one container of
+    /// each. Upstream: `GetResourceReplicas`.
     pub(super) fn by_utilization(
         &self,
         resource: &str,
@@ -72,8 +72,8 @@ impl Scene<'_> {
         Ok(ReplicaCount { replicas, usage, utilization })
     }
 
-    /// Replicas by average value per pod; `resource` is empty for other metrics. Upstream: `GetRawResourceReplicas`,
-    /// `GetMetricReplicas`.
+    /// Returns the replicas by average value per pod; `resource` is empty for other metrics. Upstream:
+    /// `GetRawResourceReplicas`, `GetMetricReplicas`.
     pub(super) fn by_average(
         &self,
         resource: &str,
@@ -88,8 +88,8 @@ impl Scene<'_> {
         Ok(ReplicaCount { replicas, usage, utilization: None })
     }
 
-    /// Replicas by one value in proportion to the ready pods. Upstream: `GetObjectMetricReplicas`,
-    /// `GetExternalMetricReplicas`.
+    /// Returns the replicas by one value in proportion to the ready pods. Upstream:
+    /// `GetObjectMetricReplicas`, `GetExternalMetricReplicas`.
     pub(super) fn by_value(&self, usage: i64, target: i64) -> Result<ReplicaCount, String> {
         let ratio = usage as f64 / target as f64;
         let replicas = if self.spec_replicas == 0 {
@@ -102,7 +102,7 @@ impl Scene<'_> {
         Ok(ReplicaCount { replicas, usage, utilization: None })
     }
 
-    /// Replicas by one value, with a target per pod. Upstream: `GetObjectPerPodMetricReplicas`,
+    /// Returns the replicas by one value, with a target per pod. Upstream: `GetObjectPerPodMetricReplicas`,
     /// `GetExternalPerPodMetricReplicas`.
     pub(super) fn by_value_per_pod(&self, usage: i64, target: i64) -> ReplicaCount {
         let ratio = usage as f64 / (target as f64 * f64::from(self.status_replicas));
@@ -145,8 +145,8 @@ impl Scene<'_> {
     /// - If all pods count: `ceil(pods × ratio)`, unless the ratio is within the tolerance.
     /// - A missing metric counts as 100 % of the target (`full_use`) when scaling down, and as 0 % when scaling up.
     /// - An unready pod counts as 0 % when scaling up, and is ignored otherwise.
-    /// - The ratio is computed again with these (`ratio_of`). If the new ratio reverses the direction or is within the
-    ///   tolerance, or if the result moves the other way, the replicas stay.
+    /// - `ratio_of` computes the ratio again with these values. If the new ratio reverses the direction or is
+    ///   within the tolerance, or if the result moves the other way, the replicas stay.
     fn desired_replicas(
         &self,
         mut samples: Samples,

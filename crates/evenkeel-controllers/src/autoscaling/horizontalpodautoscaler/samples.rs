@@ -41,7 +41,7 @@ pub(super) struct Groups<'a> {
 }
 
 impl<'a> Groups<'a> {
-    /// Groups the pods; `resource` is empty for other metrics. Upstream: `groupPods`.
+    /// Groups the pods; `resource` is empty unless the metric is a resource metric. Upstream: `groupPods`.
     pub(super) fn new(
         pods: &'a [Arc<Pod>],
         samples: &Samples,
@@ -86,7 +86,7 @@ fn is_starting(pod: &Pod, sample: &Sample, options: &Options, now: Timestamp) ->
 }
 
 /// Returns the requests of a resource by pod, in thousandths, of one container or of all. Upstream:
-/// `calculatePodRequests`.
+/// `calculateRequests`.
 pub(super) fn requested(
     pods: &[Arc<Pod>],
     container: &str,
@@ -111,7 +111,7 @@ pub(super) fn requested(
     pods.iter().map(of_pod).collect()
 }
 
-/// Returns pod-level requests (KEP-2837). Upstream: `calculatePodRequestsFromContainers`.
+/// Returns pod-level requests (KEP-2837). Upstream: `calculatePodLevelRequests`.
 fn of_whole(pod: &Pod, resource: &str) -> Result<i64, String> {
     let named = pod.spec.resources.as_ref().and_then(|whole| whole.requests.get(resource)).copied();
     let summed = || {
@@ -130,7 +130,8 @@ fn amounts_of(container: &Container) -> &evenkeel_api::map::Map<evenkeel_api::qu
     &container.resources.requests
 }
 
-/// Returns the sum of the requests of containers and sidecars; each must have one.
+/// Returns the sum of the requests of containers and sidecars; each must have one. Upstream:
+/// `calculatePodRequestsFromContainers`.
 fn of_containers(pod: &Pod, container: &str, resource: &str) -> Result<i64, String> {
     let sidecars = pod.spec.init_containers.iter().filter(|c| &*c.restart_policy == "Always");
     let mut sum = 0_i64;

@@ -28,7 +28,7 @@ impl Selectors {
         Self(near.map(|(key, selector)| (key.clone(), selector.clone())).collect())
     }
 
-    /// Returns two autoscalers that select one of `pods`, if there are two.
+    /// Returns two autoscalers that select any of `pods`; `None` if fewer do.
     fn others(self, pods: &Pods) -> Option<[Key; 2]> {
         let mut meant = self
             .0

@@ -50,8 +50,8 @@ impl StabilizationHistory {
         }
     }
 
-    /// Stabilizes scaling down without `behavior`: records the recommendation and returns the highest one of the last `window`,
-    /// so that replicas are only removed once no recommendation in the window needs them.
+    /// Stabilizes scaling down without `behavior`: records the recommendation and returns the highest one of the last
+    /// `window`. Replicas are removed only once no recommendation in the window needs them.
     ///
     /// Upstream: `stabilizeRecommendation`.
     pub(super) fn stabilize_recommendation(
@@ -117,7 +117,7 @@ impl StabilizationHistory {
             .saturating_add(changed(&self.scale_down_events))
     }
 
-    /// Records a scale event; the longest period in `rules` limits how long it counts.
+    /// Records a scale event. It counts for the longest period in `rules`.
     ///
     /// Upstream: `storeScaleEvent`.
     pub(super) fn store_scale_event(

@@ -44,7 +44,7 @@ impl StatusBuilder {
         self.events.push(EventRecord::warning(self.target.clone(), reason, message));
     }
 
-    /// Sets a condition; its transition time changes with its status only. Upstream: `setCondition`.
+    /// Sets a condition; its transition time changes only with its status. Upstream: `setCondition`.
     pub(super) fn set(&mut self, type_: &str, holds: bool, reason: &str, message: &str) {
         let status = if holds { "True" } else { "False" };
         let mut all = std::mem::take(&mut self.status.conditions).into_vec();

@@ -1,4 +1,4 @@
-//! Tables and properties of what an autoscaler decides.
+//! Tables and properties of an autoscaler's decisions.
 
 use super::{
     Options,
@@ -40,7 +40,7 @@ pub(super) const OPTIONS: Options = Options {
     pod_level: true,
 };
 
-/// How a pod stands.
+/// State of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Is {
     Ready,
@@ -51,7 +51,7 @@ enum Is {
     Going,
 }
 
-/// A pod that requests 1 CPU, and started ten minutes ago.
+/// Returns a pod that requests 1 CPU and started ten minutes ago.
 fn one(n: usize, is: Is) -> Arc<Pod> {
     let containers =
         json!([{"name": "app", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]);
@@ -78,7 +78,7 @@ fn pods(of: &[Is]) -> Vec<Arc<Pod>> {
     of.iter().enumerate().map(|(n, is)| one(n, *is)).collect()
 }
 
-/// Figures of the first pods; those without one are left out.
+/// Returns samples of the first pods, without those whose value is `None`.
 fn samples(values: &[Option<i64>]) -> Samples {
     let window = Duration::from_secs(30);
     let each = values.iter().enumerate().filter_map(|(n, value)| {
@@ -99,7 +99,7 @@ fn scene<'a>(pods: &'a [Arc<Pod>], wanted: i32) -> Scene<'a> {
     }
 }
 
-/// Pods wanted by what they use of the CPU, and how much that is in percent.
+/// Returns the replicas for this use of CPU, and the use in percent of the requests.
 fn by_cpu(of: &[Is], used: &[Option<i64>], target: i32) -> Result<(i32, i32), String> {
     let pods = pods(of);
     let wanted = i32::try_from(of.len()).unwrap();
@@ -111,12 +111,12 @@ fn by_cpu(of: &[Is], used: &[Option<i64>], target: i32) -> Result<(i32, i32), St
 fn by_utilization() {
     use Is::{Failed, Going, Pending, Ready, Unready};
     let all = |value, count| vec![Some(value); count];
-    // More, fewer, and near enough.
+    // Scale up, scale down, and stay within the tolerance.
     assert_eq!(by_cpu(&[Ready; 3], &all(600, 3), 30), Ok((6, 60)));
     assert_eq!(by_cpu(&[Ready; 4], &all(250, 4), 50), Ok((2, 25)));
     assert_eq!(by_cpu(&[Ready; 3], &all(549, 3), 50), Ok((3, 54)), "8% over");
     assert_eq!(by_cpu(&[Ready; 3], &all(560, 3), 50), Ok((4, 56)));
-    // Who says nothing is taken to use nothing where it would grow, and all where it would shrink.
+    // A pod without a sample counts as 0 % when scaling up, and as 100 % of the target when scaling down.
     assert_eq!(by_cpu(&[Ready; 3], &[Some(900), Some(900), None], 50), Ok((4, 90)));
     assert_eq!(
         by_cpu(&[Ready; 3], &[Some(520), Some(700), None], 50),
@@ -129,10 +129,10 @@ fn by_utilization() {
         Ok((2, 10)),
         "the target where that is more"
     );
-    // Pods that are not ready count as using nothing where it would grow, and not at all otherwise.
+    // An unready pod counts as 0 % when scaling up, and is ignored otherwise.
     assert_eq!(by_cpu(&[Ready, Ready, Unready], &all(900, 3), 30), Ok((6, 90)));
     assert_eq!(by_cpu(&[Ready, Ready, Pending], &[Some(100), Some(100), None], 50), Ok((1, 10)));
-    // Pods that go or failed are as good as gone.
+    // Terminating and failed pods are ignored.
     assert_eq!(by_cpu(&[Ready, Going, Failed], &all(900, 3), 30), Ok((3, 90)));
     let none = Err("did not receive metrics for targeted pods (pods might be unready)".to_owned());
     assert_eq!(by_cpu(&[Unready], &all(900, 1), 30), none);
@@ -152,7 +152,7 @@ fn by_average() {
         Ok((4, 20_000))
     );
     assert_eq!(by(&[Is::Ready; 3], &[Some(5_000); 3], 15_000), Ok((1, 5_000)));
-    // Readiness is of no concern where it is not the CPU.
+    // Readiness matters only for CPU.
     assert_eq!(by(&[Is::Unready; 3], &[Some(30_000); 3], 15_000), Ok((6, 30_000)));
     assert_eq!(by(&[Is::Ready; 3], &[Some(30_000), Some(30_000), None], 15_000), Ok((4, 30_000)));
     assert_eq!(by(&[Is::Ready; 3], &[Some(0), Some(0), None], 15_000), Ok((1, 0)));
@@ -207,7 +207,7 @@ fn the_first_minutes_of_a_pod_do_not_count() {
     assert!(!used(-100, "True", -20, 0));
     assert!(used(-100, "True", -30, 0));
     assert!(!used(-100, "False", -90, 0));
-    // Later, it has never been ready if that has not changed since half a minute after the start.
+    // Later, a pod was never ready if its readiness has not changed since half a minute after its start.
     assert!(!used(-600, "False", -580, 0));
     assert!(used(-600, "False", -100, 0), "it was ready once");
 }
@@ -270,7 +270,8 @@ fn observed(spec: &Value, status: &Value, replicas: i32) -> Observed {
     Observed { autoscaler: Arc::new(autoscaler(spec, status)), scale }
 }
 
-/// A pass in which each metric read that; the plan's events, the status, and what it was scaled to.
+/// Runs a pass in which each metric has this reading. Returns the plan's events, the status, and the new
+/// scale.
 fn pass(
     observed: &Observed,
     reads: Vec<Read>,
@@ -374,10 +375,10 @@ fn to_zero_and_back() {
         ["SuccessfulRescale: New size: 3; reason: external metric jobs(nil) above target"]
     );
     assert_eq!(says(&builder, "ScaledToZero"), ("False".into(), "NotScaledToZero".into()));
-    // Where the gate is off, zero is zero.
+    // Without the gate, a target at zero stays at zero.
     let off = Options { to_zero: false, ..OPTIONS };
     assert_eq!(plan::course(&idle, &off), Course::Disabled);
-    // Whose minimum is raised comes back by that alone.
+    // Raising `minReplicas` alone scales up from zero.
     let raised = json!({"minReplicas": 2, "maxReplicas": 9, "metrics": [cpu()]});
     let raised = observed(&raised, &status, 0);
     assert_eq!(plan::course(&raised, &OPTIONS), Course::Measure);
@@ -408,7 +409,7 @@ fn the_metric_that_asks_for_most_counts() {
             .to_string(),
         "3334m"
     );
-    // One that cannot be read does not keep it from growing, but from shrinking.
+    // A metric that cannot be read allows scaling up, but not down.
     let lost = || Err("no answer".to_owned());
     let (builder, events, to) =
         pass(&observed, vec![lost(), jobs(10)], &mut StabilizationHistory::default(), T0);
@@ -584,7 +585,7 @@ fn a_scale_without_a_selector_is_reported() {
     );
 }
 
-/// The autoscaler and its target after a pass.
+/// Returns the autoscaler and its target after a pass.
 fn after(observed: &Observed, builder: &StatusBuilder, to: Option<i32>) -> Observed {
     let autoscaler = HorizontalPodAutoscaler {
         status: builder.status.clone(),
@@ -598,7 +599,8 @@ fn after(observed: &Observed, builder: &StatusBuilder, to: Option<i32>) -> Obser
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// A steady load (so much in all, evenly over the pods) is met within bounds, and then nothing is written any more.
+    /// A steady load, distributed evenly over the pods, is met within the bounds. Then nothing more is
+    /// written.
     #[test]
     fn a_steady_load_comes_to_rest(load in 1i64..20_000, start in 1i32..12, behavior: bool) {
         let rules = json!({"selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}], "stabilizationWindowSeconds": 0});

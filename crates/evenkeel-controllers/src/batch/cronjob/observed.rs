@@ -36,7 +36,8 @@ impl Observed {
         self.cron.status.active.iter().any(|active| active.uid == job.meta.uid)
     }
 
-    /// Returns the entries of `status.active` whose Jobs exist, or may exist.
+    /// Returns the entries of `status.active` without those whose Job is finished or, if the cache is new
+    /// enough, missing.
     pub(super) fn active(&self) -> impl Iterator<Item = (&ObjectReference, Option<&Arc<Job>>)> {
         let found =
             |active: &ObjectReference| self.jobs.iter().find(|job| job.meta.uid == active.uid);
@@ -53,12 +54,12 @@ impl Observed {
         })
     }
 
-    /// Returns those of them that are not finished.
+    /// Returns the unfinished Jobs that the status lacks.
     pub(super) fn unrecorded_active(&self) -> impl Iterator<Item = &Arc<Job>> {
         self.new_runs().map(|(job, _)| job).filter(|job| !job::is_finished(job))
     }
 
-    /// Returns the last scheduled time.
+    /// Returns the last scheduled time, also of Jobs that the status lacks.
     pub(super) fn last_schedule(&self) -> Option<Timestamp> {
         self.cron.status.last_schedule_time.max(self.new_runs().map(|(_, at)| at).max())
     }

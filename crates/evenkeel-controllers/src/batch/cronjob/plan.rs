@@ -50,7 +50,8 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     plan
 }
 
-/// Returns the schedule, or records an event about an invalid one. A suspended CronJob may have an invalid schedule.
+/// Returns the schedule, or records an event about an invalid one. A suspended CronJob may have an invalid
+/// schedule.
 fn times(observed: &Observed, plan: &mut Plan) -> Option<Times> {
     let cron = &*observed.cron;
     let warn = |reason, message: String| EventRecord::warning(wire::target(cron), reason, message);
@@ -83,7 +84,8 @@ fn times(observed: &Observed, plan: &mut Plan) -> Option<Times> {
     }
 }
 
-/// Creates the Job of a scheduled time that has come, by deadline and concurrency policy. Upstream: `syncCronJob`.
+/// Creates the Job of a scheduled time that has come, if deadline and concurrency policy allow it. Upstream:
+/// `syncCronJob`.
 fn start_due_job(observed: &Observed, times: &Times, now: Timestamp, plan: &mut Plan) {
     let cron = &*observed.cron;
     let target = wire::target(cron);
@@ -139,14 +141,14 @@ fn start_due_job(observed: &Observed, times: &Times, now: Timestamp, plan: &mut 
         "Replace" => replace_active_jobs(observed, plan),
         _ => {}
     }
-    // AlreadyExists is handled in the status, apart from other errors.
+    // `status` reports other errors than AlreadyExists.
     plan.push(Create {
         done: Some(EventRecord::normal(target, "SuccessfulCreate", "Created job {name}")),
         ..Create::new(Job::kind(), &cron.meta.namespace, run.body(cron))
     });
 }
 
-/// `concurrencyPolicy: Replace`: deletes the active Jobs. If a deletion fails, the new Job is not created. Upstream:
+/// Deletes the active Jobs for `concurrencyPolicy: Replace`. If a deletion fails, the new Job is not created. Upstream:
 /// `syncCronJob`, at `ReplaceConcurrent`.
 fn replace_active_jobs(observed: &Observed, plan: &mut Plan) {
     let cron = &*observed.cron;

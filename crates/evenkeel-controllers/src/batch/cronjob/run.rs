@@ -23,7 +23,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Returns the run of a Job with the name and time of one.
+    /// Returns the run that created the Job; `None` if the Job's name does not match its scheduled time.
     pub(super) fn of(cron: &CronJob, job: &Job) -> Option<Self> {
         let run = Self { at: job.meta.annotations.get(SCHEDULED)?.parse().ok()? };
         (*run.name(cron) == *job.meta.name).then_some(run)
@@ -49,7 +49,7 @@ impl Run {
             "labels": labels, "annotations": annotations,
         });
         let meta = meta.to_string();
-        // Both are JSON objects: one was just serialized, the other is canonical.
+        // Both parts are JSON objects, so they can be joined as text.
         let meta = meta.strip_suffix('}').unwrap_or_default();
         format!(
             r#"{{"apiVersion":"batch/v1","kind":"Job","metadata":{meta},"ownerReferences":[{owner}]}},"spec":{}}}"#,

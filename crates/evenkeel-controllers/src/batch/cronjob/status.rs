@@ -15,7 +15,7 @@ pub(super) fn status(observed: &Observed, plan: &Plan, outcomes: &Outcomes) -> P
     let target = wire::target(cron);
     let mut after = Plan::nothing();
     for (action, outcome) in plan.actions.iter().zip(&outcomes.0) {
-        // AlreadyExists: the Job exists, or its event will arrive, and the user need not know.
+        // Report no AlreadyExists: the Job exists, and the cache will show it.
         if let (Action::Create(_), Some(error)) = (action, &outcome.error)
             && !error.is_already_exists()
             && !error.namespace_terminating

@@ -53,7 +53,7 @@ fn observed(cron: &CronJob, jobs: &[Arc<Job>]) -> Observed {
     Observed::new(Arc::new(cron.clone()), jobs.to_vec(), true, TimeZone::UTC)
 }
 
-/// What a plan does, in a word each.
+/// Returns a plan's actions, in a word each.
 fn deeds(plan: &Plan) -> Vec<String> {
     let deed = |action: &Action| match action {
         Action::Create(create) => {
@@ -129,14 +129,14 @@ fn what_still_runs_is_let_run_or_stands_in_the_way_or_goes() {
         active(&mut cron, &["old"]);
         let jobs = [job(&cron, "old", None, "2026-01-05T09:31:00Z")];
         assert_eq!(deeds(&plan(&observed(&cron, &jobs), time("2026-01-05T10:00:00Z"))), want);
-        // One that has ended is in nobody's way.
+        // A finished Job does not block the next one.
         let jobs = [job(&cron, "old", Some("Complete"), "2026-01-05T09:31:00Z")];
         let made = deeds(&plan(&observed(&cron, &jobs), time("2026-01-05T10:00:00Z")));
         assert_eq!(made, ["create tick-29460120"]);
     }
 }
 
-/// A Job of the CronJob's own that the status does not tell of yet.
+/// Returns a Job of the CronJob that the status lacks.
 fn run(cron: &CronJob, name: &str, at: &str, condition: Option<&str>) -> Arc<Job> {
     let mut run = job(cron, name, condition, at);
     Arc::make_mut(&mut run).meta.annotations =
@@ -172,7 +172,7 @@ fn the_oldest_jobs_go() {
     ];
     let plan = plan(&observed(&cron, &jobs), time("2026-01-05T09:40:00Z"));
     assert_eq!(deeds(&plan), ["delete c", "delete b"]);
-    // Where the server refuses that, the next time is not waited for with back-off.
+    // A refused deletion does not delay the next scheduled time by a backoff.
     let is_ignored = |action: &Action| match action {
         Action::Delete(delete) => delete.on_error == OnError::Ignore,
         _ => false,

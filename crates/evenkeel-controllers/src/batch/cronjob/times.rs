@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Delay of a reconciliation after the scheduled time, because clocks differ. Upstream: `nextScheduleDelta`.
 const SCHEDULE_DELAY: Duration = Duration::from_millis(100);
-/// Number of missed times from which an event is recorded.
+/// Number of missed times above which an event is recorded.
 const MAX_MISSED_TIMES: i64 = 100;
 
 /// A schedule in its time zone.
@@ -20,7 +20,7 @@ pub(super) struct Times {
     zone: TimeZone,
 }
 
-/// Why a schedule cannot be used.
+/// Reason why a schedule cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unusable {
     /// The time zone is unknown.
@@ -41,8 +41,8 @@ pub(super) struct Due {
 }
 
 impl Times {
-    /// Parses the schedule. Without `timeZone` it is in the `local` zone, that of the controller's machine, unless the
-    /// schedule itself has a `TZ` prefix. Upstream: `formatSchedule`.
+    /// Parses the schedule. Without `timeZone` and without a `TZ` prefix, it is in the zone `local` of the
+    /// controller's machine. Upstream: `formatSchedule`.
     pub(super) fn of(cron: &CronJob, local: &TimeZone) -> Result<Self, Unusable> {
         let unknown = |name: &str| Unusable::Zone(format!("unknown time zone {name}"));
         let named = cron.spec.time_zone.as_deref();
@@ -69,7 +69,7 @@ impl Times {
     /// `mostRecentScheduleTime`.
     ///
     /// # Errors
-    /// Where the schedule has no two times.
+    /// The schedule has fewer than two times.
     pub(super) fn due(
         &self,
         cron: &CronJob,
@@ -78,7 +78,7 @@ impl Times {
     ) -> Result<Due, &'static str> {
         const NEVER: &str = "time difference between two schedules is less than 1 second";
         let since = since(cron).max(not_before.unwrap_or(Timestamp::MIN));
-        // A schedule whose next time is many years away has no time.
+        // `next` finds no time that is many years away.
         let Some(first) = self.next(since) else { return Err(NEVER) };
         if now < first {
             return Ok(Due::default());

@@ -28,7 +28,8 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    /// Updates the record with pods that ended since `earlier`; `None` for a Job that is new to this process.
+    /// Updates the record with pods that ended since `earlier`, which is `None` for a Job that is new to this
+    /// process.
     pub(super) fn observed(earlier: Option<&Self>, job: &Job, pods: &[Arc<Pod>]) -> Self {
         let is_new = |pod: &Pod| match earlier {
             // A pod keeps its finalizer until it is counted here.

@@ -35,7 +35,7 @@ impl FinishedCondition {
         if self.complete { "Complete" } else { "Failed" }
     }
 
-    /// The Job reached `completions`.
+    /// Returns the condition of a Job that reached `completions`.
     pub(super) fn completed() -> Self {
         Self::success("CompletionsReached", "Reached expected number of succeeded pods")
     }
@@ -78,8 +78,8 @@ fn holds<'a>(job: &'a Job, type_: &str) -> Option<&'a JobCondition> {
     job.status.conditions.iter().find(|c| &*c.type_ == type_ && &*c.status == "True")
 }
 
-/// Decides whether the Job finishes: by the interim condition, a failure, or the success policy. Whether `completions`
-/// is reached shows after pods were managed, in the status. Upstream: `syncJob`.
+/// Decides whether the Job finishes: by the interim condition, a failure, or the success policy. The status
+/// decides whether `completions` is reached, after pods were created and deleted. Upstream: `syncJob`.
 pub(super) fn finished_condition(observed: &Observed, now: Timestamp) -> Option<FinishedCondition> {
     let job = &*observed.job;
     let announced =
@@ -96,7 +96,8 @@ pub(super) fn finished_condition(observed: &Observed, now: Timestamp) -> Option<
         })
 }
 
-/// `podFailurePolicy` with the action `FailJob`. Upstream: `getFailJobMessage`.
+/// Returns the failure by a rule of `podFailurePolicy` with the action `FailJob`. Upstream:
+/// `getFailJobMessage`.
 fn failed_by_policy(observed: &Observed) -> Option<FinishedCondition> {
     let job = &*observed.job;
     let failed = observed.pods.owned.iter().filter(|pod| pod::has_failed(pod, job));
@@ -108,7 +109,8 @@ fn failed_by_policy(observed: &Observed) -> Option<FinishedCondition> {
     })
 }
 
-/// `backoffLimit` and `activeDeadlineSeconds`. Upstream: `pastBackoffLimitOnFailure`, `pastActiveDeadline`.
+/// Returns the failure by `backoffLimit` or `activeDeadlineSeconds`. Upstream: `pastBackoffLimitOnFailure`,
+/// `pastActiveDeadline`.
 fn failed_by_limit(observed: &Observed, now: Timestamp) -> Option<FinishedCondition> {
     let job = &*observed.job;
     let limit = job.spec.backoff_limit.map_or(6, i64::from);
@@ -125,13 +127,15 @@ fn failed_by_limit(observed: &Observed, now: Timestamp) -> Option<FinishedCondit
     })
 }
 
-/// Whether restarts in place (`restartPolicy: OnFailure`) exceed `backoffLimit`. Upstream: `pastBackoffLimitOnFailure`.
+/// Whether restarts in place (`restartPolicy: OnFailure`) reach `backoffLimit`, or 1 if it is 0. Upstream:
+/// `pastBackoffLimitOnFailure`.
 fn restarted_too_often(observed: &Observed, limit: i64) -> bool {
     let restarts: i64 = observed.pods.owned.iter().map(|pod| pod::restarts(pod)).sum();
     restarts >= limit.max(1)
 }
 
-/// Returns the rest of `activeDeadlineSeconds`, zero when it has passed; `None` without a deadline or while suspended.
+/// Returns the rest of `activeDeadlineSeconds`, zero once it has passed; `None` without a deadline or while
+/// suspended.
 pub(super) fn active_deadline_left(job: &Job, now: Timestamp) -> Option<Duration> {
     let (seconds, since) =
         (job.spec.active_deadline_seconds?, job.status.start_time.unwrap_or(now));
@@ -142,7 +146,7 @@ pub(super) fn active_deadline_left(job: &Job, now: Timestamp) -> Option<Duration
     Some(Duration::try_from(remaining).unwrap_or(Duration::ZERO))
 }
 
-/// `maxFailedIndexes`, or all indexes finished and some failed.
+/// Returns the failure by `maxFailedIndexes`, or because all indexes finished and some failed.
 fn failed_by_indexes(observed: &Observed) -> Option<FinishedCondition> {
     let (job, indexes) = (&*observed.job, observed.counts.indexes.as_ref()?);
     let failed = indexes.failed()?.total();

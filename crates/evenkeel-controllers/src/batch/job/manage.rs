@@ -1,4 +1,4 @@
-//! Number of active pods of a Job: chooses the pods to create or to delete.
+//! Pods that a Job creates or deletes to reach the desired number of active pods.
 //!
 //! Upstream: `manageJob`.
 

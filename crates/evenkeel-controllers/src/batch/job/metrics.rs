@@ -80,7 +80,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a Job that finished, or indexes that did.
+    /// Counts Jobs, pods and indexes that finished, and Jobs of other controllers.
     pub(super) fn see_job(&self, event: &CacheEvent<Job>) {
         match event {
             CacheEvent::Added { object: job, .. } if end::is_managed_elsewhere(job) => {
@@ -120,7 +120,7 @@ impl Metrics {
         more("failed", &failed(old), &failed(new));
     }
 
-    /// Counts terminal pods that have the finalizer, and those that lost it.
+    /// Counts pods that became terminal with the finalizer, and terminal pods that lost it.
     pub(super) fn see_pod(&self, event: &CacheEvent<Pod>) {
         let held = |pod: &Pod| pods::is_terminal(pod) && pod::is_tracked(pod);
         let (before, after) = match event {

@@ -1,7 +1,7 @@
 //! Job controller: runs pods until enough of them have succeeded. Upstream: `pkg/controller/job`.
 //!
-//! The API server generates the selector and labels (`manualSelector`) and applies defaults: `kinds/jobs.rs` and
-//! `kinds/defaults/apps.rs` in `evenkeel-apiserver`.
+//! The API server generates the selector and labels (`manualSelector`) and applies defaults: `job.rs` and
+//! `defaults/apps.rs` in `evenkeel-kinds`.
 
 mod backoff;
 mod end;
@@ -99,7 +99,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Starts the controller of orphan pods beside that of Jobs.
+/// Starts the controller of orphan pods next to the controller of Jobs.
 fn start_orphan_pods(context: &ControllerContext, jobs: &Cache<Job>, pods: &Cache<Pod>) {
     let (owned, of_pods) = (ByController::of(pods), jobs.clone());
     let builder = context
@@ -134,7 +134,7 @@ struct Jobs {
 struct Memory {
     /// Failures as of the last reconciliation, with the Job's uid. Upstream: `podBackoffStore`.
     failures: Option<(Text, Failures)>,
-    /// The decision of a pass, until its status is computed: time passes in between, and both need the same decision.
+    /// The decision of a pass, kept until the status is computed: a second decision, at a later time, might differ.
     decision: Option<Decision>,
 }
 
@@ -196,7 +196,7 @@ struct OrphanPods {
     pods: Cache<Pod>,
 }
 
-/// Whether the cached Job of the pod, or its absence, makes the pod an orphan.
+/// Whether the cached Jobs show that the pod is an orphan.
 fn is_cached_orphan(jobs: &Cache<Job>, pod: &Pod) -> bool {
     orphans::is_orphan(pod, |owner| resolve(jobs, &pod.meta.namespace, owner))
 }

@@ -12,7 +12,7 @@ use std::{collections::HashSet, sync::Arc};
 #[derive(Debug)]
 pub(crate) struct Observed {
     pub(super) job: Arc<Job>,
-    /// All pods, terminal ones included, by controller reference.
+    /// Pods that the Job owns, adopts or releases, terminal ones included.
     pub(super) pods: Claims<Pod>,
     pub(super) counts: PodCounts,
     /// Failures, for the backoff.
@@ -33,7 +33,7 @@ impl Observed {
         let selector = &job.spec.selector;
         let mut pods = Claims::by_labels(&job.meta, candidates, |labels| selector.matches(labels));
         let old = pods.owned.len() - pods.adopt;
-        // Pods are counted in this order; the cache has none.
+        // Count pods in a fixed order; the cache has none.
         pods.owned[..old].sort_by_cached_key(|pod| (pod::index(pod), pod.meta.name.clone()));
         let counts = PodCounts::new(&job, &pods.owned[..old], &pods.owned);
         let failures = Failures::observed(earlier, &job, &pods.owned[..old]);
@@ -106,7 +106,7 @@ impl IndexTally {
         self.per_index.as_ref().map(|per_index| &per_index.failed)
     }
 
-    /// Returns the last failed pod of an index that has no successor yet.
+    /// Returns the last failed pod of an index, if the pod has no successor yet.
     pub(super) fn pod_with_delayed_deletion(&self, index: u32) -> Option<&Arc<Pod>> {
         self.per_index.as_ref()?.pods_with_delayed_deletion.get(&index)
     }
@@ -137,7 +137,7 @@ impl PodCounts {
         }
     }
 
-    /// Whether the pod must stay until its index has another pod. Upstream: `podsWithDelayedDeletionPerIndex`.
+    /// Whether the pod must stay until its index has a new pod. Upstream: `podsWithDelayedDeletionPerIndex`.
     pub(super) fn delays_deletion(&self, pod: &Pod) -> bool {
         let held = || {
             let indexes = self.indexes.as_ref()?;

@@ -32,8 +32,8 @@ pub(super) fn is_orphan(pod: &Pod, job: impl FnOnce(&OwnerReference) -> Option<A
     job(owner).is_none_or(|job| end::is_finished(&job) && !end::is_managed_elsewhere(&job))
 }
 
-/// Removes the finalizer of an orphan. A Job that the cache lacks is read live, because the cache may lack it still.
-/// Upstream: `syncOrphanPod`.
+/// Removes the finalizer of an orphan. Reads a Job live if the cache lacks it, because the cache may lag
+/// behind. Upstream: `syncOrphanPod`.
 pub(super) fn sync_orphan_pod(orphan: &OrphanPod, steps: &mut Steps<'_>) -> Result<Plan, Plan> {
     if !orphan.is_orphan {
         return Ok(Plan::nothing());

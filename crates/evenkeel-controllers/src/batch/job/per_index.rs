@@ -53,8 +53,8 @@ impl PerIndexFailures {
     }
 }
 
-/// Whether a pod's failure fails its index: the pod failure policy says `FailIndex`, or the policy counts the failure and earlier
-/// failures of the index already use up `limit`, which is `backoffLimitPerIndex`.
+/// Whether a pod's failure fails its index: the pod failure policy says `FailIndex`, or the failure counts
+/// and earlier failures of the index already reach `limit` (`backoffLimitPerIndex`).
 ///
 /// Upstream: `isIndexFailed`.
 fn fails_index(job: &Job, pod: &Pod, limit: i32) -> bool {

@@ -69,8 +69,8 @@ impl Decision {
     }
 }
 
-/// Returns the pods whose finalizer is removed. While the interim condition is not written, none: the decision may
-/// depend on these pods. Upstream: `trackJobStatusAndRemoveFinalizers`.
+/// Returns the pods whose finalizer is removed; none while the interim condition is not written, because the
+/// decision may depend on these pods. Upstream: `trackJobStatusAndRemoveFinalizers`.
 fn finalizers_to_remove(observed: &Observed, end: Option<&FinishedCondition>) -> Vec<Arc<Pod>> {
     if end.is_some_and(|end| !end.announced) {
         return Vec::new();
@@ -95,7 +95,7 @@ pub(super) fn can_remove_finalizer(
         || (pod::has_failed(pod, &observed.job) && !observed.counts.delays_deletion(pod))
 }
 
-/// How a pod is recorded in the status before its finalizer is removed.
+/// Record of a pod in the status, before its finalizer is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Record {
     /// As an index of `completedIndexes`.
@@ -106,7 +106,7 @@ pub(super) enum Record {
     Failed,
 }
 
-/// Returns how the pod is to be recorded, unless it is already or does not count.
+/// Returns how to record the pod; `None` if it is recorded or does not count.
 pub(super) fn to_record(
     observed: &Observed,
     pod: &Pod,
@@ -161,7 +161,7 @@ pub(super) fn plan(observed: &Observed, decision: &Decision, now: Timestamp) -> 
     match &decision.manage {
         Some(PodChange::Create(slots)) => plan.actions.extend(make(observed, &target, slots)),
         Some(PodChange::BackOff(time)) => plan.requeue_after(*time),
-        // The finalizer is removed before the deletion, so that these pods do not count as failed.
+        // Remove the finalizer before the deletion, so that these pods do not count as failed.
         Some(PodChange::Delete(pods)) => {
             let tracked = pods.iter().filter(|pod| pod::is_tracked(pod));
             plan.actions.extend(

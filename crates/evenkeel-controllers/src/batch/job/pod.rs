@@ -67,8 +67,8 @@ pub(super) fn counts(pod: &Pod, job: &Job) -> bool {
     !is_indexed(job) || valid_index(pod, job).is_some()
 }
 
-/// Returns the pod's finish time: the end of its last container, else the transition time of `Ready`, else the deletion
-/// time, else the creation time. Upstream: `getFinishedTime`.
+/// Returns the pod's finish time: the end of its last container, else the time at which `Ready` became
+/// `False`, else the deletion time, else the creation time. Upstream: `getFinishedTime`.
 pub(super) fn finished_at(pod: &Pod) -> Timestamp {
     let condition = pod.status.conditions.iter().find(|c| &*c.type_ == "Ready");
     let not_ready =
@@ -96,7 +96,8 @@ fn containers_ended(pod: &Pod) -> Option<Timestamp> {
     last
 }
 
-/// Returns the restarts of all containers of a pod with `restartPolicy: OnFailure` that is pending or running.
+/// Returns the restarts of all containers of a pending or running pod with `restartPolicy: OnFailure`; 0 for
+/// others.
 pub(super) fn restarts(pod: &Pod) -> i64 {
     if pods::is_terminal(pod) || &*pod.spec.restart_policy != "OnFailure" {
         return 0;

@@ -84,7 +84,8 @@ fn exited<'a>(status: &'a ContainerStatus, codes: &OnExitCodes) -> Option<(&'a s
     (named && matches && code != 0).then_some((&*status.name, code))
 }
 
-/// Returns the message of the success policy's rule that the succeeded indexes satisfy. Upstream: `matchSuccessPolicy`.
+/// Returns the message of the first success policy rule that the succeeded indexes satisfy. Upstream:
+/// `matchSuccessPolicy`.
 pub(super) fn match_success_policy(
     job: &Job,
     completions: u32,

@@ -22,7 +22,7 @@ use std::{collections::HashSet, time::Duration};
 /// Maximum number of uids in `uncountedTerminatedPods`, about 20 kB. Upstream: `MaxUncountedPods`.
 const MAX_UNCOUNTED: usize = 500;
 
-/// Returns the status update with its events, if anything changed, and a requeue if a step follows.
+/// Returns the status update with its events, if anything changed, and a requeue if another step follows.
 pub(super) fn status(
     observed: &Observed,
     decision: &Decision,
@@ -52,7 +52,7 @@ struct Done<'a> {
     /// Whether all deletions succeeded.
     all_deleted: bool,
     /// Uids of pods that lost the finalizer.
-    finalizers_to_remove: HashSet<&'a str>,
+    finalizers_removed: HashSet<&'a str>,
 }
 
 impl<'a> Done<'a> {
@@ -62,7 +62,7 @@ impl<'a> Done<'a> {
         let mut done = Self { all_deleted: true, ..Self::default() };
         for pod in &decision.finalizers_to_remove {
             if went_well(outcomes.next()) {
-                done.finalizers_to_remove.insert(&pod.meta.uid);
+                done.finalizers_removed.insert(&pod.meta.uid);
             }
         }
         match &decision.manage {
@@ -114,7 +114,8 @@ impl Next {
     /// Sets the interim condition, or the condition `Suspended`.
     fn update_end(&mut self, observed: &Observed, decision: &Decision, done: &Done<'_>) {
         if decision.end.is_some() {
-            // Active pods could not be counted after the end, so it waits until all deletions succeed.
+            // The end waits until all deletions succeed, because pods that stay active could not be counted
+            // after it.
             self.end = decision.end.clone().filter(|_| done.all_deleted);
         } else if self.is_complete(observed) {
             self.end = Some(FinishedCondition::completed());
@@ -151,7 +152,7 @@ impl Next {
             None if !job.spec.suspend => return,
             None => self.conditions.push(new),
         }
-        // `activeDeadlineSeconds` starts here.
+        // `activeDeadlineSeconds` counts from the start time.
         if !job.spec.suspend {
             self.body.start_time = Some(self.now);
         } else if observed.clears_start_time {
@@ -161,7 +162,7 @@ impl Next {
         self.events.push(EventRecord::normal(wire::target(job), event, message));
     }
 
-    /// Adds finished pods to `uncountedTerminatedPods`.
+    /// Adds finished pods to `completedIndexes` or to `uncountedTerminatedPods`.
     fn record(&mut self, observed: &Observed) {
         let mut indexes = Vec::new();
         let (mut succeeded, mut failed) = (Vec::new(), Vec::new());
@@ -192,12 +193,11 @@ impl Next {
         }
     }
 
-    /// Moves pods without the finalizer from `uncountedTerminatedPods` to the counters. Returns how many still have it.
-    /// Upstream: `flushUncountedAndRemoveFinalizers`.
+    /// Moves pods without the finalizer from `uncountedTerminatedPods` to the counters. Returns the number of
+    /// pods that still have it. Upstream: `flushUncountedAndRemoveFinalizers`.
     fn count(&mut self, observed: &Observed, done: &Done<'_>) -> usize {
-        let stays = |pod: &&Pod| {
-            pod::is_tracked(pod) && !done.finalizers_to_remove.contains(&*pod.meta.uid)
-        };
+        let stays =
+            |pod: &&Pod| pod::is_tracked(pod) && !done.finalizers_removed.contains(&*pod.meta.uid);
         let tracked: HashSet<&str> = observed
             .own()
             .iter()
@@ -215,7 +215,7 @@ impl Next {
         tracked.len()
     }
 
-    /// Sets the final condition, when the status has the interim one and all pods are counted and terminal.
+    /// Sets the final condition once the status has the interim one and all pods are counted and terminal.
     fn finish(&mut self, observed: &Observed, held: usize) {
         let Some(end) = self.end.as_ref().filter(|end| end.announced) else { return };
         if held > 0 || self.body.terminating != Some(0) {

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 /// Maximum length of the prefix of generated names.
 const MAX_PREFIX: usize = 58;
 
-/// Returns the body of a pod; `replaced` is the index's failed pod.
+/// Returns the body of a pod. `replaced` is the failed pod of the index.
 pub(super) fn pod(job: &Job, index: Option<u32>, replaced: Option<&Pod>) -> String {
     let owner = wire::controller_reference(&Target::of(Job::kind(), &job.meta));
     let mut template = job.spec.template.with_finalizer(pod::FINALIZER);

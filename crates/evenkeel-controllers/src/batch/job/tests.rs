@@ -1,4 +1,4 @@
-//! Tables of the rules, and a model of an API server in which any write may fail and any pass be cut off.
+//! Tables of the rules, and a model of an API server in which any write may fail and any pass may break off.
 
 use super::{
     backoff::Failures,
@@ -59,7 +59,7 @@ fn seen_after(job: &Job, pods: &[Pod], earlier: Option<&Failures>) -> Observed {
     Observed::new(Arc::new(job.clone()), pods.iter().cloned().map(Arc::new), earlier, true)
 }
 
-/// A pod that failed so long ago that nothing waits for it any more.
+/// Returns a pod that failed so long ago that its backoff is over.
 fn failed_long_ago(job: &Job, name: &str, index: Option<u32>) -> Pod {
     let mut pod = pod(job, name, index, "Failed");
     pod.meta.creation = Some(at(-10_000));
@@ -273,7 +273,8 @@ fn of_pods_that_are_as_good_the_younger_go() {
             [("controller.kubernetes.io/pod-deletion-cost", cost)].into_iter().collect();
         pod
     };
-    // Of a ReplicaSet's pods these would be of one age, and the dear one would stay.
+    // The ranking of ReplicaSets would treat these ages as equal and keep the pod with the highest deletion
+    // cost.
     let pods = [ready("a", -800, "-5"), ready("b", -900, "-5"), ready("c", -799, "100")];
     let observed = observed(&job, &pods);
     let decision = Decision::new(&observed, T0);
@@ -288,7 +289,7 @@ fn a_pod_that_is_held_back_still_is_not_deleted() {
     let mut model = Model::new(job(&json!({ "parallelism": 2, "backoffLimit": 0 })), Vec::new());
     model.settle();
     model.job.spec.suspend = true;
-    // The second of the two finalizers does not come off.
+    // Removing the second of the two finalizers fails.
     model.luck = vec![true, false, true];
     model.pass();
     assert!(model.pods.values().all(crate::pods::is_active), "{:?}", model.pods);
@@ -314,12 +315,12 @@ struct Model {
     pods: BTreeMap<Text, Pod>,
     made: usize,
     now: Timestamp,
-    /// What has been said of writes to come: each may fail.
+    /// Results of the coming writes, from the last: `false` fails one.
     luck: Vec<bool>,
-    /// How many pods succeeded and failed in truth.
+    /// Numbers of pods that really succeeded and failed.
     truth: (i32, i32),
     events: Vec<&'static str>,
-    /// What the controller remembers, until it crashes.
+    /// The controller's memory, until it crashes.
     failures: Option<Failures>,
 }
 
@@ -330,7 +331,7 @@ impl Model {
         Self { job, pods, made: 0, now: T0, luck, truth, events, failures: None }
     }
 
-    /// One pass, of which perhaps only the first half is done. Says whether it wrote anything, or waits to.
+    /// Runs one pass, perhaps only its first half. Returns whether it wrote anything, or waits to.
     fn pass(&mut self) -> bool {
         if super::end::is_left_alone(&self.job) {
             return false;
@@ -356,7 +357,7 @@ impl Model {
         wrote(&planned) || wrote(&after)
     }
 
-    /// Patches go out side by side; where one of them says so that fails, nothing after them is done.
+    /// Carries out a plan. Patches run side by side; after a failed one that says so, no later action runs.
     fn carry_out(&mut self, planned: &Plan) -> Outcomes {
         let (mut outcomes, mut skips) = (Vec::new(), false);
         for action in &planned.actions {
@@ -424,7 +425,7 @@ impl Model {
         }
     }
 
-    /// A pod that is to go and is not held back is gone.
+    /// Removes a terminating pod without finalizers.
     fn collect(&mut self, name: &str) {
         let gone = |pod: &Pod| pod.meta.deleting() && pod.meta.finalizers.is_empty();
         if self.pods.get(name).is_some_and(gone) {
@@ -432,7 +433,7 @@ impl Model {
         }
     }
 
-    /// The `n`th pod that still runs ends.
+    /// Ends the `n`th running pod.
     fn end(&mut self, n: usize, phase: &str) {
         let mut running: Vec<&mut Pod> = self
             .pods
@@ -450,7 +451,7 @@ impl Model {
         }
     }
 
-    /// Passes until nothing is written any more; each lets time pass, so that no back-off stands in the way.
+    /// Runs passes until nothing more is written. Time passes between them, so that no backoff delays them.
     fn settle(&mut self) {
         for _ in 0..200 {
             if !self.pass() {
@@ -568,7 +569,8 @@ fn success_of_the_leader_is_enough_where_the_policy_says_so() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
-    /// Whatever fails and whenever: every pod that ended is counted once, and a Job that has ended holds no pod back.
+    /// Whatever fails and whenever: every pod that ended is counted once, and a finished Job leaves no
+    /// finalizer behind.
     #[test]
     fn no_pod_is_lost_and_none_counted_twice(
         indexed: bool,

@@ -22,7 +22,7 @@ pub type Options = Workers<5>;
 /// Name of the flag with the number of workers.
 pub(crate) const WORKERS: &str = "concurrent-ttl-after-finished-syncs";
 
-/// The controller that deletes Jobs that have ended.
+/// The TTL-after-finished controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "ttl-after-finished-controller",
     aliases: &["ttl-after-finished"],

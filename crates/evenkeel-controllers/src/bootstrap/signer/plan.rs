@@ -88,7 +88,7 @@ mod tests {
         }
     }
 
-    /// The data that are written; `None` where all is right.
+    /// Returns the written data; `None` if nothing changes.
     fn written(observed: &Observed) -> Option<Value> {
         let plan = plan(observed, at(0));
         match &*plan.actions {
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_signature_is_as_upstream_makes_it() {
-        // As upstream's own tests have it.
+        // From upstream's tests.
         let token = Token { id: "joshua", secret: "my voice is my passcode" };
         let want =
             "eyJhbGciOiJIUzI1NiIsImtpZCI6Impvc2h1YSJ9..VShe2taLd-YTrmWuRkcL_8QTNDHYxQIEBsAYYiIj1_8";
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(written(&observed(&first, vec![secret("abcdef", &[])])), None);
         let none = written(&observed(&first, Vec::new())).unwrap();
         assert_eq!(none, json!({"kubeconfig": "c", "more": "m"}));
-        // Another content, or another secret, makes another signature.
+        // Other content or another secret gives another signature.
         let mut changed = first.clone();
         changed["kubeconfig"] = json!("d");
         let changed = written(&observed(&changed, vec![secret("abcdef", &[])])).unwrap();

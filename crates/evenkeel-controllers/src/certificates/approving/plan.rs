@@ -1,7 +1,7 @@
 //! Requests that can be approved, and the required permissions. Upstream: `sarapprove.go`.
 //!
-//! The first step creates a SubjectAccessReview for the first permission. Each next one approves the request, or reviews the
-//! next permission.
+//! The first step creates a SubjectAccessReview for the first permission. Each further step approves the
+//! request, or reviews the next permission.
 
 use crate::{
     certificates::{
@@ -60,7 +60,7 @@ const ANY: Right = Right {
     message: "Auto approving kubelet client certificate after SubjectAccessReview.",
 };
 
-/// Asks for the first permission. Upstream: `handle`.
+/// Reviews the first permission. Upstream: `handle`.
 pub(super) fn plan(observed: &Observed) -> Plan {
     match &observed.rights {
         Err(error) => Plan::failure(error.to_string()),
@@ -68,7 +68,8 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     }
 }
 
-/// Decides what follows a review. A permission may be granted later, so a request without one is retried. Upstream: `handle`.
+/// Returns the step after a review. A permission may be granted later, so a request without one is retried.
+/// Upstream: `handle`.
 pub(super) fn next(observed: &Observed, done: &Outcomes) -> Option<Plan> {
     let Ok(rights) = &observed.rights else { return None };
     let right = *rights.get(done.0.len().checked_sub(1)?)?;

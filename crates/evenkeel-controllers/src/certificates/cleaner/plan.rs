@@ -13,7 +13,7 @@ const DECIDED: SignedDuration = SignedDuration::from_hours(1);
 /// Lifetime of pending requests. Upstream: `pendingExpiration`.
 const OPEN: SignedDuration = SignedDuration::from_hours(24);
 
-/// Returns why a request is deleted, if it is.
+/// Returns why a request is expired; `None` if it is not.
 pub(super) fn due(request: &SigningRequest, now: Timestamp) -> Option<&'static str> {
     let status = request.status.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();

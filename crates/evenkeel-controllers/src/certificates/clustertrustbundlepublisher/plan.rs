@@ -1,4 +1,4 @@
-//! ClusterTrustBundles of the signer: one, named by its content.
+//! The ClusterTrustBundle of the signer, which has a hash of its content in its name.
 
 use crate::wire;
 use evenkeel_api::View;
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn the_name_tells_the_content() {
-        // sha256sum says so.
+        // Expected from `sha256sum`.
         assert_eq!(name(""), "kubernetes.io:kube-apiserver-serving:e3b0c44298fc1c149afbf4c8");
     }
 

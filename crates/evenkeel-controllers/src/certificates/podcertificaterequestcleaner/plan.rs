@@ -10,7 +10,7 @@ pub(super) use k8s_openapi::api::certificates::v1::PodCertificateRequest as PodR
 /// Lifetime of any request: no kubelet waits longer.
 const KEPT: SignedDuration = SignedDuration::from_mins(15);
 
-/// Returns why a request is deleted, if it is.
+/// Returns why a request is expired; `None` if it is not.
 pub(super) fn due(request: &Full<PodRequest>, now: Timestamp) -> Option<&'static str> {
     let made = request.meta().creation?;
     (now.duration_since(made) >= KEPT).then_some("nobody waits for it any more")

@@ -1,4 +1,4 @@
-//! A certificate authority: its certificate and its key, and how it signs.
+//! Certificate authority: its certificate and key, and the signing of requests.
 
 use super::{
     certificate::{By, Content, signed, to_be_signed},
@@ -13,7 +13,7 @@ use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 use std::{io, time::Duration};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// Why an authority cannot be had.
+/// Error in reading a certificate authority.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AuthorityError {
     #[error("cannot read {0}: {1}")]
@@ -28,7 +28,7 @@ pub(super) enum AuthorityError {
     Other,
 }
 
-/// Why there is no certificate.
+/// Error in signing a request.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SignError {
     #[error(transparent)]
@@ -49,7 +49,7 @@ pub(super) type Serial = [u8; 16];
 
 /// A certificate authority with its key. Upstream: `CertificateAuthority`.
 pub(super) struct CertificateAuthority {
-    /// Its name, DER.
+    /// Subject of its certificate, in DER.
     name: Vec<u8>,
     key_id: Vec<u8>,
     pub(super) not_after: Timestamp,
@@ -83,8 +83,8 @@ impl CertificateAuthority {
         })
     }
 
-    /// Returns a certificate for the request, PEM. It has the request's names and key, and none of its extensions.
-    /// Upstream: `Sign`.
+    /// Returns a certificate for the request, in PEM. It has the request's subject, alternative names and
+    /// key, and no other extensions of the request. Upstream: `Sign`.
     pub(super) fn sign(
         &self,
         request: &Request,
@@ -104,7 +104,7 @@ impl CertificateAuthority {
     }
 }
 
-/// In lines of 64 letters.
+/// Encodes a certificate as PEM, in lines of 64 characters.
 fn pem(der: &[u8]) -> String {
     let text = BASE64_STANDARD.encode(der);
     let mut pem = "-----BEGIN CERTIFICATE-----\n".to_owned();

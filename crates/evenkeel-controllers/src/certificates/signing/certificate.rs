@@ -1,5 +1,6 @@
-//! Encoder of certificates, with the fields, order and encodings of Go's `crypto/x509`. So this program and upstream's issue the
-//! same certificates. (Rust libraries encode one value per attribute; users have several groups.)
+//! Encoder of certificates, with the fields, order and encodings of Go's `crypto/x509`, so that this program
+//! and upstream's issue the same certificates. (Rust libraries encode only one value per attribute, but users
+//! have several groups.)
 
 use super::usage::Usages;
 use crate::certificates::request::{Request, Subject};
@@ -20,14 +21,14 @@ pub(super) struct Content<'a> {
 
 /// Issuer of a certificate.
 pub(super) struct By<'a> {
-    /// The subject of its own certificate, DER.
+    /// Subject of its own certificate, in DER.
     pub(super) name: &'a [u8],
     /// Subject key identifier; empty if its certificate has none.
     pub(super) key_id: &'a [u8],
     pub(super) algorithm: Algorithm,
 }
 
-/// Returns the `TBSCertificate`, DER.
+/// Returns the `TBSCertificate` in DER.
 pub(super) fn to_be_signed(content: &Content<'_>, by: &By<'_>) -> Vec<u8> {
     let subject = name(&content.request.subject);
     construct_der(|writer| {
@@ -49,7 +50,7 @@ pub(super) fn to_be_signed(content: &Content<'_>, by: &By<'_>) -> Vec<u8> {
     })
 }
 
-/// Returns the signed certificate, DER.
+/// Returns the signed certificate in DER.
 pub(super) fn signed(to_be_signed: &[u8], by: &By<'_>, signature: &[u8]) -> Vec<u8> {
     construct_der(|writer| {
         writer.write_sequence(|writer| {
@@ -162,7 +163,7 @@ fn extensions(writer: &mut DERWriterSeq<'_>, content: &Content<'_>, by: &By<'_>,
     }
 }
 
-/// An empty sequence.
+/// DER of an empty sequence.
 const EMPTY: &[u8] = &[0x30, 0x00];
 
 /// Writes an extension of RFC 5280 (2.5.29.…).

@@ -1,4 +1,4 @@
-//! Signs approved requests for certificates, each signer by its rules and with its own key.
+//! CSR signer: signs approved CertificateSigningRequests, by the rules and with the key of each signer.
 //!
 //! Upstream: `pkg/controller/certificates/signer`, `…/authority`.
 
@@ -28,7 +28,7 @@ use std::{
     time::Duration,
 };
 
-/// The controller that signs.
+/// The CSR signer. Upstream: `newCertificateSigningRequestSigningControllerDescriptor`.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "certificatesigningrequest-signing-controller",
     aliases: &["csrsigning"],
@@ -117,9 +117,9 @@ impl CaProvider {
         Ok(Self { source: source.clone(), last: Mutex::new((texts, authority)) })
     }
 
-    /// Returns the authority as its files are now. Files that cannot be read or do not match (a certificate that was
-    /// written before its key) change nothing. They are read each time, because they are small and requests are few.
-    /// Upstream: `currentCA`.
+    /// Returns the authority in the current files. If they cannot be read or do not match (a certificate may
+    /// be written before its key), returns the last valid one. Reading the files for each request is cheap,
+    /// because they are small and requests are few. Upstream: `currentCA`.
     fn current(&self) -> Arc<CertificateAuthority> {
         let texts = match read(&self.source) {
             Ok(texts) => texts,

@@ -7,9 +7,9 @@ use std::{fmt, time::Duration};
 /// Options of the controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Maximum validity of issued certificates; `--cluster-signing-duration`.
+    /// Maximum validity of issued certificates; `--cluster-signing-duration`, default 1 year.
     pub duration: Duration,
-    /// Signer for all signer names without one of their own.
+    /// Signer of all signer names, which excludes the other options; `--cluster-signing-{cert,key}-file`.
     pub common: Option<Pair>,
     /// Signer of kubelet serving certificates; `--cluster-signing-kubelet-serving-{cert,key}-file`.
     pub kubelet_serving: Option<Pair>,
@@ -24,7 +24,7 @@ pub struct Options {
 /// An authority's certificate and key.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Pair {
-    /// Paths of PEM files, which may change. A missing one is an error when they are read.
+    /// Paths of PEM files, which may change. Reading a missing one is an error.
     Files {
         /// Path of the certificate.
         certificate: String,
@@ -67,7 +67,8 @@ impl Options {
         }
     }
 
-    /// Returns the key of each signer: one for all, or one each, but not both.
+    /// Returns the certificate and key of each signer. Setting both a pair for all signers and one for a signer is an
+    /// error. A pair for all signers is ignored if its certificate or key is not set.
     pub(super) fn signers(&self) -> Result<Vec<(Signer, &Pair)>, &'static str> {
         let common = self.common.as_ref().filter(|pair| pair.is_whole());
         let of = |signer| match signer {
@@ -124,7 +125,7 @@ mod tests {
         assert_eq!(none.signers(), Ok(Vec::new()));
         let common = Options { common: files("c", "k"), ..Options::default() };
         assert_eq!(common.signers().unwrap().len(), 4);
-        // Half a pair is none, for all; for one signer it is a mistake that is found when it is read.
+        // A pair for all signers is ignored if one of its paths is empty. A pair for one signer stays; reading it fails.
         assert_eq!(
             Options { common: files("c", ""), ..Options::default() }.signers(),
             Ok(Vec::new())

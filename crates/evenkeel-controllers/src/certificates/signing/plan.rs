@@ -22,7 +22,8 @@ use std::{sync::Arc, time::Duration};
 
 /// Backdating of certificates, because clocks differ. Upstream: `PermissiveSigningPolicy.Backdate`.
 const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
-/// Certificates with a shorter validity have only their start backdated. Upstream: `PermissiveSigningPolicy.Short`.
+/// Certificates with a shorter validity are not shortened by the backdating. Upstream:
+/// `PermissiveSigningPolicy.Short`.
 const SHORT: Duration = Duration::from_secs(8 * 3600);
 /// Minimum of `spec.expirationSeconds`. Upstream: `duration`.
 const MIN_DURATION: Duration = Duration::from_secs(600);
@@ -45,7 +46,7 @@ impl Signer {
     pub(super) const ALL: [Self; 4] =
         [Self::KubeletServing, Self::KubeletUser, Self::User, Self::LegacyUnknown];
 
-    /// Its name in `spec.signerName`.
+    /// Returns the signer's name in `spec.signerName`.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::KubeletServing => "kubernetes.io/kubelet-serving",
@@ -78,9 +79,9 @@ fn client_usage_error(usages: &[String]) -> Option<String> {
 /// Decision about a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The signer is not built in, or the request is not approved, or it is complete.
+    /// The signer is not built in, or the request is not approved or already complete.
     Nothing,
-    /// The request breaks its signer's rules; the message of the condition `Failed`.
+    /// The request breaks its signer's rules. The text is the message of the condition `Failed`.
     Refuse(String),
     /// This signer signs the request.
     Sign(Signer, Box<Request>),
@@ -103,7 +104,7 @@ pub(super) struct Issuer {
     pub(super) serial: Option<Serial>,
 }
 
-/// Decides about a request where these signers have keys. Upstream: `handle`.
+/// Decides about a request, for the signers that have keys. Upstream: `handle`.
 pub(super) fn step(request: &SigningRequest, signers: &[Signer]) -> Result<Step, RequestError> {
     let approved = has(request, "Approved") && !has(request, "Denied");
     if issued(request).is_some() || !approved || holds(request, "Failed") {
@@ -150,18 +151,19 @@ fn update_status(request: &SigningRequest, changed: &CertificateSigningRequest) 
     Plan::one(Update::status(wire::target(request), wire::json(changed)))
 }
 
-/// A certificate that would not be valid.
+/// Error of a certificate that would be expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Expired {
     /// The signer expired before the backdated start.
     #[error("the signer has expired: NotAfter={0}")]
     Signer(Timestamp),
-    /// The signer has expired.
+    /// The signer expired since the backdated start.
     #[error("refusing to sign a certificate that expired in the past: NotAfter={0}")]
     Certificate(Timestamp),
 }
 
-/// Returns the validity of a certificate: the requested one, at least [`MIN_DURATION`] and at most `longest`. Upstream: `duration`.
+/// Returns the validity of a certificate: the requested one, at least [`MIN_DURATION`] and at most `longest`.
+/// Upstream: `duration`.
 fn lifetime(requested: Option<i32>, longest: Duration) -> Duration {
     let Some(requested) = requested else { return longest };
     let requested = Duration::from_secs(u64::try_from(requested).unwrap_or_default());

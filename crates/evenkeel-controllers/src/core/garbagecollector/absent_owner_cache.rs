@@ -28,7 +28,7 @@ impl AbsentOwnerCache {
         }
     }
 
-    /// Whether no object of this uid is known to have these coordinates.
+    /// Whether the cache records that no object of this uid has these coordinates.
     pub(crate) fn contains(&self, uid: &str, coordinates: &Coordinates) -> bool {
         self.known.contains(&(Uid::from(uid), coordinates.clone()))
     }

@@ -15,7 +15,7 @@ use evenkeel_runtime::{
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-/// Dependents patched concurrently while their owner is orphaned.
+/// Maximum number of dependents patched concurrently when their owner is orphaned.
 const MAX_CONCURRENT: usize = 16;
 
 /// Retries of a finalizer's removal after write conflicts. Upstream: `removeFinalizer` retries 5 times.
@@ -55,8 +55,8 @@ impl GarbageCollector {
         }
     }
 
-    /// Removes the owner reference to `uid` from all dependents, then the finalizer `orphan` from the object. After a
-    /// failed dependent the others are still patched, and the finalizer stays. Upstream: `attemptToOrphan`,
+    /// Removes the owner reference to `uid` from all dependents, then the finalizer `orphan` from the object.
+    /// If a patch fails, the others are still tried, and the finalizer stays. Upstream: `attemptToOrphan`,
     /// `orphanDependents`.
     pub(super) async fn orphan_dependents(&self, uid: &Uid) -> Result<(), Failed> {
         let (coordinates, dependents): (_, Vec<(Uid, Coordinates)>) = {
@@ -187,8 +187,8 @@ impl GarbageCollector {
         Ok(())
     }
 
-    /// Deletes the object with its resource version as precondition. After a conflict, retries without it if the owner
-    /// references did not change. Upstream: `deleteObject`.
+    /// Deletes the object with its resource version as precondition, unless `any_version`. After a conflict,
+    /// retries without it if the owner references did not change. Upstream: `deleteObject`.
     async fn delete(
         &self,
         live: &Live<'_>,
@@ -249,19 +249,14 @@ impl GarbageCollector {
         let entries = blocking()
             .map(|owner| json!({"uid": &*owner.uid, "blockOwnerDeletion": false}))
             .collect();
-        let remove_owner_reference = |owner: &OwnerReference| {
+        let unblocked = |owner: &OwnerReference| {
             reference(&OwnerReference { block_owner_deletion: false, ..owner.clone() })
         };
-        self.patch_owners(
-            live,
-            entries,
-            live.meta.owners.iter().map(remove_owner_reference).collect(),
-        )
-        .await
+        self.patch_owners(live, entries, live.meta.owners.iter().map(unblocked).collect()).await
     }
 
-    /// Patches owner references with a strategic merge patch. A server that has none for the kind (custom resources)
-    /// gets a merge patch with the whole list and a resource version. Upstream: `patch`.
+    /// Patches owner references with a strategic merge patch. If the server does not support it for the kind
+    /// (custom resources), sends a merge patch with the whole list and a resource version. Upstream: `patch`.
     async fn patch_owners(
         &self,
         live: &Live<'_>,

@@ -170,7 +170,6 @@ impl Graph {
         if !node.is_virtual {
             return Work::default();
         }
-        // Other dependents may give other coordinates, which are tried before the node is removed.
         let elsewhere = self.alternate_owner_coordinates(node, uid, coordinates);
         self.absent_owner_cache.insert(uid, coordinates);
         if let Some(next) = elsewhere {
@@ -290,7 +289,8 @@ impl Graph {
         }
     }
 
-    /// Enqueues what a change of the deletion timestamp or of the finalizers requires. Upstream: `processTransitions`.
+    /// Enqueues the objects that a change of the deletion timestamp or of the finalizers affects. Upstream:
+    /// `processTransitions`.
     fn process_transitions(&mut self, uid: &Uid, meta: &Meta, work: &mut Work) {
         let Some(node) = self.nodes.get_mut(uid) else { return };
         let has = |name: &str| meta.finalizers.iter().any(|finalizer| &**finalizer == name);

@@ -3,8 +3,8 @@
 //! It watches the metadata of every deletable resource and keeps the graph of owner references. It decides about one
 //! object at a time, from live reads. Upstream: `pkg/controller/garbagecollector`.
 //!
-//! It has a shell of its own, because its keys are uids of objects of all kinds, two queues feed its workers, and they wait
-//! until the graph is complete.
+//! It has a shell of its own: its keys are uids of objects of all kinds, two queues feed its workers, and the
+//! workers wait until the graph is complete.
 
 mod absent_owner_cache;
 mod act;
@@ -108,7 +108,7 @@ struct Shared {
     env: Env,
     client: Client,
     events: EventRecorder,
-    /// Its lock is poisoned by a panic that changed the graph, and by none that read it.
+    /// A panic poisons the lock only if it interrupts a change of the graph, not a read.
     graph: RwLock<Graph>,
     monitors: Monitors,
     /// Set once the graph holds every object of every resource that can be watched. Workers wait for it: while
@@ -192,12 +192,13 @@ impl GarbageCollector {
                 });
             }
         }
-        // To return before the stop is a failure that the program does not survive: what the graph lacks would be deleted.
+        // Returning before `stop` ends the program: with an incomplete graph, the collector would delete
+        // objects whose owners exist.
         tokio::select! {
             () = stop.cancelled() => {}
             () = self.0.broken.wait() => tracing::error!("A panic has left the graph incomplete"),
         }
-        // Before the queues end, so that workers do not return unasked.
+        // Cancel before the queues end, so that no worker returns unasked.
         tasks.token().cancel();
         self.0.attempt_to_delete.shut_down_now();
         self.0.attempt_to_orphan.shut_down_now();
@@ -294,7 +295,7 @@ impl GarbageCollector {
     }
 }
 
-/// The two queues of upstream, and the function that processes an object of each.
+/// Upstream's two queues, each with its own function for an object.
 #[derive(Debug, Clone, Copy)]
 enum Job {
     /// Upstream: `attemptToDeleteItem`.
@@ -303,7 +304,7 @@ enum Job {
     AttemptToOrphan,
 }
 
-/// Why an object returns to its queue.
+/// Error after which an object returns to its queue.
 #[derive(Debug, thiserror::Error)]
 enum Failed {
     /// The API server refused a request or did not answer.
@@ -317,8 +318,8 @@ enum Failed {
         /// The kind, as in the reference.
         kind: Text,
     },
-    /// A virtual node whose object exists, but whose watch event has not arrived. Upstream: the "not observed yet"
-    /// requeue of `attemptToDeleteWorker`.
+    /// The object of a virtual node exists, but its watch event has not arrived. Upstream: the "not observed
+    /// yet" requeue of `attemptToDeleteWorker`.
     #[error("not seen by its watch yet")]
     Unobserved,
 }

@@ -1,4 +1,4 @@
-//! A small world to try the collector on: objects, owners, deletion with its three propagations, and a work queue.
+//! Model of a cluster: objects, owners, deletion with its three propagation policies, and a work queue.
 
 use super::{
     graph::{FOREGROUND, Graph, ORPHAN, Uid, Work},
@@ -44,7 +44,7 @@ impl World {
         self.show(uid);
     }
 
-    /// The watch shows the object as it is now.
+    /// Applies the watch event of the object's current state.
     fn show(&mut self, uid: &str) {
         let work = match self.objects.get(uid) {
             Some(meta) => self.graph.observed(&KIND, meta),
@@ -58,7 +58,7 @@ impl World {
         self.work.attempt_to_orphan.extend(work.attempt_to_orphan);
     }
 
-    /// Deletes an object as an API server does.
+    /// Deletes an object as the API server does.
     fn delete(&mut self, uid: &str, propagation: Propagation) {
         let Some(meta) = self.objects.get_mut(uid) else { return };
         let mut finalizers: BTreeSet<Text> = meta.finalizers.iter().cloned().collect();
@@ -139,7 +139,7 @@ impl World {
         }
     }
 
-    /// Works until nothing is left to do.
+    /// Processes objects until the queues are empty.
     fn settle(&mut self) {
         for _ in 0..10_000 {
             if let Some(uid) = self.work.attempt_to_orphan.pop_first() {
@@ -158,7 +158,7 @@ impl World {
     }
 }
 
-/// `a` owns `b` and `c`; `b` owns `d`; `e` is on its own.
+/// Returns a world where `a` owns `b` and `c`, `b` owns `d`, and `e` has no owner.
 fn family() -> World {
     let mut world = World::default();
     world.put("a", &[]);
@@ -313,7 +313,7 @@ proptest! {
     ) {
         let mut world = World::default();
         for object in 0u8..12 {
-            // Owners come first, so there are no cycles here.
+            // Owners have lower numbers than their dependents, so the graph has no cycles.
             let owners: BTreeMap<u8, bool> =
                 edges.iter().filter(|(child, parent, _)| *child == object && parent < child).map(|(_, p, b)| (*p, *b)).collect();
             let owners: Vec<_> = owners.into_iter().map(|(parent, block)| owner(&format!("{parent:02}"), block)).collect();

@@ -1,8 +1,9 @@
 //! Decision about one object: delete it, remove references to absent owners, unblock its owners, or nothing.
 //!
-//! It follows from live reads of the object and of its owners, not from watch caches. The uids of owners that a live read did
-//! not find are remembered (`absent_owner_cache`), so that their other dependents need no read. Upstream: `attemptToDeleteItem`,
-//! `processDeletingDependentsItem` and `classifyReferences` in `pkg/controller/garbagecollector/garbagecollector.go`.
+//! It rests on live reads of the object and of its owners, not on watch caches. `absent_owner_cache` keeps
+//! the uids of owners that a live read did not find, so that their other dependents need no read. Upstream:
+//! `attemptToDeleteItem`, `processDeletingDependentsItem` and `classifyReferences` in
+//! `pkg/controller/garbagecollector/garbagecollector.go`.
 //!
 //! | documented | where |
 //! |---|---|
@@ -32,8 +33,8 @@ pub(crate) enum OwnerClass {
 }
 
 impl OwnerClass {
-    /// Classifies the owner with this uid: dangling if no object with the uid exists. `live` is the object read at the
-    /// owner's coordinates, `None` if absent.
+    /// Classifies the owner with this uid. `live` is the object read at the owner's coordinates, `None` if
+    /// absent.
     ///
     /// Upstream: `isDangling`.
     pub(crate) fn classify(live: Option<&Meta>, uid: &str) -> Self {

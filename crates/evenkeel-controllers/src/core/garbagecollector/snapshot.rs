@@ -1,5 +1,5 @@
-//! Graph of one namespace from a single read, for `evenkeel explain` without a running collector. [`act`] reads what these
-//! functions choose.
+//! Graph of one namespace from a single read, for `evenkeel explain` without a running collector. [`act`]
+//! reads the objects that these functions choose.
 
 mod act;
 
@@ -16,7 +16,7 @@ fn resources_to_list(found: &ServerResources, namespace: &str) -> Vec<Kind> {
     kinds.cloned().collect()
 }
 
-/// Whether the graph has the object from a read, and not from references only.
+/// Whether a read, and not only a reference, added the object to the graph.
 fn is_complete(graph: &Graph, subject: &Subject) -> bool {
     let found = graph.find(|coordinates| inspect::is_at(coordinates, subject));
     found.is_some_and(|(_, node)| !node.is_virtual)

@@ -1,4 +1,4 @@
-//! Panics of the garbage collector's parts.
+//! Panics in parts of the garbage collector.
 
 use super::{DESCRIPTOR, GarbageCollector, sync_errors};
 use crate::{options::Options, wiring::descriptor::ControllerContext};
@@ -54,7 +54,7 @@ async fn a_panic_while_the_graph_changes_ends_the_program() {
         });
         assert_eq!(panicked.await, Err::<(), _>("half way".to_owned()));
         assert_eq!(tasks.supervisor().failures(), []);
-        // Whoever looks at the graph next finds it.
+        // The next access to the graph finds the panic.
         drop(collector.graph());
         settle().await;
         let failures = tasks.supervisor().failures();
@@ -79,7 +79,7 @@ async fn a_panic_while_the_graph_is_read_costs_a_worker_one_object() {
     queue.process(&uid, work).await;
     settle().await;
     assert!(!collector.0.broken.is_set());
-    // The worker takes the object again, and further ones.
+    // The worker retries the object, and processes further ones.
     queue.add("b".into(), Priority::NORMAL);
     settle().await;
     let snapshot = queue.snapshot(10);

@@ -1,5 +1,6 @@
-//! Pass over all legacy tokens, in steps: the first reads since when the API server tracks their use. The next ones list the
-//! pods of each namespace, and mark or delete the tokens that no pod uses. Upstream: `evaluateSATokens`.
+//! Pass over all legacy tokens, in steps. The first reads the date since which the API server tracks their
+//! use. The next ones list the pods of each namespace, and mark or delete the tokens that no pod uses.
+//! Upstream: `evaluateSATokens`.
 
 use super::token::{self, Age, INVALID_SINCE, Verdict};
 use crate::wire;
@@ -21,11 +22,11 @@ use std::{
     time::Duration,
 };
 
-/// ConfigMap with the date since when the API server tracks the use of tokens.
+/// ConfigMap with the date since which the API server tracks the use of tokens.
 const TRACKING: (&str, &str) =
     ("kube-system", "kube-apiserver-legacy-service-account-token-tracking");
 
-/// All tokens, and how long they are kept.
+/// All tokens, and the clean-up period.
 pub(super) struct Observed {
     pub(super) tokens: Vec<Token>,
     /// Time without use after which a token is marked, and then deleted.
@@ -38,7 +39,7 @@ pub(super) struct Token {
     pub(super) account: Option<Arc<ServiceAccount>>,
 }
 
-/// Asks since when the use of tokens is tracked. Upstream: `latestPossibleTrackedSinceTime`.
+/// Reads the date since which the use of tokens is tracked. Upstream: `latestPossibleTrackedSinceTime`.
 pub(super) fn plan() -> Plan {
     let read = LiveRead::get::<ConfigMap>(&ConfigMap::kind(), TRACKING.0, TRACKING.1);
     Plan::one(LiveRead { on_error: OnError::Abort, ..read })
@@ -95,7 +96,8 @@ fn candidates(tokens: &[Token], age: &Age) -> BTreeMap<Text, Vec<Arc<Full<Secret
     all
 }
 
-/// Lists the pods of a namespace with all fields. The controller's role does not permit it: upstream reads an informer.
+/// Lists the pods of a namespace with all fields, through the shared client: the controller's own role does not permit
+/// it, because upstream reads an informer.
 fn list(namespace: &str) -> LiveRead {
     let read = LiveRead::shared_json(&Pod::kind().path(namespace));
     LiveRead { on_error: OnError::Abort, ..read }
@@ -112,7 +114,8 @@ fn mounted(listed: &Reply) -> Result<BTreeSet<String>, String> {
     Ok(names)
 }
 
-/// Marks or deletes a token that no pod uses. A conflict counts as success: somebody used or changed the token.
+/// Marks or deletes a token that no pod uses. The write conflicts if somebody used or changed the token. This counts
+/// as success for a mark; a deletion fails, and the next pass decides again.
 fn action(secret: &Full<Secret>, age: &Age) -> Option<Action> {
     let (meta, target) = (secret.meta(), wire::target(secret));
     Some(match token::verdict(secret, age)? {

@@ -1,4 +1,4 @@
-//! Legacy tokens that are marked or deleted.
+//! Rules for marking and deleting legacy tokens.
 
 use crate::core::serviceaccounttoken::Claim;
 use evenkeel_api::{
@@ -65,7 +65,7 @@ pub(super) fn is_candidate(
     });
     let unused = match meta.labels.get(LAST_USED) {
         None => true,
-        // An invalid date does not show a use.
+        // An invalid date does not show when the token was used, so the token is kept.
         Some(used) => day(used).is_some_and(|used| used < on(age.since)),
     };
     old && made_for_account && unused

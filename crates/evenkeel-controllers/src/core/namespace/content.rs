@@ -1,4 +1,4 @@
-//! Steps that delete the content of a namespace and list the rest. Upstream: `deleteAllContent`.
+//! Steps that delete the content of a namespace and list the remaining objects. Upstream: `deleteAllContent`.
 
 use super::{
     delete::Ended,
@@ -26,16 +26,16 @@ pub(super) struct Content<'a> {
 
 /// State of the objects of one resource after the request to delete them. Lists are decoded only when needed.
 enum Requested<'a> {
-    /// They cannot be listed.
+    /// The resource does not have the verb `list`.
     Unlisted,
     /// A request failed.
     Failed(&'a Failure),
-    /// This read listed them. For pods, the other one read them before.
+    /// `remaining` lists the objects after the request; for pods, `before` lists them before it.
     Listed { remaining: &'a Outcome, before: Option<&'a Outcome> },
 }
 
 impl Content<'_> {
-    /// Deletes the pods and, when none are left, all other objects. Upstream: `deleteAllContent`.
+    /// Deletes the pods and, once none remain, all other objects. Upstream: `deleteAllContent`.
     pub(super) fn delete(
         &self,
         discovered: &ServerResources,
@@ -72,7 +72,7 @@ impl Content<'_> {
         Ok(findings)
     }
 
-    /// Requests the deletion of all objects of a resource, and lists the rest. Upstream:
+    /// Requests the deletion of all objects of a resource, and lists the remaining ones. Upstream:
     /// `deleteAllContentForGroupVersionResource`.
     fn delete_all<'s>(
         &self,
@@ -95,7 +95,8 @@ impl Content<'_> {
         if resource.supports_verb("deletecollection") {
             let all = DeleteCollection::new(kind.clone(), self.namespace);
             let deleted = steps.one(DeleteCollection { on_error: OnError::Ignore, ..all })?;
-            // Otherwise discovery is outdated: the server lacks the verb or the resource.
+            // If the server lacks the verb or the resource, discovery is outdated: delete the objects one by
+            // one.
             match failure(deleted) {
                 Some(error) => return Ok(Requested::Failed(error)),
                 None => done = deleted.error.is_none(),
@@ -143,7 +144,7 @@ impl Content<'_> {
         steps.one(LiveRead { on_error: OnError::Ignore, ..all })
     }
 
-    /// Evaluates the objects that are left.
+    /// Evaluates the remaining objects.
     fn remains(&self, kind: &Kind, requested: &Requested<'_>) -> Remains {
         let (remaining, before) = match requested {
             Requested::Unlisted => return Remains::default(),

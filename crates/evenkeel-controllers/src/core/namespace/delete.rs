@@ -19,15 +19,15 @@ pub(super) const GRACE: Duration = Duration::from_secs(5);
 /// Retries of a write after conflicts.
 const CONFLICTS: usize = 5;
 
-/// Result of the deletion without an error.
+/// Result of the last step.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Deleted {
     pub(super) plan: Plan,
-    /// Why the conditions were not written, if so. They are informative; finalization does not depend on them.
+    /// Error of writing the conditions, if any. They are informative; finalization does not depend on them.
     pub(super) unwritten_conditions: Option<String>,
 }
 
-/// Why a step is the last one for now.
+/// Reason why a step is the last one for now.
 #[derive(Debug)]
 pub(super) enum Ended {
     /// The plan of this step has to be carried out first.
@@ -71,13 +71,13 @@ pub(super) fn sync_namespace(
     }
 }
 
-/// Returns the time until the content of a namespace is deleted.
+/// Returns the rest of the grace period, after which the content of a namespace is deleted.
 pub(super) fn grace_left(deletion: Timestamp, now: Timestamp) -> Duration {
     let waited = Duration::try_from(now.duration_since(deletion)).unwrap_or_default();
     GRACE.saturating_sub(waited)
 }
 
-/// Deletes the content, and finalizes the namespace when nothing is left. Upstream: `Delete`.
+/// Deletes the content, and finalizes the namespace once nothing remains. Upstream: `Delete`.
 fn delete(
     name: &str,
     sync_period: Duration,
@@ -92,7 +92,7 @@ fn delete(
     }
     let discovered = discover(steps)?;
     let findings = Content { namespace: name, deleted_at, now }.delete(&discovered, steps)?;
-    // As upstream, the next write uses the version before this one, and gets a conflict.
+    // As upstream, finalization uses the version before this write, gets a conflict, and retries.
     let mut with_conditions = namespace.clone();
     let change = |seen: &Value| findings.with_conditions(seen, now);
     let unwritten_conditions = match write(&mut with_conditions, "status", change, steps) {
@@ -140,8 +140,8 @@ fn discover(steps: &mut Steps<'_>) -> Result<Arc<ServerResources>, Ended> {
     Ok(found.cloned().unwrap_or_default())
 }
 
-/// Updates the namespace by `change`, again after a conflict. A new namespace of the name is left alone. Upstream:
-/// `retryOnConflictError`.
+/// Updates the namespace with `change`, and retries conflicts. Leaves a new namespace of the same name alone.
+/// Upstream: `retryOnConflictError`.
 fn write(
     namespace: &mut Value,
     subresource: &'static str,

@@ -8,8 +8,8 @@
 //! | `status.phase`: `Terminating` | `terminating` |
 //! | `spec.finalizers`, the `finalize` sub-resource | `next`, `finalized` |
 //! | conditions `NamespaceDeletionDiscoveryFailure`, `NamespaceDeletionGroupVersionParsingFailure`, `NamespaceDeletionContentFailure`, `NamespaceContentRemaining`, `NamespaceFinalizersRemaining` | `conditions` |
-//! | `terminationGracePeriodSeconds` of pods that are waited for, `--namespace-sync-period` | `pods_estimate`, `within` |
-//! | which kinds there are, pods first, and how they are deleted | `content::delete`, `content::delete_all` |
+//! | `terminationGracePeriodSeconds` of remaining pods, `--namespace-sync-period` | `pods_estimate`, `within` |
+//! | deletable kinds, pods first, and their deletion | `content::delete`, `content::delete_all` |
 //! | no creates in a terminating namespace (`NamespaceLifecycle`) | `../../../../evenkeel-apiserver/src/verbs/namespace.rs` |
 
 use evenkeel_api::{
@@ -20,7 +20,7 @@ use evenkeel_runtime::discovery::FailedGroup;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, time::Duration};
 
-/// Finalizer in `spec.finalizers` of this controller. Upstream: `FinalizerKubernetes`.
+/// This controller's finalizer in `spec.finalizers`. Upstream: `FinalizerKubernetes`.
 pub(super) const FINALIZER: &str = "kubernetes";
 
 /// Estimated time for finalizers of content. Upstream: `finalizerEstimateSeconds`.
@@ -101,8 +101,8 @@ fn resource(kind: &Kind) -> String {
     format!("{}/{}, Resource={}", kind.group, kind.version, kind.plural)
 }
 
-/// Estimates the time until the pods are deleted, by their longest grace period since the namespace's deletion. Upstream:
-/// `estimateGracefulTermination`.
+/// Estimates the time until the pods are deleted: their longest grace period, or zero once it has passed
+/// since the namespace's deletion. Upstream: `estimateGracefulTermination`.
 pub(super) fn pods_estimate(
     longest_grace: Duration,
     deleted_at: Timestamp,
@@ -112,7 +112,7 @@ pub(super) fn pods_estimate(
     if passed >= longest_grace { Duration::ZERO } else { longest_grace }
 }
 
-/// Returns the delay, at most `period`: pods often end before their grace period does.
+/// Returns the delay, at most `period` unless that is zero: pods often end before their grace period does.
 pub(super) fn within(wait: Duration, period: Duration) -> Duration {
     if period.is_zero() { wait } else { wait.min(period) }
 }
@@ -136,7 +136,7 @@ pub(super) fn undiscovered(failed: &[FailedGroup]) -> Option<String> {
     ))
 }
 
-/// Whether discovery of the resource's group version succeeded; otherwise nothing is deleted.
+/// Whether discovery of the resource's group version succeeded; otherwise its objects are not deleted.
 pub(super) fn is_discovered(kind: &Kind, failed: &[FailedGroup]) -> bool {
     !failed.iter().any(|group| *group.group == *kind.group && *group.version == *kind.version)
 }

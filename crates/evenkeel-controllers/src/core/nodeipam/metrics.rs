@@ -4,7 +4,7 @@ use super::plan::set::Set;
 use evenkeel_runtime::metrics;
 use prometheus::{GaugeVec, HistogramVec, IntCounterVec, Registry};
 
-/// Upstream's metrics of CIDR sets, with one misspelt name.
+/// Upstream's metrics of CIDR sets, one of which has a misspelt name.
 pub(super) struct Metrics {
     allocations: IntCounterVec,
     releases: IntCounterVec,

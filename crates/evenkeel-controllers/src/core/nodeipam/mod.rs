@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Number of workers; no flag changes it. Upstream: `cidrUpdateWorkers`.
 const WORKERS: usize = 30;
 
-/// The controller of nodes' ranges.
+/// The node IPAM controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "node-ipam-controller",
     aliases: &["nodeipam"],
@@ -48,7 +48,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let allocator = Allocator::new(&config).map_err(|problem| refused(problem.to_string()))?;
     let state = Arc::new(Mutex::new(State { allocator, listed: Listed::No }));
     let planner = Nodes { nodes: nodes.clone(), state: state.clone() };
-    // In turn, because a verdict depends on what the nodes before got.
+    // Plan one node after the other, because each decision depends on the allocations before it.
     let builder = context
         .builder(&DESCRIPTOR, &nodes)
         .event_source("cidrAllocator")
@@ -114,7 +114,7 @@ impl Planner for Nodes {
     }
 }
 
-/// Records what nodes get and have, and shows it in metrics.
+/// Records the CIDRs of nodes, and updates the metrics.
 struct Recorder {
     state: Arc<Mutex<State>>,
     metrics: Metrics,

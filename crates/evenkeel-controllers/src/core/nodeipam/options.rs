@@ -9,13 +9,15 @@ pub struct Options {
     pub enabled: bool,
     /// CIDRs of all pods, comma-separated, one for each IP family; `--cluster-cidr`.
     pub cluster: String,
-    /// CIDRs of Services, which nodes must not get, in the same form; `--service-cluster-ip-range`.
+    /// CIDRs of Services, comma-separated, which nodes must not get; `--service-cluster-ip-range`.
     pub services: String,
     /// Prefix length of a node's CIDR in a single-stack cluster, 0 for the family's default; `--node-cidr-mask-size`.
     pub mask: i64,
-    /// The same for IPv4 in a dual-stack cluster; `--node-cidr-mask-size-ipv4`.
+    /// Prefix length of a node's IPv4 CIDR, 0 for the default, instead of `mask`;
+    /// `--node-cidr-mask-size-ipv4`.
     pub mask_ipv4: i64,
-    /// The same for IPv6 in a dual-stack cluster; `--node-cidr-mask-size-ipv6`.
+    /// Prefix length of a node's IPv6 CIDR, 0 for the default, instead of `mask`;
+    /// `--node-cidr-mask-size-ipv6`.
     pub mask_ipv6: i64,
 }
 

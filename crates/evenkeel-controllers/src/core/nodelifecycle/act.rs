@@ -1,9 +1,9 @@
 //! The monitor: periodic passes over all nodes, and the I/O around [`super::plan`]. Upstream: `monitorNodeHealth`,
 //! `doNoExecuteTaintingPass`.
 //!
-//! It is a shell of its own, because a pass is over all nodes at once: the states of the zones follow from the health of
-//! every node, which live reads and writes of each node change midway, and the zones' rate limiters, not events, decide when
-//! a node is tainted. The decisions are [`super::plan`]'s.
+//! It is a shell of its own, because a pass covers all nodes at once. The zones' states follow from the
+//! health of every node, which live reads and writes change within the pass. The zones' rate limiters, not
+//! events, decide when a node is tainted. [`super::plan`] makes the decisions.
 
 use super::{
     DESCRIPTOR, MonitorState, Options,
@@ -62,7 +62,7 @@ pub(super) struct Monitor {
     pub(super) checks_leases: bool,
 }
 
-/// Why the health of a node was not updated.
+/// Error in updating the health of a node.
 #[derive(Debug, thiserror::Error)]
 enum Failed {
     #[error("{0}")]
@@ -72,7 +72,8 @@ enum Failed {
 }
 
 impl Monitor {
-    /// Runs passes: over the health of all nodes in each period, and over the nodes to taint whenever one is due.
+    /// Starts the passes: over the health of all nodes in each period, and over the nodes to taint whenever
+    /// one is due.
     pub(super) fn start(self, context: &ControllerContext) {
         let passes = Periodic::new(&context.env, DESCRIPTOR.name);
         let passes = passes.reads(&self.nodes).reads(&self.leases).reads(&self.pods);
@@ -229,8 +230,8 @@ impl Monitor {
         Ok(())
     }
 
-    /// Sets the kubelet's conditions of an unreachable node to `Unknown`, with retries. Returns the status of `Ready`
-    /// then.
+    /// Sets the kubelet's conditions of an unreachable node to `Unknown`, with retries. Returns the resulting
+    /// status of `Ready`.
     async fn mark_unreachable(
         &self,
         name: &str,
@@ -391,9 +392,10 @@ impl Monitor {
         all
     }
 
-    /// Counts the ready nodes of each zone, updates the zones' states and rate limiters. Upstream: `handleDisruption`.
+    /// Counts the ready nodes of each zone, and updates the zones' states and rate limiters. Upstream:
+    /// `handleDisruption`.
     async fn handle_disruption(&self, nodes: &[Arc<Node>]) {
-        let handle_disruption = {
+        let change = {
             let now = self.memory.now();
             let mut state = self.memory.lock();
             let State { nodes: known, zones, .. } = &mut *state;
@@ -411,14 +413,14 @@ impl Monitor {
                 self.show(&gone, NodeCounts::default());
             }
             counts.iter().for_each(|(zone, count)| self.show(zone, *count));
-            let handle_disruption = zones.handle_disruption(&counts, &self.options, now.steady);
-            if handle_disruption == DisruptionChange::LeftFullDisruption {
+            let change = zones.handle_disruption(&counts, &self.options, now.steady);
+            if change == DisruptionChange::LeftFullDisruption {
                 let all = known.values_mut().filter_map(|known| known.health.as_mut());
                 all.for_each(|health| health.probe_time = now.steady);
             }
-            handle_disruption
+            change
         };
-        match handle_disruption {
+        match change {
             DisruptionChange::None => {}
             DisruptionChange::LeftFullDisruption => tracing::info!(
                 "Controller detected that some Nodes are Ready. Exiting master disruption mode"
@@ -482,8 +484,8 @@ fn signed(duration: Duration) -> Moment {
     Moment::try_from(duration).unwrap_or(Moment::MAX)
 }
 
-/// An object read live as JSON, and its lean view. It is changed and written back whole, so that fields that the view
-/// lacks are kept.
+/// An object read live as JSON, and its lean view. The JSON is changed and written back whole, which keeps
+/// the fields that the view lacks.
 struct Live<V> {
     object: Value,
     view: V,

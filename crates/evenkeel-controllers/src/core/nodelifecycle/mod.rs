@@ -34,7 +34,8 @@ use state::State;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
 
-/// Workers, as upstream has them: `scheduler.UpdateWorkerSize` and `podUpdateWorkerSize`. No flag changes them.
+/// Numbers of workers for nodes and for pods; no flag changes them. Upstream: `scheduler.UpdateWorkerSize`,
+/// `podUpdateWorkerSize`.
 const WORKERS: usize = 8;
 const POD_WORKERS: usize = 4;
 
@@ -77,7 +78,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Starts the controller of pods that are bound to a node.
+/// Starts the controller that marks pods on nodes that are not ready.
 fn watch_pods(
     context: &ControllerContext,
     pods: &Cache<Pod>,

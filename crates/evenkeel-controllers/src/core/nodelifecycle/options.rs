@@ -11,11 +11,12 @@ pub struct Options {
     /// Time without a status update or a lease renewal after which a node is unreachable;
     /// `--node-monitor-grace-period`, default 50s.
     pub monitor_grace_period: Duration,
-    /// The same for a node whose kubelet has never posted a status; `--node-startup-grace-period`, default 60s.
+    /// Grace period of a node whose kubelet has never posted a status; `--node-startup-grace-period`, default
+    /// 60s.
     pub startup_grace_period: Duration,
     /// Nodes per second of a zone that are tainted for eviction; `--node-eviction-rate`, default 0.1.
     pub eviction_rate: f32,
-    /// The same in a large zone in partial disruption; `--secondary-node-eviction-rate`, default 0.01.
+    /// Eviction rate of a large zone in partial disruption; `--secondary-node-eviction-rate`, default 0.01.
     pub secondary_eviction_rate: f32,
     /// A zone with more nodes is large; in a smaller zone, partial disruption stops evictions.
     /// `--large-cluster-size-threshold`, default 50.

@@ -21,7 +21,7 @@ pub(super) struct State {
     pub(super) zones: Zones,
     /// The resource version that the cache of leases must reach before the health of any node is updated.
     pub(super) lease_cache_behind: Option<u64>,
-    /// When the health of all nodes is checked next.
+    /// Time of the next check of all nodes' health.
     pub(super) next_health_pass: Option<Moment>,
 }
 

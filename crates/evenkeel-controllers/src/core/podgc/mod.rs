@@ -25,7 +25,8 @@ use prometheus::IntCounterVec;
 /// Options of the controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Number of terminated pods that are kept, unlimited from 0 down; `--terminated-pod-gc-threshold`, default 12500.
+    /// Number of terminated pods that are kept, unlimited if zero or negative;
+    /// `--terminated-pod-gc-threshold`, default 12500.
     pub terminated: i64,
 }
 
@@ -42,7 +43,7 @@ impl Options {
     }
 }
 
-/// The collector of pods.
+/// The pod garbage collector.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "pod-garbage-collector-controller",
     aliases: &["podgc"],
@@ -72,7 +73,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             LABELS,
         ),
     };
-    // Its key is no object.
+    // The queue's key names no object.
     let none = Kind::new("", "", "", "", false);
     let controller = Builder::of_keys(&context.env, DESCRIPTOR.name, none)
         .queue(DESCRIPTOR.queue)

@@ -41,11 +41,11 @@ struct Doomed {
     pod: Arc<Pod>,
     /// Label `reason` in metrics.
     reason: &'static str,
-    /// Status that is written before.
+    /// Patch of the status that precedes the deletion.
     condition_patch: Option<Patch>,
 }
 
-/// A deletion, and why it or the status before it failed, if so.
+/// A deletion, and the error of it or of the status patch before it, if any.
 pub(super) struct Deletion<'a> {
     pub(super) pod: Arc<Pod>,
     /// Label `reason` in metrics.
@@ -57,7 +57,7 @@ pub(super) struct Deletion<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Memory {
     quarantine: Quarantine,
-    /// Nodes whose quarantine has passed, so that a live read is to confirm that they are missing.
+    /// Nodes whose quarantine has passed; a live read has to confirm that they are missing.
     pub(super) missed: Vec<Text>,
 }
 
@@ -69,7 +69,7 @@ impl Memory {
     }
 }
 
-/// Missing nodes that pods are bound to, each with the time since when. Upstream: `nodeQueue`.
+/// Missing nodes that pods are bound to, each with the time since which it is missing. Upstream: `nodeQueue`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Quarantine(BTreeMap<Text, Timestamp>);
 
@@ -89,7 +89,7 @@ impl Quarantine {
     }
 }
 
-/// Collects pods, and comes again after the period. Upstream: `gc`.
+/// Collects pods, and requeues after the period. Upstream: `gc`.
 pub(super) fn plan(
     observed: &Observed,
     memory: &Memory,
@@ -252,7 +252,7 @@ mod tests {
         Observed { pods: pods.into_iter().map(Arc::new).collect(), nodes }
     }
 
-    /// Names and reasons of the pods that go.
+    /// Returns names and reasons of the deleted pods.
     fn gone(observed: &Observed, lost: &[&str], threshold: i64) -> Vec<(String, &'static str)> {
         let lost = lost.iter().map(|name| (*name).into()).collect();
         let doomed = doomed(observed, &lost, threshold, T0);
@@ -314,7 +314,7 @@ mod tests {
         assert!(doomed[1].condition_patch.is_none());
     }
 
-    /// The next step after these outcomes, in words.
+    /// Returns the next step after these outcomes, as text.
     fn next(observed: &Observed, memory: &Memory, outcomes: &[Outcome]) -> Option<String> {
         let outcomes = Outcomes(outcomes.to_vec());
         let plan = Steps::next(&outcomes, |steps| plan(observed, memory, 0, T0, steps))?;

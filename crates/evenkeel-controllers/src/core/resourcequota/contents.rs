@@ -77,7 +77,7 @@ impl Contents {
         self.kinds.remove(evaluator.count());
     }
 
-    /// Declares the initial kinds complete. Returns whether they were before.
+    /// Declares the initial kinds complete. Returns whether they already were.
     pub(super) fn complete(&mut self) -> bool {
         std::mem::replace(&mut self.complete, true)
     }

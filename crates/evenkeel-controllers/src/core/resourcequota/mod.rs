@@ -72,7 +72,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Ignores updates of `status.used`, which this controller and the API server write. A resync is not ignored.
+/// Enqueues a quota, except after updates of `status.used`, which this controller and the API server write. A
+/// resync enqueues it, too.
 fn on_quota(contents: &SharedContents, event: &CacheEvent<ResourceQuota>, enqueue: &Enqueue) {
     let quota = event.object();
     if let CacheEvent::Updated { old, new } = event
@@ -96,7 +97,7 @@ fn lacks_figures(contents: &SharedContents, quota: &ResourceQuota) -> bool {
         || unused.any(|(name, _)| contents.read().counts(name))
 }
 
-/// The contents that the planner, the event handlers and the watches share; clones refer to the same. The lock is not
+/// The contents that the planner, the event handlers and the watches share; clones share them, too. The lock is not
 /// held while contents are read, because readers also lock the caches.
 #[derive(Clone)]
 struct SharedContents(Arc<RwLock<Arc<Contents>>>);

@@ -5,9 +5,9 @@
 //! | `status.hard`, `status.used` | `plan`, `counted` |
 //! | `scopes`, `scopeSelector` | `counted`, `../../../../evenkeel-component-helpers/src/quota/scope.rs` |
 //! | `requests.*`, `limits.*`, `count/*`, `pods`, `services.nodeports`, `persistentvolumeclaims`, those of a class | `counted`, `../../../../evenkeel-component-helpers/src/quota/mod.rs` |
-//! | pods that have ended or outlived their grace | `overdue`, `../../../../evenkeel-component-helpers/src/quota/pods.rs` |
-//! | which changes make room before `--resource-quota-sync-period` is over | `replenish/update_filter.rs` |
-//! | nothing is made beyond `hard` | `../../../../evenkeel-apiserver/src/admission/quota.rs` |
+//! | terminal pods, and pods past their grace period | `overdue`, `../../../../evenkeel-component-helpers/src/quota/pods.rs` |
+//! | changes that decrease usage before `--resource-quota-sync-period` passes | `replenish/update_filter.rs` |
+//! | no object is created beyond `hard` | `../../../../evenkeel-apiserver/src/admission/quota.rs` |
 
 use crate::wire;
 use evenkeel_api::{
@@ -26,7 +26,7 @@ use serde::{Serialize, Serializer};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// Delay of a recount after a write: caches may lack objects that were being created.
-const SURE: Duration = Duration::from_secs(10);
+const RECOUNT_DELAY: Duration = Duration::from_secs(10);
 
 /// A quota, and the objects in its namespace that it limits.
 pub(super) struct Observed {
@@ -78,7 +78,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
         let status = Status { hard: &hard, used: &used };
         let body = wire::status_body(&**quota, &quota.meta.annotations, &status);
         plan.push(Update::status(wire::target(&**quota), body));
-        plan.requeue_after(SURE);
+        plan.requeue_after(RECOUNT_DELAY);
     }
     if let Some(time) = overdue(observed, now) {
         plan.requeue_after(time);

@@ -40,7 +40,7 @@ fn observed(quota: Arc<ResourceQuota>, parts: Vec<Part>) -> Observed {
     Observed { quota, classes: Classes::default(), parts }
 }
 
-/// The status that is written, if any is.
+/// Returns the written status, if any.
 fn status(observed: &Observed) -> Option<Value> {
     let plan = plan(observed, T0);
     let [Action::Update(update)] = &plan.actions[..] else {

@@ -45,7 +45,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
             });
             plan.push(Create::new(kind, namespace, body.to_string()));
         }
-        // The controller's role permits create and update of ConfigMaps, neither get nor patch.
+        // The controller's role permits create and update of ConfigMaps, but neither get nor patch.
         Some(map) if !is_right(map, &observed.ca) => {
             let annotations = map.meta.annotations.with(DESCRIPTION.0, DESCRIPTION.1);
             let body = json!({

@@ -30,10 +30,10 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::ORDINARY
 };
 
-/// Retries of a Secret. Upstream: `maxRetries`.
+/// Maximum number of retries of a failing Secret. Upstream: `maxRetries`.
 const RETRIES: u32 = 10;
 
-/// Cache of the Secrets with the type of tokens.
+/// Returns the cache of the Secrets with the type of tokens.
 pub(super) fn token_secrets(caches: &Caches) -> Cache<Full<Secret>> {
     caches.selected("", &format!("type={}", token_secret::TYPE))
 }

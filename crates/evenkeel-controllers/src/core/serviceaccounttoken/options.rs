@@ -8,7 +8,7 @@ use std::fmt;
 pub struct Options {
     /// The signing key; `--service-account-private-key-file`. Without it the controller does not run.
     pub key: Option<SigningKey>,
-    /// Number of Secrets processed concurrently; `--concurrent-serviceaccount-token-syncs`.
+    /// Number of Secrets processed concurrently; `--concurrent-serviceaccount-token-syncs`, default 5.
     pub concurrent_syncs: usize,
 }
 

@@ -1,5 +1,6 @@
-//! Token Secrets of service accounts, in steps: an account that the cache lacks is read live, then a Secret without one is
-//! deleted. An incomplete Secret is read live and filled. Upstream: `syncSecret`.
+//! Token Secrets of service accounts, in steps. If the cache lacks the account, the planner reads it live,
+//! and deletes the Secret of a missing account. It reads an incomplete Secret live and fills it. Upstream:
+//! `syncSecret`.
 
 use super::{
     sign::Signer,
@@ -31,7 +32,7 @@ pub(super) struct Filling {
     pub(super) signer: Signer,
 }
 
-/// Reads an account or Secret live before a write, or deletes a Secret.
+/// Reads the accounts or the Secret live, before any write.
 pub(super) fn plan(observed: &Observed, filling: &Filling) -> Plan {
     match observed {
         Observed::Gone { referrers, .. } => {
@@ -51,7 +52,7 @@ pub(super) fn plan(observed: &Observed, filling: &Filling) -> Plan {
     }
 }
 
-/// Decides by the live reads so far.
+/// Returns the next step, by the outcomes so far.
 pub(super) fn next(observed: &Observed, filling: &Filling, done: &Outcomes) -> Option<Plan> {
     match observed {
         Observed::Gone { name, referrers } => remove_references(name, referrers, &done.0),
@@ -73,7 +74,7 @@ pub(super) fn next(observed: &Observed, filling: &Filling, done: &Outcomes) -> O
     }
 }
 
-/// Deletes or fills a Secret whose account is known; `done` are the outcomes since then.
+/// Deletes or fills a Secret whose account is known. `done` are the outcomes since then.
 fn settle(
     secret: &Full<Secret>,
     account: Option<&ServiceAccount>,
@@ -92,8 +93,8 @@ fn settle(
     }
 }
 
-/// Fills a Secret that is still the observed one; the event of any other change enqueues it. Upstream:
-/// `generateTokenIfNeeded`.
+/// Fills a Secret if the live one has the observed version. Otherwise the event of its change enqueues it
+/// again. Upstream: `generateTokenIfNeeded`.
 fn fill(
     secret: &Full<Secret>,
     account: &ServiceAccount,
@@ -120,7 +121,8 @@ fn fill(
     Some(Plan::one(update(wire::target(secret), &live)))
 }
 
-/// Removes references to a deleted Secret from the accounts that were read. Upstream: `removeSecretReference`.
+/// Removes references to a deleted Secret from the accounts that were read live. Upstream:
+/// `removeSecretReference`.
 fn remove_references(
     name: &str,
     referrers: &[Arc<ServiceAccount>],
@@ -145,7 +147,7 @@ fn remove_references(
     Some(plan)
 }
 
-/// Whether the account referred to the Secret.
+/// Removes the reference to a Secret from an account. Returns whether it had one.
 fn remove_reference(account: &mut Value, name: &str) -> bool {
     let Some(Value::Array(secrets)) = account.get_mut("secrets") else { return false };
     let before = secrets.len();
@@ -153,7 +155,7 @@ fn remove_reference(account: &mut Value, name: &str) -> bool {
     secrets.len() < before
 }
 
-/// A live read of the whole object.
+/// Returns a live read of the whole object.
 fn live<V: View>(object: &V) -> LiveRead {
     let meta = object.meta();
     let read = LiveRead::json(&format!("{}/{}", V::kind().path(&meta.namespace), meta.name));
@@ -165,7 +167,7 @@ fn update(target: Target, live: &Value) -> Update {
     Update { on_error: OnError::Ignore, ..Update::new(target, live.to_string()) }
 }
 
-/// The error of a write, but for conflicts and NotFound, which an event follows.
+/// Returns the error of a write, except for conflicts and NotFound: an event follows them.
 fn failure(written: &Outcome) -> Option<String> {
     let error: &Failure = written.error.as_ref()?;
     (!error.is_not_found() && !error.is_conflict()).then(|| error.message.clone())

@@ -1,11 +1,12 @@
-//! Signs JSON web tokens with an RSA or elliptic-curve key; the key id is the API server's.
+//! Signer of JSON web tokens with an RSA or elliptic-curve key. It computes the key id as the API server
+//! does.
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use evenkeel_x509::keys::{Algorithm, Form, KeyError, PrivateKey};
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
-/// The random number generator failed.
+/// Failure of the random number generator.
 #[derive(Debug, thiserror::Error)]
 #[error("a token cannot be signed")]
 pub(super) struct SignError;

@@ -1,4 +1,4 @@
-//! A token Secret: the account that it names, what it lacks, and what it is filled with.
+//! Token Secret: the account that it names, its missing data, and the data to fill in.
 
 use evenkeel_api::{View, views::ServiceAccount};
 use evenkeel_runtime::cache::Full;
@@ -33,7 +33,7 @@ impl<'a> Claim<'a> {
         is_token.then(|| Self { account, uid: meta.annotations.get(UID).unwrap_or_default() })
     }
 
-    /// Whether the service account has this name and, if given, this uid.
+    /// Whether the service account, found by this name, also has this uid, if one is given.
     pub(crate) fn means(&self, account: &ServiceAccount) -> bool {
         self.uid.is_empty() || *self.uid == *account.meta.uid
     }
@@ -91,7 +91,8 @@ pub(super) fn claims(secret: &Full<Secret>, account: &ServiceAccount) -> Value {
     })
 }
 
-/// Returns the change of the Secret; values are not base64-encoded. Upstream: `generateTokenIfNeeded`.
+/// Returns the change of the Secret. `ca` and `token` are plain text; `encode` applies base64. Upstream:
+/// `generateTokenIfNeeded`.
 pub(super) fn change(
     account: &ServiceAccount,
     lacks: Lacks,

@@ -25,7 +25,7 @@ const WORKERS: usize = 8;
 const SECONDS: [f64; 12] =
     [0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0];
 
-/// The controller of evictions by taint.
+/// The taint eviction controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "taint-eviction-controller",
     queue: "noexec_taint_pod",
@@ -36,7 +36,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::ORDINARY
 };
 
-/// Index of pods by node.
+/// Returns the index of pods by node.
 pub(super) fn pods_by_node(pods: &Cache<Pod>) -> Index<Pod> {
     pods.index("node", corev1::node_key)
 }

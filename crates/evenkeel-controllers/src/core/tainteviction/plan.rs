@@ -4,8 +4,8 @@
 //! |---|---|
 //! | taints with `effect`: `NoExecute` | `evicting` |
 //! | `tolerations`: `key`, `operator`, `value`, `effect` | `min_toleration_time`, `../../../../evenkeel-component-helpers/src/scheduling/corev1/mod.rs` |
-//! | `tolerationSeconds`, the shortest of those that match; 0 and less | `min_toleration_time` |
-//! | an eviction that is scheduled stays so, or is cancelled | `verdict`, `plan` |
+//! | `tolerationSeconds`, the shortest of the matching ones; zero and negative values | `min_toleration_time` |
+//! | a scheduled eviction keeps its time, or is cancelled | `verdict`, `plan` |
 //! | condition `DisruptionTarget`: `DeletionByTaintManager` | `plan` |
 //! | `not-ready` and `unreachable` with `NoExecute` | `../nodelifecycle/plan/no_execute.rs` |
 //! | 300 s for these two by default (`DefaultTolerationSeconds`) | `../../../../evenkeel-apiserver/src/admission/pods.rs` |
@@ -67,7 +67,7 @@ impl Verdict {
     }
 }
 
-/// Whether the eviction that was decided succeeded. Until then it stays scheduled.
+/// Whether the decided eviction succeeded. Until then it stays scheduled.
 pub(super) fn is_evicted(verdict: &Verdict, outcomes: &Outcomes) -> bool {
     matches!(verdict, Verdict::Evict(_)) && outcomes.first_error().is_none()
 }
@@ -129,7 +129,7 @@ fn min_toleration_time(tolerations: &[Toleration], taints: &[Taint]) -> Tolerate
 pub(super) fn plan(observed: &Observed, verdict: Verdict, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     let event = |verb: &str| {
-        // As upstream without a uid: a new pod of the name may be deleted.
+        // As upstream, the event names the pod without a uid, because the pod may be deleted.
         let target = Target::new(Pod::kind(), &observed.key.namespace, &observed.key.name, "");
         EventRecord::normal(target, EVENT, format!("{verb} Pod {}", observed.key))
     };
@@ -214,7 +214,7 @@ mod tests {
             (observed(&["a"], &[("a", Some(3))], Some(5)), wait(5)),
             (observed(&["a"], &[("a", Some(0))], Some(5)), wait(5)),
             (observed(&["a", "b"], &[("a", Some(-1)), ("b", Some(9))], Some(5)), wait(5)),
-            // Not so where a taint is not tolerated at all.
+            // A taint that is not tolerated evicts at once.
             (observed(&["a", "b"], &[("a", Some(30))], Some(5)), now),
             (observed(&["a"], &[("a", Some(30))], Some(0)), now),
             (observed(&["a"], &[("a", None)], Some(5)), stay),
@@ -223,7 +223,7 @@ mod tests {
         for (number, (observed, want)) in table.iter().enumerate() {
             assert_eq!(verdict(observed, T0), *want, "{number}");
         }
-        // Without a node, what was set stays set.
+        // Without a node, a scheduled eviction keeps its time.
         let lost = Observed { taints: None, ..observed(&["a"], &[], Some(5)) };
         assert_eq!(verdict(&lost, T0), wait(5));
         assert_eq!(verdict(&Observed { pending: None, ..lost }, T0), stay);
@@ -252,7 +252,7 @@ mod tests {
         let sooner = plan(&observed, verdict(&observed, T0), T0);
         let want = ["Cancelling deletion of Pod ns/p", "Marking for deletion Pod ns/p"];
         assert_eq!(events(&sooner), want);
-        // Its time has come.
+        // The scheduled time has come.
         let due = plan(&observed, verdict(&observed, at(5)), at(5));
         assert_eq!(events(&due), want[1..]);
     }

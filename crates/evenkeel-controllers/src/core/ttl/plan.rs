@@ -40,7 +40,7 @@ impl Size {
     }
 }
 
-/// Annotates the node, unless it has the annotation. Upstream: `updateNodeIfNeeded`.
+/// Annotates the node, unless it has the annotation with this TTL. Upstream: `updateNodeIfNeeded`.
 pub(super) fn plan(node: &Node, size: Size) -> Plan {
     let mut plan = Plan::nothing();
     let annotated = node.meta.annotations.get(ANNOTATION).and_then(|text| text.parse::<i64>().ok());

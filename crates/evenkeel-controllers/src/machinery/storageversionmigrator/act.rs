@@ -1,7 +1,7 @@
 //! Storage migration: rewrites all objects of a resource, so that they are stored in the storage version.
 //!
 //! It has its own shell: it lists the objects page by page and updates them one by one, until an update fails. A planner would
-//! hold all pages, and decide from the first one again after each of maybe 100,000 writes.
+//! hold all pages, and decide again from the first object after each of perhaps 100,000 writes.
 
 use super::{
     Migration, name,

@@ -54,7 +54,7 @@ pub(super) fn status(definition: &Value, stage: Stage<'_>, now: Timestamp) -> Va
     }
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        // Decided upon this version, and no other.
+        // Apply only to the version that was read.
         "metadata": {"name": metadata["name"], "resourceVersion": metadata["resourceVersion"]},
         "status": status,
     })

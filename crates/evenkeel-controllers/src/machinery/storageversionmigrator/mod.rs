@@ -1,8 +1,9 @@
-//! Has objects written again in the version in which the server stores them now: one migration of a resource at a time.
+//! Storage version migrator: rewrites objects in the current storage version, with one migration of a
+//! resource at a time.
 //!
-//! Three parts work together, as upstream's do: one lets the oldest migration of a resource run (and updates its custom
-//! resource), one notes up to which version there is something to do, one does it. Upstream: KEP-4192,
-//! `pkg/controller/storageversionmigrator`.
+//! As upstream, it has three parts. The first starts the oldest migration of a resource, and updates the
+//! status of its CustomResourceDefinition. The second records the resource version up to which objects are
+//! migrated. The third rewrites the objects. Upstream: `pkg/controller/storageversionmigrator` (KEP-4192).
 
 mod act;
 mod custom;
@@ -25,10 +26,10 @@ use k8s_openapi::api::storagemigration::v1::StorageVersionMigration;
 use std::sync::Arc;
 use steps::OfResource;
 
-/// A migration, whole: it is written back so.
+/// A migration with all fields, because the controller writes it back whole.
 type Migration = Full<StorageVersionMigration>;
 
-/// How many migrations are under way at a time; no flag changes it.
+/// Maximum number of concurrent migrations; no flag changes it.
 const WORKERS: usize = 5;
 
 /// Descriptor of the storage version migrator.
@@ -47,14 +48,14 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::ORDINARY
 };
 
-/// Queue of upstream's two helpers.
+/// Name of the queue of upstream's two helpers.
 const HELPERS: &str = "resource-version-controller";
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let migrations = context.env.caches.of::<Migration>();
     let client = context.client(&DESCRIPTOR);
     let shared = |builder: Builder| builder.client(client.clone()).component(DESCRIPTOR.client);
-    // A key of the first part is a resource: its group in the namespace's place.
+    // A key of the first part is a resource, with its group in place of the namespace.
     let none = Kind::new("", "", "", "", false);
     let runner = Builder::of_keys(&context.env, "migration-runner-controller", none).watches(
         &migrations,
@@ -84,7 +85,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Lets migrations run. A key is a resource: its group in the namespace's place.
+/// Planner that starts migrations. A key is a resource, with its group in place of the namespace.
 struct Runner {
     migrations: Cache<Migration>,
 }
@@ -117,7 +118,7 @@ impl Planner for Runner {
     }
 }
 
-/// Notes the versions of migrations.
+/// Planner that records the resource versions of migrations.
 struct Versions {
     migrations: Cache<Migration>,
 }
@@ -149,7 +150,7 @@ impl Planner for Versions {
     }
 }
 
-/// A migration's name.
+/// Returns a migration's name.
 fn name(migration: &Migration) -> &str {
     &migration.meta().name
 }

@@ -61,7 +61,7 @@ pub(super) fn has_succeeded(migration: &Migration) -> bool {
     is_true(migration, SUCCEEDED)
 }
 
-/// Returns the resource version up to which objects are migrated; empty before it is recorded.
+/// Returns the resource version up to which objects are migrated; empty until it is recorded.
 pub(super) fn version(migration: &Migration) -> &str {
     let status = migration.status.as_ref();
     status.and_then(|status| status.resource_version.as_deref()).unwrap_or_default()
@@ -87,9 +87,9 @@ pub(super) fn resource(migration: &Migration) -> Option<&GroupResource> {
 pub(super) enum Found {
     /// The server serves the resource.
     Is(Resource),
-    /// The resource may be too new for discovery; the reason of the retry.
+    /// The resource may be too new for discovery. The text is the reason of the retry.
     NotYet(&'static str),
-    /// The server does not serve the resource; the message of the status.
+    /// The server does not serve the resource. The text is the message of the status.
     Never(String),
 }
 

@@ -134,7 +134,8 @@ fn status_update(migration: &Migration, changed: &StorageVersionMigration) -> Up
     Update { on_error: OnError::Abort, ..update }
 }
 
-/// Updates the status of the CustomResourceDefinition, for a custom resource. After a conflict, the definition is read again.
+/// Updates the status of the CustomResourceDefinition, for a custom resource. After a conflict, reads the
+/// definition again.
 fn update_definition_status(
     definition: &str,
     stage: Stage<'_>,

@@ -32,7 +32,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 /// Number of workers; no flag changes it.
 const WORKERS: usize = 5;
-/// Retries of a ServiceCIDR before its next event. Upstream: `maxRetries`.
+/// Maximum number of retries of a failing ServiceCIDR until its next event. Upstream: `maxRetries`.
 const MAX_RETRIES: u32 = 15;
 /// Kind of IPAddresses, of which only metadata is read.
 const ADDRESSES: Kind = Kind::new("networking.k8s.io", "v1", "IPAddress", "ipaddresses", false);

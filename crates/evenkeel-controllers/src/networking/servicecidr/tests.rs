@@ -1,4 +1,4 @@
-//! The plan by tables.
+//! Table tests of the plan.
 
 use super::plan::{Observed, allocated, contains, is_covered, plan};
 use crate::fixtures::{T0, at, object};
@@ -34,7 +34,7 @@ fn cidr(
 
 const HELD: &[&str] = &["networking.k8s.io/service-cidr-finalizer"];
 
-/// What is written, shortly, and how long it waits.
+/// Returns short forms of the writes, and the delay until the next pass.
 fn done(cidr: Arc<ServiceCidr>, orphan: bool) -> (Vec<String>, Option<u64>) {
     let orphan = orphan.then(|| "10.1.0.1".parse().unwrap());
     let plan = plan(&Observed { cidr, orphan }, T0);

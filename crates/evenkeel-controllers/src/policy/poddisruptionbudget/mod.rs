@@ -39,7 +39,7 @@ pub type Options = Workers<1>;
 /// Name of the flag with the number of workers.
 pub(crate) const WORKERS: &str = "concurrent-disruption-syncs";
 
-/// The controller of disruption budgets.
+/// The disruption controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "disruption-controller",
     aliases: &["disruption"],
@@ -72,7 +72,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Starts the pod reconciliations: stale conditions, and events about several budgets.
+/// Builds the controller of pods: it resets stale conditions, and records events about several budgets.
 fn pod_passes(
     context: &ControllerContext,
     pods: &Cache<Pod>,
@@ -196,7 +196,7 @@ impl Planner for Budgets {
 
 /// Puts budgets whose status was updated into the recheck queue. Upstream: `enqueuePdbForRecheck`, `recheckQueue`.
 ///
-/// It is a queue of its own, because a back-off in the main queue would replace the delay there.
+/// The queue is separate, because a backoff in the main queue would replace the delay there.
 #[derive(Clone, Default)]
 struct Recheck(Arc<OnceLock<Queue<Key>>>);
 

@@ -1,4 +1,4 @@
-//! Owners of pods, as the caches of the workload kinds have them. Upstream: `finders`.
+//! Owners of pods, from the caches of the workload kinds. Upstream: `finders`.
 
 use super::owners::{Owner, Scaled};
 use crate::owned::resolve;

@@ -1,5 +1,5 @@
-//! Expected pods of owners: as the caches have them ([`super::owner_caches`]), else by the scale sub-resource. Upstream:
-//! `getExpectedScale`.
+//! Expected pods of owners, from the caches ([`super::owner_caches`]) or else from the scale sub-resource.
+//! Upstream: `getExpectedScale`.
 
 use super::plan::ExpectedPods;
 use crate::scale;
@@ -13,7 +13,7 @@ pub(super) type Scaled = (Text, i32);
 /// Controller of selected pods.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Owner {
-    /// The first of its pods.
+    /// Name of the owner's first pod.
     pub(super) pod: Text,
     pub(super) namespace: Text,
     pub(super) reference: OwnerReference,
@@ -21,8 +21,8 @@ pub(super) struct Owner {
     pub(super) cached: Option<Scaled>,
 }
 
-/// Returns the expected pods of the owners; those that the caches lack are read live, up to the first error. Upstream:
-/// `getExpectedScale`.
+/// Returns the expected pods of the owners. Live-reads the owners that the caches lack, up to the first error.
+/// Upstream: `getExpectedScale`.
 pub(super) fn expected_pods(owners: &[Owner], steps: &mut Steps<'_>) -> Result<ExpectedPods, Plan> {
     let mut expected_pods = BTreeMap::new();
     for owner in owners {
@@ -90,7 +90,7 @@ mod tests {
         }
     }
 
-    /// Discovery of a kind, with this sub-resource.
+    /// Returns the discovery of a kind with this sub-resource.
     fn discovered(subresource: &str) -> Outcome {
         let web = fixtures::resource(Kind::new("x.io", "v1", "Web", "webs", true));
         fixtures::discovered(vec![Resource { subresources: [subresource.into()].into(), ..web }])

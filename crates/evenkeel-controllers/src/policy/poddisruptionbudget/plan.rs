@@ -35,7 +35,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 /// `DeletionTimeout`.
 pub(super) const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_secs(120);
 
-/// A budget with its pods, as the caches have them.
+/// A budget with its pods, from the caches.
 pub(super) struct BudgetPods {
     pub(super) budget: Arc<PodDisruptionBudget>,
     /// The selected pods, by name.
@@ -56,7 +56,7 @@ pub(super) struct Observed {
 /// Expected pods by the owner's uid, or the error. Upstream: `getExpectedScale`.
 pub(super) type ExpectedPods = Result<BTreeMap<Text, i32>, String>;
 
-/// Whether the budget is a percentage, or `maxUnavailable`, of the owners' pods.
+/// Whether the budget depends on the owners' pods: it is a percentage, or `maxUnavailable`.
 pub(super) fn asks_owners(budget: &PodDisruptionBudget) -> bool {
     budget.spec.max_unavailable.is_some()
         || matches!(budget.spec.min_available, Some(IntOrString::String(_)))
@@ -162,7 +162,8 @@ pub(super) fn sync(
     })
 }
 
-/// Returns the time after which the budget is rechecked, and how the update of its status went. Upstream: `trySync`.
+/// Returns the time after which the budget is rechecked, and the result of its status update. Upstream:
+/// `trySync`.
 pub(super) fn try_sync<'a>(
     budget: &BudgetPods,
     now: Timestamp,
@@ -170,7 +171,7 @@ pub(super) fn try_sync<'a>(
 ) -> Result<(Option<Duration>, Result<(), &'a Failure>), Plan> {
     let Plan { actions, requeue, .. } = plan(&observed(budget, steps)?, now);
     let judged = actions.into_iter().map(|action| match action {
-        // This function judges its failure.
+        // This function handles the failure.
         Action::Update(update) => Update { on_error: OnError::Ignore, ..update }.into(),
         other => other,
     });
@@ -179,7 +180,7 @@ pub(super) fn try_sync<'a>(
     Ok((requeue, failed.map_or(Ok(()), Err)))
 }
 
-/// Reads what the caches lack of the owners.
+/// Live-reads the owners that the caches lack.
 fn observed(budget: &BudgetPods, steps: &mut Steps<'_>) -> Result<Observed, Plan> {
     let expected_pods = if asks_owners(&budget.budget) {
         Some(owners::expected_pods(&budget.owners, steps)?)
@@ -252,7 +253,7 @@ fn allowed(expected: Expected, healthy: i32) -> i32 {
     if expected.pods <= 0 { 0 } else { healthy.saturating_sub(expected.desired_healthy).max(0) }
 }
 
-/// Describes the budget for `evenkeel explain`, as far as the caches have its owners.
+/// Describes the budget for `evenkeel explain`, from the caches only.
 pub(super) fn describe(budget: &BudgetPods, now: Timestamp) -> Description {
     let mut description = Description::new();
     description.fact("pods", words::count(words::signed(budget.pods.len()), "pod"));

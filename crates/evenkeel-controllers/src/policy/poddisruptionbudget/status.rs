@@ -69,7 +69,7 @@ pub(super) fn fail_safe(budget: &PodDisruptionBudget, why: &str, now: Timestamp)
     Some(update(budget, &counts, generation, &conditions))
 }
 
-/// Sets the condition; its transition time changes with its status only.
+/// Sets the condition; its transition time changes only with its status.
 fn with(
     budget: &PodDisruptionBudget,
     status: &str,

@@ -25,7 +25,7 @@ fn expected_pods(replicas: &[i32]) -> ExpectedPods {
     Ok(replicas.iter().enumerate().map(|(at, n)| (at.to_string().into(), *n)).collect())
 }
 
-/// So many pods of an owner, ready or not.
+/// Returns this many pods of an owner, ready or not.
 fn pods(ready: usize, unready: usize) -> Vec<Arc<Pod>> {
     let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "o", "controller": true}]);
     let owners = object::<Pod>(&json!({"metadata": {"ownerReferences": owner}})).meta.owners;
@@ -61,7 +61,7 @@ fn what_is_expected() {
     assert!(count(json!({"minAvailable": "half"}), 1, Some(&[5])).is_err());
 }
 
-/// The status that is written, and the reasons of events.
+/// Returns the written status, and the reasons of events.
 fn written(plan: &Plan) -> (Option<Value>, Vec<&str>) {
     assert!(lint(plan).is_empty(), "{plan:?}");
     let status = plan.actions.iter().find_map(|action| match action {
@@ -101,7 +101,7 @@ fn what_may_be_disrupted() {
     let few = now_allowed(&spec, &json!({}), pods(1, 3), None);
     assert_eq!(few["disruptionsAllowed"], 0);
     assert_eq!(few["conditions"][0]["reason"], "InsufficientPods");
-    // Where no pods are expected, none may be disrupted, whatever there is.
+    // If no pods are expected, no disruption is allowed, whatever pods exist.
     let scaled = now_allowed(
         &json!({"maxUnavailable": 1}),
         &json!({}),
@@ -122,7 +122,7 @@ fn evicted_pods_do_not_count_until_they_are_given_up() {
     assert_eq!(counts["disruptedPods"], json!({"p00": seconds(T0)}), "who is gone is forgotten");
     assert!(events.is_empty());
     assert_eq!(early.requeue, Some(Duration::from_secs(90)));
-    // In the very second it counts as healthy and is kept; after that it is given up.
+    // At exactly the timeout the pod counts as healthy and stays listed; after it, the pod is dropped.
     let (edge, _) = written(&plan(&observed(&spec, &status, pods(3, 0), None), at(120)));
     assert_eq!(edge.expect("written")["currentHealthy"], 3);
     let late = plan(&observed(&spec, &status, pods(3, 0), None), at(121));
@@ -146,7 +146,7 @@ fn what_cannot_be_counted_lets_nobody_go() {
     assert_eq!(failed["conditions"][0]["reason"], "SyncFailed");
     assert_eq!(failed["conditions"][0]["message"], why);
     assert_eq!(events, ["CalculateExpectedPodCountFailed"]);
-    // Once is enough.
+    // The status is written only once.
     let again = plan(&observed(&spec, &failed, pods(1, 0), owners()), at(60));
     assert_eq!(written(&again).0, None);
 }
@@ -202,7 +202,7 @@ fn a_selector_of_another_label_is_shown_as_go_shows_it() {
     assert!(note.message.contains("(selector: &LabelSelector{MatchLabels:map[string]string{app: web,},MatchExpressions:[]LabelSelectorRequirement{},})"), "{}", note.message);
 }
 
-/// The budget after what was planned was written.
+/// Returns the budget after the plan was written.
 fn after(observed: &Observed, now: Timestamp) -> Observed {
     let status = written(&plan(observed, now)).0;
     let mut budget = (*observed.budget).clone();

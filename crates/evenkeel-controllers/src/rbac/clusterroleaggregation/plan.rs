@@ -147,7 +147,7 @@ mod tests {
         Observed { role, roles }
     }
 
-    /// The verbs that it is to have; `None` where it is left as it is.
+    /// Returns the verbs that the role should have; `None` if it stays unchanged.
     fn verbs(observed: &Observed) -> Option<Vec<String>> {
         let plan = plan(observed);
         let [Action::Patch(patch)] = &*plan.actions else {
@@ -172,7 +172,7 @@ mod tests {
             (whole(&parts, &["list", "get", "watch"]), None),
             (whole(&parts, &["get", "list", "watch"]), Some(&["list", "get", "watch"])),
             (whole(&json!([{"matchLabels": {"none": "1"}}]), &["forged"]), Some(&[])),
-            // A selector that says nothing selects all.
+            // An empty selector selects all.
             (whole(&json!([{}]), &[]), Some(&["delete", "list", "get", "watch"])),
         ];
         for (whole, want) in table {

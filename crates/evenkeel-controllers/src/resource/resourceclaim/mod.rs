@@ -28,12 +28,12 @@ use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use metrics::Metrics;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A ResourceClaim with all fields, because it is written back whole.
+/// A ResourceClaim with all fields, because the controller writes it back whole.
 type Claim = Full<ResourceClaim>;
 /// A ResourceClaimTemplate with all fields.
 type Template = Full<ResourceClaimTemplate>;
 
-/// Number of pods, and how many claims, processed concurrently; `--concurrent-resourceclaim-syncs`.
+/// Number of pods, and number of claims, processed concurrently; `--concurrent-resourceclaim-syncs`.
 pub type Options = Workers<50>;
 
 /// Name of the flag with the number of workers.
@@ -142,7 +142,7 @@ fn of_claims(context: &ControllerContext, planner: Claims) {
     context.run(builder.planned(planner));
 }
 
-/// Caches of the pods' half of the controller.
+/// Planner of pods' claims, with its caches.
 struct PodClaims {
     pods: Cache<Pod>,
     claims: Cache<Claim>,
@@ -199,7 +199,7 @@ impl PassHandler<PodClaims> for Metrics {
     }
 }
 
-/// Caches of the claims' half of the controller.
+/// Planner of claims' reservations, with its caches.
 struct Claims {
     pods: Cache<Pod>,
     claims: Cache<Claim>,

@@ -51,7 +51,7 @@ pub(super) fn is_made(claim: &PodResourceClaim) -> bool {
     claim.resource_claim_name.is_empty() && !claim.resource_claim_template_name.is_empty()
 }
 
-/// Returns the names of all claims of the pod, with the scheduler's one for extended resources.
+/// Returns the names of all claims of the pod, including the scheduler's claim for extended resources.
 pub(super) fn claims_of(pod: &Pod) -> impl Iterator<Item = &str> + Clone {
     let own = pod.spec.resource_claims.iter().filter_map(|claim| match name(pod, claim) {
         Name::Is(name) => Some(name),
@@ -154,7 +154,7 @@ fn base(pod: &str, claim: &str) -> String {
     if whole.len() <= BASE {
         return whole;
     }
-    // Names are ASCII, so that cutting splits no character.
+    // Names are ASCII, so cutting splits no character.
     let cut = |part: &str| {
         let length = part.len() * BASE / whole.len();
         part.get(..length).unwrap_or(part).to_owned()

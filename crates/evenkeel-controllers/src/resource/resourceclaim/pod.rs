@@ -1,5 +1,6 @@
-//! A pod's claims, in steps: those with a name that the cache lacks are read live, missing ones are created one by one, then
-//! the pod's status names them. A pod whose status names all its claims gets allocated ones reserved. Upstream: `syncPod`.
+//! Steps for a pod's claims: live-read the named claims that the cache lacks, create missing ones one by one,
+//! then name them in the pod's status. Once the status names all claims, reserve the allocated ones.
+//! Upstream: `syncPod`.
 
 use super::{
     Claim, Template,
@@ -23,7 +24,7 @@ use std::{collections::BTreeMap, sync::Arc};
 /// Field manager of `resourceClaimStatuses`.
 const MANAGER: &str = "ResourceClaimController";
 
-/// Why a pod's claim was not created.
+/// Error in finding or creating a pod's claim.
 #[derive(Debug, thiserror::Error)]
 enum NotMade {
     #[error("checking for claim before creating it: none of the supported fields are set")]
@@ -38,7 +39,7 @@ enum NotMade {
     Look(Failure),
 }
 
-/// A pod, and what the caches have of its claims.
+/// A pod, and its claims in the caches.
 pub(super) struct Observed {
     pub(super) pod: Arc<Pod>,
     /// Claims and templates, in the order of `spec.resourceClaims`.
@@ -63,12 +64,13 @@ impl Observed {
         self.pod.spec.resource_claims.iter().zip(&self.named)
     }
 
-    /// A terminated pod needs no claims; those created for it are being deleted.
+    /// Whether the pod needs claims. A finished or deleted pod does not: the claims created for it are being
+    /// deleted.
     fn needs_claims(&self) -> bool {
         !self.pod.meta.deleting() && !plan::is_done(&self.pod)
     }
 
-    /// The names that are read live: of claims that are created for the pod, and that the cache lacks.
+    /// Whether to read a claim live: it was created from a template and has a name, but the cache lacks it.
     fn asks(&self, claim: &PodResourceClaim, named: &Named) -> bool {
         plan::is_made(claim)
             && named.claim.is_none()
@@ -76,7 +78,7 @@ impl Observed {
     }
 }
 
-/// Reads claims live that the cache lacks; without any, takes the next step at once.
+/// Live-reads the claims that the cache lacks. If it lacks none, takes the next step at once.
 pub(super) fn plan(observed: &Observed) -> Plan {
     if !observed.needs_claims() {
         return Plan::nothing();
@@ -128,7 +130,7 @@ pub(super) fn next(observed: &Observed, done: &Outcomes) -> Option<Plan> {
     if done.writes.next().is_some() {
         return None;
     }
-    // A reservation needs to observe the created claims.
+    // A later pass, which observes the created claims, reserves them.
     Some(if made.is_empty() { reserve(observed) } else { update_status(observed, &made) })
 }
 
@@ -148,9 +150,9 @@ impl<'a> Replay<'a> {
 
 /// Name of a pod's claim, or the claim to create.
 enum Found {
-    /// The pod's status names it, or it needs none.
+    /// No change: the claim exists under the name in the status, the user creates it, or the pod needs none.
     NotNeeded,
-    /// The pod's status does not name it.
+    /// The claim exists, but the pod's status does not name it.
     Is(String),
     Lacks(Box<ResourceClaim>),
 }
@@ -181,7 +183,7 @@ fn find(
     Ok(Found::Lacks(Box::new(plan::made(pod, &claim.name, template))))
 }
 
-/// Whether the claim exists and belongs to the pod, by the cache or the live read's answer.
+/// Whether the claim exists and belongs to the pod, by the cache or by the outcome of the live read.
 fn exists(
     pod: &Pod,
     claim: &PodResourceClaim,
@@ -209,7 +211,7 @@ fn create(observed: &Observed, new: &ResourceClaim) -> Create {
     Create { on_error: OnError::Ignore, ..create }
 }
 
-/// Tells why a claim was not created, and fails.
+/// Records an event that says why a claim was not created, and fails.
 fn refuse(observed: &Observed, claim: &PodResourceClaim, error: &NotMade) -> Plan {
     let meta = &observed.pod.meta;
     let message = format!("PodResourceClaim {}: {error}", claim.name);

@@ -1,7 +1,7 @@
 //! Release of claims: removes reservations of finished pods, deallocates, and deletes claims created for such pods.
 //! Upstream: `syncClaim`.
 //!
-//! The first step reads pods live that the cache lacks. Then each write follows the one before it.
+//! The first step live-reads the pods that the cache lacks. Each later step is one write.
 
 use super::{Claim, plan};
 use crate::wire;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Finalizer of allocated claims. Upstream: `resourceapi.Finalizer`.
 const PROTECTION: &str = "resource.kubernetes.io/delete-protection";
 
-/// A claim, and what the caches have of its pods.
+/// A claim, and its pods in the caches.
 pub(super) struct Observed {
     pub(super) claim: Arc<Claim>,
     /// Decisions about the consumers, in the order of `status.reservedFor`.
@@ -26,12 +26,12 @@ pub(super) struct Observed {
     pub(super) owner: Option<Arc<Pod>>,
 }
 
-/// Returns the consumers that a claim is reserved for.
+/// Returns the consumers for which a claim is reserved.
 pub(super) fn consumers(claim: &Claim) -> &[ResourceClaimConsumerReference] {
     claim.status.as_ref().and_then(|status| status.reserved_for.as_deref()).unwrap_or_default()
 }
 
-/// Reads the consumers live that the cache lacks; without any, takes the next step at once.
+/// Live-reads the consumers that the cache lacks. If it lacks none, takes the next step at once.
 pub(super) fn plan(observed: &Observed) -> Plan {
     let consumers = consumers(&observed.claim).iter().zip(&observed.decisions);
     let to_read = consumers.filter(|(_, decision)| **decision == ConsumerDecision::ReadLive);
@@ -128,7 +128,7 @@ pub(super) enum ConsumerDecision {
     ReadLive,
 }
 
-/// Decides about a consumer, where the cache has `pod` by its name. Consumers other than pods stay.
+/// Decides about a consumer. `pod` is the cached pod of its name. Consumers other than pods stay.
 pub(super) fn decide_consumer(
     consumer: &ResourceClaimConsumerReference,
     known_gone: bool,
@@ -152,7 +152,7 @@ pub(super) fn decide_consumer(
 struct Release {
     /// The claim with a new status.
     status: Option<ResourceClaim>,
-    /// Whether the finalizer is removed after that.
+    /// Whether the finalizer is removed after the status update.
     unprotect: bool,
 }
 
@@ -172,7 +172,7 @@ fn release(claim: &Claim, remaining: &[ResourceClaimConsumerReference]) -> Relea
         changed
     };
     if remaining.len() < before.len() {
-        // The claim is deallocated with its last reservation.
+        // Deallocate the claim with its last reservation.
         let stays = allocated && !(remaining.is_empty() && protected);
         return Release { status: Some(with(stays)), unprotect: protected && !stays };
     }
@@ -191,15 +191,15 @@ fn unprotected(mut claim: ResourceClaim) -> ResourceClaim {
     claim
 }
 
-/// Returns the claim as it is written.
+/// Returns the claim without managed fields, for a write.
 fn written(claim: &Claim) -> ResourceClaim {
     let mut claim: ResourceClaim = (**claim).clone();
     claim.metadata.managed_fields = None;
     claim
 }
 
-/// Whether an unreserved claim is deleted, where the cache has `owner` by the owning pod's name. Without it, the
-/// garbage collector deletes the claim.
+/// Whether an unreserved claim is deleted, because its owning pod is finished or replaced. `owner` is the
+/// cached pod of the owning pod's name; without it, the garbage collector deletes the claim.
 fn is_useless(claim: &Claim, owner: Option<&Pod>) -> bool {
     let Some(made_for) = plan::owning_pod(claim) else { return false };
     owner.is_some_and(|pod| pod.meta.uid != made_for.uid || plan::is_done(pod))
@@ -256,7 +256,8 @@ mod tests {
         object(&claim)
     }
 
-    /// Whether the status is written, what is allocated then, how many are left, and whether the finalizer goes.
+    /// Returns the written status (allocated, number of reservations), if any, and whether the finalizer is
+    /// removed.
     fn outcome(claim: &Claim, remaining: usize) -> (Option<(bool, usize)>, bool) {
         let all = claim
             .status
@@ -280,7 +281,7 @@ mod tests {
             (claim(&ours, false, &two), 2, (None, false)),
             (claim(&ours, false, &two), 1, (Some((true, 1)), false)),
             (claim(&ours, false, &two), 0, (Some((false, 0)), true)),
-            // What somebody else allocated, without the finalizer, is theirs to take back.
+            // Another allocator, which sets no finalizer, deallocates its claims itself.
             (claim(&none, false, &two), 0, (Some((true, 0)), false)),
             (claim(&ours, false, &free), 0, (None, false)),
             (claim(&ours, true, &free), 0, (Some((false, 0)), true)),
@@ -324,7 +325,7 @@ mod tests {
         Outcome::failure(Failure { code, reason, message, namespace_terminating: false })
     }
 
-    /// The only action of a plan: its sub-resource, and the body.
+    /// Returns sub-resource and body of a plan's only action.
     fn update(plan: Option<Plan>) -> (&'static str, Value) {
         let plan = plan.unwrap();
         let [Action::Update(update)] = &plan.actions[..] else { panic!("{plan:?}") };

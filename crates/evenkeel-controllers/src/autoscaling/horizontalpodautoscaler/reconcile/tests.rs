@@ -1,4 +1,4 @@
-//! The steps of a reconciliation, against scripted answers.
+//! The steps of a reconciliation, against scripted outcomes.
 
 use super::{super::tests::OPTIONS, *};
 use crate::fixtures::{T0, deployments, discovered, label, meta, object, pod};
@@ -62,7 +62,8 @@ fn scale(version: &str) -> Value {
     })
 }
 
-/// What the API server answers, if nothing is wrong: each pod uses as much CPU as it requests, and gets 20 requests.
+/// Returns the API server's response without faults: each pod uses the CPU that it requests, and gets 20
+/// requests.
 fn answer(action: &Action) -> Outcome {
     let Action::Read(read) = action else { return Outcome::success() };
     if read.is_discovery() {
@@ -99,7 +100,7 @@ fn answer(action: &Action) -> Outcome {
     }
 }
 
-/// Carries out the steps; returns their actions in short, and the outcomes with the last plan.
+/// Carries out the steps. Returns short forms of their actions, and the outcomes with the last plan.
 fn run(
     watched: &Watched,
     mut answer: impl FnMut(&Action) -> Outcome,

@@ -37,7 +37,7 @@ fn open(pair: &Pair) -> Result<CertificateAuthority, AuthorityError> {
     CertificateAuthority::new(&(certificate.as_bytes().into(), key.as_bytes().into()))
 }
 
-/// Reads a certificate back, and sees that it is its authority's.
+/// Parses a certificate, and checks that its authority signed it.
 fn check(pair: &Pair, pem: &str, look: impl FnOnce(&X509Certificate<'_>)) {
     let der = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
     let (rest, parsed) = X509Certificate::from_der(&der).unwrap();
@@ -106,7 +106,7 @@ fn all_groups_of_a_user_are_in_it() {
     let pem = sign(&pair, &request, &["client auth"], 9000).unwrap();
     check(&pair, &pem, |certificate| {
         let groups = certificate.subject().iter_organization().map(|one| one.as_str().unwrap());
-        // A set has an order of its own: by the length of names, then by their letters.
+        // DER sorts the values of a set: by length, then by letters.
         assert_eq!(groups.collect::<Vec<_>>(), ["zoo", "team", "bären"]);
         assert!(certificate.key_usage().unwrap().is_none());
     });
@@ -125,7 +125,7 @@ fn authorities_of_every_sort_sign() {
     check(&pair, &sign(&pair, &request, &["any"], 1).unwrap(), |_| {});
 }
 
-/// The library that makes certificates here reads keys in one form only.
+/// The library that creates certificates here reads RSA keys in one form only.
 fn rsa() -> KeyPair {
     let der = rustls_pki_types::PrivateKeyDer::from_pem_slice(RSA_KEY.as_bytes()).unwrap();
     let der = match &der {

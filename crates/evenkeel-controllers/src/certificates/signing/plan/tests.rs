@@ -49,7 +49,7 @@ fn only_what_is_approved_and_open_is_signed() {
         let step = step(&client(&status), &Signer::ALL).unwrap();
         assert_eq!(matches!(step, Step::Sign(Signer::User, _)), want, "{status}: {step:?}");
     }
-    // Somebody else's, or one for which there is no key here.
+    // A request to another signer, or to one without a key.
     let other = request("example.test/signer", &["client auth"], &approved);
     assert_eq!(step(&other, &Signer::ALL), Ok(Step::Nothing));
     assert_eq!(step(&client(&approved), &[Signer::LegacyUnknown]), Ok(Step::Nothing));
@@ -92,7 +92,7 @@ fn lifetimes() {
         (Some(599), year, 600),
         (Some(-1), year, 600),
         (Some(i32::MAX), year, 8760 * HOUR),
-        // What the flag says is not stretched to the least that can be asked for, unless it is asked for.
+        // The flag's duration is not raised to the minimum of requested ones.
         (None, Duration::from_secs(60), 60),
         (Some(30), Duration::from_secs(60), 600),
         (Some(90), Duration::from_secs(60), 60),
@@ -128,7 +128,7 @@ fn a_refusal_says_why() {
     );
 }
 
-/// The observed state of a request to a signer with a key.
+/// Returns the observed state of a request to a signer with a key.
 fn observed(request: SigningRequest, serial: Option<Serial>) -> Observed {
     let step = step(&request, &Signer::ALL);
     let issuer = Issuer { authority: Arc::new(authority_with_key()), serial };

@@ -1,4 +1,4 @@
-//! Answers of the garbage collector to `evenkeel explain`.
+//! Reports of the garbage collector for `evenkeel explain`.
 
 mod report;
 

@@ -1,4 +1,4 @@
-//! What the graph says of an object: its owners and dependents, and the collector's next actions. Pure.
+//! Report about an object from the graph: its owners and dependents, and the collector's next actions. Pure.
 
 use super::super::{
     DESCRIPTOR,
@@ -9,7 +9,7 @@ use crate::words;
 use evenkeel_api::{Meta, OwnerReference, time::Timestamp};
 use evenkeel_runtime::introspect::{Description, ObjectReport, Subject};
 
-/// Dependents listed by name.
+/// Maximum number of dependents listed by name.
 const MAX_LISTED_DEPENDENTS: usize = 20;
 
 /// Returns the report about an object, and its uid.
@@ -85,7 +85,7 @@ fn describe(graph: &Graph, uid: &Uid, node: &Node) -> Description {
     description
 }
 
-/// Returns the next actions, on the assumption that live reads agree with the graph.
+/// Returns the next actions, assuming that live reads agree with the graph.
 fn next(graph: &Graph, uid: &Uid, node: &Node, now: Timestamp) -> Vec<String> {
     let state = |owner: &OwnerReference| match graph.node(&owner.uid) {
         Some(owner) if owner.is_virtual => None,

@@ -52,11 +52,12 @@ impl Snapshot {
         Self { client, resources, graph }
     }
 
-    /// Returns what the garbage collector observes of an object and would do next; `None` if the object does not exist. The
-    /// object is read live if the graph lacks it, and so is each owner that the graph knows from references only.
+    /// Returns the garbage collector's view of an object and its next actions; `None` if the object does not
+    /// exist. Reads the object live if the graph lacks it, and each owner that the graph knows from
+    /// references only.
     ///
     /// # Errors
-    /// When a live read fails otherwise than with NotFound.
+    /// A live read fails with another error than NotFound.
     pub async fn report(
         &mut self,
         subject: &Subject,

@@ -4,7 +4,7 @@ use evenkeel_runtime::plan::{Failure, Outcome, ReadRequest};
 
 const NOW: Timestamp = Timestamp::constant(1_767_225_600, 0); // 2026-01-01
 
-/// An unused token of this namespace, marked on this day if at all.
+/// Returns an unused token of this namespace, marked as invalid since this day, if any.
 fn token(namespace: &str, name: &str, marked: Option<&str>) -> Token {
     let labels = marked.map_or(json!({}), |day| json!({INVALID_SINCE: day}));
     let secret = object(&json!({

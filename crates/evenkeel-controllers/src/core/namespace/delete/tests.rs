@@ -1,4 +1,4 @@
-//! The steps of a namespace's deletion, against scripted answers.
+//! The steps of a namespace's deletion, against scripted outcomes.
 
 use super::*;
 use crate::fixtures::{self, T0, at, meta};
@@ -31,7 +31,7 @@ fn resource(kind: &'static str, plural: &'static str, verbs: &[&str]) -> Resourc
     }
 }
 
-/// Pods, secrets, and keys that can only be deleted one by one.
+/// Returns pods, secrets, and keys that can only be deleted one by one.
 fn discovered() -> ServerResources {
     let all = ["delete", "deletecollection", "list"];
     let resources = vec![
@@ -51,7 +51,7 @@ fn failed(code: u16) -> Outcome {
     Outcome::failure(Failure { code, reason: "Reason".to_owned(), ..Failure::local("no") })
 }
 
-/// A server with these objects left of pods and keys.
+/// A server with these remaining pods and keys.
 struct World {
     pods: Value,
     keys: Value,
@@ -87,7 +87,7 @@ impl World {
     }
 }
 
-/// Carries out the steps; returns their actions in short, and what they end with.
+/// Carries out the steps. Returns short forms of their actions, and the result.
 fn run(mut answer: impl FnMut(&Action) -> Outcome) -> (Vec<String>, Deleted) {
     let (mut words, mut outcomes) = (Vec::new(), Outcomes::default());
     loop {
@@ -161,7 +161,7 @@ fn what_has_no_collection_is_deleted_one_by_one() {
     let each = "delete Key n/a, then its dependents";
     assert_eq!(words[8..11], [KEYS, each, "delete Key n/b, then its dependents"]);
     assert_eq!(deleted.plan.requeue, Some(Duration::from_secs(8)), "for a finalizer");
-    // A server that lacks the verb which discovery names.
+    // A server lacks the verb that discovery names.
     let (words, _) = run(|action| match action {
         Action::DeleteCollection(all) if all.kind.plural == "pods" => failed(405),
         other => world.answer(other),

@@ -20,7 +20,7 @@ pub(crate) struct Allocator {
 pub(crate) enum Verdict {
     /// The node has its CIDRs.
     Settled,
-    /// The node gets these CIDRs; for new allocations, with the number of candidates tried for each.
+    /// The node gets these CIDRs. For new allocations, the numbers count the candidates tried for each CIDR.
     Give(Vec<Cidr>, Option<Vec<usize>>),
     /// The CIDR set has no free CIDR.
     Exhausted(Cidr),
@@ -77,7 +77,7 @@ impl Allocator {
         verdict
     }
 
-    /// Records what a node has, or what it gets by its verdict.
+    /// Records the CIDRs that a node has, or that the verdict gives it.
     pub(crate) fn record(&mut self, name: &str, node: &Node, verdict: &Verdict) {
         if !node.spec.pod_cidrs.is_empty() {
             self.occupy(name, &node.spec.pod_cidrs);
@@ -85,7 +85,7 @@ impl Allocator {
             self.sets.iter_mut().zip(ranges).for_each(|(set, range)| set.take(range));
             self.held.insert(name.into(), ranges.clone());
         } else if matches!(verdict, Verdict::Exhausted(_)) {
-            // As upstream, which counts what it gives back.
+            // As upstream, allocate and release: the metrics count both.
             let next = self.sets.iter_mut().map_while(|set| Some(set.take_next()?.0));
             let taken: Vec<Cidr> = next.collect();
             self.release_ranges(&taken);
@@ -118,7 +118,7 @@ impl Allocator {
         Ok(())
     }
 
-    /// Records the CIDRs that a node has, up to the first that is not the cluster's.
+    /// Records the CIDRs that a node has, up to the first outside the cluster CIDR.
     fn occupy(&mut self, name: &str, cidrs: &[Text]) {
         let Some(ranges) = parse(cidrs) else { return };
         if self.held.get(name) == Some(&ranges) {
@@ -141,7 +141,7 @@ impl Allocator {
             // An allocated CIDR lies in its set.
             let _ = set.release(range);
         }
-        // Two nodes may share a CIDR that was set by hand; then it stays occupied.
+        // Two nodes may share a CIDR that a user set: it stays occupied.
         for held in self.held.values() {
             for (index, range) in held.iter().enumerate() {
                 if ranges.get(index).is_some_and(|released| released.overlaps(range)) {
@@ -195,7 +195,7 @@ mod tests {
             given(&allocator.look("b", Some(&node(&[])))),
             "10.97.1.0/24,fd00:10:244:1::/64"
         );
-        // Asked again before it shows, it is the same.
+        // Before the write is visible, a second request gets the same CIDRs.
         assert_eq!(given(&allocator.look("a", Some(&node(&[])))), "10.97.0.0/24,fd00:10:244::/64");
         let has = node(&["10.97.0.0/24", "fd00:10:244::/64"]);
         assert_eq!(allocator.look("a", Some(&has)), Verdict::Settled);
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(allocator.look("b", Some(&node(&["10.0.1.0/24"]))), Verdict::Settled);
         assert_eq!(given(&allocator.look("c", Some(&node(&[])))), "10.0.0.0/24");
         assert!(matches!(allocator.look("d", Some(&node(&[]))), Verdict::Exhausted(_)));
-        // One of two goes: the other has it still.
+        // One of the two nodes is deleted; the other still has the CIDR.
         allocator.look("a", None);
         assert!(matches!(allocator.look("d", Some(&node(&[]))), Verdict::Exhausted(_)));
         allocator.look("b", None);

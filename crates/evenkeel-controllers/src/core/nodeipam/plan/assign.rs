@@ -25,14 +25,14 @@ pub(crate) struct Observed {
     pub(crate) allocations: Allocations,
 }
 
-/// Whether the allocations of all nodes are recorded, by a live list: the cache may lack some by a former leader.
+/// Whether the allocations of all nodes are recorded, by a live list: the cache may lack some of a former leader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Allocations {
     /// The nodes are still to be listed.
     Unlisted,
     /// Another pass lists them.
     Listing,
-    /// They are recorded; this is decided about the node.
+    /// They are recorded, and this is the decision about the node.
     Recorded(Verdict),
 }
 
@@ -73,7 +73,8 @@ pub(crate) fn list_nodes(steps: &mut Steps<'_>) -> Result<Result<Vec<Node>, Fail
     })
 }
 
-/// Writes the CIDRs, with retries. A missing node is a failure, as any other error. Upstream: `updateCIDRsAllocation`.
+/// Writes the CIDRs, with retries. A missing node counts as a failure, like any other error. Upstream:
+/// `updateCIDRsAllocation`.
 fn update_cidrs_allocation(
     node: &Node,
     ranges: &[Cidr],
@@ -95,8 +96,8 @@ fn update_cidrs_allocation(
     Ok(Plan { error: last, ..Plan::one(status_event(node, "CIDRAssignmentFailed")) })
 }
 
-/// Whether the API server refused the CIDRs. Without a response the write may have succeeded, so that the allocation is
-/// kept.
+/// Whether the API server refused the CIDRs. Without a response the write may have succeeded, so the
+/// allocation is kept.
 pub(crate) fn is_refused(observed: &Observed, outcomes: &Outcomes) -> bool {
     let is_given = matches!(observed.allocations, Allocations::Recorded(Verdict::Give(..)));
     let last = outcomes.0.get(MAX_ATTEMPTS - 1).and_then(|outcome| outcome.error.as_ref());

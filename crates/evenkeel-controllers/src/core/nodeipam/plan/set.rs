@@ -145,7 +145,7 @@ impl Set {
     /// Returns the index of the part with an address.
     fn index(&self, address: u128) -> usize {
         let distance = address - number(self.range.first());
-        // The address is in the set, so that the index fits.
+        // The address is in the set, so the index fits.
         usize::try_from(distance.checked_shr(self.host_bits()).unwrap_or(0)).unwrap_or(usize::MAX)
     }
 
@@ -189,7 +189,7 @@ mod tests {
         );
         v4.release(&cidr("10.1.0.0/24")).unwrap();
         v4.release(&cidr("10.1.2.0/24")).unwrap();
-        // On from the last one, and then round again.
+        // The search continues after the last one, then wraps around.
         assert_eq!(take(&mut v4, 3), ["10.1.0.0/24", "10.1.2.0/24", "none"]);
         assert_eq!((v4.allocated, v4.released, v4.taken()), (6, 2, 4));
         let mut v6 = set("fd00:10:244::/62", 64);

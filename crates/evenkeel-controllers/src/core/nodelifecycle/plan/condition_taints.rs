@@ -153,7 +153,7 @@ mod tests {
         }
     }
 
-    /// Keys of the taints after the plan, or `None` when it does nothing.
+    /// Returns the keys of the taints after the plan; `None` if the plan does nothing.
     fn after(node: &Node) -> Option<Vec<String>> {
         let plan = plan(node, T0);
         let Some(Action::Patch(patch)) = plan.actions.first() else { return None };

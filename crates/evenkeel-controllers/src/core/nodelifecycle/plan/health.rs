@@ -162,14 +162,14 @@ mod tests {
             (&[(100, "True", 7, None)], 100),
             (&[(100, "True", 7, None), (200, "True", 7, None)], 100),
             (&[(100, "True", 7, None), (200, "True", 8, None)], 200),
-            // The status itself is none: somebody else may have written it.
+            // The status alone is no heartbeat: another client may have written it.
             (&[(100, "True", 7, None), (200, "Unknown", 7, None)], 100),
             (&[(100, "True", 7, Some(1)), (200, "True", 7, Some(1))], 100),
             (
                 &[(100, "True", 7, Some(1)), (200, "True", 7, Some(2)), (300, "True", 7, Some(2))],
                 200,
             ),
-            // A node that never said anything is as old as it is.
+            // A node that never reported counts from its creation.
             (&[(100, "", 0, None), (200, "", 0, None)], 0),
             (&[(100, "", 0, None), (200, "True", 8, None)], 200),
             (&[(100, "True", 7, None), (200, "", 0, None)], 200),
@@ -204,7 +204,7 @@ mod tests {
             let (options, mut time, mut health) = (Options::default(), 0, None);
             for gap in gaps {
                 time += gap;
-                // Looked at just before the lease is renewed, too.
+                // Check just before the lease is renewed, too.
                 if let Some(before) = health {
                     let seen = NodeHealth::updated(Some(before), &node("True", 0), None, now(time));
                     prop_assert!(!seen.is_grace_period_over(&options, now(time)));

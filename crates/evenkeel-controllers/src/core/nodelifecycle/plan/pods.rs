@@ -25,7 +25,7 @@ impl PodOnNode {
     }
 }
 
-/// Marks a pod as not ready that is bound to a node that is not ready. The pod is read live and written back whole, so that
+/// Marks a pod as not ready if its node is not ready. Reads the pod live and writes it back whole, so that
 /// no field is dropped. Upstream: `processPod`, `MarkPodsNotReady`.
 pub(crate) fn process_pod(
     observed: &PodOnNode,
@@ -61,7 +61,7 @@ pub(crate) fn node_not_ready(pod: &Pod) -> EventRecord {
     EventRecord::warning(wire::target(pod), "NodeNotReady", "Node is not ready")
 }
 
-/// Whether the pod's condition `Ready` is not `False`.
+/// Whether the pod has the condition `Ready` with another status than `False`.
 pub(crate) fn claims_ready(pod: &Pod) -> bool {
     pod.status.conditions.iter().any(|one| &*one.type_ == "Ready" && &*one.status != "False")
 }

@@ -10,7 +10,7 @@ const MAX_BACKOFF: SignedDuration = SignedDuration::from_mins(5);
 /// The last refused patch of a node, and its backoff.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RejectedPatch {
-    /// Resource version of the refused node.
+    /// Resource version of the node whose patch was refused.
     version: u64,
     backoff: SignedDuration,
     until: Moment,

@@ -1,7 +1,8 @@
 //! Zone disruption: states of zones, and the rate at which their nodes are tainted for eviction.
 //!
-//! A few nodes that are not ready are assumed to have failed; many at once rather point to a network partition. So each
-//! zone's state sets its eviction rate, and evictions stop when no zone has a ready node.
+//! The controller assumes that a few nodes that are not ready have failed, but that many at once indicate a
+//! network partition. Each zone's state therefore sets its eviction rate, and evictions stop when no zone has
+//! a ready node.
 
 use super::{super::Options, health::Moment};
 use evenkeel_api::{StrMap, Text, time::SignedDuration, views::Node};
@@ -77,7 +78,7 @@ pub(crate) fn zone_key(labels: &StrMap) -> Text {
     if zone.is_empty() && region.is_empty() {
         return Text::new();
     }
-    // Labels have no null character, so that keys are unique.
+    // Labels have no null character, so keys are unique.
     format!("{region}:\0:{zone}").into()
 }
 
@@ -216,7 +217,7 @@ fn eviction_rate(state: ZoneState, size: usize, options: &Options) -> f32 {
 #[derive(Debug)]
 struct RateLimiter {
     per_second: f32,
-    /// When the next token is available.
+    /// Time at which the next token is available.
     ready: Moment,
 }
 
@@ -241,7 +242,8 @@ impl RateLimiter {
         SignedDuration::try_from_secs_f32(1.0 / self.per_second).unwrap_or(SignedDuration::MAX)
     }
 
-    /// Changes the rate. After a wait that is not over, the first token of the new rate is one interval away.
+    /// Changes the rate. If the current wait is not over, the next token comes after one interval of the new
+    /// rate.
     fn set_rate(&mut self, per_second: f32, now: Moment) {
         #[expect(clippy::float_cmp, reason = "the same setting, unchanged")]
         if self.per_second == per_second {

@@ -19,7 +19,7 @@ use futures::future::BoxFuture;
 use std::sync::Arc;
 use update_filter::is_countable;
 
-/// Enqueues quotas when the usage of what they limit may decrease.
+/// Follower of discovery that enqueues quotas whose usage may decrease.
 #[derive(Clone)]
 pub(super) struct Replenish {
     pub(super) caches: Caches,

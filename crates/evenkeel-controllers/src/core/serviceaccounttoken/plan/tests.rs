@@ -97,7 +97,7 @@ fn a_secret_is_deleted_once_its_account_is_surely_gone() {
         );
         assert_eq!(after(&observed, &[gone, Outcome::success()]), None);
     }
-    // The account is there: the Secret is filled.
+    // The account exists: the Secret is filled.
     let there = replied(&account_json());
     assert_eq!(path(&after(&observed, std::slice::from_ref(&there)).unwrap()), SECRET);
     let live = replied(&secret_json(&json!({})));

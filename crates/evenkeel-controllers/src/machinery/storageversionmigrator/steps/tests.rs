@@ -56,7 +56,7 @@ fn an_ended_migration_makes_room_for_the_next() {
         (DEFINITION, crd()),
         ("apply r.g", Outcome::success()),
         ("old Running=False Succeeded=True", Outcome::success()),
-        // It is gone meanwhile.
+        // The definition was deleted meanwhile.
         (DEFINITION, failed(404, "NotFound")),
         ("new Running=True", Outcome::success()),
     ] {

@@ -13,7 +13,7 @@ fn claim(name: &str, owner: &str, more: &Value) -> Arc<Claim> {
     Arc::new(object(&claim))
 }
 
-/// A pod with claims `a` and `b`, both from the template `t`, with these statuses.
+/// Returns a pod with claims `a` and `b`, both from the template `t`, with these statuses.
 fn observed(statuses: &Value, node: &str) -> Observed {
     let pod: Pod = object(&json!({
         "metadata": {"name": "p", "namespace": "ns", "uid": "u"},
@@ -47,7 +47,7 @@ fn after(observed: &Observed, done: &[Outcome]) -> Option<Plan> {
     next(observed, &Outcomes(done.to_vec()))
 }
 
-/// The actions in words, and the error.
+/// Returns the actions as text, and the error.
 fn words(plan: &Plan) -> (Vec<String>, Option<String>) {
     let words = plan.actions.iter().map(|action| match action {
         Action::Read(read) => format!("read {}", read.path()),
@@ -145,7 +145,7 @@ fn named_claims_that_the_cache_lacks_are_read_live() {
         });
         Outcome { reply: Some(Reply::json(claim.to_string())), ..Outcome::success() }
     };
-    // The cache lacks the first claim, so that nothing is reserved yet.
+    // The cache lacks the first claim, so nothing is reserved yet.
     assert_eq!(after(&seen, &[read("u")]), Some(Plan::nothing()));
     for other in [read("before"), failure(404, "gone")] {
         assert_eq!(actions(&after(&seen, &[other]).unwrap()), ["create p-a-"]);
@@ -172,7 +172,7 @@ fn allocated_claims_of_a_scheduled_pod_are_reserved() {
     assert_eq!(actions(&plan(&with("node", "u"))), ["reserve p-a-x"]);
     assert_eq!(after(&with("node", "u"), &[Outcome::success()]), None);
     assert_eq!(plan(&with("", "u")), Plan::nothing());
-    // Another pod's claim is as good as none: one is created.
+    // Another pod's claim does not count: one is created.
     assert_eq!(actions(&plan(&with("node", "before"))), ["create p-b-"]);
     let mut done = with("node", "u");
     let mut pod = (*done.pod).clone();
