@@ -21,6 +21,11 @@ gone() {
   found=$(k get "$@" --ignore-not-found -o name) && [[ -z "$found" ]]
 }
 
+# node_removed NODE: whether the node controller, which looks every 5 s, has reported that the node is deleted.
+node_removed() {
+  [[ -n "$(IN=default k get events --field-selector "involvedObject.name=$1,reason=RemovingNode" -o name)" ]]
+}
+
 # pods SELECTOR: names of the pods that are not terminating, sorted.
 pods() {
   k get pods -l "$1" --sort-by=.metadata.name \

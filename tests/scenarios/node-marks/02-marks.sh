@@ -20,5 +20,4 @@ eventually marked ""
 k annotate node "$NS-a" node.alpha.kubernetes.io/ttl=99 --overwrite >/dev/null
 eventually field "node/$NS-a" '{.metadata.annotations.node\.alpha\.kubernetes\.io/ttl}' 0
 k delete node "$NS-a"
-removed() { [[ -n "$(IN=default k get events --field-selector "involvedObject.name=$NS-a,reason=RemovingNode" -o name)" ]]; }
-eventually removed
+eventually node_removed "$NS-a"

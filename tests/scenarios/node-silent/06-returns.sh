@@ -6,5 +6,4 @@ eventually no_taint
 k delete pods --all --force --grace-period=0 >/dev/null 2>&1
 k delete node "$NS-a"
 eventually gone pods -l app=lost
-removed() { [[ -n "$(IN=default k get events --field-selector "involvedObject.name=$NS-a,reason=RemovingNode" -o name)" ]]; }
-eventually removed
+eventually node_removed "$NS-a"

@@ -6,3 +6,4 @@ k get pods -o name
 k patch pod stays --type=merge -p '{"metadata":{"finalizers":null}}' >/dev/null
 k delete pod stays --force --grace-period=0 >/dev/null 2>&1
 k delete node "$NS-out"
+eventually node_removed "$NS-out"

@@ -7,5 +7,4 @@ eventually spared
 k delete pods --all --force --grace-period=0 >/dev/null 2>&1
 k delete node "$NS-a"
 eventually gone pods -l app=taints
-removed() { [[ -n "$(IN=default k get events --field-selector "involvedObject.name=$NS-a,reason=RemovingNode" -o name)" ]]; }
-eventually removed
+eventually node_removed "$NS-a"
