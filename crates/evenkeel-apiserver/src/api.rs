@@ -20,6 +20,7 @@ use crate::custom::served::Served;
 use crate::flow::Flows;
 use crate::kubelet::Kubelets;
 use crate::metrics::Metrics;
+use crate::request::WriteOptions;
 use crate::resource::{ResourceType, Table, key};
 use crate::response::Body;
 use crate::store::{Store, WriteError};
@@ -53,10 +54,21 @@ pub(crate) struct Context<'a> {
     pub(crate) budget: &'a Budget,
     /// Whether the request is a dry run, which stores nothing.
     pub(crate) dry_run: bool,
+    /// Options of the request.
+    pub(crate) options: Options<'a>,
     /// Whether the resource has a `status` subresource.
     pub(crate) has_status: bool,
     /// As in [`strategy::Context`].
     pub(crate) has_template_labels: bool,
+}
+
+/// Options of a write, for admission.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Options<'a> {
+    /// Options of a create, an update, a patch or an apply.
+    Write(&'a WriteOptions),
+    /// `DeleteOptions` of a deletion.
+    Delete(&'a Value),
 }
 
 impl Context<'_> {

@@ -3,7 +3,7 @@
 use evenkeel_apimachinery::value::is_blank;
 use serde_json::{Value, json};
 
-use crate::api::Context;
+use crate::api::{Context, Options};
 use crate::resource::ResourceType;
 use evenkeel_apimachinery::group_version::GroupVersionKind;
 
@@ -152,11 +152,29 @@ pub(crate) fn described(request: &Attributes<'_>) -> Value {
         ("operation", json!(request.operation.as_str())),
         ("userInfo", user),
         ("dryRun", json!(cx.dry_run)),
-        ("options", json!({})),
+        ("options", options(request)),
     ] {
         described[field] = value;
     }
     described
+}
+
+/// Returns the request's options with their kind.
+fn options(request: &Attributes<'_>) -> Value {
+    let kind = match request.operation {
+        Operation::Create => "CreateOptions",
+        Operation::Update => "UpdateOptions",
+        Operation::Delete => "DeleteOptions",
+    };
+    match request.cx.options {
+        Options::Write(options) => options.to_value(kind),
+        Options::Delete(options) => {
+            let mut options = options.clone();
+            options["kind"] = Value::from(kind);
+            options["apiVersion"] = Value::from("meta.k8s.io/v1");
+            options
+        }
+    }
 }
 
 /// Removes fields with empty values.

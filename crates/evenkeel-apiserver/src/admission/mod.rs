@@ -12,6 +12,7 @@ mod pod_security;
 mod pods;
 pub(crate) mod policy;
 pub(crate) mod quota;
+mod reinvocation;
 mod resize;
 mod runtime_class;
 mod service_accounts;
@@ -20,6 +21,7 @@ pub(crate) mod webhook;
 
 use crate::api::Context;
 use crate::loopback;
+use attributes::Operation;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::{self, list, set, text};
 use plugins::Plugin;
@@ -117,12 +119,59 @@ const STEPS: [(Plugin, [&str; 3], Step); 22] = {
     ]
 };
 
+/// Mutating admission of one request: plug-ins, policies and webhooks that may change its object.
+pub(crate) struct Mutating<'a> {
+    cx: &'a Context<'a>,
+    policies: policy::Mutating,
+    webhooks: webhook::Mutating,
+}
+
+impl<'a> Mutating<'a> {
+    /// Reads the policies and webhooks that are configured.
+    pub(crate) fn new(cx: &'a Context<'a>) -> Self {
+        Self { cx, policies: policy::Mutating::new(cx), webhooks: webhook::Mutating::new(cx) }
+    }
+
+    /// Returns whether policies or webhooks are configured, for whichever objects.
+    pub(crate) fn is_configured(&self) -> bool {
+        !self.policies.is_empty() || !self.webhooks.is_empty()
+    }
+
+    /// Runs plug-ins, policies and webhooks in this order. If a policy or a webhook changed the object, a second pass
+    /// runs the plug-ins again, and the policies and webhooks that asked for it. Returns whether a policy or a webhook
+    /// changed the object. `old` is the stored object, or `None` for a create.
+    ///
+    /// Upstream: `reinvoker.Admit`.
+    pub(crate) async fn admit(
+        mut self,
+        object: &mut Value,
+        old: Option<&Value>,
+        warnings: &mut Vec<String>,
+    ) -> Result<bool, StatusError> {
+        if !self.pass(object, old, warnings).await? {
+            return Ok(false);
+        }
+        self.pass(object, old, warnings).await?;
+        Ok(true)
+    }
+
+    async fn pass(
+        &mut self,
+        object: &mut Value,
+        old: Option<&Value>,
+        warnings: &mut Vec<String>,
+    ) -> Result<bool, StatusError> {
+        if old.is_none() {
+            noderestriction::admit(self.cx, Operation::Create, object, &Value::Null)?;
+        }
+        admit(self.cx, object, old)?;
+        let by_policies = self.policies.pass(self.cx, object, old)?;
+        Ok(self.webhooks.pass(self.cx, object, old, warnings).await? || by_policies)
+    }
+}
+
 /// Runs the enabled plug-ins of [`STEPS`] that handle this kind.
-pub(crate) fn admit(
-    cx: &Context<'_>,
-    object: &mut Value,
-    old: Option<&Value>,
-) -> Result<(), StatusError> {
+fn admit(cx: &Context<'_>, object: &mut Value, old: Option<&Value>) -> Result<(), StatusError> {
     if cx.resource.custom.is_some() {
         return Ok(());
     }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::attributes::{Attributes, Operation, described, is_exempt};
 use super::plugins::Plugin;
 use super::policy::Matched;
+use super::reinvocation::Reinvocation;
 use super::{mutated, policy};
 use crate::api::Context;
 use crate::webhook::post;
@@ -45,33 +46,73 @@ fn all(cx: &Context<'_>, plugin: Plugin, resource_prefix: &str) -> Vec<Value> {
     configurations.flat_map(|c: Value| list(&c, "webhooks").to_vec()).collect()
 }
 
-/// Calls the mutating webhooks one after the other. Returns whether one changed the object.
-pub(crate) async fn mutate(
+/// Mutating webhooks of one request, which run in up to two passes.
+pub(super) struct Mutating {
+    webhooks: Vec<Value>,
+    /// Identifies a webhook by its index.
+    passes: Reinvocation<usize>,
+}
+
+impl Mutating {
+    pub(super) fn new(cx: &Context<'_>) -> Self {
+        let webhooks = all(cx, Plugin::MutatingAdmissionWebhook, MUTATING);
+        Self { webhooks, passes: Reinvocation::default() }
+    }
+
+    /// Returns whether there is no webhook, for whichever objects.
+    pub(super) fn is_empty(&self) -> bool {
+        self.webhooks.is_empty()
+    }
+
+    /// Calls the webhooks of this pass one after the other. Returns whether one changed the object.
+    ///
+    /// Upstream: `mutatingDispatcher.Dispatch`.
+    pub(super) async fn pass(
+        &mut self,
+        cx: &Context<'_>,
+        object: &mut Value,
+        old: Option<&Value>,
+        warnings: &mut Vec<String>,
+    ) -> Result<bool, StatusError> {
+        let mut changed = false;
+        self.passes.begin(object);
+        for (at, webhook) in self.webhooks.iter().enumerate() {
+            if !self.passes.calls(&at) {
+                continue;
+            }
+            let Some(by_this) = change(cx, webhook, object, old, warnings).await? else { continue };
+            self.passes.record(at, text(webhook, "reinvocationPolicy") == "IfNeeded", by_this);
+            changed |= by_this;
+        }
+        self.passes.end(object);
+        Ok(changed)
+    }
+}
+
+/// Calls a mutating webhook. Returns whether it changed the object, or `None` if it does not match the request.
+async fn change(
     cx: &Context<'_>,
+    webhook: &Value,
     object: &mut Value,
     old: Option<&Value>,
     warnings: &mut Vec<String>,
-) -> Result<bool, StatusError> {
+) -> Result<Option<bool>, StatusError> {
     let operation = if old.is_some() { Operation::Update } else { Operation::Create };
-    let (null, mut changed) = (Value::Null, false);
-    for webhook in all(cx, Plugin::MutatingAdmissionWebhook, MUTATING) {
-        let before = object.clone();
-        let request = Attributes::new(cx, operation, &before, old.unwrap_or(&null));
-        let Some(matched) = is_called(&request, &webhook)? else { continue };
-        let converted = request.converted(matched.version(&request));
-        let converted = converted.as_ref().map(|converted| converted.attributes(&request));
-        let seen = converted.as_ref().unwrap_or(&request);
-        let Some(answer) = call(seen, &webhook, warnings).await? else { continue };
-        let Some(operations) = answer.patch else { continue };
-        let mut new = patched(text(&webhook, "name"), seen.object, &operations)?;
-        if converted.is_some() {
-            cx.resource.strategy.convert_in(&cx.resource.gvk, &mut new);
-        }
-        *object = new;
-        mutated::settle(cx, object);
-        changed = true;
+    let (null, before) = (Value::Null, object.clone());
+    let request = Attributes::new(cx, operation, &before, old.unwrap_or(&null));
+    let Some(matched) = is_called(&request, webhook)? else { return Ok(None) };
+    let converted = request.converted(matched.version(&request));
+    let converted = converted.as_ref().map(|converted| converted.attributes(&request));
+    let seen = converted.as_ref().unwrap_or(&request);
+    let answer = call(seen, webhook, warnings).await?;
+    let Some(operations) = answer.and_then(|answer| answer.patch) else { return Ok(Some(false)) };
+    let mut new = patched(text(webhook, "name"), seen.object, &operations)?;
+    if converted.is_some() {
+        cx.resource.strategy.convert_in(&cx.resource.gvk, &mut new);
     }
-    Ok(changed)
+    *object = new;
+    mutated::settle(cx, object);
+    Ok(Some(*object != before))
 }
 
 /// Applies the JSON patch in a webhook's response.

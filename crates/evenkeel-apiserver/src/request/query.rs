@@ -1,6 +1,7 @@
 //! Query parameters of a request, and the options of writes (`CreateOptions`, `UpdateOptions`, `PatchOptions`).
 
 use percent_encoding::percent_decode_str;
+use serde_json::{Value, json};
 
 use crate::decode::FieldValidation;
 use crate::resource::GroupKind;
@@ -68,8 +69,10 @@ pub(crate) struct WriteOptions {
     pub(crate) dry_run: bool,
     /// `fieldManager`, by default derived from the user agent.
     pub(crate) manager: String,
+    has_manager: bool,
     /// `fieldValidation`: ignores, warns about or refuses unknown and duplicate fields. Default: warns.
     pub(crate) validation: FieldValidation,
+    has_validation: bool,
     /// `force` of a server-side apply: takes fields over from other managers instead of reporting a conflict.
     pub(crate) force: Option<bool>,
 }
@@ -129,9 +132,33 @@ impl WriteOptions {
         Ok(Self {
             dry_run: query.has("dryRun"),
             manager: if manager.is_empty() { prefix_of(user_agent) } else { manager.to_owned() },
+            has_manager: !manager.is_empty(),
             validation,
+            has_validation: !query.get("fieldValidation").is_empty(),
             force,
         })
+    }
+
+    /// Returns the options of a create or an update as admission sees them, without defaults. A patch has the options
+    /// of the one or the other.
+    ///
+    /// Upstream: `patchToCreateOptions`, `patchToUpdateOptions`.
+    pub(crate) fn to_value(&self, kind: &str) -> Value {
+        let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
+        if self.dry_run {
+            options["dryRun"] = json!(["All"]);
+        }
+        if self.has_manager {
+            options["fieldManager"] = Value::from(self.manager.as_str());
+        }
+        if self.has_validation {
+            options["fieldValidation"] = Value::from(match self.validation {
+                FieldValidation::Ignore => "Ignore",
+                FieldValidation::Warn => "Warn",
+                FieldValidation::Strict => "Strict",
+            });
+        }
+        options
     }
 }
 

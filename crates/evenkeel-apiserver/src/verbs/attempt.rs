@@ -8,7 +8,7 @@ use evenkeel_apimachinery::status::StatusError;
 use serde_json::Value;
 
 use super::meta;
-use crate::api::Context;
+use crate::api::{Context, Options};
 use crate::budget::Budget;
 use crate::request::{RequestContext, WriteOptions};
 use crate::resource::ResourceType;
@@ -99,6 +99,7 @@ impl<'a> Write<'a> {
             subresource: self.request.target.subresource,
             budget: &self.budget,
             dry_run: self.options.dry_run,
+            options: Options::Write(&self.options),
             has_status: self.has_status(),
             has_template_labels: self.has_template_labels,
         }

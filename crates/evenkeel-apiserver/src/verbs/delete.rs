@@ -24,7 +24,7 @@ use super::delete_options::DeleteOptions;
 use super::{list, meta, namespace, respond};
 use crate::admission::attributes::{Attributes, Operation};
 use crate::admission::{noderestriction, policy, webhook};
-use crate::api::Api;
+use crate::api::{Api, Options};
 use crate::budget::Budget;
 use crate::custom::codec;
 use crate::output::Purpose;
@@ -232,6 +232,7 @@ async fn admitted(
     user: &User,
     options: &DeleteOptions,
 ) -> Result<(), StatusError> {
+    let described = serde_json::to_value(options).map_err(StatusError::internal)?;
     let cx = crate::api::Context {
         api,
         resource: stored,
@@ -244,6 +245,7 @@ async fn admitted(
         subresource: "",
         budget: &Budget::default(),
         dry_run: options.is_dry_run(),
+        options: Options::Delete(&described),
         has_status: stored.subresource("status").is_some(),
         has_template_labels: false,
     };

@@ -1,6 +1,6 @@
 //! `DeleteOptions`: options of a deletion, and the finalizers that result from them.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::meta;
@@ -13,23 +13,32 @@ const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
 /// Options of a deletion: `metav1.DeleteOptions`.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct DeleteOptions {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) api_version: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kind: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) grace_period_seconds: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) propagation_policy: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) orphan_dependents: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) preconditions: Option<Preconditions>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) dry_run: Vec<String>,
 }
 
 /// Preconditions on the object to delete.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Preconditions {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) uid: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) resource_version: Option<String>,
 }
 

@@ -9,7 +9,7 @@ use super::attempt::{
 };
 use super::{meta, stages};
 use crate::admission::attributes::Operation;
-use crate::admission::noderestriction;
+use crate::admission::{Mutating, noderestriction};
 use crate::auth::Attributes;
 use crate::auth::permit;
 use crate::resource::key;
@@ -69,12 +69,16 @@ impl Write<'_> {
         ] {
             meta::metadata(&mut object).remove(field);
         }
+        let name = meta::text(&object, "name").to_owned();
+        let cx = self.context(&name);
+        let admission = Mutating::new(&cx);
+        let sent = admission.is_configured().then(|| object.clone());
         self.reset_status(&mut object);
         if how != Creates::Apply {
             self.update_managed_fields(None, &mut object);
         }
-        let name = meta::text(&object, "name").to_owned();
-        let changed = stages::mutate(self, &name, &mut object, None).await?;
+        restore_sent(&mut object, sent);
+        let changed = stages::mutate(self, admission, &mut object, None).await?;
         self.has_template_labels = !labeled && !changed && how != Creates::Put;
         self.reset_status(&mut object);
         let metadata = meta::metadata(&mut object);
@@ -182,16 +186,19 @@ impl Write<'_> {
     ) -> Result<Written, AttemptError> {
         stages::default(self, &mut new);
         self.preconditions(entry, old, &new)?;
+        let name = self.request.target.name;
+        let cx = self.context(name);
+        let admission = Mutating::new(&cx);
+        let sent = admission.is_configured().then(|| new.clone());
         meta::keep_system_fields(&mut new, old);
         // NodeRestriction checks the object as the client sent it, including changes that this path will undo.
-        let cx = self.context(self.request.target.name);
         noderestriction::admit(&cx, Operation::Update, &new, old)?;
         self.reset_fields(&mut new, old);
         if !tracked {
             self.update_managed_fields(Some(old), &mut new);
         }
-        let name = self.request.target.name;
-        stages::mutate(self, name, &mut new, Some(old)).await?;
+        restore_sent(&mut new, sent);
+        stages::mutate(self, admission, &mut new, Some(old)).await?;
         meta::keep_system_fields(&mut new, old);
         stages::run(self, Attempt { name, old: Some((entry, old)), new, how: None }).await
     }
@@ -265,5 +272,14 @@ impl Write<'_> {
             return Err(StatusError::conflict(&self.stored.name, name, why));
         }
         Ok(())
+    }
+}
+
+/// Replaces an object whose managed fields are up to date by what the client sent, if policies or webhooks will see it.
+/// They see fields that the write cannot change, such as the status; managed fields leave these out.
+fn restore_sent(object: &mut Value, sent: Option<Value>) {
+    if let Some(mut sent) = sent {
+        meta::keep(&mut sent, object, "managedFields");
+        *object = sent;
     }
 }

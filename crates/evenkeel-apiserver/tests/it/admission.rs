@@ -93,15 +93,17 @@ async fn a_webhook_whose_certificate_is_not_believed_is_reported_in_gos_words() 
     }
 }
 
-/// Labels whatever it is asked about.
-fn labelled(review: &Value) -> (StatusCode, Value) {
-    let request = &review["request"];
-    let patch = json!([{"op": "add", "path": "/metadata/labels", "value": {"seen": "yes"}}]);
+/// Allows the request with a JSON patch.
+fn patched(review: &Value, patch: &Value) -> (StatusCode, Value) {
     let patch = base64::prelude::BASE64_STANDARD.encode(patch.to_string());
-    let response =
-        json!({"uid": request["uid"], "allowed": true, "patchType": "JSONPatch", "patch": patch});
+    let response = json!({"uid": review["request"]["uid"], "allowed": true, "patchType": "JSONPatch", "patch": patch});
     let answer = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
     (StatusCode::OK, answer)
+}
+
+/// Labels whatever it is asked about.
+fn labelled(review: &Value) -> (StatusCode, Value) {
+    patched(review, &json!([{"op": "add", "path": "/metadata/labels", "value": {"seen": "yes"}}]))
 }
 
 #[tokio::test]
@@ -314,10 +316,7 @@ fn forgery(review: &Value) -> (StatusCode, Value) {
         {"op": "add", "path": "/metadata/generation", "value": 7},
         {"op": "add", "path": "/metadata/annotations", "value": {"webhook": "was here"}},
     ]);
-    let patch = base64::prelude::BASE64_STANDARD.encode(patch.to_string());
-    let response = json!({"uid": review["request"]["uid"], "allowed": true, "patchType": "JSONPatch", "patch": patch});
-    let answer = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
-    (StatusCode::OK, answer)
+    patched(review, &patch)
 }
 
 #[tokio::test]
@@ -357,4 +356,139 @@ async fn mutating_webhooks_come_before_what_the_server_sets() {
         let labels = &asked["object"]["spec"]["template"]["metadata"]["labels"];
         assert!(labels["batch.kubernetes.io/controller-uid"].is_null(), "{asked}");
     }
+}
+
+/// Configures mutating webhooks for one resource, in this order. Each has a name, a `clientConfig` and a
+/// `reinvocationPolicy`.
+async fn mutating(client: &Client, rule: &Value, webhooks: &[(&str, &Value, &str)]) {
+    let webhooks: Vec<Value> = webhooks
+        .iter()
+        .map(|(name, config, policy)| {
+            json!({"name": format!("{name}.example.com"), "clientConfig": config, "rules": [rule], "sideEffects": "None",
+                "reinvocationPolicy": policy, "timeoutSeconds": 30, "admissionReviewVersions": ["v1"]})
+        })
+        .collect();
+    let path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+    client.make(path, json!({"metadata": {"name": "mutating"}, "webhooks": webhooks})).await;
+}
+
+/// Returns the number of containers of the pod under review.
+fn containers(review: &Value) -> usize {
+    let containers = review["request"]["object"]["spec"]["containers"].as_array();
+    containers.map_or(0, Vec::len)
+}
+
+/// Adds a container to a pod.
+fn with_sidecar(review: &Value) -> (StatusCode, Value) {
+    let n = containers(review);
+    let sidecar = json!({"name": format!("sidecar-{n}"), "image": "proxy:1"});
+    patched(review, &json!([{"op": "add", "path": "/spec/containers/-", "value": sidecar}]))
+}
+
+#[tokio::test]
+async fn webhooks_that_want_it_and_plugins_see_what_later_webhooks_changed() {
+    let own = Identity::own(|_| {});
+    let client = Client::start().await;
+    let base = "/api/v1/namespaces/default";
+    client.make(&format!("{base}/serviceaccounts"), json!({"metadata": {"name": "default"}})).await;
+    let (first, never, adds) = (
+        Webhook::start(&own, "/first", labelled).await,
+        Webhook::start(&own, "/never", labelled).await,
+        Webhook::start(&own, "/adds", with_sidecar).await,
+    );
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]});
+    let webhooks = [
+        ("first", &first.config, "IfNeeded"),
+        ("never", &never.config, "Never"),
+        ("adds", &adds.config, "IfNeeded"),
+    ];
+    mutating(&client, &rule, &webhooks).await;
+    let pod =
+        json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let (code, made) = client.ask("POST", &format!("{base}/pods"), pod).await;
+    assert_eq!(code, StatusCode::CREATED, "{made}");
+
+    let seen = |hook: &Webhook| hook.take().iter().map(containers).collect::<Vec<_>>();
+    // The plug-in for service accounts mounts the token into the added container: that is a change since the last call.
+    assert_eq!((seen(&first), seen(&never)), (vec![1, 2], vec![1]));
+    let added = adds.take();
+    assert_eq!(added.len(), 2, "{added:?}");
+    let made = made["spec"]["containers"].as_array().cloned().unwrap_or_default();
+    assert_eq!(made.len(), 3, "{made:?}");
+    let mounted: Vec<bool> =
+        made.iter().map(|c| !c["volumeMounts"][0]["mountPath"].is_null()).collect();
+    assert_eq!(mounted, [true, true, false], "{made:?}");
+}
+
+/// Allows whatever it is asked about, unchanged.
+fn unchanged(review: &Value) -> (StatusCode, Value) {
+    patched(review, &json!([]))
+}
+
+#[tokio::test]
+async fn webhooks_see_an_update_as_it_was_sent_and_its_options() {
+    let own = Identity::own(|_| {});
+    let (client, hook) = (Client::start().await, Webhook::start(&own, "/see", unchanged).await);
+    let base = "/apis/apps/v1/namespaces/default/deployments";
+    let labels = json!({"app": "web"});
+    let deployment = json!({"metadata": {"name": "web"}, "spec": {"replicas": 1, "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "img:1"}]}}}});
+    let made = client.make(base, deployment).await;
+    let rule = json!({"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["*"],
+        "resources": ["deployments", "deployments/status"]});
+    mutating(&client, &rule, &[("see", &hook.config, "Never")]).await;
+    let path = format!("{base}/web");
+    let see = async |method: &str, path: String, body: Value| {
+        let (code, answer) = client.ask(method, &path, body).await;
+        assert_eq!(code, StatusCode::OK, "{method} {path}: {answer}");
+        let [review] = &hook.take()[..] else {
+            panic!("{method} {path}: the webhook is called once")
+        };
+        (answer, review["request"].clone())
+    };
+
+    let mut sent = made;
+    sent["status"] = json!({"replicas": 9});
+    sent["spec"]["replicas"] = json!(2);
+    let (put, seen) =
+        see("PUT", format!("{path}?fieldManager=me&fieldValidation=Strict"), sent.clone()).await;
+    assert_eq!(seen["object"]["status"]["replicas"], 9, "{seen}");
+    assert_eq!(put["status"]["replicas"], Value::Null, "{put}");
+    let mine = put["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+    let mine = mine.iter().find(|entry| entry["manager"] == "me").cloned().unwrap_or_default();
+    assert_eq!(mine["fieldsV1"], json!({"f:spec": {"f:replicas": {}}}), "{put}");
+    let options = json!({"kind": "UpdateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "me", "fieldValidation": "Strict"});
+    assert_eq!(seen["options"], options);
+
+    let mut sent = put;
+    sent["spec"]["replicas"] = json!(3);
+    sent["status"] = json!({"replicas": 5});
+    let (status, seen) = see("PUT", format!("{path}/status?dryRun=All"), sent).await;
+    assert_eq!(seen["object"]["spec"]["replicas"], 3, "{seen}");
+    assert_eq!(
+        (&status["spec"]["replicas"], &status["status"]["replicas"]),
+        (&json!(2), &json!(5))
+    );
+    let options =
+        json!({"kind": "UpdateOptions", "apiVersion": "meta.k8s.io/v1", "dryRun": ["All"]});
+    assert_eq!(seen["options"], options);
+}
+
+#[tokio::test]
+async fn validating_webhooks_see_the_options_of_a_deletion() {
+    let own = Identity::own(|_| {});
+    let (client, hook) = (Client::start().await, Webhook::start(&own, "/see", verdict).await);
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["DELETE"]});
+    let webhook = json!({"name": "see.example.com", "clientConfig": hook.config, "rules": [rule], "sideEffects": "None",
+        "timeoutSeconds": 30, "admissionReviewVersions": ["v1"]});
+    let body = json!({"metadata": {"name": "see"}, "webhooks": [webhook]});
+    client.make(CONFIGURATIONS, body).await;
+    make(&client, "a", json!({})).await;
+    let options =
+        json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"});
+    let (code, deleted) = client.ask("DELETE", &format!("{MAPS}/a"), options).await;
+    assert_eq!(code, StatusCode::OK, "{deleted}");
+    let [review] = &hook.take()[..] else { panic!("the webhook is called once") };
+    let expected = json!({"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1", "propagationPolicy": "Background"});
+    assert_eq!(review["request"]["options"], expected);
 }

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::attributes::{Attributes, is_excluded, is_exempt};
 use super::plugins::Plugin;
+use super::reinvocation::Reinvocation;
 use crate::api::Context;
 use crate::store::Entry;
 use compiled::{Expression, Policy};
@@ -59,19 +60,51 @@ fn bound(cx: &Context<'_>, prefixes: [&str; 2], sort: usize) -> Vec<(Arc<Policy>
     store.all(prefixes[0]).into_iter().filter_map(with_bindings).collect()
 }
 
-/// Applies the mutating policies to an object. Returns whether one changed it.
-pub(crate) fn mutate(
-    cx: &Context<'_>,
-    object: &mut Value,
-    old: Option<&Value>,
-) -> Result<bool, StatusError> {
-    let mut changed = false;
-    for (policy, bindings) in bound(cx, MUTATING, 1) {
-        for binding in &bindings {
-            changed |= mutate::apply(cx, &policy, binding, object, old)?;
-        }
+/// Mutating policies of one request, which run in up to two passes.
+pub(super) struct Mutating {
+    policies: Vec<(Arc<Policy>, Vec<Value>)>,
+    /// Identifies a policy and its binding by their indices.
+    passes: Reinvocation<(usize, usize)>,
+}
+
+impl Mutating {
+    pub(super) fn new(cx: &Context<'_>) -> Self {
+        Self { policies: bound(cx, MUTATING, 1), passes: Reinvocation::default() }
     }
-    Ok(changed)
+
+    /// Returns whether there is no policy, for whichever objects.
+    pub(super) fn is_empty(&self) -> bool {
+        self.policies.is_empty()
+    }
+
+    /// Applies the policies of this pass to an object. Returns whether one changed it.
+    ///
+    /// Upstream: `dispatcher.dispatchInvocations` of `admission/plugin/policy/mutating`.
+    pub(super) fn pass(
+        &mut self,
+        cx: &Context<'_>,
+        object: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<bool, StatusError> {
+        let mut changed = false;
+        self.passes.begin(object);
+        for (at, (policy, bindings)) in self.policies.iter().enumerate() {
+            let if_needed = text(&policy.document, "spec.reinvocationPolicy") == "IfNeeded";
+            for (bound_at, binding) in bindings.iter().enumerate() {
+                let key = (at, bound_at);
+                if !self.passes.calls(&key) {
+                    continue;
+                }
+                let Some(by_this) = mutate::apply(cx, policy, binding, object, old)? else {
+                    continue;
+                };
+                self.passes.record(key, if_needed, by_this);
+                changed |= by_this;
+            }
+        }
+        self.passes.end(object);
+        Ok(changed)
+    }
 }
 
 /// Evaluates the validating policies, and adds their warnings to `warnings`.

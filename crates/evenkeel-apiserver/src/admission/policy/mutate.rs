@@ -13,37 +13,38 @@ use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::text;
 use evenkeel_cel::{BUDGET, Val};
 
-/// Applies a policy's mutations for one binding. Returns whether they change the object.
+/// Applies a policy's mutations for one binding. Returns whether they changed the object, or `None` if the policy does not
+/// match the request.
 pub(super) fn apply(
     cx: &Context<'_>,
     policy: &Policy,
     binding: &Value,
     object: &mut Value,
     old: Option<&Value>,
-) -> Result<bool, StatusError> {
+) -> Result<Option<bool>, StatusError> {
     let null = Value::Null;
     let before = old.unwrap_or(&null);
     let operation = if old.is_some() { Operation::Update } else { Operation::Create };
     let start = object.clone();
     let request = Attributes::new(cx, operation, &start, before);
     let constraints = &policy.document["spec"]["matchConstraints"];
-    let Some(matched) = matching::matches(&request, constraints) else { return Ok(false) };
+    let Some(matched) = matching::matches(&request, constraints) else { return Ok(None) };
     if !matching::is_bound(&request, binding) {
-        return Ok(false);
+        return Ok(None);
     }
     let converted = request.converted(matched.version(&request));
     let seen = converted.as_ref().map(|converted| converted.attributes(&request));
     match changed(seen.as_ref().unwrap_or(&request), policy, binding) {
-        Ok(None) => Ok(false),
+        Ok(None) => Ok(Some(false)),
         Ok(Some(mut new)) => {
             if converted.is_some() {
                 cx.resource.strategy.convert_in(&cx.resource.gvk, &mut new);
             }
             *object = new;
             mutated::settle(cx, object);
-            Ok(true)
+            Ok(Some(*object != start))
         }
-        Err(_) if !policy.closed => Ok(false),
+        Err(_) if !policy.closed => Ok(Some(false)),
         Err(error) => {
             let why = format!(
                 "policy '{}' with binding '{}' denied request: {error}",

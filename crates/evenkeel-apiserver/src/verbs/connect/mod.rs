@@ -17,7 +17,7 @@ mod token;
 use super::attempt::Write;
 use super::{meta, namespace, respond, stages};
 use crate::admission::attributes::{Attributes, Operation};
-use crate::admission::{noderestriction, policy, webhook};
+use crate::admission::{Mutating, policy, webhook};
 use crate::api::{Answer, Call, Context};
 use crate::request::RequestContext;
 use crate::request::WriteOptions;
@@ -67,9 +67,7 @@ async fn admit(
     body: &mut Value,
     warnings: &mut Vec<String>,
 ) -> Result<(), StatusError> {
-    noderestriction::admit(cx, Operation::Create, body, &Value::Null)?;
-    policy::mutate(cx, body, None)?;
-    webhook::mutate(cx, body, None, warnings).await?;
+    Mutating::new(cx).admit(body, None, warnings).await?;
     let attributes = Attributes::new(cx, Operation::Create, body, &Value::Null);
     policy::validate(&attributes, warnings)?;
     webhook::validate(&attributes, warnings).await
