@@ -1,4 +1,4 @@
-//! Extenders that look over preemptions: what they are offered, and what they leave.
+//! Preemption with extenders: the candidates that they receive, and those that they keep.
 
 use super::{
     Extender, api, config, one,
@@ -18,14 +18,14 @@ use futures::FutureExt as _;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// A pod of this priority that asks for so much CPU, of which a node has four.
+/// A pod with this priority and CPU request. Each node has 4 CPUs.
 fn pod(name: &str, priority: i32, cpu: &str) -> PodInfo {
     let mut spec = asking(cpu, "1Mi");
     merge(&mut spec, &json!({"spec": {"priority": priority}}));
     info(name, &spec)
 }
 
-/// The nodes `a` and `b`, both full: `a` of `small` and `tiny`, which are less important than `other` on `b`.
+/// Two full nodes: `a` runs `small` and `tiny`, which are less important than `other` on `b`.
 fn nodes() -> NodeTable {
     let mut table = table(&[node("a", &json!({})), node("b", &json!({}))]);
     for (node, pod) in
@@ -36,7 +36,7 @@ fn nodes() -> NodeTable {
     table
 }
 
-/// What comes of preemption for a pod that needs a whole node, with these extenders.
+/// Result of preemption with these extenders for a pod that needs a whole node.
 async fn preempted(extenders: &[Arc<Extender>]) -> PostFilterResult {
     let extenders: Vec<Arc<dyn framework::Extender>> =
         extenders.iter().map(|one| Arc::clone(one) as Arc<dyn framework::Extender>).collect();
@@ -49,7 +49,7 @@ async fn preempted(extenders: &[Arc<Extender>]) -> PostFilterResult {
     DefaultPreemption::default().post_filter(&mut cycle, &state, &fit_error).await
 }
 
-/// As `preempted` with one extender that is only asked about preemptions; and what it was sent.
+/// Result of `preempted` with one extender that has only a preempt verb, and the requests that it received.
 async fn with(
     change: impl FnOnce(&mut ExtenderConfig),
     reply: impl Into<Reply>,
@@ -71,7 +71,7 @@ fn preempting(server: &Server) -> ExtenderConfig {
     }
 }
 
-/// Where the pod is to go and how many leave for it, or why none do.
+/// The nominated node and the number of victims, or the message if there is no candidate.
 fn outcome(done: &PostFilterResult) -> String {
     let found = "preemption: found a potential placement for pod on node ";
     match (&done.nominated, done.message.strip_prefix(found)) {
@@ -134,9 +134,9 @@ async fn what_it_leaves_is_chosen_from() {
         left(&both)
     };
     for (reply, want) in [
-        // It thinks that fewer need to go.
+        // The extender returns fewer victims.
         (both(&victims("a", &["tiny"], 0)), "a, preempting 1 victims"),
-        // It knows of a budget.
+        // The extender reports a violated PodDisruptionBudget.
         (both(&victims("a", &["small", "tiny"], 1)), "b, preempting 1 victims"),
         (left(&json!({})), "no candidate node for preemption"),
         (json!({"nodeNameToMetaVictims": null}), "no candidate node for preemption"),

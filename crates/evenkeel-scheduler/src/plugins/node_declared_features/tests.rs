@@ -1,4 +1,4 @@
-//! What pods need, and nodes declare.
+//! Features that pods need and nodes declare.
 
 use serde_json::json;
 

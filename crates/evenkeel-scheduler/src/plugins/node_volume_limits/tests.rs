@@ -1,8 +1,8 @@
-//! How many volumes nodes take, by table.
+//! Table tests of volume limits.
 
 use serde_json::{Value, json};
 
-use super::{NodeVolumeLimits, takes_more};
+use super::{NodeVolumeLimits, has_higher_limit};
 use crate::{
     fixtures::{info, node, pod, table},
     framework::{CycleState, Filter, PreFilter, PreFilterResult},
@@ -21,7 +21,8 @@ fn csi_node(limits: &Value) -> std::sync::Arc<CsiNode> {
     object("a", &json!({"spec": {"drivers": drivers}}))
 }
 
-/// Claims `c0`… with volumes `v0`… of `csi.example`, and one, `new`, of a class of it.
+/// Objects of a test: claims `c0`… with volumes `v0`… of the driver `csi.example`, and an unbound
+/// claim `new` of its class.
 fn given(limits: &Value) -> VolumeObjects {
     let numbers = 0..4;
     VolumeObjects {
@@ -162,7 +163,7 @@ fn more_room_helps() {
         (json!({}), json!({"a": 1}), true),
         (json!({"a": 1}), json!({"a": 1, "b": 0}), false),
     ] {
-        assert_eq!(takes_more(&node(old.clone()), &node(new.clone())), want, "{old} {new}");
+        assert_eq!(has_higher_limit(&node(old.clone()), &node(new.clone())), want, "{old} {new}");
     }
-    assert_eq!(super::at_most(&pod("p", &using(&["a", "b"]))), 2);
+    assert_eq!(super::max_volumes(&pod("p", &using(&["a", "b"]))), 2);
 }

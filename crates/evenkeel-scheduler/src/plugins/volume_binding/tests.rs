@@ -1,4 +1,4 @@
-//! What nodes give, by table.
+//! Table tests of nodes and their volumes.
 
 use super::{
     AssumedPodVolumes, VolumeBinding,
@@ -153,7 +153,7 @@ fn claims_that_cannot_be_used_say_why() {
     assert!(usable(&pod, "d", false, of(&json!({}))).is_ok());
 }
 
-/// A claim of two GiB, and the room that its driver says there is.
+/// A claim of 2 GiB, and these published capacities.
 fn roomy(rooms: &[Value]) -> (PodClaims, VolumeObjects) {
     let claims = PodClaims {
         bound: vec![],
@@ -234,7 +234,7 @@ async fn what_goes_wrong_with_volumes_is_counted_by_stage() {
     plugin.connect(&handle);
     let (pod, nodes, mut state) =
         (info("p", &json!({})), table(&[node("a", &json!({}))]), CycleState::default());
-    // A claim whose class is not there.
+    // A claim whose class does not exist.
     let claims = |class: Option<Arc<StorageClass>>| {
         let claim = delayed(claim("c", "1Gi"), "csi.x", &[]);
         PodClaims { delayed: vec![UnboundClaim { class, ..claim }], ..PodClaims::default() }
@@ -249,7 +249,7 @@ async fn what_goes_wrong_with_volumes_is_counted_by_stage() {
     assert!(plugin.pre_bind(&client, &pod, "a").await.is_err());
     let counted = series(&handle.registry, "scheduler_volume_scheduling_stage_error_total");
     assert_eq!(counted, [("bind".to_owned(), 1), ("predicate".to_owned(), 1)]);
-    // That a node has no room is not an error.
+    // A node without enough capacity is not an error.
     let mut state = CycleState::default();
     state.put(PodClaims { bound: vec![None], ..PodClaims::default() });
     assert!(plugin.filter(&state, &pod, nodes.get("a").unwrap()).is_err());

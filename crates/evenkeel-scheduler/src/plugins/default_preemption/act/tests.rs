@@ -7,7 +7,7 @@ use crate::{
 use evenkeel_runtime::clock::Clock;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// An executor with a scripted API server, and its requests to the scheduler.
+/// Executor with a scripted API server, and the commands that it sends to the scheduler.
 struct Bench {
     executor: Arc<Executor>,
     script: Script,
@@ -15,7 +15,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// The cache holds pods with these names and never sees a change.
+    /// Creates an executor whose cache holds pods with these names and never changes.
     async fn new(pods: &[&str], answers: Vec<Answer>) -> Self {
         let clock = Clock::starting_at(at(0));
         let script = Script::new(answers).with_lists([
@@ -119,7 +119,7 @@ async fn until_the_last_one_is_on_its_way_the_pod_is_held_back() {
     bench.start(&["u", "v"]);
     tokio::time::sleep(RETRY_DELAY).await;
     assert!(bench.executor.is_running_preemption("high"), "there is no answer about v yet");
-    // The cache may show that the victim is gone before the API server answers.
+    // The cache may show the deletion of the victim before the API server responds.
     let bench = Bench::new(&["u"], answers).await;
     bench.start(&["u", "v"]);
     tokio::time::sleep(RETRY_DELAY).await;
