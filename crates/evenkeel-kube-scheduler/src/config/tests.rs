@@ -1,4 +1,4 @@
-//! The configuration's own form.
+//! The form in which the configuration is written.
 
 use super::KubeSchedulerConfiguration;
 use evenkeel_component::features::FeatureGates;
