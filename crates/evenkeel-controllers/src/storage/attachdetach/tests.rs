@@ -1,4 +1,4 @@
-//! Tables of nodes, volumes and the expected plans.
+//! Table tests of plans for a node and its volumes.
 
 use super::{
     Options,
@@ -319,7 +319,7 @@ fn attachments_that_others_made_stay() {
     let foreign = ["a", "csi-", &attachment_name("other", "d", "n")];
     assert_eq!(foreign.map(|id| nobodys(id, true).len()), [0, 0, 0]);
     assert_eq!(["a", "csi-0"].map(|id| nobodys(id, false).len()), [0, 0]);
-    // The volume is deleted, but the attachment has the name that this controller gave it.
+    // The volume was deleted, but the attachment has the name that this controller gives.
     assert_eq!(nobodys(&attachment_name("h", "d", "n"), false), ["delete"]);
 }
 
