@@ -1,4 +1,4 @@
-//! The plan by tables, and that it settles.
+//! Table tests of plans, and a property test that plans converge.
 
 use super::plan::{Observed, plan};
 use crate::{
@@ -49,7 +49,7 @@ fn observed(service: Service, pods: &[Value], endpoints: Option<Endpoints>) -> O
     }
 }
 
-/// What is there after the plan.
+/// Endpoints after the plan was executed.
 fn after(observed: &Observed) -> Option<Endpoints> {
     let mut endpoints = observed.endpoints.as_deref().cloned();
     for action in plan(observed).actions {
@@ -176,7 +176,7 @@ fn metadata_says_whose_they_are_and_when_they_changed() {
         ]
     );
     assert_eq!(made.meta.annotations.get(TRIGGER_TIME), Some("2026-09-21T14:13:20Z"));
-    // A change without a time takes the time of the last away.
+    // A change without a time removes the time of the change before it.
     observed.previous_trigger_times = observed.trigger_times.clone();
     observed.endpoints = Some(Arc::new(made));
     observed.pods.clear();

@@ -1,4 +1,4 @@
-//! The plan by tables, and that it settles.
+//! Table tests of plans, and a property test that plans converge.
 
 use super::plan::{Counts, Observed, decide};
 use crate::fixtures::object;
@@ -48,7 +48,8 @@ impl World {
         }
     }
 
-    /// Carries out what is decided; how many slices were made, changed and deleted, the events, and what is counted.
+    /// Executes one pass. Returns how many slices were created, updated and deleted, the messages of events, and the
+    /// counts for metrics.
     fn pass(&mut self) -> ([usize; 3], Vec<String>, Option<Counts>) {
         let decision = decide(&Observed {
             key: Key::new("ns", "web"),
