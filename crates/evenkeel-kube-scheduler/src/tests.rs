@@ -28,7 +28,7 @@ fn defaults_are_upstreams() {
 }
 
 #[test]
-fn flags_count_as_upstream_has_them() {
+fn flags_and_the_configuration_file_combine_as_upstream() {
     let alone =
         options(&["--kube-api-qps=7", "--profiling=false", "--leader-elect=false"]).unwrap();
     let config = alone.configuration().unwrap();

@@ -26,7 +26,7 @@ use crate::{
 /// Label value of the extension point in upstream's metrics.
 const PRE_BIND_PRE_FLIGHT: &str = "PreBindPreFlight";
 
-/// Assumed pod's dependencies on the scheduler: what a binding cycle reads, calls and reports to.
+/// Dependencies of a binding cycle: what it reads, calls and reports to.
 #[derive(Clone)]
 pub(crate) struct BindingCycle {
     pub(crate) client: Client,

@@ -50,7 +50,7 @@ pub struct KubeSchedulerConfiguration {
     /// Whether the program serves `/debug/pprof`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enable_profiling: Option<bool>,
-    /// Whether lock contention is profiled.
+    /// Whether the program profiles lock contention.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enable_contention_profiling: Option<bool>,
     /// Percentage of the nodes that are enough to find feasible. Default: 0, a percentage that depends on the size of

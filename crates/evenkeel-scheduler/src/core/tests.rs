@@ -168,7 +168,7 @@ impl PostFilter for Says {
 }
 
 #[test]
-fn who_finds_a_way_out_settles_what_others_said() {
+fn the_first_final_post_filter_result_decides() {
     let said = |node: Option<&str>, message: &str, done| PostFilterResult {
         nominated: node.map(Into::into),
         message: message.to_owned(),
@@ -221,7 +221,7 @@ impl PreFilter for Refuses {
 }
 
 #[test]
-fn devices_are_not_found_where_a_pod_was_refused_before_they_were_looked_for() {
+fn dynamic_resources_reports_not_found_if_its_pre_filter_did_not_run() {
     let (refuses, devices) = (Arc::new(Refuses), Arc::new(DynamicResources::default()));
     let first = Profile::new("default-scheduler").with(refuses.clone(), 0).with(devices.clone(), 0);
     let last = Profile::new("default-scheduler").with(devices, 0).with(refuses, 0);

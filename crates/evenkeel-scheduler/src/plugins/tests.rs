@@ -65,7 +65,7 @@ fn tolerations_by_operator_and_effect() {
 }
 
 #[test]
-fn pods_would_rather_not_be_where_they_are_disliked() {
+fn nodes_with_fewer_intolerable_soft_taints_are_preferred() {
     let soft = json!({ "spec": { "taints": [{ "key": "k", "value": "v", "effect": "PreferNoSchedule" }] } });
     check(&mut table(&[node("a", &soft), node("b", &json!({}))]), &json!({}), "b");
 }
@@ -201,7 +201,7 @@ fn images_that_are_there_attract() {
 }
 
 #[test]
-fn so_do_images_that_are_mounted() {
+fn nodes_that_have_mounted_images_are_preferred() {
     let image = json!([{ "names": ["weights:7"], "sizeBytes": 3_000_000_000_u64 }]);
     let mut nodes =
         table(&[node("a", &json!({})), node("b", &json!({ "status": { "images": image } }))]);

@@ -178,7 +178,7 @@ fn backoff_doubles_from_one_second_to_ten_and_ends_with_its_second() {
 }
 
 #[test]
-fn an_unschedulable_pod_waits_for_a_change_that_its_rejectors_care_for() {
+fn an_unschedulable_pod_waits_for_an_event_that_its_rejectors_registered() {
     for (by, event, tried) in [
         (&[NODES][..], node_came(), true),
         (&[NODES], pod_left(), false),
@@ -226,7 +226,7 @@ fn plugins_are_timed_when_they_give_hints() {
 }
 
 #[test]
-fn who_waits_for_something_skips_the_backoff_when_it_comes() {
+fn a_pending_pod_skips_the_backoff_when_its_event_comes() {
     for (pending, want) in [
         (&[][..], Counts { backoff: 1, ..Counts::default() }),
         (&[NODES], Counts { active: 1, ..Counts::default() }),
@@ -290,7 +290,7 @@ fn a_pod_that_backs_off_need_not_be_tried_early() {
 }
 
 #[test]
-fn what_nothing_helps_is_tried_again_after_five_minutes() {
+fn an_unschedulable_pod_is_retried_after_five_minutes() {
     let mut queue = queue_with_rejected_pod(&[PODS]);
     assert_eq!(pop(&mut queue, 299), None);
     let popped = queue.pop(at(331)).unwrap();
@@ -317,7 +317,7 @@ fn gates_hold_back_until_they_open() {
 }
 
 #[test]
-fn own_updates_count_if_somebody_registered_for_them() {
+fn own_updates_requeue_a_pod_if_a_plugin_registered_for_them() {
     let mut queue = queue_with_rejected_pod(&[PODS]);
     let labelled = info("p", &json!({ "metadata": { "labels": { "a": "b" } } }));
     queue.update(&labelled, &[ActionType::Update], at(20));
@@ -327,7 +327,7 @@ fn own_updates_count_if_somebody_registered_for_them() {
 }
 
 #[test]
-fn a_pod_can_be_forced() {
+fn a_pod_can_be_activated() {
     let mut queue = queue_with_rejected_pod(&[PODS]);
     queue.activate("p", at(0));
     assert_eq!(queue.counts(), Counts { active: 1, ..Counts::default() });

@@ -56,7 +56,7 @@ async fn a_dump_says_where_a_pod_would_go_and_why_not_elsewhere() {
 }
 
 #[tokio::test]
-async fn who_would_be_evicted_is_reported_and_stays() {
+async fn victims_are_reported_but_not_evicted() {
     let mut dump = Dump::default();
     dump.add(DUMP).unwrap();
     let pods = [("low", -5, "1"), ("middle", 5, "1500m"), ("high", 50, "1500m")];
@@ -98,7 +98,7 @@ async fn who_would_be_evicted_is_reported_and_stays() {
 }
 
 #[test]
-fn what_is_no_object_is_named() {
+fn objects_without_an_api_version_are_refused() {
     let mut dump = Dump::default();
     let error = dump.add("{kind: Pod}").unwrap_err();
     assert_eq!(error.to_string(), "object 1 has no apiVersion");
@@ -160,7 +160,7 @@ fn made(objects: &[Value]) -> Vec<(String, Vec<String>)> {
 }
 
 #[test]
-fn workloads_get_the_pods_that_they_lack() {
+fn missing_pods_of_workloads_are_made() {
     let three = json!({"spec": {"replicas": 3}});
     let one = |kind: &str, name: &str, more: &Value| workload(kind, name, more);
     let has = |more: Value| pod_of("w", "w-1", &more);
@@ -218,7 +218,7 @@ fn workloads_get_the_pods_that_they_lack() {
 }
 
 #[test]
-fn what_a_workload_owns_is_its_matter() {
+fn owned_workloads_do_not_make_pods_of_their_own() {
     let deployment =
         workload("Deployment", "w", &json!({"metadata": {"uid": "d"}, "spec": {"replicas": 2}}));
     let owner = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "w", "uid": "d", "controller": true}]);
@@ -272,7 +272,7 @@ fn pods_are_as_controllers_and_the_server_make_them() {
 }
 
 #[tokio::test]
-async fn daemons_go_where_they_are_meant_to_run() {
+async fn daemon_pods_run_on_cordoned_but_not_on_tainted_nodes() {
     let mut dump = Dump::default();
     dump.add(DUMP).unwrap();
     let tainted = json!({

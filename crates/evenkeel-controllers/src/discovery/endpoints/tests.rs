@@ -161,7 +161,7 @@ fn subsets_say_who_is_ready_on_which_ports() {
 }
 
 #[test]
-fn metadata_says_whose_they_are_and_when_they_changed() {
+fn metadata_names_the_controller_and_the_time_of_change() {
     let headless = service(&json!({"clusterIP": "None"}));
     let mut observed = observed(headless, &[pod_json("a", "10.0.0.2", true)], None);
     observed.previous_trigger_times = None;
@@ -184,7 +184,7 @@ fn metadata_says_whose_they_are_and_when_they_changed() {
 }
 
 #[test]
-fn some_services_have_none_of_ours() {
+fn services_without_managed_endpoints_get_none() {
     for spec in [json!({"selector": {}}), json!({"type": "ExternalName"})] {
         assert!(
             plan(&observed(service(&spec), &[pod_json("a", "10.0.0.2", true)], None)).is_nothing(),
@@ -203,7 +203,7 @@ fn some_services_have_none_of_ours() {
 }
 
 #[test]
-fn what_somebody_else_put_in_another_order_is_left_alone() {
+fn the_order_of_addresses_is_left_alone() {
     let pods = [pod_json("a", "10.0.0.2", true), pod_json("b", "10.0.0.1", true)];
     let mut made = after(&observed(service(&json!({})), &pods, None)).unwrap();
     made.subsets[0].addresses.reverse();

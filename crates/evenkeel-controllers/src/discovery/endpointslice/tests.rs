@@ -243,7 +243,7 @@ fn a_family_that_fails_does_not_hold_up_the_other() {
 }
 
 #[test]
-fn conditions_say_who_serves_and_who_goes() {
+fn endpoint_conditions_follow_readiness_and_deletion() {
     let table = [
         (false, true, false, [true, true, false]),
         (false, false, false, [false, false, false]),

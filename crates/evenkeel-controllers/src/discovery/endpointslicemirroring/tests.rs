@@ -126,7 +126,7 @@ fn each_set_of_ports_and_family_has_a_slice() {
 }
 
 #[test]
-fn changes_are_written_over_what_is_there() {
+fn changes_rewrite_existing_slices() {
     let subset = |port: i32, ip: &str| json!({"addresses": [{"ip": ip}], "ports": [{"port": port, "protocol": "TCP"}]});
     let mut world = World::new(&json!([subset(80, "10.0.0.1")]));
     world.pass();
@@ -144,7 +144,7 @@ fn changes_are_written_over_what_is_there() {
 }
 
 #[test]
-fn nothing_is_left_of_what_is_not_mirrored_any_more() {
+fn slices_are_deleted_when_mirroring_ends() {
     type Edit = fn(&mut World);
     let table: [(&str, Edit); 5] = [
         ("no Endpoints", |world| world.endpoints = None),

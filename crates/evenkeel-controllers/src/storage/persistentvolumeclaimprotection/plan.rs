@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_is_enough_where_a_pod_uses_the_claim() {
+    fn no_pods_are_listed_if_a_cached_pod_uses_the_claim() {
         let used = observed(vec![claim(true, None)], &[pod(&json!({}))]);
         assert_eq!(plan(&used, T0), Plan::nothing());
         assert_eq!(next(&used, &Outcomes::default(), T0), None);

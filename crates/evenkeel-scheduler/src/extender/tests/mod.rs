@@ -100,7 +100,7 @@ async fn an_extender_filters_scores_and_binds() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_is_reported() {
+async fn failed_requests_are_reported() {
     let unknown = json!({"NodeNames": ["elsewhere"]});
     let replies = [
         Reply::Json(500, json!({})),
@@ -170,7 +170,7 @@ async fn an_extender_that_returns_no_nodes_and_no_reasons_rejects_the_pod() {
 }
 
 #[tokio::test]
-async fn pods_are_its_business_by_their_resources() {
+async fn an_extender_is_interested_in_pods_with_its_resources() {
     let managed = ExtenderManagedResource { name: "a.b/c".to_owned(), ignored_by_scheduler: false };
     let (extender, _server) = extender(|config| config.managed_resources = vec![managed], []).await;
     let with = |field: &str, resources: Value| {
@@ -183,7 +183,7 @@ async fn pods_are_its_business_by_their_resources() {
 }
 
 #[test]
-fn nodes_are_read_where_they_are_whole() {
+fn filter_results_may_hold_whole_nodes() {
     let body = br#"{"Nodes":{"items":[{"metadata":{"name":"x"}}]},"NodeNames":null}"#;
     let mut read: wire::FilterResult = wire::read(body).unwrap();
     assert_eq!(read.filtered_names(false), ["x"]);

@@ -98,7 +98,7 @@ fn left(nodes: &Value) -> Value {
 const BEST: &str = "a, preempting 2 victims";
 
 #[tokio::test]
-async fn one_that_knows_the_nodes_is_sent_names() {
+async fn an_extender_with_a_node_cache_gets_names_of_victims() {
     let (found, sent) = with(|_| {}, left(&victims("b", &["other"], 0))).await;
     assert_eq!(found, "b, preempting 1 victims", "it took away the better one");
     assert_eq!(sent[0].path, "/preempt");
@@ -111,7 +111,7 @@ async fn one_that_knows_the_nodes_is_sent_names() {
 }
 
 #[tokio::test]
-async fn one_that_does_not_is_sent_whole_pods_and_answers_with_names() {
+async fn an_extender_without_a_node_cache_gets_whole_pods() {
     let reply = left(&victims("a", &["small", "tiny"], 0));
     let (found, sent) = with(|config| config.node_cache_capable = false, reply).await;
     assert_eq!(found, BEST);
@@ -127,7 +127,7 @@ async fn one_that_does_not_is_sent_whole_pods_and_answers_with_names() {
 }
 
 #[tokio::test]
-async fn what_it_leaves_is_chosen_from() {
+async fn preemption_chooses_among_the_nodes_an_extender_leaves() {
     let both = |first: &Value| {
         let mut both = first.clone();
         merge(&mut both, &victims("b", &["other"], 0));
@@ -151,7 +151,7 @@ async fn what_it_leaves_is_chosen_from() {
 }
 
 #[tokio::test]
-async fn one_that_may_fail_is_left_out_when_it_does() {
+async fn an_ignorable_extender_is_skipped_if_it_fails() {
     let no_pods = victims("b", &[], 0);
     let mut half = no_pods.clone();
     merge(&mut half, &victims("a", &["small"], 0));
@@ -188,7 +188,7 @@ async fn one_that_may_fail_is_left_out_when_it_does() {
 }
 
 #[tokio::test]
-async fn each_is_offered_what_the_others_left() {
+async fn each_extender_gets_the_nodes_that_earlier_ones_left() {
     let first = Server::start(None, [left(&victims("b", &["other"], 3)).into()]).await;
     let second = Server::start(None, [left(&json!({})).into()]).await;
     let third = Server::start(None, []).await;
@@ -202,7 +202,7 @@ async fn each_is_offered_what_the_others_left() {
 }
 
 #[tokio::test]
-async fn only_those_are_asked_whose_business_it_is() {
+async fn preemption_skips_extenders_that_are_not_interested() {
     let managed = ExtenderManagedResource { name: "a.b/c".to_owned(), ignored_by_scheduler: false };
     let (found, sent) = with(|config| config.managed_resources = vec![managed], Reply::Never).await;
     assert_eq!((&*found, sent.len()), (BEST, 0));

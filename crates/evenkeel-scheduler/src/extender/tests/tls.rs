@@ -120,7 +120,7 @@ async fn with(server: ServerConfig, https: bool, tls: ExtenderTlsConfig) -> Resu
 const HOST: &str = "127.0.0.1";
 
 #[tokio::test]
-async fn an_extender_is_believed_by_its_authority() {
+async fn an_extender_needs_a_certificate_of_the_configured_authority() {
     let (own, other, files) = (Authority::new(), Authority::new(), Files::new());
     let by_data =
         |pem: &str| ExtenderTlsConfig { ca_data: data(pem), ..ExtenderTlsConfig::default() };
@@ -142,7 +142,7 @@ async fn an_extender_is_believed_by_its_authority() {
 }
 
 #[tokio::test]
-async fn without_an_authority_everybody_is_believed_where_that_is_meant() {
+async fn insecure_connections_accept_any_certificate() {
     let own = Authority::new();
     let none = ExtenderTlsConfig::default;
     assert_eq!(
@@ -181,7 +181,7 @@ async fn an_extender_may_have_another_name() {
 }
 
 #[tokio::test]
-async fn the_scheduler_comes_with_a_certificate_where_it_has_the_key() {
+async fn the_scheduler_presents_its_client_certificate() {
     let (own, files) = (Authority::new(), Files::new());
     let Identity { certificate, key } = own.sign(&["scheduler"]);
     let (cert_file, key_file) =
@@ -242,7 +242,7 @@ async fn a_certificate_that_is_renewed_is_used() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_used_is_reported_before_the_scheduler_starts() {
+async fn unusable_tls_files_are_reported_at_startup() {
     let (own, files) = (Authority::new(), Files::new());
     let missing = || files.0.path().join("missing").display().to_string();
     let Identity { certificate, .. } = own.sign(&["scheduler"]);

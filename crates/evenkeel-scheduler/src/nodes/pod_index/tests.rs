@@ -11,7 +11,7 @@ fn in_scope(pod_index: &PodIndex, scope: super::ScopeId) -> u32 {
 }
 
 #[test]
-fn what_nobody_needs_is_forgotten_and_found_out_again() {
+fn unused_classes_and_scopes_are_dropped_and_rebuilt() {
     let mut pod_index = PodIndex::default();
     let labelled = |n: usize| {
         pod(

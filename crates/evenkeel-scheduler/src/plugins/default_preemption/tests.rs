@@ -149,7 +149,7 @@ fn nodes_are_compared_point_by_point() {
 }
 
 #[test]
-fn budgets_are_kept_where_that_is_possible() {
+fn preemption_avoids_violating_disruption_budgets() {
     let labelled = json!({ "metadata": { "labels": { "app": "db" } } });
     let db = json!({ "app": "db" });
     let nodes = || two(vec![("a", pod("x", 1, "4", &labelled)), ("b", plain("y", 5, "4"))]);
@@ -165,7 +165,7 @@ fn budgets_are_kept_where_that_is_possible() {
 }
 
 #[test]
-fn what_does_not_help_is_reported() {
+fn reasons_against_preemption_are_reported() {
     let tainted = json!({ "spec": { "taints": [{ "key": "k", "effect": "NoSchedule" }] } });
     let nodes = on(
         &[node("a", &json!({})), node("b", &tainted)],
@@ -191,7 +191,7 @@ fn what_does_not_help_is_reported() {
 }
 
 #[test]
-fn the_attempt_names_the_node_and_says_so() {
+fn the_failure_names_the_node_with_the_victims() {
     let mut core = crate::core::Core::new(&crate::SchedulerOptions {
         profiles: vec![
             Profile::with_defaults("default-scheduler"),

@@ -146,7 +146,7 @@ fn selecting(expression: &str) -> Value {
 }
 
 #[test]
-fn the_first_that_fit_are_given_and_none_twice() {
+fn each_request_gets_the_first_devices_that_fit() {
     let world = World::of(vec![slice("s", sized(&[1, 2, 3, 4]), &json!({}))]);
     let big = selecting(&format!("device.attributes['{DRIVER}'].size >= 3"));
     for (asked, want) in [
@@ -177,7 +177,7 @@ fn the_first_that_fit_are_given_and_none_twice() {
 }
 
 #[test]
-fn what_is_in_use_is_for_who_looks_after_it_only() {
+fn only_admin_access_gets_devices_in_use() {
     let taken =
         |device: &str| json!({"request": "r", "driver": DRIVER, "pool": "p", "device": device});
     let world = World::of(vec![slice("s", sized(&[1, 2]), &json!({}))]).using(json!([taken("d0")]));
@@ -299,7 +299,7 @@ fn taints_must_be_borne() {
 }
 
 #[test]
-fn devices_are_used_from_where_their_slice_says() {
+fn devices_are_allocated_only_to_the_nodes_of_their_slice() {
     let plain = requests(&[exactly("r", &json!({}))]);
     let on_n = json!({"allNodes": false, "nodeName": "n"});
     let zone = json!({"nodeSelectorTerms": [{"matchExpressions": [
@@ -373,7 +373,7 @@ fn parts_of_a_device_share_its_counters() {
 }
 
 #[test]
-fn a_device_is_shared_as_far_as_it_goes() {
+fn claims_share_a_device_within_its_capacity() {
     let devices = json!([{"name": "a", "allowMultipleAllocations": true, "capacity": {"memory": {"value": "10Gi",
         "requestPolicy": {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi"}}}}}]);
     let world = World::of(vec![slice("s", devices, &json!({}))]);
@@ -430,7 +430,7 @@ fn results_are_written_as_upstream_writes_them() {
 }
 
 #[test]
-fn what_is_decided_counts_until_it_is_seen() {
+fn a_decided_allocation_counts_until_the_cache_shows_it() {
     let version = |version: &str, device: Option<&str>| {
         let status = device.map_or(json!({}), |device| {
             json!({"allocation": {"devices": {"results": [

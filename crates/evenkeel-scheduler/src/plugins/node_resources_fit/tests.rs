@@ -82,7 +82,7 @@ fn scores_by_strategy() {
 }
 
 #[test]
-fn what_is_set_for_the_whole_pod_counts_for_room_and_not_for_the_score() {
+fn requests_of_the_whole_pod_count_in_filter_but_not_in_score() {
     let mut pod = asking("1", "2Gi");
     merge(&mut pod, &json!({ "spec": { "resources": { "requests": { "cpu": "3" } } } }));
     let (plugin, pod) = (NodeResourcesFit::default(), info("p", &pod));
@@ -116,7 +116,7 @@ fn class(name: &str, resource: &str) -> Arc<DeviceClass> {
 }
 
 #[test]
-fn what_a_node_does_not_offer_may_be_devices() {
+fn extended_resources_that_a_node_lacks_may_be_devices() {
     let plugin = NodeResourcesFit::default();
     let devices = plugin.devices.as_ref().unwrap();
     let offers = |n: &str| {

@@ -92,7 +92,7 @@ fn volumes_of_a_driver_are_counted_once_each() {
 }
 
 #[test]
-fn what_is_attached_counts_without_a_pod() {
+fn attached_volumes_count_without_a_pod() {
     let mut given = given(&json!({"csi.example": 2}));
     for volume in ["v0", "v3"] {
         let source = json!({"persistentVolumeName": volume});
@@ -108,7 +108,7 @@ fn what_is_attached_counts_without_a_pod() {
 }
 
 #[test]
-fn what_was_built_in_counts_with_its_driver() {
+fn in_tree_volumes_count_for_their_csi_driver() {
     let inline = |id: &str| json!({"spec": {"volumes": [{"name": "v", "awsElasticBlockStore": {"volumeID": id}}]}});
     let there = [info("q", &inline("vol-1"))];
     let one = json!({"ebs.csi.aws.com": 1});

@@ -103,7 +103,7 @@ fn smaller_claims_choose_first_and_no_volume_twice() {
 }
 
 #[test]
-fn what_is_not_there_is_made_where_that_can_be() {
+fn volumes_are_provisioned_where_their_class_allows_it() {
     let claims = |node: Option<&str>| PodClaims {
         bound: vec![],
         delayed: vec![UnboundClaim {
@@ -177,7 +177,7 @@ fn roomy(rooms: &[Value]) -> (PodClaims, VolumeObjects) {
 }
 
 #[test]
-fn room_is_looked_for_where_the_driver_says_how_much_there_is() {
+fn provisioning_needs_enough_published_storage_capacity() {
     let here = json!({"matchLabels": {"kubernetes.io/hostname": "a"}});
     let full = "node(s) did not have enough free storage";
     for (rooms, want) in [
@@ -227,7 +227,7 @@ fn emptier_storage_is_better() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_with_volumes_is_counted_by_stage() {
+async fn volume_errors_are_counted_by_stage() {
     let (clock, script) = (Clock::starting_at(at(0)), Script::new([Answer::refused(403)]));
     let (plugin, client) = (VolumeBinding::default(), script.client(&clock));
     let handle = handle(client.clone(), &clock);

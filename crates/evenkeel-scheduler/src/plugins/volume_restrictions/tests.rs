@@ -115,7 +115,7 @@ fn pods_that_come_and_go_are_counted() {
 }
 
 #[test]
-fn who_left_with_the_claim_or_the_disk_helps() {
+fn deletion_of_a_pod_with_the_same_claim_queues_the_pod() {
     let waiting = info("p", &using(&["alone"]));
     for (gone, want) in [
         (using(&["alone"]), QueueingHint::Queue),

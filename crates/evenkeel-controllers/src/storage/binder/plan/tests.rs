@@ -127,7 +127,7 @@ fn a_binding_is_written_in_order() {
 }
 
 #[test]
-fn what_a_user_promised_is_not_the_controllers_choice() {
+fn bindings_that_a_user_chose_are_not_marked_as_the_controllers() {
     let promise = json!({"spec": {"claimRef": {"namespace": "ns", "name": "data"}}});
     let plan = claim_plan(&observed(&json!({}), vec![volume("v", &promise)]), &Options::default());
     let lines = lines(&plan);
@@ -209,7 +209,7 @@ fn why_a_claim_waits() {
 }
 
 #[test]
-fn who_makes_volumes() {
+fn the_storage_class_names_the_provisioner() {
     let check = |provisioner: &str, want: Provisioner<'_>| {
         let observed = claim::Observed {
             class: Some(class(provisioner, "Immediate")),
@@ -314,7 +314,7 @@ fn a_named_volume_must_fit() {
 }
 
 #[test]
-fn a_bound_claim_stays_so_or_is_lost() {
+fn a_bound_claim_without_its_volume_is_lost() {
     let bound = json!({"metadata": {"annotations": {storage::volume::BIND_COMPLETED: "yes"}}, "spec": {"volumeName": "v"},
         "status": {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}});
     let whose = |uid: &str| json!({"spec": {"claimRef": {"namespace": "ns", "name": "data", "uid": uid}}, "status": {"phase": "Bound"}});
@@ -381,7 +381,7 @@ fn phases_of_volumes() {
 }
 
 #[test]
-fn a_volume_whose_claim_took_another_is_free_or_goes() {
+fn a_volume_whose_claim_is_bound_to_another_is_freed_or_released() {
     let elsewhere = json!({"spec": {"volumeName": "other"}});
     let ours = json!({"metadata": {"annotations": {storage::volume::BOUND_BY_CONTROLLER: "yes"}}});
     let lines = decided(&of(&merged(claimed("Retain", "Bound"), &ours), Some(&elsewhere)));
@@ -548,7 +548,7 @@ fn a_volume_is_scrubbed_and_free_again() {
 }
 
 #[test]
-fn who_may_still_write_to_a_volume() {
+fn pods_use_their_volumes_until_they_stop() {
     let pod = |name: &str, phase: &str, deleting: bool, state: &str| -> Arc<Pod> {
         let since = deleting.then(|| T0.to_string());
         Arc::new(object(&json!({

@@ -143,7 +143,7 @@ async fn devices_are_written_once_the_claim_is_protected() {
 }
 
 #[tokio::test]
-async fn others_who_use_the_claim_are_kept() {
+async fn other_users_of_a_claim_stay_reserved() {
     let shared = json!({"status": {"allocation": given("n"), "reservedFor": [user("first")]}});
     let protected = json!({"metadata": {"finalizers": [FINALIZER]}});
     let both = json!([user("first"), user("web")]);
@@ -170,7 +170,7 @@ async fn others_who_use_the_claim_are_kept() {
 }
 
 #[tokio::test]
-async fn what_became_of_the_claim_meanwhile_is_reported() {
+async fn concurrent_changes_of_a_claim_are_reported() {
     let allocated = json!({"status": {"allocation": given("n")}});
     let deleted = json!({"metadata": {"deletionTimestamp": "2027-01-15T08:00:00Z"}});
     for (is, fresh, want) in [
@@ -202,7 +202,7 @@ async fn what_became_of_the_claim_meanwhile_is_reported() {
 }
 
 #[tokio::test]
-async fn a_claim_is_released_without_knowing_its_version() {
+async fn a_claim_is_released_whatever_its_resource_version() {
     let used = json!({"status": {"allocation": given("n"), "reservedFor": [user("web")]}});
     let script = Script::new([(200, written("3", &json!({})))]);
     let client = script.client(&clock());
@@ -295,7 +295,7 @@ fn has_device(plugin: &DynamicResources) -> bool {
 }
 
 #[tokio::test]
-async fn a_pod_on_its_way_has_its_devices_until_it_is_called_back() {
+async fn a_reserved_pod_has_its_devices_until_unreserve() {
     let bound = json!({"status": {"allocation": given("n"), "reservedFor": [user("web")]}});
     let script = Script::new([(200, written("2", &json!({}))), (200, written("3", &bound))]);
     let (plugin, client) = reserved_on_n(&script);
@@ -325,7 +325,7 @@ async fn a_pod_on_its_way_has_its_devices_until_it_is_called_back() {
 }
 
 #[tokio::test]
-async fn a_pod_that_is_called_back_releases_what_it_had() {
+async fn unreserve_releases_the_claims_of_the_pod() {
     let script = Script::new([(200, written("3", &json!({})))]);
     let (plugin, client) = (DynamicResources::default(), script.client(&clock()));
     let handle = handle(client, &clock());
@@ -456,7 +456,7 @@ async fn a_node_that_offers_the_resource_needs_no_claim() {
 }
 
 #[tokio::test]
-async fn a_claim_that_was_made_for_nothing_is_deleted() {
+async fn unreserve_deletes_the_claim_for_extended_resources() {
     let pod = gpu_pod();
     let protected = json!({"metadata": {"finalizers": [FINALIZER]}});
     let refused =

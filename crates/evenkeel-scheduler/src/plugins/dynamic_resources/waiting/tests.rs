@@ -364,7 +364,7 @@ async fn a_new_leader_keeps_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_is_gone_is_waited_for_no_more() {
+async fn a_deleted_claim_ends_the_wait_for_its_devices() {
     let mut world = World::new(&json!({}));
     world.start();
     world.until("/resourceclaims/c/status").await;
