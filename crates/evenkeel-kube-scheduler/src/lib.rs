@@ -1,5 +1,5 @@
-//! Drop-in `kube-scheduler`: command line, configuration file, secure port, leader election, around the library
-//! `evenkeel-scheduler`.
+//! Drop-in replacement of `kube-scheduler`: command line, configuration file, secure port and leader election for the
+//! library `evenkeel-scheduler`.
 //!
 //! A scheduler with plugins of your own (upstream: `app.NewSchedulerCommand(app.WithPlugin(…))`):
 //!
@@ -72,18 +72,19 @@ use std::{
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-/// Name of the program, of its lease, and the first part of its user agents.
+/// Name of the program and of its lease, and the first part of its user agents.
 const NAME: &str = "kube-scheduler";
 
-/// Time that tasks have to stop.
+/// Time that tasks have to stop when the program ends.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
-/// Runs the program with these arguments (without its name) and returns its exit code.
+/// Runs the program with these arguments, which do not include its name. Returns its exit code.
 pub fn main(arguments: impl IntoIterator<Item = String>, plugins: &Registry) -> ExitCode {
     start(arguments.into_iter().collect(), plugins)
 }
 
-/// Not generic: compiled with this crate, not again in each program that calls [`main`].
+/// Runs the program. It is not generic, so that it compiles with this crate instead of each program that calls
+/// [`main`].
 fn start(arguments: Vec<String>, plugins: &Registry) -> ExitCode {
     let given = match command_line().read(arguments) {
         Ok(given) => given,
@@ -114,7 +115,7 @@ pub fn command_line() -> CommandLine {
     CommandLine { flags: flags(), about: About { name: NAME, what, more } }
 }
 
-/// Builds the profiles of a configuration's text with the default feature gates.
+/// Builds the profiles of a configuration with the default feature gates.
 ///
 /// Upstream: `profile.NewMap`.
 ///
@@ -127,7 +128,8 @@ pub fn profiles(text: &str, plugins: &Registry) -> Result<Vec<Profile>> {
     profiles::build(&config, plugins, &gates)
 }
 
-/// Logs the configuration at verbosity 2 and writes it for `--write-config-to`; returns whether the program is done.
+/// Logs the configuration at verbosity 2, and writes it to the file of `--write-config-to`. Returns whether the program
+/// should end.
 ///
 /// Upstream: `LogOrWriteConfig`.
 fn log_or_write_config(
@@ -157,7 +159,7 @@ async fn run(
     let leader = leader_options(&config.leader_election);
     let coordinated = options.gates.enabled("CoordinatedLeaderElection");
     let election = leader.elect.then(|| leader.election()).transpose()?;
-    // The pages are served before the caches exist.
+    // The server starts before the caches exist.
     let (synced_caches, leader_caches) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
     let process = Process::open(Parts {
         name: NAME,
@@ -179,10 +181,10 @@ async fn run(
     })
     .await?;
     let env = process.manager.env().clone();
-    let late = config.delay_cache_until_active && leader.elect;
-    let caches = if late { caches(&process) } else { env.caches.clone() };
+    let delays_caches = config.delay_cache_until_active && leader.elect;
+    let caches = if delays_caches { caches(&process) } else { env.caches.clone() };
     let client = env.client.with_user_agent("scheduler");
-    // All other pods wait during a call of an extender, so that the calls' reads are not rate limited.
+    // All other pods wait while an extender is called, so the reads for these calls have no rate limit.
     let reads = process.connection.unlimited().with_user_agent("extenders");
     let extenders =
         extender::set_up(&config.extenders, &reads, &caches).context("couldn't build extenders")?;
@@ -195,7 +197,7 @@ async fn run(
         options: scheduler_options(options, config, profiles, extenders, &process),
         supervisor: process.manager.supervisor().clone(),
     };
-    if late {
+    if delays_caches {
         process.manager.add(RunnableGroup::LeaderElection, "scheduler", |running| async move {
             let tasks = Tasks::under(running.token());
             let prepared = scheduling.prepare();
@@ -211,25 +213,26 @@ async fn run(
         stand_by(&process.manager, scheduling.prepare(), move || drop(leader_caches.set(caches)));
     }
     process.run().await?;
-    // As upstream: only a scheduler with leader election may end without an error.
+    // As in upstream, only a scheduler with leader election may end without an error.
     if leader.elect { Ok(ExitCode::SUCCESS) } else { bail!("finished without leader elect") }
 }
 
-/// Runs a scheduler that handles events while it stands by, and continues from there when it becomes the leader.
+/// Adds a scheduler that handles events while it stands by, and schedules once it becomes the leader.
 fn stand_by(manager: &Manager, prepared: StandbyScheduler, lead: impl FnOnce() + Send + 'static) {
-    let (turn, (sender, receiver)) = (CancellationToken::new(), oneshot::channel());
-    let wait = turn.clone();
+    let (elected, (sender, receiver)) = (CancellationToken::new(), oneshot::channel());
+    let until_elected = elected.clone();
     manager.add(RunnableGroup::Others, "scheduler stands by", |running| async move {
-        let stood = running.token().run_until_cancelled_owned(prepared.stand_by(&wait)).await;
-        // The receiver is gone when the program ends.
+        let stood =
+            running.token().run_until_cancelled_owned(prepared.stand_by(&until_elected)).await;
+        // The receiver is dropped when the program ends.
         if let Some(prepared) = stood {
             drop(sender.send(prepared));
         }
         Ok(())
     });
     manager.add(RunnableGroup::LeaderElection, "scheduler", |running| async move {
-        turn.cancel();
-        // The sender is gone when the program ends.
+        elected.cancel();
+        // The sender is dropped when the program ends.
         if let Ok(prepared) = receiver.await {
             lead();
             prepared.run(running.token()).await;
@@ -238,13 +241,13 @@ fn stand_by(manager: &Manager, prepared: StandbyScheduler, lead: impl FnOnce() +
     });
 }
 
-/// Returns caches that only the leader fills (`delayCacheUntilActive`).
+/// Returns caches that only the leader starts (`delayCacheUntilActive`).
 fn caches(process: &Process) -> Caches {
     let client = process.connection.client((1.0, 1)).with_user_agent("shared-informers");
     Caches::new(client, process.clock.clone(), &process.registry)
 }
 
-/// Returns the health checks. Upstream's `/livez` has none; here it fails for a failed task.
+/// Returns the health checks. Unlike upstream's, `/livez` fails if a task has failed.
 ///
 /// Upstream: `newEndpointsHandler`.
 fn checks(
@@ -290,7 +293,7 @@ fn scheduler_options(
             .enabled("NominatedNodeNameForExpectation"),
         pod_max_in_unschedulable_pods: options.pod_max_in_unschedulable_pods,
         parallelism: config.parallelism.and_then(|n| usize::try_from(n).ok()).unwrap_or(1),
-        // A new seed for each start, so that two schedulers break ties differently.
+        // Every start has a new seed, so that two schedulers break ties differently.
         seed: (process.clock.draw(&"ties") * u64::MAX as f64) as u64,
         instance: format!("{name}-{}", host.trim()),
         profiles,
@@ -299,7 +302,7 @@ fn scheduler_options(
     }
 }
 
-/// Dependencies of a scheduler.
+/// Dependencies of the scheduler.
 struct Scheduling {
     client: Client,
     caches: Caches,

@@ -1,4 +1,4 @@
-//! Options of the program, from its flags.
+//! Options of the program, read from its flags.
 
 use crate::config::{GoDuration, KubeSchedulerConfiguration, LeaderElectionConfiguration};
 use anyhow::{Context as _, Result};
@@ -19,17 +19,17 @@ pub(super) fn flags() -> Flags {
     Flags::from_table(include_str!("../data/flags.tsv"), words)
 }
 
-/// Checked options. The configuration is read later, after the log has started.
+/// Validated options. The configuration file is read later, after the log has started.
 ///
 /// Upstream: `Options` (cmd/kube-scheduler/app/options)
 #[derive(Debug, Clone)]
 pub(super) struct Options {
-    /// `--config`.
+    /// Path of the configuration file (`--config`).
     file: Option<String>,
     pub(super) write_to: Option<String>,
-    /// The default configuration, changed by the flags that apply without a file.
+    /// The default configuration, changed by the flags that apply only without a file.
     default_configuration: KubeSchedulerConfiguration,
-    /// Leader election flags that are set.
+    /// Leader election flags that are set, with the values of all these flags.
     leader: Vec<(&'static str, LeaderElectionConfiguration)>,
     pub(super) master: Option<String>,
     pub(super) logging: LoggingOptions,
@@ -43,10 +43,10 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Validates the flags.
+    /// Validates the flags and reads the options.
     ///
     /// # Errors
-    /// Lists every invalid flag.
+    /// The errors of all invalid flags.
     pub(super) fn check(given: ParsedFlags) -> Result<Self, Problems> {
         let read = Reader::new(given);
         let (gates, mut warnings) = FeatureGates::resolve(
@@ -80,19 +80,19 @@ impl Options {
         Ok(options)
     }
 
-    /// Warns of flags that have no effect beside `--config`.
+    /// Returns warnings about flags that have no effect together with `--config`.
     fn ignored_flags(&self) -> Vec<String> {
         let with_file = |flag: &&str| self.file.is_some() && DEPRECATED.contains(flag);
         let given = self.given.names().filter(with_file);
         given.map(|flag| format!("--{flag} is not used beside --config")).collect()
     }
 
-    /// Returns the validated configuration from file and flags.
+    /// Returns the validated configuration from the file and the flags.
     ///
     /// Upstream: `ApplyTo`.
     ///
     /// # Errors
-    /// If the file is unreadable or the configuration is invalid.
+    /// If the file cannot be read or the configuration is invalid.
     pub(super) fn configuration(&self) -> Result<KubeSchedulerConfiguration> {
         let mut config = match &self.file {
             Some(path) => {
@@ -138,7 +138,7 @@ pub(super) fn leader_options(election: &LeaderElectionConfiguration) -> LeaderEl
     }
 }
 
-/// Flags that apply only without `--config`, which has fields for them.
+/// Flags that apply only without `--config`, because the configuration has fields for them.
 ///
 /// Upstream: `DeprecatedOptions`.
 const DEPRECATED: [&str; 6] = [
@@ -150,7 +150,7 @@ const DEPRECATED: [&str; 6] = [
     "kube-api-burst",
 ];
 
-/// Warns of plugins that enabled feature gates turn on and that have no effect here.
+/// Returns warnings about enabled feature gates whose plugins have no effect here.
 fn inert_plugin_warnings(gates: &FeatureGates) -> impl Iterator<Item = String> {
     let on = INERT.iter().filter(|(_, gate)| gates.enabled(gate));
     on.map(|(plugin, gate)| {
@@ -158,7 +158,7 @@ fn inert_plugin_warnings(gates: &FeatureGates) -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns the default configuration changed by flags. It reads every one of these flags, so that none counts as unused.
+/// Returns the default configuration, changed by flags. It reads all these flags, so that none is reported as unused.
 fn default_configuration(read: &Reader, gates: &FeatureGates) -> KubeSchedulerConfiguration {
     let mut config = KubeSchedulerConfiguration::defaults(gates);
     config.enable_profiling = Some(read.bool("profiling"));
@@ -187,7 +187,7 @@ fn leader(read: &Reader) -> Vec<(&'static str, LeaderElectionConfiguration)> {
     given.map(|name| (name, all.clone())).collect()
 }
 
-/// Overrides one field of the configuration's leader election by its flag.
+/// Overrides the field of the configuration that corresponds to a leader election flag.
 fn override_leader_election(
     to: &mut LeaderElectionConfiguration,
     flag: &str,

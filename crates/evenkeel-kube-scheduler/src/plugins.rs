@@ -25,7 +25,7 @@ use evenkeel_scheduler::plugins::{
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 
-/// Makes an in-tree plugin.
+/// Function that creates an in-tree plugin.
 pub(super) type PluginFactory = fn(&PluginContext<'_>) -> PluginResult;
 
 /// Names of the in-tree plugins with their factories.
@@ -55,10 +55,10 @@ pub(super) const ALL: &[(&str, PluginFactory)] = &[
     ("VolumeZone", |_| Ok(Arc::new(VolumeZone::default()))),
 ];
 
-/// Feature gate of extended resources that devices provide.
+/// Feature gate of extended resources backed by devices.
 const EXTENDED_RESOURCES: &str = "DRAExtendedResource";
 
-/// Upstream validates these arguments only when it makes the plugin.
+/// Creates NodeResourcesFit. Like upstream, only this factory validates its arguments.
 fn fit(context: &PluginContext<'_>) -> PluginResult {
     let args: NodeResourcesFitArgs = context.args();
     let errors = args.validate("", context.gates);
@@ -126,7 +126,7 @@ fn inter_pod_affinity_factory(context: &PluginContext<'_>) -> PluginResult {
 fn node_affinity_factory(context: &PluginContext<'_>) -> PluginResult {
     let args: NodeAffinityArgs = context.args();
     let Some(added) = args.added_affinity else { return Ok(Arc::new(NodeAffinity::default())) };
-    // The affinity is written as a pod's.
+    // The affinity has the same form as in a pod.
     let pod = json!({ "spec": { "affinity": { "nodeAffinity": added } } });
     let mut pod = Pod::decode(pod.to_string().as_bytes(), Encoding::Json)?;
     let added = pod.spec.affinity.take().and_then(|affinity| affinity.node_affinity);
@@ -160,7 +160,7 @@ fn dynamic_resources(context: &PluginContext<'_>) -> PluginResult {
     let DynamicResourcesArgs { filter_timeout, binding_timeout } = context.args();
     let default = dynamic_resources::Args::default();
     Ok(Arc::new(DynamicResources::new(dynamic_resources::Args {
-        // Without one there is no limit.
+        // Without `filterTimeout` there is no timeout.
         filter_timeout: filter_timeout.unwrap_or_default().duration(),
         binding_timeout: binding_timeout.map_or(default.binding_timeout, GoDuration::duration),
         extended_resources: context.gates.enabled(EXTENDED_RESOURCES),

@@ -1,4 +1,4 @@
-//! Builds profiles from their configuration: expands `multiPoint`, and reports errors in upstream's words.
+//! Builds profiles from the configuration: expands `multiPoint`, and reports errors with upstream's messages.
 //!
 //! Upstream: `NewFramework` (pkg/scheduler/framework/runtime/framework.go)
 
@@ -12,7 +12,8 @@ use evenkeel_scheduler::framework::{ExtensionPoint, Plugin, Profile};
 use serde_json::Value;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Extension points in upstream's order: name in the configuration, upstream's type, the point here if it is implemented.
+/// Extension points in upstream's order: name in the configuration, upstream's type, and the extension point if it is
+/// implemented here.
 ///
 /// Upstream: `getExtensionPoints`.
 const POINTS: [(&str, &str, Option<ExtensionPoint>); 15] = [
@@ -36,7 +37,7 @@ const POINTS: [(&str, &str, Option<ExtensionPoint>); 15] = [
 /// Builds the profiles of a validated configuration.
 ///
 /// # Errors
-/// If a plugin is unknown, cannot be made, or does not implement an extension point that enables it.
+/// If a plugin is unknown, cannot be created, or does not implement an extension point that names it.
 pub(super) fn build(
     config: &KubeSchedulerConfiguration,
     registry: &Registry,
@@ -54,10 +55,10 @@ pub(super) fn build(
     config.profiles.iter().map(profile).collect::<Result<_>>().context("initializing profiles")
 }
 
-/// The plugins of a profile, before they are assigned to extension points.
+/// Plugins of a profile before they are assigned to extension points.
 struct ProfileBuilder<'a> {
     lists: &'a Plugins,
-    made: BTreeMap<&'a str, Arc<dyn Plugin>>,
+    created: BTreeMap<&'a str, Arc<dyn Plugin>>,
 }
 
 impl<'a> ProfileBuilder<'a> {
@@ -67,21 +68,21 @@ impl<'a> ProfileBuilder<'a> {
         gates: &FeatureGates,
     ) -> Result<Self> {
         let lists = own.plugins.as_ref().context("plugins required")?;
-        let mut made = BTreeMap::new();
+        let mut created = BTreeMap::new();
         for name in lists.0.values().flat_map(|set| &set.enabled).map(|plugin| &*plugin.name) {
-            if made.contains_key(name) {
+            if created.contains_key(name) {
                 continue;
             }
             let config = own.plugin_config.iter().find(|config| config.name == name);
             let args = config.map_or(&Value::Null, |config| &config.args);
-            // `check_list` and `expand` report unknown plugins with the extension point that names them.
+            // `check_list` and `expand` report unknown plugins together with their extension point.
             let Some(plugin) = registry.make(name, &PluginContext { args, gates }) else {
                 continue;
             };
             let plugin = plugin.map_err(|error| anyhow!(error));
-            made.insert(name, plugin.with_context(|| format!("initializing plugin {name:?}"))?);
+            created.insert(name, plugin.with_context(|| format!("initializing plugin {name:?}"))?);
         }
-        Ok(Self { lists, made })
+        Ok(Self { lists, created })
     }
 
     fn profile(&self, name: &str) -> Result<Profile> {
@@ -104,8 +105,8 @@ impl<'a> ProfileBuilder<'a> {
         if at("bind") == 0 {
             bail!("at least one bind plugin is needed for {of}");
         }
-        let order: Vec<&str> = self.made.keys().copied().collect();
-        let plugins = order.iter().map(|name| (Arc::clone(&self.made[name]), self.weight(name)));
+        let order: Vec<&str> = self.created.keys().copied().collect();
+        let plugins = order.iter().map(|name| (Arc::clone(&self.created[name]), self.weight(name)));
         let index = |name: &&str| order.iter().position(|known| known == name);
         let points = expanded.iter().filter_map(|(_, point, list)| {
             Some(((*point)?, list.iter().filter_map(index).collect()))
@@ -113,20 +114,20 @@ impl<'a> ProfileBuilder<'a> {
         Ok(Profile::assembled(name, plugins.collect(), points.collect()))
     }
 
-    /// Returns the weight from the `score` list, else from `multiPoint`, else 1.
+    /// Returns the plugin's weight from the list `score`, else from `multiPoint`, else 1.
     fn weight(&self, name: &str) -> i64 {
         let [score, all] = ["score", "multiPoint"].map(|point| &self.lists.of(point).enabled);
-        let said = score.iter().chain(all).find(|plugin| plugin.name == name);
-        said.map(|plugin| i64::from(plugin.weight)).filter(|weight| *weight != 0).unwrap_or(1)
+        let configured = score.iter().chain(all).find(|plugin| plugin.name == name);
+        configured.map(|plugin| i64::from(plugin.weight)).filter(|weight| *weight != 0).unwrap_or(1)
     }
 
     fn exists(&self, name: &str) -> bool {
-        self.made.contains_key(name)
+        self.created.contains_key(name)
     }
 
     /// Reports whether a plugin implements an extension point.
     fn implements(&self, name: &str, point: Option<ExtensionPoint>) -> bool {
-        point.zip(self.made.get(name)).is_some_and(|(point, plugin)| point.has(&**plugin))
+        point.zip(self.created.get(name)).is_some_and(|(point, plugin)| point.has(&**plugin))
     }
 
     fn check_list(&self, (field, kind, point): (&str, &str, Option<ExtensionPoint>)) -> Result<()> {
@@ -145,8 +146,8 @@ impl<'a> ProfileBuilder<'a> {
         Ok(())
     }
 
-    /// Returns the plugins of an extension point in order: overridden plugins of `multiPoint`, the other plugins of
-    /// `multiPoint`, then the plugins that only this point's list names.
+    /// Returns the plugins of an extension point in order: first the plugins of `multiPoint` that this point's list
+    /// overrides, then the other plugins of `multiPoint`, then the plugins that only the list names.
     ///
     /// Upstream: `expandMultiPointPlugins`.
     fn expand(&self, field: &str, kind: &str, point: Option<ExtensionPoint>) -> Result<Vec<&str>> {

@@ -1,4 +1,4 @@
-//! Registry of plugins: their names in the configuration and their factories.
+//! Registry of plugins: their factories, by name in the configuration.
 //!
 //! Upstream: `Registry` (pkg/scheduler/framework/runtime/registry.go)
 
@@ -11,26 +11,26 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::{collections::BTreeMap, error::Error, sync::Arc};
 
-/// Input of a plugin factory.
+/// Arguments of a plugin factory.
 pub struct PluginContext<'a> {
-    /// Arguments from `pluginConfig`; null if there are none.
+    /// Arguments in `pluginConfig`; null if there are none.
     pub args: &'a Value,
     /// The program's feature gates.
     pub gates: &'a FeatureGates,
 }
 
 impl PluginContext<'_> {
-    /// Parses the arguments of an out-of-tree plugin; its default if there are none.
+    /// Parses the arguments of an out-of-tree plugin. Returns the default if there are none.
     ///
     /// Upstream: `DecodeInto`.
     ///
     /// # Errors
-    /// If the arguments have another form.
+    /// If the arguments do not have the form of `T`.
     pub fn parse<T: DeserializeOwned + Default>(&self) -> Result<T, serde_json::Error> {
         if self.args.is_null() { Ok(T::default()) } else { T::deserialize(self.args) }
     }
 
-    /// Returns the arguments of an in-tree plugin with their defaults.
+    /// Returns the arguments of an in-tree plugin, with their defaults.
     pub(crate) fn args<T: PluginArgs>(&self) -> T {
         let mut args: T = typed(self.args);
         args.set_defaults(self.gates);
@@ -41,12 +41,12 @@ impl PluginContext<'_> {
 /// Result of a plugin factory.
 pub type PluginResult = Result<Arc<dyn Plugin>, Box<dyn Error + Send + Sync>>;
 
-/// Makes a plugin from its arguments.
+/// Function that creates a plugin from its arguments.
 ///
 /// Upstream: `PluginFactory`.
 type PluginFactory = Box<dyn Fn(&PluginContext<'_>) -> PluginResult + Send + Sync>;
 
-/// Plugin factories by the name that a configuration uses.
+/// Plugin factories, by name in the configuration.
 pub struct Registry(BTreeMap<String, PluginFactory>);
 
 impl Default for Registry {
@@ -66,7 +66,7 @@ impl Registry {
         plugins::ALL.iter().fold(inert, |registry, (name, make)| registry.with(name, make))
     }
 
-    /// Registers a factory; replaces one of the same name.
+    /// Registers a factory, and replaces the one with the same name.
     ///
     /// Upstream: `WithPlugin`.
     #[must_use]
@@ -79,7 +79,7 @@ impl Registry {
         self
     }
 
-    /// Makes a plugin; `None` if the name is unknown.
+    /// Creates a plugin. Returns `None` if the name is unknown.
     pub(crate) fn make(&self, name: &str, context: &PluginContext<'_>) -> Option<PluginResult> {
         self.0.get(name).map(|make| make(context))
     }

@@ -1,4 +1,4 @@
-//! `/metrics/resources`: requests and limits of pods, a series for each pod and resource (KEP-1748).
+//! `/metrics/resources`: requests and limits of pods, with a series for each pod and resource (KEP-1748).
 //!
 //! Upstream: `podResourceCollector`.
 
@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 
 const LABELS: [&str; 7] = ["namespace", "pod", "node", "scheduler", "priority", "resource", "unit"];
 
-/// Adds the page. It is empty until this process leads and has `caches`.
+/// Adds the page. It stays empty until this process is the leader and sets `caches`.
 pub(super) fn add_to(routes: Routes, caches: Arc<OnceLock<Caches>>) -> Routes {
     routes.get("/metrics/resources", move |request| match caches.get() {
         Some(caches) => page(&caches.of::<Pod>().list(), request.headers()),
@@ -41,7 +41,7 @@ fn page(pods: &[Arc<Pod>], headers: &HeaderMap) -> Response<Bytes> {
     answer(headers, &registry.gather())
 }
 
-/// Reports whether a pod has a node and has ended. A pod without node may still get one.
+/// Reports whether a pod that was on a node has ended. Pods without a node are pending.
 fn is_terminal(pod: &Pod) -> bool {
     !pod.spec.node_name.is_empty() && matches!(&*pod.status.phase, "Succeeded" | "Failed")
 }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_series_for_each_amount_that_is_not_zero() {
+    fn each_nonzero_amount_has_a_series() {
         let container = json!({"name": "c", "resources": {
             "requests": {"cpu": "250m", "memory": "1Ki", "a.b/c": "2", "hugepages-2Mi": "0"},
             "limits": {"cpu": "1"},

@@ -1,4 +1,4 @@
-//! What the program takes and refuses, and what it makes of it.
+//! Flags and configurations that the program accepts or rejects.
 
 use super::{NAME, Options, Registry, config::KubeSchedulerConfiguration, flags, profiles};
 use evenkeel_component::{features::FeatureGates, flags::Invocation};
@@ -28,7 +28,7 @@ fn defaults_are_upstreams() {
 }
 
 #[test]
-fn flags_count_as_upstream_has_them() {
+fn flags_and_the_configuration_file_combine_as_upstream() {
     let alone =
         options(&["--kube-api-qps=7", "--profiling=false", "--leader-elect=false"]).unwrap();
     let config = alone.configuration().unwrap();
@@ -55,9 +55,9 @@ fn flags_count_as_upstream_has_them() {
     assert!(format!("{error:#}").contains("/nope"));
 }
 
-/// Upstream's words on what it refuses, but for what differs by the order of a map in memory.
+/// Errors are upstream's, except where the iteration order of a Go map decides.
 #[test]
-fn what_is_wrong_is_refused_in_upstreams_words() {
+fn invalid_options_are_rejected_with_upstreams_messages() {
     let gates = options(&[]).unwrap().gates;
     for line in include_str!("../data/recorded-refusals.tsv").lines() {
         let (text, wanted) = line.split_once('\t').unwrap();
@@ -75,7 +75,7 @@ fn what_is_wrong_is_refused_in_upstreams_words() {
     }
 }
 
-/// Makes the profiles that the program would start with.
+/// Builds the profiles with which the program would start.
 fn started(arguments: &[&str]) -> Result<Options, String> {
     let options = options(arguments)?;
     let config = options.configuration().map_err(|error| format!("{error:#}"))?;
@@ -124,7 +124,7 @@ fn plugins_that_do_nothing_here_are_reported() {
         "feature gate GenericWorkload is accepted, but the plugin GangScheduling has no effect here"
     );
     assert_eq!(started(&[]).unwrap().warnings, Vec::<String>::new());
-    // A configuration may name them whatever gates there are, as upstream's registry has them.
+    // As in upstream, a configuration may name these plugins whichever feature gates are enabled.
     let text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
         profiles: [{plugins: {multiPoint: {enabled: [{name: GangScheduling}]}}}]\n";
     let gates = FeatureGates::default();

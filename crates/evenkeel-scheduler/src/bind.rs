@@ -1,4 +1,4 @@
-//! Binding cycle of an assumed pod: Permit, PreBind, Bind. Runs concurrently with attempts.
+//! Binding cycle of an assumed pod: Permit, PreBind, Bind. It runs concurrently with scheduling attempts.
 //!
 //! Upstream: `bindingCycle` in `pkg/scheduler/schedule_one.go`.
 
@@ -23,10 +23,10 @@ use crate::{
     status_patcher::Patched,
 };
 
-/// Extension point in upstream's metrics.
+/// Label value of the extension point in upstream's metrics.
 const PRE_BIND_PRE_FLIGHT: &str = "PreBindPreFlight";
 
-/// Inputs of a binding cycle.
+/// Dependencies of a binding cycle: what it reads, calls and reports to.
 #[derive(Clone)]
 pub(crate) struct BindingCycle {
     pub(crate) client: Client,
@@ -44,14 +44,14 @@ pub(crate) struct BindingCycle {
 /// A finished binding cycle.
 pub(crate) struct BindingResult {
     pub(crate) assumed: AssumedPod,
-    /// Start of the attempt.
+    /// When the scheduling attempt began.
     pub(crate) began: Instant,
     pub(crate) result: Result<(), BindingFailure>,
-    /// The binding cycle set `status.nominatedNodeName`.
+    /// Whether the binding cycle set `status.nominatedNodeName`.
     pub(crate) nominated: bool,
 }
 
-/// A PreBind plugin that has work for the pod.
+/// A PreBind plugin that has work to do for the pod.
 struct PreBindTask<'a> {
     name: &'static str,
     plugin: &'a dyn PreBind,
@@ -59,7 +59,7 @@ struct PreBindTask<'a> {
 }
 
 impl BindingCycle {
-    /// Runs the binding cycle, after the pending status patch of the pod.
+    /// Waits for the pod's pending status patch, then runs the binding cycle.
     pub(crate) async fn bind(
         self,
         assumed: AssumedPod,
@@ -67,7 +67,7 @@ impl BindingCycle {
         began: Instant,
     ) -> BindingResult {
         if let Some(patched) = pending_patch {
-            // Else a late patch could set `PodScheduled=False` on a bound pod.
+            // A status patch that arrived after the binding would set `PodScheduled=False` on a bound pod.
             patched.cancelled().await;
         }
         let asked = self.clock.instant();
@@ -90,7 +90,7 @@ impl BindingCycle {
         if self.nominated_node_name_for_expectation
             && (!pre_bind_tasks.is_empty() || assumed.waiting.is_some())
         {
-            // Tells cluster autoscalers that the node is in use.
+            // The nomination shows cluster autoscalers that the pod will use the node.
             nominated = self.nominate_expected_node(&assumed).await;
         }
         let result = self.run(&assumed, &pre_bind_tasks).await;
@@ -101,7 +101,11 @@ impl BindingCycle {
         &self.profiles[self.profile]
     }
 
-    /// Returns the PreBind plugins that have work for the pod; the message of an error if one panicked.
+    /// Returns the PreBind plugins that have work to do for the pod.
+    ///
+    /// # Errors
+    ///
+    /// The message to report if a plugin panicked.
     fn pre_bind_tasks(&self, assumed: &AssumedPod) -> Result<Vec<PreBindTask<'_>>, String> {
         let mut pre_bind_tasks = Vec::new();
         for (_, plugin) in self.profile().at(ExtensionPoint::PreBind) {
@@ -174,7 +178,7 @@ impl BindingCycle {
         self.metrics.ran(point.as_str(), status(well), name, began.elapsed());
     }
 
-    /// Records the duration of a plugin call if it was sampled.
+    /// Records the duration of a plugin call if the attempt was sampled.
     fn plugin_ran(&self, plugin: &str, point: &str, began: Option<Instant>, status: &str) {
         if let Some(began) = began {
             self.metrics.plugin_ran(plugin, point, status, began.elapsed());
@@ -188,7 +192,8 @@ impl BindingCycle {
         self.waiting_pods.remove(&assumed.popped.uid);
         let (status, result) = match answer {
             framework::PermitDecision::Allowed => {
-                // In-flight events no longer matter to the pod. Sending only fails after the scheduler has ended.
+                // The queue need not keep in-flight events for the pod any longer. The send only fails after the
+                // scheduler has stopped.
                 drop(self.commands.send(Command::Done(Arc::clone(&assumed.popped.uid))));
                 ("Success", Ok(()))
             }
@@ -206,7 +211,8 @@ impl BindingCycle {
         result
     }
 
-    /// Runs the PreBind plugins, neighbouring parallel ones concurrently, unless the pod is preempted.
+    /// Runs the PreBind plugins until one fails or the pod is preempted. Adjacent plugins that allow parallel calls run
+    /// concurrently.
     ///
     /// Upstream: `RunPreBindPlugins`.
     async fn run_pre_bind_plugins(
@@ -244,7 +250,7 @@ impl BindingCycle {
         done.unwrap_or(Ok(())).and(finished)
     }
 
-    /// Binds the pod with the first extender or plugin that does not decline.
+    /// Binds the pod with the first extender or Bind plugin that does not skip it.
     ///
     /// Upstream: `Scheduler.bind`.
     async fn bind_pod(&self, info: &PodInfo, node: &str, sampled: bool) -> Result<(), String> {

@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 const NOTE_LENGTH_LIMIT: usize = 1024;
 const POD_SCHEDULED: &str = "PodScheduled";
 
-/// Failure to record in a pod's status.
+/// Failure of a scheduling attempt, as reported in the pod's status.
 pub(crate) struct FailureStatus<'a> {
     pub(crate) reason: &'a str,
     pub(crate) message: &'a str,
     /// Node to nominate; an empty name clears the nomination, `None` keeps it.
     pub(crate) nominated: Option<&'a str>,
-    /// The binding cycle set a nomination that this version of the pod may not show.
+    /// Whether the binding cycle set a nomination that this version of the pod may not show yet.
     pub(crate) has_nomination: bool,
 }
 
-/// Returns the patch that sets `PodScheduled=False` and the nomination, or `None` if the status is up to date. Like upstream's
-/// it contains only changed fields and the order of all conditions.
+/// Returns the patch that sets `PodScheduled=False` and the nomination, or `None` if the status is up to date. Like
+/// upstream's patch, it contains only changed fields and the order of all conditions.
 pub(crate) fn patch(pod: &Pod, failure: &FailureStatus<'_>, now: Timestamp) -> Option<String> {
     let condition = condition_patch(pod, failure, now);
     let known = &*pod.status.nominated_node_name;
@@ -49,7 +49,7 @@ pub(crate) fn patch(pod: &Pod, failure: &FailureStatus<'_>, now: Timestamp) -> O
     Some(json!({ "metadata": { "uid": pod.meta.uid }, "status": status }).to_string())
 }
 
-/// Returns the changed fields of the condition.
+/// Returns the changed fields of the condition, or `None` if none changed.
 fn condition_patch(pod: &Pod, failure: &FailureStatus<'_>, now: Timestamp) -> Option<Value> {
     let found = pod.status.conditions.iter().find(|condition| &*condition.type_ == POD_SCHEDULED);
     let now = json!(evenkeel_api::time::seconds(now));
@@ -89,7 +89,7 @@ fn condition_patch(pod: &Pod, failure: &FailureStatus<'_>, now: Timestamp) -> Op
     })
 }
 
-/// Truncates a message to the length limit of events.
+/// Truncates an event's message to at most `NOTE_LENGTH_LIMIT` bytes.
 ///
 /// Upstream: `truncateMessage`.
 pub(crate) fn truncate_message(message: &str) -> String {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_new_is_written() {
+    fn patches_contain_only_changed_fields() {
         let scheduled = |status: &str| {
             json!({
                 "type": "PodScheduled", "status": status, "reason": "Unschedulable", "message": "no room",
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn long_messages_are_cut_between_characters() {
+    fn long_messages_are_truncated_at_character_boundaries() {
         assert_eq!(truncate_message("short"), "short");
         let cut = truncate_message(&"ü".repeat(1000));
         assert!(cut.len() <= NOTE_LENGTH_LIMIT && cut.ends_with("..."));

@@ -1,4 +1,5 @@
-//! Dry run of one attempt: for each node, the plugin that rejects it and why, or its scores. Writes nothing.
+//! Dry run of one scheduling attempt: reports for each node its scores, or the plugin that rejects it and why. It
+//! writes nothing.
 
 use crate::{
     SchedulerOptions,
@@ -22,15 +23,15 @@ use std::sync::Arc;
 pub struct Explained {
     /// `schedulerName` of the pod's profile.
     pub scheduler: String,
-    /// Set if a PreFilter plugin rejected the pod on every node.
+    /// The rejection by a PreFilter plugin, which applies to every node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overall: Option<Refusal>,
-    /// All nodes, highest score first, rejected ones last; equal ones by name.
+    /// All nodes, highest score first, rejected ones last. Equal nodes are sorted by name.
     pub nodes: Vec<NodeExplained>,
     /// Message of the event `FailedScheduling`, if no node is feasible.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// If no node is feasible, the equally good candidates for preemption.
+    /// The equally good candidates for preemption, if no node is feasible.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evictions: Vec<Eviction>,
 }
@@ -53,22 +54,22 @@ impl From<Candidate> for Eviction {
     }
 }
 
-/// Result of one node.
+/// Result of the dry run for one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NodeExplained {
     /// Name of the node.
     pub node: Arc<str>,
-    /// The plugin that rejects the node.
+    /// The rejection of the node by a plugin.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<Refusal>,
     /// Weighted scores by plugin, if the node is feasible.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scores: Vec<(&'static str, i64)>,
-    /// Sum of the weighted scores.
+    /// Sum of the weighted scores; 0 for a rejected node.
     pub total: i64,
 }
 
-/// Rejection by a plugin.
+/// Rejection of the pod by a plugin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Refusal {
     /// Name of the plugin.
@@ -119,14 +120,14 @@ impl Explained {
     }
 }
 
-/// A scheduler that only makes dry runs.
+/// A scheduler that makes only dry runs.
 pub struct Looker {
     prepared: StandbyScheduler,
     caches: Caches,
 }
 
 impl Looker {
-    /// Requests the caches; the caller starts them. Must be called inside a tokio runtime.
+    /// Creates the caches; the caller starts them. Must be called inside a tokio runtime.
     pub fn new(client: Client, caches: Caches, clock: Clock, options: &SchedulerOptions) -> Self {
         let registry = prometheus::Registry::new();
         let prepared = StandbyScheduler::new(
@@ -146,8 +147,8 @@ impl Looker {
         self.prepared.catch_up();
     }
 
-    /// Explains a pod of the cluster as if it were unscheduled. `None` if the pod does not exist or no profile is responsible
-    /// for it.
+    /// Explains a pod of the cluster as if it were unscheduled. Returns `None` if the pod does not exist or no profile
+    /// is responsible for it.
     pub fn explain(&mut self, namespace: &str, name: &str) -> Option<Explained> {
         let pod = self.caches.of::<Pod>().get(namespace, name)?;
         self.explain_pod(&pod)
@@ -172,20 +173,20 @@ impl Looker {
         let mut placed = pod.clone();
         placed.meta.uid = uid.into();
         placed.spec.node_name = node.into();
-        self.prepared.see(&Arc::new(placed));
+        self.prepared.add_pod(&Arc::new(placed));
     }
 
-    /// Explains a pod that need not exist in the cluster.
+    /// Explains a pod that need not exist in the cluster. Returns `None` if no profile is responsible for it.
     pub fn explain_pod(&mut self, pod: &Arc<Pod>) -> Option<Explained> {
         self.prepared.catch_up();
         if pod.spec.node_name.is_empty() {
             return self.look(&PodInfo::new(Arc::clone(pod)));
         }
-        self.prepared.forget(&pod.meta.uid);
+        self.prepared.delete_pod(&pod.meta.uid);
         let mut free = Pod::clone(pod);
         free.spec.node_name = Text::new();
         let explained = self.look(&PodInfo::new(Arc::new(free)));
-        self.prepared.see(pod);
+        self.prepared.add_pod(pod);
         explained
     }
 

@@ -27,7 +27,7 @@ pub(crate) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }
 
-/// Returns a node with 4 CPUs, 8 GiB and 10 pods; `more` is merged into it.
+/// Returns a node with 4 CPUs, 8 GiB of memory and room for 10 pods, with `more` merged into it.
 pub(crate) fn node(name: &str, more: &Value) -> Arc<Node> {
     let mut node = json!({
         "metadata": { "name": name, "uid": name, "labels": { "kubernetes.io/hostname": name } },
@@ -38,7 +38,7 @@ pub(crate) fn node(name: &str, more: &Value) -> Arc<Node> {
     Arc::new(Node::decode(node.to_string().as_bytes(), Encoding::Json).unwrap())
 }
 
-/// Returns a pod with one container; `more` is merged into it.
+/// Returns a pod with one container, with `more` merged into it.
 pub(crate) fn pod(name: &str, more: &Value) -> Arc<Pod> {
     let mut pod = json!({
         "metadata": { "name": name, "namespace": "shop", "uid": name, "generation": 1 },
@@ -53,7 +53,7 @@ pub(crate) fn info(name: &str, more: &Value) -> PodInfo {
     PodInfo::new(pod(name, more))
 }
 
-/// Returns a pod spec with these requests.
+/// Returns a pod spec with these resource requests.
 pub(crate) fn asking(cpu: &str, memory: &str) -> Value {
     json!({ "spec": { "containers": [{
         "name": "c", "image": "nginx", "resources": { "requests": { "cpu": cpu, "memory": memory } },
@@ -79,7 +79,7 @@ pub(crate) fn merge(into: &mut Value, more: &Value) {
     }
 }
 
-/// Returns a handle whose caches stay empty.
+/// Returns a plugin handle whose caches stay empty.
 pub(crate) fn handle(client: Client, clock: &Clock) -> Handle {
     let registry = Registry::new();
     let caches = Caches::new(client.clone(), clock.clone(), &registry);
@@ -101,7 +101,8 @@ pub(crate) fn handle(client: Client, clock: &Clock) -> Handle {
     }
 }
 
-/// Returns the series of a metric by label values: counter values or numbers of observations.
+/// Returns the series of a metric as pairs of label values and a count: the counter's value or the
+/// number of observations.
 pub(crate) fn series(registry: &Registry, name: &str) -> Vec<(String, u64)> {
     let families = registry.gather();
     let family = families.iter().find(|family| family.name() == name);

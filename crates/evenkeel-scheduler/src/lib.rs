@@ -1,11 +1,11 @@
 //! The scheduler as a library: scheduling queue, node table, scheduling framework, plugins.
 //!
-//! [`schedule::schedule`] makes one attempt to find a node. It is a pure function of profile, nodes, pod and seed, and returns
-//! the status of each rejected node. `core` adds a state machine without I/O around it (queue and nodes). [`run()`] is the loop
-//! around `core`: it handles cache events, and runs binding cycles concurrently with attempts. The program around it (command
-//! line, configuration file, secure port) is `evenkeel-kube-scheduler`.
+//! [`schedule::schedule`] makes one attempt to find a node. It is a pure function of profile, nodes, pod and seed, and
+//! returns the status of each rejected node. `core` adds queue and nodes around it, as a state machine without I/O.
+//! [`run()`] drives `core`: it handles cache events, and runs binding cycles concurrently with attempts. The program
+//! `evenkeel-kube-scheduler` adds the command line, the configuration file and the secure port.
 //!
-//! Plugins implement upstream's extension points; see [`framework`] for how to write one:
+//! Plugins implement upstream's extension points. See [`framework`] for how to write one:
 //!
 //! ```
 //! use evenkeel_scheduler::{

@@ -23,7 +23,7 @@ use crate::{
 
 const NONE: &[&str] = &[];
 
-/// Handles of the registered metrics; clones share them.
+/// Handles of the registered metrics. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Metrics {
     attempts: IntCounterVec,
@@ -42,7 +42,7 @@ pub(crate) struct Metrics {
     claims: Claims,
 }
 
-/// Metrics of pending pods.
+/// Metrics of the queue, the cache and event handling.
 #[derive(Clone)]
 struct Queues {
     pending: IntGaugeVec,
@@ -65,7 +65,7 @@ struct Preemption {
     total: IntCounterVec,
 }
 
-/// Counts a running operation in `scheduler_goroutines` until dropped.
+/// Guard that counts a running operation in `scheduler_goroutines` until dropped.
 pub(crate) struct Running(IntGauge);
 
 impl Drop for Running {
@@ -74,7 +74,7 @@ impl Drop for Running {
     }
 }
 
-/// Label `result` of an attempt.
+/// Value of the label `result` of an attempt.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Outcome {
     Scheduled,
@@ -168,7 +168,7 @@ impl Metrics {
         .begun()
     }
 
-    /// Creates series without labels at start, and the gauge of gated pod groups, of which there are none.
+    /// Creates the series without labels at start, and two gauges of pod groups, which stay 0.
     fn begun(self) -> Self {
         for queue in ["incomplete", "pending"] {
             self.queues.pending.with_label_values(&[queue]).set(0);
@@ -215,7 +215,7 @@ impl Metrics {
         self.plugin_seconds.with_label_values(labels).observe(took.as_secs_f64());
     }
 
-    /// Records the run of an extension point.
+    /// Records the duration of an extension point.
     pub(crate) fn ran(&self, point: &str, status: &str, profile: &str, took: Duration) {
         let labels = &[point, status, profile];
         self.point_seconds.with_label_values(labels).observe(took.as_secs_f64());
@@ -225,7 +225,8 @@ impl Metrics {
         self.permit_seconds.with_label_values(&[result]).observe(took.as_secs_f64());
     }
 
-    /// As upstream, 15 and more attempts share one label.
+    /// Records the attempts and the total duration until a pod was scheduled. Like upstream, 15 and more attempts share
+    /// one label.
     pub(crate) fn scheduled_after(&self, popped: &Popped, waited: Duration) {
         let attempts = popped.attempts;
         self.attempts_per_pod.with_label_values(NONE).observe(f64::from(attempts));
@@ -236,12 +237,12 @@ impl Metrics {
         }
     }
 
-    /// Records the handling of an event.
+    /// Records the duration of handling an event.
     pub(crate) fn handled(&self, event: &str, took: Duration) {
         self.queues.event_seconds.with_label_values(&[event]).observe(took.as_secs_f64());
     }
 
-    /// Records the queue's calls of these profiles' plugins.
+    /// Records the queue's calls of plugins.
     pub(crate) fn plugins_called(&self, calls: &[PluginCall], profiles: &[Profile]) {
         let point = ExtensionPoint::PreEnqueue.as_str();
         for call in calls {
@@ -267,14 +268,14 @@ impl Metrics {
         &self.claims
     }
 
-    /// Counts a running `operation`.
+    /// Counts a running `operation` until the guard is dropped.
     pub(crate) fn running(&self, operation: &str) -> Running {
         let running = self.queues.running.with_label_values(&[operation]);
         running.inc();
         Running(running)
     }
 
-    /// Updates all gauges, and the counter of incoming pods.
+    /// Updates all gauges and the counters of incoming pods.
     pub(crate) fn sizes(&self, core: &mut Core, bindings: usize) {
         self.queues.sizes(core, bindings);
     }

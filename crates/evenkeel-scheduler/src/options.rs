@@ -11,30 +11,33 @@ const MAX_BACKOFF: Duration = Duration::from_secs(10);
 /// Upstream: `DefaultPodMaxInUnschedulablePodsDuration`.
 const MAX_IN_UNSCHEDULABLE_PODS: Duration = Duration::from_secs(5 * 60);
 
-/// Options of [`crate::run()`]; the defaults are upstream's.
+/// Options of [`crate::run()`]. The defaults are upstream's.
 #[derive(Debug, Clone)]
 pub struct SchedulerOptions {
     /// One profile for each `schedulerName`.
     pub profiles: Vec<Profile>,
     /// Extenders, in the order in which the scheduler calls them.
     pub extenders: Vec<Arc<dyn Extender>>,
-    /// Backoff after a pod's first failed attempt; doubles with each further failure. Default: 1 s.
+    /// Backoff after a pod's first failed attempt, doubled by each further failure. Default: 1 s.
     pub pod_initial_backoff: Duration,
     /// Maximum backoff. Default: 10 s.
     pub pod_max_backoff: Duration,
-    /// Feature gate `SchedulerPopFromBackoffQ`: retry backing-off pods early while the active queue is empty.
+    /// Feature gate `SchedulerPopFromBackoffQ`: retry pods before their backoff ends while the active queue is empty.
+    /// Default: true.
     pub pop_from_backoff_q: bool,
-    /// Feature gate `NominatedNodeNameForExpectation`: set `status.nominatedNodeName` before a binding that takes long.
+    /// Feature gate `NominatedNodeNameForExpectation`: set `status.nominatedNodeName` before a binding that may take
+    /// long. Default: true.
     pub nominated_node_name_for_expectation: bool,
-    /// Flag `--pod-max-in-unschedulable-pods-duration`. Default: 5 min.
+    /// Flag `--pod-max-in-unschedulable-pods-duration`: time after which an unschedulable pod is retried without an
+    /// event. Default: 5 min.
     pub pod_max_in_unschedulable_pods: Duration,
     /// Maximum number of concurrent bindings, not counting pods in Permit or PreBind. Default: 128.
     pub max_bindings: usize,
     /// Maximum number of concurrent victim deletions for one preemptor. Default: 16.
     pub parallelism: usize,
-    /// Seed for the choice between nodes of equal score.
+    /// Seed of the choice among nodes with equal scores. Default: 0.
     pub seed: u64,
-    /// `reportingInstance` of events; upstream: `<scheduler>-<hostname>`.
+    /// `reportingInstance` of events. Upstream sets `<scheduler>-<hostname>`.
     pub instance: String,
 }
 

@@ -1,4 +1,4 @@
-//! PodInfo: a pod with properties computed once from its spec.
+//! PodInfo: a pod, and properties that are computed once from its spec.
 
 use evenkeel_api::{Text, quantity::Quantity, views::Pod};
 use evenkeel_component_helpers::resource;
@@ -6,34 +6,35 @@ use std::sync::Arc;
 
 use crate::resources::Resources;
 
-/// A pod as plugins see it. Clones share their data.
+/// A pod in the form that plugins use. Clones share their data.
 ///
 /// Upstream: `PodInfo`.
 #[derive(Debug, Clone)]
 pub struct PodInfo {
     /// The Pod object.
     pub pod: Arc<Pod>,
-    /// Requests computed from the spec.
+    /// Requests and references computed from the spec.
     pub asks: Arc<Asks>,
 }
 
-/// Requests of a pod, computed from its spec.
+/// Requests and references of a pod, computed from its spec.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Asks {
     /// Requests including init containers, sidecars, pod-level resources and overhead.
     pub requests: Resources,
-    /// CPU in millicores and memory in bytes for scores, with 100m and 200 MB for each container without requests.
+    /// Requested CPU (millicores) and memory (bytes) for scores. A container without requests counts as 100m and 200
+    /// MiB.
     pub scored: (i64, i64),
-    /// Requested host ports.
+    /// Requested host ports of containers and sidecars.
     pub ports: Box<[HostPort]>,
-    /// Referenced PersistentVolumeClaims, as `namespace/name`.
+    /// PersistentVolumeClaims that the pod refers to, as `namespace/name`.
     pub claims: Box<[Box<str>]>,
 }
 
 /// A host port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct HostPort {
-    /// Host IP; empty for all addresses.
+    /// Host IP; empty means all addresses.
     pub ip: Text,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: Text,
@@ -42,7 +43,7 @@ pub struct HostPort {
 }
 
 impl HostPort {
-    /// Reports whether both ports conflict on one node.
+    /// Reports whether two pods with these ports cannot run on one node.
     pub fn clashes(&self, other: &Self) -> bool {
         self.port == other.port
             && self.protocol == other.protocol
@@ -50,12 +51,12 @@ impl HostPort {
     }
 }
 
-/// Defaults for containers without requests (upstream: `pkg/scheduler/util/pod_resources.go`).
+/// CPU and memory that a container without requests counts as (upstream: `pkg/scheduler/util/pod_resources.go`).
 const DEFAULT_CPU_MILLIS: i64 = 100;
 const DEFAULT_MEMORY: i64 = 200 * 1024 * 1024;
 
 impl PodInfo {
-    /// Computes the requests of the pod.
+    /// Computes the requests and references of the pod.
     pub fn new(pod: Arc<Pod>) -> Self {
         let requests = Resources::from_amounts(&resource::pod_requests(&pod, &[]));
         let scored = scored(&pod, &requests);
@@ -63,7 +64,7 @@ impl PodInfo {
         Self { pod, asks: Arc::new(asks) }
     }
 
-    /// Returns the info of a newer version of the pod; reuses the requests if the spec is equal.
+    /// Returns the info of a newer version of the pod. It shares the requests if they are unchanged.
     #[must_use]
     pub fn updated(&self, pod: Arc<Pod>) -> Self {
         let same = pod.meta.generation == self.pod.meta.generation && pod.meta.generation != 0;
@@ -82,7 +83,7 @@ impl PodInfo {
         &self.pod.meta.uid
     }
 
-    /// Returns the pod's priority; 0 if unset.
+    /// Returns the pod's priority. Default: 0.
     pub fn priority(&self) -> i32 {
         self.pod.spec.priority.unwrap_or(0)
     }
@@ -99,32 +100,33 @@ fn claims(pod: &Pod) -> Box<[Box<str>]> {
         .collect()
 }
 
-/// Returns the default requests of a container.
-pub(crate) fn floor() -> [(&'static str, Quantity); 2] {
+/// Returns the requests that a container without requests counts as.
+pub(crate) fn default_requests() -> [(&'static str, Quantity); 2] {
     [
         ("cpu", Quantity::from_millis(DEFAULT_CPU_MILLIS)),
         ("memory", Quantity::from_bytes(DEFAULT_MEMORY)),
     ]
 }
 
-/// Returns requested CPU and memory with defaults. With pod-level requests, a default applies only if neither pod nor
-/// containers set the resource.
+/// Returns the requested CPU and memory with defaults. With pod-level requests, a default applies only if neither the
+/// pod nor a container sets the resource.
 fn scored(pod: &Pod, requests: &Resources) -> (i64, i64) {
-    let says = |name: &str| {
+    let all_request = |name: &str| {
         let mut all = pod.spec.containers.iter().chain(&*pod.spec.init_containers);
         !resource::depends_on_status(pod) && all.all(|one| one.resources.requests.contains(name))
     };
     let whole = resource::has_pod_level_requests(pod);
-    let asked = if whole { resource::pod_requests(pod, &[]) } else { Vec::new() };
+    let pod_level = if whole { resource::pod_requests(pod, &[]) } else { Vec::new() };
     let has = |name: &str| match whole {
-        true => asked.iter().any(|(own, _)| *own == name),
-        false => says(name),
+        true => pod_level.iter().any(|(own, _)| *own == name),
+        false => all_request(name),
     };
-    let floor: Vec<_> = floor().into_iter().filter(|(name, _)| !has(name)).collect();
-    if floor.is_empty() {
+    let default_requests: Vec<_> =
+        default_requests().into_iter().filter(|(name, _)| !has(name)).collect();
+    if default_requests.is_empty() {
         return (requests.cpu, requests.memory);
     }
-    let scored = Resources::from_amounts(&resource::pod_requests(pod, &floor));
+    let scored = Resources::from_amounts(&resource::pod_requests(pod, &default_requests));
     (scored.cpu, scored.memory)
 }
 

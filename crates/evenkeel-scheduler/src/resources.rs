@@ -1,11 +1,11 @@
-//! Amounts of resources in integers.
+//! Amounts of resources as integers.
 
 use evenkeel_api::quantity::Quantity;
 use evenkeel_component_helpers::resource::Amounts;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Amounts of resources: CPU in millicores, others in base units, rounded up.
+/// Amounts of resources: CPU in millicores, all others in base units, rounded up.
 ///
 /// Upstream: `framework.Resource`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Resources {
 pub type Scalars = SmallVec<[(Arc<str>, i64); 1]>;
 
 impl Resources {
-    /// Converts quantities; drops resources that the scheduler does not count.
+    /// Converts quantities. Ignores resources that the scheduler does not count.
     pub fn from_amounts(amounts: &Amounts<'_>) -> Self {
         let mut resources = Self::default();
         for (name, amount) in amounts {
@@ -44,7 +44,7 @@ impl Resources {
         }
     }
 
-    /// Returns the amount of a scalar resource.
+    /// Returns the amount of a scalar resource, 0 if there is none.
     pub fn scalar(&self, name: &str) -> i64 {
         scalar(&self.scalars, name)
     }
@@ -59,14 +59,15 @@ impl Resources {
     }
 }
 
-/// Reports whether the name is a scalar resource.
+/// Reports whether the name is that of a scalar resource.
 ///
 /// Upstream: `IsScalarResourceName`.
 pub(crate) fn is_scalar(name: &str) -> bool {
     name.contains('/') || name.starts_with("hugepages-") || name.starts_with("attachable-volumes-")
 }
 
-/// Reports whether the name is an extended resource, outside of the `kubernetes.io` domain.
+/// Reports whether the name is that of an extended resource, which is outside of the
+/// `kubernetes.io` domain.
 ///
 /// Upstream: `IsExtendedResourceName`.
 pub(crate) fn is_extended(name: &str) -> bool {

@@ -1,4 +1,4 @@
-//! Scheduling loop: handles cache events, makes one attempt at a time, and runs binding cycles concurrently.
+//! Scheduling loop: handles cache events, makes one attempt at a time, and runs binding cycles concurrently with them.
 
 use evenkeel_api::{
     View as _,
@@ -33,11 +33,11 @@ use crate::{
     stopwatch::Stopwatch,
 };
 
-/// Number of consecutive attempts after which gauges are updated.
+/// Number of consecutive attempts between updates of the gauges.
 const ATTEMPTS_PER_METRICS_UPDATE: u32 = 128;
 
-/// Schedules pods until `shutdown` is cancelled. Unfinished binding cycles are dropped; the next run continues from the API
-/// server's state. The caller starts the caches.
+/// Schedules pods until `shutdown` is cancelled, then drops unfinished binding cycles. The next run continues from the
+/// state in the API server. The caller starts the caches.
 pub fn run(
     client: Client,
     caches: Caches,
@@ -54,7 +54,7 @@ pub fn run(
     })
 }
 
-/// A scheduler that handles events but makes no attempts yet.
+/// A scheduler that handles events but does not make attempts yet.
 pub struct StandbyScheduler {
     scheduler: Scheduler,
     events: Events,
@@ -65,7 +65,7 @@ pub struct StandbyScheduler {
 }
 
 impl StandbyScheduler {
-    /// Requests the caches and connects the plugins. `supervisor` reports the scheduler's tasks that fail.
+    /// Creates the caches and connects the plugins. `supervisor` reports tasks of the scheduler that fail.
     pub fn new(
         client: Client,
         caches: Caches,
@@ -84,7 +84,7 @@ impl StandbyScheduler {
         let metrics = Metrics::register(registry);
         core.measure(Stopwatch::start(&clock), metrics.clone());
         let mut recorders = Vec::new();
-        // Events use a client of their own, so that they do not use up the bindings' rate limit.
+        // Events have their own client, so that they do not use up the rate limit of bindings.
         let status_patcher = client.with_user_agent("events");
         for profile in &options.profiles {
             let (client, instance) = (client.clone(), &options.instance);
@@ -127,31 +127,31 @@ impl StandbyScheduler {
         Self { scheduler, events, caches, watches, tasks, stop }
     }
 
-    /// Handles events until `turn` is cancelled: this scheduler becomes the leader.
-    pub fn stand_by(mut self, turn: &CancellationToken) -> BoxFuture<'_, Self> {
+    /// Handles events until `elected` is cancelled, because this scheduler has become the leader.
+    pub fn stand_by(mut self, elected: &CancellationToken) -> BoxFuture<'_, Self> {
         Box::pin(async move {
-            while let Some(Some(event)) = turn.run_until_cancelled(self.events.next()).await {
+            while let Some(Some(event)) = elected.run_until_cancelled(self.events.next()).await {
                 self.scheduler.apply(event);
             }
             self
         })
     }
 
-    /// Handles the events that have arrived.
+    /// Handles all events that have arrived.
     pub(crate) fn catch_up(&mut self) {
         while let Some(event) = self.events.try_next() {
             self.scheduler.apply(event);
         }
     }
 
-    /// Adds a pod, for dry runs.
-    pub(crate) fn see(&mut self, pod: &Arc<Pod>) {
+    /// Adds or updates a pod, for dry runs.
+    pub(crate) fn add_pod(&mut self, pod: &Arc<Pod>) {
         self.scheduler.core.add_or_update_pod(pod, self.scheduler.clock.now());
         self.scheduler.record_plugin_calls();
     }
 
     /// Deletes a pod, for dry runs.
-    pub(crate) fn forget(&mut self, uid: &str) {
+    pub(crate) fn delete_pod(&mut self, uid: &str) {
         self.scheduler.core.delete_pod(uid, self.scheduler.clock.now());
         self.scheduler.record_plugin_calls();
     }
@@ -168,7 +168,7 @@ impl StandbyScheduler {
 
     async fn lead(self, shutdown: CancellationToken) {
         let Self { scheduler, mut events, caches, watches, tasks, stop } = self;
-        // Ends background tasks with the scheduler, also when this future is dropped.
+        // The background tasks end with the scheduler, even if this future is dropped.
         let stop = stop.drop_guard();
         scheduler.recorders.iter().for_each(|recorder| recorder.start(&tasks));
         let work = async {
@@ -186,7 +186,7 @@ impl StandbyScheduler {
     }
 }
 
-/// Input of the scheduling loop.
+/// An input of the scheduling loop.
 enum Event {
     Node(CacheEvent<Node>),
     Pod(CacheEvent<Pod>),
@@ -195,7 +195,7 @@ enum Event {
     Command(Command),
 }
 
-/// Receivers of the loop's input. Pods and nodes keep their order; other objects keep theirs.
+/// Receivers of the loop's inputs. Nodes, pods and namespaces keep their order, as do other objects among themselves.
 struct Events {
     nodes_and_pods: mpsc::UnboundedReceiver<Event>,
     objects: mpsc::UnboundedReceiver<ObjectChange>,
@@ -212,10 +212,10 @@ impl Events {
             .ok()
     }
 
-    /// Waits for the next event; `None` after the last one.
+    /// Waits for the next event. Returns `None` after the last one.
     async fn next(&mut self) -> Option<Event> {
         tokio::select! {
-            // Polled in order, so that runs are reproducible.
+            // A fixed order of the branches makes runs reproducible.
             biased;
             event = self.nodes_and_pods.recv() => event,
             Some(object) = self.objects.recv() => Some(Event::Object(object)),
@@ -231,7 +231,7 @@ fn listen(
 ) -> Events {
     let (sender, nodes_and_pods) = mpsc::unbounded_channel();
     let (nodes, namespaces) = (sender.clone(), sender.clone());
-    // Sending only fails after the scheduler has ended.
+    // The send only fails after the scheduler has stopped.
     caches.of::<Node>().subscribe(move |event| drop(nodes.send(Event::Node(event.clone()))));
     caches
         .of::<Namespace>()
@@ -250,10 +250,10 @@ struct Scheduler {
     metrics: Metrics,
     max_bindings: usize,
     nominated_node_name_for_expectation: bool,
-    /// Attempts since the last update of the gauges.
+    /// Number of attempts since the last update of the gauges.
     attempts: u32,
     bindings: FuturesUnordered<BoxFuture<'static, BindingResult>>,
-    /// Writes of pod statuses.
+    /// Pending patches of pod statuses.
     status_patcher: StatusPatcher,
 }
 
@@ -271,7 +271,7 @@ impl Scheduler {
                 self.update_gauges();
             }
             if self.has_room() && self.attempt().await {
-                // Lets binding cycles progress before the next attempt.
+                // Binding cycles can progress before the next attempt.
                 tokio::task::yield_now().await;
                 continue;
             }
@@ -282,19 +282,19 @@ impl Scheduler {
         }
     }
 
-    /// Updates the gauges of pending pods and goroutines.
+    /// Updates the gauges of pending pods, the cache and goroutines.
     fn update_gauges(&mut self) {
         self.attempts = 0;
         self.metrics.sizes(&mut self.core, self.bindings.len());
     }
 
-    /// Reports whether another binding cycle may start. Pods in Permit or PreBind do not count: they may wait for other pods,
-    /// or for minutes.
+    /// Reports whether another binding cycle may start. Pods in Permit or PreBind do not count, because they may wait
+    /// for minutes or for other pods.
     fn has_room(&self) -> bool {
         self.bindings.len() < self.max_bindings + self.core.waiting_pods().len()
     }
 
-    /// Waits for the next event or due time; returns `false` if there will be none.
+    /// Waits for the next input or due time. Returns `false` if no more can come.
     async fn wait(&mut self, events: &mut Events) -> bool {
         let now = self.clock.now();
         let next_flush = self.core.next_due().map(|next_flush| {
@@ -302,7 +302,7 @@ impl Scheduler {
         });
         let (full, waiting_pods) = (!self.has_room(), self.core.waiting_pods().clone());
         tokio::select! {
-            // Polled in order, so that runs are reproducible. `work` drains every source, so none starves.
+            // A fixed order of the branches makes runs reproducible. `work` drains every source, so none starves.
             biased;
             event = events.next() => match event {
                 Some(event) => self.apply(event),
@@ -317,7 +317,7 @@ impl Scheduler {
     }
 
     fn apply(&mut self, event: Event) {
-        // Drops what attempts and bindings added.
+        // Attempts and bindings also record handled events. Only those of this event belong to its duration.
         self.core.take_handled_events();
         let began = self.clock.instant();
         self.handle(event);
@@ -328,7 +328,7 @@ impl Scheduler {
         }
     }
 
-    /// Records the plugin calls that the queue measured.
+    /// Takes the queue's plugin calls and panics, and records them in metrics, logs and events.
     fn record_plugin_calls(&mut self) {
         let calls = self.core.queue_mut().take_plugin_calls();
         self.metrics.plugins_called(&calls, self.core.profiles());
@@ -336,7 +336,8 @@ impl Scheduler {
             let PluginPanic { profile, pod, message } = panic;
             let meta = &pod.pod.meta;
             tracing::error!(namespace = %meta.namespace, name = %meta.name, error = message, "Plugin panicked");
-            // An action of its own: the series of failed attempts would keep its message.
+            // The separate action keeps this event out of the series of failed attempts, which would keep its own
+            // message.
             self.record_failed_scheduling(profile, &pod, &message, "Queueing");
         }
     }
@@ -364,7 +365,7 @@ impl Scheduler {
             Event::Node(event) => self.core.add_or_update_node(event.object(), now),
             Event::Pod(CacheEvent::Deleted(pod)) => self.core.delete_pod(&pod.meta.uid, now),
             Event::Pod(CacheEvent::Updated { old, new }) => {
-                // The pod was deleted and created again while the watch was broken.
+                // The watch missed that the pod was deleted and created again.
                 if old.meta.uid != new.meta.uid {
                     self.core.delete_pod(&old.meta.uid, now);
                 }
@@ -378,7 +379,7 @@ impl Scheduler {
         }
     }
 
-    /// Makes one attempt; returns whether a pod was due.
+    /// Makes one attempt. Returns whether a pod was due.
     async fn attempt(&mut self) -> bool {
         let (began, now) = (self.clock.instant(), self.clock.now());
         let Some(AttemptOutcome { result, trace, profile }) = self.core.schedule_one(now).await
@@ -478,7 +479,7 @@ impl Scheduler {
                 meta.namespace, meta.name, assumed.node
             ),
         };
-        // A pod is bound only once.
+        // A pod is bound only once, so this event needs no series.
         self.recorders[assumed.popped.profile].record_once(&note, "Binding", None);
     }
 
@@ -488,7 +489,7 @@ impl Scheduler {
         self.record_failed_scheduling(profile, info, &message, "Scheduling");
     }
 
-    /// Records the event, and sets condition and nomination if they changed.
+    /// Records the event `FailedScheduling`, and patches condition and nomination if they changed.
     ///
     /// Upstream: `handleSchedulingFailure`.
     fn record_failure(

@@ -1,4 +1,4 @@
-//! Scripted API server for tests; connections can break.
+//! Scripted API server for tests. Its connections can break.
 
 use bytes::Bytes;
 use evenkeel_runtime::{client::Client, clock::Clock};
@@ -18,13 +18,13 @@ use std::{
 /// Scripted response to one request.
 #[derive(Debug, Clone)]
 pub(crate) enum Answer {
-    /// An object or Status, with this HTTP code.
+    /// An object or Status with this HTTP status code.
     Body(u16, Value),
-    /// The connection breaks.
+    /// A broken connection instead of a response.
     Lost,
-    /// No response to the request.
+    /// No response at all.
     Never,
-    /// A watch on this path.
+    /// A watch of this path.
     Watch(String),
 }
 
@@ -45,11 +45,11 @@ impl From<(u16, Value)> for Answer {
     }
 }
 
-/// Returns the response to a request `METHOD path` with its body.
+/// Function that returns the response to a request, given as `METHOD path` and its body.
 type Rule = dyn Fn(&str, &Value) -> Option<Answer> + Send + Sync;
 
-/// Scripted responses in order, or by rule, and the recorded requests. An unexpected request fails the test. Lists and watches
-/// have responses of their own.
+/// Scripted responses, in order or by a rule, and the recorded requests. An unexpected request fails the test. Lists
+/// and watches have their own responses.
 #[derive(Clone, Default)]
 pub(crate) struct Script {
     answers: Arc<Mutex<VecDeque<Answer>>>,
@@ -65,13 +65,13 @@ impl Script {
         Self { answers: Arc::new(Mutex::new(answers)), ..Self::default() }
     }
 
-    /// Adds lists at these paths.
+    /// Adds the responses to list requests of these paths.
     pub(crate) fn with_lists<const N: usize>(mut self, lists: [(&'static str, Value); N]) -> Self {
         self.lists = Arc::new(lists.into());
         self
     }
 
-    /// Adds a rule that precedes the scripted responses.
+    /// Adds a rule that takes precedence over the scripted responses.
     pub(crate) fn with_rule(
         mut self,
         rule: impl Fn(&str, &Value) -> Option<Answer> + Send + Sync + 'static,
@@ -81,7 +81,7 @@ impl Script {
     }
 
     /// Sends a watch event to the watchers of a path.
-    pub(crate) fn tell(&self, path: &str, what: &str, object: &Value) {
+    pub(crate) fn send_watch_event(&self, path: &str, what: &str, object: &Value) {
         let line = format!("{}\n", json!({ "type": what, "object": object }));
         let watches = self.watches.lock().unwrap();
         let watch = watches.get(path).unwrap_or_else(|| panic!("nobody watches {path}"));
@@ -103,7 +103,7 @@ impl Script {
         Client::new(kube::Client::new(service, "default"), clock.clone())
     }
 
-    /// Takes the recorded requests as `METHOD path` with bodies.
+    /// Takes the recorded requests, as `METHOD path` with the body.
     pub(crate) fn requests(&self) -> Vec<(String, Value)> {
         std::mem::take(&mut self.requests.lock().unwrap())
     }
@@ -117,7 +117,7 @@ impl Script {
         let (path, query) = (uri.path(), uri.query().unwrap_or_default());
         if let Some(list) = self.lists.get(path) {
             return match query {
-                // The client then sends a plain list request.
+                // After this response the client sends a plain list request.
                 query if query.contains("sendInitialEvents") => Answer::refused(400),
                 query if query.contains("watch=") => Answer::Watch(path.to_owned()),
                 _ => Answer::object(list.clone()),

@@ -1,4 +1,4 @@
-//! Simulated cluster from a dump (`kubectl get nodes,pods,… -o yaml`), served as a read-only API server.
+//! Simulated cluster from a dump (`kubectl get nodes,pods,… -o yaml`), served by a read-only API server.
 
 mod stored;
 #[cfg(test)]
@@ -27,7 +27,7 @@ pub enum DumpError {
     Object(usize, &'static str),
 }
 
-/// Objects of a dump, by list path.
+/// Objects of a dump, by their list path.
 #[derive(Debug, Clone, Default)]
 pub struct Dump {
     objects: BTreeMap<String, Vec<Value>>,
@@ -35,10 +35,10 @@ pub struct Dump {
 }
 
 impl Dump {
-    /// Adds the objects and lists of a text: JSON or YAML, one document or several.
+    /// Adds the objects and lists in a text, which is JSON or one or more YAML documents.
     ///
     /// # Errors
-    /// If the text cannot be read.
+    /// If the text is not valid, or an object has no `apiVersion`, `kind` or `metadata.name`.
     pub fn add(&mut self, text: &str) -> Result<(), DumpError> {
         let documents: Vec<Value> = match serde_json::from_str(text) {
             Ok(one) => vec![one],
@@ -51,7 +51,7 @@ impl Dump {
             .try_for_each(|one| self.take(one, None))
     }
 
-    /// Number of objects.
+    /// Returns the number of objects.
     pub fn len(&self) -> usize {
         self.n_objects
     }
@@ -96,8 +96,8 @@ impl Dump {
         Ok(())
     }
 
-    /// Adds missing pods of workloads (Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs) as their controllers would,
-    /// and sets priorities from PriorityClasses.
+    /// Adds missing pods of workloads (Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs), as their controllers
+    /// would, and sets priorities from PriorityClasses. Returns the workloads whose pods were missing.
     pub fn complete(&mut self) -> Vec<Workload> {
         let workloads = workloads::add_lacking(&mut self.objects);
         let classes = self.objects.get("/apis/scheduling.k8s.io/v1/priorityclasses").cloned();
@@ -107,7 +107,7 @@ impl Dump {
         workloads
     }
 
-    /// Returns a client of an API server that serves these lists and rejects other requests.
+    /// Returns a client of an API server that serves the dump and rejects writes.
     pub fn connection(self) -> kube::Client {
         let objects = Arc::new(self.objects);
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -118,7 +118,7 @@ impl Dump {
     }
 }
 
-/// Returns the plural resource name of a kind.
+/// Returns the plural resource name for a kind.
 fn plural(kind: &str) -> String {
     let lower = kind.to_ascii_lowercase();
     match lower.as_bytes() {
@@ -157,7 +157,7 @@ fn answer(
     response(200, events, true)
 }
 
-/// Returns a complete response, or a watch without events if `open`.
+/// Returns a complete response, or with `open` one that never ends.
 fn response(code: u16, body: String, open: bool) -> Response<StreamBody<Chunks>> {
     let first = stream::once(std::future::ready(Ok(Frame::data(Bytes::from(body)))));
     let body: Chunks = if open { first.chain(stream::pending()).boxed() } else { first.boxed() };

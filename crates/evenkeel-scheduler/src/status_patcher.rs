@@ -1,23 +1,23 @@
-//! StatusPatcher: concurrent patches of pod statuses. Patches of one pod run in order, and its binding follows them, so that
-//! the newest state is written last.
+//! StatusPatcher: concurrent patches of pod statuses. Patches of one pod run in order, and its binding waits for them,
+//! so that the newest state is written last.
 
 use futures::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use hashbrown::HashMap;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Cancelled when the API server has answered the patch.
+/// Token that is cancelled once the API server has responded to the patch.
 pub(crate) type Patched = CancellationToken;
 
 #[derive(Default)]
 pub(crate) struct StatusPatcher {
     writes: FuturesUnordered<BoxFuture<'static, Arc<str>>>,
-    /// By pod uid, the last patch.
+    /// Last patch of each pod, by uid.
     last: HashMap<Arc<str>, Patched>,
 }
 
 impl StatusPatcher {
-    /// Sends a patch of the pod with this uid, after its earlier ones.
+    /// Sends a patch for the pod with this uid after the pod's earlier patches.
     pub(crate) fn send(&mut self, uid: &str, write: impl Future<Output = ()> + Send + 'static) {
         let (uid, patched): (Arc<str>, _) = (uid.into(), Patched::new());
         let before = self.last.insert(Arc::clone(&uid), patched.clone());
@@ -31,7 +31,7 @@ impl StatusPatcher {
         }));
     }
 
-    /// Returns the pod's last patch, if it is unanswered.
+    /// Returns the pod's last patch, if the API server has not responded to it yet.
     pub(crate) fn pending_patch(&self, uid: &str) -> Option<Patched> {
         self.last.get(uid).cloned()
     }
@@ -40,7 +40,7 @@ impl StatusPatcher {
         self.writes.is_empty()
     }
 
-    /// Waits until a patch is answered; `None` if none is pending.
+    /// Waits until a patch has finished. Returns `None` if none is pending.
     pub(crate) async fn next_finished(&mut self) -> Option<()> {
         let uid = self.writes.next().await?;
         if self.last.get(&uid).is_some_and(CancellationToken::is_cancelled) {
@@ -56,7 +56,7 @@ mod tests {
     use std::{sync::Mutex, time::Duration};
 
     #[tokio::test(start_paused = true)]
-    async fn writes_about_one_pod_follow_each_other() {
+    async fn patches_of_one_pod_run_in_order() {
         let (mut status_patcher, done) =
             (StatusPatcher::default(), Arc::new(Mutex::new(Vec::new())));
         for (uid, what, seconds) in [("p", "p1", 3), ("p", "p2", 1), ("q", "q1", 2)] {

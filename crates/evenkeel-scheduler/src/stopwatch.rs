@@ -1,11 +1,11 @@
-//! Measured durations of plugin calls, for metrics.
+//! Durations of plugin calls, measured for metrics.
 
 use evenkeel_runtime::clock::Clock;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Monotonic clock that the wiring starts and hands to what it measures. No decision depends on its readings; a stopped one
-/// (the default) always reads zero, so that an attempt without one is a pure function.
+/// Monotonic clock for measurements. No decision depends on its readings. By default it is stopped and always reads
+/// zero, so that an attempt without a running stopwatch is a pure function.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Stopwatch {
     started: Option<Instant>,

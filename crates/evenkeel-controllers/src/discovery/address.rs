@@ -3,7 +3,7 @@
 use evenkeel_api::views::Service;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// IP family, with the names of `spec.ipFamilies` and of a slice's `addressType`.
+/// IP family. Its names are those of `spec.ipFamilies` and of a slice's `addressType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Family {
     V4,
@@ -11,7 +11,7 @@ pub(super) enum Family {
 }
 
 impl Family {
-    /// Both families, in the order of reconciliation.
+    /// Both families, in the order in which they are reconciled.
     pub(super) const BOTH: [Self; 2] = [Self::V4, Self::V6];
 
     /// Returns the family's name in the API.
@@ -33,8 +33,8 @@ impl Family {
     }
 }
 
-/// Parses an address as Go's `ParseIPSloppy` does: leading zeros are accepted, and an IPv4-mapped IPv6 address is an
-/// IPv4 address.
+/// Parses an address like Go's `ParseIPSloppy`: accepts leading zeros, and converts an IPv4-mapped IPv6 address to
+/// IPv4.
 pub(super) fn parse(text: &str) -> Option<IpAddr> {
     if let Ok(ip) = text.parse::<IpAddr>() {
         return Some(ip.to_canonical());
@@ -56,16 +56,16 @@ fn number(text: &str) -> Option<u8> {
         .ok()
 }
 
-/// Whether the Service has a cluster IP.
+/// Reports whether the Service has a cluster IP.
 pub(super) fn has_cluster_ip(service: &Service) -> bool {
     !matches!(&*service.spec.cluster_ip, "" | "None")
 }
 
-/// Returns the families for which a Service has slices. Without `ipFamilies` (old API servers) it is the cluster IP's
-/// family, or both for a headless Service. Upstream: `getAddressTypesForService`.
+/// Returns the families for which a Service has slices. Without `ipFamilies` (from old API servers) it is the family of
+/// the cluster IP, or both for a headless Service. Upstream: `getAddressTypesForService`.
 pub(super) fn families(service: &Service) -> Vec<Family> {
-    let said = &service.spec.ip_families;
-    let known = |family: &Family| said.iter().any(|name| **name == *family.name());
+    let names = &service.spec.ip_families;
+    let known = |family: &Family| names.iter().any(|name| **name == *family.name());
     let families: Vec<Family> = Family::BOTH.into_iter().filter(known).collect();
     match cluster_ip_family(service) {
         _ if !families.is_empty() => families,
@@ -74,12 +74,12 @@ pub(super) fn families(service: &Service) -> Vec<Family> {
     }
 }
 
-/// Returns the family of a Service's Endpoints: the first of `ipFamilies`, else the cluster IP's; `None` if the pods'
-/// addresses decide.
+/// Returns the family of a Service's Endpoints: the first of `ipFamilies`, else that of the cluster IP. Returns `None`
+/// if each pod's own address decides.
 pub(super) fn first_family(service: &Service) -> Option<Family> {
     let first = service.spec.ip_families.first();
     match first {
-        // Any family but IPv6 counts as IPv4.
+        // Any name except `IPv6` counts as IPv4.
         Some(name) => Some(Family::named(name).unwrap_or(Family::V4)),
         None => cluster_ip_family(service),
     }
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_as_go_reads_them() {
+    fn addresses_are_parsed_as_in_go() {
         let table = [
             ("10.0.0.1", Some("10.0.0.1")),
             ("010.000.0.01", Some("10.0.0.1")),
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn families_are_guessed_where_they_are_not_said() {
+    fn families_default_to_those_of_the_cluster_ip() {
         let service = |families: &[&str], ip: &str| {
             let mut service = Service::default();
             service.spec.ip_families = families.iter().map(|name| (*name).into()).collect();

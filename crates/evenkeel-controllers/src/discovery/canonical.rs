@@ -1,11 +1,11 @@
-//! Canonical form of subsets: addresses with equal ports in one subset, each address once, sorted. Upstream:
-//! `RepackSubsets` in `pkg/api/v1/endpoints/util.go`.
+//! Canonical form of subsets: addresses with equal ports are in one subset, each address occurs once, and all are
+//! sorted. Upstream: `RepackSubsets` in `pkg/api/v1/endpoints/util.go`.
 
 use super::{order, pod::same_reference};
 use evenkeel_api::views::{EndpointAddress, EndpointPort, EndpointSubset};
 use std::collections::{BTreeMap, HashMap};
 
-/// An address with its readiness and ports, before subsets are formed.
+/// An address with its readiness and ports, before it is assigned to a subset.
 pub(super) struct EndpointCandidate<'a> {
     pub(super) address: EndpointAddress,
     pub(super) ready: bool,
@@ -15,14 +15,14 @@ pub(super) struct EndpointCandidate<'a> {
 /// Positions of addresses in the sorted list, each with its readiness.
 type Group = Vec<(usize, bool)>;
 
-/// Returns the canonical subsets. An address that one object has as ready and as unready for a port counts as
-/// unready. Upstream: `RepackSubsets`.
+/// Returns the canonical subsets. An address that is both ready and unready for the same port counts as unready.
+/// Upstream: `RepackSubsets`.
 pub(super) fn repack_subsets(mut candidates: Vec<EndpointCandidate<'_>>) -> Box<[EndpointSubset]> {
-    candidates.sort_by(|a, b| place(&a.address).cmp(&place(&b.address)));
+    candidates.sort_by(|a, b| sort_key(&a.address).cmp(&sort_key(&b.address)));
     let mut addresses: Vec<EndpointAddress> = Vec::with_capacity(candidates.len());
     let mut by_port: HashMap<Option<&EndpointPort>, Group> = HashMap::new();
     for EndpointCandidate { address, ready, ports } in candidates {
-        if addresses.last().is_none_or(|last| place(last) != place(&address)) {
+        if addresses.last().is_none_or(|last| sort_key(last) != sort_key(&address)) {
             addresses.push(address);
         }
         let index = addresses.len() - 1;
@@ -62,8 +62,8 @@ pub(super) fn repack(subsets: &[EndpointSubset]) -> Box<[EndpointSubset]> {
     repack_subsets(candidates.collect())
 }
 
-/// Sort key of an address: IP and pod uid. Pods on the host network share an IP.
-fn place(address: &EndpointAddress) -> (&str, &str) {
+/// Returns the sort key of an address: IP and pod uid, because pods on the host network share an IP.
+fn sort_key(address: &EndpointAddress) -> (&str, &str) {
     (&address.ip, address.target_ref.as_ref().map_or("", |target| &target.uid))
 }
 
@@ -84,7 +84,7 @@ fn subset(
     }
 }
 
-/// Whether subsets are equal, apart from resource versions in references. Upstream:
+/// Reports whether subsets are equal except for resource versions in references. Upstream:
 /// `endpointSubsetsEqualIgnoreResourceVersion`.
 pub(super) fn same(a: &[EndpointSubset], b: &[EndpointSubset]) -> bool {
     a.len() == b.len()
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_with_the_same_ports_are_together() {
+    fn addresses_with_equal_ports_share_a_subset() {
         let http = json!({"name": "http", "port": 80, "protocol": "TCP"});
         let dns = json!({"name": "dns", "port": 53, "protocol": "UDP"});
         let given = subsets(&json!([
@@ -145,7 +145,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn packing_is_done_once_and_whatever_the_order(parts in some()) {
+        fn repacking_is_idempotent_and_independent_of_order(parts in some()) {
             let part = |(ready, not, ports): &(Vec<u8>, Vec<u8>, Vec<u8>)| json!({
                 "addresses": ready.iter().map(|n| json!({"ip": format!("10.0.0.{n}")})).collect::<Vec<_>>(),
                 "notReadyAddresses": not.iter().map(|n| json!({"ip": format!("10.0.0.{n}")})).collect::<Vec<_>>(),

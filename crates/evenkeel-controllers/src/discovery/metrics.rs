@@ -1,5 +1,5 @@
-//! Metrics of both EndpointSlice controllers: writes, and gauges over all Services of desired endpoints, existing slices,
-//! and slices under perfect allocation.
+//! Metrics of both EndpointSlice controllers: writes, and gauges of desired endpoints, of existing slices, and of the
+//! slices that a perfect allocation would need.
 
 use super::slice::{ServiceCounts, Writes};
 use evenkeel_runtime::{
@@ -12,7 +12,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Counts successful writes by operation.
+/// Counts the successful writes by operation.
 pub(super) fn count_writes(writes: &Writes, outcomes: &Outcomes, counter: &IntCounterVec) {
     let of_writes = outcomes.0.iter().skip(writes.events.len());
     for (operation, outcome) in writes.operations.iter().zip(of_writes) {
@@ -21,7 +21,7 @@ pub(super) fn count_writes(writes: &Writes, outcomes: &Outcomes, counter: &IntCo
     }
 }
 
-/// The gauges, and each Service's counts. Upstream: `metrics.Cache`.
+/// Gauges, and the counts of each Service that they sum up. Upstream: `metrics.Cache`.
 #[derive(Debug)]
 pub(super) struct SliceGauges {
     endpoints: Gauge,
@@ -45,7 +45,7 @@ impl SliceGauges {
         }
     }
 
-    /// Replaces the counts of a Service; `None` removes them.
+    /// Replaces the counts of a Service. `None` removes them.
     pub(super) fn set(&self, key: &Key, counts: Option<ServiceCounts>) {
         let mut by_service = self.lock();
         let (sum, all) = &mut *by_service;
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_added_is_taken_back() {
+    fn replaced_counts_are_subtracted() {
         let sums = SliceGauges::new(&Registry::new(), ["endpoints", "slices", "ideal"]);
         let (a, b) = (Key::new("ns", "a"), Key::new("ns", "b"));
         sums.set(&a, Some(ServiceCounts { endpoints: 150, slices: 3, ideal: 2 }));

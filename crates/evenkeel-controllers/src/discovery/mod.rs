@@ -1,6 +1,6 @@
-//! Endpoints, EndpointSlices, and slices that mirror Endpoints written by users.
+//! Controllers of Endpoints, of EndpointSlices, and of slices that mirror Endpoints.
 //!
-//! [`pod`] decides which pods are endpoints, and [`selected`] indexes pods by Service and Services by pod.
+//! [`pod`] decides which pods are endpoints. [`selected`] indexes pods by Service and Services by pod.
 
 pub mod endpoints;
 pub mod endpointslice;
@@ -22,20 +22,21 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Hashes of the last writes for each Service, to recognize their events. (Upstream compares generations in
-/// `endpointslice_tracker.go`.) The shell ensures that caches show own writes before the next reconciliation.
+/// Hashes of the last writes for each Service, by which a controller recognizes the events of its own writes. Upstream
+/// compares generations instead (`endpointslice_tracker.go`). The shell ensures that the caches show own writes before
+/// the next pass.
 #[derive(Debug, Default)]
 struct OwnWrites(Mutex<HashMap<Key, Box<[u64]>>>);
 
 impl OwnWrites {
-    /// Records the writes of a reconciliation.
+    /// Records the hashes of a pass's writes.
     fn expect(&self, key: &Key, writes: &[u64]) {
         if !writes.is_empty() {
             self.lock().insert(key.clone(), writes.into());
         }
     }
 
-    /// Forgets the writes for a deleted Service.
+    /// Forgets the hashes for a deleted Service.
     fn forget(&self, key: &Key) {
         self.lock().remove(key);
     }

@@ -1,16 +1,16 @@
-//! Order of ports and subsets: by upstream's hash of Go's text dump, so that both implementations agree. Upstream:
-//! `pkg/api/v1/endpoints/util.go`, `endpointslice/util/controller_utils.go`, `k8s.io/utils/dump`.
+//! Order of ports and subsets. They are sorted by upstream's hash of Go's text dump, so that both implementations
+//! agree. Upstream: `pkg/api/v1/endpoints/util.go`, `endpointslice/util/controller_utils.go`, `k8s.io/utils/dump`.
 
 use evenkeel_api::views::{EndpointAddress, EndpointPort, EndpointSubset, SlicePort};
 use std::fmt::{self, Write};
 
-/// 128-bit FNV-1a hash of the written bytes.
+/// 128-bit FNV-1a hash of the bytes written to it.
 struct Fnv128a(u128);
 
 impl Fnv128a {
     fn of(text: fmt::Arguments<'_>) -> u128 {
         let mut hash = Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);
-        // A write to a number cannot fail.
+        // Writing to the hash cannot fail.
         let _ = hash.write_fmt(text);
         hash.0
     }
@@ -26,7 +26,7 @@ impl Write for Fnv128a {
     }
 }
 
-/// Formats a string as Go dumps a pointer; empty is nil.
+/// Formats a string as Go dumps a string pointer. The empty string is a nil pointer.
 fn or_nil(text: &str) -> &str {
     if text.is_empty() { "<nil>" } else { text }
 }
@@ -58,7 +58,7 @@ pub(super) fn ports(ports: &mut [EndpointPort]) {
     }
 }
 
-/// Sorts subsets by their content, as upstream does before it compares them.
+/// Sorts subsets by their content, as upstream does before it compares subsets.
 pub(super) fn subsets(subsets: &mut [EndpointSubset]) {
     if subsets.len() > 1 {
         subsets.sort_by_cached_key(subset);
@@ -114,7 +114,7 @@ impl fmt::Display for Address<'_> {
     }
 }
 
-/// Formats a list as Go dumps a slice; an empty one is nil.
+/// Formats a list as Go dumps a slice. The empty list is nil.
 struct List<'a, T>(&'a [T], fn(&T, &mut fmt::Formatter<'_>) -> fmt::Result);
 
 impl<T> fmt::Display for List<'_, T> {
@@ -137,7 +137,7 @@ mod tests {
     use evenkeel_api::views::{EndpointSlice, Endpoints};
     use serde_json::json;
 
-    /// The hashes equal those of upstream's code for the same values.
+    /// Hashes are equal to those that upstream's code computes for the same values.
     #[test]
     fn hashes_are_upstreams() {
         let slice: EndpointSlice = object(&json!({"ports": [

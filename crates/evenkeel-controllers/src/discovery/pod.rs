@@ -1,4 +1,4 @@
-//! Rules about pods that Endpoints and EndpointSlices share.
+//! Rules about pods that Endpoints and EndpointSlices have in common.
 
 use crate::pods;
 use evenkeel_api::{
@@ -11,16 +11,16 @@ use evenkeel_api::{
 pub(super) enum Change {
     /// The update affects no Service.
     Nothing,
-    /// The endpoint changed; the same Services select the pod.
+    /// The endpoint changed. The same Services select the pod.
     Itself,
-    /// Other Services may select the pod.
+    /// The labels changed, so other Services may select the pod.
     Labels,
-    /// The endpoint and the labels changed.
+    /// Both the endpoint and the labels changed.
     Both,
 }
 
-/// Compares deletion, phase, readiness, addresses and labels. The name never changes, and the node does not once the
-/// pod has an address. Upstream: `podEndpointsChanged`.
+/// Returns the effect of a pod's update. It compares deletion, phase, readiness, addresses and labels. The pod's name
+/// never changes, nor does its node once the pod has an address. Upstream: `podEndpointsChanged`.
 pub(super) fn change(old: &Pod, new: &Pod) -> Change {
     if old.meta.resource_version == new.meta.resource_version {
         return Change::Nothing;
@@ -35,14 +35,14 @@ pub(super) fn change(old: &Pod, new: &Pod) -> Change {
     }
 }
 
-/// Whether the pod is an endpoint, ready or not: it has an address and is not terminal. Slices show terminating pods as
-/// such; Endpoints omit them. Upstream: `ShouldPodBeInEndpoints`.
+/// Reports whether the pod is an endpoint, ready or not: it has an address and has not ended. Slices include
+/// terminating pods and mark them, Endpoints omit them. Upstream: `ShouldPodBeInEndpoints`.
 pub(super) fn belongs_in_endpoints(pod: &Pod) -> bool {
     let status = &pod.status;
     !pods::is_terminal(pod) && (!status.pod_ip.is_empty() || !status.pod_ips.is_empty())
 }
 
-/// Returns the pod's host name in the Service's domain, or the empty string. Upstream: `ShouldSetHostname`.
+/// Returns the pod's host name in the Service's domain, or an empty text. Upstream: `ShouldSetHostname`.
 pub(super) fn hostname<'a>(pod: &'a Pod, service: &Service) -> &'a str {
     if pod.spec.subdomain == service.meta.name { &pod.spec.hostname } else { "" }
 }
@@ -58,7 +58,7 @@ pub(super) fn reference(pod: &Pod) -> Box<ObjectReference> {
     })
 }
 
-/// Whether two references agree, apart from the resource version.
+/// Reports whether two references are equal, apart from the resource version.
 pub(super) fn same_reference(a: Option<&ObjectReference>, b: Option<&ObjectReference>) -> bool {
     match (a, b) {
         (None, None) => true,
@@ -74,8 +74,8 @@ pub(super) fn same_reference(a: Option<&ObjectReference>, b: Option<&ObjectRefer
     }
 }
 
-/// Resolves a Service's target port: a number is taken as is, a name is looked up in the containers, sidecars included.
-/// Upstream: `FindPort`.
+/// Returns the number of a Service's target port. A name is looked up in the ports of the pod's containers and
+/// sidecars. Upstream: `FindPort`.
 pub(super) fn port(pod: &Pod, port: &ServicePort) -> Option<i32> {
     let name = match &port.target_port {
         IntOrString::Int(number) => return Some(*number),
@@ -93,9 +93,9 @@ fn is_sidecar(container: &Container) -> bool {
     &*container.restart_policy == "Always"
 }
 
-/// Returns the protocol, default TCP.
-pub(super) fn protocol(said: &str) -> &str {
-    if said.is_empty() { "TCP" } else { said }
+/// Returns the protocol. Default: TCP.
+pub(super) fn protocol(name: &str) -> &str {
+    if name.is_empty() { "TCP" } else { name }
 }
 
 #[cfg(test)]
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_matters_is_a_change() {
+    fn only_relevant_updates_are_changes() {
         let old = pod("a", Some(T0));
         type Case = (&'static str, fn(&mut Pod), Change);
         let table: [Case; 7] = [

@@ -1,4 +1,4 @@
-//! Indexes between Services and the pods that they select.
+//! Indexes of the pods that Services select.
 
 use super::pod::{Change, change};
 use evenkeel_api::{
@@ -11,7 +11,7 @@ use evenkeel_runtime::{
 };
 use std::{collections::BTreeSet, sync::Arc};
 
-/// Whether the Service selects pods: it has a selector and is no `ExternalName`.
+/// Reports whether the Service selects pods: it has a selector and is not an `ExternalName`.
 pub(super) fn selects_pods(service: &Service) -> bool {
     &*service.spec.type_ != "ExternalName" && !service.spec.selector.is_empty()
 }
@@ -24,15 +24,15 @@ pub(super) struct Selected {
 }
 
 impl Selected {
-    /// Declares the indexes; repeated calls return the same ones.
+    /// Creates the indexes. Repeated calls return the same ones.
     pub(super) fn of(pods: &Cache<Pod>, services: &Cache<Service>) -> Self {
         let pods = pods.index("label", |pod, key| {
-            let mut place = String::new();
+            let mut buffer = String::new();
             for (name, value) in pod.meta.labels.iter() {
-                key(at(&mut place, &pod.meta.namespace, name, value));
+                key(at(&mut buffer, &pod.meta.namespace, name, value));
             }
         });
-        // A Service is indexed by one label of its selector; the others are compared.
+        // A Service is indexed by only one label of its selector. The others are compared at lookup.
         let services = services.index("selector", |service, key| {
             if let Some((name, value)) = service.spec.selector.iter().next() {
                 key(at(&mut String::new(), &service.meta.namespace, name, value));
@@ -41,13 +41,13 @@ impl Selected {
         Self { pods, services }
     }
 
-    /// Returns the pods that a Service selects, by name; none without a selector.
+    /// Returns the pods that a Service selects, sorted by name. A Service without a selector selects none.
     pub(super) fn pods(&self, service: &Service) -> Vec<Arc<Pod>> {
         let (selector, namespace) = (&service.spec.selector, &*service.meta.namespace);
         let keys = selector
             .iter()
             .map(|(name, value)| at(&mut String::new(), namespace, name, value).to_owned());
-        // The label with the fewest pods.
+        // The index is searched by the label that the fewest pods have.
         let Some(key) = keys.min_by_key(|key| self.pods.count(key)) else { return Vec::new() };
         let mut found = Vec::new();
         self.pods.for_each(&key, |pod| {
@@ -59,11 +59,11 @@ impl Selected {
         found
     }
 
-    /// Returns the names of the Services that select these labels. Upstream: `GetServicesToUpdate`.
+    /// Returns the names of the Services that select pods with these labels. Upstream: `GetServicesToUpdate`.
     fn services(&self, namespace: &str, labels: &StrMap) -> BTreeSet<Text> {
-        let (mut found, mut place) = (BTreeSet::new(), String::new());
+        let (mut found, mut buffer) = (BTreeSet::new(), String::new());
         for (name, value) in labels.iter() {
-            self.services.for_each(at(&mut place, namespace, name, value), |service| {
+            self.services.for_each(at(&mut buffer, namespace, name, value), |service| {
                 if selects(&service.spec.selector, labels) {
                     found.insert(service.meta.name.clone());
                 }
@@ -72,8 +72,8 @@ impl Selected {
         found
     }
 
-    /// Returns the Services affected by a pod's event. A pod that existed at the start affects none, because all
-    /// Services are enqueued then. Upstream: `podEndpointsChanged`, `GetServicesToUpdate`.
+    /// Returns the Services that a pod's event affects. A pod that existed at the start affects none, because then all
+    /// Services are enqueued anyway. Upstream: `podEndpointsChanged`, `GetServicesToUpdate`.
     pub(super) fn concerned(&self, event: &CacheEvent<Pod>) -> Vec<Key> {
         let pod = event.object();
         let now = || self.services(&pod.meta.namespace, &pod.meta.labels);
@@ -96,23 +96,23 @@ impl Selected {
         names.iter().map(|name| Key::new(&pod.meta.namespace, name)).collect()
     }
 
-    /// Returns the Services that select the pod now.
+    /// Returns the Services that currently select the pod.
     pub(super) fn services_of(&self, pod: &Pod) -> Vec<Key> {
         let names = self.services(&pod.meta.namespace, &pod.meta.labels);
         names.iter().map(|name| Key::new(&pod.meta.namespace, name)).collect()
     }
 }
 
-/// Formats an index key of namespace and label.
-fn at<'a>(place: &'a mut String, namespace: &str, name: &str, value: &str) -> &'a str {
+/// Formats the index key of a label in a namespace.
+fn at<'a>(buffer: &'a mut String, namespace: &str, name: &str, value: &str) -> &'a str {
     let parts = [namespace, " ", name, "=", value];
-    place.clear();
-    place.reserve(parts.iter().map(|part| part.len()).sum());
-    parts.iter().for_each(|part| place.push_str(part));
-    place
+    buffer.clear();
+    buffer.reserve(parts.iter().map(|part| part.len()).sum());
+    parts.iter().for_each(|part| buffer.push_str(part));
+    buffer
 }
 
-/// Whether the labels satisfy the selector. An empty selector selects nothing.
+/// Reports whether the labels match the selector. An empty selector matches nothing.
 fn selects(selector: &StrMap, labels: &StrMap) -> bool {
     !selector.is_empty() && selector.iter().all(|(name, value)| labels.get(name) == Some(value))
 }

@@ -1,4 +1,4 @@
-//! EndpointSlices of both controllers: their contents, and writes.
+//! Contents and writes of EndpointSlices, for both controllers.
 
 use crate::wire::{self, Fresh, PreservedMetadata};
 use bytes::Bytes;
@@ -10,20 +10,20 @@ use evenkeel_runtime::plan::{Action, Create, Delete, Key, OnError, Update};
 use serde::Serialize;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Label with the Service's name. Upstream: `LabelServiceName`.
+/// Label that names the Service. Upstream: `LabelServiceName`.
 pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
-/// Label with the managing controller. Upstream: `LabelManagedBy`.
+/// Label that names the managing controller. Upstream: `LabelManagedBy`.
 pub(super) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// Label of objects of a headless Service. Upstream: `IsHeadlessService`.
+/// Label of the objects of a headless Service. Upstream: `IsHeadlessService`.
 pub(super) const HEADLESS: &str = "service.kubernetes.io/headless";
 
-/// Returns the Service, or the Endpoints, of a slice.
+/// Returns the key of the slice's Service, which is also that of its Endpoints.
 pub(super) fn service_of(slice: &EndpointSlice) -> Option<Key> {
     let name = slice.meta.labels.get(SERVICE_NAME).filter(|name| !name.is_empty())?;
     Some(Key::new(&slice.meta.namespace, name))
 }
 
-/// Content of a slice, without name and annotations.
+/// Content of a slice without its name and annotations.
 #[derive(Debug, Hash)]
 pub(super) struct Content<'a> {
     pub(super) address_type: &'a str,
@@ -57,12 +57,12 @@ pub(super) fn deletion(name: &str) -> u64 {
     hasher.finish()
 }
 
-/// Counts of one Service. Upstream: `metrics.EfficiencyInfo`.
+/// Numbers of a Service's endpoints and slices. Upstream: `metrics.EfficiencyInfo`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ServiceCounts {
     /// Number of endpoints.
     pub(super) endpoints: usize,
-    /// Number of slices after the reconciliation.
+    /// Number of slices after the pass.
     pub(super) slices: usize,
     /// Number of slices if all were full.
     pub(super) ideal: usize,
@@ -76,7 +76,7 @@ impl std::ops::AddAssign for ServiceCounts {
     }
 }
 
-/// Operation on a slice, as metrics name it.
+/// Operation on a slice, under its name in metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Create,
@@ -94,7 +94,8 @@ impl Operation {
     }
 }
 
-/// A write and the hash of its content. A failure ends the reconciliation, unless the planner decides otherwise.
+/// A write and the hash of its content. A failure skips the remaining writes of the pass, unless the planner sets
+/// another rule.
 #[derive(Debug, PartialEq)]
 pub(super) struct Write {
     pub(super) operation: Operation,
@@ -102,10 +103,10 @@ pub(super) struct Write {
     pub(super) mark: u64,
 }
 
-/// Events and writes of a reconciliation.
+/// Events and writes of a pass.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Writes {
-    /// Events, recorded before any write.
+    /// Events to record before any write.
     pub(super) events: Vec<Action>,
     actions: Vec<Action>,
     pub(super) operations: Vec<Operation>,
@@ -154,7 +155,7 @@ fn body(metadata: impl Serialize, content: &Content<'_>) -> Bytes {
     })
 }
 
-/// Returns the action that creates a slice for the Service or the Endpoints of this key, with `owner` as controller.
+/// Returns the creation of a slice for the Service or Endpoints with this key. `owner` becomes its controller.
 pub(super) fn create(
     key: &Key,
     owner: &OwnerReference,
@@ -178,14 +179,14 @@ pub(super) fn create(
     }
 }
 
-/// Returns the prefix of the slice's name: the Service's name and, if it fits, a dash. Upstream:
+/// Returns the prefix of a slice's name: the Service's name and, unless that is too long, a dash. Upstream:
 /// `getEndpointSlicePrefix`.
 fn prefix(name: &str) -> String {
     const MAX_NAME_LENGTH: usize = 253;
     if name.len() < MAX_NAME_LENGTH { format!("{name}-") } else { name.to_owned() }
 }
 
-/// Returns the update of a slice's content and metadata, with the resource version as precondition.
+/// Returns the update of a slice's content and metadata. It requires the resource version of `slice`.
 pub(super) fn update(
     slice: &EndpointSlice,
     metadata: PreservedMetadata<'_>,

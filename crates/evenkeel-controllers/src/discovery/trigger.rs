@@ -1,5 +1,5 @@
-//! Annotation `endpoints.kubernetes.io/last-change-trigger-time`, for the latency of network programming. Upstream:
-//! `endpointslice/util/trigger_time_tracker.go`.
+//! Annotation `endpoints.kubernetes.io/last-change-trigger-time`, which is used to measure the latency of network
+//! programming. Upstream: `endpointslice/util/trigger_time_tracker.go`.
 
 use evenkeel_api::{
     StrMap,
@@ -11,15 +11,15 @@ use std::{
     sync::Arc,
 };
 
-/// The annotation. Upstream: `EndpointsLastChangeTriggerTime`.
+/// Name of the annotation. Upstream: `EndpointsLastChangeTriggerTime`.
 pub(super) const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
-/// Times observed in a reconciliation: the Service's creation and each pod's last transition of `Ready`. Upstream:
-/// `endpointsState`.
+/// Times that a pass observes: the creation of the Service, and the last transition of each pod's condition `Ready`.
+/// Upstream: `endpointsState`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Times {
     service: i64,
-    /// By hash of the pod's name, to save memory; in seconds, the API's precision.
+    /// Pods by the hash of their name, which saves memory. Times are in seconds, the precision of the API.
     pods: Box<[(u64, i64)]>,
 }
 
@@ -33,8 +33,8 @@ impl Times {
         Self { service, pods: times.into() }
     }
 
-    /// Returns the time of the change since `before`: the earliest new time, or the creation time of a new Service.
-    /// `None` if no time is new. Upstream: `ComputeEndpointLastChangeTriggerTime`.
+    /// Returns the time of the change since `before`, which is the earliest new time, or the creation time of a new
+    /// Service. Returns `None` if no time is new. Upstream: `ComputeEndpointLastChangeTriggerTime`.
     pub(super) fn trigger(&self, before: Option<&Self>) -> Option<Timestamp> {
         let Some(before) = before else { return time(self.service) };
         let is_new = |(pod, time): &&(u64, i64)| {
@@ -70,7 +70,7 @@ pub(super) fn annotated(annotations: &StrMap, trigger: Option<Timestamp>) -> Str
     }
 }
 
-/// Trigger times of a Service's last and current reconciliation.
+/// Trigger times of a Service's last successful pass and of its current pass.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct TriggerTimes {
     last: Option<Arc<Times>>,
@@ -78,17 +78,17 @@ pub(super) struct TriggerTimes {
 }
 
 impl TriggerTimes {
-    /// Returns the times of the last successful reconciliation.
+    /// Returns the times of the last successful pass.
     pub(super) fn last(&self) -> Option<Arc<Times>> {
         self.last.clone()
     }
 
-    /// Records the start of a reconciliation with these times.
+    /// Returns the state after a pass with these times has begun.
     pub(super) fn begin(&self, times: &Arc<Times>) -> Self {
         Self { last: self.last.clone(), running: Some(Arc::clone(times)) }
     }
 
-    /// Records the end of a reconciliation. After a failure, the next one reports the same change.
+    /// Returns the state after a pass has ended. After a failed pass, the next one reports the same change.
     pub(super) fn end(&self, succeeded: bool) -> Self {
         let running = self.running.as_ref().filter(|_| succeeded);
         Self { last: running.or(self.last.as_ref()).cloned(), running: None }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_annotation_is_set_and_taken_away() {
+    fn the_annotation_is_set_and_removed() {
         let others: StrMap = [("a", "b")].into_iter().collect();
         let with = annotated(&others, Some(T0));
         assert_eq!(with.get(TRIGGER_TIME), Some("2026-09-21T14:13:20Z"));

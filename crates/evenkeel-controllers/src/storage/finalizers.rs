@@ -1,31 +1,31 @@
-//! Finalizers that protect objects in use from deletion.
+//! Finalizers that protect objects in use from being deleted.
 
 use crate::wire;
 use evenkeel_api::{Meta, View};
 use evenkeel_runtime::plan::{PatchForm, Plan, Rewrite};
 use serde_json::json;
 
-/// Whether the object is terminating and has this finalizer.
+/// Reports whether the object is terminating and has this finalizer.
 pub(super) fn holds(meta: &Meta, finalizer: &str) -> bool {
     meta.deleting() && has(meta, finalizer)
 }
 
-/// Whether the object is not terminating and lacks this finalizer.
+/// Reports whether the object is not terminating and lacks this finalizer.
 pub(super) fn is_missing(meta: &Meta, finalizer: &str) -> bool {
     !meta.deleting() && !has(meta, finalizer)
 }
 
-/// Whether the finalizer may have to be added or removed.
-pub(super) fn concerns(meta: &Meta, finalizer: &str) -> bool {
+/// Reports whether the finalizer may have to be added or removed.
+pub(super) fn may_change(meta: &Meta, finalizer: &str) -> bool {
     holds(meta, finalizer) || is_missing(meta, finalizer)
 }
 
-/// Whether the object has this finalizer.
+/// Reports whether the object has this finalizer.
 pub(super) fn has(meta: &Meta, finalizer: &str) -> bool {
     meta.finalizers.iter().any(|present| **present == *finalizer)
 }
 
-/// Adds the finalizer to an object that is not terminating, and removes it from a terminating one that is unused.
+/// Adds the finalizer to an object that is not terminating. Removes it from a terminating object that is unused.
 pub(super) fn protect<V: View>(object: &V, finalizer: &str, used: bool) -> Plan {
     let (meta, mut plan) = (object.meta(), Plan::nothing());
     if is_missing(meta, finalizer) {
@@ -56,7 +56,7 @@ mod tests {
     use evenkeel_runtime::plan::Action;
 
     #[test]
-    fn a_finalizer_comes_first_and_goes_last() {
+    fn the_finalizer_is_removed_only_from_terminating_unused_objects() {
         let volume = |deleting: bool, finalizers: &[&str]| {
             let mut volume = PersistentVolume { meta: meta("v"), ..PersistentVolume::default() };
             volume.meta.deletion = deleting.then_some(T0);

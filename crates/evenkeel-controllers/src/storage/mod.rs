@@ -1,4 +1,4 @@
-//! Controllers of volumes: what binds, protects, makes, grows and attaches them.
+//! Controllers of volumes and claims: binding, protection, provisioning, expansion and attachment.
 
 pub mod attachdetach;
 pub mod binder;

@@ -1,4 +1,4 @@
-//! Arguments of the in-tree plugins: upstream's defaults and validation.
+//! Arguments of the in-tree plugins, with upstream's defaults and validation.
 //!
 //! Upstream: `pkg/scheduler/apis/config/validation/validation_pluginargs.go`.
 
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 pub(crate) trait PluginArgs: Serialize + DeserializeOwned + Default {
     /// Sets the defaults of unset fields.
     fn set_defaults(&mut self, gates: &FeatureGates);
-    /// Validates the arguments at `path`.
+    /// Validates the arguments. `path` is their field path in errors.
     fn validate(&self, path: &str, gates: &FeatureGates) -> Vec<FieldError>;
 }
 
-/// Sets the defaults of a plugin's arguments; `None` for plugins without known arguments.
+/// Sets the defaults of a plugin's arguments. Returns `None` for a plugin whose arguments are not known.
 pub(super) fn with_defaults(plugin: &str, given: &Value, gates: &FeatureGates) -> Option<Value> {
     Some(match plugin {
         "DefaultPreemption" => defaulted::<DefaultPreemptionArgs>(plugin, given, gates),
@@ -33,7 +33,8 @@ pub(super) fn with_defaults(plugin: &str, given: &Value, gates: &FeatureGates) -
     })
 }
 
-/// Validates arguments with defaults. The factory of `NodeResourcesFit` validates its own, as upstream's does.
+/// Validates arguments that have their defaults. Like upstream's, the factory of `NodeResourcesFit` validates its own
+/// arguments.
 pub(super) fn checked(
     plugin: &str,
     args: &Value,
@@ -54,7 +55,7 @@ pub(super) fn checked(
     }
 }
 
-/// Converts arguments whose types the reader has checked.
+/// Converts arguments whose types were checked when the configuration was read.
 pub(crate) fn typed<T: PluginArgs>(args: &Value) -> T {
     serde_json::from_value(args.clone()).unwrap_or_default()
 }
@@ -84,20 +85,37 @@ impl PluginArgs for DefaultPreemptionArgs {
 
     fn validate(&self, path: &str, _: &FeatureGates) -> Vec<FieldError> {
         let at = |field: &str| format!("{path}.{field}");
-        let (share, least) = ("minCandidateNodesPercentage", "minCandidateNodesAbsolute");
+        let (percentage_field, absolute_field) =
+            ("minCandidateNodesPercentage", "minCandidateNodesAbsolute");
         let percentage = self.min_candidate_nodes_percentage.unwrap_or_default();
         let absolute = self.min_candidate_nodes_absolute.unwrap_or_default();
         let mut errors = Vec::new();
         if !(0..=100).contains(&percentage) {
-            errors.push(FieldError::value(at(share), percentage, "not in valid range [0, 100]"));
+            errors.push(FieldError::value(
+                at(percentage_field),
+                percentage,
+                "not in valid range [0, 100]",
+            ));
         }
         if absolute < 0 {
-            errors.push(FieldError::value(at(least), absolute, "not in valid range [0, inf)"));
+            errors.push(FieldError::value(
+                at(absolute_field),
+                absolute,
+                "not in valid range [0, inf)",
+            ));
         }
         if percentage == 0 && absolute == 0 {
             let rule = "cannot be zero at the same time as";
-            errors.push(FieldError::value(at(share), 0, &format!("{rule} {least}")));
-            errors.push(FieldError::value(at(least), 0, &format!("{rule} {share}")));
+            errors.push(FieldError::value(
+                at(percentage_field),
+                0,
+                &format!("{rule} {absolute_field}"),
+            ));
+            errors.push(FieldError::value(
+                at(absolute_field),
+                0,
+                &format!("{rule} {percentage_field}"),
+            ));
         }
         errors
     }
@@ -188,7 +206,7 @@ impl PluginArgs for InterPodAffinityArgs {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct NodeAffinityArgs {
-    /// Node affinity that all pods of the profile have besides their own.
+    /// Node affinity that applies to all pods of the profile in addition to their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) added_affinity: Option<Value>,
 }
@@ -223,7 +241,7 @@ impl PluginArgs for NodeAffinityArgs {
     }
 }
 
-/// Returns the error of one requirement of a node selector.
+/// Returns the first error of a requirement of a node selector.
 ///
 /// Upstream: `NewRequirement`.
 fn requirement(rule: &Value, at: &str) -> Option<FieldError> {
@@ -254,7 +272,7 @@ fn requirement(rule: &Value, at: &str) -> Option<FieldError> {
         }
         "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {
             let key = text("key");
-            // Upstream: `validateLabelKey`, which makes one error of all broken rules.
+            // Upstream: `validateLabelKey`, which joins all broken rules in one error.
             let why = qualified_name(key).join("; ");
             (!why.is_empty()).then(|| FieldError::value(format!("{at}.key"), key, &why))
         }
@@ -278,7 +296,7 @@ impl ResourceSpec {
         ["cpu", "memory"].map(|name| Self { name: name.to_owned(), weight: 1 }).into()
     }
 
-    /// The default set, or a weight of one for each that has none.
+    /// Sets the default resources if there are none, and weight 1 where it is unset.
     fn set_defaults(all: &mut Vec<Self>) {
         if all.is_empty() {
             *all = Self::defaults();
@@ -324,9 +342,9 @@ impl PluginArgs for NodeResourcesBalancedAllocationArgs {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Shape {
-    /// Utilization of the resource in percent, 0 to 100.
+    /// Utilization of the resource in percent, from 0 to 100.
     pub utilization: i32,
-    /// Score at this utilization, 0 to 10.
+    /// Score at this utilization, from 0 to 10.
     pub score: i32,
 }
 
@@ -373,7 +391,7 @@ pub(crate) struct NodeResourcesFitArgs {
     pub(crate) scoring_strategy: Option<Strategy>,
 }
 
-/// How the requested resources of a node become its score.
+/// Strategy by which requested resources determine a node's score.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Strategy {
@@ -470,7 +488,7 @@ impl Strategy {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct PodTopologySpreadArgs {
-    /// Constraints of pods that define none, without selectors.
+    /// Constraints of pods that define none. They must not have selectors.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) default_constraints: Vec<Value>,
     pub(crate) defaulting_type: String,

@@ -1,4 +1,5 @@
-//! The configuration's rules, upstream's (`pkg/scheduler/apis/config/validation/validation.go`) in its words.
+//! Validation of the configuration by upstream's rules (`pkg/scheduler/apis/config/validation/validation.go`), with
+//! upstream's messages.
 
 use super::{
     ExtenderConfig, GROUP, GoDuration, KubeSchedulerConfiguration, KubeSchedulerProfile,
@@ -9,7 +10,7 @@ use evenkeel_component::features::FeatureGates;
 use serde_json::{Value, json};
 use std::fmt;
 
-/// One field that is not as it should be.
+/// An invalid field of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {what}")]
 pub struct FieldError {
@@ -18,7 +19,7 @@ pub struct FieldError {
 }
 
 impl FieldError {
-    /// A value that is not allowed.
+    /// Returns the error of a value that is not allowed.
     pub(super) fn value(path: String, value: impl Into<Value>, why: &str) -> Self {
         Self { path, what: format!("Invalid value: {}: {why}", value.into()) }
     }
@@ -43,7 +44,7 @@ impl FieldError {
     }
 }
 
-/// Aggregate errors as upstream puts them together: each once.
+/// Several errors as one, formatted like upstream's, each message once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Aggregate(pub(crate) Vec<String>);
 
@@ -64,7 +65,8 @@ impl KubeSchedulerConfiguration {
     /// Upstream: `ValidateKubeSchedulerConfiguration`.
     ///
     /// # Errors
-    /// All values that are not allowed.
+    ///
+    /// The errors of all invalid fields.
     pub(crate) fn validate(&self, gates: &FeatureGates) -> Result<(), Aggregate> {
         let errors = self.errors(gates);
         let mut texts: Vec<String> = Vec::new();
@@ -127,7 +129,7 @@ impl LeaderElectionConfiguration {
             }
         }
         if self.lease_duration <= self.renew_deadline {
-            // Upstream shows the other value.
+            // Like upstream, the error shows the other value.
             let shown = text(self.renew_deadline);
             let rule = "must be greater than `RenewDeadline`";
             errors.push(FieldError::value(at("leaseDuration"), shown, rule));
@@ -154,7 +156,7 @@ fn percentage(path: &str, share: Option<i32>) -> Option<FieldError> {
     Some(FieldError::value(path.to_owned(), share, "not in valid range [0-100]"))
 }
 
-/// Plugins that there once were.
+/// Plugins of former versions that upstream rejects by name.
 const RETIRED: [&str; 4] = ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];
 
 fn retired(path: String, name: &str) -> Option<FieldError> {
@@ -176,7 +178,7 @@ fn profiles(all: &[KubeSchedulerProfile], gates: &FeatureGates) -> Vec<FieldErro
         errors.extend(plugin_sets(profile, &path));
         errors.extend(plugin_configs(profile, &path, gates));
         if all[..n].iter().any(|other| other.scheduler_name == profile.scheduler_name) {
-            // What upstream shows is the path's own form, which is none.
+            // Upstream passes the field path instead of the name, which formats as `{}`.
             errors.push(FieldError::duplicate(format!("{path}.schedulerName"), json!({})));
         }
     }
@@ -216,7 +218,7 @@ fn plugin_configs(
     errors
 }
 
-/// One queue, hence one order.
+/// Requires the same QueueSort plugin in all profiles, because they share one queue.
 fn queue_sorts(all: &[KubeSchedulerProfile]) -> Vec<FieldError> {
     let set = |profile: &KubeSchedulerProfile| {
         profile.plugins.as_ref().map(|plugins| plugins.of("queueSort").clone()).unwrap_or_default()
@@ -282,7 +284,7 @@ fn extenders(all: &[ExtenderConfig]) -> Vec<FieldError> {
     errors
 }
 
-/// Whether a resource is none of Kubernetes' own (`IsExtendedResourceName`).
+/// Reports whether the name is that of an extended resource (upstream: `IsExtendedResourceName`).
 fn extended(name: &str) -> bool {
     let own = !name.contains('/') || name.contains("kubernetes.io/");
     !own && !name.starts_with("requests.") && qualified_name(&format!("requests.{name}")).is_empty()

@@ -1,4 +1,4 @@
-//! Upstream's defaults (`pkg/scheduler/apis/config/v1/defaults.go`).
+//! Upstream's defaults of the configuration (`pkg/scheduler/apis/config/v1/defaults.go`).
 
 use super::{
     GROUP, GoDuration, KubeSchedulerConfiguration, KubeSchedulerProfile, PluginConfig, Plugins,
@@ -8,7 +8,7 @@ use evenkeel_component::features::FeatureGates;
 use serde_json::Value;
 
 impl KubeSchedulerConfiguration {
-    /// Fills in what was not said.
+    /// Sets the defaults of unset fields.
     pub(super) fn set_defaults(&mut self, gates: &FeatureGates) {
         "KubeSchedulerConfiguration".clone_into(&mut self.kind);
         GROUP.clone_into(&mut self.api_version);
@@ -16,7 +16,7 @@ impl KubeSchedulerConfiguration {
         if self.profiles.is_empty() {
             self.profiles.push(KubeSchedulerProfile::default());
         }
-        // Where there are several, each must have said its own.
+        // Several profiles must each set their own name.
         if let [only] = self.profiles.as_mut_slice() {
             only.scheduler_name
                 .get_or_insert_with(|| evenkeel_scheduler::DEFAULT_SCHEDULER.to_owned());
@@ -41,7 +41,8 @@ impl KubeSchedulerConfiguration {
         }
     }
 
-    /// Adds the resources that only extenders manage to those that `NodeResourcesFit` ignores.
+    /// Replaces the resources that `NodeResourcesFit` ignores by those that only extenders manage,
+    /// as upstream does.
     pub(crate) fn ignore_extender_resources(&mut self) {
         let managed = self.extenders.iter().flat_map(|extender| &extender.managed_resources);
         let ignored: Vec<&str> = managed
@@ -86,7 +87,7 @@ impl KubeSchedulerProfile {
         self.plugins = Some(plugins::merged(gates, self.plugins.take()));
         for config in &mut self.plugin_config {
             let given = std::mem::take(&mut config.args);
-            // Arguments of plugins of others are their own.
+            // The arguments of out-of-tree plugins stay as they are.
             config.args = args::with_defaults(&config.name, &given, gates).unwrap_or(given);
         }
         let named = self.plugins.as_ref().map(names).unwrap_or_default();
@@ -100,7 +101,7 @@ impl KubeSchedulerProfile {
     }
 }
 
-/// Names of all plugins that take part anywhere, in order.
+/// Returns the names of all enabled plugins, sorted.
 fn names(plugins: &Plugins) -> Vec<String> {
     let mut names: Vec<String> = plugins
         .0

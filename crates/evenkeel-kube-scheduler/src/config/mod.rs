@@ -1,5 +1,5 @@
 //! Reads `KubeSchedulerConfiguration` of `kubescheduler.config.k8s.io/v1`, sets upstream's defaults, validates it by
-//! upstream's rules and writes it as upstream does.
+//! upstream's rules, and writes it as upstream does.
 
 mod args;
 mod check;
@@ -29,10 +29,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The configuration's group and version.
+/// Group and version of the configuration.
 pub(crate) const GROUP: &str = "kubescheduler.config.k8s.io/v1";
 
-/// The configuration of the program. Unset fields are `None` until the defaults are set.
+/// Configuration of the program. Fields that are unset stay `None` until the defaults are set.
 ///
 /// Upstream: `KubeSchedulerConfiguration`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -40,30 +40,32 @@ pub(crate) const GROUP: &str = "kubescheduler.config.k8s.io/v1";
 pub struct KubeSchedulerConfiguration {
     kind: String,
     api_version: String,
-    /// Number of goroutines of a scheduling attempt upstream; validated, but without effect: an attempt uses one thread.
+    /// Maximum number of victims that one preemption deletes concurrently. Default: 16. Upstream also uses this number
+    /// of goroutines in an attempt.
     pub parallelism: Option<i32>,
-    /// Leader election of the program's replicas.
+    /// Leader election among the program's replicas.
     pub leader_election: LeaderElectionConfiguration,
     /// Connection to the API server.
     pub client_connection: ClientConnectionConfiguration,
-    /// Whether `/debug/pprof` is served.
+    /// Whether the program serves `/debug/pprof`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enable_profiling: Option<bool>,
-    /// Whether lock contention is profiled.
+    /// Whether the program profiles lock contention.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enable_contention_profiling: Option<bool>,
-    /// Percentage of feasible nodes after which the search stops; 0 adapts it to the cluster's size.
+    /// Percentage of the nodes that are enough to find feasible. Default: 0, a percentage that depends on the size of
+    /// the cluster.
     pub percentage_of_nodes_to_score: Option<i32>,
-    /// Initial backoff of an unschedulable pod, in seconds.
+    /// Initial backoff of an unschedulable pod in seconds. Default: 1.
     pub pod_initial_backoff_seconds: Option<i64>,
-    /// Maximum backoff, in seconds.
+    /// Maximum backoff in seconds. Default: 10.
     pub pod_max_backoff_seconds: Option<i64>,
     /// One profile for each scheduler name.
     pub profiles: Vec<KubeSchedulerProfile>,
-    /// HTTP extenders in the order of their calls.
+    /// HTTP extenders, in the order of their calls.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub extenders: Vec<ExtenderConfig>,
-    /// Whether informers start only once the program leads; false by default.
+    /// Whether informers start only when the program becomes the leader. Default: false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub delay_cache_until_active: bool,
 }
@@ -72,13 +74,13 @@ pub struct KubeSchedulerConfiguration {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LeaderElectionConfiguration {
-    /// Whether the program works only while it leads.
+    /// Whether the program works only while it is the leader. Default: true.
     pub leader_elect: Option<bool>,
-    /// Time after the last renewal from which other candidates may take the lease.
+    /// Time after the last renewal after which other candidates may take the lease. Default: 15 s.
     pub lease_duration: GoDuration,
-    /// Time after which a leader that cannot renew gives up.
+    /// Time after which a leader that cannot renew its lease gives up. Default: 10 s.
     pub renew_deadline: GoDuration,
-    /// Pause between attempts to acquire or renew.
+    /// Interval between attempts to acquire or renew the lease. Default: 2 s.
     pub retry_period: GoDuration,
     /// Kind of the lock object: `leases`.
     pub resource_lock: String,
@@ -92,16 +94,16 @@ pub struct LeaderElectionConfiguration {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClientConnectionConfiguration {
-    /// Path of a kubeconfig; a pod's own credentials without one.
+    /// Path of a kubeconfig. If empty, the program uses its pod's credentials.
     pub kubeconfig: String,
     /// Value of the `Accept` header.
     pub accept_content_types: String,
-    /// Content type of request bodies.
+    /// Content type of request bodies. Default: protobuf.
     pub content_type: String,
-    /// Requests per second; unlimited when negative.
+    /// Maximum rate in requests per second. Negative means unlimited. Default: 50.
     #[serde(serialize_with = "write::float")]
     pub qps: f32,
-    /// Requests that may exceed `qps` at once.
+    /// Number of requests that may exceed `qps` at once. Default: 100.
     pub burst: i32,
 }
 
@@ -109,9 +111,9 @@ pub struct ClientConnectionConfiguration {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct KubeSchedulerProfile {
-    /// Value of `schedulerName` in the pods that the profile schedules.
+    /// `spec.schedulerName` of the pods that the profile schedules.
     pub scheduler_name: Option<String>,
-    /// Overrides the configuration's percentage.
+    /// Percentage that overrides the one of the configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percentage_of_nodes_to_score: Option<i32>,
     /// Enabled and disabled plugins by extension point.
@@ -121,7 +123,7 @@ pub struct KubeSchedulerProfile {
     pub plugin_config: Vec<PluginConfig>,
 }
 
-/// Enabled and disabled plugins by the configuration's name of the extension point, with `multiPoint` among them.
+/// Enabled and disabled plugins by extension point. The keys are the configuration's names, including `multiPoint`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plugins(pub BTreeMap<String, PluginSet>);
 
@@ -140,7 +142,7 @@ pub struct PluginSet {
     /// Enabled plugins in the order of their calls.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub enabled: Vec<PluginRef>,
-    /// Disabled default plugins; `*` stands for all.
+    /// Disabled default plugins. `*` disables all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub disabled: Vec<PluginRef>,
 }
@@ -151,7 +153,7 @@ pub struct PluginSet {
 pub struct PluginRef {
     /// Name of the plugin.
     pub name: String,
-    /// Weight of its scores; 0 stands for 1.
+    /// Weight of the plugin's scores. 0 means 1.
     pub weight: i32,
 }
 
@@ -161,7 +163,7 @@ pub struct PluginRef {
 pub struct PluginConfig {
     /// Name of the plugin.
     pub name: String,
-    /// For in-tree plugins, complete with defaults, kind and version; for others as configured.
+    /// Arguments. Those of in-tree plugins have all defaults, kind and version; others stay as configured.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub args: Value,
 }
@@ -170,7 +172,7 @@ impl KubeSchedulerConfiguration {
     /// Parses a configuration and sets its defaults.
     ///
     /// # Errors
-    /// If it has unknown fields or values of wrong types.
+    /// If it has unknown fields or values of a wrong type.
     pub fn parse(text: &str, gates: &FeatureGates) -> Result<Self, ReadError> {
         let mut configuration = read::read(text)?;
         configuration.set_defaults(gates);

@@ -1,9 +1,9 @@
-//! Which plugins take part by default, and how a profile's own lists change that (`pkg/scheduler/apis/config/v1/default_plugins.go`).
+//! Default plugins, and how the lists of a profile change them (`pkg/scheduler/apis/config/v1/default_plugins.go`).
 
 use super::{PluginRef, PluginSet, Plugins};
 use evenkeel_component::features::FeatureGates;
 
-/// Extension points as the configuration names them.
+/// Names of the extension points in the configuration.
 pub(super) const POINTS: [&str; 16] = [
     "preEnqueue",
     "queueSort",
@@ -23,7 +23,7 @@ pub(super) const POINTS: [&str; 16] = [
     "podGroupPostFilter",
 ];
 
-/// The plugins and weights that upstream has by default, each with the gate that it depends on.
+/// Upstream's default plugins with their weights, and the feature gate that each depends on.
 const STANDARD: [(&str, i32, &str); 24] = [
     ("SchedulingGates", 0, ""),
     ("PrioritySort", 0, ""),
@@ -40,7 +40,7 @@ const STANDARD: [(&str, i32, &str); 24] = [
     ("VolumeZone", 0, ""),
     ("PodTopologySpread", 2, ""),
     ("InterPodAffinity", 2, ""),
-    // An idle claim is given back before pods are evicted.
+    // DynamicResources precedes DefaultPreemption: it deallocates an unused claim before pods are evicted.
     ("DynamicResources", 2, "DynamicResourceAllocation"),
     ("DefaultPreemption", 0, ""),
     ("NodeResourcesBalancedAllocation", 1, ""),
@@ -52,30 +52,32 @@ const STANDARD: [(&str, i32, &str); 24] = [
     ("PodGroupPodsCount", 1, "TopologyAwareWorkloadScheduling"),
 ];
 
-/// The default plugins, changed as `own` says.
+/// Returns the default plugins, changed by the lists of a profile.
 pub(super) fn merged(gates: &FeatureGates, own: Option<Plugins>) -> Plugins {
     let mut own = own.unwrap_or_default();
     let merged = POINTS.map(|point| {
         let given = own.0.remove(point).unwrap_or_default();
-        let standard = if point == "multiPoint" { standard(gates) } else { Vec::new() };
-        (point.to_owned(), merge(standard, given))
+        let defaults = if point == "multiPoint" { defaults(gates) } else { Vec::new() };
+        (point.to_owned(), merge(defaults, given))
     });
     Plugins(merged.into())
 }
 
-fn standard(gates: &FeatureGates) -> Vec<PluginRef> {
+fn defaults(gates: &FeatureGates) -> Vec<PluginRef> {
     let on = STANDARD.iter().filter(|(_, _, gate)| gate.is_empty() || gates.enabled(gate));
     on.map(|(name, weight, _)| PluginRef { name: (*name).to_owned(), weight: *weight }).collect()
 }
 
-/// Default plugins keep their place when they are named again, with what is said of them there; others follow.
-fn merge(standard: Vec<PluginRef>, own: PluginSet) -> PluginSet {
+/// Merges the default plugins with a profile's list. A default plugin that the list names keeps its position and takes
+/// the list's settings. Other plugins of the list follow.
+fn merge(defaults: Vec<PluginRef>, own: PluginSet) -> PluginSet {
     let off = |name: &str| own.disabled.iter().any(|plugin| plugin.name == name);
     let mut replaced = Vec::new();
     let mut enabled: Vec<PluginRef> = Vec::new();
     if !off("*") {
-        for plugin in standard.into_iter().filter(|plugin| !off(&plugin.name)) {
-            // Of several with this name the last counts here; the others are found to be too many later.
+        for plugin in defaults.into_iter().filter(|plugin| !off(&plugin.name)) {
+            // If the list names a plugin several times, the last entry applies here. The build of the profile rejects
+            // the others.
             match own.enabled.iter().rposition(|given| given.name == plugin.name) {
                 Some(n) => {
                     replaced.push(n);

@@ -1,19 +1,19 @@
-//! The configuration's text, read as strictly as upstream reads it.
+//! Reads the configuration's text as strictly as upstream does.
 
 use super::{GROUP, KubeSchedulerConfiguration, schema};
 use serde_json::{Value, json};
 
-/// Why a text is no configuration, in upstream's words.
+/// Reason why a text is not a valid configuration. The message is upstream's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ReadError(String);
 
 const KIND: &str = "KubeSchedulerConfiguration";
 
-/// Reads YAML or JSON. Arguments of plugins that come with Evenkeel are read as well; those of others are left as they are.
+/// Parses YAML or JSON. It also checks the arguments of in-tree plugins; those of other plugins stay as they are.
 ///
 /// # Errors
-/// When a field is not known or has a value of another type, or when the text is something else.
+/// If a field is unknown or has a value of a wrong type, or if the text is not a configuration.
 pub(super) fn read(text: &str) -> Result<KubeSchedulerConfiguration, ReadError> {
     let strict = |error: String| ReadError(format!("strict decoding error: {error}"));
     let mut tree: Value =
@@ -48,7 +48,7 @@ fn not_registered(kind: &str, version: &str) -> String {
     format!("no kind {kind:?} is registered for version {version:?}")
 }
 
-/// Reads the arguments of the plugins whose arguments are known; returns which fields are not.
+/// Checks the arguments of in-tree plugins. Returns the errors about unknown fields.
 fn arguments(tree: &mut Value) -> Result<Vec<String>, ReadError> {
     let mut unknown = Vec::new();
     let none = &mut Vec::new();
@@ -58,11 +58,11 @@ fn arguments(tree: &mut Value) -> Result<Vec<String>, ReadError> {
             continue;
         };
         for (m, config) in configs.iter_mut().enumerate() {
-            let place = format!("decoding .profiles[{n}].pluginConfig[{m}]");
+            let path = format!("decoding .profiles[{n}].pluginConfig[{m}]");
             let read = plugin_arguments(config);
-            match read.map_err(|error| ReadError(format!("{place}: {error}")))? {
+            match read.map_err(|error| ReadError(format!("{path}: {error}")))? {
                 None => {}
-                Some(fields) => unknown.push(format!("{place}: strict decoding error: {fields}")),
+                Some(fields) => unknown.push(format!("{path}: strict decoding error: {fields}")),
             }
         }
     }
@@ -79,7 +79,7 @@ fn plugin_arguments(config: &mut Value) -> Result<Option<String>, String> {
     if args.is_null() {
         *args = json!({});
     }
-    let place = format!("decoding args for plugin {name}");
+    let path = format!("decoding args for plugin {name}");
     let text = |field: &str, otherwise: &str| {
         args.get(field)
             .and_then(Value::as_str)
@@ -89,7 +89,7 @@ fn plugin_arguments(config: &mut Value) -> Result<Option<String>, String> {
     };
     let (found, version) = (text("kind", &kind), text("apiVersion", GROUP));
     if version != GROUP || !schema::has(&found) {
-        return Err(format!("{place}: {}", not_registered(&found, &version)));
+        return Err(format!("{path}: {}", not_registered(&found, &version)));
     }
     if found != kind {
         let (group, _) = GROUP.split_once('/').unwrap_or((GROUP, ""));
@@ -97,12 +97,12 @@ fn plugin_arguments(config: &mut Value) -> Result<Option<String>, String> {
             "args for plugin {name} were not of type {kind}.{group}, got {found}.{group}"
         ));
     }
-    let unknown = schema::shape(args, &kind).map_err(|error| format!("{place}: {error}"))?;
+    let unknown = schema::shape(args, &kind).map_err(|error| format!("{path}: {error}"))?;
     args["kind"] = kind.into();
     args["apiVersion"] = GROUP.into();
     if unknown.is_empty() {
         return Ok(None);
     }
     let fields: Vec<String> = unknown.iter().map(|path| unknown_field(path)).collect();
-    Ok(Some(format!("{place}: strict decoding error: {}", fields.join(", "))))
+    Ok(Some(format!("{path}: strict decoding error: {}", fields.join(", "))))
 }

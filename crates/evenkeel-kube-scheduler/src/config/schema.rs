@@ -1,15 +1,16 @@
-//! Fields of the configuration with their types: finds unknown fields and values of another type. Errors are in Go's words, and
-//! name the field.
+//! Fields of the configuration with their types. Finds unknown fields and values of a wrong type. Errors have Go's form
+//! and name the field.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use evenkeel_api::duration;
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, sync::LazyLock};
 
-/// Recorded of upstream's types (`kube-scheduler/config/v1`): struct, field, type; fields in the order that they are declared in.
+/// Table recorded from upstream's types (`kube-scheduler/config/v1`): struct, field and type. Fields are in the order
+/// of their declaration.
 const TABLE: &str = include_str!("../../data/config.tsv");
 
-/// Fields and their types, by struct.
+/// Fields with their types, by struct.
 static STRUCTS: LazyLock<BTreeMap<&'static str, Vec<(&'static str, &'static str)>>> =
     LazyLock::new(|| {
         let mut structs: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
@@ -23,16 +24,15 @@ static STRUCTS: LazyLock<BTreeMap<&'static str, Vec<(&'static str, &'static str)
         structs
     });
 
-/// Whether there is a struct of this name.
+/// Reports whether there is a struct with this name.
 pub(super) fn has(name: &str) -> bool {
     STRUCTS.contains_key(name)
 }
 
-/// Brings a tree into the form of the struct `of`: nulls are left out, as if they had not been written. Returns the paths of the
-/// fields that it does not have, which are left out as well.
+/// Converts a tree to the struct `of`. Removes nulls, which count as unset, and unknown fields. Returns the paths of
+/// unknown fields.
 ///
-/// # Errors
-/// When a field's value is of another type.
+/// If a field's value has a wrong type.
 pub(super) fn shape(value: &mut Value, of: &str) -> Result<Vec<String>, String> {
     let mut reading = Reading { unknown: Vec::new(), fields: Vec::new() };
     reading.one(value, of, of, "")?;
@@ -41,12 +41,12 @@ pub(super) fn shape(value: &mut Value, of: &str) -> Result<Vec<String>, String> 
 
 struct Reading {
     unknown: Vec<String>,
-    /// Names of the fields on the way, as Go's errors have them.
+    /// Names of the fields that lead to the current value, for Go's errors.
     fields: Vec<String>,
 }
 
 impl Reading {
-    /// `within` is the struct that has the value, `path` the way there.
+    /// Checks a value of type `kind`. `within` is the struct that contains it, and `path` its field path.
     fn any(
         &mut self,
         value: &mut Value,
@@ -55,7 +55,9 @@ impl Reading {
         path: &str,
     ) -> Result<(), String> {
         if let Some(kind) = kind.strip_prefix("[]") {
-            let Value::Array(items) = value else { return Err(self.no(value, within, kind, true)) };
+            let Value::Array(items) = value else {
+                return Err(self.type_error(value, within, kind, true));
+            };
             for (n, item) in items.iter_mut().enumerate() {
                 self.any(item, kind, within, &format!("{path}[{n}]"))?;
             }
@@ -79,11 +81,13 @@ impl Reading {
             },
             of => return self.one(value, of, within, path),
         };
-        if fits { Ok(()) } else { Err(self.no(value, within, kind, false)) }
+        if fits { Ok(()) } else { Err(self.type_error(value, within, kind, false)) }
     }
 
     fn one(&mut self, value: &mut Value, of: &str, within: &str, path: &str) -> Result<(), String> {
-        let Value::Object(map) = value else { return Err(self.no(value, within, of, false)) };
+        let Value::Object(map) = value else {
+            return Err(self.type_error(value, within, of, false));
+        };
         let known = STRUCTS.get(of).map(Vec::as_slice).unwrap_or_default();
         let kept: Map<String, Value> = std::mem::take(map);
         for (field, mut value) in kept {
@@ -103,7 +107,7 @@ impl Reading {
         Ok(())
     }
 
-    fn no(&self, value: &Value, within: &str, kind: &str, list: bool) -> String {
+    fn type_error(&self, value: &Value, within: &str, kind: &str, list: bool) -> String {
         let found = match value {
             Value::Null => "null".to_owned(),
             Value::Bool(_) => "bool".to_owned(),

@@ -1,4 +1,4 @@
-//! The configuration's own form.
+//! The form in which the configuration is written.
 
 use super::KubeSchedulerConfiguration;
 use evenkeel_component::features::FeatureGates;
@@ -42,7 +42,7 @@ fn text_is_quoted_where_it_must_be() {
 }
 
 #[test]
-fn what_extenders_see_to_is_not_looked_at() {
+fn resources_that_extenders_manage_are_ignored() {
     let mut config = parse(
         "extenders: [{urlPrefix: 'http://x', managedResources: [{name: a.b/c, ignoredByScheduler: true}, {name: a.b/d}]}]",
     );

@@ -1,4 +1,4 @@
-//! The configuration as `/configz` and `--write-config-to` show it.
+//! The configuration in the form of `/configz` and `--write-config-to`.
 
 use super::KubeSchedulerConfiguration;
 use serde::Serializer;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::fmt::Write as _;
 
 impl KubeSchedulerConfiguration {
-    /// Converts to the JSON that `/configz` shows.
+    /// Returns the JSON for `/configz`.
     pub(crate) fn to_json(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
     }
@@ -24,7 +24,7 @@ impl KubeSchedulerConfiguration {
         used
     }
 
-    /// Writes YAML as upstream does: sorted keys, list items at the indentation of their key.
+    /// Returns YAML in upstream's form: keys are sorted, and list items have the indentation of their key.
     pub(crate) fn to_yaml(&self) -> String {
         let mut text = String::new();
         lines(&mut text, &self.to_json(), 0, false);
@@ -32,7 +32,7 @@ impl KubeSchedulerConfiguration {
     }
 }
 
-/// Writes a map's or a list's lines. `started` says that the first one has its indentation already.
+/// Writes the lines of a map or list. `started` means that the first line is indented already.
 fn lines(text: &mut String, value: &Value, indent: usize, started: bool) {
     let mut first = started;
     let mut begin = |text: &mut String| {
@@ -77,7 +77,7 @@ fn nested(text: &mut String, value: &Value, indent: usize) {
         _ => true,
     };
     if empty {
-        // The tree is finite, and so is a string.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, " {}", scalar(value));
     } else {
         text.push('\n');
@@ -85,7 +85,7 @@ fn nested(text: &mut String, value: &Value, indent: usize) {
     }
 }
 
-/// A value in a line. Text is quoted where YAML would take it for something else.
+/// Formats a scalar. Quotes text that YAML would otherwise read as another value.
 fn scalar(value: &Value) -> String {
     let Value::String(word) = value else { return value.to_string() };
     let plain = !word.is_empty()
@@ -99,7 +99,7 @@ fn scalar(value: &Value) -> String {
     if plain { word.clone() } else { value.to_string() }
 }
 
-/// A whole number is written without a fraction, and others as short as single precision lets them be.
+/// Serializes a whole number without a fraction, and others with as few digits as single precision needs.
 pub(super) fn float<S: Serializer>(number: &f32, to: S) -> Result<S::Ok, S::Error> {
     if number.fract() == 0.0 && number.abs() < 1e15 {
         return to.serialize_i64(*number as i64);

@@ -1,4 +1,4 @@
-//! One scheduling attempt and its consequences: the pod is assumed on a node until it is bound or requeued.
+//! One scheduling attempt and its result: the pod is assumed on a node until it is bound or requeued.
 //!
 //! Upstream: `pkg/scheduler/schedule_one.go`.
 
@@ -16,7 +16,7 @@ use crate::{
     schedule::{Cycle, FitError, Outcome, Trace, View, schedule_pod},
 };
 
-/// Maximum timeout of a Permit plugin.
+/// Maximum delay of a binding by one Permit plugin.
 ///
 /// Upstream: `maxTimeout`.
 const MAX_PERMIT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
@@ -30,13 +30,13 @@ pub(crate) struct AttemptOutcome {
 
 /// Outcome of an attempt.
 pub(crate) enum AttemptResult {
-    /// Run the binding cycle; report its end to [`Core::finish_binding`] or [`Core::handle_binding_cycle_error`].
+    /// Run the binding cycle, then call [`Core::finish_binding`] or [`Core::handle_binding_cycle_error`].
     Bind(AssumedPod),
-    /// The pod was requeued; report the failure in its status.
+    /// The pod was requeued. Report the failure in its status.
     Failed(SchedulingFailure),
     /// The pod was skipped because it is being deleted.
     Deleting(PodInfo),
-    /// The pod was skipped because it is assumed already.
+    /// The pod was skipped because it is already assumed.
     Dropped,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct AssumedPod {
     pub(crate) node: Arc<str>,
     /// Set while Permit plugins delay the binding.
     pub(crate) waiting: Option<WaitingPod>,
-    /// Record the duration of each plugin.
+    /// Whether the duration of each plugin call is recorded.
     pub(crate) sampled: bool,
     state: CycleState,
 }
@@ -58,23 +58,23 @@ pub(crate) struct SchedulingFailure {
     pub(crate) info: PodInfo,
     pub(crate) profile: usize,
     pub(crate) message: String,
-    /// An error ended the attempt; else plugins rejected the pod.
+    /// Whether an error ended the attempt. Otherwise plugins rejected the pod.
     pub(crate) error: bool,
     /// Node to nominate; an empty name clears the nomination, `None` keeps it.
     pub(crate) nominated: Option<Arc<str>>,
 }
 
-/// Failure of a binding cycle.
+/// Reason why a binding cycle did not bind the pod.
 #[derive(Debug)]
 pub(crate) enum BindingFailure {
-    /// The plugin with this index rejected the pod.
+    /// The plugin with this index in the profile rejected the pod.
     Rejected(usize, Status),
     /// An error ended the binding cycle.
     Failed(String),
 }
 
 impl Core {
-    /// Pops a pod and tries to schedule it; `None` if no pod is due. Only waits for extenders.
+    /// Pops a pod and tries to schedule it. Returns `None` if no pod is due. It waits only for extenders.
     ///
     /// Upstream: `ScheduleOne`, `schedulingCycle`.
     pub(crate) async fn schedule_one(&mut self, now: Timestamp) -> Option<AttemptOutcome> {
@@ -154,12 +154,12 @@ impl Core {
         match permitted {
             Err((plugin, why)) => {
                 let popped = self.unreserve_and_forget(assumed);
-                // No other pod was rejected because of this assumption, so no pod is requeued.
+                // The scheduler has rejected no other pod while this pod was assumed, so it requeues none.
                 self.nodes.remove(&popped.uid);
                 AttemptResult::Failed(self.handle_rejection(&popped, plugin, &why, now))
             }
             Ok(waits) if waits.is_empty() => {
-                // The pod is requeued after any later failure, so in-flight events no longer matter to it.
+                // A later failure requeues the pod anyway, so the queue need not keep in-flight events for it.
                 self.queue.done(&assumed.popped.uid);
                 AttemptResult::Bind(assumed)
             }
@@ -179,14 +179,14 @@ impl Core {
         self.waiting_pods.remove(&popped.uid);
         for (_, plugin) in self.profiles[popped.profile].at(ExtensionPoint::Reserve).rev() {
             let Some(reserve) = plugin.as_reserve() else { continue };
-            // The others still have to release what they reserved.
+            // The other plugins still have to release their reservations, even if this one panics.
             let released = guarded(|| reserve.unreserve(&mut state, &popped.info, &node));
             log_panic("Unreserve", plugin, &popped.info, released);
         }
         popped
     }
 
-    /// Requeues a pod that a plugin rejected after a node was selected.
+    /// Requeues a pod that a Reserve or Permit plugin rejected after a node was selected.
     fn handle_rejection(
         &mut self,
         popped: &Popped,
@@ -247,7 +247,7 @@ impl Core {
         SchedulingFailure { info, profile: popped.profile, message, error, nominated }
     }
 
-    /// Runs the PostBind plugins and forgets the pod's reservation.
+    /// Runs the PostBind plugins and removes the bound pod from the queue.
     pub(crate) fn finish_binding(&mut self, assumed: &AssumedPod) {
         let AssumedPod { popped, node, .. } = assumed;
         self.waiting_pods.remove(&popped.uid);
@@ -259,7 +259,8 @@ impl Core {
         }
     }
 
-    /// Unreserves and requeues a pod that was not bound; returns what to report, unless the pod is gone.
+    /// Unreserves and requeues a pod that was not bound. Returns the failure to report, or `None` if the pod was
+    /// deleted.
     ///
     /// Upstream: `handleBindingCycleError`.
     pub(crate) fn handle_binding_cycle_error(
@@ -269,7 +270,7 @@ impl Core {
         now: Timestamp,
     ) -> Option<SchedulingFailure> {
         let popped = self.unreserve_and_forget(assumed);
-        // If the cache shows the pod on its node meanwhile, the binding succeeded whatever its response was.
+        // If the cache already shows the pod on its node, the binding succeeded, whatever its response said.
         let assumed_pod = match self.assumed.remove(&*popped.uid) {
             true => self.nodes.remove(&popped.uid).map(|(pod, _)| pod),
             false => None,
@@ -277,7 +278,7 @@ impl Core {
         let waits = self.queue.get(&popped.uid).is_some();
         match cause {
             BindingFailure::Rejected(plugin, why) => {
-                // The pod is requeued before others learn of the freed resources: its own removal must not move it.
+                // The pod is requeued before the event about its freed resources: its own removal must not requeue it.
                 let failure = waits.then(|| self.handle_rejection(&popped, plugin, &why, now));
                 if let Some(assumed_pod) = assumed_pod {
                     let uid = Arc::clone(&popped.uid);
@@ -298,7 +299,7 @@ impl Core {
     }
 }
 
-/// Runs the PostFilter plugins; returns the message to report and the nomination.
+/// Runs the PostFilter plugins. Returns the message to report and the nomination.
 ///
 /// Upstream: `RunPostFilterPlugins`.
 async fn run_post_filter_plugins(
@@ -322,7 +323,7 @@ async fn run_post_filter_plugins(
         cycle.record_changes();
         let answer = guarded_future(async { plugin.post_filter(cycle, state, fit_error).await });
         let answer = match answer.await {
-            // The plugin restored the nodes that it changed.
+            // The plugin has restored the nodes that it changed.
             Ok(answer) => answer,
             Err(panic) => {
                 cycle.undo_changes();
@@ -335,7 +336,7 @@ async fn run_post_filter_plugins(
         let why = (!answer.done).then(|| Status::unschedulable(""));
         cycle.trace_mut().took(ExtensionPoint::PostFilter, n, began, why.as_ref());
         if answer.done {
-            // This result replaces those of earlier plugins.
+            // The result of a successful plugin replaces those of earlier plugins.
             messages.clear();
             nominated = None;
             found = true;
@@ -354,6 +355,12 @@ async fn run_post_filter_plugins(
     (fit_error.message_with(&messages), nominated)
 }
 
+/// Runs the Reserve plugins until one fails.
+///
+/// # Errors
+///
+/// The index of that plugin, and its status.
+///
 /// Upstream: `RunReservePluginsReserve`.
 fn run_reserve_plugins(
     profile: &Profile,
@@ -372,7 +379,11 @@ fn run_reserve_plugins(
     Ok(())
 }
 
-/// Runs the Permit plugins; returns those that delay the binding, with their timeouts.
+/// Runs the Permit plugins. Returns those that delay the binding, with their timeouts.
+///
+/// # Errors
+///
+/// The index of the plugin that rejected the pod, and its status.
 ///
 /// Upstream: `RunPermitPlugins`.
 fn run_permit_plugins(
@@ -402,7 +413,7 @@ fn run_permit_plugins(
     Ok(waits)
 }
 
-/// Logs a panic of a plugin whose result does not matter to the pod.
+/// Logs a panic of a plugin whose result does not affect the pod.
 fn log_panic(point: &str, plugin: &dyn Plugin, pod: &PodInfo, result: StatusResult) {
     if let Err(why) = result {
         let (plugin, meta, error) = (plugin.name(), &pod.pod.meta, why.reasons.join(", "));
@@ -410,7 +421,7 @@ fn log_panic(point: &str, plugin: &dyn Plugin, pod: &PodInfo, result: StatusResu
     }
 }
 
-/// Prefixes the message of an error with extension point and plugin.
+/// Prefixes the message of an error with the extension point and the plugin.
 fn with_plugin_name(why: Status, point: &str, plugin: &str) -> Status {
     if why.code != Code::Error {
         return why;
@@ -419,7 +430,7 @@ fn with_plugin_name(why: Status, point: &str, plugin: &str) -> Status {
     Status::error(format!("running {point} plugin \"{plugin}\": {reasons}"))
 }
 
-/// Returns the plugins that rejected the pod, and those of them with code `Pending`.
+/// Returns the plugins that rejected the pod, and those of them that returned the code `Pending`.
 fn rejectors(fit_error: &FitError) -> (PluginSet, PluginSet) {
     if fit_error.n_nodes == 0 {
         return ([PluginSet::NO_NODES].into_iter().collect(), PluginSet::default());

@@ -1,11 +1,11 @@
-//! Differences between versions of a node or pod, as the action types for which plugins register.
+//! Maps the difference between two versions of a node or pod to the action types that plugins register for.
 
 use evenkeel_api::views::{Node, NodeCondition, Pod};
 use smallvec::SmallVec;
 
 use crate::{framework::ActionType, pod::PodInfo, resources::Resources};
 
-/// Action types of one update; usually one.
+/// Action types of one update; usually a single one.
 pub(super) type Actions = SmallVec<[ActionType; 2]>;
 
 /// Returns the action types of a node update; empty if no scheduling property changed.
@@ -91,7 +91,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn nodes_by_what_plugins_register_for() {
+    fn node_updates_map_to_action_types() {
         let ready = |status: &str, beat: &str| {
             json!({ "status": { "conditions": [
             { "type": "Ready", "status": status, "lastHeartbeatTime": beat },
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_by_what_plugins_register_for() {
+    fn pod_updates_map_to_action_types() {
         let gated = json!({ "spec": { "schedulingGates": [{ "name": "g" }] } });
         for (old, new, want) in [
             (json!({}), json!({}), &[ActionType::Update][..]),

@@ -1,5 +1,6 @@
-//! Random histories: nodes and pods come and go, bindings finish late, fail or are rejected, pods are preempted, watches
-//! break, the scheduler crashes. No node is overcommitted, no pod is bound twice, none is lost.
+//! Random histories: nodes and pods are added and deleted, bindings finish late, fail or are rejected, pods are
+//! preempted, watches break, the scheduler crashes. In all of them no node is overcommitted, no pod is bound twice, and
+//! none is lost.
 
 use evenkeel_api::{time::Timestamp, views::Pod};
 use proptest::prelude::*;
@@ -25,7 +26,7 @@ use crate::{
 
 const CPUS: i64 = 4;
 
-/// Reserves each pod, and delays those labelled `slow` in Permit.
+/// Plugin that reserves each pod, and delays those labelled `slow` in Permit.
 #[derive(Default)]
 struct Reservations(Mutex<BTreeSet<String>>);
 
@@ -69,7 +70,7 @@ impl PostBind for Reservations {
     }
 }
 
-/// One step of a history.
+/// One step of a random history.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     PodMade {
@@ -259,7 +260,7 @@ impl World {
             Some(AttemptResult::Bind(assumed)) => self.on_their_way.push(assumed),
             Some(AttemptResult::Failed(failure)) => {
                 let Some(node) = failure.nominated.filter(|node| !node.is_empty()) else { return };
-                // Deletes at least the victims of the plan.
+                // The preemption deletes at least the planned victims.
                 let less = |spec: &Value| {
                     spec["spec"]["priority"].as_i64() < Some(failure.info.priority().into())
                 };
@@ -280,7 +281,7 @@ impl World {
     fn answer(&mut self, assumed: AssumedPod, how: How, now: Timestamp) {
         let (name, node) = (assumed.popped.uid.to_string(), assumed.node.to_string());
         let Some((_, own)) = self.pods.get_mut(&name) else {
-            // The cache may show the binding before or after the retry.
+            // The cache may show the binding before or after the error is handled.
             drop(self.core.handle_binding_cycle_error(assumed, went_wrong(), now));
             return;
         };
@@ -291,7 +292,7 @@ impl World {
                 self.unshown.push(Unshown::Pod(name));
                 match how {
                     How::Done => self.core.finish_binding(&assumed),
-                    // The cache shows the pod on its node before the retry.
+                    // The cache shows the pod on its node before the error is handled.
                     _ => {
                         while !self.unshown.is_empty() {
                             let first = self.unshown.remove(0);
@@ -358,7 +359,7 @@ proptest! {
             }
             prop_assert_eq!(world.books.0.lock().unwrap().len(), world.on_their_way.len());
         }
-        // With all nodes back and no faults, every pod that fits is scheduled.
+        // Once all nodes are back and faults have stopped, every pod that fits is scheduled.
         for n in 0..3 {
             if !world.nodes.contains(&n) {
                 world.happen(Step::NodeToggled(n), 1000);

@@ -33,19 +33,19 @@ pub(crate) use attempt::{
     AssumedPod, AttemptOutcome, AttemptResult, BindingFailure, SchedulingFailure,
 };
 
-/// Scheduling queue, nodes and profiles.
+/// State of the scheduler: queue, nodes, assumed pods, and profiles.
 pub(crate) struct Core {
     profiles: Arc<[Profile]>,
     nodes: NodeTable,
     queue: SchedulingQueue,
-    /// Uids of assumed pods: they count on a node before the cache shows them there.
+    /// Uids of assumed pods, which use resources of a node before the cache shows them there.
     assumed: HashSet<Box<str>>,
     waiting_pods: WaitingPods,
     extenders: Arc<[Arc<dyn Extender>]>,
     start: usize,
     seed: u64,
     stopwatch: Stopwatch,
-    /// Counts running extender calls; `None` in tests.
+    /// Counts running extender calls. `None` in tests.
     metrics: Option<Metrics>,
     /// Events handled since the last `take_handled_events`, for metrics.
     handled_events: HandledEvents,
@@ -78,7 +78,7 @@ impl Core {
         }
     }
 
-    /// Starts to measure plugin calls, and to count running extender calls.
+    /// Starts to measure plugin calls and to count running extender calls.
     pub(crate) fn measure(&mut self, stopwatch: Stopwatch, metrics: Metrics) {
         self.stopwatch = stopwatch;
         self.queue.measure(stopwatch);
@@ -89,7 +89,8 @@ impl Core {
         &self.profiles[n]
     }
 
-    /// Returns the pod's profile and the view that an attempt would use.
+    /// Returns the pod's profile and the view that an attempt would use, or `None` if no profile is responsible for the
+    /// pod.
     pub(crate) fn view_for(&mut self, pod: &Pod) -> Option<(Profile, View<'_>)> {
         let profile = self.profiles.iter().find(|profile| responsible_for_pod(profile, pod))?;
         let nominator = self.queue.nominator();
@@ -130,7 +131,7 @@ impl Core {
         self.assumed.len()
     }
 
-    /// Returns when [`Core::schedule_one`] may next find a pod even if no event arrives.
+    /// Returns when [`Core::schedule_one`] may next find a pod even without a new event.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         self.queue.next_due()
     }
@@ -166,14 +167,14 @@ impl Core {
         self.handle_event(EventResource::Node, ActionType::Delete, change, now);
     }
 
-    /// Handles a namespace; its labels may change which pods affinity terms select.
+    /// Handles a namespace event: its labels may change which pods affinity terms select.
     pub(crate) fn update_namespace(&mut self, event: &CacheEvent<Namespace>) {
         let meta = &event.object().meta;
         let deleted = matches!(event, CacheEvent::Deleted(_));
         self.nodes.set_namespace(&meta.name, (!deleted).then_some(&meta.labels));
     }
 
-    /// Handles a change of an object that is neither node nor pod.
+    /// Handles a change of an object other than a node, pod or namespace.
     pub(crate) fn handle_object_change(&mut self, change: ObjectChange, now: Timestamp) {
         let (resource, action) = change.event();
         self.handle_event(resource, action, Change::Object(change), now);
@@ -191,7 +192,7 @@ impl Core {
         }
     }
 
-    /// Handles a deleted or finished pod.
+    /// Handles a pod that was deleted, succeeded or failed.
     pub(crate) fn delete_pod(&mut self, uid: &str, now: Timestamp) {
         let waiting = self.queue.get(uid).cloned();
         let nominated = self.queue.nominator().nominated_node(uid).is_some();
@@ -209,6 +210,8 @@ impl Core {
         }
     }
 
+    /// Handles a new or updated pod on a node.
+    ///
     /// Upstream: `addAssignedPodToCache`, `updateAssignedPodInCache`.
     fn add_assigned_pod(&mut self, pod: &Arc<Pod>, now: Timestamp) {
         let (uid, node) = (&*pod.meta.uid, &*pod.spec.node_name);
@@ -246,6 +249,8 @@ impl Core {
         }
     }
 
+    /// Handles a new or updated pod without a node.
+    ///
     /// Upstream: `addPodToSchedulingQueue`, `updatePodInSchedulingQueue`.
     fn add_unscheduled_pod(&mut self, pod: &Arc<Pod>, now: Timestamp) {
         let uid = &*pod.meta.uid;
@@ -272,7 +277,7 @@ impl Core {
         self.handled_events.extend(named.map(|action| (EventResource::UnscheduledPod, *action)));
         self.queue.update(&info, &actions, now);
         if pod.meta.deleting() && self.forget_assumed_pod(uid) {
-            // The pod will not be bound; other pods need not wait until its binding fails.
+            // The pod will not be bound. Other pods need not wait until its binding fails.
             if let Some((pod, _)) = self.nodes.remove(uid) {
                 self.requeue_after_pod_delete(pod, now, |_| true);
             }
@@ -284,7 +289,7 @@ impl Core {
         }
     }
 
-    /// Forgets that the pod is assumed; returns whether it was.
+    /// Rejects the pod in Permit and no longer treats it as assumed. Returns whether it was assumed.
     ///
     /// Upstream: `ForgetPod`.
     fn forget_assumed_pod(&mut self, uid: &str) -> bool {
@@ -294,7 +299,7 @@ impl Core {
         self.assumed.remove(uid)
     }
 
-    /// Requeues pods that may fit after a pod left its node.
+    /// Requeues the pods selected by `only` that may fit after a pod left its node.
     fn requeue_after_pod_delete(
         &mut self,
         pod: PodInfo,
@@ -306,7 +311,7 @@ impl Core {
         self.queue.move_all_to_active_or_backoff_queue(&event, now, only);
     }
 
-    /// Requeues pods that may use a node that is no longer nominated: those of at most the pod's priority.
+    /// Requeues pods that may use a node for which a pod is no longer nominated: those of at most that pod's priority.
     fn requeue_after_nomination_cleared(&mut self, pod: PodInfo, now: Timestamp) {
         let priority = pod.priority();
         self.requeue_after_pod_delete(pod, now, |other| other.priority() <= priority);
@@ -328,6 +333,8 @@ impl Core {
     }
 }
 
+/// Reports whether the pod's `schedulerName` selects this profile.
+///
 /// Upstream: `responsibleForPod`.
 fn responsible_for_pod(profile: &Profile, pod: &Pod) -> bool {
     let scheduler_name = &*pod.spec.scheduler_name;

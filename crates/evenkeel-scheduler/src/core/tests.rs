@@ -1,4 +1,4 @@
-//! Consequences of single attempts. Random histories are in `histories`.
+//! Results of single attempts. Random histories are in `histories`.
 
 use evenkeel_api::time::Timestamp;
 use serde_json::{Value, json};
@@ -66,7 +66,7 @@ fn an_assumed_pod_takes_its_room_until_the_binding_fails() {
     let first = assigned(attempt(&mut core, at(0)));
     assert_eq!(failure(attempt(&mut core, at(0))), FULL);
     assert!(core.handle_binding_cycle_error(first, went_wrong(), at(1)).is_some());
-    // The resources are free again and q was requeued; p backs off.
+    // The resources are free again and q is requeued. p backs off.
     let second = assigned(attempt(&mut core, at(1)));
     assert_eq!(&*second.popped.uid, "q");
 }
@@ -144,7 +144,7 @@ fn only_a_node_change_that_helps_wakes_a_pod() {
     assert_eq!(&*assigned(attempt(&mut core, at(21))).node, "a");
 }
 
-/// Returns this message and nomination from PostFilter.
+/// Plugin that returns this message and this nomination from PostFilter.
 struct Says(&'static str, PostFilterResult);
 
 impl Plugin for Says {
@@ -168,7 +168,7 @@ impl PostFilter for Says {
 }
 
 #[test]
-fn who_finds_a_way_out_settles_what_others_said() {
+fn the_first_final_post_filter_result_decides() {
     let said = |node: Option<&str>, message: &str, done| PostFilterResult {
         nominated: node.map(Into::into),
         message: message.to_owned(),
@@ -197,7 +197,7 @@ fn who_finds_a_way_out_settles_what_others_said() {
     }
 }
 
-/// Rejects every pod in PreFilter.
+/// Plugin that rejects every pod in PreFilter.
 struct Refuses;
 
 impl Plugin for Refuses {
@@ -221,7 +221,7 @@ impl PreFilter for Refuses {
 }
 
 #[test]
-fn devices_are_not_found_where_a_pod_was_refused_before_they_were_looked_for() {
+fn dynamic_resources_reports_not_found_if_its_pre_filter_did_not_run() {
     let (refuses, devices) = (Arc::new(Refuses), Arc::new(DynamicResources::default()));
     let first = Profile::new("default-scheduler").with(refuses.clone(), 0).with(devices.clone(), 0);
     let last = Profile::new("default-scheduler").with(devices, 0).with(refuses, 0);
@@ -243,7 +243,7 @@ fn devices_are_not_found_where_a_pod_was_refused_before_they_were_looked_for() {
     }
 }
 
-/// Panics in PostFilter, after it has removed a pod, and while it follows an added pod.
+/// Plugin that panics in PostFilter after it has removed a pod, and in PreFilter's `add_pod`.
 struct Panics;
 
 impl Plugin for Panics {
@@ -333,9 +333,9 @@ fn a_plugin_that_panics_over_a_nominated_pod_fails_the_attempt() {
     assert_eq!(&*assigned(attempt(&mut core, at(20))).popped.uid, "p");
 }
 
-/// Labels of `scheduler_event_handling_duration_seconds`, as upstream sets them.
+/// Events are counted under upstream's labels of `scheduler_event_handling_duration_seconds`.
 #[test]
-fn what_was_taken_in_is_reported_in_upstreams_words() {
+fn handled_events_have_upstreams_labels() {
     let mut core = core();
     let mut seen = |what: &dyn Fn(&mut Core)| {
         what(&mut core);

@@ -1,4 +1,5 @@
-//! Adapts HTTP extenders to the framework's `Extender` trait. `Self::name(self)` and the like call the extender's own methods.
+//! Adapter from HTTP extenders to the framework's `Extender` trait. A call such as `Self::name(self)` selects the
+//! extender's own method.
 //!
 //! Upstream: `IsFilter`, `IsPrioritizer`, `SupportsPreemption`, `IsBinder`, `ProcessPreemption`.
 

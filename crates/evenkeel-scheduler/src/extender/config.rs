@@ -1,4 +1,4 @@
-//! Configuration of extenders as `KubeSchedulerConfiguration` has it.
+//! Configuration of extenders in `KubeSchedulerConfiguration`.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -9,9 +9,9 @@ use std::time::Duration;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExtenderConfig {
-    /// URL to which the verbs are appended.
+    /// URL to which the scheduler appends the verbs.
     pub url_prefix: String,
-    /// Verb of the filter call; without a verb the scheduler does not make the call.
+    /// Verb of the filter call; empty to skip the call, as for the other verbs.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub filter_verb: String,
     /// Verb of the preempt call.
@@ -20,25 +20,26 @@ pub struct ExtenderConfig {
     /// Verb of the prioritize call.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub prioritize_verb: String,
-    /// Factor of its scores.
+    /// Factor by which the extender's scores are multiplied.
     #[serde(skip_serializing_if = "is_zero")]
     pub weight: i64,
     /// Verb of the bind call.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub bind_verb: String,
-    /// Whether the scheduler calls it over HTTPS.
+    /// Whether the scheduler uses HTTPS.
     #[serde(rename = "enableHTTPS", skip_serializing_if = "std::ops::Not::not")]
     pub enable_https: bool,
     /// TLS settings of the connection to the extender.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_config: Option<ExtenderTlsConfig>,
-    /// Timeout of a call; 0 stands for 5 s.
+    /// Timeout of a call. 0 means 5 s.
     #[serde(rename = "httpTimeout")]
     pub http_timeout: GoDuration,
-    /// Whether it caches nodes, so that calls send node names only.
+    /// Whether the extender caches nodes, so that calls send only node names.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub node_cache_capable: bool,
-    /// The extender is called for pods that request one of these resources; for all pods if empty.
+    /// Resources for which the extender is called: a pod must request one of them. If empty, the
+    /// extender is called for all pods.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub managed_resources: Vec<ExtenderManagedResource>,
     /// Whether scheduling continues when the extender fails.
@@ -46,25 +47,25 @@ pub struct ExtenderConfig {
     pub ignorable: bool,
 }
 
-/// TLS settings of an extender. Data (base64) takes precedence over files.
+/// TLS settings of an extender. Data (base64) take precedence over files.
 ///
 /// Upstream: `ExtenderTLSConfig`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExtenderTlsConfig {
-    /// Whether the server's certificate is not verified.
+    /// Whether to skip the verification of the server's certificate.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub insecure: bool,
     /// Name that the server's certificate must have; default: the host.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub server_name: String,
-    /// Path of the client certificate.
+    /// Path of the client certificate in PEM.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub cert_file: String,
-    /// Path of the client certificate's key.
+    /// Path of the client certificate's key in PEM.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub key_file: String,
-    /// Path of the root certificates.
+    /// Path of the root certificates in PEM.
     #[serde(rename = "caFile", skip_serializing_if = "String::is_empty")]
     pub ca_file: String,
     /// Client certificate in base64.
@@ -86,7 +87,7 @@ pub struct ExtenderTlsConfig {
 pub struct ExtenderManagedResource {
     /// Name of the resource.
     pub name: String,
-    /// Whether the scheduler itself ignores the resource.
+    /// Whether the scheduler's own resource fit ignores the resource.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ignored_by_scheduler: bool,
 }
@@ -95,7 +96,7 @@ fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 
-/// A duration in nanoseconds, in Go's notation; may be negative before validation.
+/// A duration in nanoseconds, written in Go's notation. It may be negative before validation.
 ///
 /// Upstream: `metav1.Duration`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -30,7 +30,7 @@ use std::{
 };
 use whole::WholeNode;
 
-/// Maximum number of concurrent reads of pods for one call.
+/// Maximum number of concurrent pod reads for one call.
 const READS: usize = 16;
 
 /// Default of `httpTimeout`.
@@ -55,18 +55,18 @@ pub enum SetUpError {
         /// Error of the read.
         source: std::io::Error,
     },
-    /// The root certificates are invalid.
+    /// The root certificates are not valid PEM or base64.
     #[error("unable to load root certificates: {0}")]
     Certificate(String),
     /// Root certificates are set although `insecure` disables their verification.
     #[error("specifying a root certificates file with the insecure flag is not allowed")]
     InsecureWithAuthority,
-    /// The client certificate or key is unusable.
+    /// The client certificate or key cannot be used.
     #[error(transparent)]
     Connect(#[from] ConnectError),
 }
 
-/// Failure of a call.
+/// Failure of a call to an extender.
 #[derive(Debug, thiserror::Error)]
 pub enum ExtenderError {
     /// The call timed out.
@@ -75,7 +75,7 @@ pub enum ExtenderError {
     /// The extender is unreachable.
     #[error("{0}: {1}")]
     Unreachable(String, String),
-    /// The response has an error code.
+    /// The HTTP status is not 200.
     #[error("failed {verb} with extender at URL {url}, code {code}")]
     Status {
         /// Verb of the call.
@@ -85,7 +85,7 @@ pub enum ExtenderError {
         /// HTTP status code.
         code: u16,
     },
-    /// The response is invalid.
+    /// The response is not the expected JSON.
     #[error("{0}: {1}")]
     Answer(String, serde_json::Error),
     /// The response contains an error message.
@@ -101,18 +101,18 @@ pub enum ExtenderError {
     Api(#[from] ApiError),
 }
 
-/// Result of the filter call.
+/// Result of a filter call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FilteredNodes {
     /// Names of feasible nodes.
     pub nodes: Vec<Arc<str>>,
-    /// Names of infeasible nodes, each with a reason.
+    /// Names of infeasible nodes, each with its reason.
     pub failed: BTreeMap<String, String>,
-    /// Names of nodes that preemption cannot help, each with a reason. Takes precedence over `failed`.
+    /// Names of nodes where preemption cannot help, each with its reason. They take precedence over `failed`.
     pub unresolvable: BTreeMap<String, String>,
 }
 
-/// Victims on a node, by uid.
+/// Victims on one node, by uid.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Victims {
     /// Uids of the victims.
@@ -128,12 +128,12 @@ pub struct Extender {
     config: ExtenderConfig,
     managed: BTreeSet<String>,
     timeout: Duration,
-    /// `urlPrefix` without trailing slash.
+    /// `urlPrefix` without its trailing slashes.
     url: String,
     connection: tls::Connection,
-    /// Reads complete pods for requests.
+    /// Client that reads complete pods for the requests.
     client: Client,
-    /// Complete nodes, unless the extender is `nodeCacheCapable`.
+    /// Cache of complete nodes, unless the extender is `nodeCacheCapable`.
     nodes: Option<Cache<WholeNode>>,
 }
 
@@ -146,7 +146,7 @@ impl std::fmt::Debug for Extender {
 /// Builds the extenders, ignorable ones last. Must be called before the caches are started.
 ///
 /// # Errors
-/// If a URL or certificate is invalid.
+/// If a URL, a certificate or a certificate file is invalid.
 pub fn set_up(
     configs: &[ExtenderConfig],
     client: &Client,
@@ -182,7 +182,7 @@ impl Extender {
         &self.config.url_prefix
     }
 
-    /// Reports whether pods are scheduled while the extender fails.
+    /// Reports whether scheduling continues when the extender fails.
     pub fn is_ignorable(&self) -> bool {
         self.config.ignorable
     }
@@ -207,7 +207,8 @@ impl Extender {
         !self.config.bind_verb.is_empty()
     }
 
-    /// Reports whether the pod requests a resource that the extender manages.
+    /// Reports whether the pod requests a resource that the extender manages. An extender without managed resources is
+    /// interested in every pod.
     ///
     /// Upstream: `IsInterested`.
     pub fn is_interested(&self, pod: &Pod) -> bool {
@@ -223,7 +224,7 @@ impl Extender {
     /// Returns the nodes that the extender accepts.
     ///
     /// # Errors
-    /// If the call fails or the response names other nodes.
+    /// If the call fails, or the response names a node that was not in the request.
     pub async fn filter(
         &self,
         pod: &Pod,
@@ -246,10 +247,10 @@ impl Extender {
         })
     }
 
-    /// Returns the scores to add to the plugins' weighted scores, by node name.
+    /// Returns the scores to add to the plugins' weighted scores, each with its node name.
     ///
     /// # Errors
-    /// If the call fails; then the extender adds no scores.
+    /// If the call fails. The scheduler then ignores the extender's scores.
     pub async fn score(
         &self,
         pod: &Pod,
@@ -263,10 +264,10 @@ impl Extender {
         Ok(answer.into_iter().flatten().map(|one| (one.host, weighted_score(one.score))).collect())
     }
 
-    /// Binds the pod.
+    /// Binds the pod to the node.
     ///
     /// # Errors
-    /// If the call or the binding fails.
+    /// If the call fails or the extender reports an error.
     pub async fn bind(&self, pod: &Pod, node: &str) -> Result<(), ExtenderError> {
         let binding = wire::Binding {
             pod_name: &pod.meta.name,
@@ -355,7 +356,7 @@ impl Extender {
         let unreachable = |error: String| ExtenderError::Unreachable(url.clone(), error);
         let mut request = Request::new(Body::from(body));
         *request.method_mut() = http::Method::POST;
-        // Relative to the URL prefix, which the connection adds.
+        // The connection adds the URL prefix.
         *request.uri_mut() = format!("/{verb}").parse().unwrap_or_default();
         let kind = http::HeaderValue::from_static("application/json");
         request.headers_mut().insert(header::CONTENT_TYPE, kind);
@@ -376,7 +377,7 @@ impl Extender {
     }
 }
 
-/// The serialized types cannot fail.
+/// Serializes a request. These types always serialize.
 fn json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 /// Interval between checks of the certificate files.
 pub(super) const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A connection that follows its certificate files.
+/// A connection that is rebuilt when its certificate files change.
 pub(super) struct Connection {
     clock: Clock,
     config: ExtenderConfig,
@@ -24,12 +24,12 @@ pub(super) struct Connection {
 
 struct Current {
     client: kube::Client,
-    /// Configuration of the connection.
+    /// Contents of the files that the connection uses; `None` if none are reloaded.
     files: Option<Files>,
     looked: Instant,
 }
 
-/// Contents of the certificate and key files.
+/// Contents of the certificate file and of the key file.
 type Files = [Vec<u8>; 2];
 
 impl Connection {
@@ -40,7 +40,7 @@ impl Connection {
         Ok(Self { clock, config: config.clone(), current: Mutex::new(current) })
     }
 
-    /// Returns the connection for a request. Keeps the current one if the files are unusable.
+    /// Returns the connection for a request. If changed files cannot be used, it keeps the current connection.
     pub(super) fn now(&self) -> kube::Client {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.instant();
@@ -63,7 +63,7 @@ impl Connection {
     }
 }
 
-/// As upstream, certificates reload only if certificate and key are files.
+/// Reads the client certificate and key, if both are files. Like upstream, no other certificates reload.
 fn files(config: &ExtenderConfig) -> Option<io::Result<Files>> {
     let tls = config.tls_config.as_ref()?;
     let from_files = tls.cert_data.is_empty() && tls.key_data.is_empty();
@@ -72,8 +72,8 @@ fn files(config: &ExtenderConfig) -> Option<io::Result<Files>> {
     from_files.then(read)
 }
 
-/// Applies upstream's rules: a certificate needs its key, data precede files, and `enableHTTPS` without roots trusts every
-/// server.
+/// Builds a connection by upstream's rules: a certificate needs its key, data take precedence over files, and
+/// `enableHTTPS` without roots trusts every server.
 fn connection(config: &ExtenderConfig) -> Result<kube::Client, SetUpError> {
     let address = || SetUpError::Address(config.url_prefix.clone());
     let url: http::Uri = config.url_prefix.parse().map_err(|_| address())?;
@@ -105,7 +105,7 @@ fn given(text: &str) -> Option<String> {
     Some(text.to_owned()).filter(|text| !text.is_empty())
 }
 
-/// Returns the trusted roots; the system's by default.
+/// Returns the trusted roots, or `None` for the system's.
 fn authority(tls: &ExtenderTlsConfig) -> Result<Option<Vec<Vec<u8>>>, SetUpError> {
     let bad = |error: String| SetUpError::Certificate(error);
     let pem = match (tls.ca_data.as_str(), tls.ca_file.as_str()) {

@@ -1,11 +1,11 @@
-//! Complete nodes as JSON, for extenders without node cache.
+//! Complete nodes as JSON, for extenders that do not cache nodes.
 
 use super::wire::Raw;
 use evenkeel_api::{DecodeError, Encoding, Kind, Meta, View, views::Metadata};
 use serde_json::value::RawValue;
 use std::sync::Arc;
 
-/// A node with every field.
+/// A node with all its fields.
 pub(crate) struct WholeNode {
     meta: Meta,
     pub(super) json: Raw,

@@ -1,5 +1,5 @@
-//! Wire types of extenders (`k8s.io/kube-scheduler/extender/v1`). Upstream's types have no JSON tags: fields are written with
-//! Go's names and read in any case.
+//! Wire types of extenders (`k8s.io/kube-scheduler/extender/v1`). Upstream's types have no JSON tags, so fields are
+//! written with Go's names and read in any case.
 
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::{Value, value::RawValue};
@@ -37,7 +37,7 @@ pub(super) struct FilterResult {
 }
 
 impl FilterResult {
-    /// Returns the accepted nodes; none if the response omits them.
+    /// Returns the names of the accepted nodes: `nodeNames` if `by_name` and present, else those in `nodes`.
     pub(super) fn filtered_names(&mut self, by_name: bool) -> Vec<String> {
         match (self.nodenames.take().filter(|_| by_name), self.nodes.take()) {
             (Some(names), _) => names,
@@ -142,20 +142,20 @@ pub(super) struct UidRead {
     pub(super) uid: String,
 }
 
-/// Reads null as the default value.
+/// Deserializes null as the default value.
 fn lenient<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     from: D,
 ) -> Result<T, D::Error> {
     Option::deserialize(from).map(Option::unwrap_or_default)
 }
 
-/// Parses a response like Go: ignores the case of field names, and anything after the first value.
+/// Parses a response like Go: it ignores the case of field names, and whatever follows the first value.
 pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> serde_json::Result<T> {
     let value = Value::deserialize(&mut serde_json::Deserializer::from_slice(body))?;
     serde_json::from_value(folded(value))
 }
 
-/// Lowercases field names. Node names, which are also keys, are in lower case anyway.
+/// Lowercases all keys. Keys that are node names are lower case already.
 fn folded(value: Value) -> Value {
     match value {
         Value::Object(map) => {

@@ -9,14 +9,15 @@ use evenkeel_api::views::{
     PersistentVolumeClaim, ResourceClaim, ResourceSlice, StorageClass, VolumeAttachment,
 };
 
-/// A change of an object, kept by value so that the queue can replay it for pods in flight.
+/// A change of an object. It owns the object, so that the queue can replay the change for pods in flight.
 #[derive(Debug, Clone)]
 pub enum Change {
     /// A node was added, updated or deleted.
     Node(Edit<Arc<Node>>),
-    /// A pod was assigned to a node, updated there, or removed from it (finished, deleted, or not bound after all).
+    /// A pod was assigned to a node, was updated there, or left it. A pod leaves its node when it finishes, is deleted,
+    /// or is not bound after all.
     AssignedPod(Edit<PodInfo>),
-    /// The unschedulable pod itself was updated; queueing hints get its newer version.
+    /// The unschedulable pod itself was updated. Queueing hints receive the new version.
     OwnUpdate {
         /// The pod before the update.
         old: PodInfo,
@@ -27,7 +28,7 @@ pub enum Change {
     Object(ObjectChange),
 }
 
-/// A change of an object that is neither pod nor node. Only kinds that a plugin watches are reported
+/// A change of an object that is neither pod nor node. The scheduler reports only kinds that a plugin watches
 /// ([`Handle::watch`](super::Handle::watch)).
 #[derive(Debug, Clone)]
 pub enum ObjectChange {
@@ -51,7 +52,7 @@ pub enum ObjectChange {
     ResourceSlice(Edit<Arc<ResourceSlice>>),
     /// A DeviceClass changed.
     DeviceClass(Edit<Arc<DeviceClass>>),
-    /// A DeviceTaintRule changed; plugins register for ResourceSlice to receive it.
+    /// A DeviceTaintRule changed. Plugins register for ResourceSlice to receive it.
     DeviceTaintRule(Edit<Arc<DeviceTaintRule>>),
     /// An object of a kind that an out-of-tree plugin watches changed.
     Other(Edit<Arc<dyn AnyObject>>),
@@ -74,12 +75,12 @@ pub enum Edit<T> {
         /// The object after the update.
         new: T,
     },
-    /// The object was deleted; this is its last known state.
+    /// The object was deleted. This is its last known state.
     Deleted(T),
 }
 
 impl<T> Edit<T> {
-    /// Returns the object before the change, if it existed.
+    /// Returns the object before the change, or `None` if it was added.
     pub fn before(&self) -> Option<&T> {
         match self {
             Self::Added(_) => None,
@@ -87,7 +88,7 @@ impl<T> Edit<T> {
         }
     }
 
-    /// Returns the object after the change, if it still exists.
+    /// Returns the object after the change, or `None` if it was deleted.
     pub fn now(&self) -> Option<&T> {
         match self {
             Self::Added(new) | Self::Updated { new, .. } => Some(new),
@@ -131,7 +132,7 @@ impl ObjectChange {
     }
 }
 
-/// Answer of a plugin's queueing hint.
+/// Result of a plugin's queueing hint.
 ///
 /// Upstream: `QueueingHint`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -140,12 +141,12 @@ pub enum QueueingHint {
     Queue,
     /// The change does not help the pod. Upstream: `QueueSkip`.
     Skip,
-    /// The hint failed; the queue treats it as `Queue`.
+    /// The hint failed. The queue treats this as `Queue`.
     Error,
 }
 
 impl QueueingHint {
-    /// Returns [`QueueingHint::Queue`] if `worth` is true, else `Skip`.
+    /// Returns [`QueueingHint::Queue`] if `queue` is true, else [`QueueingHint::Skip`].
     pub fn when(queue: bool) -> Self {
         if queue { Self::Queue } else { Self::Skip }
     }

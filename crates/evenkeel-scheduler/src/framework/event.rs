@@ -6,15 +6,15 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum EventResource {
-    /// A pod that is bound or assumed to a node.
+    /// A pod that is bound to a node or assumed there.
     AssignedPod,
     /// An unscheduled pod other than the rejected one.
     UnscheduledPod,
     /// The rejected pod itself.
     TargetPod,
-    /// Nodes: allocatable, labels, taints, conditions, annotations.
+    /// Nodes: their allocatable resources, labels, taints, conditions, annotations and declared features.
     Node,
-    /// PersistentVolumes, which claims may bind.
+    /// PersistentVolumes, to which claims may bind.
     PersistentVolume,
     /// PersistentVolumeClaims, which pods refer to.
     PersistentVolumeClaim,
@@ -58,7 +58,7 @@ impl EventResource {
         Self::Other,
     ];
 
-    /// Returns upstream's name, as metric labels show it.
+    /// Returns upstream's name, used in metric labels.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::AssignedPod => "AssignedPod",
@@ -80,7 +80,7 @@ impl EventResource {
     }
 }
 
-/// The way in which an object changed.
+/// The kind of change of an object.
 ///
 /// Upstream: `ActionType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -114,7 +114,7 @@ pub enum ActionType {
     UpdatePodSchedulingGatesEliminated,
     /// `status.resourceClaimStatuses` of a pod changed.
     UpdatePodGeneratedResourceClaim,
-    /// Any other update. In a registration it stands for every update.
+    /// Any other update. In a registration it means every update.
     Update,
 }
 
@@ -140,7 +140,7 @@ impl ActionType {
         Self::Update,
     ];
 
-    /// Returns upstream's name, as metric labels show it.
+    /// Returns upstream's name, used in metric labels.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Add => "Add",
@@ -162,7 +162,7 @@ impl ActionType {
     }
 }
 
-/// A resource with the action types for which a plugin registers.
+/// A resource with the action types that a plugin registers for.
 ///
 /// Upstream: `ClusterEvent`.
 ///
@@ -180,7 +180,7 @@ pub struct ClusterEvent {
 }
 
 impl ClusterEvent {
-    /// Registers for some action types of a resource.
+    /// Returns a registration for these action types of a resource.
     pub fn new(resource: EventResource, actions: &[ActionType]) -> Self {
         let bits = actions.iter().fold(0, |bits, action| {
             bits | match action {
@@ -191,12 +191,12 @@ impl ClusterEvent {
         Self { resource, actions: bits }
     }
 
-    /// Registers for every event, as upstream does for plugins without `EventsToRegister`.
+    /// Returns registrations for every event, which upstream uses for plugins without `EventsToRegister`.
     pub fn everything() -> Vec<Self> {
         EventResource::ALL.map(|resource| Self { resource, actions: u32::MAX }).to_vec()
     }
 
-    /// Reports whether a change is one of the registered ones.
+    /// Reports whether the registration includes a change of this resource with this action type.
     pub fn covers(&self, resource: EventResource, action: ActionType) -> bool {
         self.resource == resource && self.actions & bit(action) != 0
     }

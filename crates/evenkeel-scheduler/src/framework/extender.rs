@@ -1,4 +1,4 @@
-//! Scheduler extenders: out-of-process filters, scores, preemption and binding.
+//! Scheduler extenders: filtering, scoring, preemption and binding outside the scheduler's process.
 //!
 //! Upstream: `Extender` in `k8s.io/kube-scheduler/framework`.
 
@@ -14,15 +14,17 @@ pub type ExtenderError = Box<dyn Error + Send + Sync>;
 /// Scores that an extender adds, by node name.
 pub type ExtenderScores = Vec<(Box<str>, i64)>;
 
-/// A scheduler extender. As upstream, an attempt waits for its extenders, and no other pod is scheduled meanwhile.
+/// A scheduler extender. As upstream, an attempt waits for its extenders, and no other pod is scheduled in the
+/// meantime.
 pub trait Extender: std::fmt::Debug + Send + Sync + 'static {
-    /// Name for messages and logs.
+    /// Returns the name for messages and logs.
     fn name(&self) -> &str;
 
-    /// Reports whether the extender handles the pod: it manages no resource in particular, or one that the pod requests.
+    /// Reports whether the extender handles the pod: either it manages no particular resources, or the pod requests one
+    /// of them.
     fn is_interested(&self, pod: &PodInfo) -> bool;
 
-    /// Reports whether pods are scheduled without the extender while it fails.
+    /// Reports whether scheduling continues without the extender while it fails.
     fn is_ignorable(&self) -> bool {
         false
     }
@@ -32,7 +34,7 @@ pub trait Extender: std::fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Returns the nodes that suit the pod.
+    /// Returns the nodes on which the pod can run.
     fn filter<'a>(
         &'a self,
         pod: &'a PodInfo,
@@ -44,8 +46,8 @@ pub trait Extender: std::fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Returns the scores to add to the plugins' weighted scores, by node name. An extender's own 0 to 10 is multiplied by 10
-    /// and by its weight.
+    /// Returns the scores to add to the plugins' weighted scores, each with its node name. The implementation has
+    /// already scaled an extender's own scores of 0 to 10 by 10 and by its weight.
     fn prioritize<'a>(
         &'a self,
         pod: &'a PodInfo,
@@ -57,7 +59,7 @@ pub trait Extender: std::fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Returns the candidates that the extender keeps, with the victims that it leaves or adds on each node.
+    /// Returns the candidates that the extender keeps. It may remove victims from a node or add some.
     ///
     /// Upstream: `ProcessPreemption`.
     fn preempt<'a>(
@@ -79,14 +81,14 @@ pub trait Extender: std::fmt::Debug + Send + Sync + 'static {
     ) -> PluginFuture<'a, Result<(), ExtenderError>>;
 }
 
-/// Answer of an extender's filter.
+/// Result of an extender's filter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExtenderFiltered {
-    /// Names of the nodes that suit the pod.
+    /// Names of the nodes on which the pod can run.
     pub feasible: Vec<Box<str>>,
-    /// Names of other nodes, each with a reason.
+    /// Names of rejected nodes, each with its reason.
     pub failed: Vec<(Box<str>, String)>,
-    /// Names of nodes that preemption cannot help, each with a reason. Takes precedence over `failed`.
+    /// Names of rejected nodes where preemption cannot help, each with its reason. They take precedence over `failed`.
     pub unresolvable: Vec<(Box<str>, String)>,
 }
 
@@ -103,7 +105,7 @@ pub struct Candidate {
     pub num_pdb_violations: usize,
 }
 
-/// A [`Candidate`] as an extender returns it.
+/// A [`Candidate`] in an extender's response.
 ///
 /// Upstream: `MetaVictims`.
 #[derive(Debug, Clone, PartialEq, Eq)]

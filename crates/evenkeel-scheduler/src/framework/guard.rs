@@ -1,9 +1,10 @@
-//! Guards calls of plugins: a panic of a plugin is its error, and costs one pod its attempt.
+//! Guards for plugin calls: a panic becomes an error of the plugin, and only ends one pod's attempt.
 
 use super::Status;
 use evenkeel_runtime::tasks::{catch_call_panic, catch_panic};
 
-/// Calls a plugin. What it shares with others must hold wherever it panics: the caller undoes what the call changed.
+/// Calls a plugin and catches its panic. State that the plugin shares must stay valid wherever it panics: the caller
+/// undoes the call's changes.
 ///
 /// # Errors
 /// A status with code [`super::Code::Error`] and the message of the panic.
@@ -11,7 +12,7 @@ pub(crate) fn guarded<T>(call: impl FnOnce() -> T) -> Result<T, Status> {
     catch_call_panic(call).map_err(|panic| Status::error(format!("panic: {panic}")))
 }
 
-/// As [`guarded`], for a future.
+/// Awaits a plugin's future and catches its panic, like [`guarded`].
 ///
 /// # Errors
 /// The message of the panic, after `panic: `.

@@ -1,7 +1,7 @@
-//! Scheduling framework: the extension points, under upstream's names (`k8s.io/kube-scheduler/framework`).
+//! Scheduling framework: extension points under upstream's names (`k8s.io/kube-scheduler/framework`).
 //!
-//! A plugin implements [`Plugin`] and a trait for each of its extension points, and returns itself from the matching `as_*`
-//! method. A [`Profile`] holds plugins with their weights.
+//! A plugin implements [`Plugin`] and one trait for each of its extension points, and returns itself from the matching
+//! `as_*` methods. A [`Profile`] holds plugins with their weights.
 
 mod change;
 mod event;
@@ -54,7 +54,7 @@ pub const MAX_NODE_SCORE: i64 = 100;
 /// Future returned by a plugin.
 pub type PluginFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Access to the scheduler and the cluster for plugins.
+/// A plugin's access to the scheduler and the cluster.
 ///
 /// Upstream: `framework.Handle`.
 #[derive(Clone)]
@@ -67,9 +67,9 @@ pub struct Handle {
     pub clock: Clock,
     /// Client of the API server.
     pub client: Client,
-    /// Spawns background tasks that end with the scheduler.
+    /// Task spawner. Its background tasks end with the scheduler.
     pub tasks: Tasks,
-    /// Records events about objects.
+    /// Recorder of events about objects.
     pub recorder: SeriesEventRecorder,
     /// Registry for the metrics of out-of-tree plugins.
     pub registry: Registry,
@@ -84,30 +84,31 @@ pub struct Handle {
 /// Message of a plugin or a binding cycle to the scheduling loop.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Move the pod with this uid to the active queue, whatever rejected it.
+    /// Move the pod with this uid to the active queue, whichever plugins rejected it.
     Activate(Arc<str>),
     /// Stop recording in-flight events for the pod with this uid.
     Done(Arc<str>),
 }
 
 impl Handle {
-    /// Returns the cache of a kind and requests calls of [`Plugin::queueing_hint`] on its changes. The cache is synced before
-    /// the first pod is scheduled.
+    /// Returns the cache of a kind, and has the queue call [`Plugin::queueing_hint`] on its changes. The cache is
+    /// synced before the first pod is scheduled.
     pub fn watch<V: Watched>(&self) -> Cache<V> {
         self.watches.watch(&self.caches)
     }
 
-    /// Returns the cache of a kind; its changes requeue no pods. The cache is synced before the first pod is scheduled.
+    /// Returns the cache of a kind whose changes requeue no pods. The cache is synced before the first pod is
+    /// scheduled.
     pub fn lister<V: View>(&self) -> Cache<V> {
         self.watches.lister(&self.caches)
     }
 
-    /// Returns the state of type `T` that the plugins of all profiles share; its default on the first call.
+    /// Returns the state of type `T` that the plugins of all profiles share. The first call creates its default.
     pub(crate) fn shared<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
         self.watches.shared()
     }
 
-    /// Returns the pods for which a [`Permit`] plugin answered Wait.
+    /// Returns the pods whose binding a [`Permit`] plugin delays.
     ///
     /// Upstream: `IterateOverWaitingPods`.
     pub fn waiting_pods(&self) -> Vec<WaitingPod> {
@@ -121,17 +122,17 @@ impl Handle {
         self.waiting_pods.get(uid)
     }
 
-    /// Rejects a pod in Permit or PreBind. Returns whether it did; such a pod need not be deleted. A pod whose binding has begun
-    /// is not rejected.
+    /// Rejects a pod in Permit or PreBind. Returns true if it did, in which case the pod need not be deleted. A pod
+    /// whose binding has begun is not rejected.
     pub fn preempt(&self, uid: &str, plugin: &'static str) -> bool {
         self.waiting_pods.preempt_pod(uid, plugin)
     }
 
-    /// Moves an unschedulable pod to the active queue at once; no other pod is affected.
+    /// Moves an unschedulable pod to the active queue at once. No other pod is affected.
     ///
     /// Upstream: `Activate`.
     pub fn activate(&self, uid: &str) {
-        // Sending only fails after the scheduler has ended.
+        // The send only fails after the scheduler has stopped.
         drop(self.commands.send(Command::Activate(uid.into())));
     }
 }
@@ -141,8 +142,8 @@ pub trait Plugin: Send + Sync + 'static {
     /// Returns the plugin's name in the configuration, metrics and events.
     fn name(&self) -> &'static str;
 
-    /// Called once per profile before the scheduler starts. A plugin requests here the caches of kinds other than pods and
-    /// nodes ([`Handle::watch`], [`Handle::lister`]).
+    /// Connects the plugin to its profile, once before the scheduler starts. A plugin requests here the caches of kinds
+    /// other than pods and nodes ([`Handle::watch`], [`Handle::lister`]).
     fn connect(&self, handle: &Handle) {
         let _ = handle;
     }
@@ -154,8 +155,8 @@ pub trait Plugin: Send + Sync + 'static {
         ClusterEvent::everything()
     }
 
-    /// Returns Queue if `change` may make `pod` schedulable, which this plugin rejected; default: Queue. It is called for
-    /// changes that match [`Plugin::events_to_register`].
+    /// Returns `Queue` if `change` may make schedulable a `pod` that this plugin rejected. The queue only calls it for
+    /// changes that match [`Plugin::events_to_register`]. Default: `Queue`.
     ///
     /// Upstream: `QueueingHintFn`.
     fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
@@ -213,13 +214,13 @@ pub trait Plugin: Send + Sync + 'static {
     }
 }
 
-/// Sort key of a pod in the active queue; the lowest is popped first.
+/// Sort key of a pod in the active queue. The pod with the lowest key is popped first.
 pub type SortKey = [i64; 2];
 
 /// Orders the active queue. All profiles use the plugin of the first profile.
 pub trait QueueSort: Plugin {
-    /// Returns the sort key of a pod that entered the queue at `queued`. Of equal keys, the one that entered first is popped
-    /// first.
+    /// Returns the sort key of a pod that entered the queue at `queued`. Among pods with equal keys, the one that
+    /// entered first is popped first.
     ///
     /// Upstream: `Less`.
     fn key(&self, pod: &PodInfo, queued: Timestamp) -> SortKey;
@@ -227,8 +228,8 @@ pub trait QueueSort: Plugin {
 
 /// Runs before a pod enters the active queue.
 pub trait PreEnqueue: Plugin {
-    /// Returns an error to gate the pod: it stays out of the active queue until an event for which
-    /// [`Plugin::queueing_hint`] returns Queue.
+    /// Returns an error to gate the pod. A gated pod stays out of the active queue until an event for which
+    /// [`Plugin::queueing_hint`] returns `Queue`.
     fn pre_enqueue(&self, pod: &PodInfo) -> StatusResult;
 }
 
@@ -245,7 +246,7 @@ pub enum PreFilterResult {
 
 /// Runs once per scheduling attempt, before the filters.
 pub trait PreFilter: Plugin {
-    /// Computes what the plugin's filter needs of all nodes, and stores it in `state`.
+    /// Computes the data that the plugin's filter needs about all nodes, and stores them in `state`.
     ///
     /// # Errors
     /// The status that rejects the pod on all nodes.
@@ -277,7 +278,7 @@ pub trait PreFilter: Plugin {
     }
 }
 
-/// Runs for each node; after one plugin has rejected a node, the others do not run for it.
+/// Runs for each node until a plugin rejects it.
 pub trait Filter: Plugin {
     /// Returns an error if the pod cannot run on the node.
     fn filter(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> StatusResult;
@@ -288,31 +289,31 @@ pub trait Filter: Plugin {
 pub struct PostFilterResult {
     /// Name of the node to nominate; an empty name clears the pod's nomination, `None` keeps it.
     pub nominated: Option<Arc<str>>,
-    /// Text that is appended to the message of the failed attempt.
+    /// Text to append to the message of the failed attempt.
     pub message: String,
-    /// Whether the remaining PostFilter plugins are skipped.
+    /// Whether to skip the remaining PostFilter plugins.
     pub done: bool,
 }
 
-/// Decision of a [`PostFilter`], before it is carried out.
+/// Decision of a [`PostFilter`] before the plugin acts on it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PostFilterPlan {
-    /// The result, if extenders and the API server agree.
+    /// The result, provided that extenders and the API server agree.
     pub result: PostFilterResult,
-    /// Candidates that extenders may filter; the plugin preempts on the best one.
+    /// Candidates that extenders may filter. The plugin preempts on the best one.
     pub candidates: Vec<Candidate>,
 }
 
 /// Runs when no node is feasible, to make the pod schedulable, for example by preemption.
 pub trait PostFilter: Plugin {
-    /// Decides without side effects how to make the pod schedulable. `state` is the filters' state, `fit_error` holds the status
-    /// of each node. The plugin restores the nodes that it changes. Default: no result.
+    /// Decides without side effects how to make the pod schedulable. `state` is the filters' state, and `fit_error`
+    /// holds the status of each node. The plugin restores the nodes that it changes. Default: no result.
     fn plan(&self, _: &mut Cycle<'_>, _: &CycleState, _: &FitError) -> PostFilterPlan {
         PostFilterPlan::default()
     }
 
-    /// Carries out the decision ([`PostFilter::plan`], with the same arguments). The plugin moves slow work to a task: no other
-    /// pod is scheduled meanwhile.
+    /// Decides as [`PostFilter::plan`] does and acts on the decision. No other pod is scheduled until it returns, so
+    /// the plugin spawns a task for slow work.
     fn post_filter<'a>(
         &'a self,
         cycle: &'a mut Cycle<'_>,
@@ -334,7 +335,8 @@ pub enum PreScoreResult {
 
 /// Runs once per scheduling attempt that finds more than one feasible node.
 pub trait PreScore: Plugin {
-    /// Computes what the plugin's score needs of all nodes, and stores it in `state`. `feasible` are the nodes to score.
+    /// Computes the data that the plugin's score needs about all nodes, and stores them in `state`. `feasible` are the
+    /// nodes to score.
     fn pre_score(
         &self,
         state: &mut CycleState,
@@ -346,10 +348,11 @@ pub trait PreScore: Plugin {
 
 /// Runs for each feasible node.
 pub trait Score: Plugin {
-    /// Returns the node's score, of any range; [`Score::normalize_score`] scales it.
+    /// Returns the node's score, in any range. [`Score::normalize_score`] scales it.
     fn score(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> i64;
 
-    /// Appends the score of each of `nodes` to `scores`, in order. A plugin that reads `state` once for all nodes overrides it.
+    /// Appends the score of each of `nodes` to `scores`, in order. A plugin overrides it to read `state` only once for
+    /// all nodes.
     fn score_all(
         &self,
         state: &CycleState,
@@ -360,7 +363,8 @@ pub trait Score: Plugin {
         scores.extend(nodes.iter().map(|node| self.score(state, pod, *node)));
     }
 
-    /// Scales the scores of `nodes`, which are in the same order, to `0..=MAX_NODE_SCORE`. Default: leaves them.
+    /// Scales the scores to `0..=MAX_NODE_SCORE`. `scores` and `nodes` are in the same order. Default: leaves the
+    /// scores unchanged.
     ///
     /// Upstream: `NormalizeScore`.
     fn normalize_score(&self, state: &CycleState, nodes: &[NodeRef<'_>], scores: &mut [i64]) {
@@ -368,12 +372,13 @@ pub trait Score: Plugin {
     }
 }
 
-/// Runs after the pod is assumed on its node. When a later step fails, [`Reserve::unreserve`] of all plugins runs in reverse
-/// order.
+/// Runs after the pod is assumed on its node. When a later step fails, the scheduler calls [`Reserve::unreserve`] of
+/// all plugins in reverse order.
 pub trait Reserve: Plugin {
-    /// Reserves resources for the pod on the node; an error ends the attempt.
+    /// Reserves resources for the pod on the node. An error ends the attempt.
     fn reserve(&self, state: &mut CycleState, pod: &PodInfo, node: &str) -> StatusResult;
-    /// Releases what [`Reserve::reserve`] reserved, if anything: it is also called when the plugin's `reserve` did not run.
+    /// Releases the resources that [`Reserve::reserve`] reserved. The scheduler also calls it when the plugin's
+    /// `reserve` did not run.
     fn unreserve(&self, state: &mut CycleState, pod: &PodInfo, node: &str);
 }
 
@@ -381,34 +386,34 @@ pub trait Reserve: Plugin {
 pub enum PermitResult {
     /// Bind the pod.
     Allow,
-    /// Delay the binding until the plugin allows it ([`Handle::waiting_pod`]). After this timeout, at most 15 minutes, the pod
-    /// is rejected. Other pods are scheduled meanwhile.
+    /// Delay the binding until the plugin allows it ([`Handle::waiting_pod`]), and reject the pod after this timeout of
+    /// at most 15 minutes. Other pods are scheduled in the meantime.
     Wait(Duration),
-    /// Do not bind the pod, for this reason.
+    /// Do not bind the pod, with this status.
     Reject(Status),
 }
 
-/// Runs last in the scheduling cycle and may delay or prevent the binding.
+/// Runs last in the scheduling cycle. It may delay or prevent the binding.
 pub trait Permit: Plugin {
-    /// Returns whether the pod is bound now, later or not at all.
+    /// Decides whether to bind the pod, to delay its binding, or to reject it.
     fn permit(&self, state: &CycleState, pod: &PodInfo, node: &str) -> PermitResult;
 }
 
 /// Result of [`PreBind::pre_bind_pre_flight`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PreBindPreFlight {
-    /// The plugin has no work for this pod.
+    /// The plugin has no work to do for this pod.
     Skip,
-    /// The plugin has work for this pod.
+    /// The plugin has work to do for this pod.
     Act {
-        /// Whether the work may run concurrently with that of the plugins before and after it in the order.
+        /// Whether the work may run concurrently with that of the plugins directly before and after it.
         parallel: bool,
     },
 }
 
 /// Runs before the pod is bound, concurrently with the scheduling of other pods.
 pub trait PreBind: Plugin {
-    /// Returns whether the plugin has work for this pod. It does no I/O. Default: it has.
+    /// Returns whether the plugin has work to do for this pod, without I/O. Default: it has, and not in parallel.
     ///
     /// Upstream: `PreBindPreFlight`.
     fn pre_bind_pre_flight(&self, pod: &PodInfo, node: &str) -> PreBindPreFlight {
@@ -431,20 +436,20 @@ pub enum PreBindError {
     /// A request to the API server failed.
     #[error("{0}")]
     Api(#[from] ApiError),
-    /// An action of a plan failed.
+    /// A write of the plugin failed.
     #[error("{0}")]
     Write(#[from] Failure),
-    /// The plugin refuses the binding, with this message.
+    /// The plugin rejects the pod with this message.
     #[error("{0}")]
     Refused(String),
 }
 
-/// Binds pods to nodes. Plugins are asked in order until one does not decline.
+/// Binds pods to nodes. The scheduler calls the plugins in order until one does not skip the pod.
 pub trait Bind: Plugin {
-    /// Binds the pod to the node. Returns false to decline.
+    /// Binds the pod to the node. Returns false to skip it.
     ///
     /// # Errors
-    /// When the binding fails; no further plugin is asked.
+    /// If the binding fails. The scheduler then calls no further plugin.
     fn bind<'a>(
         &'a self,
         client: &'a Client,
@@ -453,8 +458,8 @@ pub trait Bind: Plugin {
     ) -> PluginFuture<'a, Result<bool, ApiError>>;
 }
 
-/// Runs after a pod was bound.
+/// Runs after a pod is bound.
 pub trait PostBind: Plugin {
-    /// Called after the binding, for information; it cannot fail.
+    /// Informs the plugin of the binding. It cannot fail.
     fn post_bind(&self, pod: &PodInfo, node: &str);
 }

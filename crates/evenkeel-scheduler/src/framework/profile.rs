@@ -6,7 +6,8 @@ use super::{Handle, Plugin, SortKey, Status, guarded};
 use crate::{plugins, pod::PodInfo};
 use evenkeel_api::time::Timestamp;
 
-/// Plugins of one `schedulerName`. They run in the order in which they were added.
+/// Plugins of one `schedulerName`. They run in the order in which they were added, unless [`Profile::assembled`] sets
+/// another.
 #[derive(Clone)]
 pub struct Profile {
     name: Box<str>,
@@ -81,7 +82,7 @@ pub enum ExtensionPoint {
 }
 
 impl ExtensionPoint {
-    /// Returns upstream's name, as metric labels show it.
+    /// Returns upstream's name, used in metric labels.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::QueueSort => "QueueSort",
@@ -119,7 +120,8 @@ impl ExtensionPoint {
 }
 
 impl Profile {
-    /// Builds a profile from weighted plugins and from the indexes of the plugins at each extension point.
+    /// Builds a profile from weighted plugins, and from the indexes of the plugins at each extension point in their
+    /// order.
     pub fn assembled(
         name: &str,
         plugins: Vec<(Arc<dyn Plugin>, i64)>,
@@ -149,7 +151,8 @@ impl Profile {
             .fold(Self::new(name), |profile, (plugin, weight)| profile.with(plugin, weight))
     }
 
-    /// Adds a plugin. Its scores are multiplied by `weight`; with weight 0 they are ignored.
+    /// Adds a plugin at all of its extension points. The framework multiplies its scores by `weight`; 0 disables its
+    /// Score.
     #[must_use]
     pub fn with(mut self, plugin: Arc<dyn Plugin>, weight: i64) -> Self {
         let n = self.plugins.len();
@@ -176,14 +179,15 @@ impl Profile {
         self
     }
 
-    /// Sets `percentageOfNodesToScore`. Default 0: a percentage that decreases with the number of nodes.
+    /// Sets `percentageOfNodesToScore`; values above 100 become 100. Default: 0, a percentage that decreases with the
+    /// number of nodes.
     #[must_use]
     pub fn percentage_of_nodes_to_score(mut self, percentage: u32) -> Self {
         self.percentage_of_nodes_to_score = percentage.min(100);
         self
     }
 
-    /// `spec.schedulerName` of the pods that the profile schedules.
+    /// Returns the `spec.schedulerName` of the pods that the profile schedules.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -197,7 +201,7 @@ impl Profile {
         self.percentage_of_nodes_to_score
     }
 
-    /// Number of plugins.
+    /// Returns the number of plugins.
     pub(crate) fn len(&self) -> usize {
         self.plugins.len()
     }
@@ -210,7 +214,7 @@ impl Profile {
     /// Returns the pod's sort key in the active queue.
     ///
     /// # Errors
-    /// When the plugin panicked: its index and status, and the key of the default plugin.
+    /// If the plugin panicked: its index, its status, and the key of the default plugin.
     pub(crate) fn sort_key(
         &self,
         pod: &PodInfo,

@@ -1,11 +1,11 @@
-//! CycleState: data that plugins share between the extension points of one attempt.
+//! CycleState: data of one scheduling attempt that plugins share between extension points.
 
 use std::{
     any::{Any, TypeId},
     sync::Arc,
 };
 
-/// Values by type, for one attempt. Clones share a value until one of them changes it.
+/// Values by type for one attempt. Clones share a value until one of them changes it.
 #[derive(Default, Clone)]
 pub struct CycleState {
     values: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>,
@@ -25,7 +25,8 @@ impl CycleState {
         self.values.iter().find(|(own, _)| *own == id).and_then(|(_, value)| value.downcast_ref())
     }
 
-    /// Returns the value of type `T` for changes, copied first if a clone of the state shares it.
+    /// Returns the value of type `T` for changes. Copies it first if a clone of the state shares
+    /// it.
     pub fn get_mut<T: Any + Send + Sync + Clone>(&mut self) -> Option<&mut T> {
         let id = TypeId::of::<T>();
         let (_, value) = self.values.iter_mut().find(|(own, _)| *own == id)?;

@@ -1,12 +1,12 @@
-//! Status of a pod on a node, as plugins return it.
+//! Status that a plugin returns for a pod on a node.
 
 use smallvec::SmallVec;
 use std::borrow::Cow;
 
-/// A reason as events show it: `Insufficient cpu`.
+/// A reason in the words of events, such as `Insufficient cpu`.
 pub type Reason = Cow<'static, str>;
 
-/// `Ok` for upstream's code Success; else the status of the rejection.
+/// `Ok` for upstream's code Success, else the status of the rejection.
 pub type StatusResult = Result<(), Status>;
 
 /// Rejection of a pod by a plugin.
@@ -14,9 +14,9 @@ pub type StatusResult = Result<(), Status>;
 /// Upstream: `framework.Status`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
-    /// One or more reasons.
+    /// At least one reason.
     pub reasons: SmallVec<[Reason; 1]>,
-    /// Tells whether preemption or an event may help.
+    /// Code that tells whether preemption or an event may help.
     pub code: Code,
 }
 
@@ -29,14 +29,15 @@ pub enum Code {
     Unschedulable,
     /// Preemption cannot help.
     UnschedulableAndUnresolvable,
-    /// The plugin waits for an event that it registered for; then the pod skips its backoff.
+    /// The plugin waits for an event that it registered for. After that event the pod skips its
+    /// backoff.
     Pending,
     /// The plugin failed.
     Error,
 }
 
 impl Code {
-    /// Returns upstream's name, as metric labels show it.
+    /// Returns upstream's name, used in metric labels.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unschedulable => "Unschedulable",

@@ -1,4 +1,4 @@
-//! Waiting pods: assumed pods in Permit and PreBind, which can still be rejected or preempted.
+//! Waiting pods: assumed pods in Permit and PreBind, which plugins can still reject or preempt.
 //!
 //! Upstream: `waitingPodsMap`, `podsInPreBindMap`.
 
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::pod::PodInfo;
 
-/// Assumed pods in Permit or PreBind, by uid; clones share the map.
+/// Assumed pods in Permit or PreBind, by uid. Clones share the map.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WaitingPods(Arc<Stages>);
 
@@ -57,7 +57,7 @@ impl WaitingPods {
         waiting
     }
 
-    /// Moves the pod to PreBind, where it can still be cancelled.
+    /// Moves the pod to PreBind, where a preemption can still cancel it.
     pub(crate) fn start_pre_bind(&self, uid: &str) -> PodInPreBind {
         let pod_in_pre_bind = PodInPreBind::default();
         self.stages().insert(uid.into(), Stage::PreBind(pod_in_pre_bind.clone()));
@@ -65,7 +65,7 @@ impl WaitingPods {
         pod_in_pre_bind
     }
 
-    /// Waits until a pod enters PreBind, if none did since the last call.
+    /// Waits until a pod enters PreBind. Returns at once if one did since the last call.
     pub(crate) async fn pre_bind_started(&self) {
         self.0.pre_bind_started.notified().await;
     }
@@ -81,7 +81,7 @@ impl WaitingPods {
         }
     }
 
-    /// Number of pods in Permit or PreBind.
+    /// Returns the number of pods in Permit or PreBind.
     pub(crate) fn len(&self) -> usize {
         self.stages().len()
     }
@@ -95,7 +95,7 @@ impl WaitingPods {
         waiting.collect()
     }
 
-    /// Preempts an assumed pod; returns whether it had not been bound yet. Then it need not be deleted.
+    /// Preempts an assumed pod. Returns true if its binding had not begun, in which case the pod need not be deleted.
     pub(crate) fn preempt_pod(&self, uid: &str, plugin: &'static str) -> bool {
         let stage = self.stages().get(uid).cloned();
         match stage {
@@ -127,7 +127,7 @@ struct WaitState {
     decision: Option<PermitDecision>,
 }
 
-/// Outcome of the wait in Permit.
+/// Result of the wait in Permit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PermitDecision {
     Allowed,
@@ -151,7 +151,7 @@ impl WaitingPod {
         self.state().pending_plugins.keys().copied().collect()
     }
 
-    /// Records that the plugin allows the pod. The pod is bound when every plugin allows it.
+    /// Records that the plugin allows the pod. The pod is bound once every plugin allows it.
     pub fn allow(&self, plugin: &str) {
         let mut state = self.state();
         state.pending_plugins.remove(plugin);
@@ -162,12 +162,12 @@ impl WaitingPod {
         self.0.changed.notify_one();
     }
 
-    /// Rejects the pod; returns whether the wait had not ended yet.
+    /// Rejects the pod. Returns false if the wait had already ended.
     pub fn reject(&self, plugin: &'static str, why: &str) -> bool {
         self.end(PermitDecision::Rejected(plugin, why.to_owned()))
     }
 
-    /// Preempts the pod, which is then retried; returns whether the wait had not ended yet.
+    /// Preempts the pod, which the scheduler then retries. Returns false if the wait had already ended.
     pub fn preempt(&self, plugin: &'static str, why: &str) -> bool {
         let _ = plugin;
         self.end(PermitDecision::Preempted(why.to_owned()))
@@ -186,7 +186,7 @@ impl WaitingPod {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the decision. The first plugin whose timeout ends rejects the pod.
+    /// Waits for the decision. The first plugin whose timeout expires rejects the pod.
     ///
     /// Upstream: `WaitOnPermit`.
     pub(crate) async fn wait_on_permit(&self, clock: &Clock) -> PermitDecision {
@@ -233,7 +233,7 @@ fn go_duration(duration: Duration) -> String {
     }
 }
 
-/// A pod for which PreBind plugins run.
+/// A pod whose PreBind plugins are running.
 ///
 /// Upstream: `podInPreBind`.
 #[derive(Debug, Clone, Default)]
@@ -268,7 +268,11 @@ impl PodInPreBind {
         }
     }
 
-    /// Ends PreBind; afterwards the pod cannot be cancelled. Returns the reason if it was cancelled before.
+    /// Ends PreBind, after which the pod cannot be cancelled.
+    ///
+    /// # Errors
+    ///
+    /// The reason, if the pod was cancelled before.
     ///
     /// Upstream: `MarkPrebound`.
     pub(crate) fn mark_prebound(&self) -> Result<(), String> {
@@ -307,7 +311,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_plugin_whose_time_is_over_rejects() {
+    async fn the_first_plugin_to_time_out_rejects_the_pod() {
         let (waiting_pods, clock) = (WaitingPods::default(), Clock::starting_at(at(0)));
         let pod = waiting(&waiting_pods);
         pod.allow("A");
@@ -316,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_called_back_while_that_is_possible() {
+    fn pods_can_be_preempted_until_prebind_ends() {
         let waiting_pods = WaitingPods::default();
         waiting(&waiting_pods);
         assert!(waiting_pods.get("p").is_some() && waiting_pods.preempt_pod("p", "X"));
@@ -331,7 +335,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_for_room_hears_of_it() {
+    async fn pre_bind_started_wakes_its_waiter() {
         let waiting_pods = WaitingPods::default();
         waiting(&waiting_pods);
         assert!(waiting_pods.pre_bind_started().now_or_never().is_none());
@@ -343,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_as_go_prints_them() {
+    fn durations_are_formatted_as_in_go() {
         for (millis, want) in
             [(0, "0s"), (20, "20ms"), (1500, "1.5s"), (90_000, "1m30s"), (3_600_000, "1h0m0s")]
         {

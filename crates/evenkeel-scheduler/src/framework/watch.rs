@@ -1,4 +1,4 @@
-//! Caches of kinds other than pods and nodes, and the reports of their changes to plugins.
+//! Caches of kinds other than pods and nodes, and the notification of plugins about their changes.
 
 use evenkeel_api::{
     View,
@@ -72,14 +72,14 @@ fn edit<V>(event: &CacheEvent<V>) -> Edit<Arc<V>> {
     }
 }
 
-/// Caches that plugins requested, the channel for their changes, and state shared between profiles.
+/// Caches that plugins requested, the channel for their changes, and the state that profiles share.
 pub(crate) struct Watches {
     sender: UnboundedSender<ObjectChange>,
     watched: Mutex<CacheRequests>,
     shared: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
 }
 
-/// Requests of plugins for caches.
+/// Caches that plugins requested so far.
 #[derive(Default)]
 struct CacheRequests {
     kinds: HashSet<TypeId>,
@@ -90,26 +90,26 @@ struct CacheRequests {
 }
 
 impl Watches {
-    /// Returns the registry and the receiver of the changes.
+    /// Creates an empty set of caches, and the receiver of their changes.
     pub(crate) fn new() -> (Self, UnboundedReceiver<ObjectChange>) {
         let (sender, receiver) = unbounded_channel();
         (Self { sender, watched: Mutex::default(), shared: Mutex::default() }, receiver)
     }
 
-    /// Returns the cache of a kind and subscribes to its changes, once for each kind.
+    /// Returns the cache of a kind. The first call for a kind subscribes to its changes.
     pub(crate) fn watch<V: Watched>(&self, caches: &Caches) -> Cache<V> {
         let cache = caches.of::<V>();
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         if watched.kinds.insert(TypeId::of::<V>()) {
             let (sender, source) = (self.sender.clone(), cache.clone());
-            // Sending only fails after the scheduler has ended.
-            let tell = move || {
+            // The send only fails after the scheduler has stopped.
+            let subscribe = move || {
                 source.subscribe(move |event| drop(sender.send(V::change(edit(event)))));
             };
             if watched.connected {
-                tell();
+                subscribe();
             } else {
-                watched.later.push(Box::new(tell));
+                watched.later.push(Box::new(subscribe));
             }
             let waits = cache.clone();
             watched.syncs.push(Box::pin(async move { waits.synced().await }));
@@ -117,17 +117,17 @@ impl Watches {
         cache
     }
 
-    /// Starts the subscriptions. They come after the plugins' own handlers, so that plugins know of a change before a pod is
-    /// retried because of it.
+    /// Starts the subscriptions after the plugins' own handlers. A plugin therefore knows a change before the queue
+    /// retries a pod because of it.
     pub(crate) fn open(&self) {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         watched.connected = true;
         let later = std::mem::take(&mut watched.later);
         drop(watched);
-        later.into_iter().for_each(|tell| tell());
+        later.into_iter().for_each(|subscribe| subscribe());
     }
 
-    /// Returns the cache of a kind and waits for its sync before the first attempt.
+    /// Returns the cache of a kind, and adds its sync to those before the first attempt.
     pub(crate) fn lister<V: View>(&self, caches: &Caches) -> Cache<V> {
         let cache = caches.of::<V>();
         let waits = cache.clone();
@@ -143,7 +143,7 @@ impl Watches {
         Arc::clone(one).downcast().unwrap_or_default()
     }
 
-    /// Returns futures that resolve when the requested caches are synced.
+    /// Takes the futures that resolve when the requested caches are synced.
     pub(crate) fn syncs(&self) -> Vec<PluginFuture<'static, ()>> {
         std::mem::take(&mut self.watched.lock().unwrap_or_else(PoisonError::into_inner).syncs)
     }

@@ -4,7 +4,7 @@ use evenkeel_runtime::metrics::{counters, exponential, histograms};
 use prometheus::{HistogramVec, IntCounterVec, Registry};
 use std::time::Duration;
 
-/// Handles of the registered metrics; clones share them.
+/// Handles of the registered metrics. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Claims {
     pub(super) made: IntCounterVec,
@@ -13,7 +13,7 @@ pub(crate) struct Claims {
     pub(super) volume_errors: IntCounterVec,
 }
 
-/// Label `status`: outcome of a wait for device binding conditions.
+/// Value of the label `status`: result of a wait for device binding conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Awaited {
     Ready,
@@ -33,7 +33,7 @@ impl Awaited {
     }
 }
 
-/// Label `operation`: stage of volume scheduling that failed.
+/// Value of the label `operation`: the stage of volume scheduling that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Filter and PreFilter.
@@ -92,7 +92,8 @@ impl Claims {
         self.made.with_label_values(&[status, "false", "", "Pod"]).inc();
     }
 
-    /// Counts a device whose wait ended; `conditional` if it has binding conditions.
+    /// Records a device whose wait ended. Devices with binding conditions (`conditional`) are also
+    /// counted.
     pub(crate) fn awaited(
         &self,
         profile: &str,

@@ -10,7 +10,8 @@ use std::{
 
 use crate::{framework::QueueingHint, queue::HintKey};
 
-/// Durations of queueing hints. Looks series up by numbers, because an event may call a hint for every unschedulable pod.
+/// Durations of queueing hints. One event may call a hint for every unschedulable pod, so series are looked up by
+/// numeric key instead of label values.
 #[derive(Debug, Clone)]
 pub(crate) struct Hints {
     seconds: HistogramVec,
@@ -29,7 +30,7 @@ impl Hints {
         Self { seconds, series: Arc::default() }
     }
 
-    /// Records a call of the plugin with this name.
+    /// Records a hint's duration. `name` is the plugin's name.
     pub(crate) fn took(&self, key: HintKey, name: &str, took: Duration) {
         let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
         let series = series.entry(key).or_insert_with(|| {

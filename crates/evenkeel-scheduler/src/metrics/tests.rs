@@ -1,4 +1,4 @@
-//! Names, types, labels and bounds, against the table of upstream's.
+//! Compares names, types, labels and buckets of the metrics with the table of upstream's metrics.
 
 use super::{Awaited, Metrics, NONE, Stage};
 use crate::{
@@ -17,7 +17,7 @@ fn families(registry: &Registry) -> BTreeMap<String, MetricFamily> {
     registry.gather().into_iter().map(|family| (family.name().to_owned(), family)).collect()
 }
 
-/// Each with some series.
+/// Returns all metrics after each has recorded a value.
 fn all_in_use() -> BTreeMap<String, MetricFamily> {
     let registry = Registry::new();
     let metrics = Metrics::register(&registry);

@@ -9,22 +9,22 @@ use super::Slot;
 #[derive(Debug, Default)]
 pub(super) struct Images(HashMap<Text, Image>);
 
-/// An image that at least one node has.
+/// An image that is on at least one node.
 #[derive(Debug, Clone)]
 pub struct Image {
     size: i64,
     n_nodes: u32,
-    /// Bit set of slots.
+    /// Bit set of the slots of nodes that have the image.
     nodes: Vec<u64>,
 }
 
 impl Image {
-    /// Size in bytes, as the first node reported it.
+    /// Returns the size in bytes that the first node reported.
     pub fn size(&self) -> i64 {
         self.size
     }
 
-    /// Number of nodes that have the image.
+    /// Returns the number of nodes that have the image.
     pub fn n_nodes(&self) -> u32 {
         self.n_nodes
     }

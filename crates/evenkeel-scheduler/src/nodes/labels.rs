@@ -1,4 +1,5 @@
-//! Columns of node labels: for each label key that plugins read, the value of each node as a small number.
+//! Columns of node labels. For each label key that plugins read, a column numbers the distinct values and stores each
+//! node's number.
 
 use evenkeel_api::StrMap;
 use hashbrown::HashMap;
@@ -6,13 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Slot;
 
-/// Marks a node without the label.
+/// Value number of a node without the label.
 const NONE: u32 = u32::MAX;
 
-/// Maximum number of columns; beyond it all are dropped and built anew on demand.
+/// Maximum number of columns. When it is reached, all columns are dropped and built anew on demand.
 const MAX_COLUMNS: usize = 256;
 
-/// Values of one label key on all nodes, numbered from 0. A number may belong to no node any more.
+/// Values of one label key on all nodes, numbered from 0. A numbered value may no longer be on any node.
 #[derive(Debug, Clone, Default)]
 pub struct LabelColumn {
     key: Box<str>,
@@ -30,12 +31,12 @@ impl LabelColumn {
         &self.key
     }
 
-    /// Returns the number of the node's value.
+    /// Returns the number of the node's value, or `None` if the node lacks the label.
     pub fn of(&self, slot: Slot) -> Option<u32> {
         self.values.get(slot as usize).copied().filter(|value| *value != NONE)
     }
 
-    /// Returns the number of a value, if a node has or had it.
+    /// Returns the number of a value if a node has it or has had it.
     pub fn id(&self, value: &str) -> Option<u32> {
         self.ids.get(value).copied()
     }
@@ -45,17 +46,17 @@ impl LabelColumn {
         &self.texts[id as usize]
     }
 
-    /// Number of distinct values, including those no longer in use.
+    /// Returns the number of distinct values, including those no longer in use.
     pub fn n_values(&self) -> usize {
         self.texts.len()
     }
 
-    /// Returns how many nodes have each value, by the value's number.
+    /// Returns the number of nodes with each value, indexed by the value's number.
     pub fn nodes_by_value(&self) -> &[u32] {
         &self.nodes
     }
 
-    /// Number of nodes that have the label.
+    /// Returns the number of nodes that have the label.
     pub fn n_labelled(&self) -> usize {
         self.labelled
     }
@@ -88,7 +89,7 @@ impl LabelColumn {
         id
     }
 
-    /// Reports whether most numbers belong to no node any more.
+    /// Reports whether so many numbers are unused that the column should be built anew.
     fn is_stale(&self) -> bool {
         self.texts.len() > 2 * self.values.len() + 64
     }
@@ -105,7 +106,7 @@ impl Labels {
         key: &str,
         nodes: impl Iterator<Item = (Slot, &'a StrMap)>,
     ) -> Arc<LabelColumn> {
-        // A panic cannot leave a column half built: it is inserted when complete.
+        // A poisoned lock is safe to use: only complete columns are inserted.
         let mut columns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(column) = columns.get(key) {
             return Arc::clone(column);
@@ -122,7 +123,8 @@ impl Labels {
         column
     }
 
-    /// Replaces the labels of a node; `None` for a deleted node. Attempts that hold a column keep the old version.
+    /// Replaces the labels of a node; `None` means that it was deleted. Attempts that hold a column keep its old
+    /// version.
     pub(super) fn set(&mut self, slot: Slot, labels: Option<&StrMap>) {
         let columns = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
         columns.retain(|key, column| {

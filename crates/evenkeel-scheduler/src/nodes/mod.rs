@@ -1,7 +1,7 @@
 //! Node table, upstream's cache of NodeInfo: one column for each property that filters and scores read.
 //!
-//! A node keeps its slot while it exists. Pods count on the node to which they are bound or assumed. Assuming and forgetting a
-//! pod are the same operations as adding and removing one.
+//! A node keeps its slot while it exists. A pod uses resources of the node to which it is bound or on which it is
+//! assumed. The table makes no difference between the two.
 //!
 //! Upstream: `pkg/scheduler/backend/cache`, `NodeInfo`.
 

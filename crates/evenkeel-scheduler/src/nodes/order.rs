@@ -10,12 +10,13 @@ use std::{
 
 use super::Slot;
 
-/// Nodes of each zone by name, and the resulting order.
+/// Nodes of each zone sorted by name, and the resulting order.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     zones: BTreeMap<Zone, Vec<(Arc<str>, Slot)>>,
     n_nodes: usize,
-    /// Built on demand, because nodes arrive in bulk when a scheduler starts.
+    /// Slots in order. They are computed on demand, because many nodes arrive at once when a
+    /// scheduler starts.
     slots: OnceLock<Vec<Slot>>,
 }
 
@@ -53,14 +54,14 @@ impl Order {
     /// Returns the slots of all nodes, round robin over zones.
     pub(super) fn slots(&self) -> &[Slot] {
         self.slots.get_or_init(|| {
-            let longest = self.zones.values().map(Vec::len).max().unwrap_or(0);
-            let turn = |n| self.zones.values().filter_map(move |zone| zone.get(n));
-            (0..longest).flat_map(turn).map(|(_, slot)| *slot).collect()
+            let largest_zone = self.zones.values().map(Vec::len).max().unwrap_or(0);
+            let nth_of_each_zone = |n| self.zones.values().filter_map(move |zone| zone.get(n));
+            (0..largest_zone).flat_map(nth_of_each_zone).map(|(_, slot)| *slot).collect()
         })
     }
 }
 
-/// Reports whether both versions of a node have the same position.
+/// Reports whether two versions of a node have the same position in the order.
 pub(super) fn same_place(before: &Node, after: &Node) -> bool {
     before.meta.labels == after.meta.labels || zone(before) == zone(after)
 }

@@ -19,10 +19,10 @@ use crate::{
     resources::{Resources, Scalars, scalar, scalar_mut},
 };
 
-/// Index of a node in every column.
+/// Index of a node in every column of the table.
 pub type Slot = u32;
 
-/// All nodes, with the pods bound or assumed to them.
+/// All nodes, with the pods that are bound to them or assumed on them.
 #[derive(Debug, Default)]
 pub struct NodeTable {
     by_name: HashMap<Arc<str>, Slot>,
@@ -30,23 +30,24 @@ pub struct NodeTable {
     order: Order,
     /// Slot and equivalence class of each pod, by uid.
     homes: HashMap<Text, Home>,
-    /// Pods by equivalence class and node. Attempts only read the table, but add scopes to the index.
+    /// Pods by equivalence class and node. It is behind a mutex because attempts, which only read the table, add scopes
+    /// to it.
     pod_index: Mutex<PodIndex>,
     labels: Labels,
-    /// Distinct taint lists; many nodes share one.
+    /// Distinct taint lists, each of which many nodes share.
     taint_sets: TaintSets,
     /// Images by node.
     images: Images,
     /// Number of cordoned nodes.
     unschedulable: usize,
-    /// Number of pods that refer to each PersistentVolumeClaim, by `namespace/name`.
+    /// Number of pods on nodes that refer to each PersistentVolumeClaim, by `namespace/name`.
     claims: HashMap<Text, u32>,
     // One entry for each slot.
     names: Vec<Arc<str>>,
     nodes: Vec<Option<Arc<Node>>>,
     allocatable: Columns,
     requested: Columns,
-    /// Requested CPU and memory, with defaults for containers without requests.
+    /// Requested CPU (millicores) and memory (bytes), with defaults for containers without requests.
     ///
     /// Upstream: `NonZeroRequested`.
     scored: Vec<(i64, i64)>,
@@ -111,9 +112,9 @@ impl NodeTable {
         let pods = node.status.allocatable.get("pods").map_or(0, |amount| amount.value());
         self.pods_allowed[at] = u32::try_from(pods).unwrap_or(if pods < 0 { 0 } else { u32::MAX });
         if before.is_some() {
-            self.taint_sets.leave(self.taints[at]);
+            self.taint_sets.release(self.taints[at]);
         }
-        self.taints[at] = self.taint_sets.enter(&node.spec.taints);
+        self.taints[at] = self.taint_sets.acquire(&node.spec.taints);
         let cordoned = before.as_ref().is_some_and(|before| before.spec.unschedulable);
         self.unschedulable -= usize::from(cordoned);
         self.unschedulable += usize::from(node.spec.unschedulable);
@@ -129,11 +130,11 @@ impl NodeTable {
         slot
     }
 
-    /// Removes a node. Its pods stay counted until they are removed.
+    /// Removes a node. Its pods still count until they are removed as well.
     pub fn remove_node(&mut self, name: &str) {
         let Some(slot) = self.by_name.get(name).copied() else { return };
         let Some(before) = self.nodes[slot as usize].take() else { return };
-        self.taint_sets.leave(self.taints[slot as usize]);
+        self.taint_sets.release(self.taints[slot as usize]);
         self.unschedulable -= usize::from(before.spec.unschedulable);
         self.images.set(slot, Some(&before), None);
         self.labels.set(slot, None);
@@ -141,7 +142,7 @@ impl NodeTable {
         self.release_if_empty(slot);
     }
 
-    /// Replaces the labels of a namespace; `None` for a deleted one.
+    /// Replaces the labels of a namespace. `None` means that the namespace was deleted.
     pub fn set_namespace(&mut self, name: &str, labels: Option<&StrMap>) {
         self.pod_index_mut().set_namespace(name, labels);
     }
@@ -156,7 +157,8 @@ impl NodeTable {
         self.pods[slot as usize].push(pod);
     }
 
-    /// Replaces a pod by a newer version with equal requests on the same node; returns `false` if that does not apply.
+    /// Replaces a pod by a newer version. Returns `false`, and changes nothing, if the version has other requests or
+    /// another node.
     pub(crate) fn refresh(&mut self, pod: &PodInfo, node: &str) -> bool {
         let Some(Home { slot, class }) = self.homes.get(pod.uid()).copied() else { return false };
         if &*self.names[slot as usize] != node {
@@ -174,7 +176,7 @@ impl NodeTable {
         true
     }
 
-    /// Removes a pod; returns it with the name of its node.
+    /// Removes a pod and returns it with the name of its node.
     pub fn remove(&mut self, uid: &str) -> Option<(PodInfo, Arc<str>)> {
         let Home { slot, class } = self.homes.remove(uid)?;
         self.pod_index_mut().remove_pod(class, slot);
@@ -194,9 +196,9 @@ impl NodeTable {
         Some((pod, &self.names[slot]))
     }
 
-    /// Locks the pod index. Release it before the next call.
+    /// Locks the pod index. The caller must drop the guard before it calls this again.
     pub(crate) fn pod_index(&self) -> MutexGuard<'_, PodIndex> {
-        // Counts only change in `pod_index_mut`; scopes that attempts add are rebuilt if lost.
+        // A poisoned lock is safe to use: only `pod_index_mut` changes counts, and lost scopes are added again.
         let mut pod_index = self.pod_index.lock().unwrap_or_else(PoisonError::into_inner);
         pod_index.sweep();
         pod_index
@@ -206,7 +208,7 @@ impl NodeTable {
         self.pod_index.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the column of a node label.
+    /// Returns the column of a node label, built on first use.
     pub fn label(&self, key: &str) -> Arc<LabelColumn> {
         let nodes = self.nodes.iter().zip(0..);
         self.labels.column(
@@ -215,22 +217,22 @@ impl NodeTable {
         )
     }
 
-    /// Number of slots, including free ones.
+    /// Returns the number of slots, including free ones.
     pub fn n_slots(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Reports whether the slot has a node, not only pods that refer to one.
+    /// Reports whether the slot has a node. Otherwise it may still have pods whose node does not exist.
     pub(crate) fn has_node(&self, slot: Slot) -> bool {
         self.nodes.get(slot as usize).is_some_and(Option::is_some)
     }
 
-    /// Returns the slots of all nodes.
+    /// Returns the slots of all nodes, round robin over zones.
     pub(crate) fn slots(&self) -> &[Slot] {
         self.order.slots()
     }
 
-    /// Number of nodes.
+    /// Returns the number of nodes.
     pub fn len(&self) -> usize {
         self.order.len()
     }
@@ -240,7 +242,7 @@ impl NodeTable {
         self.order.len() == 0
     }
 
-    /// Number of pods on nodes.
+    /// Returns the number of pods on nodes.
     pub fn n_pods(&self) -> usize {
         self.homes.len()
     }
@@ -255,7 +257,7 @@ impl NodeTable {
         NodeRef { table: self, slot: self.order.slots()[n] }
     }
 
-    /// Returns the node in a slot, which must have one.
+    /// Returns the node in a slot that must have one.
     pub fn at(&self, slot: Slot) -> NodeRef<'_> {
         NodeRef { table: self, slot }
     }
@@ -271,17 +273,17 @@ impl NodeTable {
         self.taint_sets.all()
     }
 
-    /// Returns an image that at least one node has.
+    /// Returns an image if at least one node has it.
     pub fn image(&self, name: &str) -> Option<&Image> {
         self.images.get(name)
     }
 
-    /// Number of cordoned nodes.
+    /// Returns the number of cordoned nodes.
     pub fn n_unschedulable(&self) -> usize {
         self.unschedulable
     }
 
-    /// Reports whether a bound or assumed pod refers to the claim.
+    /// Reports whether a bound or assumed pod refers to the PersistentVolumeClaim.
     pub fn uses_claim(&self, namespace: &str, name: &str) -> bool {
         !self.claims.is_empty() && self.claims.contains_key(&*format!("{namespace}/{name}"))
     }
@@ -392,79 +394,79 @@ impl<'a> NodeRef<'a> {
             .expect("references are only made to slots with a node")
     }
 
-    /// Returns the Node object, shared.
+    /// Returns the Node object as a shared reference.
     pub fn object(self) -> &'a Arc<Node> {
         self.table.nodes[self.at()].as_ref().expect("references are only made to slots with a node")
     }
 
-    /// Allocatable CPU in millicores.
+    /// Returns the allocatable CPU in millicores.
     pub fn cpu(self) -> i64 {
         self.table.allocatable.cpu[self.at()]
     }
 
-    /// Allocatable memory in bytes.
+    /// Returns the allocatable memory in bytes.
     pub fn memory(self) -> i64 {
         self.table.allocatable.memory[self.at()]
     }
 
-    /// Allocatable ephemeral storage in bytes.
+    /// Returns the allocatable ephemeral storage in bytes.
     pub fn ephemeral_storage(self) -> i64 {
         self.table.allocatable.ephemeral_storage[self.at()]
     }
 
-    /// Allocatable amount of an extended resource.
+    /// Returns the allocatable amount of an extended resource.
     pub fn scalar(self, name: &str) -> i64 {
         scalar(&self.table.allocatable.scalars[self.at()], name)
     }
 
-    /// Requested CPU in millicores.
+    /// Returns the requested CPU in millicores.
     pub fn requested_cpu(self) -> i64 {
         self.table.requested.cpu[self.at()]
     }
 
-    /// Requested memory in bytes.
+    /// Returns the requested memory in bytes.
     pub fn requested_memory(self) -> i64 {
         self.table.requested.memory[self.at()]
     }
 
-    /// Requested ephemeral storage in bytes.
+    /// Returns the requested ephemeral storage in bytes.
     pub fn requested_ephemeral_storage(self) -> i64 {
         self.table.requested.ephemeral_storage[self.at()]
     }
 
-    /// Requested amount of an extended resource.
+    /// Returns the requested amount of an extended resource.
     pub fn requested_scalar(self, name: &str) -> i64 {
         scalar(&self.table.requested.scalars[self.at()], name)
     }
 
-    /// Requested CPU and memory, with defaults for containers without requests.
+    /// Returns the requested CPU (millicores) and memory (bytes), with defaults for containers without requests.
     ///
     /// Upstream: `NonZeroRequested`.
     pub fn scored(self) -> (i64, i64) {
         self.table.scored[self.at()]
     }
 
-    /// Allocatable number of pods.
+    /// Returns the allocatable number of pods.
     pub fn pods_allowed(self) -> usize {
         self.table.pods_allowed[self.at()] as usize
     }
 
-    /// Pods bound or assumed to the node.
+    /// Returns the pods that are bound to the node or assumed on it.
     pub fn pods(self) -> &'a [PodInfo] {
         &self.table.pods[self.at()]
     }
 
-    /// Host ports in use.
+    /// Returns the host ports in use.
     pub fn ports(self) -> &'a [HostPort] {
         &self.table.ports[self.at()]
     }
 
-    /// Index of the node's taints in [`NodeTable::taint_sets`].
+    /// Returns the index of the node's taints in [`NodeTable::taint_sets`].
     pub fn taint_set(self) -> usize {
         self.table.taints[self.at()] as usize
     }
 
-    /// Taints of the node.
+    /// Returns the taints of the node.
     pub fn taints(self) -> &'a [Taint] {
         &self.table.taint_sets.all()[self.taint_set()]
     }

@@ -1,9 +1,9 @@
-//! Distinct taint lists. Many nodes share one, so that a plugin evaluates each list once for a pod.
+//! Distinct taint lists. Many nodes share one, so a plugin evaluates each list only once for a pod.
 
 use evenkeel_api::views::Taint;
 use std::sync::Arc;
 
-/// Taint lists with their number of nodes; unused entries are empty.
+/// Taint lists with the number of nodes that share each. Unused entries are empty.
 #[derive(Debug, Default)]
 pub(super) struct TaintSets {
     sets: Vec<Arc<[Taint]>>,
@@ -15,10 +15,11 @@ impl TaintSets {
         &self.sets
     }
 
-    /// Returns the index of an equal list, and counts one more node for it.
-    pub(super) fn enter(&mut self, taints: &[Taint]) -> u32 {
+    /// Returns the index of an equal list and adds one node to its count.
+    pub(super) fn acquire(&mut self, taints: &[Taint]) -> u32 {
         let used = |n: &usize| self.users[*n] > 0;
-        let known = (0..self.sets.len()).filter(used).find(|n| alike(&self.sets[*n], taints));
+        let known =
+            (0..self.sets.len()).filter(used).find(|n| have_same_effect(&self.sets[*n], taints));
         let at = known.unwrap_or_else(|| {
             let free = self.users.iter().position(|users| *users == 0).unwrap_or_else(|| {
                 self.sets.push(Arc::from([]));
@@ -32,8 +33,8 @@ impl TaintSets {
         u32::try_from(at).unwrap_or(u32::MAX)
     }
 
-    /// Counts one node less for the list.
-    pub(super) fn leave(&mut self, at: u32) {
+    /// Subtracts one node from the list's count.
+    pub(super) fn release(&mut self, at: u32) {
         let at = at as usize;
         self.users[at] -= 1;
         if self.users[at] == 0 {
@@ -42,8 +43,9 @@ impl TaintSets {
     }
 }
 
-/// Reports whether two lists have the same effect on pods.
-fn alike(known: &[Taint], new: &[Taint]) -> bool {
+/// Reports whether two lists have the same effect on pods, because they differ at most in
+/// `timeAdded`.
+fn have_same_effect(known: &[Taint], new: &[Taint]) -> bool {
     let same = |(known, new): (&Taint, &Taint)| {
         known.key == new.key && known.value == new.value && known.effect == new.effect
     };

@@ -7,7 +7,7 @@ use super::NodeTable;
 use crate::fixtures::{asking, info, node, table};
 
 #[test]
-fn zones_take_turns() {
+fn nodes_are_ordered_round_robin_over_zones() {
     let zoned = |name: &str, zone: &str| {
         node(name, &json!({ "metadata": { "labels": { "topology.kubernetes.io/zone": zone } } }))
     };
@@ -74,7 +74,7 @@ fn lists_of_taints_are_shared_and_used_again() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Adding, moving and removing pods in any order gives the same table as building it anew.
+    /// Adding, moving and removing pods in any order results in the same table as building it anew.
     #[test]
     fn counting_is_exact(steps in proptest::collection::vec((0_usize..6, 0_usize..4, 1_i64..4), 0..40)) {
         let nodes: Vec<_> = ["n0", "n1", "n2"].into_iter().map(|name| node(name, &json!({}))).collect();

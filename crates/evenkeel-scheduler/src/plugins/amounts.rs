@@ -1,4 +1,4 @@
-//! Resource amounts for scores: allocatable and requested amounts of the counted resources on a node.
+//! Resource amounts for scores: allocatable and requested amounts of the configured resources on a node.
 //!
 //! Upstream: `plugins/noderesources/resource_allocation.go`.
 
@@ -13,23 +13,23 @@ use crate::{
     resources::{Resources, is_scalar},
 };
 
-/// A resource of the plugin's arguments with its weight.
+/// A resource in a plugin's arguments, with its weight.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceWeight {
     /// Name of the resource.
     pub name: Box<str>,
-    /// Weight, 1 to 100.
+    /// Weight, from 1 to 100.
     pub weight: i64,
 }
 
 impl ResourceWeight {
-    /// CPU and memory with equal weight.
+    /// Returns CPU and memory with weight 1 each.
     pub fn standard() -> Vec<Self> {
         ["cpu", "memory"].map(|name| Self { name: name.into(), weight: 1 }).into()
     }
 }
 
-/// Resources that a score counts.
+/// Resources that a score takes into account, with their weights.
 #[derive(Debug, Clone)]
 pub(super) struct Counted(Vec<(Kind, i64)>);
 
@@ -39,20 +39,20 @@ enum Kind {
     Memory,
     EphemeralStorage,
     Scalar(Arc<str>),
-    /// Not known from nodes' allocatable resources.
+    /// A resource that the scheduler does not read from a node's allocatable.
     Other,
 }
 
-/// The pod's requests of the counted resources.
+/// The pod's requests for the counted resources.
 pub(super) type Requests = SmallVec<[i64; 2]>;
 
-/// Amounts of one resource on a node that has it.
+/// Amounts of one resource on a node, which has some of it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Amount {
     pub(super) weight: i64,
-    /// Requests of the pods on the node.
+    /// Sum of the requests of the pods on the node.
     pub(super) before: i64,
-    /// Requests including the new pod.
+    /// Sum of the requests including the new pod.
     pub(super) after: i64,
     pub(super) allocatable: i64,
 }
@@ -69,15 +69,15 @@ impl Counted {
         Self(resources.iter().map(|one| (kind(&one.name), one.weight)).collect())
     }
 
-    /// Requests of the pod.
+    /// Returns the pod's requests.
     pub(super) fn requests(&self, pod: &PodInfo) -> Requests {
         self.amounts_of(&pod.asks.requests)
     }
 
-    /// Requests of the pod's containers, with defaults. As upstream, ignores pod-level requests here.
+    /// Returns the requests of the pod's containers, with defaults. Like upstream, it ignores pod-level requests here.
     pub(super) fn requests_with_defaults(&self, pod: &PodInfo) -> Requests {
         if resource::has_pod_level_requests(&pod.pod) {
-            let floor: [(&'static str, Quantity); 2] = crate::pod::floor();
+            let floor: [(&'static str, Quantity); 2] = crate::pod::default_requests();
             return self
                 .amounts_of(&Resources::from_amounts(&resource::spec_requests(&pod.pod, &floor)));
         }
@@ -98,13 +98,13 @@ impl Counted {
         self.0.iter().map(|(kind, _)| amount(kind)).collect()
     }
 
-    /// Number of counted resources.
+    /// Returns the number of counted resources.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Returns the amounts of the `n`th resource if the node has it, with or without default requests. Extended resources only
-    /// count for pods that request them.
+    /// Returns the amounts of the `n`th resource, or `None` if the node has none of it. `floored` includes default
+    /// requests. Extended resources only count for pods that request them.
     #[inline]
     pub(super) fn on(
         &self,

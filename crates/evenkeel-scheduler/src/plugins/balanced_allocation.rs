@@ -30,7 +30,7 @@ pub struct BalancedAllocation {
 /// Arguments of [`BalancedAllocation`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Args {
-    /// Resources to balance; all count equally.
+    /// Resources to balance. Their weights have no effect.
     pub resources: Vec<ResourceWeight>,
 }
 
@@ -66,7 +66,7 @@ impl BalancedAllocation {
     }
 }
 
-/// Requests of the pod for each counted resource.
+/// The pod's request for each counted resource.
 struct PodRequests(Requests);
 
 impl Plugin for BalancedAllocation {
@@ -87,7 +87,7 @@ impl Plugin for BalancedAllocation {
 }
 
 impl PreScore for BalancedAllocation {
-    /// A pod without requests is skipped; else all such pods would land on one node.
+    /// Skips pods without requests. Otherwise all such pods would be scheduled to the same node.
     fn pre_score(
         &self,
         state: &mut CycleState,
@@ -125,10 +125,10 @@ impl Score for BalancedAllocation {
     }
 }
 
-/// Utilization of each resource, 0 to 1.
+/// Utilization of each resource, from 0 to 1.
 type Shares = SmallVec<[f64; 4]>;
 
-/// Returns 100 less the standard deviation of the utilizations in percent.
+/// Returns 100 minus the standard deviation of the utilizations in percent.
 fn evenness(shares: &[f64]) -> i64 {
     let deviation = match shares {
         [] | [_] => 0.0,
@@ -153,7 +153,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_makes_a_node_even_is_best() {
+    fn nodes_with_balanced_utilization_score_highest() {
         let mut nodes = table(&[node("a", &json!({})), node("b", &json!({}))]);
         nodes.place(info("first", &asking("1m", "4Gi")), "b");
         let check = |resources: &[&str], pod, want: Option<[i64; 2]>| {

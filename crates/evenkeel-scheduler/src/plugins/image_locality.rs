@@ -6,8 +6,10 @@
 //! |---|---|
 //! | images of containers, init containers and image volumes (KEP-4639) | `images` |
 //! | an image without a tag is `:latest` | `full_name` |
-//! | an image scores by its size and by the share of nodes that have it (`scaledImageScore`) | `pre_score` |
-//! | sizes count from 23 MiB in all, up to 1000 MiB for each image (`calculatePriority`) | `score` |
+//! | an image scores by its size and by the fraction of nodes that have it (`scaledImageScore`) |
+//! `pre_score` |
+//! | sizes count from a sum of 23 MiB up to 1000 MiB for each image (`calculatePriority`) | `score`
+//! |
 
 use evenkeel_api::views::Pod;
 
@@ -20,15 +22,16 @@ use crate::{
 };
 
 const MIB: i64 = 1024 * 1024;
-/// Thresholds of the summed sizes: minimum, and maximum for each image of the pod.
+/// Bounds of the sum of image sizes that counts: the minimum, and the maximum for each image of the
+/// pod.
 const MIN_THRESHOLD: i64 = 23 * MIB;
 const MAX_CONTAINER_THRESHOLD: i64 = 1000 * MIB;
 
-/// The ImageLocality plugin. An image counts by its size and by the share of nodes that have it.
+/// The ImageLocality plugin. An image scores by its size and by the fraction of nodes that have it.
 #[derive(Debug, Clone, Copy)]
 pub struct ImageLocality;
 
-/// The pod's images that some node has, each with its score.
+/// The pod's images that are on at least one node, each with its score.
 struct ImageScores(Vec<(Image, i64)>);
 
 impl Plugin for ImageLocality {
@@ -83,7 +86,7 @@ impl Score for ImageLocality {
     }
 }
 
-/// Images of containers and of image volumes.
+/// Returns the images of init containers, containers and image volumes.
 fn images(pod: &Pod) -> impl Iterator<Item = &str> {
     let spec = &pod.spec;
     let containers = spec.init_containers.iter().chain(&*spec.containers).map(|one| &*one.image);
@@ -91,7 +94,7 @@ fn images(pod: &Pod) -> impl Iterator<Item = &str> {
     containers.chain(volumes.map(|image| &*image.reference))
 }
 
-/// Appends `:latest` to names without a tag.
+/// Appends `:latest` to an image name without a tag.
 ///
 /// Upstream: `normalizedImageName`.
 fn full_name(image: &str) -> String {

@@ -1,4 +1,4 @@
-//! Upstream's plugins that a configuration may name and that have no effect here.
+//! Upstream's plugins that have no effect here, but that a configuration may name.
 //!
 //! | documented | where |
 //! |---|---|
@@ -6,7 +6,7 @@
 
 use crate::framework::{ClusterEvent, Plugin};
 
-/// Names of the plugins, each with the feature gate that enables it by default upstream.
+/// Names of the plugins, each with the feature gate that upstream requires for it.
 pub const INERT: [(&str, &str); 4] = [
     ("DeferredPodScheduling", "InPlacePodVerticalScalingSchedulerPreemption"),
     ("GangScheduling", "GenericWorkload"),
@@ -14,8 +14,8 @@ pub const INERT: [(&str, &str); 4] = [
     ("TopologyPlacementGenerator", "TopologyAwareWorkloadScheduling"),
 ];
 
-/// A plugin that takes part in no extension point: pods of a PodGroup are scheduled one by one. It watches nothing, so that
-/// a server without its resources keeps nobody waiting (upstream's scheduler waits for the informer of PodGroups).
+/// A plugin without extension points. Pods of a PodGroup are scheduled one by one. Upstream's scheduler waits for the
+/// informer of PodGroups; this plugin watches nothing, so a server without PodGroups delays nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Inert(pub &'static str);
 

@@ -1,4 +1,4 @@
-//! In-tree plugins, one module each, with upstream's names and weights.
+//! In-tree plugins with upstream's names and weights, one module each.
 
 mod amounts;
 pub mod balanced_allocation;
@@ -86,7 +86,7 @@ pub(crate) fn defaults() -> Vec<(Arc<dyn Plugin>, i64)> {
     ]
 }
 
-/// Scales scores from `0..=max` to `0..=100`, reversed if lower is better.
+/// Scales scores from `0..=max` to `0..=100`, and reverses them with `reverse`.
 ///
 /// Upstream: `DefaultNormalizeScore`.
 fn default_normalize_score(scores: &mut [i64], reverse: bool) {

@@ -1,4 +1,5 @@
-//! NodeAffinity: `spec.nodeSelector`, and node affinity of the pod and of the plugin's arguments.
+//! NodeAffinity: `spec.nodeSelector` and the node affinity of the pod, and the affinity in the
+//! plugin's arguments.
 //!
 //! Upstream: `plugins/nodeaffinity`.
 //!
@@ -40,7 +41,7 @@ pub struct NodeAffinity {
 /// Upstream: `NodeAffinityArgs`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Args {
-    /// Affinity that applies to every pod in addition to its own (`addedAffinity`).
+    /// Affinity that applies to every pod in addition to its own (`addedAffinity`). Default: none.
     pub added_affinity: Option<views::NodeAffinity>,
 }
 
@@ -66,13 +67,13 @@ impl NodeAffinity {
     }
 }
 
-/// Required selectors: added and the pod's own.
+/// Required selectors: the added one and the pod's own.
 struct FilterState {
     added: Option<Required>,
     of_pod: Required,
 }
 
-/// Preferred terms: added and the pod's own.
+/// Preferred terms: the added ones and the pod's own.
 struct ScoreState([Preferred; 2]);
 
 impl Plugin for NodeAffinity {

@@ -2,8 +2,8 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | `spec.nodeName`: no other node fits | `pre_filter`, `filter` |
-//! | a node of that name is added | `queueing_hint` |
+//! | `spec.nodeName`: only that node is feasible | `pre_filter`, `filter` |
+//! | a node with that name is added | `queueing_hint` |
 
 use crate::{
     framework::{

@@ -1,4 +1,4 @@
-//! NodePorts: two pods cannot use the same host port of a node.
+//! NodePorts: rejects nodes where a host port of the pod is in use.
 //!
 //! | documented | where |
 //! |---|---|

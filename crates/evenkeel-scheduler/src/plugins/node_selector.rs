@@ -1,4 +1,4 @@
-//! Node selectors and affinity terms, compiled to label columns for evaluation on many nodes.
+//! Node selectors and affinity terms, compiled to label columns so that they evaluate quickly on many nodes.
 //!
 //! Upstream: `k8s.io/component-helpers/scheduling/corev1/nodeaffinity`. No node matches an invalid term.
 
@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 use crate::nodes::{LabelColumn, NodeRef, NodeTable, Slot};
 
-/// `spec.nodeSelector` with required node affinity.
+/// Compiled `spec.nodeSelector` and required node affinity.
 pub(super) struct Required {
     selector: Vec<Test>,
-    /// Terms of which one must match; an empty list matches no node.
+    /// Compiled terms, one of which must match. An empty list matches no node.
     terms: Option<Vec<Vec<Test>>>,
 }
 
@@ -33,8 +33,8 @@ impl Required {
         Self { selector: Vec::new(), terms: Some(any(selector, nodes)) }
     }
 
-    /// Reports whether every node matches.
-    pub(super) fn is_nothing(&self) -> bool {
+    /// Reports whether there are no requirements, so that every node matches.
+    pub(super) fn matches_every_node(&self) -> bool {
         self.selector.is_empty() && self.terms.is_none()
     }
 
@@ -47,7 +47,7 @@ impl Required {
     }
 }
 
-/// Terms of preferred node affinity.
+/// Compiled terms of preferred node affinity with their weights.
 pub(super) struct Preferred(Vec<(i64, Vec<Test>)>);
 
 impl Preferred {
@@ -60,20 +60,20 @@ impl Preferred {
         )
     }
 
-    /// Returns the sum of the weights of matching terms.
+    /// Returns the sum of the weights of the terms that match the node.
     pub(super) fn weight(&self, slot: Slot) -> i64 {
         let held = self.0.iter().filter(|(_, tests)| tests.iter().all(|test| test.holds(slot)));
         held.map(|(weight, _)| weight).sum()
     }
 }
 
-/// Returns the selector of a required node affinity.
+/// Returns the node selector of the pod's required node affinity.
 pub(super) fn selector_of(spec: &PodSpec) -> Option<&NodeSelector> {
     let affinity = spec.affinity.as_deref()?.node_affinity.as_deref()?;
     affinity.required_during_scheduling_ignored_during_execution.as_deref()
 }
 
-/// Returns the terms of a preferred node affinity.
+/// Returns the terms of the pod's preferred node affinity.
 pub(super) fn preferences_of(spec: &PodSpec) -> &[PreferredSchedulingTerm] {
     let affinity = spec.affinity.as_deref().and_then(|affinity| affinity.node_affinity.as_deref());
     affinity.map_or(&[], |affinity| &affinity.preferred_during_scheduling_ignored_during_execution)
@@ -81,7 +81,7 @@ pub(super) fn preferences_of(spec: &PodSpec) -> &[PreferredSchedulingTerm] {
 
 enum Test {
     Label(Arc<LabelColumn>, Check),
-    /// Matches the node in this slot, or every other node.
+    /// Matches the node in this slot, or, if `is` is false, every node but this one.
     Name {
         slot: Option<Slot>,
         is: bool,
@@ -89,7 +89,7 @@ enum Test {
     Never,
 }
 
-/// Condition on a label, by value numbers of its column.
+/// Requirement on a label, by value numbers of its column.
 enum Check {
     OneOf(SmallVec<[u32; 4]>),
     NoneOf(SmallVec<[u32; 4]>),
@@ -165,7 +165,7 @@ fn by_label(requirement: &NodeSelectorRequirement, nodes: &NodeTable) -> Test {
     check.map_or(Test::Never, |check| Test::Label(column, check))
 }
 
-/// Field requirements have one value, and the only field is `metadata.name`.
+/// Compiles a field requirement. The only valid field is `metadata.name`, with one value.
 fn by_field(requirement: &NodeSelectorRequirement, nodes: &NodeTable) -> Test {
     let is = &*requirement.operator == "In";
     match &*requirement.values {
@@ -179,7 +179,7 @@ fn by_field(requirement: &NodeSelectorRequirement, nodes: &NodeTable) -> Test {
     }
 }
 
-/// Returns the names of the only nodes that can match, if every term restricts `metadata.name`.
+/// Returns the only node names that can match, if every term restricts `metadata.name` with `In`.
 pub(super) fn named_nodes(pod: &Pod) -> Option<Vec<&str>> {
     let terms = &selector_of(&pod.spec)?.node_selector_terms;
     if terms.is_empty() {
@@ -187,7 +187,7 @@ pub(super) fn named_nodes(pod: &Pod) -> Option<Vec<&str>> {
     }
     let mut names = Vec::new();
     for term in terms {
-        // The field requirements of one term are ANDed.
+        // The field requirements of one term must all match.
         let mut of_term: Option<Vec<&str>> = None;
         for field in
             term.match_fields.iter().filter(|f| &*f.key == "metadata.name" && &*f.operator == "In")
@@ -216,7 +216,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    /// Returns a requirement by number; some are invalid.
+    /// Returns a requirement by number. Some are invalid.
     fn requirement(n: u8) -> Value {
         let operator = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"][usize::from(n) % 6];
         let value = ["a", "b", "r0", "zz"][usize::from(n / 6) % 4];
@@ -248,9 +248,10 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(128))]
 
-        /// Columns give the same result as Node objects, whenever they were built.
+        /// Compiled selectors give the same result as Node objects, whether they were compiled before or after changes
+        /// of the nodes.
         #[test]
-        fn columns_say_what_objects_say(
+        fn columns_match_as_objects_do(
             earlier in steps(), later in steps(), terms in proptest::collection::vec(0_u8.., 0..3), zone in 0_usize..4,
         ) {
             let required: Vec<Value> = terms.iter().map(|n| term(*n)).collect();
@@ -268,16 +269,16 @@ mod tests {
             let mut world = World::after(&earlier, |_| json!({}));
             for _ in 0..2 {
                 let requirement = Required::of(&pod.pod.spec, &world.table);
-                let wished = Preferred::of(preferences_of(&pod.pod.spec), &world.table);
+                let preferred = Preferred::of(preferences_of(&pod.pod.spec), &world.table);
                 for node in world.table.iter() {
                     let object = node.node();
                     prop_assert_eq!(requirement.holds(node.slot()), nodeaffinity::required(&pod.pod.spec, object), "{}", node.name());
                     let matching = preferences_of(&pod.pod.spec).iter();
                     let matching = matching.filter(|one| nodeaffinity::matches(&one.preference, object));
                     let weight: i64 = matching.map(|one| i64::from(one.weight)).sum();
-                    prop_assert_eq!(wished.weight(node.slot()), weight);
+                    prop_assert_eq!(preferred.weight(node.slot()), weight);
                 }
-                world.go_on(&later, |_| json!({}));
+                world.apply(&later, |_| json!({}));
             }
         }
     }

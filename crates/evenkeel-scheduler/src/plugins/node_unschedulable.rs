@@ -1,8 +1,8 @@
-//! NodeUnschedulable: cordoned nodes take no new pods.
+//! NodeUnschedulable: rejects cordoned nodes.
 //!
 //! | documented | where |
 //! |---|---|
-//! | `spec.unschedulable`, set by `kubectl cordon` and `kubectl drain` | `open`, `filter` |
+//! | `spec.unschedulable`, set by `kubectl cordon` and `kubectl drain` | `accepts`, `filter` |
 //! | toleration of `node.kubernetes.io/unschedulable:NoSchedule`, as DaemonSet pods have | `tolerated` |
 //! | `kubectl uncordon` | `queueing_hint` |
 
@@ -18,7 +18,7 @@ use crate::{
     pod::PodInfo,
 };
 
-/// The NodeUnschedulable plugin. Pods may tolerate `node.kubernetes.io/unschedulable:NoSchedule`.
+/// The NodeUnschedulable plugin.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeUnschedulable;
 
@@ -37,9 +37,9 @@ impl Plugin for NodeUnschedulable {
     fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         match change {
             Change::Node(Edit::Updated { old, new }) => {
-                QueueingHint::when(!open(pod, old) && open(pod, new))
+                QueueingHint::when(!accepts(pod, old) && accepts(pod, new))
             }
-            Change::Node(Edit::Added(node)) => QueueingHint::when(open(pod, node)),
+            Change::Node(Edit::Added(node)) => QueueingHint::when(accepts(pod, node)),
             Change::OwnUpdate { .. } => QueueingHint::when(tolerated(pod)),
             _ => QueueingHint::Queue,
         }
@@ -67,14 +67,14 @@ impl PreFilter for NodeUnschedulable {
 
 impl Filter for NodeUnschedulable {
     fn filter(&self, _: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> StatusResult {
-        if open(pod, node.node()) {
+        if accepts(pod, node.node()) {
             return Ok(());
         }
         Err(Status::unresolvable("node(s) were unschedulable"))
     }
 }
 
-fn open(pod: &PodInfo, node: &Node) -> bool {
+fn accepts(pod: &PodInfo, node: &Node) -> bool {
     !node.spec.unschedulable || tolerated(pod)
 }
 

@@ -1,4 +1,4 @@
-//! Values by topology domain: the nodes that share the value of a label.
+//! Values by topology domain. The nodes with equal values of a label form a domain.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub(super) struct PerDomain {
 }
 
 impl PerDomain {
-    /// Creates the values, all equal to `start`.
+    /// Creates a value for each domain, all equal to `start`.
     pub(super) fn new(column: Arc<LabelColumn>, start: i64) -> Self {
         let figures = vec![start; column.n_values()];
         Self { column, figures }
@@ -22,17 +22,17 @@ impl PerDomain {
         &self.column
     }
 
-    /// Returns the value of a node's domain; `None` if the node lacks the label.
+    /// Returns the value of a node's domain, or `None` if the node lacks the label.
     pub(super) fn at(&self, slot: Slot) -> Option<i64> {
         Some(self.figures[self.column.of(slot)? as usize])
     }
 
-    /// Returns the value of a node's domain for changes.
+    /// Returns a mutable reference to the value of a node's domain.
     pub(super) fn at_mut(&mut self, slot: Slot) -> Option<&mut i64> {
         Some(&mut self.figures[self.column.of(slot)? as usize])
     }
 
-    /// Adds counts of nodes, `times` each, to their domains; returns the sum over nodes that have the label.
+    /// Adds `times` the count of each node to its domain. Returns the sum of the counts on nodes that have the label.
     pub(super) fn add(&mut self, nodes: &PerNode, times: i64) -> i64 {
         let mut total = 0;
         for (slot, count) in nodes.iter() {

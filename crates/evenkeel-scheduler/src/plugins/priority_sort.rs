@@ -1,4 +1,5 @@
-//! PrioritySort: higher priority first, then the pod that was queued earlier.
+//! PrioritySort: orders pods by priority, highest first, then by the time at which they were
+//! queued.
 //!
 //! Upstream: `plugins/queuesort`.
 //!
@@ -38,7 +39,7 @@ impl QueueSort for PrioritySort {
     }
 }
 
-/// Sort key of profiles without QueueSort plugin.
+/// Returns the sort key of the default order, also used by profiles without a QueueSort plugin.
 pub(crate) fn by_priority(pod: &PodInfo, queued: Timestamp) -> SortKey {
     let since = i64::try_from(queued.as_nanosecond()).unwrap_or(i64::MAX);
     [-i64::from(pod.priority()), since]

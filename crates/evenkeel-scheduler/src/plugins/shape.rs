@@ -1,20 +1,20 @@
-//! Shape of a utilization score, as configured.
+//! Configured function from utilization to score.
 //!
 //! Upstream: `plugins/helper/shape_score.go`.
 
 use crate::framework::MAX_NODE_SCORE;
 
-/// Highest score in a configured shape.
+/// Highest score in the configuration.
 const MAX_CONFIGURED: i64 = 10;
-/// Full utilization in percent.
+/// Full utilization, in percent.
 const FULL: i64 = 100;
 
-/// Points of utilization (percent, increasing) and score (0 to 10), linearly interpolated.
+/// Points of utilization (percent, increasing) and score, with linear interpolation between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shape(Vec<(i64, i64)>);
 
 impl Shape {
-    /// Builds the shape from configured points in order of utilization.
+    /// Builds the shape from configured points, with scores of 0 to 10, in order of utilization.
     pub fn new(points: &[(i64, i64)]) -> Self {
         let scaled =
             |(full, score): &(i64, i64)| (*full, score * (MAX_NODE_SCORE / MAX_CONFIGURED));
@@ -32,7 +32,8 @@ impl Shape {
         }
     }
 
-    /// Returns the score of `requested` out of `capacity`.
+    /// Returns the score of the utilization `requested / capacity`. More than the capacity counts
+    /// as full.
     pub fn of_share(&self, requested: i64, capacity: i64) -> i64 {
         if capacity == 0 || requested > capacity {
             return self.at(FULL);

@@ -1,12 +1,13 @@
-//! TaintToleration: keeps pods off nodes with taints that they do not tolerate.
+//! TaintToleration: rejects nodes with taints that the pod does not tolerate.
 //!
-//! Nodes share a few distinct taint lists; the plugin evaluates each list once for a pod.
+//! Nodes share a few distinct taint lists. The plugin evaluates each list once for a pod.
 //!
 //! Upstream: `plugins/tainttoleration`.
 //!
 //! | documented | where |
 //! |---|---|
-//! | effects `NoSchedule`, `NoExecute` keep pods without toleration away | `ToleratedTaintSets`, `pre_filter`, `filter` |
+//! | effects `NoSchedule`, `NoExecute` reject pods without toleration | `ToleratedTaintSets`,
+//! `pre_filter`, `filter` |
 //! | effect `PreferNoSchedule` lowers the score | `IntolerableCounts`, `pre_score`, `score` |
 
 use evenkeel_api::views::{Node, Taint, Toleration};

@@ -1,4 +1,4 @@
-//! Plugins by table: a pod, the nodes, and the selected node or the message.
+//! Table tests of the default plugins: a pod, the nodes, and the selected node or the message.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::{
     schedule::{Nominator, View, schedule},
 };
 
-/// Returns the selected node, or the message.
+/// Schedules the pod and returns the selected node, or the message.
 fn place(nodes: &mut NodeTable, pod: &PodInfo) -> String {
     let profile = Profile::with_defaults("default-scheduler");
     let nominator = Nominator::default();
@@ -65,7 +65,7 @@ fn tolerations_by_operator_and_effect() {
 }
 
 #[test]
-fn pods_would_rather_not_be_where_they_are_disliked() {
+fn nodes_with_fewer_intolerable_soft_taints_are_preferred() {
     let soft = json!({ "spec": { "taints": [{ "key": "k", "value": "v", "effect": "PreferNoSchedule" }] } });
     check(&mut table(&[node("a", &soft), node("b", &json!({}))]), &json!({}), "b");
 }
@@ -187,7 +187,7 @@ fn the_emptier_node_is_taken_and_the_more_even_one() {
     let mut nodes = table(&[node("a", &json!({})), node("b", &json!({}))]);
     nodes.place(info("first", &asking("2", "1Gi")), "a");
     check(&mut nodes, &asking("1", "2Gi"), "b");
-    // b is now as full, but only of memory, so a CPU request makes it even.
+    // b is now as full as a, but only of memory, so a pod that requests CPU balances it.
     nodes.place(info("second", &asking("1m", "4Gi")), "b");
     check(&mut nodes, &asking("2", "1Mi"), "b");
 }
@@ -201,7 +201,7 @@ fn images_that_are_there_attract() {
 }
 
 #[test]
-fn so_do_images_that_are_mounted() {
+fn nodes_that_have_mounted_images_are_preferred() {
     let image = json!([{ "names": ["weights:7"], "sizeBytes": 3_000_000_000_u64 }]);
     let mut nodes =
         table(&[node("a", &json!({})), node("b", &json!({ "status": { "images": image } }))]);

@@ -1,4 +1,4 @@
-//! Objects that the volume plugins look up.
+//! Lookups of the objects that the volume plugins read.
 
 use evenkeel_api::views::{
     CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, Pod,
@@ -9,20 +9,20 @@ use std::sync::Arc;
 
 use crate::framework::Handle;
 
-/// Objects that determine volumes and their topology.
+/// Source of the objects that determine volumes and their topology.
 pub(super) trait Lookup: Send + Sync {
     fn claim(&self, namespace: &str, name: &str) -> Option<Arc<PersistentVolumeClaim>>;
     fn volume(&self, name: &str) -> Option<Arc<PersistentVolume>>;
     fn class(&self, name: &str) -> Option<Arc<StorageClass>>;
     fn csi_node(&self, name: &str) -> Option<Arc<CsiNode>>;
     fn driver(&self, name: &str) -> Option<Arc<CsiDriver>>;
-    /// VolumeAttachments of a node.
+    /// Returns the VolumeAttachments of a node.
     fn attachments(&self, node: &str) -> Vec<Arc<VolumeAttachment>>;
-    /// CSIStorageCapacities of a class.
+    /// Returns the CSIStorageCapacities of a class.
     fn capacities(&self, class: &str) -> Vec<Arc<CsiStorageCapacity>>;
 }
 
-/// Lookups in caches.
+/// Lookups in the plugin's caches.
 pub(super) struct Cached {
     pub(super) claims: Cache<PersistentVolumeClaim>,
     pub(super) volumes: Cache<PersistentVolume>,
@@ -34,7 +34,7 @@ pub(super) struct Cached {
 }
 
 impl Cached {
-    /// Watches all kinds.
+    /// Requests the caches, whose changes then requeue pods.
     pub(super) fn new(handle: &Handle) -> Self {
         let attachments = handle.watch::<VolumeAttachment>();
         let capacities = handle.watch::<CsiStorageCapacity>();
@@ -81,7 +81,7 @@ impl Lookup for Cached {
     }
 }
 
-/// Returns the names of the claims that the pod references directly.
+/// Returns the names of the claims in the pod's volumes, without those of ephemeral volumes.
 pub(super) fn named_claims(pod: &Pod) -> impl Iterator<Item = &str> {
     let sources = pod
         .spec
@@ -91,19 +91,19 @@ pub(super) fn named_claims(pod: &Pod) -> impl Iterator<Item = &str> {
     sources.map(|source| &*source.claim_name)
 }
 
-/// Returns upstream's message for a missing object.
+/// Returns upstream's message for an object that does not exist.
 pub(super) fn not_found(resource: &str, name: &str) -> String {
     format!("{resource} \"{name}\" not found")
 }
 
-/// Returns upstream's resource name for messages.
+/// Name of the resource in upstream's messages, as for the two below.
 pub(super) const CLAIM: &str = "persistentvolumeclaim";
 pub(super) const VOLUME: &str = "persistentvolume";
 pub(super) const CLASS: &str = "storageclass.storage.k8s.io";
 
 #[cfg(test)]
 pub(super) mod test_objects {
-    //! Objects that a test names.
+    //! Lookups in the objects of a test.
 
     use super::*;
     use evenkeel_api::{Encoding, View};
@@ -111,7 +111,7 @@ pub(super) mod test_objects {
 
     use crate::fixtures::merge;
 
-    /// Objects that a test names.
+    /// The objects of a test.
     #[derive(Default, Clone)]
     pub(crate) struct VolumeObjects {
         pub(crate) claims: Vec<Arc<PersistentVolumeClaim>>,
@@ -157,7 +157,7 @@ pub(super) mod test_objects {
         }
     }
 
-    /// An object with this name; `more` is merged over it.
+    /// An object with this name, with `more` merged into it.
     pub(crate) fn object<V: View>(name: &str, more: &Value) -> Arc<V> {
         let mut base = json!({"metadata": {"name": name, "uid": name}});
         if V::kind().namespaced {
@@ -167,7 +167,7 @@ pub(super) mod test_objects {
         Arc::new(V::decode(base.to_string().as_bytes(), Encoding::Json).unwrap())
     }
 
-    /// What makes a pod use claims.
+    /// A pod spec with volumes that refer to these claims.
     pub(crate) fn using(claims: &[&str]) -> Value {
         let volumes: Vec<Value> = claims
             .iter()

@@ -1,4 +1,5 @@
-//! Random clusters for tests: operations on a node table, and the objects that it should contain.
+//! Random clusters for tests: steps that change a node table, and the objects that it should then
+//! contain.
 
 use evenkeel_api::{
     StrMap,
@@ -27,7 +28,7 @@ pub(super) struct World {
     pub(super) namespaces: BTreeMap<String, StrMap>,
 }
 
-/// An operation; the first number selects its kind.
+/// A step: the first number selects the operation.
 pub(super) type Step = (u8, u8, u8, u8);
 
 pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -35,16 +36,16 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 impl World {
-    /// Applies operations to six nodes; `kind` builds pods from numbers.
+    /// Creates four nodes and applies steps. `kind` builds pods from numbers.
     pub(super) fn after(steps: &[Step], kind: impl Fn(u8) -> Value) -> Self {
         let mut world = Self::default();
         (0..4).for_each(|n| world.set_node(n, n));
-        world.go_on(steps, kind);
+        world.apply(steps, kind);
         world
     }
 
-    /// Applies more operations.
-    pub(super) fn go_on(&mut self, steps: &[Step], kind: impl Fn(u8) -> Value) {
+    /// Applies more steps.
+    pub(super) fn apply(&mut self, steps: &[Step], kind: impl Fn(u8) -> Value) {
         let world = self;
         for (what, a, b, c) in steps {
             match what {
@@ -61,7 +62,7 @@ impl World {
         }
     }
 
-    /// Returns a node with labels and taints selected by `how`.
+    /// Sets a node whose labels and taints depend on `how`.
     fn set_node(&mut self, n: u8, how: u8) {
         let name = format!("n{n}");
         let mut labels = json!({ HOST: name });
@@ -75,7 +76,7 @@ impl World {
         if how % 8 == 7 {
             spec = json!({ "taints": [{ "key": "k", "effect": "NoSchedule" }] });
         }
-        // Labels are replaced, not merged.
+        // The labels replace those of `node`, instead of being merged into them.
         let mut object = node(&name, &json!({ "spec": spec }));
         let with = node(&name, &json!({ "metadata": { "labels": labels } }));
         Arc::make_mut(&mut object).meta.labels = with.meta.labels.clone();
@@ -96,7 +97,7 @@ impl World {
         self.pods.remove(&uid);
     }
 
-    /// The pod is terminating.
+    /// Marks the pod as terminating.
     fn delete(&mut self, uid: u8) {
         let uid = format!("p{uid}");
         let Some((pod, on)) = self.pods.get_mut(&uid) else { return };
@@ -115,13 +116,13 @@ impl World {
         self.namespaces.insert(name.to_owned(), labels);
     }
 
-    /// Returns the pods on existing nodes.
+    /// Returns the pods whose node exists, with their nodes.
     pub(super) fn placed(&self) -> impl Iterator<Item = (&Pod, &Node)> {
         self.pods.values().filter_map(|(pod, on)| Some((&*pod.pod, &**self.nodes.get(on)?)))
     }
 
     /// Reports whether a term of `owner` matches a pod, computed from the objects.
-    pub(super) fn means(&self, term: &PodAffinityTerm, owner: &Pod, pod: &Pod) -> bool {
+    pub(super) fn matches(&self, term: &PodAffinityTerm, owner: &Pod, pod: &Pod) -> bool {
         let none = StrMap::default();
         let of_namespace = self.namespaces.get(&*pod.meta.namespace).unwrap_or(&none);
         let here = if term.namespaces.is_empty() && term.namespace_selector.is_nothing() {
@@ -134,7 +135,7 @@ impl World {
     }
 }
 
-/// Returns the plugin's reason for each node; empty if the node is feasible.
+/// Returns the plugin's reason to reject each node, or an empty text if the node is feasible.
 pub(super) fn filter_results(
     plugin: &dyn Plugin,
     table: &NodeTable,
@@ -143,11 +144,11 @@ pub(super) fn filter_results(
     let mut state = CycleState::default();
     let pre = plugin.as_pre_filter().map(|plugin| plugin.pre_filter(&mut state, pod, table));
     let skipped = matches!(pre, Some(Ok(PreFilterResult::Skip)));
-    of_each(plugin, &state, pod, table, skipped)
+    filter_results_of_state(plugin, &state, pod, table, skipped)
 }
 
-/// Returns the same for a prepared state.
-pub(super) fn of_each(
+/// Returns the results of [`filter_results`] for a prepared state.
+pub(super) fn filter_results_of_state(
     plugin: &dyn Plugin,
     state: &CycleState,
     pod: &PodInfo,
@@ -162,7 +163,7 @@ pub(super) fn of_each(
     table.iter().map(|node| (node.name().to_string(), verdict(node))).collect()
 }
 
-/// Returns the normalized score of each node; `None` if the plugin skips the pod.
+/// Returns the normalized score of each node, or `None` if the plugin skips the pod.
 pub(super) fn scores(
     plugin: &dyn Plugin,
     table: &NodeTable,
@@ -188,7 +189,7 @@ pub(super) fn scores(
     Some(names().zip(scores).collect())
 }
 
-/// Returns a pod with namespace and labels by number; `more` is merged into it.
+/// Returns a pod whose namespace and labels depend on `n`, with `more` merged into it.
 pub(super) fn pod_of(n: u8, more: &Value) -> Value {
     let namespace = ["shop", "bank"][usize::from(n) % 2];
     let app = ["web", "db", "cache"][usize::from(n / 2) % 3];

@@ -1,28 +1,29 @@
-//! Backoff of pods after failed attempts: doubles with each failure, and ends at a whole second so that pods that expire in
-//! the same second are tried by priority.
+//! Backoff of pods after failed attempts. It doubles with each failure. It ends at a whole second, so that pods whose
+//! backoff ends in the same second are tried by priority.
 //!
 //! Upstream: `pkg/scheduler/backend/queue/backoff_queue.go`.
 
 use evenkeel_api::time::{Timestamp, saturating_add};
 use std::time::Duration;
 
-/// Granularity of backoff expirations: pods that expire within one window are ordered by priority.
+/// Granularity of backoff expirations: pods whose backoff ends in one window are ordered by priority.
 ///
 /// Upstream: `backoffQOrderingWindowDuration`.
 pub(super) const BACKOFF_ORDERING_WINDOW: Duration = Duration::from_secs(1);
 
-/// Durations and switches that decide when a pod may be retried.
+/// Parameters that determine when a pod may be retried.
 #[derive(Debug, Clone)]
 pub(crate) struct BackoffPolicy {
     pub(crate) initial_backoff: Duration,
     pub(crate) max_backoff: Duration,
-    /// Feature gate `SchedulerPopFromBackoffQ`: pop unschedulable pods from the backoff queue while the active queue is empty.
+    /// Feature gate `SchedulerPopFromBackoffQ`: pop pods from the backoff queue while the active queue is empty.
     pub(crate) pop_from_backoff_q: bool,
     pub(crate) pod_max_in_unschedulable_pods: Duration,
 }
 
 impl BackoffPolicy {
-    /// Returns the window in which the backoff of a pod queued at `queued` ends; `None` if the pod does not back off.
+    /// Returns the window in which the backoff of a pod ends, or `None` if the pod does not back off. `queued` is when
+    /// the pod entered the queue; the counts are its failed attempts.
     ///
     /// Upstream: `getBackoffTime`, `calculateBackoffDuration`.
     pub(super) fn backoff_expiration(
@@ -60,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_the_longest() {
+    fn backoff_doubles_up_to_the_maximum() {
         let policy = BackoffPolicy {
             initial_backoff: Duration::from_secs(1),
             max_backoff: Duration::from_secs(10),

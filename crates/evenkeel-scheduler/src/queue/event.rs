@@ -12,10 +12,10 @@ pub(crate) enum Event {
         resource: EventResource,
         action: ActionType,
         change: Change,
-        /// Set if the event concerns only the pod with this uid.
+        /// Uid of the only pod that the event concerns, or `None` if it concerns all.
         target: Option<Arc<str>>,
     },
-    /// A plugin asked to retry the pod with this uid, whatever rejected it.
+    /// A plugin activated the pod with this uid, whichever plugins rejected it.
     Activate(Arc<str>),
 }
 
@@ -32,7 +32,7 @@ impl Event {
     }
 }
 
-/// Why a pod entered a queue: the `event` label of upstream's metrics.
+/// Reason why a pod entered a queue: the `event` label of upstream's metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum EventLabel {
     Change(EventResource, ActionType),

@@ -1,4 +1,4 @@
-//! Events that arrive while pods are in flight. When an attempt fails, the queue replays them for the pod.
+//! Events that arrive while pods are in flight. When a pod's attempt fails, the queue replays them for it.
 //!
 //! Upstream: `inFlightPods` and `inFlightEvents` in `pkg/scheduler/backend/queue/active_queue.go`.
 
@@ -10,12 +10,12 @@ use std::{
 
 use super::Event;
 
-/// Pods in flight, and the events since the oldest of them was popped.
+/// Pods in flight, and the events since the oldest of these pods was popped.
 #[derive(Debug, Default)]
 pub(super) struct InFlightEvents {
-    /// By pod uid, the sequence number of the first event after its pop.
+    /// Sequence number of the first event after a pod's pop, by pod uid.
     started: HashMap<Arc<str>, u64>,
-    /// By sequence number, how many pods were popped at it.
+    /// Number of pods that were popped at a sequence number.
     starts: BTreeMap<u64, usize>,
     events: VecDeque<Event>,
     /// Sequence number of the first of `events`.
@@ -26,7 +26,7 @@ impl InFlightEvents {
     pub(super) fn start(&mut self, uid: Arc<str>) {
         let at = self.first + self.events.len() as u64;
         if let Some(before) = self.started.insert(uid, at) {
-            self.ended(before);
+            self.drop_unneeded_events(before);
         }
         *self.starts.entry(at).or_default() += 1;
     }
@@ -35,24 +35,24 @@ impl InFlightEvents {
         self.started.contains_key(uid)
     }
 
-    /// Records the event if any pod is in flight.
+    /// Records the event if a pod is in flight.
     pub(super) fn record(&mut self, event: &Event) {
         if !self.started.is_empty() {
             self.events.push_back(event.clone());
         }
     }
 
-    /// Returns the events since the pod was popped.
+    /// Returns the events since the pod was popped, in order.
     pub(super) fn since(&self, uid: &str) -> impl Iterator<Item = &Event> {
         let end = self.first + self.events.len() as u64;
         let start = self.started.get(uid).copied().unwrap_or(end);
         self.events.iter().skip((start - self.first) as usize)
     }
 
-    /// Stops recording events for the pod: its attempt failed, or it can no longer be rejected.
+    /// Stops recording events for the pod, because its attempt failed or because it can no longer be rejected.
     pub(super) fn done(&mut self, uid: &str) {
         if let Some(start) = self.started.remove(uid) {
-            self.ended(start);
+            self.drop_unneeded_events(start);
         }
     }
 
@@ -64,8 +64,8 @@ impl InFlightEvents {
         self.started.len()
     }
 
-    /// Drops events that no pod in flight needs any more.
-    fn ended(&mut self, start: u64) {
+    /// Drops the events that no pod in flight needs any longer.
+    fn drop_unneeded_events(&mut self, start: u64) {
         if let Some(count) = self.starts.get_mut(&start) {
             *count -= 1;
             if *count == 0 {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn each_pod_sees_what_happened_since_it_was_popped() {
+    fn each_pod_sees_the_events_since_its_pop() {
         let mut in_flight_events = InFlightEvents::default();
         in_flight_events.record(&event(0));
         in_flight_events.start("p".into());

@@ -1,9 +1,9 @@
-//! Scheduling queue: activeQ, backoffQ and unschedulablePods. Pure, but for [`plugin_calls`], which measures plugin calls for
-//! metrics: the time is an argument of every decision.
+//! Scheduling queue: activeQ, backoffQ and unschedulablePods. Every decision gets the time as an argument. Only
+//! [`plugin_calls`] reads a clock, to measure plugin calls for metrics.
 //!
-//! A pod popped from the active queue is in flight until it is bound, requeued, or deleted. Attempts do not overlap with the
-//! handling of cluster events. So in-flight events ([`in_flight_events`]) only matter to waiting pods (Permit); a pod that
-//! fails after Permit is always retried.
+//! A popped pod is in flight until it is bound, requeued or deleted. Attempts do not overlap with the handling of
+//! cluster events. In-flight events ([`in_flight_events`]) therefore only matter to pods that wait in Permit. A pod
+//! that fails after Permit is always retried.
 //!
 //! Upstream: `pkg/scheduler/backend/queue/scheduling_queue.go`.
 
@@ -43,7 +43,7 @@ use in_flight_events::InFlightEvents;
 use plugin_calls::PluginCalls;
 use queueing_hint_map::QueueingHintMap;
 
-/// Interval between checks for pods that stayed unschedulable too long.
+/// Interval between checks for pods that have been unschedulable for too long.
 const FLUSH_UNSCHEDULABLE_INTERVAL: Duration = Duration::from_secs(30);
 
 pub(crate) struct SchedulingQueue {
@@ -52,9 +52,11 @@ pub(crate) struct SchedulingQueue {
     queueing_hint_map: QueueingHintMap,
     pods: HashMap<Arc<str>, QueuedPodInfo>,
     active: BTreeSet<(SortKey, u64, Arc<str>)>,
-    /// backoffQ: sorted by the second in which the backoff ends, then as activeQ.
+    /// backoffQ, sorted by the second in which the backoff ends, then like activeQ.
     backoff: BTreeSet<(Timestamp, SortKey, u64, Arc<str>)>,
-    /// Upstream: `entityErrorBackoffQ`. Pods whose attempt ended with an error; never popped early.
+    /// Pods whose attempt ended with an error. They are never popped before their backoff ends.
+    ///
+    /// Upstream: `entityErrorBackoffQ`.
     failed: BTreeSet<(Timestamp, SortKey, u64, Arc<str>)>,
     /// unschedulablePods, grouped by the plugins that rejected them.
     unschedulable_pods: HashMap<UnschedulableGroup, HashSet<Arc<str>>>,
@@ -64,16 +66,16 @@ pub(crate) struct SchedulingQueue {
     nominator: Nominator,
     sequence: u64,
     unschedulable_flushed_at: Option<Timestamp>,
-    tally: QueueMetrics,
+    metrics: QueueMetrics,
     plugin_calls: PluginCalls,
 }
 
-/// Key of unschedulable pods that react to the same events.
+/// Key of unschedulable pods that the same events may requeue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct UnschedulableGroup {
     profile: usize,
     rejectors: PluginSet,
-    /// The PreEnqueue plugin that keeps the pod out of activeQ and backoffQ.
+    /// Index of the PreEnqueue plugin that gates the pod.
     gating_plugin: Option<usize>,
 }
 
@@ -82,8 +84,10 @@ struct QueuedPodInfo {
     info: PodInfo,
     profile: usize,
     state: QueueState,
-    /// When the pod was created or requeued; its order and its backoff count from here.
+    /// When the pod was created or requeued. Its position in the queue and its backoff depend on it.
     timestamp: Timestamp,
+    /// When the pod first entered activeQ.
+    ///
     /// Upstream: `InitialAttemptTimestamp`.
     initial_attempt: Option<Timestamp>,
     attempts: u32,
@@ -91,7 +95,8 @@ struct QueuedPodInfo {
     consecutive_errors: u32,
     /// Plugins that rejected the pod in its last attempt.
     unschedulable_plugins: PluginSet,
-    /// Plugins that rejected the pod with [`Code::Pending`](crate::framework::Code::Pending); when one of them hints Queue, the pod skips its backoff.
+    /// Plugins that rejected the pod with [`Code::Pending`](crate::framework::Code::Pending). When one of them hints
+    /// Queue, the pod skips its backoff.
     pending_plugins: PluginSet,
     gating_plugin: Option<usize>,
     /// When the pod last left unschedulablePods because of its age.
@@ -107,16 +112,16 @@ enum QueueState {
     InFlight,
 }
 
-/// A pod taken from the queue for a scheduling attempt.
+/// A pod popped for a scheduling attempt.
 #[derive(Debug, Clone)]
 pub(crate) struct Popped {
     pub(crate) uid: Arc<str>,
     pub(crate) info: PodInfo,
     pub(crate) profile: usize,
     pub(crate) attempts: u32,
-    /// When the pod was first tried (upstream's `InitialAttemptTimestamp`).
+    /// When the pod first entered activeQ (upstream's `InitialAttemptTimestamp`).
     pub(crate) first: Timestamp,
-    /// The pod left unschedulablePods because of its age, not because of an event.
+    /// Whether the pod left unschedulablePods because of its age, not because of an event.
     pub(crate) flushed: bool,
 }
 
@@ -129,16 +134,16 @@ pub(crate) struct Counts {
     pub(crate) gated: usize,
 }
 
-/// Counters from which metrics are updated.
+/// Counts from which the metrics are updated.
 #[derive(Debug, Default)]
 pub(crate) struct QueueMetrics {
-    /// Pods that entered a queue, by queue and event, since the last `take_incoming`.
+    /// Number of pods that entered a queue since the last `take_incoming`, by queue and event.
     pub(crate) incoming: BTreeMap<(&'static str, EventLabel), u64>,
-    /// Number of queued pods that each plugin rejected, by profile and plugin index.
+    /// Number of queued pods that a plugin rejected, by profile and plugin index.
     pub(crate) rejected: BTreeMap<(usize, usize), i64>,
 }
 
-/// Where an event moves a pod; of several, the greatest applies.
+/// Queue to which an event moves a pod. If several apply, the greatest wins.
 ///
 /// Upstream: `queueingStrategy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -165,22 +170,22 @@ impl SchedulingQueue {
             nominator: Nominator::default(),
             sequence: 0,
             unschedulable_flushed_at: None,
-            tally: QueueMetrics::default(),
+            metrics: QueueMetrics::default(),
             plugin_calls: PluginCalls::default(),
         }
     }
 
-    /// Starts to record the duration of plugin calls; the caller takes them ([`Self::take_plugin_calls`]).
+    /// Starts to record the duration of plugin calls ([`Self::take_plugin_calls`]).
     pub(crate) fn measure(&mut self, stopwatch: Stopwatch) {
         self.plugin_calls.measure(stopwatch);
     }
 
-    /// Takes the plugin calls since the last call.
+    /// Takes the plugin calls recorded since the last call.
     pub(crate) fn take_plugin_calls(&mut self) -> Vec<PluginCall> {
         self.plugin_calls.take()
     }
 
-    /// Takes the panics of plugins since the last call.
+    /// Takes the panics of plugins recorded since the last call.
     pub(crate) fn take_plugin_panics(&mut self) -> Vec<PluginPanic> {
         self.plugin_calls.take_panics()
     }
@@ -211,7 +216,8 @@ impl SchedulingQueue {
         self.move_to_active_q(&uid, EventLabel::NEW_POD, true, now);
     }
 
-    /// Updates a queued pod; `actions` are the fields that changed. An unschedulable pod moves if its own update helps.
+    /// Updates a queued pod. `actions` are the action types of the change. An unschedulable pod is requeued if a plugin
+    /// that rejected it hints Queue.
     ///
     /// Upstream: `PriorityQueue.Update`.
     pub(crate) fn update(&mut self, info: &PodInfo, actions: &[ActionType], now: Timestamp) {
@@ -258,7 +264,7 @@ impl SchedulingQueue {
         self.pods.get(uid).map(|entry| &entry.info)
     }
 
-    /// Removes a pod that was deleted, bound, or handed to another scheduler.
+    /// Removes a pod that was deleted or bound, or that another scheduler is now responsible for.
     ///
     /// Upstream: `PriorityQueue.Delete`.
     pub(crate) fn remove(&mut self, uid: &str) {
@@ -276,7 +282,8 @@ impl SchedulingQueue {
         }
     }
 
-    /// Pops the next pod for an attempt. If activeQ is empty, pops from backoffQ (gate `SchedulerPopFromBackoffQ`).
+    /// Pops the next pod for an attempt. If activeQ is empty, pops from backoffQ (feature gate
+    /// `SchedulerPopFromBackoffQ`).
     ///
     /// Upstream: `PriorityQueue.Pop`.
     pub(crate) fn pop(&mut self, now: Timestamp) -> Option<Popped> {
@@ -310,8 +317,8 @@ impl SchedulingQueue {
         Some(popped)
     }
 
-    /// Requeues a popped pod after a failed attempt. If no plugin rejected it, the attempt ended with an error and the pod
-    /// backs off.
+    /// Requeues a popped pod after a failed attempt. If no plugin rejected it, the attempt ended with an error and the
+    /// pod backs off.
     ///
     /// Upstream: `AddUnschedulablePodIfNotPresent`.
     pub(crate) fn add_unschedulable_pod(
@@ -360,8 +367,8 @@ impl SchedulingQueue {
         self.in_flight_events.done(uid);
     }
 
-    /// Moves unschedulable pods to activeQ or backoffQ on a cluster event: those that pass `pre_check` and for which the
-    /// QueueingHint of a rejecting plugin is Queue ([`Self::is_pod_worth_requeuing`]).
+    /// Moves unschedulable pods to activeQ or backoffQ on a cluster event. It moves pods that pass `pre_check` and for
+    /// which the queueing hint of a rejecting plugin is Queue ([`Self::is_pod_worth_requeuing`]).
     ///
     /// Upstream: `MoveAllToActiveOrBackoffQueue`, `moveAllToActiveOrBackoffQueue`, `moveEntitiesToActiveOrBackoffQueue`.
     pub(crate) fn move_all_to_active_or_backoff_queue(
@@ -376,10 +383,10 @@ impl SchedulingQueue {
         for (group, uids) in &self.unschedulable_pods {
             let registered = self.queueing_hint_map.plugins_for(group.profile, *resource, *action);
             let may_be_requeued = match group.gating_plugin {
-                // PreEnqueue rejected the pods, so they have not been scheduled yet: only their gate can open.
+                // PreEnqueue rejected these pods, so only an event of the gating plugin can help them.
                 Some(gate) => registered.contains(gate),
                 None => {
-                    // An extender registers no events, so any event may help a pod that one rejected.
+                    // Extenders register no events, so any event may help a pod that an extender rejected.
                     group.rejectors.contains(PluginSet::EXTENDERS)
                         || !group.rejectors.intersection(registered).is_empty()
                 }
@@ -400,7 +407,7 @@ impl SchedulingQueue {
             }
         }
         self.plugin_calls = calls;
-        // Equal input must give an equal order.
+        // Sorting makes the order the same in every run.
         moved.sort_unstable();
         for (uid, strategy) in moved {
             self.requeue_pod_with_queueing_strategy(&uid, strategy, event.label(), now);
@@ -410,7 +417,7 @@ impl SchedulingQueue {
         }
     }
 
-    /// Moves a pod to activeQ at once. A pod in flight is retried when its attempt fails.
+    /// Moves a pod to activeQ at once. A pod in flight is retried after its attempt fails.
     ///
     /// Upstream: `PriorityQueue.Activate`.
     pub(crate) fn activate(&mut self, uid: &str, now: Timestamp) {
@@ -430,7 +437,7 @@ impl SchedulingQueue {
         }
     }
 
-    /// Returns when [`Self::pop`] may next yield a pod even if no event arrives.
+    /// Returns when [`Self::pop`] may next return a pod even without a new event.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         let waiting = self.n_unschedulable + self.n_gated > 0;
         let unschedulable_flush = self
@@ -458,19 +465,19 @@ impl SchedulingQueue {
         &self.nominator
     }
 
-    /// Returns the nominated pods for changes.
+    /// Returns the nominated pods as a mutable reference.
     pub(crate) fn nominator_mut(&mut self) -> &mut Nominator {
         &mut self.nominator
     }
 
     /// Takes the counts of pods that entered each queue since the last call.
     pub(crate) fn take_incoming(&mut self) -> BTreeMap<(&'static str, EventLabel), u64> {
-        std::mem::take(&mut self.tally.incoming)
+        std::mem::take(&mut self.metrics.incoming)
     }
 
-    /// Number of queued pods that each plugin rejected, by profile and plugin index.
+    /// Returns the number of queued pods that each plugin rejected, by profile and plugin index.
     pub(crate) fn rejected(&self) -> &BTreeMap<(usize, usize), i64> {
-        &self.tally.rejected
+        &self.metrics.rejected
     }
 
     /// Returns the labels of the recorded in-flight events, and the number of pods in flight.
@@ -478,7 +485,7 @@ impl SchedulingQueue {
         (self.in_flight_events.events().map(Event::label), self.in_flight_events.len())
     }
 
-    /// Moves pods whose backoff has ended to the active queue.
+    /// Moves pods whose backoff has ended to activeQ.
     ///
     /// Upstream: `flushBackoffQCompleted`.
     fn flush_backoff_q_completed(&mut self, now: Timestamp) {
@@ -493,7 +500,7 @@ impl SchedulingQueue {
         }
     }
 
-    /// Requeues pods that stayed unschedulable longer than `pod_max_in_unschedulable_pods`, checked every 30 seconds.
+    /// Requeues pods that have been unschedulable for longer than `pod_max_in_unschedulable_pods`. Checks every 30 s.
     ///
     /// Upstream: `flushUnschedulableEntitiesLeftover`.
     fn flush_unschedulable_pods_leftover(&mut self, now: Timestamp) {
@@ -526,7 +533,7 @@ impl SchedulingQueue {
         }
     }
 
-    /// Replays the in-flight events for a pod whose attempt failed, and returns the strongest reaction.
+    /// Replays the in-flight events for a pod whose attempt failed, and returns the greatest strategy.
     ///
     /// Upstream: `determineSchedulingHintForInFlightPod`.
     fn hint_for_in_flight_pod(&self, uid: &str, calls: &mut PluginCalls) -> QueueingStrategy {
@@ -546,8 +553,8 @@ impl SchedulingQueue {
         best
     }
 
-    /// Returns whether and how an event moves an unschedulable pod, by the QueueingHints of the plugins that rejected the pod
-    /// and registered for the event.
+    /// Returns whether and how an event moves an unschedulable pod. It calls the queueing hints of the plugins that
+    /// rejected the pod and registered for the event.
     ///
     /// Upstream: `isPodWorthRequeuing`.
     fn is_pod_worth_requeuing(
@@ -590,7 +597,7 @@ impl SchedulingQueue {
         best
     }
 
-    /// Runs a plugin's QueueingHintFn and records its duration.
+    /// Calls a plugin's queueing hint and records its duration.
     ///
     /// Upstream: `QueueingHintFn`, called by `isPodWorthRequeuing`.
     fn queueing_hint(
@@ -616,7 +623,7 @@ impl SchedulingQueue {
         hint
     }
 
-    /// Moves a pod as `strategy` says; returns whether it left unschedulablePods.
+    /// Moves a pod according to `strategy`. Returns whether it entered activeQ or backoffQ.
     ///
     /// Upstream: `requeueEntityWithQueueingStrategy`.
     fn requeue_pod_with_queueing_strategy(
@@ -645,7 +652,7 @@ impl SchedulingQueue {
         }
     }
 
-    /// Moves a pod to the backoff queue until `until`, unless a PreEnqueue plugin gates it.
+    /// Moves a pod to backoffQ until `until`, unless a PreEnqueue plugin gates it. Returns whether it moved.
     ///
     /// Upstream: `moveToBackoffQ`.
     fn move_to_backoff_q(&mut self, uid: &str, until: Timestamp, label: EventLabel) -> bool {
@@ -661,8 +668,8 @@ impl SchedulingQueue {
         true
     }
 
-    /// Moves a pod to activeQ unless a PreEnqueue plugin gates it. Pods from backoffQ skip the PreEnqueue plugins
-    /// (`run_pre_enqueue` is false).
+    /// Moves a pod to activeQ, unless a PreEnqueue plugin gates it. Returns whether it moved. Pods from backoffQ skip
+    /// the PreEnqueue plugins (`run_pre_enqueue` is false).
     ///
     /// Upstream: `moveToActiveQ`.
     fn move_to_active_q(
@@ -684,7 +691,7 @@ impl SchedulingQueue {
         true
     }
 
-    /// Runs the PreEnqueue plugins, the last gating plugin first; returns whether the pod is gated.
+    /// Runs the PreEnqueue plugins, beginning with the one that gated the pod last. Returns whether the pod is gated.
     ///
     /// Upstream: `runPreEnqueuePlugins`.
     fn run_pre_enqueue_plugins(&mut self, uid: &str, label: EventLabel) -> bool {
@@ -698,7 +705,7 @@ impl SchedulingQueue {
             let plugin = self.profiles[profile].plugin(*index);
             let Some(plugin) = plugin.as_pre_enqueue() else { return false };
             let began = calls.begin().filter(|_| timed);
-            // A panic counts as an error, which gates the pod as upstream does.
+            // A panic counts as an error, which gates the pod, as in upstream.
             let status = guarded(|| plugin.pre_enqueue(&entry.info)).unwrap_or_else(|why| {
                 let (profile, call) =
                     ((profile, &self.profiles[profile]), "running PreEnqueue plugin");
@@ -715,7 +722,7 @@ impl SchedulingQueue {
         let Some(entry) = self.pods.get_mut(uid) else { return false };
         entry.gating_plugin = gate;
         let Some(gate) = gate else { return false };
-        // No attempt was made, so the pod's next attempt does not count as caused by the flush.
+        // The pod did not get an attempt, so its next attempt does not count as caused by the flush.
         entry.flushed = false;
         let new = !entry.unschedulable_plugins.union(entry.pending_plugins).contains(gate);
         entry.unschedulable_plugins.insert(gate);
@@ -739,7 +746,7 @@ impl SchedulingQueue {
         self.set_state(uid, QueueState::Unschedulable(group));
     }
 
-    /// Re-sorts a queued pod whose priority changed.
+    /// Moves a pod to its new position in its queue if its sort key changed.
     fn resort(&mut self, uid: &str) {
         let Some(new) = self.key(uid) else { return };
         let Some(entry) = self.pods.get(uid) else { return };
@@ -755,7 +762,7 @@ impl SchedulingQueue {
         self.set_state(uid, state);
     }
 
-    /// Returns the pod's sort key; that of the default plugin if its own panics.
+    /// Returns the pod's sort key. If its QueueSort plugin panics, the key is that of the default plugin.
     fn key(&mut self, uid: &str) -> Option<SortKey> {
         let entry = self.pods.get(uid)?;
         let profile = &self.profiles[entry.profile];
@@ -768,12 +775,12 @@ impl SchedulingQueue {
     }
 
     fn count_incoming(&mut self, queue: &'static str, label: EventLabel) {
-        *self.tally.incoming.entry((queue, label)).or_default() += 1;
+        *self.metrics.incoming.entry((queue, label)).or_default() += 1;
     }
 
     fn count_rejectors(&mut self, profile: usize, plugins: PluginSet, by: i64) {
         for plugin in plugins.iter().filter(|plugin| *plugin < PluginSet::MAX) {
-            *self.tally.rejected.entry((profile, plugin)).or_default() += by;
+            *self.metrics.rejected.entry((profile, plugin)).or_default() += by;
         }
     }
 

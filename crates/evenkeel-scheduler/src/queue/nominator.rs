@@ -1,4 +1,4 @@
-//! Nominated pods: pods for which preemption makes room on a node.
+//! Nominated pods: pods for which a node was selected in advance, usually by preemption.
 //!
 //! Upstream: `pkg/scheduler/backend/queue/nominator.go`.
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::pod::PodInfo;
 
-/// Index of nominated pods by node. May be ahead of `status.nominatedNodeName`.
+/// Index of nominated pods by node. It may be ahead of `status.nominatedNodeName`.
 #[derive(Debug, Default)]
 pub struct Nominator {
     on_node: HashMap<Arc<str>, Vec<PodInfo>>,
@@ -16,7 +16,7 @@ pub struct Nominator {
 }
 
 impl Nominator {
-    /// Nominates `node` for the pod in place of an earlier node; an empty `node` clears the nomination.
+    /// Nominates `node` for the pod and replaces an earlier nomination. An empty `node` clears the nomination.
     pub fn add_nominated_pod(&mut self, pod: &PodInfo, node: &str) {
         self.delete_nominated_pod(pod.uid());
         if node.is_empty() {
@@ -27,12 +27,12 @@ impl Nominator {
         self.on_node.entry(node).or_default().push(pod.clone());
     }
 
-    /// Replaces the stored pod. A nomination that the status does not show yet is kept.
+    /// Replaces the pod by a newer version. Keeps a nomination that the pod's status does not show yet.
     pub fn update_nominated_pod(&mut self, old: &Pod, new: &PodInfo) {
-        let silent = old.status.nominated_node_name.is_empty()
+        let not_in_status = old.status.nominated_node_name.is_empty()
             && new.pod.status.nominated_node_name.is_empty();
         let node = match self.nodes.get(new.uid()) {
-            Some(node) if silent => Arc::clone(node),
+            Some(node) if not_in_status => Arc::clone(node),
             _ => Arc::from(&*new.pod.status.nominated_node_name),
         };
         self.add_nominated_pod(new, &node);
@@ -48,7 +48,7 @@ impl Nominator {
         }
     }
 
-    /// Returns the pods nominated to this node.
+    /// Returns the pods for which the node is nominated.
     pub fn nominated_pods_for_node(&self, node: &str) -> &[PodInfo] {
         self.on_node.get(node).map_or(&[], Vec::as_slice)
     }
@@ -58,7 +58,7 @@ impl Nominator {
         self.on_node.keys()
     }
 
-    /// Returns the node nominated for a pod.
+    /// Returns the node that is nominated for the pod.
     pub fn nominated_node(&self, uid: &str) -> Option<&Arc<str>> {
         self.nodes.get(uid)
     }
@@ -76,7 +76,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_nomination_outlives_updates_that_do_not_know_it_yet() {
+    fn a_nomination_survives_updates_that_do_not_show_it_yet() {
         let fresh = info("p", &json!({}));
         let nominated = info("p", &json!({ "status": { "nominatedNodeName": "b" } }));
         let mut nominator = Nominator::default();

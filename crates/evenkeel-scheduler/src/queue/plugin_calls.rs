@@ -9,7 +9,7 @@ use crate::{
     stopwatch::Stopwatch,
 };
 
-/// A queueing hint call with its result.
+/// A call of a queueing hint, with its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct HintKey {
     pub(crate) profile: usize,
@@ -18,14 +18,14 @@ pub(crate) struct HintKey {
     pub(crate) hint: QueueingHint,
 }
 
-/// A measured call; profiles and plugins are indexes.
+/// A measured call. Profiles and plugins are indexes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PluginCall {
     /// A plugin's queueing hint.
     Hint { key: HintKey, took: Duration },
     /// One PreEnqueue plugin of a sampled run, with its status code.
     PreEnqueue { profile: usize, plugin: usize, status: &'static str, took: Duration },
-    /// All PreEnqueue plugins of a profile.
+    /// The run of all PreEnqueue plugins of a profile.
     AllPreEnqueue { profile: usize, took: Duration },
 }
 
@@ -34,11 +34,11 @@ pub(crate) enum PluginCall {
 pub(crate) struct PluginPanic {
     pub(crate) profile: usize,
     pub(crate) pod: PodInfo,
-    /// Names the extension point and the plugin.
+    /// Message that names the extension point and the plugin.
     pub(crate) message: String,
 }
 
-/// Calls that the caller has not taken yet; none are recorded without a stopwatch, but panics are.
+/// Recorded calls and panics. Without a stopwatch, only panics are recorded.
 #[derive(Debug, Default)]
 pub(super) struct PluginCalls {
     stopwatch: Option<Stopwatch>,
@@ -59,7 +59,7 @@ impl PluginCalls {
         std::mem::take(&mut self.panics)
     }
 
-    /// Records a panic of a plugin; `call` names the call, as `running PreEnqueue plugin`.
+    /// Records a panic of a plugin. `call` describes the call, for example `running PreEnqueue plugin`.
     pub(super) fn panicked(
         &mut self,
         profile: (usize, &Profile),
@@ -73,7 +73,7 @@ impl PluginCalls {
         self.panics.push(PluginPanic { profile, pod: pod.clone(), message });
     }
 
-    /// Returns the reading at the start of a call.
+    /// Returns the stopwatch's reading, or `None` without a stopwatch.
     pub(super) fn begin(&self) -> Option<Duration> {
         self.stopwatch.map(Stopwatch::read)
     }

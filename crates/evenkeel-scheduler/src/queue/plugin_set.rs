@@ -1,15 +1,15 @@
-//! Set of a profile's plugins, as a bit mask.
+//! Set of a profile's plugins as a bit mask.
 
 /// Set of plugin indexes within a profile.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct PluginSet(u128);
 
 impl PluginSet {
-    /// Maximum number of plugins in a profile; the last two bits stand for rejections without a plugin.
+    /// Maximum number of plugins in a profile. The last two bits represent rejections that no plugin made.
     pub(crate) const MAX: usize = 126;
-    /// Stands for extenders. They register no events, so any event may help.
+    /// Represents extenders. They register no events, so any event may help.
     pub(crate) const EXTENDERS: usize = 126;
-    /// Stands for a cluster without nodes: only a new node helps.
+    /// Represents a cluster without nodes. Only a new node helps.
     pub(crate) const NO_NODES: usize = 127;
 
     pub(crate) fn insert(&mut self, plugin: usize) {
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_hold_what_was_put_in() {
+    fn sets_contain_inserted_plugins() {
         let set: PluginSet = [3, 0, PluginSet::NO_NODES, 3].into_iter().collect();
         assert_eq!(set.iter().collect::<Vec<_>>(), [0, 3, 127]);
         assert!(set.contains(3) && !set.contains(4));

@@ -1,4 +1,4 @@
-//! Index of the events that each plugin registered for, so that other events cost nothing.
+//! Index of the events that plugins registered for, so that the queue can ignore all other events cheaply.
 //!
 //! Upstream: `queueingHintMap`.
 
@@ -7,7 +7,7 @@ use crate::framework::{ActionType, EventResource, Profile};
 
 const WIDTH: usize = EventResource::ALL.len() * ActionType::COUNT;
 
-/// By profile, resource and action, the plugins that registered for the event.
+/// Plugins that registered for an event, by profile and by resource and action.
 #[derive(Debug)]
 pub(super) struct QueueingHintMap(Vec<[PluginSet; WIDTH]>);
 
@@ -26,7 +26,8 @@ impl QueueingHintMap {
         self.0[profile][at(resource, action)]
     }
 
-    /// Reports whether any plugin registered for the event. Extenders do not count: they never reject a pod in flight.
+    /// Reports whether any plugin registered for the event. Extenders do not count, because they never reject a pod in
+    /// flight.
     pub(super) fn has_event(&self, resource: EventResource, action: ActionType) -> bool {
         self.0.iter().any(|of| !of[at(resource, action)].is_empty())
     }

@@ -1,4 +1,4 @@
-//! Order of pods, by table; requeueing, with plugins that return fixed hints.
+//! Order and requeueing of pods, with plugins that return fixed hints.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -22,7 +22,7 @@ use crate::{
     stopwatch::Stopwatch,
 };
 
-/// Registers for new nodes and returns a fixed hint.
+/// Plugin that registers for new nodes and returns a fixed hint.
 struct Nodes(QueueingHint);
 
 impl Plugin for Nodes {
@@ -37,7 +37,7 @@ impl Plugin for Nodes {
     }
 }
 
-/// Registers for deleted pods.
+/// Plugin that registers for deleted pods.
 struct Pods;
 
 impl Plugin for Pods {
@@ -52,7 +52,7 @@ impl Plugin for Pods {
     }
 }
 
-/// Gates pods while closed; registers for new nodes.
+/// Plugin that gates pods while it is closed, and registers for new nodes.
 #[derive(Default)]
 struct Gate(AtomicBool);
 
@@ -178,7 +178,7 @@ fn backoff_doubles_from_one_second_to_ten_and_ends_with_its_second() {
 }
 
 #[test]
-fn an_unschedulable_pod_waits_for_a_change_that_its_rejectors_care_for() {
+fn an_unschedulable_pod_waits_for_an_event_that_its_rejectors_registered() {
     for (by, event, tried) in [
         (&[NODES][..], node_came(), true),
         (&[NODES], pod_left(), false),
@@ -220,13 +220,13 @@ fn plugins_are_timed_when_they_give_hints() {
     let found = series(&registry, "scheduler_queueing_hint_execution_duration_seconds");
     let points = series(&registry, "scheduler_framework_extension_point_duration_seconds");
     assert_eq!(points, [("PreEnqueue default-scheduler Success".to_owned(), 4)]);
-    // Each pod asked both plugins, and not the one that did not register for nodes.
+    // The queue called both plugins that registered for nodes for each pod, and not the third.
     let want = [("NodeAdd Error Nodes", 2), ("NodeAdd QueueSkip Nodes", 2)];
     assert_eq!(found, want.map(|(labels, n)| (labels.to_owned(), n)));
 }
 
 #[test]
-fn who_waits_for_something_skips_the_backoff_when_it_comes() {
+fn a_pending_pod_skips_the_backoff_when_its_event_comes() {
     for (pending, want) in [
         (&[][..], Counts { backoff: 1, ..Counts::default() }),
         (&[NODES], Counts { active: 1, ..Counts::default() }),
@@ -241,7 +241,7 @@ fn who_waits_for_something_skips_the_backoff_when_it_comes() {
 }
 
 #[test]
-fn what_happens_while_a_pod_is_on_its_way_is_not_lost() {
+fn events_are_replayed_for_pods_in_flight() {
     for (by, done, tried) in
         [(&[NODES][..], false, true), (&[PODS], false, false), (&[NODES], true, false)]
     {
@@ -290,7 +290,7 @@ fn a_pod_that_backs_off_need_not_be_tried_early() {
 }
 
 #[test]
-fn what_nothing_helps_is_tried_again_after_five_minutes() {
+fn an_unschedulable_pod_is_retried_after_five_minutes() {
     let mut queue = queue_with_rejected_pod(&[PODS]);
     assert_eq!(pop(&mut queue, 299), None);
     let popped = queue.pop(at(331)).unwrap();
@@ -317,7 +317,7 @@ fn gates_hold_back_until_they_open() {
 }
 
 #[test]
-fn own_updates_count_if_somebody_registered_for_them() {
+fn own_updates_requeue_a_pod_if_a_plugin_registered_for_them() {
     let mut queue = queue_with_rejected_pod(&[PODS]);
     let labelled = info("p", &json!({ "metadata": { "labels": { "a": "b" } } }));
     queue.update(&labelled, &[ActionType::Update], at(20));
@@ -327,7 +327,7 @@ fn own_updates_count_if_somebody_registered_for_them() {
 }
 
 #[test]
-fn a_pod_can_be_forced() {
+fn a_pod_can_be_activated() {
     let mut queue = queue_with_rejected_pod(&[PODS]);
     queue.activate("p", at(0));
     assert_eq!(queue.counts(), Counts { active: 1, ..Counts::default() });
@@ -398,7 +398,7 @@ fn queue_op() -> impl Strategy<Value = QueueOp> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Each pod is in exactly one queue after every operation; once gates open, each is tried again.
+    /// After every operation each pod is in exactly one queue. Once all gates are open, each pod is tried again.
     #[test]
     fn no_pod_is_lost(queue_ops in proptest::collection::vec(queue_op(), 0..80)) {
         let (mut queue, gate) = with_gate();

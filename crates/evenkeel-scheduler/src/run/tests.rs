@@ -1,4 +1,4 @@
-//! A whole scheduler with a plugin that panics, at each extension point in turn.
+//! A whole scheduler with a plugin that panics at each extension point in turn.
 
 use evenkeel_runtime::{cache::Caches, client::Client, clock::Clock, tasks::Tasks};
 use prometheus::Registry;
@@ -33,14 +33,14 @@ use evenkeel_runtime::client::ApiError;
 const NODES: &str = "/api/v1/nodes";
 const PODS: &str = "/api/v1/pods";
 
-/// Panics once for the pod `web`, in the call named `point`.
+/// Plugin that panics once for the pod `web`, in the call named `point`.
 struct Planted {
     name: &'static str,
     point: &'static str,
     has_panicked: AtomicBool,
-    /// Its filter rejects `web`.
+    /// Whether its filter rejects `web`.
     rejects: AtomicBool,
-    /// Pods that hold a reservation.
+    /// Uids of pods that hold a reservation.
     reserved: Mutex<BTreeSet<String>>,
 }
 
@@ -268,7 +268,7 @@ fn pod(name: &str) -> Value {
     })
 }
 
-/// Returns a server with two nodes and the pod `web`, which shows a bound pod to its watchers.
+/// Returns a server with two nodes and the pod `web`. It sends its watchers an event when a pod is bound.
 fn server() -> Script {
     let watched: Arc<Mutex<Option<Script>>> = Arc::default();
     let script_source = Arc::clone(&watched);
@@ -282,9 +282,9 @@ fn server() -> Script {
                 &json!({"metadata": {"resourceVersion": "9"}, "spec": {"nodeName": on}}),
             );
             let script = script_source.lock().unwrap().clone().unwrap();
-            script.tell(PODS, "MODIFIED", &bound);
+            script.send_watch_event(PODS, "MODIFIED", &bound);
         }
-        // Statuses of the pods, and events: nobody looks at the answer.
+        // Pod statuses and events: the scheduler ignores the response.
         Some(Answer::Body(201, json!({"metadata": meta("x", "shop")})))
     };
     let script = Script::default().with_rule(rule).with_lists([
@@ -296,7 +296,7 @@ fn server() -> Script {
     script
 }
 
-/// The pods that were bound, and the messages of their events `FailedScheduling`.
+/// The pods that were bound, and the messages of all events `FailedScheduling`.
 #[derive(Debug, Default)]
 struct Recorded {
     bound: Vec<String>,
@@ -315,7 +315,7 @@ impl Recorded {
     }
 }
 
-/// Runs a scheduler whose plugin panics at `point`, until `web` and a later pod are bound. Returns what was recorded.
+/// Runs a scheduler whose plugin panics at `point`, until `web` and a later pod are bound.
 async fn panics_at(point: &'static str) -> Recorded {
     let (script, clock, tasks) = (server(), Clock::starting_at(at(0)), Tasks::new());
     let (witness, planted) = (Planted::new("Witness", ""), Planted::new("Planted", point));
@@ -330,7 +330,7 @@ async fn panics_at(point: &'static str) -> Recorded {
     tasks.spawn("scheduler", async move {
         let run = crate::run(client, caches.clone(), timer, Registry::new(), options, stop);
         let start = async {
-            // Plugins ask for their caches first.
+            // Plugins request their caches before these are started.
             tokio::task::yield_now().await;
             caches.start(&group);
         };
@@ -342,11 +342,11 @@ async fn panics_at(point: &'static str) -> Recorded {
     planted.rejects.store(false, Ordering::SeqCst);
     let mut labelled = node("a", &json!({"x": "y"}));
     labelled["metadata"]["resourceVersion"] = "2".into();
-    script.tell(NODES, "MODIFIED", &labelled);
-    // A pod that PreEnqueue rejected is tried again after five minutes.
+    script.send_watch_event(NODES, "MODIFIED", &labelled);
+    // The queue retries a pod that PreEnqueue rejected after five minutes.
     wait(400).await;
     assert!(planted.has_panicked.load(Ordering::SeqCst), "{point}");
-    script.tell(PODS, "ADDED", &pod("later"));
+    script.send_watch_event(PODS, "ADDED", &pod("later"));
     wait(10).await;
     recorded.look(&script);
     assert_eq!(recorded.bound, ["web", "later"], "{point}: {:?}", recorded.failed);
@@ -377,12 +377,12 @@ async fn a_plugin_that_panics_costs_its_pod_an_event_and_a_backoff() {
         ("PreBindPreFlight", "running PreBindPreFlight plugin \"Planted\": panic: deliberate"),
         ("PreBind", "running PreBind plugin \"Planted\": panic: deliberate"),
         ("Bind", "running Bind plugin \"Planted\": panic: deliberate"),
-        // The pod lost its node for another reason.
+        // The binding failed for another reason, which the event reports.
         ("Unreserve", "running Permit plugin \"Planted\": refused"),
     ] {
         let Recorded { failed, .. } = panics_at(point).await;
         assert!(failed.iter().any(|note| note == message), "{point}: {failed:?}");
     }
-    // The pod is bound already.
+    // PostBind runs after the binding, so its panic fails no attempt.
     assert_eq!(panics_at("PostBind").await.failed, [""; 0]);
 }

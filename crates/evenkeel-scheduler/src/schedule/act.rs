@@ -1,4 +1,4 @@
-//! Asks the extenders for an attempt: filters run one after the other, scores concurrently.
+//! Calls the extenders for an attempt: filters one after the other, scores concurrently.
 
 use futures::future::join_all;
 
@@ -13,7 +13,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Runs one attempt; restores the nodes that it changes. `metrics` counts running extender calls.
+/// Runs one attempt. The nodes are unchanged afterwards. `metrics` counts running extender calls.
 ///
 /// Upstream: `schedulePod`.
 pub(crate) async fn schedule_pod(

@@ -1,5 +1,5 @@
-//! One attempt in steps. A step is a question to extenders, or the outcome; the caller asks, and hands the answer to the next
-//! step. An attempt without extenders asks nothing.
+//! One attempt in steps. A step is either a request to extenders, whose response the caller passes to the next step, or
+//! the outcome. An attempt without extenders consists of a single step.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use crate::{
     queue::PluginSet,
 };
 
-/// What an attempt needs next. Extenders are indexes of [`Cycle::extenders`].
+/// Next step of an attempt. Extenders are indexes into [`Cycle::extenders`].
 pub(super) enum Step {
-    /// Which of these nodes the extender accepts.
+    /// Call the filter of an extender for these nodes.
     Filter { extender: usize, nodes: Vec<Arc<str>> },
-    /// The scores that each of these extenders gives the nodes.
+    /// Call the prioritize verb of these extenders for these nodes.
     Prioritize { extenders: Vec<usize>, nodes: Vec<Arc<str>> },
-    /// The attempt is over.
+    /// The attempt has ended.
     Done(Outcome),
 }
 
@@ -26,9 +26,9 @@ pub(super) enum Step {
 #[derive(Default)]
 pub(super) struct Attempt {
     found: FilterOutcome,
-    /// Number of feasible nodes before extenders were asked.
+    /// Number of feasible nodes before extenders filtered them.
     feasible_before: usize,
-    /// Only the nominated node was evaluated.
+    /// Whether only the nominated node was evaluated.
     only_nominated: bool,
     next_start: usize,
 }
@@ -52,7 +52,7 @@ impl Attempt {
         if nominated_node.is_empty() {
             return self.evaluate_all(cycle, state);
         }
-        // Preemption made room there, so it is likely feasible.
+        // Preemption freed resources there, so the node is likely to be feasible.
         self.only_nominated = true;
         self.found = cycle.evaluate_nominated_node(state, nominated_node);
         self.feasible_before = self.found.feasible.len();
@@ -67,7 +67,8 @@ impl Attempt {
         self.find_nodes_that_pass_extenders(cycle, state, 0)
     }
 
-    /// Asks the next extender, from index `from` on; keeps the nodes that every extender accepts.
+    /// Returns the call of the next filtering extender from index `from` on. After the last one, continues with the
+    /// nodes that all extenders accept.
     ///
     /// Upstream: `findNodesThatPassExtenders`.
     fn find_nodes_that_pass_extenders(
@@ -87,7 +88,7 @@ impl Attempt {
         self.rank(cycle, state)
     }
 
-    /// Continues with an extender's answer to [`Step::Filter`].
+    /// Continues with the response to [`Step::Filter`].
     pub(super) fn filtered(
         &mut self,
         cycle: &mut Cycle<'_>,
@@ -123,7 +124,7 @@ impl Attempt {
         }
     }
 
-    /// Continues with the extenders' answers to [`Step::Prioritize`].
+    /// Continues with the responses to [`Step::Prioritize`].
     pub(super) fn prioritized(
         &mut self,
         cycle: &mut Cycle<'_>,
@@ -139,7 +140,7 @@ impl Attempt {
         }
     }
 
-    /// Ends the attempt with this node, unless a plugin failed on another one.
+    /// Selects this node and ends the attempt. If a plugin failed on another node, the attempt ends with that error.
     fn select(&mut self, cycle: &Cycle<'_>, slot: Slot) -> Step {
         let failed = self.found.rejected.iter().position(|one| one.why.code == Code::Error);
         if let Some(failed) = failed {

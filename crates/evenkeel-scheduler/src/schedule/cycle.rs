@@ -1,4 +1,5 @@
-//! State of one scheduling cycle: profile, nodes and nominated pods. Pure, but for the durations that its [`Trace`] measures.
+//! State of one scheduling cycle: profile, nodes and nominated pods. It has no side effects, except that its [`Trace`]
+//! measures durations.
 
 use hashbrown::HashSet;
 use smallvec::SmallVec;
@@ -16,7 +17,7 @@ use crate::{
     stopwatch::Stopwatch,
 };
 
-/// One scheduling cycle of a pod. Callers may move pods to and from nodes to evaluate alternatives, and must undo it.
+/// One scheduling cycle of a pod. Callers may move pods between nodes to evaluate alternatives, and must undo this.
 pub struct Cycle<'a> {
     pub(super) profile: &'a Profile,
     pub(super) nodes: &'a mut NodeTable,
@@ -27,15 +28,15 @@ pub struct Cycle<'a> {
     pub(super) start: usize,
     pub(super) seed: u64,
     filters: SmallVec<[(usize, &'a dyn Filter); 16]>,
-    /// PreFilter plugins that were not skipped; they follow added and removed pods.
+    /// PreFilter plugins that did not skip the pod. The cycle calls their `add_pod` and `remove_pod`.
     extensions: SmallVec<[(usize, &'a dyn PreFilter); 8]>,
     pre_filter_nodes: Option<Vec<Arc<str>>>,
     pub(super) pre_filter_plugins: Vec<usize>,
     pub(super) extenders: &'a [Arc<dyn Extender>],
     pub(super) trace: Trace,
-    /// A plugin that panicked while it followed an added or removed pod: the filters' state is no longer right.
+    /// The plugin that panicked in `add_pod` or `remove_pod`, so that the filters' state is no longer valid.
     failed: Option<(usize, Status)>,
-    /// Changes of the nodes while a PostFilter plugin runs.
+    /// Changes of the nodes by the running PostFilter plugin.
     changes: Option<Vec<NodeChange>>,
 }
 
@@ -46,7 +47,7 @@ enum NodeChange {
     Removed(PodInfo, Slot),
 }
 
-/// Result of the filters on a node: `Ok`, or the index of the rejecting plugin with its status.
+/// Result of the filters on a node. The error holds the index of the plugin that rejected it.
 pub(crate) type FilterResult = Result<(), (usize, Status)>;
 
 impl<'a> Cycle<'a> {
@@ -120,7 +121,7 @@ impl<'a> Cycle<'a> {
         self.extenders
     }
 
-    /// Removes a pod from its node, in the nodes and in `state`.
+    /// Removes a pod from its node, and updates `state` accordingly.
     pub fn remove_pod(&mut self, state: &mut CycleState, other: &PodInfo, slot: Slot) {
         self.record(|| NodeChange::Removed(other.clone(), slot));
         self.nodes.remove(other.uid());
@@ -132,7 +133,7 @@ impl<'a> Cycle<'a> {
         }
     }
 
-    /// Adds a pod to a node, in the nodes and in `state`.
+    /// Adds a pod to a node, and updates `state` accordingly.
     pub fn add_pod(&mut self, state: &mut CycleState, other: &PodInfo, slot: Slot) {
         self.restore_pod(other, slot);
         let node = self.nodes.at(slot);
@@ -143,7 +144,7 @@ impl<'a> Cycle<'a> {
         }
     }
 
-    /// Restores a pod that [`Self::remove_pod`] removed, in the nodes only.
+    /// Restores a pod that [`Self::remove_pod`] removed, without a change of `state`.
     pub(crate) fn restore_pod(&mut self, other: &PodInfo, slot: Slot) {
         self.record(|| NodeChange::Added(other.clone()));
         let name = Arc::clone(self.nodes.at(slot).name());
@@ -161,7 +162,7 @@ impl<'a> Cycle<'a> {
         }
     }
 
-    /// Restores the nodes as they were at [`Self::record_changes`].
+    /// Undoes all changes of the nodes since [`Self::record_changes`].
     pub(crate) fn undo_changes(&mut self) {
         for change in self.changes.take().unwrap_or_default().into_iter().rev() {
             match change {
@@ -171,7 +172,7 @@ impl<'a> Cycle<'a> {
         }
     }
 
-    /// Returns the message of the plugin that panicked while it followed an added or removed pod.
+    /// Returns the message of the plugin that panicked in `add_pod` or `remove_pod`.
     pub(crate) fn failure(&self) -> Option<String> {
         let (n, why) = self.failed.as_ref()?;
         Some(self.filter_error(*n, why))
@@ -182,12 +183,12 @@ impl<'a> Cycle<'a> {
         format!("running \"{name}\" filter plugin: {}", why.reasons.join(", "))
     }
 
-    /// Runs the filters on a node, with and without its nominated pods.
+    /// Runs the filter plugins on a node, with and without its nominated pods.
     pub fn fits(&mut self, state: &CycleState, slot: Slot) -> StatusResult {
         self.run_filter_plugins_with_nominated_pods(state, slot).map_err(|(_, why)| why)
     }
 
-    /// Runs the filter plugins on a node, with and without the pods that are nominated to it.
+    /// Runs the filter plugins on a node, with and without the pods for which it is nominated.
     ///
     /// Upstream: `RunFilterPluginsWithNominatedPods`.
     pub(crate) fn run_filter_plugins_with_nominated_pods(
@@ -203,8 +204,8 @@ impl<'a> Cycle<'a> {
         self.run_filter_plugins(state, slot)
     }
 
-    /// Runs the filters with the nominated pods of at least this pod's priority. The pod must pass with them (resources) and
-    /// without them (affinity to a nominated pod).
+    /// Runs the filters with the nominated pods of at least this pod's priority on the node. The pod must pass with
+    /// them, because they use resources, and without them, because they may satisfy its affinity.
     fn filter_with_nominated_pods(&mut self, state: &CycleState, slot: Slot) -> FilterResult {
         let name = Arc::clone(self.nodes.at(slot).name());
         let first = |other: &&PodInfo| {
@@ -228,6 +229,8 @@ impl<'a> Cycle<'a> {
         answer
     }
 
+    /// Runs the filter plugins on a node until one rejects it.
+    ///
     /// Upstream: `RunFilterPlugins`.
     fn run_filter_plugins(&mut self, state: &CycleState, slot: Slot) -> FilterResult {
         if let Some((n, why)) = &self.failed {
@@ -236,7 +239,7 @@ impl<'a> Cycle<'a> {
         let node = self.nodes.at(slot);
         let timed = self.trace.times_node(slot);
         let mut running = 0;
-        // Guarded once for all plugins: the calls are many and short.
+        // The calls are many and short, so one guard covers all plugins.
         let answer = guarded(|| {
             for (n, plugin) in &self.filters {
                 running = *n;
@@ -255,6 +258,10 @@ impl<'a> Cycle<'a> {
 
     /// Runs the PreFilter plugins and merges their results.
     ///
+    /// # Errors
+    ///
+    /// The status that rejects the pod on all nodes.
+    ///
     /// Upstream: `RunPreFilterPlugins`.
     pub(crate) fn run_pre_filter_plugins(
         &mut self,
@@ -268,7 +275,7 @@ impl<'a> Cycle<'a> {
     }
 
     fn pre_filter_each(&mut self, state: &mut CycleState) -> Result<(), NodeStatus> {
-        let (mut skipped, mut hopeful) = (SmallVec::<[usize; 16]>::new(), None);
+        let (mut skipped, mut resolvable_rejection) = (SmallVec::<[usize; 16]>::new(), None);
         for (n, plugin) in self.profile.at(ExtensionPoint::PreFilter) {
             let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_filter()) else { continue };
             let began = self.trace.begin();
@@ -287,9 +294,9 @@ impl<'a> Cycle<'a> {
                     continue;
                 }
                 Ok(PreFilterResult::Only(names)) => self.merge_pre_filter_result(n, names)?,
-                // Preemption may help, and it needs the state of the remaining plugins.
+                // Preemption may help. It needs the state of the remaining plugins, so these still run.
                 Err(why) if why.code == Code::Unschedulable => {
-                    hopeful = Some(NodeStatus { slot: 0, plugin: n, why });
+                    resolvable_rejection = Some(NodeStatus { slot: 0, plugin: n, why });
                 }
                 Err(why) if why.code == Code::UnschedulableAndUnresolvable => {
                     return Err(NodeStatus { slot: 0, plugin: n, why });
@@ -305,7 +312,7 @@ impl<'a> Cycle<'a> {
         }
         let filters = self.profile.at(ExtensionPoint::Filter).filter(|(n, _)| !skipped.contains(n));
         self.filters = filters.filter_map(|(n, plugin)| Some((n, plugin.as_filter()?))).collect();
-        hopeful.map_or(Ok(()), Err)
+        resolvable_rejection.map_or(Ok(()), Err)
     }
 
     fn merge_pre_filter_result(
@@ -331,7 +338,7 @@ impl<'a> Cycle<'a> {
         Err(NodeStatus { slot: 0, plugin, why: Status::unresolvable(reason) })
     }
 
-    /// Names of the plugins that restricted the nodes.
+    /// Returns the names of the plugins that restricted the nodes, sorted.
     pub(super) fn pre_filter_plugin_names(&self) -> Vec<&'static str> {
         let mut names: Vec<_> =
             self.pre_filter_plugins.iter().map(|n| self.profile.plugin(*n).name()).collect();
@@ -339,12 +346,12 @@ impl<'a> Cycle<'a> {
         names
     }
 
-    /// Reports whether the merged PreFilter result contains the node.
+    /// Reports whether PreFilter plugins leave the node to be evaluated.
     pub(crate) fn passes_pre_filter(&self, name: &Arc<str>) -> bool {
         self.pre_filter_nodes.as_ref().is_none_or(|only| only.contains(name))
     }
 
-    /// Builds the error of an attempt without feasible node.
+    /// Builds the error of an attempt that found no feasible node.
     pub(crate) fn fit_error(
         &self,
         overall: Option<NodeStatus>,
@@ -401,12 +408,15 @@ impl<'a> Cycle<'a> {
         found
     }
 
-    /// Reports whether anything ranks the nodes; else the first feasible one is enough.
+    /// Reports whether plugins or extenders rank or filter the feasible nodes. Otherwise the first feasible node is
+    /// enough.
     fn has_choice(&self) -> bool {
         self.profile.at(ExtensionPoint::Score).next().is_some()
             || self.extenders.iter().any(|extender| extender.filters() || extender.prioritizes())
     }
 
+    /// Runs the filters on a node and adds the result to `found`.
+    ///
     /// Upstream: `checkNode` in `findNodesThatPassFilters`.
     fn check_node(&mut self, state: &CycleState, slot: Slot, found: &mut FilterOutcome) {
         found.evaluated += 1;

@@ -1,4 +1,4 @@
-//! Extenders in a scheduling cycle: which of them filter and score, and what follows from their replies.
+//! Extenders in a scheduling cycle: selects those that filter and score, and applies their responses.
 //!
 //! Upstream: `findNodesThatPassExtenders`, `prioritizeNodes`.
 
@@ -31,7 +31,7 @@ pub(super) fn next_filtering_extender(
     (from..cycle.extenders.len()).find(filters)
 }
 
-/// Keeps the nodes that an extender accepts, and the reasons for the others.
+/// Keeps the nodes that an extender accepts, and records the reasons for the others.
 pub(super) fn apply_filter_result(
     cycle: &Cycle<'_>,
     found: &mut FilterOutcome,
@@ -57,7 +57,7 @@ pub(super) fn apply_filter_result(
 pub(super) fn reject_all_nodes(found: &mut FilterOutcome, error: &(impl Display + ?Sized)) {
     let why = Status::error(error.to_string());
     found.feasible.clear();
-    // One entry stands for all nodes.
+    // One entry represents all nodes.
     found.rejected.push(NodeStatus { slot: 0, plugin: PluginSet::EXTENDERS, why });
 }
 
@@ -70,7 +70,7 @@ pub(super) fn prioritizing_extenders(cycle: &Cycle<'_>) -> Vec<usize> {
         .collect()
 }
 
-/// Returns the sums of the extenders' scores. A failed extender adds nothing.
+/// Returns the sums of the extenders' scores by node. A failed extender adds nothing.
 pub(super) fn sum_scores(answers: Vec<Result<ExtenderScores, ExtenderError>>) -> ExtenderScoreSums {
     let mut sums = ExtenderScoreSums::default();
     for (node, score) in answers.into_iter().flatten().flatten() {

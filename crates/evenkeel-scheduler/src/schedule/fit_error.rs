@@ -1,4 +1,4 @@
-//! FitError: why a pod fits no node, and the message of its event.
+//! FitError: reasons why no node is feasible for a pod, and the message of its event.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -20,19 +20,20 @@ impl FitError {
         plugins
     }
 
-    /// Returns the message if a plugin failed; then the pod counts as an error, not as unschedulable.
+    /// Returns the message of a plugin that failed. The attempt then counts as an error, and the pod not as
+    /// unschedulable.
     pub fn error(&self) -> Option<&str> {
         let wrong = |rejected: &&NodeStatus| rejected.why.code == Code::Error;
         let rejected = self.all().find(wrong)?;
         Some(rejected.why.reasons.first().map_or("", |reason| reason))
     }
 
-    /// Returns the message if PostFilter plugins must not run: there are no nodes, or a plugin failed.
+    /// Returns the message if PostFilter plugins must not run, because there are no nodes or because a plugin failed.
     pub(crate) fn without_post_filter(&self) -> Option<&str> {
         if self.n_nodes == 0 { Some(NO_NODES) } else { self.error() }
     }
 
-    /// Returns the message of the failed attempt, followed by the PostFilter messages.
+    /// Returns the message of the failed attempt, followed by the messages of PostFilter plugins.
     pub(crate) fn message_with(&self, added: &[String]) -> String {
         match added {
             [] => self.to_string(),
@@ -40,12 +41,12 @@ impl FitError {
         }
     }
 
-    /// Returns every node status.
+    /// Returns the status of each rejected node, and of the rejection of all nodes.
     pub(crate) fn all(&self) -> impl Iterator<Item = &NodeStatus> {
         self.rejected.iter().chain(&self.overall)
     }
 
-    /// Returns the code of a node; [`Code::UnschedulableAndUnresolvable`] if it was not evaluated.
+    /// Returns the code of a node, which is [`Code::UnschedulableAndUnresolvable`] if it was not evaluated.
     ///
     /// Upstream: `NodeToStatus.Get`.
     pub(crate) fn code(&self, slot: crate::nodes::Slot) -> Code {
@@ -58,7 +59,7 @@ impl FitError {
         }
     }
 
-    /// Counts how many nodes gave each reason.
+    /// Returns the number of nodes with each reason.
     fn counts(&self) -> BTreeMap<&Reason, usize> {
         let mut counts = BTreeMap::new();
         for reason in self.rejected.iter().flat_map(|rejected| &rejected.why.reasons) {
@@ -69,7 +70,7 @@ impl FitError {
 }
 
 impl fmt::Display for FitError {
-    /// Formats `0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s).`
+    /// Formats for example `0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s).`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "0/{} nodes are available:", self.n_nodes)?;
         if let Some(overall) = &self.overall {
@@ -86,7 +87,7 @@ impl fmt::Display for FitError {
         if counts.is_empty() {
             return Ok(());
         }
-        // Sorted as text, as upstream does: `10 x` precedes `2 y`.
+        // Like upstream, the entries are sorted as text: `10 x` precedes `2 y`.
         counts.sort_unstable();
         write!(f, " {}.", counts.join(", "))
     }
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_were_left_out_are_counted_too() {
+    fn nodes_that_were_not_evaluated_are_counted() {
         let mut fit_error = fit_error(&["full"], 5);
         fit_error.pre_filter_plugins = vec![7];
         fit_error.pre_filter_plugin_names = vec!["NodeAffinity"];

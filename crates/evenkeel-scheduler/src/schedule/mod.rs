@@ -1,5 +1,5 @@
-//! One attempt to find a node for a pod. Pure, but for [`act`], which asks the extenders, and [`trace`], which measures plugin
-//! calls for metrics: equal nodes, pods, seeds and answers give equal outcomes.
+//! One attempt to find a node for a pod. Equal nodes, pods, seeds and responses of extenders give equal outcomes: only
+//! [`act`], which calls the extenders, and [`trace`], which measures plugin calls for metrics, have side effects.
 
 mod act;
 mod attempt;
@@ -31,11 +31,11 @@ use attempt::{Attempt, Step};
 pub struct View<'a> {
     /// Profile of the pod.
     pub profile: &'a Profile,
-    /// The nodes. An attempt changes and restores them.
+    /// The nodes. An attempt may change them, but restores them.
     pub nodes: &'a mut NodeTable,
     /// The nominated pods.
     pub nominator: &'a Nominator,
-    /// Index of the first node to evaluate; advances from attempt to attempt.
+    /// Index of the first node to evaluate. It advances with every attempt.
     ///
     /// Upstream: `nextStartNodeIndex`.
     pub start: usize,
@@ -44,7 +44,7 @@ pub struct View<'a> {
 /// Outcome of an attempt.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The selected node, or why no node is feasible.
+    /// The selected node, or the reasons why no node is feasible.
     pub result: Result<ScheduleResult, FitError>,
     /// Number of evaluated nodes.
     pub evaluated: usize,
@@ -63,29 +63,29 @@ pub struct ScheduleResult {
     pub feasible_nodes: usize,
 }
 
-/// No node is feasible.
+/// Error of an attempt that found no feasible node.
 ///
 /// Upstream: `FitError`, `Diagnosis`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FitError {
     /// Number of all nodes.
     pub n_nodes: usize,
-    /// Status of every node, if a PreFilter plugin rejected the pod or a plugin failed.
+    /// Status that applies to all nodes, because a PreFilter plugin rejected the pod or a plugin failed.
     pub overall: Option<NodeStatus>,
-    /// Status of each node that was evaluated.
+    /// Statuses of the nodes that were evaluated and rejected.
     ///
     /// Upstream: `NodeToStatus`.
     pub rejected: Vec<NodeStatus>,
-    /// Indexes of the plugins that restricted the nodes; includes extenders.
+    /// Indexes of the plugins that restricted the nodes, including that of extenders.
     pub pre_filter_plugins: Vec<usize>,
     /// Names of the plugins that restricted the nodes.
     pub pre_filter_plugin_names: Vec<&'static str>,
 }
 
-/// Status of a node with the plugin that set it.
+/// Status of a node, and the plugin that returned it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeStatus {
-    /// Slot of the node; unused in [`FitError::overall`].
+    /// Slot of the node. It has no meaning in [`FitError::overall`].
     pub slot: Slot,
     /// Index of the plugin in the profile.
     pub plugin: usize,
@@ -93,8 +93,8 @@ pub struct NodeStatus {
     pub why: Status,
 }
 
-/// Returns how many feasible nodes an attempt looks for: all of up to 100; else `percentage` of them, by default 50 % falling
-/// to 5 % as the cluster grows.
+/// Returns the number of feasible nodes after which an attempt stops its search. Of up to 100 nodes it is all. Of more
+/// it is `percentage`, but at least 100. A percentage of 0 means 50 %, falling to 5 % as the cluster grows.
 ///
 /// Upstream: `numFeasibleNodesToFind`.
 pub fn num_feasible_nodes_to_find(n_nodes: usize, percentage: u32) -> usize {
@@ -109,7 +109,7 @@ pub fn num_feasible_nodes_to_find(n_nodes: usize, percentage: u32) -> usize {
     (n_nodes * percentage / 100).max(MIN_FEASIBLE_NODES_TO_FIND)
 }
 
-/// Finds a node for `pod` without extenders; `seed` breaks ties.
+/// Finds a node for `pod` without extenders. `seed` selects among nodes with equal scores.
 pub fn schedule(view: View<'_>, pod: &PodInfo, seed: u64, state: &mut CycleState) -> Outcome {
     let mut cycle = Cycle::new(view, pod, seed, &[]);
     match Attempt::begin(&mut cycle, state).1 {
@@ -120,13 +120,13 @@ pub fn schedule(view: View<'_>, pod: &PodInfo, seed: u64, state: &mut CycleState
     }
 }
 
-/// Nodes found so far.
+/// Result of the filters so far.
 #[derive(Debug, Default)]
 struct FilterOutcome {
     feasible: Vec<Slot>,
     rejected: Vec<NodeStatus>,
     evaluated: usize,
-    /// An extender removed nodes.
+    /// Whether an extender removed nodes.
     extended: bool,
 }
 
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn enough_nodes_as_upstream_counts_them() {
+    fn the_number_of_nodes_to_find_is_upstreams() {
         for (nodes, percentage, want) in [
             (10, 0, 10),
             (99, 0, 99),

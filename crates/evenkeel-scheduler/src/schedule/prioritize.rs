@@ -1,4 +1,4 @@
-//! Scores feasible nodes and selects one.
+//! Scores the feasible nodes and selects one.
 
 use hashbrown::HashMap;
 
@@ -15,7 +15,8 @@ impl Cycle<'_> {
     /// Scores the nodes and selects one of those with the highest score.
     ///
     /// # Errors
-    /// When a plugin panicked: its index and status.
+    ///
+    /// If a plugin panicked: its index and status.
     ///
     /// Upstream: `prioritizeNodes`, `NewSortedScoredNodes`.
     pub(super) fn prioritize_and_select_host(
@@ -38,6 +39,8 @@ impl Cycle<'_> {
     }
 }
 
+/// Returns the sum of each node's weighted scores.
+///
 /// Upstream: `prioritizeNodes`.
 fn prioritize_nodes(
     cycle: &Cycle<'_>,
@@ -60,7 +63,7 @@ fn prioritize_nodes(
             }
             PreScoreResult::Skip => trace.skipped(ExtensionPoint::PreScore, n, timed),
             PreScoreResult::Same(score) => {
-                // Every node has this score.
+                // Every node gets this score.
                 trace.scored(n, feasible.len(), timed);
                 same += score.clamp(0, MAX_NODE_SCORE) * profile.weight(n);
             }
@@ -89,12 +92,14 @@ fn prioritize_nodes(
     Ok(total)
 }
 
-/// Prefixes the message of an error with extension point and plugin.
+/// Prefixes the message of an error with the extension point and the plugin.
 fn failed(n: usize, point: &str, plugin: &str, why: &Status) -> (usize, Status) {
     let reasons = why.reasons.join(", ");
     (n, Status::error(format!("running {point} plugin \"{plugin}\": {reasons}")))
 }
 
+/// Selects one of the nodes with the highest score.
+///
 /// Upstream: `NewSortedScoredNodes`.
 fn select_host<'a>(nodes: &[NodeRef<'a>], scores: &[i64], seed: u64) -> NodeRef<'a> {
     let top = scores.iter().copied().max().unwrap_or(0);
@@ -109,7 +114,7 @@ fn select_host<'a>(nodes: &[NodeRef<'a>], scores: &[i64], seed: u64) -> NodeRef<
     nodes[index]
 }
 
-/// Mixes a seed over all bits (`splitmix64`).
+/// Mixes all bits of a seed (`splitmix64`).
 pub(crate) fn mix(seed: u64) -> u64 {
     let mut bits = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,5 +1,5 @@
-//! Measurements of an attempt for metrics: durations and numbers of plugin calls. The durations are read from a
-//! [`Stopwatch`] and are the one thing here that is not pure; no decision depends on them.
+//! Measurements of an attempt for metrics: durations and numbers of plugin calls. The durations come from a
+//! [`Stopwatch`], the only impure part of this module. No decision depends on them.
 
 use smallvec::SmallVec;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use crate::{
     stopwatch::Stopwatch,
 };
 
-/// One attempt in this many records the duration of each plugin.
+/// One attempt in this many records the duration of each plugin call.
 const SAMPLED: u64 = 10;
-/// A sampled attempt records filters on one node in this many.
+/// A sampled attempt records the filters' durations on one node in this many.
 const TIMED_NODES: Slot = 64;
 
 /// Measurements of one attempt.
@@ -21,13 +21,13 @@ const TIMED_NODES: Slot = 64;
 pub(crate) struct Trace {
     sampled: bool,
     stopwatch: Stopwatch,
-    /// Extension point, status and total duration of its plugins.
+    /// Extension point, status, and total duration of its plugins.
     pub(crate) points: SmallVec<[(ExtensionPoint, &'static str, Duration); 6]>,
-    /// Extension point, plugin, status and duration of single plugin calls.
+    /// Extension point, plugin, status and duration of sampled plugin calls.
     pub(crate) plugins: Vec<(ExtensionPoint, usize, &'static str, Duration)>,
-    /// Number of filter calls, by plugin.
+    /// Number of filter calls, indexed by plugin.
     pub(crate) filtered: SmallVec<[u32; 32]>,
-    /// Extension point, plugin and number of other plugin calls.
+    /// Extension point and plugin of the other calls, with their number.
     pub(crate) called: SmallVec<[(ExtensionPoint, usize, u32); 32]>,
 }
 
@@ -45,7 +45,7 @@ impl Trace {
         self.stopwatch = stopwatch;
     }
 
-    /// Returns the reading at the start of an extension point.
+    /// Returns the stopwatch's reading, to be kept for [`Self::ran`].
     pub(crate) fn now(&self) -> Duration {
         self.stopwatch.read()
     }
@@ -54,12 +54,12 @@ impl Trace {
         self.sampled
     }
 
-    /// Returns the reading at the start of a plugin call if plugin durations are recorded.
+    /// Returns the stopwatch's reading, or `None` if the attempt is not sampled.
     pub(crate) fn begin(&self) -> Option<Duration> {
         self.sampled.then(|| self.now())
     }
 
-    /// Records the duration of a plugin call that is not counted.
+    /// Records the duration of a plugin call without counting the call.
     pub(crate) fn took(
         &mut self,
         point: ExtensionPoint,
@@ -92,7 +92,7 @@ impl Trace {
         }
     }
 
-    /// Records a skipped plugin; as upstream, it is not counted.
+    /// Records the duration of a skipped plugin. Like upstream, it does not count the call.
     pub(super) fn skipped(
         &mut self,
         point: ExtensionPoint,
@@ -104,7 +104,7 @@ impl Trace {
         }
     }
 
-    /// Counts a plugin's scores of this many nodes.
+    /// Counts and records a plugin's scores of this many nodes.
     pub(super) fn scored(&mut self, plugin: usize, n_nodes: usize, began: Option<Duration>) {
         self.called.push((
             ExtensionPoint::Score,
@@ -126,7 +126,7 @@ impl Trace {
     }
 }
 
-/// Returns the `status` label of upstream's metrics.
+/// Returns the value of the label `status` in upstream's metrics.
 fn code(why: Option<&Status>) -> &'static str {
     why.map_or("Success", |why| why.code.as_str())
 }

@@ -1,8 +1,8 @@
-//! Defaults that an API server would set on hand-written objects, limited to fields that scheduling reads.
+//! Defaults that an API server would set on hand-written objects, limited to the fields that scheduling reads.
 
 use serde_json::Value;
 
-/// System priority classes with their values.
+/// System PriorityClasses with their values.
 const PRIORITIES: [(&str, i64); 2] =
     [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
@@ -10,7 +10,7 @@ fn is_absent(value: &Value) -> bool {
     value.as_str().is_none_or(str::is_empty)
 }
 
-/// Sets namespace and uid.
+/// Sets the namespace and a uid, if absent.
 pub(super) fn metadata(object: &mut Value) {
     if is_absent(&object["metadata"]["namespace"]) {
         object["metadata"]["namespace"] = "default".into();
@@ -23,7 +23,7 @@ pub(super) fn metadata(object: &mut Value) {
     }
 }
 
-/// Sets the scheduler name, and requests from limits.
+/// Sets metadata, the scheduler name, and requests from limits, if absent.
 pub(super) fn pod(pod: &mut Value) {
     metadata(pod);
     if is_absent(&pod["spec"]["schedulerName"]) {
@@ -44,7 +44,7 @@ pub(super) fn pod(pod: &mut Value) {
     }
 }
 
-/// Sets a pod's priority from its PriorityClass.
+/// Sets a pod's priority and preemption policy from its PriorityClass, if absent.
 pub(super) fn priority(pod: &mut Value, classes: &[Value]) {
     if !pod["spec"]["priority"].is_null() {
         return;

@@ -1,4 +1,4 @@
-//! Dumps, and what is made of them.
+//! Dumps, and the simulated clusters built from them.
 
 use super::*;
 use crate::fixtures::merge;
@@ -41,7 +41,7 @@ async fn a_dump_says_where_a_pod_would_go_and_why_not_elsewhere() {
     assert_eq!(refused.refused.as_ref().unwrap().reasons, ["Insufficient cpu"]);
     let pending = looker.pending();
     assert_eq!(pending.len(), 1);
-    // Placed there twice, it leaves no room for a third.
+    // Two copies on the node leave no room for a third.
     for copy in ["one", "two"] {
         looker.place(&pending[0], copy, "big");
     }
@@ -56,7 +56,7 @@ async fn a_dump_says_where_a_pod_would_go_and_why_not_elsewhere() {
 }
 
 #[tokio::test]
-async fn who_would_be_evicted_is_reported_and_stays() {
+async fn victims_are_reported_but_not_evicted() {
     let mut dump = Dump::default();
     dump.add(DUMP).unwrap();
     let pods = [("low", -5, "1"), ("middle", 5, "1500m"), ("high", 50, "1500m")];
@@ -82,7 +82,8 @@ async fn who_would_be_evicted_is_reported_and_stays() {
     let on_big = |pods: &[&str]| {
         vec![("big".to_owned(), pods.iter().map(|pod| (*pod).to_owned()).collect::<Vec<_>>())]
     };
-    // All that is below goes, then whoever can comes back, the most important first. Asked twice, for nothing has changed.
+    // Preemption removes all pods of lower priority, then restores those that fit, the most important first. A second
+    // dry run has the same result.
     for _ in 0..2 {
         assert_eq!(victims(10, "").0, on_big(&["shop/middle", "shop/low"]));
         assert_eq!(victims(100, "").0, on_big(&["shop/middle", "shop/low"]));
@@ -97,7 +98,7 @@ async fn who_would_be_evicted_is_reported_and_stays() {
 }
 
 #[test]
-fn what_is_no_object_is_named() {
+fn objects_without_an_api_version_are_refused() {
     let mut dump = Dump::default();
     let error = dump.add("{kind: Pod}").unwrap_err();
     assert_eq!(error.to_string(), "object 1 has no apiVersion");
@@ -107,7 +108,7 @@ fn what_is_no_object_is_named() {
     assert!(!dump.is_empty());
 }
 
-/// A workload of two CPUs a pod, labelled with its name; `more` is merged over it.
+/// A workload whose pods request 2 CPUs and are labelled with its name, with `more` merged into it.
 fn workload(kind: &str, name: &str, more: &Value) -> Value {
     let version = if kind == "Job" { "batch/v1" } else { "apps/v1" };
     let asks = json!({"limits": {"cpu": "2"}});
@@ -137,7 +138,7 @@ fn pod_of(app: &str, name: &str, more: &Value) -> Value {
     pod
 }
 
-/// What these workloads lack, and the pods that there are then.
+/// The workloads with missing pods, and all pods after these were added.
 fn completed(objects: &[Value]) -> (Vec<Workload>, Vec<Value>) {
     let mut dump = Dump::default();
     dump.add(DUMP).unwrap();
@@ -146,7 +147,7 @@ fn completed(objects: &[Value]) -> (Vec<Workload>, Vec<Value>) {
     (workloads, dump.objects["/api/v1/pods"].clone())
 }
 
-/// The names of the pods that are made, by workload.
+/// The names of the added pods, by workload.
 fn made(objects: &[Value]) -> Vec<(String, Vec<String>)> {
     let (workloads, pods) = completed(objects);
     let name = |uid: &String| {
@@ -159,7 +160,7 @@ fn made(objects: &[Value]) -> Vec<(String, Vec<String>)> {
 }
 
 #[test]
-fn workloads_get_the_pods_that_they_lack() {
+fn missing_pods_of_workloads_are_made() {
     let three = json!({"spec": {"replicas": 3}});
     let one = |kind: &str, name: &str, more: &Value| workload(kind, name, more);
     let has = |more: Value| pod_of("w", "w-1", &more);
@@ -171,7 +172,7 @@ fn workloads_get_the_pods_that_they_lack() {
         (vec![one("Deployment", "w", &json!({}))], &["w-simulated-0"]),
         (vec![one("Deployment", "w", &json!({"spec": {"replicas": 0}}))], &[]),
         (vec![one("Deployment", "w", &three), has(json!({}))], &["w-simulated-0", "w-simulated-1"]),
-        // It has ended, is on its way out, or is another's.
+        // The existing pod has ended, is terminating, or belongs to another workload.
         (
             vec![one("ReplicaSet", "w", &json!({})), has(json!({"status": {"phase": "Failed"}}))],
             &["w-simulated-0"],
@@ -217,7 +218,7 @@ fn workloads_get_the_pods_that_they_lack() {
 }
 
 #[test]
-fn what_a_workload_owns_is_its_matter() {
+fn owned_workloads_do_not_make_pods_of_their_own() {
     let deployment =
         workload("Deployment", "w", &json!({"metadata": {"uid": "d"}, "spec": {"replicas": 2}}));
     let owner = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "w", "uid": "d", "controller": true}]);
@@ -271,7 +272,7 @@ fn pods_are_as_controllers_and_the_server_make_them() {
 }
 
 #[tokio::test]
-async fn daemons_go_where_they_are_meant_to_run() {
+async fn daemon_pods_run_on_cordoned_but_not_on_tainted_nodes() {
     let mut dump = Dump::default();
     dump.add(DUMP).unwrap();
     let tainted = json!({

@@ -1,4 +1,4 @@
-//! Missing pods of workloads, built like their controllers do, limited to fields that scheduling reads.
+//! Missing pods of workloads, built as their controllers do, limited to the fields that scheduling reads.
 
 use evenkeel_api::{
     Encoding, View,
@@ -18,13 +18,13 @@ use std::{
 
 use super::stored;
 
-/// Stands for the pod template hash.
+/// Replaces the pod template hash in names and labels.
 const HASH: &str = "simulated";
 
-/// A workload with missing pods.
+/// A workload whose pods were missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Workload {
-    /// Kind, `Deployment` for example.
+    /// Kind of the workload, for example `Deployment`.
     pub kind: &'static str,
     /// Namespace of the workload.
     pub namespace: String,
@@ -32,11 +32,11 @@ pub struct Workload {
     pub name: String,
     /// Uids of the pods that were added.
     pub pods: Vec<String>,
-    /// The pods differ only by name, so if one fits nowhere, the others fit nowhere.
+    /// Whether the added pods differ only by name. If one of them does not fit, the others do not fit either.
     pub alike: bool,
 }
 
-/// Kinds with their list paths. Each kind may own the following ones.
+/// Kinds with their list paths. A kind may own objects of the kinds after it.
 const KINDS: [(&str, &str); 5] = [
     ("Deployment", "/apis/apps/v1/deployments"),
     ("ReplicaSet", "/apis/apps/v1/replicasets"),
@@ -57,17 +57,17 @@ pub(super) fn is_workload(kind: &str) -> bool {
     KINDS.iter().any(|(known, _)| *known == kind)
 }
 
-/// Adds missing pods with their claims and ReplicaSets.
+/// Adds missing pods, with their claims and ReplicaSets. Returns the workloads concerned.
 pub(super) fn add_lacking(objects: &mut Objects) -> Vec<Workload> {
     let uids: BTreeSet<String> = KINDS
         .iter()
-        .flat_map(|(_, place)| listed(objects, place))
+        .flat_map(|(_, path)| listed(objects, path))
         .map(|object| text(&object["metadata"]["uid"]).to_owned())
         .collect();
     let mut workloads = Vec::new();
-    for (kind, place) in KINDS {
-        for object in listed(objects, place).to_vec() {
-            // The owner creates them.
+    for (kind, path) in KINDS {
+        for object in listed(objects, path).to_vec() {
+            // The owner creates the pods of this object.
             if controller(&object).is_some_and(|owner| uids.contains(text(&owner["uid"]))) {
                 continue;
             }
@@ -95,7 +95,7 @@ pub(super) fn add_lacking(objects: &mut Objects) -> Vec<Workload> {
     workloads
 }
 
-/// Objects that a controller would create.
+/// Objects that a controller would create, and whether the pods differ only by name.
 #[derive(Default)]
 struct Made {
     pods: Vec<Value>,
@@ -104,16 +104,16 @@ struct Made {
     alike: bool,
 }
 
-/// A workload with its pods.
+/// A workload with its active pods.
 struct Owner<'a> {
     kind: &'static str,
     object: &'a Value,
-    /// Active pods: neither finished nor terminating.
+    /// Active pods, which are neither finished nor terminating.
     pods: Vec<Value>,
 }
 
-fn listed<'a>(objects: &'a Objects, place: &str) -> &'a [Value] {
-    objects.get(place).map(Vec::as_slice).unwrap_or_default()
+fn listed<'a>(objects: &'a Objects, path: &str) -> &'a [Value] {
+    objects.get(path).map(Vec::as_slice).unwrap_or_default()
 }
 
 fn read<V: View>(object: &Value) -> Option<V> {
@@ -146,7 +146,7 @@ fn is_live(pod: &Value) -> bool {
 impl<'a> Owner<'a> {
     fn new(kind: &'static str, object: &'a Value, objects: &Objects) -> Self {
         let metadata = &object["metadata"];
-        // All workload kinds have the selector at this path.
+        // All workload kinds have their selector at the same path as a ReplicaSet.
         let selector =
             read::<ReplicaSet>(object).map_or_else(Selector::nothing, |read| read.spec.selector);
         let selected = |pod: &Value| {
@@ -192,7 +192,7 @@ impl<'a> Owner<'a> {
         }
     }
 
-    /// Creates pods owned by the Deployment's ReplicaSet.
+    /// Creates pods that belong to a new ReplicaSet of the Deployment.
     fn of_deployment(&self) -> Made {
         let mut set = self.object.clone();
         let name = format!("{}-{HASH}", self.name());
@@ -210,7 +210,7 @@ impl<'a> Owner<'a> {
         Made { pods, replica_set: Some(set), alike: true, ..Made::default() }
     }
 
-    /// Creates pods with ordinals and their claims.
+    /// Creates pods with ordinals, and their claims.
     fn of_stateful_set(&self, objects: &Objects) -> Made {
         let first = self.object["spec"]["ordinals"]["start"].as_u64().unwrap_or_default();
         let templates = &self.object["spec"]["volumeClaimTemplates"];
@@ -242,7 +242,7 @@ impl<'a> Owner<'a> {
         made
     }
 
-    /// Returns a claim from the template, unless it exists.
+    /// Returns a claim built from the template, or `None` if the claim exists.
     fn claim(&self, name: &str, template: &Value, objects: &Objects) -> Option<Value> {
         let namespace = &self.object["metadata"]["namespace"];
         let is_it = |claim: &Value| {
@@ -266,7 +266,7 @@ impl<'a> Owner<'a> {
         }))
     }
 
-    /// Creates a pod for each node that the template selects and tolerates.
+    /// Creates a pod for each node that the template's affinity selects and whose taints it tolerates.
     fn of_daemon_set(&self, objects: &Objects) -> Made {
         let mut made = Made::default();
         let mut model = self.pod("", self.object);
@@ -289,7 +289,7 @@ impl<'a> Owner<'a> {
         made
     }
 
-    /// Creates pods up to `parallelism` and the remaining `completions`.
+    /// Creates pods up to `parallelism`, but not more than the remaining `completions`.
     fn of_job(&self) -> Made {
         let (spec, status) = (&self.object["spec"], &self.object["status"]);
         let ended = status["conditions"].as_array().into_iter().flatten().any(|condition| {

@@ -1,16 +1,16 @@
-//! Capacity of Endpoints: 1000 addresses. Upstream: `truncateEndpoints`.
+//! Capacity of Endpoints, which is 1000 addresses. Upstream: `truncateEndpoints`.
 
 use evenkeel_api::views::{EndpointAddress, EndpointSubset};
 
-/// Maximum number of addresses. Upstream: `maxCapacity`.
+/// Maximum number of addresses in Endpoints. Upstream: `maxCapacity`.
 pub(super) const MAX_CAPACITY: usize = 1000;
 /// Annotation of truncated Endpoints. Upstream: `EndpointsOverCapacity`.
 pub(super) const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 /// Value of the annotation.
 pub(super) const TRUNCATED: &str = "truncated";
 
-/// Truncates the subsets to the capacity and returns whether it did. Ready addresses come first; each subset keeps its
-/// share, rounded up while there is room. Upstream: `truncateEndpoints`.
+/// Truncates the subsets to the capacity and returns whether it had to. Ready addresses take precedence. Each subset
+/// keeps a proportional number, rounded up as long as capacity remains. Upstream: `truncateEndpoints`.
 pub(super) fn truncate(subsets: &mut [EndpointSubset]) -> bool {
     let ready: usize = subsets.iter().map(|subset| subset.addresses.len()).sum();
     let unready: usize = subsets.iter().map(|subset| subset.not_ready_addresses.len()).sum();
@@ -27,7 +27,7 @@ pub(super) fn truncate(subsets: &mut [EndpointSubset]) -> bool {
     true
 }
 
-/// Truncates lists with `all` addresses in total to `room`.
+/// Truncates lists of `all` addresses in total to `room` addresses, in proportion to their lengths.
 fn share<'a>(lists: impl Iterator<Item = &'a mut Box<[EndpointAddress]>>, all: usize, room: usize) {
     let mut remaining = room;
     for list in lists {

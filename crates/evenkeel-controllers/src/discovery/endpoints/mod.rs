@@ -26,7 +26,7 @@ use evenkeel_runtime::{
 use plan::Observed;
 use std::sync::Arc;
 
-/// The controller of Endpoints.
+/// Descriptor of the Endpoints controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "endpoints-controller",
     aliases: &["endpoint"],
@@ -36,7 +36,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::ORDINARY
 };
 
-/// Retries of a Service before its next event. Upstream: `maxRetries`.
+/// Maximum number of retries for a Service until its next event. Upstream: `maxRetries`.
 pub(super) const MAX_RETRIES: u32 = 15;
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
@@ -69,8 +69,9 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Whether an event of Endpoints enqueues their Service: a deletion, an object that existed at the start, or a creation
-/// without a Service. Upstream: `onEndpointsDelete`, `checkLeftoverEndpoints`.
+/// Reports whether an event of Endpoints enqueues their Service. It does for a deletion, for an object that existed at
+/// the start, and for the creation of managed Endpoints without a Service. Upstream: `onEndpointsDelete`,
+/// `checkLeftoverEndpoints`.
 fn is_relevant(event: &CacheEvent<Endpoints>, services: &Cache<Service>) -> bool {
     match event {
         CacheEvent::Deleted(_) => true,

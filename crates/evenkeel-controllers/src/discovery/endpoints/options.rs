@@ -6,10 +6,10 @@ use std::time::Duration;
 /// Options of the Endpoints controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Number of Services processed concurrently; `--concurrent-endpoint-syncs`.
+    /// Number of Services that are processed concurrently. Flag `--concurrent-endpoint-syncs`. Default: 5.
     pub concurrent_syncs: usize,
-    /// Changes of a Service's pods within this time lead to one reconciliation; `--endpoint-updates-batch-period`,
-    /// default 0.
+    /// Time within which changes of a Service's pods lead to one pass. Flag `--endpoint-updates-batch-period`. Default:
+    /// 0.
     pub batch_period: Duration,
 }
 

@@ -27,34 +27,34 @@ use evenkeel_runtime::{
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Label with the managing controller. Upstream: `LabelManagedBy`.
+/// Label that names the managing controller. Upstream: `LabelManagedBy`.
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
-/// This controller's value of the label.
+/// Value of the label for this controller.
 const MANAGER: &str = "endpoint-controller";
-/// Annotation of Endpoints that serve as a leader-election lock. Upstream: `LeaderElectionRecordAnnotationKey`.
+/// Annotation of Endpoints that are a leader election lock. Upstream: `LeaderElectionRecordAnnotationKey`.
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 
-/// Observed state of a Service.
+/// Observed state of a Service and its Endpoints.
 #[derive(Debug)]
 pub(super) struct Observed {
     pub(super) key: Key,
-    /// The Service; `None` if it is deleted.
+    /// The Service; `None` if it was deleted.
     pub(super) service: Option<Arc<Service>>,
     /// The selected pods.
     pub(super) pods: Vec<Arc<Pod>>,
     pub(super) endpoints: Option<Arc<Endpoints>>,
-    /// Times for the annotation with the last change's trigger time, from the current Service and pods.
+    /// Trigger times of the current Service and pods, for the annotation `last-change-trigger-time`.
     pub(super) trigger_times: Option<Arc<Times>>,
-    /// These times as the last reconciliation observed them.
+    /// Trigger times that the previous pass observed.
     pub(super) previous_trigger_times: Option<Arc<Times>>,
 }
 
-/// Whether the Endpoints are a leader-election lock, without a Service.
+/// Reports whether the Endpoints are a leader election lock, which has no Service.
 pub(in crate::discovery) fn is_leader_election_lock(endpoints: &Endpoints) -> bool {
     endpoints.meta.annotations.contains(LEADER)
 }
 
-/// Whether this controller manages the Endpoints.
+/// Reports whether this controller manages the Endpoints.
 pub(super) fn is_own(endpoints: &Endpoints) -> bool {
     endpoints.meta.labels.get(MANAGED_BY) == Some(MANAGER)
 }
@@ -87,7 +87,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
 /// Returns the canonical subsets of the selected pods.
 fn subsets(service: &Service, pods: &[Arc<Pod>]) -> Box<[EndpointSubset]> {
     let family = address::first_family(service);
-    // Few distinct port lists, so a linear search is enough.
+    // There are few distinct port lists, so a linear search is fast enough.
     let mut lists: Vec<Vec<EndpointPort>> = Vec::new();
     let mut candidates = Vec::with_capacity(pods.len());
     for pod in pods.iter().filter(|pod| is_published(service, pod)) {
@@ -108,13 +108,14 @@ fn subsets(service: &Service, pods: &[Arc<Pod>]) -> Box<[EndpointSubset]> {
     canonical::repack_subsets(candidates.into_iter().map(candidate).collect())
 }
 
-/// Whether the pod is published: terminating pods are not, unless the Service sets `publishNotReadyAddresses`.
+/// Reports whether the pod is published. A terminating pod is not, unless the Service sets `publishNotReadyAddresses`.
 fn is_published(service: &Service, pod: &Pod) -> bool {
     pod::belongs_in_endpoints(pod)
         && (service.spec.publish_not_ready_addresses || !pod.meta.deleting())
 }
 
-/// Returns the pod's ports for the Service; `None` if it has none of them. A headless Service need not have ports.
+/// Returns the pod's ports for the Service, or `None` if it has none of them. Only a headless Service may have no
+/// ports.
 fn ports(service: &Service, pod: &Pod) -> Option<Vec<EndpointPort>> {
     if service.spec.ports.is_empty() {
         return (&*service.spec.cluster_ip == "None").then(Vec::new);
@@ -131,7 +132,8 @@ fn ports(service: &Service, pod: &Pod) -> Option<Vec<EndpointPort>> {
     Some(ports).filter(|ports| !ports.is_empty())
 }
 
-/// Returns the pod's first address of the family. Upstream: `podToEndpointAddressForService`.
+/// Returns the pod's first address of the family, which by default is that of its `podIP`. Upstream:
+/// `podToEndpointAddressForService`.
 fn address_of(service: &Service, pod: &Pod, family: Option<Family>) -> Option<EndpointAddress> {
     let pod_ip_family = || address::parse(&pod.status.pod_ip).map_or(Family::V4, Family::of);
     let family = family.unwrap_or_else(pod_ip_family);
@@ -145,15 +147,16 @@ fn address_of(service: &Service, pod: &Pod, family: Option<Family>) -> Option<En
     })
 }
 
-/// Returns the Endpoints' labels: the Service's labels, plus managed-by and, for a headless Service, the headless label.
+/// Returns the labels of the Endpoints: those of the Service, the managed-by label, and for a headless Service the
+/// headless label.
 fn labels(service: &Service) -> StrMap {
     let service_labels = service.meta.labels.iter().filter(|(key, _)| *key != HEADLESS);
     let headless = (!address::has_cluster_ip(service)).then_some((HEADLESS, ""));
     service_labels.chain(headless).chain([(MANAGED_BY, MANAGER)]).collect()
 }
 
-/// Whether the Endpoints are up to date. Reordered subsets count as equal. The comparison skips
-/// the label of headless Services, because upstream compares with the Service's own labels, which do not have it. Upstream: `semanticIgnoreResourceVersion`.
+/// Reports whether the Endpoints are up to date. The order of subsets does not matter. Like upstream, the comparison of
+/// labels ignores the headless label. Upstream: `semanticIgnoreResourceVersion`.
 fn is_up_to_date(
     endpoints: &Endpoints,
     subsets: &[EndpointSubset],
@@ -189,7 +192,7 @@ impl<M> Body<M> {
     }
 }
 
-/// Returns the annotations of the Endpoints: the present ones, with trigger time and capacity updated.
+/// Returns the annotations of the Endpoints: the present ones, with updated trigger time and capacity.
 fn annotations(present: &StrMap, observed: &Observed, is_truncated: bool) -> StrMap {
     let trigger = observed
         .trigger_times

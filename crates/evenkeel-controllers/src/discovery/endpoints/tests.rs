@@ -1,4 +1,4 @@
-//! The plan by tables, and that it settles.
+//! Table tests of plans, and a property test that plans converge.
 
 use super::plan::{Observed, plan};
 use crate::{
@@ -49,7 +49,7 @@ fn observed(service: Service, pods: &[Value], endpoints: Option<Endpoints>) -> O
     }
 }
 
-/// What is there after the plan.
+/// Endpoints after the plan was executed.
 fn after(observed: &Observed) -> Option<Endpoints> {
     let mut endpoints = observed.endpoints.as_deref().cloned();
     for action in plan(observed).actions {
@@ -161,7 +161,7 @@ fn subsets_say_who_is_ready_on_which_ports() {
 }
 
 #[test]
-fn metadata_says_whose_they_are_and_when_they_changed() {
+fn metadata_names_the_controller_and_the_time_of_change() {
     let headless = service(&json!({"clusterIP": "None"}));
     let mut observed = observed(headless, &[pod_json("a", "10.0.0.2", true)], None);
     observed.previous_trigger_times = None;
@@ -176,7 +176,7 @@ fn metadata_says_whose_they_are_and_when_they_changed() {
         ]
     );
     assert_eq!(made.meta.annotations.get(TRIGGER_TIME), Some("2026-09-21T14:13:20Z"));
-    // A change without a time takes the time of the last away.
+    // A change without a time removes the time of the change before it.
     observed.previous_trigger_times = observed.trigger_times.clone();
     observed.endpoints = Some(Arc::new(made));
     observed.pods.clear();
@@ -184,7 +184,7 @@ fn metadata_says_whose_they_are_and_when_they_changed() {
 }
 
 #[test]
-fn some_services_have_none_of_ours() {
+fn services_without_managed_endpoints_get_none() {
     for spec in [json!({"selector": {}}), json!({"type": "ExternalName"})] {
         assert!(
             plan(&observed(service(&spec), &[pod_json("a", "10.0.0.2", true)], None)).is_nothing(),
@@ -203,7 +203,7 @@ fn some_services_have_none_of_ours() {
 }
 
 #[test]
-fn what_somebody_else_put_in_another_order_is_left_alone() {
+fn the_order_of_addresses_is_left_alone() {
     let pods = [pod_json("a", "10.0.0.2", true), pod_json("b", "10.0.0.1", true)];
     let mut made = after(&observed(service(&json!({})), &pods, None)).unwrap();
     made.subsets[0].addresses.reverse();

@@ -11,18 +11,18 @@ use evenkeel_api::{
 };
 use std::sync::Arc;
 
-/// A pod, and its node if it exists.
+/// A pod and its node, if the node exists.
 pub(super) type Placed = (Arc<Pod>, Option<Arc<Node>>);
 
-/// Endpoints with equal ports. Upstream: `desiredEndpointsByPortMap`.
+/// Endpoints that have equal ports. Upstream: `desiredEndpointsByPortMap`.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     pub(super) ports: Vec<SlicePort>,
     pub(super) endpoints: Vec<Endpoint>,
 }
 
-/// Returns the endpoints of a family, grouped by ports. A pod on a missing node is omitted, unless the Service sets
-/// `publishNotReadyAddresses`. A pod without an address of the family still adds its group.
+/// Returns the endpoints of a family, grouped by ports. A pod whose node does not exist is omitted, unless the Service
+/// sets `publishNotReadyAddresses`. A pod without an address of the family still creates its group.
 pub(super) fn groups(service: &Service, pods: &[Placed], family: Family) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (pod, node) in pods.iter().filter(|(pod, _)| pod::belongs_in_endpoints(pod)) {
@@ -38,8 +38,8 @@ pub(super) fn groups(service: &Service, pods: &[Placed], family: Family) -> Vec<
     groups
 }
 
-/// Returns the error about pods on missing nodes.
-pub(super) fn missing(service: &Service, pods: &[Placed]) -> Option<String> {
+/// Returns the error about pods whose node does not exist, or `None` if there are none.
+pub(super) fn missing_nodes_error(service: &Service, pods: &[Placed]) -> Option<String> {
     let lost = pods.iter().filter(|(pod, node)| node.is_none() && pod::belongs_in_endpoints(pod));
     let published = service.spec.publish_not_ready_addresses;
     let texts: Vec<String> = lost
@@ -59,8 +59,8 @@ pub(super) fn missing(service: &Service, pods: &[Placed]) -> Option<String> {
     }
 }
 
-/// Returns the pod's ports for the Service, sorted. A pod with none of them is an endpoint without ports. Upstream:
-/// `getEndpointPorts`.
+/// Returns the pod's ports for the Service, sorted. A pod that has none of them becomes an endpoint without ports.
+/// Upstream: `getEndpointPorts`.
 fn ports(service: &Service, pod: &Pod) -> Vec<SlicePort> {
     let of = |port: &evenkeel_api::views::ServicePort| {
         Some(SlicePort {
@@ -75,8 +75,8 @@ fn ports(service: &Service, pod: &Pod) -> Vec<SlicePort> {
     ports
 }
 
-/// Returns the pod as an endpoint. A terminating pod is not ready, unless the Service sets `publishNotReadyAddresses`.
-/// Upstream: `podToEndpoint`.
+/// Returns the endpoint of a pod, or `None` if the pod has no address of the family. A terminating pod is not ready,
+/// unless the Service sets `publishNotReadyAddresses`. Upstream: `podToEndpoint`.
 fn endpoint(service: &Service, pod: &Pod, node: Option<&Node>, family: Family) -> Option<Endpoint> {
     let ips = pod.status.pod_ips.iter().filter_map(|ip| address::parse(&ip.ip));
     let mut addresses: Vec<Text> =

@@ -1,5 +1,5 @@
-//! Topology hints of endpoints, by `trafficDistribution` (KEP-4444, KEP-3015) or by annotation (KEP-2433). Upstream:
-//! `endpointslice/trafficdist`, `endpointslice/topologycache`.
+//! Topology hints of endpoints, according to `trafficDistribution` (KEP-4444, KEP-3015) or to an annotation (KEP-2433).
+//! Upstream: `endpointslice/trafficdist`, `endpointslice/topologycache`.
 
 use super::{packing::PackedSlice, topology, zones::Ratios};
 use crate::discovery::address::Family;
@@ -9,17 +9,18 @@ use topology::Counts;
 /// Traffic distribution of a Service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// Any endpoint, wherever the client is.
+    /// Any endpoint, wherever the client runs.
     Anywhere,
-    /// Endpoints in the client's zone (`PreferClose` is an older name).
+    /// Endpoints in the client's zone. `PreferClose` is an older name for this.
     PreferSameZone,
-    /// Endpoints on the client's node, else in its zone.
+    /// Endpoints on the client's node, or else in its zone.
     PreferSameNode,
-    /// Endpoints in proportion to the zones' CPU (topology aware hints).
+    /// Endpoints allocated in proportion to the zones' CPU (topology aware hints).
     Topology,
 }
 
-/// Returns the Service's mode. The annotation, in either of its names, precedes `trafficDistribution`.
+/// Returns the mode of a Service. The annotation, under either of its names, takes precedence over
+/// `trafficDistribution`.
 pub(super) fn mode(service: &Service) -> Mode {
     let annotation = |name| service.meta.annotations.get(name);
     let topology = annotation("service.kubernetes.io/topology-aware-hints")
@@ -32,10 +33,10 @@ pub(super) fn mode(service: &Service) -> Mode {
     }
 }
 
-/// The slices of a family; they refer to endpoints by index.
+/// Slices of a family. They refer to endpoints by index.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
-    /// Endpoints; hints are set for slices that are written.
+    /// Desired endpoints. Only the hints in slices that are written take effect.
     pub(super) desired: Vec<Endpoint>,
     pub(super) slices: Vec<PackedSlice<'a>>,
 }
@@ -47,12 +48,12 @@ impl Layout<'_> {
         all.filter(|index| self.is_ready(**index)).count()
     }
 
-    /// Whether the endpoint is ready.
+    /// Reports whether the endpoint is ready.
     pub(super) fn is_ready(&self, index: usize) -> bool {
         self.desired[index].conditions.ready == Some(true)
     }
 
-    /// Returns the endpoints of slices that are written; new slices come first.
+    /// Returns the endpoints of the slices that are written, those of new slices first.
     pub(super) fn written(&self) -> impl Iterator<Item = usize> {
         let of = |new: bool| {
             self.slices
@@ -62,14 +63,14 @@ impl Layout<'_> {
         of(true).chain(of(false)).flat_map(|slice| slice.members.iter().copied())
     }
 
-    /// Returns the desired and the existing endpoints of an unchanged slice.
+    /// Returns the desired endpoints of a slice, each with the existing one at its position.
     pub(super) fn present(&self, index: usize) -> impl Iterator<Item = (&Endpoint, &Endpoint)> {
         let slice = &self.slices[index];
         let present = slice.existing.map_or(&[][..], |slice| &slice.endpoints);
         slice.members.iter().map(|index| &self.desired[*index]).zip(present)
     }
 
-    /// Sets the hints to `desired_hints`, and marks slices whose hints change.
+    /// Sets the hints of all desired endpoints, and marks slices to be written if an existing hint is `wrong`.
     fn set(
         &mut self,
         desired_hints: impl Fn(&Endpoint) -> Option<EndpointHints>,
@@ -87,12 +88,12 @@ impl Layout<'_> {
     }
 }
 
-/// State of a Service with hints by annotation. Upstream: `hintsPopulatedByService`, `endpointsByService`.
+/// State of a Service whose hints follow the annotation. Upstream: `hintsPopulatedByService`, `endpointsByService`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Hinted {
-    /// Whether its slices have such hints.
+    /// Whether the Service's slices have such hints.
     pub(super) populated: bool,
-    /// Endpoints allocated to each zone, by family.
+    /// Number of endpoints allocated to each zone, by family.
     pub(super) given: [Option<Counts>; 2],
 }
 
@@ -107,16 +108,17 @@ impl Hinted {
         self.set(family, None);
     }
 
-    /// Whether a zone has too few endpoints by now. Upstream: `HasPopulatedHints`, `GetOverloadedServices`.
+    /// Reports whether a zone has too few endpoints for the current ratios. Upstream: `HasPopulatedHints`,
+    /// `GetOverloadedServices`.
     pub(super) fn is_overloaded(&self, ratios: Option<&Ratios>) -> bool {
         self.given.iter().flatten().any(|given| topology::is_overloaded(given, ratios))
     }
 }
 
-/// An event: whether it is a warning, its reason, its message.
+/// An event: whether it is a warning, its reason and its message.
 pub(super) type HintsEvent = (bool, &'static str, String);
 
-/// Sets the hints by the Service's mode. Returns an event for the user.
+/// Sets the hints according to the Service's mode. Returns the event to record, if any.
 pub(super) fn apply(
     mode: Mode,
     layout: &mut Layout<'_>,
@@ -163,8 +165,8 @@ pub(super) fn apply(
     }
 }
 
-/// Returns the hint by `trafficDistribution`: the endpoint's zone and, with `PreferSameNode`, its node; none if it is
-/// not ready. Upstream: `trafficdist.ReconcileHints`.
+/// Returns the hint for `trafficDistribution`, which is the endpoint's zone and, with `PreferSameNode`, also its node.
+/// An endpoint that is not ready has none. Upstream: `trafficdist.ReconcileHints`.
 fn traffic_distribution_hint(endpoint: &Endpoint, mode: Mode) -> Option<EndpointHints> {
     let ready = endpoint.conditions.ready == Some(true);
     let zone = Some(&endpoint.zone).filter(|zone| ready && !zone.is_empty());

@@ -1,4 +1,4 @@
-//! Metrics of the EndpointSlice controller, with upstream's names.
+//! Metrics of the EndpointSlice controller, under upstream's names.
 
 use super::plan::{self, Decision, Observed};
 use crate::discovery::metrics::{SliceGauges, count_writes};
@@ -13,7 +13,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Counters and gauges of the controller.
+/// Handles of the controller's metrics.
 #[derive(Debug)]
 pub(super) struct Metrics {
     added: Histogram,
@@ -76,7 +76,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a reconciliation.
+    /// Records a pass.
     pub(super) fn passed(&self, observed: &Observed, decision: &Decision, outcomes: &Outcomes) {
         let well = outcomes.first_error().is_none() && !decision.incomplete;
         self.syncs.with_label_values(&[if well { "success" } else { "error" }]).inc();
@@ -91,7 +91,7 @@ impl Metrics {
         self.distribute(&observed.key, labels[1]);
     }
 
-    /// Removes the gauges of a deleted Service.
+    /// Removes a deleted Service from the gauges.
     pub(super) fn gone(&self, key: &Key) {
         self.gauges.set(key, None);
         self.distribute(key, "");

@@ -1,5 +1,5 @@
-//! EndpointSlice controller: slices of at most 100 endpoints for each Service with a selector and each IP family.
-//! Upstream: `pkg/controller/endpointslice` and `staging/src/k8s.io/endpointslice`.
+//! EndpointSlice controller: creates slices of at most 100 endpoints (by default) for each Service with a selector and
+//! each IP family. Upstream: `pkg/controller/endpointslice` and `staging/src/k8s.io/endpointslice`.
 
 mod desired;
 mod hints;
@@ -44,10 +44,10 @@ use std::{
 };
 use zones::Zones;
 
-/// Label with a node's zone. Upstream: `LabelTopologyZone`.
+/// Node label with the zone. Upstream: `LabelTopologyZone`.
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// The controller of EndpointSlices.
+/// Descriptor of the EndpointSlice controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "endpointslice-controller",
     aliases: &["endpointslice"],
@@ -57,16 +57,15 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::ORDINARY
 };
 
-/// Backoff of failed reconciliations. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
+/// Backoff of failed passes. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
 const BACKOFF: Backoff = Backoff {
     base_delay: Duration::from_secs(1),
     max_delay: Duration::from_secs(1000),
     bucket: true,
 };
 
-/// Changes of slices by other clients within this time lead to one reconciliation. Upstream:
-/// `endpointSliceChangeMinSyncDelay`.
-const SLICES_SETTLE: Duration = Duration::from_secs(1);
+/// Time within which other clients' changes of slices lead to one pass. Upstream: `endpointSliceChangeMinSyncDelay`.
+const SLICE_CHANGE_DELAY: Duration = Duration::from_secs(1);
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let options = context.options.endpointslice;
@@ -102,12 +101,12 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         })
         .watches(&slices, move |event, enqueue| {
             for key in of_slices.slices.concerned(event, &of_slices.own) {
-                enqueue.add_after(key, options.batch_period.max(SLICES_SETTLE));
+                enqueue.add_after(key, options.batch_period.max(SLICE_CHANGE_DELAY));
             }
         })
         .watches(&nodes, move |event, enqueue| {
-            of_nodes.see_node(event).into_iter().for_each(|key| enqueue.add(key));
-            if is_placed_anew(event) {
+            of_nodes.overloaded_after(event).into_iter().for_each(|key| enqueue.add(key));
+            if affects_endpoints(event) {
                 for pod in on_node
                     .get(&event.object().meta.name)
                     .iter()
@@ -121,8 +120,9 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Whether a node's event may change the zone of endpoints, or restore endpoints that were omitted without the node.
-fn is_placed_anew(event: &CacheEvent<Node>) -> bool {
+/// Reports whether a node's event may change the zone of endpoints, or restore endpoints that were omitted because the
+/// node did not exist.
+fn affects_endpoints(event: &CacheEvent<Node>) -> bool {
     match event {
         CacheEvent::Added { initial, .. } => !initial,
         CacheEvent::Updated { old, new } => old.meta.labels.get(ZONE) != new.meta.labels.get(ZONE),
@@ -130,23 +130,23 @@ fn is_placed_anew(event: &CacheEvent<Node>) -> bool {
     }
 }
 
-/// State shared by event handlers and reconciliations.
+/// State shared by event handlers and passes.
 struct Shared {
     selected: Selected,
     slices: ByService,
     nodes: Cache<Node>,
     own: OwnWrites,
     zones: Mutex<Zones>,
-    /// Services with hints by annotation.
+    /// Services whose hints follow the annotation.
     hinted: Mutex<HashMap<Key, Hinted>>,
 }
 
 impl Shared {
-    /// Returns the Services whose hints overload a zone after a node's event. Upstream:
+    /// Records a node's event. Returns the Services for which a zone now has too few endpoints. Upstream:
     /// `checkNodeTopologyDistribution`.
-    fn see_node(&self, event: &CacheEvent<Node>) -> Vec<Key> {
+    fn overloaded_after(&self, event: &CacheEvent<Node>) -> Vec<Key> {
         let mut zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = zones.see(event);
+        let changed = zones.record(event);
         let hinted = self.hinted();
         if !changed || hinted.is_empty() {
             return Vec::new();
@@ -178,16 +178,16 @@ struct Controller {
     max: usize,
 }
 
-/// State of a Service between two reconciliations.
+/// State of a Service that is kept between passes.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Memory {
     times: TriggerTimes,
     hinted: Hinted,
-    /// The decision of the reconciliation that runs.
+    /// Decision of the current pass.
     decision: Option<Arc<Decision>>,
 }
 
-/// Records the writes of a plan, so that their events are recognized, and the Services with hints; counts the pass.
+/// Records the writes of a plan, so that their events are recognized, and the Services with hints. Counts the passes.
 struct Passes {
     shared: Arc<Shared>,
     metrics: Metrics,
@@ -207,7 +207,7 @@ impl PassHandler<Controller> for Passes {
         }
     }
 
-    /// The garbage collector deletes the slices of a deleted Service.
+    /// Forgets a deleted Service. The garbage collector deletes its slices.
     fn on_gone(&self, key: &Key) {
         self.shared.own.forget(key);
         self.shared.remember(key, Hinted::default());
@@ -242,7 +242,7 @@ impl Controller {
 }
 
 impl Planner for Controller {
-    /// `None` for a Service without slices of this controller.
+    /// Observed state; `None` for a Service whose slices this controller does not manage.
     type Observed = Option<Observed>;
     type Memory = Memory;
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 /// Options of the EndpointSlice controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Number of Services processed concurrently; `--concurrent-service-endpoint-syncs`.
+    /// Number of Services that are processed concurrently. Flag `--concurrent-service-endpoint-syncs`. Default: 5.
     pub concurrent_syncs: usize,
-    /// Changes of a Service's pods within this time lead to one reconciliation; `--endpointslice-updates-batch-period`,
-    /// default 0.
+    /// Time within which changes of a Service's pods lead to one pass. Flag `--endpointslice-updates-batch-period`.
+    /// Default: 0.
     pub batch_period: Duration,
-    /// Maximum number of endpoints in a slice; `--max-endpoints-per-slice`, default 100.
+    /// Maximum number of endpoints in a slice. Flag `--max-endpoints-per-slice`. Default: 100.
     pub max_endpoints_per_slice: usize,
 }
 

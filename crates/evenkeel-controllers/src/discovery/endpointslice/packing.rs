@@ -1,18 +1,18 @@
-//! Packing of endpoints into slices: few writes, and no new slice while existing ones have room. Upstream:
+//! Packs endpoints into slices with few writes. It creates no slice while existing ones have room. Upstream:
 //! `reconcileByPortMapping` in `endpointslice/reconciler.go`.
 
 use super::super::pod::same_reference;
 use evenkeel_api::views::{Endpoint, EndpointSlice};
 use std::{borrow::Cow, cmp::Reverse, collections::HashMap};
 
-/// An EndpointSlice as it shall become.
+/// An EndpointSlice in its desired state.
 #[derive(Debug)]
 pub(in crate::discovery) struct PackedSlice<'a> {
     /// The existing slice; `None` for a new one.
     pub(in crate::discovery) existing: Option<&'a EndpointSlice>,
-    /// Indexes in the desired endpoints.
+    /// Indexes into the desired endpoints.
     pub(in crate::discovery) members: Vec<usize>,
-    /// Whether the slice must be created or updated.
+    /// Whether the slice has to be created or updated.
     pub(in crate::discovery) needs_write: bool,
 }
 
@@ -20,22 +20,20 @@ pub(in crate::discovery) struct PackedSlice<'a> {
 #[derive(Debug, Default)]
 pub(in crate::discovery) struct PackedSlices<'a> {
     pub(in crate::discovery) slices: Vec<PackedSlice<'a>>,
-    /// Slices without any desired endpoint. Upstream: `slicesToDelete`.
+    /// Existing slices without any desired endpoint. Upstream: `slicesToDelete`.
     pub(in crate::discovery) deleted: Vec<&'a EndpointSlice>,
-    /// Number of desired endpoints that no existing slice has.
+    /// Number of desired endpoints that are in no existing slice.
     pub(in crate::discovery) added: usize,
-    /// Number of endpoints that change and stay in their slice.
+    /// Number of endpoints that change but stay in their slice.
     pub(in crate::discovery) updated: usize,
-    /// Number of endpoints of existing slices that are not desired.
+    /// Number of endpoints in existing slices that are not desired.
     pub(in crate::discovery) removed: usize,
 }
 
-/// Packs `desired` into slices of at most `max` endpoints; `needs_relabel` selects slices whose labels change. Upstream:
-/// `reconcileByPortMapping`.
+/// Packs `desired` into slices of at most `max` endpoints. `needs_relabel` selects the slices whose labels change.
+/// Upstream: `reconcileByPortMapping`.
 ///
-/// 1. Endpoints stay in their slices; undesired ones are removed.
-/// 2. New endpoints fill the slices that step 1 changes, the fullest first.
-/// 3. The rest goes to the fullest unchanged slice that has room for all of it, or else to new slices.
+/// 1. Desired endpoints stay in their slices, all others are removed.
 pub(in crate::discovery) fn reconcile_by_port_mapping<'a>(
     existing: &[&'a EndpointSlice],
     desired: &[Endpoint],
@@ -62,14 +60,14 @@ pub(in crate::discovery) fn reconcile_by_port_mapping<'a>(
     }
     packed.added = unplaced.len();
     let mut unplaced: Vec<usize> = unplaced.into_values().collect();
-    // Reversed, because elements are taken from the end.
+    // The order is descending, because `fill` takes endpoints from the end.
     unplaced.sort_unstable_by_key(|index| Reverse(*index));
     fill_changed_slices(&mut packed.slices, &mut unplaced, max);
     fill_unchanged_or_new_slices(&mut packed.slices, &mut unplaced, max);
     packed
 }
 
-/// Identity of an endpoint: addresses, host name, pod. Upstream: `endpointsliceutil.EndpointSet`, `hashEndpoint`.
+/// Identity of an endpoint: addresses, host name and pod. Upstream: `endpointsliceutil.EndpointSet`, `hashEndpoint`.
 type EndpointKey<'a> = (Cow<'a, str>, &'a str, &'a str, &'a str);
 
 fn endpoint_key(endpoint: &Endpoint) -> EndpointKey<'_> {
@@ -86,7 +84,7 @@ fn endpoint_key(endpoint: &Endpoint) -> EndpointKey<'_> {
     (address, &endpoint.hostname, namespace, name)
 }
 
-/// Step 1. Returns the desired endpoints that the slice has, and how many of them change. They are taken out of `unplaced`.
+/// Step 1: removes the slice's desired endpoints from `unplaced`. Returns them, and how many of them change.
 fn retain_desired<'a>(
     slice: &'a EndpointSlice,
     desired: &[Endpoint],
@@ -102,7 +100,7 @@ fn retain_desired<'a>(
     (members, changed)
 }
 
-/// Whether endpoints of equal identity are equal, apart from hints. Upstream: `EndpointsEqualBeyondHash`.
+/// Reports whether two endpoints with equal keys are equal, apart from hints. Upstream: `EndpointsEqualBeyondHash`.
 fn endpoints_equal_beyond_key(a: &Endpoint, b: &Endpoint) -> bool {
     a.node_name == b.node_name
         && a.zone == b.zone
@@ -110,7 +108,7 @@ fn endpoints_equal_beyond_key(a: &Endpoint, b: &Endpoint) -> bool {
         && same_reference(a.target_ref.as_deref(), b.target_ref.as_deref())
 }
 
-/// Step 2. A slice that is written anyway takes new endpoints at no extra write.
+/// Step 2: adds new endpoints to slices that are written anyway, so that they need no further write.
 fn fill_changed_slices(slices: &mut [PackedSlice<'_>], unplaced: &mut Vec<usize>, max: usize) {
     let mut written: Vec<&mut PackedSlice<'_>> =
         slices.iter_mut().filter(|slice| slice.needs_write).collect();
@@ -120,14 +118,14 @@ fn fill_changed_slices(slices: &mut [PackedSlice<'_>], unplaced: &mut Vec<usize>
     }
 }
 
-/// Moves endpoints from the end of `unplaced` to the slice until it has `max`.
+/// Moves endpoints from the end of `unplaced` to the slice until it has `max` endpoints.
 fn fill(slice: &mut PackedSlice<'_>, unplaced: &mut Vec<usize>, max: usize) {
     let room = max.saturating_sub(slice.members.len()).min(unplaced.len());
     slice.members.extend(unplaced.drain(unplaced.len() - room..).rev());
 }
 
-/// Step 3. The rest goes to the fullest unchanged slice that has room for all of it. If none has, a new slice takes as many as it
-/// can, and the step repeats.
+/// Step 3: adds the remaining endpoints to the fullest unchanged slice that has room for all of them. If there is none,
+/// fills a new slice and repeats.
 fn fill_unchanged_or_new_slices(
     slices: &mut Vec<PackedSlice<'_>>,
     unplaced: &mut Vec<usize>,
@@ -137,7 +135,7 @@ fn fill_unchanged_or_new_slices(
         let n = unplaced.len();
         let has_room_for_all =
             |slice: &&mut PackedSlice<'_>| !slice.needs_write && slice.members.len() + n <= max;
-        // Of equally full slices, the first by name. Upstream: `getSliceToFill`.
+        // If several are equally full, the first by name is used. Upstream: `getSliceToFill`.
         let best = slices
             .iter_mut()
             .filter(has_room_for_all)

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `selector`, `ExternalName`: Services with slices | `selected::selects_pods` |
 //! | pods that are endpoints | `pod::belongs_in_endpoints` |
-//! | a pod on a missing node | `desired::groups`, `desired::missing` |
+//! | a pod on a node that does not exist | `desired::groups`, `desired::missing_nodes_error` |
 //! | `ipFamilies`, `addressType`: slices for each family | `decide`, `address::families` |
 //! | `--max-endpoints-per-slice`, packing with few writes | `packing::reconcile_by_port_mapping` |
 //! | the empty slice of a Service without endpoints | `ensure_one` |
@@ -14,7 +14,7 @@
 //! | `hints`: `trafficDistribution` (`PreferClose`, `PreferSameZone`, `PreferSameNode`) | `hints::mode`, `hints::traffic_distribution_hint` |
 //! | `hints`: annotation `service.kubernetes.io/topology-mode` | `hints::mode`, `topology::allocate` |
 //! | labels: `kubernetes.io/service-name`, `endpointslice.kubernetes.io/managed-by`, `service.kubernetes.io/headless` | `labels` |
-//! | `ownerReferences`: slices of an earlier Service of the name | `is_owned` |
+//! | `ownerReferences`: slices of an earlier Service with the same name | `is_owned` |
 //! | annotation `endpoints.kubernetes.io/last-change-trigger-time` | `trigger::annotated` |
 
 use super::{
@@ -43,47 +43,47 @@ use evenkeel_runtime::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// This controller's value of the label `managed-by`. Upstream: `ControllerName`.
+/// Value of the label `managed-by` for this controller. Upstream: `ControllerName`.
 pub(super) const MANAGER: &str = "endpointslice-controller.k8s.io";
-/// Labels that the controller sets; the Service's values are not copied.
+/// Labels that the controller sets itself. It does not copy the Service's values of them.
 const RESERVED: [&str; 3] = [SERVICE_NAME, MANAGED_BY, HEADLESS];
 
-/// Observed state of a Service with slices.
+/// Observed state of a Service and its slices.
 #[derive(Debug)]
 pub(super) struct Observed {
     pub(super) key: Key,
     pub(super) service: Arc<Service>,
     /// The selected pods, with their nodes.
     pub(super) pods: Vec<Placed>,
-    /// Its slices, without terminating ones.
+    /// The Service's slices, except terminating ones.
     pub(super) slices: Vec<Arc<EndpointSlice>>,
-    /// Times for the trigger annotation, now.
+    /// Current trigger times, for the annotation.
     pub(super) times: Arc<Times>,
-    /// The same as of the last reconciliation.
+    /// Trigger times that the previous pass observed.
     pub(super) before: Option<Arc<Times>>,
-    /// CPU ratios of the zones, if known and needed.
+    /// CPU ratios of the zones, if they are known and needed.
     pub(super) ratios: Option<Arc<Ratios>>,
-    /// State of its topology hints.
+    /// State of the Service's topology hints.
     pub(super) hinted: Hinted,
     /// Maximum number of endpoints in a slice.
     pub(super) max: usize,
 }
 
-/// Decision of a reconciliation, with values for later reconciliations and metrics.
+/// Decision of a pass, with values for later passes and for metrics.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Decision {
     pub(super) writes: Writes,
-    /// Whether writes are left for the next reconciliation.
+    /// Whether some writes are left to the next pass.
     more: bool,
     pub(super) hinted: Hinted,
     pub(super) share: ServiceCounts,
-    /// For each family: endpoints added, endpoints removed, slices written.
+    /// For each family the number of endpoints added, of endpoints removed, and of slices written.
     pub(super) counts: Vec<[usize; 3]>,
-    /// Whether a pod was omitted because its node is missing.
+    /// Whether a pod was omitted because its node does not exist.
     pub(super) incomplete: bool,
 }
 
-/// Values that all slices of a Service share.
+/// Values that all slices of a Service have in common.
 struct Common<'a> {
     key: &'a Key,
     labels: StrMap,
@@ -107,8 +107,8 @@ impl<'a> Common<'a> {
     }
 }
 
-/// Reconciles the slices of each family, and deletes slices of other families. A failure ends the family's writes only.
-/// Upstream: `Reconcile`.
+/// Reconciles the slices of each family, and deletes those of other families. A failed write skips only the remaining
+/// writes of its family. Upstream: `Reconcile`.
 pub(super) fn decide(observed: &Observed) -> Decision {
     let (common, families) = (Common::of(observed), address::families(&observed.service));
     let mut decision = Decision { hinted: observed.hinted.clone(), ..Decision::default() };
@@ -127,7 +127,7 @@ pub(super) fn decide(observed: &Observed) -> Decision {
     for slice in slices().filter(|slice| !families.iter().any(|family| is_of(slice, *family))) {
         decision.add(slice::delete(slice), &common, OnError::Continue);
     }
-    if let Some(missing) = desired::missing(&observed.service, &observed.pods) {
+    if let Some(missing) = desired::missing_nodes_error(&observed.service, &observed.pods) {
         decision.incomplete = true;
         decision.writes.events.push(failure(&common, &missing));
     }
@@ -161,18 +161,18 @@ fn reconcile(
     decision.writes.events.extend(description.map(|description| event(common, description)));
 }
 
-/// The slices of one family, during packing.
+/// Slices of one family while they are packed.
 struct Slices<'a> {
     family: Family,
     layout: Layout<'a>,
-    /// Ports of each slice.
+    /// Ports of each slice in the layout.
     ports: Vec<Vec<SlicePort>>,
-    /// Existing slices that are reused for new ones instead of being deleted.
+    /// For each slice in the layout that is new, an existing slice that is reused instead of being deleted.
     recycled: Vec<Option<&'a EndpointSlice>>,
     deleted: Vec<&'a EndpointSlice>,
     added: usize,
     removed: usize,
-    /// Number of endpoints for each set of ports.
+    /// Number of endpoints of each set of ports.
     sizes: Vec<usize>,
 }
 
@@ -234,7 +234,7 @@ impl<'a> Slices<'a> {
         }
     }
 
-    /// Ensures that a Service without endpoints has one empty slice. Upstream: `newEndpointSlice`, the placeholder
+    /// Ensures that a Service without endpoints has one empty slice. Upstream: `newEndpointSlice`, for the placeholder
     /// slice.
     fn ensure_one(&mut self, service: &Service, labels: &StrMap) {
         if !self.layout.slices.is_empty() {
@@ -256,7 +256,7 @@ impl<'a> Slices<'a> {
         self.ports.push(Vec::new());
     }
 
-    /// Reuses slices to be deleted for new ones. Upstream: `recycleSlices`.
+    /// Reuses slices that would be deleted for new ones. Upstream: `recycleSlices`.
     fn recycle(&mut self, service: &Service) {
         self.recycled = vec![None; self.layout.slices.len()];
         let new = (0..self.layout.slices.len())
@@ -296,7 +296,8 @@ impl<'a> Slices<'a> {
         Content { address_type: self.family.name(), ports: &self.ports[index], endpoints, labels }
     }
 
-    /// Returns the creations; none for a terminating Service, whose slices the garbage collector deletes.
+    /// Returns the creations of slices. A terminating Service gets none, because the garbage collector would delete
+    /// them.
     fn creates(&self, common: &Common<'_>) -> Vec<Write> {
         let slices = &self.layout.slices;
         let is_new =
@@ -318,7 +319,7 @@ impl<'a> Slices<'a> {
         written
             .filter_map(|(index, (packed, recycled))| {
                 let slice = packed.existing.or(*recycled)?;
-                // A recycled slice loses the annotations that it had.
+                // A recycled slice does not keep its annotations.
                 let kept = if packed.existing.is_some() {
                     &slice.meta.annotations
                 } else {
@@ -347,14 +348,14 @@ impl Decision {
         self.writes.push(Write { action, ..write });
     }
 
-    /// Returns the events and writes; further writes follow in the next reconciliation.
+    /// Returns the events and writes. If there are too many writes, the next pass makes the rest.
     pub(super) fn plan(&self) -> Plan {
         let requeue = self.more.then_some(Duration::from_millis(1));
         Plan { requeue, ..Plan::of(self.writes.all()) }
     }
 }
 
-/// Adds the event of a failure to an action, and how the failure affects later actions.
+/// Adds to an action the event about its failure, and the effect of its failure on later actions.
 fn with_events(action: Action, common: &Common<'_>, on_error: OnError) -> Action {
     let key = common.key;
     let note = |what: String| {
@@ -392,7 +393,7 @@ fn event(common: &Common<'_>, (warning, reason, message): HintsEvent) -> Action 
     EventRecord { regarding: common.about.clone(), warning, reason, message }.into()
 }
 
-/// Returns the Service's labels with the controller's. Upstream: `setEndpointSliceLabels`.
+/// Returns the labels of slices: the Service's and those that the controller sets. Upstream: `setEndpointSliceLabels`.
 fn labels(service: &Service) -> StrMap {
     let headless = (!address::has_cluster_ip(service)).then_some((HEADLESS, ""));
     let own = [(SERVICE_NAME, &*service.meta.name), (MANAGED_BY, MANAGER)];
@@ -409,19 +410,20 @@ fn in_order(ports: &[SlicePort]) -> Vec<SlicePort> {
     ports
 }
 
-/// Whether the slice belongs to this Service, and not to an earlier one of its name. Upstream: `ownedBy`.
+/// Reports whether the slice belongs to this Service, and not to an earlier one with the same name. Upstream:
+/// `ownedBy`.
 fn is_owned(slice: &EndpointSlice, service: &Service) -> bool {
     let is_service =
         |owner: &OwnerReference| &*owner.kind == "Service" && &*owner.api_version == "v1";
     slice.meta.owners.iter().any(|owner| is_service(owner) && owner.uid == service.meta.uid)
 }
 
-/// Whether the slice is the empty slice of a Service without endpoints.
+/// Reports whether the slice is the empty slice of a Service without endpoints.
 fn is_placeholder(slice: &EndpointSlice, labels: &StrMap) -> bool {
     slice.endpoints.is_empty() && slice.ports.is_empty() && slice.meta.labels == *labels
 }
 
-/// Returns the metric labels `topology` and `traffic_distribution`.
+/// Returns the values of the metric labels `topology` and `traffic_distribution`.
 pub(super) fn metric_labels(service: &Service) -> [&str; 2] {
     match hints::mode(service) {
         Mode::Topology => ["Auto", ""],
@@ -445,7 +447,7 @@ pub(super) fn describe(observed: &Observed) -> Description {
             format!("{}, {ready} ready", all().count()),
         );
     }
-    if let Some(missing) = desired::missing(&observed.service, &observed.pods) {
+    if let Some(missing) = desired::missing_nodes_error(&observed.service, &observed.pods) {
         description.waits(missing);
     }
     for slice in &observed.slices {

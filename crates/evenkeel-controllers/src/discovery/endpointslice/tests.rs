@@ -1,4 +1,4 @@
-//! The plan by tables, and that slices stay packed and change little.
+//! Table tests of plans. A property test checks that slices stay well packed with few changes.
 
 use super::{
     hints::Hinted,
@@ -18,12 +18,12 @@ use std::{
     sync::Arc,
 };
 
-/// A Service, its pods and slices.
+/// A Service with its pods and slices.
 struct World {
     service: Service,
     pods: BTreeMap<String, Pod>,
     slices: BTreeMap<String, EndpointSlice>,
-    /// No zone for a node that is not there.
+    /// Zones of the existing nodes, by node name.
     nodes: BTreeMap<String, String>,
     ratios: Option<Ratios>,
     hinted: Hinted,
@@ -104,7 +104,8 @@ impl World {
         }
     }
 
-    /// Carries out what is decided; how many slices were made, changed and deleted, and the events.
+    /// Executes one pass. Returns how many slices were created, updated and deleted, and the
+    /// messages of events.
     fn pass(&mut self) -> ([usize; 3], Vec<String>) {
         let decision = decide(&self.observed());
         self.hinted = decision.hinted.clone();
@@ -242,7 +243,7 @@ fn a_family_that_fails_does_not_hold_up_the_other() {
 }
 
 #[test]
-fn conditions_say_who_serves_and_who_goes() {
+fn endpoint_conditions_follow_readiness_and_deletion() {
     let table = [
         (false, true, false, [true, true, false]),
         (false, false, false, [false, false, false]),

@@ -1,5 +1,5 @@
-//! Topology aware hints (KEP-2433): endpoints are allocated to zones in proportion to their CPU. The annotation
-//! `service.kubernetes.io/topology-mode` enables them. Upstream: `endpointslice/topologycache`.
+//! Topology aware hints (KEP-2433): allocates endpoints to zones in proportion to the zones' CPU, if the annotation
+//! `service.kubernetes.io/topology-mode` is set. Upstream: `endpointslice/topologycache`.
 
 use super::{
     hints::{Layout, zone_hint},
@@ -8,21 +8,25 @@ use super::{
 use evenkeel_api::Text;
 use std::collections::BTreeMap;
 
-/// Maximum overload of a zone's endpoints. Upstream: `overloadThreshold`.
+/// Maximum overload of the endpoints in a zone, as a fraction. Upstream: `overloadThreshold`.
 const OVERLOAD: f64 = 0.2;
 
 /// Number of endpoints allocated to each zone.
 pub(super) type Counts = BTreeMap<Text, usize>;
 
-/// Minimum and maximum allocation of a zone. Upstream: `allocation`.
+/// Maximum and desired number of endpoints of a zone. Upstream: `allocation`.
 #[derive(Debug, Clone, Copy)]
 struct Allocation {
     maximum: usize,
     desired: f64,
 }
 
-/// Sets the hints of written slices, and of unchanged slices with invalid hints. Returns the endpoints of each zone, or
-/// why hints are not possible. Upstream: `AddHints`.
+/// Sets the hints in slices that are written, and in unchanged slices whose hints are invalid. Returns the number of
+/// endpoints of each zone. Upstream: `AddHints`.
+///
+/// # Errors
+///
+/// The reason why hints are not possible.
 pub(super) fn allocate(layout: &mut Layout<'_>, ratios: Option<&Ratios>) -> Result<Counts, String> {
     let allocations = allocations(layout.ready(), ratios)?;
     let (mut given, wrong) = unchanged(layout, &allocations);
@@ -61,7 +65,11 @@ pub(super) fn allocate(layout: &mut Layout<'_>, ratios: Option<&Ratios>) -> Resu
     Ok(given)
 }
 
-/// Returns the allocations of so many endpoints, unless a zone would be overloaded. Upstream: `getAllocations`.
+/// Returns the allocations of this number of endpoints to zones. Upstream: `getAllocations`.
+///
+/// # Errors
+///
+/// If the ratios are unknown, or a zone would be overloaded.
 fn allocations(
     endpoints: usize,
     ratios: Option<&Ratios>,
@@ -87,7 +95,7 @@ fn allocations(
     Ok(ratios.iter().map(|(zone, ratio)| (zone.clone(), allocation(*ratio))).collect())
 }
 
-/// Returns the endpoints of zones by unchanged slices, and the slices with invalid hints.
+/// Returns how many endpoints the unchanged slices allocate to each zone, and the slices whose hints are invalid.
 fn unchanged(
     layout: &Layout<'_>,
     allocations: &BTreeMap<Text, Allocation>,
@@ -106,8 +114,8 @@ fn unchanged(
     (given, wrong)
 }
 
-/// Returns the endpoints of zones by one slice; `None` if a hint is missing, or names a zone that needs no more.
-/// Upstream: `getHintsByZone`.
+/// Returns how many endpoints a slice allocates to each zone, or `None` if its hints are invalid: one is missing, or
+/// names a zone that needs no more endpoints. Upstream: `getHintsByZone`.
 fn hinted(
     layout: &Layout<'_>,
     index: usize,
@@ -136,8 +144,8 @@ fn hinted(
     (!counts.iter().any(|(zone, n)| too_many(zone, *n))).then_some(counts)
 }
 
-/// Returns how many endpoints each zone gives and receives, largest surplus to largest deficit. Upstream:
-/// `getGivingAndReceivingZones`.
+/// Returns how many endpoints each zone gives and receives. The zone with the largest surplus gives to the one with the
+/// largest deficit. Upstream: `getGivingAndReceivingZones`.
 fn exchange(allocations: &BTreeMap<Text, Allocation>, given: &Counts) -> (Counts, Counts) {
     let surplus = |zone: &str, allocation: &Allocation| {
         given.get(zone).copied().unwrap_or_default() as f64 - allocation.desired
@@ -150,7 +158,8 @@ fn exchange(allocations: &BTreeMap<Text, Allocation>, given: &Counts) -> (Counts
     };
     let (mut has, mut lacks) = (of(1.0), of(-1.0));
     let (mut giving, mut receiving) = (Counts::new(), Counts::new());
-    while let (Some((giver, surplus)), Some((receiver, deficit))) = (most(&has), most(&lacks)) {
+    while let (Some((giver, surplus)), Some((receiver, deficit))) = (largest(&has), largest(&lacks))
+    {
         if (surplus < 1.0 && deficit < 1.0) || surplus < 0.5 || deficit < 0.5 {
             break;
         }
@@ -162,12 +171,12 @@ fn exchange(allocations: &BTreeMap<Text, Allocation>, given: &Counts) -> (Counts
     (giving, receiving)
 }
 
-fn most<'a>(zones: &BTreeMap<&'a str, f64>) -> Option<(&'a str, f64)> {
+fn largest<'a>(zones: &BTreeMap<&'a str, f64>) -> Option<(&'a str, f64)> {
     let all = zones.iter().map(|(zone, n)| (*zone, *n));
     all.filter(|(_, n)| *n > 0.0).max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// Whether an allocation overloads a zone by now.
+/// Reports whether some zone has too few of these endpoints for the current ratios.
 pub(super) fn is_overloaded(given: &Counts, ratios: Option<&Ratios>) -> bool {
     let Some(ratios) = ratios else { return !given.is_empty() };
     let total: usize = given.values().sum();
@@ -210,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn zones_with_too_little_are_found() {
+    fn overloaded_zones_are_detected() {
         let even = ratios(&[("a", 0.5), ("b", 0.5)]);
         let given = |shares: &[(&str, usize)]| -> Counts {
             shares.iter().map(|(zone, n)| ((*zone).into(), *n)).collect()

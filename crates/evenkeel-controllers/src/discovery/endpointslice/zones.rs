@@ -1,27 +1,28 @@
-//! CPU of zones, counted from node events. Upstream: `SetNodes` in `topologycache`.
+//! CPU of the zones, maintained from node events. Upstream: `SetNodes` in `topologycache`.
 
 use evenkeel_api::{Text, condition, quantity::Quantity, views::Node};
 use evenkeel_runtime::cache::CacheEvent;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Labels of control-plane nodes, which are excluded. Upstream: `hasExcludedLabels`.
+/// Labels of control plane nodes, whose CPU does not count. Upstream: `hasExcludedLabels`.
 const EXCLUDED: [&str; 2] =
     ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
 
-/// Ratio of each zone's CPU; only if all nodes are known and there are several zones.
+/// Fraction of the cluster's CPU in each zone. It is only known if every node has a zone and CPU,
+/// and if there are several zones.
 pub(super) type Ratios = BTreeMap<Text, f64>;
 
 /// Sums of the nodes' CPU by zone.
 #[derive(Debug, Default)]
 pub(super) struct Zones {
-    /// Milli-CPU and number of nodes by zone.
+    /// Allocatable CPU in millicores and number of nodes of each zone.
     cpu: BTreeMap<Text, (i64, usize)>,
-    /// Number of nodes without a zone or CPU; while there are any, ratios are unknown.
+    /// Number of nodes without a zone or CPU. Unless it is 0, the ratios are unknown.
     unknown: usize,
     ratios: Option<Option<Arc<Ratios>>>,
 }
 
-/// Contribution of one node.
+/// Contribution of one node to the sums.
 #[derive(Debug, PartialEq, Eq)]
 enum NodeCpu<'a> {
     Nothing,
@@ -46,8 +47,8 @@ fn is_ready(node: &Node) -> bool {
 }
 
 impl Zones {
-    /// Updates the sums by a node's event. Returns whether ratios may have changed.
-    pub(super) fn see(&mut self, event: &CacheEvent<Node>) -> bool {
+    /// Updates the sums after a node's event. Returns whether the ratios may have changed.
+    pub(super) fn record(&mut self, event: &CacheEvent<Node>) -> bool {
         let (old, new) = match event {
             CacheEvent::Added { object, .. } => (NodeCpu::Nothing, node_cpu(object)),
             CacheEvent::Updated { old, new } => (node_cpu(old), node_cpu(new)),
@@ -57,7 +58,7 @@ impl Zones {
             return false;
         }
         self.add(&new);
-        self.take(&old);
+        self.subtract(&old);
         self.ratios = None;
         true
     }
@@ -74,7 +75,7 @@ impl Zones {
         }
     }
 
-    fn take(&mut self, node_cpu: &NodeCpu<'_>) {
+    fn subtract(&mut self, node_cpu: &NodeCpu<'_>) {
         match *node_cpu {
             NodeCpu::Nothing => {}
             NodeCpu::Unknown => self.unknown -= 1,
@@ -90,7 +91,7 @@ impl Zones {
         }
     }
 
-    /// Returns the ratios; `None` if a node is unknown or there is one zone only.
+    /// Returns the ratios, or `None` if a node has no zone or CPU, or if there is only one zone.
     pub(super) fn ratios(&mut self) -> Option<Arc<Ratios>> {
         if let Some(known) = &self.ratios {
             return known.clone();
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_follow_the_nodes() {
+    fn ratios_follow_node_events() {
         let mut zones = Zones::default();
         let shares = |zones: &mut Zones| {
             zones.ratios().map(|all| {
@@ -131,20 +132,20 @@ mod tests {
             })
         };
         assert_eq!(shares(&mut zones), None);
-        zones.see(&added(node("a", "3", "True")));
+        zones.record(&added(node("a", "3", "True")));
         assert_eq!(shares(&mut zones), None, "one zone");
-        zones.see(&added(node("b", "500m", "True")));
-        zones.see(&added(node("b", "500m", "True")));
+        zones.record(&added(node("b", "500m", "True")));
+        zones.record(&added(node("b", "500m", "True")));
         let both = Some(vec!["a 0.75".to_owned(), "b 0.25".to_owned()]);
         assert_eq!(shares(&mut zones), both);
-        assert!(!zones.see(&added(node("c", "1", "False"))), "not ready");
-        zones.see(&added(node("", "1", "True")));
+        assert!(!zones.record(&added(node("c", "1", "False"))), "not ready");
+        zones.record(&added(node("", "1", "True")));
         assert_eq!(shares(&mut zones), None, "a node without a zone");
         let removed =
             CacheEvent::Updated { old: node("", "1", "True"), new: node("", "1", "Unknown") };
-        assert!(zones.see(&removed));
+        assert!(zones.record(&removed));
         assert_eq!(shares(&mut zones), both);
-        zones.see(&CacheEvent::Deleted(node("a", "3", "True")));
+        zones.record(&CacheEvent::Deleted(node("a", "3", "True")));
         assert_eq!(shares(&mut zones), None, "one zone again");
     }
 }

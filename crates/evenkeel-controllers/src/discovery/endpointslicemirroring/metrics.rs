@@ -1,4 +1,4 @@
-//! Metrics of the EndpointSlice mirroring controller, with upstream's names.
+//! Metrics of the EndpointSlice mirroring controller, under upstream's names.
 
 use super::plan::Decision;
 use crate::discovery::metrics::{SliceGauges, count_writes};
@@ -9,7 +9,7 @@ use evenkeel_runtime::{
 use prometheus::{Histogram, IntCounterVec, Registry};
 use std::time::Duration;
 
-/// Counters and gauges of the controller.
+/// Handles of the controller's metrics.
 #[derive(Debug)]
 pub(super) struct Metrics {
     added: Histogram,
@@ -65,7 +65,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a reconciliation.
+    /// Records a pass.
     pub(super) fn passed(
         &self,
         key: &Key,

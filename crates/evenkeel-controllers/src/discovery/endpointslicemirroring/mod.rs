@@ -1,4 +1,4 @@
-//! EndpointSlice mirroring controller: mirrors Endpoints of Services without a selector into slices. Upstream:
+//! EndpointSlice mirroring controller: copies the Endpoints of Services without a selector to slices. Upstream:
 //! `pkg/controller/endpointslicemirroring`.
 
 mod metrics;
@@ -24,7 +24,7 @@ use metrics::Metrics;
 use plan::{Decision, MANAGER, Observed};
 use std::{sync::Arc, time::Duration};
 
-/// The controller of mirrored slices.
+/// Descriptor of the EndpointSlice mirroring controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "endpointslice-mirroring-controller",
     aliases: &["endpointslicemirroring"],
@@ -34,7 +34,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::ORDINARY
 };
 
-/// Backoff of failed reconciliations. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
+/// Backoff of failed passes. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
 const BACKOFF: Backoff = Backoff {
     base_delay: Duration::from_secs(1),
     max_delay: Duration::from_secs(100),
@@ -70,7 +70,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .max_retries(MAX_RETRIES)
         .backoff(BACKOFF)
         .watches(&services, |event, enqueue| {
-            if changes_hands(event) {
+            if starts_or_ends_mirroring(event) {
                 enqueue.add(Key::of(&event.object().meta));
             }
         })
@@ -83,8 +83,9 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Whether a Service's event starts or ends mirroring: the Service or its selector appears or disappears.
-fn changes_hands(event: &CacheEvent<Service>) -> bool {
+/// Reports whether a Service's event starts or ends mirroring, because a Service without a selector appears or
+/// disappears.
+fn starts_or_ends_mirroring(event: &CacheEvent<Service>) -> bool {
     let has_none = |service: &Service| service.spec.selector.is_empty();
     match event {
         CacheEvent::Added { object, .. } => has_none(object),
@@ -93,7 +94,7 @@ fn changes_hands(event: &CacheEvent<Service>) -> bool {
     }
 }
 
-/// State shared by event handlers and reconciliations.
+/// State shared by event handlers and passes.
 struct Shared {
     services: Cache<Service>,
     slices: ByService,
@@ -101,8 +102,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// Whether an event of Endpoints needs a reconciliation. Most Endpoints belong to a Service with a selector, and
-    /// need none while no slice mirrors them.
+    /// Reports whether an event of Endpoints needs a pass. Endpoints of a Service with a selector need none unless a
+    /// slice mirrors them. Most Endpoints are of this kind.
     fn is_relevant(&self, event: &CacheEvent<Endpoints>) -> bool {
         let endpoints = event.object();
         let mirrored = match event {
@@ -125,10 +126,10 @@ struct Mirror {
     max: usize,
 }
 
-/// The decision of the reconciliation that runs.
+/// Decision of the current pass.
 type Memory = Option<Arc<Decision>>;
 
-/// Records the writes of a plan, so that their events are recognized, and counts the pass.
+/// Records the writes of a plan, so that their events are recognized. Counts the passes.
 struct Passes {
     shared: Arc<Shared>,
     metrics: Metrics,

@@ -6,12 +6,14 @@ use std::time::Duration;
 /// Options of the EndpointSlice mirroring controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Number of Endpoints processed concurrently; `--mirroring-concurrent-service-endpoint-syncs`.
+    /// Number of Endpoints that are processed concurrently. Flag `--mirroring-concurrent-service-endpoint-syncs`.
+    /// Default: 5.
     pub concurrent_syncs: usize,
-    /// Changes of slices by other clients within this time lead to one reconciliation;
-    /// `--mirroring-endpointslice-updates-batch-period`, default 0.
+    /// Time within which other clients' changes of slices lead to one pass. Flag
+    /// `--mirroring-endpointslice-updates-batch-period`. Default: 0.
     pub batch_period: Duration,
-    /// Maximum number of mirrored addresses of a subset; `--mirroring-max-endpoints-per-subset`, default 1000.
+    /// Maximum number of addresses that are mirrored for each subset. Flag `--mirroring-max-endpoints-per-subset`.
+    /// Default: 1000.
     pub max_endpoints_per_subset: usize,
 }
 

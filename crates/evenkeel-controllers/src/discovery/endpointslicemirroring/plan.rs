@@ -1,4 +1,4 @@
-//! Desired mirror slices of Endpoints: one for each set of ports and each IP family. Upstream:
+//! Desired slices that mirror Endpoints: one for each set of ports and each IP family. Upstream:
 //! `pkg/controller/endpointslicemirroring/reconciler.go`.
 
 use crate::{
@@ -22,34 +22,34 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::{Action, Delete, EventRecord, Key, OnError, Plan};
 use std::sync::Arc;
 
-/// This controller's value of the label `managed-by`. Upstream: `controllerName`.
+/// Value of the label `managed-by` for this controller. Upstream: `controllerName`.
 pub(super) const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
-/// Label of Endpoints that are not mirrored. Upstream: `LabelSkipMirror`.
+/// Label that excludes Endpoints from mirroring. Upstream: `LabelSkipMirror`.
 const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
-/// Annotation of `kubectl apply`, which is not copied.
+/// Annotation of `kubectl apply`, which slices do not get.
 const APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Observed state of Endpoints.
+/// Observed state of Endpoints, their Service and their slices.
 #[derive(Debug)]
 pub(super) struct Observed {
     pub(super) key: Key,
     pub(super) endpoints: Option<Arc<Endpoints>>,
     pub(super) service: Option<Arc<Service>>,
-    /// The mirror slices.
+    /// Slices that mirror the Endpoints.
     pub(super) slices: Vec<Arc<EndpointSlice>>,
-    /// Maximum number of addresses of a subset.
+    /// Maximum number of addresses that are mirrored for each subset.
     pub(super) max: usize,
 }
 
-/// Decision of a reconciliation, with values for later reconciliations and metrics.
+/// Decision of a pass, with values for later passes and for metrics.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Decision {
     pub(super) writes: Writes,
-    /// Counts for metrics; `None` if nothing is mirrored.
+    /// Counts for metrics; `None` if the Endpoints are not mirrored.
     pub(super) counts: Option<Counts>,
 }
 
-/// Counts of a reconciliation.
+/// Numbers of endpoints and addresses in a pass.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) added: usize,
@@ -66,13 +66,14 @@ impl Decision {
     }
 }
 
-/// Whether the Endpoints may be mirrored: neither a lock nor labelled otherwise. Upstream: `skipMirror`.
+/// Reports whether the Endpoints may be mirrored: they are no leader election lock, and no label excludes them.
+/// Upstream: `skipMirror`.
 pub(super) fn may_be_mirrored(endpoints: &Endpoints) -> bool {
     endpoints.meta.labels.get(SKIP) != Some("true")
         && !endpoints::is_leader_election_lock(endpoints)
 }
 
-/// Mirrors the Endpoints if their Service has no selector; otherwise deletes their mirror slices.
+/// Mirrors the Endpoints if their Service has no selector. Otherwise deletes the slices that mirror them.
 pub(super) fn decide(observed: &Observed) -> Decision {
     let endpoints = observed.endpoints.as_ref().filter(|endpoints| may_be_mirrored(endpoints));
     let selectorless =
@@ -88,7 +89,7 @@ fn clear(observed: &Observed) -> Decision {
     for slice in observed.slices.iter().filter(|slice| !slice.meta.deleting()) {
         let Write { operation, action, mark } = slice::delete(slice);
         let action = match action {
-            // A failed deletion does not block the others.
+            // The other deletions proceed after a failed one.
             Action::Delete(delete) => Delete { on_error: OnError::Continue, ..delete }.into(),
             other => other,
         };
@@ -97,7 +98,7 @@ fn clear(observed: &Observed) -> Decision {
     decision
 }
 
-/// Endpoints of one set of ports and one family.
+/// Endpoints of one set of ports and one IP family.
 #[derive(Debug)]
 struct Group {
     ports: Vec<SlicePort>,
@@ -150,7 +151,7 @@ fn mirror(observed: &Observed, endpoints: &Endpoints) -> Decision {
             }
             Some(slice) => {
                 let same = compare(slice, &group.endpoints, &mut counts);
-                if !(same && common.is_on(slice)) {
+                if !(same && common.are_on(slice)) {
                     updated.push((slice, group));
                 }
             }
@@ -170,8 +171,8 @@ fn mirror(observed: &Observed, endpoints: &Endpoints) -> Decision {
     decision
 }
 
-/// Returns the endpoints of all subsets in canonical form, with the numbers of invalid and of omitted addresses. At
-/// most `max` addresses of a subset are mirrored, ready ones first.
+/// Returns the endpoints of all subsets in canonical form, the number of invalid addresses, and the number of skipped
+/// addresses, which includes the invalid ones. Of each subset at most `max` addresses are mirrored, ready ones first.
 fn groups(subsets: &[EndpointSubset], max: usize) -> (Vec<Group>, usize, usize) {
     let (mut groups, mut invalid, mut skipped) = (Vec::<Group>::new(), 0, 0);
     for subset in &canonical::repack(subsets) {
@@ -218,7 +219,7 @@ fn ports(subset: &EndpointSubset) -> Vec<SlicePort> {
     ports
 }
 
-/// Returns an address as an endpoint; termination and zone are unknown. Upstream: `addressToEndpoint`.
+/// Returns the endpoint of an address, whose termination and zone are unknown. Upstream: `addressToEndpoint`.
 fn endpoint(address: &EndpointAddress, ip: &str, ready: bool) -> Endpoint {
     Endpoint {
         addresses: Box::new([ip.into()]),
@@ -230,7 +231,7 @@ fn endpoint(address: &EndpointAddress, ip: &str, ready: bool) -> Endpoint {
     }
 }
 
-/// Removes the slices of a group from `slices`.
+/// Removes the slices of a group from `slices` and returns them.
 fn take<'a>(slices: &mut Vec<&'a EndpointSlice>, group: &Group) -> Vec<&'a EndpointSlice> {
     let is_of = |slice: &EndpointSlice| {
         let mut ports = slice.ports.to_vec();
@@ -242,17 +243,18 @@ fn take<'a>(slices: &mut Vec<&'a EndpointSlice>, group: &Group) -> Vec<&'a Endpo
     taken
 }
 
-/// Whether a slice has exactly these endpoints; counts the differences.
+/// Reports whether a slice has exactly these endpoints, and counts the differences.
 fn compare(slice: &EndpointSlice, desired: &[Endpoint], counts: &mut Counts) -> bool {
     let packed = packing::reconcile_by_port_mapping(&[slice], desired, usize::MAX, |_| false);
-    let is_so = packed.slices.iter().all(|slice| !slice.needs_write) && packed.deleted.is_empty();
+    let is_equal =
+        packed.slices.iter().all(|slice| !slice.needs_write) && packed.deleted.is_empty();
     counts.updated += packed.updated;
     counts.added += packed.added;
     counts.removed += packed.removed;
-    is_so
+    is_equal
 }
 
-/// Reuses a slice to be deleted for a new one of the same family. Upstream: `recycleSlices`.
+/// Reuses slices that would be deleted for new ones of the same family. Upstream: `recycleSlices`.
 fn recycle<'a, 'b>(
     created: &mut Vec<&'b Group>,
     updated: &mut Vec<(&'a EndpointSlice, &'b Group)>,
@@ -264,7 +266,7 @@ fn recycle<'a, 'b>(
     });
 }
 
-/// Values that all slices of the Endpoints share.
+/// Values that all slices of the Endpoints have in common.
 struct Common<'a> {
     key: &'a Key,
     labels: StrMap,
@@ -273,7 +275,8 @@ struct Common<'a> {
 }
 
 impl<'a> Common<'a> {
-    /// Copies labels and annotations, except those about the Endpoints object itself. Upstream: `cloneAndRemoveKeys`.
+    /// Copies the labels and annotations of the Endpoints, except those that concern only the Endpoints. Upstream:
+    /// `cloneAndRemoveKeys`.
     fn of(key: &'a Key, endpoints: &Endpoints) -> Self {
         let own = [(SERVICE_NAME, &*key.name), (MANAGED_BY, MANAGER)];
         let labels = endpoints
@@ -292,18 +295,18 @@ impl<'a> Common<'a> {
         }
     }
 
-    /// Whether the slice has these labels, annotations and owner. A slice of earlier Endpoints of the name stays
-    /// theirs.
-    fn is_on(&self, slice: &EndpointSlice) -> bool {
+    /// Reports whether the slice has these labels and annotations and is not owned by earlier Endpoints with the same
+    /// name.
+    fn are_on(&self, slice: &EndpointSlice) -> bool {
         let meta = &slice.meta;
-        let anothers = |owner: &OwnerReference| {
+        let is_earlier_owner = |owner: &OwnerReference| {
             &*owner.kind == "Endpoints"
                 && owner.name == self.owner.name
                 && owner.uid != self.owner.uid
         };
         meta.labels == self.labels
             && meta.annotations == self.annotations
-            && !meta.owners.iter().any(anothers)
+            && !meta.owners.iter().any(is_earlier_owner)
     }
 
     fn content<'b>(&'b self, group: &'b Group) -> Content<'b> {
@@ -319,7 +322,7 @@ impl<'a> Common<'a> {
         slice::create(self.key, &self.owner, &self.annotations, &self.content(group))
     }
 
-    /// Returns the update of a slice; a recycled one keeps its name only.
+    /// Returns the update of a slice. A recycled slice keeps only its name.
     fn update(&self, slice: &EndpointSlice, group: &Group) -> Write {
         let metadata = PreservedMetadata {
             generate_name: "",

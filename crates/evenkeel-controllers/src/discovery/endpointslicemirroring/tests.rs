@@ -1,4 +1,4 @@
-//! The plan by tables, and that it settles.
+//! Table tests of plans, and a property test that plans converge.
 
 use super::plan::{Counts, Observed, decide};
 use crate::fixtures::object;
@@ -48,7 +48,8 @@ impl World {
         }
     }
 
-    /// Carries out what is decided; how many slices were made, changed and deleted, the events, and what is counted.
+    /// Executes one pass. Returns how many slices were created, updated and deleted, the messages of events, and the
+    /// counts for metrics.
     fn pass(&mut self) -> ([usize; 3], Vec<String>, Option<Counts>) {
         let decision = decide(&Observed {
             key: Key::new("ns", "web"),
@@ -125,7 +126,7 @@ fn each_set_of_ports_and_family_has_a_slice() {
 }
 
 #[test]
-fn changes_are_written_over_what_is_there() {
+fn changes_rewrite_existing_slices() {
     let subset = |port: i32, ip: &str| json!({"addresses": [{"ip": ip}], "ports": [{"port": port, "protocol": "TCP"}]});
     let mut world = World::new(&json!([subset(80, "10.0.0.1")]));
     world.pass();
@@ -143,7 +144,7 @@ fn changes_are_written_over_what_is_there() {
 }
 
 #[test]
-fn nothing_is_left_of_what_is_not_mirrored_any_more() {
+fn slices_are_deleted_when_mirroring_ends() {
     type Edit = fn(&mut World);
     let table: [(&str, Edit); 5] = [
         ("no Endpoints", |world| world.endpoints = None),

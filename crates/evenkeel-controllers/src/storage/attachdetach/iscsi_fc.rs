@@ -1,17 +1,18 @@
-//! iSCSI and Fibre Channel volumes. Attach is a no-op in the controller, but kubelets mount them only when listed in
-//! `status.volumesAttached`; a ReadWriteOnce volume is listed on one node at a time (multi-attach).
+//! iSCSI and Fibre Channel volumes. The controller does not attach them, but kubelets mount them only when
+//! `status.volumesAttached` lists them. A ReadWriteOnce volume is listed on one node at a time (multi-attach).
 
 use evenkeel_api::views::{FcVolumeSource, PersistentVolume, VolumeSource};
 
 const ISCSI: &str = "kubernetes.io/iscsi/";
 const FC: &str = "kubernetes.io/fc/";
 
-/// Whether a unique volume name is of the iSCSI or FC plugin.
+/// Reports whether a unique volume name belongs to the iSCSI or FC plugin.
 pub(super) fn is_iscsi_or_fc(name: &str) -> bool {
     name.starts_with(ISCSI) || name.starts_with(FC)
 }
 
-/// Returns the unique volume name of an iSCSI or FC volume, else `None`. Upstream: `GetUniqueVolumeName`.
+/// Returns the unique volume name of an iSCSI or FC volume, or `None` for another volume. Upstream:
+/// `GetUniqueVolumeName`.
 pub(super) fn unique_volume_name(volume: &PersistentVolume) -> Option<String> {
     let source = &volume.spec.source;
     let over_iscsi =
@@ -19,7 +20,7 @@ pub(super) fn unique_volume_name(volume: &PersistentVolume) -> Option<String> {
     over_iscsi.or_else(|| fc(source.fc.as_deref()?))
 }
 
-/// Returns the unique volume name of an iSCSI or FC volume in a pod's spec. Upstream: `GetUniqueVolumeName`.
+/// Returns the unique volume name of an inline iSCSI or FC volume. Upstream: `GetUniqueVolumeName`.
 pub(super) fn unique_volume_name_of_inline(source: &VolumeSource) -> Option<String> {
     let over_iscsi =
         source.iscsi.as_deref().map(|disk| iscsi(&disk.target_portal, &disk.iqn, disk.lun));
@@ -30,7 +31,7 @@ fn iscsi(portal: &str, iqn: &str, lun: i32) -> String {
     format!("{ISCSI}{portal}:{iqn}:{lun}")
 }
 
-/// Returns the name by `targetWWNs` and `lun`, else by `wwids`.
+/// Returns the name built from `targetWWNs` and `lun` or, without them, from `wwids`.
 fn fc(disk: &FcVolumeSource) -> Option<String> {
     match disk.lun {
         Some(lun) if !disk.target_wwns.is_empty() => {
@@ -49,7 +50,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn devices_have_the_names_that_kubelets_look_for() {
+    fn volume_names_are_those_that_kubelets_compute() {
         let iscsi = |lun: i32| json!({"iscsi": {"targetPortal": "10.0.0.1:3260", "iqn": "iqn.x", "lun": lun}});
         for (source, want) in [
             (iscsi(0), Some("kubernetes.io/iscsi/10.0.0.1:3260:iqn.x:0")),

@@ -28,7 +28,7 @@ const DETACH: &str = "volume_detach";
 const WELL: &str = "success";
 const BADLY: &str = "fail-unknown";
 
-/// Forced detaches, by reason.
+/// Registers the counter of forced detaches by reason.
 pub(super) fn forced(registry: &Registry) -> IntCounterVec {
     metrics::counters(
         registry,
@@ -38,10 +38,10 @@ pub(super) fn forced(registry: &Registry) -> IntCounterVec {
     )
 }
 
-/// Durations and results of drivers' attach and detach operations.
+/// Durations and results of attach and detach operations of CSI drivers.
 pub(super) struct Operations {
     took: HistogramVec,
-    /// Operations in progress by attachment, with their start time.
+    /// Start times of operations in progress, by name of the attachment.
     begun: Mutex<HashMap<Text, Timestamp>>,
 }
 
@@ -57,7 +57,7 @@ impl Operations {
         Self { took, begun: Mutex::default() }
     }
 
-    /// Observes the change of an attachment.
+    /// Handles a change of an attachment.
     pub(super) fn on_attachment_event(
         &self,
         event: &CacheEvent<VolumeAttachment>,
@@ -73,7 +73,7 @@ impl Operations {
         if !plan::is_attachment_name(&attachment.meta.name) {
             return;
         }
-        let (ended, begins) = judge(event);
+        let (ended, begins) = operations_of_change(event);
         let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         let name = &attachment.meta.name;
         if let Some((operation, status)) = ended {
@@ -92,8 +92,8 @@ impl Operations {
 
 type Ended = (&'static str, &'static str);
 
-/// Returns the operation that an attachment's change ends, its result, and the operation that it starts.
-fn judge(event: &CacheEvent<VolumeAttachment>) -> (Option<Ended>, bool) {
+/// Returns the operation that an attachment's change ends with its result, and whether the change starts an operation.
+fn operations_of_change(event: &CacheEvent<VolumeAttachment>) -> (Option<Ended>, bool) {
     let (old, new) = match event {
         CacheEvent::Added { object, .. } => {
             return (None, !object.status.attached || object.meta.deleting());
@@ -118,7 +118,7 @@ fn judge(event: &CacheEvent<VolumeAttachment>) -> (Option<Ended>, bool) {
 
 const CSI: &str = "kubernetes.io/csi";
 
-/// Returns the plugin of a unique volume name on a node.
+/// Returns the plugin in a unique volume name.
 fn plugin_of_name(name: &str) -> String {
     match attach::split_attached_name(name) {
         Some((driver, _)) => format!("{CSI}:{driver}"),
@@ -126,7 +126,7 @@ fn plugin_of_name(name: &str) -> String {
     }
 }
 
-/// Returns the attachable plugin of a PersistentVolume.
+/// Returns the plugin that attaches a PersistentVolume, if any.
 fn plugin_of_volume(volume: &PersistentVolume) -> Option<String> {
     match csi_translation::driver_and_handle(volume) {
         Some((driver, _)) => Some(format!("{CSI}:{driver}")),
@@ -134,7 +134,7 @@ fn plugin_of_volume(volume: &PersistentVolume) -> Option<String> {
     }
 }
 
-/// Returns the attachable plugin of a pod's inline volume.
+/// Returns the plugin that attaches a pod's inline volume, if any.
 fn plugin_of_inline(source: &VolumeSource) -> Option<String> {
     match &source.csi {
         Some(csi) => Some(format!("{CSI}:{}", csi.driver)),
@@ -149,19 +149,19 @@ fn plugin_of_inline(source: &VolumeSource) -> Option<String> {
     }
 }
 
-/// Gauges of attached volumes, in the actual and the desired state of world.
+/// Registers gauges of volumes in the actual and the desired state of world.
 pub(super) fn count(registry: &Registry, state_of_world: &Arc<StateOfWorld>) {
     if let Err(error) = registry.register(Box::new(Counts::new(state_of_world))) {
         tracing::debug!(%error, "attached volumes are counted already");
     }
 }
 
-/// Counts attached volumes in both states of world when the metrics are scraped.
+/// Collector that counts the volumes in both states of world when metrics are scraped.
 struct Counts {
     state_of_world: Weak<StateOfWorld>,
     total: IntGaugeVec,
     in_use: IntGaugeVec,
-    /// One scrape at a time fills the gauges.
+    /// Lock held while a scrape fills the gauges.
     filling: Mutex<()>,
 }
 
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_drivers_do_ends_well_or_badly() {
+    fn attachment_changes_end_and_start_operations() {
         let of = |status: serde_json::Value, going: bool| {
             let mut it: VolumeAttachment =
                 object(&json!({"metadata": {"name": "a"}, "status": status}));
@@ -286,7 +286,7 @@ mod tests {
             ("stuck", change(&going, &stuck), (Some((DETACH, BADLY)), true)),
             ("detached", CacheEvent::Deleted(going), (Some((DETACH, WELL)), false)),
         ] {
-            assert_eq!(judge(&event), want, "{what}");
+            assert_eq!(operations_of_change(&event), want, "{what}");
         }
     }
 }

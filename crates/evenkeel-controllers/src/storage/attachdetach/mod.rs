@@ -1,8 +1,8 @@
-//! Attach-detach controller: attaches volumes to the nodes whose pods use them, and detaches unused ones. Upstream:
+//! Attach-detach controller: attaches volumes to the nodes whose pods use them, and detaches unused volumes. Upstream:
 //! `pkg/controller/volume/attachdetach`.
 //!
-//! The actual state of world is the set of VolumeAttachments, which CSI drivers carry out, also for migrated in-tree
-//! plugins. For network devices (iSCSI, Fibre Channel) it is the node's `volumesAttached`.
+//! VolumeAttachments are the actual state of world. CSI drivers act on them, also for in-tree plugins that migrated to
+//! CSI. For network devices (iSCSI, Fibre Channel) it is `status.volumesAttached` of the node.
 
 mod iscsi_fc;
 mod metrics;
@@ -75,7 +75,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             let node = event.object();
             of_nodes.on_node_event(node);
             if let CacheEvent::Updated { old, new } = event
-                && plan::looks_alike(old, new)
+                && plan::is_irrelevant_update(old, new)
             {
                 return;
             }
@@ -85,7 +85,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             let pod = event.object();
             if let CacheEvent::Updated { old, new } = event
                 && old.spec.node_name == new.spec.node_name
-                && plan::counts(old) == plan::counts(new)
+                && plan::needs_volumes(old) == plan::needs_volumes(new)
             {
                 return;
             }
@@ -97,7 +97,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             let attachment = event.object();
             operations.on_attachment_event(event, &measured, clock.now());
             enqueue.add(Key::new("", &attachment.spec.node_name));
-            // Another node may wait for the detach.
+            // Another node may wait until the volume is detached from this one.
             let volume = attachment.spec.source.persistent_volume_name.as_deref();
             if let (CacheEvent::Deleted(_), Some(volume)) = (event, volume) {
                 for key in nodes_of_users(volume, &claims, &waiting) {
@@ -120,7 +120,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             for attachment in of_volume.get(&volume.meta.name) {
                 enqueue.add(Key::new("", &attachment.spec.node_name));
             }
-            // The volume's binding may be observed after the claim's.
+            // The cache may show the volume's binding after the claim's.
             let is_new = match event {
                 CacheEvent::Added { initial, .. } => !initial,
                 CacheEvent::Updated { old, new } => old.spec.claim_ref != new.spec.claim_ref,
@@ -133,12 +133,13 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         })
         .reads(&state_of_world.drivers);
-    // One worker: two nodes that attach one volume side by side would not see each other's reservation.
+    // There is only one worker, because two nodes that attach the same volume concurrently would not see each other's
+    // reservation.
     context.run(builder.planned_with(planner, handler));
     Ok(())
 }
 
-/// Whether any of the pod's volumes may need to be attached.
+/// Reports whether a volume of the pod may have to be attached.
 fn may_attach(pod: &Pod) -> bool {
     claims::of_pod(pod).next().is_some()
         || pod
@@ -148,7 +149,7 @@ fn may_attach(pod: &Pod) -> bool {
             .any(|volume| iscsi_fc::unique_volume_name_of_inline(&volume.source).is_some())
 }
 
-/// Returns the nodes of the pods that use a volume.
+/// Returns the nodes of pods that use a volume.
 fn nodes_of_users(
     volume: &str,
     claims: &Index<PersistentVolumeClaim>,
@@ -163,21 +164,21 @@ fn nodes_of_users(
         .collect()
 }
 
-/// State of all nodes that event handlers and passes share, besides the caches.
+/// State of all nodes that event handlers and passes share, in addition to the caches.
 #[derive(Default)]
 struct NodeStates {
-    /// Nodes as last observed, deleted ones with attachments included.
+    /// Last observed version of each node, including deleted nodes that still have attachments.
     last: Mutex<HashMap<Text, Arc<Node>>>,
     reserved: Mutex<ReservedVolumes>,
 }
 
 impl NodeStates {
-    /// Records a node, for the time after its deletion.
+    /// Records a node, whose last version is needed after its deletion.
     fn on_node_event(&self, node: &Arc<Node>) {
         self.last().insert(node.meta.name.clone(), Arc::clone(node));
     }
 
-    /// Returns a node as last observed.
+    /// Returns the last observed version of a node.
     fn last_node(&self, name: &str) -> Option<Arc<Node>> {
         self.last().get(name).cloned()
     }
@@ -192,7 +193,7 @@ impl NodeStates {
         self.reserved.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Records the reservations of a plan, before it is carried out.
+    /// Records the reservations of a plan before its actions run.
     fn reserve(&self, observed: &Observed, memory: &Memory, now: Timestamp) {
         let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
         reserved.note(observed, memory, now);
@@ -209,7 +210,7 @@ struct Attachments {
     options: Options,
 }
 
-/// Counts forced detaches, and records reservations before the plan is carried out.
+/// Counts forced detaches, and records reservations before the actions of a plan run.
 struct Passes {
     node_states: Arc<NodeStates>,
     forced: IntCounterVec,

@@ -6,12 +6,12 @@ use std::time::Duration;
 /// Options of the attach-detach controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Period at which nodes with volumes are reconciled again; `None` disables it;
-    /// `--attach-detach-reconcile-sync-period`,
-    /// `--disable-attach-detach-reconcile-sync`.
+    /// Period after which nodes with volumes are reconciled again; `None` disables it. Flags
+    /// `--attach-detach-reconcile-sync-period` and `--disable-attach-detach-reconcile-sync`.
+    /// Default: 60 s.
     pub sync_period: Option<Duration>,
-    /// Whether volumes are detached by force from a node that is not ready, after a timeout;
-    /// `--disable-force-detach-on-timeout`.
+    /// Whether volumes are force-detached from a node that is not ready, after a timeout. Flag
+    /// `--disable-force-detach-on-timeout` disables it. Default: true.
     pub force: bool,
 }
 

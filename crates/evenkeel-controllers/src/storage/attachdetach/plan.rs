@@ -1,4 +1,5 @@
-//! Volumes attached to and detached from a node: compares desired and actual state of world. Upstream: `reconciler.go`.
+//! Attaches and detaches volumes of a node by comparing the desired with the actual state of world. Upstream:
+//! `reconciler.go`.
 //!
 //! | documented | where |
 //! |---|---|
@@ -9,7 +10,7 @@
 //! | `status.volumesAttached` | `update_node_status` |
 //! | `status.volumesInUse` | `is_mounted` |
 //! | forced detach after 6 minutes, `--disable-force-detach-on-timeout` | `detaching` |
-//! | taint `node.kubernetes.io/out-of-service` | `detaching`, its pods in `../../core/podgc/plan.rs` |
+//! | taint `node.kubernetes.io/out-of-service` | `can_detach`; the node's pods in `../../core/podgc/plan.rs` |
 //! | `volumes.kubernetes.io/controller-managed-attach-detach` | `is_managed` |
 //! | `--attach-detach-reconcile-sync-period` | `plan` |
 
@@ -32,25 +33,25 @@ use std::{
 
 const MANAGED: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
-/// Time for which a node that is not ready may keep a volume mounted. Upstream: `maxWaitForUnmountDuration`.
+/// Time after which a volume is force-detached from a node that is not ready. Upstream: `maxWaitForUnmountDuration`.
 const MAX_WAIT_FOR_UNMOUNT: Duration = Duration::from_secs(360);
-/// Time for which a CSI driver may attach before an event is recorded. Upstream: `csiTimeout`.
+/// Time that a CSI driver has to attach a volume before an event is recorded. Upstream: `csiTimeout`.
 const CSI_TIMEOUT: Duration = Duration::from_secs(120);
-/// Lifetime of a reservation: by then the caches show the attachment.
+/// Lifetime of a reservation. By then the caches show the attachment.
 const RESERVATION_LIFETIME: Duration = Duration::from_secs(10);
-/// Delay before a volume attached or reserved elsewhere is checked again.
+/// Delay before a volume that is attached or reserved elsewhere is checked again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Observed state of a node and its volumes.
 pub(super) struct Observed {
     pub(super) name: Arc<str>,
-    /// The node; `None` if it is deleted.
+    /// The node; `None` if it was deleted.
     pub(super) node: Option<Arc<Node>>,
-    /// The deleted node as last observed, if known.
+    /// Last observed version of a deleted node, if known.
     pub(super) last: Option<Arc<Node>>,
-    /// Desired state of world: volumes that the node's pods use, by name. Upstream: `DesiredStateOfWorld`.
+    /// Desired state of world: volumes that the node's pods use, sorted by name. Upstream: `DesiredStateOfWorld`.
     pub(super) desired: Vec<DesiredVolume>,
-    /// Actual state of world: attachments to the node, by name. Upstream: `ActualStateOfWorld`.
+    /// Actual state of world: attachments to the node, sorted by name. Upstream: `ActualStateOfWorld`.
     pub(super) actual: Vec<AttachedVolume>,
     pub(super) memory: Memory,
     /// Reservations of all nodes.
@@ -59,21 +60,22 @@ pub(super) struct Observed {
 
 /// A volume in the desired state of world.
 pub(super) struct DesiredVolume {
-    /// Unique volume name, as in the node's status.
+    /// Unique volume name in the form of the node's status.
     pub(super) name: Text,
     /// Name of the PersistentVolume, or of the pod's inline volume.
     pub(super) called: Text,
     /// The PersistentVolume; `None` for an inline volume.
     pub(super) volume: Option<Arc<PersistentVolume>>,
     pub(super) pods: Vec<Arc<Pod>>,
-    /// Other nodes that it is attached to.
+    /// Other nodes that the volume is attached to.
     pub(super) elsewhere: Vec<Text>,
-    /// Pods on other nodes that use it.
+    /// Pods on other nodes that use the volume.
     pub(super) others: Vec<Arc<Pod>>,
 }
 
 impl DesiredVolume {
-    /// Whether the volume can be attached to one node only; unknown for an inline volume.
+    /// Reports whether the volume can be attached to only one node. Returns false for an inline volume, about which
+    /// this is unknown.
     fn is_exclusive(&self) -> bool {
         self.volume.as_deref().is_some_and(is_exclusive)
     }
@@ -81,40 +83,40 @@ impl DesiredVolume {
 
 /// A VolumeAttachment in the actual state of world.
 pub(super) struct AttachedVolume {
-    /// Unique volume name; `None` if the PersistentVolume is deleted.
+    /// Unique volume name; `None` if the PersistentVolume was deleted.
     pub(super) name: Option<Text>,
     pub(super) attachment: Arc<VolumeAttachment>,
 }
 
-/// State of a node that is kept across reconciliations.
+/// State of a node that is kept between passes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Memory {
-    /// Attachments and network devices to detach, with the time of the first attempt.
+    /// Attachments and network devices to detach, with the time of the first attempt to detach each.
     pub(super) detaching: BTreeMap<Text, Timestamp>,
-    /// Attachments that drivers have not completed, with the time of the request or of the last event.
+    /// Attachments that drivers have not completed, with the time of the request or of the last event about it.
     pub(super) requested: BTreeMap<Text, Timestamp>,
-    /// Volumes for which the multi-attach event was recorded.
+    /// Volumes for which the event about multi-attach was recorded.
     pub(super) reported_multi_attach: BTreeSet<Text>,
-    /// Exclusive volumes that the plan reserves for this node; empty after its pass.
+    /// Exclusive volumes that this plan reserves for the node. It is cleared after the pass.
     pub(super) reserved: Vec<Text>,
-    /// Reasons of the plan's forced detaches, one for each volume; empty after its pass.
+    /// Reasons of this plan's forced detaches, one for each volume. It is cleared after the pass.
     pub(super) forced: Vec<&'static str>,
 }
 
 impl Memory {
-    /// Returns the memory without what concerns its own pass only; `None` if that is all.
+    /// Returns the memory without the parts that concern only this pass, or `None` if it has no such parts.
     pub(super) fn of_next_pass(&self) -> Option<Self> {
         let is_changed = !self.reserved.is_empty() || !self.forced.is_empty();
         is_changed.then(|| Self { reserved: Vec::new(), forced: Vec::new(), ..self.clone() })
     }
 }
 
-/// Exclusive volumes reserved for a node, while the caches may lack the attachment.
+/// Exclusive volumes that are reserved for a node until the caches show the attachment.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReservedVolumes(HashMap<Text, (Arc<str>, Timestamp)>);
 
 impl ReservedVolumes {
-    /// Updates the reservations by a decision, and drops those that expired or are no longer desired.
+    /// Adds the reservations of a decision, and drops those that expired or whose node no longer needs the volume.
     pub(super) fn note(&mut self, observed: &Observed, memory: &Memory, now: Timestamp) {
         let wants = |name: &Text| observed.desired.iter().any(|one| one.name == *name);
         self.0.retain(|name, (node, since)| {
@@ -124,7 +126,7 @@ impl ReservedVolumes {
         self.0.extend(fresh);
     }
 
-    /// Whether an exclusive volume is reserved for another node.
+    /// Reports whether an exclusive volume is reserved for another node.
     fn is_reserved_elsewhere(&self, desired: &DesiredVolume, node: &str, now: Timestamp) -> bool {
         desired.is_exclusive()
             && (self.0.get(&desired.name))
@@ -143,13 +145,14 @@ pub(super) struct Decision {
     pub(super) memory: Memory,
 }
 
-/// Whether this controller, and not the kubelet, attaches the node's volumes: the annotation counts with any value.
+/// Reports whether this controller instead of the kubelet attaches the node's volumes. The annotation may have any
+/// value.
 pub(super) fn is_managed(node: &Node) -> bool {
     node.meta.annotations.contains(MANAGED)
 }
 
-/// Whether a node's update is irrelevant for volumes.
-pub(super) fn looks_alike(old: &Node, new: &Node) -> bool {
+/// Reports whether a node's update does not matter for its volumes.
+pub(super) fn is_irrelevant_update(old: &Node, new: &Node) -> bool {
     old.status.volumes_in_use == new.status.volumes_in_use
         && old.status.volumes_attached == new.status.volumes_attached
         && is_managed(old) == is_managed(new)
@@ -166,24 +169,24 @@ fn is_ready(node: &Node) -> bool {
     conditions.any(|condition| &*condition.type_ == "Ready" && &*condition.status == "True")
 }
 
-/// Whether the pod needs its volumes: it is not terminated. Upstream: `IsPodTerminated`.
-pub(super) fn counts(pod: &Pod) -> bool {
+/// Reports whether the pod is not terminated, so that it needs its volumes. Upstream: `IsPodTerminated`.
+pub(super) fn needs_volumes(pod: &Pod) -> bool {
     !persistentvolumeclaimprotection::is_terminated(pod)
 }
 
-/// Whether an exclusive volume is attached to another node. Upstream: `IsMultiAttachAllowed`.
+/// Reports whether the volume is exclusive and attached to another node. Upstream: `IsMultiAttachAllowed`.
 pub(super) fn is_multi_attach(desired: &DesiredVolume) -> bool {
     desired.is_exclusive() && !desired.elsewhere.is_empty()
 }
 
-/// Whether the volume can be attached to one node only; unknown without access modes. Upstream:
-/// `IsMultiAttachAllowed`.
+/// Reports whether the volume can be attached to only one node. Returns false for a volume without access modes, about
+/// which this is unknown. Upstream: `IsMultiAttachAllowed`.
 fn is_exclusive(volume: &PersistentVolume) -> bool {
     let modes = &volume.spec.access_modes;
     let all = |mode: &str| matches!(mode, "ReadWriteMany" | "ReadOnlyMany");
     let only_read = |mode: &str| mode == "ReadOnlyMany";
     if volume.spec.source.gce_persistent_disk.is_some() {
-        // A GCE persistent disk supports several nodes for reading only, whatever its access modes.
+        // A GCE persistent disk can be attached to several nodes only for reading, whatever its access modes.
         return !modes.iter().all(|mode| only_read(mode));
     }
     !modes.is_empty() && !modes.iter().any(|mode| all(mode))
@@ -205,11 +208,11 @@ pub(super) fn plan(observed: &Observed, options: &Options, now: Timestamp) -> De
     decision
 }
 
-/// Whether this controller created the attachment, by its name; attachments of others are left alone.
+/// Reports whether this controller created the attachment, judging by its name. It leaves other attachments alone.
 fn is_own(attached_volume: &AttachedVolume) -> bool {
     let attachment = &attached_volume.attachment;
     let Some(name) = &attached_volume.name else {
-        // Without the PersistentVolume the name cannot be computed again.
+        // Without the PersistentVolume, the expected name cannot be computed.
         return is_attachment_name(&attachment.meta.name);
     };
     attach::split_attached_name(name).is_some_and(|(driver, handle)| {
@@ -217,7 +220,7 @@ fn is_own(attached_volume: &AttachedVolume) -> bool {
     })
 }
 
-/// Returns the attachments to delete. Upstream: `reconcile`, the detach half.
+/// Returns the attachments to delete. Upstream: `reconcile`, its detach part.
 fn detaching<'a>(
     observed: &'a Observed,
     options: &Options,
@@ -242,8 +245,8 @@ fn detaching<'a>(
     detaching
 }
 
-/// Returns the network devices to report as attached: those that pods use and no other node has, and those that the
-/// node may still use.
+/// Returns the network devices to report as attached: those that pods use and that no other node has, and those that
+/// the node may still have mounted.
 fn network_devices<'a>(
     observed: &'a Observed,
     options: &Options,
@@ -271,7 +274,7 @@ fn network_devices<'a>(
     network_devices
 }
 
-/// Whether an unused volume can be detached now; otherwise schedules the forced detach. Upstream: `reconcile`.
+/// Reports whether an unused volume can be detached now. Otherwise schedules the forced detach. Upstream: `reconcile`.
 fn can_detach(
     observed: &Observed,
     id: &Text,
@@ -304,15 +307,15 @@ fn can_detach(
     false
 }
 
-/// Whether the node may have the volume mounted; for a deleted node, by its last status.
+/// Reports whether the node may have the volume mounted. For a deleted node its last status decides.
 fn is_mounted(observed: &Observed, name: Option<&Text>) -> bool {
     let node = observed.node.as_deref().or(observed.last.as_deref());
     let in_use = node.map(|node| &*node.status.volumes_in_use).unwrap_or_default();
     name.is_some_and(|name| in_use.contains(name))
 }
 
-/// Updates `volumesAttached` before any detach, so that the kubelet does not mount a volume that is being detached.
-/// Upstream: `UpdateNodeStatuses`.
+/// Updates `volumesAttached` before any detach, so that the kubelet does not mount a volume that is about to be
+/// detached. Upstream: `UpdateNodeStatuses`.
 fn update_node_status(
     observed: &Observed,
     detaching: &[&AttachedVolume],
@@ -346,7 +349,8 @@ fn update_node_status(
         still_attached.iter().map(|name| json!({"name": name, "devicePath": ""})).collect();
     let mut body = json!({"metadata": {"uid": node.meta.uid}, "status": {"volumesAttached": list}});
     if still_attached.len() < known.len() + new.len() {
-        // The kubelet may have mounted a volume meanwhile: a conflict prevents its removal.
+        // The kubelet may have mounted a removed volume in the meantime. The resource version makes the write conflict
+        // in that case.
         body["metadata"]["resourceVersion"] = (*node.meta.resource_version).into();
     }
     plan.push(Patch {
@@ -363,7 +367,7 @@ fn update_node_status(
     }
 }
 
-/// Creates missing attachments. Upstream: `attachDesiredVolumes`.
+/// Creates missing attachments, and records events about those that failed. Upstream: `attachDesiredVolumes`.
 fn create_attachments(observed: &Observed, now: Timestamp, decision: &mut Decision) {
     for one in &observed.desired {
         let device = iscsi_fc::is_iscsi_or_fc(&one.name);
@@ -375,7 +379,8 @@ fn create_attachments(observed: &Observed, now: Timestamp, decision: &mut Decisi
             .iter()
             .find(|attached_volume| attached_volume.name.as_ref() == Some(&one.name));
         match attached_volume {
-            // A terminating attachment must be gone before a new one is created.
+            // The driver has attached the volume. A new attachment can only be created after a terminating one is
+            // deleted.
             Some(attached_volume) if attached_volume.attachment.status.attached => {}
             Some(attached_volume) => {
                 let volume = &one.called;
@@ -405,7 +410,7 @@ fn create_attachments(observed: &Observed, now: Timestamp, decision: &mut Decisi
                     decision.plan.requeue_after(RETRY_INTERVAL);
                 }
             }
-            // The caches show the other node's attachment soon.
+            // The caches will soon show the attachment to the other node.
             None if observed.reserved.is_reserved_elsewhere(one, &observed.name, now) => {
                 decision.plan.requeue_after(RETRY_INTERVAL);
             }
@@ -422,7 +427,7 @@ fn create_attachments(observed: &Observed, now: Timestamp, decision: &mut Decisi
     }
 }
 
-/// Returns the event message for an attachment that the driver did not complete, once per timeout.
+/// Returns the event message for an attachment that the driver did not complete, once per [`CSI_TIMEOUT`].
 fn attach_timeout(
     observed: &Observed,
     attached_volume: &AttachedVolume,
@@ -432,20 +437,20 @@ fn attach_timeout(
     let id = &attached_volume.attachment.meta.name;
     let mut since = observed.memory.requested.get(id).copied().unwrap_or(now);
     let waited = Duration::try_from(now.duration_since(since)).unwrap_or_default();
-    let late = waited >= CSI_TIMEOUT;
-    if late {
+    let timed_out = waited >= CSI_TIMEOUT;
+    if timed_out {
         since = now;
     }
     decision.memory.requested.insert(id.clone(), since);
     let left = CSI_TIMEOUT.checked_sub(waited).filter(|left| !left.is_zero());
     decision.plan.requeue_after(left.unwrap_or(CSI_TIMEOUT));
     let (driver, handle) = attach::split_attached_name(attached_volume.name.as_deref()?)?;
-    late.then(|| {
+    timed_out.then(|| {
         format!("timed out waiting for external-attacher of {driver} CSI driver to attach volume {handle}")
     })
 }
 
-/// Whether the node's status reports the volume as attached.
+/// Reports whether the node's status shows the volume as attached.
 fn is_reported_attached(observed: &Observed, name: &Text) -> bool {
     observed
         .node
@@ -459,11 +464,12 @@ fn record_attach_failure(one: &DesiredVolume, plan: &mut Plan, message: &str) {
     }
 }
 
-/// Returns the message about a volume attached elsewhere. Upstream: `reportMultiAttachError`.
+/// Returns the message about a volume that is attached elsewhere. Upstream: `reportMultiAttachError`.
 fn multi_attach_message(one: &DesiredVolume, pod: &Pod) -> String {
     let volume = &one.called;
-    let here = |other: &&Arc<Pod>| other.meta.namespace == pod.meta.namespace;
-    let local: Vec<&str> = one.others.iter().filter(here).map(|pod| &*pod.meta.name).collect();
+    let is_same_namespace = |other: &&Arc<Pod>| other.meta.namespace == pod.meta.namespace;
+    let local: Vec<&str> =
+        one.others.iter().filter(is_same_namespace).map(|pod| &*pod.meta.name).collect();
     let foreign = one.others.len() - local.len();
     let why = match (local.is_empty(), foreign) {
         (true, 0) => "Volume is already exclusively attached to one node, waiting on detach before it can be attached to another node".to_owned(),
@@ -492,7 +498,7 @@ fn new_attachment(volume: &PersistentVolume, node: &str) -> Option<Create> {
     Some(Create::new(VolumeAttachment::kind(), "", body.to_string()))
 }
 
-/// Returns the name of a VolumeAttachment, which kubelets compute too. Upstream: `getAttachmentName`.
+/// Returns the name of a VolumeAttachment. Kubelets compute the same name. Upstream: `getAttachmentName`.
 pub(super) fn attachment_name(handle: &str, driver: &str, node: &str) -> String {
     let hash = digest::digest(&digest::SHA256, format!("{handle}{driver}{node}").as_bytes());
     hash.as_ref().iter().fold("csi-".to_owned(), |mut name, byte| {

@@ -25,7 +25,7 @@ pub(super) struct StateOfWorld {
     pub(super) attachments: Cache<VolumeAttachment>,
     pub(super) by_node: Index<VolumeAttachment>,
     pub(super) by_volume: Index<VolumeAttachment>,
-    /// Nodes by the network devices in their `volumesAttached`.
+    /// Nodes by the names of the network devices in their `volumesAttached`.
     reported_attached: Index<Node>,
     on_node: Index<Pod>,
     pub(super) users: Index<Pod>,
@@ -57,11 +57,11 @@ impl StateOfWorld {
         }
     }
 
-    /// Returns the desired volumes of a node. Upstream: `DesiredStateOfWorldPopulator`.
+    /// Returns the volumes that the pods of a node use. Upstream: `DesiredStateOfWorldPopulator`.
     pub(super) fn desired_volumes(&self, node: &str) -> Vec<DesiredVolume> {
         let mut desired: Vec<DesiredVolume> = Vec::new();
         for pod in self.on_node.get(node) {
-            if !plan::counts(&pod) {
+            if !plan::needs_volumes(&pod) {
                 continue;
             }
             let claimed = claims::of_pod(&pod).filter_map(|used| {
@@ -110,7 +110,7 @@ impl StateOfWorld {
         DesiredVolume { name, called, volume, pods: vec![Arc::clone(pod)], elsewhere, others }
     }
 
-    /// Returns the bound PersistentVolume of a pod's claim, if it needs to be attached.
+    /// Returns the PersistentVolume bound to a pod's claim, if it has to be attached.
     fn volume(&self, pod: &Pod, used: &claims::ClaimUse<'_>) -> Option<Arc<PersistentVolume>> {
         let volume = self.bound(pod, used)?;
         let attaches = match csi_translation::driver_and_handle(&volume) {
@@ -123,7 +123,7 @@ impl StateOfWorld {
         attaches.then_some(volume)
     }
 
-    /// Returns the bound PersistentVolume of a pod's claim.
+    /// Returns the PersistentVolume bound to a pod's claim.
     pub(super) fn bound(
         &self,
         pod: &Pod,
@@ -145,7 +145,7 @@ impl StateOfWorld {
             .filter(|other| {
                 !other.spec.node_name.is_empty()
                     && other.spec.node_name != pod.spec.node_name
-                    && plan::counts(other)
+                    && plan::needs_volumes(other)
             })
             .collect();
         others.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));

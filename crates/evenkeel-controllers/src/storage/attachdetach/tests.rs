@@ -1,4 +1,4 @@
-//! Tables of nodes, volumes and the expected plans.
+//! Table tests of plans for a node and its volumes.
 
 use super::{
     Options,
@@ -106,7 +106,7 @@ fn names_are_as_kubelets_work_them_out() {
 }
 
 #[test]
-fn volumes_come_with_pods_and_go_after_them() {
+fn volumes_are_attached_for_pods_and_detached_after_them() {
     let (one, many) = ("ReadWriteOnce", "ReadWriteMany");
     let up = |in_use, attached| Some(node("True", in_use, attached, false));
     let none = Memory::default;
@@ -196,7 +196,7 @@ fn volumes_come_with_pods_and_go_after_them() {
 }
 
 #[test]
-fn nothing_is_taken_from_a_node_that_has_changed_meanwhile() {
+fn only_removals_from_node_status_need_the_same_version() {
     let version = |attached, desired| {
         let mut node = node("True", false, attached, false);
         Arc::get_mut(&mut node).unwrap().meta.resource_version = "7".into();
@@ -214,7 +214,7 @@ fn nothing_is_taken_from_a_node_that_has_changed_meanwhile() {
 }
 
 #[test]
-fn drivers_attach_what_was_built_in() {
+fn csi_drivers_attach_in_tree_volumes() {
     let disk = |modes: &[&str], elsewhere: &[&str]| {
         let volume: PersistentVolume = object(&json!({"metadata": {"name": "v"},
             "spec": {"accessModes": modes, "gcePersistentDisk": {"pdName": "d"}}}));
@@ -319,7 +319,7 @@ fn attachments_that_others_made_stay() {
     let foreign = ["a", "csi-", &attachment_name("other", "d", "n")];
     assert_eq!(foreign.map(|id| nobodys(id, true).len()), [0, 0, 0]);
     assert_eq!(["a", "csi-0"].map(|id| nobodys(id, false).len()), [0, 0]);
-    // The volume is deleted, but the attachment has the name that this controller gave it.
+    // The volume was deleted, but the attachment has the name that this controller gives.
     assert_eq!(nobodys(&attachment_name("h", "d", "n"), false), ["delete"]);
 }
 
@@ -346,7 +346,7 @@ fn a_node_that_is_not_ready_is_waited_for() {
 }
 
 #[test]
-fn a_node_that_is_gone_has_what_it_used_last() {
+fn a_deleted_node_uses_the_volumes_that_it_used_last() {
     let options = Options::default();
     let gone = |last| Observed {
         last,
@@ -395,7 +395,7 @@ fn two_nodes_are_not_given_one_volume_at_a_time() {
 }
 
 #[test]
-fn that_a_driver_does_nothing_is_reported_now_and_then() {
+fn an_unanswered_attachment_is_reported_at_intervals() {
     let options = Options { sync_period: None, ..Options::default() };
     let waits = |memory| {
         let node = Some(node("True", false, false, false));

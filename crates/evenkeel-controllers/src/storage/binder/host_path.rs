@@ -1,7 +1,7 @@
-//! Provisioner of hostPath volumes below `/tmp`, for single-node clusters: the only volumes that this controller provisions and
-//! deletes itself. The wiring creates and removes the folders.
+//! Provisioner of hostPath volumes below `/tmp` for single-node clusters. These are the only volumes that this
+//! controller provisions and deletes itself. The wiring creates and removes their folders.
 //!
-//! Upstream: `pkg/volume/hostpath`, for testing only.
+//! Upstream: `pkg/volume/hostpath`, which is meant for tests only.
 
 use super::{
     Options,
@@ -22,17 +22,17 @@ use evenkeel_runtime::plan::{
 use serde_json::{Value, json};
 use std::path::{Component, Path};
 
-/// Creates a folder and its parents.
+/// Local work that creates a folder and its parents.
 pub(super) const MAKE_FOLDER: &str = "make the folder";
-/// Removes a folder and its contents, if it exists.
+/// Local work that removes a folder and its contents, if it exists.
 pub(super) const REMOVE_FOLDER: &str = "remove the folder";
 
-/// Returns the work on the folder. The next step handles its failure.
+/// Returns the action that works on a folder. The next step handles its failure.
 fn folder(work: &'static str, path: &str) -> Local {
     Local { work, subject: path.to_owned(), on_error: OnError::Ignore }
 }
 
-/// Creates a folder for the claim, and its volume. Upstream: `provisionClaimOperation`.
+/// Creates a folder for the claim, then its volume. Upstream: `provisionClaimOperation`.
 pub(super) fn provision(
     observed: &Observed,
     options: &Options,
@@ -55,7 +55,7 @@ pub(super) fn provision(
     if &*claim.spec.volume_mode == "Block" {
         return Ok(failed(&format!("{HOST_PATH} does not support block volume provisioning")));
     }
-    // The path has the uid, so that a retry uses the same folder.
+    // The path contains the uid, so that a retry uses the same folder.
     let path = format!("/tmp/hostpath_pv/{}", claim.meta.uid);
     if options.host_path_files
         && let Some(error) = &steps.one(folder(MAKE_FOLDER, &path))?.error
@@ -71,7 +71,7 @@ pub(super) fn provision(
     Ok(Plan { requeue: Some(options.sync_period), ..Plan::nothing() })
 }
 
-/// Returns the creation of the volume. The next step handles its failure.
+/// Returns the action that creates the volume. The next step handles its failure.
 fn create(claim: &PersistentVolumeClaim, volume: &Value) -> Create {
     let name = format!("pvc-{}", claim.meta.uid);
     let message = format!("Successfully provisioned volume {name} using {HOST_PATH}");
@@ -144,7 +144,7 @@ pub(super) fn delete(
     Ok(plan)
 }
 
-/// Whether the path is below `/tmp`.
+/// Reports whether the path is below `/tmp` and has no `..`.
 fn is_below_tmp(path: &str) -> bool {
     Path::new(path).strip_prefix("/tmp").is_ok_and(|rest| {
         let mut parts = rest.components().peekable();
@@ -159,7 +159,7 @@ mod tests {
     use evenkeel_runtime::plan::{Action, Failure, Outcome, Outcomes};
 
     #[test]
-    fn only_what_is_below_tmp_goes() {
+    fn only_paths_below_tmp_are_accepted() {
         for path in ["", "/", "/tmp", "/tmp/", "/etc/tmp/x", "/tmp/../etc", "tmp/x"] {
             assert!(!is_below_tmp(path), "{path}");
         }
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_is_created_once_its_folder_is_there() {
+    fn a_volume_is_created_after_its_folder() {
         let (observed, options) = (claim("Filesystem"), options());
         let after = |done: &[Outcome]| provisioned(&observed, &options, done);
         assert_eq!(words(&after(&[]).unwrap()), ["make the folder /tmp/hostpath_pv/c"]);

@@ -1,4 +1,4 @@
-//! Metrics of claims and volumes, with upstream's names.
+//! Metrics of claims and volumes, under upstream's names.
 
 use super::Binder;
 use evenkeel_api::{
@@ -22,14 +22,14 @@ const SECONDS: [f64; 13] =
     [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0];
 const OPERATION: &[&str] = &["plugin_name", "operation_name"];
 
-/// Handles of the metrics; clones share them.
+/// Handles of the metrics. Clones share them.
 #[derive(Clone)]
 pub(super) struct Metrics {
-    filled_in: IntCounter,
-    not_filled_in: IntCounter,
+    default_class_set: IntCounter,
+    default_class_not_set: IntCounter,
     took: HistogramVec,
     errors: [IntCounterVec; 2],
-    /// Claims in provisioning: the provisioner and the start time.
+    /// Claims that are being provisioned, with their provisioner and start time.
     provisioning: Arc<Mutex<Provisioning>>,
 }
 
@@ -43,11 +43,11 @@ impl Metrics {
         };
         let errors = "Total volume operation errors";
         Self {
-            filled_in: counter(
+            default_class_set: counter(
                 "retroactive_storageclass_total",
                 "Total number of retroactive StorageClass assignments to persistent volume claim",
             ),
-            not_filled_in: counter(
+            default_class_not_set: counter(
                 "retroactive_storageclass_errors_total",
                 "Total number of failed retroactive StorageClass assignments to persistent volume claim",
             ),
@@ -64,11 +64,11 @@ impl Metrics {
         }
     }
 
-    /// Counts an update that sets the default class of a claim.
-    pub(super) fn filled_in(&self, succeeded: bool) {
-        self.filled_in.inc();
+    /// Counts an update that sets the default class of a claim (`retroactive_storageclass_total`).
+    pub(super) fn default_class_set(&self, succeeded: bool) {
+        self.default_class_set.inc();
         if !succeeded {
-            self.not_filled_in.inc();
+            self.default_class_not_set.inc();
         }
     }
 
@@ -76,12 +76,12 @@ impl Metrics {
         self.provisioning.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records the start of provisioning, unless it has started already.
+    /// Records the start of provisioning, unless it is recorded already.
     pub(super) fn provisioning_started(&self, claim: &Meta, provisioner: &str, now: Timestamp) {
         self.provisioning().entry(Key::of(claim)).or_insert_with(|| (provisioner.into(), now));
     }
 
-    /// Records that the claim is bound, with the duration of provisioning.
+    /// Records that a claim was bound, and the duration of its provisioning.
     pub(super) fn bound(&self, claim: &Meta, now: Timestamp) {
         let made = self.provisioning().remove(&Key::of(claim));
         if let Some((provisioner, since)) = made {
@@ -90,7 +90,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a failed operation of the claim.
+    /// Counts a failed provisioning operation of the claim.
     pub(super) fn failed(&self, claim: &Meta) {
         if let Some((provisioner, _)) = self.provisioning().get(&Key::of(claim)) {
             for errors in &self.errors {
@@ -99,7 +99,7 @@ impl Metrics {
         }
     }
 
-    /// Removes the state of a deleted claim.
+    /// Forgets a deleted claim.
     pub(super) fn forget(&self, claim: &Meta) {
         self.provisioning().remove(&Key::of(claim));
     }
@@ -112,7 +112,7 @@ impl Metrics {
     }
 }
 
-/// Gauges of claims and volumes, computed at each scrape.
+/// Collector of gauges of claims and volumes, computed when metrics are scraped.
 struct Counts {
     binder: Weak<Binder>,
     volumes: IntGaugeVec,
@@ -120,7 +120,7 @@ struct Counts {
     unbound_volumes: IntGaugeVec,
     bound_claims: IntGaugeVec,
     unbound_claims: IntGaugeVec,
-    /// Held while the gauges are computed.
+    /// Lock held while a scrape fills the gauges.
     filling: Mutex<()>,
 }
 
@@ -204,7 +204,7 @@ impl Collector for Counts {
     }
 }
 
-/// Returns the name of the volume's plug-in, as upstream's metrics have it.
+/// Returns the name of the volume's plugin in upstream's metrics.
 fn plugin(volume: &PersistentVolume) -> String {
     match &volume.spec.source {
         PersistentVolumeSource { host_path: Some(_), .. } => "kubernetes.io/host-path".to_owned(),

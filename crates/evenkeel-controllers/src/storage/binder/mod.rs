@@ -1,5 +1,5 @@
-//! Persistent volume controller: binds claims to volumes, requests provisioning for claims without one, and reclaims volumes of
-//! deleted claims.
+//! Persistent volume controller: binds claims to volumes, requests provisioning for claims without a volume, and
+//! reclaims the volumes of deleted claims.
 //!
 //! Upstream: `pkg/controller/volume/persistentvolume`.
 
@@ -24,7 +24,7 @@ use futures::future::BoxFuture;
 use metrics::Metrics;
 use std::{io, sync::Arc};
 
-/// Descriptor of the persistent volume binder.
+/// Descriptor of the persistent volume controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "persistentvolume-binder-controller",
     aliases: &["persistentvolume-binder"],
@@ -34,7 +34,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::ORDINARY
 };
 
-/// Reporting component of events.
+/// Reporting component of the controller's events.
 const SOURCE: &str = "persistentvolume-controller";
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
@@ -51,14 +51,16 @@ fn work_on_folder(local: &Local) -> BoxFuture<'static, Result<(), String>> {
     Box::pin(async move {
         let done = match work {
             host_path::MAKE_FOLDER => tokio::fs::create_dir_all(path).await,
-            host_path::REMOVE_FOLDER => tokio::fs::remove_dir_all(path).await.or_else(if_there),
+            host_path::REMOVE_FOLDER => {
+                tokio::fs::remove_dir_all(path).await.or_else(ignore_not_found)
+            }
             other => Err(io::Error::other(format!("cannot {other}"))),
         };
         done.map_err(|error| error.to_string())
     })
 }
 
-fn if_there(error: io::Error) -> io::Result<()> {
+fn ignore_not_found(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
@@ -68,9 +70,9 @@ struct Binder {
     volumes: Cache<PersistentVolume>,
     classes: Cache<StorageClass>,
     pods: Cache<Pod>,
-    /// Volumes without `claimRef`, by class.
+    /// Volumes without a `claimRef`, by class.
     free: Index<PersistentVolume>,
-    /// Volumes with `claimRef`, by its `namespace/name`.
+    /// Volumes with a `claimRef`, by its `namespace/name`.
     promised: Index<PersistentVolume>,
     /// Claims without the bind-completed annotation, by class.
     unbound: Index<PersistentVolumeClaim>,
@@ -124,9 +126,9 @@ impl Binder {
         builder.event_source(SOURCE).reads(&self.pods)
     }
 
-    /// Returns the claims to enqueue for a volume event: those of its old and new `claimRef`, those that name it, and those that
-    /// may be bound to it. A lost claim whose volume returns without a `claimRef` still names it.
-    fn concerned_by_volume(&self, event: &CacheEvent<PersistentVolume>) -> Vec<Key> {
+    /// Returns the claims to enqueue for a volume event: those of its old and new `claimRef`, those that name it, and
+    /// those that it may be bound to. A lost claim still names its volume when that returns without a `claimRef`.
+    fn claims_to_enqueue(&self, event: &CacheEvent<PersistentVolume>) -> Vec<Key> {
         let volume = event.object();
         let old = if let CacheEvent::Updated { old, .. } = event { Some(old) } else { None };
         let owners = [Some(volume), old].into_iter().flatten();
@@ -149,9 +151,9 @@ impl Binder {
         keys
     }
 
-    /// Returns the volumes to enqueue for a claim event: those that it names or named, and all whose `claimRef` is the claim.
-    /// Upstream enqueues the latter with its periodic `resync`.
-    fn concerned_by_claim(&self, event: &CacheEvent<PersistentVolumeClaim>) -> Vec<Key> {
+    /// Returns the volumes to enqueue for a claim event: those that the claim names or named, and those whose
+    /// `claimRef` is the claim. Upstream enqueues the latter in its periodic `resync`.
+    fn volumes_to_enqueue(&self, event: &CacheEvent<PersistentVolumeClaim>) -> Vec<Key> {
         let claim = event.object();
         let old = if let CacheEvent::Updated { old, .. } = event { Some(old) } else { None };
         let alike = |old: &PersistentVolumeClaim| {
@@ -169,11 +171,12 @@ impl Binder {
         keys
     }
 
-    /// Returns the claims to enqueue for a class event: those of the class, and those without one.
-    fn concerned_by_class(&self, class: &StorageClass) -> Vec<Key> {
+    /// Returns the claims to enqueue for a class event: those of the class, and those that set no class.
+    fn claims_to_enqueue_for_class(&self, class: &StorageClass) -> Vec<Key> {
         let named = self.unbound.get(&class.meta.name);
-        let nameless = self.unbound.get("");
-        let nameless = nameless.iter().filter(|claim| !storage::volume::names_class(claim));
-        named.iter().chain(nameless).map(|claim| Key::of(&claim.meta)).collect()
+        let without_class = self.unbound.get("");
+        let without_class =
+            without_class.iter().filter(|claim| !storage::volume::names_class(claim));
+        named.iter().chain(without_class).map(|claim| Key::of(&claim.meta)).collect()
     }
 }

@@ -1,36 +1,38 @@
-//! Options of the volume binder.
+//! Options of the persistent volume controller.
 
 use crate::options::Flags;
 use std::{sync::Arc, time::Duration};
 
-/// Options of the persistent volume binder.
+/// Options of the persistent volume controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Interval after which waiting claims and volumes are reconciled again; `--pvclaimbinder-sync-period`. Upstream reconciles
-    /// all of them in this interval; here, others are reconciled on events only.
+    /// Interval after which waiting claims and volumes are reconciled again. Flag `--pvclaimbinder-sync-period`.
+    /// Default: 15 s. Upstream reconciles all claims and volumes in this interval.
     pub sync_period: Duration,
-    /// Whether provisioning is requested for claims without a volume; `--enable-dynamic-provisioning`.
+    /// Whether the controller requests provisioning for claims without a volume. Flag `--enable-dynamic-provisioning`.
+    /// Default: true.
     pub dynamic_provisioning: bool,
-    /// Whether hostPath volumes below `/tmp` are provisioned, for single-node clusters; `--enable-hostpath-provisioner`.
+    /// Whether the controller provisions hostPath volumes below `/tmp`, for single-node clusters. Flag
+    /// `--enable-hostpath-provisioner`. Default: false.
     pub host_path_provisioning: bool,
-    /// Whether hostPath volumes are real folders on this machine. False with simulated nodes.
+    /// Whether hostPath volumes are real folders on this machine. False for simulated nodes. Default: true.
     pub host_path_files: bool,
-    /// Recycler settings of NFS volumes; `--pv-recycler-…-nfs`.
+    /// Recycler settings of NFS volumes. Flags `--pv-recycler-…-nfs`.
     pub recycle_nfs: Recycling,
-    /// Recycler settings of hostPath volumes; `--pv-recycler-…-hostpath`.
+    /// Recycler settings of hostPath volumes. Flags `--pv-recycler-…-hostpath`.
     pub recycle_host_path: Recycling,
 }
 
 /// Recycler settings of one volume type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recycling {
-    /// Minimum timeout of the recycler pod.
+    /// Minimum timeout of the recycler pod. Default: 300 s for NFS, 60 s for hostPath.
     pub least: Duration,
-    /// Additional timeout for each Gi of the volume.
+    /// Timeout for each GiB of the volume. The greater one of this and the minimum applies. Default: 30 s.
     pub each_gi: Duration,
-    /// Path of the pod template file; upstream's template if unset.
+    /// Path of the file with the pod template. Without it, upstream's template applies.
     pub template_file: Option<Arc<str>>,
-    /// Contents of the template file as JSON, read by the program.
+    /// Contents of the template file as JSON, which the program reads.
     pub template: Option<Arc<str>>,
 }
 

@@ -1,4 +1,4 @@
-//! Makes the claims of pods' ephemeral volumes.
+//! Ephemeral volume controller: creates the claims of pods' ephemeral volumes.
 //!
 //! Upstream: `pkg/controller/volume/ephemeral` (KEP-1698).
 
@@ -22,13 +22,13 @@ use evenkeel_runtime::{
 use plan::{Creates, Observed};
 use prometheus::IntCounter;
 
-/// Number of workers; `--concurrent-ephemeralvolume-syncs`.
+/// Number of workers. Flag `--concurrent-ephemeralvolume-syncs`. Default: 5.
 pub type Options = Workers<5>;
 
-/// Flag of the number of workers.
+/// Name of the flag for the number of workers.
 pub(crate) const WORKERS: &str = "concurrent-ephemeralvolume-syncs";
 
-/// The controller of ephemeral volumes.
+/// Descriptor of the ephemeral volume controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "ephemeral-volume-controller",
     aliases: &["ephemeral-volume"],
@@ -38,7 +38,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::ORDINARY
 };
 
-/// The component that events are from.
+/// Reporting component of the controller's events.
 const SOURCE: &str = "ephemeral_volume";
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
@@ -62,9 +62,9 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let volumes = Volumes { pods: pods.clone(), claims: claims.clone() };
     let builder = context
         .builder_watching(&DESCRIPTOR, &pods, |event, enqueue| {
-            // The volumes of a pod are immutable.
+            // The volumes of a pod are immutable, so updates do not matter.
             if let CacheEvent::Added { object: pod, .. } = event
-                && plan::concerns(pod)
+                && plan::needs_claims(pod)
             {
                 enqueue.add(Key::of(&pod.meta));
             }
@@ -74,7 +74,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .watches(&claims, move |event, enqueue| {
             if let CacheEvent::Deleted(claim) = event {
                 let pods = users.get(&claims::key(&claim.meta.namespace, &claim.meta.name));
-                let concerned = pods.iter().filter(|pod| plan::concerns(pod));
+                let concerned = pods.iter().filter(|pod| plan::needs_claims(pod));
                 concerned.for_each(|pod| enqueue.add(Key::of(&pod.meta)));
             }
         });
@@ -105,7 +105,7 @@ impl Planner for Volumes {
     }
 }
 
-/// Counts creations of claims.
+/// Counts the creation requests for claims.
 struct Metrics {
     creates: IntCounter,
     failures: IntCounter,

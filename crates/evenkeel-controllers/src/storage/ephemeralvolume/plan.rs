@@ -1,4 +1,4 @@
-//! Which claims a pod still needs.
+//! Creates the missing claims of a pod's ephemeral volumes.
 
 use crate::wire;
 use evenkeel_api::{
@@ -12,7 +12,7 @@ use evenkeel_runtime::{
 };
 use std::sync::Arc;
 
-/// A pod, and the claims of its ephemeral volumes if they exist.
+/// A pod, and for each of its ephemeral volumes the claim, if it exists.
 pub(super) struct Observed {
     pod: Arc<Pod>,
     claims: Vec<Option<Arc<PersistentVolumeClaim>>>,
@@ -29,22 +29,22 @@ impl Observed {
     }
 }
 
-/// Step for one volume.
+/// Step for one ephemeral volume.
 #[derive(Debug, PartialEq)]
 enum Step {
     /// Create the claim.
     Make(Box<Create>),
-    /// Another claim has the name; the event about it.
+    /// Record this event, because another owner's claim has the name.
     Refuse(EventRecord),
 }
 
-/// Whether the pod has ephemeral volumes and is not terminating.
-pub(super) fn concerns(pod: &Pod) -> bool {
+/// Reports whether the pod has ephemeral volumes and is not terminating.
+pub(super) fn needs_claims(pod: &Pod) -> bool {
     !pod.meta.deleting() && claims::of_pod(pod).any(|used| used.ephemeral)
 }
 
-/// Creates the missing claims, one after the other. The first volume whose claim cannot be created or is not the pod's ends
-/// the pass. Upstream: `syncHandler`.
+/// Creates the missing claims one after the other. The pass ends at the first volume whose claim cannot be created or
+/// belongs to another owner. Upstream: `syncHandler`.
 pub(super) fn plan(observed: &Observed) -> Plan {
     let mut plan = Plan::nothing();
     for step in steps(observed) {
@@ -60,14 +60,15 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     plan
 }
 
-/// Number of requests that create a claim, and of those that failed.
+/// Number of requests to create a claim, and of those that failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Creates {
     pub(super) requests: u64,
     pub(super) failures: u64,
 }
 
-/// Counts the creations among the actions of a pass; its only other action, an event, has neither a name nor an error.
+/// Counts the creation requests among the actions of a pass. The only other action is an event, which has neither a
+/// name nor an error.
 pub(super) fn creates(outcomes: &Outcomes) -> Creates {
     let (mut requests, mut failures) = (0, 0);
     for outcome in &outcomes.0 {
@@ -78,7 +79,7 @@ pub(super) fn creates(outcomes: &Outcomes) -> Creates {
     Creates { requests, failures }
 }
 
-/// Describes claims that are not the pod's.
+/// Describes the claims that belong to another owner.
 pub(super) fn describe(observed: &Observed) -> Description {
     let mut description = Description::new();
     for step in steps(observed) {
@@ -89,7 +90,7 @@ pub(super) fn describe(observed: &Observed) -> Description {
     description
 }
 
-/// Returns the steps in the order of the volumes.
+/// Returns the steps, in the order of the pod's volumes.
 fn steps(observed: &Observed) -> Vec<Step> {
     let pod = &*observed.pod;
     if pod.meta.deleting() {
@@ -128,7 +129,7 @@ fn make(pod: &Pod, used: &claims::ClaimUse<'_>) -> Option<Create> {
     })
 }
 
-/// Returns the event for a claim that cannot be created or used.
+/// Returns the event about a claim that cannot be created or used.
 fn failed_binding(pod: &Pod, message: &str) -> EventRecord {
     EventRecord::warning(wire::target(pod), "FailedBinding", message)
 }
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_made_from_the_template() {
+    fn a_claim_is_created_from_the_template() {
         let observed = Observed::new(Arc::new(pod()), |_| None);
         let steps = steps(&observed);
         let [Step::Make(create)] = &steps[..] else { panic!("{steps:?}") };
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_there_is_the_pods_or_in_its_way() {
+    fn an_existing_claim_must_belong_to_the_pod() {
         let claim = |owner: &str| {
             let claim: PersistentVolumeClaim = object(
                 &json!({"metadata": {"name": "web-data", "namespace": "ns",
@@ -190,15 +191,17 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_goes_gets_none() {
+    fn terminating_pods_get_no_claims() {
         let mut going = pod();
-        assert!(concerns(&going));
+        assert!(needs_claims(&going));
         going.meta.deletion = Some(T0);
-        assert!(!concerns(&going) && steps(&Observed::new(Arc::new(going), |_| None)).is_empty());
+        assert!(
+            !needs_claims(&going) && steps(&Observed::new(Arc::new(going), |_| None)).is_empty()
+        );
     }
 
     #[test]
-    fn the_first_claim_that_is_not_the_pods_ends_the_plan() {
+    fn the_first_claim_of_another_owner_ends_the_plan() {
         let volume = |name: &str| {
             let template = json!({"volumeClaimTemplate": {"spec": {}}});
             json!({"name": name, "ephemeral": template})

@@ -1,7 +1,7 @@
-//! Volume expansion: reports with an event that an external controller must expand a volume.
+//! Volume expander: records an event when an external controller has to expand a volume.
 //!
-//! No in-tree plug-in can be expanded by this controller any more; CSI drivers do it. Upstream:
-//! `pkg/controller/volume/expand`.
+//! This controller expands no volumes itself, because CSI drivers replaced all in-tree plugins that
+//! could. Upstream: `pkg/controller/volume/expand`.
 
 mod plan;
 
@@ -18,10 +18,10 @@ use evenkeel_runtime::{
 };
 use plan::Observed;
 
-/// Workers of upstream's controller; no flag changes them.
+/// Number of workers. As upstream, no flag changes it.
 const WORKERS: usize = 10;
 
-/// The controller that has volumes made bigger.
+/// Descriptor of the volume expander.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "persistentvolume-expander-controller",
     aliases: &["persistentvolume-expander"],
@@ -37,11 +37,11 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let builder = context
         .builder_watching(&DESCRIPTOR, &claims, |event, enqueue| {
             let claim = event.object();
-            let concerns = match event {
+            let may_need_expansion = match event {
                 CacheEvent::Updated { old, new } => plan::grew(old, new),
                 _ => true,
             };
-            if concerns && &*claim.status.phase == "Bound" {
+            if may_need_expansion && &*claim.status.phase == "Bound" {
                 enqueue.add(Key::of(&claim.meta));
             }
         })
@@ -77,7 +77,7 @@ impl Planner for Expander {
             description.fact("has", has);
         }
         description.fact("asks for", volume::requested(&observed.claim));
-        if plan::wants_more(observed) {
+        if plan::needs_expansion(observed) {
             description.waits("its driver is to make the volume bigger");
         }
         description

@@ -1,4 +1,4 @@
-//! Decides whether an external controller must expand a volume, and records its events.
+//! Decides whether an external controller has to expand a volume, and records events about it.
 
 use crate::wire;
 use evenkeel_api::{
@@ -20,7 +20,7 @@ pub(super) struct Observed {
     pub(super) volume: Option<Arc<PersistentVolume>>,
 }
 
-/// Whether the claim's request or capacity grew.
+/// Reports whether the claim's request or capacity grew.
 pub(super) fn grew(old: &PersistentVolumeClaim, new: &PersistentVolumeClaim) -> bool {
     volume::requested(new) > volume::requested(old) || has(new) > has(old)
 }
@@ -29,8 +29,8 @@ fn has(claim: &PersistentVolumeClaim) -> Quantity {
     claim.status.capacity.get("storage").copied().unwrap_or(Quantity::from_units(0))
 }
 
-/// Whether the claim's volume is smaller than the request, or is being expanded.
-pub(super) fn wants_more(observed: &Observed) -> bool {
+/// Reports whether the claim's volume is smaller than the request, or is already being expanded.
+pub(super) fn needs_expansion(observed: &Observed) -> bool {
     let claim = &*observed.claim;
     observed.volume.as_deref().is_some_and(|volume| {
         let bound = volume.spec.claim_ref.as_deref().is_some_and(|of| of.uid == claim.meta.uid);
@@ -42,11 +42,11 @@ pub(super) fn wants_more(observed: &Observed) -> bool {
 
 pub(super) fn plan(observed: &Observed) -> Plan {
     let (mut plan, claim) = (Plan::nothing(), &*observed.claim);
-    let Some(volume) = observed.volume.as_deref().filter(|_| wants_more(observed)) else {
+    let Some(volume) = observed.volume.as_deref().filter(|_| needs_expansion(observed)) else {
         return plan;
     };
     let event = |message: String| EventRecord::normal(wire::target(claim), EVENT, message);
-    let Some((plugin, driver)) = taken_over(volume) else {
+    let Some((plugin, driver)) = migrated_plugin(volume) else {
         plan.push(event("waiting for an external controller to expand this PVC".to_owned()));
         return plan;
     };
@@ -69,8 +69,8 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     plan
 }
 
-/// Returns the in-tree plug-in of a migrated volume, and its CSI driver.
-fn taken_over(volume: &PersistentVolume) -> Option<(&'static str, &'static str)> {
+/// Returns the in-tree plugin of a migrated volume, and the CSI driver that replaced it.
+fn migrated_plugin(volume: &PersistentVolume) -> Option<(&'static str, &'static str)> {
     let source = &volume.spec.source;
     let table = [
         (source.gce_persistent_disk.is_some(), "kubernetes.io/gce-pd"),

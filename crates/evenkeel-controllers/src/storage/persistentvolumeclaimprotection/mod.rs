@@ -1,8 +1,8 @@
-//! Protects claims that a pod uses from deletion, and records since when a claim is unused.
+//! PVC protection controller: protects claims that pods use from being deleted, and records since when a claim has been
+//! unused.
 //!
-//! The cache of pods is checked first. A claim counts as unused only after a live list of pods, one for all queued claims of a
-//! namespace. Upstream: `pkg/controller/volume/pvcprotection` (KEP-5541 for the
-//! condition).
+//! The controller first checks the cache of pods. A claim counts as unused only after a live list of pods, one for all
+//! queued claims of a namespace. Upstream: `pkg/controller/volume/pvcprotection` (KEP-5541 for the condition).
 
 mod plan;
 
@@ -28,7 +28,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Feature gate of the condition `Unused` of claims.
+/// Feature gate of the claims' condition `Unused`.
 const UNUSED_SINCE: &str = "PersistentVolumeClaimUnusedSinceTime";
 
 /// Descriptor of the PVC protection controller.
@@ -44,35 +44,36 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
     let (claims, pods) = (caches.of::<PersistentVolumeClaim>(), caches.of::<Pod>());
-    let noting = context.gates.enabled(UNUSED_SINCE);
+    let sets_unused = context.gates.enabled(UNUSED_SINCE);
     let waiting = Waiting::default();
     let protection = Protection {
         claims: claims.clone(),
         users: pods.index("claim", claims::keys_of_pod),
         waiting: waiting.clone(),
-        noting,
+        sets_unused,
     };
     let (of_claims, of_pods) = (waiting.clone(), waiting.clone());
     let controller = Builder::of_keys(&context.env, DESCRIPTOR.name, Namespace::kind())
         .queue(DESCRIPTOR.queue)
         .client((context.clients)(DESCRIPTOR.client))
         .component(DESCRIPTOR.client)
-        .watches(&claims, move |event, enqueue| of_claims.on_claim(event, noting, enqueue))
-        .watches(&pods, move |event, enqueue| of_pods.on_pod(event, noting, enqueue))
+        .watches(&claims, move |event, enqueue| of_claims.on_claim(event, sets_unused, enqueue))
+        .watches(&pods, move |event, enqueue| of_pods.on_pod(event, sets_unused, enqueue))
         .planned_with(protection, waiting);
     context.run(controller);
     Ok(())
 }
 
-/// Queued claims by namespace; clones share them. A claim stays queued until a pass after its last event succeeds.
+/// Queued claims by namespace. Clones share them. A claim stays queued until a pass that began after its last event
+/// succeeds.
 #[derive(Clone, Default)]
 struct Waiting(Arc<Mutex<Events>>);
 
 #[derive(Default)]
 struct Events {
-    /// Number of the last event.
+    /// Sequence number of the last event.
     last: u64,
-    /// The last event of each claim.
+    /// Sequence number of each claim's last event, by namespace and name.
     by_namespace: HashMap<Arc<str>, BTreeMap<Text, u64>>,
 }
 
@@ -96,26 +97,31 @@ impl Waiting {
         waiting.map(|(name, event)| (name.clone(), *event)).collect()
     }
 
-    fn on_claim(&self, event: &CacheEvent<PersistentVolumeClaim>, noting: bool, enqueue: &Enqueue) {
+    fn on_claim(
+        &self,
+        event: &CacheEvent<PersistentVolumeClaim>,
+        sets_unused: bool,
+        enqueue: &Enqueue,
+    ) {
         let claim = event.object();
-        let unnoted = noting && plan::condition(claim).is_none();
-        let concerns = unnoted || finalizers::concerns(&claim.meta, plan::FINALIZER);
+        let lacks_condition = sets_unused && plan::condition(claim).is_none();
+        let concerns = lacks_condition || finalizers::may_change(&claim.meta, plan::FINALIZER);
         if concerns && !matches!(event, CacheEvent::Deleted(_)) {
             self.wait(enqueue, &claim.meta.namespace, &claim.meta.name);
         }
     }
 
-    fn on_pod(&self, event: &CacheEvent<Pod>, noting: bool, enqueue: &Enqueue) {
+    fn on_pod(&self, event: &CacheEvent<Pod>, sets_unused: bool, enqueue: &Enqueue) {
         let (pod, is_deleted) = (event.object(), matches!(event, CacheEvent::Deleted(_)));
         if let CacheEvent::Updated { old, new } = event {
             if old.meta.uid != new.meta.uid {
                 self.enqueue_claims(old, enqueue);
-            } else if plan::uses_alike(old, new) {
+            } else if plan::is_irrelevant_update(old, new) {
                 return;
             }
         }
         let scheduled = !pod.spec.node_name.is_empty();
-        if noting || is_deleted || plan::is_terminated(pod) || !scheduled {
+        if sets_unused || is_deleted || plan::is_terminated(pod) || !scheduled {
             self.enqueue_claims(pod, enqueue);
         }
     }
@@ -127,7 +133,7 @@ impl Waiting {
     }
 }
 
-/// Claims of a failed pass stay queued.
+/// Removes the claims of a successful pass. Those of a failed pass stay queued.
 impl PassHandler<Protection> for Waiting {
     fn on_passed(&self, observed: &Observed, pass: &Pass<'_>) {
         if !pass.succeeded {
@@ -150,7 +156,7 @@ struct Protection {
     claims: Cache<PersistentVolumeClaim>,
     users: Index<Pod>,
     waiting: Waiting,
-    noting: bool,
+    sets_unused: bool,
 }
 
 impl Protection {
@@ -160,7 +166,7 @@ impl Protection {
     }
 }
 
-/// The key is a namespace.
+/// Planner of all queued claims in a namespace, which is the key.
 impl Planner for Protection {
     type Observed = Observed;
     type Memory = ();
@@ -170,7 +176,7 @@ impl Planner for Protection {
         let waiting = self.waiting.of(&namespace);
         let claims = waiting.iter().filter_map(|(name, _)| self.claims.get(&namespace, name));
         let claims = claims.map(|claim| self.waiting(claim)).collect();
-        Some(Observed { namespace, waiting, claims, noting: self.noting })
+        Some(Observed { namespace, waiting, claims, sets_unused: self.sets_unused })
     }
 
     fn plan(&self, observed: &Observed, (): &(), now: Timestamp) -> (Plan, ()) {

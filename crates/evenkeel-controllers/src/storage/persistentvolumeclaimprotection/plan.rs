@@ -1,7 +1,7 @@
-//! Decides whether the finalizer of a claim is added or removed, and sets its condition `Unused`.
+//! Decides whether a claim's finalizer is added or removed, and sets the claim's condition `Unused`.
 //!
-//! If an unused claim would be changed, the first step lists the pods of the namespace live, and the next one decides by that
-//! list.
+//! If the cache shows a claim as unused and that would change it, the first step lists the pods of the namespace live.
+//! The next step decides by that list.
 
 use crate::{conditions::Condition, storage::finalizers, wire};
 use evenkeel_api::{
@@ -24,22 +24,23 @@ const UNUSED: &str = "Unused";
 /// Queued claims of a namespace.
 pub(super) struct Observed {
     pub(super) namespace: Arc<str>,
-    /// Names of the claims, each with the number of its last event.
+    /// Names of the claims, each with the sequence number of its last event.
     pub(super) waiting: Vec<(Text, u64)>,
     pub(super) claims: Vec<WaitingClaim>,
     /// Whether claims get the condition `Unused`.
-    pub(super) noting: bool,
+    pub(super) sets_unused: bool,
 }
 
-/// A claim, and the pods that use it in the cache.
+/// A claim and the pods that use it, according to the cache.
 pub(super) struct WaitingClaim {
     pub(super) claim: Arc<PersistentVolumeClaim>,
     pub(super) users: Vec<Arc<Pod>>,
 }
 
-/// Decides about all queued claims, or lists the namespace's pods. Upstream: `processPVCsByNamespace`.
+/// Decides about all queued claims, or requests a live list of the namespace's pods. Upstream:
+/// `processPVCsByNamespace`.
 pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
-    if must_ask(observed) {
+    if needs_list(observed) {
         let options = ListOptions::default();
         let list = LiveRead::list::<Pod>(&Pod::kind(), &observed.namespace, &options);
         return Plan::one(LiveRead { on_error: OnError::Abort, ..list });
@@ -47,12 +48,12 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     protect_all(observed, None, now)
 }
 
-/// Decides by the live list of pods, if one was requested. Upstream: `askAPIServer`.
+/// Decides by the live list of pods if [`plan`] requested one. Upstream: `askAPIServer`.
 pub(super) fn next(observed: &Observed, done: &Outcomes, now: Timestamp) -> Option<Plan> {
     let [listed] = &done.0[..] else { return None };
     let pods = match (&listed.reply, &listed.error) {
         (Some(reply), _) => reply.list::<Pod>(),
-        (None, Some(error)) if must_ask(observed) => Err(error.clone()),
+        (None, Some(error)) if needs_list(observed) => Err(error.clone()),
         (None, _) => return None,
     };
     Some(match pods {
@@ -64,22 +65,22 @@ pub(super) fn next(observed: &Observed, done: &Outcomes, now: Timestamp) -> Opti
     })
 }
 
-fn must_ask(observed: &Observed) -> bool {
-    let noting = observed.noting;
-    observed.claims.iter().any(|one| must_be_sure(&one.claim, &one.users, noting))
+fn needs_list(observed: &Observed) -> bool {
+    let sets_unused = observed.sets_unused;
+    observed.claims.iter().any(|one| needs_live_pods(&one.claim, &one.users, sets_unused))
 }
 
 fn protect_all(observed: &Observed, live: Option<&[Arc<Pod>]>, now: Timestamp) -> Plan {
     let mut all = Plan::nothing();
     for WaitingClaim { claim, users } in &observed.claims {
-        let live = live.filter(|_| must_be_sure(claim, users, observed.noting));
-        let plan = protect(claim, live.unwrap_or(users), observed.noting, now);
+        let live = live.filter(|_| needs_live_pods(claim, users, observed.sets_unused));
+        let plan = protect(claim, live.unwrap_or(users), observed.sets_unused, now);
         all.actions.extend(plan.actions);
     }
     all
 }
 
-/// Whether the claim is being deleted and held by the finalizer.
+/// Reports whether the claim is terminating and has the finalizer.
 pub(super) fn is_held(claim: &PersistentVolumeClaim) -> bool {
     finalizers::holds(&claim.meta, FINALIZER)
 }
@@ -88,7 +89,7 @@ pub(super) fn is_held(claim: &PersistentVolumeClaim) -> bool {
 pub(super) fn describe(held: impl Iterator<Item = WaitingClaim>) -> Description {
     let mut description = Description::new();
     for WaitingClaim { claim, users } in held {
-        let users = users.iter().filter(|pod| keeps(pod, &claim));
+        let users = users.iter().filter(|pod| blocks_deletion(pod, &claim));
         let names: Vec<&str> = users.map(|pod| &*pod.meta.name).collect();
         if !names.is_empty() {
             let (claim, users) = (&claim.meta.name, names.join(", "));
@@ -103,14 +104,14 @@ pub(super) fn condition(claim: &PersistentVolumeClaim) -> Option<&PersistentVolu
     claim.status.conditions.iter().find(|condition| &*condition.type_ == UNUSED)
 }
 
-/// Whether the pod blocks the deletion of the claim. A scheduled pod does, even a terminal one; a pod without running
-/// containers does not block its own ephemeral claim.
-fn keeps(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
+/// Reports whether the pod blocks the deletion of the claim. A scheduled pod does, even after it has ended. A pod that
+/// has shut down does not block its own ephemeral claim.
+fn blocks_deletion(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
     let shut_down = pod.meta.deleting() && pod.meta.deletion_grace_seconds == Some(0);
     !pod.spec.node_name.is_empty() && names(pod, claim, shut_down)
 }
 
-/// Whether the claim counts as used by the pod, wherever the pod is.
+/// Reports whether the pod uses the claim, whether or not it is scheduled.
 fn uses(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
     !is_terminated(pod) && names(pod, claim, false)
 }
@@ -124,7 +125,7 @@ fn names(pod: &Pod, claim: &PersistentVolumeClaim, only_by_name: bool) -> bool {
         })
 }
 
-/// Whether the pod is terminal, or is terminating without running containers.
+/// Reports whether the pod has ended, or is terminating without running containers.
 pub(in crate::storage) fn is_terminated(pod: &Pod) -> bool {
     let idle = |statuses: &[ContainerStatus]| {
         statuses
@@ -138,8 +139,8 @@ pub(in crate::storage) fn is_terminated(pod: &Pod) -> bool {
             && idle(&pod.status.ephemeral_container_statuses))
 }
 
-/// Whether a pod's update does not affect its claims.
-pub(super) fn uses_alike(old: &Pod, new: &Pod) -> bool {
+/// Reports whether a pod's update does not matter for its claims.
+pub(super) fn is_irrelevant_update(old: &Pod, new: &Pod) -> bool {
     let of = |pod: &Pod| {
         let shut_down = pod.meta.deleting() && pod.meta.deletion_grace_seconds == Some(0);
         (is_terminated(pod), pod.spec.node_name.is_empty(), shut_down)
@@ -147,49 +148,55 @@ pub(super) fn uses_alike(old: &Pod, new: &Pod) -> bool {
     of(old) == of(new)
 }
 
-/// Whether the claim would be changed if it is unused, which needs a live list of pods.
-fn must_be_sure(claim: &PersistentVolumeClaim, users: &[Arc<Pod>], noting: bool) -> bool {
-    let would_go = is_held(claim) && !users.iter().any(|pod| keeps(pod, claim));
-    let would_say = noting
-        && is_noted(claim)
+/// Reports whether the claim would be changed as an unused one. That requires a live list of pods.
+fn needs_live_pods(claim: &PersistentVolumeClaim, users: &[Arc<Pod>], sets_unused: bool) -> bool {
+    let would_lose_finalizer =
+        is_held(claim) && !users.iter().any(|pod| blocks_deletion(pod, claim));
+    let would_become_unused = sets_unused
+        && has_unused_condition(claim)
         && !users.iter().any(|pod| uses(pod, claim))
         && condition(claim).is_none_or(|condition| &*condition.status != "True");
-    would_go || would_say
+    would_lose_finalizer || would_become_unused
 }
 
-fn is_noted(claim: &PersistentVolumeClaim) -> bool {
+fn has_unused_condition(claim: &PersistentVolumeClaim) -> bool {
     !claim.meta.deleting() && &*claim.status.phase == "Bound"
 }
 
-/// Returns the changes of a claim that only these pods may use. Upstream: `processPVC`.
-fn protect(claim: &PersistentVolumeClaim, pods: &[Arc<Pod>], noting: bool, now: Timestamp) -> Plan {
+/// Returns the changes of a claim, given all pods that may use it. Upstream: `processPVC`.
+fn protect(
+    claim: &PersistentVolumeClaim,
+    pods: &[Arc<Pod>],
+    sets_unused: bool,
+    now: Timestamp,
+) -> Plan {
     let mut plan = Plan::nothing();
-    if noting && is_noted(claim) {
+    if sets_unused && has_unused_condition(claim) {
         let used = pods.iter().any(|pod| uses(pod, claim));
-        if let Some(change) = note(claim, used, now) {
+        if let Some(change) = unused_condition(claim, used, now) {
             plan.push(change);
         }
     }
-    let kept = pods.iter().any(|pod| keeps(pod, claim));
+    let kept = pods.iter().any(|pod| blocks_deletion(pod, claim));
     let mut protection = finalizers::protect(claim, FINALIZER, kept);
     if let (false, Some(Action::Rewrite(second))) =
         (plan.actions.is_empty(), protection.actions.first_mut())
     {
-        // The condition was written before it.
+        // The write of the condition precedes this one and changes the resource version.
         second.resource_version = Arc::from("");
     }
     plan.actions.extend(protection.actions);
     plan
 }
 
-/// Sets the condition `Unused` of the claim, if its status differs.
-fn note(claim: &PersistentVolumeClaim, used: bool, now: Timestamp) -> Option<Rewrite> {
+/// Returns the write of the claim's condition `Unused`, or `None` if its status is correct.
+fn unused_condition(claim: &PersistentVolumeClaim, used: bool, now: Timestamp) -> Option<Rewrite> {
     let (status, reason, message) = if used {
         ("False", "PodUsingPVC", "A pod is currently referencing this PVC")
     } else {
         ("True", "NoPodsUsingPVC", "No pods are currently referencing this PVC")
     };
-    // As upstream, a condition with another status counts as correct for a claim in use.
+    // As upstream, any status but `True` counts as correct for a claim in use.
     let known = condition(claim).is_some_and(|known| match (used, &*known.status) {
         (true, known) => known != "True",
         (false, known) => known == "True",
@@ -252,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn who_keeps_a_claim() {
+    fn pods_that_block_deletion_and_pods_that_use() {
         let ephemeral = json!({"spec": {"volumes": [{"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]}});
         let gone = json!({"metadata": {"deletionTimestamp": T0.to_string(), "deletionGracePeriodSeconds": 0}});
         let both = |a: &Value, b: &Value| {
@@ -297,7 +304,11 @@ mod tests {
             ),
         ] {
             let (claim, pod) = (claim(true, None), pod(&change));
-            assert_eq!((keeps(&pod, &claim), uses(&pod, &claim)), (keeps_it, uses_it), "{what}");
+            assert_eq!(
+                (blocks_deletion(&pod, &claim), uses(&pod, &claim)),
+                (keeps_it, uses_it),
+                "{what}"
+            );
         }
     }
 
@@ -310,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn since_when_a_claim_is_used_is_noted_once() {
+    fn the_unused_condition_is_written_once() {
         let users = [pod(&json!({}))];
         for (said, used, want) in [
             (None, true, Some("False")),
@@ -336,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_has_consequences_is_made_sure_of() {
+    fn pods_are_listed_live_only_before_a_change() {
         let users = [pod(&json!({}))];
         for (claim, pods, sure) in [
             (claim(true, None), &users[..], false),
@@ -345,7 +356,7 @@ mod tests {
             (claim(false, Some("False")), &[], true),
             (claim(false, None), &users, false),
         ] {
-            assert_eq!(must_be_sure(&claim, pods, true), sure, "{:?}", claim.status);
+            assert_eq!(needs_live_pods(&claim, pods, true), sure, "{:?}", claim.status);
         }
         let plan = protect(&claim(true, None), &[], true, T0);
         assert_eq!(bodies(&plan), [json!({"metadata": {"finalizers": []}})]);
@@ -354,7 +365,7 @@ mod tests {
     fn observed(claims: Vec<PersistentVolumeClaim>, users: &[Arc<Pod>]) -> Observed {
         let waiting = |claim| WaitingClaim { claim: Arc::new(claim), users: users.to_vec() };
         let claims = claims.into_iter().map(waiting).collect();
-        Observed { namespace: "ns".into(), waiting: vec![], claims, noting: false }
+        Observed { namespace: "ns".into(), waiting: vec![], claims, sets_unused: false }
     }
 
     #[test]
@@ -389,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_is_enough_where_a_pod_uses_the_claim() {
+    fn no_pods_are_listed_if_a_cached_pod_uses_the_claim() {
         let used = observed(vec![claim(true, None)], &[pod(&json!({}))]);
         assert_eq!(plan(&used, T0), Plan::nothing());
         assert_eq!(next(&used, &Outcomes::default(), T0), None);

@@ -1,4 +1,4 @@
-//! Keeps volumes that are bound to a claim from being deleted.
+//! PV protection controller: protects volumes that are bound to a claim from being deleted.
 //!
 //! Upstream: `pkg/controller/volume/pvprotection`.
 
@@ -13,7 +13,7 @@ use evenkeel_runtime::{
 };
 use std::sync::Arc;
 
-/// The controller that protects volumes.
+/// Descriptor of the PV protection controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "persistentvolume-protection-controller",
     aliases: &["pv-protection"],
@@ -27,7 +27,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let volumes = context.env.caches.of::<PersistentVolume>();
     let builder = context.builder_watching(&DESCRIPTOR, &volumes, |event, enqueue| {
         let meta = &event.object().meta;
-        if !matches!(event, CacheEvent::Deleted(_)) && finalizers::concerns(meta, plan::FINALIZER) {
+        if !matches!(event, CacheEvent::Deleted(_)) && finalizers::may_change(meta, plan::FINALIZER)
+        {
             enqueue.add(Key::of(meta));
         }
     });

@@ -1,4 +1,4 @@
-//! Whether a volume may go.
+//! Decides whether a volume's finalizer is added or removed.
 
 use crate::storage::finalizers;
 use evenkeel_api::views::PersistentVolume;
@@ -6,7 +6,7 @@ use evenkeel_runtime::plan::Plan;
 
 pub(super) const FINALIZER: &str = "kubernetes.io/pv-protection";
 
-/// A volume is in use while it is bound.
+/// Protects the volume while it is bound.
 pub(super) fn plan(volume: &PersistentVolume) -> Plan {
     finalizers::protect(volume, FINALIZER, &*volume.status.phase == "Bound")
 }
@@ -17,7 +17,7 @@ mod tests {
     use crate::fixtures::{T0, meta};
 
     #[test]
-    fn a_volume_goes_when_it_is_not_bound() {
+    fn unbound_volumes_lose_the_finalizer() {
         let mut volume = PersistentVolume { meta: meta("v"), ..PersistentVolume::default() };
         assert_eq!(plan(&volume).actions.len(), 1, "gets the finalizer");
         volume.meta.finalizers = Box::new([FINALIZER.into()]);

@@ -1,4 +1,5 @@
-//! Keeps VolumeAttributesClasses that a volume or a claim names from being deleted.
+//! VAC protection controller: protects VolumeAttributesClasses that a volume or claim names from
+//! being deleted.
 //!
 //! Upstream: `pkg/controller/volume/vacprotection` (KEP-3751).
 
@@ -21,7 +22,7 @@ use evenkeel_runtime::{
 };
 use plan::Observed;
 
-/// The controller that protects classes of attributes.
+/// Descriptor of the VAC protection controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "volumeattributesclass-protection-controller",
     queue: "vacprotection",
@@ -53,22 +54,28 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .builder_watching(&DESCRIPTOR, &classes, |event, enqueue| {
             let meta = &event.object().meta;
             let is_deleted = matches!(event, CacheEvent::Deleted(_));
-            if !is_deleted && finalizers::concerns(meta, plan::FINALIZER) {
+            if !is_deleted && finalizers::may_change(meta, plan::FINALIZER) {
                 enqueue.add(Key::of(meta));
             }
         })
         .watches(&volumes, |event, enqueue| {
-            no_longer(event, enqueue, |volume| plan::named_by_volume(volume).collect());
+            enqueue_released_classes(event, enqueue, |volume| {
+                plan::named_by_volume(volume).collect()
+            });
         })
         .watches(&claims, |event, enqueue| {
-            no_longer(event, enqueue, |claim| plan::named_by_claim(claim).collect());
+            enqueue_released_classes(event, enqueue, |claim| plan::named_by_claim(claim).collect());
         });
     context.run(builder.planned(planner));
     Ok(())
 }
 
-/// Classes that were named and are not any more.
-fn no_longer<V: View>(event: &CacheEvent<V>, enqueue: &Enqueue, named: impl Fn(&V) -> Vec<&str>) {
+/// Enqueues the classes that the object named before the event and no longer names.
+fn enqueue_released_classes<V: View>(
+    event: &CacheEvent<V>,
+    enqueue: &Enqueue,
+    named: impl Fn(&V) -> Vec<&str>,
+) {
     let (before, now) = match event {
         CacheEvent::Added { .. } => return,
         CacheEvent::Updated { old, new } => (named(old), named(new)),

@@ -1,4 +1,4 @@
-//! Whether a class of attributes may go.
+//! Decides whether the finalizer of a VolumeAttributesClass is added or removed.
 
 use crate::storage::finalizers;
 use evenkeel_api::views::{PersistentVolume, PersistentVolumeClaim, VolumeAttributesClass};
@@ -17,12 +17,12 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     finalizers::protect(&*observed.class, FINALIZER, observed.used)
 }
 
-/// The class that a volume is of.
+/// Returns the class of a volume.
 pub(super) fn named_by_volume(volume: &PersistentVolume) -> impl Iterator<Item = &str> {
     [&*volume.spec.volume_attributes_class_name].into_iter().filter(|name| !name.is_empty())
 }
 
-/// Returns the requested, current and target class of a claim; duplicates are possible.
+/// Returns the requested, the current and the target class of a claim. Duplicates are possible.
 pub(super) fn named_by_claim(claim: &PersistentVolumeClaim) -> impl Iterator<Item = &str> {
     let target = claim.status.modify_volume_status.as_deref();
     let names = [
@@ -40,7 +40,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_class_that_is_used_stays() {
+    fn classes_in_use_keep_the_finalizer() {
         let mut class =
             VolumeAttributesClass { meta: meta("gold"), ..VolumeAttributesClass::default() };
         class.meta.finalizers = Box::new([FINALIZER.into()]);
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_names_what_it_wants_has_and_changes_to() {
+    fn a_claim_names_its_requested_current_and_target_class() {
         let claim: PersistentVolumeClaim = object(&json!({
             "spec": {"volumeAttributesClassName": "a"},
             "status": {"currentVolumeAttributesClassName": "b",

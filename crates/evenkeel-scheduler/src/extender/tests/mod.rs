@@ -1,4 +1,4 @@
-//! What extenders are sent over real connections, and what is made of their answers.
+//! Requests to extenders over real connections, and the results of their responses.
 
 mod preempt;
 mod server;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use server::{Reply, Server};
 use std::sync::Arc;
 
-/// An API server that has all pods in `shop`.
+/// API server that returns any pod.
 fn api() -> (Client, Caches) {
     let service = tower::service_fn(|request: Request<Body>| async move {
         let name = request.uri().path().strip_prefix("/api/v1/namespaces/shop/pods/").unwrap();
@@ -31,12 +31,12 @@ fn api() -> (Client, Caches) {
     (client, caches)
 }
 
-/// A pod with something that the scheduler does not keep.
+/// A pod with a field that the scheduler's view does not keep.
 fn whole(name: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {"dnsPolicy": "Default"}})
 }
 
-/// What is configured of an extender at this address.
+/// Configuration of an extender at this URL.
 fn config(url: String) -> ExtenderConfig {
     ExtenderConfig {
         url_prefix: url,
@@ -100,7 +100,7 @@ async fn an_extender_filters_scores_and_binds() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_is_reported() {
+async fn failed_requests_are_reported() {
     let unknown = json!({"NodeNames": ["elsewhere"]});
     let replies = [
         Reply::Json(500, json!({})),
@@ -130,9 +130,9 @@ async fn what_goes_wrong_is_reported() {
     assert!(matches!(errors[6], ExtenderError::Unreachable(..)), "it breaks off: {errors:?}");
 }
 
-/// Upstream's decoder reads one value, and leaves what is not said or null as it is.
+/// Upstream's decoder reads one value, and leaves a field that is absent or null unchanged.
 #[tokio::test]
-async fn answers_are_read_as_upstream_reads_them() {
+async fn responses_are_decoded_as_upstream_decodes_them() {
     let replies = [
         Reply::Text("null"),
         Reply::Text(
@@ -148,9 +148,9 @@ async fn answers_are_read_as_upstream_reads_them() {
     assert_eq!(extender.filter(&pod, &all).await.unwrap(), FilteredNodes::default());
 }
 
-/// What could help is for it to know: the pod is asked about again whatever changes, and nothing went wrong.
+/// The extender gives no reasons, so any event can make the pod schedulable. The attempt is no error.
 #[tokio::test]
-async fn who_leaves_out_all_nodes_without_a_word_rejects_the_pod() {
+async fn an_extender_that_returns_no_nodes_and_no_reasons_rejects_the_pod() {
     let replies = [json!({"NodeNames": []}).into()];
     let (extender, _server) = extender(|config| config.preempt_verb.clear(), replies).await;
     let options = SchedulerOptions { extenders: vec![extender], ..SchedulerOptions::default() };
@@ -170,7 +170,7 @@ async fn who_leaves_out_all_nodes_without_a_word_rejects_the_pod() {
 }
 
 #[tokio::test]
-async fn pods_are_its_business_by_their_resources() {
+async fn an_extender_is_interested_in_pods_with_its_resources() {
     let managed = ExtenderManagedResource { name: "a.b/c".to_owned(), ignored_by_scheduler: false };
     let (extender, _server) = extender(|config| config.managed_resources = vec![managed], []).await;
     let with = |field: &str, resources: Value| {
@@ -183,7 +183,7 @@ async fn pods_are_its_business_by_their_resources() {
 }
 
 #[test]
-fn nodes_are_read_where_they_are_whole() {
+fn filter_results_may_hold_whole_nodes() {
     let body = br#"{"Nodes":{"items":[{"metadata":{"name":"x"}}]},"NodeNames":null}"#;
     let mut read: wire::FilterResult = wire::read(body).unwrap();
     assert_eq!(read.filtered_names(false), ["x"]);

@@ -1,4 +1,4 @@
-//! Extenders that look over preemptions: what they are offered, and what they leave.
+//! Preemption with extenders: the candidates that they receive, and those that they keep.
 
 use super::{
     Extender, api, config, one,
@@ -18,14 +18,14 @@ use futures::FutureExt as _;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// A pod of this priority that asks for so much CPU, of which a node has four.
+/// A pod with this priority and CPU request. Each node has 4 CPUs.
 fn pod(name: &str, priority: i32, cpu: &str) -> PodInfo {
     let mut spec = asking(cpu, "1Mi");
     merge(&mut spec, &json!({"spec": {"priority": priority}}));
     info(name, &spec)
 }
 
-/// The nodes `a` and `b`, both full: `a` of `small` and `tiny`, which are less important than `other` on `b`.
+/// Two full nodes: `a` runs `small` and `tiny`, which are less important than `other` on `b`.
 fn nodes() -> NodeTable {
     let mut table = table(&[node("a", &json!({})), node("b", &json!({}))]);
     for (node, pod) in
@@ -36,7 +36,7 @@ fn nodes() -> NodeTable {
     table
 }
 
-/// What comes of preemption for a pod that needs a whole node, with these extenders.
+/// Result of preemption with these extenders for a pod that needs a whole node.
 async fn preempted(extenders: &[Arc<Extender>]) -> PostFilterResult {
     let extenders: Vec<Arc<dyn framework::Extender>> =
         extenders.iter().map(|one| Arc::clone(one) as Arc<dyn framework::Extender>).collect();
@@ -49,7 +49,7 @@ async fn preempted(extenders: &[Arc<Extender>]) -> PostFilterResult {
     DefaultPreemption::default().post_filter(&mut cycle, &state, &fit_error).await
 }
 
-/// As `preempted` with one extender that is only asked about preemptions; and what it was sent.
+/// Result of `preempted` with one extender that has only a preempt verb, and the requests that it received.
 async fn with(
     change: impl FnOnce(&mut ExtenderConfig),
     reply: impl Into<Reply>,
@@ -71,7 +71,7 @@ fn preempting(server: &Server) -> ExtenderConfig {
     }
 }
 
-/// Where the pod is to go and how many leave for it, or why none do.
+/// The nominated node and the number of victims, or the message if there is no candidate.
 fn outcome(done: &PostFilterResult) -> String {
     let found = "preemption: found a potential placement for pod on node ";
     match (&done.nominated, done.message.strip_prefix(found)) {
@@ -98,7 +98,7 @@ fn left(nodes: &Value) -> Value {
 const BEST: &str = "a, preempting 2 victims";
 
 #[tokio::test]
-async fn one_that_knows_the_nodes_is_sent_names() {
+async fn an_extender_with_a_node_cache_gets_names_of_victims() {
     let (found, sent) = with(|_| {}, left(&victims("b", &["other"], 0))).await;
     assert_eq!(found, "b, preempting 1 victims", "it took away the better one");
     assert_eq!(sent[0].path, "/preempt");
@@ -111,7 +111,7 @@ async fn one_that_knows_the_nodes_is_sent_names() {
 }
 
 #[tokio::test]
-async fn one_that_does_not_is_sent_whole_pods_and_answers_with_names() {
+async fn an_extender_without_a_node_cache_gets_whole_pods() {
     let reply = left(&victims("a", &["small", "tiny"], 0));
     let (found, sent) = with(|config| config.node_cache_capable = false, reply).await;
     assert_eq!(found, BEST);
@@ -127,16 +127,16 @@ async fn one_that_does_not_is_sent_whole_pods_and_answers_with_names() {
 }
 
 #[tokio::test]
-async fn what_it_leaves_is_chosen_from() {
+async fn preemption_chooses_among_the_nodes_an_extender_leaves() {
     let both = |first: &Value| {
         let mut both = first.clone();
         merge(&mut both, &victims("b", &["other"], 0));
         left(&both)
     };
     for (reply, want) in [
-        // It thinks that fewer need to go.
+        // The extender returns fewer victims.
         (both(&victims("a", &["tiny"], 0)), "a, preempting 1 victims"),
-        // It knows of a budget.
+        // The extender reports a violated PodDisruptionBudget.
         (both(&victims("a", &["small", "tiny"], 1)), "b, preempting 1 victims"),
         (left(&json!({})), "no candidate node for preemption"),
         (json!({"nodeNameToMetaVictims": null}), "no candidate node for preemption"),
@@ -151,7 +151,7 @@ async fn what_it_leaves_is_chosen_from() {
 }
 
 #[tokio::test]
-async fn one_that_may_fail_is_left_out_when_it_does() {
+async fn an_ignorable_extender_is_skipped_if_it_fails() {
     let no_pods = victims("b", &[], 0);
     let mut half = no_pods.clone();
     merge(&mut half, &victims("a", &["small"], 0));
@@ -188,7 +188,7 @@ async fn one_that_may_fail_is_left_out_when_it_does() {
 }
 
 #[tokio::test]
-async fn each_is_offered_what_the_others_left() {
+async fn each_extender_gets_the_nodes_that_earlier_ones_left() {
     let first = Server::start(None, [left(&victims("b", &["other"], 3)).into()]).await;
     let second = Server::start(None, [left(&json!({})).into()]).await;
     let third = Server::start(None, []).await;
@@ -202,7 +202,7 @@ async fn each_is_offered_what_the_others_left() {
 }
 
 #[tokio::test]
-async fn only_those_are_asked_whose_business_it_is() {
+async fn preemption_skips_extenders_that_are_not_interested() {
     let managed = ExtenderManagedResource { name: "a.b/c".to_owned(), ignored_by_scheduler: false };
     let (found, sent) = with(|config| config.managed_resources = vec![managed], Reply::Never).await;
     assert_eq!((&*found, sent.len()), (BEST, 0));

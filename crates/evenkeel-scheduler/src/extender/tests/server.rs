@@ -1,4 +1,4 @@
-//! An extender: a real server, with scripted answers, which keeps the requests.
+//! Extender for tests: a real server that gives scripted responses and records the requests.
 
 use evenkeel_runtime::tasks::Tasks;
 use http::{Request, Response};
@@ -22,11 +22,11 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// What an extender answers.
+/// Scripted response of an extender.
 pub(super) enum Reply {
-    /// With this status.
+    /// This status code and body.
     Json(u16, Value),
-    /// Well, with just this.
+    /// Status 200 with this body.
     Text(&'static str),
     /// No response at all.
     Never,
@@ -38,16 +38,16 @@ impl From<Value> for Reply {
     }
 }
 
-/// What an extender was sent.
+/// A request that an extender received.
 #[derive(Debug, Clone)]
 pub(super) struct Sent {
     pub(super) path: String,
     pub(super) body: Value,
-    /// Whether the scheduler came with a certificate.
+    /// Whether the scheduler sent a client certificate.
     pub(super) certified: bool,
 }
 
-/// An extender. When all answers are given it breaks off.
+/// An extender. After its last scripted response it closes the connection.
 pub(super) struct Server {
     /// Host and port.
     pub(super) address: String,
@@ -85,7 +85,7 @@ impl Server {
         Self { address, sent, tasks }
     }
 
-    /// What it was sent since the last look.
+    /// Takes the requests received since the last call.
     pub(super) fn sent(&self) -> Vec<Sent> {
         std::mem::take(&mut self.sent.lock().unwrap())
     }
@@ -100,7 +100,7 @@ impl Drop for Server {
 impl Script {
     async fn connected(self, stream: TcpStream, acceptor: Option<TlsAcceptor>) {
         let Some(acceptor) = acceptor else { return self.serve(stream, false).await };
-        // Who does not believe us breaks off.
+        // A client that does not trust the server aborts the handshake.
         if let Ok(stream) = acceptor.accept(stream).await {
             let certified = stream.get_ref().1.peer_certificates().is_some();
             self.serve(stream, certified).await;
@@ -117,7 +117,7 @@ impl Script {
             async move { script.answer(request, certified).await }
         });
         let builder = Builder::new(TokioExecutor::new());
-        // A connection that breaks is the scheduler's matter.
+        // The scheduler reports a broken connection itself.
         drop(
             builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)).await,
         );

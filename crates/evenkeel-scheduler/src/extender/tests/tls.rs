@@ -1,4 +1,4 @@
-//! Whom the scheduler believes, and the certificate that it comes with.
+//! Certificates that the scheduler trusts, and the client certificate that it sends.
 
 use super::{
     config, fixtures, names, one,
@@ -19,7 +19,7 @@ use serde_json::json;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// Signs the certificates of extenders and schedulers.
+/// Authority that signs the certificates of extenders and schedulers.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
@@ -42,7 +42,7 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), certificate, pem }
     }
 
-    /// For these hosts, or for one who comes.
+    /// Issues a certificate for these hosts, or a client certificate if there are none.
     fn sign(&self, hosts: &[&str]) -> Identity {
         let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
         let key = KeyPair::generate().unwrap();
@@ -50,7 +50,8 @@ impl Authority {
         Identity { certificate: made.pem(), key: key.serialize_pem() }
     }
 
-    /// A server's settings with a certificate for this host; with `asks` only those may come who have one as well.
+    /// TLS settings of a server whose certificate names this host. With `asks`, the server requires a client
+    /// certificate.
     fn server(&self, host: &str, asks: bool) -> ServerConfig {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec![host.to_owned()]).unwrap();
@@ -72,7 +73,7 @@ impl Authority {
     }
 }
 
-/// Files, each with its path.
+/// Certificate files in a temporary directory.
 struct Files(TempDir);
 
 impl Files {
@@ -91,7 +92,7 @@ fn data(pem: &str) -> String {
     BASE64_STANDARD.encode(pem)
 }
 
-/// Asks an extender with these settings; whether the scheduler came with a certificate, or why there is no answer.
+/// Calls an extender with this configuration. Returns whether the scheduler sent a client certificate, or the error.
 async fn ask(
     server: ServerConfig,
     change: impl FnOnce(&mut ExtenderConfig),
@@ -107,7 +108,7 @@ async fn ask(
     Ok(server.sent()[0].certified)
 }
 
-/// `ask` with this much of `tlsConfig`.
+/// Calls `ask` with these TLS settings.
 async fn with(server: ServerConfig, https: bool, tls: ExtenderTlsConfig) -> Result<bool, String> {
     ask(server, |config| {
         config.enable_https = https;
@@ -119,7 +120,7 @@ async fn with(server: ServerConfig, https: bool, tls: ExtenderTlsConfig) -> Resu
 const HOST: &str = "127.0.0.1";
 
 #[tokio::test]
-async fn an_extender_is_believed_by_its_authority() {
+async fn an_extender_needs_a_certificate_of_the_configured_authority() {
     let (own, other, files) = (Authority::new(), Authority::new(), Files::new());
     let by_data =
         |pem: &str| ExtenderTlsConfig { ca_data: data(pem), ..ExtenderTlsConfig::default() };
@@ -135,13 +136,13 @@ async fn an_extender_is_believed_by_its_authority() {
             assert!(why.contains("certificate"), "{why}");
         }
     }
-    // What is given as data goes before the file.
+    // Data take precedence over the file.
     let both = ExtenderTlsConfig { ca_data: data(&own.pem), ..by_file(&other.pem) };
     assert_eq!(with(own.server(HOST, false), true, both).await, Ok(false));
 }
 
 #[tokio::test]
-async fn without_an_authority_everybody_is_believed_where_that_is_meant() {
+async fn insecure_connections_accept_any_certificate() {
     let own = Authority::new();
     let none = ExtenderTlsConfig::default;
     assert_eq!(
@@ -151,7 +152,7 @@ async fn without_an_authority_everybody_is_believed_where_that_is_meant() {
     assert_eq!(with(own.server("elsewhere", false), true, none()).await, Ok(false));
     let insecure = ExtenderTlsConfig { insecure: true, ..none() };
     assert_eq!(with(own.server("elsewhere", false), false, insecure).await, Ok(false));
-    // The system's authorities do not know this one.
+    // The system's roots do not include this authority.
     assert!(ask(own.server(HOST, false), |_| {}).await.is_err());
     let contradiction = ExtenderTlsConfig { insecure: true, ca_data: data(&own.pem), ..none() };
     let why = with(own.server(HOST, false), true, contradiction).await.unwrap_err();
@@ -180,7 +181,7 @@ async fn an_extender_may_have_another_name() {
 }
 
 #[tokio::test]
-async fn the_scheduler_comes_with_a_certificate_where_it_has_the_key() {
+async fn the_scheduler_presents_its_client_certificate() {
     let (own, files) = (Authority::new(), Files::new());
     let Identity { certificate, key } = own.sign(&["scheduler"]);
     let (cert_file, key_file) =
@@ -197,7 +198,7 @@ async fn the_scheduler_comes_with_a_certificate_where_it_has_the_key() {
     ] {
         assert_eq!(with(own.server(HOST, true), true, tls).await, Ok(true));
     }
-    // Upstream says nothing of a certificate without its key, nor of the other way round.
+    // Upstream ignores a certificate without its key, and a key without its certificate.
     for tls in [
         trusting(),
         ExtenderTlsConfig { cert_file: cert_file.clone(), ..trusting() },
@@ -241,7 +242,7 @@ async fn a_certificate_that_is_renewed_is_used() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_used_is_reported_before_the_scheduler_starts() {
+async fn unusable_tls_files_are_reported_at_startup() {
     let (own, files) = (Authority::new(), Files::new());
     let missing = || files.0.path().join("missing").display().to_string();
     let Identity { certificate, .. } = own.sign(&["scheduler"]);
@@ -272,9 +273,9 @@ async fn what_cannot_be_used_is_reported_before_the_scheduler_starts() {
     }
 }
 
-/// `enableHTTPS` says how certificates are checked; whether there are any, the address says.
+/// `enableHTTPS` only controls how certificates are verified. The URL's scheme decides whether TLS is used.
 #[tokio::test]
-async fn an_address_without_tls_is_spoken_to_without() {
+async fn an_http_url_is_called_without_tls() {
     let own = Authority::new();
     let server = Server::start(None, [json!({"NodeNames": ["a"]}).into()]).await;
     let tls = ExtenderTlsConfig { ca_data: data(&own.pem), ..ExtenderTlsConfig::default() };

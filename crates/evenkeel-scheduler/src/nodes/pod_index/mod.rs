@@ -19,12 +19,12 @@ pub(crate) use per_node::PerNode;
 pub(crate) use scope::{RuleKind, Scope, terms};
 use slab::Slab;
 
-/// Id of an equivalence class; reused once the class has no pods.
+/// Id of an equivalence class. It is reused once the class has no pods.
 pub(crate) type EquivalenceClassId = u32;
-/// Id of a scope; valid until the index changes.
+/// Id of a scope. It is valid until the index changes.
 pub(crate) type ScopeId = u32;
 
-/// Maximum number of unused classes and scopes that are kept for later pods.
+/// Maximum number of unused classes, and of unused scopes, that are kept for later pods.
 const MAX_IDLE: usize = 512;
 
 /// Equivalence classes, scopes, and which class is in which scope.
@@ -37,14 +37,14 @@ pub(crate) struct PodIndex {
     /// Labels of namespaces, by name.
     namespaces: HashMap<Text, StrMap>,
     hasher: DefaultHashBuilder,
-    /// Number of classes with pods.
+    /// Number of classes that have pods.
     occupied: usize,
 }
 
-/// Pods that no selector distinguishes.
+/// Pods that no selector can distinguish.
 #[derive(Debug)]
 pub(crate) struct EquivalenceClass {
-    /// A current or former pod of the class.
+    /// A current or former pod of the class, which stands for all of them.
     sample: Arc<Pod>,
     nodes: PerNode,
     /// Scopes that contain the class.
@@ -52,7 +52,7 @@ pub(crate) struct EquivalenceClass {
     rules: Box<[AffinityRule]>,
 }
 
-/// An affinity term of a class about the pods of a scope.
+/// An affinity term of a class's pods. It refers to the pods of a scope.
 #[derive(Debug)]
 pub(crate) struct AffinityRule {
     pub(crate) kind: RuleKind,
@@ -67,7 +67,7 @@ struct ScopeEntry {
     scope: Scope,
     /// Classes in the scope.
     members: Vec<EquivalenceClassId>,
-    /// Classes with a term about the scope.
+    /// Classes whose pods have a term that refers to the scope.
     holders: Vec<EquivalenceClassId>,
 }
 
@@ -88,7 +88,7 @@ impl EquivalenceClass {
 }
 
 impl PodIndex {
-    /// Adds a pod; returns its class.
+    /// Adds a pod and returns its class.
     pub(super) fn add_pod(&mut self, pod: &Arc<Pod>, slot: Slot) -> EquivalenceClassId {
         self.sweep();
         let id = self.class(pod);
@@ -112,7 +112,7 @@ impl PodIndex {
         self.classes.get(class).is_some_and(|class| are_equivalent(&class.sample, pod))
     }
 
-    /// Returns the class of a pod.
+    /// Returns the class of a pod, added on first use.
     pub(crate) fn class(&mut self, pod: &Arc<Pod>) -> EquivalenceClassId {
         let hash = hash_of(&self.hasher, pod);
         if let Some(id) = self.class_ids.find(hash, |id| self.is_in_class(*id, pod)) {
@@ -200,7 +200,7 @@ impl PodIndex {
         members.iter().filter_map(|id| self.classes.get(*id))
     }
 
-    /// Returns the classes that are in all of these scopes; none if there are no scopes.
+    /// Returns the classes that are in all of these scopes, or none if there are no scopes.
     pub(crate) fn members_of_all<'a>(
         &'a self,
         scopes: &'a [ScopeId],
@@ -210,14 +210,15 @@ impl PodIndex {
         members.filter(|class| scopes.iter().all(|scope| class.scopes.contains(scope)))
     }
 
-    /// Reports whether a class is in all of these scopes; `false` if there are none.
+    /// Reports whether a class is in all of these scopes. Returns `false` if there are none.
     pub(crate) fn is_in_all(&self, class: EquivalenceClassId, scopes: &[ScopeId]) -> bool {
         let class = self.classes.get(class);
         !scopes.is_empty()
             && class.is_some_and(|class| scopes.iter().all(|scope| class.scopes.contains(scope)))
     }
 
-    /// Returns the terms of existing pods that match pods of this class, with the nodes of those pods.
+    /// Returns the affinity terms of existing pods that select the pods of this class, with the nodes of those existing
+    /// pods.
     pub(crate) fn rules_about(
         &self,
         class: EquivalenceClassId,
@@ -246,7 +247,8 @@ impl PodIndex {
         self.namespaces.get(namespace).unwrap_or(&NO_LABELS)
     }
 
-    /// Replaces a namespace's labels and updates the scopes that select namespaces; `None` for a deleted one.
+    /// Replaces the labels of a namespace and updates the scopes that select namespaces. `None` means that the
+    /// namespace was deleted.
     pub(super) fn set_namespace(&mut self, name: &str, labels: Option<&StrMap>) {
         let labels = labels.filter(|labels| !labels.is_empty());
         if self.namespaces.get(name) == labels {
@@ -285,7 +287,7 @@ impl PodIndex {
         }
     }
 
-    /// Removes unused classes and scopes when there are many. Ids that callers hold may become invalid.
+    /// Removes unused classes and scopes if there are many. Ids that callers hold may become invalid.
     pub(super) fn sweep(&mut self) {
         if self.classes.len() > 2 * self.occupied + MAX_IDLE {
             let empty = self.classes.iter().filter(|(_, class)| class.nodes.is_empty());

@@ -1,4 +1,4 @@
-//! Counts by node.
+//! Counts of pods by node.
 
 use crate::nodes::Slot;
 

@@ -6,12 +6,12 @@ use evenkeel_api::{
     views::{Affinity, Pod, PodAffinityTerm},
 };
 
-/// Pods with matching labels in matching namespaces.
+/// Pods with matching labels in selected namespaces.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Scope {
     /// Names of namespaces, sorted.
     namespaces: Box<[Text]>,
-    /// Selector of further namespaces, by label.
+    /// Selector of additional namespaces, by their labels.
     by_label: Selector,
     pods: Selector,
 }
@@ -44,12 +44,13 @@ impl Scope {
         !self.by_label.is_nothing()
     }
 
-    /// Reports whether the scope matches a pod, ignoring its namespace's labels.
+    /// Reports whether the scope matches a pod even without its namespace's labels.
     pub(crate) fn names(&self, pod: &Pod) -> bool {
         self.matches_pod(&pod.meta.namespace, &StrMap::default(), &pod.meta.labels)
     }
 
-    /// Reports whether the scope matches a pod with these labels in a namespace with those labels.
+    /// Reports whether the scope matches a pod with `labels` in a namespace with the labels
+    /// `of_namespace`.
     pub(crate) fn matches_pod(
         &self,
         namespace: &str,
@@ -68,7 +69,7 @@ pub(crate) enum RuleKind {
     Affinity,
     /// A required term of pod anti-affinity.
     AntiAffinity,
-    /// Preferred affinity with this weight; anti-affinity if negative.
+    /// A preferred term with this weight: affinity if positive, anti-affinity if negative.
     Preference(i32),
 }
 

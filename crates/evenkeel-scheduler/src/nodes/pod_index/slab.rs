@@ -1,6 +1,6 @@
 //! Vector with stable indexes.
 
-/// Values by index; indexes of removed values are reused.
+/// Values by index. Indexes of removed values are reused.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
     values: Vec<Option<T>>,

@@ -1,4 +1,4 @@
-//! That classes and scopes come and go without losing anybody.
+//! Classes and scopes are added and removed, and no pod is lost.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ fn in_scope(pod_index: &PodIndex, scope: super::ScopeId) -> u32 {
 }
 
 #[test]
-fn what_nobody_needs_is_forgotten_and_found_out_again() {
+fn unused_classes_and_scopes_are_dropped_and_rebuilt() {
     let mut pod_index = PodIndex::default();
     let labelled = |n: usize| {
         pod(
@@ -48,7 +48,7 @@ fn pods_of_one_kind_are_one_class() {
         { "topologyKey": "zone", "labelSelector": {} } ] } } });
     let plain = pod_index.add_pod(&with("a", json!({})), 1);
     assert_eq!(pod_index.add_pod(&with("b", json!({ "priority": 5 })), 1), plain);
-    // Affinity to nodes tells no pods apart.
+    // No selector distinguishes pods by their node affinity.
     let to_nodes = json!({ "affinity": { "nodeAffinity": {} } });
     assert_eq!(pod_index.add_pod(&with("c", to_nodes), 2), plain);
     let other = pod_index.add_pod(&with("d", near.clone()), 2);

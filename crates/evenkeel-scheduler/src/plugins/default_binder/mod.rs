@@ -1,13 +1,14 @@
 //! DefaultBinder: binds a pod with a POST to its `binding` subresource.
 //!
-//! If a response is lost or is a server error, the pod may be bound. The plugin then repeats the POST, which binds at most
-//! once, and finally reads the pod. Otherwise its resources could be given away while it runs.
+//! If the response is lost or is a server error, the pod may be bound. The plugin then repeats the POST, which binds at
+//! most once, and finally reads the pod. Without this, the scheduler could give the resources of a running pod to other
+//! pods.
 //!
 //! | documented | where |
 //! |---|---|
 //! | `POST` of a Binding to `pods/NAME/binding` | `bind` |
 //! | the Binding's `metadata.uid` as a precondition | `bind` |
-//! | a binding whose response was lost (not upstream) | `plan::leaves_open`, `plan::is_bound` |
+//! | a binding whose response was lost (upstream does not handle it) | `plan::leaves_open`, `plan::is_bound` |
 
 mod plan;
 
@@ -20,7 +21,7 @@ use crate::{
 };
 use plan::{Failures, Next, binding, is_bound};
 
-/// The DefaultBinder plugin; binds the pod with the scheduled uid only.
+/// The DefaultBinder plugin. It only binds a pod that still has the uid of the scheduled one.
 #[derive(Debug, Clone, Copy)]
 pub struct DefaultBinder;
 
@@ -66,7 +67,7 @@ impl Bind for DefaultBinder {
     }
 }
 
-/// Reports whether the API server has the pod on this node.
+/// Reports whether the API server shows the pod on this node.
 async fn is_on(client: &Client, meta: &Meta, node: &str) -> bool {
     let found = client.get::<Pod>(&meta.namespace, &meta.name).await;
     found.is_ok_and(|found| is_bound(&found, meta, node))
@@ -85,7 +86,7 @@ mod tests {
     const POST: &str = "POST /api/v1/namespaces/shop/pods/p/binding";
     const GET: &str = "GET /api/v1/namespaces/shop/pods/p";
 
-    /// Binds pod `p` to node `a` with these answers; how that ends, and what was asked.
+    /// Binds pod `p` to node `a` against these responses. Returns the result and the requests.
     async fn bind(answers: Vec<Answer>) -> (Result<bool, u16>, Vec<String>) {
         let script = Script::new(answers);
         let client = script.client(&Clock::starting_at(at(0)));
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_binding_whose_answer_was_lost_is_found_to_be_done() {
+    async fn a_binding_whose_response_was_lost_is_verified() {
         let taken = || vec![Answer::Lost, Answer::refused(409)];
         for (found, want) in [
             (found("p", "a"), Ok(true)),
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_clear_refusal_is_the_last_word() {
+    async fn a_definite_error_is_not_retried() {
         for code in [400, 404, 422] {
             let (bound, asked) = bind(vec![Answer::refused(code)]).await;
             assert_eq!((bound, asked.len()), (Err(code), 1));
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_is_away_is_not_asked_for_ever() {
+    async fn retries_end_when_the_server_stays_unreachable() {
         let (bound, asked) = bind((0..9).map(|_| Answer::Lost).collect()).await;
         assert_eq!(
             (bound, asked),

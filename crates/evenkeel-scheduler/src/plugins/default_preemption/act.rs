@@ -1,5 +1,5 @@
-//! Executes a preemption concurrently with other attempts. All victims but one are preempted in parallel, then the last one.
-//! So the preemptor is not retried before every victim is terminating.
+//! Executes a preemption concurrently with other attempts. It preempts all victims but one in parallel, then the last
+//! one. The preemptor is therefore not retried before every victim is terminating.
 //!
 //! Upstream: `pkg/scheduler/framework/preemption/executor.go`.
 
@@ -30,15 +30,16 @@ use crate::{
     pod::PodInfo,
 };
 
-/// Delay before the preemptor is retried after a failure. Without it, failures that return at once (no connection) would spin.
+/// Delay before the preemptor is retried after a failure. Without it, immediate failures (no connection) would cause a
+/// busy loop.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Runs preemptions, and knows for which pods they run.
+/// Runs preemptions and records for which pods they run.
 pub(super) struct Executor {
     handle: Handle,
     pods: Cache<Pod>,
     budgets: Cache<PodDisruptionBudget>,
-    /// Pods whose preemption runs, by uid. The value is the last victim once all others are deleted.
+    /// Preemptors by uid. The value is the last victim once all others are deleted.
     preempting: Mutex<HashMap<Box<str>, Option<Arc<Pod>>>>,
 }
 
@@ -64,8 +65,8 @@ impl Executor {
         self.preempting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reports whether the pod's preemption still runs. It ends when the cache shows the last victim terminating, even before
-    /// the API server answers.
+    /// Reports whether the pod's preemption is still running. It ends as soon as the cache shows that the last victim
+    /// is terminating, even before the API server responds.
     ///
     /// Upstream: `IsPodRunningPreemption`.
     pub(super) fn is_running_preemption(&self, uid: &str) -> bool {
@@ -76,13 +77,13 @@ impl Executor {
         }
     }
 
-    /// Returns the pod with this uid from the cache.
+    /// Returns the cached version of the pod, if it has the same uid.
     fn cached(&self, pod: &Pod) -> Option<Arc<Pod>> {
         let held = self.pods.get(&pod.meta.namespace, &pod.meta.name);
         held.filter(|held| held.meta.uid == pod.meta.uid)
     }
 
-    /// Starts to preempt the victims. `lower` are pods of lower priority that are nominated to the node.
+    /// Starts to preempt the victims in a task. `lower` are pods of lower priority that are nominated for the node.
     ///
     /// Upstream: `prepareCandidateAsync`.
     pub(super) fn prepare_candidate_async(
@@ -103,7 +104,7 @@ impl Executor {
             let run = stop.run_until_cancelled(preemption.run(lower));
             if let Err(panic) = catch_panic(run).await {
                 tracing::error!(uid, panic, "Preemption panicked");
-                // The preemptor would wait for its end.
+                // Otherwise the preemptor would wait forever for the preemption to end.
                 this.preempting().remove(&*uid);
                 this.handle.activate(&uid);
             }
@@ -126,7 +127,7 @@ impl Preemption {
         let began = executor.handle.clock.instant();
         let mut well = true;
         for other in &lower {
-            // These pods may not fit any more; without a nomination they find another node sooner.
+            // These pods may no longer fit on the node. Without a nomination they find another node sooner.
             if let Err(error) = self.clear_nomination(other).await {
                 let meta = &other.meta;
                 tracing::debug!(namespace = %meta.namespace, name = %meta.name, %error, "Nomination not cleared");
@@ -148,13 +149,13 @@ impl Preemption {
             executor.handle.clock.sleep(RETRY_DELAY).await;
         }
         if !well || unseen {
-            // No event will follow that moves the preemptor.
+            // No event will follow that requeues the preemptor.
             executor.handle.activate(pod.uid());
         }
         executor.handle.metrics.preemption_ran(well, began.elapsed());
     }
 
-    /// Preempts every victim, and returns the outcome of the last one.
+    /// Preempts all victims and returns the outcome of the last one.
     async fn preempt_victims(&self) -> Result<PreemptOutcome, ApiError> {
         for group in self.others.chunks(self.executor.handle.parallelism) {
             let preemptions: Vec<_> =
@@ -166,13 +167,13 @@ impl Preemption {
         self.preempt_pod(&self.last).await
     }
 
-    /// Preempts one of several victims, counted in `scheduler_goroutines`.
+    /// Preempts one of several victims while `scheduler_goroutines` counts the call.
     async fn preempt_victim_concurrently(&self, victim: &Pod) -> Result<PreemptOutcome, ApiError> {
         let _running = self.executor.handle.metrics.running(NAME);
         self.preempt_pod(victim).await
     }
 
-    /// Evicts a victim: cancels it if it is only assumed, else sets `DisruptionTarget` and deletes it.
+    /// Preempts a victim: cancels it if it is only assumed, else sets `DisruptionTarget` and deletes it.
     ///
     /// Upstream: `PreemptPod`.
     async fn preempt_pod(&self, victim: &Pod) -> Result<PreemptOutcome, ApiError> {

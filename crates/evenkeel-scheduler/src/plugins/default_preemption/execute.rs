@@ -1,4 +1,4 @@
-//! What a preemption writes about a victim, and what follows from how the victim left.
+//! Event, condition and outcome of the preemption of a victim.
 
 use evenkeel_api::{View as _, time::Timestamp, views::Pod};
 use evenkeel_runtime::plan::{EventRecord, Target};
@@ -7,19 +7,20 @@ use serde_json::{Value, json};
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 const PREEMPTION_BY_SCHEDULER: &str = "PreemptionByScheduler";
 
-/// How a victim left its node.
+/// Way in which a victim left its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PreemptOutcome {
-    /// The victim was deleted; the cache will report it.
+    /// The API server deleted the victim. The cache will report the deletion.
     Deleted,
-    /// The victim was an assumed pod and was cancelled in the scheduler's memory; no event follows.
+    /// The scheduler cancelled the victim, which was only assumed. No event follows.
     CancelledInMemory,
-    /// The victim did not exist any more.
+    /// The victim no longer existed.
     NotFound,
 }
 
-/// Reports whether no event will follow that moves the preemptor. The queue may have ignored the deletion of a victim that
-/// was not found while the preemptor was gated; if the cache still has the victim, its deletion is yet to come.
+/// Reports whether no event will follow that requeues the preemptor. If the last victim was not found, the queue may
+/// have ignored its deletion while the preemptor was gated. If the cache still has the victim, the event of its
+/// deletion is yet to come.
 pub(super) fn is_unseen(last: PreemptOutcome, cached: bool) -> bool {
     match last {
         PreemptOutcome::Deleted => false,
@@ -28,7 +29,7 @@ pub(super) fn is_unseen(last: PreemptOutcome, cached: bool) -> bool {
     }
 }
 
-/// Returns the event of a victim; `preemptor` is a uid.
+/// Returns the event of a victim. `preemptor` is a uid.
 pub(super) fn preempted(victim: &Pod, preemptor: &str, node: &str, in_memory: bool) -> EventRecord {
     let suffix = if in_memory { " (in kube-scheduler memory)." } else { "" };
     EventRecord {
@@ -39,7 +40,7 @@ pub(super) fn preempted(victim: &Pod, preemptor: &str, node: &str, in_memory: bo
     }
 }
 
-/// Returns the message of the victims' condition.
+/// Returns the message of the condition `DisruptionTarget`.
 pub(super) fn reason(preemptor: &Pod) -> String {
     let scheduler = match &*preemptor.spec.scheduler_name {
         "" => crate::DEFAULT_SCHEDULER,
@@ -48,7 +49,7 @@ pub(super) fn reason(preemptor: &Pod) -> String {
     format!("{scheduler}: preempting to accommodate a higher priority pod")
 }
 
-/// Returns the status patch that sets `DisruptionTarget`, unless the victim has that condition.
+/// Returns the status patch that sets `DisruptionTarget`, or `None` if the victim already has that condition.
 pub(super) fn condition(victim: &Pod, message: &str, now: Timestamp) -> Option<Value> {
     let conditions = &victim.status.conditions;
     let found = conditions.iter().find(|condition| &*condition.type_ == DISRUPTION_TARGET);
@@ -89,7 +90,7 @@ mod tests {
     use crate::fixtures::{at, pod};
 
     #[test]
-    fn a_victim_says_once_why_it_leaves() {
+    fn disruption_target_is_set_once() {
         let ready = json!({ "type": "Ready", "status": "True" });
         let fresh = pod("v", &json!({ "status": { "conditions": [ready] } }));
         let status = condition(&fresh, "for another", at(9)).unwrap();

@@ -1,7 +1,7 @@
-//! DefaultPreemption: makes room for a pod by evicting pods of lower priority.
+//! DefaultPreemption: makes a pod schedulable by evicting pods of lower priority.
 //!
-//! `plan` selects node and victims without side effects; `act` evicts them concurrently with other attempts and gates the
-//! preemptor meanwhile.
+//! `plan` selects node and victims without side effects. `act` evicts the victims concurrently with other attempts, and
+//! gates the preemptor until they are evicted.
 //!
 //! Upstream: `plugins/defaultpreemption`, `framework/preemption`.
 //!
@@ -70,7 +70,7 @@ impl DefaultPreemption {
         Self { args, executor: OnceLock::new() }
     }
 
-    /// Lets the extenders filter the candidates of a plan, and evicts the victims of the best one.
+    /// Lets the extenders filter the candidates of a plan, then evicts the victims of the best candidate.
     ///
     /// Upstream: `Evaluator.Preempt`.
     async fn preempt(&self, cycle: &mut Cycle<'_>, plan: PostFilterPlan) -> PostFilterResult {
@@ -97,7 +97,7 @@ impl DefaultPreemption {
     }
 }
 
-/// Builds the PostFilter result; a nominated node ends the PostFilter phase.
+/// Builds the PostFilter result. A nominated node ends the PostFilter phase.
 fn post_filter_result(nominated: Option<Arc<str>>, message: &str) -> PostFilterResult {
     PostFilterResult {
         done: nominated.as_ref().is_some_and(|node| !node.is_empty()),
@@ -194,7 +194,7 @@ impl Plugin for DefaultPreemption {
         vec![ClusterEvent::new(EventResource::AssignedPod, &[ActionType::Delete])]
     }
 
-    /// The plugins that rejected the pod along with this one decide.
+    /// Leaves the decision to the other plugins that rejected the pod.
     fn queueing_hint(&self, _: &PodInfo, _: &Change) -> QueueingHint {
         QueueingHint::Skip
     }
@@ -219,7 +219,7 @@ impl PreEnqueue for DefaultPreemption {
 }
 
 impl PostFilter for DefaultPreemption {
-    /// Finds the candidates, or the reason why there are none.
+    /// Finds the candidates for preemption, or the reason why there are none.
     ///
     /// Upstream: `findCandidates`, `DryRunPreemption`.
     fn plan(

@@ -1,4 +1,4 @@
-//! Selects the victims of a preemption. Pure: pods removed from nodes are put back.
+//! Selection of the victims of a preemption. It has no side effects: pods that it removes from nodes are restored.
 
 use evenkeel_api::{
     time::Timestamp,
@@ -20,7 +20,7 @@ use crate::{
 const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 
-/// Returns why the pod must not preempt others, or `None` if it may.
+/// Returns the reason why the pod must not preempt others, or `None` if it may.
 ///
 /// Upstream: `PodEligibleToPreemptOthers`.
 pub(super) fn ineligible_to_preempt_others(
@@ -33,7 +33,7 @@ pub(super) fn ineligible_to_preempt_others(
     }
     let node = cycle.nodes().get(&pod.pod.status.nominated_node_name)?;
     if fit_error.code(node.slot()) == Code::UnschedulableAndUnresolvable {
-        // The earlier preemption on this node was in vain.
+        // The earlier preemption on this node did not make the pod schedulable.
         return None;
     }
     let leaving = |other: &PodInfo| {
@@ -43,6 +43,8 @@ pub(super) fn ineligible_to_preempt_others(
     waits.then_some("not eligible due to a terminating pod on the nominated node.")
 }
 
+/// Reports whether the pod is terminating because of a preemption.
+///
 /// Upstream: `PodTerminatingByPreemption`.
 fn is_terminating_by_preemption(pod: &Pod) -> bool {
     pod.meta.deleting() && has_preemption_disruption_target(pod)
@@ -57,8 +59,11 @@ fn has_preemption_disruption_target(pod: &Pod) -> bool {
     })
 }
 
-/// Dry-runs preemption on nodes until there are enough candidates, those without PDB violations first. Without candidates,
-/// returns the status of each node.
+/// Dry-runs preemption on nodes until there are enough candidates. Returns the candidates without PDB violations first.
+///
+/// # Errors
+///
+/// The status of each node, if there are no candidates.
 ///
 /// Upstream: `findCandidates`, `DryRunPreemption`.
 pub(super) fn find_candidates(
@@ -131,8 +136,8 @@ fn not_helpful(n_nodes: usize, mut rejected: Vec<NodeStatus>) -> FitError {
     }
 }
 
-/// Selects the victims on a node: removes all pods of lower priority, then reprieves as many as fit. Pods that would violate a
-/// PDB are reprieved first, then more important pods.
+/// Selects the victims on a node: removes all pods of lower priority, then reprieves as many as fit. It first reprieves
+/// pods whose eviction violates a PDB, then the others, more important pods first.
 ///
 /// Upstream: `SelectVictimsOnNode`.
 fn select_victims_on_node(
@@ -179,8 +184,8 @@ fn select_victims_on_node(
     Ok(Candidate { node, pods, num_pdb_violations })
 }
 
-/// Orders pods by importance: higher priority first, then earlier start. Among equals, victims of an earlier preemption are
-/// less important, so that no other pod is preempted in their place. The uid decides last.
+/// Orders pods by importance: higher priority first, then earlier start. Among equals, victims of an earlier preemption
+/// are less important, so that no other pod is preempted instead. Equal pods are ordered by uid.
 ///
 /// Upstream: `MoreImportantPod`.
 fn more_important_pod(one: &PodInfo, other: &PodInfo) -> Ordering {
@@ -194,15 +199,15 @@ fn more_important_pod(one: &PodInfo, other: &PodInfo) -> Ordering {
     key(one).cmp(&key(other)).then_with(|| one.uid().cmp(other.uid()))
 }
 
-/// Returns the pod's start time; a pod that has not started counts as started last.
+/// Returns the pod's start time. A pod that has not started counts as the latest.
 ///
 /// Upstream: `GetPodStartTime`.
 fn pod_start_time(pod: &Pod) -> Timestamp {
     pod.status.start_time.unwrap_or(Timestamp::MAX)
 }
 
-/// Splits pods into those whose eviction violates a PDB and the others. Allowed disruptions are used up in order of
-/// importance.
+/// Splits pods into those whose eviction violates a PDB and the others. The pods use up the allowed disruptions in
+/// order of importance.
 ///
 /// Upstream: `FilterVictimsWithPDBViolation`.
 fn filter_pods_with_pdb_violation(
@@ -221,7 +226,7 @@ fn filter_pods_with_pdb_violation(
             if budget.meta.namespace != meta.namespace
                 || selector.is_empty()
                 || !selector.matches(&meta.labels)
-                // The budget counts this disruption already.
+                // The budget has already counted this disruption.
                 || budget.status.disrupted_pods.get(&meta.name).is_some()
             {
                 continue;
@@ -236,7 +241,7 @@ fn filter_pods_with_pdb_violation(
     pods.into_iter().partition(|pod| violates(pod))
 }
 
-/// Returns the best candidate, the first among equals.
+/// Returns the best candidate; of equally good ones the first.
 ///
 /// Upstream: `pickOneNodeForPreemption`.
 pub(super) fn pick_one_node_for_preemption(candidates: &[Candidate]) -> Option<&Candidate> {
@@ -250,8 +255,8 @@ pub(crate) fn equally_good_candidates(mut candidates: Vec<Candidate>) -> Vec<Can
     candidates
 }
 
-/// Returns the key by which candidates are ordered; the least one is the best. Each criterion counts where those before it
-/// are equal:
+/// Returns the key that orders candidates; the lowest is the best. Each criterion decides only between candidates that
+/// are equal in all criteria before it:
 ///
 /// 1. fewer victims whose eviction violates a PodDisruptionBudget;
 /// 2. lower highest priority of a victim;
@@ -265,19 +270,19 @@ fn selection_key(candidate: &Candidate) -> impl Ord + use<> {
     let victims = &candidate.pods;
     let priorities = || victims.iter().map(|pod| pod.spec.priority.unwrap_or(0));
     let max_priority = priorities().max().unwrap_or(i32::MIN);
-    // Shifted to be non-negative, so that more victims with negative priority do not sum to less.
+    // Each priority is shifted to be non-negative. Otherwise more victims with negative priorities would have a lower
+    // sum.
     let priority_sum: i64 = priorities().map(|priority| i64::from(priority) + (1_i64 << 31)).sum();
     let first_priority = victims.first().and_then(|pod| pod.spec.priority).unwrap_or(0);
     let of_highest = victims.iter().filter(|pod| pod.spec.priority.unwrap_or(0) == max_priority);
     let earliest_start = of_highest.map(|pod| pod_start_time(pod)).min().unwrap_or(Timestamp::MAX);
-    let without_disruption_target =
-        victims.iter().filter(|pod| !has_preemption_disruption_target(pod)).count();
+    let new_victims = victims.iter().filter(|pod| !has_preemption_disruption_target(pod)).count();
     (
         candidate.num_pdb_violations,
         first_priority,
         priority_sum,
         victims.len(),
         Reverse(earliest_start),
-        without_disruption_target,
+        new_victims,
     )
 }

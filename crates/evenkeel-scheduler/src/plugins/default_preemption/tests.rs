@@ -1,4 +1,4 @@
-//! Victims and candidates, by table; finding them leaves the nodes unchanged.
+//! Victims and candidates in table tests, which also check that the search leaves the nodes unchanged.
 
 use evenkeel_api::{
     Encoding, View as _,
@@ -18,7 +18,7 @@ use crate::{
     schedule::{Cycle, Nominator, View, schedule_pod},
 };
 
-/// Returns a pod with a priority and a CPU request; `more` is merged into it.
+/// Returns a pod with a priority and a CPU request, with `more` merged into it.
 fn pod(name: &str, priority: i32, cpu: &str, more: &Value) -> PodInfo {
     let mut spec = asking(cpu, "1Mi");
     merge(&mut spec, &json!({ "spec": { "priority": priority } }));
@@ -51,7 +51,7 @@ fn two(pods: Vec<(&str, PodInfo)>) -> NodeTable {
     on(&[node("a", &json!({})), node("b", &json!({}))], pods)
 }
 
-/// Returns the candidates for a pod that fits nowhere, or the message that explains why there are none.
+/// Returns the candidates for a pod that fits on no node, or the message that explains why there are none.
 fn find_candidates(
     nodes: &mut NodeTable,
     pod: &PodInfo,
@@ -123,7 +123,7 @@ fn among_equals_pods_marked_before_are_chosen() {
             two(vec![(marked, pod("x", 1, "4", &disruption_target)), (other, plain("y", 1, "4"))]);
         check(nodes, &plain("p", 10, "4"), &[], Ok((marked, &["x"], 0)));
     }
-    // The uid decides, whatever the order of arrival.
+    // The uid decides, not the order of arrival.
     for names in [["x", "y"], ["y", "x"]] {
         let all = names.map(|name| ("a", plain(name, 1, "2")));
         check(on(&one, all.to_vec()), &plain("p", 10, "2"), &[], Ok(("a", &["y"], 0)));
@@ -135,7 +135,7 @@ fn nodes_are_compared_point_by_point() {
     // The highest priority among the victims decides.
     let nodes = two(vec![("a", plain("x", 5, "4")), ("b", plain("y", 3, "4"))]);
     check(nodes, &plain("p", 10, "4"), &[], Ok(("b", &["y"], 0)));
-    // The sum of priorities decides, which counts each victim.
+    // The sum of priorities decides. Each victim adds to it.
     let nodes = two(vec![
         ("a", plain("x1", -5, "2")),
         ("a", plain("x2", -5, "2")),
@@ -149,14 +149,15 @@ fn nodes_are_compared_point_by_point() {
 }
 
 #[test]
-fn budgets_are_kept_where_that_is_possible() {
+fn preemption_avoids_violating_disruption_budgets() {
     let labelled = json!({ "metadata": { "labels": { "app": "db" } } });
     let db = json!({ "app": "db" });
     let nodes = || two(vec![("a", pod("x", 1, "4", &labelled)), ("b", plain("y", 5, "4"))]);
     check(nodes(), &plain("p", 10, "4"), &[budget(&db, 0)], Ok(("b", &["y"], 0)));
     check(nodes(), &plain("p", 10, "4"), &[budget(&db, 1)], Ok(("a", &["x"], 0)));
     check(nodes(), &plain("p", 10, "4"), &[budget(&json!({}), 0)], Ok(("a", &["x"], 0)));
-    // The budget allows the more important pod to be evicted, so the other one violates it and is reprieved first.
+    // The budget allows the eviction of the more important pod. The eviction of the other one violates it, so that pod
+    // is reprieved first.
     let one = [node("a", &json!({}))];
     let both = vec![("a", pod("x", 2, "2", &labelled)), ("a", pod("y", 1, "2", &labelled))];
     check(on(&one, both.clone()), &plain("p", 10, "2"), &[budget(&db, 1)], Ok(("a", &["x"], 0)));
@@ -164,7 +165,7 @@ fn budgets_are_kept_where_that_is_possible() {
 }
 
 #[test]
-fn what_does_not_help_is_reported() {
+fn reasons_against_preemption_are_reported() {
     let tainted = json!({ "spec": { "taints": [{ "key": "k", "effect": "NoSchedule" }] } });
     let nodes = on(
         &[node("a", &json!({})), node("b", &tainted)],
@@ -190,7 +191,7 @@ fn what_does_not_help_is_reported() {
 }
 
 #[test]
-fn the_attempt_names_the_node_and_says_so() {
+fn the_failure_names_the_node_with_the_victims() {
     let mut core = crate::core::Core::new(&crate::SchedulerOptions {
         profiles: vec![
             Profile::with_defaults("default-scheduler"),
@@ -214,7 +215,7 @@ fn the_attempt_names_the_node_and_says_so() {
     );
     assert_eq!(failure.nominated.as_deref(), Some("a"));
     assert_eq!(core.queue().nominator().nominated_pods_for_node("a").len(), 1);
-    // The node is nominated for the pod.
+    // Now the pod is nominated for the node.
     core.delete_pod("low", now);
     core.add_or_update_pod(&plain("other", 5, "4").pod, now);
     core.queue_mut().remove("high");

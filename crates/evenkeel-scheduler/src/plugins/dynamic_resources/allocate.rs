@@ -1,6 +1,6 @@
-//! Allocates devices for claims on one node. Pure: a backtracking search that returns the first solution.
+//! Allocates devices for claims on one node. The backtracking search is pure and returns the first solution.
 //!
-//! It selects a device for each request of each claim, and tries combinations of devices, not permutations.
+//! For each request of each claim it selects devices. It tries combinations of devices, not permutations.
 //!
 //! Upstream: `structured/internal/incubating`, `Allocator.Allocate`.
 
@@ -21,7 +21,7 @@ use super::{
     inventory::{Inventory, Offer},
     pools::{self, Pool, PoolState},
     requests::{Choice, ClaimRequests, MAX_DEVICES, claim_name},
-    selectors::Unsaid,
+    selectors::EvaluationError,
 };
 
 /// Failure of an allocation.
@@ -31,7 +31,7 @@ pub(super) enum Failure {
     None,
     /// The node cannot provide the devices, and a pool is invalid.
     Invalid,
-    /// No node can: claim or class is invalid.
+    /// No node can provide the devices, because a claim or class is invalid.
     Fatal(String),
     /// The search timed out.
     TimedOut,
@@ -40,12 +40,12 @@ pub(super) enum Failure {
 /// A device selected for a request.
 #[derive(Debug, Clone)]
 pub(super) struct Picked<'a> {
-    /// Index of the request, and of its subrequest.
+    /// Index of the request. `choice` is the index of its subrequest.
     pub(super) request: usize,
     pub(super) choice: usize,
     pub(super) offer: &'a Offer,
     pub(super) device: &'a Device,
-    /// Capacity consumed from a shared device.
+    /// Capacity that the request consumes of a shared device.
     pub(super) share: Option<Amounts>,
 }
 
@@ -63,8 +63,8 @@ impl std::fmt::Debug for Offer {
     }
 }
 
-/// Finds devices for all claims, or fails. `evaluate` returns a selector's result for a device; `is_timed_out` reports whether the
-/// timeout has passed.
+/// Finds devices for all claims. `evaluate` returns a selector's result for a device, and `is_timed_out` reports
+/// whether the timeout has passed.
 pub(super) fn allocate<'a>(
     inventory: &'a Inventory,
     in_use: &'a InUse,
@@ -105,7 +105,7 @@ struct DevicePosition {
 enum Step {
     Done,
     None,
-    /// The claim exceeds its maximum number of devices, whatever the devices.
+    /// The claim requests more than the maximum number of devices, whichever devices are selected.
     TooMany,
 }
 
@@ -113,7 +113,7 @@ enum Step {
 struct Undo<'a> {
     counted: bool,
     marked: bool,
-    /// The consumed capacity, and whether there was any before.
+    /// Consumed capacity, and whether other requests consumed capacity of the device before.
     share: Option<(Amounts, bool)>,
     at: At,
     position: DevicePosition,
@@ -131,11 +131,11 @@ struct Search<'a> {
     constraints: Vec<Vec<Constraint<'a>>>,
     /// Devices of requests with `allocationMode: All`, by claim, request and subrequest.
     all: HashMap<(usize, usize, usize), Vec<DevicePosition>>,
-    /// Selected devices, with their claims.
+    /// Selected devices by id, each with the indexes of the claims that it was selected for.
     chosen: HashMap<&'a str, Vec<usize>>,
-    /// Consumed capacity of shared devices.
+    /// Consumed capacity of shared devices by id.
     shares: HashMap<&'a str, Amounts>,
-    /// Remaining counters of each pool, less those of selected devices.
+    /// Counters of each pool less those of devices in use. `spent` holds the counters of selected devices.
     remaining: HashMap<usize, Counters<'a>>,
     spent: HashMap<usize, Counters<'a>>,
     picked: Vec<Vec<Picked<'a>>>,
@@ -226,7 +226,7 @@ impl<'a> Search<'a> {
         Ok(positions)
     }
 
-    /// Fails if the claim requests more devices than the maximum.
+    /// Fails if the claim requests more than [`MAX_DEVICES`] devices.
     fn check_limit(&self, claim: usize, request: usize) -> Result<(), Failure> {
         let least = |request: usize| {
             let choices = self.claims[claim].requests[request].iter().enumerate();
@@ -249,14 +249,14 @@ impl<'a> Search<'a> {
         &self.claims[at.claim].requests[at.request][at.choice]
     }
 
-    /// Returns the number of devices of the subrequest.
+    /// Returns the number of devices that the subrequest requests.
     fn count(&self, at: At) -> usize {
         let all = || self.all.get(&(at.claim, at.request, at.choice)).map_or(0, Vec::len);
         self.choice(at).count.unwrap_or_else(all)
     }
 
-    /// Makes the next step. `chosen` means that the subrequest is fixed; devices from `start` on are tried.
-    /// tried.
+    /// Continues the search at `at`. With `chosen` the subrequest is fixed. The search only tries devices from `start`
+    /// on.
     fn next(&mut self, at: At, chosen: bool, start: DevicePosition) -> Result<Step, Failure> {
         self.steps += 1;
         if self.steps.is_multiple_of(64) && (self.is_timed_out)() {
@@ -269,32 +269,33 @@ impl<'a> Search<'a> {
                 false,
                 DevicePosition::default(),
             )?;
-            // The limit of another claim does not restrict this claim.
+            // Another claim's limit is no reason to reject this claim's subrequest.
             return Ok(if step == Step::TooMany { Step::None } else { step });
         };
         let several = choices.first().is_some_and(|choice| choice.choice.is_some());
         if several && !chosen {
+            // A request with alternatives tries its subrequests in order of preference.
             return self.choose(at, choices.len());
         }
         if choices.is_empty() {
             return Ok(Step::None);
         }
-        let n_wanted = self.count(at);
+        let n_requested = self.count(at);
         let all = self.choice(at).count.is_none();
-        if all && n_wanted == 0 {
+        if all && n_requested == 0 {
             return Ok(Step::None);
         }
-        if at.device >= n_wanted {
+        if at.device >= n_requested {
             let next = At { claim: at.claim, request: at.request + 1, ..At::default() };
             return self.next(next, false, DevicePosition::default());
         }
-        if n_wanted - at.device > MAX_DEVICES.saturating_sub(self.picked[at.claim].len()) {
+        if n_requested - at.device > MAX_DEVICES.saturating_sub(self.picked[at.claim].len()) {
             return Ok(Step::TooMany);
         }
         if all { self.take_all(at) } else { self.take_one(at, start) }
     }
 
-    /// Selects the first subrequest with which the search succeeds.
+    /// Selects the first subrequest with which the rest of the search succeeds.
     fn choose(&mut self, at: At, n_choices: usize) -> Result<Step, Failure> {
         let mut always_too_many = true;
         for choice in 0..n_choices {
@@ -310,7 +311,7 @@ impl<'a> Search<'a> {
         Ok(if always_too_many { Step::TooMany } else { Step::None })
     }
 
-    /// Selects the next device of a request for all devices.
+    /// Selects the next device of a request for all devices, then continues the search.
     fn take_all(&mut self, at: At) -> Result<Step, Failure> {
         let positions = self.all.get(&(at.claim, at.request, at.choice));
         let Some(position) = positions.and_then(|positions| positions.get(at.device)).copied()
@@ -325,7 +326,7 @@ impl<'a> Search<'a> {
         step
     }
 
-    /// Selects a device, then continues the search.
+    /// Tries the devices from `start` on: selects one, then continues the search.
     fn take_one(&mut self, at: At, start: DevicePosition) -> Result<Step, Failure> {
         for pool in start.pool..self.pools.len() {
             if self.pools[pool].state != PoolState::Usable {
@@ -369,13 +370,13 @@ impl<'a> Search<'a> {
     fn is_taken(&self, choice: &Choice, id: &str, claim: usize) -> bool {
         let chosen = self.chosen.get(id);
         if choice.admin {
-            // Admin access does not exclude other claims, but a claim gets each device only once.
+            // Admin access shares devices with other claims, but a claim gets each device only once.
             return chosen.is_some_and(|claims| claims.contains(&claim));
         }
         self.in_use.is_taken(id) || chosen.is_some_and(|claims| !claims.is_empty())
     }
 
-    /// Reports whether class and request select the device, and the node can access it.
+    /// Reports whether the class and the request select the device, and whether the node can access it.
     fn selects(
         &self,
         claim: &ResourceClaim,
@@ -391,10 +392,10 @@ impl<'a> Search<'a> {
             match (self.evaluate)(offer, selector, device) {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
-                Err(Unsaid::Compile(why)) => {
+                Err(EvaluationError::Compile(why)) => {
                     return Err(Failure::Fatal(format!("{}: CEL compile error: {why}", of())));
                 }
-                Err(Unsaid::Run(why)) => {
+                Err(EvaluationError::Run(why)) => {
                     let id = &offer.ids[device];
                     return Err(Failure::Fatal(format!(
                         "{} on device {id}: CEL runtime error: {why}",
@@ -407,7 +408,7 @@ impl<'a> Search<'a> {
         Ok(!own || pools::device_reaches(&offer.devices()[device], self.node))
     }
 
-    /// Reports whether the device has the requested capacity.
+    /// Reports whether the device has enough capacity left besides `already`.
     fn suffices(
         &self,
         claim: &ResourceClaim,
@@ -427,7 +428,8 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Selects the device if available; `must` means that no other device would do.
+    /// Selects the device if it is available. With `must`, a violated constraint is an error, because no other device
+    /// can replace it.
     fn take(
         &mut self,
         at: At,
@@ -530,7 +532,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Adds the device to the claim's constraints; to none if one is violated.
+    /// Adds the device to all of the claim's constraints. If it violates one, adds it to none and returns false.
     fn constrain(&mut self, at: At, choice: &Choice, driver: &str, device: &'a Device) -> bool {
         let constraints = &mut self.constraints[at.claim];
         let refuses = constraints
@@ -550,7 +552,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Consumes the device's counters if the pool has enough left.
+    /// Consumes the device's counters. Returns false, and consumes none, if the pool does not have enough left.
     fn spend(&mut self, pool: usize, device: &'a Device) -> bool {
         if !self.remaining.contains_key(&pool) {
             let remaining = self.remaining_in(pool);
@@ -622,7 +624,7 @@ fn for_each_counter<'a>(device: &'a Device, mut each: impl FnMut((&'a str, &'a s
 }
 
 fn forbids(taint: &DeviceTaint, tolerations: &[DeviceToleration]) -> bool {
-    let bears = |toleration: &DeviceToleration| {
+    let tolerates = |toleration: &DeviceToleration| {
         (toleration.effect.is_empty() || toleration.effect == taint.effect)
             && (toleration.key.is_empty() || toleration.key == taint.key)
             && match &*toleration.operator {
@@ -631,10 +633,10 @@ fn forbids(taint: &DeviceTaint, tolerations: &[DeviceToleration]) -> bool {
                 _ => false,
             }
     };
-    matches!(&*taint.effect, "NoSchedule" | "NoExecute") && !tolerations.iter().any(bears)
+    matches!(&*taint.effect, "NoSchedule" | "NoExecute") && !tolerations.iter().any(tolerates)
 }
 
-/// Names the devices of an allocation, for tests and messages.
+/// Returns the devices of an allocation by name, for tests.
 #[cfg(test)]
 pub(super) fn names(allocated: &[Allocated<'_>], claims: &[Arc<ClaimRequests>]) -> Vec<String> {
     let mut names = Vec::new();

@@ -1,4 +1,5 @@
-//! Claims of assumed pods: devices are in use from Reserve on, and PreBind writes the claims. [`act`] holds these extension points.
+//! Claims of assumed pods: their devices are in use from Reserve on, and PreBind writes the claims. [`act`] holds these
+//! extension points.
 //!
 //! Upstream: in-flight allocations in `dra_manager.go`.
 
@@ -12,9 +13,9 @@ use super::{claims, extended::ExtendedResourceClaim, result::Allocation};
 /// Claims of an assumed pod.
 #[derive(Debug, Clone, Default)]
 pub(super) struct AssumedClaims {
-    /// The pod's claims, each with the allocation to write, if it has none.
+    /// The pod's claims. Each unallocated one comes with the allocation to write.
     pub(super) claims: Vec<(Arc<ResourceClaim>, Option<Allocation>)>,
-    /// The claim for the pod's extended resources.
+    /// The claim to create for the pod's extended resources.
     pub(super) special: Option<ExtendedClaimInCreation>,
 }
 
@@ -23,26 +24,26 @@ pub(super) struct AssumedClaims {
 pub(super) struct ExtendedClaimInCreation {
     pub(super) special: Arc<ExtendedResourceClaim>,
     pub(super) allocation: Allocation,
-    /// Last written version.
+    /// Latest written version, or `None` before PreBind has created the claim.
     pub(super) made: Option<Arc<ResourceClaim>>,
 }
 
 impl ExtendedClaimInCreation {
-    /// Uid under which the tracker knows the devices.
+    /// Returns the uid under which the tracker holds the devices.
     fn uid(&self) -> &str {
         &self.made.as_ref().unwrap_or(&self.special.claim).meta.uid
     }
 }
 
 impl AssumedClaims {
-    /// Allocations to write, each with the claim's uid.
-    fn gives(&self) -> impl Iterator<Item = (&str, &Allocation)> {
+    /// Returns the allocations to write, each with the claim's uid.
+    fn new_allocations(&self) -> impl Iterator<Item = (&str, &Allocation)> {
         let claims = self.claims.iter();
         let claims = claims.filter_map(|(claim, given)| Some((&*claim.meta.uid, given.as_ref()?)));
         claims.chain(self.special.as_ref().map(|making| (making.uid(), &making.allocation)))
     }
 
-    /// Returns the claims in their newest known versions, each or why it has none.
+    /// Returns the latest known version of each claim, or the message that it was deleted.
     pub(super) fn newest(
         &self,
         newest: impl Fn(&ResourceClaim) -> Option<Arc<ResourceClaim>>,
@@ -52,7 +53,7 @@ impl AssumedClaims {
         };
         let claims = self.claims.iter();
         let known = claims.map(|(claim, _)| newest(claim).ok_or_else(|| deleted(claim)));
-        // The cache may lack a claim that was just created.
+        // The cache may not show a claim yet that was just created.
         let made = self.special.as_ref().and_then(|making| making.made.as_ref());
         let made = made.map(|made| Ok(newest(made).unwrap_or_else(|| Arc::clone(made))));
         known.chain(made).collect()

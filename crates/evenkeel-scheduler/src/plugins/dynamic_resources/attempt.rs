@@ -1,5 +1,5 @@
-//! One attempt for a pod with claims: data of all nodes, and the allocation on each. Pure: what nodes were found to provide is
-//! an argument.
+//! One attempt for a pod with claims: data about all nodes, and the allocation on each node. Its functions are pure:
+//! results for nodes are passed in as [`Found`].
 //!
 //! Upstream: `stateData`.
 
@@ -28,10 +28,10 @@ use super::{
 };
 use crate::framework::{Status, StatusResult};
 
-/// Data that holds for all nodes.
+/// Data of the attempt about all nodes.
 pub(super) struct Attempt {
     claims: Vec<Arc<ResourceClaim>>,
-    /// Claims without allocation, or why they can never be allocated.
+    /// Requests of the unallocated claims, or the reason why they can never be allocated.
     claim_requests: Result<Vec<Arc<ClaimRequests>>, String>,
     extended: Extended,
     inventory: Arc<Inventory>,
@@ -41,39 +41,39 @@ pub(super) struct Attempt {
 /// Extended resources that devices may provide.
 #[derive(Default)]
 pub(super) enum Extended {
-    /// The pod requests none.
+    /// The pod requests no such resources.
     #[default]
     None,
-    /// The pod requests these.
+    /// The pod requests these resources.
     ExtendedResourceRequest(ExtendedResourceRequest),
-    /// An earlier attempt created this claim; it must be deleted first.
+    /// An earlier attempt created this claim. It must be deleted first.
     Stale(Arc<ResourceClaim>),
 }
 
-/// Results by node, for one attempt.
+/// Results of one attempt by node.
 #[derive(Default)]
 pub(super) struct Found {
     by_node: HashMap<Box<str>, OnNode>,
-    /// Claims whose allocation does not suit some node.
+    /// Indexes of claims whose existing allocation does not suit some node.
     unavailable: BTreeSet<usize>,
-    /// Claims for extended resources, by the set of resources that devices must provide.
+    /// Claims for extended resources. The key is the set of resources that devices must provide.
     variants: HashMap<Which, Arc<Variant>>,
 }
 
 /// Allocation on one node.
 struct OnNode {
-    /// Allocations of the unallocated claims in order, last the one of the claim to create.
+    /// Allocations of the unallocated claims in order. The last one belongs to the claim to create, if any.
     allocations: Vec<Allocation>,
     special: Option<Arc<ExtendedResourceClaim>>,
 }
 
-/// What the evaluation of a node depends on besides the attempt and the node.
+/// Arguments of [`Attempt::filter`] besides the node.
 pub(super) struct FilterContext<'a> {
     /// Timeout for device binding conditions.
     pub(super) binding_timeout: Duration,
     pub(super) now: Timestamp,
-    /// Reports whether the timeout of the search has passed.
-    pub(super) is_over: &'a dyn Fn() -> bool,
+    /// Reports whether the search has timed out.
+    pub(super) is_timed_out: &'a dyn Fn() -> bool,
     pub(super) compile: &'a Compile<'a>,
     pub(super) evaluate: &'a Evaluate<'a>,
 }
@@ -81,11 +81,12 @@ pub(super) struct FilterContext<'a> {
 /// A claim to create for extended resources.
 struct Variant {
     special: Arc<ExtendedResourceClaim>,
-    /// That claim with the unallocated claims, or why they can never be allocated.
+    /// Requests of the unallocated claims and of this one, or the reason why they can never be allocated.
     claim_requests: Result<Vec<Arc<ClaimRequests>>, String>,
 }
 
-/// Checks classes before any node is evaluated.
+/// Rejects the pod before any node is evaluated if a claim is already being allocated, or if a request or its class is
+/// invalid.
 pub(super) fn check(
     claims: &[Arc<ResourceClaim>],
     class: &Classes<'_>,
@@ -178,30 +179,33 @@ impl Attempt {
         Ok(())
     }
 
-    /// Returns the claim to create for extended resources on the node.
+    /// Returns the claim to create for extended resources on the node, or `None` if the node provides them all itself.
     fn variant(
         &self,
         node: &Node,
         found: &mut Found,
         compile: &Compile<'_>,
     ) -> Result<Option<Arc<Variant>>, Status> {
-        let wish = match &self.extended {
+        let extended_request = match &self.extended {
             Extended::None => return Ok(None),
             Extended::Stale(_) => {
                 return Err(Status::unresolvable("cannot schedule extended resource claim"));
             }
-            Extended::ExtendedResourceRequest(wish) => wish,
+            Extended::ExtendedResourceRequest(extended_request) => extended_request,
         };
-        let which = wish.on(node)?;
+        let which = extended_request.on(node)?;
         if !which.contains(&true) {
             return Ok(None);
         }
         if let Some(known) = found.variants.get(&which) {
             return Ok(Some(Arc::clone(known)));
         }
-        let special = Arc::new(wish.special(&which));
-        let special_requests =
-            requests::claim_requests(&special.claim, &|name: &str| wish.class(name), compile);
+        let special = Arc::new(extended_request.special(&which));
+        let special_requests = requests::claim_requests(
+            &special.claim,
+            &|name: &str| extended_request.class(name),
+            compile,
+        );
         let claim_requests = self.claim_requests.clone().and_then(|mut claim_requests| {
             claim_requests.push(Arc::new(special_requests?));
             Ok(claim_requests)
@@ -222,24 +226,27 @@ impl Attempt {
             return Ok(Vec::new());
         }
         let name = &node.meta.name;
-        let FilterContext { evaluate, is_over, .. } = *context;
+        let FilterContext { evaluate, is_timed_out, .. } = *context;
         let (inventory, in_use) = (&self.inventory, &self.in_use);
-        let found = allocate::allocate(inventory, in_use, node, claim_requests, evaluate, is_over)
-            .map_err(|failure| match failure {
-                Failure::None => Status::unresolvable("cannot allocate all claims"),
-                Failure::Invalid => Status::unresolvable("invalid resource pools were encountered"),
-                Failure::Fatal(why) => Status::error(why),
-                Failure::TimedOut => {
-                    Status::error(format!("node {name}: timed out trying to allocate devices"))
-                }
-            })?;
+        let found =
+            allocate::allocate(inventory, in_use, node, claim_requests, evaluate, is_timed_out)
+                .map_err(|failure| match failure {
+                    Failure::None => Status::unresolvable("cannot allocate all claims"),
+                    Failure::Invalid => {
+                        Status::unresolvable("invalid resource pools were encountered")
+                    }
+                    Failure::Fatal(why) => Status::error(why),
+                    Failure::TimedOut => {
+                        Status::error(format!("node {name}: timed out trying to allocate devices"))
+                    }
+                })?;
         let each = claim_requests.iter().zip(&found);
         each.map(|(claim_requests, allocated)| result::result(name, claim_requests, allocated))
             .collect::<Result<_, _>>()
             .map_err(Status::error)
     }
 
-    /// Scores the node by the preferred subrequests that it satisfies.
+    /// Scores the node by the rank of the subrequests that its allocations satisfy.
     pub(super) fn score(&self, node: &str, found: &Found) -> i64 {
         let Some(on_node) = found.by_node.get(node) else { return 0 };
         let mut new = on_node.allocations.iter();
@@ -255,10 +262,10 @@ impl Attempt {
         ranks.sum()
     }
 
-    /// Returns the claims to assume for the node.
+    /// Returns the claims to assume for the node, or `None` if the node was not found feasible.
     pub(super) fn decided(&self, node: &str, found: &Found) -> Option<AssumedClaims> {
         let Some(on_node) = found.by_node.get(node) else {
-            // The node advertises all extended resources itself.
+            // The node provides all extended resources itself.
             return self.claims.is_empty().then(AssumedClaims::default);
         };
         let mut new = on_node.allocations.iter().cloned();
@@ -280,7 +287,7 @@ impl Attempt {
         Some(AssumedClaims { claims, special })
     }
 
-    /// Returns the claim of an earlier attempt that must be deleted first.
+    /// Returns the claim of an earlier attempt that must be deleted before this pod can be scheduled.
     pub(super) fn stale(&self) -> Option<&Arc<ResourceClaim>> {
         match &self.extended {
             Extended::Stale(claim) => Some(claim),
@@ -288,7 +295,7 @@ impl Attempt {
         }
     }
 
-    /// Returns a claim, unused by other pods, whose allocation makes a node infeasible.
+    /// Returns a claim whose allocation makes a node infeasible and that no other pod uses.
     pub(super) fn unavailable_claims(
         &self,
         pod: &Pod,
@@ -306,7 +313,7 @@ impl Attempt {
     }
 }
 
-/// Reports whether the node can access the claim's devices, and they are ready or may become so.
+/// Reports whether the node can access the claim's devices, and whether they are ready or may still become ready.
 fn is_available(claim: &ResourceClaim, node: &Node, timeout: Duration, now: Timestamp) -> bool {
     let Some(allocation) = claim.status.allocation.as_deref() else { return true };
     let reaches = allocation.node_selector.as_deref().is_none_or(|selector| {

@@ -1,4 +1,4 @@
-//! Changes of claims that allocate, reserve, release and delete them. [`act`] writes them.
+//! Changes that allocate, reserve, release and delete claims. [`act`] writes them.
 
 pub(super) mod act;
 
@@ -11,15 +11,15 @@ use serde_json::{Value, json};
 
 use super::{claims, result::Allocation};
 
-/// Finalizer of allocated claims.
+/// Finalizer that protects allocated claims.
 const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
-/// Maximum number of attempts on conflicts.
+/// Maximum number of attempts of a write that conflicts.
 const MAX_ATTEMPTS: usize = 5;
 
-/// Changes that reserve a claim for a pod.
+/// Changes that allocate and reserve a claim for a pod.
 #[derive(Debug, PartialEq, Eq)]
 struct Reservation {
-    /// Change of the metadata, to be written before the status; `None` if the claim has the finalizer.
+    /// Change of the metadata, to be written before the status, or `None` if it needs no finalizer.
     finalizers: Option<Value>,
     /// Change of the status.
     status: Value,
@@ -66,7 +66,7 @@ fn reservation(
     Ok(Reservation { finalizers, status: json!({ "status": status }) })
 }
 
-/// Returns `reservedFor` with the pod added.
+/// Returns `status.reservedFor` with the pod added.
 fn reserved_with(claim: &ResourceClaim, pod: &Pod) -> Value {
     let mut reserved: Vec<Value> = Vec::new();
     for one in &claim.status.reserved_for {
@@ -80,7 +80,7 @@ fn reserved_with(claim: &ResourceClaim, pod: &Pod) -> Value {
     Value::Array(reserved)
 }
 
-/// Returns the change on the condition that the claim still has this uid and resource version.
+/// Makes the change conditional on the claim's uid and this resource version.
 fn at_version(claim: &ResourceClaim, version: &str, mut change: Value) -> Value {
     change["metadata"]["uid"] = json!(claim.meta.uid);
     change["metadata"]["resourceVersion"] = json!(version);
@@ -92,7 +92,7 @@ fn deallocated() -> Value {
     json!({ "status": { "allocation": null, "reservedFor": null, "devices": null } })
 }
 
-/// Returns the change that removes the pod's reservation; `None` if there is none.
+/// Returns the change that removes the pod's reservation, or `None` if there is nothing to release.
 fn released(claim: &ResourceClaim, pod: &Pod) -> Option<Value> {
     if claim.status.allocation.is_none() || !claims::is_reserved(claim, pod) {
         return None;
@@ -103,7 +103,7 @@ fn released(claim: &ResourceClaim, pod: &Pod) -> Option<Value> {
     }))
 }
 
-/// Returns the change that removes the finalizer; `None` if there is none.
+/// Returns the change that removes the finalizer, or `None` if the claim does not have it.
 fn unprotected(claim: &ResourceClaim) -> Option<Value> {
     let others: Vec<&Text> =
         claim.meta.finalizers.iter().filter(|one| ***one != *FINALIZER).collect();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_removed() {
+    fn absent_reservations_and_finalizers_need_no_write() {
         let pod = info("web", &json!({}));
         let (none, user) = (claim(&json!({})), json!({ "name": "web", "uid": "web" }));
         assert_eq!((released(&none, &pod.pod), unprotected(&none)), (None, None));

@@ -1,4 +1,4 @@
-//! Consumable capacity: how much of a shared device a request consumes.
+//! Consumable capacity: the part of a shared device's capacity that a request consumes.
 //!
 //! Upstream: KEP-5075, `structured/internal/incubating/consumable_capacity.go`.
 
@@ -11,13 +11,13 @@ use evenkeel_api::{
 };
 use std::collections::BTreeMap;
 
-/// Amounts by capacity name.
+/// Amounts by name of the capacity.
 pub(super) type Amounts = BTreeMap<Box<str>, Quantity>;
 
 /// Returns the capacity that the request consumes.
 ///
 /// # Errors
-/// If the request cannot be represented; then no device suits.
+/// If the requested amount cannot be represented. Then no device is suitable.
 pub(super) fn consumed(
     requested: Option<&CapacityRequirements>,
     has: &Map<DeviceCapacity>,
@@ -35,10 +35,10 @@ pub(super) fn consumed(
     Ok(consumed)
 }
 
-/// Reports whether the device has the requested capacity left.
+/// Reports whether the device has the requested capacity left besides `already`.
 ///
 /// # Errors
-/// As [`consumed`].
+/// If the requested amount cannot be represented, as in [`consumed`].
 pub(super) fn suffices(
     requested: Option<&CapacityRequirements>,
     has: &Map<DeviceCapacity>,
@@ -58,7 +58,7 @@ pub(super) fn suffices(
     }))
 }
 
-/// Rounds a requested amount as the device's request policy says.
+/// Rounds a requested amount according to the device's request policy.
 fn rounded(requested: Option<Quantity>, capacity: &DeviceCapacity) -> Result<Quantity, String> {
     let policy = capacity.request_policy.as_deref();
     let Some(requested) = requested else {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_rounded_as_the_device_says() {
+    fn amounts_are_rounded_by_the_request_policy() {
         let range = json!({"value": "10Gi", "requestPolicy": {"default": "1Gi",
             "validRange": {"min": "2Gi", "max": "8Gi", "step": "2Gi"}}});
         let values = json!({"value": "10Gi", "requestPolicy": {"default": "1Gi", "validValues": ["1Gi", "4Gi"]}});
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_already_counts() {
+    fn consumed_capacity_counts() {
         let has = device(&json!({"value": "4Gi"}));
         let consumed: Amounts = [("memory".into(), Quantity::parse("2Gi").unwrap())].into();
         let requested = asking(Some("2Gi"));

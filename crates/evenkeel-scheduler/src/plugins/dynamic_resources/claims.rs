@@ -8,10 +8,10 @@ use evenkeel_api::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Returns the names of the pod's claims, each with whether it was generated for the pod.
+/// Returns the names of the pod's claims, and for each whether it was generated for the pod.
 ///
 /// # Errors
-/// If a claim has not been generated yet.
+/// If a claim has not been generated yet, or the pod names neither claim nor template.
 pub(super) fn names(pod: &Pod) -> Result<Vec<(&str, bool)>, String> {
     let mut names = Vec::new();
     for claim in &pod.spec.resource_claims {
@@ -28,7 +28,7 @@ pub(super) fn names(pod: &Pod) -> Result<Vec<(&str, bool)>, String> {
             let made = made.ok_or_else(|| {
                 format!("pod \"{namespace}/{name}\": ResourceClaim not created yet")
             })?;
-            // An empty name means that the pod needs no claim.
+            // A status without a name means that the pod needs no claim.
             names.extend(made.resource_claim_name.as_deref().map(|made| (made, true)));
         }
     }
@@ -38,7 +38,7 @@ pub(super) fn names(pod: &Pod) -> Result<Vec<(&str, bool)>, String> {
 /// Returns the pod's claims.
 ///
 /// # Errors
-/// If a claim is missing or cannot be used.
+/// If a claim does not exist, is being deleted, or was generated for another pod.
 pub(super) fn of_pod(
     pod: &Pod,
     get: impl Fn(&str) -> Option<Arc<ResourceClaim>>,
@@ -61,7 +61,7 @@ pub(super) fn of_pod(
     Ok(claims)
 }
 
-/// Returns the message for a missing claim; `key` is `namespace/name`.
+/// Returns the message for a claim that does not exist. `key` is `namespace/name`.
 pub(super) fn not_found(key: &str) -> String {
     format!("resourceclaims.resource.k8s.io \"{key}\" not found")
 }
@@ -71,12 +71,12 @@ pub(super) fn is_reserved(claim: &ResourceClaim, pod: &Pod) -> bool {
     claim.status.reserved_for.iter().any(|one| one.uid == pod.meta.uid)
 }
 
-/// Readiness of a claim's devices.
+/// Readiness of a claim's devices according to their binding conditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Readiness {
     /// All devices are ready.
     Ready,
-    /// Some device is not ready yet.
+    /// Some device is not ready yet, or the claim has no allocation.
     Waits,
     /// A device will never be ready, for this reason.
     Failed(String),
@@ -93,7 +93,7 @@ fn status<'a>(
     })
 }
 
-/// Returns the readiness by the devices' binding conditions.
+/// Returns the readiness of the claim's devices.
 pub(super) fn readiness(claim: &ResourceClaim) -> Readiness {
     let Some(allocation) = claim.status.allocation.as_deref() else { return Readiness::Waits };
     for device in &allocation.devices.results {
@@ -118,18 +118,18 @@ pub(super) fn readiness(claim: &ResourceClaim) -> Readiness {
     Readiness::Ready
 }
 
-/// Reports whether a device has binding conditions.
+/// Reports whether any allocated device has binding conditions.
 pub(super) fn must_be_awaited(allocation: &AllocationResult) -> bool {
     allocation.devices.results.iter().any(|device| !device.binding_conditions.is_empty())
 }
 
-/// Returns when the wait for the claim's devices ends; `None` if it has not begun.
+/// Returns the deadline of the wait for the claim's devices, or `None` if the wait has not begun.
 pub(super) fn limit(claim: &ResourceClaim, timeout: Duration) -> Option<Timestamp> {
     let allocation = claim.status.allocation.as_deref().filter(|one| must_be_awaited(one))?;
     allocation.allocation_timestamp?.saturating_add(timeout).ok()
 }
 
-/// Reports whether the binding timeout of the claim has passed.
+/// Reports whether the claim's binding timeout has passed.
 pub(super) fn is_overdue(claim: &ResourceClaim, timeout: Duration, now: Timestamp) -> bool {
     limit(claim, timeout).is_some_and(|limit| limit < now)
 }

@@ -5,18 +5,18 @@ use evenkeel_api::{
     views::{Device, DeviceAttribute, DeviceConstraint},
 };
 
-/// A `matchAttribute` constraint with the devices added so far.
+/// A constraint on one attribute, with the devices added so far.
 #[derive(Debug)]
 pub(super) struct Constraint<'a> {
     requests: &'a [Text],
     attribute: &'a str,
     distinct: bool,
-    /// Attribute value of each added device, in order.
+    /// Attribute value of each added device, in the order of addition.
     values: Vec<&'a DeviceAttribute>,
 }
 
 impl<'a> Constraint<'a> {
-    /// Converts a constraint of a claim; `None` for unknown kinds.
+    /// Converts a constraint of a claim. Returns `None` if it is of an unknown kind.
     pub(super) fn new(constraint: &'a DeviceConstraint) -> Option<Self> {
         let same = constraint.match_attribute.as_deref().map(|attribute| (attribute, false));
         let other = constraint.distinct_attribute.as_deref().map(|attribute| (attribute, true));
@@ -35,7 +35,7 @@ impl<'a> Constraint<'a> {
         self.requests.is_empty() || self.requests.iter().any(|wanted| named(wanted))
     }
 
-    /// Adds a device; returns whether it satisfies the constraint.
+    /// Adds a device if it satisfies the constraint, and returns whether it does.
     pub(super) fn add(
         &mut self,
         request: &str,
@@ -58,7 +58,7 @@ impl<'a> Constraint<'a> {
         fits
     }
 
-    /// Removes the device that was added last for this request.
+    /// Removes the device that was added last, if the constraint applies to this request.
     pub(super) fn remove(&mut self, request: &str, choice: Option<&str>) {
         if self.covers(request, choice) {
             self.values.pop();
@@ -66,7 +66,8 @@ impl<'a> Constraint<'a> {
     }
 }
 
-/// Returns the attribute with this qualified name. Names without domain use the driver's.
+/// Returns the device's attribute with this qualified name. An attribute whose name has no domain
+/// belongs to the driver's domain.
 fn attribute<'a>(driver: &str, device: &'a Device, name: &str) -> Option<&'a DeviceAttribute> {
     device.attributes.get(name).or_else(|| {
         let (domain, id) = name.split_once('/')?;

@@ -1,31 +1,33 @@
-//! Results of CEL selectors for the devices of an inventory, each evaluated once. Pure: the plugin keeps them between attempts.
+//! Results of CEL selectors, each evaluated once for a device of an inventory. Functions are pure: the plugin keeps the
+//! results between attempts.
 
 use evenkeel_api::views::ResourceSlice;
 use std::{collections::HashMap, sync::Arc};
 
 use super::{
     inventory::{Inventory, Offer},
-    selectors::{Selector, Unsaid},
+    selectors::{EvaluationError, Selector},
 };
 
-/// Maximum number of selectors with results for a slice.
+/// Maximum number of selectors whose results are kept for a slice.
 const MAX_ENTRIES: usize = 64;
 
 /// Result of a selector for a device.
-pub(super) type Evaluated = Result<bool, Unsaid>;
+pub(super) type Evaluated = Result<bool, EvaluationError>;
 
-/// Evaluates a selector for the device with this index, or returns the earlier result.
+/// Function that returns the result of a selector for the slice's device with this index.
 pub(super) type Evaluate<'a> = dyn Fn(&Offer, &Selector, usize) -> Evaluated + 'a;
 
-/// Results of each selector for the devices of a slice, by its text; `None` for those not evaluated.
+/// Results of each selector for the devices of one slice, by the selector's text. `None` means not evaluated yet.
 type OfOffer = HashMap<Box<str>, Box<[Option<Evaluated>]>>;
 
-/// Results of selectors, by the index of the slice.
+/// Results of selectors, indexed like the inventory's slices.
 #[derive(Default)]
 pub(super) struct Evaluations(Vec<OfOffer>);
 
 impl Evaluations {
-    /// Reports whether the selector matches the device; evaluates it once.
+    /// Reports whether the selector matches the device. Evaluates it on the first call and returns the same result
+    /// later.
     pub(super) fn evaluate(
         &mut self,
         offer: &Offer,
@@ -47,7 +49,8 @@ impl Evaluations {
             .clone()
     }
 
-    /// Moves the results of unchanged slices to a newer inventory. What still reads the older one evaluates again.
+    /// Moves the results of unchanged slices to a newer inventory. Attempts that still read the older one evaluate
+    /// again.
     pub(super) fn move_to(&mut self, before: &Inventory, next: &Inventory) -> Self {
         let slices = before.offers().iter().map(|offer| Arc::as_ptr(&offer.slice));
         let mut known: HashMap<*const ResourceSlice, OfOffer> =

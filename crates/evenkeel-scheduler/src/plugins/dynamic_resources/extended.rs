@@ -1,4 +1,5 @@
-//! Extended resources backed by devices (KEP-5004): the claim that provides a pod's extended resources on a node. Pure.
+//! Extended resources backed by devices (KEP-5004): the claim that provides a pod's extended resources on a node. All
+//! functions are pure.
 //!
 //! The pod's status maps containers' resources to requests of the claim ([`Mapping`]).
 
@@ -15,9 +16,9 @@ use crate::{
     resources::Resources,
 };
 
-/// Placeholder name of a claim that is not created yet; not a valid object name.
+/// Placeholder name of a claim that is not created yet. It is not a valid object name.
 const UNWRITTEN: &str = "<extended-resources>";
-/// Annotation of claims for extended resources.
+/// Annotation that marks claims for extended resources.
 pub(super) const MARK: &str = "resource.kubernetes.io/extended-resource-claim";
 
 /// Extended resources that a pod requests and devices may provide.
@@ -36,7 +37,7 @@ pub(super) struct ExtendedResourceClaim {
     pub(super) mappings: Vec<Mapping>,
 }
 
-/// Maps a container's resource to a request of the claim.
+/// Mapping of a container's resource to a request of the claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mapping {
     container: Text,
@@ -45,7 +46,7 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    /// Returns the mapping as the pod's status contains it.
+    /// Returns the mapping in the form of the pod's status.
     pub(super) fn json(&self) -> Value {
         let Self { container, resource, request } = self;
         json!({ "containerName": container, "resourceName": &**resource, "requestName": request })
@@ -53,7 +54,7 @@ impl Mapping {
 }
 
 impl ExtendedResourceRequest {
-    /// Returns the pod's extended resources; `None` if devices can provide none of them.
+    /// Returns the pod's extended resources, or `None` if devices can provide none of them.
     pub(super) fn of(
         pod: &PodInfo,
         class_of: impl Fn(&str) -> Option<Arc<DeviceClass>>,
@@ -66,10 +67,10 @@ impl ExtendedResourceRequest {
         some.then(|| Self { pod: Arc::clone(&pod.pod), resources })
     }
 
-    /// Returns which resources devices must provide: those that the node does not advertise.
+    /// Returns the resources that devices must provide, because the node does not advertise them.
     ///
     /// # Errors
-    /// If neither node nor devices can provide a resource.
+    /// If neither the node nor devices can provide a resource.
     pub(super) fn on(&self, node: &Node) -> Result<Which, Status> {
         let each = self.resources.iter().map(|(name, class)| {
             match node.status.allocatable.get(name).map(|amount| amount.value()) {
@@ -81,7 +82,7 @@ impl ExtendedResourceRequest {
         each.collect()
     }
 
-    /// Returns the class with this name among those of the request.
+    /// Returns the class with this name, if the request refers to it.
     pub(super) fn class(&self, name: &str) -> Option<Arc<DeviceClass>> {
         let mut classes = self.resources.iter().filter_map(|(_, class)| class.as_ref());
         classes.find(|class| *class.meta.name == *name).map(Arc::clone)
@@ -119,7 +120,7 @@ impl ExtendedResourceRequest {
             name: UNWRITTEN.into(),
             generate_name: format!("{}-extended-resources-", pod.name).into(),
             namespace: pod.namespace.clone(),
-            // A placeholder until the claim is created.
+            // Placeholder until the API server assigns the uid.
             uid: format!("{UNWRITTEN}/{}", pod.uid).into(),
             annotations,
             owners: vec![owner].into(),
@@ -162,22 +163,23 @@ pub(super) fn body(claim: &ResourceClaim) -> Value {
     })
 }
 
-/// Returns the pod's containers, init containers first, each with whether it ends before the next starts.
+/// Returns the pod's containers, init containers first. The flag is true for an init container that ends before the
+/// next container starts.
 fn containers(pod: &Pod) -> Vec<(&Container, bool)> {
     let init =
         pod.spec.init_containers.iter().map(|init| (init, &*init.restart_policy != "Always"));
     init.chain(pod.spec.containers.iter().map(|container| (container, false))).collect()
 }
 
-/// Requests and mappings of one resource.
+/// Builder of the requests and mappings for one resource.
 struct OfResource<'a> {
     name: &'a Arc<str>,
     mappings: Vec<Mapping>,
 }
 
 impl OfResource<'_> {
-    /// Builds the requests of all containers. Init containers reuse the devices of later containers, and share the rest among
-    /// themselves.
+    /// Builds the requests of all containers. Init containers reuse the devices of containers that start later, and
+    /// share all others among themselves.
     fn requests(&mut self, containers: &[(&Container, bool)], class: &str) -> Vec<DeviceRequest> {
         let mut lasting: Vec<Option<DeviceRequest>> = Vec::with_capacity(containers.len());
         for (n, (container, ends)) in containers.iter().enumerate() {
@@ -203,7 +205,7 @@ impl OfResource<'_> {
         largest.into_iter().chain(lasting.into_iter().flatten()).collect()
     }
 
-    /// Builds a container's request for what `others`' devices do not cover.
+    /// Builds a container's request for the devices that it needs besides those of `others`.
     fn request(
         &mut self,
         n: usize,
@@ -224,9 +226,9 @@ impl OfResource<'_> {
                 return None;
             }
         }
-        // Index of the resource among the container's resources by name.
-        let place = requests.iter().filter(|(name, _)| *name < &**self.name).count();
-        let name = format!("container-{n}-request-{place}");
+        // Position of the resource among the container's resources, sorted by name.
+        let position = requests.iter().filter(|(name, _)| *name < &**self.name).count();
+        let name = format!("container-{n}-request-{position}");
         self.map(container, name.clone());
         let exactly = ExactDeviceRequest {
             device_class_name: class.into(),
@@ -264,7 +266,7 @@ mod tests {
         json!({ "name": name, "resources": { "requests": asks } })
     }
 
-    fn wish(init: &[Value], containers: &[Value]) -> Option<ExtendedResourceRequest> {
+    fn extended_request(init: &[Value], containers: &[Value]) -> Option<ExtendedResourceRequest> {
         let spec = json!({ "spec": { "initContainers": init, "containers": containers } });
         ExtendedResourceRequest::of(&info("web", &spec), class_of)
     }
@@ -283,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_get_requests_and_share_those_of_others() {
+    fn containers_share_requests() {
         let gpu = |n: u32| json!({ "cpu": "1", "example.com/gpu": n.to_string() });
         let sidecar = |n: u32| {
             let mut sidecar = container("side", &gpu(n));
@@ -358,9 +360,9 @@ mod tests {
                 vec!["a/a=container-0-request-1", "a/b=container-0-request-2"],
             ),
         ] {
-            let wish = wish(&init, &containers).unwrap();
-            let which = wish.on(&node("n", &json!({}))).unwrap();
-            let (had, mapped) = devices_by_container(&wish.special(&which));
+            let extended_request = extended_request(&init, &containers).unwrap();
+            let which = extended_request.on(&node("n", &json!({}))).unwrap();
+            let (had, mapped) = devices_by_container(&extended_request.special(&which));
             assert_eq!((had, mapped), (own(&requests), own(&mappings)), "{case}");
         }
     }
@@ -370,10 +372,10 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_offers_itself_is_no_device() {
+    fn advertised_resources_need_no_devices() {
         let offers = |what: &Value| node("n", &json!({ "status": { "allocatable": what } }));
         let asks = json!({ "example.com/gpu": "1", "example.com/nic": "1" });
-        let both = wish(&[], &[container("a", &asks)]).unwrap();
+        let both = extended_request(&[], &[container("a", &asks)]).unwrap();
         for (offered, want) in [
             (json!({}), [true, true]),
             (json!({ "example.com/gpu": "0" }), [true, true]),
@@ -383,7 +385,7 @@ mod tests {
             assert_eq!(both.on(&offers(&offered)).unwrap()[..], want, "{offered}");
         }
         let asks = json!({ "example.com/gpu": "1", "example.com/other": "1" });
-        let mixed = wish(&[], &[container("a", &asks)]).unwrap();
+        let mixed = extended_request(&[], &[container("a", &asks)]).unwrap();
         let why = mixed.on(&offers(&json!({}))).unwrap_err();
         assert_eq!(why.reasons.join(", "), "cannot fit resource");
         let offered = offers(&json!({ "example.com/other": "0" }));
@@ -391,14 +393,16 @@ mod tests {
         for asks in
             [json!({ "example.com/other": "1" }), json!({ "example.com/gpu": "0" }), json!({})]
         {
-            assert!(wish(&[], &[container("a", &asks)]).is_none(), "{asks}");
+            assert!(extended_request(&[], &[container("a", &asks)]).is_none(), "{asks}");
         }
     }
 
     #[test]
-    fn the_claim_is_the_pods() {
-        let wish = wish(&[], &[container("a", &json!({ "example.com/gpu": "2" }))]).unwrap();
-        let special = wish.special(&wish.on(&node("n", &json!({}))).unwrap());
+    fn the_pod_controls_its_claim() {
+        let extended_request =
+            extended_request(&[], &[container("a", &json!({ "example.com/gpu": "2" }))]).unwrap();
+        let special =
+            extended_request.special(&extended_request.on(&node("n", &json!({}))).unwrap());
         assert!(
             is_extended_resource_claim(&special.claim) && special.claim.meta.controlled_by("web")
         );
@@ -422,6 +426,8 @@ mod tests {
             special.mappings[0].json(),
             json!({ "containerName": "a", "resourceName": "example.com/gpu", "requestName": "container-0-request-0" })
         );
-        assert!(wish.class("gpu").is_some() && wish.class("other").is_none());
+        assert!(
+            extended_request.class("gpu").is_some() && extended_request.class("other").is_none()
+        );
     }
 }

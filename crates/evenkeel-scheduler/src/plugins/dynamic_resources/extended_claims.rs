@@ -1,4 +1,5 @@
-//! Claims for extended resources: lookup, and the pod's status. Pure.
+//! Existing claims for extended resources, and the pod status that refers to them. All functions
+//! are pure.
 
 use evenkeel_api::{
     Text,
@@ -16,22 +17,22 @@ use super::extended::{self, Mapping};
 #[derive(Debug, Default)]
 pub(super) struct ExtendedResourceClaims {
     of_pod: HashMap<Text, Arc<ResourceClaim>>,
-    /// Uids of claims that are being deleted.
-    given_up: HashSet<Text>,
+    /// Uids of claims that the plugin is deleting.
+    being_deleted: HashSet<Text>,
 }
 
 impl ExtendedResourceClaims {
-    /// Handles a claim from the cache.
+    /// Records a claim from the cache.
     pub(super) fn observe(&mut self, claim: &Arc<ResourceClaim>) {
         let owner = claim.meta.controller().filter(|_| extended::is_extended_resource_claim(claim));
-        if let Some(owner) = owner.filter(|_| !self.given_up.contains(&claim.meta.uid)) {
+        if let Some(owner) = owner.filter(|_| !self.being_deleted.contains(&claim.meta.uid)) {
             self.of_pod.insert(owner.uid.clone(), Arc::clone(claim));
         }
     }
 
-    /// Handles the deletion of a claim.
+    /// Forgets a claim that was deleted.
     pub(super) fn remove(&mut self, claim: &ResourceClaim) {
-        self.given_up.remove(&claim.meta.uid);
+        self.being_deleted.remove(&claim.meta.uid);
         self.forget(claim);
     }
 
@@ -40,15 +41,15 @@ impl ExtendedResourceClaims {
         self.of_pod.get(&pod.meta.uid).map(Arc::clone)
     }
 
-    /// Hides the claim until the cache shows its deletion.
+    /// Hides a claim that the plugin deletes, until the cache shows the deletion.
     pub(super) fn release_claim(&mut self, claim: &ResourceClaim) {
-        self.given_up.insert(claim.meta.uid.clone());
+        self.being_deleted.insert(claim.meta.uid.clone());
         self.forget(claim);
     }
 
     /// Makes the claim visible again after a failed deletion.
     pub(super) fn keep(&mut self, claim: &Arc<ResourceClaim>) {
-        self.given_up.remove(&claim.meta.uid);
+        self.being_deleted.remove(&claim.meta.uid);
         self.observe(claim);
     }
 
@@ -60,7 +61,7 @@ impl ExtendedResourceClaims {
     }
 }
 
-/// Returns the change of the pod's status that names the claim and its mappings.
+/// Returns the status patch of the pod that names the claim and its mappings.
 pub(super) fn pod_status(pod: &Pod, claim: &str, mappings: &[Mapping]) -> Value {
     let mappings: Vec<Value> = mappings.iter().map(Mapping::json).collect();
     let status = json!({ "resourceClaimName": claim, "requestMappings": mappings });

@@ -1,4 +1,4 @@
-//! Changes that may make a pod with claims schedulable. Pure.
+//! Queueing hint for changes of claims. It is pure.
 
 use evenkeel_api::views::{Pod, ResourceClaim};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::extended;
 use crate::framework::{Edit, QueueingHint};
 
-/// Reports whether a change of a claim may make the pod schedulable. `claims` returns the pod's claims.
+/// Returns `Queue` if a change of a claim may make the pod schedulable. `claims` returns the pod's claims.
 ///
 /// Upstream: `isSchedulableAfterClaimChange`.
 pub(super) fn after_claim(
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_that_come_free_matter_to_all_and_other_changes_to_users() {
+    fn freed_devices_requeue_every_pod_and_other_changes_only_users() {
         let pod = info("web", &json!({}));
         let (none, allocated) = (json!({}), json!({ "allocation": {} }));
         let updated = |name: &str, old: &Value, new: &Value| Edit::Updated {

@@ -1,4 +1,4 @@
-//! Devices allocated to claims, and in-flight allocations.
+//! Devices that are in use: those allocated to claims, and in-flight allocations.
 //!
 //! Upstream: `allocatedDevices` and `inFlightAllocations` in `dra_manager.go`.
 
@@ -10,12 +10,12 @@ use std::{
 
 use super::{capacity::Amounts, inventory::device_id};
 
-/// Devices in use.
+/// Devices in use by claims without admin access.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct InUse {
-    /// Exclusively allocated devices, with their number of claims.
+    /// Exclusively allocated devices, each with its number of allocations.
     whole: HashMap<Arc<str>, u32>,
-    /// Shared devices: number of shares and consumed capacity.
+    /// Shared devices, each with its number of shares and the consumed capacity.
     shared: HashMap<Arc<str>, (u32, Amounts)>,
 }
 
@@ -30,12 +30,12 @@ impl InUse {
         self.shared.get(id).map(|(_, amounts)| amounts)
     }
 
-    /// Reports whether the device is in use.
+    /// Reports whether the device is in use, exclusively or shared.
     pub(super) fn has(&self, id: &str) -> bool {
         self.is_taken(id) || self.shared.contains_key(id)
     }
 
-    /// Adds the devices of an allocation.
+    /// Adds the devices of an allocation, except those with admin access.
     pub(super) fn add(&mut self, allocation: &AllocationResult) {
         for result in allocation.devices.results.iter().filter(|one| one.admin_access != Some(true))
         {
@@ -52,7 +52,7 @@ impl InUse {
         }
     }
 
-    /// Removes the devices of an allocation.
+    /// Removes the devices of an allocation, except those with admin access.
     pub(super) fn remove(&mut self, allocation: &AllocationResult) {
         for result in allocation.devices.results.iter().filter(|one| one.admin_access != Some(true))
         {
@@ -80,17 +80,18 @@ impl InUse {
     }
 }
 
-/// Claims and their devices: as cached, as written, and as in flight.
+/// Devices in use according to the cache, to written claims that the cache does not show yet, and to in-flight
+/// allocations.
 #[derive(Debug, Default)]
 pub(super) struct Tracker {
     in_use: Arc<InUse>,
-    /// By claim uid, devices in the cache.
+    /// Allocations in the cache, by claim uid.
     cached: HashMap<Box<str>, Arc<AllocationResult>>,
-    /// By claim uid, in-flight allocations.
+    /// In-flight allocations, by claim uid.
     pending: HashMap<Box<str>, Arc<AllocationResult>>,
-    /// By claim uid, written versions that the cache does not have.
+    /// Written versions of claims that the cache does not show yet, by claim uid.
     written: HashMap<Box<str>, Arc<ResourceClaim>>,
-    /// Uids of claims whose allocation was written; the in-flight entry is dropped when the cache has it.
+    /// Uids of claims whose allocation was written. The in-flight entry is dropped once the cache shows the allocation.
     settled: HashSet<Box<str>>,
 }
 
@@ -100,20 +101,20 @@ impl Tracker {
         Arc::clone(&self.in_use)
     }
 
-    /// Reports whether an allocation of the claim is in flight.
+    /// Reports whether an allocation of the claim is in flight and not written yet.
     pub(super) fn is_pending(&self, uid: &str) -> bool {
         self.pending.contains_key(uid) && !self.settled.contains(uid)
     }
 
-    /// Returns the newest known version of the claim.
-    pub(super) fn best(&self, cached: Arc<ResourceClaim>) -> Arc<ResourceClaim> {
+    /// Returns the latest known version of the claim.
+    pub(super) fn newest(&self, cached: Arc<ResourceClaim>) -> Arc<ResourceClaim> {
         match self.written.get(&*cached.meta.uid) {
             Some(written) if written.meta.version() > cached.meta.version() => Arc::clone(written),
             _ => cached,
         }
     }
 
-    /// Handles a claim from the cache.
+    /// Records a claim from the cache.
     pub(super) fn observe(&mut self, claim: &ResourceClaim) {
         let uid = &*claim.meta.uid;
         let newer = |written: &Arc<ResourceClaim>| written.meta.version() > claim.meta.version();
@@ -123,7 +124,7 @@ impl Tracker {
         }
         let allocation = claim.status.allocation.as_deref();
         if self.cached.get(uid).map(|known| &**known) != allocation {
-            self.unsee(uid);
+            self.remove_cached(uid);
             if let Some(allocation) = allocation {
                 let allocation = Arc::new(allocation.clone());
                 Arc::make_mut(&mut self.in_use).add(&allocation);
@@ -135,11 +136,11 @@ impl Tracker {
         }
     }
 
-    /// Handles the deletion of a claim.
+    /// Removes a claim that was deleted.
     pub(super) fn remove(&mut self, claim: &ResourceClaim) {
         let uid = &*claim.meta.uid;
         self.written.remove(uid);
-        self.unsee(uid);
+        self.remove_cached(uid);
         if self.settled.remove(uid) {
             self.drop_pending(uid);
         }
@@ -153,36 +154,37 @@ impl Tracker {
         self.pending.insert(uid.into(), allocation);
     }
 
-    /// Sets the uid of an in-flight allocation once its claim was created.
+    /// Moves an in-flight allocation to the uid that its claim got on creation.
     pub(super) fn rename(&mut self, before: &str, uid: &str) {
         if let Some(allocation) = self.pending.remove(before) {
             self.pending.insert(uid.into(), allocation);
         }
     }
 
-    /// Removes an in-flight allocation.
+    /// Removes an in-flight allocation, unless it was written.
     pub(super) fn abandon(&mut self, uid: &str) {
         if !self.settled.contains(uid) {
             self.drop_pending(uid);
         }
     }
 
-    /// Records a written claim.
+    /// Records a claim that the plugin wrote.
     pub(super) fn wrote(&mut self, claim: Arc<ResourceClaim>) {
         let uid: Box<str> = (&*claim.meta.uid).into();
         let allocation = claim.status.allocation.as_deref();
         if allocation.is_some() && self.cached.get(&uid).map(|cached| &**cached) == allocation {
-            // The cache had the claim before the response arrived.
+            // The cache showed the allocation before the response arrived.
             self.drop_pending(&uid);
         } else if self.pending.contains_key(&uid) && allocation.is_some() {
-            // Kept until the cache has it.
+            // The entry is kept until the cache shows the allocation.
             self.settled.insert(uid.clone());
         }
         self.written.insert(uid, claim);
     }
 
-    /// Returns written claims that a newer cached version replaced before the response arrived.
-    pub(super) fn overtaken(&mut self, cached: &ResourceClaim) {
+    /// Forgets a written version that is not newer than the cached one, because the cache showed the write before its
+    /// response arrived.
+    pub(super) fn forget_older_write(&mut self, cached: &ResourceClaim) {
         let uid = &*cached.meta.uid;
         let old = |written: &Arc<ResourceClaim>| written.meta.version() <= cached.meta.version();
         if self.written.get(uid).is_some_and(old) {
@@ -193,7 +195,7 @@ impl Tracker {
         }
     }
 
-    fn unsee(&mut self, uid: &str) {
+    fn remove_cached(&mut self, uid: &str) {
         if let Some(before) = self.cached.remove(uid) {
             Arc::make_mut(&mut self.in_use).remove(&before);
         }

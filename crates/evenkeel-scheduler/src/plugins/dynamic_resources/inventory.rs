@@ -1,4 +1,4 @@
-//! Devices of all ResourceSlices, indexed by node. Pure.
+//! Devices of all ResourceSlices, indexed by node and pool. All functions are pure.
 
 use evenkeel_api::{
     Text,
@@ -6,17 +6,17 @@ use evenkeel_api::{
 };
 use std::{collections::HashMap, sync::Arc};
 
-/// Returns the device id `driver/pool/device`.
+/// Returns the id of a device: `driver/pool/device`.
 pub(super) fn device_id(driver: &str, pool: &str, device: &str) -> Arc<str> {
     format!("{driver}/{pool}/{device}").into()
 }
 
-/// A ResourceSlice of the inventory.
+/// A ResourceSlice in the inventory.
 pub(super) struct Offer {
     /// Index in the inventory.
     pub(super) index: usize,
     pub(super) slice: Arc<ResourceSlice>,
-    /// Id of each device.
+    /// Device ids, in the order of the slice's devices.
     pub(super) ids: Arc<[Arc<str>]>,
 }
 
@@ -40,7 +40,8 @@ impl Offer {
         &self.slice.spec.devices
     }
 
-    /// Reports whether the device uses features that are not supported here.
+    /// Reports whether a device of the slice uses features that this allocator does not support.
+    /// Such slices are ignored.
     pub(super) fn is_unknown(&self) -> bool {
         let mut consumed = self.devices().iter().flat_map(|device| &*device.consumes_counters);
         consumed.any(|one| !one.compatibility_groups.is_empty())
@@ -58,7 +59,7 @@ pub(super) struct Inventory {
 }
 
 impl Inventory {
-    /// Builds the inventory, and reuses the device ids of unchanged slices.
+    /// Builds the inventory. It reuses the device ids of unchanged slices.
     pub(super) fn new(
         mut slices: Vec<Arc<ResourceSlice>>,
         rules: Vec<Arc<DeviceTaintRule>>,
@@ -94,13 +95,13 @@ impl Inventory {
         &self.offers
     }
 
-    /// Returns the slices that may apply to a node.
+    /// Returns the slices that may have devices for a node.
     pub(super) fn for_node(&self, node: &str) -> impl Iterator<Item = &Offer> {
         let own = self.on_node.get(node).into_iter().flatten();
         own.chain(&self.shared).map(|index| &self.offers[*index])
     }
 
-    /// Returns the slices of a pool, of every generation.
+    /// Returns the slices of a pool in all of its generations.
     pub(super) fn of_pool(&self, driver: &str, pool: &str) -> impl Iterator<Item = &Offer> {
         let index = self.by_pool.get(&(driver.into(), pool.into()));
         index.into_iter().flatten().map(|index| &self.offers[*index])
@@ -113,13 +114,13 @@ impl Inventory {
         device: &Device,
     ) -> impl Iterator<Item = &DeviceTaint> {
         let applies = move |rule: &&Arc<DeviceTaintRule>| {
-            let Some(wanted) = rule.spec.device_selector.as_deref() else { return false };
-            let fits = |wanted: &Option<Text>, is: &str| {
-                wanted.as_deref().is_none_or(|wanted| wanted == is)
+            let Some(selector) = rule.spec.device_selector.as_deref() else { return false };
+            let fits = |selector: &Option<Text>, is: &str| {
+                selector.as_deref().is_none_or(|selector| selector == is)
             };
-            fits(&wanted.driver, offer.driver())
-                && fits(&wanted.pool, offer.pool())
-                && fits(&wanted.device, &device.name)
+            fits(&selector.driver, offer.driver())
+                && fits(&selector.pool, offer.pool())
+                && fits(&selector.device, &device.name)
         };
         self.rules.iter().filter(applies).map(|rule| &rule.spec.taint)
     }

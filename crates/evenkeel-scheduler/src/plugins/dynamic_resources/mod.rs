@@ -1,8 +1,5 @@
-//! DynamicResources: schedules pods to nodes that can provide the devices that they claim, and allocates the claims before
-//! binding.
-//!
-//! [`allocate`] searches devices for each node over the published ResourceSlices ([`inventory`]) and the devices in use
-//! ([`in_use`]). [`assumed`] writes allocations concurrently with other attempts, in `act.rs`.
+//! DynamicResources: schedules pods to nodes that can provide the devices that they claim, and allocates the claims
+//! before binding.
 //!
 //! Upstream: KEP-4381, `plugins/dynamicresources`, `k8s.io/dynamic-resource-allocation`.
 //!
@@ -10,7 +7,7 @@
 //! |---|---|
 //! | requests, `firstAvailable`, `allocationMode` | `requests::claim_requests`, `requests::Choice` |
 //! | CEL selectors of requests and classes | `selectors::Selector` |
-//! | constraints (`matchAttribute`) | `constraint::Constraint` |
+//! | constraints (`matchAttribute`, `distinctAttribute`) | `constraint::Constraint` |
 //! | pools, slices by node | `pools::gather`, `inventory::Inventory` |
 //! | device taints and tolerations | `allocate::forbids` |
 //! | partitionable devices (shared counters) | `allocate::spend` |
@@ -79,11 +76,11 @@ use selectors::{Selector, SelectorCache};
 /// Upstream: `DynamicResourcesArgs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Args {
-    /// Timeout of the search on one node (`filterTimeout`); zero for none.
+    /// Timeout of the search on one node (`filterTimeout`); zero disables it. Default: 10 s.
     pub filter_timeout: Duration,
-    /// Timeout for device binding conditions (`bindingTimeout`).
+    /// Timeout for device binding conditions (`bindingTimeout`). Default: 600 s.
     pub binding_timeout: Duration,
-    /// Feature gate `DRAExtendedResource`.
+    /// Feature gate `DRAExtendedResource`. Default: true.
     pub extended_resources: bool,
 }
 
@@ -104,13 +101,13 @@ pub struct DynamicResources {
     observed: OnceLock<Observed>,
     selectors: Mutex<SelectorCache>,
     devices: Mutex<Option<Devices>>,
-    /// Extended resources that DeviceClasses map to devices.
+    /// Extended resources that DeviceClasses provide.
     resource_classes: Arc<ResourceClasses>,
-    /// Claims of assumed pods, by uid.
+    /// Claims of assumed pods, by pod uid.
     assumed: Mutex<HashMap<Box<str>, AssumedClaims>>,
 }
 
-/// Devices of all slices, with the results of selectors.
+/// Devices of all slices, with the results of selectors for them.
 #[derive(Clone)]
 struct Devices {
     inventory: Arc<Inventory>,
@@ -118,7 +115,7 @@ struct Devices {
 }
 
 impl Devices {
-    /// Returns the devices of these slices, with the known results of those that did not change.
+    /// Returns the devices of a new inventory. It keeps the selectors' results for slices that did not change.
     fn new(inventory: Inventory, before: Option<&Self>) -> Self {
         let moved =
             before.map(|before| locked(&before.evaluations).move_to(&before.inventory, &inventory));
@@ -127,25 +124,25 @@ impl Devices {
     }
 }
 
-/// State of one attempt, which clones of the [`CycleState`] share.
+/// State of one attempt. Clones of the [`CycleState`] share it.
 struct AttemptState {
     attempt: Attempt,
     devices: Devices,
     found: Mutex<Found>,
 }
 
-/// Caches and state of the plugin.
+/// Caches and state of a connected plugin.
 struct Observed {
     handle: Handle,
     claims: Cache<ResourceClaim>,
     slices: Cache<ResourceSlice>,
     classes: Cache<DeviceClass>,
     rules: Cache<DeviceTaintRule>,
-    /// Set when the inventory no longer matches the caches.
+    /// Set when slices or taint rules have changed since the inventory was built.
     stale: Arc<AtomicBool>,
-    /// Notified of each change of a claim.
+    /// Notifies waiters of every change of a claim.
     changed: Arc<Notify>,
-    /// Devices in use, including in-flight allocations of all profiles.
+    /// Devices in use, including the in-flight allocations of all profiles.
     tracker: Arc<Mutex<Tracker>>,
     extended_claims: Arc<Mutex<ExtendedResourceClaims>>,
 }
@@ -157,7 +154,7 @@ impl Observed {
         let (stale, changed) = (Arc::new(AtomicBool::new(true)), Arc::new(Notify::new()));
         let (tracker, extended_claims) =
             (handle.shared::<Mutex<Tracker>>(), handle.shared::<Mutex<ExtendedResourceClaims>>());
-        let (tracks, finds, tells) =
+        let (tracks, finds, notifies) =
             (Arc::clone(&tracker), Arc::clone(&extended_claims), Arc::clone(&changed));
         claims.subscribe(move |event| {
             let (deleted, current) = match event {
@@ -177,7 +174,7 @@ impl Observed {
                 extended_claims.observe(claim);
             }
             drop((tracker, extended_claims));
-            tells.notify_waiters();
+            notifies.notify_waiters();
         });
         let (of_slices, of_rules) = (Arc::clone(&stale), Arc::clone(&stale));
         slices.subscribe(move |_| of_slices.store(true, Ordering::Release));
@@ -204,7 +201,7 @@ impl DynamicResources {
         Self { args, ..Self::default() }
     }
 
-    /// Returns the newest known version of a claim.
+    /// Returns the latest known version of a claim.
     fn claim(
         &self,
         observed: &Observed,
@@ -213,8 +210,8 @@ impl DynamicResources {
     ) -> Option<Arc<ResourceClaim>> {
         let cached = observed.claims.get(namespace, name)?;
         let mut tracker = locked(&observed.tracker);
-        tracker.overtaken(&cached);
-        Some(tracker.best(cached))
+        tracker.forget_older_write(&cached);
+        Some(tracker.newest(cached))
     }
 
     /// Returns the pod's claims.
@@ -226,15 +223,17 @@ impl DynamicResources {
         claims::of_pod(pod, |name| self.claim(observed?, &pod.meta.namespace, name))
     }
 
-    /// Returns the extended resources of the pod that devices may provide.
+    /// Returns the pod's extended resources that devices may provide.
     fn extended(&self, observed: &Observed, pod: &PodInfo) -> Extended {
         let class_of = |resource: &str| self.resource_classes.class_of(resource);
-        let Some(wish) = ExtendedResourceRequest::of(pod, class_of) else { return Extended::None };
+        let Some(extended_request) = ExtendedResourceRequest::of(pod, class_of) else {
+            return Extended::None;
+        };
         let stale = locked(&observed.extended_claims).claim_of(&pod.pod);
-        stale.map_or(Extended::ExtendedResourceRequest(wish), Extended::Stale)
+        stale.map_or(Extended::ExtendedResourceRequest(extended_request), Extended::Stale)
     }
 
-    /// Returns the devices of all slices.
+    /// Returns the devices of all slices, from the caches if slices or rules have changed.
     fn devices(&self, observed: &Observed) -> Devices {
         let mut devices = locked(&self.devices);
         let stale = observed.stale.swap(false, Ordering::AcqRel);
@@ -250,7 +249,7 @@ impl DynamicResources {
         }
     }
 
-    /// Returns the compiled selector, from the cache if it has it.
+    /// Returns the compiled selector. It compiles each expression once while the cache keeps it.
     fn compile(&self, expression: &str) -> Arc<Selector> {
         locked(&self.selectors).get_or_compile(expression)
     }
@@ -325,11 +324,11 @@ impl Plugin for DynamicResources {
     }
 }
 
-/// Marks that this plugin's [`PreFilter`] ran.
+/// Marker that this plugin's [`PreFilter`] ran in the attempt.
 struct PreFilterRan;
 
-/// Message if another plugin rejected the pod first. Upstream then misses its state, reports an error and skips the remaining
-/// PostFilter plugins.
+/// Message if another plugin rejected the pod before this plugin's PreFilter ran. Upstream then does not find its
+/// state, reports an error and skips the remaining PostFilter plugins.
 const PRE_FILTER_SKIPPED: &str = "not found";
 
 impl PreEnqueue for DynamicResources {
@@ -379,7 +378,7 @@ impl Filter for DynamicResources {
         let context = FilterContext {
             binding_timeout: self.args.binding_timeout,
             now,
-            is_over: &|| deadline.is_some_and(|deadline| clock.now() > deadline),
+            is_timed_out: &|| deadline.is_some_and(|deadline| clock.now() > deadline),
             compile: &|text| self.compile(text),
             evaluate: &|offer, selector, device| {
                 locked(&state.devices.evaluations).evaluate(offer, selector, device)
@@ -389,18 +388,18 @@ impl Filter for DynamicResources {
     }
 }
 
-/// What may make devices available for a pod that fits no node.
+/// Action that may make devices available for a pod that fits on no node.
 enum Release<'a> {
-    /// The pod asks for no devices.
+    /// None, because this plugin's PreFilter did not run.
     PreFilterSkipped,
     Nothing,
-    /// Deallocate the devices of a claim: they suit only some nodes.
+    /// Deallocate a claim, because its devices are not accessible from some nodes.
     Deallocate(Arc<ResourceClaim>),
-    /// Delete the claim of an extended resource, which is stale.
+    /// Delete a claim for extended resources that an earlier attempt left.
     Delete(&'a ResourceClaim),
 }
 
-/// Decides which claim to release.
+/// Decides which claim to deallocate or delete.
 fn release<'a>(state: &'a CycleState, pod: &PodInfo) -> Release<'a> {
     if state.get::<PreFilterRan>().is_none() {
         return Release::PreFilterSkipped;
@@ -451,7 +450,7 @@ impl PostFilter for DynamicResources {
             Release::PreFilterSkipped => {
                 PostFilterPlan { result: pre_filter_skipped(), ..PostFilterPlan::default() }
             }
-            // What the answer says is known when the claim is released.
+            // The message depends on the API server's response, so a dry run cannot predict it.
             _ => PostFilterPlan::default(),
         }
     }

@@ -1,4 +1,4 @@
-//! Pools of devices as one node sees them.
+//! Pools of devices, restricted to the devices that one node can access.
 //!
 //! Upstream: `structured/internal/incubating/pools_incubating.go`, `GatherPools`.
 
@@ -8,16 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::inventory::{Inventory, Offer};
 
-/// A pool as one node sees it.
+/// A pool, restricted to the devices that one node can access.
 pub(super) struct Pool<'a> {
     pub(super) driver: &'a str,
     pub(super) name: &'a str,
     pub(super) state: PoolState,
     /// Slices with devices that the node can access.
     pub(super) offers: Vec<&'a Offer>,
-    /// Other slices of the pool.
+    /// Other slices of the pool's newest generation.
     pub(super) elsewhere: Vec<&'a Offer>,
-    /// Shared counters of the pool.
+    /// Shared counters of the pool by the name of their set.
     pub(super) counters: BTreeMap<&'a str, &'a CounterSet>,
 }
 
@@ -25,13 +25,13 @@ pub(super) struct Pool<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PoolState {
     Usable,
-    /// Slices of the newest generation are missing.
+    /// The API server does not have all slices of the newest generation yet.
     Incomplete,
-    /// The slices are invalid.
+    /// The slices contradict each other.
     Invalid,
 }
 
-/// Reports whether a node selection applies to the node.
+/// Reports whether a slice's or device's node selection includes the node.
 pub(super) fn reaches(name: &str, all: bool, selector: Option<&NodeSelector>, node: &Node) -> bool {
     if !name.is_empty() {
         return *name == *node.meta.name;
@@ -42,7 +42,7 @@ pub(super) fn reaches(name: &str, all: bool, selector: Option<&NodeSelector>, no
     all || selector.is_some_and(selected)
 }
 
-/// Reports whether a device with its own node selection applies to the node.
+/// Reports whether the node can access a device that has its own node selection.
 pub(super) fn device_reaches(device: &Device, node: &Node) -> bool {
     reaches(&device.node_name, device.all_nodes, device.node_selector.as_deref(), node)
 }
@@ -56,7 +56,8 @@ fn offer_reaches(offer: &Offer, node: &Node) -> bool {
     spec.per_device_node_selection && spec.devices.iter().any(|device| device_reaches(device, node))
 }
 
-/// Returns the pools of a node by name, those whose devices have binding conditions last.
+/// Returns the pools of a node ordered by driver and name. Pools whose devices have binding
+/// conditions come last.
 pub(super) fn gather<'a>(inventory: &'a Inventory, node: &Node) -> Vec<Pool<'a>> {
     let mut found: BTreeMap<(&str, &str), Vec<&Offer>> = BTreeMap::new();
     for offer in inventory.for_node(&node.meta.name) {
@@ -80,7 +81,8 @@ pub(super) fn gather<'a>(inventory: &'a Inventory, node: &Node) -> Vec<Pool<'a>>
     pools
 }
 
-/// Builds a pool from slices of one generation; `None` if a newer generation is being published.
+/// Builds a pool from slices of one generation. Returns `None` if slices of a newer generation
+/// exist.
 fn pool<'a>(inventory: &'a Inventory, mut offers: Vec<&'a Offer>) -> Option<Pool<'a>> {
     let first = *offers.first()?;
     let wanted = &first.slice.spec.pool;
@@ -94,7 +96,7 @@ fn pool<'a>(inventory: &'a Inventory, mut offers: Vec<&'a Offer>) -> Option<Pool
     };
     let is_all = |n: usize| i64::try_from(n) == Ok(wanted.resource_slice_count);
     if !is_all(offers.len()) {
-        // Other slices may not apply to the node, but must exist.
+        // The missing slices need not apply to the node, but they must exist.
         let mut n_all = 0;
         for other in inventory.of_pool(pool.driver, pool.name) {
             let generation = other.slice.spec.pool.generation;
@@ -120,23 +122,23 @@ fn pool<'a>(inventory: &'a Inventory, mut offers: Vec<&'a Offer>) -> Option<Pool
     let (own, devices): (Vec<_>, Vec<_>) = offers.into_iter().partition(shares);
     let (others, elsewhere): (Vec<_>, Vec<_>) = pool.elsewhere.into_iter().partition(shares);
     (pool.offers, pool.elsewhere) = (devices, elsewhere);
-    let mut valid = names_differ(&pool.offers);
+    let mut valid = are_names_unique(&pool.offers);
     for set in own.iter().chain(&others).flat_map(|offer| &*offer.slice.spec.shared_counters) {
         valid &= pool.counters.insert(&set.name, set).is_none();
     }
-    if !valid || !consumes_what_is_there(&pool) {
+    if !valid || !consumes_existing_counters(&pool) {
         pool.state = PoolState::Invalid;
         (pool.offers, pool.elsewhere) = (Vec::new(), Vec::new());
     }
     Some(pool)
 }
 
-fn names_differ(offers: &[&Offer]) -> bool {
+fn are_names_unique(offers: &[&Offer]) -> bool {
     let mut names = BTreeSet::new();
     offers.iter().flat_map(|offer| offer.devices()).all(|device| names.insert(&*device.name))
 }
 
-fn consumes_what_is_there(pool: &Pool<'_>) -> bool {
+fn consumes_existing_counters(pool: &Pool<'_>) -> bool {
     let devices = pool.offers.iter().chain(&pool.elsewhere).flat_map(|offer| offer.devices());
     devices.flat_map(|device| &*device.consumes_counters).all(|consumed| {
         let set = pool.counters.get(&*consumed.counter_set);

@@ -1,4 +1,4 @@
-//! Requests of a claim, validated and with their DeviceClasses.
+//! Validated requests of a claim, with their DeviceClasses.
 
 use evenkeel_api::views::{
     CapacityRequirements, DeviceClass, DeviceSelector, DeviceToleration, ResourceClaim,
@@ -12,18 +12,18 @@ use super::selectors::{Compile, Selector};
 /// Upstream: `AllocationResultsMaxSize`.
 pub(super) const MAX_DEVICES: usize = 32;
 
-/// Returns the DeviceClass with a name.
+/// Function that returns the DeviceClass with a name.
 pub(super) type Classes<'a> = dyn Fn(&str) -> Option<Arc<DeviceClass>> + 'a;
 
-/// An exact request, or a subrequest of `firstAvailable`.
+/// An exact request, or a subrequest in `firstAvailable`.
 pub(super) struct Choice {
     pub(super) request: Box<str>,
-    /// Name of the subrequest.
+    /// Name of the subrequest; `None` for an exact request.
     pub(super) choice: Option<Box<str>>,
     pub(super) class: Arc<DeviceClass>,
     of_class: Vec<Arc<Selector>>,
     of_request: Vec<Arc<Selector>>,
-    /// Number of devices; `None` for `allocationMode: All`.
+    /// Number of devices, or `None` for `allocationMode: All`.
     pub(super) count: Option<usize>,
     pub(super) admin: bool,
     pub(super) tolerations: Box<[DeviceToleration]>,
@@ -31,7 +31,7 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    /// Returns the name as results spell it: `request` or `request/subrequest`.
+    /// Returns the name used in allocation results: `request` or `request/subrequest`.
     pub(super) fn full_name(&self) -> String {
         match &self.choice {
             Some(choice) => format!("{}/{choice}", self.request),
@@ -39,12 +39,13 @@ impl Choice {
         }
     }
 
-    /// Returns the name for error messages.
+    /// Returns the name used in error messages: that of the subrequest, if any.
     pub(super) fn name(&self) -> &str {
         self.choice.as_deref().unwrap_or(&self.request)
     }
 
-    /// Returns the selectors, each with its class (if it belongs to one) and index.
+    /// Returns the selectors, first those of the class with the class name, then those of the
+    /// request. Each has its index.
     pub(super) fn selectors(&self) -> impl Iterator<Item = (Option<&str>, usize, &Arc<Selector>)> {
         let class = &*self.class.meta.name;
         let of_class = self.of_class.iter().enumerate().map(move |(n, one)| (Some(class), n, one));
@@ -52,7 +53,7 @@ impl Choice {
     }
 }
 
-/// A claim with its requests, each with subrequests in order of preference.
+/// A claim with its requests. Each request has its alternatives in order of preference.
 pub(super) struct ClaimRequests {
     pub(super) claim: Arc<ResourceClaim>,
     pub(super) requests: Vec<Vec<Choice>>,
@@ -77,15 +78,15 @@ struct Terms<'a> {
     derived: bool,
 }
 
-/// Returns the claim's name for messages.
+/// Returns the claim as `namespace/name`, for messages.
 pub(super) fn claim_name(claim: &ResourceClaim) -> String {
     format!("{}/{}", claim.meta.namespace, claim.meta.name)
 }
 
-/// Validates a claim.
+/// Validates a claim and looks up its classes.
 ///
 /// # Errors
-/// If the claim is invalid on every node.
+/// If the claim cannot be allocated on any node.
 pub(super) fn claim_requests(
     claim: &Arc<ResourceClaim>,
     classes: &Classes<'_>,
@@ -93,7 +94,7 @@ pub(super) fn claim_requests(
 ) -> Result<ClaimRequests, String> {
     let context = Context { claim, classes, compile };
     let mut requests = Vec::with_capacity(claim.spec.devices.requests.len());
-    let mut least = 0_usize;
+    let mut n_before = 0_usize;
     for request in &claim.spec.devices.requests {
         let mut choices = Vec::new();
         if let Some(exactly) =
@@ -125,14 +126,14 @@ pub(super) fn claim_requests(
             choices.push(context.choice(&request.name, Some(&one.name), &terms)?);
         }
         let n = choices.iter().map(|choice| choice.count.unwrap_or(0)).min().unwrap_or(0);
-        if n > MAX_DEVICES.saturating_sub(least) {
+        if n > MAX_DEVICES.saturating_sub(n_before) {
             return Err(format!(
-                "claim {}, request {}: adding {n} devices exceeds the claim limit of {MAX_DEVICES}, with {least} already accounted for",
+                "claim {}, request {}: adding {n} devices exceeds the claim limit of {MAX_DEVICES}, with {n_before} already accounted for",
                 claim_name(claim),
                 request.name
             ));
         }
-        least += n;
+        n_before += n;
         requests.push(choices);
     }
     Ok(ClaimRequests { claim: Arc::clone(claim), requests })
@@ -146,36 +147,36 @@ impl<'a> Context<'a, '_> {
         terms: &Terms<'a>,
     ) -> Result<Choice, String> {
         let name = choice.unwrap_or(request);
-        let place = || format!("claim {}, request {name}", claim_name(self.claim));
+        let position = || format!("claim {}, request {name}", claim_name(self.claim));
         if terms.derived {
             return Err(format!(
                 "{}: cannot handle request with derived attributes, the feature is disabled",
-                place()
+                position()
             ));
         }
         if let Some(n) = terms.selectors.iter().position(|selector| selector.cel.is_none()) {
             return Err(format!(
                 "{}, selector #{n}: CEL expression empty (unsupported selector type?)",
-                place()
+                position()
             ));
         }
         if terms.class.is_empty() {
             return Err(format!(
                 "{}: missing device class name (unsupported request type?)",
-                place()
+                position()
             ));
         }
         let class = (self.classes)(terms.class).ok_or_else(|| {
             let class = terms.class;
             format!(
                 "{}: could not retrieve device class {class}: deviceclass.resource.k8s.io \"{class}\" not found",
-                place()
+                position()
             )
         })?;
         let count = match terms.mode {
             "ExactCount" => Some(usize::try_from(terms.count).unwrap_or(usize::MAX)),
             "All" => None,
-            mode => return Err(format!("{}: unsupported count mode {mode}", place())),
+            mode => return Err(format!("{}: unsupported count mode {mode}", position())),
         };
         Ok(Choice {
             request: request.into(),

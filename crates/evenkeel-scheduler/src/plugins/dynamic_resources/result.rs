@@ -1,4 +1,4 @@
-//! Allocation of a claim, as its status contains it.
+//! Allocation of a claim in the form of the claim's status.
 
 use evenkeel_api::{
     Text,
@@ -19,23 +19,23 @@ use super::{
     requests::ClaimRequests,
 };
 
-/// An allocation with its serialized form.
+/// An allocation, decoded and as JSON.
 #[derive(Debug, Clone)]
 pub(super) struct Allocation {
-    /// The allocation as the allocator reads it.
+    /// The decoded allocation, as the plugin reads it.
     pub(super) result: Arc<AllocationResult>,
-    /// The allocation as JSON, as it is written to the claim.
+    /// The JSON to write to the claim's status.
     pub(super) written: Arc<Value>,
-    /// Score of the selected subrequests; higher for preferred ones.
+    /// Score of the selected subrequests. It is higher for subrequests of higher preference.
     pub(super) rank: i64,
 }
 
-/// Maximum number of subrequests.
+/// Maximum number of subrequests of a request.
 ///
 /// Upstream: `FirstAvailableDeviceRequestMaxSize`.
 const MAX_SUBREQUESTS: i64 = 8;
 
-/// Scores the selected subrequests of a claim: earlier ones score higher.
+/// Scores the selected subrequests of a claim. Subrequests that the claim lists first score higher.
 pub(super) fn rank(claim: &ResourceClaim, is_taken: impl Fn(&str) -> bool) -> i64 {
     let of_request = |request: &DeviceRequest| -> i64 {
         let choices = request.first_available.iter().zip(0..);
@@ -45,10 +45,10 @@ pub(super) fn rank(claim: &ResourceClaim, is_taken: impl Fn(&str) -> bool) -> i6
     claim.spec.devices.requests.iter().map(of_request).sum()
 }
 
-/// Builds the allocation.
+/// Builds the allocation of a claim from the selected devices.
 ///
 /// # Errors
-/// If a slice has a node selector that an allocation cannot contain.
+/// If a node selector has several terms, which an allocation cannot combine.
 pub(super) fn result(
     node: &str,
     claim_requests: &ClaimRequests,
@@ -132,7 +132,8 @@ fn device(
     (result, written)
 }
 
-/// Returns a share id that is unique for claim, device and index.
+/// Returns a share id in the form of a UUID. It is unique for the claim, the device and the index
+/// `n`.
 fn share_id(claim: &str, device: &str, n: usize) -> String {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();
@@ -165,7 +166,7 @@ fn toleration(toleration: &DeviceToleration) -> Value {
     Value::Object(written)
 }
 
-/// Returns the configuration for drivers: from classes, each once, then from the claim.
+/// Returns the configuration for drivers: first that of each class once, then that of the claim.
 fn config(claim_requests: &ClaimRequests, allocated: &Allocated<'_>) -> Vec<Value> {
     let taken: Vec<_> = allocated
         .choices
@@ -182,7 +183,7 @@ fn config(claim_requests: &ClaimRequests, allocated: &Allocated<'_>) -> Vec<Valu
         }
     }
     let mut config = Vec::new();
-    // An empty list stands for all requests.
+    // An empty list means all requests.
     let names_all = |requests: &[String]| {
         taken.iter().all(|choice| {
             requests.iter().any(|name| **name == *choice.request || *name == choice.full_name())
@@ -218,7 +219,7 @@ fn config(claim_requests: &ClaimRequests, allocated: &Allocated<'_>) -> Vec<Valu
     config
 }
 
-/// Returns the nodes from which the devices are accessible; `None` for all nodes.
+/// Returns the selector of the nodes that can access the devices, or `None` if all nodes can.
 fn selector(node: &str, devices: &[Picked<'_>]) -> Result<Option<NodeSelector>, String> {
     let mut term = NodeSelectorTerm::default();
     let (mut fields, mut labels) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! CEL selectors of devices. Pure: the caches are arguments, which the plugin keeps between attempts.
+//! CEL selectors of devices. All functions are pure: the plugin owns the cache and keeps it between attempts.
 //!
 //! Upstream: `k8s.io/dynamic-resource-allocation/cel`.
 
@@ -10,10 +10,10 @@ use std::{
     sync::Arc,
 };
 
-/// Maximum number of compiled selectors.
+/// Maximum number of compiled selectors in the cache.
 const MAX_ENTRIES: usize = 256;
 
-/// Compiles a selector, or returns it from the cache.
+/// Function that compiles a selector or returns it from the cache.
 pub(super) type Compile<'a> = dyn Fn(&str) -> Arc<Selector> + 'a;
 
 /// Cache of compiled selectors.
@@ -28,12 +28,12 @@ pub(super) struct Selector {
     program: Result<Program, String>,
 }
 
-/// Why a selector has no result.
+/// Reason why a selector has no result for a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Unsaid {
-    /// It does not compile.
+pub(super) enum EvaluationError {
+    /// The expression does not compile.
     Compile(String),
-    /// It fails for this device.
+    /// The evaluation fails for this device.
     Run(String),
 }
 
@@ -61,26 +61,28 @@ impl Selector {
     }
 
     /// Reports whether the selector matches the device.
-    pub(super) fn selects(&self, driver: &str, device: &Device) -> Result<bool, Unsaid> {
-        let program = self.program.as_ref().map_err(|why| Unsaid::Compile(why.clone()))?;
-        let device_value = shown(driver, device).map_err(Unsaid::Run)?;
+    pub(super) fn selects(&self, driver: &str, device: &Device) -> Result<bool, EvaluationError> {
+        let program = self.program.as_ref().map_err(|why| EvaluationError::Compile(why.clone()))?;
+        let device_value = device_value(driver, device).map_err(EvaluationError::Run)?;
         let mut budget = PER_CALL;
         match program.run(&Scope::default().with("device", device_value), &mut budget) {
             Ok(Val::Bool(selected)) => Ok(selected),
-            Ok(other) => Err(Unsaid::Run(format!(
+            Ok(other) => Err(EvaluationError::Run(format!(
                 "CEL result of type {} could not be converted to bool",
                 other.type_name()
             ))),
-            Err(Failure::Error(why)) if why.contains("no such key:") => Err(Unsaid::Run(format!(
-                "{why}. consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional fields"
-            ))),
-            Err(failure) => Err(Unsaid::Run(failure.words())),
+            Err(Failure::Error(why)) if why.contains("no such key:") => {
+                Err(EvaluationError::Run(format!(
+                    "{why}. consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional fields"
+                )))
+            }
+            Err(failure) => Err(EvaluationError::Run(failure.words())),
         }
     }
 }
 
-/// Returns the `device` variable of CEL. Domains without attributes are empty maps.
-fn shown<'a>(driver: &'a str, device: &'a Device) -> Result<Val<'a>, String> {
+/// Returns the value of the CEL variable `device`. A domain without attributes is an empty map.
+fn device_value<'a>(driver: &'a str, device: &'a Device) -> Result<Val<'a>, String> {
     let mut attributes: BTreeMap<&str, Vec<(Val<'a>, Val<'a>)>> = BTreeMap::new();
     for (name, attribute) in device.attributes.iter() {
         let (domain, id) = name.split_once('/').unwrap_or((driver, name));
@@ -132,7 +134,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn devices_are_selected_by_what_they_are() {
+    fn selectors_read_attributes_and_capacity() {
         let slice = json!({"spec": {"devices": [{"name": "d", "allowMultipleAllocations": true,
             "attributes": {"model": {"string": "a100"}, "cores": {"int": 8}, "ready": {"bool": true},
                 "driver": {"version": "1.2.3"}, "other.example/x": {"string": "y"}},
@@ -157,14 +159,14 @@ mod tests {
         ] {
             assert_eq!(ask(text), Ok(want), "{text}");
         }
-        assert!(matches!(ask("device."), Err(Unsaid::Compile(_))));
+        assert!(matches!(ask("device."), Err(EvaluationError::Compile(_))));
         let failed = ask("device.attributes['gpu.example'].none == 1");
         assert!(
-            matches!(failed, Err(Unsaid::Run(why)) if why.starts_with("no such key: none. consider"))
+            matches!(failed, Err(EvaluationError::Run(why)) if why.starts_with("no such key: none. consider"))
         );
         let failed = ask("device.attributes['gpu.example'].cores");
         assert!(
-            matches!(failed, Err(Unsaid::Run(why)) if why.contains("could not be converted to bool"))
+            matches!(failed, Err(EvaluationError::Run(why)) if why.contains("could not be converted to bool"))
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Devices by table: what drivers offer, what is asked for, and what is given.
+//! Table tests: devices that drivers publish, requests of claims, and the resulting allocations.
 
 mod writes;
 
@@ -28,7 +28,7 @@ pub(super) fn object<V: View>(name: &str, more: &Value) -> Arc<V> {
     Arc::new(V::decode(base.to_string().as_bytes(), Encoding::Json).unwrap())
 }
 
-/// A slice of the pool `p` that is all of it; `more` is merged over its spec.
+/// The only slice of the pool `p`, with `more` merged into its spec.
 #[expect(clippy::needless_pass_by_value, reason = "values are written where they are used")]
 pub(super) fn slice(name: &str, devices: Value, more: &Value) -> Arc<ResourceSlice> {
     let mut spec = json!({
@@ -39,7 +39,7 @@ pub(super) fn slice(name: &str, devices: Value, more: &Value) -> Arc<ResourceSli
     object(name, &json!({"spec": spec}))
 }
 
-/// Devices with these numbers as their size, named after their place: `d0`…
+/// Devices with these values of the attribute `size`, named by index: `d0`, `d1`…
 pub(super) fn sized(sizes: &[i64]) -> Value {
     let one = |(n, size): (usize, &i64)| json!({"name": format!("d{n}"), "attributes": {"size": {"int": size}, "odd": {"bool": size % 2 == 1}}});
     sizes.iter().enumerate().map(one).collect()
@@ -59,7 +59,7 @@ fn requests(requests: &[Value]) -> Arc<ResourceClaim> {
     claim(&json!({"requests": requests}))
 }
 
-/// The world of one test.
+/// Slices, claims and devices in use of one test.
 struct World {
     slices: Vec<Arc<ResourceSlice>>,
     rules: Vec<Arc<DeviceTaintRule>>,
@@ -71,7 +71,7 @@ impl World {
         Self { slices, rules: Vec::new(), in_use: InUse::default() }
     }
 
-    /// Somebody has these devices.
+    /// Adds a claim to which these devices are allocated.
     #[expect(clippy::needless_pass_by_value, reason = "values are written where they are used")]
     fn using(mut self, results: Value) -> Self {
         let claim = object::<ResourceClaim>(
@@ -124,7 +124,7 @@ impl World {
         }
     }
 
-    /// The devices, or why there are none.
+    /// Returns the allocated devices, or the reason why there are none.
     fn give(&self, claims: &[Arc<ResourceClaim>]) -> String {
         self.give_on("n", claims)
     }
@@ -146,7 +146,7 @@ fn selecting(expression: &str) -> Value {
 }
 
 #[test]
-fn the_first_that_fit_are_given_and_none_twice() {
+fn each_request_gets_the_first_devices_that_fit() {
     let world = World::of(vec![slice("s", sized(&[1, 2, 3, 4]), &json!({}))]);
     let big = selecting(&format!("device.attributes['{DRIVER}'].size >= 3"));
     for (asked, want) in [
@@ -155,7 +155,7 @@ fn the_first_that_fit_are_given_and_none_twice() {
         (vec![exactly("r", &json!({"count": 5}))], "none"),
         (vec![exactly("r", &big)], "r=p/d2"),
         (vec![exactly("r", &json!({"deviceClassName": "odd", "count": 2}))], "r=p/d0 r=p/d2"),
-        // What the first request takes is given back when the second cannot do without it.
+        // The search releases the device of the first request if the second request needs it.
         (
             vec![
                 exactly("a", &big),
@@ -177,14 +177,14 @@ fn the_first_that_fit_are_given_and_none_twice() {
 }
 
 #[test]
-fn what_is_in_use_is_for_who_looks_after_it_only() {
+fn only_admin_access_gets_devices_in_use() {
     let taken =
         |device: &str| json!({"request": "r", "driver": DRIVER, "pool": "p", "device": device});
     let world = World::of(vec![slice("s", sized(&[1, 2]), &json!({}))]).using(json!([taken("d0")]));
     assert_eq!(world.give(&[requests(&[exactly("r", &json!({}))])]), "r=p/d1");
     let admin = exactly("r", &json!({"adminAccess": true, "allocationMode": "All"}));
     assert_eq!(world.give(&[requests(std::slice::from_ref(&admin))]), "r=p/d0 r=p/d1");
-    // Nor does that take it from others.
+    // Admin access does not take the device from other claims either.
     let mut watched = taken("d0");
     watched["adminAccess"] = json!(true);
     let world = World::of(world.slices).using(json!([watched]));
@@ -228,13 +228,13 @@ fn the_first_choice_that_can_be_had_is_taken() {
     assert_eq!(of(&[1, 9]).give(&[Arc::clone(&asked)]), "r/big=p/d1");
     assert_eq!(of(&[1, 2]).give(&[Arc::clone(&asked)]), "r/two=p/d0 r/two=p/d1");
     assert_eq!(of(&[1]).give(&[Arc::clone(&asked)]), "none");
-    // A later request may need what the first choice takes.
+    // A later request may need the devices that the first alternative takes.
     let later = requests(&[
         first(&[choice("two", &json!({"count": 2})), choice("one", &json!({}))]),
         exactly("s", &json!({})),
     ]);
     assert_eq!(of(&[1, 2]).give(&[later]), "r/one=p/d0 s=p/d1");
-    // More than a claim can have is no choice.
+    // An alternative with more devices than a claim may have is skipped.
     let many: Vec<i64> = (0..40).collect();
     let asked = requests(&[
         exactly("a", &json!({"count": 30})),
@@ -284,7 +284,7 @@ fn taints_must_be_borne() {
     let equal = |value: &str| bearing(json!({"key": "sick", "operator": "Equal", "value": value}));
     assert_eq!(world("NoSchedule").give(&[equal("yes")]), "r=p/a");
     assert_eq!(world("NoSchedule").give(&[equal("no")]), "none");
-    // An administrator's taint counts as the driver's.
+    // A DeviceTaintRule has the same effect as a taint that the driver publishes.
     let mut healthy = World::of(vec![slice("s", sized(&[1, 2]), &json!({}))]);
     let rule = |selector: Value| {
         let taint = json!({"key": "k", "effect": "NoSchedule"});
@@ -299,7 +299,7 @@ fn taints_must_be_borne() {
 }
 
 #[test]
-fn devices_are_used_from_where_their_slice_says() {
+fn devices_are_allocated_only_to_the_nodes_of_their_slice() {
     let plain = requests(&[exactly("r", &json!({}))]);
     let on_n = json!({"allNodes": false, "nodeName": "n"});
     let zone = json!({"nodeSelectorTerms": [{"matchExpressions": [
@@ -373,7 +373,7 @@ fn parts_of_a_device_share_its_counters() {
 }
 
 #[test]
-fn a_device_is_shared_as_far_as_it_goes() {
+fn claims_share_a_device_within_its_capacity() {
     let devices = json!([{"name": "a", "allowMultipleAllocations": true, "capacity": {"memory": {"value": "10Gi",
         "requestPolicy": {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi"}}}}}]);
     let world = World::of(vec![slice("s", devices, &json!({}))]);
@@ -430,7 +430,7 @@ fn results_are_written_as_upstream_writes_them() {
 }
 
 #[test]
-fn what_is_decided_counts_until_it_is_seen() {
+fn a_decided_allocation_counts_until_the_cache_shows_it() {
     let version = |version: &str, device: Option<&str>| {
         let status = device.map_or(json!({}), |device| {
             json!({"allocation": {"devices": {"results": [
@@ -453,7 +453,7 @@ fn what_is_decided_counts_until_it_is_seen() {
     tracker.decide("c", allocation);
     tracker.wrote(Arc::clone(&given));
     assert!(!tracker.is_pending("c"), "the decision was carried out");
-    assert!(Arc::ptr_eq(&tracker.best(Arc::clone(&free)), &given));
+    assert!(Arc::ptr_eq(&tracker.newest(Arc::clone(&free)), &given));
     tracker.observe(&given);
     assert!(tracker.in_use().is_taken(&id("a")));
     tracker.observe(&version("3", None));
@@ -461,7 +461,7 @@ fn what_is_decided_counts_until_it_is_seen() {
     tracker.observe(&version("4", Some("b")));
     tracker.remove(&version("4", Some("b")));
     assert_eq!(*tracker.in_use(), InUse::default());
-    // The cache may show a write before its answer comes.
+    // The cache may show a write before the response arrives.
     let shared = json!({"status": {"allocation": {"devices": {"results": [{"request": "r", "driver": DRIVER,
         "pool": "p", "device": "s", "shareID": "one", "consumedCapacity": {"memory": "1Gi"}}]}}}});
     let shared = object::<ResourceClaim>("c", &shared);
@@ -476,9 +476,10 @@ fn what_is_decided_counts_until_it_is_seen() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The search finds devices if and only if there are enough of each size, and gives each once.
+    /// The search finds devices exactly if there are enough of each size, and allocates each device
+    /// once.
     #[test]
-    fn a_way_is_found_if_there_is_one(
+    fn devices_are_found_if_and_only_if_there_are_enough(
         sizes in proptest::collection::vec(0_i64..4, 0..6),
         asked in proptest::collection::vec(0_i64..4, 1..5),
     ) {

@@ -1,4 +1,5 @@
-//! Device binding conditions (KEP-5007): PreBind waits until drivers report the devices ready. [`act`] waits.
+//! Device binding conditions (KEP-5007): PreBind waits until the drivers report that the devices are ready. [`act`]
+//! waits.
 
 mod act;
 #[cfg(test)]
@@ -13,7 +14,7 @@ use std::{sync::Arc, time::Duration};
 use super::claims::{self, Readiness};
 use crate::metrics::Awaited;
 
-/// Why the wait failed.
+/// Reason why the wait failed.
 #[derive(Debug, PartialEq, Eq)]
 struct NotReady {
     how: Awaited,
@@ -21,16 +22,16 @@ struct NotReady {
 }
 
 impl NotReady {
-    fn late(why: &str) -> Self {
+    fn timed_out(why: &str) -> Self {
         Self { how: Awaited::TimedOut, why: format!("device binding timeout: {why}") }
     }
 }
 
-/// Checks the pod's claims, each in its newest version or why it has none: returns `None` if all are ready, or the time of the
-/// next check. `end` is the time when the pod's wait ends.
+/// Checks the latest version of the pod's claims, or the message that a claim was deleted. Returns `None` if all are
+/// ready, else the time of the next check. `end` is the deadline of the pod's wait.
 ///
 /// # Errors
-/// If a device failed, a claim is missing, or the time is up.
+/// If a device failed, a claim does not exist, or a deadline has passed.
 ///
 /// Upstream: `isPodReadyForBinding`.
 fn check(
@@ -45,14 +46,14 @@ fn check(
             Readiness::Ready => {}
             Readiness::Failed(why) => return Err(NotReady { how: Awaited::Failed, why }),
             Readiness::Waits if claims::is_overdue(&claim, binding_timeout, now) => {
-                return Err(NotReady::late(&format!("claim={}", claim.meta.name)));
+                return Err(NotReady::timed_out(&format!("claim={}", claim.meta.name)));
             }
             Readiness::Waits if now >= end => {
-                return Err(NotReady::late("context deadline exceeded"));
+                return Err(NotReady::timed_out("context deadline exceeded"));
             }
             Readiness::Waits => {
                 let limit = claims::limit(&claim, binding_timeout).unwrap_or(Timestamp::MAX);
-                // Overdue strictly after the deadline.
+                // A claim is overdue only after its deadline, not at it.
                 return Ok(Some(end.min(saturating_add(limit, Duration::from_millis(1)))));
             }
         }

@@ -1,4 +1,4 @@
-//! Required terms: the pod's own, and the anti-affinity of existing pods.
+//! Required terms: those of the pod itself, and the anti-affinity terms of existing pods.
 //!
 //! Upstream: `plugins/interpodaffinity/filtering.go`.
 
@@ -12,24 +12,25 @@ use crate::{
     pod::PodInfo,
 };
 
-/// Matching pods by topology domain.
+/// Numbers of matching pods by topology domain.
 ///
 /// Upstream: `preFilterState`.
 #[derive(Clone)]
 struct AffinityState {
-    /// For each required affinity term, the pods that match all terms.
+    /// For each required affinity term, the number of pods that match all of these terms.
     ///
     /// Upstream: `clusterWideAffinityCounts`.
     near: Vec<PerDomain>,
     /// Sum of the counts over all terms.
     near_total: i64,
-    /// The pod matches its own affinity terms, so it may be the first of its group.
+    /// Whether the pod matches its own affinity terms, so that it may be the first of its group.
     may_be_first: bool,
-    /// For each required anti-affinity term, the matching pods.
+    /// For each required anti-affinity term, the number of matching pods.
     ///
     /// Upstream: `clusterWideAntiAffinityCounts`.
     away: Vec<PerDomain>,
-    /// By topology key, the required anti-affinity terms of existing pods that match this pod.
+    /// By topology key, the number of existing pods' required anti-affinity terms that match this
+    /// pod.
     ///
     /// Upstream: `existingClusterWideAntiAffinityCounts`.
     refused: Vec<PerDomain>,
@@ -128,7 +129,8 @@ impl AffinityState {
         }
     }
 
-    /// Reports whether the node satisfies the pod's affinity, or the pod is the first of its group.
+    /// Reports whether the node satisfies the pod's affinity. It also does if the pod is the first
+    /// of its group.
     ///
     /// Upstream: `nodeTopologyMatchesAffinity`, `satisfiesSelfAffinityCheck`.
     fn satisfies_affinity(&self, slot: Slot) -> bool {

@@ -1,4 +1,4 @@
-//! Queueing hints: changes that may satisfy required terms.
+//! Queueing hints: changes that may make required terms hold.
 
 use evenkeel_api::views::{Node, Pod};
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use crate::{
     pod::PodInfo,
 };
 
+/// Returns `Queue` if the change may make the pod's required terms hold.
 pub(super) fn hint(pod: &Pod, change: &Change) -> QueueingHint {
     match change {
         Change::Node(edit) => edit.now().map_or(QueueingHint::Skip, |new| {
@@ -23,27 +24,31 @@ pub(super) fn hint(pod: &Pod, change: &Change) -> QueueingHint {
     }
 }
 
-/// A pod on a node was added, updated or deleted. As upstream, namespaces match by name only.
+/// Handles a pod on a node that was added, updated or deleted. Like upstream, it matches namespaces
+/// by name only.
 fn pod_changed(pod: &Pod, old: Option<&Pod>, new: Option<&Pod>) -> QueueingHint {
-    let near = |other: &Pod| {
+    let matches_affinity = |other: &Pod| {
         let mut own = terms(pod).filter(|(kind, _)| *kind == RuleKind::Affinity).peekable();
         own.peek().is_some() && own.all(|(_, term)| Scope::of_term(term, pod).names(other))
     };
-    let away = |from: &Pod, other: &Pod| {
+    let matches_anti_affinity = |from: &Pod, other: &Pod| {
         let mut own = terms(from).filter(|(kind, _)| *kind == RuleKind::AntiAffinity);
         own.any(|(_, term)| Scope::of_term(term, from).names(other))
     };
     QueueingHint::when(match (old, new) {
-        (Some(old), Some(new)) => (!near(old) && near(new)) || (away(pod, old) && !away(pod, new)),
-        (None, Some(new)) => near(new),
-        (Some(old), None) => away(pod, old) || away(old, pod),
+        (Some(old), Some(new)) => {
+            (!matches_affinity(old) && matches_affinity(new))
+                || (matches_anti_affinity(pod, old) && !matches_anti_affinity(pod, new))
+        }
+        (None, Some(new)) => matches_affinity(new),
+        (Some(old), None) => matches_anti_affinity(pod, old) || matches_anti_affinity(old, pod),
         (None, None) => false,
     })
 }
 
-/// A node was added, or its labels changed.
+/// Handles a node that was added or whose labels changed.
 fn node_changed(pod: &Pod, old: Option<&Node>, new: &Node) -> QueueingHint {
-    let moved = |kind: RuleKind, key: &str| {
+    let may_help = |kind: RuleKind, key: &str| {
         let value = |node: &'_ Node| node.meta.labels.get(key).map(Box::<str>::from);
         match (old.map(value), value(new)) {
             // A node without the topology key satisfies any anti-affinity.
@@ -54,5 +59,5 @@ fn node_changed(pod: &Pod, old: Option<&Node>, new: &Node) -> QueueingHint {
         }
     };
     let mut hard = terms(pod).filter(|(kind, _)| !matches!(kind, RuleKind::Preference(_)));
-    QueueingHint::when(hard.any(|(kind, term)| moved(kind, &term.topology_key)))
+    QueueingHint::when(hard.any(|(kind, term)| may_help(kind, &term.topology_key)))
 }

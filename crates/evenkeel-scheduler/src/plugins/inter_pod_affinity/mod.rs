@@ -1,6 +1,6 @@
-//! InterPodAffinity: schedules pods near other pods, or away from them.
+//! InterPodAffinity: schedules pods to the topology domains of other pods, or away from them.
 //!
-//! Pods are matched by equivalence class (`nodes/pod_index`), so terms are not compared with each pod.
+//! The plugin matches equivalence classes of pods (`nodes/pod_index`) instead of single pods against terms.
 //!
 //! Upstream: `plugins/interpodaffinity`.
 //!
@@ -40,9 +40,9 @@ pub struct InterPodAffinity {
 /// Upstream: `InterPodAffinityArgs`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Args {
-    /// Score weight of required affinity terms of existing pods, 0 to 100. Default: 1.
+    /// Weight in the score of required affinity terms of existing pods, from 0 to 100. Default: 1.
     pub hard_pod_affinity_weight: i32,
-    /// Ignore preferred terms of existing pods if the pod has none.
+    /// Whether to ignore preferred terms of existing pods if the pod itself has none. Default: false.
     pub ignore_preferred_terms_of_existing_pods: bool,
 }
 
@@ -91,7 +91,7 @@ impl Plugin for InterPodAffinity {
     }
 }
 
-/// Returns the values by this topology key, created on first use.
+/// Returns the values for this topology key, which it creates on first use.
 fn by_label<'a>(all: &'a mut Vec<PerDomain>, key: &str, nodes: &NodeTable) -> &'a mut PerDomain {
     let at = all.iter().position(|one| one.column().key() == key).unwrap_or_else(|| {
         all.push(PerDomain::new(nodes.label(key), 0));

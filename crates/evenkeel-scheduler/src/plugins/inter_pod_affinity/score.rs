@@ -1,4 +1,5 @@
-//! Preferred terms: weights of the pod's terms, and of existing pods' terms about it.
+//! Preferred terms: the weights of the pod's own terms, and of existing pods' terms that match the
+//! pod.
 //!
 //! Upstream: `plugins/interpodaffinity/scoring.go`.
 

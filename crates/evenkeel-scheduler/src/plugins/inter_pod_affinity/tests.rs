@@ -1,4 +1,4 @@
-//! Against what upstream's rules say when every pod is looked at.
+//! Compares the plugin with upstream's rules applied to every single pod.
 
 use evenkeel_api::views::{Node, Pod, PodAffinityTerm};
 use proptest::prelude::*;
@@ -10,11 +10,13 @@ use crate::{
     fixtures::{info, node, pod, table},
     framework::{Change, CycleState, Edit, PreFilter, QueueingHint},
     nodes::{RuleKind, terms},
-    plugins::world::{HOST, World, ZONE, filter_results, of_each, pod_of, scores, steps},
+    plugins::world::{
+        HOST, World, ZONE, filter_results, filter_results_of_state, pod_of, scores, steps,
+    },
     pod::PodInfo,
 };
 
-/// A term by number: whom it is about, where, and by which label.
+/// A term by number: its namespaces, topology key and selector.
 fn term(n: u8) -> Value {
     let key = [HOST, ZONE, "rack"][usize::from(n) % 3];
     let mut term = json!({
@@ -35,7 +37,7 @@ fn term(n: u8) -> Value {
     term
 }
 
-/// A pod by number, with affinities or without.
+/// Spec of a pod by number, with or without affinities.
 fn kind(n: u8) -> Value {
     let soft = |weight: u8, of: u8| json!([{ "weight": weight, "podAffinityTerm": term(of) }]);
     let hard = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -58,25 +60,25 @@ fn value<'a>(node: &'a Node, term: &PodAffinityTerm) -> Option<(String, &'a str)
     Some((term.topology_key.to_string(), node.meta.labels.get(&term.topology_key)?))
 }
 
-/// The terms of one kind.
+/// The pod's terms of this kind.
 fn of_kind(pod: &Pod, wanted: RuleKind) -> Vec<&PodAffinityTerm> {
     terms(pod).filter(|(kind, _)| *kind == wanted).map(|(_, term)| term).collect()
 }
 
-/// Why each node is rejected, from the objects alone.
+/// The message that rejects each node, computed from the objects alone.
 fn expected(world: &World, pod: &Pod) -> BTreeMap<String, String> {
     let (near, away) = (of_kind(pod, RuleKind::Affinity), of_kind(pod, RuleKind::AntiAffinity));
-    let all = |other: &Pod| !near.is_empty() && near.iter().all(|t| world.means(t, pod, other));
+    let all = |other: &Pod| !near.is_empty() && near.iter().all(|t| world.matches(t, pod, other));
     let (mut wanted, mut hated, mut refused) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     for (other, node) in world.placed() {
         for term in near.iter().filter(|_| all(other)).filter_map(|term| value(node, term)) {
             *wanted.entry(term).or_insert(0) += 1;
         }
-        for term in away.iter().filter(|term| world.means(term, pod, other)) {
+        for term in away.iter().filter(|term| world.matches(term, pod, other)) {
             value(node, term).into_iter().for_each(|pair| *hated.entry(pair).or_insert(0) += 1);
         }
         for term in of_kind(other, RuleKind::AntiAffinity) {
-            if world.means(term, other, pod) {
+            if world.matches(term, other, pod) {
                 value(node, term).into_iter().for_each(|p| *refused.entry(p).or_insert(0) += 1);
             }
         }
@@ -100,7 +102,7 @@ fn expected(world: &World, pod: &Pod) -> BTreeMap<String, String> {
     world.nodes.iter().map(|(name, node)| (name.clone(), verdict(node).to_owned())).collect()
 }
 
-/// The score of each node, from the objects alone.
+/// The score of each node, computed from the objects alone.
 fn expected_scores(world: &World, pod: &Pod, args: &Args) -> Option<BTreeMap<String, i64>> {
     let soft = |pod: &'_ Pod| {
         let terms = terms(pod).map(|(kind, term)| (kind, term.clone()));
@@ -118,7 +120,7 @@ fn expected_scores(world: &World, pod: &Pod, args: &Args) -> Option<BTreeMap<Str
     for (other, node) in world.placed() {
         for (kind, term) in &own {
             if let RuleKind::Preference(weight) = kind
-                && world.means(term, pod, other)
+                && world.matches(term, pod, other)
             {
                 add(value(node, term), *weight);
             }
@@ -131,7 +133,7 @@ fn expected_scores(world: &World, pod: &Pod, args: &Args) -> Option<BTreeMap<Str
                 }
                 _ => continue,
             };
-            if world.means(&term, other, pod) {
+            if world.matches(&term, other, pod) {
                 add(value(node, &term), weight);
             }
         }
@@ -156,9 +158,9 @@ fn expected_scores(world: &World, pod: &Pod, args: &Args) -> Option<BTreeMap<Str
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// After any history the plugin says of each node what looking at every pod says.
+    /// After any history, the plugin gives each node the result that a check of every pod gives.
     #[test]
-    fn counts_are_as_if_counted_afresh(steps in steps(), n in any::<u8>(), ignore in any::<bool>(), weight in 0_i32..3) {
+    fn counts_equal_those_of_a_new_table(steps in steps(), n in any::<u8>(), ignore in any::<bool>(), weight in 0_i32..3) {
         let world = World::after(&steps, kind);
         let args = Args { hard_pod_affinity_weight: weight, ignore_preferred_terms_of_existing_pods: ignore };
         let plugin = InterPodAffinity::new(args.clone());
@@ -169,9 +171,9 @@ proptest! {
         }
     }
 
-    /// Following pods in thought comes to the same as having them on their nodes.
+    /// `add_pod` and `remove_pod` have the same effect as pods on their nodes.
     #[test]
-    fn pods_in_thought_count_as_real_ones(steps in steps(), n in any::<u8>(), other in any::<u8>(), on in 0_u8..4) {
+    fn add_pod_equals_a_pod_on_the_node(steps in steps(), n in any::<u8>(), other in any::<u8>(), on in 0_u8..4) {
         let mut world = World::after(&steps, kind);
         let (pod, other) = (info("new", &kind(n)), info("other", &kind(other)));
         let plugin = InterPodAffinity::default();
@@ -180,9 +182,9 @@ proptest! {
         let before = PreFilter::pre_filter(&plugin, &mut state, &pod, &world.table).unwrap();
         let Some(node) = world.table.get(&on).filter(|_| before == crate::framework::PreFilterResult::All) else { return Ok(()) };
         plugin.add_pod(&mut state, &pod, &other, node);
-        let with = of_each(&plugin, &state, &pod, &world.table, false);
+        let with = filter_results_of_state(&plugin, &state, &pod, &world.table, false);
         plugin.remove_pod(&mut state, &pod, &other, node);
-        let without = of_each(&plugin, &state, &pod, &world.table, false);
+        let without = filter_results_of_state(&plugin, &state, &pod, &world.table, false);
         prop_assert_eq!(without, filter_results(&plugin, &world.table, &pod));
         world.table.place(other, &on);
         prop_assert_eq!(with, filter_results(&plugin, &world.table, &pod));

@@ -1,4 +1,5 @@
-//! NodeDeclaredFeatures: a pod goes where the kubelet says that it can do what the pod asks for.
+//! NodeDeclaredFeatures: schedules a pod only to nodes whose kubelet declares the features that the
+//! pod needs.
 //!
 //! Upstream: `plugins/nodedeclaredfeatures`, `component-helpers/nodedeclaredfeatures`.
 //!
@@ -6,8 +7,9 @@
 //! |---|---|
 //! | features that a pod needs, inferred from its spec (KEP-5328) | `needed` |
 //! | `restartPolicyRules` with the action `RestartAllContainers` | `restarts_all` |
-//! | `status.declaredFeatures` of the node | `filter` |
-//! | a node declares more, or an update of the pod needs other features | `events_to_register`, `queueing_hint` |
+//! | `status.declaredFeatures` of the node must contain them | `filter` |
+//! | a node declares more features, or an update of the pod changes its needs |
+//! `events_to_register`, `queueing_hint` |
 
 #[cfg(test)]
 mod tests;
@@ -25,18 +27,18 @@ use crate::{
 
 const UNMATCHED: &str = "node(s) didn't match Pod's required features";
 
-/// Keeps pods off nodes that do not declare what the pods need.
+/// The NodeDeclaredFeatures plugin.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeDeclaredFeatures;
 
-/// What a pod needs a node to declare.
+/// Names of the features that a pod needs.
 #[derive(Debug, PartialEq, Eq)]
 struct Needed(Vec<&'static str>);
 
-/// A feature, and whether a pod needs it.
+/// A feature, and the function that reports whether a pod needs it.
 type Feature = (&'static str, fn(&Pod) -> bool);
 
-/// Those that placing depends on; others matter only when a pod that runs is changed.
+/// Features that matter for scheduling. Upstream infers others only for updates of running pods.
 const FEATURES: [Feature; 3] = [
     ("RestartAllContainersOnContainerExits", restarts_all),
     ("UserNamespacesHostNetworkSupport", |pod| {
@@ -73,7 +75,8 @@ impl Plugin for NodeDeclaredFeatures {
         ]
     }
 
-    /// Most of what changes about a pod that waits is what the scheduler itself says of it.
+    /// Skips updates that leave the needs unchanged. Most updates of a pending pod are the
+    /// scheduler's own status patches.
     fn queueing_hint(&self, _: &PodInfo, change: &Change) -> QueueingHint {
         match change {
             Change::OwnUpdate { old, new } => {

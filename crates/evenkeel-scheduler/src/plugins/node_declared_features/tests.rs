@@ -1,4 +1,4 @@
-//! What pods need, and nodes declare.
+//! Features that pods need and nodes declare.
 
 use serde_json::json;
 
@@ -60,7 +60,7 @@ fn nodes_must_declare_all_that_is_needed() {
 }
 
 #[test]
-fn a_pod_is_tried_again_when_it_needs_something_else() {
+fn a_pod_is_retried_when_its_required_features_change() {
     let own = |old: serde_json::Value, new: serde_json::Value| Change::OwnUpdate {
         old: info("p", &old),
         new: info("p", &new),

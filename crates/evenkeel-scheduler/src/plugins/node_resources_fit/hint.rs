@@ -10,11 +10,11 @@ use crate::{
     resources::Resources,
 };
 
-/// Reports whether devices provide a resource on nodes that do not advertise it.
+/// Function that reports whether devices provide a resource on nodes that do not advertise it.
 type IsDevices<'a> = &'a dyn Fn(&str) -> bool;
 
-/// Returns Queue if the change may make the pod fit: a node has more of what the pod requests and would fit it when empty, another
-/// pod requests less, or a requested resource is mapped to a DeviceClass.
+/// Returns `Queue` in three cases: a node has more of a requested resource and would fit the pod when empty; another
+/// pod requests less; a requested resource is mapped to a DeviceClass.
 ///
 /// Upstream: `isSchedulableAfterNodeChange`, `isSchedulableAfterAssignedPodScaleDown`, `isSchedulableAfterDeviceClassEvent`.
 pub(super) fn hint(pod: &PodInfo, change: &Change, is_devices: IsDevices<'_>) -> QueueingHint {
@@ -93,7 +93,7 @@ impl Allocatable {
     }
 }
 
-/// Reports whether `more` exceeds `less` for a requested resource.
+/// Reports whether `more` exceeds `less` in a resource that the pod requests.
 fn exceeds_in_requested(more: &Resources, less: &Resources, requests: &Resources) -> bool {
     (requests.cpu > 0 && more.cpu > less.cpu)
         || (requests.memory > 0 && more.memory > less.memory)

@@ -4,7 +4,7 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | requests of CPU, memory, ephemeral storage, extended resources; number of pods | `check`, `Short` |
+//! | requests of CPU, memory, ephemeral storage, extended resources; number of pods | `check`, `InsufficientResources` |
 //! | `ignoredResources`, `ignoredResourceGroups` | `ignores` |
 //! | `scoringStrategy`: `LeastAllocated`, `MostAllocated` | `Strategy`, `score::mean` |
 //! | `scoringStrategy`: `RequestedToCapacityRatio` | `Strategy`, `score::by_shape` |
@@ -37,8 +37,8 @@ pub struct NodeResourcesFit {
     ignored_groups: Vec<Box<str>>,
     strategy: Strategy,
     counted: Counted,
-    /// Extended resources that DeviceClasses map to devices for [`DynamicResources`](super::DynamicResources); `None` without
-    /// the feature.
+    /// Extended resources that DeviceClasses provide through [`DynamicResources`](super::DynamicResources). `None` if
+    /// the feature gate `DRAExtendedResource` is off.
     devices: Option<Arc<ResourceClasses>>,
 }
 
@@ -49,24 +49,24 @@ pub struct NodeResourcesFit {
 pub struct Args {
     /// Extended resources that the filter ignores.
     pub ignored_resources: Vec<Box<str>>,
-    /// Prefixes (before the slash) of extended resources that the filter ignores.
+    /// Prefixes, up to the slash, of extended resources that the filter ignores.
     pub ignored_resource_groups: Vec<Box<str>>,
-    /// Scoring strategy, such as `LeastAllocated`.
+    /// Scoring strategy. Default: `LeastAllocated`.
     pub strategy: Strategy,
-    /// Resources that the score counts.
+    /// Resources that count in the score, with their weights. Default: CPU and memory, weight 1 each.
     pub resources: Vec<ResourceWeight>,
-    /// Feature gate `DRAExtendedResource`.
+    /// Feature gate `DRAExtendedResource`. Default: true.
     pub extended_resources: bool,
 }
 
 /// Scoring strategy of the plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Strategy {
-    /// `LeastAllocated`: prefers the node with most unrequested resources.
+    /// `LeastAllocated`: prefers nodes with a large unrequested fraction of their resources.
     LeastAllocated,
-    /// `MostAllocated`: prefers the node with least unrequested resources.
+    /// `MostAllocated`: prefers nodes with a small unrequested fraction of their resources.
     MostAllocated,
-    /// `RequestedToCapacityRatio`: scores utilization by a shape.
+    /// `RequestedToCapacityRatio`: maps utilization to a score by this shape.
     RequestedToCapacityRatio(Shape),
 }
 
@@ -162,37 +162,47 @@ impl Plugin for NodeResourcesFit {
 impl Filter for NodeResourcesFit {
     fn filter(&self, _: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> StatusResult {
         let asks = &pod.asks.requests;
-        let mut short = Short::default();
+        let mut insufficient = InsufficientResources::default();
         if node.pods().len() + 1 > node.pods_allowed() {
-            short.reasons.push(Reason::Borrowed("Too many pods"));
+            insufficient.reasons.push(Reason::Borrowed("Too many pods"));
         }
-        short.check("Insufficient cpu", asks.cpu, node.requested_cpu(), node.cpu());
-        short.check("Insufficient memory", asks.memory, node.requested_memory(), node.memory());
+        insufficient.check("Insufficient cpu", asks.cpu, node.requested_cpu(), node.cpu());
+        insufficient.check(
+            "Insufficient memory",
+            asks.memory,
+            node.requested_memory(),
+            node.memory(),
+        );
         let storage = (node.requested_ephemeral_storage(), node.ephemeral_storage());
-        short.check("Insufficient ephemeral-storage", asks.ephemeral_storage, storage.0, storage.1);
+        insufficient.check(
+            "Insufficient ephemeral-storage",
+            asks.ephemeral_storage,
+            storage.0,
+            storage.1,
+        );
         for (name, amount) in &asks.scalars {
             let (used, most) = (node.requested_scalar(name), node.scalar(name));
-            let is_short = *amount > 0 && *amount > most - used && !self.ignores(name);
-            if is_short && !(most == 0 && self.is_devices(name)) {
-                short.unresolvable |= *amount > most;
-                short.reasons.push(Reason::Owned(format!("Insufficient {name}")));
+            let is_insufficient = *amount > 0 && *amount > most - used && !self.ignores(name);
+            if is_insufficient && !(most == 0 && self.is_devices(name)) {
+                insufficient.unresolvable |= *amount > most;
+                insufficient.reasons.push(Reason::Owned(format!("Insufficient {name}")));
             }
         }
-        short.into_status()
+        insufficient.into_status()
     }
 }
 
-/// Insufficient resources of a node.
+/// Reasons why a node has too few resources.
 ///
 /// Upstream: `InsufficientResource`.
 #[derive(Default)]
-struct Short {
+struct InsufficientResources {
     reasons: SmallVec<[Reason; 1]>,
-    /// The node would be insufficient even without pods.
+    /// Whether the node would have too few even without its pods.
     unresolvable: bool,
 }
 
-impl Short {
+impl InsufficientResources {
     fn check(&mut self, reason: &'static str, requested: i64, used: i64, most: i64) {
         if requested > 0 && requested > most - used {
             self.unresolvable |= requested > most;

@@ -8,7 +8,7 @@ use crate::{
     pod::PodInfo,
 };
 
-/// Requests of the pod for each counted resource.
+/// The pod's request for each counted resource.
 struct PodRequests(Requests);
 
 impl PreScore for NodeResourcesFit {
@@ -65,7 +65,8 @@ impl NodeResourcesFit {
         }
     }
 
-    /// Weighted mean of the resources' scores, each from requested and allocatable amount.
+    /// Returns the weighted mean of the resources' scores. `score` receives the requested and the
+    /// allocatable amount.
     #[inline]
     fn mean(&self, node: NodeRef<'_>, requests: &[i64], score: impl Fn(i64, i64) -> i64) -> i64 {
         let (mut sum, mut weights) = (0, 0);
@@ -77,7 +78,8 @@ impl NodeResourcesFit {
         if weights == 0 { 0 } else { sum / weights }
     }
 
-    /// Weighted mean of shape scores; resources that score 0 are ignored.
+    /// Returns the weighted mean of the resources' scores by the shape. Resources that score 0 do
+    /// not count.
     fn by_shape(&self, node: NodeRef<'_>, requests: &[i64], shape: &Shape) -> i64 {
         let (mut sum, mut weights) = (0, 0);
         for n in 0..self.counted.len() {
@@ -92,7 +94,7 @@ impl NodeResourcesFit {
     }
 }
 
-/// Returns `part` of `whole` in percent.
+/// Returns `part` as a percentage of `whole`.
 fn share(part: i64, whole: i64) -> i64 {
     part.wrapping_mul(MAX_NODE_SCORE) / whole
 }

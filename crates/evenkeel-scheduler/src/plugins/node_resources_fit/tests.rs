@@ -1,4 +1,4 @@
-//! Scores by strategy, what is ignored, and hints.
+//! Scores by strategy, ignored resources, and queueing hints.
 
 use evenkeel_api::{Encoding, View as _, views::DeviceClass};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn weights(resources: &[(&str, i64)]) -> Vec<ResourceWeight> {
     resources.iter().map(one).collect()
 }
 
-/// Two nodes of 4 CPUs and 8 GiB; on the first, 2 CPUs and 2 GiB are taken.
+/// Two nodes with 4 CPUs and 8 GiB. Pods on the first request 2 CPUs and 2 GiB.
 fn nodes() -> NodeTable {
     let gpus = json!({ "status": { "allocatable": { "example.com/gpu": "4" } } });
     let mut nodes = table(&[node("a", &gpus), node("b", &json!({}))]);
@@ -61,7 +61,7 @@ fn scores_by_strategy() {
             asking("1", "2Gi"),
             [46, 0],
         ),
-        // Containers that do not say count as 100m and 200 MB.
+        // A container without requests counts as 100m CPU and 200 MB of memory.
         ("floor", args(Strategy::LeastAllocated, &[("cpu", 1)]), json!({}), [47, 97]),
         (
             "not asked for",
@@ -82,7 +82,7 @@ fn scores_by_strategy() {
 }
 
 #[test]
-fn what_is_set_for_the_whole_pod_counts_for_room_and_not_for_the_score() {
+fn requests_of_the_whole_pod_count_in_filter_but_not_in_score() {
     let mut pod = asking("1", "2Gi");
     merge(&mut pod, &json!({ "spec": { "resources": { "requests": { "cpu": "3" } } } }));
     let (plugin, pod) = (NodeResourcesFit::default(), info("p", &pod));
@@ -116,7 +116,7 @@ fn class(name: &str, resource: &str) -> Arc<DeviceClass> {
 }
 
 #[test]
-fn what_a_node_does_not_offer_may_be_devices() {
+fn extended_resources_that_a_node_lacks_may_be_devices() {
     let plugin = NodeResourcesFit::default();
     let devices = plugin.devices.as_ref().unwrap();
     let offers = |n: &str| {
@@ -138,7 +138,7 @@ fn what_a_node_does_not_offer_may_be_devices() {
     let implicit = json!({ "spec": { "containers": [{ "name": "c", "resources": { "requests": {
         "deviceclass.resource.kubernetes.io/gpus": "1" } } }] } });
     assert!(filter_results(&plugin, &nodes, &info("p", &implicit)).values().all(String::is_empty));
-    // Where this is off, nothing is.
+    // Without the feature gate, devices provide no extended resource.
     let off = NodeResourcesFit::new(Args { extended_resources: false, ..Args::default() });
     assert!(off.devices.is_none());
     assert_eq!(filter_results(&off, &nodes, &pod)["none"], short);
@@ -173,7 +173,7 @@ fn hints_for_devices_as_upstream() {
         let change = Change::Object(ObjectChange::DeviceClass(edit));
         assert_eq!(plugin.queueing_hint(pod, &change), want, "{n}");
     }
-    // A node without them can have the pod once they are devices.
+    // Once devices provide the resource, the pod may fit on a node that does not advertise it.
     let plain = || Change::Node(Edit::Added(node("a", &json!({}))));
     assert_eq!(plugin.queueing_hint(&waiting, &plain()), QueueingHint::Skip);
     plugin.devices.as_ref().unwrap().set(gpus);

@@ -1,4 +1,4 @@
-//! Which volumes of drivers pods have.
+//! CSI volumes of pods and attachments, for counting.
 
 use evenkeel_api::views::{CsiNode, PersistentVolumeClaim, Pod, Volume, VolumeAttachment};
 use evenkeel_component_helpers::storage::{csi_translation, ephemeral, volume};
@@ -9,13 +9,14 @@ use crate::{
     plugins::volumes::{CLAIM, Lookup, not_found},
 };
 
-/// A volume of a driver. What makes two the same are driver and handle.
+/// A volume of a CSI driver. Volumes with equal driver and handle are the same.
 #[derive(Debug, Clone)]
 pub(super) struct Counted {
     pub(super) driver: Box<str>,
     handle: Box<str>,
-    /// It was built in once: it counts on nodes that know drivers at all.
-    built_in: bool,
+    /// Whether the volume is of an in-tree type that migrated to CSI. Such a volume counts only on
+    /// nodes with a CSINode.
+    migrated: bool,
 }
 
 impl PartialEq for Counted {
@@ -33,18 +34,22 @@ impl std::hash::Hash for Counted {
 }
 
 impl Counted {
-    fn new(driver: &str, handle: &str, built_in: bool) -> Option<Self> {
+    fn new(driver: &str, handle: &str, migrated: bool) -> Option<Self> {
         let counts = !driver.is_empty() && !handle.is_empty();
-        counts.then(|| Self { driver: driver.into(), handle: handle.into(), built_in })
+        counts.then(|| Self { driver: driver.into(), handle: handle.into(), migrated })
     }
 
-    /// Whether it counts on this node.
+    /// Reports whether the volume counts on a node with this CSINode.
     pub(super) fn counts_on(&self, node: Option<&CsiNode>) -> bool {
-        !self.built_in || node.is_some()
+        !self.migrated || node.is_some()
     }
 }
 
-/// The volumes of a pod that has no node yet; each once.
+/// Returns the volumes of a pending pod, each once.
+///
+/// # Errors
+///
+/// If a claim does not exist, belongs to another pod, or has no name.
 pub(super) fn volumes_of_pod(listers: &dyn Lookup, pod: &Pod) -> Result<Vec<Counted>, Status> {
     let mut found: Vec<Counted> = Vec::new();
     for volume in &pod.spec.volumes {
@@ -62,7 +67,7 @@ pub(super) fn volumes_of_pod(listers: &dyn Lookup, pod: &Pod) -> Result<Vec<Coun
     Ok(found)
 }
 
-/// The volumes that a node's pods have.
+/// Returns the volumes of the pods on a node.
 pub(super) fn volumes_on_node<'a>(
     listers: &dyn Lookup,
     pods: impl Iterator<Item = &'a Pod>,
@@ -82,7 +87,7 @@ pub(super) fn volumes_on_node<'a>(
     Ok(found)
 }
 
-/// The volumes that are, or are to be, attached to a node.
+/// Returns the volumes that are attached to a node or are to be attached.
 pub(super) fn attached(
     listers: &dyn Lookup,
     attachments: &[Arc<VolumeAttachment>],
@@ -96,7 +101,7 @@ pub(super) fn attached(
     attachments.iter().filter_map(one).collect()
 }
 
-/// What is behind a pod's volume.
+/// Source of a pod's volume.
 enum Of {
     Claim(Arc<PersistentVolumeClaim>),
     Missing(String),
@@ -122,7 +127,7 @@ fn claim_of(listers: &dyn Lookup, pod: &Pod, volume: &Volume) -> Result<Of, Stat
     Ok(Of::Claim(claim))
 }
 
-/// A volume that the pod names itself, if a driver does the work of what was built in for it.
+/// Returns the CSI volume of an inline volume, if its in-tree type migrated to CSI.
 fn inline(volume: &Volume) -> Result<Option<Counted>, Status> {
     let plugin = csi_translation::plugin_of_inline(&volume.source)
         .filter(|name| csi_translation::is_over(name));
@@ -140,7 +145,7 @@ fn inline(volume: &Volume) -> Result<Option<Counted>, Status> {
     Ok(Counted::new(driver, &handle, true))
 }
 
-/// The claim's volume or, where there is none yet, the one that will be made.
+/// Returns the claim's volume. For an unbound claim, it stands for the volume to be provisioned.
 fn of_claim(listers: &dyn Lookup, claim: &PersistentVolumeClaim) -> Option<Counted> {
     let name = &*claim.spec.volume_name;
     let volume = if name.is_empty() { None } else { listers.volume(name) };
@@ -160,7 +165,8 @@ fn of_claim(listers: &dyn Lookup, claim: &PersistentVolumeClaim) -> Option<Count
 fn of_class(listers: &dyn Lookup, claim: &PersistentVolumeClaim) -> Option<Counted> {
     let class = volume::class_of_claim(claim);
     let class = if class.is_empty() { None } else { listers.class(class) }?;
-    // No driver calls a volume so.
+    // The handle of a volume to be provisioned is not known. A NUL byte makes this one differ from
+    // all real handles.
     let handle = format!("\0{}/{}", claim.meta.namespace, claim.meta.name);
     match csi_translation::driver_of(&class.provisioner) {
         Some(driver) => csi_translation::is_over(&class.provisioner)

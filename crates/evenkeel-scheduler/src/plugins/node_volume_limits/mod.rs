@@ -1,4 +1,5 @@
-//! NodeVolumeLimits: a node takes no more volumes of a driver than its kubelet says.
+//! NodeVolumeLimits: rejects nodes that would exceed the volume limit that the kubelet reports for
+//! a driver.
 //!
 //! Upstream: `plugins/nodevolumelimits/csi.go`.
 //!
@@ -6,7 +7,8 @@
 //! |---|---|
 //! | `spec.drivers[].allocatable.count` of the CSINode | `limit`, `filter` |
 //! | volumes count once for each driver and handle | `count::Counted`, `count::volumes_on_node` |
-//! | claims that are not bound, by the provisioner of their class | `count::of_claim`, `count::of_class` |
+//! | unbound claims count for the provisioner of their class | `count::of_claim`, `count::of_class`
+//! |
 //! | in-tree volumes that migrated to CSI | `count::inline` |
 //! | VolumeAttachments of volumes that no pod on the node uses | `count::attached` |
 //! | `preventPodSchedulingIfMissing` of the CSIDriver | `requires_driver`, `has_driver` |
@@ -33,7 +35,7 @@ use count::Counted;
 
 const TOO_MANY: &str = "node(s) exceed max volume count";
 
-/// Keeps pods off nodes that have as many volumes of a driver as they take.
+/// The NodeVolumeLimits plugin.
 pub struct NodeVolumeLimits {
     listers: OnceLock<Box<dyn Lookup>>,
     asks_for_drivers: bool,
@@ -46,7 +48,8 @@ impl Default for NodeVolumeLimits {
 }
 
 impl NodeVolumeLimits {
-    /// With `asks_for_drivers`, drivers may say that pods keep off nodes that lack them.
+    /// Returns the plugin. With `asks_for_drivers`, it rejects nodes without a driver whose
+    /// CSIDriver sets `preventPodSchedulingIfMissing`.
     pub fn new(asks_for_drivers: bool) -> Self {
         Self { listers: OnceLock::new(), asks_for_drivers }
     }
@@ -58,7 +61,7 @@ impl std::fmt::Debug for NodeVolumeLimits {
     }
 }
 
-/// A pod's volumes, or why none of the nodes can do.
+/// Volumes of the pod, or the status that rejects every node.
 struct VolumesToAttach(Result<Vec<Counted>, Status>);
 
 impl Plugin for NodeVolumeLimits {
@@ -87,7 +90,7 @@ impl Plugin for NodeVolumeLimits {
             }
             Change::Object(ObjectChange::CsiNode(edit)) => match edit {
                 Edit::Added(_) => QueueingHint::Queue,
-                Edit::Updated { old, new } => QueueingHint::when(takes_more(old, new)),
+                Edit::Updated { old, new } => QueueingHint::when(has_higher_limit(old, new)),
                 Edit::Deleted(_) => QueueingHint::Skip,
             },
             Change::Object(ObjectChange::Claim(Edit::Added(claim))) => QueueingHint::when(
@@ -117,7 +120,7 @@ impl Plugin for NodeVolumeLimits {
     }
 }
 
-/// Whether the volume may be one of a driver.
+/// Reports whether the volume may belong to a CSI driver.
 fn may_count(volume: &Volume) -> bool {
     let source = &volume.source;
     source.persistent_volume_claim.is_some()
@@ -125,8 +128,8 @@ fn may_count(volume: &Volume) -> bool {
         || csi_translation::plugin_of_inline(source).is_some()
 }
 
-/// At most so many volumes the pod may have.
-fn at_most(pod: &Pod) -> usize {
+/// Returns the maximum number of CSI volumes that the pod can have.
+fn max_volumes(pod: &Pod) -> usize {
     pod.spec.volumes.iter().filter(|volume| may_count(volume)).count()
 }
 
@@ -134,8 +137,8 @@ fn limit(driver: &CsiNodeDriver) -> Option<i32> {
     driver.allocatable.as_deref().and_then(|allocatable| allocatable.count)
 }
 
-/// Whether the node takes more volumes of some driver than before.
-fn takes_more(old: &CsiNode, new: &CsiNode) -> bool {
+/// Reports whether the node's limit for some driver increased.
+fn has_higher_limit(old: &CsiNode, new: &CsiNode) -> bool {
     let before = |name: &str| {
         let driver = old.spec.drivers.iter().find(|driver| *driver.name == *name);
         driver.and_then(limit).unwrap_or(0)
@@ -150,7 +153,7 @@ impl PreFilter for NodeVolumeLimits {
         pod: &PodInfo,
         _: &NodeTable,
     ) -> Result<PreFilterResult, Status> {
-        let Some(listers) = self.listers.get().filter(|_| at_most(&pod.pod) > 0) else {
+        let Some(listers) = self.listers.get().filter(|_| max_volumes(&pod.pod) > 0) else {
             return Ok(PreFilterResult::Skip);
         };
         state.put(VolumesToAttach(count::volumes_of_pod(&**listers, &pod.pod)));
@@ -184,10 +187,11 @@ impl Filter for NodeVolumeLimits {
         let Some(least) = new.iter().filter_map(|one| limited(&one.driver)).min() else {
             return Ok(());
         };
-        // Mostly there is room for all that could be there, whatever it is.
+        // Usually the limit suffices even if every volume and attachment counts, so they need not
+        // be looked up.
         let attachments = listers.attachments(node.name());
         let pods = node.pods();
-        let most = pods.iter().map(|pod| at_most(&pod.pod)).sum::<usize>() + attachments.len();
+        let most = pods.iter().map(|pod| max_volumes(&pod.pod)).sum::<usize>() + attachments.len();
         if most + new.len() <= usize::try_from(least).unwrap_or(0) {
             return Ok(());
         }
@@ -210,7 +214,7 @@ impl Filter for NodeVolumeLimits {
     }
 }
 
-/// Whether the driver's pods must keep off nodes that lack it.
+/// Reports whether pods that use the driver must not be scheduled to nodes without it.
 fn requires_driver(listers: &dyn Lookup, driver: &str) -> bool {
     listers
         .driver(driver)

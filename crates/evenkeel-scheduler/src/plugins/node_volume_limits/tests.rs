@@ -1,8 +1,8 @@
-//! How many volumes nodes take, by table.
+//! Table tests of volume limits.
 
 use serde_json::{Value, json};
 
-use super::{NodeVolumeLimits, takes_more};
+use super::{NodeVolumeLimits, has_higher_limit};
 use crate::{
     fixtures::{info, node, pod, table},
     framework::{CycleState, Filter, PreFilter, PreFilterResult},
@@ -21,7 +21,8 @@ fn csi_node(limits: &Value) -> std::sync::Arc<CsiNode> {
     object("a", &json!({"spec": {"drivers": drivers}}))
 }
 
-/// Claims `c0`… with volumes `v0`… of `csi.example`, and one, `new`, of a class of it.
+/// Objects of a test: claims `c0`… with volumes `v0`… of the driver `csi.example`, and an unbound
+/// claim `new` of its class.
 fn given(limits: &Value) -> VolumeObjects {
     let numbers = 0..4;
     VolumeObjects {
@@ -91,7 +92,7 @@ fn volumes_of_a_driver_are_counted_once_each() {
 }
 
 #[test]
-fn what_is_attached_counts_without_a_pod() {
+fn attached_volumes_count_without_a_pod() {
     let mut given = given(&json!({"csi.example": 2}));
     for volume in ["v0", "v3"] {
         let source = json!({"persistentVolumeName": volume});
@@ -107,7 +108,7 @@ fn what_is_attached_counts_without_a_pod() {
 }
 
 #[test]
-fn what_was_built_in_counts_with_its_driver() {
+fn in_tree_volumes_count_for_their_csi_driver() {
     let inline = |id: &str| json!({"spec": {"volumes": [{"name": "v", "awsElasticBlockStore": {"volumeID": id}}]}});
     let there = [info("q", &inline("vol-1"))];
     let one = json!({"ebs.csi.aws.com": 1});
@@ -162,7 +163,7 @@ fn more_room_helps() {
         (json!({}), json!({"a": 1}), true),
         (json!({"a": 1}), json!({"a": 1, "b": 0}), false),
     ] {
-        assert_eq!(takes_more(&node(old.clone()), &node(new.clone())), want, "{old} {new}");
+        assert_eq!(has_higher_limit(&node(old.clone()), &node(new.clone())), want, "{old} {new}");
     }
-    assert_eq!(super::at_most(&pod("p", &using(&["a", "b"]))), 2);
+    assert_eq!(super::max_volumes(&pod("p", &using(&["a", "b"]))), 2);
 }

@@ -1,4 +1,4 @@
-//! Arguments of the plugin: which constraints apply to pods that define none.
+//! Arguments of the plugin: the constraints of pods that define none.
 
 use std::sync::LazyLock;
 
@@ -7,12 +7,13 @@ use std::sync::LazyLock;
 /// Upstream: `PodTopologySpreadArgs`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Args {
-    /// Constraints of a pod whose spec has no `topologySpreadConstraints`; must be empty with [`DefaultingType::System`].
+    /// Constraints of a pod whose spec has no `topologySpreadConstraints`. Must be empty with
+    /// [`DefaultingType::System`].
     pub default_constraints: Vec<DefaultConstraint>,
-    /// Where the constraints of such a pod come from; `System` by default.
+    /// Source of the constraints of such a pod. Default: `System`.
     pub defaulting_type: DefaultingType,
-    /// Whether `matchLabelKeys` of a constraint narrows its selector to pods with the incoming pod's values of these labels
-    /// (feature gate `MatchLabelKeysInPodTopologySpread`); true by default.
+    /// Feature gate `MatchLabelKeysInPodTopologySpread`. With it, `matchLabelKeys` of a constraint restricts its
+    /// selector to pods with the incoming pod's values of these labels. Default: true.
     pub match_label_keys: bool,
 }
 
@@ -26,42 +27,42 @@ impl Default for Args {
     }
 }
 
-/// Where the constraints of a pod come from that defines none.
+/// Source of the constraints of a pod that defines none.
 ///
 /// Upstream: `PodTopologySpreadConstraintsDefaulting`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DefaultingType {
-    /// Kubernetes' own (`SYSTEM_DEFAULT_CONSTRAINTS`): pods spread over nodes and zones where possible.
+    /// Kubernetes' own constraints (`SYSTEM_DEFAULT_CONSTRAINTS`): pods are spread over nodes and zones where possible.
     #[default]
     System,
     /// The configuration's [`Args::default_constraints`].
     List,
 }
 
-/// Constraint of pods that define none. Its selector is that of the pod's Services and of its ReplicationController, ReplicaSet
-/// or StatefulSet; it does not apply to a pod without any.
+/// Constraint of a pod that defines none. Its selector combines those of the pod's Services and of its
+/// ReplicationController, ReplicaSet or StatefulSet. It does not apply to a pod without any of these.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DefaultConstraint {
-    /// Greatest difference between the number of matching pods in a topology domain and the least number in any domain;
-    /// at least 1.
+    /// Maximum difference between the number of matching pods in a domain and the lowest number in any domain; at least
+    /// 1.
     pub max_skew: i32,
     /// Key of a node label. Nodes with equal values of the label are one topology domain.
     pub topology_key: Box<str>,
-    /// Whether the constraint excludes nodes or ranks them.
+    /// Whether the constraint filters nodes or only scores them.
     pub when_unsatisfiable: WhenUnsatisfiable,
 }
 
-/// What happens to a node on which the pod would violate the constraint (`whenUnsatisfiable`).
+/// Effect of the constraint on a node where the pod would violate it (`whenUnsatisfiable`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenUnsatisfiable {
-    /// The node is filtered out.
+    /// The plugin filters out the node.
     DoNotSchedule,
     /// The node stays feasible and gets a lower score.
     ScheduleAnyway,
 }
 
 impl WhenUnsatisfiable {
-    /// Returns the value in the API.
+    /// Returns the value of the API field.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::DoNotSchedule => "DoNotSchedule",
@@ -70,7 +71,7 @@ impl WhenUnsatisfiable {
     }
 }
 
-/// Constraints that [`DefaultingType::System`] applies: they rank nodes and exclude none.
+/// Constraints of [`DefaultingType::System`]. They affect only scores.
 ///
 /// Upstream: `systemDefaultConstraints`.
 static SYSTEM_DEFAULT_CONSTRAINTS: LazyLock<[DefaultConstraint; 2]> = LazyLock::new(|| {

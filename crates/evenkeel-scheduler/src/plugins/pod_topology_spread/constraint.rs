@@ -28,7 +28,7 @@ pub(super) struct SpreadConstraint {
 }
 
 impl SpreadConstraint {
-    /// Converts a constraint of the pod; `keys` applies its `matchLabelKeys`.
+    /// Converts a constraint of the pod. With `keys` it applies `matchLabelKeys`.
     pub(super) fn of(own: &TopologySpreadConstraint, pod: &Pod, keys: bool) -> Self {
         let keys = if keys { &own.match_label_keys[..] } else { &[][..] };
         Self {
@@ -53,28 +53,28 @@ impl SpreadConstraint {
     }
 }
 
-/// Adds the pod's values of `matchLabelKeys` to the selector (KEP-3243).
+/// Adds the pod's values of the labels in `matchLabelKeys` to the selector (KEP-3243).
 fn with_match_label_keys(selector: &Selector, keys: &[Text], pod: &Pod) -> Selector {
     let own = keys.iter().filter_map(|key| {
         let value = pod.meta.labels.get(key)?;
         Requirement::new(key, Operator::In, [value.into()].into()).ok()
     });
     let own: Vec<Requirement> = own.collect();
-    // A selector that matches nothing still matches nothing.
+    // No requirement can make a selector match that matches nothing.
     if own.is_empty() || selector.is_nothing() {
         return selector.clone();
     }
     Selector::all(own.into_iter().chain(selector.requirements().iter().cloned()))
 }
 
-/// Nodes whose pods count.
+/// Nodes whose pods the constraint counts.
 pub(super) struct Eligible {
-    /// `None` stands for all nodes.
+    /// Flag by slot; `None` means all nodes.
     nodes: Option<Vec<bool>>,
 }
 
 impl Eligible {
-    /// Returns the nodes that have all topology `keys` (if required) and satisfy the constraint's policies.
+    /// Returns the nodes that satisfy the constraint's policies and have the labels of all `keys`.
     pub(super) fn of(
         constraint: &SpreadConstraint,
         pod: &Pod,
@@ -86,7 +86,7 @@ impl Eligible {
         let required = constraint
             .honors_affinity
             .then(|| Required::of(&pod.spec, nodes))
-            .filter(|r| !r.is_nothing());
+            .filter(|r| !r.matches_every_node());
         let tolerated = constraint.honors_taints.then(|| {
             let tolerated =
                 |taints| find_untolerated_taint(&pod.spec.tolerations, taints).is_none();

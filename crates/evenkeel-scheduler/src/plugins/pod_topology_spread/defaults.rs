@@ -1,4 +1,4 @@
-//! Selectors of default constraints: from the pod's Services and its owner.
+//! Selectors of default constraints, derived from the pod's Services and its controller.
 //!
 //! Upstream: `plugins/helper/spread.go`, `DefaultSelector`.
 
@@ -28,10 +28,11 @@ impl Owners {
         }
     }
 
-    /// Returns the selector for the pod; `None` if no object selects or owns it.
+    /// Returns the selector for the pod, or `None` if no Service selects it and no workload
+    /// controls it.
     pub(super) fn selector(&self, pod: &Pod) -> Option<Selector> {
         let mut requirements = Vec::new();
-        // The Services all select the pod, so they agree on shared labels.
+        // All these Services select the pod, so their requirements cannot contradict each other.
         let mut add = |selector: &Selector| {
             for requirement in selector.requirements() {
                 if !requirements.contains(requirement) {

@@ -1,4 +1,4 @@
-//! Hard constraints (`DoNotSchedule`): a domain may exceed the minimum by at most `maxSkew` matching pods.
+//! Hard constraints (`DoNotSchedule`): a domain may have at most `maxSkew` matching pods more than the minimum.
 //!
 //! Upstream: `plugins/podtopologyspread/filtering.go`.
 
@@ -15,7 +15,7 @@ use crate::{
     pod::PodInfo,
 };
 
-/// Marks a domain without eligible node.
+/// Count of a domain that has no eligible node.
 const NO_ELIGIBLE_NODE: i64 = i64::MIN;
 
 /// The pod's hard constraints.
@@ -27,9 +27,9 @@ struct HardConstraints(Vec<Constraint>);
 struct Constraint {
     spread: Arc<SpreadConstraint>,
     eligible: Arc<Eligible>,
-    /// Number of matching pods in each domain with an eligible node.
+    /// Number of matching pods in each domain that has an eligible node.
     pods: PerDomain,
-    /// Global minimum of the counts, after `minDomains`.
+    /// Minimum of the counts over all domains; 0 if there are fewer than `minDomains`.
     fewest: i64,
     /// 1 if the pod matches its own selector, else 0.
     self_match: i64,
@@ -114,7 +114,7 @@ impl Constraint {
                 pods.at_mut(slot).into_iter().for_each(|count| *count = 0);
             }
         }
-        // An empty selector matches no existing pods, but matches the pod itself.
+        // Like upstream, an empty selector does not count existing pods, but it matches the pod itself.
         if !spread.selector.is_everything() {
             let scope = Scope::within(&pod.pod.meta.namespace, spread.selector.clone());
             let mut pod_index = nodes.pod_index();
@@ -137,7 +137,7 @@ impl Constraint {
             || self.pods.figures().iter().copied().filter(|count| *count != NO_ELIGIBLE_NODE);
         let enough = match self.spread.min_domains {
             ..=1 => true,
-            least => domains().count() >= least as usize,
+            min_domains => domains().count() >= min_domains as usize,
         };
         self.fewest = if enough { domains().min().unwrap_or(0) } else { 0 };
     }

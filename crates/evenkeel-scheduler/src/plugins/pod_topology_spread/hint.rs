@@ -1,10 +1,11 @@
-//! Queueing hints: changes that may satisfy a hard constraint.
+//! Queueing hints: changes that may make a hard constraint hold.
 
 use evenkeel_api::views::{Node, Pod};
 
 use super::constraint::SpreadConstraint;
 use crate::framework::{Change, QueueingHint};
 
+/// Returns `Queue` if the change may make one of the pod's hard constraints hold.
 pub(super) fn hint(pod: &Pod, constraints: &[SpreadConstraint], change: &Change) -> QueueingHint {
     match change {
         Change::Node(edit) => {
@@ -28,7 +29,7 @@ pub(super) fn hint(pod: &Pod, constraints: &[SpreadConstraint], change: &Change)
     }
 }
 
-/// A pod on a node was added, updated or deleted.
+/// Handles a pod on a node that was added, updated or deleted.
 fn pod_changed(
     pod: &Pod,
     constraints: &[SpreadConstraint],
@@ -48,7 +49,7 @@ fn pod_changed(
     )
 }
 
-/// A node was added, updated or deleted.
+/// Handles a node that was added, updated or deleted.
 fn node_changed(
     constraints: &[SpreadConstraint],
     old: Option<&Node>,

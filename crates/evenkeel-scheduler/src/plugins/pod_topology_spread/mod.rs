@@ -1,4 +1,4 @@
-//! PodTopologySpread: spreads pods over topology domains, as a requirement or a preference.
+//! PodTopologySpread: spreads pods over topology domains. Constraints are hard or soft.
 //!
 //! Pods are counted by equivalence class (`nodes/pod_index`).
 //!
@@ -51,7 +51,8 @@ impl PodTopologySpread {
         Self { args, owners: OnceLock::new() }
     }
 
-    /// Returns the pod's constraints of one kind, or the default constraints.
+    /// Returns the pod's constraints with this `whenUnsatisfiable`, or the default constraints if
+    /// the pod defines none.
     fn constraints(&self, pod: &Pod, action: WhenUnsatisfiable) -> Vec<SpreadConstraint> {
         let own = &pod.spec.topology_spread_constraints;
         if !own.is_empty() {

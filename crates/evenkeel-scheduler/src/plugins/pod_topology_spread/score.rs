@@ -14,33 +14,34 @@ use crate::{
     pod::PodInfo,
 };
 
-/// Pods are counted by node under this key, not by domain.
+/// Topology key whose domains are single nodes, so that pods are counted by node.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// Marks a domain without feasible node.
-const NOT_ASKED: i64 = -1;
+/// Count of a domain that has no feasible node.
+const NO_FEASIBLE_NODE: i64 = -1;
 
 /// The pod's soft constraints.
 struct SoftConstraints {
     constraints: Vec<Constraint>,
-    /// Nodes without all topology keys are not scored.
+    /// Whether a node must have all topology keys. Nodes that lack one score 0.
     needs_all: bool,
 }
 
 struct Constraint {
     column: Arc<LabelColumn>,
     counts: Counts,
-    /// Weight of a pod; grows with the number of domains.
+    /// Factor of the number of pods. It grows with the number of domains.
     weight: f64,
-    /// `maxSkew` - 1: reduces the effect of small differences if larger ones are allowed.
+    /// `maxSkew` - 1. It reduces the effect of small differences where the constraint allows larger
+    /// ones.
     slack: f64,
 }
 
-/// Number of matching pods.
+/// Numbers of matching pods.
 enum Counts {
     /// By node, indexed by slot.
     OfNodes(Vec<u32>),
-    /// By domain; the last entry stands for nodes without the key.
+    /// By domain. The last entry is for nodes without the key.
     OfDomains(Vec<i64>),
 }
 
@@ -56,7 +57,7 @@ impl PreScore for PodTopologySpread {
         if spread.is_empty() {
             return PreScoreResult::Skip;
         }
-        // With the system default constraints, nodes without zone still spread over hosts.
+        // With the system default constraints, nodes without a zone are still spread by host.
         let needs_all = !pod.pod.spec.topology_spread_constraints.is_empty()
             || self.args.defaulting_type != super::DefaultingType::System;
         let keys: Vec<_> = spread.iter().map(|spread| nodes.label(&spread.topology_key)).collect();
@@ -98,7 +99,7 @@ impl Constraint {
         }
     }
 
-    /// Returns the constraint's score of a node that has the topology key.
+    /// Returns the constraint's score of a node, or `None` if the node lacks the topology key.
     fn of_node(&self, slot: Slot) -> Option<f64> {
         let domain = self.column.of(slot)?;
         let count = match &self.counts {
@@ -109,7 +110,7 @@ impl Constraint {
     }
 }
 
-/// Calls a function with each node that has matching pods and their number.
+/// Calls `each` with every node that has matching pods, and their number.
 fn each_matching(
     spread: &SpreadConstraint,
     pod: &PodInfo,
@@ -132,7 +133,8 @@ fn of_nodes(spread: &SpreadConstraint, pod: &PodInfo, nodes: &NodeTable) -> Coun
     Counts::OfNodes(counts)
 }
 
-/// Counts matching pods in the domains of the feasible nodes; returns the number of domains, too.
+/// Counts matching pods in the domains of the feasible nodes. Also returns the number of these
+/// domains.
 fn of_domains(
     spread: &SpreadConstraint,
     key: &LabelColumn,
@@ -141,20 +143,20 @@ fn of_domains(
     feasible_slots: &[Slot],
     all: &[Arc<LabelColumn>],
 ) -> (Counts, usize) {
-    // Nodes without the key share a domain with nodes whose value is empty.
+    // Like upstream, nodes without the key share a domain with nodes whose value is empty.
     let unlabelled = key.id("").map_or(key.n_values(), |id| id as usize);
     let domain = |slot| key.of(slot).map_or(unlabelled, |id| id as usize);
-    let mut counts = vec![NOT_ASKED; key.n_values() + 1];
+    let mut counts = vec![NO_FEASIBLE_NODE; key.n_values() + 1];
     let mut n_domains = 0;
     for slot in feasible_slots {
         let count = &mut counts[domain(*slot)];
-        n_domains += usize::from(*count == NOT_ASKED);
+        n_domains += usize::from(*count == NO_FEASIBLE_NODE);
         *count = 0;
     }
     let eligible = Eligible::of(spread, &pod.pod, nodes, all);
     each_matching(spread, pod, nodes, |slot, count| {
         let sum = &mut counts[domain(slot)];
-        if *sum != NOT_ASKED && eligible.has(slot) && nodes.has_node(slot) {
+        if *sum != NO_FEASIBLE_NODE && eligible.has(slot) && nodes.has_node(slot) {
             *sum += i64::from(count);
         }
     });
@@ -162,7 +164,7 @@ fn of_domains(
 }
 
 impl SoftConstraints {
-    /// Reports whether a node lacks a required topology key.
+    /// Reports whether the node lacks a topology key that it must have.
     fn ignores(&self, slot: Slot) -> bool {
         self.needs_all && self.constraints.iter().any(|one| one.column.of(slot).is_none())
     }

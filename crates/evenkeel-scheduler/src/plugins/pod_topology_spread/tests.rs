@@ -1,4 +1,5 @@
-//! Compares the plugin, which keeps counts, with a direct implementation of upstream's rules that counts all pods anew.
+//! Compares the plugin, which maintains counts, with a direct implementation of upstream's rules that counts all pods
+//! anew.
 
 use evenkeel_api::views::{Node, Pod, TopologySpreadConstraint};
 use evenkeel_component_helpers::scheduling::corev1::{
@@ -12,10 +13,12 @@ use super::{Args, DefaultConstraint, DefaultingType, PodTopologySpread, WhenUnsa
 use crate::{
     fixtures::{info, merge, node, table},
     framework::{Change, CycleState, Edit, Plugin, PreFilter, PreFilterResult, QueueingHint},
-    plugins::world::{HOST, World, ZONE, filter_results, of_each, pod_of, scores, steps},
+    plugins::world::{
+        HOST, World, ZONE, filter_results, filter_results_of_state, pod_of, scores, steps,
+    },
 };
 
-/// Returns one of many constraints, chosen by number.
+/// Returns a constraint by number.
 fn constraint(n: u8, action: &str) -> Value {
     let key = [ZONE, HOST, "rack"][usize::from(n / 3) % 3];
     let mut constraint = json!({
@@ -44,7 +47,7 @@ fn constraint(n: u8, action: &str) -> Value {
     constraint
 }
 
-/// Returns one of many pods, chosen by number, with constraints or without.
+/// Returns a pod by number, with or without constraints.
 fn numbered_pod(n: u8) -> Value {
     let hard = |n| constraint(n, "DoNotSchedule");
     let soft = |n| constraint(n, "ScheduleAnyway");
@@ -68,7 +71,7 @@ fn constraints_of<'a>(pod: &'a Pod, action: &str) -> Vec<&'a TopologySpreadConst
     all.filter(|one| &*one.when_unsatisfiable == action).collect()
 }
 
-/// Whether a constraint of `pod` counts `other`, by labels.
+/// Reports whether the labels of `other` match a constraint of `pod`.
 fn matches(constraint: &TopologySpreadConstraint, pod: &Pod, other: &Pod) -> bool {
     let keys = constraint.match_label_keys.iter();
     let mut keys = keys.filter(|key| pod.meta.labels.contains(key));
@@ -92,7 +95,7 @@ fn count_on(world: &World, constraint: &TopologySpreadConstraint, pod: &Pod, on:
     counted.count() as i64
 }
 
-/// Whether the constraint counts the pods of a node, by its policies for node affinity and taints.
+/// Reports whether the constraint's policies for node affinity and taints include the node.
 fn included(constraint: &TopologySpreadConstraint, pod: &Pod, node: &Node) -> bool {
     (&*constraint.node_affinity_policy == "Ignore" || required(&pod.spec, node))
         && (&*constraint.node_taints_policy != "Honor"
@@ -103,7 +106,7 @@ fn has_all(constraints: &[&TopologySpreadConstraint], node: &Node) -> bool {
     constraints.iter().all(|one| node.meta.labels.contains(&one.topology_key))
 }
 
-/// Returns the reason to reject each node; empty for a node that fits.
+/// Returns the reason to reject each node, or an empty text for a feasible node.
 fn expected(world: &World, pod: &Pod) -> BTreeMap<String, String> {
     let hard = constraints_of(pod, "DoNotSchedule");
     let domains = |constraint: &TopologySpreadConstraint| {
@@ -189,8 +192,8 @@ proptest! {
         }
     }
 
-    /// `add_pod` and `remove_pod` change the cycle's state as if the pod were placed on or removed from the node. (An empty
-    /// selector counts only pods that are added this way, as upstream's.)
+    /// `add_pod` and `remove_pod` change the cycle's state as if the pod were on the node or removed from it. As in
+    /// upstream, an empty selector only counts pods that are added this way.
     #[test]
     fn added_pods_count_as_placed_ones(steps in steps(), n in any::<u8>(), other in any::<u8>(), on in 0_u8..4) {
         let mut world = World::after(&steps, numbered_pod);
@@ -205,9 +208,9 @@ proptest! {
         let before = PreFilter::pre_filter(&plugin, &mut state, &pod, &world.table).unwrap();
         let Some(node) = world.table.get(&on).filter(|_| before == PreFilterResult::All) else { return Ok(()) };
         plugin.add_pod(&mut state, &pod, &other, node);
-        let with = of_each(&plugin, &state, &pod, &world.table, false);
+        let with = filter_results_of_state(&plugin, &state, &pod, &world.table, false);
         plugin.remove_pod(&mut state, &pod, &other, node);
-        let without = of_each(&plugin, &state, &pod, &world.table, false);
+        let without = filter_results_of_state(&plugin, &state, &pod, &world.table, false);
         prop_assert_eq!(without, filter_results(&plugin, &world.table, &pod));
         world.table.place(other, &on);
         prop_assert_eq!(with, filter_results(&plugin, &world.table, &pod));

@@ -1,4 +1,4 @@
-//! Index of DeviceClasses by extended resource (KEP-5004). Pure.
+//! Index of DeviceClasses by extended resource (KEP-5004). It does no I/O.
 //!
 //! A class may set `extendedResourceName`; every class also has the implicit name `deviceclass.resource.kubernetes.io/NAME`.
 //!
@@ -9,7 +9,7 @@ use std::{cmp::Reverse, collections::HashMap, sync::Arc};
 
 use crate::resources::is_extended;
 
-/// Prefix of implicit resource names.
+/// Prefix of the implicit resource names of classes.
 const PREFIX: &str = "deviceclass.resource.kubernetes.io/";
 
 /// Returns the implicit resource name of a class.
@@ -26,7 +26,7 @@ pub(in crate::plugins) fn may_be_devices(resource: &str) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct ClassIndex {
     classes: HashMap<Text, Arc<DeviceClass>>,
-    /// Rebuilt by the first lookup after a change.
+    /// Classes by resource. The first lookup after a change rebuilds them.
     by_resource: Option<HashMap<Box<str>, Arc<DeviceClass>>>,
 }
 
@@ -43,7 +43,8 @@ impl ClassIndex {
         self.classes.remove(name);
     }
 
-    /// Returns the class of an extended resource. Of several, the newest applies, then the first by name.
+    /// Returns the class of an extended resource. If several classes name it, the newest applies, then the first by
+    /// name.
     pub(super) fn class_of(&mut self, resource: &str) -> Option<Arc<DeviceClass>> {
         let by_resource = self.by_resource.get_or_insert_with(|| sorted(&self.classes));
         by_resource.get(resource).map(Arc::clone)
@@ -51,10 +52,10 @@ impl ClassIndex {
 }
 
 fn sorted(classes: &HashMap<Text, Arc<DeviceClass>>) -> HashMap<Box<str>, Arc<DeviceClass>> {
-    let mut best_last: Vec<_> = classes.values().collect();
-    best_last.sort_by_key(|class| (class.meta.creation, Reverse(&class.meta.name)));
+    let mut in_ascending_precedence: Vec<_> = classes.values().collect();
+    in_ascending_precedence.sort_by_key(|class| (class.meta.creation, Reverse(&class.meta.name)));
     let mut by_resource = HashMap::new();
-    for class in best_last {
+    for class in in_ascending_precedence {
         by_resource.insert(implicit(&class.meta.name).into(), Arc::clone(class));
         let named = &class.spec.extended_resource_name;
         if !named.is_empty() {
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_class_that_names_a_resource_counts() {
+    fn the_newest_class_of_a_resource_applies() {
         let mut classes = ClassIndex::default();
         let of = |classes: &mut ClassIndex, resource: &str| {
             classes.class_of(resource).map_or(String::new(), |class| class.meta.name.to_string())

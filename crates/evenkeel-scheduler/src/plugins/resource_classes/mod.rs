@@ -1,4 +1,4 @@
-//! The DeviceClasses that extended resources map to (KEP-5004), for all plugins that read them.
+//! DeviceClasses by extended resource (KEP-5004), shared by the plugins that read them.
 //!
 //! Upstream: `extendedresourcecache`.
 
@@ -12,12 +12,12 @@ use crate::framework::Handle;
 use index::ClassIndex;
 pub(super) use index::{implicit, may_be_devices};
 
-/// DeviceClasses by extended resource, kept up to date with the cluster.
+/// DeviceClasses by extended resource, kept in sync with the cluster.
 #[derive(Debug, Default)]
 pub(super) struct ResourceClasses(Mutex<ClassIndex>);
 
 impl ResourceClasses {
-    /// Follows the cluster's DeviceClasses.
+    /// Subscribes to the cluster's DeviceClasses.
     pub(super) fn follow(self: &Arc<Self>, handle: &Handle) {
         let follower = Arc::clone(self);
         handle.watch::<DeviceClass>().subscribe(move |event| match event {

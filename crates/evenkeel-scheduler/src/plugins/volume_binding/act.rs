@@ -2,7 +2,7 @@
 
 use super::{
     AssumedPodVolumes, Observed,
-    bind::{Written, check, promise, selected_node, written},
+    bind::{Written, bind_to_claim, check, selected_node, written},
     find::Provision,
 };
 use crate::framework::PreBindError;
@@ -15,7 +15,8 @@ use evenkeel_runtime::{
 use serde_json::Value;
 use std::time::Duration;
 
-/// Writes the volumes and claims that a binding chose, and waits until the claims are bound.
+/// Writes the volumes and claims of the pod's assumed bindings, and waits until the claims are
+/// bound.
 ///
 /// Upstream: `BindPodVolumes`.
 pub(super) async fn bind(
@@ -29,7 +30,7 @@ pub(super) async fn bind(
     let check = || check(observed, pod, assumed_volumes, &volumes, &claims);
     let wait = async {
         loop {
-            // Subscribed before the first check, so that no change is missed.
+            // The subscription precedes the check, so that no change is missed.
             let changed = observed.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
@@ -47,7 +48,7 @@ pub(super) async fn bind(
     }
 }
 
-/// Binds volumes to claims, and sets annotation `selected-node` on claims to provision.
+/// Binds volumes to claims, and sets the annotation `selected-node` on claims to provision.
 ///
 /// Upstream: `bindAPIUpdate`.
 async fn write(
@@ -56,7 +57,7 @@ async fn write(
 ) -> Result<(Vec<Written>, Vec<Written>), PreBindError> {
     let (mut volumes, mut claims) = (Vec::new(), Vec::new());
     for (volume, claim) in &assumed_volumes.found.bindings {
-        let version = put(client, &**volume, &promise(volume, claim)).await?;
+        let version = put(client, &**volume, &bind_to_claim(volume, claim)).await?;
         volumes.push(written(&**volume, version));
     }
     for Provision { claim, .. } in &assumed_volumes.found.provisions {

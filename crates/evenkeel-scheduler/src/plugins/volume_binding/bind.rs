@@ -1,4 +1,4 @@
-//! What PreBind writes to volumes and claims, and when the claims are bound.
+//! Patches of volumes and claims in PreBind, and the check whether the claims are bound.
 
 use super::{AssumedPodVolumes, Observed, find};
 use crate::plugins::volumes::{Lookup, not_found};
@@ -9,7 +9,7 @@ use evenkeel_api::{
 use evenkeel_component_helpers::storage::volume;
 use serde_json::{Value, json};
 
-/// Resource version of a written object.
+/// A written object with its new resource version.
 pub(super) struct Written {
     namespace: Text,
     name: Text,
@@ -22,7 +22,7 @@ pub(super) fn written<V: View>(object: &V, version: u64) -> Written {
 }
 
 /// Returns the patch that binds the volume to the claim.
-pub(super) fn promise(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Value {
+pub(super) fn bind_to_claim(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Value {
     let mut change = json!({"spec": {"claimRef": volume::claim_reference(claim)}});
     if !volume::is_for_claim(volume, claim) {
         change["metadata"] = json!({"annotations": {volume::BOUND_BY_CONTROLLER: "yes"}});
@@ -30,13 +30,19 @@ pub(super) fn promise(volume: &PersistentVolume, claim: &PersistentVolumeClaim) 
     change
 }
 
-/// Returns the patch that tells the provisioner the node, unless the claim names it.
+/// Returns the patch that names the node to the provisioner, or `None` if the claim already names
+/// it.
 pub(super) fn selected_node(claim: &PersistentVolumeClaim, node: &str) -> Option<Value> {
     let noted = claim.meta.annotations.get(volume::SELECTED_NODE) == Some(node);
     (!noted).then(|| json!({"metadata": {"annotations": {volume::SELECTED_NODE: node}}}))
 }
 
-/// Reports whether all claims are bound; fails if one never will be.
+/// Reports whether all claims are bound.
+///
+/// # Errors
+///
+/// If a claim can no longer be bound: an object was deleted, the volume is not accessible from the
+/// node, or the provisioner failed.
 ///
 /// Upstream: `checkBindings`.
 pub(super) fn check(
@@ -50,9 +56,9 @@ pub(super) fn check(
     let lost = || format!("pod does not exist any more: pod \"{name}\" not found");
     observed.pods.get(&pod.meta.namespace, name).ok_or_else(lost)?;
     let node = &assumed_volumes.node;
-    let there = observed.nodes.get("", node);
-    let there =
-        there.ok_or_else(|| format!("failed to get node \"{node}\": node \"{node}\" not found"))?;
+    let node_object = observed.nodes.get("", node);
+    let node_object = node_object
+        .ok_or_else(|| format!("failed to get node \"{node}\": node \"{node}\" not found"))?;
     for (written, (_, claim)) in volumes.iter().zip(&assumed_volumes.found.bindings) {
         let found = observed.stored.volume(&written.name);
         let deleted = |resource: &str, key: &str| {
@@ -66,7 +72,7 @@ pub(super) fn check(
         if volume.meta.version() < written.version {
             return Ok(false);
         }
-        reaches(observed, &volume, &there)?;
+        reaches(observed, &volume, &node_object)?;
         if volume.spec.claim_ref.as_deref().is_none_or(|claim| claim.uid.is_empty()) {
             return Err(format!("ClaimRef got reset for pv \"{}\"", written.name));
         }
@@ -75,15 +81,15 @@ pub(super) fn check(
         }
     }
     for written in claims {
-        if !is_made(observed, written, &there)? {
+        if !is_provisioned(observed, written, &node_object)? {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-/// Reports whether a claim's volume was provisioned.
-fn is_made(observed: &Observed, written: &Written, node: &Node) -> Result<bool, String> {
+/// Reports whether the volume of a claim was provisioned and the claim is bound to it.
+fn is_provisioned(observed: &Observed, written: &Written, node: &Node) -> Result<bool, String> {
     let name = &written.name;
     let claim = observed.stored.claim(&written.namespace, name);
     let claim = claim.ok_or_else(|| {
@@ -97,7 +103,7 @@ fn is_made(observed: &Observed, written: &Written, node: &Node) -> Result<bool, 
     if annotations.is_empty() {
         return Err(format!("selectedNode annotation reset for PVC \"{name}\""));
     }
-    // A provisioner rejects the node by removing the annotation.
+    // A provisioner that cannot use the node removes the annotation.
     if annotations.get(volume::SELECTED_NODE) != Some(&*node.meta.name) {
         return Err(format!("provisioning failed for PVC \"{name}\""));
     }

@@ -1,4 +1,4 @@
-//! Finds volumes for a pod on a node. Pure.
+//! Finds volumes for a pod on a node, without side effects.
 //!
 //! Upstream: `plugins/volumebinding/binder.go`.
 
@@ -16,29 +16,29 @@ const NO_SPACE: &str = "node(s) did not have enough free storage";
 const VOLUME_GONE: &str =
     "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
 
-/// Claims of a pod.
+/// Claims that a pod uses.
 ///
 /// Upstream: `PodVolumeClaims`.
 #[derive(Debug, Default)]
 pub(super) struct PodClaims {
-    /// Volumes of the bound claims; `None` for a missing volume.
+    /// Volumes of the bound claims; `None` for a volume that does not exist.
     pub(super) bound: Vec<Option<Arc<PersistentVolume>>>,
-    /// Unbound claims with delayed binding.
+    /// Unbound claims whose StorageClass delays the binding.
     pub(super) delayed: Vec<UnboundClaim>,
 }
 
-/// An unbound claim with delayed binding.
+/// An unbound claim whose StorageClass delays the binding.
 #[derive(Debug)]
 pub(super) struct UnboundClaim {
     pub(super) claim: Arc<PersistentVolumeClaim>,
     pub(super) class: Option<Arc<StorageClass>>,
-    /// Node that was selected for the claim (annotation `selected-node`).
+    /// Node in the claim's annotation `selected-node`.
     pub(super) node: Option<Arc<str>>,
-    /// Available volumes of its class.
+    /// Available volumes of the claim's class.
     pub(super) candidates: Vec<Arc<PersistentVolume>>,
 }
 
-/// Volumes for a pod on a node.
+/// Decision about a pod's unbound claims on one node.
 ///
 /// Upstream: `PodVolumes`.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -57,7 +57,7 @@ pub(super) struct PodVolumes {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Provision {
     pub(super) claim: Arc<PersistentVolumeClaim>,
-    /// CSIStorageCapacity that the volume would use, if the driver publishes any.
+    /// CSIStorageCapacity for the new volume, if the driver publishes capacities.
     pub(super) capacity: Option<Arc<CsiStorageCapacity>>,
 }
 
@@ -74,7 +74,11 @@ pub(super) fn is_bound(claim: &PersistentVolumeClaim) -> bool {
     !claim.spec.volume_name.is_empty() && claim.meta.annotations.contains(volume::BIND_COMPLETED)
 }
 
-/// Returns the claim if a pod may use it.
+/// Returns the claim if the pod may use it.
+///
+/// # Errors
+///
+/// If the claim does not exist, is lost or being deleted, or belongs to another pod.
 pub(super) fn usable(
     pod: &Pod,
     name: &str,
@@ -109,6 +113,10 @@ pub(super) fn usable(
 
 /// Finds volumes for the pod on the node.
 ///
+/// # Errors
+///
+/// The status that rejects the node.
+///
 /// Upstream: `FindPodVolumes`.
 pub(super) fn find_pod_volumes(
     listers: &dyn Lookup,
@@ -116,8 +124,8 @@ pub(super) fn find_pod_volumes(
     node: &Node,
 ) -> Result<PodVolumes, Status> {
     let bound = check_bound_claims(listers, claims, node);
-    let found = delayed(listers, claims, node)?;
-    // Same order of checks as upstream.
+    let found = find_delayed_volumes(listers, claims, node)?;
+    // Upstream reports the reasons in this order.
     let reasons = [
         bound.err().filter(|why| *why == NOT_REACHED),
         found.as_ref().err().copied().filter(|why| *why == NO_VOLUME),
@@ -135,7 +143,11 @@ pub(super) fn find_pod_volumes(
     }
 }
 
-/// Reports whether the bound volumes exist and are accessible from the node; else returns the reason.
+/// Checks that the bound volumes exist and are accessible from the node.
+///
+/// # Errors
+///
+/// The reason to reject the node.
 ///
 /// Upstream: `checkBoundClaims`.
 fn check_bound_claims(
@@ -152,28 +164,29 @@ fn check_bound_claims(
     Ok(())
 }
 
-/// Reports whether the volume is accessible from the node, also after CSI migration.
+/// Reports whether the volume is accessible from the node, taking CSI migration into account.
 pub(super) fn is_reachable(listers: &dyn Lookup, volume: &PersistentVolume, node: &Node) -> bool {
     let drivers =
         csi_translation::plugin_of_volume(volume).and_then(|_| listers.csi_node(&node.meta.name));
     csi_translation::is_reachable(volume, node, drivers.as_deref())
 }
 
-/// Finds volumes for the claims with delayed binding, smallest claim first; else returns the reason.
+/// Finds volumes for the claims with delayed binding, smallest claim first. The inner result holds the reason to reject
+/// the node.
 ///
 /// Upstream: `findMatchingVolumes`.
-fn delayed(
+fn find_delayed_volumes(
     listers: &dyn Lookup,
     claims: &PodClaims,
     node: &Node,
 ) -> Result<Result<PodVolumes, &'static str>, Status> {
     let mut found = PodVolumes::default();
-    let mut unmade = Vec::new();
+    let mut to_provision = Vec::new();
     let mut choosing: Vec<&UnboundClaim> = Vec::new();
     for one in &claims.delayed {
         match &one.node {
             Some(chosen) if **chosen != *node.meta.name => return Ok(Err(NO_VOLUME)),
-            Some(_) => unmade.push(one),
+            Some(_) => to_provision.push(one),
             None => choosing.push(one),
         }
     }
@@ -184,10 +197,10 @@ fn delayed(
         });
         match volume::best_match(&one.claim, free, Some(node), true) {
             Some(volume) => found.bindings.push((Arc::clone(volume), Arc::clone(&one.claim))),
-            None => unmade.push(one),
+            None => to_provision.push(one),
         }
     }
-    for one in unmade {
+    for one in to_provision {
         match check_volume_provision(listers, one, node)? {
             Ok(provision) => found.provisions.push(provision),
             Err(why) => return Ok(Err(why)),
@@ -196,7 +209,7 @@ fn delayed(
     Ok(Ok(found))
 }
 
-/// Returns how to provision the claim on the node; else the reason.
+/// Returns how to provision the claim on the node. The inner result holds the reason to reject the node.
 ///
 /// Upstream: `checkVolumeProvisions`.
 fn check_volume_provision(
@@ -208,15 +221,19 @@ fn check_volume_provision(
         let name = volume::class_of_claim(&one.claim);
         return Err(Status::error(format!("failed to find storage class \"{name}\"")));
     };
-    let nobody = matches!(&*class.provisioner, "" | volume::NO_PROVISIONER);
-    if nobody || !volume::allows_topology_of(class, node) {
+    let has_no_provisioner = matches!(&*class.provisioner, "" | volume::NO_PROVISIONER);
+    if has_no_provisioner || !volume::allows_topology_of(class, node) {
         return Ok(Err(NO_VOLUME));
     }
     let capacity = has_enough_capacity(listers, &one.claim, class, node);
     Ok(capacity.map(|capacity| Provision { claim: Arc::clone(&one.claim), capacity }))
 }
 
-/// Returns the capacity that fits the claim's volume; `Ok(None)` if the driver publishes none.
+/// Returns the CSIStorageCapacity that has enough room for the claim, or `None` if the driver publishes none.
+///
+/// # Errors
+///
+/// The reason to reject the node.
 ///
 /// Upstream: `hasEnoughCapacity`.
 fn has_enough_capacity(
@@ -240,7 +257,7 @@ fn has_enough_capacity(
     enough.ok_or(NO_SPACE).map(Some)
 }
 
-/// Returns the maximum volume size.
+/// Returns the maximum size of a new volume.
 ///
 /// Upstream: `capacitySufficient`.
 pub(super) fn limit(room: &CsiStorageCapacity) -> Option<Quantity> {

@@ -1,7 +1,7 @@
-//! VolumeBinding: schedules a pod where its volumes are available, and binds its claims before the pod.
+//! VolumeBinding: schedules a pod to nodes from which its volumes are accessible, and binds its claims before the pod.
 //!
-//! `find` computes a node's volumes without side effects. Volumes of assumed pods are kept until their claims are bound, so
-//! that no volume is selected twice.
+//! `find` selects volumes for a pod on one node without side effects. The plugin keeps the volumes of assumed pods
+//! until their claims are bound, so that it selects no volume twice.
 //!
 //! Upstream: `plugins/volumebinding`.
 //!
@@ -61,9 +61,9 @@ use crate::{
 /// Upstream: `VolumeBindingArgs`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Args {
-    /// Timeout for binding the claims of a pod. Default: 10 min.
+    /// Timeout for binding all claims of a pod. Default: 10 min.
     pub bind_timeout: Duration,
-    /// Scores by storage utilization; `None` for no scores.
+    /// Score by storage utilization; `None` disables the score.
     pub shape: Option<Shape>,
 }
 
@@ -81,11 +81,11 @@ impl Default for Args {
 pub struct VolumeBinding {
     args: Args,
     observed: OnceLock<Observed>,
-    /// Volumes of assumed pods, by uid.
+    /// Volumes of assumed pods, by pod uid.
     assumed_volumes: Mutex<HashMap<Box<str>, AssumedPodVolumes>>,
 }
 
-/// Volumes selected for an assumed pod.
+/// Decision about the claims of an assumed pod.
 #[derive(Debug, Clone)]
 struct AssumedPodVolumes {
     node: Arc<str>,
@@ -100,7 +100,7 @@ struct Observed {
     nodes: Cache<Node>,
     stored: Cached,
     by_class: Index<PersistentVolume>,
-    /// Notified of each change of a claim or volume.
+    /// Notifies waiters of every change of a claim or volume.
     changed: Arc<Notify>,
 }
 
@@ -133,7 +133,7 @@ impl Plugin for VolumeBinding {
     }
 
     fn connect(&self, handle: &Handle) {
-        // A second scheduler over the same plug-in sees what the first one does.
+        // Another scheduler that shares this plugin also shares its caches.
         self.observed.get_or_init(|| Observed::new(handle));
     }
 
@@ -152,7 +152,7 @@ impl Plugin for VolumeBinding {
 
     fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         match change {
-            Change::Object(change) => of_object(&pod.pod, change),
+            Change::Object(change) => after_object_change(&pod.pod, change),
             _ => QueueingHint::Queue,
         }
     }
@@ -177,8 +177,8 @@ impl Plugin for VolumeBinding {
     }
 }
 
-/// Reports whether a change of an object may make the pod schedulable.
-fn of_object(pod: &Pod, change: &ObjectChange) -> QueueingHint {
+/// Returns `Queue` if the change of an object may make the pod schedulable.
+fn after_object_change(pod: &Pod, change: &ObjectChange) -> QueueingHint {
     match change {
         ObjectChange::Claim(edit) => QueueingHint::when(edit.now().is_some_and(|claim| {
             claim.meta.namespace == pod.meta.namespace
@@ -194,7 +194,9 @@ fn of_object(pod: &Pod, change: &ObjectChange) -> QueueingHint {
         },
         ObjectChange::CsiNode(edit) => match edit {
             Edit::Added(_) => QueueingHint::Queue,
-            Edit::Updated { old, new } => QueueingHint::when(plugins(old) != plugins(new)),
+            Edit::Updated { old, new } => {
+                QueueingHint::when(migrated_plugins(old) != migrated_plugins(new))
+            }
             Edit::Deleted(_) => QueueingHint::Skip,
         },
         ObjectChange::CsiDriver(Edit::Updated { old, new }) => {
@@ -219,8 +221,8 @@ fn of_object(pod: &Pod, change: &ObjectChange) -> QueueingHint {
     }
 }
 
-/// For which plug-ins drivers work on the node.
-fn plugins(node: &CsiNode) -> &str {
+/// Returns the node's annotation that lists the in-tree plugins that migrated to CSI.
+fn migrated_plugins(node: &CsiNode) -> &str {
     node.meta.annotations.get(csi_translation::MIGRATED_PLUGINS).unwrap_or_default()
 }
 
@@ -234,7 +236,11 @@ impl VolumeBinding {
         self.assumed_volumes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the pod's claims, and the volumes available to them.
+    /// Returns the pod's claims and the volumes available to them.
+    ///
+    /// # Errors
+    ///
+    /// The status that rejects the pod on all nodes.
     fn claims(&self, observed: &Observed, pod: &Pod) -> Result<PodClaims, Status> {
         let mut claims = PodClaims::default();
         for used in claims::of_pod(pod) {
@@ -257,7 +263,7 @@ impl VolumeBinding {
         Ok(claims)
     }
 
-    /// Returns a claim with the assumed bindings of other pods, and without the volumes that they use.
+    /// Returns an unbound claim. Its node and candidates take the volumes of assumed pods into account.
     fn delayed(
         &self,
         observed: &Observed,
@@ -329,7 +335,7 @@ impl PreScore for VolumeBinding {
         _: &NodeTable,
         _: &[NodeRef<'_>],
     ) -> PreScoreResult {
-        // Without unbound claims, every node scores the same.
+        // Only unbound claims can make the scores of nodes differ.
         let waits = state.get::<PodClaims>().is_some_and(|claims| !claims.delayed.is_empty());
         if self.args.shape.is_some() && waits { PreScoreResult::All } else { PreScoreResult::Skip }
     }
@@ -351,10 +357,10 @@ impl Reserve for VolumeBinding {
         let (Some(claims), Some(observed)) = (state.get::<PodClaims>(), self.observed.get()) else {
             return Ok(());
         };
-        let Some(there) = observed.nodes.get("", node) else {
+        let Some(node_object) = observed.nodes.get("", node) else {
             return Err(Status::error(format!("node \"{node}\" not found")));
         };
-        let found = find::find_pod_volumes(&observed.stored, claims, &there)
+        let found = find::find_pod_volumes(&observed.stored, claims, &node_object)
             .inspect_err(|_| observed.metrics.claims().volumes_failed(Stage::Assume))?;
         if !found.is_empty() {
             let assumed_volumes = AssumedPodVolumes { node: Arc::from(node), found };
@@ -391,7 +397,7 @@ impl PreBind for VolumeBinding {
             act::bind(client, observed, &pod.pod, &assumed_volumes, self.args.bind_timeout)
                 .await
                 .inspect_err(|_| observed.metrics.claims().volumes_failed(Stage::Bind))?;
-            // The claims are bound, so the cache has this information.
+            // The cache shows that the claims are bound, so the plugin can drop the assumed volumes.
             self.assumed_volumes().remove(pod.uid());
             Ok(())
         })

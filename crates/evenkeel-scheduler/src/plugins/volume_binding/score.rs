@@ -8,7 +8,7 @@ use evenkeel_api::quantity::Quantity;
 use evenkeel_component_helpers::storage::volume;
 use std::collections::BTreeMap;
 
-/// Returns the mean score over the StorageClasses of static bindings or, without any, of dynamic provisions.
+/// Returns the mean score over the StorageClasses of static bindings or, if there are none, of dynamic provisions.
 pub(super) fn score(found: &PodVolumes, shape: &Shape) -> i64 {
     let mut classes: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
     for (volume, claim) in &found.bindings {
@@ -18,12 +18,12 @@ pub(super) fn score(found: &PodVolumes, shape: &Shape) -> i64 {
     }
     if found.bindings.is_empty() {
         for provision in &found.provisions {
-            let Some(room) = provision.capacity.as_deref() else { continue };
+            let Some(storage_capacity) = provision.capacity.as_deref() else { continue };
             let class = provision.claim.spec.storage_class_name.as_deref().unwrap_or_default();
             let sums = classes.entry(class).or_default();
             sums.0 += volume::requested(&provision.claim).value();
-            // Volumes of one class share the same capacity.
-            sums.1 = room.capacity.map_or(0, Quantity::value);
+            // All volumes of one class use the same capacity.
+            sums.1 = storage_capacity.capacity.map_or(0, Quantity::value);
         }
     }
     if classes.is_empty() {

@@ -1,4 +1,4 @@
-//! What nodes give, by table.
+//! Table tests of nodes and their volumes.
 
 use super::{
     AssumedPodVolumes, VolumeBinding,
@@ -103,7 +103,7 @@ fn smaller_claims_choose_first_and_no_volume_twice() {
 }
 
 #[test]
-fn what_is_not_there_is_made_where_that_can_be() {
+fn volumes_are_provisioned_where_their_class_allows_it() {
     let claims = |node: Option<&str>| PodClaims {
         bound: vec![],
         delayed: vec![UnboundClaim {
@@ -153,7 +153,7 @@ fn claims_that_cannot_be_used_say_why() {
     assert!(usable(&pod, "d", false, of(&json!({}))).is_ok());
 }
 
-/// A claim of two GiB, and the room that its driver says there is.
+/// A claim of 2 GiB, and these published capacities.
 fn roomy(rooms: &[Value]) -> (PodClaims, VolumeObjects) {
     let claims = PodClaims {
         bound: vec![],
@@ -177,7 +177,7 @@ fn roomy(rooms: &[Value]) -> (PodClaims, VolumeObjects) {
 }
 
 #[test]
-fn room_is_looked_for_where_the_driver_says_how_much_there_is() {
+fn provisioning_needs_enough_published_storage_capacity() {
     let here = json!({"matchLabels": {"kubernetes.io/hostname": "a"}});
     let full = "node(s) did not have enough free storage";
     for (rooms, want) in [
@@ -227,14 +227,14 @@ fn emptier_storage_is_better() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_with_volumes_is_counted_by_stage() {
+async fn volume_errors_are_counted_by_stage() {
     let (clock, script) = (Clock::starting_at(at(0)), Script::new([Answer::refused(403)]));
     let (plugin, client) = (VolumeBinding::default(), script.client(&clock));
     let handle = handle(client.clone(), &clock);
     plugin.connect(&handle);
     let (pod, nodes, mut state) =
         (info("p", &json!({})), table(&[node("a", &json!({}))]), CycleState::default());
-    // A claim whose class is not there.
+    // A claim whose class does not exist.
     let claims = |class: Option<Arc<StorageClass>>| {
         let claim = delayed(claim("c", "1Gi"), "csi.x", &[]);
         PodClaims { delayed: vec![UnboundClaim { class, ..claim }], ..PodClaims::default() }
@@ -249,7 +249,7 @@ async fn what_goes_wrong_with_volumes_is_counted_by_stage() {
     assert!(plugin.pre_bind(&client, &pod, "a").await.is_err());
     let counted = series(&handle.registry, "scheduler_volume_scheduling_stage_error_total");
     assert_eq!(counted, [("bind".to_owned(), 1), ("predicate".to_owned(), 1)]);
-    // That a node has no room is not an error.
+    // A node without enough capacity is not an error.
     let mut state = CycleState::default();
     state.put(PodClaims { bound: vec![None], ..PodClaims::default() });
     assert!(plugin.filter(&state, &pod, nodes.get("a").unwrap()).is_err());

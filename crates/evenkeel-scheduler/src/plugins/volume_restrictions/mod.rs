@@ -1,4 +1,4 @@
-//! VolumeRestrictions: disks that only one pod of a node can have, and claims that only one pod of the cluster can.
+//! VolumeRestrictions: enforces exclusive use of some disks on a node, and of `ReadWriteOncePod` claims in the cluster.
 //!
 //! Upstream: `plugins/volumerestrictions`.
 //!
@@ -6,7 +6,7 @@
 //! |---|---|
 //! | access mode `ReadWriteOncePod` (KEP-2485) | `pre_filter`, `Restricted` |
 //! | preemption of the pod that uses such a claim | `add_pod`, `remove_pod` |
-//! | a GCE disk, an iSCSI or RBD volume is shared on a node only if all pods mount it read-only; an EBS volume never | `exclude` |
+//! | a GCE disk, an iSCSI or RBD volume is shared on a node only if all pods mount it read-only; an EBS volume never | `conflict` |
 
 #[cfg(test)]
 mod tests;
@@ -28,7 +28,8 @@ use crate::{
 const DISK_IN_USE: &str = "node(s) had no available disk";
 const CLAIM_IN_USE: &str = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod";
 
-/// Keeps pods off nodes where a disk they name is in use, and pods whose `ReadWriteOncePod` claim is in use off all.
+/// The VolumeRestrictions plugin. It rejects nodes where a disk of the pod is in use, and all nodes if its
+/// `ReadWriteOncePod` claim is in use.
 #[derive(Default)]
 pub struct VolumeRestrictions {
     listers: OnceLock<Box<dyn Lookup>>,
@@ -40,23 +41,23 @@ impl std::fmt::Debug for VolumeRestrictions {
     }
 }
 
-/// What holds for a pod.
+/// Restricted volumes of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Restricted {
-    /// It names disks itself.
+    /// Whether the pod has inline volumes that may conflict on a node.
     disks: bool,
-    /// Its claims that only one pod may use.
-    alone: Vec<Arc<str>>,
-    /// How often those are used by other pods that have a node.
+    /// Names of the pod's `ReadWriteOncePod` claims.
+    exclusive_claims: Vec<Arc<str>>,
+    /// Number of references to these claims by other pods on nodes.
     in_use: i64,
 }
 
 impl Restricted {
-    /// Another pod comes (1) or goes (-1).
+    /// Adds (`by` = 1) or subtracts (`by` = -1) the references of another pod.
     fn count(&mut self, other: &Pod, by: i64) {
         self.in_use += by
             * named_claims(other)
-                .filter(|name| self.alone.iter().any(|one| **one == **name))
+                .filter(|name| self.exclusive_claims.iter().any(|one| **one == **name))
                 .count() as i64;
     }
 }
@@ -125,12 +126,13 @@ impl PreFilter for VolumeRestrictions {
             let claim =
                 self.listers.get().and_then(|listers| listers.claim(&pod.meta.namespace, name));
             let claim = claim.ok_or_else(|| Status::unresolvable(not_found(CLAIM, name)))?;
-            let alone = claim.spec.access_modes.iter().any(|mode| **mode == *"ReadWriteOncePod");
-            if alone && !found.alone.iter().any(|one| **one == *name) {
-                // Only one pod can use it: how many there are does not matter.
+            let exclusive_claims =
+                claim.spec.access_modes.iter().any(|mode| **mode == *"ReadWriteOncePod");
+            if exclusive_claims && !found.exclusive_claims.iter().any(|one| **one == *name) {
+                // Each claim counts once: only one pod can use it.
                 let used = nodes.uses_claim(&pod.meta.namespace, name);
                 found.in_use += i64::from(used);
-                found.alone.push(name.into());
+                found.exclusive_claims.push(name.into());
             }
         }
         if !found.disks && found.in_use == 0 {
@@ -173,14 +175,14 @@ fn is_disk(source: &VolumeSource) -> bool {
         || source.iscsi.is_some()
 }
 
-/// Whether the pod names a disk that it cannot have beside the other on one node.
+/// Reports whether both pods cannot run on one node, because they have conflicting disks.
 fn clashes(pod: &Pod, other: &Pod) -> bool {
     let disks = pod.spec.volumes.iter().map(|volume| &volume.source).filter(|disk| is_disk(disk));
     let taken = || other.spec.volumes.iter().map(|volume| &volume.source);
-    disks.into_iter().any(|disk| taken().any(|other| exclude(disk, other)))
+    disks.into_iter().any(|disk| taken().any(|other| conflict(disk, other)))
 }
 
-fn exclude(a: &VolumeSource, b: &VolumeSource) -> bool {
+fn conflict(a: &VolumeSource, b: &VolumeSource) -> bool {
     let gce = a.gce_persistent_disk.as_deref().zip(b.gce_persistent_disk.as_deref());
     let ebs = a.aws_elastic_block_store.as_deref().zip(b.aws_elastic_block_store.as_deref());
     let iscsi = a.iscsi.as_deref().zip(b.iscsi.as_deref());

@@ -1,4 +1,4 @@
-//! What may be used beside what, by table.
+//! Table tests of volumes that conflict.
 
 use serde_json::{Value, json};
 
@@ -105,7 +105,7 @@ fn a_disk_in_use_keeps_a_pod_off_its_node_only() {
 
 #[test]
 fn pods_that_come_and_go_are_counted() {
-    let mut found = Restricted { disks: false, alone: vec!["alone".into()], in_use: 1 };
+    let mut found = Restricted { disks: false, exclusive_claims: vec!["alone".into()], in_use: 1 };
     let other = pod("q", &using(&["alone", "shared"]));
     found.count(&other, -1);
     assert_eq!(found.in_use, 0);
@@ -115,7 +115,7 @@ fn pods_that_come_and_go_are_counted() {
 }
 
 #[test]
-fn who_left_with_the_claim_or_the_disk_helps() {
+fn deletion_of_a_pod_with_the_same_claim_queues_the_pod() {
     let waiting = info("p", &using(&["alone"]));
     for (gone, want) in [
         (using(&["alone"]), QueueingHint::Queue),

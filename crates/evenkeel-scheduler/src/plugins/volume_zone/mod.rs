@@ -1,4 +1,4 @@
-//! VolumeZone: pods are scheduled to nodes in the zones and regions of their volumes.
+//! VolumeZone: schedules pods only to nodes in the zones and regions of their volumes.
 //!
 //! Upstream: `plugins/volumezone`.
 //!
@@ -6,8 +6,8 @@
 //! |---|---|
 //! | `topology.kubernetes.io/zone`, `topology.kubernetes.io/region` of PersistentVolumes, and their beta names | `volume_topologies`, `filter` |
 //! | several zones in one label, separated by `__` | `volume_topologies` |
-//! | nodes without such labels fit | `filter` |
-//! | `volumeBindingMode: WaitForFirstConsumer`: a claim without volume does not count | `volume_of` |
+//! | nodes without such labels are feasible | `filter` |
+//! | `volumeBindingMode: WaitForFirstConsumer`: a claim without volume does not restrict the nodes | `volume_of` |
 
 #[cfg(test)]
 mod tests;
@@ -30,14 +30,14 @@ use crate::{
 /// Upstream: `ErrReasonConflict`.
 const ERR_REASON_CONFLICT: &str = "node(s) had no available volume zone";
 
-/// Topology labels of volumes and nodes, each with the label that replaced it.
+/// Topology labels of volumes. The second name is the node label that replaced the first.
 const TOPOLOGY: [(&str, &str); 4] = [
     ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
     ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
     ("topology.kubernetes.io/zone", "topology.kubernetes.io/zone"),
     ("topology.kubernetes.io/region", "topology.kubernetes.io/region"),
 ];
-/// Separates the zones of a volume in one label.
+/// Separator between the zones in one label of a volume.
 const ZONE_DELIMITER: &str = "__";
 
 /// The VolumeZone plugin: rejects nodes outside the zones and regions of the pod's volumes.
@@ -52,11 +52,11 @@ impl std::fmt::Debug for VolumeZone {
     }
 }
 
-/// Topology labels of all volumes of a pod; a node must fit each.
+/// Topology labels of all volumes of a pod. A node must match each.
 #[derive(Debug, PartialEq, Eq)]
 struct VolumeTopologies(Vec<VolumeTopology>);
 
-/// One topology label of a volume: a node fits if it has one of the values.
+/// One topology label of a volume. A node matches if its label has one of the values.
 #[derive(Debug, PartialEq, Eq)]
 struct VolumeTopology {
     key: &'static str,
@@ -146,7 +146,7 @@ impl Filter for VolumeZone {
         };
         let labels = &node.node().meta.labels;
         if !TOPOLOGY.iter().any(|(key, _)| labels.contains(key)) {
-            // A node without topology labels is in the only zone.
+            // A node without topology labels has no zone that could conflict.
             return Ok(());
         }
         let fits = |topology: &VolumeTopology| {
@@ -161,10 +161,11 @@ impl Filter for VolumeZone {
     }
 }
 
-/// Returns the volume of a claim; `None` if the claim is bound once the pod is scheduled (`WaitForFirstConsumer`).
+/// Returns the volume of a claim, or `None` if the claim is bound only after the pod is scheduled
+/// (`WaitForFirstConsumer`).
 ///
 /// # Errors
-/// The reason why the pod cannot be scheduled, in upstream's words.
+/// If the claim, its volume or its class does not exist, or the claim must be bound first. The message is upstream's.
 fn volume_of(
     listers: &dyn Lookup,
     pod: &Pod,
@@ -192,7 +193,7 @@ fn volume_of(
     Err("PersistentVolume had no name".to_owned())
 }
 
-/// Returns the topology labels of a volume, without those that have an empty zone.
+/// Returns the topology labels of a volume, except those with an empty zone.
 fn volume_topologies(volume: &PersistentVolume) -> Vec<VolumeTopology> {
     let labels = &volume.meta.labels;
     let topology = |(key, newer): (&'static str, &'static str)| {

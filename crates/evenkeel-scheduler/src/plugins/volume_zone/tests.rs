@@ -1,4 +1,4 @@
-//! Where volumes let pods go, by table.
+//! Table tests of zones and regions.
 
 use serde_json::{Value, json};
 

@@ -19,7 +19,8 @@ use evenkeel_runtime::{
 };
 use std::sync::Arc;
 
-/// Starts the worker of the claim queue. There is one: two could choose the same volume for two claims.
+/// Starts the worker of the claim queue. There is only one, because two could choose the same volume for different
+/// claims.
 pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
     let (of_volumes, of_classes) = (Arc::clone(binder), Arc::clone(binder));
     let metrics = binder.metrics.clone();
@@ -32,17 +33,17 @@ pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
             }
         })
         .watches(&binder.volumes, move |event, enqueue| {
-            of_volumes.concerned_by_volume(event).into_iter().for_each(|key| enqueue.add(key));
+            of_volumes.claims_to_enqueue(event).into_iter().for_each(|key| enqueue.add(key));
         })
         .watches(&binder.classes, move |event, enqueue| {
-            let keys = of_classes.concerned_by_class(event.object());
+            let keys = of_classes.claims_to_enqueue_for_class(event.object());
             keys.into_iter().for_each(|key| enqueue.add(key));
         });
     let builder = binder.described(builder).local_work(super::work_on_folder);
     context.run(builder.planned_with(Claims(Arc::clone(binder)), Claims(Arc::clone(binder))));
 }
 
-/// Planner of claims; it also counts their provisioning.
+/// Planner of claims, which also measures their provisioning.
 struct Claims(Arc<Binder>);
 
 impl Planner for Claims {
@@ -79,7 +80,7 @@ impl PassHandler<Self> for Claims {
     fn on_passed(&self, observed: &Observed, pass: &Pass<'_>) {
         let Self(binder) = self;
         match claim::next(observed, &binder.options) {
-            Next::DefaultClass(_) => binder.metrics.filled_in(pass.succeeded),
+            Next::DefaultClass(_) => binder.metrics.default_class_set(pass.succeeded),
             Next::Bind(_) if pass.succeeded => {
                 binder.metrics.bound(&observed.claim.meta, pass.planned);
             }

@@ -25,23 +25,23 @@ use std::{collections::BTreeMap, sync::Arc};
 /// Name of the hostPath provisioner.
 pub(in crate::storage::binder) const HOST_PATH: &str = "kubernetes.io/host-path";
 
-/// A claim, its class, and the volumes that it may be bound to.
+/// A claim, its class, and the volumes to which it may be bound.
 #[derive(Default)]
 pub(in crate::storage::binder) struct Observed {
     pub(in crate::storage::binder) claim: Arc<PersistentVolumeClaim>,
-    /// The volume of `spec.volumeName`, if it exists.
+    /// The volume in `spec.volumeName`, if it exists.
     pub(in crate::storage::binder) named: Option<Arc<PersistentVolume>>,
-    /// Available volumes of its class, and volumes whose `claimRef` is the claim.
+    /// Available volumes of the claim's class, and volumes whose `claimRef` is the claim.
     pub(in crate::storage::binder) candidates: Vec<Arc<PersistentVolume>>,
-    /// Its class, if it exists.
+    /// The claim's class, if it exists.
     pub(in crate::storage::binder) class: Option<Arc<StorageClass>>,
     /// Default class of the cluster.
     pub(in crate::storage::binder) default_class: Option<Arc<StorageClass>>,
-    /// Names of unscheduled pods that use it.
+    /// Names of unscheduled pods that use the claim, sorted.
     pub(in crate::storage::binder) waiting: Vec<Text>,
 }
 
-/// Returns the names of the unscheduled pods among a claim's users, in order.
+/// Returns the names of the unscheduled pods among a claim's users, sorted.
 pub(in crate::storage::binder) fn waiting(users: &[Arc<Pod>]) -> Vec<Text> {
     let waits = |pod: &&Arc<Pod>| {
         pod.spec.node_name.is_empty() && !persistentvolumeclaimprotection::is_terminated(pod)
@@ -55,17 +55,18 @@ pub(in crate::storage::binder) fn waiting(users: &[Arc<Pod>]) -> Vec<Text> {
 /// Next step of a claim, in the order of upstream's `syncClaim` and `syncUnboundClaim`.
 #[derive(Debug, PartialEq)]
 pub(in crate::storage::binder) enum Next<'a> {
-    /// Update the annotation of CSI migration.
+    /// Update the annotation for CSI migration.
     Migrate(Value),
-    /// The claim was bound before: it stays bound, or is lost.
+    /// The claim was bound before. It either stays bound or is lost.
     Bound,
     /// The claim requests a volume by `volumeName`.
     Prebound,
-    /// Bind this volume: the one whose `claimRef` is the claim, or the best available one.
+    /// Bind the claim to this volume: the one whose `claimRef` is the claim, or else the best available one.
     Bind(&'a Arc<PersistentVolume>),
     /// Set the default class, because the claim has none (KEP-3333).
     DefaultClass(&'a str),
-    /// Its class has `volumeBindingMode: WaitForFirstConsumer`, and no node is selected for a pod that uses it.
+    /// Wait, because the class has `volumeBindingMode: WaitForFirstConsumer` and no node has been selected for a pod
+    /// that uses the claim.
     WaitForFirstConsumer,
     /// No volume matches, and the claim has no class to provision one.
     NoClass,
@@ -76,13 +77,13 @@ pub(in crate::storage::binder) enum Next<'a> {
 /// Provisioner of a claim's volume.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::storage::binder) enum Provisioner<'a> {
-    /// An external provisioner of this name.
+    /// An external provisioner with this name.
     External(&'a str),
     /// The built-in hostPath provisioner.
     HostPath,
-    /// None, with the reason.
+    /// None, for this reason.
     Nobody(String),
-    /// None: `--enable-dynamic-provisioning` is off.
+    /// None, because `--enable-dynamic-provisioning` is off.
     Off,
 }
 
@@ -113,7 +114,8 @@ pub(in crate::storage::binder) fn next<'a>(observed: &'a Observed, options: &Opt
     }
 }
 
-/// Returns the plan after these outcomes: the folder is created after the claim names its provisioner.
+/// Returns the plan after these outcomes. The hostPath provisioner creates its folder only after the claim names it as
+/// provisioner.
 pub(in crate::storage::binder) fn next_step(
     observed: &Observed,
     options: &Options,
@@ -130,7 +132,7 @@ pub(in crate::storage::binder) fn next_step(
     })
 }
 
-/// Returns the actions of a step.
+/// Returns the actions of the next step.
 pub(in crate::storage::binder) fn plan(
     observed: &Observed,
     next: &Next<'_>,
@@ -152,7 +154,7 @@ pub(in crate::storage::binder) fn plan(
         }
         Next::Provision(provisioner) => provision(claim, provisioner),
     };
-    // The wait may end without an event.
+    // Some waits end without an event.
     plan.requeue_after(options.sync_period);
     plan
 }
@@ -161,13 +163,13 @@ fn one(change: Rewrite) -> Plan {
     Plan::one(change)
 }
 
-/// Returns the update of the claim.
+/// Returns the update of the claim, which requires its resource version.
 fn change(claim: &PersistentVolumeClaim, body: &Value) -> Rewrite {
     let version = Arc::from(&*claim.meta.resource_version);
     Rewrite { resource_version: version, ..change_claim(claim, body) }
 }
 
-/// Sets the phase `Pending`, with an event.
+/// Sets the phase `Pending` and records the event.
 fn pending(claim: &PersistentVolumeClaim, why: Option<EventRecord>) -> Plan {
     let mut plan = Plan::nothing();
     plan.actions.extend(why.map(Into::into));
@@ -185,7 +187,7 @@ fn normal(claim: &PersistentVolumeClaim, reason: &'static str, message: String) 
     EventRecord::normal(wire::target(claim), reason, message)
 }
 
-/// Returns the default class for a claim without one (KEP-3333).
+/// Returns the default class if the claim sets none (KEP-3333).
 fn default_class(observed: &Observed) -> Option<&str> {
     if volume::names_class(&observed.claim) {
         return None;
@@ -193,9 +195,10 @@ fn default_class(observed: &Observed) -> Option<&str> {
     observed.default_class.as_deref().map(|class| &*class.meta.name)
 }
 
-/// Returns the best match ([`volume::best_match`]) of the volumes with exactly the requested `accessModes`, or else of those
-/// with more: the volume whose `claimRef` is the claim, or else the smallest available one that is large enough, with the same
-/// `storageClassName`, `volumeMode` and `volumeAttributesClassName`, that matches `selector`.
+/// Returns the best volume for the claim, or `None`. Volumes with exactly the requested `accessModes` precede those with
+/// more modes. Among these, [`volume::best_match`] prefers the volume whose `claimRef` is the claim. The next best is the
+/// smallest available volume that is large enough, matches `selector`, and has the claim's class, attributes class and
+/// mode.
 ///
 /// Upstream: `findBestMatchForClaim`.
 fn best(observed: &Observed, delayed: bool) -> Option<&Arc<PersistentVolume>> {
@@ -232,7 +235,7 @@ fn waits_for_pod(observed: &Observed) -> EventRecord {
     }
 }
 
-/// Returns the provisioner of the claim's class.
+/// Returns the provisioner according to the claim's class.
 fn provisioner<'a>(observed: &'a Observed, options: &Options) -> Provisioner<'a> {
     if !options.dynamic_provisioning {
         return Provisioner::Off;
@@ -245,11 +248,11 @@ fn provisioner<'a>(observed: &'a Observed, options: &Options) -> Provisioner<'a>
     match migration::driver(name) {
         Some(driver) => Provisioner::External(driver),
         None if name == HOST_PATH => Provisioner::HostPath,
-        // The in-tree NFS plug-in can recycle volumes, but not provision them.
+        // The in-tree NFS plugin can recycle volumes, but not provision them.
         None if name == "kubernetes.io/nfs" => {
             Provisioner::Nobody("no provisionable volume plugin matched".to_owned())
         }
-        // Such as `kubernetes.io/no-provisioner`: users create the volumes of the class.
+        // With `kubernetes.io/no-provisioner`, for example, users create the volumes of the class.
         None if name.starts_with("kubernetes.io/") => {
             Provisioner::Nobody(format!("no volume plugin matched name: {name}"))
         }
@@ -262,8 +265,8 @@ fn provision(claim: &PersistentVolumeClaim, provisioner: &Provisioner<'_>) -> Pl
     match provisioner {
         Provisioner::Off => {}
         Provisioner::Nobody(why) => plan.push(warning(claim, "ProvisioningFailed", why.clone())),
-        // The next step creates the folder; see `host_path`. Upstream's `provisionClaimOperation` records no event when the claim
-        // cannot be saved, `provisionClaimOperationExternal` does.
+        // The next step creates the folder (see `host_path`). If the claim cannot be saved, upstream's
+        // `provisionClaimOperation` records no event, but `provisionClaimOperationExternal` does.
         Provisioner::HostPath => {
             plan.actions.extend(set_provisioner(claim, HOST_PATH).map(Into::into));
         }
@@ -282,25 +285,25 @@ fn provision(claim: &PersistentVolumeClaim, provisioner: &Provisioner<'_>) -> Pl
     plan
 }
 
-/// Sets the annotation `storage-provisioner` of the claim, if it differs.
+/// Sets the claim's annotation `storage-provisioner`, unless it is already set to this value.
 fn set_provisioner(claim: &PersistentVolumeClaim, provisioner: &str) -> Option<Rewrite> {
     let annotations = &claim.meta.annotations;
     if annotations.get(volume::STORAGE_PROVISIONER) == Some(provisioner) {
         return None;
     }
-    let mut notes = json!({
+    let mut new_annotations = json!({
         volume::BETA_STORAGE_PROVISIONER: provisioner,
         volume::STORAGE_PROVISIONER: provisioner,
     });
-    // A migrated plug-in is provisioned by its CSI driver.
+    // The CSI driver provisions volumes of a migrated plugin, so the annotation is computed anew.
     if annotations.contains(volume::MIGRATED_TO) {
-        notes[volume::MIGRATED_TO] = Value::Null;
+        new_annotations[volume::MIGRATED_TO] = Value::Null;
     }
-    let change = change(claim, &json!({"metadata": {"annotations": notes}}));
+    let change = change(claim, &json!({"metadata": {"annotations": new_annotations}}));
     Some(Rewrite { on_error: evenkeel_runtime::plan::OnError::SkipRest, ..change })
 }
 
-/// Binds the claim to the volume that it requests by name.
+/// Binds the claim to the volume that it names.
 fn prebound(observed: &Observed) -> Plan {
     let claim = &*observed.claim;
     let Some(volume) = observed.named.as_deref() else { return pending(claim, None) };
@@ -319,14 +322,15 @@ fn prebound(observed: &Observed) -> Plan {
     }
     let message = format!("volume \"{name}\" already bound to a different claim.");
     let event = warning(claim, "FailedBinding", message);
-    // Where a controller chose the volume, somebody took away the note that the binding was complete: nothing to mend.
+    // The controller had bound the claim, and a user removed the annotation `bind-completed`. The controller cannot
+    // repair this.
     if claim.meta.annotations.contains(volume::BOUND_BY_CONTROLLER) {
         return Plan::one(event);
     }
     pending(claim, Some(event))
 }
 
-/// Returns why the requested volume does not match the claim.
+/// Returns the reason why the requested volume does not match the claim, if any.
 fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<String> {
     if volume.meta.deleting() {
         Some(format!("the volume is marked for deletion \"{}\"", volume.meta.name))
@@ -345,7 +349,7 @@ fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<
     }
 }
 
-/// Checks a claim that was bound before: it stays bound, or is lost. Upstream: `syncBoundClaim`.
+/// Checks a claim that was bound before. It either stays bound or is lost. Upstream: `syncBoundClaim`.
 fn bound(observed: &Observed) -> Plan {
     let claim = &*observed.claim;
     if claim.spec.volume_name.is_empty() {

@@ -1,4 +1,4 @@
-//! CSI migration: annotations and finalizers of volumes of in-tree plug-ins that CSI drivers replaced.
+//! CSI migration: annotations and finalizers of volumes whose in-tree plugin a CSI driver has replaced.
 
 use super::reclaim;
 use evenkeel_api::{
@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 
 pub(super) use csi_translation::driver_of as driver;
 
-/// Returns the value to set for the annotation `migrated-to`; `None` if it is correct.
+/// Returns the change of the annotation `migrated-to`, or `None` if its value is correct.
 fn annotation(annotations: &StrMap, provisioner: Option<&str>) -> Option<Value> {
-    let noted = annotations.get(volume::MIGRATED_TO).unwrap_or_default();
+    let current = annotations.get(volume::MIGRATED_TO).unwrap_or_default();
     let driver_name = driver(provisioner?).unwrap_or_default();
     let value = Some(driver_name).filter(|driver_name| !driver_name.is_empty());
-    (noted != driver_name).then(|| json!({volume::MIGRATED_TO: value}))
+    (current != driver_name).then(|| json!({volume::MIGRATED_TO: value}))
 }
 
-/// Returns the update of a claim, if its annotation differs.
+/// Returns the update of a claim, or `None` if its annotation is correct.
 pub(super) fn of_claim(claim: &PersistentVolumeClaim) -> Option<Value> {
     let annotations = &claim.meta.annotations;
     let old = || annotations.get(volume::BETA_STORAGE_PROVISIONER);
@@ -27,7 +27,7 @@ pub(super) fn of_claim(claim: &PersistentVolumeClaim) -> Option<Value> {
     Some(json!({"metadata": {"annotations": change}}))
 }
 
-/// Returns the update of a volume, if its annotation or the finalizers of its deleter differ.
+/// Returns the update of a volume, or `None` if its annotation and its deletion finalizers are correct.
 pub(super) fn of_volume(volume: &PersistentVolume) -> Option<Value> {
     let meta = &volume.meta;
     let provisioner = meta.annotations.get(volume::PROVISIONED_BY);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn finalizers_are_of_whoever_deletes() {
+    fn volumes_have_the_finalizer_of_their_deleter() {
         let (host, csi) = ("kubernetes.io/host-path", "csi.example.com");
         let migrated = Some(
             json!({"metadata": {"annotations": {volume::MIGRATED_TO: "pd.csi.storage.gke.io"}, "finalizers": ["x"]}}),
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_notes_who_took_over() {
+    fn claims_name_the_driver_that_replaced_their_plugin() {
         let mut claim =
             PersistentVolumeClaim { meta: meta("c"), ..PersistentVolumeClaim::default() };
         assert_eq!(of_claim(&claim), None);

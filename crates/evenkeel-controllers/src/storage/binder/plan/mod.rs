@@ -1,23 +1,24 @@
 //! Decisions about claims and volumes.
 //!
-//! A binding is two pointers, written in this order: the volume's `claimRef`, then the claim's `volumeName`. After an
-//! interruption, the next reconciliation of either object completes it.
+//! A binding consists of two references, written in this order: the volume's `claimRef`, then the claim's `volumeName`.
+//! After an interruption, the next pass of either object completes it.
 //!
 //! | documented | where |
 //! |---|---|
 //! | order of the steps of a claim (`syncClaim`, `syncUnboundClaim`) | `claim::next` |
 //! | a claim's `accessModes`, `volumeMode`, `storage` requested, `selector`, `storageClassName`, `volumeAttributesClassName` | `claim::best`, `../../../../../evenkeel-component-helpers/src/storage/volume.rs` |
-//! | reserving: a claim's `volumeName` | `claim::prebound`, `claim::mismatch` |
-//! | reserving: a volume's `claimRef` | `claim::best`, `claim_ref` |
+//! | reserving by a claim's `volumeName` | `claim::prebound`, `claim::mismatch` |
+//! | reserving by a volume's `claimRef` | `claim::best`, `claim_ref` |
 //! | the default class (`storageclass.kubernetes.io/is-default-class`), also of older claims | `claim::default_class` |
-//! | `volumeBindingMode`: `WaitForFirstConsumer`; `volume.kubernetes.io/selected-node`, which the scheduler notes | `claim::next`, `claim::waits_for_pod` |
+//! | `volumeBindingMode`: `WaitForFirstConsumer`; `volume.kubernetes.io/selected-node`, which the scheduler sets |
+//! `claim::next`, `claim::waits_for_pod` |
 //! | dynamic provisioning: `provisioner`, `kubernetes.io/no-provisioner` | `claim::provisioner` |
 //! | `volume.kubernetes.io/storage-provisioner` | `claim::set_provisioner` |
 //! | phases of claims: `Pending`, `Bound`, `Lost` | `claim::pending`, `bind`, `claim::lost` |
 //! | phases of volumes: `Available`, `Bound`, `Released`, `Failed` | `volume::plan`, `reclaim::fail` |
 //! | a volume whose claim is bound elsewhere | `volume::claim_bound_elsewhere` |
 //! | `persistentVolumeReclaimPolicy`: `Retain`, `Delete` | `reclaim::plan` |
-//! | `persistentVolumeReclaimPolicy`: `Recycle`, the recycler's pod template | `reclaim::recycle`, `reclaim::scrub` |
+//! | `persistentVolumeReclaimPolicy`: `Recycle`, the recycler's pod template | `reclaim::recycle`, `reclaim::create_recycler_pod` |
 //! | finalizer `kubernetes.io/pv-controller` | `reclaim::finalizers` |
 //! | CSI migration: `pv.kubernetes.io/migrated-to` | `migration::annotation` |
 //! | finalizers `kubernetes.io/pvc-protection`, `kubernetes.io/pv-protection` | `../../persistentvolumeclaimprotection/plan.rs`, `../../persistentvolumeprotection/plan.rs` |
@@ -41,10 +42,10 @@ use evenkeel_runtime::plan::{Action, OnError, PatchForm, Rewrite};
 use serde_json::{Map as Object, Value, json};
 use std::sync::Arc;
 
-/// On a volume that is being made bigger: how big it was.
+/// Annotation of a volume that is being expanded: its capacity before the expansion.
 const PRE_RESIZE: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
 
-/// Changes of one object after another. Each after the first builds on what the one before it wrote.
+/// Consecutive writes of one object. Each uses the resource version that the one before it returned.
 struct Changes {
     actions: Vec<Action>,
     version: Arc<str>,
@@ -71,7 +72,8 @@ fn change_claim(claim: &PersistentVolumeClaim, body: &Value) -> Rewrite {
     Rewrite::new(wire::target(claim), "", PatchForm::Merge, body.to_string())
 }
 
-/// All that is missing for the two to be bound: the volume's claimRef and phase, the claim's volumeName, its status.
+/// Returns the writes that are missing for the volume and the claim to be bound: `claimRef` and phase of the volume,
+/// `volumeName` and status of the claim.
 fn bind(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Vec<Action> {
     let mut of_volume = Changes::of(&volume.meta.resource_version);
     if let Some(body) = claim_ref(volume, claim) {
@@ -91,7 +93,8 @@ fn bind(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Vec<Action>
     of_volume.actions
 }
 
-/// Makes the volume the claim's, where it is not. That a user promised it is not forgotten.
+/// Returns the update that sets the volume's `claimRef`, or `None` if it is complete. It annotates the volume, unless a
+/// user had reserved it for the claim.
 fn claim_ref(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<Value> {
     let mut body = json!({});
     let known = volume.spec.claim_ref.as_deref();
@@ -112,7 +115,7 @@ fn claim_ref(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option
     (body != json!({})).then_some(body)
 }
 
-/// Makes the claim the volume's, where it is not.
+/// Returns the update that sets the claim's `volumeName`, or `None` if it is complete.
 fn volume_name(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<Value> {
     let (mut body, annotations) = (json!({}), &claim.meta.annotations);
     if claim.spec.volume_name != volume.meta.name {
@@ -127,7 +130,8 @@ fn volume_name(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Opti
     (body != json!({})).then_some(body)
 }
 
-/// Takes the claim from the volume: wholly where a controller put it there, else only which claim of that name it was.
+/// Returns the writes that unbind the volume. If a controller set `claimRef`, they remove it. If a user reserved the
+/// volume, they remove only the uid.
 fn unbind(volume: &PersistentVolume) -> Vec<Action> {
     let mut changes = Changes::of(&volume.meta.resource_version);
     let body = if volume.meta.annotations.contains(storage::volume::BOUND_BY_CONTROLLER) {
@@ -145,7 +149,7 @@ fn unbind(volume: &PersistentVolume) -> Vec<Action> {
     changes.actions
 }
 
-/// The volume's phase, where it is another.
+/// Returns the update of the volume's phase, or `None` if it has that phase.
 fn phase(volume: &PersistentVolume, phase: &str, message: &str) -> Option<Rewrite> {
     if *volume.status.phase == *phase {
         return None;
@@ -155,14 +159,14 @@ fn phase(volume: &PersistentVolume, phase: &str, message: &str) -> Option<Rewrit
     Some(change_volume(volume, &body).of_status())
 }
 
-/// The same as the only change in a plan.
+/// Returns the update of the volume's phase as the only write of a plan.
 fn phase_now(volume: &PersistentVolume, to: &str, message: &str) -> Option<Rewrite> {
     let change = phase(volume, to, message)?;
     Some(Rewrite { resource_version: Arc::from(&*volume.meta.resource_version), ..change })
 }
 
-/// Returns the update of the claim's status, if it differs. Without a volume, access modes and capacity are removed. The
-/// volume sets the capacity only when the claim becomes bound; later, the expander does.
+/// Returns the update of the claim's status, or `None` if it is correct. Without a volume it removes access modes and
+/// capacity. The capacity is set only when the phase changes; afterwards the expander updates it.
 fn claim_status(
     claim: &PersistentVolumeClaim,
     phase: &str,
@@ -203,14 +207,14 @@ fn claim_status(
     (!status.is_empty()).then(|| change_claim(claim, &body).of_status())
 }
 
-/// The same as the only change in a plan.
+/// Returns the update of the claim's phase as the only write of a plan.
 fn claim_phase_now(claim: &PersistentVolumeClaim, phase: &str) -> Option<Rewrite> {
     let change = claim_status(claim, phase, None)?;
     let version = Arc::from(&*claim.meta.resource_version);
     Some(Rewrite { resource_version: version, ..change })
 }
 
-/// Returns the merge patch of the claim's capacity, if it differs.
+/// Returns the merge patch of the claim's capacity, or `None` if it is correct.
 fn capacity(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<Value> {
     let (was, has) = (&claim.status.capacity, &volume.spec.capacity);
     if let Some(before) = volume.meta.annotations.get(PRE_RESIZE) {
@@ -223,7 +227,7 @@ fn capacity(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<
     Some(replacing(was, has))
 }
 
-/// A merge patch from one map to another.
+/// Returns the merge patch that changes one map into the other.
 fn replacing(was: &Map<Quantity>, becomes: &Map<Quantity>) -> Value {
     let removed = was.iter().filter(|(key, _)| !becomes.contains(key));
     let removed = removed.map(|(key, _)| (key.to_owned(), Value::Null));

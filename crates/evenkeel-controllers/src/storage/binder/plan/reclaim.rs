@@ -23,14 +23,14 @@ use evenkeel_runtime::plan::{Create, Delete, EventRecord, OnError, Plan, Rewrite
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Finalizer of a volume that this controller deletes: the backing storage is deleted first (KEP-2644).
+/// Finalizer of a volume that this controller deletes. It is removed after the backing storage was deleted (KEP-2644).
 pub(in crate::storage::binder) const IN_TREE_PROTECTION_FINALIZER: &str =
     "kubernetes.io/pv-controller";
 /// Finalizer of a volume that an external provisioner deletes.
 pub(super) const EXTERNAL_PROTECTION_FINALIZER: &str =
     "external-provisioner.volume.kubernetes.io/finalizer";
 
-/// Namespace of recycler pods.
+/// Namespace of the recycler pods.
 pub(in crate::storage::binder) const NAMESPACE: &str = "default";
 const GI: i64 = 1 << 30;
 
@@ -59,7 +59,7 @@ pub(super) fn plan(observed: &Observed, options: &Options) -> Decision {
     }
 }
 
-/// Sets the phase `Failed` of a volume that cannot be reclaimed. The event is recorded with the phase change only.
+/// Sets the phase `Failed` of a volume that cannot be reclaimed. The event is recorded only if the phase changes.
 pub(in crate::storage::binder) fn fail(
     volume: &PersistentVolume,
     reason: &'static str,
@@ -71,7 +71,8 @@ pub(in crate::storage::binder) fn fail(
     Plan::of(change.into_iter().collect())
 }
 
-/// Returns the finalizers of a volume of this provisioner: the finalizer of its deleter, and of no other. Upstream: `modifyDeletionFinalizers`.
+/// Returns the finalizers of a volume: other controllers' and that of the volume's deleter. Upstream:
+/// `modifyDeletionFinalizers`.
 pub(super) fn finalizers<'a>(
     volume: &PersistentVolume,
     provisioner: &str,
@@ -99,22 +100,25 @@ pub(super) fn finalizers<'a>(
     }
 }
 
-/// Deleter of a volume's backing storage.
+/// Component that deletes a volume's backing storage.
 enum Deleter {
-    /// This controller: the storage is a folder.
+    /// This controller, because the storage is a folder.
     Folder,
     /// An external provisioner.
     Other,
 }
 
 fn deleter(volume: &PersistentVolume) -> Result<Deleter, String> {
-    let maker = volume.meta.annotations.get(volume::PROVISIONED_BY).unwrap_or_default();
-    match maker {
+    let provisioner = volume.meta.annotations.get(volume::PROVISIONED_BY).unwrap_or_default();
+    match provisioner {
         "" => {}
         HOST_PATH => return Ok(Deleter::Folder),
         "kubernetes.io/nfs" => return Err("no deletable volume plugin matched".to_owned()),
-        maker if maker.starts_with("kubernetes.io/") && migration::driver(maker).is_none() => {
-            return Err(format!("no volume plugin matched name: {maker}"));
+        provisioner
+            if provisioner.starts_with("kubernetes.io/")
+                && migration::driver(provisioner).is_none() =>
+        {
+            return Err(format!("no volume plugin matched name: {provisioner}"));
         }
         _ => return Ok(Deleter::Other),
     }
@@ -139,13 +143,13 @@ pub(in crate::storage::binder) fn recycler_name(volume: &str) -> String {
     format!("recycler-for-{volume}")
 }
 
-/// Returns the volume that a recycler pod empties.
+/// Returns the name of the volume that a recycler pod empties.
 pub(in crate::storage::binder) fn recycled_by(pod: &Pod) -> Option<&str> {
     (&*pod.meta.namespace == NAMESPACE).then_some(())?;
     pod.meta.name.strip_prefix("recycler-for-")
 }
 
-/// Returns the pods of a claim that may still write to its volume: `namespace/name`, sorted.
+/// Returns the pods that may still write to the volume of a claim as `namespace/name`, sorted.
 pub(in crate::storage::binder) fn users(pods: &[Arc<Pod>]) -> Vec<String> {
     let alive = pods.iter().filter(|pod| !persistentvolumeclaimprotection::is_terminated(pod));
     let mut names: Vec<String> =
@@ -154,7 +158,7 @@ pub(in crate::storage::binder) fn users(pods: &[Arc<Pod>]) -> Vec<String> {
     names
 }
 
-/// Runs a recycler pod; after its success, the volume becomes available again. Upstream: `recycleVolumeOperation`.
+/// Runs a recycler pod. After the pod succeeds, makes the volume available again. Upstream: `recycleVolumeOperation`.
 fn recycle(observed: &Observed, options: &Options) -> Plan {
     let volume = &*observed.volume;
     let source = &volume.spec.source;
@@ -174,7 +178,7 @@ fn recycle(observed: &Observed, options: &Options) -> Plan {
         return plan;
     }
     let Some(pod) = observed.recycler.as_deref() else {
-        plan.push(scrub(volume, recycling));
+        plan.push(create_recycler_pod(volume, recycling));
         plan.requeue_after(options.sync_period);
         return plan;
     };
@@ -206,18 +210,18 @@ fn recycle(observed: &Observed, options: &Options) -> Plan {
 }
 
 /// Returns the recycler pod of the volume.
-fn scrub(volume: &PersistentVolume, recycling: &Recycling) -> Create {
+fn create_recycler_pod(volume: &PersistentVolume, recycling: &Recycling) -> Create {
     let template = recycling.template.as_deref().and_then(|text| serde_json::from_str(text).ok());
     let mut pod: Value = template.unwrap_or_else(default_template);
     let source = &volume.spec.source;
-    let behind = match (&source.nfs, &source.host_path) {
+    let volume_source = match (&source.nfs, &source.host_path) {
         (Some(nfs), _) => json!({"nfs": {"server": nfs.server, "path": nfs.path}}),
         (_, path) => json!({"hostPath": {"path": path.as_deref().map(|source| &source.path)}}),
     };
     let name = pod["spec"]["volumes"][0]["name"].take();
-    pod["spec"]["volumes"][0] = behind;
+    pod["spec"]["volumes"][0] = volume_source;
     pod["spec"]["volumes"][0]["name"] = name;
-    pod["spec"]["activeDeadlineSeconds"] = time_for(volume, recycling).into();
+    pod["spec"]["activeDeadlineSeconds"] = recycler_timeout(volume, recycling).into();
     pod["apiVersion"] = "v1".into();
     pod["kind"] = "Pod".into();
     pod["metadata"]["name"] = recycler_name(&volume.meta.name).into();
@@ -228,10 +232,10 @@ fn scrub(volume: &PersistentVolume, recycling: &Recycling) -> Create {
     Create::new(Pod::kind(), &namespace, pod.to_string())
 }
 
-/// Returns the timeout of the recycler pod in seconds.
+/// Returns the timeout of the recycler pod in seconds: 1 GiB steps of the capacity, but at least the minimum.
 ///
 /// Upstream: `CalculateTimeoutForVolume`.
-fn time_for(volume: &PersistentVolume, recycling: &Recycling) -> i64 {
+fn recycler_timeout(volume: &PersistentVolume, recycling: &Recycling) -> i64 {
     let seconds = |time: std::time::Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
     let gi = volume::capacity(volume).value() / GI;
     gi.saturating_mul(seconds(recycling.each_gi)).max(seconds(recycling.least))

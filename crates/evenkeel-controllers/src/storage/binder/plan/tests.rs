@@ -1,4 +1,5 @@
-//! Claims and volumes, by table; and that whatever is interrupted, both settle.
+//! Table tests of plans for claims and volumes. A property test interrupts plans and checks that both objects reach
+//! their final state.
 
 use super::{
     claim::{self, Next, Provisioner},
@@ -126,7 +127,7 @@ fn a_binding_is_written_in_order() {
 }
 
 #[test]
-fn what_a_user_promised_is_not_the_controllers_choice() {
+fn bindings_that_a_user_chose_are_not_marked_as_the_controllers() {
     let promise = json!({"spec": {"claimRef": {"namespace": "ns", "name": "data"}}});
     let plan = claim_plan(&observed(&json!({}), vec![volume("v", &promise)]), &Options::default());
     let lines = lines(&plan);
@@ -208,7 +209,7 @@ fn why_a_claim_waits() {
 }
 
 #[test]
-fn who_makes_volumes() {
+fn the_storage_class_names_the_provisioner() {
     let check = |provisioner: &str, want: Provisioner<'_>| {
         let observed = claim::Observed {
             class: Some(class(provisioner, "Immediate")),
@@ -223,7 +224,8 @@ fn who_makes_volumes() {
     check("kubernetes.io/host-path", Provisioner::HostPath);
 }
 
-/// Upstream: `provisionClaimOperation` logs that the claim cannot be saved, `provisionClaimOperationExternal` records it.
+/// Upstream's `provisionClaimOperation` only logs that the claim cannot be saved; `provisionClaimOperationExternal`
+/// records an event.
 #[test]
 fn only_an_external_provisioner_is_reported_of_when_the_claim_cannot_be_saved() {
     for (provisioner, want) in [
@@ -251,7 +253,7 @@ fn a_claim_without_a_class_gets_the_default_one() {
     };
     let lines_default = lines(&claim_plan(&with_default, &Options::default()));
     assert_eq!(lines_default, [r#"PersistentVolumeClaim {"spec":{"storageClassName":"fast"}}"#]);
-    // One that wants none is left so, and a volume that fits goes first.
+    // A claim with an empty class keeps it. A matching volume takes precedence over the default class.
     let none = claim::Observed {
         default_class: Some(class("csi", "Immediate")),
         ..observed(&json!({}), vec![])
@@ -312,7 +314,7 @@ fn a_named_volume_must_fit() {
 }
 
 #[test]
-fn a_bound_claim_stays_so_or_is_lost() {
+fn a_bound_claim_without_its_volume_is_lost() {
     let bound = json!({"metadata": {"annotations": {storage::volume::BIND_COMPLETED: "yes"}}, "spec": {"volumeName": "v"},
         "status": {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}});
     let whose = |uid: &str| json!({"spec": {"claimRef": {"namespace": "ns", "name": "data", "uid": uid}}, "status": {"phase": "Bound"}});
@@ -338,7 +340,7 @@ fn a_bound_claim_stays_so_or_is_lost() {
     }
     let lost = json!({"status": {"phase": "Lost"}});
     assert!(plan(&with(&lost, None)).is_nothing(), "the event is recorded once");
-    // A volume that came unbound is bound again.
+    // An unbound volume is bound again.
     assert_eq!(lines(&plan(&with(&json!({}), Some(volume("v", &json!({})))))).len(), 2);
 }
 
@@ -379,7 +381,7 @@ fn phases_of_volumes() {
 }
 
 #[test]
-fn a_volume_whose_claim_took_another_is_free_or_goes() {
+fn a_volume_whose_claim_is_bound_to_another_is_freed_or_released() {
     let elsewhere = json!({"spec": {"volumeName": "other"}});
     let ours = json!({"metadata": {"annotations": {storage::volume::BOUND_BY_CONTROLLER: "yes"}}});
     let lines = decided(&of(&merged(claimed("Retain", "Bound"), &ours), Some(&elsewhere)));
@@ -422,7 +424,8 @@ fn a_claim_that_the_cache_lacks_is_read_live() {
         let lines = lines(&volume_step(&observed, &[done]).unwrap());
         assert!(lines.len() == 1 && lines[0].contains("Released"), "{lines:?}");
     }
-    // A claim of the name may be a new one that the cache shows too early; without any, a released volume stays so.
+    // The cache may show a new claim with this name too early, so it is read live. Without any claim, a released volume
+    // stays released.
     let released = of(&claimed("Retain", "Released"), None);
     assert_eq!(volume_step(&released, &[]), Some(Plan::nothing()));
     let taken = volume::Observed { name_is_taken: true, ..released };
@@ -545,7 +548,7 @@ fn a_volume_is_scrubbed_and_free_again() {
 }
 
 #[test]
-fn who_may_still_write_to_a_volume() {
+fn pods_use_their_volumes_until_they_stop() {
     let pod = |name: &str, phase: &str, deleting: bool, state: &str| -> Arc<Pod> {
         let since = deleting.then(|| T0.to_string());
         Arc::new(object(&json!({
@@ -563,7 +566,7 @@ fn who_may_still_write_to_a_volume() {
     assert_eq!(reclaim::users(&pods), ["ns/restarts", "ns/runs", "ns/stops"]);
 }
 
-/// A server with one claim and some volumes, on which plans are carried out, or broken off.
+/// A server with one claim and several volumes. It executes plans, or interrupts them.
 struct World {
     claim: Value,
     volumes: Vec<Value>,
@@ -606,7 +609,7 @@ impl World {
         }
     }
 
-    /// Carries out at most so many writes; how many there were.
+    /// Executes at most this many writes of the plan. Returns how many it executed.
     fn act(&mut self, plan: &Plan, at_most: usize) -> usize {
         let rewrites = plan.actions.iter().filter_map(|action| match action {
             Action::Rewrite(rewrite) => Some(rewrite),

@@ -18,15 +18,15 @@ use evenkeel_runtime::{
 };
 use std::sync::Arc;
 
-/// A volume and the claim of its `claimRef`.
+/// A volume and the claim in its `claimRef`.
 #[derive(Clone)]
 pub(in crate::storage::binder) struct Observed {
     pub(in crate::storage::binder) volume: Arc<PersistentVolume>,
-    /// The claim of `claimRef`, if the cache has it; in a decision, `None` if a live read found none.
+    /// The claim in `claimRef`, if the cache has it. In [`plan`], `None` means that a live read did not find it either.
     pub(in crate::storage::binder) claim: Option<Arc<PersistentVolumeClaim>>,
-    /// Whether a claim of that name exists, with any uid.
+    /// Whether the cache has a claim with that name, whatever its uid.
     pub(in crate::storage::binder) name_is_taken: bool,
-    /// Pods that use a claim of that name and have not ended, `namespace/name`, sorted.
+    /// Pods that use a claim with that name and are not terminated, as `namespace/name`, sorted.
     pub(in crate::storage::binder) users: Vec<String>,
     /// The recycler pod, if it exists.
     pub(in crate::storage::binder) recycler: Option<Arc<Pod>>,
@@ -36,7 +36,7 @@ pub(in crate::storage::binder) struct Observed {
 #[derive(Debug, Default, PartialEq)]
 pub(in crate::storage::binder) struct Decision {
     pub(in crate::storage::binder) plan: Plan,
-    /// Delete the folder, then the volume.
+    /// Whether to delete the folder and then the volume, in further steps.
     pub(in crate::storage::binder) delete_folder: bool,
 }
 
@@ -46,14 +46,15 @@ impl From<Plan> for Decision {
     }
 }
 
-/// Returns the plan after these outcomes: a claim that the cache lacks is read live, and a folder is deleted before its volume.
+/// Returns the plan after these outcomes. If the cache lacks the claim, the first step reads it live. A folder is
+/// deleted before its volume.
 pub(in crate::storage::binder) fn next_step(
     observed: &Observed,
     options: &Options,
     done: &Outcomes,
 ) -> Option<Plan> {
     Steps::next(done, |steps| {
-        let claim = sure_claim(observed, steps)?;
+        let claim = confirmed_claim(observed, steps)?;
         let observed = Observed { claim, ..observed.clone() };
         let decision = plan(&observed, options);
         if decision.delete_folder {
@@ -64,9 +65,9 @@ pub(in crate::storage::binder) fn next_step(
     })
 }
 
-/// Returns the claim of the volume. A claim that the cache lacks is read live, because the volume may be deleted for its
-/// absence. Upstream: `syncVolume`.
-fn sure_claim(
+/// Returns the volume's claim. If the cache lacks it, reads it live, because the volume may be deleted if the claim
+/// does not exist. Upstream: `syncVolume`.
+fn confirmed_claim(
     observed: &Observed,
     steps: &mut Steps<'_>,
 ) -> Result<Option<Arc<PersistentVolumeClaim>>, Plan> {
@@ -93,7 +94,7 @@ pub(in crate::storage::binder) fn plan(observed: &Observed, options: &Options) -
         let change = Rewrite { resource_version: version, ..change_volume(volume, &body) };
         return Plan::one(change).into();
     }
-    // A `claimRef` without uid is a reservation by name; the volume is still available.
+    // A `claimRef` without a uid reserves the volume by name. The volume is still available.
     let claimed = volume.spec.claim_ref.as_deref().filter(|claim| !claim.uid.is_empty());
     if claimed.is_none() {
         return to_phase(volume, "Available").into();
@@ -113,17 +114,17 @@ fn to_phase(volume: &PersistentVolume, phase: &str) -> Plan {
     Plan::of(change.into_iter().collect())
 }
 
-/// Handles a volume whose claim was deleted.
+/// Reclaims a volume whose claim was deleted.
 fn released(observed: &Observed, options: &Options) -> Decision {
     let volume = &*observed.volume;
     if !matches!(&*volume.status.phase, "Released" | "Failed") {
-        // The reclaim policy follows once the phase is written.
+        // The next pass, after the phase is written, applies the reclaim policy.
         return to_phase(volume, "Released").into();
     }
     reclaim::plan(observed, options)
 }
 
-/// Handles a volume whose claim does not name it yet; the claim queue completes the binding.
+/// Handles a volume whose claim does not name it yet. The claim queue completes the binding.
 fn half_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Plan {
     let mut plan = Plan::nothing();
     if volume::modes_differ(claim, volume) {
@@ -142,7 +143,8 @@ fn half_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Plan 
     plan
 }
 
-/// Handles a volume whose claim is bound to another one: a provisioned volume is reclaimed, others become available.
+/// Handles a volume whose claim is bound to another volume. A provisioned volume is reclaimed, any other becomes
+/// available.
 fn claim_bound_elsewhere(observed: &Observed, options: &Options) -> Decision {
     let volume = &*observed.volume;
     let made = volume.meta.annotations.contains(volume::PROVISIONED_BY);

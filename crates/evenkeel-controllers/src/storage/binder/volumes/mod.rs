@@ -29,7 +29,7 @@ pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
         .named("persistentvolume-binder-volumes")
         .queue("volumes")
         .watches(&binder.claims, move |event, enqueue| {
-            of_claims.concerned_by_claim(event).into_iter().for_each(|key| enqueue.add(key));
+            of_claims.volumes_to_enqueue(event).into_iter().for_each(|key| enqueue.add(key));
         })
         .watches(&binder.pods, |event, enqueue| {
             if let Some(volume) = reclaim::recycled_by(event.object()) {
@@ -65,7 +65,7 @@ impl Planner for Volumes {
 }
 
 impl Binder {
-    /// Returns the claim of the volume's `claimRef` from the cache.
+    /// Returns the claim in the volume's `claimRef` from the cache, if the uid matches.
     fn claim_of(&self, volume: &PersistentVolume) -> Option<Arc<PersistentVolumeClaim>> {
         let reference = volume.spec.claim_ref.as_deref()?;
         let claim = self.claims.get(&reference.namespace, &reference.name)?;

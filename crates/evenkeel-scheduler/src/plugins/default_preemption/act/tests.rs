@@ -7,7 +7,7 @@ use crate::{
 use evenkeel_runtime::clock::Clock;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// An executor with a scripted API server, and its requests to the scheduler.
+/// Executor with a scripted API server, and the commands that it sends to the scheduler.
 struct Bench {
     executor: Arc<Executor>,
     script: Script,
@@ -15,7 +15,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// The cache holds pods with these names and never sees a change.
+    /// Creates an executor whose cache holds pods with these names and never changes.
     async fn new(pods: &[&str], answers: Vec<Answer>) -> Self {
         let clock = Clock::starting_at(at(0));
         let script = Script::new(answers).with_lists([
@@ -63,7 +63,7 @@ fn delete(name: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_evicted_is_not_tried_again_at_the_same_moment() {
+async fn failed_evictions_are_retried_after_a_delay() {
     for answers in [
         vec![Answer::Lost],
         vec![Answer::refused(500)],
@@ -84,7 +84,7 @@ async fn what_cannot_be_evicted_is_not_tried_again_at_the_same_moment() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_one_stays_while_another_cannot_be_evicted() {
+async fn the_last_victim_stays_if_another_eviction_fails() {
     let mut bench = Bench::new(&["u", "v"], vec![Answer::refused(500)]).await;
     bench.start(&["u", "v"]);
     assert!(bench.is_activated_within(RETRY_DELAY * 2).await);
@@ -92,7 +92,7 @@ async fn the_last_one_stays_while_another_cannot_be_evicted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn so_many_are_evicted_at_a_time() {
+async fn concurrent_evictions_are_limited() {
     let bench = Bench::new(&["t", "u", "v", "w"], vec![Answer::Never; 3]).await;
     bench.start(&["t", "u", "v", "w"]);
     tokio::time::sleep(RETRY_DELAY).await;
@@ -113,13 +113,13 @@ async fn an_eviction_that_was_begun_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn until_the_last_one_is_on_its_way_the_pod_is_held_back() {
+async fn a_preemption_runs_until_the_last_victim_is_deleted() {
     let answers = vec![done(), done(), done(), Answer::Never];
     let bench = Bench::new(&["u", "v"], answers.clone()).await;
     bench.start(&["u", "v"]);
     tokio::time::sleep(RETRY_DELAY).await;
     assert!(bench.executor.is_running_preemption("high"), "there is no answer about v yet");
-    // The cache may show that the victim is gone before the API server answers.
+    // The cache may show the deletion of the victim before the API server responds.
     let bench = Bench::new(&["u"], answers).await;
     bench.start(&["u", "v"]);
     tokio::time::sleep(RETRY_DELAY).await;
@@ -127,7 +127,7 @@ async fn until_the_last_one_is_on_its_way_the_pod_is_held_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_gone_is_waited_for_only_where_that_is_still_to_be_seen() {
+async fn a_missing_victim_activates_the_pod_unless_the_cache_still_has_it() {
     for answers in [vec![Answer::refused(404)], vec![done(), Answer::refused(404)]] {
         let mut seen = Bench::new(&[], answers.clone()).await;
         seen.start(&["v"]);

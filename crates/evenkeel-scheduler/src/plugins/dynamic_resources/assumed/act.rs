@@ -27,11 +27,11 @@ impl Reserve for DynamicResources {
             .decided(node, &locked(&known.found))
             .ok_or_else(|| Status::error("claim allocation not found for node"))?;
         let mut tracker = locked(&observed.tracker);
-        for (uid, allocation) in decided.gives() {
+        for (uid, allocation) in decided.new_allocations() {
             tracker.decide(uid, Arc::clone(&allocation.result));
         }
         drop(tracker);
-        // Dropped here, so that writers need not copy it.
+        // Dropping the state releases its reference to the inventory, so that a later update need not copy it.
         state.remove::<AttemptState>();
         if !decided.claims.is_empty() || decided.special.is_some() {
             locked(&self.assumed).insert(pod.uid().into(), decided);
@@ -43,7 +43,7 @@ impl Reserve for DynamicResources {
         let decided = locked(&self.assumed).remove(pod.uid());
         let (Some(decided), Some(observed)) = (decided, self.observed.get()) else { return };
         let mut tracker = locked(&observed.tracker);
-        decided.gives().for_each(|(uid, _)| tracker.abandon(uid));
+        decided.new_allocations().for_each(|(uid, _)| tracker.abandon(uid));
         drop(tracker);
         for (claim, _) in decided.claims {
             let (namespace, name) = (&claim.meta.namespace, &claim.meta.name);
@@ -54,7 +54,7 @@ impl Reserve for DynamicResources {
             let (client, pod) = (observed.handle.client.clone(), Arc::clone(&pod.pod));
             observed.handle.tasks.spawn_finite("claim release", async move {
                 if let Err(error) = writes::release(&client, &claim, &pod).await {
-                    // The pod's retry or the claim controller repeats a failed write.
+                    // The pod's next attempt or the ResourceClaim controller repeats a failed write.
                     let (namespace, name) = (&claim.meta.namespace, &claim.meta.name);
                     tracing::debug!(%namespace, %name, %error, "Claim not released");
                 }
@@ -66,14 +66,14 @@ impl Reserve for DynamicResources {
     }
 }
 
-/// Deletes a claim that is no longer needed.
+/// Deletes a claim for extended resources that is no longer needed.
 fn release_claim(observed: &Observed, made: Arc<ResourceClaim>) {
     let extended_claims = Arc::clone(&observed.extended_claims);
     extended_claims.lock().unwrap_or_else(PoisonError::into_inner).release_claim(&made);
     let client = observed.handle.client.clone();
     observed.handle.tasks.spawn_finite("claim deletion", async move {
         if let Err(error) = writes::delete(&client, &made).await {
-            // The pod's next attempt finds the claim and retries.
+            // The pod's next attempt finds the claim and retries the deletion.
             let (namespace, name) = (&made.meta.namespace, &made.meta.name);
             tracing::debug!(%namespace, %name, %error, "Claim for extended resources not deleted");
             extended_claims.lock().unwrap_or_else(PoisonError::into_inner).keep(&made);
@@ -115,7 +115,8 @@ impl PreBind for DynamicResources {
                 waits |= must_wait(&claim);
             }
             if let Some(making) = decided.special {
-                waits |= must_wait(&*self.make(observed, client, pod, making).await?);
+                waits |=
+                    must_wait(&*self.create_extended_claim(observed, client, pod, making).await?);
             }
             if waits { self.wait(observed, pod, node).await } else { Ok(()) }
         })
@@ -129,8 +130,8 @@ impl PostBind for DynamicResources {
 }
 
 impl DynamicResources {
-    /// Creates the claim for the pod's extended resources with its devices, and sets the pod's status.
-    async fn make(
+    /// Creates the claim for the pod's extended resources, writes its allocation, and sets the pod's status.
+    async fn create_extended_claim(
         &self,
         observed: &Observed,
         client: &Client,
@@ -141,18 +142,18 @@ impl DynamicResources {
         let made = writes::create_extended(client, &special.claim).await;
         observed.handle.metrics.claims().made(made.is_ok());
         let made = Arc::new(made?);
-        self.remember(pod, &made);
+        self.record_written_claim(pod, &made);
         locked(&observed.tracker).rename(&special.claim.meta.uid, &made.meta.uid);
         let now = observed.handle.clock.now();
         let written = writes::reserve(client, &pod.pod, made, Some(&allocation), now).await?;
-        self.remember(pod, &written);
+        self.record_written_claim(pod, &written);
         locked(&observed.tracker).wrote(Arc::clone(&written));
         writes::patch_pod_status(client, &pod.pod, &written.meta.name, &special.mappings).await?;
         Ok(written)
     }
 
-    /// Remembers the claim to delete if the pod is not bound.
-    fn remember(&self, pod: &PodInfo, claim: &Arc<ResourceClaim>) {
+    /// Records the written claim, so that `unreserve` deletes it if the pod is not bound.
+    fn record_written_claim(&self, pod: &PodInfo, claim: &Arc<ResourceClaim>) {
         let mut assumed = locked(&self.assumed);
         if let Some(making) = assumed.get_mut(pod.uid()).and_then(|one| one.special.as_mut()) {
             making.made = Some(Arc::clone(claim));

@@ -1,4 +1,4 @@
-//! Writes claims for extended resources, allocations and reservations.
+//! Writes claims for extended resources, and the allocations and reservations of claims.
 
 use evenkeel_api::{
     View as _,
@@ -24,8 +24,8 @@ use crate::{
     },
 };
 
-/// Allocates and reserves the claim for the pod. Writes with the resource version that was read, so that no concurrent write
-/// is lost.
+/// Allocates and reserves the claim for the pod. Every write requires the resource version that was read, so it cannot
+/// overwrite a concurrent change. Conflicts are retried.
 pub(in super::super) async fn reserve(
     client: &Client,
     pod: &Pod,
@@ -62,7 +62,7 @@ async fn attempt_to_reserve(
     patch(client, claim, &version, "status", status).await.map_err(Into::into)
 }
 
-/// Patches a claim at this resource version.
+/// Patches a claim, provided that it still has this resource version.
 async fn patch(
     client: &Client,
     claim: &ResourceClaim,
@@ -75,7 +75,7 @@ async fn patch(
     client.patch(&kind, &meta.namespace, &meta.name, subresource, form, change.into()).await
 }
 
-/// Deallocates a claim that no pod uses.
+/// Deallocates a claim that no other pod uses.
 pub(in super::super) async fn deallocate(
     client: &Client,
     claim: &ResourceClaim,
@@ -83,7 +83,7 @@ pub(in super::super) async fn deallocate(
     patch(client, claim, &claim.meta.resource_version, "status", deallocated()).await
 }
 
-/// Removes the pod's reservation.
+/// Removes the pod's reservation, if the claim has it.
 pub(in super::super) async fn release(
     client: &Client,
     claim: &ResourceClaim,
@@ -98,7 +98,7 @@ pub(in super::super) async fn release(
         .map(drop)
 }
 
-/// Creates the claim for extended resources without an allocation.
+/// Creates the claim for extended resources, still without an allocation.
 pub(in super::super) async fn create_extended(
     client: &Client,
     claim: &ResourceClaim,
@@ -107,7 +107,7 @@ pub(in super::super) async fn create_extended(
     client.create(&ResourceClaim::kind(), &claim.meta.namespace, body).await
 }
 
-/// Writes the mappings to the pod's status.
+/// Writes the claim's name and its mappings to the pod's status.
 pub(in super::super) async fn patch_pod_status(
     client: &Client,
     pod: &Pod,
@@ -120,7 +120,7 @@ pub(in super::super) async fn patch_pod_status(
     client.patch::<Metadata>(&kind, namespace, name, "status", form, change).await.map(drop)
 }
 
-/// Deletes a claim that no pod will use.
+/// Removes the finalizer from a claim that no pod will use, and deletes the claim.
 pub(in super::super) async fn delete(
     client: &Client,
     claim: &ResourceClaim,
@@ -135,7 +135,7 @@ pub(in super::super) async fn delete(
     deleted(client.delete(&kind, &meta.namespace, &meta.name, &options).await.map(drop))
 }
 
-/// Removes the finalizer from the claim.
+/// Removes the finalizer from the claim. Conflicts are retried.
 async fn unprotect(client: &Client, claim: &ResourceClaim) -> Result<(), ApiError> {
     let mut newer;
     let mut claim = claim;

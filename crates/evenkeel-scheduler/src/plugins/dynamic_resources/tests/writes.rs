@@ -1,4 +1,5 @@
-//! What is written about claims, by script: the requests that are made, and what is made of the answers.
+//! Writes of claims against a scripted API server: the requests that the plugin makes, and its reaction to the
+//! responses.
 
 use evenkeel_api::views::{DeviceClass, ResourceClaim};
 use evenkeel_runtime::{client::Client, clock::Clock};
@@ -35,7 +36,7 @@ fn clock() -> Clock {
     Clock::starting_at(at(0))
 }
 
-/// The claim `c` at a version, which asks for one device.
+/// The claim `c` at this resource version, which requests one device.
 fn written(version: &str, more: &Value) -> Value {
     let request = json!({"name": "r", "exactly": {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1}});
     let mut claim = json!({
@@ -50,7 +51,7 @@ fn claim(version: &str, more: &Value) -> Arc<ResourceClaim> {
     object("c", &written(version, more))
 }
 
-/// The device `d0`, usable from this node.
+/// Allocation of the device `d0`, which this node can access.
 fn given(node: &str) -> Value {
     let only = json!({"key": "metadata.name", "operator": "In", "values": [node]});
     json!({
@@ -74,7 +75,7 @@ fn pod() -> PodInfo {
     info("web", &json!({"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]}}))
 }
 
-/// One attempt for the pod with this claim, in which the node `n` has the only device, after nodes were looked at.
+/// State of an attempt for a pod with this claim, after Filter ran for `nodes`. Only the node `n` has a device.
 fn attempt(claim: Arc<ResourceClaim>, nodes: &[&str]) -> AttemptState {
     let devices = slice("s", sized(&[1]), &json!({"allNodes": false, "nodeName": "n"}));
     let devices = Devices::new(Inventory::new(vec![devices], Vec::new(), None), None);
@@ -88,7 +89,7 @@ fn attempt(claim: Arc<ResourceClaim>, nodes: &[&str]) -> AttemptState {
         let context = FilterContext {
             binding_timeout: std::time::Duration::from_secs(600),
             now: at(0),
-            is_over: &|| false,
+            is_timed_out: &|| false,
             compile: &compile,
             evaluate: &|offer, selector, device| {
                 selector.selects(offer.driver(), &offer.devices()[device])
@@ -114,7 +115,7 @@ async fn reserve(
     outcome.map_err(|why: PreBindError| why.to_string())
 }
 
-/// The first status of a claim: its devices since when, and the pod.
+/// The first status that is written to a claim: its allocation and the reservation for the pod.
 fn first_status(version: &str) -> Value {
     let mut allocation = given("n");
     allocation["allocationTimestamp"] = json!("2027-01-15T08:00:00Z");
@@ -142,11 +143,11 @@ async fn devices_are_written_once_the_claim_is_protected() {
 }
 
 #[tokio::test]
-async fn others_who_use_the_claim_are_kept() {
+async fn other_users_of_a_claim_stay_reserved() {
     let shared = json!({"status": {"allocation": given("n"), "reservedFor": [user("first")]}});
     let protected = json!({"metadata": {"finalizers": [FINALIZER]}});
     let both = json!([user("first"), user("web")]);
-    // As it is known, and after somebody else wrote it.
+    // First without, then with a concurrent write by another client.
     for stale in [false, true] {
         let mut answers = vec![(200, written("6", &shared))];
         if stale {
@@ -169,7 +170,7 @@ async fn others_who_use_the_claim_are_kept() {
 }
 
 #[tokio::test]
-async fn what_became_of_the_claim_meanwhile_is_reported() {
+async fn concurrent_changes_of_a_claim_are_reported() {
     let allocated = json!({"status": {"allocation": given("n")}});
     let deleted = json!({"metadata": {"deletionTimestamp": "2027-01-15T08:00:00Z"}});
     for (is, fresh, want) in [
@@ -184,11 +185,11 @@ async fn what_became_of_the_claim_meanwhile_is_reported() {
         assert_eq!(outcome.unwrap_err(), want);
         assert!(script.requests().is_empty());
     }
-    // So it turns out when it is read anew.
+    // The claim that was read again after the conflict shows it.
     let script = Script::new([conflict(), (200, written("5", &allocated))]);
     let outcome = reserve(&script.client(&clock()), claim("1", &json!({})), Some(&decided())).await;
     assert_eq!(outcome.unwrap_err(), "claim shop/c got allocated elsewhere in the meantime");
-    // Conflicts are not met for ever.
+    // The number of retries is limited.
     let mut answers = Vec::new();
     for n in 2..6 {
         answers.extend([conflict(), (200, written(&n.to_string(), &json!({})))]);
@@ -201,7 +202,7 @@ async fn what_became_of_the_claim_meanwhile_is_reported() {
 }
 
 #[tokio::test]
-async fn a_claim_is_released_without_knowing_its_version() {
+async fn a_claim_is_released_whatever_its_resource_version() {
     let used = json!({"status": {"allocation": given("n"), "reservedFor": [user("web")]}});
     let script = Script::new([(200, written("3", &json!({})))]);
     let client = script.client(&clock());
@@ -228,7 +229,7 @@ async fn post_filter(script: &Script, claim: Arc<ResourceClaim>) -> PostFilterRe
     run_post_filter(&plugin, &state, &pod).await
 }
 
-/// Returns the plugin's result when no node is left.
+/// Returns the plugin's PostFilter result for a pod that no node can run.
 async fn run_post_filter(
     plugin: &DynamicResources,
     state: &CycleState,
@@ -275,8 +276,8 @@ async fn devices_that_are_of_no_use_are_given_back() {
     assert!(done.message.contains("changed") && done.nominated.is_none(), "{done:?}");
 }
 
-/// The pod is on its way to the node `n`.
-fn on_its_way(script: &Script) -> (DynamicResources, Client) {
+/// Returns the plugin after Reserve of the pod on the node `n`.
+fn reserved_on_n(script: &Script) -> (DynamicResources, Client) {
     let (plugin, client) = (DynamicResources::default(), script.client(&clock()));
     plugin.connect(&handle(client.clone(), &clock()));
     let mut state = CycleState::default();
@@ -294,10 +295,10 @@ fn has_device(plugin: &DynamicResources) -> bool {
 }
 
 #[tokio::test]
-async fn a_pod_on_its_way_has_its_devices_until_it_is_called_back() {
+async fn a_reserved_pod_has_its_devices_until_unreserve() {
     let bound = json!({"status": {"allocation": given("n"), "reservedFor": [user("web")]}});
     let script = Script::new([(200, written("2", &json!({}))), (200, written("3", &bound))]);
-    let (plugin, client) = on_its_way(&script);
+    let (plugin, client) = reserved_on_n(&script);
     assert!(has_device(&plugin));
     assert_eq!(plugin.pre_bind_pre_flight(&pod(), "n"), PreBindPreFlight::Act { parallel: true });
     plugin.pre_bind(&client, &pod(), "n").await.unwrap();
@@ -312,7 +313,7 @@ async fn a_pod_on_its_way_has_its_devices_until_it_is_called_back() {
     let refused =
         (403, json!({"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"}));
     let script = Script::new([refused]);
-    let (plugin, client) = on_its_way(&script);
+    let (plugin, client) = reserved_on_n(&script);
     assert!(plugin.pre_bind(&client, &pod(), "n").await.is_err());
     plugin.unreserve(&mut CycleState::default(), &pod(), "n");
     assert!(
@@ -324,7 +325,7 @@ async fn a_pod_on_its_way_has_its_devices_until_it_is_called_back() {
 }
 
 #[tokio::test]
-async fn a_pod_that_is_called_back_releases_what_it_had() {
+async fn unreserve_releases_the_claims_of_the_pod() {
     let script = Script::new([(200, written("3", &json!({})))]);
     let (plugin, client) = (DynamicResources::default(), script.client(&clock()));
     let handle = handle(client, &clock());
@@ -338,7 +339,8 @@ async fn a_pod_that_is_called_back_releases_what_it_had() {
     assert_eq!((&*what, &body["status"]["reservedFor"][0]["$patch"]), (STATUS, &json!("delete")));
 }
 
-/// The plugin with a class of devices that `example.com/gpu` is, and a state in which the node `n` has one of them.
+/// Returns a plugin with a DeviceClass for `example.com/gpu`, and the state of an attempt. The node `n` has one such
+/// device.
 fn with_class(script: &Script, pod: &PodInfo) -> (DynamicResources, Client, CycleState) {
     let (plugin, client) = (DynamicResources::default(), script.client(&clock()));
     plugin.connect(&handle(client.clone(), &clock()));
@@ -359,7 +361,7 @@ fn gpu_pod() -> PodInfo {
     info("web", &json!({"spec": {"containers": [{"name": "c", "resources": asks}]}}))
 }
 
-/// What the plugin says of nodes: `n` and `m` as they are, `own`, which offers the resource itself.
+/// Filter's messages for the nodes `n` and `m`, and for a node that advertises the resource itself.
 fn filter_messages(plugin: &DynamicResources, state: &CycleState, pod: &PodInfo) -> [String; 3] {
     let own = json!({"status": {"allocatable": {"example.com/gpu": "1"}}});
     let nodes = table(&[node("n", &json!({})), node("m", &json!({})), node("own", &own)]);
@@ -371,7 +373,7 @@ fn filter_messages(plugin: &DynamicResources, state: &CycleState, pod: &PodInfo)
 
 const SPECIAL: &str = "/apis/resource.k8s.io/v1/namespaces/shop/resourceclaims/web-1";
 
-/// The claim that was made for the pod, at a version.
+/// The claim that was created for the pod, at this resource version.
 fn made(version: &str, more: &Value) -> Value {
     let owner =
         json!({"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "web", "controller": true});
@@ -424,7 +426,7 @@ async fn a_claim_is_made_for_extended_resources() {
     assert_eq!(claims_made(&plugin), [("false  Pod success".to_owned(), 1)]);
 }
 
-/// What is counted of claims that were to be made.
+/// Counted creations of claims.
 fn claims_made(plugin: &DynamicResources) -> Vec<(String, u64)> {
     let registry = &plugin.observed.get().unwrap().handle.registry;
     series(registry, "dynamic_resource_allocation_resourceclaim_creates_total")
@@ -454,7 +456,7 @@ async fn a_node_that_offers_the_resource_needs_no_claim() {
 }
 
 #[tokio::test]
-async fn a_claim_that_was_made_for_nothing_is_deleted() {
+async fn unreserve_deletes_the_claim_for_extended_resources() {
     let pod = gpu_pod();
     let protected = json!({"metadata": {"finalizers": [FINALIZER]}});
     let refused =
@@ -473,7 +475,7 @@ async fn a_claim_that_was_made_for_nothing_is_deleted() {
     plugin.unreserve(&mut state, &pod, "n");
     assert!(!has_device(&plugin));
     let observed = plugin.observed.get().unwrap();
-    // Until it is gone it is as if it were not there.
+    // The plugin ignores the claim until the cache shows its deletion.
     let shown: Arc<ResourceClaim> = object("web-1", &made("2", &protected));
     super::super::locked(&observed.extended_claims).observe(&shown);
     assert!(super::super::locked(&observed.extended_claims).claim_of(&pod.pod).is_none());
@@ -504,7 +506,7 @@ async fn a_claim_of_an_earlier_attempt_must_go_first() {
     let requests = script.requests();
     assert_eq!(requests.len(), 4);
     assert_eq!(requests[2].1["metadata"]["finalizers"], json!(["other"]));
-    // Once it is gone, the pod is tried again; other pods only if devices came free.
+    // The deletion requeues the pod. It requeues other pods only if it frees devices.
     let unallocated: Arc<ResourceClaim> = object("web-1", &made("2", &json!({})));
     let gone = |claim: &Arc<ResourceClaim>| {
         Change::Object(ObjectChange::ResourceClaim(Edit::Deleted(Arc::clone(claim))))

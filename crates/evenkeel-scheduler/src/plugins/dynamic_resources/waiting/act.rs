@@ -17,10 +17,10 @@ use crate::{
 };
 
 impl DynamicResources {
-    /// Waits until the devices of the pod's claims are ready.
+    /// Waits until the devices of the pod's claims are ready. Records an event and metrics.
     pub(in super::super) async fn wait(
         &self,
-        seen: &Observed,
+        observed: &Observed,
         pod: &PodInfo,
         node: &str,
     ) -> Result<(), PreBindError> {
@@ -28,30 +28,30 @@ impl DynamicResources {
         let message = format!("waiting for binding conditions for device on node {node}");
         let event =
             EventRecord { regarding, warning: false, reason: "BindingConditionsPending", message };
-        seen.handle.recorder.record(&event, "Scheduling", None);
-        let began = seen.handle.clock.now();
-        let outcome = self.until_ready(seen, pod.uid(), began).await;
-        let how = outcome.as_ref().map_or_else(|unready| unready.how, |()| Awaited::Ready);
-        let took = seen.handle.clock.now().duration_since(began).unsigned_abs();
-        self.count(seen, pod.uid(), how, took);
-        outcome.map_err(|unready| PreBindError::Refused(unready.why))
+        observed.handle.recorder.record(&event, "Scheduling", None);
+        let began = observed.handle.clock.now();
+        let outcome = self.until_ready(observed, pod.uid(), began).await;
+        let how = outcome.as_ref().map_or_else(|not_ready| not_ready.how, |()| Awaited::Ready);
+        let took = observed.handle.clock.now().duration_since(began).unsigned_abs();
+        self.count(observed, pod.uid(), how, took);
+        outcome.map_err(|not_ready| PreBindError::Refused(not_ready.why))
     }
 
     async fn until_ready(
         &self,
-        seen: &Observed,
+        observed: &Observed,
         uid: &str,
         began: Timestamp,
     ) -> Result<(), NotReady> {
-        let (clock, timeout) = (&seen.handle.clock, self.args.binding_timeout);
+        let (clock, timeout) = (&observed.handle.clock, self.args.binding_timeout);
         let end = saturating_add(began, timeout);
         loop {
-            // Subscribed before the first check, so that no change is missed.
-            let changed = seen.changed.notified();
+            // The subscription precedes the check, so that no change is missed.
+            let changed = observed.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             let now = clock.now();
-            let claims = self.claims_of_assumed_pod(seen, uid);
+            let claims = self.claims_of_assumed_pod(observed, uid);
             let Some(next) = check(claims, timeout, end, now)? else { return Ok(()) };
             tokio::select! {
                 () = changed => {}
@@ -60,20 +60,20 @@ impl DynamicResources {
         }
     }
 
-    /// Returns the claims of an assumed pod in their newest known versions.
+    /// Returns the claims of an assumed pod in their latest known versions.
     fn claims_of_assumed_pod(
         &self,
-        seen: &Observed,
+        observed: &Observed,
         uid: &str,
     ) -> Vec<Result<Arc<ResourceClaim>, String>> {
         let assumed = locked(&self.assumed).get(uid).cloned().unwrap_or_default();
-        assumed.newest(|claim| self.claim(seen, &claim.meta.namespace, &claim.meta.name))
+        assumed.newest(|claim| self.claim(observed, &claim.meta.namespace, &claim.meta.name))
     }
 
-    /// Counts the outcome of the wait for each device.
-    fn count(&self, seen: &Observed, uid: &str, how: Awaited, took: Duration) {
-        let (metrics, profile) = (seen.handle.metrics.claims(), &seen.handle.profile);
-        for claim in self.claims_of_assumed_pod(seen, uid).into_iter().flatten() {
+    /// Counts the outcome of the wait for each device of the pod's claims.
+    fn count(&self, observed: &Observed, uid: &str, how: Awaited, took: Duration) {
+        let (metrics, profile) = (observed.handle.metrics.claims(), &observed.handle.profile);
+        for claim in self.claims_of_assumed_pod(observed, uid).into_iter().flatten() {
             let allocation = claim.status.allocation.as_deref();
             for device in allocation.iter().flat_map(|allocation| &*allocation.devices.results) {
                 let conditional = !device.binding_conditions.is_empty();

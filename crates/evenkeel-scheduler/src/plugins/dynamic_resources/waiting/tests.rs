@@ -1,4 +1,5 @@
-//! A whole scheduler, with a pod whose device must be made ready: what its driver says of it, and what comes of that.
+//! A whole scheduler with a pod whose device has binding conditions: statuses that the driver reports, and the
+//! scheduler's reactions.
 
 use evenkeel_runtime::{cache::Caches, clock::Clock, tasks::Tasks};
 use prometheus::Registry;
@@ -27,7 +28,7 @@ const PODS: &str = "/api/v1/pods";
 const WAITS: &str = "scheduler_dra_bindingconditions_wait_duration_seconds";
 const ALLOCATIONS: &str = "scheduler_dra_bindingconditions_allocations_total";
 
-/// The claim as the API server has it.
+/// The claim in the API server.
 #[derive(Clone)]
 struct Claim(Arc<Mutex<Value>>);
 
@@ -36,7 +37,7 @@ impl Claim {
         self.0.lock().unwrap().clone()
     }
 
-    /// Changes it; how it is then.
+    /// Merges a change into the claim and returns the result.
     fn change(&self, change: &Value) -> Value {
         let mut claim = self.0.lock().unwrap();
         let version: u64 = claim["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
@@ -54,14 +55,14 @@ impl Claim {
     }
 }
 
-/// A scheduler over a cluster with the node `n`, whose device `d` must be made ready, and the pod `web`, which claims it.
+/// A scheduler with the node `n`, whose device `d` has binding conditions, and the pod `web`, which claims the device.
 struct World {
     script: Script,
     claim: Claim,
     registry: Registry,
     clock: Clock,
     tasks: Tasks,
-    /// Writes that the test has not looked at yet, and all events.
+    /// Writes that the test has not taken yet. `notes` are all events.
     written: Vec<(String, Value)>,
     notes: Vec<Value>,
 }
@@ -105,7 +106,7 @@ fn slice() -> Value {
 }
 
 impl World {
-    /// `more` is what is already so of the claim.
+    /// Creates the world. `more` is merged into the claim.
     fn new(more: &Value) -> Self {
         let request =
             json!({"name": "r", "exactly": {"deviceClassName": "any", "allocationMode": "All"}});
@@ -120,7 +121,7 @@ impl World {
         let rule = move |what: &str, body: &Value| {
             let tell = |path: &str, object: &Value| {
                 let script = script_source.lock().unwrap().clone().unwrap();
-                script.tell(path, "MODIFIED", object);
+                script.send_watch_event(path, "MODIFIED", object);
             };
             if what.starts_with(CLAIM) {
                 let now = kept.change(body);
@@ -135,7 +136,7 @@ impl World {
                 );
                 tell(PODS, &bound);
             }
-            // Statuses of the pod, and events: nobody looks at the answer.
+            // Pod statuses and events: the scheduler ignores the response.
             Some(Answer::Body(201, json!({"metadata": meta("x", "shop")})))
         };
         let node = json!({
@@ -182,7 +183,7 @@ impl World {
         self.tasks.spawn("scheduler", async move {
             let run = crate::run(client, caches.clone(), clock, registry, options, stop);
             let start = async {
-                // Plugins ask for their caches first.
+                // Plugins request their caches before these are started.
                 tokio::task::yield_now().await;
                 caches.start(&tasks);
             };
@@ -190,7 +191,8 @@ impl World {
         });
     }
 
-    /// What is written until the first write that ends in this, without events; with the seconds since the start.
+    /// Returns the writes up to the first one whose path ends with `end`, without events, and the seconds since the
+    /// start.
     async fn until(&mut self, end: &str) -> (i64, Vec<(String, Value)>) {
         for _ in 0..200_000 {
             self.look();
@@ -216,17 +218,17 @@ impl World {
         self.clock.now().as_second() - at(0).as_second()
     }
 
-    /// The driver says something of its device.
-    fn says(&self, condition: &str, reason: &str) {
+    /// The driver reports a condition of its device.
+    fn report(&self, condition: &str, reason: &str) {
         let condition =
             json!({"type": condition, "status": "True", "reason": reason, "message": "so it is"});
         let device =
             json!({"driver": DRIVER, "pool": "p", "device": "d", "conditions": [condition]});
         let now = self.claim.change(&json!({"status": {"devices": [device]}}));
-        self.script.tell(CLAIMS, "MODIFIED", &now);
+        self.script.send_watch_event(CLAIMS, "MODIFIED", &now);
     }
 
-    /// How waits ended, and how many devices had to be made ready in them.
+    /// Counted waits by outcome, and counted devices with binding conditions.
     fn counted(&self) -> [Vec<(String, u64)>; 2] {
         [WAITS, ALLOCATIONS].map(|name| series(&self.registry, name))
     }
@@ -238,13 +240,13 @@ impl Drop for World {
     }
 }
 
-/// Two devices of one driver, of which one had to be made ready, in so many waits.
+/// Counts of two devices of one driver, one with binding conditions, after this number of waits.
 fn count(how: &str, waits: u64) -> [(String, u64); 2] {
     let labels = format!("{DRIVER} default-scheduler {how}");
     [(labels.clone(), 2 * waits), (labels, waits)]
 }
 
-/// The last patch of the claim's status among these.
+/// The last patch of the claim's status among these writes.
 fn last_status(written: &[(String, Value)]) -> &Value {
     let status = format!("{CLAIM}/status");
     &written.iter().rfind(|(what, _)| *what == status).unwrap().1["status"]
@@ -263,10 +265,10 @@ async fn a_pod_is_bound_once_its_device_is_ready() {
     let pending = world.notes.iter().find(|note| note["reason"] == "BindingConditionsPending");
     let note = &pending.unwrap()["note"];
     assert_eq!(*note, "waiting for binding conditions for device on node n");
-    // Something else is said first.
-    world.says("warm", "Sun");
+    // First the driver reports an unrelated condition.
+    world.report("warm", "Sun");
     world.clock.sleep(Duration::from_secs(1)).await;
-    world.says("attached", "Plugged");
+    world.report("attached", "Plugged");
     let (seconds, written) = world.until("/binding").await;
     assert_eq!((seconds, written.len()), (301, 1), "at once: {written:?}");
     world.clock.sleep(Duration::from_secs(1)).await;
@@ -284,14 +286,14 @@ async fn other_pods_do_not_wait_for_the_device() {
         let mut other = pod();
         merge(&mut other, &json!({"metadata": meta(name, "shop"), "spec": {"resourceClaims": []}}));
         other["metadata"]["resourceVersion"] = json!("20");
-        world.script.tell(PODS, "ADDED", &other);
+        world.script.send_watch_event(PODS, "ADDED", &other);
         let (seconds, _) = world.until(&format!("/{name}/binding")).await;
         assert_eq!(seconds, 30, "{name}");
     }
 }
 
-/// After the device was given up for this, it is tried again and works.
-async fn given_up_and_tried_again(world: &mut World, how: &str, why: &str) {
+/// The scheduler deallocates the device for this reason, allocates it again, and the second wait succeeds.
+async fn deallocated_and_retried(world: &mut World, how: &str, why: &str) {
     let (_, mut written) = world.until("/resourceclaims/c/status").await;
     let users = &last_status(&written)["reservedFor"];
     assert_eq!(users[0]["$patch"], "delete", "first the pod lets go: {written:?}");
@@ -302,10 +304,10 @@ async fn given_up_and_tried_again(world: &mut World, how: &str, why: &str) {
     let is_written = |text: &str| written.iter().any(|(_, body)| body.to_string().contains(text));
     assert!(is_written(why), "{written:?}");
     assert!(is_written("SchedulerError"), "{written:?}");
-    // What is free again is given anew.
+    // The freed device is allocated again.
     let (_, written) = world.until("/resourceclaims/c/status").await;
     assert!(last_status(&written)["allocation"]["devices"].is_object(), "{written:?}");
-    world.says("attached", "Plugged");
+    world.report("attached", "Plugged");
     world.until("/binding").await;
     world.clock.sleep(Duration::from_secs(1)).await;
     let ([waits, allocations], [well, all_well]) = (count(how, 1), count("success", 1));
@@ -320,9 +322,9 @@ async fn a_device_that_fails_is_given_up() {
     world.start();
     world.until("/resourceclaims/c/status").await;
     world.clock.sleep(Duration::from_secs(30)).await;
-    world.says("lost", "Unplugged");
+    world.report("lost", "Unplugged");
     let why = r#"running PreBind plugin \"DynamicResources\": device binding failed: claim=c, reason=Unplugged, message=\"so it is\""#;
-    given_up_and_tried_again(&mut world, "failure", why).await;
+    deallocated_and_retried(&mut world, "failure", why).await;
     assert!((30..40).contains(&world.seconds()), "{}", world.seconds());
 }
 
@@ -331,7 +333,7 @@ async fn a_device_that_is_not_ready_in_time_is_given_up() {
     let mut world = World::new(&json!({}));
     world.start();
     world.until("/resourceclaims/c/status").await;
-    given_up_and_tried_again(
+    deallocated_and_retried(
         &mut world,
         "timeout",
         "device binding timeout: context deadline exceeded",
@@ -340,9 +342,9 @@ async fn a_device_that_is_not_ready_in_time_is_given_up() {
     assert!((600..610).contains(&world.seconds()), "{}", world.seconds());
 }
 
-/// A scheduler that takes over goes on waiting, and does not begin anew.
+/// A new leader continues the wait until its original deadline.
 #[tokio::test(start_paused = true)]
-async fn who_takes_over_waits_for_the_rest_of_the_time() {
+async fn a_new_leader_keeps_the_deadline() {
     let device = json!({
         "request": "r", "driver": DRIVER, "pool": "p", "device": "d", "bindingConditions": ["attached"],
     });
@@ -357,22 +359,22 @@ async fn who_takes_over_waits_for_the_rest_of_the_time() {
         "status": {"allocation": allocation, "reservedFor": [user]},
     }));
     world.start();
-    given_up_and_tried_again(&mut world, "timeout", "device binding timeout: claim=c").await;
+    deallocated_and_retried(&mut world, "timeout", "device binding timeout: claim=c").await;
     assert!((200..210).contains(&world.seconds()), "{}", world.seconds());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_is_gone_is_waited_for_no_more() {
+async fn a_deleted_claim_ends_the_wait_for_its_devices() {
     let mut world = World::new(&json!({}));
     world.start();
     world.until("/resourceclaims/c/status").await;
     world.clock.sleep(Duration::from_secs(5)).await;
-    world.script.tell(CLAIMS, "DELETED", &world.claim.now());
+    world.script.send_watch_event(CLAIMS, "DELETED", &world.claim.now());
     let (seconds, written) = world.until("/pods/web/status").await;
     let text = written.last().unwrap().1.to_string();
     assert!(text.contains(r#"resourceclaims.resource.k8s.io \"shop/c\" not found"#), "{text}");
     assert_eq!(seconds, 5);
-    // Nothing is known of its devices any more.
+    // The claim no longer exists, so its devices are not counted.
     assert_eq!(world.counted(), [vec![], vec![]]);
 }
 
