@@ -12,27 +12,28 @@ use evenkeel_runtime::{
 use prometheus::Registry;
 use std::{sync::Arc, time::Duration};
 
-/// One of the cloud's controllers.
+/// Descriptor of a cloud controller.
 #[derive(Debug, Clone, Copy)]
 pub struct Descriptor {
     /// Name of the controller, as in `--controllers`.
     pub name: &'static str,
-    /// Aliases that flags still accept.
+    /// Former names of the controller, which flags still accept.
     pub aliases: &'static [&'static str],
-    /// Name of its workqueue in metrics.
+    /// Name of the controller's workqueue in metrics.
     pub queue: &'static str,
-    /// Its service account, which is also the last part of its user agent.
+    /// Name of the controller's service account, and last part of its user agent.
     pub client: &'static str,
-    /// The component that its events name.
+    /// Component in the controller's events.
     pub component: &'static str,
     /// Starts the controller with its context.
     pub start: Start,
 }
 
-/// Starts a controller: declares its caches and spawns its workers into the context's tasks. It returns at once.
+/// Function that starts a controller: declares its caches and spawns its workers in the context's tasks. It
+/// returns at once.
 pub type Start = fn(&CloudContext) -> Result<Started, StartError>;
 
-/// Whether a controller runs.
+/// Result of starting a controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Started {
     /// The controller runs.
@@ -41,7 +42,7 @@ pub enum Started {
     No,
 }
 
-/// Why a controller cannot start.
+/// Error from starting a controller.
 #[derive(Debug, thiserror::Error)]
 #[error("controller {controller} cannot start: {reason}")]
 pub struct StartError {
@@ -51,37 +52,37 @@ pub struct StartError {
     pub reason: String,
 }
 
-/// Makes the client of a controller from its [`Descriptor::client`].
+/// Function that returns the client for a [`Descriptor::client`].
 pub type Clients = Arc<dyn Fn(&str) -> Client + Send + Sync>;
 
-/// Options of the controllers, by the flags of the same names.
+/// Options of the controllers, named like their flags.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// Value of `--cluster-name`, part of the names of cloud resources.
+    /// Value of `--cluster-name`, which is part of the names of cloud resources.
     pub cluster: String,
-    /// `--cluster-cidr`: ranges that pods have their addresses from; routes elsewhere are left alone.
+    /// Values of `--cluster-cidr`: pod address ranges. The route controller ignores routes outside of them.
     pub cluster_cidrs: Vec<String>,
     /// Value of `--configure-cloud-routes`: whether the route controller runs.
     pub configure_routes: bool,
     /// Value of `--route-reconciliation-period`.
     pub route_period: Duration,
-    /// Whether routes follow changes of nodes, and not a period (feature gate
+    /// Whether changes of nodes trigger route reconciliations, instead of only a period (feature gate
     /// `CloudControllerManagerWatchBasedRoutesReconciliation`, KEP-5237).
     pub watch_routes: bool,
     /// Value of `--concurrent-service-syncs`.
     pub service_workers: usize,
     /// Value of `--concurrent-node-syncs`.
     pub node_workers: usize,
-    /// `--node-status-update-frequency`: how often addresses are asked for again.
+    /// Value of `--node-status-update-frequency`: interval of address updates.
     pub node_status_period: Duration,
     /// Value of `--concurrent-node-lifecycle-syncs`.
     pub lifecycle_workers: usize,
-    /// `--node-monitor-period`: how often a node that is not ready is asked for.
+    /// Value of `--node-monitor-period`: interval at which the instance of a node that is not ready is checked.
     pub node_monitor_period: Duration,
 }
 
 impl Default for Options {
-    /// Upstream's defaults.
+    /// Returns upstream's defaults.
     fn default() -> Self {
         Self {
             cluster: "kubernetes".to_owned(),
@@ -98,16 +99,16 @@ impl Default for Options {
     }
 }
 
-/// Shared parts of the program that controllers start with.
+/// Shared parts of the program for its controllers.
 #[derive(Clone)]
 pub struct CloudContext {
-    /// Shared caches and their client, the time, metrics of queues and controllers.
+    /// Shared caches and their client, clock, and metrics of queues and controllers.
     pub env: Env,
-    /// Clients to write with, one for each controller.
+    /// Returns a controller's client for writes.
     pub clients: Clients,
-    /// Where controllers run.
+    /// Group of the controllers' tasks.
     pub tasks: Tasks,
-    /// Where metrics of single controllers go.
+    /// Registry of the controllers' own metrics.
     pub registry: Registry,
     /// The cloud provider that the controllers call.
     pub provider: Arc<dyn CloudProvider>,
@@ -116,7 +117,7 @@ pub struct CloudContext {
 }
 
 impl CloudContext {
-    /// Tells the provider that its time begins. Once, before the controllers are started.
+    /// Initializes the provider. Call it once, before the controllers start.
     pub fn initialize(&self) {
         let client = (self.clients)("cloud-provider").with_user_agent("cloud-provider");
         let events =
@@ -131,7 +132,7 @@ impl CloudContext {
         });
     }
 
-    /// Initialises the provider and starts all controllers that it has something for.
+    /// Initializes the provider and starts all controllers that it supports.
     ///
     /// # Errors
     /// When a controller cannot start with its options.
@@ -143,8 +144,8 @@ impl CloudContext {
         Ok(())
     }
 
-    /// A builder for the controller that `descriptor` describes: queue, client and event source under its names. Its keys are
-    /// those of the objects in `root` that `map` names.
+    /// Returns a builder for the controller of `descriptor`, with the descriptor's queue, client and event
+    /// source. `map` enqueues keys on events of the objects in `root`.
     pub(crate) fn watching<V: View>(
         &self,
         descriptor: &Descriptor,
@@ -155,7 +156,7 @@ impl CloudContext {
         self.named(builder, descriptor)
     }
 
-    /// The same for one whose keys are no objects.
+    /// Like [`CloudContext::watching`], for a controller whose keys are not objects.
     pub(crate) fn of_keys(&self, descriptor: &Descriptor) -> Builder {
         self.named(Builder::of_keys(&self.env, descriptor.name, NO_OBJECTS), descriptor)
     }
@@ -175,10 +176,10 @@ impl CloudContext {
     }
 }
 
-/// The kind of keys that are no objects.
+/// Kind of keys that are not objects.
 const NO_OBJECTS: Kind = Kind::new("", "", "", "", false);
 
-/// All controllers, in the order of their names.
+/// Returns all controllers, sorted by name.
 pub fn descriptors() -> Vec<Descriptor> {
     vec![node::DESCRIPTOR, node_lifecycle::DESCRIPTOR, route::DESCRIPTOR, service::DESCRIPTOR]
 }

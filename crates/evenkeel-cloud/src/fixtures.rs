@@ -1,4 +1,4 @@
-//! Objects for tests, and a server that is nothing but one object.
+//! Objects for tests, and a model of the server for a single object.
 
 use evenkeel_api::{
     Encoding, View,
@@ -8,13 +8,13 @@ use evenkeel_runtime::plan::{Action, EventRecord, Patch, PatchForm, Plan};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// An object from its JSON.
+/// Decodes an object from its JSON.
 #[track_caller]
 pub(crate) fn object<V: View>(json: &Value) -> V {
     V::decode(json.to_string().as_bytes(), Encoding::Json).unwrap()
 }
 
-/// A service of type `LoadBalancer`; its name is its uid.
+/// Returns a Service of type `LoadBalancer`, whose name is also its uid.
 pub(crate) fn balanced(name: &str) -> Value {
     json!({
         "metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"},
@@ -30,7 +30,7 @@ pub(crate) fn service(json: &Value) -> Arc<Service> {
     Arc::new(object(json))
 }
 
-/// A ready node.
+/// Returns a ready node.
 pub(crate) fn node(name: &str) -> Value {
     json!({
         "metadata": {"name": name, "uid": name, "resourceVersion": "1"},
@@ -43,7 +43,7 @@ pub(crate) fn node_view(json: &Value) -> Arc<Node> {
     Arc::new(object(json))
 }
 
-/// What a plan writes and tells, in order and in short.
+/// Summarizes the writes and events of a plan, in order.
 pub(crate) fn shape(plan: &Plan) -> Vec<String> {
     let shape = |action: &Action| match action {
         Action::Patch(patch) => format!("patch {}", patch.target.kind.plural),
@@ -54,7 +54,7 @@ pub(crate) fn shape(plan: &Plan) -> Vec<String> {
     plan.actions.iter().map(shape).collect()
 }
 
-/// The only event of a plan.
+/// Returns the only event of a plan.
 #[track_caller]
 pub(crate) fn event(plan: &Plan) -> &EventRecord {
     let notes: Vec<&EventRecord> = plan
@@ -66,7 +66,7 @@ pub(crate) fn event(plan: &Plan) -> &EventRecord {
     note
 }
 
-/// Does to an object what the patches of a plan say, as a server would. Returns how many there were.
+/// Applies the patches of a plan to an object, as a server would. Returns the number of patches.
 pub(crate) fn apply(plan: &Plan, object: &mut Value) -> usize {
     let patches: Vec<&Patch> = plan
         .actions
@@ -94,7 +94,8 @@ fn check_precondition(object: &Value, body: &mut Value) {
     }
 }
 
-/// Turns the lists of a strategic patch that these controllers write into whole ones.
+/// Replaces the partial lists of a strategic merge patch by whole ones, for the lists that these controllers
+/// write.
 fn lists(object: &Value, body: &mut Value) {
     let mut finalizers = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
     let metadata = &mut body["metadata"];

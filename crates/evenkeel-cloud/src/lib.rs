@@ -1,9 +1,9 @@
-//! A cloud's part of the control plane.
+//! Cloud part of the control plane.
 //!
-//! A [`CloudProvider`] is the interface to a cloud: load balancers of Services, metadata of machines, routes to pods.
-//! Four controllers stand on it, as upstream's `k8s.io/cloud-provider` has them: [`service`], [`route`], [`node`] and
-//! [`node_lifecycle`]. Each is cut in two: a `plan` that decides, and a thin shell that asks the provider and writes.
-//! [`ip_pool`] is a provider for machines without a cloud.
+//! A [`CloudProvider`] is the interface to a cloud: load balancers of Services, metadata of machines, and
+//! routes to pods. Four controllers use it, as in upstream's `k8s.io/cloud-provider`: [`service`], [`route`],
+//! [`node`] and [`node_lifecycle`]. Each has a `plan` that decides, and a thin shell that calls the provider
+//! and writes. [`ip_pool`] is a provider for machines without a cloud.
 
 pub mod context;
 pub mod ip_pool;

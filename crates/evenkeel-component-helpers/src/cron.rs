@@ -1,7 +1,7 @@
-//! Cron schedules in the dialect that CronJobs take: robfig/cron's standard parser, words of its errors included.
+//! Cron schedules in the dialect of CronJobs: robfig/cron's standard parser, including its error messages.
 //!
-//! No crate reads this dialect: Sunday is 0 and never 7, a step takes the star off, `@every` counts from any time, and a day
-//! matches by either of its fields where both are given.
+//! No crate implements this dialect. Sunday is 0 and never 7, and `*/2` does not count as `*`. `@every` counts
+//! from the given time. If both day fields are restricted, a day has to match only one of them.
 
 use evenkeel_api::duration;
 use jiff::{
@@ -13,22 +13,22 @@ use jiff::{
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
-/// How many years ahead the next time is searched: `0 0 29 2 *` matches every four years.
+/// Number of years in which the next time is searched. `0 0 29 2 *` usually matches every four years.
 const YEARS: i16 = 5;
 
-/// A cron schedule.
+/// Schedule of a CronJob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule(When);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum When {
-    /// `@every`: at a fixed interval in seconds.
+    /// `@every`: a fixed interval in seconds.
     Every(i64),
-    /// At matching wall clock times.
+    /// Matching wall clock times.
     At(Fields),
 }
 
-/// The fields of a schedule, each a bit set.
+/// Fields of a schedule, each as a bit set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Fields {
     minutes: u64,
@@ -44,7 +44,7 @@ impl Schedule {
     /// Parses a schedule.
     ///
     /// # Errors
-    /// An error text for an invalid schedule.
+    /// The error message, if the schedule is invalid.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("empty spec string".to_owned());
@@ -66,8 +66,9 @@ impl Schedule {
         Fields::parse(fields).map(|fields| Self(When::At(fields)))
     }
 
-    /// The first time after `after`, on a wall in this zone; `None` where there is none within five years, as of a 31st of
-    /// February. A time that the zone leaves out is no time; one that it has twice is two.
+    /// Returns the first matching time after `after`, on the zone's wall clock. Returns `None` if there is none
+    /// within five years, such as a 31st of February. A time that the zone skips does not match, and one that
+    /// occurs twice matches twice.
     pub fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         match &self.0 {
             When::Every(seconds) => {
@@ -79,7 +80,7 @@ impl Schedule {
     }
 }
 
-/// Returns a time zone of the built-in database; `None` for an unknown name. Empty means `UTC`.
+/// Returns a time zone of the built-in database, or `None` for an unknown name. An empty name means `UTC`.
 pub fn zone(name: &str) -> Option<TimeZone> {
     if matches!(name, "" | "UTC") {
         return Some(TimeZone::UTC);
@@ -117,7 +118,8 @@ impl Fields {
             } else if !self.matches(date) {
                 start(date.tomorrow().ok()?, zone)?
             } else if !has(self.hours, time.hour()) {
-                // By the hours that pass: a clock that is put forward skips some, one that is put back has some twice.
+                // Advance in elapsed hours: a clock that is put forward skips some hours, and one that is put
+                // back repeats some.
                 at.checked_add((60 - i64::from(time.minute())).minutes()).ok()?
             } else if !has(self.minutes, time.minute()) {
                 at.checked_add(1.minute()).ok()?
@@ -150,12 +152,12 @@ fn first_of_next_month(date: Date) -> Option<Date> {
     date.first_of_month().checked_add(1.month()).ok()
 }
 
-/// The first moment of a day, which is not midnight where the clock is put forward then.
+/// Returns the first moment of a day. It is not midnight if the clock is put forward then.
 fn start(date: Date, zone: &TimeZone) -> Option<Zoned> {
     zone.to_zoned(DateTime::from_parts(date, jiff::civil::Time::midnight())).ok()
 }
 
-/// Parses a field; returns its bits, and whether it is `*`.
+/// Parses a field. Returns its bits, and whether it is `*`.
 fn field(text: &str, low: u32, high: u32, names: &[&str]) -> Result<(u64, bool), String> {
     let mut all = (0, false);
     for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -287,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_comes() {
+    fn a_schedule_may_never_match() {
         let never = Schedule::parse("59 23 31 2 *").unwrap();
         assert_eq!(never.next(Timestamp::UNIX_EPOCH, &TimeZone::UTC), None);
         assert!(zone("Mars/Olympus").is_none());

@@ -1,4 +1,4 @@
-//! Resource requests of a pod, summed over its containers as kubelet and scheduler do
+//! Resource requests of a pod, aggregated over its containers as kubelet and scheduler do
 //! (`k8s.io/component-helpers/resource`).
 
 use evenkeel_api::{
@@ -7,31 +7,32 @@ use evenkeel_api::{
     views::{Container, ContainerStatus, Pod},
 };
 
-/// Quantities by resource name, unsorted, each name once.
+/// Quantities by resource name, unsorted. Each name occurs once.
 pub type Amounts<'a> = Vec<(&'a str, Quantity)>;
 
-/// Default requests of containers without any; only for scoring.
+/// Default requests for containers without any. Only scoring uses them.
 pub type Defaults = [(&'static str, Quantity)];
 
-/// Returns the requests of a pod: the containers' sum, or the init containers' peak where that is more (sidecars keep
-/// running beside everything after them); pod-level resources replace these; the overhead comes on top.
+/// Returns the requests of a pod: the containers' sum, or the init containers' peak if that is greater.
+/// Sidecars run beside everything after them. Pod-level resources replace these values, and the overhead is
+/// added.
 ///
-/// During an in-place resize these are the maximum of desired, allocated and actual requests (KEP-1287). A desired
-/// request that is infeasible on the node does not count.
+/// During an in-place resize, the requests are the maximum of desired, allocated and actual requests
+/// (KEP-1287). A desired request that is infeasible on the node does not count.
 ///
 /// Upstream: `PodRequests`.
 pub fn pod_requests<'a>(pod: &'a Pod, defaults: &Defaults) -> Amounts<'a> {
     let mut total = container_requests(pod, defaults);
-    if let Some(whole) = &pod.spec.resources
+    if let Some(pod_level) = &pod.spec.resources
         && has_pod_level_requests(pod)
     {
         match &pod.status.resources {
-            None => replace_pod_level(&mut total, amounts(&whole.requests)),
-            Some(in_force) => {
+            None => replace_pod_level(&mut total, amounts(&pod_level.requests)),
+            Some(actual) => {
                 let desired_requests =
-                    if is_infeasible(pod) { Amounts::new() } else { amounts(&whole.requests) };
+                    if is_infeasible(pod) { Amounts::new() } else { amounts(&pod_level.requests) };
                 let mut most = desired_requests;
-                raise_to(&mut most, &amounts(&in_force.requests));
+                raise_to(&mut most, &amounts(&actual.requests));
                 raise_to(&mut most, &amounts(&pod.status.allocated_resources));
                 replace_pod_level(&mut total, most);
             }
@@ -52,15 +53,14 @@ pub fn spec_requests<'a>(pod: &'a Pod, defaults: &Defaults) -> Amounts<'a> {
     total
 }
 
-/// Whether the pod has pod-level requests.
+/// Returns whether the pod has pod-level requests.
 pub fn has_pod_level_requests(pod: &Pod) -> bool {
-    pod.spec
-        .resources
-        .as_deref()
-        .is_some_and(|whole| whole.requests.iter().any(|(name, _)| is_pod_level_resource(name)))
+    pod.spec.resources.as_deref().is_some_and(|pod_level| {
+        pod_level.requests.iter().any(|(name, _)| is_pod_level_resource(name))
+    })
 }
 
-/// Whether the pod's requests depend on its status.
+/// Returns whether the pod's requests depend on its status.
 pub fn depends_on_status(pod: &Pod) -> bool {
     let status = &pod.status;
     let mut containers = status.container_statuses.iter().chain(&*status.init_container_statuses);
@@ -69,7 +69,7 @@ pub fn depends_on_status(pod: &Pod) -> bool {
         || is_infeasible(pod)
 }
 
-/// Whether an in-place resize is infeasible on the pod's node.
+/// Returns whether an in-place resize is infeasible on the pod's node.
 fn is_infeasible(pod: &Pod) -> bool {
     let pending = pod.status.conditions.iter().find(|one| &*one.type_ == "PodResizePending");
     pending.is_some_and(|pending| &*pending.reason == "Infeasible")
@@ -84,41 +84,39 @@ fn container_requests<'a>(pod: &'a Pod, defaults: &Defaults) -> Amounts<'a> {
         return desired_requests(pod, defaults);
     }
     let infeasible = is_infeasible(pod);
-    let set_aside = |one: &'a Container, status: Option<&'a ContainerStatus>| match status
+    let allocated = |one: &'a Container, status: Option<&'a ContainerStatus>| match status
         .filter(|status| !status.allocated_resources.is_empty())
     {
         Some(status) => amounts(&status.allocated_resources),
         None if infeasible => Amounts::new(),
         None => amounts(&one.resources.requests),
     };
-    let in_force = |one: &'a Container, status: Option<&'a ContainerStatus>| {
+    let actual = |one: &'a Container, status: Option<&'a ContainerStatus>| {
         let own = status.and_then(|status| status.resources.as_deref());
         match own.filter(|own| !own.requests.is_empty()) {
             Some(own) => amounts(&own.requests),
-            None => set_aside(one, status),
+            None => allocated(one, status),
         }
     };
-    let of_whole =
-        pod.status.resources.as_deref().filter(|whole| {
-            !whole.requests.is_empty() && !pod.status.allocated_resources.is_empty()
-        });
-    let (mut most, in_force) = match of_whole {
-        Some(whole) => (amounts(&pod.status.allocated_resources), amounts(&whole.requests)),
+    let in_status = pod.status.resources.as_deref().filter(|pod_level| {
+        !pod_level.requests.is_empty() && !pod.status.allocated_resources.is_empty()
+    });
+    let (mut most, actual) = match in_status {
+        Some(pod_level) => (amounts(&pod.status.allocated_resources), amounts(&pod_level.requests)),
         None => (
-            aggregate(pod, |one, status| with_defaults(set_aside(one, status), defaults)),
-            aggregate(pod, |one, status| with_defaults(in_force(one, status), defaults)),
+            aggregate(pod, |one, status| with_defaults(allocated(one, status), defaults)),
+            aggregate(pod, |one, status| with_defaults(actual(one, status), defaults)),
         ),
     };
-    raise_to(&mut most, &in_force);
+    raise_to(&mut most, &actual);
     if !infeasible {
         raise_to(&mut most, &desired_requests(pod, defaults));
     }
     most
 }
 
-/// Aggregates the resources of a pod's containers, as `pick` returns them: their sum, or the init containers' peak
-/// where that is more
-/// (KEP-753).
+/// Aggregates the resources of a pod's containers, which `pick` returns: their sum, or the init containers'
+/// peak if that is greater (KEP-753).
 pub fn aggregate<'a>(
     pod: &'a Pod,
     pick: impl Fn(&'a Container, Option<&'a ContainerStatus>) -> Amounts<'a>,
@@ -149,8 +147,8 @@ pub fn aggregate<'a>(
 }
 
 /// Replaces the containers' sums by the pod-level resources.
-pub(crate) fn replace_pod_level<'a>(total: &mut Amounts<'a>, whole: Amounts<'a>) {
-    for (name, amount) in whole.into_iter().filter(|(name, _)| is_pod_level_resource(name)) {
+pub(crate) fn replace_pod_level<'a>(total: &mut Amounts<'a>, pod_level: Amounts<'a>) {
+    for (name, amount) in pod_level.into_iter().filter(|(name, _)| is_pod_level_resource(name)) {
         total.retain(|(own, _)| *own != name);
         total.push((name, amount));
     }
@@ -166,17 +164,17 @@ fn with_defaults<'a>(mut amounts: Amounts<'a>, defaults: &Defaults) -> Amounts<'
     amounts
 }
 
-/// The entries of a map.
+/// Returns the entries of a map.
 pub fn amounts(map: &Map<Quantity>) -> Amounts<'_> {
     map.iter().map(|(name, amount)| (name, *amount)).collect()
 }
 
-/// Whether a resource is supported at pod level (KEP-2837).
+/// Returns whether a resource is supported at pod level (KEP-2837).
 pub(crate) fn is_pod_level_resource(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
 }
 
-/// Adds amounts by name.
+/// Adds amounts, by name.
 pub(crate) fn add<'a>(to: &mut Amounts<'a>, more: &[(&'a str, Quantity)]) {
     for (name, amount) in more {
         match to.iter_mut().find(|(own, _)| own == name) {
@@ -211,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pod_asks_for() {
+    fn requests_of_a_pod() {
         let c =
             |cpu: &str| format!(r#"{{"name":"c","resources":{{"requests":{{"cpu":"{cpu}"}}}}}}"#);
         let sidecar = |cpu: &str| {
@@ -262,9 +260,9 @@ mod tests {
             Some(1100)
         );
     }
-    /// Kubernetes asks for the most of what is wished, set aside and in force, over the whole pod.
+    /// Kubernetes requests the maximum of desired, allocated and actual requests, for the whole pod.
     #[test]
-    fn what_a_pod_asks_for_while_it_is_resized() {
+    fn requests_of_a_pod_during_a_resize() {
         let pod = |desired_requests: &str, status: &str, more: &str| {
             let body = format!(
                 r#"{{"metadata":{{"name":"p"}},"spec":{{"containers":[{{"name":"c","resources":{{"requests":{{"cpu":"{desired_requests}"}}}}}}]{more}}},
@@ -274,9 +272,9 @@ mod tests {
             let total = pod_requests(&pod, &[]);
             total.iter().find(|(name, _)| *name == "cpu").map(|(_, amount)| amount.milli_value())
         };
-        let container = |set_aside: &str, in_force: &str| {
+        let container = |allocated: &str, actual: &str| {
             format!(
-                r#"{{"containerStatuses":[{{"name":"c","allocatedResources":{{"cpu":"{set_aside}"}},"resources":{{"requests":{{"cpu":"{in_force}"}}}}}}]}}"#
+                r#"{{"containerStatuses":[{{"name":"c","allocatedResources":{{"cpu":"{allocated}"}},"resources":{{"requests":{{"cpu":"{actual}"}}}}}}]}}"#
             )
         };
         assert_eq!(pod("3", &container("1", "2"), ""), Some(3000));
@@ -287,8 +285,9 @@ mod tests {
         let mut status = container("1", "2");
         status.truncate(status.len() - 1);
         assert_eq!(pod("9", &format!("{status}{never}"), ""), Some(2000));
-        let whole = r#"{"allocatedResources":{"cpu":"5"},"resources":{"requests":{"cpu":"4"}}}"#;
+        let pod_level =
+            r#"{"allocatedResources":{"cpu":"5"},"resources":{"requests":{"cpu":"4"}}}"#;
         let level = r#","resources":{"requests":{"cpu":"2"}}"#;
-        assert_eq!(pod("1", whole, level), Some(5000));
+        assert_eq!(pod("1", pod_level, level), Some(5000));
     }
 }

@@ -10,7 +10,7 @@ use anyhow::{Error, Result};
 use futures::future::LocalBoxFuture;
 use std::{collections::BTreeMap, process::ExitCode};
 
-/// A program's flags, and what its help text says of them.
+/// A program's flags and the other parts of its help text.
 pub struct CommandLine {
     /// Flags that the program declares.
     pub flags: Flags,
@@ -19,10 +19,11 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
-    /// Parses the arguments. `--help` and `--version` are answered here.
+    /// Parses the arguments, and prints the output of `--help` and `--version`.
     ///
     /// # Errors
-    /// The exit code, if the program is not to run: 0 after `--help` and `--version`, else 1 with a message.
+    /// The exit code, if the program must not run: 0 after `--help` and `--version`, otherwise 1 after an error
+    /// message.
     pub fn read(
         &self,
         arguments: impl IntoIterator<Item = String>,
@@ -47,23 +48,23 @@ impl CommandLine {
         }
     }
 
-    /// The help text, with lines as long as they are.
+    /// Returns the help text without wrapped lines.
     pub fn help(&self) -> String {
         self.flags.help(&self.about, None)
     }
 
-    /// The command for generators of man pages and completion scripts.
+    /// Returns the clap command, for generators of man pages and completion scripts.
     pub fn command(&self) -> clap::Command {
         crate::flags::command(&self.flags, &self.about)
     }
 }
 
-/// Prints invalid options to standard error, before the log is open.
+/// Prints invalid options to standard error, because the log has not started yet. Returns the exit code.
 pub fn refused(problems: Problems) -> ExitCode {
     refuse(&format!("{:#}", Error::from(problems)))
 }
 
-/// Returns warnings about given flags that are deprecated, or that nothing reads.
+/// Returns warnings about flags on the command line that are deprecated or have no effect.
 pub fn warnings(given: &ParsedFlags, unread: &[&str]) -> Vec<String> {
     let retired: BTreeMap<&str, &str> = given.retired().collect();
     let unread = unread.iter().filter(|flag| !retired.contains_key(*flag));
@@ -74,13 +75,13 @@ pub fn warnings(given: &ParsedFlags, unread: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Returns the content of `/flagz`: each flag's value by name, as pflag prints it.
+/// Returns the content of `/flagz`: the value of each flag by its name, as pflag prints it.
 pub fn flagz(given: &ParsedFlags) -> BTreeMap<String, String> {
     let flags = given.flags().iter();
     flags.filter_map(|flag| Some((flag.name.to_owned(), given.text(flag.name)?))).collect()
 }
 
-/// Logs the warnings, and with higher verbosity all flags.
+/// Logs the warnings. At a verbosity above 0, also logs all flags.
 ///
 /// Upstream: `PrintFlags`.
 pub fn log_flags(given: &ParsedFlags, warnings: &[String], log: &Log) {
@@ -94,7 +95,7 @@ pub fn log_flags(given: &ParsedFlags, warnings: &[String], log: &Log) {
     }
 }
 
-/// Runs the program on a worker, flushes the log, and returns the exit code.
+/// Runs the program on a worker's runtime, flushes the log, and returns the exit code.
 pub fn run(log: &Log, worker: Worker, work: impl Future<Output = Result<ExitCode>>) -> ExitCode {
     block_on(log, worker, Box::pin(work))
 }
@@ -112,7 +113,7 @@ fn block_on(log: &Log, worker: Worker, work: LocalBoxFuture<'_, Result<ExitCode>
     code
 }
 
-#[expect(clippy::print_stdout, reason = "what was asked for goes where it can be piped from")]
+#[expect(clippy::print_stdout, reason = "requested output belongs on standard output")]
 fn print(text: &str) -> ExitCode {
     print!("{text}");
     ExitCode::SUCCESS

@@ -1,5 +1,5 @@
-//! Common parts of the programs (upstream: `component-base`, `controller-manager`): flags, options, logs, secure serving,
-//! leader election and migration, start of controllers.
+//! Common parts of the programs: flags, options, logs, secure serving, leader election and migration, and the
+//! start of controllers (upstream: `component-base`, `controller-manager`).
 
 pub mod command_line;
 pub mod connection;

@@ -1,4 +1,4 @@
-//! Leader migration: controllers that run under a second lease while they move from one program to another.
+//! Leader migration: controllers run under a second lease while they move from one program to another.
 //!
 //! Upstream: KEP-2436, `controller-manager/pkg/leadermigration`.
 
@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Which lease a controller runs under, as upstream's leader migration decides.
+/// Lease of a controller, as upstream's leader migration decides it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FilterResult {
     /// The controller does not migrate: it runs under the program's main lease.
@@ -24,7 +24,7 @@ pub enum FilterResult {
 pub struct Migration {
     /// Name of the migration lease.
     pub lease: String,
-    /// For each migrated controller, whether this program runs it.
+    /// Whether this program runs the controller, for each migrated controller.
     controllers: BTreeMap<String, bool>,
 }
 
@@ -67,7 +67,7 @@ impl Migration {
         found.map_err(|error| read.refuse(CONFIG, format!("{error:#}"))).ok()
     }
 
-    /// Upstream's default: the controllers that migrated to the cloud-controller-manager.
+    /// Returns upstream's default: the controllers that migrated to the cloud-controller-manager.
     fn standard() -> Self {
         let names = ["route-controller", "service-controller", "cloud-node-lifecycle-controller"];
         Self {
@@ -76,10 +76,10 @@ impl Migration {
         }
     }
 
-    /// Reads the file that `--leader-migration-config` names, for `program`.
+    /// Reads the file of `--leader-migration-config` for `program`.
     ///
     /// # Errors
-    /// Names the invalid field.
+    /// When the file cannot be read, or a field is invalid; the error names it.
     fn read(path: &str, program: &str) -> Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("--leader-migration-config: cannot read {path}"))?;
@@ -113,8 +113,8 @@ impl Migration {
         Ok(Self { lease: file.leader_name, controllers })
     }
 
-    /// Decides which lease a controller runs under. The configuration may use an alias: upstream's default names
-    /// `service-controller`, an older name of the service controller.
+    /// Returns the lease that a controller runs under. The configuration may contain an alias: upstream's
+    /// default names `service-controller`, the old name of the service controller.
     pub fn filter(&self, controller: &Named) -> FilterResult {
         let called = |name: &str| {
             let old =
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_has_one_place() {
+    fn a_controller_has_one_lease() {
         let text = file(
             "leaderName: move\ncontrollerLeaders:\n- {name: ttl-controller, component: '*'}\n\
              - {name: job-controller, component: kube-controller-manager}\n\

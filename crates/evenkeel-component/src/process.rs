@@ -1,5 +1,5 @@
-//! Process of a component: metrics, connection to the API server, caches, leader election and secure port around its
-//! controllers.
+//! Process of a program: metrics, connection to the API server, caches, leader election and secure port, which
+//! surround its controllers.
 
 use crate::secure_serving::Routes;
 use crate::{
@@ -29,19 +29,19 @@ use serde_json::Value;
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// Settings of a program, without its controllers.
+/// Settings of a program, except for its controllers.
 pub struct Parts<'a> {
-    /// Name of the component, which begins its user agents.
+    /// Name of the program, with which its user agents begin.
     pub name: &'static str,
     /// Parsed command line.
     pub given: &'a ParsedFlags,
-    /// Log of the program, whose level `/debug/flags/v` changes.
+    /// Log of the program. `/debug/flags/v` changes its verbosity.
     pub log: &'a Log,
     /// Options of the connection to the API server.
     pub client: &'a ClientOptions,
     /// Feature gates of the program.
     pub gates: &'a FeatureGates,
-    /// Configuration of leader election; `None` to run without.
+    /// Configuration of leader election. `None` disables it.
     pub election: Option<leaderelection::Config>,
     /// Options of the secure port.
     pub serving: &'a ServingOptions,
@@ -55,15 +55,16 @@ pub struct Parts<'a> {
     pub profiling: bool,
     /// Maximum duration of an orderly stop.
     pub grace: Duration,
-    /// The program's own pages and health checks; `None` for the common ones.
+    /// The program's own pages and health checks. `None` means the usual ones.
     pub own: Option<OwnPages<'a>>,
 }
 
-/// Adds a program's own pages and returns its health checks. The token is cancelled when the program stops.
+/// Function that adds a program's own pages and returns its health checks. The token is cancelled when the
+/// program stops.
 pub type OwnPages<'a> =
     Box<dyn FnOnce(&Manager, &CancellationToken, Routes) -> (Routes, Checks) + Send + 'a>;
 
-/// A prepared program, to whose manager the controllers are added.
+/// Prepared program. The caller adds controllers to its manager.
 pub struct Process {
     /// The system's clock.
     pub clock: Clock,
@@ -76,13 +77,13 @@ pub struct Process {
     /// Metric of running controllers.
     pub shown: RunningControllers,
     election: Option<leaderelection::Config>,
-    around: Tasks,
-    /// Cancelled when a signal asks the program to stop.
+    background: Tasks,
+    /// Cancelled when a signal stops the program.
     stopping: CancellationToken,
 }
 
 impl Process {
-    /// Prepares the program and binds the secure port; nothing runs yet.
+    /// Prepares the program and binds the secure port. Nothing runs yet.
     ///
     /// # Errors
     /// When a file cannot be read or the port cannot be bound.
@@ -112,8 +113,8 @@ impl Process {
             builder = builder.election(election.clone());
         }
         let manager = builder.build()?;
-        let around = Tasks::of(manager.supervisor());
-        parts.log.keep_flushed(&around, &clock);
+        let background = Tasks::of(manager.supervisor());
+        parts.log.keep_flushed(&background, &clock);
         if parts.serving.port != 0 {
             let exposition = Exposition::new(&registry, parts.catalog, parts.metrics);
             let routes = exposition.routes(Routes::new());
@@ -139,10 +140,11 @@ impl Process {
             run_lease_candidate(&manager, parts.name, election, parts.gates);
         }
         let election = parts.election;
-        Ok(Self { clock, registry, connection, manager, shown, election, around, stopping })
+        Ok(Self { clock, registry, connection, manager, shown, election, background, stopping })
     }
 
-    /// Returns the elector of the migration lease, which is never coordinated.
+    /// Returns the migration lease with its elector, which is never coordinated. Returns `None` without leader
+    /// election or migration.
     ///
     /// # Errors
     /// When the configuration of leader election breaks a rule.
@@ -159,7 +161,7 @@ impl Process {
     /// Runs until a signal stops the program or its lease is lost.
     ///
     /// # Errors
-    /// The reason, if that was no signal.
+    /// The reason, if the cause was not a signal.
     pub fn run(self) -> BoxFuture<'static, Result<()>> {
         Box::pin(async move {
             let (signal, stopping) = (shutdown_signal(), self.stopping);
@@ -168,14 +170,15 @@ impl Process {
                 stopping.cancel();
             };
             self.manager.run(shutdown).await?;
-            self.around.token().cancel();
-            self.around.join().await;
+            self.background.token().cancel();
+            self.background.join().await;
             Ok(())
         })
     }
 }
 
-/// Keeps the LeaseCandidate of a coordinated election, from which the server chooses the oldest emulated version.
+/// Runs the LeaseCandidate of a coordinated election. The server chooses the candidate with the oldest emulated
+/// version.
 fn run_lease_candidate(
     manager: &Manager,
     name: &str,
@@ -186,7 +189,7 @@ fn run_lease_candidate(
     let candidate = Candidate::new(
         manager.unfenced(),
         CandidateConfig {
-            // Upstream's place for it, wherever the lease is.
+            // Upstream uses this namespace, wherever the lease is.
             namespace: "kube-system".to_owned(),
             identity: election.identity.clone(),
             lease: name.to_owned(),
@@ -201,7 +204,7 @@ fn run_lease_candidate(
     });
 }
 
-/// Pages about the program on its secure port.
+/// Returns the pages about the program for its secure port.
 fn pages(parts: &Parts<'_>, manager: &Manager, clock: &Clock) -> Pages {
     let (gates, log) = (parts.gates, parts.log.clone());
     Pages {

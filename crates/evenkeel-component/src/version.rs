@@ -2,21 +2,21 @@
 
 use std::sync::OnceLock;
 
-/// The Kubernetes release whose behaviour the program has, and behind the plus sign which program it is, so that what
-/// compares versions finds what it looks for and what shows them shows the truth.
+/// The Kubernetes release whose behaviour the program has. The part behind the plus sign names this program, so
+/// that programs can compare the version, and people see the program.
 pub const GIT_VERSION: &str = concat!("v1.37.1+evenkeel.", env!("CARGO_PKG_VERSION"));
-/// The release alone.
+/// The release without this program's own version.
 pub(crate) const RELEASE: &str = "v1.37.1";
 
-/// The version that `--version=v…` sets, in place of the program's own.
+/// Version from `--version=v…`, which replaces the program's own.
 static GIVEN: OnceLock<String> = OnceLock::new();
 
-/// Sets the reported version, once: a vendor's name for the same release, [checked](check).
+/// Sets the reported version, once. It is a vendor's name of the same release, [validated](check).
 pub(crate) fn report(version: &str) {
     let _ = GIVEN.set(version.to_owned());
 }
 
-/// The version that this process reports: [`GIT_VERSION`], unless it was set to another.
+/// Returns the version that this process reports: [`GIT_VERSION`], unless another one was set.
 pub fn reported() -> &'static str {
     GIVEN.get().map_or(GIT_VERSION, String::as_str)
 }
@@ -26,7 +26,7 @@ pub fn short() -> String {
     format!("Kubernetes {GIT_VERSION}")
 }
 
-/// Returns the text of `--version=raw`: the fields of upstream's `version.Info`, without those of Go.
+/// Returns the text of `--version=raw`: the fields of upstream's `version.Info` that do not concern Go.
 pub fn raw() -> String {
     let platform = platform();
     format!(
@@ -34,7 +34,7 @@ pub fn raw() -> String {
     )
 }
 
-/// System and architecture, as Go names them.
+/// Returns system and architecture with Go's names.
 pub(crate) fn platform() -> String {
     let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
     let arch = match arch {
@@ -45,10 +45,10 @@ pub(crate) fn platform() -> String {
     format!("{os}/{arch}")
 }
 
-/// Checks a version that is to be reported instead, `--version=v1.37.1-vendor.1`.
+/// Validates a version to report instead, such as `v1.37.1-vendor.1`.
 ///
 /// # Errors
-/// When it is no version, or of another release.
+/// When the text is not a version, or a version of another release.
 pub fn check(version: &str) -> Result<(), String> {
     let numbers = version.strip_prefix('v').unwrap_or(version);
     let numbers = numbers.split(['-', '+']).next().unwrap_or_default();

@@ -7,32 +7,33 @@
 use std::{cell::Cell, io, time::Duration};
 use tokio::runtime::{Builder, Runtime};
 
-/// Number of worker threads, and how soon a single one polls again when it is idle. One thread is enough for several thousand
-/// writes a second; waking others would cost a sixth more CPU.
+/// Number of worker threads, and how soon an idle single worker polls again. One thread is enough for several
+/// thousand writes per second. Waking more threads would cost a sixth more CPU time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Worker {
-    /// Polls at once, for programs whose users wait for every response.
+    /// One thread that polls at once, for programs whose users wait for every response.
     Eager,
-    /// Polls after a pause that grows with the last work. A chain of requests without other work is as fast as without
-    /// pauses.
+    /// One thread that polls after a pause, which grows with the last work. A chain of requests without other
+    /// work is as fast as without pauses.
     Frugal,
-    /// A thread for each processor, for servers.
+    /// One thread for each processor, for servers.
     Parallel,
 }
 
-/// Length of a pause as a multiple of the work before it. While a worker is busy for more than a twentieth of the time, its pauses
-/// and batches grow up to [`MAX_PAUSE`]. With less work, the pauses shrink until it polls at once.
+/// Length of a pause as a multiple of the work before it. If a worker is busy for more than a twentieth of the
+/// time, its pauses and batches grow up to [`MAX_PAUSE`]. With less work the pauses shrink, until it polls at
+/// once.
 const PAUSE_FACTOR: u32 = 20;
-/// Maximum pause, less than an API server takes for a few writes.
+/// Maximum pause. An API server needs longer for a few writes.
 const MAX_PAUSE: Duration = Duration::from_millis(15);
 /// Minimum pause, about the time that the system takes to wake a thread.
 const MIN_PAUSE: Duration = Duration::from_micros(200);
 
 impl Worker {
-    /// Returns a tokio runtime with these workers, with timers and sockets.
+    /// Creates a tokio runtime with these workers, timers and sockets.
     ///
     /// # Errors
-    /// When the system provides no thread.
+    /// When the system cannot start a thread.
     pub fn runtime(self) -> io::Result<Runtime> {
         let mut builder = Builder::new_multi_thread();
         builder.enable_all();
@@ -45,14 +46,14 @@ impl Worker {
     }
 }
 
-/// Returns the pause after this much work; `None` if it is too short.
+/// Returns the pause after this much work, or `None` if it would be too short.
 fn pause(worked: Duration) -> Option<Duration> {
     let pause = worked.saturating_mul(PAUSE_FACTOR).min(MAX_PAUSE);
     (pause >= MIN_PAUSE).then_some(pause)
 }
 
 thread_local! {
-    /// When the thread began to work.
+    /// Time when the thread began to work.
     static BEGUN: Cell<Option<std::time::Instant>> = const { Cell::new(None) };
 }
 
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rests_grow_with_the_work_up_to_a_limit() {
+    fn pauses_grow_with_the_work_up_to_a_limit() {
         let micros = Duration::from_micros;
         let table = [(0, None), (9, None), (10, Some(200)), (150, Some(3_000)), (499, Some(9_980))];
         for (worked, expected) in table {
@@ -88,7 +89,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "what the runtimes under test run")]
-    fn whatever_the_worker_tasks_and_other_threads_get_their_turn() {
+    fn with_any_worker_tasks_and_other_threads_run() {
         for worker in [Worker::Eager, Worker::Frugal, Worker::Parallel] {
             let runtime = worker.runtime().expect("a thread");
             let sum = runtime.block_on(async {

@@ -20,8 +20,8 @@ use kube::config::Kubeconfig;
 use prometheus::Registry;
 use std::sync::Arc;
 
-/// Returns the descriptors of the controllers that `--controllers` enables, and logs the enabled ones that are not
-/// implemented.
+/// Returns the descriptors of the controllers that `--controllers` enables. Logs the enabled controllers that
+/// are not implemented.
 pub fn enabled_descriptors(options: &Options) -> Vec<Descriptor> {
     let (known, implemented) = (options::known_controllers(), descriptors());
     let enabled =
@@ -47,8 +47,8 @@ pub fn rate_factor(client: &str) -> (f32, u32) {
     }
 }
 
-/// Returns the options of the controllers, with the files read that the program's flags name: the root CA and the pod
-/// templates of the PersistentVolume recycler.
+/// Returns the options of the controllers, including the content of files that flags name: the root CA, and the
+/// pod templates of the PersistentVolume recycler.
 ///
 /// # Errors
 /// When one of the files cannot be read or parsed.
@@ -64,8 +64,8 @@ pub fn options(options: &Options) -> Result<evenkeel_controllers::options::Optio
     Ok(controllers)
 }
 
-/// Reads the pod template of the recycler, JSON or YAML, as JSON. It needs a volume: the recycler replaces the first one by
-/// the PersistentVolume.
+/// Reads the pod template of the recycler (JSON or YAML), and returns it as JSON. The template needs a volume,
+/// because the recycler replaces the first one by the PersistentVolume.
 fn recycler_pod_template(path: &str) -> Result<String> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("pv-recycler-pod-template-filepath: cannot read {path}"))?;
@@ -76,8 +76,8 @@ fn recycler_pod_template(path: &str) -> Result<String> {
     Ok(pod.to_string())
 }
 
-/// Returns the CA bundle (PEM) that every namespace gets in `kube-root-ca.crt`: that of `--root-ca-file`, else of the
-/// kubeconfig's cluster, else of the pod's service account. `None` if there is none.
+/// Returns the CA bundle (PEM) that every namespace gets in `kube-root-ca.crt`. It comes from `--root-ca-file`,
+/// or else from the kubeconfig's cluster, or else from the pod's service account. Returns `None` without any.
 fn read_root_ca(options: &Options) -> Result<Option<String>> {
     let read = |path: &str| {
         std::fs::read_to_string(path).with_context(|| format!("--root-ca-file: cannot read {path}"))
@@ -121,7 +121,7 @@ pub(crate) const TOKENS_CLIENT: &str = "tokens-controller";
 pub(crate) const SHARES: Shares =
     Shares { of: rate_factor, with_programs: |client| client == TOKENS_CLIENT };
 
-/// Inputs of the controllers' constructors: connection, options, gates, registries.
+/// Parts that the controllers are created from: connection, options, gates and registries.
 pub(crate) struct KubeControllers {
     pub(crate) connection: Connection,
     pub(crate) env: Env,
@@ -150,11 +150,11 @@ impl Controllers for KubeControllers {
     }
 }
 
-/// The enabled controllers under one lease, ready to start.
+/// Enabled controllers of one lease that are ready to start.
 pub(crate) struct ReadyControllers {
     chosen: Vec<Descriptor>,
     context: ControllerContext,
-    /// Client of discovery.
+    /// Client for discovery.
     client: Client,
 }
 
@@ -172,7 +172,7 @@ impl Ready for ReadyControllers {
             }
             None => {}
         }
-        // A controller that has its own health check replaces this one when it starts.
+        // A controller with its own health check replaces this check when it starts.
         context.health.add(controller, || Ok(()));
         context.start(descriptor)?;
         Ok(Started::Yes)
@@ -183,8 +183,8 @@ impl Ready for ReadyControllers {
     }
 }
 
-/// Discovers the server's resources. If that fails, all count as present, and controllers start nevertheless: their watches
-/// wait for resources that are missing.
+/// Discovers the server's resources. If that fails, all resources count as present, so the controllers start.
+/// Their watches then wait for missing resources.
 async fn discover(client: &Client) -> Resources {
     match client.api_resources().await {
         Ok(found) => Resources::discovered(&found),

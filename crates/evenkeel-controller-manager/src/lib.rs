@@ -1,4 +1,4 @@
-//! The drop-in kube-controller-manager: options, start order, credentials.
+//! Drop-in replacement of kube-controller-manager: options, start order and credentials.
 
 pub mod controllers;
 pub mod options;

@@ -1,4 +1,4 @@
-//! The program's life: arguments, client, election, controllers, serving, stop.
+//! Main function of the program: arguments, client, leader election, controllers, secure port and shutdown.
 
 use crate::{
     controllers::{self, KubeControllers},
@@ -25,18 +25,19 @@ const NAME: &str = "kube-controller-manager";
 /// Table of upstream's metrics and their stability levels.
 const METRICS: &str = include_str!("../data/metrics.tsv");
 
-/// Interval between log lines that name the controllers that have not ended, during shutdown without a deadline.
+/// Interval at which the log names the controllers that have not ended, if the shutdown has no timeout.
 const REMINDER: Duration = Duration::from_secs(5);
 
-/// Longer than anybody waits.
-const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
+/// Duration that stands for no timeout.
+const NO_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Runs the program with these arguments (without its name), and says how it ended.
+/// Runs the program with these arguments, without its name. Returns its exit code.
 pub fn main(arguments: impl IntoIterator<Item = String>) -> ExitCode {
     start(arguments.into_iter().collect())
 }
 
-/// Not generic: compiled with this crate, not again in each program that calls [`main`].
+/// Runs the program. It is not generic, so it is compiled with this crate and not again in each program that
+/// calls [`main`].
 fn start(arguments: Vec<String>) -> ExitCode {
     let options = match options::from_arguments(arguments) {
         Ok(options) => options,
@@ -78,7 +79,7 @@ async fn run(options: Options, log: &Log) -> Result<()> {
         clock: process.clock.clone(),
         fence: manager.fence(),
         chosen: chosen.iter().map(named).collect(),
-        // Others may have no tokens before it runs.
+        // Other controllers may have no tokens until this one runs.
         first: Some(serviceaccounttoken::DESCRIPTOR.name),
         intervals: start_intervals(&options),
         shown: process.shown.clone(),
@@ -99,7 +100,7 @@ async fn run(options: Options, log: &Log) -> Result<()> {
     process.run().await
 }
 
-/// A gate that v1.37 does not know is one that became general: it is on.
+/// Returns the feature gates. A gate that v1.37 does not know has become generally available, so it is on.
 fn gates(options: &Options) -> Gates {
     let (gates, known) = (options.gates.clone(), options.gates.clone());
     let known: BTreeSet<&'static str> = known.iter().map(|(name, ..)| name).collect();
@@ -114,9 +115,9 @@ fn start_intervals(options: &Options) -> StartIntervals {
     }
 }
 
-/// No timeout is written as 0, as upstream has it.
+/// Returns the grace period. As upstream, a timeout of 0 means none.
 fn grace(timeout: Duration) -> Duration {
-    if timeout.is_zero() { FOR_EVER } else { timeout }
+    if timeout.is_zero() { NO_TIMEOUT } else { timeout }
 }
 
 /// Returns the configuration of leader election.

@@ -1,4 +1,4 @@
-//! Responses that their service cuts off while they are sent.
+//! Responses that a service aborts while they are being sent.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,12 +8,13 @@ use hyper::rt::Executor;
 use hyper_util::rt::TokioExecutor;
 
 tokio::task_local! {
-    /// The stream whose task is running.
+    /// The stream whose task is being polled.
     static STREAM: Stream;
 }
 
-/// Cuts a response off: its HTTP/2 stream is reset, its HTTP/1.1 connection closed. A service puts one into the extensions of a
-/// response whose body the client might not read; a body alone cannot end, since nothing asks it for more.
+/// Handle that aborts a response: it resets the HTTP/2 stream or closes the HTTP/1.1 connection. A service adds
+/// one to the extensions of a response whose body the client might not read. The body cannot end such a
+/// response itself, because hyper does not poll it then.
 ///
 /// Upstream: `ErrAbortHandler`.
 #[derive(Debug, Clone, Default)]
@@ -26,7 +27,7 @@ struct Abort {
 }
 
 impl AbortResponse {
-    /// Cuts the response off, if it is still being sent.
+    /// Aborts the response if it is still being sent.
     pub fn abort(&self) {
         let mut abort = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         abort.aborted = true;
@@ -44,19 +45,19 @@ impl AbortResponse {
     }
 }
 
-/// What sends one response after the other: an HTTP/1.1 connection, or a stream of HTTP/2, which sends one.
+/// Sender of one response after the other: an HTTP/1.1 connection, or an HTTP/2 stream with a single response.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Stream(Arc<Mutex<Option<AbortResponse>>>);
 
 impl Stream {
-    /// Notes how the response that is sent next can be cut off.
+    /// Stores the abort handle of the response that is sent next.
     pub(crate) fn begin(abort: Option<&AbortResponse>) {
         let _ = STREAM.try_with(|stream| {
             *stream.0.lock().unwrap_or_else(PoisonError::into_inner) = abort.cloned();
         });
     }
 
-    /// Polls what sends the response. Ready with nothing if the response was cut off.
+    /// Polls the future that sends the response. Returns `Ready(None)` if the response was aborted.
     pub(crate) fn poll<F: Future>(
         &self,
         future: Pin<&mut F>,
@@ -72,7 +73,8 @@ impl Stream {
     }
 }
 
-/// Runs each stream of an HTTP/2 connection as a task that can be cut off. A stream that is dropped before its end is reset.
+/// Executor that makes each stream of an HTTP/2 connection abortable. hyper resets a stream that is dropped
+/// before its end.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StreamExecutor(TokioExecutor);
 

@@ -1,5 +1,5 @@
-//! Accepts connections. It never ends: when descriptors run out it waits for others to close, and peers with too many
-//! connections are refused.
+//! Accepts connections without ever failing. When file descriptors run out it waits until others close, and it
+//! refuses peers with too many connections.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -11,19 +11,19 @@ use tokio::time::Instant;
 
 use crate::peers::{ConnectionLimits, ConnectionSlot, LimitExceeded, Peers, admit};
 
-/// First delay after a connection that could not be accepted; it doubles.
-const FIRST_BACKOFF: Duration = Duration::from_millis(5);
-/// Longest such delay.
+/// Initial backoff after a failed accept. It doubles each time.
+const INITIAL_BACKOFF: Duration = Duration::from_millis(5);
+/// Upper bound of the backoff.
 const MAX_BACKOFF: Duration = Duration::from_secs(1);
-/// Interval of the messages about connections that are not accepted.
+/// Minimum interval between log messages about refused connections.
 const LOG_EVERY: Duration = Duration::from_secs(10);
-/// Interval of the probes to a silent peer, as upstream's.
+/// Interval of TCP keep-alive probes, as upstream's.
 const KEEPALIVE: Duration = Duration::from_secs(3 * 60);
 
-/// A connection that was accepted, and the place that it takes among the connections of its peer and of all peers.
+/// An accepted connection and its slot within the limits.
 #[derive(Debug)]
 pub struct Accepted {
-    /// The connection itself.
+    /// The TCP connection.
     pub stream: TcpStream,
     /// Address of the peer.
     pub peer: SocketAddr,
@@ -31,7 +31,7 @@ pub struct Accepted {
     pub slot: ConnectionSlot,
 }
 
-/// Accepts connections within limits.
+/// TCP listener that accepts connections within limits.
 pub struct Listener {
     listener: TcpListener,
     peers: Arc<Mutex<Peers>>,
@@ -41,7 +41,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Accepts from `listener`. `now` reads the monotonic clock.
+    /// Wraps `listener`. `now` reads the monotonic clock.
     pub fn new(
         listener: TcpListener,
         limits: ConnectionLimits,
@@ -49,10 +49,10 @@ impl Listener {
     ) -> Self {
         let peers = Arc::new(Mutex::new(Peers::new(limits)));
         let (now, log) = (Box::new(now), LogLimit::default());
-        Self { listener, peers, now, backoff: FIRST_BACKOFF, log }
+        Self { listener, peers, now, backoff: INITIAL_BACKOFF, log }
     }
 
-    /// Returns the next connection. It can be cancelled.
+    /// Returns the next connection. Cancel safe.
     pub async fn accept(&mut self) -> Accepted {
         loop {
             let (stream, peer) = match self.listener.accept().await {
@@ -61,13 +61,13 @@ impl Listener {
                     if let Some(suppressed) = self.log.pass((self.now)()) {
                         tracing::warn!(%error, suppressed, "a connection cannot be accepted");
                     }
-                    // Mostly too many open files: others must close first.
+                    // The cause is mostly too many open files: other connections must close first.
                     tokio::time::sleep(self.backoff).await;
                     self.backoff = (self.backoff * 2).min(MAX_BACKOFF);
                     continue;
                 }
             };
-            self.backoff = FIRST_BACKOFF;
+            self.backoff = INITIAL_BACKOFF;
             let slot = match admit(&self.peers, peer.ip()) {
                 Ok(slot) => slot,
                 Err(exceeded) => {
@@ -98,7 +98,7 @@ impl std::fmt::Debug for Listener {
     }
 }
 
-/// Lets one message pass in each interval, and counts the others.
+/// Lets one message pass in each [`LOG_EVERY`], and counts the suppressed ones.
 #[derive(Debug, Default)]
 struct LogLimit {
     last: Option<Instant>,
@@ -106,7 +106,7 @@ struct LogLimit {
 }
 
 impl LogLimit {
-    /// Returns how many messages were suppressed since the last one; `None` if this one is.
+    /// Returns how many messages were suppressed since the last one, or `None` if this message is suppressed.
     fn pass(&mut self, now: Instant) -> Option<u64> {
         if self.last.is_some_and(|last| now < last + LOG_EVERY) {
             self.suppressed += 1;

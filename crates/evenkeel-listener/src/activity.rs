@@ -1,4 +1,4 @@
-//! Counts what happens on a connection.
+//! Counts the requests and bytes of a connection, for the watchdog.
 
 use std::io;
 use std::pin::Pin;
@@ -33,7 +33,7 @@ impl Activity {
     }
 }
 
-/// A request under way.
+/// Guard of a request in flight.
 struct InFlight(Arc<Activity>);
 
 impl InFlight {
@@ -51,7 +51,7 @@ impl Drop for InFlight {
     }
 }
 
-/// Counts the requests of a service until their responses are sent.
+/// Service wrapper that counts requests until their responses are sent.
 pub(crate) struct Counted<S> {
     service: S,
     activity: Arc<Activity>,
@@ -78,7 +78,7 @@ where
     }
 }
 
-/// A response to come.
+/// Future of a counted response.
 pub(crate) struct CountedFuture<F> {
     future: F,
     in_flight: Option<InFlight>,
@@ -102,7 +102,7 @@ where
     }
 }
 
-/// A body that counts as under way until it is sent or dropped.
+/// Response body that counts as in flight until it is sent or dropped.
 pub(crate) struct CountedBody<B> {
     body: B,
     _in_flight: Option<InFlight>,
@@ -128,7 +128,7 @@ impl<B: Body + Unpin> Body for CountedBody<B> {
     }
 }
 
-/// A stream that notes when bytes come.
+/// I/O stream that records that bytes arrived.
 pub(crate) struct Noted<I> {
     io: I,
     activity: Arc<Activity>,

@@ -19,19 +19,20 @@ use crate::abort::{Stream, StreamExecutor};
 use crate::activity::{Activity, Counted, CountedBody, Noted};
 use crate::watchdog::{TICK, Verdict, Watchdog};
 
-/// Streams of an HTTP/2 connection unless said otherwise, as upstream.
+/// Default number of concurrent streams of an HTTP/2 connection, as upstream's.
 const STREAMS: u32 = 100;
-/// Bytes of a stream that its handler has not read, as upstream.
+/// HTTP/2 flow control window of a stream, in bytes, as upstream's.
 const STREAM_WINDOW: u32 = 256 * 1024;
-/// The same for all streams of a connection together; upstream's is 25 MiB.
+/// HTTP/2 flow control window of a connection, in bytes. Upstream's is 25 MiB.
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
-/// Bytes of the headers of an HTTP/2 request. Upstream's is 1 MiB.
+/// Limit on the headers of an HTTP/2 request, in bytes. Upstream's is 1 MiB.
 const HEADER_LIST: u32 = 64 * 1024;
-/// Streams that a client opened and reset before they were looked at; one more ends the connection (rapid reset).
+/// Limit on streams that a client opened and reset before they were accepted. One more closes the connection
+/// (rapid reset attack).
 const RESET_STREAMS: usize = 20;
-/// Streams that were reset for errors of the client's; one more ends the connection.
+/// Limit on streams that were reset for the client's protocol errors. One more closes the connection.
 const ERROR_RESET_STREAMS: usize = 256;
-/// How long a client without TLS may take to say which protocol it speaks.
+/// Time in which a client without TLS has to send its first bytes, which show the protocol.
 const DETECTION: Duration = Duration::from_secs(10);
 
 /// The version of HTTP that a connection speaks.
@@ -44,12 +45,12 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Returns the protocol that TLS negotiated.
+    /// Returns the protocol that TLS negotiated with ALPN.
     pub fn negotiated(alpn: Option<&[u8]>) -> Self {
         if alpn == Some(b"h2") { Self::Http2 } else { Self::Http1 }
     }
 
-    /// Returns the protocol that a client speaks without TLS, by its first bytes; `None` if they do not come.
+    /// Returns the protocol of a client without TLS by its first bytes, or `None` if none arrive within 10 s.
     pub async fn detect(stream: &TcpStream) -> Option<Self> {
         let mut first = [0; 3];
         let read = tokio::time::timeout(DETECTION, stream.peek(&mut first)).await.ok()?.ok()?;
@@ -57,21 +58,21 @@ impl Protocol {
     }
 }
 
-/// Options of connections.
+/// HTTP options of connections.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HttpOptions {
-    /// `--http2-max-streams-per-connection`; zero stands for 100.
+    /// Value of `--http2-max-streams-per-connection`. Zero means 100.
     pub http2_streams: u32,
 }
 
-/// Why a connection ended before its time.
+/// Reason why a connection ended early.
 #[derive(Debug)]
 pub enum ConnectionError {
     /// An error of HTTP or of the connection.
     Http(hyper::Error),
-    /// No request came in time.
+    /// No request arrived in time.
     Overdue,
-    /// The service cut a response off.
+    /// The service aborted a response.
     Aborted,
 }
 
@@ -94,11 +95,10 @@ impl Error for ConnectionError {
     }
 }
 
-/// Serves requests until the peer closes the connection, it is idle for long, or, when `leave` is ready, its last response is
-/// sent. Connections can be upgraded.
+/// Serves requests until the peer closes the connection, or until it is idle for 90 s. When `leave` is ready,
+/// the connection ends after its last response. Connections can be upgraded.
 ///
-/// # Errors
-/// When the connection breaks, no request comes in time, or a response is cut off.
+/// When the connection breaks, no request arrives in time, or the service aborts a response.
 pub async fn serve<I, S, B>(
     io: I,
     protocol: Protocol,
@@ -120,7 +120,8 @@ where
     match protocol {
         Protocol::Http1 => {
             let mut server = http1::Builder::new();
-            // The watchdog tells an idle connection from one whose head does not come.
+            // hyper's timeout would also close idle connections; the watchdog distinguishes these from overdue
+            // heads.
             server.timer(TokioTimer::new()).header_read_timeout(None);
             drive(server.serve_connection(io, service).with_upgrades(), &activity, leave).await
         }
@@ -142,7 +143,7 @@ where
 
 /// A connection of either protocol.
 trait Connection: Future<Output = hyper::Result<()>> {
-    /// Ends the connection after the responses under way.
+    /// Ends the connection after the responses in flight.
     fn graceful_shutdown(self: Pin<&mut Self>);
 }
 
@@ -174,7 +175,7 @@ where
     }
 }
 
-/// Drives a connection to its end.
+/// Polls a connection until it ends.
 async fn drive(
     connection: impl Connection,
     activity: &Activity,
@@ -184,7 +185,7 @@ async fn drive(
     let mut leave = std::pin::pin!(leave);
     let mut leaving = false;
     let mut watchdog = Watchdog::default();
-    // Streams of HTTP/2 have tasks of their own.
+    // This stream serves HTTP/1.1 only. Each HTTP/2 stream has its own in its task.
     let stream = Stream::default();
     loop {
         tokio::select! {
@@ -200,7 +201,7 @@ async fn drive(
             () = tokio::time::sleep(TICK) => match watchdog.tick(activity.snapshot()) {
                 Verdict::Keep => {}
                 Verdict::Overdue => return Err(ConnectionError::Overdue),
-                // The peer was asked to go, and did not.
+                // The connection was asked to shut down, but the peer keeps it open.
                 Verdict::Idle if leaving => return Ok(()),
                 Verdict::Idle => {
                     leaving = true;

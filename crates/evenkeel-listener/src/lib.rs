@@ -8,7 +8,7 @@
 //! | TCP keep-alive | `accept::Listener` |
 //! | `ErrAbortHandler` | `abort::AbortResponse` |
 //!
-//! Requests have deadlines of their own, which their handlers keep. Upstream: `SecureServingInfo.Serve`.
+//! Handlers enforce the deadlines of their requests. Upstream: `SecureServingInfo.Serve`.
 
 mod abort;
 mod accept;
@@ -22,5 +22,5 @@ pub use accept::{Accepted, Listener};
 pub use connection::{ConnectionError, HttpOptions, Protocol, serve};
 pub use peers::{ConnectionLimits, ConnectionSlot};
 
-/// How long a TLS handshake may take: as long as Kubernetes' clients wait for one.
+/// Limit on the time of a TLS handshake: as long as Kubernetes' clients wait for one.
 pub const TLS_HANDSHAKE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);

@@ -1,10 +1,10 @@
-//! Limits on open connections: in total, and per peer.
+//! Limits on open connections, in total and per peer.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How many connections may be open at once.
+/// Limits on connections that are open at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionLimits {
     /// Connections of all peers together; 10,000 by default.
@@ -19,7 +19,7 @@ impl Default for ConnectionLimits {
     }
 }
 
-/// Place of an open connection within the limits; dropping it frees the place.
+/// Slot of an open connection within the limits. Dropping it frees the slot.
 #[derive(Debug)]
 pub struct ConnectionSlot {
     peers: Arc<Mutex<Peers>>,
@@ -32,7 +32,7 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// The limit that a new connection would exceed, with the number of connections that are open.
+/// Limit that a new connection would exceed, with the number of open connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LimitExceeded {
     /// The limit [`ConnectionLimits::total`].
@@ -41,7 +41,7 @@ pub(crate) enum LimitExceeded {
     PerPeer(usize),
 }
 
-/// Numbers of open connections, by peer and in total.
+/// Counts of open connections, by peer and in total.
 #[derive(Debug)]
 pub(crate) struct Peers {
     limits: ConnectionLimits,
@@ -78,7 +78,7 @@ impl Peers {
     }
 }
 
-/// Counts a new connection, unless it would exceed a limit.
+/// Counts a new connection, or returns the limit that it would exceed.
 pub(crate) fn admit(
     peers: &Arc<Mutex<Peers>>,
     address: IpAddr,
@@ -88,8 +88,8 @@ pub(crate) fn admit(
     Ok(ConnectionSlot { peers: peers.clone(), peer })
 }
 
-/// Returns the address under which a peer's connections are counted: an IPv6 address without its last 64 bits. A host can
-/// have any address of its /64 network, so counting single addresses would not limit it.
+/// Returns the address under which a peer's connections are counted. An IPv6 address loses its last 64 bits: a
+/// host can use any address of its /64 network, so a limit per address would not hold.
 fn peer_address(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

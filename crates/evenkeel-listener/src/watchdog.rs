@@ -1,37 +1,37 @@
-//! Decides when a connection is closed: when the head of a request is overdue, or when no request comes for long.
+//! Decides when to close a connection: the head of a request is overdue, or no request arrives for long.
 
 use std::time::Duration;
 
 /// Interval of the checks.
 pub(crate) const TICK: Duration = Duration::from_secs(8);
-/// Checks after which a head is overdue: it has at least 24 s, and at most 32 s as upstream's `ReadHeaderTimeout`.
+/// Checks after which a head is overdue: after 24 to 32 s. Upstream's `ReadHeaderTimeout` is 32 s.
 const HEAD_TICKS: u32 = 4;
-/// Checks after which a connection is idle: upstream's `IdleTimeout` of 90 s.
+/// Checks after which a connection is idle: after 88 to 96 s. Upstream's `IdleTimeout` is 90 s.
 const IDLE_TICKS: u32 = 12;
 
-/// Counts of a connection at one time.
+/// Snapshot of a connection's counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ConnectionActivity {
-    /// Requests so far.
+    /// Number of requests so far.
     pub(crate) requests: u64,
-    /// Requests whose response is not sent.
+    /// Number of requests whose response has not been sent completely.
     pub(crate) in_flight: u64,
-    /// Whether bytes came since the last request, which are a part of the next one's head.
+    /// Whether bytes arrived since the last request. They belong to the next request's head.
     pub(crate) partial_head: bool,
 }
 
-/// Whether a connection stays open.
+/// Result of a check: whether a connection stays open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It stays open.
+    /// The connection stays open.
     Keep,
-    /// It has been idle for long: it is closed after open requests.
+    /// The connection is idle. It closes after its open requests.
     Idle,
-    /// The head of a request is overdue: it is closed at once.
+    /// The head of a request is overdue. The connection closes at once.
     Overdue,
 }
 
-/// Counts, over the checks of one connection, since when nothing has come.
+/// Counts the checks of one connection since its last request.
 #[derive(Debug, Default)]
 pub(crate) struct Watchdog {
     requests: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Checks a connection. The first request is due from the beginning.
+    /// Checks a connection. The deadline of the first request's head starts with the connection.
     pub(crate) fn tick(&mut self, activity: ConnectionActivity) -> Verdict {
         if activity.in_flight > 0 || activity.requests != self.requests {
             *self = Self { requests: activity.requests, idle: 0, head: 0 };
@@ -62,7 +62,7 @@ impl Watchdog {
 mod tests {
     use super::*;
 
-    /// Verdicts of checks, `.` for `Keep`.
+    /// Returns the verdicts of checks, `.` for `Keep`.
     fn verdicts(activity: impl IntoIterator<Item = (u64, u64, bool)>) -> String {
         let mut watchdog = Watchdog::default();
         let letter = |verdict| match verdict {
@@ -79,16 +79,16 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_closed_when_nothing_comes() {
+    fn connections_without_requests_are_closed() {
         let idle = std::iter::repeat_n((1, 0, false), 13);
         for (activity, wanted) in [
-            // The first request does not come, whether or not some bytes do.
+            // The first request does not arrive, whether or not some bytes do.
             (vec![(0, 0, false); 4], "...O"),
             (vec![(0, 0, true); 4], "...O"),
             (idle.collect(), "............I"),
-            // A request under way keeps the connection for as long as it takes.
+            // A request in flight keeps the connection open however long it takes.
             (vec![(1, 1, true); 40], &".".repeat(40)),
-            // The head of the second request stops in the middle.
+            // The head of the second request arrives only in part.
             (vec![(1, 0, false), (1, 0, true), (1, 0, true), (1, 0, true), (1, 0, true)], "....O"),
             (vec![(1, 0, true), (2, 0, true), (3, 0, true), (4, 0, true)], "...."),
         ] {

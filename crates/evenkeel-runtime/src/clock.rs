@@ -7,9 +7,9 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Wall time that a simulation can replace.
+/// Wall clock that a simulation can replace.
 ///
-/// Timers are tokio's in either case: under `tokio::time::pause` a virtual clock advances exactly with them.
+/// Timers are tokio's in both cases: under `tokio::time::pause`, a virtual clock advances exactly with them.
 ///
 /// ```
 /// use evenkeel_runtime::clock::Clock;
@@ -33,18 +33,18 @@ enum Source {
 }
 
 impl Clock {
-    /// The system's clock.
+    /// Returns the system's clock.
     pub fn system() -> Self {
         Self { source: Source::System }
     }
 
-    /// A virtual clock that shows `start` now and then follows tokio's time, paused or not. To be called inside the runtime
-    /// whose time it follows.
+    /// Returns a virtual clock that shows `start` now and then follows tokio's time, paused or not. Call it
+    /// inside the runtime whose time it follows.
     pub fn starting_at(start: Timestamp) -> Self {
         Self::seeded(start, 0)
     }
 
-    /// As [`Clock::starting_at`], with a seed for [`Clock::draw`].
+    /// Like [`Clock::starting_at`], with a seed for [`Clock::draw`].
     #[expect(clippy::disallowed_methods, reason = "the clock reads the time that timers follow")]
     pub fn seeded(start: Timestamp, seed: u64) -> Self {
         Self { source: Source::Virtual { start, since: Instant::now(), seed } }
@@ -62,8 +62,8 @@ impl Clock {
         }
     }
 
-    /// Returns the time zone of this machine, by the environment variable `TZ` or by `/etc/localtime`; UTC if neither is
-    /// valid, and on a virtual clock.
+    /// Returns this machine's time zone, from the environment variable `TZ` or from `/etc/localtime`. Returns
+    /// UTC if neither is valid, and on a virtual clock.
     ///
     /// Upstream: Go's `time.Local`.
     pub fn local_zone(&self) -> TimeZone {
@@ -73,7 +73,7 @@ impl Clock {
         }
     }
 
-    /// The monotonic time, which timers follow; for durations. It starts anywhere and does not jump.
+    /// Returns the monotonic time that timers follow, for durations. It has no defined origin and never jumps.
     #[expect(clippy::disallowed_methods, reason = "the clock reads the time that timers follow")]
     pub fn instant(&self) -> Instant {
         Instant::now()
@@ -84,8 +84,8 @@ impl Clock {
         tokio::time::sleep(duration).await;
     }
 
-    /// A number in `0.0..1.0` for jitter: random on the system clock; on a virtual one a function of seed, time and
-    /// `label` only, so that a run can be repeated.
+    /// Returns a number in `0.0..1.0` for jitter. On the system clock it is random. On a virtual clock it
+    /// depends only on seed, time and `label`, so that a run can be repeated.
     pub fn draw(&self, label: &impl Hash) -> f64 {
         match &self.source {
             Source::System => rand::random(),
@@ -93,7 +93,7 @@ impl Clock {
                 let mut hasher = DefaultHasher::new();
                 (seed, self.now().as_nanosecond()).hash(&mut hasher);
                 label.hash(&mut hasher);
-                // 53 bits are what a double holds.
+                // A double has a significand of 53 bits.
                 (hasher.finish() >> 11) as f64 / (1u64 << 53) as f64
             }
         }

@@ -21,13 +21,14 @@ const ROOTS: [&str; 2] = ["/api", "/apis"];
 #[doc(alias = "ServerGroupsAndResources")]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerResources {
-    /// Resources of every group and version, in the server's order; sub-resources are part of their resource.
+    /// Resources of every group and version, in the server's order. Sub-resources are part of their resource.
     pub resources: Vec<Resource>,
-    /// Groups whose discovery failed (`ErrGroupDiscoveryFailed`). Their resources are unknown, not absent.
+    /// Groups whose discovery failed (`ErrGroupDiscoveryFailed`). Their resources are unknown, which does not
+    /// mean absent.
     pub failed: Vec<FailedGroup>,
 }
 
-/// One resource in one version of its group.
+/// Resource in one version of its group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resource {
     /// Group, version, kind, plural and scope.
@@ -40,38 +41,38 @@ pub struct Resource {
     pub short_names: Box<[Box<str>]>,
     /// Categories that contain the resource, such as `all`.
     pub categories: Box<[Box<str>]>,
-    /// Names of its sub-resources, such as `status`.
+    /// Names of the sub-resources, such as `status`.
     pub subresources: Box<[Box<str>]>,
-    /// Whether its version is the group's preferred version.
+    /// Whether this version is the group's preferred version.
     pub preferred: bool,
 }
 
-/// A group version whose discovery failed.
+/// Group version whose discovery failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedGroup {
-    /// API group; empty for the core group.
+    /// API group. Empty for the core group.
     pub group: Box<str>,
     /// API version, such as `v1beta1`.
     pub version: Box<str>,
-    /// Error text of the failed request.
+    /// Error message of the failed request.
     pub reason: Box<str>,
 }
 
 impl Resource {
-    /// Group and plural, which all versions of a resource share.
+    /// Returns group and plural, which all versions of a resource share.
     fn name(&self) -> (&str, &str) {
         (&self.kind.group, &self.kind.plural)
     }
 
-    /// Whether the resource supports `verb`.
+    /// Returns whether the resource supports `verb`.
     pub fn supports_verb(&self, verb: &str) -> bool {
         self.verbs.iter().any(|v| **v == *verb)
     }
 }
 
 impl ServerResources {
-    /// The resources in their groups' preferred versions. A resource that the preferred version lacks is taken from the
-    /// first version that has it.
+    /// Returns the resources in their groups' preferred versions. A resource that the preferred version lacks
+    /// is returned in the first version that has it.
     ///
     /// Upstream: `ServerPreferredResources`.
     pub fn preferred(&self) -> impl Iterator<Item = &Resource> {
@@ -87,18 +88,18 @@ impl ServerResources {
             .map(|(_, resource)| resource)
     }
 
-    /// The resource of a kind, in the version named by `api_version` (`v1`, `apps/v1`).
+    /// Returns the resource of a kind in the given version, such as `v1` or `apps/v1`.
     pub fn of_kind(&self, api_version: &str, kind: &str) -> Option<&Resource> {
         self.resources.iter().find(|r| r.kind.kind == kind && r.kind.api_version() == api_version)
     }
 }
 
-/// The last discovery of a server, with the ETags of its two documents.
+/// Last discovery of a server, with the ETags of its two documents.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CachedDiscovery {
     tags: [Option<HeaderValue>; 2],
     found: Arc<ServerResources>,
-    /// When the server last confirmed it.
+    /// Time when the server last confirmed the documents.
     at: Option<Timestamp>,
 }
 
@@ -113,7 +114,7 @@ pub(crate) fn recent(
     (age < max_age).then(|| known.found.clone())
 }
 
-/// Discovers the server's resources. Both documents are read only if the ETag of one has changed.
+/// Discovers the server's resources. Reads both documents again only if the ETag of one has changed.
 pub(crate) async fn discover(
     client: &Client,
     known: &Mutex<CachedDiscovery>,
@@ -131,7 +132,7 @@ pub(crate) async fn discover(
                 list.into_resources(&mut found);
                 *tag = answer.headers().get(header::ETAG).cloned();
             }
-            // The ETag of an unaggregated document does not cover the documents of its groups.
+            // The ETag of an unaggregated document does not cover its groups' documents.
             _ => legacy(client, root, answer.body(), &mut found).await,
         }
     }
@@ -141,7 +142,7 @@ pub(crate) async fn discover(
     Ok(found)
 }
 
-/// Whether both documents have ETags, and the server reports both as not modified.
+/// Returns whether both documents have ETags, and the server reports both as not modified.
 async fn unchanged(client: &Client, tags: &[Option<HeaderValue>; 2]) -> Result<bool, ApiError> {
     let [Some(core), Some(groups)] = tags else { return Ok(false) };
     for (root, tag) in ROOTS.into_iter().zip([core, groups]) {
@@ -154,7 +155,7 @@ async fn unchanged(client: &Client, tags: &[Option<HeaderValue>; 2]) -> Result<b
     Ok(true)
 }
 
-/// Reads a document; the error 304 if it still has this ETag.
+/// Reads a document. If it still has this ETag, returns the error 304.
 async fn get(
     client: &Client,
     path: &str,
@@ -248,7 +249,7 @@ impl Aggregated {
                     });
                 }
                 for resource in version.resources {
-                    // A parent that is not served itself has no kind.
+                    // A parent resource that is not served itself has no kind.
                     if resource.response_kind.kind.is_empty() {
                         continue;
                     }
@@ -263,7 +264,7 @@ impl Aggregated {
     }
 }
 
-/// client-go's text for a version that the aggregated discovery marks as stale.
+/// Returns client-go's message for a version that aggregated discovery marks as stale.
 ///
 /// Upstream: `StaleGroupVersionError`.
 fn stale(group: &str, version: &str) -> String {
@@ -290,7 +291,7 @@ impl AggregatedResource {
     }
 }
 
-/// `APIVersions` and `APIGroupList` in one.
+/// Fields of both `APIVersions` and `APIGroupList`.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Roots {

@@ -1,4 +1,4 @@
-//! Health checks, and the answers of `/healthz`, `/livez` and `/readyz`.
+//! Health checks, and the responses of `/healthz`, `/livez` and `/readyz`.
 //!
 //! Upstream: `healthz.InstallPathHandler`.
 
@@ -8,15 +8,15 @@ use std::{
     time::Duration,
 };
 
-/// How long after its expiry a lease may stay unrenewed before the health check `leaderElection` fails.
+/// Time after the expiry of an unrenewed lease at which the health check `leaderElection` fails.
 pub const LEADER_TOLERANCE: Duration = Duration::from_secs(20);
 
 type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// Called for each check of an answer with its name, the path (`healthz`), and whether it passed.
+/// Observer of each check in a response: receives its name, the path (`healthz`), and whether it passed.
 type Observer = Arc<dyn Fn(&str, &str, bool) + Send + Sync>;
 
-/// Named health checks; clones share them. Without any there is `ping`, which passes.
+/// Named health checks. Clones share them. Without any, responses contain `ping`, which always passes.
 ///
 /// ```
 /// use evenkeel_runtime::health::Health;
@@ -47,12 +47,12 @@ impl std::fmt::Debug for Health {
 }
 
 impl Health {
-    /// No checks but `ping`.
+    /// Creates a set without checks of its own.
     pub fn new() -> Self {
         Self { checks: Arc::default(), observer: Arc::default() }
     }
 
-    /// Adds a check, or replaces the one of that name. It must be quick: it runs in each answer.
+    /// Adds a check, or replaces the check of that name. It runs for each request, so it must be quick.
     pub fn add(&self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
         let check: Check = Arc::new(check);
         let mut checks = self.lock();
@@ -62,8 +62,8 @@ impl Health {
         }
     }
 
-    /// Sets the observer of checks, for metrics: it receives name, path (`healthz`), and whether the check passed. Only the
-    /// first call has an effect.
+    /// Sets the observer of checks, for metrics. It receives the name, the path (`healthz`), and whether the
+    /// check passed. Only the first call has an effect.
     pub fn observe(&self, observer: impl Fn(&str, &str, bool) + Send + Sync + 'static) {
         let _ = self.observer.set(Arc::new(observer));
     }
@@ -77,7 +77,7 @@ impl Health {
         vec![("ping".to_owned(), ping)]
     }
 
-    /// Names of the checks that fail, each with its reason.
+    /// Returns the names of the failing checks, each with its reason.
     pub fn failures(&self) -> Vec<(String, String)> {
         let checks = self.lock().clone();
         checks
@@ -86,8 +86,9 @@ impl Health {
             .collect()
     }
 
-    /// The answer for a path such as `healthz`, as apiserver's `healthz` package gives it: `ok`, or a line for each check
-    /// when one fails or `query` has `verbose`. `exclude=<name>` leaves a check out. Reasons go to the log alone.
+    /// Returns the response for a path such as `healthz`, as apiserver's `healthz` package does. It is `ok`, or
+    /// a line for each check if one fails or `query` contains `verbose`. `exclude=<name>` leaves a check out.
+    /// Reasons are only logged.
     pub fn answer(&self, path: &str, query: &str) -> Response<String> {
         let mut excluded: Vec<String> = values(query, "exclude").collect();
         excluded.sort_unstable();
@@ -131,7 +132,7 @@ impl Health {
         text(StatusCode::OK, format!("{lines}{path} check passed\n"))
     }
 
-    /// The answer for one check alone (`/healthz/<name>`); `None` when there is none of that name.
+    /// Returns the response for a single check (`/healthz/<name>`), or `None` if no check has that name.
     pub fn answer_one(&self, name: &str) -> Option<Response<String>> {
         let (_, check) = self.checks().into_iter().find(|(present, _)| present == name)?;
         Some(match check() {
@@ -168,7 +169,8 @@ fn text(status: StatusCode, body: String) -> Response<String> {
     response
 }
 
-/// Values of a query parameter; a parameter without a value has an empty one. Names of checks need no unescaping.
+/// Returns the values of a query parameter. A parameter without a value has an empty one. Names of checks need
+/// no unescaping.
 fn values<'a>(query: &'a str, name: &'a str) -> impl Iterator<Item = String> + 'a {
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
@@ -231,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn one_check_alone_tells_its_reason() {
+    fn a_single_check_returns_its_reason() {
         let answer = unwell().answer_one("leaderElection").unwrap();
         assert_eq!(answer.body(), "internal server error: failed election to renew leadership\n");
         assert_eq!(unwell().answer_one("replicaset").unwrap().status(), 200);
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_of_the_same_name_takes_the_place() {
+    fn a_check_of_the_same_name_replaces_the_first() {
         let health = unwell();
         health.add("leaderElection", || Ok(()));
         assert_eq!(health.failures(), []);

@@ -1,7 +1,7 @@
-//! Latch: an event that happens once, for which many tasks wait.
+//! Latch: an event that happens once, and that many tasks can wait for.
 //!
-//! Waiting tasks are woken in the order in which they began to wait. A `tokio::sync::watch` wakes them in a random order,
-//! with which a simulation could not be repeated.
+//! Waiting tasks are woken in the order in which they began to wait. `tokio::sync::watch` wakes them in a
+//! random order, so a simulation could not be repeated.
 
 use std::sync::{
     Arc,
@@ -9,7 +9,7 @@ use std::sync::{
 };
 use tokio::sync::Notify;
 
-/// A one-time event. Clones share it.
+/// One-time event. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Latch(Arc<Shared>);
 
@@ -26,14 +26,14 @@ impl Latch {
         self.0.changed.notify_waiters();
     }
 
-    /// Whether the latch is set.
+    /// Returns whether the latch is set.
     pub fn is_set(&self) -> bool {
         self.0.set.load(Ordering::SeqCst)
     }
 
     /// Waits until the latch is set.
     pub async fn wait(&self) {
-        // Registered before the look, so that what happens in between is not missed.
+        // Register before the check, so that no notification is missed in between.
         let changed = self.0.changed.notified();
         if !self.is_set() {
             changed.await;

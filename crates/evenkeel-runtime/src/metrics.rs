@@ -1,4 +1,4 @@
-//! Making metrics: typed handles in a registry that is passed in, under upstream's names; and answering who asks for them.
+//! Metrics: typed handles in a registry, under upstream's names, and the responses of the metrics endpoint.
 
 mod answer;
 mod number;
@@ -12,8 +12,8 @@ use prometheus::{
     Registry, core::Collector,
 };
 
-/// Registers `collector` and hands it back. A name taken already is logged and otherwise harmless: the collector counts,
-/// but is not shown.
+/// Registers `collector` and returns it. If the name is already taken, logs an error: the collector still
+/// counts, but is not exposed.
 ///
 /// ```
 /// use evenkeel_runtime::metrics;
@@ -30,7 +30,7 @@ pub fn register<C: Collector + Clone + 'static>(registry: &Registry, collector: 
     collector
 }
 
-/// A counter by labels.
+/// Registers a counter with labels.
 pub fn counters(
     registry: &Registry,
     name: &'static str,
@@ -42,7 +42,7 @@ pub fn counters(
     register(registry, vec)
 }
 
-/// A gauge of integers by labels.
+/// Registers an integer gauge with labels.
 pub fn int_gauges(
     registry: &Registry,
     name: &'static str,
@@ -54,7 +54,7 @@ pub fn int_gauges(
     register(registry, vec)
 }
 
-/// A gauge by labels.
+/// Registers a gauge with labels.
 pub fn gauges(
     registry: &Registry,
     name: &'static str,
@@ -66,12 +66,12 @@ pub fn gauges(
     register(registry, vec)
 }
 
-/// A single gauge.
+/// Registers a gauge without labels.
 pub fn gauge(registry: &Registry, name: &'static str, help: &'static str) -> Gauge {
     register(registry, Gauge::new(name, help).expect("name is a valid literal"))
 }
 
-/// A histogram by labels, with these upper bounds.
+/// Registers a histogram with labels and these upper bounds of its buckets.
 pub fn histograms(
     registry: &Registry,
     name: &'static str,
@@ -84,15 +84,15 @@ pub fn histograms(
     register(registry, vec)
 }
 
-/// A single histogram, with these upper bounds.
+/// Registers a histogram without labels, with these upper bounds of its buckets.
 pub fn histogram(registry: &Registry, name: &str, help: &str, bounds: &[f64]) -> Histogram {
     let opts = HistogramOpts::new(name, help).buckets(bounds.to_vec());
     let histogram = Histogram::with_opts(opts).expect("name and rising bounds are literals");
     register(registry, histogram)
 }
 
-/// `count` bounds that start at `start` and grow by `factor`: client_golang's `ExponentialBuckets`, rounded as there, since
-/// a bound is text in the end.
+/// Returns `count` bounds that start at `start` and grow by `factor`: client_golang's `ExponentialBuckets`. The
+/// rounding is the same, because a bound is exposed as text.
 pub fn exponential(start: f64, factor: f64, count: usize) -> Vec<f64> {
     std::iter::successors(Some(start), |bound| Some(bound * factor)).take(count).collect()
 }
@@ -101,11 +101,11 @@ pub fn exponential(start: f64, factor: f64, count: usize) -> Vec<f64> {
 pub const DEFAULT_SECONDS: &[f64] =
     &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// Seconds that requests take: upstream's bounds for the rest client.
+/// Upper bounds for request durations in seconds: upstream's for the rest client.
 pub const REQUEST_SECONDS: &[f64] =
     &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 
-/// Sizes of bodies, 64 bytes to 16 MiB: upstream's bounds for the rest client.
+/// Upper bounds for body sizes in bytes, from 64 bytes to 16 MiB: upstream's for the rest client.
 pub const BODY_BYTES: &[f64] = &[
     64.0,
     256.0,

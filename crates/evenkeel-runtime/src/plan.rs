@@ -1,8 +1,8 @@
 //! Decisions of controllers, as data.
 //!
-//! A [`Planner`] observes caches and returns a [`Plan`]. The generic shell in [`crate::controller`] carries the plan out and
-//! makes no choices of its own: an action holds everything that its write needs, such as preconditions, what must hold live
-//! before it, and the event to record.
+//! A [`Planner`] observes caches and returns a [`Plan`]. The generic shell in [`crate::controller`] carries out
+//! the plan and makes no decisions. An action contains everything that its write needs: preconditions, a live
+//! precondition, and the event to record.
 
 mod lint;
 mod live_read;
@@ -17,38 +17,38 @@ pub use live_read::{LiveRead, ReadRequest, Reply};
 use std::{fmt, sync::Arc, time::Duration};
 pub use steps::Steps;
 
-/// A plan before its first action.
+/// Plan before its first action.
 #[derive(Debug)]
 pub struct Planned<'a, M> {
-    /// The plan, of which no action has begun.
+    /// The plan. None of its actions has begun.
     pub plan: &'a Plan,
     /// Memory that the planner returned with the plan.
     pub memory: &'a M,
-    /// When it was planned.
+    /// Time of the planning.
     pub at: Timestamp,
 }
 
-/// A finished pass.
+/// Results of a completed pass.
 #[derive(Debug)]
 pub struct Pass<'a, M = ()> {
-    /// When it was planned.
+    /// Time of the planning.
     pub planned: Timestamp,
     /// Memory that the planner returned with the plan, before [`Planner::remember`].
     pub memory: &'a M,
     /// Results of the plan's actions.
     pub outcomes: &'a Outcomes,
-    /// Duration of the pass, the write of the status included.
+    /// Duration of the pass, including the write of the status.
     pub took: Duration,
-    /// Whether nothing failed.
+    /// Whether the pass ended without an error.
     pub succeeded: bool,
     /// Whether a failed action ended the pass before its last action and its status ([`OnError::Abort`]).
     pub is_incomplete: bool,
 }
 
-/// A queue's key: an object's namespace (empty for cluster-scoped ones) and name.
+/// Key of a queue: an object's namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
-    /// Namespace, empty for cluster-scoped objects.
+    /// Namespace. Empty for cluster-scoped objects.
     pub namespace: Arc<str>,
     /// Name of the object.
     pub name: Arc<str>,
@@ -64,11 +64,11 @@ impl fmt::Display for Key {
     }
 }
 
-/// What a controller does next for one key.
+/// Next actions of a controller for one key.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[doc(alias = "reconcile.Result")]
 pub struct Plan {
-    /// Actions in the order in which they are carried out. Consecutive creates run with slow start. Consecutive deletes, live
+    /// Actions, carried out in this order. Consecutive creates run with slow start. Consecutive deletes, live
     /// reads, or patches of different objects run concurrently, except patches with [`Patch::if_live`].
     pub actions: Vec<Action>,
     /// Time after which the key is planned again even if nothing changes.
@@ -77,49 +77,50 @@ pub struct Plan {
     pub error: Option<PlanError>,
 }
 
-/// Why a planner cannot do all that a key needs.
+/// Reason why a planner cannot do everything that a key needs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct PlanError {
     /// Message for the log.
     pub message: String,
-    /// Whether a retry cannot help: the key is planned again on its next event. Otherwise it is retried with backoff.
+    /// Whether a retry cannot help. If so, the key is planned again on its next event. Otherwise it is retried
+    /// with backoff.
     pub terminal: bool,
 }
 
-/// One write, event, live read or piece of local work.
+/// One write, event, live read or local work.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// GET past the caches; the reply is an input of [`Planner::next`].
+    /// Read past the caches. The reply is an input of [`Planner::next`].
     Read(LiveRead),
-    /// POST `count` objects made from one body.
+    /// Create `count` objects from one body.
     Create(Create),
-    /// DELETE one object.
+    /// Delete one object.
     Delete(Delete),
-    /// DELETE all objects of one kind.
+    /// Delete all objects of one kind in a namespace.
     DeleteCollection(DeleteCollection),
-    /// PATCH one object.
+    /// Patch one object.
     Patch(Patch),
-    /// PUT one object, or a sub-resource of it.
+    /// Replace one object or one of its sub-resources.
     Update(Update),
-    /// GET one object, change part of it, PUT it whole.
+    /// Read one object, change part of it, and write it back whole.
     Rewrite(Rewrite),
     /// Record an event for the user.
     Event(EventRecord),
-    /// Work on this machine, not in the API server.
+    /// Work on this machine instead of the API server.
     Local(Local),
 }
 
-/// Object that an action writes or an event is about.
+/// Object that an action writes, or that an event is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Target {
     /// Kind of the object.
     pub kind: Kind,
-    /// Namespace; empty for cluster-scoped kinds.
+    /// Namespace. Empty for cluster-scoped kinds.
     pub namespace: Arc<str>,
     /// Name of the object.
     pub name: Arc<str>,
-    /// Uid, a precondition of deletes and rewrites; empty for an object of any uid.
+    /// Uid, a precondition of deletes and rewrites. Empty matches any uid.
     pub uid: Arc<str>,
 }
 
@@ -128,69 +129,72 @@ pub struct Target {
 pub struct Create {
     /// Kind of the new objects.
     pub kind: Kind,
-    /// Namespace of the new objects; empty for cluster-scoped kinds.
+    /// Namespace of the new objects. Empty for cluster-scoped kinds.
     pub namespace: Arc<str>,
-    /// The object, JSON.
+    /// The object as JSON.
     pub body: Bytes,
-    /// Number of objects to create (more than one with `generateName` only), in slow-start batches of 1, 2, 4, …. No batch
-    /// follows one with an error. A refusal because the namespace is being terminated is no error here.
+    /// Number of objects to create, in slow-start batches of 1, 2, 4, …. More than one needs `generateName`.
+    /// After an error, no further batch is sent. A refusal because the namespace is terminating does not count
+    /// as an error here.
     pub count: u32,
-    /// Whether it begins after all creates before it have ended, rather than concurrently with them.
+    /// Whether this create waits for all earlier creates, instead of running concurrently with them.
     pub waits_for_earlier_creates: bool,
-    /// Event after each success; `{name}` in its message is the new object's name.
+    /// Event after each success. `{name}` in its message becomes the new object's name.
     pub done: Option<EventRecord>,
-    /// Event after a failure; `{error}` in its message is the error. Not recorded if the namespace is being terminated.
+    /// Event after a failure. `{error}` in its message becomes the error. Not recorded if the namespace is
+    /// terminating.
     pub failed: Option<EventRecord>,
-    /// What a failure means for the rest of the pass.
+    /// Effect of a failure on the rest of the pass.
     pub on_error: OnError,
 }
 
 /// Deletes an object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Delete {
-    /// Object that the action writes.
+    /// The object to delete.
     pub target: Target,
     /// Precondition on the object's resource version, if any.
     pub resource_version: Option<Text>,
-    /// What the garbage collector does with its dependents; the kind's default where absent.
+    /// What the garbage collector does with the object's dependents. `None` means the kind's default.
     pub propagation: Option<Propagation>,
-    /// Grace period in seconds; the object's own where absent.
+    /// Grace period in seconds. `None` means the object's own.
     pub grace_seconds: Option<i64>,
     /// Event after success.
     pub done: Option<EventRecord>,
-    /// Event after a failure; `{error}` in its message is the error.
+    /// Event after a failure. `{error}` in its message becomes the error.
     pub failed: Option<EventRecord>,
-    /// What a failure means for the rest of the pass. A NotFound response counts as success and records no event, and so does
-    /// a conflict because the name now belongs to an object of another uid.
+    /// Effect of a failure on the rest of the pass. A NotFound response counts as success and records no event.
+    /// The same holds for a conflict because the name now belongs to an object with another uid.
     pub on_error: OnError,
 }
 
-/// Deletes all objects of a kind.
+/// Deletes all objects of a kind in a namespace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeleteCollection {
     /// Kind of the objects.
     pub kind: Kind,
-    /// Their namespace; empty for cluster-scoped kinds.
+    /// Namespace of the objects. Empty for cluster-scoped kinds.
     pub namespace: Arc<str>,
-    /// What the garbage collector does with their dependents; the kind's default where absent.
+    /// What the garbage collector does with the objects' dependents. `None` means the kind's default.
     pub propagation: Option<Propagation>,
-    /// What a failure means for the rest of the pass.
+    /// Effect of a failure on the rest of the pass.
     pub on_error: OnError,
 }
 
 /// Changes part of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Patch {
-    /// Object that the action writes.
+    /// The object to patch.
     pub target: Target,
-    /// Sub-resource, empty for the object itself.
+    /// Sub-resource. Empty for the object itself.
     pub subresource: &'static str,
     /// Format of `body`.
     pub form: PatchForm,
     /// The patch as JSON, with its preconditions (`metadata.uid`, `metadata.resourceVersion`).
     pub body: Bytes,
-    /// Owner that must exist for this patch, an adoption. It is read live before the first such patch of a pass. If it has
-    /// another uid or is being deleted, the pass ends as with [`OnError::Abort`].
+    /// Owner that must exist for this patch, which adopts the object for it. The owner is read live before the
+    /// first such patch of a pass. If it has another uid or is being deleted, the pass ends as with
+    /// [`OnError::Abort`].
     ///
     /// Upstream: `CanAdopt`.
     pub if_live: Option<Target>,
@@ -200,39 +204,39 @@ pub struct Patch {
     pub fails_if_missing: bool,
     /// Event after success.
     pub done: Option<EventRecord>,
-    /// Event after a failure; `{error}` in its message is the error.
+    /// Event after a failure. `{error}` in its message becomes the error.
     pub failed: Option<EventRecord>,
-    /// What a failure means for the rest of the pass.
+    /// Effect of a failure on the rest of the pass.
     pub on_error: OnError,
 }
 
-/// Replaces an object or a sub-resource of it.
+/// Replaces an object or one of its sub-resources.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Update {
-    /// Object that the action writes.
+    /// The object to replace.
     pub target: Target,
-    /// Sub-resource, empty for the object itself.
+    /// Sub-resource. Empty for the object itself.
     pub subresource: &'static str,
-    /// The whole object, JSON, with its `resourceVersion`.
+    /// The whole object as JSON, with its `resourceVersion`.
     pub body: Bytes,
     /// Event after success.
     pub done: Option<EventRecord>,
-    /// Event after a failure; `{error}` in its message is the error.
+    /// Event after a failure. `{error}` in its message becomes the error.
     pub failed: Option<EventRecord>,
-    /// What a failure means for the rest of the pass.
+    /// Effect of a failure on the rest of the pass.
     pub on_error: OnError,
 }
 
-/// Changes part of an object by GET and PUT, for kinds on which upstream's roles grant `update` but not `patch`. The object is
-/// read live and written back whole, so no field is lost.
+/// Changes part of an object by GET and PUT, for kinds on which upstream's roles grant `update` but not
+/// `patch`. The object is read live and written back whole, so no field is lost.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rewrite {
-    /// Object that the action writes.
+    /// The object to change.
     pub target: Target,
-    /// Sub-resource, empty for the object itself.
+    /// Sub-resource. Empty for the object itself.
     pub subresource: &'static str,
-    /// Resource version that the planner observed. Any other is a conflict (409), found by the GET or the PUT. Empty if an
-    /// earlier action of the plan changes the object: then only the uid must match.
+    /// Resource version that the planner observed. Any other version is a conflict (409), detected by the GET
+    /// or the PUT. Empty if an earlier action of the plan changes the object: then only the uid must match.
     pub resource_version: Arc<str>,
     /// Format of `body`: `Merge` or `Json`.
     pub form: PatchForm,
@@ -240,12 +244,12 @@ pub struct Rewrite {
     pub body: Bytes,
     /// Event after success.
     pub done: Option<EventRecord>,
-    /// Event after a failure; `{error}` in its message is the error.
+    /// Event after a failure. `{error}` in its message becomes the error.
     pub failed: Option<EventRecord>,
-    /// Whether a conflict records no event, because the key is planned again. Upstream does such writes in
+    /// Whether a conflict records no event, because the key is planned again. Upstream makes such writes in
     /// `retry.RetryOnConflict`.
     pub retries_on_conflict: bool,
-    /// What a failure means for the rest of the pass.
+    /// Effect of a failure on the rest of the pass.
     pub on_error: OnError,
 }
 
@@ -256,7 +260,7 @@ pub enum PatchForm {
     Json,
     /// JSON merge patch (RFC 7386).
     Merge,
-    /// Strategic merge patch; built-in kinds only.
+    /// Strategic merge patch, for built-in kinds only.
     Strategic,
     /// Server-side apply by this field manager, with force. It creates a missing object.
     Apply(&'static str),
@@ -273,7 +277,7 @@ pub enum Propagation {
     Foreground,
 }
 
-/// What a failed action means for the rest of its pass.
+/// Effect of a failed action on the rest of its pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnError {
     /// The pass continues and computes the status. It ends with the error, so the key is retried with backoff.
@@ -284,33 +288,33 @@ pub enum OnError {
     /// The remaining actions are skipped, and the status is computed. The pass ends with the error, so the key is retried with
     /// backoff.
     SkipRest,
-    /// Like [`OnError::SkipRest`], for one part of the plan: only the remaining actions with the same number are skipped. The
-    /// outcome of a skipped action has neither success nor error.
+    /// Like [`OnError::SkipRest`], for one part of the plan: only the remaining actions with the same number
+    /// are skipped. The outcome of a skipped action has neither success nor error.
     SkipPart(u32),
     /// The pass continues as if the action had succeeded.
     Ignore,
 }
 
 /// Work outside the API server, such as creating a folder. The function of
-/// [`Builder::local_work`](crate::controller::Builder::local_work) does it.
+/// [`Builder::local_work`](crate::controller::Builder::local_work) carries it out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Local {
     /// Kind of work.
     pub work: &'static str,
     /// Object of the work, such as a path.
     pub subject: String,
-    /// What a failure means for the rest of the pass.
+    /// Effect of a failure on the rest of the pass.
     pub on_error: OnError,
 }
 
-/// An event to record for the user, about `regarding`.
+/// Event to record for the user.
 ///
 /// Upstream: the arguments of `Eventf` of client-go's `EventRecorder`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EventRecord {
-    /// Object the event is about.
+    /// Object that the event is about.
     pub regarding: Target,
-    /// `Warning` rather than `Normal`.
+    /// Whether the event's type is `Warning` instead of `Normal`.
     pub warning: bool,
     /// Reason in CamelCase.
     pub reason: &'static str,
@@ -325,45 +329,45 @@ pub struct Outcomes(pub Vec<Outcome>);
 /// Result of one action.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Number of writes that succeeded; at most 1, except for creates.
+    /// Number of writes that succeeded: at most 1, except for creates.
     pub succeeded: u32,
-    /// The first error, if any. A refusal because the namespace is being terminated is here only if there is no other error;
-    /// it causes no retry.
+    /// The first error, if any. A refusal because the namespace is terminating causes no retry, and appears
+    /// only if no other error occurred.
     pub error: Option<Failure>,
     /// Reply of a live read that succeeded.
     pub reply: Option<Reply>,
     /// Duration of a live read.
     pub took: Duration,
-    /// Name of the created object; of several, the last one.
+    /// Name of the created object, or of the last one of several.
     pub created: Option<Text>,
     /// `metadata.resourceVersion` that the API server returned for a change of one object.
     pub resource_version: Option<Text>,
 }
 
-/// Why an action failed: the parts of the error on which a status may depend.
+/// Failure of an action: the parts of the error on which a status may depend.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// HTTP status code; 0 if there was no response.
+    /// HTTP status code, or 0 without a response.
     pub code: u16,
     /// `reason` of the Status, such as `AlreadyExists`.
     pub reason: String,
     /// `message` of the Status, or the transport's error.
     pub message: String,
-    /// Whether the namespace is being terminated (cause `NamespaceTerminating`).
+    /// Whether the namespace is terminating (cause `NamespaceTerminating`).
     pub namespace_terminating: bool,
 }
 
-/// A controller's pure decisions: actions, then the status. A planner holds no state: what the next pass over a key must know is
-/// its [`Planner::Memory`], and metrics are counted by a [`PassHandler`].
+/// Pure decisions of a controller: actions, then the status. A planner holds no state. Its [`Planner::Memory`]
+/// keeps what the next pass over a key must know, and a [`PassHandler`] counts metrics.
 #[doc(alias("Reconciler", "syncHandler"))]
 pub trait Planner: Send + Sync + 'static {
     /// All inputs of a decision: shared references into caches.
     type Observed: Send + Sync;
-    /// What one pass over a key leaves for the next one; `()` if a decision depends on what is observed alone. The runtime keeps
-    /// it per key, and drops it with the key's object.
+    /// Memory that one pass over a key leaves for the next one, or `()` if decisions depend only on the
+    /// observation. The runtime keeps it per key, and drops it with the key's object.
     type Memory: Default + PartialEq + Send + Sync + 'static;
-    /// Reads caches, and nothing else. Returns `None` if the object is gone and there is nothing left to do about it.
+    /// Reads only caches. Returns `None` if the object is gone and needs no further work.
     fn observe(&self, key: &Key, memory: &Self::Memory) -> Option<Self::Observed>;
     /// Returns the next actions, and the memory for the next pass.
     fn plan(
@@ -372,11 +376,13 @@ pub trait Planner: Send + Sync + 'static {
         memory: &Self::Memory,
         now: Timestamp,
     ) -> (Plan, Self::Memory);
-    /// Returns the actions that follow those so far, for decisions that need the reply of a live read or the result of a write.
+    /// Returns the actions of the next step, for decisions that need the reply of a live read or the result of
+    /// a write.
     ///
-    /// It is called with the outcomes of all earlier steps, in order, until it returns `None`, a plan without actions or one
-    /// with an error, or until an action ends the steps ([`OnError::Abort`], [`OnError::SkipRest`]). The status comes after the
-    /// last step. `now` is the time that [`Planner::plan`] got. With [`Steps`], several steps are one function.
+    /// The runtime calls it with the outcomes of all earlier steps, in order. The steps end when it returns
+    /// `None`, a plan without actions, or a plan with an error, or when an action ends them
+    /// ([`OnError::Abort`], [`OnError::SkipRest`]). The status follows the last step. `now` is the time that
+    /// [`Planner::plan`] received. With [`Steps`], one function can decide several steps.
     fn next(
         &self,
         observed: &Self::Observed,
@@ -387,16 +393,16 @@ pub trait Planner: Send + Sync + 'static {
         let _ = (observed, memory, outcomes, now);
         None
     }
-    /// Returns what [`Planner::next`] decides without outcomes, for the [`Planner::plan`] of a planner that decides in `next`
-    /// alone.
+    /// Returns the decision of [`Planner::next`] without outcomes, for planners that decide only in `next`.
+    /// Their [`Planner::plan`] calls it.
     fn first_step(&self, observed: &Self::Observed, memory: &Self::Memory, now: Timestamp) -> Plan {
         self.next(observed, memory, &Outcomes::default(), now).unwrap_or_default()
     }
-    /// Returns the actions that follow from the outcomes in the same pass, usually one update of the status, or none if it does
-    /// not change. Default: none.
+    /// Returns the actions that follow from the outcomes in the same pass. Usually this is one update of the
+    /// status, or no action if the status does not change. Default: none.
     ///
-    /// `memory` is what [`Planner::plan`] returned. `now` is later than the time of the plan, so a planner keeps in its memory
-    /// what it must not decide twice.
+    /// `memory` is the one that [`Planner::plan`] returned. `now` is later than the time of the plan, so a planner
+    /// stores decisions in its memory that it must not make twice.
     fn status(
         &self,
         observed: &Self::Observed,
@@ -407,8 +413,8 @@ pub trait Planner: Send + Sync + 'static {
         let _ = (observed, memory, outcomes, now);
         Plan::nothing()
     }
-    /// Returns a memory to replace the plan's, if that depends on the outcomes; `None` keeps the plan's. It is not called for an
-    /// incomplete pass. `now` is the time that [`Planner::plan`] got.
+    /// Returns a memory that depends on the outcomes and replaces the plan's. `None` keeps the plan's. Not
+    /// called for an incomplete pass. `now` is the time that [`Planner::plan`] received.
     fn remember(
         &self,
         observed: &Self::Observed,
@@ -419,16 +425,16 @@ pub trait Planner: Send + Sync + 'static {
         let _ = (observed, memory, outcomes, now);
         None
     }
-    /// Describes for `evenkeel explain` what the planner observes, what it waits for, and which objects it keeps. The report
-    /// also has the actions of the plan and the state of the queue.
+    /// Describes for `evenkeel explain` what the planner observes, what it waits for, and which objects it
+    /// manages. The report also contains the actions of the plan and the state of the queue.
     fn describe(&self, observed: &Self::Observed, now: Timestamp) -> Description {
         let _ = (observed, now);
         Description::new()
     }
 }
 
-/// Follows the passes of a planner: counts metrics, and records for event handlers what a pass is about to write. `()` does
-/// nothing.
+/// Follows the passes of a planner: counts metrics, and informs event handlers of the writes that a pass is
+/// about to send. `()` does nothing.
 pub trait PassHandler<P: Planner>: Send + Sync + 'static {
     /// Called with each plan, before its first action.
     fn on_planned(&self, observed: &P::Observed, planned: Planned<'_, P::Memory>) {
@@ -438,7 +444,7 @@ pub trait PassHandler<P: Planner>: Send + Sync + 'static {
     fn on_passed(&self, observed: &P::Observed, pass: &Pass<'_, P::Memory>) {
         let _ = (observed, pass);
     }
-    /// Called when [`Planner::observe`] finds nothing at a key.
+    /// Called when no object exists at a key, that is when [`Planner::observe`] returns `None`.
     fn on_gone(&self, key: &Key) {
         let _ = key;
     }

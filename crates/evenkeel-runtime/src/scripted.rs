@@ -1,5 +1,5 @@
-//! An API server that returns scripted responses, for tests: it shows the edges of the wire that a well-behaved server never
-//! shows. With feature `test-util` for the tests of other crates.
+//! API server that returns scripted responses, for tests. It shows edge cases of the protocol that a correct
+//! server never shows. Feature `test-util` exposes it to other crates' tests.
 #![allow(clippy::unwrap_used)]
 
 use crate::{client::Client, clock::Clock};
@@ -17,7 +17,7 @@ use std::{
 };
 use tower::service_fn;
 
-/// What comes after a body's bytes.
+/// End of a response body.
 #[derive(Debug, Clone, Copy)]
 pub enum Tail {
     /// The body ends.
@@ -33,16 +33,16 @@ pub enum Tail {
 pub struct Answer {
     /// HTTP status code.
     pub code: u16,
-    /// Headers beside `content-type: application/json`, which one of that name replaces.
+    /// Headers besides `content-type: application/json`. A header of that name replaces it.
     pub headers: Vec<(&'static str, &'static str)>,
-    /// The body, one frame each.
+    /// Frames of the body.
     pub chunks: Vec<Vec<u8>>,
-    /// What follows the last frame.
+    /// Behaviour after the last frame.
     pub tail: Tail,
 }
 
 impl Answer {
-    /// A response with this status code and a body in one frame.
+    /// Creates a response with this status code and a body in one frame.
     pub fn new(code: u16, body: impl Into<Vec<u8>>) -> Self {
         Self { code, headers: Vec::new(), chunks: vec![body.into()], tail: Tail::End }
     }
@@ -53,20 +53,21 @@ impl Answer {
         self
     }
 
-    /// Sets what follows the body's last frame.
+    /// Sets the behaviour after the last frame.
     pub fn tail(mut self, tail: Tail) -> Self {
         self.tail = tail;
         self
     }
 
-    /// A watch's response: the events, one line each.
+    /// Creates a watch's response with one line for each event.
     pub fn events(events: &[serde_json::Value], tail: Tail) -> Self {
         let lines: String = events.iter().map(|event| format!("{event}\n")).collect();
         Self::new(200, lines).tail(tail)
     }
 }
 
-/// Answers in order, and the requests seen; once they are used up, requests wait for ever.
+/// Scripted responses, in order, and the requests received. When the responses are used up, requests wait
+/// forever.
 #[derive(Debug, Clone, Default)]
 pub struct Script {
     answers: Arc<Mutex<VecDeque<Answer>>>,
@@ -75,17 +76,17 @@ pub struct Script {
 }
 
 impl Script {
-    /// A server with these responses, in order.
+    /// Creates a server with these responses, in order.
     pub fn new(answers: impl IntoIterator<Item = Answer>) -> Self {
         Self { answers: Arc::new(Mutex::new(answers.into_iter().collect())), ..Self::default() }
     }
 
-    /// A client of the server.
+    /// Returns a client of the server.
     pub fn client(&self, clock: &Clock) -> Client {
         Client::new(self.kube(), clock.clone())
     }
 
-    /// A `kube::Client` of the server.
+    /// Returns a `kube::Client` of the server.
     pub fn kube(&self) -> kube::Client {
         let script = self.clone();
         let service = service_fn(move |request: Request<Body>| {
@@ -103,12 +104,12 @@ impl Script {
         kube::Client::new(service, "default")
     }
 
-    /// Method and target of each request so far.
+    /// Returns the method and target of each request so far.
     pub fn seen(&self) -> Vec<String> {
         self.seen.lock().unwrap().clone()
     }
 
-    /// Headers of the request `at`.
+    /// Returns the headers of the request at this index.
     pub fn headers(&self, index: usize) -> http::HeaderMap {
         self.headers.lock().unwrap()[index].clone()
     }

@@ -1,4 +1,4 @@
-//! Stops a program between two steps, as a signal stops a process: for simulations.
+//! Halts a program between two polls of its tasks, as SIGSTOP halts a process. Only simulations use it.
 
 use futures::future::Either;
 use std::{
@@ -9,12 +9,12 @@ use std::{
 };
 
 tokio::task_local! {
-    /// The halt switch of the task that runs now.
+    /// The switch of the current task.
     static OBEYED: Halt;
 }
 
-/// Halts and resumes a future and all tasks that it spawns with [`super::Tasks`]. While halted, none of them is polled: time
-/// goes on, and all timers that expired are due at once when it resumes. Clones share the switch.
+/// Switch that halts and resumes a future and all tasks that it spawns with [`super::Tasks`]. While halted,
+/// none of them is polled. Time passes, so expired timers all fire on resume. Clones share the switch.
 ///
 /// ```
 /// use evenkeel_tasks::Halt;
@@ -39,7 +39,7 @@ struct State {
 }
 
 impl Halt {
-    /// Stops polling; a poll in progress is finished.
+    /// Stops polling. A poll in progress is completed.
     pub fn halt(&self) {
         self.lock().halted = true;
     }
@@ -54,7 +54,7 @@ impl Halt {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Runs `work` while this is not halted.
+    /// Wraps `work` so that it is only polled while the switch is not halted.
     pub fn over<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
         let this = self.clone();
         OBEYED.scope(self.clone(), async move {
@@ -78,7 +78,7 @@ impl Halt {
     }
 }
 
-/// Wraps a task in the halt switch of the task that spawns it.
+/// Wraps a task in the switch of the task that spawns it.
 pub(super) fn inherited<F: Future>(task: F) -> impl Future<Output = F::Output> + use<F> {
     match OBEYED.try_with(Clone::clone) {
         Ok(halt) => Either::Left(halt.over(task)),

@@ -1,4 +1,4 @@
-//! Task groups: every task of a program is named, stopped by a token, joined, and supervised.
+//! Task groups. Every task of a program has a name, stops with a token, is joined, and is supervised.
 //!
 //! | a task that | is started with | after a panic, or when it returns unasked |
 //! |---|---|---|
@@ -6,7 +6,7 @@
 //! | works until it is stopped | [`Tasks::spawn`], [`Tasks::spawn_until_cancelled`] | the program stops in order |
 //! | ends by itself | [`Tasks::spawn_finite`] | a panic is logged |
 //!
-//! Work on one item at a time (a key of a queue) is guarded by [`catch_panic`], so that its panic is a failure of the item.
+//! [`catch_panic`] guards work on a single item, such as a key of a queue: a panic only fails that item.
 
 mod halt;
 mod restarts;
@@ -32,7 +32,7 @@ use tokio::{sync::watch, task::AbortHandle};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-/// A group of tasks that are stopped and joined together. Clones share the group.
+/// A group of tasks that stop together and are joined together. Clones share the group.
 ///
 /// ```
 /// use evenkeel_tasks::Tasks;
@@ -59,10 +59,10 @@ struct Group {
     count: watch::Sender<usize>,
 }
 
-/// All groups of the process, for [`everywhere`].
+/// All groups of the process, which [`everywhere`] counts.
 static GROUPS: Mutex<Vec<Weak<Group>>> = Mutex::new(Vec::new());
 
-/// Counts the running tasks of the process by name.
+/// Returns the number of running tasks of the process, by name.
 pub fn everywhere() -> BTreeMap<Cow<'static, str>, usize> {
     let groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let mut names = BTreeMap::new();
@@ -74,14 +74,14 @@ pub fn everywhere() -> BTreeMap<Cow<'static, str>, usize> {
     names
 }
 
-/// Numbers the tasks of the process.
+/// The next task's id, unique in the process.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 fn next_id() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Makes the future of a task that is restarted.
+/// Makes the future of a restarted task, once for each start.
 type Factory = Box<dyn FnMut() -> BoxFuture<'static, ()> + Send>;
 
 #[derive(Debug, Default)]
@@ -96,18 +96,18 @@ impl Default for Tasks {
 }
 
 impl Tasks {
-    /// An empty group with a token of its own, under the supervisor of the task that runs now. Outside of a task it gets
-    /// a supervisor of its own, and its owner has to look at [`Tasks::supervisor`].
+    /// Creates a group with its own token, under the current task's supervisor. Outside of a task the group
+    /// gets a new supervisor, and the caller has to watch [`Tasks::supervisor`].
     pub fn new() -> Self {
         Self::under(CancellationToken::new())
     }
 
-    /// The same, and it stops when `token` is cancelled.
+    /// Creates a group that stops when `token` is cancelled, with a supervisor as in [`Tasks::new`].
     pub fn under(token: CancellationToken) -> Self {
         Self::group(token, Supervisor::current())
     }
 
-    /// An empty group with a token of its own, under this supervisor.
+    /// Creates a group with its own token, under this supervisor.
     pub fn of(supervisor: &Supervisor) -> Self {
         Self::group(CancellationToken::new(), supervisor.clone())
     }
@@ -121,24 +121,25 @@ impl Tasks {
         Self { group }
     }
 
-    /// A new group under the same supervisor that also stops when this one does. The caller joins it.
+    /// Creates a group under the same supervisor that also stops when this group stops. The caller joins it.
     #[must_use]
     pub fn child(&self) -> Self {
         Self::group(self.group.token.child_token(), self.group.supervisor.clone())
     }
 
-    /// The supervisor of the group's tasks, and of all groups that those make.
+    /// Returns the supervisor of the group's tasks. Groups that these tasks create use it too.
     pub fn supervisor(&self) -> &Supervisor {
         &self.group.supervisor
     }
 
-    /// The token that is cancelled to stop the tasks.
+    /// Returns the token whose cancellation stops the tasks.
     pub fn token(&self) -> CancellationToken {
         self.group.token.clone()
     }
 
-    /// Starts a task that works until the group stops, and cannot be restarted. It has to watch [`Tasks::token`] itself. When
-    /// it panics, or returns before, its [`Supervisor`] reports it as failed, and the program has to stop.
+    /// Starts a task that runs until the group stops and cannot be restarted. The task has to watch
+    /// [`Tasks::token`] itself. If it panics or returns earlier, the [`Supervisor`] records a failure, and the
+    /// program has to stop.
     pub fn spawn<F>(&self, name: impl Into<Cow<'static, str>>, task: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -155,7 +156,7 @@ impl Tasks {
         self.start(next_id(), name, Box::pin(watched));
     }
 
-    /// As [`Tasks::spawn`], with a task that is dropped at its next await when the group stops.
+    /// Like [`Tasks::spawn`], but drops the task at its next await when the group stops.
     pub fn spawn_until_cancelled<F>(&self, name: impl Into<Cow<'static, str>>, task: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -166,7 +167,7 @@ impl Tasks {
         });
     }
 
-    /// Starts a task that ends by itself. A panic is logged with the task's name, and ends only the task.
+    /// Starts a task that ends by itself. A panic is logged with the task's name and ends only this task.
     pub fn spawn_finite<F>(&self, name: impl Into<Cow<'static, str>>, task: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -183,9 +184,9 @@ impl Tasks {
         self.start(next_id(), name, Box::pin(logged));
     }
 
-    /// Starts a task that works until the group stops. When it panics, or returns before, it is made anew by `factory`
-    /// after a backoff. It has to watch [`Tasks::token`] itself; the backoff ends with the group. State that outlives the
-    /// future must hold wherever the future panics.
+    /// Starts a task that runs until the group stops. If it panics or returns earlier, `factory` makes a new
+    /// future after a backoff. The task has to watch [`Tasks::token`] itself. State that outlives the future
+    /// must stay valid wherever the future panics.
     pub fn spawn_restarting<F, Fut>(&self, name: impl Into<Cow<'static, str>>, mut factory: F)
     where
         F: FnMut() -> Fut + Send + 'static,
@@ -194,7 +195,7 @@ impl Tasks {
         self.restart(name.into(), self.token(), Box::new(move || Box::pin(factory())));
     }
 
-    /// As [`Tasks::spawn_restarting`], with futures that are dropped at their next await when the group stops.
+    /// Like [`Tasks::spawn_restarting`], but drops the future at its next await when the group stops.
     pub fn spawn_restarting_until_cancelled<F, Fut>(
         &self,
         name: impl Into<Cow<'static, str>>,
@@ -206,8 +207,8 @@ impl Tasks {
         self.spawn_restarting_until(name, &self.token(), factory);
     }
 
-    /// As [`Tasks::spawn_restarting_until_cancelled`], with a task that also ends when `stop` is cancelled: by its owner, or
-    /// by the task itself when its work is done.
+    /// Like [`Tasks::spawn_restarting_until_cancelled`], but the task also ends when `stop` is cancelled. Its
+    /// owner may cancel `stop`, or the task itself when its work is done.
     pub fn spawn_restarting_until<F, Fut>(
         &self,
         name: impl Into<Cow<'static, str>>,
@@ -233,7 +234,7 @@ impl Tasks {
         let restarted = {
             let name = name.clone();
             async move {
-                // The factory runs inside of the guarded future: it may panic, too.
+                // Call the factory inside the guarded future, because it may panic too.
                 while let Some(failure) =
                     group.failure(name.clone(), async { factory().await }).await
                     && !stop.is_cancelled()
@@ -252,14 +253,15 @@ impl Tasks {
         self.start(id, name, Box::pin(restarted));
     }
 
-    /// Boxed, because each layer around a future doubles its size, and generic code is compiled for each task.
+    /// Spawns a task. The future is boxed, because each wrapper around a future doubles its size, and generic
+    /// code is compiled once per task.
     #[expect(clippy::disallowed_methods, reason = "the one place that starts tasks")]
     fn start(&self, id: u64, name: Cow<'static, str>, task: BoxFuture<'static, ()>) {
         let span = tracing::debug_span!("task", name = %name);
         self.group.add(id, name);
         let entry = Entry { group: Arc::clone(&self.group), id };
         let wrapped = async move {
-            // Dropped when the task ends in any way, an abort included.
+            // The entry is dropped however the task ends, also by an abort.
             let _entry = entry;
             task.await;
         };
@@ -268,7 +270,7 @@ impl Tasks {
         self.group.started(id, handle.abort_handle());
     }
 
-    /// Names of the tasks that have not ended, oldest first.
+    /// Returns the names of the tasks that have not ended, oldest first.
     pub fn running(&self) -> Vec<Cow<'static, str>> {
         self.group.lock().tasks.values().map(|(name, _)| name.clone()).collect()
     }
@@ -276,12 +278,12 @@ impl Tasks {
     /// Waits until every task has ended.
     pub async fn join(&self) {
         let mut count = self.group.count.subscribe();
-        // Waiting cannot fail: the sender lives as long as the group.
+        // The wait cannot fail: the sender lives as long as the group.
         let _ = count.wait_for(|n| *n == 0).await;
     }
 
-    /// Stops the tasks, waits for them, and aborts those that have not ended after `deadline`. Returns the names of the
-    /// aborted ones.
+    /// Stops the tasks, waits up to `deadline`, and aborts those that have not ended by then. Returns the names
+    /// of the aborted tasks.
     pub async fn shut_down(&self, deadline: Duration) -> Vec<Cow<'static, str>> {
         self.group.token.cancel();
         if tokio::time::timeout(deadline, self.join()).await.is_ok() {
@@ -293,7 +295,7 @@ impl Tasks {
         late
     }
 
-    /// Stops the tasks, and aborts each at its next await. Does not wait for them.
+    /// Stops the tasks and aborts each at its next await, without waiting for them.
     pub fn abort(&self) {
         self.group.token.cancel();
         for (_, handle) in self.group.lock().tasks.values() {
@@ -309,7 +311,7 @@ impl Group {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a task that works until the group stops; returns the failure if it panics, or returns before.
+    /// Runs a task that should run until the group stops. Returns a failure if it panics or returns earlier.
     async fn failure(
         &self,
         name: Cow<'static, str>,
@@ -351,7 +353,7 @@ impl Drop for Entry {
     }
 }
 
-/// Awaits a future and catches its panic. What it shares with others must hold wherever it panics.
+/// Awaits a future and catches its panic. State that the future shares must stay valid wherever it panics.
 ///
 /// # Errors
 /// The message of the panic.
@@ -361,7 +363,7 @@ pub async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, String> 
     ended.map_err(|panic| panic_text(&*panic).to_owned())
 }
 
-/// As [`catch_panic`], for a call.
+/// Calls a function and catches its panic, like [`catch_panic`].
 ///
 /// # Errors
 /// The message of the panic.
@@ -370,7 +372,7 @@ pub fn catch_call_panic<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     ended.map_err(|panic| panic_text(&*panic).to_owned())
 }
 
-/// The text of a caught panic, for a log line.
+/// Returns the message of a caught panic, for a log line.
 pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&'static str>()
@@ -396,7 +398,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_that_will_not_stop_is_aborted_and_named() {
+    async fn a_task_that_does_not_stop_is_aborted_and_named() {
         let tasks = Tasks::new();
         tasks.spawn("deaf", std::future::pending());
         assert_eq!(tasks.shut_down(Duration::from_secs(5)).await, ["deaf"]);
@@ -418,12 +420,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_that_returns_unasked_has_failed() {
+    async fn a_task_that_returns_early_has_failed() {
         let tasks = Tasks::new();
         tasks.spawn("watch", async {});
         let failure = tasks.supervisor().failed().await;
         assert_eq!(failure.to_string(), r#"task "watch" failed: returned before it was stopped"#);
-        // A later failure does not replace the first, which stopped the program.
+        // A later failure does not replace the first failure, which stopped the program.
         tasks.spawn("other", async { panic!("late") });
         tasks.join().await;
         assert_eq!(tasks.supervisor().failures(), [failure]);
@@ -445,7 +447,7 @@ mod tests {
             assert_eq!(runs.recv().await.unwrap().as_secs(), at);
             assert_eq!(tasks.supervisor().check(), Ok(()));
         }
-        // The sixth failure in a row: its backoff is over twenty seconds.
+        // The sixth failure in a row: its backoff is 32 s, more than the tolerated 20 s.
         assert_eq!(runs.recv().await.unwrap().as_secs(), 31);
         let failed = Err(r#"task "keeper" failed: panic: no reason"#.to_owned());
         assert_eq!(tasks.supervisor().check(), failed);
@@ -454,7 +456,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn groups_made_by_a_task_have_its_supervisor() {
+    async fn groups_created_by_a_task_have_its_supervisor() {
         let outer = Tasks::new();
         outer.spawn_until_cancelled("program", async {
             let inner = Tasks::new();
@@ -466,7 +468,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_halted_does_nothing_until_it_resumes() {
+    async fn a_halted_future_is_not_polled_until_it_resumes() {
         let (tasks, halt) = (Tasks::new(), Halt::default());
         let (inner, (tick, mut ticks)) = (Tasks::new(), tokio::sync::mpsc::unbounded_channel());
         let spawner = inner.clone();

@@ -1,28 +1,29 @@
-//! Backoff of a task that is restarted, and whether a health check fails for it.
+//! Backoff of a restarted task, and whether it fails the program's health check.
 
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Wait before the first restart; each further one doubles it.
+/// Backoff before the first restart. Each further restart doubles it.
 pub const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
-/// The longest wait before a restart.
+/// Upper bound of the backoff.
 pub const MAX_BACKOFF: Duration = Duration::from_secs(60);
-/// A task that runs for this long counts as healthy again: its next failure is the first.
+/// Run time after which a task counts as recovered: the next failure starts again with the initial backoff.
 pub const RESET_DURATION: Duration = Duration::from_secs(120);
-/// From a backoff of this length on, health checks fail. Upstream's adaptor tolerates a lost lease for as long.
+/// Backoff from which on the health check fails. Upstream's leader election adaptor tolerates an expired lease
+/// for as long.
 pub const TOLERATED_BACKOFF: Duration = Duration::from_secs(20);
 
-/// The restarts of one task: exponential backoff from 1 s to 60 s.
+/// Restart state of one task: exponential backoff from 1 s to 60 s.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Restarts {
     /// Failures in a row.
     failures: u32,
-    /// When the task was started the last time, or will be.
+    /// Time of the last start, or of the next one while the task waits for its restart.
     started: Option<Instant>,
 }
 
 impl Restarts {
-    /// Counts a failure and returns how long to wait before the restart.
+    /// Counts a failure and returns the backoff before the restart.
     pub(crate) fn failed(&mut self, now: Instant) -> Duration {
         if self.has_recovered(now) {
             self.failures = 0;
@@ -33,8 +34,8 @@ impl Restarts {
         backoff
     }
 
-    /// Reports whether a health check fails for the task: it failed until its backoff was longer than is tolerated, and has
-    /// not run for long since.
+    /// Returns whether the task fails the health check: its backoff reached [`TOLERATED_BACKOFF`], and it has
+    /// not run for [`RESET_DURATION`] since.
     pub(crate) fn is_failing(&self, now: Instant) -> bool {
         self.backoff() >= TOLERATED_BACKOFF && !self.has_recovered(now)
     }

@@ -1,4 +1,4 @@
-//! Supervisor: knows the long-lived tasks that failed, for the program that stops and for its health checks.
+//! Supervisor: collects the failures of long-lived tasks. The program stops on them or fails its health check.
 
 use crate::restarts::Restarts;
 use std::{
@@ -10,25 +10,26 @@ use std::{
 use tokio::{sync::watch, time::Instant};
 
 tokio::task_local! {
-    /// The supervisor of the task that runs now.
+    /// The supervisor of the current task.
     static CURRENT: Supervisor;
 }
 
-/// The end of a long-lived task that nobody asked to stop.
+/// Unrequested end of a long-lived task.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("task {name:?} failed: {reason}")]
 pub struct TaskFailure {
     /// Name of the task.
     pub name: Cow<'static, str>,
-    /// The panic's message after `panic: `, or that the task returned.
+    /// `panic: ` and the panic's message, or the sentence that the task returned.
     pub reason: String,
 }
 
-/// Failures of the long-lived tasks of a program. Clones share them.
+/// Failures of a program's long-lived tasks. Clones share them.
 ///
-/// A task that cannot be restarted and fails stays failed: the program has to stop ([`Supervisor::failed`]). A task that
-/// is restarted counts as failed while its backoff is longer than [`TOLERATED_BACKOFF`](crate::TOLERATED_BACKOFF), and then
-/// until it has run for [`RESET_DURATION`](crate::RESET_DURATION).
+/// If a task that cannot be restarted fails, it stays failed, and the program has to stop
+/// ([`Supervisor::failed`]). A restarted task counts as failed once its backoff reaches
+/// [`TOLERATED_BACKOFF`](crate::TOLERATED_BACKOFF), until it has run for
+/// [`RESET_DURATION`](crate::RESET_DURATION).
 ///
 /// ```
 /// use evenkeel_tasks::{Supervisor, Tasks};
@@ -51,14 +52,14 @@ pub struct Supervisor {
 struct Inner {
     /// The first failure of a task that cannot be restarted.
     failed: watch::Sender<Option<TaskFailure>>,
-    /// The tasks that were restarted and have not ended, by the number of their start.
+    /// The tasks that were restarted and have not ended, by task id.
     restarted: Mutex<BTreeMap<u64, Restarted>>,
 }
 
 #[derive(Debug)]
 struct Restarted {
     restarts: Restarts,
-    /// Why it ended the last time.
+    /// The task's last failure.
     failure: TaskFailure,
 }
 
@@ -70,7 +71,7 @@ impl Default for Supervisor {
 }
 
 impl Supervisor {
-    /// Returns the supervisor of the task that runs now; a new one outside of tasks that [`Tasks`](crate::Tasks) started.
+    /// Returns the supervisor of the current task. Outside of [`Tasks`](crate::Tasks) it returns a new one.
     pub fn current() -> Self {
         CURRENT.try_with(Clone::clone).unwrap_or_default()
     }
@@ -80,7 +81,7 @@ impl Supervisor {
         CURRENT.scope(self.clone(), task)
     }
 
-    /// Waits for the failure of a task that cannot be restarted.
+    /// Waits until a task that cannot be restarted fails.
     pub async fn failed(&self) -> TaskFailure {
         let mut failed = self.inner.failed.subscribe();
         match failed.wait_for(Option::is_some).await.map(|failure| failure.clone()) {
@@ -90,8 +91,8 @@ impl Supervisor {
         }
     }
 
-    /// Returns the tasks that health checks are to fail for: the first that cannot be restarted, and those whose restarts
-    /// keep failing.
+    /// Returns the failures for health checks: the first of a task that cannot be restarted, and those of tasks
+    /// whose restarts keep failing.
     pub fn failures(&self) -> Vec<TaskFailure> {
         let now = now();
         let mut failures: Vec<TaskFailure> = self.inner.failed.borrow().iter().cloned().collect();
@@ -101,7 +102,7 @@ impl Supervisor {
         failures
     }
 
-    /// A health check: fails with the names of the failed tasks and their reasons.
+    /// Health check: fails with the names of the failed tasks and the reasons.
     ///
     /// # Errors
     /// When there are [failures](Supervisor::failures).
@@ -110,7 +111,7 @@ impl Supervisor {
         if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
     }
 
-    /// Records the end of a task, or of a thread beside the tasks, that cannot be restarted.
+    /// Records the end of a task or thread that cannot be restarted.
     pub fn record(&self, failure: TaskFailure) {
         self.inner.failed.send_if_modified(|first| {
             let is_first = first.is_none();
@@ -119,7 +120,7 @@ impl Supervisor {
         });
     }
 
-    /// Records the failure of a task that is restarted; returns how long to wait before.
+    /// Records the failure of a restarted task and returns the backoff before the restart.
     pub(crate) fn restart(&self, id: u64, failure: TaskFailure) -> Duration {
         let mut restarted = self.restarted();
         let task = restarted.entry(id).or_insert_with(|| Restarted {
@@ -130,7 +131,7 @@ impl Supervisor {
         task.restarts.failed(now())
     }
 
-    /// Removes a task that was stopped.
+    /// Removes a task that has ended.
     pub(crate) fn forget(&self, id: u64) {
         self.restarted().remove(&id);
     }

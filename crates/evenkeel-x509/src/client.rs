@@ -1,4 +1,4 @@
-//! Verification of clients.
+//! Verification of client certificates.
 
 use crate::{
     CertPool,
@@ -12,11 +12,11 @@ use rustls::{
 };
 use std::sync::Arc;
 
-/// Verifies the certificate of a client as Go's servers do.
+/// Verifies a client's certificate as Go's servers do.
 #[derive(Debug)]
 pub(crate) struct ClientVerifier {
     pub(crate) pool: CertPool,
-    /// Verifies chains to the pool.
+    /// Verifies chains that end in the pool.
     pub(crate) chains: Arc<dyn ClientCertVerifier>,
 }
 

@@ -12,10 +12,10 @@ use ring::{
 };
 use rustls_pki_types::{PrivateKeyDer, pem::PemObject as _};
 
-/// Error of a private key.
+/// Error from reading a private key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The text has no PEM block with a private key.
+    /// The text contains no PEM block with a private key.
     #[error("no private key in PEM: {0}")]
     Pem(rustls_pki_types::pem::Error),
     /// The key type is not supported.
@@ -45,7 +45,7 @@ pub enum Algorithm {
     Ed25519,
 }
 
-/// A private key. It has no `Debug`, so that it is never logged.
+/// Private key. It has no `Debug` implementation, so that it is never logged.
 pub enum PrivateKey {
     /// An RSA key of 2048 to 4096 bits.
     Rsa(rsa::KeyPair),
@@ -98,10 +98,9 @@ impl PrivateKey {
         Self::from_der(&PrivateKeyDer::from_pem_slice(pem).map_err(KeyError::Pem)?, form)
     }
 
-    /// Parses a private key.
+    /// Parses a private key in DER. `form` sets how an elliptic-curve key encodes its signatures.
     ///
-    /// # Errors
-    /// When its type is not supported.
+    /// When the key's type is not supported.
     pub fn from_der(der: &PrivateKeyDer<'_>, form: Form) -> Result<Self, KeyError> {
         let key = match der {
             PrivateKeyDer::Pkcs1(der) => {
@@ -113,7 +112,7 @@ impl PrivateKey {
             PrivateKeyDer::Pkcs8(der) => {
                 let der = der.secret_pkcs8_der();
                 let rsa = || rsa::KeyPair::from_pkcs8(der).ok().map(Self::Rsa);
-                // Keys written by openssl lack the public key.
+                // Keys from openssl lack the public key.
                 let edwards = || Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).ok();
                 rsa()
                     .or_else(|| Self::curve(form, |_| der.to_vec()))
@@ -125,10 +124,10 @@ impl PrivateKey {
     }
 
     fn curve(form: Form, pkcs8: impl Fn(&Curve) -> Vec<u8>) -> Option<Self> {
-        let chance = SystemRandom::new();
+        let rng = SystemRandom::new();
         CURVES.iter().find_map(|curve| {
             let algorithm = if form == Form::Fixed { curve.fixed } else { curve.der };
-            let pair = EcdsaKeyPair::from_pkcs8(algorithm, &pkcs8(curve), &chance).ok()?;
+            let pair = EcdsaKeyPair::from_pkcs8(algorithm, &pkcs8(curve), &rng).ok()?;
             Some(Self::Curve(pair, curve))
         })
     }
@@ -147,19 +146,19 @@ impl PrivateKey {
     /// # Errors
     /// When the random number generator fails.
     pub fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Unspecified> {
-        let chance = SystemRandom::new();
+        let rng = SystemRandom::new();
         match self {
             Self::Rsa(pair) => {
                 let mut signature = vec![0; pair.public().modulus_len()];
-                pair.sign(&RSA_PKCS1_SHA256, &chance, message, &mut signature)?;
+                pair.sign(&RSA_PKCS1_SHA256, &rng, message, &mut signature)?;
                 Ok(signature)
             }
-            Self::Curve(pair, _) => Ok(pair.sign(&chance, message)?.as_ref().to_vec()),
+            Self::Curve(pair, _) => Ok(pair.sign(&rng, message)?.as_ref().to_vec()),
             Self::Edwards(pair) => Ok(pair.sign(message).as_ref().to_vec()),
         }
     }
 
-    /// Returns the public key as SubjectPublicKeyInfo, DER.
+    /// Returns the public key as a DER-encoded SubjectPublicKeyInfo.
     pub fn public(&self) -> Vec<u8> {
         let (algorithm, key) = match self {
             Self::Rsa(pair) => (der(SEQUENCE, &[RSA_KEY, NULL]), pair.public().as_ref()),
@@ -168,7 +167,7 @@ impl PrivateKey {
             }
             Self::Edwards(pair) => (der(SEQUENCE, &[EDWARDS_KEY]), pair.public_key().as_ref()),
         };
-        // The last byte has no unused bits.
+        // The leading zero says that the last byte has no unused bits.
         der(SEQUENCE, &[&algorithm, &der(BITS, &[&[0], key])])
     }
 }

@@ -1,4 +1,4 @@
-//! The rules for the certificate of a peer that is itself in the pool of roots.
+//! Rules for a peer's certificate that is itself in the pool of roots.
 
 use rustls::{
     CertificateError, Error, ExtendedKeyPurpose,
@@ -7,12 +7,12 @@ use rustls::{
 };
 use x509_parser::{certificate::X509Certificate, extensions::ExtendedKeyUsage};
 
-/// Purpose of the peer's certificate: server or client authentication.
+/// Extended key usage that a peer's certificate needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Usage {
-    /// By a server.
+    /// Authentication of a server.
     ServerAuth,
-    /// By a client.
+    /// Authentication of a client.
     ClientAuth,
 }
 
@@ -32,8 +32,8 @@ impl Usage {
     }
 }
 
-/// Verifies a certificate that is in the pool of roots as a peer's own, but for its name. It need not be marked as that of a
-/// CA, nor as that of none, and nobody's signature on it counts.
+/// Verifies a peer's certificate that is in the pool of roots, except for its name. It may be a CA certificate
+/// or not, and its signature is not verified.
 ///
 /// Upstream: `Certificate.Verify` of Go's `crypto/x509`, where `opts.Roots.contains(c)`.
 pub(crate) fn verify_root<'a>(
@@ -41,7 +41,7 @@ pub(crate) fn verify_root<'a>(
     usage: Usage,
     now: UnixTime,
 ) -> Result<ParsedCertificate<'a>, Error> {
-    // Refuses critical extensions that nobody here handles, and those of version 1, whose key webpki does not take.
+    // Parsing refuses unknown critical extensions, and version 1 certificates, which webpki does not support.
     let parsed = ParsedCertificate::try_from(certificate)?;
     let read = read(certificate).ok_or(CertificateError::BadEncoding)?;
     verify_validity(&read, now)?;
@@ -49,7 +49,7 @@ pub(crate) fn verify_root<'a>(
     Ok(parsed)
 }
 
-/// The certificate; none when there is anything that X.509 does not have.
+/// Parses the certificate. Returns `None` if it is malformed or has trailing bytes.
 pub(crate) fn read<'a>(certificate: &'a CertificateDer<'a>) -> Option<X509Certificate<'a>> {
     let (rest, read) = x509_parser::parse_x509_certificate(certificate).ok()?;
     rest.is_empty().then_some(read)
@@ -57,7 +57,7 @@ pub(crate) fn read<'a>(certificate: &'a CertificateDer<'a>) -> Option<X509Certif
 
 fn verify_validity(certificate: &X509Certificate<'_>, now: UnixTime) -> Result<(), Error> {
     let validity = certificate.validity();
-    // A time before 1970 has passed.
+    // A time before 1970 is in the past in any case.
     let seconds = |at: i64| {
         UnixTime::since_unix_epoch(std::time::Duration::from_secs(at.max(0).unsigned_abs()))
     };
@@ -72,7 +72,8 @@ fn verify_validity(certificate: &X509Certificate<'_>, now: UnixTime) -> Result<(
     Ok(())
 }
 
-/// Upstream: `checkChainForKeyUsage` of Go's `crypto/x509`: no extended key usage at all is any.
+/// Upstream: `checkChainForKeyUsage` of Go's `crypto/x509`. A certificate without extended key usages may be
+/// used for any purpose.
 fn verify_usage(certificate: &X509Certificate<'_>, usage: Usage) -> Result<(), Error> {
     let usages = certificate.extended_key_usage().map_err(|_| CertificateError::BadEncoding)?;
     let allowed = usages.is_none_or(|usages| usages.value.any || usage.named_by(usages.value));

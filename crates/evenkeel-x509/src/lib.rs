@@ -1,8 +1,10 @@
-//! Verification of peers' certificates by the rules of Go's `crypto/x509`, for rustls; and private keys ([`keys`]).
+//! Verification of peers' certificates for rustls by the rules of Go's `crypto/x509`, and private keys
+//! ([`keys`]).
 //!
-//! webpki, which rustls asks, takes no certificate of a CA for that of a server or client. Go does when the certificate itself
-//! is in the pool of roots, and users rely on it: a self-signed certificate that `openssl req -x509` makes is one of a CA,
-//! and goes into a webhook's `caBundle` as it is. A certificate that is not in the pool is verified by webpki alone.
+//! webpki, which rustls calls, refuses a CA certificate as the certificate of a server or client. Go accepts
+//! one that is itself in the pool of roots. Users rely on that: `openssl req -x509` makes a self-signed CA
+//! certificate, and users copy it into a webhook's `caBundle`. webpki alone verifies a certificate that is not
+//! in the pool.
 //!
 //! | Go's `Certificate.Verify` | here |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Errors in Go's words, which people search for.
+//! TLS errors in Go's words, which people search for.
 
 use jiff::Timestamp;
 use rustls::{
@@ -6,19 +6,19 @@ use rustls::{
     pki_types::{ServerName, UnixTime},
 };
 
-/// A server's certificate has its name where nobody looks any more.
+/// Error of a server certificate whose name is only in the common name, which clients no longer read.
 #[derive(thiserror::Error)]
 #[error("x509: certificate relies on legacy Common Name field, use SANs instead")]
 pub(crate) struct LegacyCommonName;
 
 impl std::fmt::Debug for LegacyCommonName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // rustls shows a verifier's own errors in this form.
+        // rustls prints a verifier's own errors with `Debug`.
         std::fmt::Display::fmt(self, f)
     }
 }
 
-/// Returns what Go's TLS client says of an error of a handshake; none where Go has no such error.
+/// Returns the message of Go's TLS client for a handshake error, or `None` if Go has no such error.
 ///
 /// Upstream: the `Error` methods in `verify.go` of Go's `crypto/x509`, and `CertificateVerificationError` of `crypto/tls`.
 pub fn message(error: &Error) -> Option<String> {
@@ -28,7 +28,8 @@ pub fn message(error: &Error) -> Option<String> {
 
 fn refusal(error: &CertificateError) -> Option<String> {
     Some(match error {
-        // webpki refuses the certificate of a CA before it looks for who signed it, which mostly is that CA.
+        // webpki refuses a CA certificate before it looks for the issuer. Mostly the issuer is that CA itself,
+        // so Go would report an unknown authority.
         CertificateError::Other(other)
             if matches!(other.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity)) =>
         {
@@ -77,7 +78,7 @@ fn hostname(expected: &ServerName<'_>, presented: &[String]) -> String {
     }
 }
 
-/// The name in webpki's `DnsName("a")` or `IpAddress(10.0.0.1)`; none when it is of the other kind.
+/// Returns the name in webpki's `DnsName("a")` or `IpAddress(10.0.0.1)`, or `None` if it is of the other kind.
 fn unwrapped(presented: &str, address: bool) -> Option<&str> {
     let kind = if address { "IpAddress(" } else { "DnsName(" };
     let name = presented.strip_prefix(kind)?.strip_suffix(')')?;

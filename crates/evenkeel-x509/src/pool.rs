@@ -1,4 +1,4 @@
-//! The certificates that a peer's chain may end at.
+//! Pool of trusted root certificates.
 
 use crate::{client::ClientVerifier, server::ServerVerifier};
 use rustls::{
@@ -10,21 +10,22 @@ use rustls::{
 };
 use std::{collections::HashSet, sync::Arc};
 
-/// Why certificates do not make a [`CertPool`].
+/// Error from making a [`CertPool`] or a verifier.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
-    /// The text is no PEM.
+    /// The text is not valid PEM.
     #[error("{0}")]
     Pem(String),
-    /// A certificate cannot be a root.
+    /// A certificate cannot be used as a root.
     #[error("{0}")]
     Certificate(rustls::Error),
-    /// A verifier of clients needs a root.
+    /// A verifier of clients needs at least one root.
     #[error("{0}")]
     Verifier(VerifierBuilderError),
 }
 
-/// Pool of trusted root certificates. A peer is trusted with a certificate that they signed, or with one of them.
+/// Pool of trusted root certificates. A peer is trusted if its certificate is in the pool, or if a root of the
+/// pool signed it.
 #[doc(alias = "RootCertStore")]
 #[derive(Debug, Clone)]
 pub struct CertPool {
@@ -33,15 +34,15 @@ pub struct CertPool {
 }
 
 impl CertPool {
-    /// A pool without a certificate; nobody is believed by it.
+    /// Creates an empty pool, which trusts no peer.
     pub fn empty() -> Self {
         Self { roots: RootCertStore::empty(), ders: HashSet::new() }
     }
 
-    /// The certificates in PEM text; sections of other kinds are left out.
+    /// Parses the certificates of a PEM text and ignores sections of other types.
     ///
     /// # Errors
-    /// When the text is broken, or a certificate cannot be used.
+    /// When the PEM is malformed, or a certificate cannot be used as a root.
     pub fn from_pem(pem: &[u8]) -> Result<Self, PoolError> {
         let mut pool = Self::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
@@ -51,7 +52,8 @@ impl CertPool {
         Ok(pool)
     }
 
-    /// The system's certificates, those that cannot be used left out. `SSL_CERT_FILE` and `SSL_CERT_DIR` count, as in Go.
+    /// Loads the system's certificates and skips unusable ones. Like Go, it reads `SSL_CERT_FILE` and
+    /// `SSL_CERT_DIR`.
     pub fn system() -> Self {
         let mut pool = Self::empty();
         for certificate in rustls_native_certs::load_native_certs().certs {
@@ -60,10 +62,10 @@ impl CertPool {
         pool
     }
 
-    /// Adds a certificate.
+    /// Adds a root certificate.
     ///
     /// # Errors
-    /// When it cannot be used.
+    /// When the certificate cannot be used as a root.
     pub fn add(&mut self, certificate: CertificateDer<'_>) -> Result<(), rustls::Error> {
         let der = certificate.to_vec();
         self.roots.add(certificate)?;
@@ -71,32 +73,33 @@ impl CertPool {
         Ok(())
     }
 
-    /// Whether the pool is empty.
+    /// Returns whether the pool has no certificates.
     pub fn is_empty(&self) -> bool {
         self.ders.is_empty()
     }
 
-    /// The subjects of the certificates, which servers send to clients as a hint.
+    /// Returns the subjects of the certificates, which a server sends to clients as a hint.
     pub fn subjects(&self) -> Vec<DistinguishedName> {
         self.roots.subjects()
     }
 
-    /// Upstream: `CertPool.contains` of Go's `crypto/x509`: byte for byte.
+    /// Upstream: `CertPool.contains` of Go's `crypto/x509`, which compares all bytes.
     pub(crate) fn contains(&self, certificate: &CertificateDer<'_>) -> bool {
         self.ders.contains(certificate.as_ref())
     }
 
-    /// A verifier of servers for a client.
+    /// Returns a verifier of server certificates, for a client.
     #[must_use]
     pub fn server_verifier(self, provider: Arc<CryptoProvider>) -> Arc<dyn ServerCertVerifier> {
         let algorithms = provider.signature_verification_algorithms;
         let roots = Arc::new(self.roots.clone());
-        // The builder's only error is that there are no roots: then nobody is believed.
+        // The builder only fails without roots. Then no server is trusted.
         let chains = WebPkiServerVerifier::builder_with_provider(roots, provider).build().ok();
         Arc::new(ServerVerifier { pool: self, chains, algorithms })
     }
 
-    /// A verifier of clients for a server; with `mandatory`, it refuses clients that show no certificate.
+    /// Returns a verifier of client certificates, for a server. With `mandatory`, the server refuses clients
+    /// without a certificate.
     ///
     /// # Errors
     /// When the pool is empty.

@@ -1,4 +1,4 @@
-//! Verification of servers.
+//! Verification of server certificates.
 
 use crate::{
     CertPool,
@@ -17,11 +17,11 @@ use rustls::{
 };
 use std::sync::Arc;
 
-/// Verifies the certificate of a server as Go's clients do.
+/// Verifies a server's certificate as Go's clients do.
 #[derive(Debug)]
 pub(crate) struct ServerVerifier {
     pub(crate) pool: CertPool,
-    /// Verifies chains to the pool; none when the pool is empty.
+    /// Verifies chains that end in the pool. `None` when the pool is empty.
     pub(crate) chains: Option<Arc<WebPkiServerVerifier>>,
     pub(crate) algorithms: WebPkiSupportedAlgorithms,
 }
@@ -76,7 +76,8 @@ impl ServerCertVerifier for ServerVerifier {
     }
 }
 
-/// Whether a refused certificate has this name only as its common name. The error says so, for whoever issued it.
+/// Returns whether a refused certificate has this name only as its common name. The error then says so, for the
+/// issuer.
 ///
 /// Upstream: `HostnameError.Error` of Go's `crypto/x509`.
 fn relies_on_common_name(certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> bool {
@@ -89,7 +90,7 @@ fn relies_on_common_name(certificate: &CertificateDer<'_>, name: &ServerName<'_>
     common.any(|common| common.eq_ignore_ascii_case(&name) || wildcard(common, &name))
 }
 
-/// Whether `*.example.com` is the pattern of `a.example.com`.
+/// Returns whether the pattern, such as `*.example.com`, matches the name, such as `a.example.com`.
 fn wildcard(pattern: &str, name: &str) -> bool {
     let Some(domain) = pattern.strip_prefix("*.") else { return false };
     name.split_once('.').is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(domain))

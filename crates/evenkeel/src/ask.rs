@@ -1,9 +1,5 @@
-//! `evenkeel explain` and `evenkeel plan`: questions about a cluster, and nothing written.
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "this module is the program's voice"
-)]
+//! `evenkeel explain`, `evenkeel plan` and `evenkeel schedule`: queries about a cluster, which write nothing.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "this module prints to the user")]
 
 use crate::kubeconfig::Home;
 use anyhow::{Context, Result};
@@ -19,19 +15,19 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 /// Flags of `evenkeel plan`.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct PlanArgs {
-    /// Kubeconfig of the cluster; $KUBECONFIG or ~/.kube/config unless given.
+    /// Kubeconfig of the cluster. Default: $KUBECONFIG or ~/.kube/config.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// Context in the kubeconfig; its current one unless given.
+    /// Context in the kubeconfig. Default: its current one.
     #[arg(long)]
     context: Option<String>,
 
-    /// Controllers to ask, by name; all unless given.
+    /// Names of the controllers to run. Default: all.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     controllers: Vec<String>,
 
-    /// How long it may take, in seconds.
+    /// Timeout in seconds.
     #[arg(long, default_value_t = plan::SYNC_TIMEOUT.as_secs(), value_name = "SECONDS")]
     timeout: u64,
 
@@ -57,7 +53,7 @@ pub(crate) fn schedule(args: &evenkeel::schedule::Args) -> ExitCode {
     })
 }
 
-/// Runs `evenkeel plan`: exit code 0 when nothing would be written, 2 when something would.
+/// Runs `evenkeel plan`. The exit code is 0 without planned writes, and 2 with any.
 pub(crate) fn plan(args: &PlanArgs) -> ExitCode {
     block_on(async {
         let connect = ConnectOptions {
@@ -93,7 +89,8 @@ pub(crate) fn plan(args: &PlanArgs) -> ExitCode {
     })
 }
 
-/// Where a manager of the kubeconfig's cluster may listen: beside the kubeconfig, or where `evenkeel up` puts its own.
+/// Returns the sockets on which a manager of the kubeconfig's cluster may listen: beside the kubeconfig, and in
+/// the folder of `evenkeel up`.
 fn sockets(args: &explain::Args) -> Vec<PathBuf> {
     let home = Home::from_env();
     let mut kubeconfigs: Vec<PathBuf> = args.kubeconfig.iter().cloned().collect();

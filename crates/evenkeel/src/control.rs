@@ -1,5 +1,5 @@
-//! Unix socket beside the kubeconfig, for the user who runs this process: it serves the introspection of its controllers to
-//! `evenkeel explain`, and saves a snapshot of its API server for `evenkeel snapshot save`.
+//! Unix socket beside the kubeconfig, for the user who runs this process. It serves the controllers'
+//! introspection for `evenkeel explain`, and saves snapshots of the API server for `evenkeel snapshot save`.
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
@@ -31,29 +31,29 @@ use tokio::net::UnixListener;
 const ROOT: &str = "/debug/controllers";
 const SNAPSHOT: &str = "/snapshot";
 
-/// The listening socket; removes its file on drop.
+/// Listening socket. Its file is removed on drop.
 pub(crate) struct ControlSocket(PathBuf);
 
-/// What the socket serves.
+/// State that the socket gives access to.
 pub(crate) struct Served {
-    /// Address of the cluster.
+    /// URL of the cluster's API server.
     pub(crate) url: String,
     pub(crate) introspection: Option<Introspection>,
-    /// The API server of this process.
+    /// The API server, if it runs in this process.
     pub(crate) server: Option<Server>,
 }
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        // The file may have been removed already; a file without a listener does no harm.
+        // The file may already be removed. A file without a listener does no harm.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Serves at `path`, mode 0600.
+/// Listens on a socket at `path`, with mode 0600.
 ///
 /// # Errors
-/// When the socket cannot be made.
+/// When the socket cannot be created.
 pub(crate) fn start(path: &Path, served: Served, tasks: &Tasks) -> Result<ControlSocket> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -118,13 +118,13 @@ async fn handle(request: &Request<Incoming>, served: &Served) -> Response<Full<B
     response.map(Full::new)
 }
 
-/// Where a client asks for a snapshot in a file.
+/// Returns the request target for saving a snapshot to a file.
 pub(crate) fn snapshot_target(file: &Path) -> String {
     let file = percent_encode(file.as_os_str().as_bytes(), NON_ALPHANUMERIC);
     format!("{SNAPSHOT}?file={file}")
 }
 
-/// Saves a snapshot into the file that the query names by its whole path.
+/// Saves a snapshot to the file in the query, which must be an absolute path.
 async fn save_snapshot(server: Server, query: &str) -> Response<Bytes> {
     let refused = |code, why: String| secure_serving::answer(code, "text/plain", why);
     let file = query.strip_prefix("file=").map(|file| percent_decode_str(file).collect());

@@ -1,4 +1,5 @@
-//! `evenkeel envtest`: a folder for `KUBEBUILDER_ASSETS`, so that tests written for envtest run on the embedded API server.
+//! `evenkeel envtest`: creates a folder for `KUBEBUILDER_ASSETS`, so that tests written for envtest run on the
+//! embedded API server.
 
 use crate::{apiserver, kubeconfig::Home};
 use anyhow::{Context, Result, bail};
@@ -11,7 +12,8 @@ use std::{
     process::ExitCode,
 };
 
-/// envtest starts the programs kube-apiserver and etcd of one folder. There, they are links to this program.
+/// envtest starts the programs kube-apiserver and etcd of one folder. In this folder, they are links to this
+/// program.
 #[derive(Debug, Args)]
 pub(crate) struct EnvtestArgs {
     #[command(subcommand)]
@@ -20,12 +22,12 @@ pub(crate) struct EnvtestArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Make the folder with kube-apiserver, etcd and, if it is on the PATH, kubectl, and print where it is.
+    /// Create the folder with kube-apiserver, etcd and, if it is on the PATH, kubectl. Print the folder.
     Use {
-        /// The folder. Default: evenkeel/envtest in $XDG_DATA_HOME, else ~/.local/share.
+        /// Path of the folder. Default: evenkeel/envtest in $XDG_DATA_HOME or ~/.local/share.
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
-        /// What to print, as setup-envtest does.
+        /// Output format, as of setup-envtest.
         #[arg(short, long, value_enum, default_value_t = Print::Overview)]
         print: Print,
     },
@@ -33,15 +35,15 @@ enum Action {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Print {
-    /// What was made.
+    /// Version and path.
     Overview,
-    /// The folder alone, without a newline.
+    /// Only the path, without a newline.
     Path,
-    /// A line for the shell: `source <(evenkeel envtest use -p env)`.
+    /// Shell command: `source <(evenkeel envtest use -p env)`.
     Env,
 }
 
-/// Carries the command out.
+/// Runs the command, and returns its exit code.
 pub(crate) fn main(args: &EnvtestArgs) -> ExitCode {
     let Action::Use { dir, print } = &args.action;
     match make(dir.as_deref(), *print) {
@@ -71,7 +73,7 @@ fn make(dir: Option<&Path>, print: Print) -> Result<()> {
     io::stdout().write_all(text.as_bytes()).context("the answer cannot be written")
 }
 
-/// Links the programs' names in `folder`.
+/// Creates links with the programs' names in `folder`.
 fn lay_out(folder: &Path, program: &Path, kubectl: Option<&Path>) -> Result<()> {
     fs::create_dir_all(folder)
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
@@ -84,7 +86,7 @@ fn lay_out(folder: &Path, program: &Path, kubectl: Option<&Path>) -> Result<()> 
     }
 }
 
-/// Makes a link, in place of an earlier one. A file of somebody else's stays.
+/// Creates a link, which replaces an existing link. Refuses to replace a file.
 fn link(to: &Path, at: &Path) -> Result<()> {
     let context = || format!("cannot make {}", at.display());
     match fs::symlink_metadata(at) {
@@ -94,7 +96,7 @@ fn link(to: &Path, at: &Path) -> Result<()> {
         Ok(_) if fs::read_link(at).with_context(context)? == to => return Ok(()),
         _ => {}
     }
-    // Another process may be starting it: there is always one of the two.
+    // Another process may be starting the program, so replace the link atomically.
     let new = at.with_extension(format!("new-{}", std::process::id()));
     symlink(to, &new).with_context(context)?;
     fs::rename(&new, at).with_context(context)
@@ -117,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_folder_has_links_to_the_program_and_is_made_again() {
+    fn the_folder_has_links_to_the_program_and_can_be_created_again() {
         let base = tempfile::tempdir().expect("a folder");
         let folder = base.path().join("a/b");
         let there = |name: &str| fs::read_link(folder.join(name)).ok();
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_of_somebody_elses_is_not_replaced() {
+    fn another_program_is_not_replaced() {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("etcd"), "theirs").expect("it is written");
         let error = lay_out(folder.path(), Path::new("/evenkeel"), None).expect_err("refused");
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_what_setup_envtest_prints() {
+    fn the_output_equals_that_of_setup_envtest() {
         let folder = Path::new("/it's/here");
         assert_eq!(text(Print::Path, folder), "/it's/here");
         assert_eq!(text(Print::Env, folder), "export KUBEBUILDER_ASSETS='/it'\\''s/here'\n");

@@ -1,4 +1,4 @@
-//! Where the kubeconfig goes.
+//! Paths of kubeconfigs, and their changes.
 
 use anyhow::{Context, Result};
 use evenkeel_apiserver::Server;
@@ -41,7 +41,8 @@ impl Home {
         }
     }
 
-    /// Where a cluster's own kubeconfig is put: in its data folder, else among the user's state, one file a port.
+    /// Returns the path of a cluster's own kubeconfig. It is in the cluster's data folder, or else in the
+    /// user's state folder with one file per port.
     pub(crate) fn own(&self, data_dir: Option<&Path>, port: u16) -> PathBuf {
         if let Some(folder) = data_dir {
             return folder.join("kubeconfig");
@@ -55,19 +56,19 @@ impl Home {
         })
     }
 
-    /// The folder for what the program makes for other programs.
+    /// Returns the folder for files that this program creates for other programs.
     pub(crate) fn data(&self) -> Option<PathBuf> {
         let data = self.data.clone().or_else(|| Some(self.home.as_ref()?.join(".local/share")));
         data.map(|data| data.join("evenkeel"))
     }
 
-    /// Where the shell finds a program.
+    /// Returns the path at which the shell finds a program.
     pub(crate) fn program(&self, name: &str) -> Option<PathBuf> {
         let folders = std::env::split_paths(self.path.as_ref()?);
         folders.map(|folder| folder.join(name)).find(|program| program.is_file())
     }
 
-    /// The kubeconfigs that kubectl reads.
+    /// Returns the kubeconfigs that kubectl reads.
     pub(crate) fn kubeconfigs(&self) -> Vec<PathBuf> {
         match &self.kubeconfig {
             Some(paths) => std::env::split_paths(paths).collect(),
@@ -75,7 +76,7 @@ impl Home {
         }
     }
 
-    /// The kubeconfigs that clusters without a data folder have put among the user's state.
+    /// Returns the kubeconfigs that clusters without a data folder have written to the user's state folder.
     pub(crate) fn of_clusters(&self) -> Vec<PathBuf> {
         let Some(folder) = self.own(None, 6443).parent().map(Path::to_owned) else {
             return Vec::new();
@@ -90,7 +91,7 @@ impl Home {
         names.map(|name| self.own(None, 6443).with_file_name(name)).collect()
     }
 
-    /// The kubeconfig that kubectl writes to.
+    /// Returns the kubeconfig that kubectl writes to.
     pub(crate) fn users(&self) -> Result<PathBuf> {
         if let Some(first) =
             self.kubeconfig.as_ref().and_then(|paths| std::env::split_paths(paths).next())
@@ -102,7 +103,7 @@ impl Home {
     }
 }
 
-/// Writes the cluster's own kubeconfig, and adds it to the user's.
+/// Writes the cluster's own kubeconfig, and adds the cluster to the user's.
 pub(crate) fn write(text: &str, own: &Path, users: Option<&Path>) -> Result<()> {
     write_private(own, text).context("the kubeconfig cannot be written")?;
     if let Some(users) = users {
@@ -111,7 +112,7 @@ pub(crate) fn write(text: &str, own: &Path, users: Option<&Path>) -> Result<()> 
     Ok(())
 }
 
-/// Writes the kubeconfigs again whenever the server has renewed its certificates.
+/// Rewrites the kubeconfigs whenever the server has renewed its certificates.
 pub(crate) async fn keep(server: Server, url: String, own: PathBuf, users: Option<PathBuf>) {
     let mut renewals = server.renewals();
     while renewals.changed().await.is_ok() {
@@ -121,7 +122,7 @@ pub(crate) async fn keep(server: Server, url: String, own: PathBuf, users: Optio
     }
 }
 
-/// Makes a folder for its owner alone, where there is none.
+/// Creates a folder that only its owner can access, unless it exists.
 pub(crate) fn make_private_folder(folder: &Path) -> Result<()> {
     std::fs::DirBuilder::new()
         .recursive(true)
@@ -130,7 +131,7 @@ pub(crate) fn make_private_folder(folder: &Path) -> Result<()> {
         .with_context(|| format!("cannot make the folder {}", folder.display()))
 }
 
-/// Writes a file that only its owner may read, as a whole or not at all.
+/// Writes a file that only its owner can read. The file is replaced atomically.
 fn write_private(path: &Path, text: &str) -> Result<()> {
     let folder = path.parent().context("it has no folder")?;
     make_private_folder(folder)?;
@@ -146,7 +147,8 @@ fn write_private(path: &Path, text: &str) -> Result<()> {
     std::fs::rename(&new, path).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Adds what `ours` has to the kubeconfig at `path`, replacing entries of the same names, and makes it current.
+/// Merges `ours` into the kubeconfig at `path`. Its entries replace those of the same names, and its context
+/// becomes the current one.
 fn merge_into(path: &Path, ours: &str) -> Result<()> {
     let ours =
         Kubeconfig::from_yaml(ours).context("the cluster's own kubeconfig cannot be read")?;
@@ -180,7 +182,7 @@ mod tests {
         users:\n- name: evenkeel\n  user: {token: secret}\ncontexts:\n- name: evenkeel\n  context: {cluster: evenkeel, user: evenkeel}\n";
 
     #[test]
-    fn what_the_user_has_stays() {
+    fn the_users_entries_are_kept() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("config");
         std::fs::write(&path, OURS.replace("evenkeel", "work").replace("6443", "1"))
@@ -195,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_kubeconfig_is_left_as_it_is() {
+    fn a_file_that_is_not_a_kubeconfig_is_not_changed() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("config");
         std::fs::write(&path, "{ not yaml").expect("written");

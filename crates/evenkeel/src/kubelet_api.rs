@@ -1,4 +1,4 @@
-//! The simulated nodes as the kubelets of an embedded server.
+//! The simulated nodes as kubelets of an embedded API server.
 
 use crate::plane::Plane;
 use evenkeel_apiserver::{Kubelet, LogLine, PodRef, Server};
@@ -6,7 +6,7 @@ use evenkeel_nodes::{ContainerRef, Kubelets};
 use futures::{StreamExt, stream::BoxStream};
 use std::sync::Arc;
 
-/// Lets the server ask the plane's nodes for logs.
+/// Connects the server to the plane's nodes, from which it reads logs.
 pub fn connect(server: &Server, plane: &Plane) {
     server.connect_kubelet(Arc::new(Simulated(plane.kubelets().clone())));
 }

@@ -1,9 +1,9 @@
-//! Limits of the process.
+//! Resource limits of the process.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the number of files that may be open, and so of connections, to the most that the process may choose. Go's runtime
-/// does so in upstream's programs.
+/// Raises the limit of open files, and therefore of connections, to the hard limit. Go's runtime does the same
+/// for upstream's programs.
 pub(crate) fn raise_open_files() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current == maximum {
@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_files_may_be_open_as_the_process_may_choose() {
+    fn the_limit_of_open_files_is_raised_to_the_hard_limit() {
         let before = getrlimit(Resource::Nofile);
         let low = before.current.map_or(64, |current| current.min(64)).max(64);
         let lowered =

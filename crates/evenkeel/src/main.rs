@@ -28,13 +28,14 @@ enum Command {
     Up(Box<up::Args>),
     /// Print what each controller observes of an object, its next action, and what it waits for.
     Explain(evenkeel::explain::Args),
-    /// Print what the controllers would write to a cluster now, without writing. Exit code 2 if there are planned writes.
+    /// Print the writes that the controllers would send to a cluster now, without writing. Exit code 2 if there
+    /// are any.
     Plan(ask::PlanArgs),
     /// Simulate scheduling: print the node of each pod, and why the other nodes are unsuitable.
     Schedule(evenkeel::schedule::Args),
     /// Save, restore or verify the state of a data folder.
     Snapshot(snapshot::SnapshotArgs),
-    /// Start the API server alone, with kube-apiserver's flags: see `evenkeel apiserver --help`.
+    /// Start only the API server, with kube-apiserver's flags: see `evenkeel apiserver --help`.
     #[command(disable_help_flag = true)]
     Apiserver {
         /// Flags.
@@ -45,12 +46,12 @@ enum Command {
     Envtest(envtest::EnvtestArgs),
     /// Print a completion script for a shell.
     Completion(shell::CompletionArgs),
-    /// Write man pages of this program and of the others.
+    /// Write man pages of this program and of the drop-in programs.
     Man(shell::ManArgs),
 }
 
 fn main() -> ExitCode {
-    // Under another program's name, it is in that program's place.
+    // Under another program's name, run as a replacement of that program.
     let mut arguments = std::env::args();
     let name = arguments.next().unwrap_or_default();
     match Path::new(&name).file_name().and_then(|name| name.to_str()) {

@@ -1,4 +1,4 @@
-//! `metrics.k8s.io`, as simulated nodes tell it and the embedded server serves it.
+//! `metrics.k8s.io`: the embedded API server serves the usage that simulated nodes report.
 
 use crate::plane::Plane;
 use evenkeel_apiserver::{BuildError, ComputedApi, ComputedResource, Server, Source};
@@ -24,7 +24,7 @@ const RESOURCES: &[ComputedResource] = &[
 /// Serves `metrics.k8s.io` for the plane's simulated nodes, if it has any.
 ///
 /// # Errors
-/// When the server cannot note that it has one more API.
+/// When the server cannot register the API.
 pub async fn serve(server: &Server, plane: &Plane) -> Result<(), BuildError> {
     let Some(usage) = plane.usage() else { return Ok(()) };
     let api = ComputedApi {

@@ -33,14 +33,14 @@ pub struct PlaneOptions {
     pub controller_options: Options,
     /// The scheduler, if any.
     pub scheduler: Option<SchedulerOptions>,
-    /// The nodes; none where their list is empty.
+    /// The nodes. An empty list means none.
     pub nodes: NodesOptions,
-    /// The cloud, if any: who makes load balancers and knows machines.
+    /// The cloud provider, if any, for load balancers and machines.
     pub cloud: Option<Arc<dyn CloudProvider>>,
 }
 
 impl PlaneOptions {
-    /// Everything, with this many nodes.
+    /// Returns options for all parts, with this many nodes.
     pub fn all(nodes: u32) -> Self {
         let mut controller_options = Options::default();
         // The simulated nodes have no disks.
@@ -58,7 +58,7 @@ impl PlaneOptions {
         }
     }
 
-    /// The same, publishing this CA (PEM) to pods.
+    /// Also publishes this CA (PEM) to pods.
     #[must_use]
     pub fn with_ca(mut self, ca: &str) -> Self {
         self.controller_options.rootcacertpublisher =
@@ -66,7 +66,7 @@ impl PlaneOptions {
         self
     }
 
-    /// The same, signing certificates as this authority (certificate and key, PEM).
+    /// Also signs certificates with this CA: certificate and key, PEM.
     #[must_use]
     pub fn with_authority(mut self, certificate: &str, key: &str) -> Self {
         let (certificate, key) = (certificate.to_owned(), key.to_owned());
@@ -74,7 +74,7 @@ impl PlaneOptions {
         self
     }
 
-    /// The same, filling token Secrets with tokens that this key (PEM) signs.
+    /// Also fills token Secrets, with tokens signed by this key (PEM).
     #[must_use]
     pub fn with_service_account_key(mut self, key: &str) -> Self {
         self.controller_options.serviceaccounttoken.key = Some(SigningKey::Text(key.to_owned()));
@@ -89,12 +89,12 @@ pub struct Plane {
     registry: Registry,
     usage: Option<Usage>,
     kubelets: Kubelets,
-    /// In the order of their start; stopped in reverse.
+    /// Tasks of the parts in the order of their start. They stop in reverse.
     parts: [Tasks; 4],
 }
 
 impl Plane {
-    /// Starts the parts. They wait for their caches themselves; see [`Plane::synced`].
+    /// Starts the parts. They wait for their caches, see [`Plane::synced`].
     ///
     /// # Errors
     /// When a controller cannot start with its options.
@@ -131,7 +131,8 @@ impl Plane {
         }
         if let Some(scheduler_options) = options.scheduler {
             let stop = scheduler.token();
-            // Another program upstream: it counts under some of the same names as the controllers.
+            // Upstream's scheduler is a program of its own, and some of its metrics have the same names as the
+            // controllers'.
             let (caches, clock, registry) = (caches.clone(), clock.clone(), Registry::new());
             let run = evenkeel_scheduler::run(
                 client("kube-scheduler"),
@@ -178,55 +179,55 @@ impl Plane {
         Ok(Self { caches, introspection, registry, usage, kubelets, parts })
     }
 
-    /// Shared caches of the parts.
+    /// Returns the shared caches of the parts.
     pub fn caches(&self) -> &Caches {
         &self.caches
     }
 
-    /// Introspection of the controllers.
+    /// Returns the introspection of the controllers.
     pub fn introspection(&self) -> &Introspection {
         &self.introspection
     }
 
-    /// Returns the usage of nodes and pods; `None` without simulated nodes.
+    /// Returns the usage of nodes and pods, or `None` without simulated nodes.
     pub fn usage(&self) -> Option<&Usage> {
         self.usage.as_ref()
     }
 
-    /// The kubelets of the nodes.
+    /// Returns the kubelets of the nodes.
     pub fn kubelets(&self) -> &Kubelets {
         &self.kubelets
     }
 
-    /// The metrics of the parts, but for those of the scheduler.
+    /// Returns the metrics of the parts, except for the scheduler.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// The parts that are programs of their own upstream: their names there, and their tasks.
+    /// Returns the parts that upstream runs as separate programs: their names and their tasks.
     pub fn programs(&self) -> impl Iterator<Item = (&'static str, &Tasks)> {
         let [_, _, scheduler, controllers] = &self.parts;
         [("scheduler", scheduler), ("controller-manager", controllers)].into_iter()
     }
 
-    /// Waits for the failure of a task that cannot be restarted: the control plane has to stop.
+    /// Waits until a task fails that cannot be restarted. The control plane then has to stop.
     pub async fn failed(&self) -> TaskFailure {
         let [part, ..] = &self.parts;
         part.supervisor().failed().await
     }
 
-    /// Waits until all caches are filled.
+    /// Waits until all caches have synced.
     pub async fn synced(&self) {
         self.caches.synced().await;
     }
 
-    /// Kinds whose caches are not filled yet.
+    /// Returns the kinds whose caches have not synced.
     pub fn unsynced(&self) -> Vec<Kind> {
         self.caches.unsynced()
     }
 
-    /// Stops controllers, scheduler, nodes and caches, in this order; each may finish what it is at. Returns the names of
-    /// what did not stop in time.
+    /// Stops controllers, scheduler, nodes and caches, in this order. Each may finish its current work. Returns
+    /// the names of the tasks that did not stop in time.
     pub async fn stop(self) -> Vec<String> {
         let mut late = Vec::new();
         for part in self.parts.iter().rev() {

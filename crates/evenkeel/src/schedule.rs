@@ -1,5 +1,5 @@
-//! `evenkeel schedule --simulate`: where pods would go, and why not elsewhere, worked out from what somebody wrote down of a
-//! cluster. And the scheduler's part of `evenkeel explain pod/NAME`.
+//! `evenkeel schedule --simulate`: prints the node of each pod, and why the other nodes are unsuitable, for a
+//! cluster described in files. It also adds the scheduler's part to `evenkeel explain pod/NAME`.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use evenkeel_api::views::Pod;
@@ -28,7 +28,7 @@ use std::{
 
 /// Timeout of the caches' sync with a live cluster.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(60);
-/// Maximum time for reflectors to end.
+/// Time that reflectors have to end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of nodes that are printed for each kind of result.
 const SHOWN: usize = 8;
@@ -40,12 +40,12 @@ pub struct Args {
     #[arg(long, required = true)]
     pub simulate: bool,
 
-    /// What there is: files with `kubectl get nodes,pods,… -o yaml` (or json), - for the standard input. Of workloads, those
-    /// pods are added that they lack.
+    /// Files from `kubectl get nodes,pods,… -o yaml` (or json), - for the standard input. Missing pods of
+    /// workloads are added.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
 
-    /// Only this pod or workload, as NAMESPACE/NAME; default: all that have no node.
+    /// Only this pod or workload, as NAMESPACE/NAME. Default: all pods without a node.
     #[arg(long, value_name = "NAMESPACE/NAME")]
     pub pod: Option<String>,
 
@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub copies: usize,
 
-    /// Configuration of the scheduler (KubeSchedulerConfiguration); default: upstream's defaults.
+    /// Configuration of the scheduler (KubeSchedulerConfiguration). Default: upstream's defaults.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
@@ -62,10 +62,10 @@ pub struct Args {
     pub output: String,
 }
 
-/// Where a pod goes, or the pods of a workload.
+/// Nodes of a pod, or of the pods of a workload.
 #[derive(Debug, Serialize)]
 struct Placed {
-    /// `Pod`, or the workload's.
+    /// Kind of the object: `Pod`, or the workload's kind.
     kind: &'static str,
     /// Namespace and name of the pod or the workload.
     pod: String,
@@ -73,16 +73,16 @@ struct Placed {
     wanted: usize,
     /// Number of pods that found a node.
     copies: usize,
-    /// Chosen nodes with their numbers of pods, in the order of their first pods.
+    /// Chosen nodes, each with its number of pods, in the order of their first pods.
     nodes: Vec<String>,
     /// Explanation of the first pod without a node, or else of the first pod.
     explained: Explained,
 }
 
-/// Simulates, and returns what is to be printed.
+/// Simulates the scheduling, and returns the output.
 ///
 /// # Errors
-/// When a file cannot be read, or there is no such pod.
+/// When a file cannot be read, or the pod does not exist.
 pub fn simulate(args: &Args) -> BoxFuture<'_, Result<String>> {
     Box::pin(simulate_files(args))
 }
@@ -128,11 +128,11 @@ async fn simulate_files(args: &Args) -> Result<String> {
 
 /// Pods that have been placed so far.
 struct Simulation<'a> {
-    /// By the uids of their pods.
+    /// Workloads by the uids of their pods.
     workloads: HashMap<&'a str, &'a Workload>,
     copies: usize,
     placed: Vec<Placed>,
-    /// Where in `placed` a workload is, by its first pod.
+    /// Index in `placed` of each workload, by its first pod.
     places: HashMap<&'a str, usize>,
 }
 
@@ -155,7 +155,7 @@ impl<'a> Simulation<'a> {
         if let (Some(n), Some(of)) = (known, of) {
             let before = &mut self.placed[n];
             if of.alike && before.copies < before.wanted {
-                // No other will find what that one did not.
+                // All pods of the workload are alike, so no other pod can find a node.
                 before.wanted += self.copies;
                 return Ok(());
             }
@@ -189,7 +189,8 @@ impl<'a> Simulation<'a> {
         Ok(())
     }
 
-    /// Returns the nodes of a pod's copies, and the explanation of the first without a node, or else of the first.
+    /// Returns the nodes of a pod's copies, and the explanation of the first copy without a node, or else of
+    /// the first copy.
     fn copies_of(
         &self,
         looker: &mut Looker,
@@ -224,14 +225,14 @@ impl Placed {
             _ => format!("{kind} {pod}: {copies} of {wanted} find a node\n"),
         };
         if *wanted > 1 && !nodes.is_empty() {
-            text += &format!("  {}\n", shares(nodes));
+            text += &format!("  {}\n", pods_per_node(nodes));
         }
         text + &table(explained)
     }
 }
 
-/// Returns the number of pods of each node, the highest first; of many nodes, the first ones.
-fn shares(nodes: &[String]) -> String {
+/// Returns the number of pods of each node, the highest first. Only shows the first eight nodes.
+fn pods_per_node(nodes: &[String]) -> String {
     let mut shares: BTreeMap<&str, usize> = BTreeMap::new();
     nodes.iter().for_each(|node| *shares.entry(node).or_default() += 1);
     let mut shares: Vec<_> = shares.into_iter().collect();
@@ -255,7 +256,7 @@ fn read(path: &PathBuf) -> Result<String> {
 /// Returns how the scheduler with upstream's defaults evaluates a pod of a live cluster. It only reads.
 ///
 /// # Errors
-/// When the cluster does not tell what there is.
+/// When the caches do not sync in time.
 pub async fn explain(kube: kube::Client, namespace: &str, pod: &str) -> Result<Option<Explained>> {
     let (kube, _) = dry_run(kube);
     let (mut looker, tasks) = looking(kube, &SchedulerOptions::default()).await?;
@@ -276,7 +277,7 @@ async fn looking(kube: kube::Client, options: &SchedulerOptions) -> Result<(Look
     Ok((looker, tasks))
 }
 
-/// Returns a line about each node; of many nodes, the first ones.
+/// Returns a line for each node. Only shows the first eight nodes of each kind of result.
 pub fn table(explained: &Explained) -> String {
     let mut text = String::new();
     if let Some(refusal) = &explained.overall {
@@ -368,7 +369,7 @@ spec: {priority: 5, containers: [{name: c, resources: {requests: {cpu: 500m}}}]}
     }
 
     #[tokio::test]
-    async fn one_of_them_can_be_asked_for_and_more_often() {
+    async fn a_single_pod_can_be_simulated_with_copies() {
         let text = simulated(CLUSTER, &["--pod", "shop/web", "--output", "json"]).await.unwrap();
         let report: serde_json::Value = serde_json::from_str(&text).unwrap();
         let one = &report[0];
@@ -380,7 +381,7 @@ spec: {priority: 5, containers: [{name: c, resources: {requests: {cpu: 500m}}}]}
     }
 
     #[tokio::test]
-    async fn who_would_be_evicted_is_said() {
+    async fn evicted_pods_are_named() {
         let full = "{apiVersion: v1, kind: Pod, metadata: {name: there, namespace: shop, uid: t}, \
             spec: {nodeName: b, containers: [{name: c, resources: {requests: {cpu: 2}}}]}}";
         let urgent = "{apiVersion: v1, kind: Pod, metadata: {name: urgent, namespace: shop}, \

@@ -1,4 +1,5 @@
-//! Completion scripts and man pages, of `evenkeel` itself and of the programs, from the definitions that they are run by.
+//! Completion scripts and man pages of `evenkeel` and the other programs, generated from the definitions of
+//! their command lines.
 
 use crate::Cli;
 use anyhow::{Context, Result, bail};
@@ -10,24 +11,24 @@ use std::{
     process::ExitCode,
 };
 
-/// What a completion script is for.
+/// Arguments of `evenkeel completion`.
 #[derive(Debug, Args)]
 pub(crate) struct CompletionArgs {
-    /// The shell.
+    /// Shell of the completion script.
     shell: Shell,
-    /// The program whose arguments are completed.
+    /// Program whose arguments are completed.
     #[arg(long, default_value = "evenkeel", value_parser = PROGRAMS)]
     program: String,
 }
 
-/// Where man pages go.
+/// Arguments of `evenkeel man`.
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Folder to write them to; it is made if it is not there.
+    /// Folder for the man pages. It is created if it does not exist.
     folder: PathBuf,
 }
 
-/// The programs, by name.
+/// Names of the programs.
 const PROGRAMS: [&str; 5] = [
     "evenkeel",
     "kube-apiserver",
@@ -36,7 +37,7 @@ const PROGRAMS: [&str; 5] = [
     "cloud-controller-manager",
 ];
 
-/// Their arguments, in the same order.
+/// Returns the programs' command lines, in the same order.
 fn commands() -> [Command; 5] {
     [
         Cli::command(),
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_stands_in_the_man_page() {
+    fn every_flag_is_in_the_man_page() {
         let folder = tempfile::tempdir().expect("a folder");
         write_pages(folder.path()).expect("pages");
         let page = |name: &str| {

@@ -13,7 +13,7 @@ use http::Method;
 
 use crate::control;
 
-/// A snapshot holds the objects and their change history. It does not hold the folder's keys and certificates (pki).
+/// A snapshot contains the objects and their change history, but not the folder's keys and certificates (pki).
 #[derive(Debug, Args)]
 pub(crate) struct SnapshotArgs {
     #[command(subcommand)]
@@ -22,7 +22,8 @@ pub(crate) struct SnapshotArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Save a snapshot of a data folder, and verify it. A server that uses the folder is asked for it, and goes on meanwhile.
+    /// Save a snapshot of a data folder, and verify it. A server that uses the folder saves it itself, and
+    /// keeps running.
     Save {
         /// File to write; it must not exist.
         file: PathBuf,
@@ -30,11 +31,12 @@ enum Action {
         #[arg(long, value_name = "DIR")]
         data_dir: PathBuf,
     },
-    /// Restore a snapshot into a data folder that has no state. Watches start anew, at much higher revisions.
+    /// Restore a snapshot into a data folder without state. Watches have to start again, at much higher
+    /// revisions.
     Restore {
         /// File of the snapshot.
         file: PathBuf,
-        /// The data folder; it is made if it is not there.
+        /// Path of the data folder. It is created if it does not exist.
         #[arg(long, value_name = "DIR")]
         data_dir: PathBuf,
     },
@@ -45,7 +47,7 @@ enum Action {
     },
 }
 
-/// Carries the command out.
+/// Runs the command, and returns its exit code.
 pub(crate) fn main(args: &SnapshotArgs) -> ExitCode {
     let (what, done) = match &args.action {
         Action::Save { file, data_dir } => ("saved", save(data_dir, file)),
@@ -76,12 +78,12 @@ struct OfApiserver {
     args: SnapshotArgs,
 }
 
-/// Carries out `evenkeel apiserver snapshot`; the arguments begin with that word.
+/// Runs `evenkeel apiserver snapshot`. The first argument is `snapshot`.
 pub(crate) fn of_apiserver(arguments: Vec<String>) -> ExitCode {
     main(&OfApiserver::parse_from(arguments).args)
 }
 
-/// Copies the folder, or asks the server that uses it.
+/// Saves a snapshot of the folder. If a server uses the folder, that server saves it.
 fn save(data_dir: &Path, file: &Path) -> Result<Summary> {
     match snapshot::save(data_dir, file) {
         Err(SnapshotError::Open(OpenError::Locked(_))) => save_of_running(data_dir, file),
@@ -110,7 +112,7 @@ mod tests {
     use crate::control::Served;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_running_server_is_asked_for_its_snapshot() {
+    async fn a_running_server_saves_the_snapshot() {
         let home = tempfile::tempdir().expect("a folder");
         let (folder, file) = (home.path().join("cluster"), home.path().join("a b%+&"));
         let server = Server::builder().data_dir(Some(folder.clone())).build().await;

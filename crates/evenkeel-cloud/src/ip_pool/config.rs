@@ -4,7 +4,7 @@ use super::pool::{Pool, Range};
 use serde::Deserialize;
 use std::{collections::BTreeMap, path::PathBuf};
 
-/// The configuration, as `--cloud-config` has it in YAML or JSON:
+/// Configuration of the provider, the content of `--cloud-config` in YAML or JSON:
 ///
 /// ```
 /// use evenkeel_cloud::ip_pool::Config;
@@ -26,28 +26,29 @@ use std::{collections::BTreeMap, path::PathBuf};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Config {
-    /// Pools, tried in this order.
+    /// Address pools, tried in this order.
     pub pools: Vec<PoolConfig>,
-    /// Machines; without them nodes are left alone.
+    /// Table of machines. Without it, nodes are not changed.
     pub nodes: Option<Nodes>,
 }
 
-/// A pool of addresses.
+/// Pool of addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct PoolConfig {
-    /// Its name, which a service may ask for.
+    /// Name of the pool, which a service may request.
     pub name: String,
-    /// Each a single address, a range `first-last` or a network `address/length`, IPv4 or IPv6.
+    /// Addresses of the pool, IPv4 or IPv6. Each entry is a single address, a range `first-last`, or a network
+    /// `address/length`.
     pub addresses: Vec<String>,
 }
 
-/// The table of machines.
+/// Table of machines.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Nodes {
-    /// Whether the table has all machines there are. A node that is not in it is then deleted once it is not ready;
-    /// otherwise only one that was in it before.
+    /// Whether the table contains all existing machines. If so, any node that it lacks is deleted once the node
+    /// is not ready. Otherwise this holds only for nodes that this provider has initialized.
     pub complete: bool,
     /// Machines of the provider, one for each node.
     pub machines: Vec<Machine>,
@@ -57,11 +58,11 @@ pub struct Nodes {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Machine {
-    /// Name of its node.
+    /// Name of the machine's node.
     pub name: String,
-    /// Addresses within the cluster's network.
+    /// Addresses inside the cluster's network.
     pub internal: Vec<String>,
-    /// Addresses beyond it.
+    /// Addresses outside the cluster's network.
     pub external: Vec<String>,
     /// Zone of the machine, for the label `topology.kubernetes.io/zone`.
     pub zone: String,
@@ -71,11 +72,11 @@ pub struct Machine {
     pub instance_type: String,
     /// Additional labels of the machine's node.
     pub labels: BTreeMap<String, String>,
-    /// Whether it is shut down on purpose.
+    /// Whether the machine was shut down on purpose.
     pub shut_down: bool,
 }
 
-/// Why a configuration is not taken.
+/// Error of a configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -86,33 +87,33 @@ pub enum ConfigError {
         /// Error of the read.
         source: std::io::Error,
     },
-    /// The text is not as a [`Config`] is written.
+    /// The text is not a valid [`Config`].
     #[error("the configuration is not valid: {0}")]
     Text(String),
-    /// Not a range of addresses.
+    /// An entry is not an address, a range or a network.
     #[error("{0:?} is no address, range (first-last) or network (address/length)")]
     Range(String),
-    /// An address would be in two places.
+    /// Two ranges overlap, so an address would be in both.
     #[error("addresses {0} and {1} overlap")]
     Overlap(String, String),
-    /// Two pools or machines have one name, or none.
+    /// A pool or machine has no name, or two have the same name.
     #[error("{0} {1:?}: a name must be given, and only once")]
     Name(&'static str, String),
-    /// A machine's address is none.
+    /// A machine's address is invalid.
     #[error("machine {0}: {1:?} is no address")]
     Address(String, String),
 }
 
 impl Config {
-    /// Reads a configuration.
+    /// Parses a configuration.
     ///
     /// # Errors
-    /// When the text is not as it should be; the error says where.
+    /// When the text is invalid; the error contains the position.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         serde_saphyr::from_str(text).map_err(|error| ConfigError::Text(error.to_string()))
     }
 
-    /// One pool of these addresses, with commas between.
+    /// Returns a configuration with a single pool of these comma-separated addresses.
     pub fn of_addresses(addresses: &str) -> Self {
         let addresses = addresses.split(',').map(|text| text.trim().to_owned()).collect();
         let pool = PoolConfig { name: "default".to_owned(), addresses };
@@ -120,7 +121,7 @@ impl Config {
     }
 }
 
-/// A configuration that was found good.
+/// Configuration that is valid.
 #[derive(Debug, Default)]
 pub(super) struct Checked {
     pub(super) pools: Vec<Pool>,

@@ -1,27 +1,27 @@
-//! Machines of nodes, by the table of the configuration. Pure.
+//! Machines of nodes, from the table in the configuration. Pure.
 
 use super::{Machine, NAME, Nodes};
 use crate::InstanceMetadata;
 use evenkeel_api::views::{Node, NodeAddress};
 
-/// Whether the node's machine exists. Without a table every machine does.
+/// Returns whether the node's machine exists. Without a table, every machine exists.
 pub(super) fn exists(nodes: Option<&Nodes>, node: &Node) -> bool {
     nodes.is_none_or(|nodes| {
         find(nodes, node).is_some() || !(nodes.complete || own_id(node).is_some())
     })
 }
 
-/// Whether the node's machine is shut down.
+/// Returns whether the node's machine is shut down.
 pub(super) fn is_shut_down(nodes: Option<&Nodes>, node: &Node) -> bool {
     nodes.and_then(|nodes| find(nodes, node)).is_some_and(|machine| machine.shut_down)
 }
 
-/// Returns the metadata of the node's machine; `None` if the table does not have it.
+/// Returns the metadata of the node's machine, or `None` if the table lacks it.
 pub(super) fn instance_metadata(nodes: Option<&Nodes>, node: &Node) -> Option<InstanceMetadata> {
     nodes.and_then(|nodes| find(nodes, node)).map(metadata)
 }
 
-/// The machine of a node: by the provider id where it is ours, else by name.
+/// Returns the machine of a node: by the provider id if this provider has set it, otherwise by name.
 fn find<'a>(nodes: &'a Nodes, node: &Node) -> Option<&'a Machine> {
     let name = own_id(node).unwrap_or(&node.meta.name);
     nodes.machines.iter().find(|machine| machine.name == name)

@@ -1,8 +1,8 @@
-//! A provider for machines without a cloud: addresses from pools, and what a table says of nodes.
+//! Provider for machines without a cloud: load balancer addresses from pools, and nodes' metadata from a table.
 //!
-//! A service of type `LoadBalancer` gets addresses of the pools; who answers for them on the network (a router's static
-//! route, BGP, ARP) is not this provider's affair. It has no state of its own: which addresses are taken, the services'
-//! statuses say.
+//! A service of type `LoadBalancer` gets addresses from the pools. Something else has to route them on the
+//! network, such as a router's static route, BGP or ARP. The provider stores no state: the services' statuses
+//! show which addresses are taken.
 
 mod config;
 mod machines;
@@ -31,36 +31,36 @@ use std::{
 /// Name of the provider.
 pub const NAME: &str = "ip-pool";
 
-/// Annotation of a service: the pool that its addresses are to be of.
+/// Annotation of a Service with the pool for its addresses.
 pub const POOL_ANNOTATION: &str = "evenkeel.dev/address-pool";
 
-/// A service that found no free address asks again so often: one may have become free.
+/// Interval at which a service without a free address is retried.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
 
-/// Time between two reads of the configuration file.
+/// Interval at which the configuration file is reread.
 const CONFIG_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Cloud provider that assigns load balancer addresses from pools.
 pub struct IpPool {
     config: Arc<RwLock<Arc<Checked>>>,
-    /// Where the configuration is read again when it changes.
+    /// The configuration file, which is reread when it changes.
     file: Option<PathBuf>,
     /// Addresses allocated to Services whose status may not show them yet.
     reserved: Mutex<Reserved>,
     cluster: OnceLock<Cluster>,
 }
 
-/// Caches that the provider reads, and its event recorder.
+/// The provider's cache of Services, and its event recorder.
 struct Cluster {
     services: Cache<Service>,
     events: EventRecorder,
 }
 
 impl IpPool {
-    /// A provider with these pools and nodes.
+    /// Creates a provider with these pools and nodes.
     ///
     /// # Errors
-    /// When a range cannot be read, or two of them overlap.
+    /// When the configuration is invalid, for example because two ranges overlap.
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
         Ok(Self {
             config: Arc::new(RwLock::new(Arc::new(Checked::of(config)?))),
@@ -70,10 +70,10 @@ impl IpPool {
         })
     }
 
-    /// A provider that follows a file: see [`Config`].
+    /// Creates a provider that follows a configuration file, see [`Config`].
     ///
     /// # Errors
-    /// When the file cannot be read, and as [`IpPool::new`].
+    /// When the file cannot be read, or the configuration is invalid.
     pub fn from_file(path: impl Into<PathBuf>) -> Result<Self, ConfigError> {
         let path = path.into();
         let text = std::fs::read_to_string(&path)
@@ -81,10 +81,10 @@ impl IpPool {
         Ok(Self { file: Some(path), ..Self::new(&Config::parse(&text)?)? })
     }
 
-    /// Changes pools and nodes. Services keep the addresses that they have.
+    /// Replaces pools and nodes. Services keep their current addresses.
     ///
     /// # Errors
-    /// As [`IpPool::new`]; nothing is changed then.
+    /// When the configuration is invalid. The present one then stays.
     pub fn set(&self, config: &Config) -> Result<(), ConfigError> {
         set(&self.config, config)
     }
@@ -97,7 +97,7 @@ impl IpPool {
         self.cluster.get().ok_or_else(|| CloudError::failed("the provider was not initialized"))
     }
 
-    /// Finds addresses for a service and holds them for it.
+    /// Allocates addresses to a service and reserves them.
     fn allocate(&self, service: &Service) -> Result<Vec<IpAddr>, CloudError> {
         let config = self.config();
         let services = self.cluster()?.services.list();
@@ -124,7 +124,7 @@ impl CloudProvider for IpPool {
 
     fn initialize(&self, context: &ProviderContext) {
         let services = context.caches.of::<Service>();
-        // A second call has nothing new to say.
+        // A second call has no effect.
         let cluster = Cluster { services, events: context.events.clone() };
         if self.cluster.set(cluster).is_err() {
             return;
@@ -152,7 +152,7 @@ fn set(present: &RwLock<Arc<Checked>>, config: &Config) -> Result<(), ConfigErro
     Ok(())
 }
 
-/// Reads a configuration file again whenever its text changes. Never ends.
+/// Rereads a configuration file whenever its text changes. Never returns.
 async fn follow(path: PathBuf, config: Arc<RwLock<Arc<Checked>>>, clock: Clock) {
     let mut present = tokio::fs::read_to_string(&path).await.ok();
     loop {
@@ -160,7 +160,7 @@ async fn follow(path: PathBuf, config: Arc<RwLock<Arc<Checked>>>, clock: Clock) 
         let text = match tokio::fs::read_to_string(&path).await {
             Ok(text) => text,
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "the cloud configuration cannot be read; the last one stays");
+                tracing::warn!(path = %path.display(), %error, "the cloud configuration cannot be read; the last one stays in use");
                 continue;
             }
         };
@@ -170,7 +170,7 @@ async fn follow(path: PathBuf, config: Arc<RwLock<Arc<Checked>>>, clock: Clock) 
         match Config::parse(&text).and_then(|read| set(&config, &read)) {
             Ok(()) => tracing::info!(path = %path.display(), "the cloud configuration has changed"),
             Err(error) => {
-                tracing::error!(path = %path.display(), %error, "the cloud configuration is not taken; the last one stays");
+                tracing::error!(path = %path.display(), %error, "the cloud configuration is invalid; the last one stays in use");
             }
         }
         present = Some(text);
@@ -207,7 +207,7 @@ impl LoadBalancer for IpPool {
     }
 
     async fn update(&self, _: &str, _: &Service, _: &[Arc<Node>]) -> Result<(), CloudError> {
-        // Which node answers for an address is not decided here.
+        // This provider does not decide which node receives an address's traffic.
         Ok(())
     }
 
@@ -227,7 +227,7 @@ impl Instances for IpPool {
         Ok(machines::is_shut_down(self.config().nodes.as_ref(), node))
     }
 
-    /// A node that is not in the table stays as it is, uninitialised as may be, until it is.
+    /// A node that the table lacks is not changed, even if it is uninitialized, until the table has it.
     async fn metadata(&self, node: &Node) -> Result<Option<InstanceMetadata>, CloudError> {
         Ok(machines::instance_metadata(self.config().nodes.as_ref(), node))
     }

@@ -1,4 +1,4 @@
-//! Which addresses a service gets.
+//! Allocation of addresses to a service.
 
 use super::{
     POOL_ANNOTATION,
@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
 };
 
-/// Why a service gets no address.
+/// Reason why a service gets no address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("spec.loadBalancerIP: {0:?} is no IP address")]
@@ -31,18 +31,18 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    /// Whether it passes when another service gives an address back.
+    /// Returns whether a retry can succeed, once another service releases an address.
     pub(super) fn may_pass(&self) -> bool {
         matches!(self, Self::Exhausted(..) | Self::Taken(..))
     }
 }
 
-/// Addresses that were given to services by uid, until their statuses show it.
+/// Addresses reserved for services by uid, until the services' statuses show them.
 #[derive(Debug, Default)]
 pub(super) struct Reserved(BTreeMap<Text, Vec<IpAddr>>);
 
 impl Reserved {
-    /// Drops what is held for services that are no more; `service` itself may be newer than the list.
+    /// Drops the reservations of services that no longer exist. `service` itself may be newer than the list.
     pub(super) fn keep(&mut self, services: &[Arc<Service>], service: &Service) {
         let present: BTreeSet<&str> = services.iter().map(|s| &*s.meta.uid).collect();
         self.0.retain(|uid, _| present.contains(&**uid) || *uid == service.meta.uid);
@@ -63,34 +63,40 @@ impl Reserved {
 
 /// Addresses of other Services.
 struct Others<'a> {
-    /// Given to them, by whom.
+    /// Addresses that are allocated to other Services, with their owners.
     given: BTreeMap<IpAddr, &'a Service>,
-    /// Claimed by `spec.externalIPs`: not given to anyone, but taken from no one.
+    /// Addresses in the other Services' `spec.externalIPs`. They are not allocated, but a Service that has one
+    /// keeps it.
     claimed: BTreeSet<IpAddr>,
 }
 
-/// Addresses for `service`: the one that it asks for, else those that it has, else the first free ones of the pools. One of
-/// its first family, and one of its second where a pool has any; a service that requires both gets both or none.
+/// Allocates addresses to `service`: the requested one, or else its present ones, or else the first free ones
+/// of the pools. The result has one address of the first family, and one of the second if a pool has one free.
+/// A service that requires both families gets both or none.
 pub(super) fn allocate(
     pools: &[Pool],
     services: &[Arc<Service>],
     reserved: &Reserved,
     service: &Service,
 ) -> Result<Vec<IpAddr>, Refusal> {
-    let pools = chosen(pools, service)?;
-    let present = has(service, reserved);
+    let pools = selected_pools(pools, service)?;
+    let present = present_addresses(service, reserved);
     let others = others(services, reserved, service, &present);
-    let wish = wish(&pools, service)?;
-    let families = families(&pools, service, wish);
-    if let Some(wish) = wish.filter(|wish| !families.contains(&wish.is_ipv4())) {
-        return Err(Refusal::OtherFamily(wish));
+    let requested = requested_address(&pools, service)?;
+    let families = families(&pools, service, requested);
+    if let Some(requested) = requested.filter(|requested| !families.contains(&requested.is_ipv4()))
+    {
+        return Err(Refusal::OtherFamily(requested));
     }
     let required = &*service.spec.ip_family_policy == "RequireDualStack";
     let mut addresses = Vec::new();
     for (n, v4) in families.into_iter().enumerate() {
-        match of_family(&pools, &others, wish, &present, v4) {
+        match of_family(&pools, &others, requested, &present, v4) {
             Ok(address) => addresses.push(address),
-            Err(_) if n > 0 && !required && wish.is_none_or(|wish| wish.is_ipv4() != v4) => {}
+            Err(_)
+                if n > 0
+                    && !required
+                    && requested.is_none_or(|requested| requested.is_ipv4() != v4) => {}
             Err(refusal) => return Err(refusal),
         }
     }
@@ -100,17 +106,17 @@ pub(super) fn allocate(
 fn of_family(
     pools: &[&Pool],
     others: &Others<'_>,
-    wish: Option<IpAddr>,
+    requested: Option<IpAddr>,
     present: &[IpAddr],
     v4: bool,
 ) -> Result<IpAddr, Refusal> {
-    if let Some(wish) = wish.filter(|wish| wish.is_ipv4() == v4) {
-        return match others.given.get(&wish) {
+    if let Some(requested) = requested.filter(|requested| requested.is_ipv4() == v4) {
+        return match others.given.get(&requested) {
             Some(owner) => {
                 let owner = format!("{}/{}", owner.meta.namespace, owner.meta.name);
-                Err(Refusal::Taken(wish, owner))
+                Err(Refusal::Taken(requested, owner))
             }
-            None => Ok(wish),
+            None => Ok(requested),
         };
     }
     let in_pools = |address: &IpAddr| pools.iter().any(|pool| pool.contains(*address));
@@ -134,8 +140,8 @@ fn of_family(
     })
 }
 
-/// The pools that a service may have addresses of.
-fn chosen<'a>(pools: &'a [Pool], service: &Service) -> Result<Vec<&'a Pool>, Refusal> {
+/// Returns the pools from which a service may get addresses.
+fn selected_pools<'a>(pools: &'a [Pool], service: &Service) -> Result<Vec<&'a Pool>, Refusal> {
     let Some(name) = service.meta.annotations.get(POOL_ANNOTATION) else {
         return Ok(pools.iter().collect());
     };
@@ -143,31 +149,31 @@ fn chosen<'a>(pools: &'a [Pool], service: &Service) -> Result<Vec<&'a Pool>, Ref
     pool.map(|pool| vec![pool]).ok_or_else(|| Refusal::NoPool(name.into()))
 }
 
-/// The address that a service asks for.
-fn wish(pools: &[&Pool], service: &Service) -> Result<Option<IpAddr>, Refusal> {
+/// Returns the address that a service requests.
+fn requested_address(pools: &[&Pool], service: &Service) -> Result<Option<IpAddr>, Refusal> {
     let text = &service.spec.load_balancer_ip;
     if text.is_empty() {
         return Ok(None);
     }
-    let wish: IpAddr = text.parse().map_err(|_| Refusal::Unreadable(text.clone()))?;
-    if !pools.iter().any(|pool| pool.contains(wish)) {
-        return Err(Refusal::Outside(wish, names(pools)));
+    let requested: IpAddr = text.parse().map_err(|_| Refusal::Unreadable(text.clone()))?;
+    if !pools.iter().any(|pool| pool.contains(requested)) {
+        return Err(Refusal::Outside(requested, names(pools)));
     }
-    Ok(Some(wish))
+    Ok(Some(requested))
 }
 
-/// The families of a service, first the one that it needs: true for IPv4.
-fn families(pools: &[&Pool], service: &Service, wish: Option<IpAddr>) -> Vec<bool> {
+/// Returns the families of a service, the required one first: true means IPv4.
+fn families(pools: &[&Pool], service: &Service, requested: Option<IpAddr>) -> Vec<bool> {
     let families: Vec<bool> = service.spec.ip_families.iter().map(|f| &**f == "IPv4").collect();
     if !families.is_empty() {
         return families;
     }
     let any = pools.iter().flat_map(|pool| &pool.ranges).next().is_none_or(Range::is_ipv4);
-    vec![wish.map_or(any, |wish| wish.is_ipv4())]
+    vec![requested.map_or(any, |requested| requested.is_ipv4())]
 }
 
-/// The addresses that a service has by now.
-fn has(service: &Service, reserved: &Reserved) -> Vec<IpAddr> {
+/// Returns the present addresses of a service.
+fn present_addresses(service: &Service, reserved: &Reserved) -> Vec<IpAddr> {
     match reserved.of(&service.meta.uid) {
         Some(held) => held.to_vec(),
         None => status_ips(service).collect(),
@@ -200,7 +206,7 @@ fn others<'a>(
     others
 }
 
-/// Orders services by age.
+/// Returns the sort key that orders services by age.
 fn age(service: &Service) -> (Option<evenkeel_api::time::Timestamp>, &str, &str) {
     (service.meta.creation, &service.meta.namespace, &service.meta.name)
 }

@@ -1,17 +1,17 @@
-//! Pools of addresses.
+//! Pools of load balancer addresses.
 
 use super::config::ConfigError;
 use evenkeel_api::cidr::{Cidr, from_number, number};
 use std::net::IpAddr;
 
-/// Addresses from the first to the last, both included, of one family.
+/// Range of addresses of one family, including the first and the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Range {
     first: IpAddr,
     last: IpAddr,
 }
 
-/// A named pool, tried in the order of its ranges.
+/// Named pool. Its ranges are tried in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pool {
     pub(super) name: String,
@@ -19,8 +19,8 @@ pub(super) struct Pool {
 }
 
 impl Range {
-    /// Reads `address`, `first-last` or `address/length`. Of the last the first address (the network's own) is left out,
-    /// and of IPv4 the last one (its broadcasts'), unless there would be none left.
+    /// Parses `address`, `first-last` or `address/length`. A network's first address is left out, and for IPv4
+    /// also its last one (broadcast), unless no address would remain.
     pub(super) fn parse(text: &str) -> Result<Self, ConfigError> {
         let bad = || ConfigError::Range(text.to_owned());
         let text = text.trim();
@@ -58,7 +58,7 @@ impl Range {
         self.contains(other.first) || other.contains(self.first)
     }
 
-    /// Its addresses, upwards.
+    /// Returns the addresses in ascending order.
     pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> + use<> {
         let v4 = self.is_ipv4();
         (number(self.first)..=number(self.last)).map(move |n| from_number(n, v4))
@@ -79,7 +79,7 @@ impl Pool {
         self.ranges.iter().any(|range| range.contains(address))
     }
 
-    /// Its addresses of a family, upwards within each range.
+    /// Returns the addresses of a family, in ascending order within each range.
     pub(super) fn addresses(&self, v4: bool) -> impl Iterator<Item = IpAddr> {
         self.ranges.iter().filter(move |range| range.is_ipv4() == v4).flat_map(Range::addresses)
     }

@@ -1,4 +1,4 @@
-//! Which addresses are given, and that none is given twice.
+//! Tests of the allocation, which must never allocate an address twice.
 
 use super::{
     Config, POOL_ANNOTATION,
@@ -38,7 +38,7 @@ fn families(mut service: Value, policy: &str, families: &[&str]) -> Arc<Service>
 }
 
 #[test]
-fn the_first_free_address_is_given_and_kept() {
+fn the_first_free_address_is_allocated_and_kept() {
     let pools = pools("198.18.0.0/30, 198.18.1.5-198.18.1.6");
     let taken = |ips: &[&str]| vec![service(&with_ingress("other", ips))];
     let new = service(&balanced("s"));
@@ -62,7 +62,7 @@ fn the_first_free_address_is_given_and_kept() {
 }
 
 #[test]
-fn an_address_that_is_asked_for_is_given_or_refused() {
+fn a_requested_address_is_allocated_or_refused() {
     let pools = pools("198.18.0.0/29,fd00::/126");
     let ask = |ip: &str, others: &[Arc<Service>]| {
         let mut asking = with_ingress("s", &["198.18.0.1"]);
@@ -87,7 +87,7 @@ fn an_address_that_is_asked_for_is_given_or_refused() {
 }
 
 #[test]
-fn families_are_served_as_far_as_they_must() {
+fn required_families_get_addresses() {
     let (both, four) = (pools("198.18.0.0/29,fd00::/126"), pools("198.18.0.0/29"));
     let two = ["IPv6", "IPv4"];
     let require = families(balanced("s"), "RequireDualStack", &two);
@@ -114,7 +114,7 @@ fn a_service_may_name_its_pool() {
 }
 
 #[test]
-fn what_others_claim_is_not_given_but_taken_from_no_one() {
+fn external_ips_of_other_services_are_not_allocated_but_can_be_kept() {
     let pools = pools("198.18.0.1-198.18.0.3");
     let mut claiming = balanced("other");
     claiming["spec"]["externalIPs"] = json!(["198.18.0.1"]);
@@ -125,7 +125,7 @@ fn what_others_claim_is_not_given_but_taken_from_no_one() {
 }
 
 #[test]
-fn of_two_with_one_address_the_older_keeps_it() {
+fn the_older_of_two_services_keeps_their_address() {
     let pools = pools("198.18.0.1-198.18.0.3");
     let aged = |name: &str, time: &str| {
         let mut service = with_ingress(name, &["198.18.0.1"]);
@@ -139,7 +139,7 @@ fn of_two_with_one_address_the_older_keeps_it() {
 }
 
 #[test]
-fn configurations_that_are_wrong_say_where() {
+fn invalid_configurations_are_refused_with_the_position() {
     let wrong = [
         ("pools: [{name: a, addresses: [198.18.0.1-fd00::1]}]", "198.18.0.1-fd00::1"),
         ("pools: [{name: a, addresses: [198.18.0.9-198.18.0.1]}]", "198.18.0.9"),
@@ -169,10 +169,10 @@ enum Step {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
-    /// Services ask, show in their statuses what they got, and go, in any order; the provider may start anew whenever all
-    /// that was given is shown.
+    /// Services request addresses, show them in their statuses, and are deleted, in any order. The provider may
+    /// restart whenever the statuses show all addresses.
     #[test]
-    fn no_address_is_given_twice(steps in proptest::collection::vec(prop_oneof![
+    fn no_address_is_allocated_twice(steps in proptest::collection::vec(prop_oneof![
         4 => (0usize..5, proptest::option::of(1u8..6)).prop_map(|(n, ip)| Step::Ensure(n, ip)),
         3 => (0usize..5).prop_map(Step::Show),
         2 => (0usize..5).prop_map(Step::Release),

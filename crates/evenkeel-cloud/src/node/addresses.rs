@@ -6,10 +6,10 @@ use evenkeel_api::{
 };
 use std::net::IpAddr;
 
-/// Annotation with the kubelet's `--node-ip`: one address, or one for each family, separated by a comma.
+/// Annotation with the kubelet's `--node-ip`: one address, or a comma-separated address for each family.
 const NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 
-/// Why a `--node-ip` does not fit the instance's addresses.
+/// Mismatch of a `--node-ip` and the instance's addresses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NodeIpError {
     #[error("failed to parse node IP {0:?}")]
@@ -18,8 +18,8 @@ pub(super) enum NodeIpError {
     Unknown(IpAddr),
 }
 
-/// Returns the addresses in the order that the kubelet requires. Those that match its `--node-ip` come first, and are the
-/// only ones of their type; all others follow unchanged.
+/// Returns the addresses in the order that the kubelet requires. Addresses that match the kubelet's `--node-ip`
+/// come first, and are the only ones of their type. All others follow unchanged.
 ///
 /// Upstream: `GetNodeAddressesFromNodeIP`.
 pub(super) fn node_addresses_from_node_ip(

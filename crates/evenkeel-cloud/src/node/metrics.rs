@@ -1,4 +1,4 @@
-//! The controller's own metrics, under upstream's names.
+//! Metrics of the cloud node controller, under upstream's names.
 
 use evenkeel_runtime::metrics::{exponential, histogram};
 use prometheus::{Histogram, Registry};

@@ -1,7 +1,7 @@
-//! Cloud node controller: initializes nodes with what the cloud provider knows of their instances.
+//! Cloud node controller: initializes nodes with the cloud provider's metadata of their instances.
 //!
-//! Upstream: `k8s.io/cloud-provider/controllers/node`. A new node with the cloud taint gets provider ID, labels and
-//! addresses and loses the taint; its addresses are updated periodically.
+//! Upstream: `k8s.io/cloud-provider/controllers/node`. A new node with the cloud taint gets its provider ID,
+//! labels and addresses, and loses the taint. Its addresses are updated periodically.
 
 mod addresses;
 mod metrics;
@@ -79,7 +79,7 @@ struct Nodes {
     nodes: Cache<Node>,
     metrics: Metrics,
     period: Duration,
-    /// When the addresses of a node are to be asked for again.
+    /// Time of each node's next address update.
     due: Mutex<HashMap<Key, Instant>>,
 }
 
@@ -88,7 +88,7 @@ impl Nodes {
         self.due.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
-    /// When the addresses are due; `None` when they are now, which moves them on.
+    /// Returns the time until the next address update, or `None` if it is due, which schedules the next one.
     fn due(&self, key: &Key, now: Instant) -> Option<Duration> {
         let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
         match due.get(key) {
@@ -110,7 +110,7 @@ impl Nodes {
         if let Some(left) = self.due(key, context.env.clock.instant()) {
             return Ok(Outcome::again(left));
         }
-        // A failure waits for the next time, as upstream's walk through all nodes does.
+        // A failure is only retried at the next period, as in upstream's loop over all nodes.
         match instances.metadata(&node).await {
             Ok(None) => {}
             Ok(Some(machine)) => match plan::update_node_address(&node, &machine) {

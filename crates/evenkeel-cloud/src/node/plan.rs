@@ -12,7 +12,7 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::{EventRecord, OnError, Patch, PatchForm, Plan};
 use serde_json::{Map, Value, json};
 
-/// Key of the taint with which a kubelet registers a node that a cloud provider has to initialize.
+/// Key of the taint with which a kubelet registers a node that a cloud provider must initialize.
 pub(super) const UNINITIALISED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
 const INSTANCE_TYPE: [&str; 2] =
@@ -21,7 +21,7 @@ const ZONE: [&str; 2] = ["failure-domain.beta.kubernetes.io/zone", "topology.kub
 const REGION: [&str; 2] =
     ["failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"];
 
-/// Why a node cannot be initialized.
+/// Reason why a node cannot be initialized.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InitializeError {
     #[error("cloud provider does not set node provider ID for node {0}")]
@@ -30,21 +30,21 @@ pub(super) enum InitializeError {
     NodeIp(Text, addresses::NodeIpError),
 }
 
-/// Whether a node waits for its initialization.
+/// Returns whether a node waits for its initialization.
 ///
 /// Upstream: `getCloudTaint`.
 pub(super) fn has_cloud_taint(node: &Node) -> bool {
     node.spec.taints.iter().any(|taint| &*taint.key == UNINITIALISED)
 }
 
-/// Whether a change of a node enqueues it.
+/// Returns whether a change of a node enqueues it.
 pub(super) fn concerns(old: &Node, new: &Node) -> bool {
     old.spec.taints != new.spec.taints
         || old.meta.labels != new.meta.labels
         || old.meta.annotations != new.meta.annotations
 }
 
-/// Plans the initialization of a node: provider ID and labels, removal of the taint, then addresses.
+/// Plans the initialization of a node: provider ID, labels and removal of the taint, then addresses.
 ///
 /// Upstream: `syncNode`, `getNodeModifiersFromCloudProvider`.
 pub(super) fn initialize_node(
@@ -55,7 +55,7 @@ pub(super) fn initialize_node(
     if node.spec.provider_id.is_empty() && machine.provider_id.is_empty() {
         return Err(InitializeError::NoProviderId(name.clone()));
     }
-    // A node address that the cloud does not know must not be found out only once the taint is off.
+    // Find a node IP that the cloud does not know before the taint is removed.
     addresses::node_addresses_from_node_ip(node, machine.addresses.clone())
         .map_err(|unmatched| InitializeError::NodeIp(name.clone(), unmatched))?;
     let mut change = json!({"spec": {
@@ -87,11 +87,11 @@ fn labels(node: &Node, machine: &InstanceMetadata) -> Map<String, Value> {
         .iter()
         .filter(|(key, _)| !of_kubernetes(key) && !node.meta.labels.contains(key))
         .map(|(key, value)| (key.clone(), json!(value)));
-    // What the cloud says of zones stands above what it says by the way.
+    // The provider's zone, region and instance type replace its additional labels of the same name.
     further.chain(known).collect()
 }
 
-/// Whether a label belongs to one of Kubernetes' domains.
+/// Returns whether a label belongs to one of Kubernetes' domains.
 fn of_kubernetes(key: &str) -> bool {
     let Some((domain, _)) = key.split_once('/') else { return false };
     ["kubernetes.io", "k8s.io"].iter().any(|own| {
@@ -99,7 +99,8 @@ fn of_kubernetes(key: &str) -> bool {
     })
 }
 
-/// Plans to keep the deprecated (beta) labels of zone, region and instance type equal to the present ones.
+/// Plans to set the stable labels of zone, region and instance type to the values of the deprecated (beta)
+/// labels.
 ///
 /// Upstream: `reconcileNodeLabels`.
 pub(super) fn reconcile_labels(node: &Node) -> Plan {
@@ -118,7 +119,8 @@ pub(super) fn reconcile_labels(node: &Node) -> Plan {
     plan
 }
 
-/// Plans to write the instance's addresses if they differ; the kubelet's host name stays if the cloud provides none.
+/// Plans to write the instance's addresses if they differ. The kubelet's host name stays if the cloud provides
+/// none.
 ///
 /// Upstream: `updateNodeAddress`.
 pub(super) fn update_node_address(

@@ -1,4 +1,4 @@
-//! Tables, and that plans end.
+//! Tables of decisions, and a test that plans converge.
 
 use super::{
     addresses::NodeIpError,
@@ -48,7 +48,7 @@ fn waiting() -> Value {
 }
 
 #[test]
-fn a_node_gets_all_that_is_known_and_loses_the_taint() {
+fn a_node_gets_its_metadata_and_loses_the_taint() {
     let mut node = waiting();
     let plan = plan::initialize_node(&node_view(&node), &machine()).unwrap();
     assert_eq!(shape(&plan), ["patch nodes", "patch nodes", "Synced"]);
@@ -80,7 +80,7 @@ fn a_node_gets_all_that_is_known_and_loses_the_taint() {
 }
 
 #[test]
-fn what_the_kubelet_said_stands() {
+fn values_of_the_kubelet_take_precedence() {
     let mut node = waiting();
     node["spec"]["providerID"] = json!("kubelets://1");
     apply(&plan::initialize_node(&node_view(&node), &machine()).unwrap(), &mut node);
@@ -93,7 +93,7 @@ fn what_the_kubelet_said_stands() {
 }
 
 #[test]
-fn a_node_address_is_followed_or_the_node_waits() {
+fn a_node_ip_is_matched_or_the_node_waits() {
     let annotation = "alpha.kubernetes.io/provided-node-ip";
     let mut node = waiting();
     node["metadata"]["annotations"] = json!({annotation: "10.0.0.9"});
@@ -126,7 +126,7 @@ fn a_node_address_is_followed_or_the_node_waits() {
 }
 
 #[test]
-fn a_machine_without_an_id_is_not_taken() {
+fn a_machine_without_an_id_is_refused() {
     let machine = InstanceMetadata { provider_id: String::new(), ..machine() };
     let problem = plan::initialize_node(&node_view(&waiting()), &machine).unwrap_err();
     assert_eq!(problem, InitializeError::NoProviderId("n".into()));

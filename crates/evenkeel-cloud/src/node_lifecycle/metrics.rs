@@ -1,4 +1,4 @@
-//! The controller's own metrics, under upstream's names.
+//! Metrics of the cloud node lifecycle controller, under upstream's names.
 
 use crate::CloudError;
 use evenkeel_runtime::metrics::{counters, exponential, histogram};
@@ -7,7 +7,7 @@ use prometheus::{Histogram, IntCounterVec, Registry};
 /// Metrics `cloud_node_lifecycle_controller_…` of the cloud node lifecycle controller.
 pub(super) struct Metrics {
     calls: IntCounterVec,
-    /// Duration of the check of one node; upstream measures that of all nodes.
+    /// Duration of the check of one node. Upstream measures the check of all nodes.
     pub(super) seconds: Histogram,
 }
 
@@ -29,7 +29,7 @@ impl Metrics {
         }
     }
 
-    /// A question was answered; `Ok(false)` says that there is no such machine.
+    /// Counts a call to the cloud provider. `Ok(false)` means that the instance does not exist.
     pub(super) fn called(&self, operation: &str, answer: Result<bool, &CloudError>) {
         let result = match answer {
             Ok(true) => "success",

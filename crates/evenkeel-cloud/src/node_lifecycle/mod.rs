@@ -1,7 +1,8 @@
-//! Cloud node lifecycle controller: deletes nodes whose instance no longer exists, taints those whose instance is shut down.
+//! Cloud node lifecycle controller: deletes nodes whose instance no longer exists, and taints nodes whose
+//! instance is shut down.
 //!
-//! Upstream: `k8s.io/cloud-provider/controllers/nodelifecycle`. Upstream checks all nodes every few seconds; here a
-//! node is checked when it stops being ready, and periodically until it is ready again.
+//! Upstream: `k8s.io/cloud-provider/controllers/nodelifecycle`. Upstream checks all nodes every few seconds.
+//! Here a node is checked when it stops being ready, and then periodically until it is ready again.
 
 mod metrics;
 mod plan;
@@ -82,8 +83,8 @@ impl InstanceMonitor {
             return Ok(Outcome::Settled);
         }
         let began = context.env.clock.instant();
-        // After an error, the node is checked again after the same period, as in upstream's loop: an outage of the cloud causes
-        // no backoff.
+        // After an error, the node is checked again after the same period, as in upstream's loop. An outage of
+        // the cloud causes no backoff.
         match self.machine(instances, &node).await {
             Ok(machine) => {
                 context.act(key, &plan::not_ready(&node, machine)).await?;

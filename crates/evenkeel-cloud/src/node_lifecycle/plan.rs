@@ -5,7 +5,7 @@ use evenkeel_api::views::{Node, Taint};
 use evenkeel_runtime::plan::{Delete, EventRecord, OnError, Plan};
 use serde_json::json;
 
-/// Key of the taint of nodes whose instance is shut down.
+/// Key of the taint for nodes whose instance is shut down.
 pub(super) const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 const NO_SCHEDULE: &str = "NoSchedule";
 
@@ -20,12 +20,12 @@ pub(super) enum Machine {
     Gone,
 }
 
-/// Whether the cloud provider has to be asked: a node that is ready has an instance.
+/// Returns whether to ask the cloud provider. A node that is ready must have an instance.
 pub(super) fn needs_instance_check(node: &Node) -> bool {
     condition(node, "Ready") != Some("True")
 }
 
-/// Whether a change of a node enqueues it.
+/// Returns whether a change of a node enqueues it.
 pub(super) fn concerns(old: &Node, new: &Node) -> bool {
     needs_instance_check(old) != needs_instance_check(new)
         || is_tainted(old) != is_tainted(new)
@@ -42,8 +42,8 @@ pub(super) fn ready(node: &Node) -> Plan {
     plan
 }
 
-/// Plans to delete a node without an instance, and to taint one whose instance is shut down. A node whose instance runs
-/// stays as it is.
+/// Plans to delete a node without an instance, or to taint a node whose instance is shut down. A node whose
+/// instance runs is not changed.
 ///
 /// Upstream: `MonitorNodes`.
 pub(super) fn not_ready(node: &Node, machine: Machine) -> Plan {
@@ -74,7 +74,7 @@ pub(super) fn not_ready(node: &Node, machine: Machine) -> Plan {
     plan
 }
 
-/// The taint as this controller writes it, with that value and effect.
+/// Returns whether the node has the taint as this controller writes it, without a value and with its effect.
 fn is_tainted(node: &Node) -> bool {
     node.spec.taints.iter().any(|taint| is_shutdown(taint) && taint.value.is_empty())
 }

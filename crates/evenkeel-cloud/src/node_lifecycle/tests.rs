@@ -1,4 +1,4 @@
-//! Tables, and that plans end.
+//! Tables of decisions, and a test that plans converge.
 
 use super::plan::{self, Machine, SHUTDOWN};
 use crate::fixtures::{apply, node, node_view, shape};
@@ -19,7 +19,7 @@ fn taints(node: &Value) -> Vec<String> {
 }
 
 #[test]
-fn only_nodes_that_are_not_ready_are_in_doubt() {
+fn only_nodes_that_are_not_ready_need_a_check() {
     for (status, wanted) in [("True", false), ("False", true), ("Unknown", true)] {
         assert_eq!(plan::needs_instance_check(&node_view(&with_ready(status))), wanted, "{status}");
     }
@@ -29,7 +29,7 @@ fn only_nodes_that_are_not_ready_are_in_doubt() {
 }
 
 #[test]
-fn a_machine_that_is_shut_down_taints_its_node_until_that_is_ready_again() {
+fn a_node_is_tainted_while_its_machine_is_shut_down() {
     let mut node = with_ready("Unknown");
     assert_eq!(apply(&plan::not_ready(&node_view(&node), Machine::Running), &mut node), 0);
     assert_eq!(apply(&plan::not_ready(&node_view(&node), Machine::ShutDown), &mut node), 1);
@@ -48,18 +48,18 @@ fn a_machine_that_is_shut_down_taints_its_node_until_that_is_ready_again() {
 }
 
 #[test]
-fn the_last_taint_leaves_none() {
+fn removing_the_last_taint_removes_the_field() {
     let mut only = node("n");
     only["spec"]["taints"] = json!([{"key": SHUTDOWN, "effect": "NoSchedule"}]);
     apply(&plan::ready(&node_view(&only)), &mut only);
     assert_eq!(only["spec"], json!({}));
-    // Another effect under the key is not ours.
+    // A taint with the same key but another effect is not this controller's.
     only["spec"]["taints"] = json!([{"key": SHUTDOWN, "effect": "NoExecute"}]);
     assert!(plan::ready(&node_view(&only)).is_nothing());
 }
 
 #[test]
-fn a_node_without_a_machine_is_deleted_and_no_other_of_its_name() {
+fn only_the_node_without_a_machine_is_deleted() {
     let plan = plan::not_ready(&node_view(&with_ready("False")), Machine::Gone);
     assert_eq!(shape(&plan), ["DeletingNode", "delete n"]);
     let Action::Delete(delete) = &plan.actions[1] else { panic!("{plan:?}") };
@@ -68,7 +68,7 @@ fn a_node_without_a_machine_is_deleted_and_no_other_of_its_name() {
 }
 
 #[test]
-fn heartbeats_are_no_reason_to_look() {
+fn heartbeats_do_not_enqueue_a_node() {
     let (old, mut new) = (with_ready("False"), with_ready("False"));
     new["status"]["conditions"][0]["lastHeartbeatTime"] = json!("2026-01-01T00:00:00Z");
     assert!(!plan::concerns(&node_view(&old), &node_view(&new)));

@@ -1,4 +1,4 @@
-//! The cloud's controllers, ready for the leader to start.
+//! The cloud controllers as the leader starts them.
 
 use crate::{CloudContext, CloudProvider, Descriptor, Options, context::Started as CloudStarted};
 use anyhow::Result;
@@ -10,7 +10,7 @@ use evenkeel_runtime::{client::LeaderFence, controller::Env, health::Health, tas
 use prometheus::Registry;
 use std::sync::{Arc, OnceLock};
 
-/// All that the controllers are made of.
+/// Parts that the controllers are created from.
 pub(super) struct CloudControllers {
     pub(super) connection: Connection,
     pub(super) env: Env,
@@ -18,7 +18,7 @@ pub(super) struct CloudControllers {
     pub(super) registry: Registry,
     pub(super) health: Health,
     pub(super) provider: Arc<dyn CloudProvider>,
-    /// Set once the provider is initialized, for all leases together.
+    /// Set once the provider is initialized, which all leases share.
     pub(super) initialized: OnceLock<()>,
     pub(super) options: Arc<Options>,
 }
@@ -40,7 +40,7 @@ impl Controllers for CloudControllers {
     }
 }
 
-/// Prepared controllers, with their context.
+/// Controllers of one lease that are ready to start, with their context.
 pub(super) struct ReadyControllers {
     chosen: Vec<Descriptor>,
     context: CloudContext,
@@ -63,6 +63,6 @@ impl Ready for ReadyControllers {
         }
     }
 
-    /// Does nothing: the controllers depend on no resource that the server may lack.
+    /// Does nothing: the controllers do not depend on any discovered resource.
     async fn rediscover(&mut self) {}
 }

@@ -1,6 +1,6 @@
-//! The program `cloud-controller-manager`, for the clouds that it is given.
+//! The program `cloud-controller-manager`, with a registry of cloud providers.
 //!
-//! A program with a provider of one's own is one line:
+//! A program with its own provider needs one line:
 //!
 //! ```no_run
 //! # use std::{process::ExitCode, sync::Arc};
@@ -42,7 +42,7 @@ use std::{
     time::Duration,
 };
 
-/// Name of the program, of its lease, and the first part of its user agents.
+/// Name of the program and of its lease, and the first part of its user agents.
 const NAME: &str = "cloud-controller-manager";
 
 /// Table of upstream's metrics and their stability levels.
@@ -51,15 +51,16 @@ const METRICS: &str = include_str!("../../data/metrics.tsv");
 /// Maximum duration of an orderly stop.
 const GRACE_PERIOD: Duration = Duration::from_secs(10);
 
-/// How often the log names the controllers that have not ended.
+/// Interval at which the log names the controllers that have not ended.
 const REMINDER: Duration = Duration::from_secs(3);
 
-/// Runs the program with these arguments (without its name), and says how it ended.
+/// Runs the program with these arguments, without its name. Returns its exit code.
 pub fn main(arguments: impl IntoIterator<Item = String>, providers: &ProviderRegistry) -> ExitCode {
     start(arguments.into_iter().collect(), providers)
 }
 
-/// Not generic: compiled with this crate, not again in each program that calls [`main`].
+/// Runs the program. It is not generic, so it is compiled with this crate and not again in each program that
+/// calls [`main`].
 fn start(arguments: Vec<String>, providers: &ProviderRegistry) -> ExitCode {
     let given = match command_line().read(arguments) {
         Ok(given) => given,
@@ -76,7 +77,7 @@ fn start(arguments: Vec<String>, providers: &ProviderRegistry) -> ExitCode {
     })
 }
 
-/// The program's command line.
+/// Returns the program's command line.
 pub fn command_line() -> CommandLine {
     let names: Vec<&str> = crate::descriptors().iter().map(|d| d.name).collect();
     let more = BTreeMap::from([

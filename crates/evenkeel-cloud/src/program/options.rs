@@ -12,7 +12,8 @@ use evenkeel_component::{
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 
-/// The flags of upstream's cloud-controller-manager v1.37 without those of webhooks, and those that only this program has.
+/// Returns the flags: those of upstream's cloud-controller-manager v1.37 except for webhooks, and this
+/// program's own.
 pub(super) fn flags() -> Flags {
     let words = include_str!("../../data/words.tsv");
     Flags::from_table(include_str!("../../data/flags.tsv"), words)
@@ -20,16 +21,16 @@ pub(super) fn flags() -> Flags {
         .with_retired(include_str!("../../data/retired.tsv"))
 }
 
-/// Options of the program, after all checks.
+/// Validated options of the program.
 #[derive(Debug, Clone)]
 pub(super) struct Options {
     pub(super) client: ClientOptions,
     pub(super) leader: LeaderElectionOptions,
-    /// Leader migration to this program; `None` if it is disabled.
+    /// Leader migration to this program. `None` if it is disabled.
     pub(super) migration: Option<Migration>,
     pub(super) logging: LoggingOptions,
     pub(super) serving: ServingOptions,
-    /// The controllers that `--controllers` asks for.
+    /// The controllers that `--controllers` enables.
     pub(super) chosen: Vec<Descriptor>,
     /// Options of the controllers.
     pub(super) cloud: CloudOptions,
@@ -49,7 +50,7 @@ impl Options {
     /// Reads and validates the flags.
     ///
     /// # Errors
-    /// All values that are not allowed.
+    /// All invalid values.
     pub(super) fn check(given: ParsedFlags) -> Result<Self, Problems> {
         let read = Reader::new(given);
         let (gates, mut warnings) =
@@ -135,7 +136,7 @@ fn cloud(read: &Reader, gates: &FeatureGates) -> CloudOptions {
     }
 }
 
-/// The controllers asked for. Of the items that name one the first counts; `*` asks for all.
+/// Returns the enabled controllers. The first item that names a controller decides; `*` enables all others.
 fn chosen(read: &Reader, warnings: &mut Vec<String>) -> Vec<Descriptor> {
     let (all, items) = (descriptors(), read.list("controllers"));
     let mut unknown = Vec::new();

@@ -6,7 +6,7 @@ use crate::{
 };
 use std::{collections::BTreeMap, error::Error, path::PathBuf, sync::Arc};
 
-/// Flags that configure a provider.
+/// Options that configure a provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProviderOptions {
     /// Value of `--cloud-config`: file with the provider's configuration.
@@ -15,7 +15,7 @@ pub struct ProviderOptions {
     pub pool: Option<String>,
 }
 
-/// Builds a provider from its options.
+/// Function that builds a provider from its options.
 ///
 /// Upstream: `cloudprovider.Factory`.
 type ProviderFactory = Box<
@@ -24,11 +24,11 @@ type ProviderFactory = Box<
         + Sync,
 >;
 
-/// Factories of cloud providers, by the name that `--cloud-provider` takes.
+/// Factories of cloud providers, by their name in `--cloud-provider`.
 pub struct ProviderRegistry(BTreeMap<&'static str, ProviderFactory>);
 
 impl ProviderRegistry {
-    /// Returns the providers that come with Evenkeel.
+    /// Returns a registry of the providers that are part of Evenkeel.
     pub fn builtin() -> Self {
         Self(BTreeMap::new()).register(ip_pool::NAME, |options| {
             let provider = match (&options.config, &options.pool) {
@@ -48,7 +48,7 @@ impl ProviderRegistry {
         })
     }
 
-    /// Adds a provider. A provider of the same name is replaced.
+    /// Adds a provider, and replaces one of the same name.
     ///
     /// Upstream: `RegisterCloudProvider`.
     #[must_use]
@@ -71,7 +71,7 @@ impl ProviderRegistry {
     /// Upstream: `InitCloudProvider`.
     ///
     /// # Errors
-    /// Fails if no provider has that name, or if its options are invalid.
+    /// When no provider has that name, or its options are invalid.
     pub fn init_provider(
         &self,
         name: &str,

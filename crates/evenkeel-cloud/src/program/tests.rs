@@ -1,4 +1,4 @@
-//! What the program takes and refuses.
+//! Tests of the options that the program accepts and refuses.
 
 use super::{NAME, Options, ProviderOptions, ProviderRegistry, flags};
 use evenkeel_component::flags::Invocation;
@@ -80,7 +80,7 @@ fn what_is_wrong_is_refused_by_name() {
 }
 
 #[test]
-fn providers_are_made_by_name() {
+fn providers_are_built_by_name() {
     let made = |name: &str, pool: Option<&str>| {
         let options = ProviderOptions { config: None, pool: pool.map(str::to_owned) };
         ProviderRegistry::builtin()

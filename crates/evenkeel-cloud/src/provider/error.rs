@@ -14,7 +14,8 @@ pub enum CloudError {
     /// The provider does not support the call (upstream's `NotImplemented`).
     #[error("unimplemented")]
     NotImplemented,
-    /// Retry after this time, without backoff (upstream's `RetryError`), for example while a load balancer is being set up.
+    /// Retry after this time, without backoff (upstream's `RetryError`), for example while a load balancer is
+    /// being created.
     #[error("{message}")]
     RetryAfter {
         /// Reason to wait.
@@ -22,7 +23,7 @@ pub enum CloudError {
         /// Time until the retry.
         after: Duration,
     },
-    /// Any other error; retried with backoff.
+    /// Any other error. It is retried with backoff.
     #[error("{message}")]
     Failed {
         /// Message for people.
@@ -34,12 +35,12 @@ pub enum CloudError {
 }
 
 impl CloudError {
-    /// A failure without an underlying error.
+    /// Returns a failure without an underlying error.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::Failed { message: message.into(), source: None }
     }
 
-    /// A failure with its underlying error.
+    /// Returns a failure with its underlying error.
     pub fn because(
         message: impl Into<String>,
         source: impl Into<Box<dyn Error + Send + Sync>>,
@@ -47,12 +48,12 @@ impl CloudError {
         Self::Failed { message: message.into(), source: Some(source.into()) }
     }
 
-    /// A request to retry after this time.
+    /// Returns an error that requests a retry after this time.
     pub fn retry_after(message: impl Into<String>, after: Duration) -> Self {
         Self::RetryAfter { message: message.into(), after }
     }
 
-    /// The value of the label `result` in metrics of calls.
+    /// Returns the label `result` for metrics of calls.
     pub(crate) fn result(&self) -> &'static str {
         match self {
             Self::NotImplemented => "not_implemented",
@@ -61,7 +62,7 @@ impl CloudError {
         }
     }
 
-    /// The error with all its causes.
+    /// Returns the message of the error and all its causes.
     pub(crate) fn text(&self) -> String {
         evenkeel_runtime::client::full_text(self)
     }

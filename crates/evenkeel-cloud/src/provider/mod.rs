@@ -1,12 +1,12 @@
 //! Interface of cloud providers.
 //!
-//! A provider says by what it returns from [`CloudProvider::load_balancer`], [`CloudProvider::instances`] and
-//! [`CloudProvider::routes`] which of the controllers can work with it; the others are skipped with a line in the log.
-//! The shape is upstream's (`k8s.io/cloud-provider/cloud.go`) without what nothing calls any more: `Instances`, `Zones` and
-//! `PVLabeler` gave way to `InstancesV2`, here [`Instances`], and `Clusters` has no caller left.
+//! [`CloudProvider::load_balancer`], [`CloudProvider::instances`] and [`CloudProvider::routes`] return the
+//! supported interfaces. Controllers without their interface are skipped, which is logged. The interface is
+//! upstream's (`k8s.io/cloud-provider/cloud.go`), without its unused parts: [`Instances`] is upstream's
+//! `InstancesV2`, which replaced `Instances`, `Zones` and `PVLabeler`, and `Clusters` has no callers.
 //!
-//! Objects are given as lean views ([`evenkeel_api::views`]): all of a service's spec and status, and of a node what
-//! identifies it (name, labels, annotations, `spec.providerID`, addresses, `status.nodeInfo`).
+//! Objects are lean views ([`evenkeel_api::views`]). A service has all of its spec and status. A node has its
+//! identifying fields: name, labels, annotations, `spec.providerID`, addresses and `status.nodeInfo`.
 //!
 //! ```
 //! use async_trait::async_trait;
@@ -49,34 +49,34 @@ use evenkeel_runtime::{
 };
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-/// A cloud: instances, load balancers, routes.
+/// Cloud provider: instances, load balancers and routes.
 pub trait CloudProvider: Send + Sync + 'static {
-    /// Name of the provider, as in `--cloud-provider`.
+    /// Returns the name of the provider, as in `--cloud-provider`.
     fn name(&self) -> &str;
 
-    /// Called once, before any controller starts. A provider may keep what it is given, and start tasks in
-    /// [`ProviderContext::tasks`].
+    /// Initializes the provider. Called once, before any controller starts. A provider may keep parts of the
+    /// context, and start tasks in [`ProviderContext::tasks`].
     fn initialize(&self, context: &ProviderContext) {
         let _ = context;
     }
 
-    /// Load balancers, if it has any.
+    /// Returns the load balancers, if the provider supports them.
     fn load_balancer(&self) -> Option<&dyn LoadBalancer> {
         None
     }
 
-    /// Machines, if it knows them.
+    /// Returns the instances, if the provider supports them.
     fn instances(&self) -> Option<&dyn Instances> {
         None
     }
 
-    /// Routes, if it has any.
+    /// Returns the routes, if the provider supports them.
     fn routes(&self) -> Option<&dyn Routes> {
         None
     }
 
-    /// Whether a cluster id is needed and set. Where it is not, the program warns, or ends without
-    /// `--allow-untagged-cloud`.
+    /// Returns whether a required cluster id is set. If not, the program ends, or with `--allow-untagged-cloud`
+    /// logs a warning.
     fn has_cluster_id(&self) -> bool {
         true
     }
@@ -91,9 +91,9 @@ impl fmt::Debug for dyn CloudProvider {
 /// Parts of the program that a provider may use.
 #[derive(Clone)]
 pub struct ProviderContext {
-    /// Talks to the API server with the rights of the provider.
+    /// Client with the provider's own permissions.
     pub client: Client,
-    /// Caches of the process; a cache that the provider requests has synced before controllers start.
+    /// Caches of the program. A cache that the provider requests has synced before the controllers start.
     pub caches: Caches,
     /// Recorder of the provider's events.
     pub events: EventRecorder,
@@ -105,26 +105,27 @@ pub struct ProviderContext {
 
 /// Load balancers of services of type `LoadBalancer`.
 ///
-/// Calls for one service never overlap. `cluster` is what `--cluster-name` says. Where load balancers are made by another
-/// controller, [`ensure`](LoadBalancer::ensure) and [`update`](LoadBalancer::update) return
-/// [`CloudError::ImplementedElsewhere`], and [`get`](LoadBalancer::get) tells of those alone that were made here before.
+/// Calls for one service never overlap. `cluster` is the value of `--cluster-name`. If another controller
+/// creates the load balancers, [`ensure`](LoadBalancer::ensure) and [`update`](LoadBalancer::update) return
+/// [`CloudError::ImplementedElsewhere`]. [`get`](LoadBalancer::get) then only returns load balancers that this
+/// provider created earlier.
 #[async_trait]
 pub trait LoadBalancer: Send + Sync {
-    /// The load balancer of this service as it is; `None` where there is none.
+    /// Returns the present load balancer of this service, or `None` without one.
     async fn get(
         &self,
         cluster: &str,
         service: &Service,
     ) -> Result<Option<LoadBalancerStatus>, CloudError>;
 
-    /// Its name; if nothing better is known, the service's uid in a form that all clouds take.
+    /// Returns the load balancer's name. By default this is the service's uid in a form that all clouds accept.
     fn load_balancer_name(&self, cluster: &str, service: &Service) -> String {
         let _ = cluster;
         default_name(service)
     }
 
-    /// Makes the load balancer, or changes the one that is there, so that it serves `service` by `nodes`. Returns what goes
-    /// into `status.loadBalancer`. May be called any number of times for the same state.
+    /// Creates or updates the load balancer so that it directs traffic for `service` to `nodes`. Returns the
+    /// content of `status.loadBalancer`. It must be idempotent.
     async fn ensure(
         &self,
         cluster: &str,
@@ -132,7 +133,7 @@ pub trait LoadBalancer: Send + Sync {
         nodes: &[Arc<Node>],
     ) -> Result<LoadBalancerStatus, CloudError>;
 
-    /// Changes the nodes of a load balancer, and nothing else of it.
+    /// Updates only the nodes of a load balancer.
     async fn update(
         &self,
         cluster: &str,
@@ -140,76 +141,79 @@ pub trait LoadBalancer: Send + Sync {
         nodes: &[Arc<Node>],
     ) -> Result<(), CloudError>;
 
-    /// Takes away the load balancer with all that belongs to it, also where `get` no longer tells of it. Nothing left to take
-    /// away is a success.
+    /// Deletes the load balancer and all its parts, even if `get` no longer returns it. If nothing is left to
+    /// delete, it succeeds.
     async fn ensure_deleted(&self, cluster: &str, service: &Service) -> Result<(), CloudError>;
 }
 
-/// `a` and the uid without dashes, at most 32 characters (upstream's `DefaultLoadBalancerName`).
+/// Returns `a` and the uid without dashes, at most 32 characters (upstream's `DefaultLoadBalancerName`).
 pub fn default_name(service: &Service) -> String {
     let uid = service.meta.uid.chars().filter(|c| *c != '-');
     std::iter::once('a').chain(uid).take(32).collect()
 }
 
-/// Instances (upstream's `InstancesV2`). An instance is found by `spec.providerID` if that is set, else by name, labels or
-/// annotations.
+/// Instances (upstream's `InstancesV2`). An instance is found by `spec.providerID` if that is set, otherwise by
+/// name, labels or annotations.
 #[async_trait]
 pub trait Instances: Send + Sync {
-    /// Whether there is a machine for this node; one that is shut down is there. Where not, the node is deleted.
+    /// Returns whether the node's instance exists, even if it is shut down. If it does not exist, the node is
+    /// deleted.
     async fn exists(&self, node: &Node) -> Result<bool, CloudError>;
 
-    /// Whether the machine is shut down.
+    /// Returns whether the instance is shut down.
     async fn shut_down(&self, node: &Node) -> Result<bool, CloudError>;
 
-    /// Returns the machine's metadata; `None` leaves the node as it is.
+    /// Returns the instance's metadata. `None` leaves the node unchanged.
     async fn metadata(&self, node: &Node) -> Result<Option<InstanceMetadata>, CloudError>;
 }
 
 /// Metadata of an instance. Empty values are not written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InstanceMetadata {
-    /// Goes into `spec.providerID`: `<provider>://<id>`. Required unless the node has one.
+    /// Value for `spec.providerID`, `<provider>://<id>`. Required unless the node has one.
     pub provider_id: String,
-    /// Goes into the label `node.kubernetes.io/instance-type`.
+    /// Value for the label `node.kubernetes.io/instance-type`.
     pub instance_type: String,
-    /// Go into `status.addresses`.
+    /// Value for `status.addresses`.
     pub addresses: Vec<NodeAddress>,
-    /// Goes into the label `topology.kubernetes.io/zone`.
+    /// Value for the label `topology.kubernetes.io/zone`.
     pub zone: String,
-    /// Goes into the label `topology.kubernetes.io/region`.
+    /// Value for the label `topology.kubernetes.io/region`.
     pub region: String,
-    /// Further labels, set where the node has none of that name. Those of Kubernetes' own domains are left out.
+    /// Additional labels. The node's own values take precedence. Labels of Kubernetes' domains are ignored.
     pub labels: BTreeMap<String, String>,
 }
 
 /// Routes to the pods of nodes.
 #[async_trait]
 pub trait Routes: Send + Sync {
-    /// The routes of this cluster.
+    /// Returns the routes of this cluster.
     async fn list(&self, cluster: &str) -> Result<Vec<Route>, CloudError>;
 
-    /// Makes a route; [`Route::name`] is empty. `hint` may go into the name and is the same for all routes of a node.
+    /// Creates a route, whose [`Route::name`] is empty. `hint` may be part of the name, and is the same for all
+    /// routes of a node.
     async fn create(&self, cluster: &str, hint: &str, route: &Route) -> Result<(), CloudError>;
 
-    /// Deletes a route as it was listed.
+    /// Deletes a route that `list` returned.
     async fn delete(&self, cluster: &str, route: &Route) -> Result<(), CloudError>;
 }
 
-/// A route: packets for these addresses go to that node.
+/// Route that directs packets for a destination to a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Route {
     /// Name of the route in the cloud.
     pub name: String,
-    /// The node; empty where the cloud knows none.
+    /// Name of the node, or empty if the cloud does not know it.
     pub target_node: String,
-    /// Whether [`Route::target_node_addresses`] mean something: a route to other addresses than the node's is then made
-    /// anew.
+    /// Whether [`Route::target_node_addresses`] are valid. If they are, a route to other addresses than the
+    /// node's is recreated.
     pub has_node_addresses: bool,
-    /// Addresses of the node that it leads to.
+    /// Addresses of the route's target node.
     pub target_node_addresses: Vec<NodeAddress>,
-    /// The range of addresses.
+    /// The destination, a range of addresses.
     pub destination: String,
-    /// Whether packets vanish there, as where the machine is gone. Such a route is deleted.
+    /// Whether the route drops packets, for example because its machine no longer exists. Such a route is
+    /// deleted.
     pub blackhole: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Route controller: creates a route to each node's pod CIDRs in the cloud.
 //!
-//! Upstream: `k8s.io/cloud-provider/controllers/route`. All routes are compared with all nodes at a time, every few seconds,
-//! or when nodes change where that is asked for (KEP-5237).
+//! Upstream: `k8s.io/cloud-provider/controllers/route`. Each reconciliation compares all routes with all nodes.
+//! It runs every few seconds, or on changes of nodes if the feature gate enables that (KEP-5237).
 
 mod plan;
 #[cfg(test)]
@@ -39,11 +39,11 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     start,
 };
 
-/// Most concurrent calls to the cloud provider.
-const AT_A_TIME: usize = 200;
-/// The shortest time between two reconciliations because of node changes.
+/// Maximum number of concurrent calls to the cloud provider.
+const MAX_CONCURRENT_CALLS: usize = 200;
+/// Minimum time between two reconciliations because of node changes.
 const MIN_NODE_CHANGE_INTERVAL: Duration = Duration::from_secs(10);
-/// How often routes are reconciled without node changes, if node changes trigger reconciliations.
+/// Interval of reconciliations without node changes, if node changes trigger reconciliations.
 const RESYNC: Duration = Duration::from_secs(12 * 3600);
 
 const PERIODIC: &str = "periodic";
@@ -94,13 +94,13 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
             let routes = Arc::clone(&shared);
             async move { routes.reconcile(&request.key, &context).await }
         });
-    // Also where there is no node: routes may be left of some.
+    // Enqueue a reconciliation even without nodes, because routes of deleted nodes may remain.
     controller.queue().add(Key::new("", PERIODIC), Priority::NORMAL);
     context.run(controller);
     Ok(Started::Yes)
 }
 
-/// The cluster's ranges: one, or one of each family.
+/// Parses the cluster's ranges: one, or one of each family.
 fn ranges(texts: &[String]) -> Result<Vec<Cidr>, String> {
     let ranges: Result<Vec<Cidr>, String> = texts
         .iter()
@@ -126,12 +126,12 @@ struct AllRoutes {
     cluster: Vec<Cidr>,
     nodes: Cache<Node>,
     period: Duration,
-    /// When routes were looked at last.
+    /// Time of the last reconciliation because of node changes.
     last: Mutex<Option<Instant>>,
     syncs: IntCounterVec,
 }
 
-/// A call of the cloud provider about one route, with its result.
+/// Call to the cloud provider about one route, with its result.
 type RouteCall<'a, T> = BoxFuture<'a, (&'a T, Result<(), CloudError>)>;
 
 /// Result of a reconciliation of all routes.
@@ -167,7 +167,8 @@ impl AllRoutes {
         Ok(if failed || trigger == PERIODIC { Outcome::again(again) } else { Outcome::Settled })
     }
 
-    /// Returns how long a reconciliation because of node changes must wait; `None` if it may start, which begins a new interval.
+    /// Returns how long a reconciliation because of node changes must wait, or `None` if it may start. In that
+    /// case a new interval begins.
     fn pause(&self, now: Instant) -> Option<Duration> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let left = last.and_then(|last| {
@@ -192,7 +193,7 @@ impl AllRoutes {
         let mut done = Done { changed: false, failed: false };
         let deletions: Vec<_> =
             changes.delete.iter().map(|route| self.deletion(routes, route)).collect();
-        let mut deletions = stream::iter(deletions).buffer_unordered(AT_A_TIME);
+        let mut deletions = stream::iter(deletions).buffer_unordered(MAX_CONCURRENT_CALLS);
         while let Some((route, answer)) = deletions.next().await {
             done.note(answer.is_ok());
             if let Err(error) = answer {
@@ -206,7 +207,7 @@ impl AllRoutes {
         }
         let creations: Vec<_> =
             changes.create.iter().map(|creation| self.creation(routes, creation)).collect();
-        let mut creations = stream::iter(creations).buffer_unordered(AT_A_TIME);
+        let mut creations = stream::iter(creations).buffer_unordered(MAX_CONCURRENT_CALLS);
         let mut failed = BTreeSet::new();
         while let Some((creation, answer)) = creations.next().await {
             done.note(answer.is_ok());

@@ -23,14 +23,15 @@ pub(super) struct Changes {
     pub(super) create: Vec<Creation>,
 }
 
-/// A missing route, and its node.
+/// Missing route with its node.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Creation {
     pub(super) node: Arc<Node>,
     pub(super) route: Route,
 }
 
-/// Compares the pod CIDRs of nodes with the existing routes. Routes outside the `cluster`'s CIDRs are left alone.
+/// Compares the pod CIDRs of nodes with the existing routes. Routes outside the `cluster`'s CIDRs are not
+/// changed.
 pub(super) fn plan(nodes: &[Arc<Node>], routes: &[Route], cluster: &[Cidr]) -> Changes {
     let by_name: BTreeMap<&str, &Arc<Node>> =
         nodes.iter().map(|node| (&*node.meta.name, node)).collect();
@@ -71,25 +72,25 @@ fn has(node: &Node, range: &str) -> bool {
     node.spec.pod_cidrs.iter().any(|present| **present == *range)
 }
 
-/// Whether these are the same addresses, in whatever order.
+/// Returns whether the addresses are the same in any order.
 fn same(one: &[NodeAddress], other: &[NodeAddress]) -> bool {
     one.len() == other.len() && one.iter().all(|address| other.contains(address))
 }
 
-/// Whether a route's destination lies in the cluster's CIDRs.
+/// Returns whether a route's destination overlaps the cluster's CIDRs.
 fn is_ours(route: &Route, cluster: &[Cidr]) -> bool {
     Cidr::parse(&route.destination).is_some_and(|range| {
         cluster.iter().any(|ours| ours.contains(range.first()) || ours.contains(range.last()))
     })
 }
 
-/// Whether a change of a node triggers a reconciliation.
+/// Returns whether a change of a node triggers a reconciliation.
 pub(super) fn concerns(old: &Node, new: &Node) -> bool {
     old.spec.pod_cidrs != new.spec.pod_cidrs || old.status.addresses != new.status.addresses
 }
 
-/// Plans the condition `NetworkUnavailable`, which is False for a node that has all its routes. `failed` are the nodes that
-/// lack a route after this pass. A node with neither pod CIDRs nor routes is left alone.
+/// Plans the condition `NetworkUnavailable`, which is False for a node that has all its routes. `failed` are
+/// the nodes that lack a route after this pass. A node with neither pod CIDRs nor routes is skipped.
 ///
 /// Upstream: `updateNetworkingCondition`.
 pub(super) fn networking_conditions(
@@ -130,7 +131,7 @@ fn condition(node: &Node, reachable: bool, now: Timestamp) -> Option<Patch> {
     Some(Patch { subresource: "status", ..patch })
 }
 
-/// The event about a route that the cloud did not create.
+/// Returns the event about a route that the cloud did not create.
 pub(super) fn failed_route_event(creation: &Creation, error: &str) -> EventRecord {
     let Creation { node, route } = creation;
     let message = format!(

@@ -1,4 +1,4 @@
-//! Tables, and a property: carried out, a plan leaves nothing to do.
+//! Tables of decisions, and a property: after a plan is carried out, no changes remain.
 
 use super::{plan, ranges};
 use crate::{
@@ -68,7 +68,7 @@ fn a_blackhole_is_replaced() {
 }
 
 #[test]
-fn a_route_to_other_addresses_is_made_anew_where_the_cloud_knows_them() {
+fn a_route_to_other_addresses_is_recreated_if_the_cloud_knows_them() {
     let n = with_ranges("n", &["10.0.1.0/24"]);
     let blind = route("n", "10.0.1.0/24");
     assert_eq!(check(&[&n], &[&blind]), (vec![], vec![]));
@@ -80,7 +80,7 @@ fn a_route_to_other_addresses_is_made_anew_where_the_cloud_knows_them() {
 }
 
 #[test]
-fn nodes_say_whether_they_can_be_reached() {
+fn the_condition_shows_whether_a_node_has_its_routes() {
     let failed =
         |names: &[&str]| names.iter().map(|name| Text::from(*name)).collect::<BTreeSet<Text>>();
     let mut n = with_ranges("n", &["10.0.1.0/24"]);
@@ -126,7 +126,7 @@ fn one_range_or_one_of_each_family() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
     #[test]
-    fn once_carried_out_nothing_is_left_to_do(
+    fn after_a_plan_no_changes_remain(
         ranges in proptest::collection::vec(proptest::collection::vec(0u8..6, 0..3), 0..4),
         routes in proptest::collection::vec((0u8..5, 0u8..6, any::<bool>(), any::<bool>()), 0..8),
     ) {

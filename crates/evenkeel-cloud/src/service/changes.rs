@@ -1,10 +1,10 @@
-//! Which changes of a service a load balancer has to hear of.
+//! Changes of a service that affect its load balancer.
 
 use evenkeel_api::views::Service;
 
-/// Whether the cloud has to hear of the change from `old` to `new`, both of which want a load balancer (upstream's
+/// Returns whether the change from `old` to `new` affects the load balancer, which both want (upstream's
 /// `needsUpdate`).
-pub(super) fn matter(old: &Service, new: &Service) -> bool {
+pub(super) fn needs_update(old: &Service, new: &Service) -> bool {
     let (a, b) = (&old.spec, &new.spec);
     old.meta.uid != new.meta.uid
         || old.meta.annotations != new.meta.annotations
@@ -16,6 +16,6 @@ pub(super) fn matter(old: &Service, new: &Service) -> bool {
         || a.external_ips != b.external_ips
         || a.external_traffic_policy != b.external_traffic_policy
         || a.health_check_node_port != b.health_check_node_port
-        // Families come and go, but never change places.
+        // Families can be added and removed, but cannot change order.
         || a.ip_families.len() != b.ip_families.len()
 }

@@ -1,4 +1,4 @@
-//! The controller's own metrics, under upstream's names.
+//! Metrics of the service controller, under upstream's names.
 
 use evenkeel_runtime::{
     metrics::{exponential, histogram, register},
@@ -20,7 +20,7 @@ pub(super) struct Metrics {
     sweep: Mutex<Option<Sweep>>,
 }
 
-/// The load balancers that have yet to hear of a change of nodes.
+/// Load balancers that still need an update after a change of nodes.
 struct Sweep {
     since: Instant,
     left: HashSet<Key>,
@@ -57,15 +57,15 @@ impl Metrics {
         }
     }
 
-    /// These load balancers are to hear of other nodes.
+    /// Records the load balancers that need an update after a change of nodes.
     pub(super) fn begin(&self, keys: &[Key], now: Instant) {
         let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
         let since = sweep.as_ref().map_or(now, |sweep| sweep.since);
         *sweep = (!keys.is_empty()).then(|| Sweep { since, left: keys.iter().cloned().collect() });
     }
 
-    /// This one has.
-    pub(super) fn heard(&self, key: &Key) {
+    /// Records that a load balancer was updated.
+    pub(super) fn updated(&self, key: &Key) {
         let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(present) = sweep.as_mut() else { return };
         present.left.remove(key);

@@ -1,7 +1,8 @@
-//! Load balancers of services.
+//! Service controller: load balancers of services.
 //!
-//! Upstream: `k8s.io/cloud-provider/controllers/service`. Upstream handles update events. Here the present state is
-//! compared with the last state that this process applied, so that a change of nodes and one of the service meet in one queue.
+//! Upstream: `k8s.io/cloud-provider/controllers/service`. Upstream handles update events. Here the present
+//! state is compared with the last state that this process applied, so that changes of nodes and of the service
+//! share one queue.
 
 mod changes;
 mod hosts;
@@ -30,7 +31,7 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// The controller of load balancers.
+/// Descriptor of the service controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "service-lb-controller",
     aliases: &["service"],
@@ -40,7 +41,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     start,
 };
 
-/// Clouds are asked no more often than that for what failed.
+/// Backoff of failed calls to the cloud: 5 s to 300 s.
 const BACKOFF: Backoff = Backoff {
     base_delay: Duration::from_secs(5),
     max_delay: Duration::from_secs(300),
@@ -87,16 +88,16 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
     let of_nodes = context
         .of_keys(&Descriptor { name: "service-lb-controller-nodes", queue: "node", ..DESCRIPTOR })
         .watches(&nodes, |event, enqueue| {
-            let matters = match event {
+            let needs_sync = match event {
                 CacheEvent::Added { .. } | CacheEvent::Deleted(_) => true,
-                CacheEvent::Updated { old, new } => hosts::matters(old, new),
+                CacheEvent::Updated { old, new } => hosts::should_sync_updated_node(old, new),
             };
-            if matters {
+            if needs_sync {
                 enqueue.add(Key::of(&event.object().meta));
             }
         })
         .reconcile(move |_, context| {
-            for key in shared.to_hear(context.env.clock.instant()) {
+            for key in shared.services_with_other_hosts(context.env.clock.instant()) {
                 queue.add(key, Priority::NORMAL);
             }
             async { Ok(Outcome::Settled) }
@@ -106,7 +107,7 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
     Ok(Started::Yes)
 }
 
-/// The services, and what was done for them.
+/// Shared state of the workers: the services, and the last applied states.
 struct Services {
     provider: Arc<dyn CloudProvider>,
     cluster: String,
@@ -116,7 +117,7 @@ struct Services {
     metrics: Metrics,
 }
 
-/// Why a pass ended.
+/// Reason why a pass failed.
 enum Problem {
     Cloud(&'static str, CloudError),
     Api(&'static str, Failure),
@@ -136,8 +137,8 @@ impl Services {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The services whose load balancers must hear of other nodes.
-    fn to_hear(&self, now: Instant) -> Vec<Key> {
+    /// Returns the services whose load balancers need other nodes.
+    fn services_with_other_hosts(&self, now: Instant) -> Vec<Key> {
         let hosts = Hosts::of(&hosts::eligible(self.nodes.list()));
         let memory = self.memory();
         let differ = |(key, last): (&Key, &Last)| (last.hosts != hosts).then(|| key.clone());
@@ -153,11 +154,11 @@ impl Services {
             Pass { of: self, balancer, key, context, hosts: Hosts::of(&nodes), nodes: &nodes };
         let service = self.services.get(&key.namespace, &key.name);
         let ended = pass.run(service).await;
-        self.metrics.heard(key);
+        self.metrics.updated(key);
         match ended {
             Ok(()) => Ok(Outcome::Settled),
             Err(Problem::Cloud(_, CloudError::RetryAfter { message, after })) => {
-                tracing::debug!(service = %key, reason = message, "asked to try again later");
+                tracing::debug!(service = %key, reason = message, "the cloud provider requested a retry");
                 Ok(Outcome::again(after))
             }
             Err(problem) => Err(Error::message(problem.text())),
@@ -165,7 +166,7 @@ impl Services {
     }
 }
 
-/// One look at a service.
+/// One pass over a service.
 struct Pass<'a> {
     of: &'a Services,
     balancer: &'a dyn LoadBalancer,
@@ -192,7 +193,7 @@ impl Pass<'_> {
                 self.record_events(&plan::failed(&subject, &decision, &problem.text())).await;
                 return Err(problem);
             }
-            // What was released may have made room for another service of the name.
+            // After a release, decide again: another service of the same name may exist.
             if decision != Decision::Release {
                 return Ok(());
             }
@@ -256,7 +257,8 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Tells the load balancer of its nodes. What it refuses is tried by ensuring it anew, as upstream does.
+    /// Updates the nodes of the load balancer. If the cloud refuses the update, ensures the load balancer
+    /// instead, as upstream does.
     async fn update_hosts(&self, service: &Arc<Service>) -> Result<(), Problem> {
         let metrics = &self.of.metrics;
         metrics.syncs.inc();
@@ -302,9 +304,9 @@ impl Pass<'_> {
         }
     }
 
-    /// Carries out a plan that has only events.
+    /// Carries out a plan that contains only events.
     async fn record_events(&self, plan: &Plan) {
-        // Events are recorded, not written; that cannot fail.
+        // Recording an event cannot fail, because it is written later.
         let _ = self.context.act(self.key, plan).await;
     }
 }

@@ -7,44 +7,48 @@ use evenkeel_runtime::plan::{EventRecord, OnError, Patch, PatchForm, Plan};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// Keeps a service from vanishing before its load balancer does (KEP-980).
+/// Finalizer that keeps a service until its load balancer is deleted (KEP-980).
 pub(super) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
-/// What this process did last for a Service.
+/// Last state that this process applied for a Service.
 #[derive(Debug, Clone)]
 pub(super) struct Last {
-    /// The service as it was then.
+    /// The service at that time.
     pub(super) service: Arc<Service>,
-    /// Whether its load balancer came about.
+    /// Whether its load balancer was ensured successfully.
     pub(super) ensured: bool,
     /// The nodes that the load balancer was updated with.
     pub(super) hosts: Hosts,
 }
 
-/// What the cloud provider must do for a Service.
+/// Action that a Service's load balancer needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// Do nothing: the load balancer is as it should be.
+    /// None: the load balancer is up to date.
     Nothing,
-    /// Delete the load balancer of a Service that was deleted without a clean-up, or replaced by one of another uid.
+    /// Delete the load balancer of a Service that was deleted without a clean-up, or replaced by one with
+    /// another uid.
     Release,
     /// Delete the load balancer, then remove the Service's finalizer.
     CleanUp,
     /// Create or update the load balancer.
     Ensure,
-    /// Update the nodes of the load balancer; the rest is as it should be.
+    /// Update only the nodes of the load balancer.
     Hosts,
 }
 
-/// Whether a change of a service is a reason to look at it. Others are none, or our own writes would cut back-offs short.
+/// Returns whether a change of a service enqueues it. Other changes must not, because our own writes would
+/// shorten backoffs.
 pub(super) fn concerns(old: Option<&Service>, new: &Service) -> bool {
-    let Some(old) = old else { return wants(new) || needs_cleanup(new) };
-    needs_cleanup(new) || wants(old) != wants(new) || (wants(new) && changes::matter(old, new))
+    let Some(old) = old else { return wants_load_balancer(new) || needs_cleanup(new) };
+    needs_cleanup(new)
+        || wants_load_balancer(old) != wants_load_balancer(new)
+        || (wants_load_balancer(new) && changes::needs_update(old, new))
 }
 
-/// Compares what should be with what was done last.
+/// Compares the desired state with the last applied one.
 pub(super) fn decide(service: Option<&Service>, last: Option<&Last>, hosts: &Hosts) -> Decision {
-    let wanted_before = last.is_some_and(|last| wants(&last.service));
+    let wanted_before = last.is_some_and(|last| wants_load_balancer(&last.service));
     let Some(service) = service else {
         return if wanted_before { Decision::Release } else { Decision::Nothing };
     };
@@ -54,20 +58,22 @@ pub(super) fn decide(service: Option<&Service>, last: Option<&Last>, hosts: &Hos
     if needs_cleanup(service) {
         return Decision::CleanUp;
     }
-    // One that is on its way out can get no finalizer any more.
-    if !wants(service) || service.meta.deleting() {
+    // A service that is being deleted cannot get a finalizer.
+    if !wants_load_balancer(service) || service.meta.deleting() {
         return if wanted_before { Decision::CleanUp } else { Decision::Nothing };
     }
     match last {
-        Some(last) if !last.ensured || changes::matter(&last.service, service) => Decision::Ensure,
+        Some(last) if !last.ensured || changes::needs_update(&last.service, service) => {
+            Decision::Ensure
+        }
         Some(last) if last.hosts != *hosts => Decision::Hosts,
         Some(_) => Decision::Nothing,
         None => Decision::Ensure,
     }
 }
 
-/// Whether the cluster's own cloud is to make a load balancer.
-pub(super) fn wants(service: &Service) -> bool {
+/// Returns whether this cloud must provide a load balancer for the service.
+pub(super) fn wants_load_balancer(service: &Service) -> bool {
     &*service.spec.type_ == "LoadBalancer" && service.spec.load_balancer_class.is_empty()
 }
 
@@ -79,7 +85,8 @@ fn needs_cleanup(service: &Service) -> bool {
     has_finalizer(service) && (service.meta.deleting() || &*service.spec.type_ != "LoadBalancer")
 }
 
-/// Before the cloud is asked for a load balancer: the finalizer, so that from then on it is not forgotten.
+/// Plans the writes before the cloud is called: the finalizer, which keeps the service until its load balancer
+/// is deleted.
 pub(super) fn before_ensure(service: &Service, hosts: usize) -> Plan {
     let regarding = target(service);
     let mut plan = Plan::nothing();
@@ -108,7 +115,7 @@ fn no_hosts(service: &Service) -> EventRecord {
     EventRecord::warning(target(service), "UnAvailableLoadBalancer", message)
 }
 
-/// After the cloud made or changed the load balancer: its status, where that is another one than before.
+/// Plans the writes after the cloud has created or updated the load balancer: its status, if that differs.
 pub(super) fn after_ensure(service: &Service, status: &LoadBalancerStatus) -> Plan {
     let mut plan = Plan::nothing();
     plan.push(EventRecord::normal(target(service), "EnsuredLoadBalancer", "Ensured load balancer"));
@@ -129,7 +136,7 @@ pub(super) fn after_ensure(service: &Service, status: &LoadBalancerStatus) -> Pl
     plan
 }
 
-/// Before a load balancer that is there is taken away.
+/// Returns the event before an existing load balancer is deleted.
 pub(super) fn before_cleanup(service: &Service) -> Plan {
     let mut plan = Plan::nothing();
     plan.push(EventRecord::normal(
@@ -140,8 +147,8 @@ pub(super) fn before_cleanup(service: &Service) -> Plan {
     plan
 }
 
-/// After the load balancer is gone. Finalizer and status go by one write: upstream's two leave a stale status for ever where
-/// the program ends between them.
+/// Plans the writes after the load balancer is deleted. One patch removes finalizer and status. Upstream needs
+/// two writes, and leaves a stale status forever if the program ends between them.
 pub(super) fn after_cleanup(service: &Service) -> Plan {
     let mut plan = Plan::nothing();
     let (held, has_ingress) =
@@ -164,7 +171,7 @@ pub(super) fn after_cleanup(service: &Service) -> Plan {
     plan
 }
 
-/// After what a service had is gone, where the service itself is gone already.
+/// Returns the event after the load balancer of a deleted service was deleted.
 pub(super) fn released(service: &Service) -> Plan {
     let mut plan = Plan::nothing();
     plan.push(deleted(service));
@@ -187,7 +194,7 @@ pub(super) fn after_hosts(service: &Service, hosts: &Hosts) -> Plan {
     plan
 }
 
-/// After the cloud refused other nodes.
+/// Returns the event after the cloud refused other nodes.
 pub(super) fn refused_hosts(service: &Service, hosts: &Hosts, error: &str) -> Plan {
     let message = format!(
         "Error updating load balancer with new hosts {} [node names limited, total number of nodes: {}], error: {error}",
@@ -199,7 +206,7 @@ pub(super) fn refused_hosts(service: &Service, hosts: &Hosts, error: &str) -> Pl
     plan
 }
 
-/// After anything else went wrong.
+/// Returns the event after any other failure.
 pub(super) fn failed(service: &Service, decision: &Decision, error: &str) -> Plan {
     let (reason, message) = match decision {
         Decision::Release => ("DeleteLoadBalancerFailed", "Error deleting load balancer"),
@@ -210,7 +217,7 @@ pub(super) fn failed(service: &Service, decision: &Decision, error: &str) -> Pla
     plan
 }
 
-/// Whether two statuses mean the same: the server writes `VIP` where an address has no mode.
+/// Returns whether two statuses are equal. The server defaults an address's mode to `VIP`.
 fn same(one: &LoadBalancerStatus, other: &LoadBalancerStatus) -> bool {
     fn mode(ingress: &LoadBalancerIngress) -> &str {
         match &*ingress.ip_mode {

@@ -1,4 +1,4 @@
-//! Tables, and a property: whatever happens, plans end, and end where they should.
+//! Tables of decisions, and a property: after any events, plans converge to the desired state.
 
 use super::{
     changes,
@@ -75,7 +75,7 @@ fn decisions() {
 }
 
 #[test]
-fn what_matters_to_a_load_balancer() {
+fn some_changes_affect_a_load_balancer() {
     let plain = balanced("s");
     let matters = [
         ("/spec/ports/0/nodePort", json!(30081)),
@@ -93,7 +93,7 @@ fn what_matters_to_a_load_balancer() {
     ];
     for (pointer, value) in matters {
         let changed = with(plain.clone(), pointer, value);
-        assert!(changes::matter(&service(&plain), &service(&changed)), "{pointer}");
+        assert!(changes::needs_update(&service(&plain), &service(&changed)), "{pointer}");
     }
     let does_not = [
         ("/metadata/labels", json!({"a": "b"})),
@@ -103,12 +103,15 @@ fn what_matters_to_a_load_balancer() {
     ];
     for (pointer, value) in does_not {
         let (old, new) = (service(&plain), service(&with(plain.clone(), pointer, value)));
-        assert!(!changes::matter(&old, &new) && !plan::concerns(Some(&old), &new), "{pointer}");
+        assert!(
+            !changes::needs_update(&old, &new) && !plan::concerns(Some(&old), &new),
+            "{pointer}"
+        );
     }
 }
 
 #[test]
-fn events_and_writes_of_a_life() {
+fn events_and_writes_from_creation_to_deletion() {
     let mut object = balanced("s");
     let before = plan::before_ensure(&service(&object), 1);
     assert_eq!(shape(&before), ["EnsuringLoadBalancer", "patch services"]);
@@ -122,7 +125,7 @@ fn events_and_writes_of_a_life() {
     assert_eq!(shape(&after), ["EnsuredLoadBalancer", "patch services"]);
     apply(&after, &mut object);
     assert_eq!(object["status"]["loadBalancer"]["ingress"], json!([{"ip": "198.18.0.1"}]));
-    // As the server fills it in.
+    // The server sets this default.
     object["status"]["loadBalancer"]["ingress"][0]["ipMode"] = json!("VIP");
     let again = plan::after_ensure(&service(&object), &status("198.18.0.1"));
     assert_eq!(shape(&again), ["EnsuredLoadBalancer"], "nothing has changed");
@@ -135,7 +138,7 @@ fn events_and_writes_of_a_life() {
 }
 
 #[test]
-fn a_status_is_written_with_all_it_has() {
+fn a_status_is_written_with_all_its_fields() {
     let full = json!({"ingress": [{
         "hostname": "lb.example.com", "ipMode": "Proxy",
         "ports": [{"port": 80, "protocol": "TCP", "error": "NoRoute"}, {"port": 81, "protocol": "UDP"}],
@@ -170,7 +173,7 @@ fn failures_are_reported_by_what_failed() {
 }
 
 #[test]
-fn nodes_that_load_balancers_lead_to() {
+fn load_balancers_exclude_some_nodes() {
     let label = "/metadata/labels";
     let excluded =
         |value: &str| json!({"node.kubernetes.io/exclude-from-external-load-balancers": value});
@@ -201,12 +204,18 @@ fn nodes_that_load_balancers_lead_to() {
     }
     let n = |json: Value| node_view(&json);
     let plain = n(node("n"));
-    assert!(hosts::matters(&plain, &n(with(node("n"), label, excluded("true")))));
-    assert!(hosts::matters(&plain, &n(with(node("n"), "/spec/providerID", json!("x://1")))));
-    assert!(!hosts::matters(&plain, &n(with(node("n"), "/status/conditions", json!([])))));
+    assert!(hosts::should_sync_updated_node(&plain, &n(with(node("n"), label, excluded("true")))));
+    assert!(hosts::should_sync_updated_node(
+        &plain,
+        &n(with(node("n"), "/spec/providerID", json!("x://1")))
+    ));
+    assert!(!hosts::should_sync_updated_node(
+        &plain,
+        &n(with(node("n"), "/status/conditions", json!([])))
+    ));
 }
 
-/// A service, a cloud, and a controller that may forget.
+/// Model of a service, a cloud, and a controller that may lose its memory.
 struct World {
     object: Option<Value>,
     cloud: Option<Hosts>,
@@ -248,7 +257,7 @@ impl World {
         }
     }
 
-    /// An object that is deleted goes once nothing holds it.
+    /// Removes a deleted object once it has no finalizers.
     fn reap(&mut self) {
         let gone = |object: &mut Value| {
             let held = object["metadata"]["finalizers"].as_array().is_some_and(|f| !f.is_empty());
@@ -271,7 +280,7 @@ impl World {
         !fails
     }
 
-    /// One pass as the shell makes it; false at rest.
+    /// Runs one pass as the shell does. Returns false if it has nothing to do.
     fn pass(&mut self) -> bool {
         let now = self.object.as_ref().map(service);
         match plan::decide(now.as_deref(), self.memory.as_ref(), &self.hosts) {
@@ -328,7 +337,7 @@ fn happens() -> impl Strategy<Value = Happens> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
     #[test]
-    fn whatever_happens_it_ends_where_it_should(all in proptest::collection::vec((happens(), 0usize..3), 0..12)) {
+    fn after_any_events_plans_converge(all in proptest::collection::vec((happens(), 0usize..3), 0..12)) {
         let mut world = World { object: None, cloud: None, hosts: hosts_of(&["0"]), memory: None, fails: 0 };
         for (what, passes) in &all {
             world.happen(what);
@@ -342,7 +351,7 @@ proptest! {
                 break;
             }
         }
-        let wanted = world.object.as_ref().is_some_and(|object| plan::wants(&service(object)));
+        let wanted = world.object.as_ref().is_some_and(|object| plan::wants_load_balancer(&service(object)));
         prop_assert_eq!(world.cloud.as_ref(), wanted.then_some(&world.hosts));
         if let Some(object) = &world.object {
             let has_status = !service(object).status.load_balancer.ingress.is_empty();

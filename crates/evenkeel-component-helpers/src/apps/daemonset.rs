@@ -14,11 +14,11 @@ const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 ];
-/// Taint that only pods with host network tolerate.
+/// Taint that only DaemonSet pods with host network tolerate.
 const NETWORK_UNAVAILABLE: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
 
-/// Adds the tolerations to a pod's spec. They replace those of the same key, effect and operator, which may hold for some
-/// time only.
+/// Adds the tolerations to a pod's spec. They replace given ones with the same key, effect and operator, which
+/// may be limited in time.
 ///
 /// Upstream: `AddOrUpdateDaemonPodTolerations`.
 pub fn add_tolerations(spec: &mut Value) {
@@ -53,7 +53,7 @@ pub fn only_on(spec: &mut Value, node: &str) {
     });
 }
 
-/// Returns the node that the pod is on, or is restricted to.
+/// Returns the node that the pod is on or is restricted to.
 ///
 /// Upstream: `GetTargetNodeName`.
 pub fn target_node(pod: &Pod) -> Option<&str> {

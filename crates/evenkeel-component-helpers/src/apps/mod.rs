@@ -1,3 +1,3 @@
-//! Rules of workloads that more than their controller needs.
+//! Rules of workloads that are not only used by their controller.
 
 pub mod daemonset;

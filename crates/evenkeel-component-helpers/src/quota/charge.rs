@@ -1,4 +1,4 @@
-//! Quota admission: whether a write is within its quotas, and the usage charged for it.
+//! Quota admission: whether a write stays within its quotas, and the usage that it adds.
 //!
 //! Upstream: `CheckRequest` of `k8s.io/apiserver/pkg/admission/plugin/resourcequota`.
 
@@ -6,16 +6,16 @@ use super::{Classes, Evaluator, Item, Usage, pods};
 use evenkeel_api::text::Text;
 use evenkeel_api::{time::Timestamp, views::ResourceQuota};
 
-/// A write that quotas limit.
+/// Write that quotas limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// The evaluator of the kind.
+    /// The evaluator of the object's kind.
     pub evaluator: &'a Evaluator,
     /// The object after the write.
     pub new: Item<'a>,
-    /// The object before the write; `None` on create.
+    /// The object before the write, or `None` on create.
     pub old: Option<Item<'a>>,
-    /// Whether the write reports an observation (a status update), which is charged but never rejected.
+    /// Whether the write only reports an observation (a status update), which is charged but never rejected.
     pub status_update: bool,
     /// All device classes.
     pub classes: &'a Classes,
@@ -23,7 +23,7 @@ pub struct Request<'a> {
     pub now: Timestamp,
 }
 
-/// Why a write is rejected, with upstream's texts.
+/// Reason why a write is rejected, with upstream's messages.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// A container lacks a request or limit that the quota requires.
@@ -62,7 +62,7 @@ pub enum Refusal {
     },
 }
 
-/// Returns the usage of each of a namespace's quotas after the write; `None` for quotas that do not apply.
+/// Returns the usage of each of a namespace's quotas after the write, or `None` for quotas that do not apply.
 ///
 /// # Errors
 /// When a quota rejects the write.
@@ -98,7 +98,7 @@ fn applies_to(quota: &ResourceQuota, request: &Request<'_>, item: &Item<'_>) -> 
     limited(quota, request).next().is_some() && item.is_within(&quota.spec)
 }
 
-/// Resources of such objects that the quota limits.
+/// Returns the resources of objects of this kind that the quota limits.
 fn limited<'q>(
     quota: &'q ResourceQuota,
     request: &Request<'q>,
@@ -112,7 +112,7 @@ fn limited<'q>(
         .filter(|name| evaluator.matches_resource(name, classes))
 }
 
-/// Checks that containers state the limited resources, and that the quota's status has their usage.
+/// Checks that containers specify the limited resources, and that the quota's status contains their usage.
 fn check(quota: &ResourceQuota, request: &Request<'_>) -> Result<(), Refusal> {
     let name = || quota.meta.name.clone();
     if let Item::Pod(pod) = request.new

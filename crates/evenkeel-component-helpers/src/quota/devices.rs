@@ -10,11 +10,11 @@ use evenkeel_api::{
 use std::collections::BTreeMap;
 
 const DEVICES: &str = ".deviceclass.resource.k8s.io/devices";
-/// Maximum number of devices of a claim, which `allocationMode: All` is charged.
+/// Maximum number of devices of a claim, which is also the charge for `allocationMode: All`.
 const MAX_DEVICES: i64 = 32;
 const EXTENDED_RESOURCE_CLAIM_ANNOTATION: &str = "resource.kubernetes.io/extended-resource-claim";
 
-/// Device classes, each with the extended resource that it provides (empty for none).
+/// Device classes, each with the extended resource that it provides, or an empty name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Classes(BTreeMap<Text, Text>);
 
@@ -38,8 +38,8 @@ pub(super) fn matches_resource(name: &str, classes: &Classes) -> bool {
     })
 }
 
-/// Whether the claim was generated for the extended resources of `pod`, which the pod is charged for already.
-/// `claims` are those of the namespace; only the oldest one for a pod counts as its own.
+/// Returns whether the claim was generated for the extended resources of `pod`, which is already charged for
+/// them. `claims` are the claims of the namespace. Only the oldest claim for a pod counts as its own.
 pub fn is_claim_of<'c>(
     claim: &ResourceClaim,
     pod: &Pod,
@@ -91,7 +91,7 @@ pub(super) fn usage(
     }
 }
 
-/// Maximum number of devices of each class that the claim may allocate.
+/// Returns the maximum number of devices of each class that the claim may allocate.
 fn devices(claim: &ResourceClaim) -> BTreeMap<&str, i64> {
     let count = |mode: &str, count: i64| match mode {
         "ExactCount" => count,

@@ -23,7 +23,7 @@ use evenkeel_api::{
     views::{PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuotaSpec, Service},
 };
 
-/// Kinds that quotas ignore: they are not stored, or expire by themselves.
+/// Resources that quotas ignore: they are not stored, or expire by themselves.
 const IGNORED_RESOURCES: [(&str, &str); 10] = [
     ("", "bindings"),
     ("", "componentstatuses"),
@@ -37,19 +37,19 @@ const IGNORED_RESOURCES: [(&str, &str); 10] = [
     ("events.k8s.io", "events"),
 ];
 
-/// Kinds that quotas also count under their plain names, which are older than `count/`.
+/// Resources that quotas also count under their plain names, which are older than `count/`.
 const ALIASES: [&str; 4] = ["configmaps", "replicationcontrollers", "resourcequotas", "secrets"];
 
-/// Evaluator of one kind of object.
+/// Evaluator of one resource's objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Evaluator {
     kind: EvaluatorKind,
-    /// `count/pods`, `count/deployments.apps`.
+    /// Quota resource that counts the objects, such as `count/pods` or `count/deployments.apps`.
     count: Text,
     alias: Option<&'static str>,
 }
 
-/// The evaluator of a kind.
+/// Measured properties of a resource's objects, besides their number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EvaluatorKind {
     /// Resource requests and limits of pods.
@@ -65,7 +65,7 @@ pub enum EvaluatorKind {
 }
 
 impl Evaluator {
-    /// Returns the evaluator of a resource; `None` for one that quotas ignore.
+    /// Returns the evaluator of a resource, or `None` for one that quotas ignore.
     pub fn new(group: &str, resource: &str) -> Option<Self> {
         if IGNORED_RESOURCES.contains(&(group, resource)) {
             return None;
@@ -86,17 +86,17 @@ impl Evaluator {
         Some(Self { kind, count: count.into(), alias })
     }
 
-    /// Returns how objects of the kind are measured.
+    /// Returns the measured properties.
     pub fn kind(&self) -> EvaluatorKind {
         self.kind
     }
 
-    /// Returns the quota resource that counts the objects.
+    /// Returns the quota resource that counts the objects, such as `count/pods`.
     pub fn count(&self) -> &str {
         &self.count
     }
 
-    /// Whether objects of this kind count towards the quota resource `name`.
+    /// Returns whether objects of this resource count towards the quota resource `name`.
     pub fn matches_resource(&self, name: &str, classes: &Classes) -> bool {
         name == &*self.count
             || self.alias == Some(name)
@@ -109,30 +109,30 @@ impl Evaluator {
             }
     }
 
-    /// Usage of one object without other resources.
+    /// Returns the usage of one object by number only.
     fn one(&self) -> Usage {
         let one = Quantity::from_units(1);
         [&*self.count].into_iter().chain(self.alias).map(|name| (name, one)).collect()
     }
 }
 
-/// An object with the fields that quotas evaluate.
+/// Object with the fields that quotas evaluate.
 #[derive(Debug, Clone, Copy)]
 pub enum Item<'a> {
-    /// A pod, counted with its requests and limits.
+    /// Pod with its requests and limits.
     Pod(&'a Pod),
-    /// A Service, counted with its node ports and as a load balancer.
+    /// Service with its node ports and its load balancer.
     Service(&'a Service),
-    /// A PersistentVolumeClaim, counted with its storage, in total and by class.
+    /// PersistentVolumeClaim with its storage, in total and by class.
     VolumeClaim(&'a PersistentVolumeClaim),
-    /// A ResourceClaim, with the pod for whose extended resources it was generated (see [`is_claim_of`]).
+    /// ResourceClaim, with the pod for whose extended resources it was generated (see [`is_claim_of`]).
     DeviceClaim(&'a ResourceClaim, Option<&'a Pod>),
-    /// An object of another kind: only the number of objects counts.
+    /// Object of another kind, of which quotas only count the number.
     Plain,
 }
 
 impl Item<'_> {
-    /// Usage of the object, by quota resource.
+    /// Returns the usage of the object, by quota resource.
     pub fn usage(&self, evaluator: &Evaluator, classes: &Classes, now: Timestamp) -> Usage {
         let mut usage = evaluator.one();
         match self {
@@ -147,7 +147,7 @@ impl Item<'_> {
         usage
     }
 
-    /// Whether a quota with this spec counts the object: it matches all of its scopes.
+    /// Returns whether a quota with this spec counts the object: it matches all scopes of the quota.
     pub fn is_within(&self, spec: &ResourceQuotaSpec) -> bool {
         scope::all(spec).all(|requirement| scope::holds(&requirement, self))
     }

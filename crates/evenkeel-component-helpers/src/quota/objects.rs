@@ -9,7 +9,7 @@ use evenkeel_api::{
 const OF_CLASS: &str = ".storageclass.storage.k8s.io/";
 const STORAGE: &str = "requests.storage";
 const CLAIMS: &str = "persistentvolumeclaims";
-/// Where a claim's class stood before there was a field for it.
+/// Annotation with a claim's class, which is older than the field.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 pub(super) fn services_track(name: &str) -> bool {
@@ -32,7 +32,7 @@ pub(super) fn service(service: &Service, usage: &mut Usage) {
     usage.set("services.loadbalancers", count(balancers));
 }
 
-/// The type, where that takes ports or load balancers; empty otherwise.
+/// Returns the type if it uses node ports or a load balancer, otherwise an empty string.
 pub fn service_type(service: &Service) -> &str {
     match &*service.spec.type_ {
         limited @ ("NodePort" | "LoadBalancer") => limited,
@@ -56,13 +56,13 @@ pub(super) fn volume_claim(claim: &PersistentVolumeClaim, usage: &mut Usage) {
     };
     charge(CLAIMS, Quantity::from_units(1));
     let Some(desired) = claim.spec.resources.requests.get("storage") else { return };
-    // While it grows, or when it cannot shrink back, what is set aside counts (KEP-1790).
-    let set_aside = claim.status.allocated_resources.get("storage").copied();
-    let most = set_aside.filter(|set_aside| set_aside > desired).unwrap_or(*desired);
+    // While a claim grows, or cannot be shrunk back, its allocated storage counts (KEP-1790).
+    let allocated = claim.status.allocated_resources.get("storage").copied();
+    let most = allocated.filter(|allocated| allocated > desired).unwrap_or(*desired);
     charge(STORAGE, most.rounded_up());
 }
 
-/// The classes of attributes that the claim has, had, or is getting.
+/// Returns the attributes classes that the claim requests, has, or is being changed to.
 pub fn volume_classes(claim: &PersistentVolumeClaim) -> Vec<&str> {
     let status = &claim.status;
     let target = status.modify_volume_status.as_ref();

@@ -27,7 +27,7 @@ const NAMES: [&str; 10] = [
     "pods",
 ];
 
-/// Quota resources that every container must request or limit once a quota limits them.
+/// Quota resources that every container must specify once a quota limits them.
 const REQUIRED_RESOURCES: [&str; 6] =
     ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 
@@ -41,7 +41,7 @@ pub(super) fn matches_resource(name: &str) -> bool {
         || is_extended(name)
 }
 
-/// Whether a quota resource is an extended one: `requests.` and a name outside of kubernetes.io.
+/// Returns whether a quota resource is an extended one: `requests.` and a name outside of kubernetes.io.
 ///
 /// Upstream: `isExtendedResourceNameForQuota`.
 pub(super) fn is_extended(name: &str) -> bool {
@@ -53,21 +53,21 @@ fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// Whether the pod has an `activeDeadlineSeconds`, which the quota scope `Terminating` selects.
+/// Returns whether the pod has an `activeDeadlineSeconds`, which the quota scope `Terminating` selects.
 ///
 /// Upstream: `IsTerminating`.
 pub fn is_terminating(pod: &Pod) -> bool {
     pod.spec.active_deadline_seconds.is_some_and(|seconds| seconds >= 0)
 }
 
-/// Returns the time from which quotas no longer count a deleted pod: its deletion timestamp plus the grace period, as
-/// upstream adds them, although the timestamp is already the period's end.
+/// Returns the time from which quotas no longer count a deleted pod: its deletion timestamp plus the grace
+/// period. The timestamp already includes the period, but upstream adds it too.
 pub fn grace_period_end(pod: &Pod) -> Option<Timestamp> {
     let seconds = pod.meta.deletion_grace_seconds?;
     Some(saturating_add(pod.meta.deletion?, SignedDuration::from_secs(seconds)))
 }
 
-/// Whether quotas count the pod: it has not finished, and its grace period has not ended.
+/// Returns whether quotas count the pod: it has not finished, and its grace period has not ended.
 ///
 /// Upstream: `QuotaV1Pod`.
 pub fn is_charged(pod: &Pod, now: Timestamp) -> bool {
@@ -111,13 +111,14 @@ fn set_compute_usage(requests: &Amounts<'_>, limits: &Amounts<'_>, usage: &mut U
     }
 }
 
-/// Whether the kubelet has reported the pod's resize as infeasible (KEP-1287).
+/// Returns whether the kubelet has reported the pod's resize as infeasible (KEP-1287).
 fn is_infeasible(pod: &Pod) -> bool {
     let pending = pod.status.conditions.iter().find(|c| &*c.type_ == "PodResizePending");
     pending.is_some_and(|condition| &*condition.reason == "Infeasible")
 }
 
-/// Returns the pod's requests. During a resize that is the maximum of desired, allocated and actual ones.
+/// Returns the pod's requests. During a resize, each is the maximum of the desired, allocated and actual
+/// request.
 ///
 /// Upstream: `PodRequests`.
 fn requests(pod: &Pod) -> Amounts<'_> {
@@ -178,7 +179,7 @@ pub fn limits(pod: &Pod) -> Amounts<'_> {
     total
 }
 
-/// Whether the pod is best-effort: without requests and limits of CPU and memory.
+/// Returns whether the pod is best-effort: it has no requests and limits of CPU and memory.
 pub(super) fn is_best_effort(pod: &Pod) -> bool {
     if !pod.status.qos_class.is_empty() {
         return &*pod.status.qos_class == "BestEffort";
@@ -205,7 +206,7 @@ fn is_pod_level(pod_resources: &ResourceRequirements) -> bool {
     names.any(|(name, _)| is_pod_level_resource(name))
 }
 
-/// Whether the pod has a cross-namespace affinity term.
+/// Returns whether the pod has an affinity term across namespaces.
 ///
 /// Upstream: `usesCrossNamespacePodAffinity`.
 pub(super) fn uses_cross_namespace_affinity(pod: &Pod) -> bool {
@@ -230,8 +231,8 @@ pub(super) fn uses_cross_namespace_affinity(pod: &Pod) -> bool {
         })
 }
 
-/// Returns the limited resources that containers neither request nor limit, with these containers' names, in upstream's
-/// wording: `limits.cpu for: a,b; memory for: a`.
+/// Returns the limited resources that containers neither request nor limit, with the containers' names. The
+/// format is upstream's: `limits.cpu for: a,b; memory for: a`.
 ///
 /// Upstream: `Constraints` of `podEvaluator`.
 pub(super) fn missing<'n>(pod: &Pod, limited: impl Iterator<Item = &'n str>) -> Option<String> {

@@ -1,10 +1,10 @@
-//! Quota scopes: which pods and claims a ResourceQuota counts.
+//! Quota scopes: select the pods and claims that a ResourceQuota counts.
 
 use super::{Item, objects, pods};
 use evenkeel_api::views::{ResourceQuotaSpec, ScopedResourceSelectorRequirement};
 use std::borrow::Cow;
 
-/// The scopes of a quota, from both fields that say them.
+/// Returns the scopes of a quota, from both of its fields.
 pub(super) fn all(
     spec: &ResourceQuotaSpec,
 ) -> impl Iterator<Item = Cow<'_, ScopedResourceSelectorRequirement>> {
@@ -19,7 +19,7 @@ pub(super) fn all(
     plain.chain(selected.map(Cow::Borrowed))
 }
 
-/// Whether the object matches the scope. Only pods and PersistentVolumeClaims match any.
+/// Returns whether the object matches the scope. Only pods and PersistentVolumeClaims match any scope.
 pub(super) fn holds(requirement: &ScopedResourceSelectorRequirement, item: &Item<'_>) -> bool {
     match (item, &*requirement.scope_name) {
         (Item::Pod(pod), "Terminating") => pods::is_terminating(pod),
@@ -43,7 +43,7 @@ pub(super) fn holds(requirement: &ScopedResourceSelectorRequirement, item: &Item
     }
 }
 
-/// Whether the requirement is met by this value, or by there being none.
+/// Returns whether the requirement selects this value, or its absence.
 fn selects(requirement: &ScopedResourceSelectorRequirement, value: Option<&str>) -> bool {
     let listed = |value: &str| requirement.values.iter().any(|listed| **listed == *value);
     match &*requirement.operator {

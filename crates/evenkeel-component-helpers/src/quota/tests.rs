@@ -111,7 +111,7 @@ fn what_pods_count() {
 }
 
 #[test]
-fn a_pod_is_charged_until_its_grace_is_over() {
+fn a_pod_is_charged_until_its_grace_period_ends() {
     let going = |seconds: i64, grace: i64| {
         let deletion = T0 - evenkeel_api::time::SignedDuration::from_secs(seconds);
         let meta =
@@ -264,7 +264,7 @@ fn quota(hard: &Value, used: &Value) -> ResourceQuota {
     )
 }
 
-/// What is used after `new` in the place of `old`, or why it is refused.
+/// Returns the usage after `new` replaces `old`, or the reason for a rejection.
 fn charged(
     quota: &ResourceQuota,
     new: &Value,
@@ -314,20 +314,20 @@ fn what_is_charged_and_refused() {
         charged(&limits, &pod("-1"), None).unwrap_err().to_string(),
         "quota usage is negative for resource(s): cpu,requests.cpu"
     );
-    // A change counts what it adds, and nothing that it takes away.
+    // A change is only charged for what it adds, and not credited for what it removes.
     assert_eq!(charged(&full, &pod("1"), Some(&pod("1"))), Ok(None));
     assert_eq!(charged(&full, &pod("500m"), Some(&pod("1"))), Ok(None));
     assert_eq!(
         charged(&limits, &pod("700m"), Some(&pod("500m"))).unwrap().as_deref(),
         Some("cpu=700m,pods=1")
     );
-    // What is not limited does not matter.
+    // Resources without a limit do not matter.
     let secrets = quota(&json!({"secrets": "1"}), &json!({}));
     assert_eq!(charged(&secrets, &pod("1"), None), Ok(None));
 }
 
 #[test]
-fn what_comes_into_a_scope_counts_whole() {
+fn an_object_that_newly_matches_a_scope_is_charged_in_full() {
     let mut terminating = quota(&json!({"pods": "3"}), &json!({"pods": "1"}));
     terminating.spec.scopes = Box::new(["Terminating".into()]);
     let pod = |deadline: Value| json!({"spec": {"activeDeadlineSeconds": deadline, "containers": [container(&json!({}))]}});
@@ -363,7 +363,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_added_and_taken_away_is_as_before(
+    fn adding_and_subtracting_usage_restores_it(
         a in proptest::collection::btree_map("[a-c]", 0i64..100, 0..4),
         b in proptest::collection::btree_map("[a-c]", 0i64..100, 0..4),
     ) {

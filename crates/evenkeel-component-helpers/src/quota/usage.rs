@@ -6,7 +6,7 @@ use evenkeel_api::text::Text;
 use evenkeel_api::{map::Map, quantity::Quantity};
 use std::{collections::BTreeMap, fmt};
 
-/// Quantities by resource name, in order of name.
+/// Quantities by resource name, sorted by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Usage(BTreeMap<Text, Quantity>);
 
@@ -21,12 +21,12 @@ impl Usage {
         self.0.insert(name.into(), amount);
     }
 
-    /// Returns the entries in order of name.
+    /// Returns the entries, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Quantity)> {
         self.0.iter().map(|(name, amount)| (&**name, *amount))
     }
 
-    /// Whether there are no entries.
+    /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -49,7 +49,7 @@ impl Usage {
         self.0.iter().map(|(name, amount)| (name.clone(), amount.times(number))).collect()
     }
 
-    /// Returns the quantities less those of `less`; a negative result becomes 0.
+    /// Returns the quantities minus those of `less`. A negative result becomes 0.
     ///
     /// Upstream: `SubtractWithNonNegativeResult`.
     #[must_use]
@@ -76,7 +76,7 @@ impl Usage {
 }
 
 impl<N: Into<Text>> FromIterator<(N, Quantity)> for Usage {
-    /// Collects entries; of two with the same name, the later wins.
+    /// Collects entries. If a name occurs twice, the later quantity applies.
     fn from_iter<I: IntoIterator<Item = (N, Quantity)>>(entries: I) -> Self {
         Self(entries.into_iter().map(|(name, amount)| (name.into(), amount)).collect())
     }
@@ -89,7 +89,7 @@ impl From<&Map<Quantity>> for Usage {
 }
 
 impl fmt::Display for Usage {
-    /// Writes `cpu=1,memory=2Gi`.
+    /// Formats the entries as `cpu=1,memory=2Gi`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (name, amount)) in self.0.iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };

@@ -1,3 +1,3 @@
-//! Which pods fit which nodes.
+//! Rules that match pods with nodes.
 
 pub mod corev1;

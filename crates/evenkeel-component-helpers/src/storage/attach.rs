@@ -1,4 +1,4 @@
-//! Unique names of attached volumes, as a Node's status lists them.
+//! Unique names of attached volumes, as in a Node's status.
 
 use super::csi_translation;
 use evenkeel_api::views::PersistentVolume;
@@ -6,7 +6,7 @@ use evenkeel_api::views::PersistentVolume;
 /// Prefix of a CSI volume's unique name on nodes.
 const ATTACHED_OF_CSI: &str = "kubernetes.io/csi/";
 
-/// Returns the volume's unique name, as in `status.volumesAttached`; `None` unless it is a CSI volume.
+/// Returns the volume's unique name, as in `status.volumesAttached`, or `None` if it is not a CSI volume.
 ///
 /// Upstream: `GetUniqueVolumeNameFromSpec`.
 pub fn attached_name(volume: &PersistentVolume) -> Option<String> {

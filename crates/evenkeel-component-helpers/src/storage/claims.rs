@@ -1,9 +1,9 @@
-//! The claims of a pod: those that it names, and those of its ephemeral volumes.
+//! Claims of a pod: those that it names, and those of its ephemeral volumes.
 
 use super::ephemeral;
 use evenkeel_api::views::{Pod, Volume};
 
-/// A pod's volume that a claim backs.
+/// Volume of a pod that a claim backs.
 #[derive(Debug, Clone, Copy)]
 pub struct ClaimUse<'a> {
     /// The pod's volume.
@@ -31,12 +31,12 @@ pub fn of_pod(pod: &Pod) -> impl Iterator<Item = ClaimUse<'_>> {
     })
 }
 
-/// Returns the key of a claim in indexes: `namespace/name`.
+/// Returns the index key of a claim: `namespace/name`.
 pub fn key(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }
 
-/// Calls `index` with the [`key`] of each claim of the pod: an index of pods.
+/// Index function of pods by claim: calls `index` with the [`key`] of each claim of the pod.
 pub fn keys_of_pod(pod: &Pod, index: &mut dyn FnMut(&str)) {
     for used in of_pod(pod) {
         index(&key(&pod.meta.namespace, &used.claim_name(pod)));

@@ -1,4 +1,5 @@
-//! CSI migration: the drivers that replace in-tree volume plugins, and their names of migrated volumes.
+//! CSI migration: the drivers that replace in-tree volume plugins, and their names and topology of migrated
+//! volumes.
 //!
 //! Upstream: `k8s.io/csi-translation-lib`.
 
@@ -10,7 +11,7 @@ use evenkeel_api::views::{
     NodeSelectorRequirement, PersistentVolume, VolumeSource,
 };
 
-/// On a CSINode: the built-in plug-ins for which drivers work on the node.
+/// Annotation of a CSINode: the in-tree plugins that a CSI driver replaces on the node.
 pub const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
 
 const AWS_EBS: &str = "kubernetes.io/aws-ebs";
@@ -25,7 +26,7 @@ const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 const BETA_REGION: &str = "failure-domain.beta.kubernetes.io/region";
 const ZONE: &str = "topology.kubernetes.io/zone";
 const REGION: &str = "topology.kubernetes.io/region";
-/// Between the zones of a label.
+/// Separator of the zones in a label.
 const ZONES_APART: &str = "__";
 
 /// In-tree plugins and the CSI drivers that replace them, sorted.
@@ -45,7 +46,7 @@ pub fn driver_of(plugin: &str) -> Option<&'static str> {
     Some(DRIVERS[index].1)
 }
 
-/// The plug-in that was built in for this volume.
+/// Returns the in-tree plugin of this volume.
 pub fn plugin_of_volume(volume: &PersistentVolume) -> Option<&'static str> {
     let source = &volume.spec.source;
     [
@@ -61,7 +62,7 @@ pub fn plugin_of_volume(volume: &PersistentVolume) -> Option<&'static str> {
     .find_map(|(is, plugin)| is.then_some(plugin))
 }
 
-/// The plug-in that was built in for a volume that a pod names itself.
+/// Returns the in-tree plugin of a pod's inline volume.
 pub fn plugin_of_inline(source: &VolumeSource) -> Option<&'static str> {
     [
         (source.aws_elastic_block_store.is_some(), AWS_EBS),
@@ -76,18 +77,20 @@ pub fn plugin_of_inline(source: &VolumeSource) -> Option<&'static str> {
     .find_map(|(is, plugin)| is.then_some(plugin))
 }
 
-/// Whether a driver is known to have taken the plug-in's work over for good.
+/// Returns whether the scheduler treats the in-tree plugin as migrated to its CSI driver.
+///
+/// Upstream: `isCSIMigrationOn`.
 pub fn is_over(plugin: &str) -> bool {
     matches!(plugin, AWS_EBS | AZURE_DISK | CINDER | GCE_PD | PORTWORX)
 }
 
-/// Whether the node reports that a CSI driver replaces the in-tree plugin there.
+/// Returns whether the node reports that a CSI driver replaces the in-tree plugin there.
 pub fn is_on_node(plugin: &str, node: Option<&CsiNode>) -> bool {
     node.and_then(|node| node.meta.annotations.get(MIGRATED_PLUGINS))
         .is_some_and(|plugins| plugins.split(',').any(|one| one == plugin))
 }
 
-/// Returns the CSI driver's handle of an in-tree volume; `None` if it cannot be derived.
+/// Returns the CSI driver's handle of an in-tree volume, or `None` if it cannot be derived.
 pub fn handle_of_volume(volume: &PersistentVolume) -> Option<String> {
     let source = &volume.spec.source;
     if let Some(disk) = &source.gce_persistent_disk {
@@ -104,7 +107,8 @@ pub fn handle_of_volume(volume: &PersistentVolume) -> Option<String> {
         .or_else(|| Some(source.vsphere_volume.as_deref()?.volume_path.to_string()))
 }
 
-/// The driver that the volume is of, its own or the one that has taken over from what was built in, and what that calls it.
+/// Returns the volume's CSI driver and its handle there. For an in-tree volume, this is the driver that
+/// replaces its plugin.
 pub fn driver_and_handle(volume: &PersistentVolume) -> Option<(Text, Text)> {
     if let Some(csi) = &volume.spec.source.csi {
         return Some((csi.driver.clone(), csi.volume_handle.clone()));
@@ -127,7 +131,7 @@ pub fn handle_of_inline(source: &VolumeSource) -> Option<String> {
         .or_else(|| Some(source.vsphere_volume.as_deref()?.volume_path.to_string()))
 }
 
-/// A disk of several zones is one of their region.
+/// Returns the handle of a GCE disk. A disk in several zones has the handle of their region.
 fn gce_handle(disk: &GcePersistentDiskVolumeSource, zones: &str) -> Option<String> {
     let name = &disk.pd_name;
     let zones: Vec<&str> = zones.split(ZONES_APART).collect();
@@ -146,7 +150,7 @@ fn gce_handle(disk: &GcePersistentDiskVolumeSource, zones: &str) -> Option<Strin
     })
 }
 
-/// The id, which may be the path of an `aws://zone/id`.
+/// Returns the handle of an EBS volume: its id, or the last part of an `aws://zone/id`.
 fn ebs_handle(disk: &AwsElasticBlockStoreVolumeSource) -> Option<String> {
     let Some(rest) = disk.volume_id.strip_prefix("aws://") else {
         return Some(disk.volume_id.to_string());
@@ -157,8 +161,8 @@ fn ebs_handle(disk: &AwsElasticBlockStoreVolumeSource) -> Option<String> {
     plain.then(|| id.to_owned())
 }
 
-/// Whether the volume can be reached from the node, where a driver may do there what was built in: then the zones that
-/// the volume names are those of the driver.
+/// Returns whether the volume is accessible from the node. If a CSI driver replaces the in-tree plugin there,
+/// the volume's zones are translated to the driver's topology.
 pub fn is_reachable(volume: &PersistentVolume, node: &Node, drivers: Option<&CsiNode>) -> bool {
     let key = plugin_of_volume(volume)
         .filter(|plugin| is_over(plugin) && is_on_node(plugin, drivers))
@@ -172,7 +176,7 @@ pub fn is_reachable(volume: &PersistentVolume, node: &Node, drivers: Option<&Csi
     }
 }
 
-/// The label by which the plug-in's driver knows zones.
+/// Returns the topology label of the CSI driver that replaces the plugin.
 fn topology_key(plugin: &str) -> Option<&'static str> {
     match plugin {
         AWS_EBS => Some("topology.ebs.csi.aws.com/zone"),
@@ -182,7 +186,7 @@ fn topology_key(plugin: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether the volume's node affinity, as the driver translates it, matches the node.
+/// Returns the volume's node affinity, translated to the CSI driver's topology.
 fn translated(volume: &PersistentVolume, key: &str) -> Option<NodeSelector> {
     let required = volume.spec.node_affinity.as_deref().and_then(|of| of.required.as_deref());
     let mut selector = required.cloned();
@@ -289,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_driver_works_zones_are_its_own() {
+    fn with_a_driver_on_the_node_zones_are_translated() {
         let volume: PersistentVolume = object(&json!({
             "metadata": {"name": "v", "labels": {ZONE: "z"}},
             "spec": {"gcePersistentDisk": {"pdName": "d"}},

@@ -1,4 +1,5 @@
-//! Claims of ephemeral volumes, which the ephemeral volume controller creates and scheduler and kubelet wait for.
+//! Claims of ephemeral volumes, which the ephemeral volume controller creates. Scheduler and kubelet wait for
+//! them.
 //!
 //! Upstream: `k8s.io/component-helpers/storage/ephemeral`.
 
@@ -11,12 +12,12 @@ pub fn claim_name(pod: &Pod, volume: &Volume) -> String {
     format!("{}-{}", pod.meta.name, volume.name)
 }
 
-/// Checks that an ephemeral volume's claim is owned by this pod.
+/// Checks that this pod owns an ephemeral volume's claim.
 ///
 /// Upstream: `VolumeIsForPod`.
 ///
 /// # Errors
-/// An error text when it is not.
+/// The error message, if the pod does not own the claim.
 pub fn made_for_pod(claim: &PersistentVolumeClaim, pod: &Pod) -> Result<(), String> {
     if claim.meta.namespace == pod.meta.namespace && claim.meta.controlled_by(&pod.meta.uid) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Volumes and claims: which fit each other, which of them a pod uses, and what CSI drivers call them.
+//! Volumes and claims: their binding, the claims of a pod, and the names of volumes in CSI drivers.
 //!
 //! Upstream: `k8s.io/component-helpers/storage`.
 

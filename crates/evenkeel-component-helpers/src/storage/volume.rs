@@ -10,9 +10,9 @@ use evenkeel_api::{
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Annotation of a claim: its binding has completed, even if the volume is lost since.
+/// Annotation of a claim: its binding has completed, even if the volume has been lost since.
 pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-/// Annotation of a claim or a volume: a controller, not a user, chose the other.
+/// Annotation of a claim or a volume: a controller, not the user, bound it to the other.
 pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 /// Annotation of a volume: the provisioner that created it.
 pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
@@ -22,7 +22,7 @@ pub const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// Annotation of a claim: the provisioner that should create its volume.
 pub const STORAGE_PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
-/// The former name of [`STORAGE_PROVISIONER`].
+/// Former name of [`STORAGE_PROVISIONER`].
 pub const BETA_STORAGE_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
 /// Provisioner of a class without dynamic provisioning.
 pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
@@ -33,23 +33,24 @@ const DEFAULT_CLASS: [&str; 2] = [
     "storageclass.beta.kubernetes.io/is-default-class",
 ];
 
-/// Returns the claim's class, empty for none. The deprecated annotation takes precedence over the field.
+/// Returns the claim's class, or an empty string. The deprecated annotation takes precedence over the field.
 pub fn class_of_claim(claim: &PersistentVolumeClaim) -> &str {
     let field = || claim.spec.storage_class_name.as_deref().unwrap_or_default();
     claim.meta.annotations.get(BETA_CLASS).unwrap_or_else(field)
 }
 
-/// Whether the claim names a class, or explicitly none.
+/// Returns whether the claim names a class, or explicitly none.
 pub fn names_class(claim: &PersistentVolumeClaim) -> bool {
     claim.meta.annotations.contains(BETA_CLASS) || claim.spec.storage_class_name.is_some()
 }
 
-/// Returns the volume's class; empty for none.
+/// Returns the volume's class, or an empty string.
 pub fn class_of_volume(volume: &PersistentVolume) -> &str {
     volume.meta.annotations.get(BETA_CLASS).unwrap_or(&volume.spec.storage_class_name)
 }
 
-/// Returns the default class: the newest one marked as default; of equally old ones the first by name.
+/// Returns the default class: the newest one that is marked as default. If several have the same age, returns
+/// the first by name.
 ///
 /// Upstream: `GetDefaultClass`.
 pub fn default_class(classes: &[Arc<StorageClass>]) -> Option<&Arc<StorageClass>> {
@@ -61,12 +62,12 @@ pub fn default_class(classes: &[Arc<StorageClass>]) -> Option<&Arc<StorageClass>
     })
 }
 
-/// Whether the class has the binding mode `WaitForFirstConsumer`.
+/// Returns whether the class has the binding mode `WaitForFirstConsumer`.
 pub fn waits_for_consumer(class: &StorageClass) -> bool {
     &*class.volume_binding_mode == "WaitForFirstConsumer"
 }
 
-/// Whether the volume's `claimRef` is this claim: by name and, where set, by uid.
+/// Returns whether the volume's `claimRef` is this claim, by name and, if set, by uid.
 ///
 /// Upstream: `IsVolumeBoundToClaim`.
 pub fn is_for_claim(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
@@ -77,28 +78,28 @@ pub fn is_for_claim(volume: &PersistentVolume, claim: &PersistentVolumeClaim) ->
     })
 }
 
-/// Returns the requested size of the claim.
+/// Returns the requested storage of the claim, or 0.
 pub fn requested(claim: &PersistentVolumeClaim) -> Quantity {
     claim.spec.resources.requests.get("storage").copied().unwrap_or(Quantity::from_units(0))
 }
 
-/// Returns the storage capacity of the volume.
+/// Returns the storage capacity of the volume, or 0.
 pub fn capacity(volume: &PersistentVolume) -> Quantity {
     volume.spec.capacity.get("storage").copied().unwrap_or(Quantity::from_units(0))
 }
 
-/// Whether the volume modes of claim and volume differ.
+/// Returns whether the volume modes of claim and volume differ.
 pub fn modes_differ(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
     let block = |mode: &str| mode == "Block";
     block(&claim.spec.volume_mode) != block(&volume.spec.volume_mode)
 }
 
-/// Whether the volume has all access modes that the claim requests.
+/// Returns whether the volume has all access modes that the claim requests.
 pub fn has_access_modes(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
     claim.spec.access_modes.iter().all(|mode| volume.spec.access_modes.contains(mode))
 }
 
-/// Whether the volume's node affinity matches the node.
+/// Returns whether the volume's node affinity matches the node.
 pub fn is_reachable(volume: &PersistentVolume, node: &Node) -> bool {
     let required =
         volume.spec.node_affinity.as_deref().and_then(|affinity| affinity.required.as_deref());
@@ -107,7 +108,7 @@ pub fn is_reachable(volume: &PersistentVolume, node: &Node) -> bool {
     })
 }
 
-/// Whether the class' allowed topologies include the node.
+/// Returns whether the class's allowed topologies include the node.
 pub fn allows_topology_of(class: &StorageClass, node: &Node) -> bool {
     let terms = &class.allowed_topologies;
     terms.is_empty()
@@ -119,9 +120,9 @@ pub fn allows_topology_of(class: &StorageClass, node: &Node) -> bool {
         })
 }
 
-/// Returns the volume for the claim among `volumes`: the one pre-bound to it, else the smallest available one that
-/// satisfies the claim (of several the first by name). With a node, the volume must be accessible from it; without
-/// one, a claim with `delayed` binding gets only a pre-bound volume.
+/// Returns the volume for the claim among `volumes`: the one that is pre-bound to it, or else the smallest
+/// available one that satisfies the claim. Volumes of equal size are chosen by name. With a `node`, the volume
+/// must be accessible from it. Without one, a claim with `delayed` binding only gets a pre-bound volume.
 ///
 /// Upstream: `FindMatchingVolume`.
 pub fn best_match<'a>(
@@ -336,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delayed_claim_takes_only_what_is_promised_to_it_or_what_its_node_reaches() {
+    fn a_delayed_claim_only_matches_prebound_volumes_or_those_of_its_node() {
         let zone = |zone: &str| {
             json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [
             {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}]}}}})
@@ -350,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_default_class_counts() {
+    fn the_newest_default_class_applies() {
         let class = |name: &str, second: u32, default: &str| {
             let it = json!({"metadata": {"name": name, "creationTimestamp": format!("2026-01-01T00:00:0{second}Z"),
                 "annotations": {DEFAULT_CLASS[0]: default}}});

@@ -1,5 +1,6 @@
-//! Credentials of each controller: a token of its service account in `kube-system`, created and renewed by TokenRequest
-//! (`--use-service-account-credentials`). RBAC then grants each controller only its own permissions.
+//! Credentials of the single controllers (`--use-service-account-credentials`). TokenRequest creates and renews
+//! a token of each controller's service account in `kube-system`. RBAC then grants each controller only its own
+//! permissions.
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
@@ -24,11 +25,11 @@ use tower::{BoxError, Service};
 
 /// Namespace of the controllers' service accounts.
 const NAMESPACE: &str = "kube-system";
-/// Requested lifetime of a token; the server may grant another one.
+/// Requested lifetime of a token. The server may grant another one.
 const LIFETIME: Duration = Duration::from_secs(3600);
 /// Fraction of its lifetime after which a token is renewed.
 const RENEWAL: f64 = 0.8;
-/// The shortest and the longest backoff between requests for a token.
+/// Initial and maximum backoff between requests for a token.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 /// Creates clients with the credentials of service accounts.
@@ -43,7 +44,8 @@ pub(crate) struct Credentials {
 }
 
 impl Credentials {
-    /// Credentials that are requested with `root`, sent over `anonymous`, and renewed in `tasks`.
+    /// Creates credentials. `root` requests the tokens, `anonymous` sends the requests with them, and `tasks`
+    /// renew them.
     pub(crate) fn new(root: Client, anonymous: kube::Client, clock: Clock, tasks: Tasks) -> Self {
         Self { root, anonymous, clock, tasks }
     }
@@ -163,12 +165,12 @@ struct TokenStatus {
     expiration_timestamp: evenkeel_api::time::Timestamp,
 }
 
-/// Sends requests with the current token.
+/// Service that sends requests with the current token.
 #[derive(Clone)]
 struct WithToken {
     inner: kube::Client,
     token: watch::Receiver<Option<HeaderValue>>,
-    /// Notified when the server rejects the token, for example because its account was created anew.
+    /// Notified when the server rejects the token, for example because its account was recreated.
     refused: Arc<Notify>,
 }
 
@@ -185,7 +187,7 @@ impl Service<Request<Body>> for WithToken {
         let Self { inner, mut token, refused } = self.clone();
         Box::pin(async move {
             let current = token.wait_for(Option::is_some).await.map(|token| token.clone());
-            // The keeper has stopped: the program is ending.
+            // The renewing task has stopped: the program is ending.
             let Ok(Some(current)) = current else { return Err("no token any more".into()) };
             request.headers_mut().insert(header::AUTHORIZATION, current);
             let response = inner.send(request).await?;
@@ -204,7 +206,7 @@ mod tests {
     use evenkeel_apiserver::Server;
     use evenkeel_runtime::client::ListOptions;
 
-    /// Two connections to one server: the administrator's, and one that is who its token says.
+    /// Returns two clients of one server: the administrator's, and one that is authenticated by its token.
     async fn world() -> (Client, Credentials) {
         let server = Server::builder().build().await.expect("a server");
         let clock = Clock::system();
@@ -216,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_account_is_made_and_its_rights_are_its_roles() {
+    async fn an_account_is_created_and_has_the_permissions_of_its_role() {
         let (root, credentials) = world().await;
         let replicasets =
             Client::new(credentials.connect("replicaset-controller"), Clock::system());

@@ -15,11 +15,11 @@ use kube::{Config, config::AuthInfo};
 use prometheus::Registry;
 use std::{sync::Arc, time::Duration};
 
-/// Maximum wait for a healthy API server, after which the program exits.
+/// Time to wait for a healthy API server before the program exits.
 const WAIT_FOR_SERVER: Duration = Duration::from_secs(10);
 
-/// Returns the client of a controller, with its credentials, by the name of its service account. The controller appends its
-/// name to the user agent.
+/// Function from a service account's name to the controller's client, with the controller's credentials. The
+/// controller appends its name to the user agent.
 #[doc(alias = "ControllerClientBuilder")]
 pub type Clients = Arc<dyn Fn(&str) -> Client + Send + Sync>;
 
@@ -33,7 +33,7 @@ pub struct Shares {
 }
 
 impl Default for Shares {
-    /// No differences.
+    /// Returns the shares of a program whose clients do not differ.
     fn default() -> Self {
         Self { of: |_| (1.0, 1), with_programs: |_| false }
     }
@@ -54,8 +54,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Opens the connection. Returns the reloader of its files, too; see [`ConfigReloader::run`]. `program` begins the user
-    /// agents.
+    /// Opens the connection. Also returns the reloader of its files, see [`ConfigReloader::run`]. The user
+    /// agents start with `program`.
     pub async fn open(
         program: &str,
         options: &ClientOptions,
@@ -81,7 +81,7 @@ impl Connection {
         if config.auth_info.exec.is_none() {
             metrics.without_exec_plugin(registry);
         }
-        // The transports made here; each client shares one of them.
+        // Count the transports created here. Each client shares one of them.
         [Some(&transport), anonymous.as_ref()]
             .iter()
             .flatten()
@@ -98,7 +98,8 @@ impl Connection {
         Ok((connection, reload))
     }
 
-    /// Returns a client with these factors of `--kube-api-qps` and `--kube-api-burst`; each client has its own limit.
+    /// Returns a client with these factors of `--kube-api-qps` and `--kube-api-burst`. Each client has its own
+    /// limit.
     pub fn client(&self, share: (f32, u32)) -> Client {
         self.client_over(self.transport.clone(), share)
     }
@@ -109,8 +110,8 @@ impl Connection {
         Self { options, ..self.clone() }.client((1.0, 1))
     }
 
-    /// Returns the clients of controllers, which write while `fence` is open: with the program's credentials, or each with
-    /// its own, which are renewed in `tasks`.
+    /// Returns the clients of the controllers, which write while `fence` is open. They use the program's
+    /// credentials, or each controller's own, which `tasks` renew.
     pub fn clients(&self, fence: &LeaderFence, tasks: &Tasks, shares: Shares) -> Clients {
         let root = self.client((1.0, 1)).with_user_agent("token-requests").fenced(fence);
         let own = self.anonymous.clone().map(|anonymous| {
@@ -143,7 +144,7 @@ impl Connection {
 /// Upstream: `WaitForAPIServer`.
 ///
 /// # Errors
-/// When it is not healthy within ten seconds.
+/// When the server is not healthy within ten seconds.
 pub fn wait_for_server<'a>(client: &'a Client, clock: &'a Clock) -> BoxFuture<'a, Result<()>> {
     Box::pin(poll_health(client, clock))
 }
@@ -165,8 +166,8 @@ async fn poll_health(client: &Client, clock: &Clock) -> Result<()> {
     }
 }
 
-/// A user agent of upstream's form, `<program>/<version> (<system>/<machine>) kubernetes/<build>`, to which each client
-/// appends its name. The API server takes what is before the first slash for the field manager.
+/// Returns a user agent in upstream's form, `<program>/<version> (<system>/<machine>) kubernetes/<build>`. Each
+/// client appends its name. The API server uses the part before the first slash as the field manager.
 fn agent(program: &str) -> String {
     let machine = match std::env::consts::ARCH {
         "x86_64" => "amd64",

@@ -1,7 +1,7 @@
-//! The gates that every program on the generic server library has.
+//! Feature gates of every program that is built from the generic server library.
 
-/// Gates of `k8s.io/apiserver`, `k8s.io/component-base`, `k8s.io/controller-manager` and `k8s.io/cloud-provider` that are
-/// alpha or beta, sorted. A cloud-controller-manager is built from these alone, and has none of `pkg/features`.
+/// Alpha and beta gates of `k8s.io/apiserver`, `k8s.io/component-base`, `k8s.io/controller-manager` and
+/// `k8s.io/cloud-provider`, sorted. A cloud-controller-manager has only these, and none of `pkg/features`.
 const GENERIC: [&str; 40] = [
     "APIResponseCompression",
     "APIServerIdentity",
@@ -45,7 +45,7 @@ const GENERIC: [&str; 40] = [
     "WebhookRoundTripLoadBalancing",
 ];
 
-/// Whether a program that is built from the generic server library alone has this gate.
+/// Returns whether a program that is built only from the generic server library has this gate.
 pub(super) fn is_generic(gate: &str) -> bool {
     GENERIC.contains(&gate)
 }

@@ -20,7 +20,7 @@ pub struct Resolved {
 }
 
 impl Resolved {
-    /// Reports the problems to `read`; returns the gates and the warnings.
+    /// Reports the problems to `read`, and returns the gates and the warnings.
     pub fn settle(self, read: &Reader) -> (Arc<FeatureGates>, Vec<String>) {
         for problem in &self.problems {
             read.refuse(problem, problem.clone());
@@ -53,8 +53,8 @@ impl FeatureGates {
         resolved
     }
 
-    /// As [`resolve`](Self::resolve) for a program on the generic server library: `AllAlpha` and `AllBeta` are about the
-    /// gates that such a program has. Others may be named.
+    /// Like [`resolve`](Self::resolve), for a program on the generic server library. `AllAlpha` and `AllBeta`
+    /// only affect the gates of such a program. Other gates can be set by name.
     pub fn resolve_generic(gates: &[(String, String)]) -> Resolved {
         let mut resolved = Resolved::default();
         match pairs(gates) {
@@ -65,7 +65,7 @@ impl FeatureGates {
     }
 }
 
-/// Feature gates of this component and their requested values.
+/// Returns the requested values of this component's feature gates.
 fn pairs(given: &[(String, String)]) -> Result<BTreeMap<&str, bool>, String> {
     let prefixed = |prefix: &str| given.iter().any(|(component, _)| component == prefix);
     if prefixed("") && prefixed("kube") {
@@ -98,14 +98,14 @@ fn pairs(given: &[(String, String)]) -> Result<BTreeMap<&str, bool>, String> {
 }
 
 impl Resolved {
-    /// Sets the requested values. `AllAlpha` and `AllBeta` apply to the gates that are `known`.
+    /// Sets the requested values. `AllAlpha` and `AllBeta` affect the gates that are `known`.
     ///
     /// Upstream: `unsafeSetFromMap` in `component-base/featuregate`.
     fn set(&mut self, requested: &BTreeMap<&str, bool>, known: fn(&str) -> bool) {
         let before = self.problems.len();
-        for (asked_name, on) in requested {
-            let Some((name, gate)) = GATES.get_key_value(*asked_name) else {
-                self.problems.push(format!("unrecognized feature gate: {asked_name}"));
+        for (given_name, on) in requested {
+            let Some((name, gate)) = GATES.get_key_value(*given_name) else {
+                self.problems.push(format!("unrecognized feature gate: {given_name}"));
                 return;
             };
             match *name {
@@ -148,7 +148,7 @@ impl Resolved {
         ));
     }
 
-    /// Refuses alpha features of an emulated older version, which nobody supports.
+    /// Warns if an alpha feature is on in an older, emulated version, which is unsupported.
     fn warn_of_emulated(&mut self, name: &str, stage: Stage, on: bool) {
         if on && stage == Stage::Alpha && self.gates.versions.emulated < super::version::BINARY {
             self.warnings.push(format!(

@@ -1,5 +1,5 @@
 //! Feature gates and the versions that they depend on: `--feature-gates`, `--emulated-version` and
-//! `--min-compatibility-version` (KEP-4330), checked in upstream's words.
+//! `--min-compatibility-version` (KEP-4330), validated with upstream's messages.
 
 mod generic;
 mod given;
@@ -14,16 +14,16 @@ use prometheus::{Opts, Registry};
 use std::collections::BTreeMap;
 use table::{FeatureSpec, GATES};
 
-/// Enabled features of a program; shared as an `Arc`.
+/// Enabled features of a program, shared as an `Arc`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FeatureGates {
     versions: Versions,
-    /// Gates of the command line, with `AllAlpha` and `AllBeta` expanded.
+    /// Gates set on the command line, with `AllAlpha` and `AllBeta` expanded.
     set: BTreeMap<&'static str, bool>,
 }
 
 impl FeatureGates {
-    /// Whether a feature is on. One that is not known is off.
+    /// Returns whether a feature is on. An unknown feature is off.
     pub fn enabled(&self, gate: &str) -> bool {
         match self.set.get(gate) {
             Some(on) => *on,
@@ -31,12 +31,12 @@ impl FeatureGates {
         }
     }
 
-    /// Returns the versions that decide which features exist.
+    /// Returns the versions that determine which features exist.
     pub fn versions(&self) -> Versions {
         self.versions
     }
 
-    /// All gates that there are at these versions: name, stage, whether it is on.
+    /// Returns all gates: name, stage, and whether the gate is on.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, Stage, bool)> + '_ {
         GATES.iter().map(|(name, gate)| {
             (
@@ -47,10 +47,10 @@ impl FeatureGates {
         })
     }
 
-    /// `kubernetes_feature_enabled`, a series for each gate.
+    /// Registers `kubernetes_feature_enabled`, with a series for each gate.
     ///
     /// # Errors
-    /// When the registry has it already.
+    /// When the registry already has the metric.
     pub fn register(&self, registry: &Registry) -> prometheus::Result<()> {
         let help = "This metric records the data about the stage and enablement of a k8s feature.";
         let gauge = prometheus::GaugeVec::new(
@@ -68,7 +68,7 @@ impl FeatureGates {
     }
 }
 
-/// Returns the help text of `--feature-gates`: the gates that may be set.
+/// Returns the help text of `--feature-gates`: the gates that can be set.
 pub fn options() -> String {
     let versions = Versions::default();
     let newest = Versions { min_compatibility: versions.emulated, ..versions };

@@ -1,5 +1,5 @@
-//! Every gate of upstream's kube-controller-manager, as recorded from its registry: its stage, default and lock from each
-//! version on.
+//! All gates of upstream's kube-controller-manager, recorded from its registry: stage, default and lock by
+//! version.
 
 use super::{Version, Versions};
 use std::{collections::BTreeMap, sync::LazyLock};
@@ -9,20 +9,20 @@ const TABLE: &str = include_str!("../../data/feature-gates.tsv");
 /// Maturity of a feature, which decides its default and whether its gate is locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Not part of the emulated version yet.
+    /// Not yet part of the emulated version.
     PreAlpha,
-    /// Off by default; may change, or be removed without notice.
+    /// Off by default. May change, or be removed without notice.
     Alpha,
-    /// Tested; on by default unless the table says otherwise.
+    /// Tested. On by default unless the table has another default.
     Beta,
-    /// Generally available; the gate is removed some releases later.
+    /// Generally available. The gate is removed some releases later.
     Stable,
-    /// Removed in a later release.
+    /// Deprecated. Removed in a later release.
     Deprecated,
 }
 
 impl Stage {
-    /// As metrics name it.
+    /// Returns the stage's label in metrics.
     pub fn label(self) -> &'static str {
         match self {
             Self::PreAlpha => "PRE-ALPHA",
@@ -51,12 +51,12 @@ pub(super) struct FeatureSpec {
     pub(super) stage: Stage,
     pub(super) default: bool,
     pub(super) locked: bool,
-    /// Holds only where all others are at least this new.
+    /// Minimum version of all other components, if the spec needs one.
     pub(super) min_compatibility: Option<Version>,
 }
 
 impl FeatureSpec {
-    /// As the help text shows it; `None` for one that there is no use in setting.
+    /// Returns the spec's entry in the help text, or `None` if setting it has no use.
     pub(super) fn option(&self, name: &str) -> Option<String> {
         let settable = matches!(self.stage, Stage::Alpha | Stage::Beta);
         settable.then(|| {
@@ -65,17 +65,17 @@ impl FeatureSpec {
     }
 }
 
-/// One feature gate: name, stages by version, dependencies.
+/// A feature gate's stages by version, and its dependencies.
 #[derive(Debug, Default)]
 pub(super) struct FeatureGate {
     /// Specs by version, oldest first (upstream's `VersionedSpecs`).
     specs: Vec<FeatureSpec>,
-    /// Gates that must be on for it to be on.
+    /// Gates that must be on if this gate is on.
     pub(super) dependencies: Vec<&'static str>,
 }
 
 impl FeatureGate {
-    /// Returns the spec that applies at these versions; `None` if the gate does not exist yet.
+    /// Returns the spec that applies at these versions, or `None` if the gate does not exist yet.
     pub(super) fn at(&self, versions: Versions) -> Option<&FeatureSpec> {
         self.specs.iter().rev().find(|spec| {
             spec.from <= versions.emulated

@@ -30,7 +30,7 @@ fn gates_are_as_upstream_has_them_by_default() {
             ("Nobodys", false),
         ],
     );
-    // Off by default until all others are of this version.
+    // Off by default until all other components have this version.
     on(&[], &[("DRAFractionalCapacityRange", false)]);
     assert!(resolve(&[], &["1.37"], &[]).gates.enabled("DRAFractionalCapacityRange"));
 }
@@ -46,7 +46,7 @@ fn gates_can_be_set_one_by_one_and_by_stage() {
 }
 
 #[test]
-fn an_emulated_version_has_the_gates_of_its_time() {
+fn an_emulated_version_has_its_own_gates() {
     let old = resolve(&["1.35"], &[], &[]);
     assert_eq!(old.problems, [""; 0]);
     assert_eq!(old.gates.versions().min_compatibility.to_string(), "1.34");
@@ -63,7 +63,7 @@ fn an_emulated_version_has_the_gates_of_its_time() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_in_upstreams_words() {
+fn invalid_gates_are_refused_with_upstreams_messages() {
     for (emulated, least, gates, want) in [
         (&[][..], &[][..], &["Nope=true"][..], "unrecognized feature gate: Nope"),
         (&[], &[], &["GenericWorkload"], "missing bool value for GenericWorkload"),
@@ -116,7 +116,7 @@ fn what_cannot_be_is_refused_in_upstreams_words() {
 }
 
 #[test]
-fn a_gate_that_will_go_is_warned_of() {
+fn a_gate_that_will_be_removed_causes_a_warning() {
     let resolved = resolve(&[], &[], &["JobManagedBy=true"]);
     assert!(resolved.warnings[0].contains("JobManagedBy=true"), "{:?}", resolved.warnings);
 }
@@ -144,7 +144,7 @@ fn the_options_are_those_of_the_recorded_help() {
 
 /// Upstream: `unsafeSetFromMap` in `component-base/featuregate`.
 #[test]
-fn stages_switch_their_own_gates_and_what_is_said_by_name_wins() {
+fn stages_switch_their_own_gates_and_names_take_precedence() {
     let of_stage = |gates: &FeatureGates, wanted: Stage| -> Vec<(&str, bool)> {
         let all = gates.iter().filter(|(_, stage, _)| *stage == wanted);
         all.map(|(name, _, on)| (name, on)).collect()
@@ -171,7 +171,7 @@ fn stages_switch_their_own_gates_and_what_is_said_by_name_wins() {
             assert_eq!(of_stage(&resolved.gates, stage), of_stage(&none, stage), "{asked}");
         }
     }
-    // All alpha gates without their beta ones: four depend on GenericWorkload.
+    // All alpha gates without their beta gates: four depend on GenericWorkload.
     let problems = resolve(&[], &[], &["AllAlpha=true"]).problems;
     assert_eq!(problems.len(), 4, "{problems:?}");
     assert!(problems.iter().all(|why| why.ends_with("that are disabled: [GenericWorkload]")));
@@ -182,7 +182,7 @@ fn stages_switch_their_own_gates_and_what_is_said_by_name_wins() {
 }
 
 #[test]
-fn each_gate_can_be_set_but_what_is_locked_or_lacks_what_it_depends_on() {
+fn each_gate_can_be_set_unless_it_is_locked_or_lacks_a_dependency() {
     let gates = FeatureGates::default();
     for (name, stage, is_on) in gates.iter() {
         for on in [true, false] {
@@ -206,7 +206,7 @@ fn each_gate_can_be_set_but_what_is_locked_or_lacks_what_it_depends_on() {
 
 /// A cloud-controller-manager has none of the gates of `pkg/features`.
 #[test]
-fn stages_are_about_the_gates_that_a_program_has() {
+fn stages_affect_the_gates_that_a_program_has() {
     let pair = |pair: &str| (String::new(), pair.to_owned());
     let resolved = FeatureGates::resolve_generic(&[pair("AllAlpha=true")]);
     assert_eq!(resolved.problems, [""; 0]);

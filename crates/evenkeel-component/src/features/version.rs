@@ -1,13 +1,13 @@
-//! Versions to emulate and to be compatible with.
+//! Emulated version and minimum compatibility version.
 
 use std::fmt;
 
-/// The Kubernetes version that this program follows.
+/// The Kubernetes version that this program implements.
 pub const BINARY: Version = Version { major: 1, minor: 37 };
-/// The oldest version that may be asked for.
+/// The oldest version that can be requested.
 const OLDEST: Version = Version { major: 1, minor: 34 };
 
-/// A version without its patch.
+/// Kubernetes version without the patch number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
     /// Major version, 1 of `1.37`.
@@ -28,7 +28,7 @@ impl Version {
         Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
     }
 
-    /// The version before the one that this program follows.
+    /// Returns the version before [`BINARY`].
     pub(crate) fn before_binary() -> Self {
         BINARY.before()
     }
@@ -38,12 +38,13 @@ impl Version {
     }
 }
 
-/// The versions that features depend on.
+/// Versions that features depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Versions {
-    /// `--emulated-version`: features are as this version had them.
+    /// `--emulated-version`: features behave as in this version.
     pub emulated: Version,
-    /// `--min-compatibility-version`: the oldest other part of the control plane to get along with.
+    /// `--min-compatibility-version`: the oldest version of other components that this program must be
+    /// compatible with.
     pub min_compatibility: Version,
 }
 
@@ -54,10 +55,10 @@ impl Default for Versions {
 }
 
 impl Versions {
-    /// From the values of the two flags. Ranges are checked by [`Versions::problems`].
+    /// Parses the values of the two flags. [`Versions::problems`] checks their ranges.
     ///
     /// # Errors
-    /// When a value is no version, or not of this component.
+    /// When a value is not a version, or belongs to another component.
     pub(super) fn read(emulated: &[String], min_compatibility: &[String]) -> Result<Self, String> {
         let mut versions = Self::default();
         if let Some(version) = of_kube(emulated)? {
@@ -70,7 +71,7 @@ impl Versions {
         Ok(versions)
     }
 
-    /// Returns errors about versions that are out of range.
+    /// Returns an error for each version that is out of range.
     pub(super) fn problems(self) -> Vec<String> {
         let mut problems = Vec::new();
         let Self { emulated, min_compatibility } = self;
@@ -87,7 +88,7 @@ impl Versions {
         problems
     }
 
-    /// Returns help texts of the two flags: the values that they take.
+    /// Returns the help texts of the two flags, with the values that they accept.
     pub fn options() -> [(&'static str, String); 2] {
         let Self { emulated, min_compatibility } = Self::default();
         let range =
@@ -99,7 +100,7 @@ impl Versions {
     }
 }
 
-/// The version given for this component, which `kube=1.36` and `1.36` name.
+/// Returns the version given for this component, as `kube=1.36` or `1.36`.
 fn of_kube(given: &[String]) -> Result<Option<Version>, String> {
     let mut found: Option<Version> = None;
     for text in given {

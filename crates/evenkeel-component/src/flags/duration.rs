@@ -1,15 +1,15 @@
-//! Durations as upstream's flags take and print them: `1h30m`, `100ms`, `1.5s`.
+//! Durations in the format of upstream's flags: `1h30m`, `100ms`, `1.5s`.
 
 use evenkeel_api::duration;
 use std::time::Duration;
 
-/// Parses a duration. Negative ones are refused: no flag here has a use for one.
+/// Parses a duration. Refuses negative ones, which no flag here needs.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let nanos = duration::nanoseconds(text)?;
     u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| "must not be negative".to_owned())
 }
 
-/// Prints a duration as Go does: `12h0m0s`, `1m40s`, `1.5s`, `500ms`, `0s`.
+/// Formats a duration as Go does: `12h0m0s`, `1m40s`, `1.5s`, `500ms`, `0s`.
 pub fn print(duration: Duration) -> String {
     duration::format(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
 }
@@ -20,7 +20,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn parses_what_go_parses() {
+    fn parses_like_go() {
         for (text, millis) in [
             ("0", 0),
             ("5s", 5_000),

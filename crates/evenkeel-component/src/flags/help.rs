@@ -1,21 +1,21 @@
-//! The text of `--help`, in the format of upstream's programs: sections of flags, a line for each flag.
+//! Help text in the format of upstream's programs: sections of flags, with a line for each flag.
 
 use super::{Flag, Flags, Type};
 use std::collections::BTreeMap;
 
-/// The parts of the help text that are not flags.
+/// Parts of the help text besides the flags.
 #[derive(Debug, Clone, Default)]
 pub struct About {
-    /// The program's name.
+    /// Name of the program.
     pub name: &'static str,
     /// Description of the program.
     pub what: &'static str,
-    /// Further lines about single flags, by the flag's name.
+    /// Additional lines about single flags, by the flag's name.
     pub more: BTreeMap<&'static str, String>,
 }
 
 impl Flags {
-    /// Returns the help text; lines are wrapped at `columns` if given.
+    /// Returns the help text. Lines are wrapped at `columns`, if given.
     pub fn help(&self, about: &About, columns: Option<usize>) -> String {
         let mut text = format!("{}\n\nUsage:\n  {} [flags]\n", about.what, about.name);
         let mut sections: Vec<&str> = Vec::new();
@@ -46,7 +46,7 @@ impl Flags {
         text
     }
 
-    /// Flags of the help text: all but the deprecated ones.
+    /// Returns the flags that the help text shows: all but the deprecated ones.
     fn shown(&self) -> impl Iterator<Item = &Flag> {
         self.iter().filter(|flag| flag.retired.is_none())
     }
@@ -62,7 +62,7 @@ fn name_column(flag: &Flag) -> String {
     format!("  {short}--{}{kind}", flag.name)
 }
 
-/// Returns what the flag does, and its default.
+/// Returns the flag's description and its default.
 pub(super) fn usage(flag: &Flag) -> String {
     let mut usage = flag.words.to_owned();
     if !flag.default.is_empty() {
@@ -71,7 +71,7 @@ pub(super) fn usage(flag: &Flag) -> String {
     usage
 }
 
-/// Wraps a line between words to at most `width` bytes; a longer word stands alone.
+/// Wraps a line between words at `width` bytes. A longer word has its own line.
 fn wrap(line: &str, width: Option<usize>) -> Vec<String> {
     let Some(width) = width else { return vec![line.to_owned()] };
     let mut pieces = vec![String::new()];

@@ -1,8 +1,8 @@
-//! Flags as upstream's programs take them.
+//! Flags in the style of upstream's programs.
 //!
-//! Names, sections, types and defaults come from a table recorded from upstream's own `--help`; the command line, the help
-//! text, man pages and completion are made from it, so a flag cannot be forgotten. What the flags mean to the program is in
-//! the program that takes them.
+//! A table recorded from upstream's own `--help` contains names, sections, types and defaults. The command
+//! line, the help text, man pages and completion are generated from it, so no flag can be missing. Each program
+//! interprets its own flags.
 
 pub mod duration;
 mod help;
@@ -18,28 +18,28 @@ pub use reader::{Problems, Reader};
 pub use shell::command;
 pub use value::{Type, Value};
 
-/// Our words on the flags that several programs have, a line each: name, words.
+/// Our descriptions of the flags that several programs share: a name and a description per line.
 const WORDS: &str = include_str!("../../data/words.tsv");
 
-/// One line of the recorded table.
+/// Flag in the recorded table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flag {
     /// Section of the help text.
     pub section: &'static str,
     /// Name without dashes.
     pub name: &'static str,
-    /// Type of its value.
+    /// Type of the flag's value.
     pub kind: Type,
-    /// Default as upstream prints it; empty where it prints none.
+    /// Default as upstream prints it. Empty if upstream prints none.
     pub default: &'static str,
-    /// Why not to use it; such a flag is not shown.
+    /// Reason why the flag is deprecated. The help text leaves out such a flag.
     pub retired: Option<&'static str>,
     /// Description of the flag, on one line.
     pub words: &'static str,
 }
 
 impl Flag {
-    /// The one letter that stands for it as well.
+    /// Returns the flag's shorthand, a single letter.
     pub fn short(&self) -> Option<char> {
         match self.name {
             "v" => Some('v'),
@@ -54,13 +54,13 @@ impl Flag {
 pub struct Flags(Vec<Flag>);
 
 impl Flags {
-    /// Reads a table with the columns section, flag, type, default; `words` has what each does, beside those that several
-    /// programs have.
+    /// Reads a table with the columns section, flag, type and default. `words` contains the descriptions,
+    /// which take precedence over the shared ones.
     pub fn from_table(table: &'static str, words: &'static str) -> Self {
         Self(Vec::new()).with_own(table, words)
     }
 
-    /// Adds flags that upstream's program does not have, by a table of the same columns.
+    /// Adds flags that upstream's program does not have, from a table with the same columns.
     #[must_use]
     pub fn with_own(mut self, table: &'static str, words: &'static str) -> Self {
         for line in rows(table) {
@@ -80,7 +80,8 @@ impl Flags {
         self
     }
 
-    /// Adds flags that are still taken, with a warning, but not shown: name, type, default, and why not to use it.
+    /// Adds deprecated flags from a table with the columns name, type, default and reason. They are accepted
+    /// with a warning, and the help text leaves them out.
     #[must_use]
     pub fn with_retired(mut self, table: &'static str) -> Self {
         for line in rows(table) {
@@ -91,12 +92,12 @@ impl Flags {
         self
     }
 
-    /// All flags, in the table's order.
+    /// Returns all flags, in the table's order.
     pub fn iter(&self) -> impl Iterator<Item = &Flag> {
         self.0.iter()
     }
 
-    /// The flag of this name.
+    /// Returns the flag of this name.
     pub fn get(&self, name: &str) -> Option<&Flag> {
         self.0.iter().find(|flag| flag.name == name)
     }

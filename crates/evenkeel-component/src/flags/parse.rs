@@ -1,28 +1,28 @@
-//! Reads a command line as pflag and cobra do.
+//! Parses a command line as pflag and cobra do.
 
 use super::{Flag, Flags, Value};
 use std::collections::BTreeMap;
 
-/// A command line that cannot be read; upstream's words.
+/// Error of a command line, in upstream's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct UsageError(String);
 
-/// What a command line asks the program to do.
+/// Action that a command line requests.
 #[derive(Debug, Clone)]
 pub enum Invocation {
     /// Print the help text.
     Help,
     /// Print the version.
     Version {
-        /// Whether the build's details are printed too (`--version=raw`).
+        /// Whether to print the build's details too (`--version=raw`).
         raw: bool,
     },
     /// Run the program with these flags.
     Run(ParsedFlags),
 }
 
-/// The flags of a program with their values: given on the command line, or default.
+/// Flags of a program with their values, from the command line or by default.
 #[derive(Debug, Clone)]
 pub struct ParsedFlags {
     flags: Flags,
@@ -30,31 +30,31 @@ pub struct ParsedFlags {
 }
 
 impl Flags {
-    /// Reads the arguments of `program` (without its name).
+    /// Parses the arguments of `program`, without its name.
     ///
     /// # Errors
-    /// When a flag is unknown or lacks its value, when a value is none of its type, and when anything else is given.
+    /// When a flag is unknown, lacks its value or has an invalid value, or when an argument is not a flag.
     pub fn parse(
         &self,
         program: &str,
         arguments: impl IntoIterator<Item = String>,
     ) -> Result<Invocation, UsageError> {
-        let mut reading = Reading { flags: self, given: BTreeMap::new(), others: Vec::new() };
+        let mut parser = Parser { flags: self, given: BTreeMap::new(), others: Vec::new() };
         let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
             if argument == "--" {
-                reading.others.extend(arguments);
+                parser.others.extend(arguments);
                 break;
             }
             match (argument.strip_prefix("--"), argument.strip_prefix('-')) {
-                (Some(flag), _) => reading.long(&argument, flag, &mut arguments)?,
+                (Some(flag), _) => parser.long(&argument, flag, &mut arguments)?,
                 (None, Some(letters)) if !letters.is_empty() => {
-                    reading.short(&argument, letters, &mut arguments)?;
+                    parser.short(&argument, letters, &mut arguments)?;
                 }
-                _ => reading.others.push(argument),
+                _ => parser.others.push(argument),
             }
         }
-        let Reading { given, others, .. } = reading;
+        let Parser { given, others, .. } = parser;
         if given.get("help") == Some(&Value::Bool(true)) {
             return Ok(Invocation::Help);
         }
@@ -75,15 +75,15 @@ impl Flags {
     }
 }
 
-/// A command line, half read.
-struct Reading<'a> {
+/// State of a parse.
+struct Parser<'a> {
     flags: &'a Flags,
     given: BTreeMap<&'static str, Value>,
     others: Vec<String>,
 }
 
-impl Reading<'_> {
-    /// `--flag`, `--flag=value` or `--flag value`; underscores are dashes.
+impl Parser<'_> {
+    /// Parses `--flag`, `--flag=value` or `--flag value`. Underscores count as dashes.
     fn long(
         &mut self,
         argument: &str,
@@ -107,7 +107,7 @@ impl Reading<'_> {
         }
     }
 
-    /// `-f`, `-fvalue`, `-f=value` or `-f value`.
+    /// Parses `-f`, `-fvalue`, `-f=value` or `-f value`.
     fn short(
         &mut self,
         argument: &str,
@@ -162,7 +162,7 @@ impl ParsedFlags {
         self.given.keys().copied()
     }
 
-    /// Returns the value of a flag: as given, or its default; `None` if there is no such flag.
+    /// Returns the value of a flag: the given one or the default. Returns `None` if the flag does not exist.
     pub fn value(&self, name: &str) -> Option<Value> {
         if let Some(value) = self.given.get(name) {
             return Some(value.clone());
@@ -171,13 +171,13 @@ impl ParsedFlags {
         Some(flag.kind.default(flag.default))
     }
 
-    /// The value of a flag, as pflag prints it.
+    /// Returns the value of a flag, as pflag prints it.
     pub fn text(&self, name: &str) -> Option<String> {
         let flag = self.flags.get(name)?;
         self.value(name).map(|value| flag.kind.print(&value))
     }
 
-    /// All flags, in the table's order.
+    /// Returns all flags, in the table's order.
     pub fn flags(&self) -> &Flags {
         &self.flags
     }
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_line_that_cannot_be_read_is_refused_in_upstreams_words() {
+    fn an_invalid_command_line_is_refused_with_upstreams_message() {
         for (arguments, want) in [
             (&["--no-such-flag"][..], "unknown flag: --no-such-flag"),
             (&["--kubeconfig"], "flag needs an argument: --kubeconfig"),

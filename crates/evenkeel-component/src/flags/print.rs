@@ -1,4 +1,4 @@
-//! Values as pflag prints them; what `/flagz` shows.
+//! Formats values as pflag prints them, for `/flagz` and the log.
 
 use super::{Type, Value, duration};
 
@@ -19,7 +19,7 @@ pub(super) fn value(kind: Type, value: &Value) -> String {
             format!("[{}]", items.join(","))
         }
         Value::Map(pairs) if kind == Type::Multimap => {
-            // Keys in order; the values of one as they were given.
+            // Sort by key only. The values of a key keep their order.
             let mut pairs: Vec<_> = pairs.iter().collect();
             pairs.sort_by_key(|(key, _)| key);
             let pairs: Vec<String> =
@@ -34,7 +34,8 @@ pub(super) fn value(kind: Type, value: &Value) -> String {
     }
 }
 
-/// A number as Go's `%g` has it: with an exponent of two digits where it is below -4 or above 5.
+/// Formats a number as Go's `%g`: with an exponent of at least two digits, if the exponent is below -4 or above
+/// 5.
 fn number(plain: &str, scientific: &str) -> String {
     let exponent = scientific.split_once('e').and_then(|(digits, exponent)| {
         let exponent: i32 = exponent.parse().ok()?;
@@ -49,7 +50,7 @@ fn number(plain: &str, scientific: &str) -> String {
     }
 }
 
-/// Quotes what a comma or a quote would tear apart.
+/// Quotes an item that contains a comma or a quote, so that the list can be parsed again.
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n']) {
         format!("\"{}\"", text.replace('"', "\"\""))

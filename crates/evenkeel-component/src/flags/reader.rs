@@ -1,4 +1,4 @@
-//! Turns parsed flags into typed options, records which flags were read, and collects the values that are not allowed.
+//! Converts parsed flags to typed options, records which flags were read, and collects invalid values.
 
 use super::{ParsedFlags, Value};
 use std::{
@@ -9,8 +9,8 @@ use std::{
     time::Duration,
 };
 
-/// Returns typed values of flags. Problems are collected, so that all are reported together: [`Reader::done`]. A flag that is
-/// set but never read is not implemented: [`Reader::unread`].
+/// Reader of typed flag values. It collects problems, so that [`Reader::done`] reports all of them together. A
+/// flag that is set but never read is not implemented, see [`Reader::unread`].
 #[derive(Debug)]
 pub struct Reader {
     given: ParsedFlags,
@@ -19,12 +19,12 @@ pub struct Reader {
     problems: RefCell<Vec<(String, String)>>,
 }
 
-/// All that is not allowed, in upstream's form of several errors.
+/// All invalid values, formatted as upstream formats several errors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems(Vec<String>);
 
 impl Problems {
-    /// Returns the problems, a sentence each.
+    /// Returns the problems, one sentence each.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
@@ -56,21 +56,21 @@ macro_rules! readers {
 }
 
 readers! {
-    /// A `bool`.
+    /// Returns the value of a `bool` flag.
     bool -> bool: Some(Value::Bool(value)) => value, false;
-    /// A whole number.
+    /// Returns the value of an integer flag.
     int -> i64: Some(Value::Int(value)) => value, 0;
-    /// A number.
+    /// Returns the value of a number flag.
     float -> f64: Some(Value::Float(value)) => value, 0.0;
-    /// A duration.
+    /// Returns the value of a duration flag.
     duration -> Duration: Some(Value::Duration(value)) => value, Duration::ZERO;
-    /// A list.
+    /// Returns the value of a list flag.
     list -> Vec<String>: Some(Value::List(value)) => value, Vec::new();
-    /// Pairs.
+    /// Returns the pairs of a map flag.
     map -> Vec<(String, String)>: Some(Value::Map(value)) => value, Vec::new();
-    /// An address.
+    /// Returns the value of an IP address flag.
     ip -> IpAddr: Some(Value::Ip(value)) => value, IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-    /// Text.
+    /// Returns the value of a text flag.
     text -> String: Some(Value::Text(value)) => value, String::new();
 }
 
@@ -85,12 +85,13 @@ impl Reader {
         }
     }
 
-    /// Returns the parsed flags; reading one here does not count as read.
+    /// Returns the parsed flags. Reading a flag through them does not count.
     pub fn given(&self) -> &ParsedFlags {
         &self.given
     }
 
-    /// A flag that the program does not have is the program's mistake; a test that reads all of its options finds it.
+    /// Returns the value of a flag, and marks the flag as read. An unknown flag is a bug in the program, which
+    /// a test of all its options detects.
     fn value(&self, flag: &str) -> Option<Value> {
         self.read.borrow_mut().insert(flag.to_owned());
         let value = self.given.value(flag);
@@ -100,12 +101,12 @@ impl Reader {
         value
     }
 
-    /// Text, `None` where empty.
+    /// Returns the value of a text flag, or `None` if it is empty.
     pub fn path(&self, flag: &str) -> Option<String> {
         Some(self.text(flag)).filter(|text| !text.is_empty())
     }
 
-    /// Returns an integer flag above zero; another value is refused.
+    /// Returns the value of an integer flag, which must be greater than zero.
     pub fn positive(&self, flag: &str) -> usize {
         let value = self.int(flag);
         match usize::try_from(value) {
@@ -117,7 +118,7 @@ impl Reader {
         }
     }
 
-    /// Records that a flag's value is not allowed. Only the first problem of a flag is reported.
+    /// Records that a flag's value is invalid. Only the first problem of a flag is reported.
     pub fn refuse(&self, flag: &str, problem: impl Into<String>) {
         let mut problems = self.problems.borrow_mut();
         if !problems.iter().any(|(of, _)| of == flag) {
@@ -125,12 +126,12 @@ impl Reader {
         }
     }
 
-    /// Says that these flags have nothing behind them yet, although their values are known.
+    /// Marks flags that are validated but not implemented yet.
     pub fn idle(&self, flags: &[&'static str]) {
         self.idle.borrow_mut().extend(flags);
     }
 
-    /// Returns the flags on the command line that nothing has read.
+    /// Returns the flags on the command line that are not implemented.
     pub fn unread(&self) -> Vec<&'static str> {
         let (read, idle) = (self.read.borrow(), self.idle.borrow());
         let behind = |name: &&'static str| !read.contains(*name) || idle.contains(name);
@@ -141,10 +142,10 @@ impl Reader {
             .collect()
     }
 
-    /// Fails with all that is not allowed.
+    /// Returns the parsed flags, if no value is invalid.
     ///
     /// # Errors
-    /// When anything was refused.
+    /// When any value was refused.
     pub fn done(self) -> Result<ParsedFlags, Problems> {
         let problems = self.problems.into_inner();
         if problems.is_empty() {

@@ -1,9 +1,9 @@
-//! The same flags for what writes man pages and completion scripts.
+//! Flags as a clap command, for generators of man pages and completion scripts.
 
 use super::{About, Flags, Type, help};
 use clap::{Arg, ArgAction, Command};
 
-/// A command with these flags.
+/// Returns a command with these flags.
 pub fn command(flags: &Flags, about: &About) -> Command {
     let mut command = Command::new(about.name)
         .about(about.what)

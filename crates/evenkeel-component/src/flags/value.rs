@@ -1,59 +1,59 @@
-//! Types of flags' values, and how each is read; as upstream's `spf13/pflag` and `component-base/cli/flag` read them.
+//! Types of flag values, parsed as upstream's `spf13/pflag` and `component-base/cli/flag` parse them.
 
 use super::{duration, print};
 use crate::version;
 use evenkeel_api::quantity::Quantity;
 use std::{net::IpAddr, time::Duration};
 
-/// Types that upstream's flags have.
+/// Type of a flag's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
-    /// `bool`, for which `--flag` alone is true.
+    /// `bool`. `--flag` without a value means true.
     Bool,
-    /// Whole numbers that fit 32 bits.
+    /// Integer of 32 bits.
     Int32,
-    /// Whole numbers of 64 bits.
+    /// Integer of 64 bits.
     Int,
-    /// Numbers of single precision.
+    /// Single precision number.
     Float32,
-    /// Numbers of double precision.
+    /// Double precision number.
     Float,
-    /// Durations in Go's format, such as `1m30s`.
+    /// Duration in Go's format, such as `1m30s`.
     Duration,
-    /// Comma-separated lists, which add up.
+    /// Comma-separated list. Repeated flags append to it.
     List,
-    /// Lists with one item for each time that the flag is given.
+    /// List with one item for each occurrence of the flag.
     Items,
-    /// Comma-separated lists of whole numbers.
+    /// Comma-separated list of integers.
     Ints,
     /// An IP address.
     Ip,
-    /// `key=value` pairs, which add up.
+    /// `key=value` pairs. Repeated flags add pairs.
     Map,
-    /// `component:text` pairs, which add up; without a component the key is empty.
+    /// `component:text` pairs. Repeated flags add pairs. Without a component, the key is empty.
     Multimap,
-    /// A certificate's and a key's path with, maybe, names; one for each time that the flag is given.
+    /// Paths of a certificate and a key, perhaps with names. One for each occurrence of the flag.
     CertKeys,
-    /// A number of bytes, as Kubernetes writes quantities.
+    /// Number of bytes as a Kubernetes quantity.
     Quantity,
     /// Verbosity of the log.
     Level,
     /// Verbosity by file, `pattern=N,…`.
     Levels,
-    /// `true`, `false`, `raw` or a version, for which `--flag` alone is true.
+    /// `true`, `false`, `raw` or a version. `--flag` without a value means true.
     Version,
     /// Any other text.
     Text,
 }
 
-/// A flag's value.
+/// Value of a flag.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// Value of a [`Type::Bool`].
     Bool(bool),
-    /// Value of a type of whole numbers.
+    /// Value of an integer type.
     Int(i64),
-    /// Value of a type of numbers.
+    /// Value of a number type.
     Float(f64),
     /// Value of a [`Type::Duration`].
     Duration(Duration),
@@ -91,7 +91,7 @@ impl Type {
         }
     }
 
-    /// Upstream's name of it.
+    /// Returns upstream's name of the type.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bool => "bool",
@@ -115,12 +115,12 @@ impl Type {
         }
     }
 
-    /// Returns the value that the flag has without one, such as `true`.
+    /// Returns the value of a flag that is given without a value, such as `true`.
     pub(super) fn alone(self) -> Option<&'static str> {
         matches!(self, Self::Bool | Self::Version).then_some("true")
     }
 
-    /// Reads one more text; `before` is what was given so far. The error is in Go's words.
+    /// Parses one more text. `before` is the value of the earlier occurrences. The errors are Go's.
     pub(super) fn read(self, before: Option<Value>, text: &str) -> Result<Value, String> {
         Ok(match self {
             Self::Bool => Value::Bool(boolean(text)?),
@@ -166,8 +166,8 @@ impl Type {
         })
     }
 
-    /// The value of a flag that is not given. A table with a default that is no value of its type is a mistake in the
-    /// table; a test reads them all.
+    /// Returns the value of a flag that is not given. An invalid default is a mistake in the table, which a
+    /// test detects.
     pub(super) fn default(self, default: &str) -> Value {
         let inner = default.trim_matches('"').trim_start_matches('[').trim_end_matches(']');
         let empty = match self {
@@ -184,7 +184,7 @@ impl Type {
         if inner.is_empty() { empty } else { self.read(None, inner).unwrap_or(empty) }
     }
 
-    /// The value as pflag prints it.
+    /// Formats the value as pflag prints it.
     pub(super) fn print(self, value: &Value) -> String {
         print::value(self, value)
     }
@@ -203,7 +203,7 @@ fn more(before: Option<Value>, items: Vec<String>) -> Value {
     }
 }
 
-/// A key that is given again takes its last value, but for a multimap's, whose values add up.
+/// Appends pairs. If a key is repeated, its last value applies, except for a multimap.
 fn more_pairs(before: Option<Value>, pairs: Vec<(String, String)>) -> Value {
     match before {
         Some(Value::Map(mut map)) => {
@@ -230,7 +230,7 @@ fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A whole number with Go's prefixes: `0x` is sixteen's, `0b` two's, `0o` and `0` eight's.
+/// Parses an integer with Go's prefixes: `0x` for base 16, `0b` for base 2, `0o` and `0` for base 8.
 fn whole(function: &str, text: &str) -> Result<i64, String> {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let lower = digits.to_ascii_lowercase();
@@ -266,7 +266,7 @@ fn number(text: &str) -> Result<f64, String> {
     Ok(value)
 }
 
-/// One line of comma-separated values, of which some may be quoted.
+/// Parses one line of comma-separated values, which may be quoted.
 fn separated(text: &str) -> Result<Vec<String>, String> {
     if text.is_empty() {
         return Ok(Vec::new());
@@ -304,7 +304,7 @@ fn separated(text: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// Returns the text before the closing quote and the rest. A doubled quote stands for one.
+/// Returns the text before the closing quote, and the rest. A doubled quote means a quote.
 fn unquote(quoted: &str) -> (String, Option<&str>) {
     let (mut item, mut rest) = (String::new(), quoted);
     while let Some((before, after)) = rest.split_once('"') {

@@ -1,4 +1,4 @@
-//! The leader: waits for the API server, starts its controllers in order, and waits for their end.
+//! The leader's work: waits for the API server, starts the controllers in order, and waits for their end.
 //!
 //! Upstream: `RunControllers`.
 
@@ -21,62 +21,62 @@ use starting::Starting;
 use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;
 
-/// The controllers of a program.
+/// Controllers of a program.
 pub trait Controllers: Send + Sync + 'static {
-    /// The controllers, ready to start under a lease.
+    /// The controllers of one lease, ready to start.
     type Ready: Ready;
 
-    /// Prepares the controllers of one lease: they write while `fence` is open, and run in `tasks`.
+    /// Prepares the controllers of one lease. They write while `fence` is open, and run in `tasks`.
     fn ready(&self, fence: &LeaderFence, tasks: &Tasks)
     -> impl Future<Output = Self::Ready> + Send;
 }
 
-/// Prepared controllers of one lease.
+/// Controllers of one lease that are ready to start.
 pub trait Ready: Send + Sync + 'static {
     /// Starts the controller of this name.
     ///
     /// # Errors
-    /// When it cannot start with its options.
+    /// When the controller cannot start with its options.
     fn start(&self, controller: &'static str) -> Result<Started>;
 
-    /// Discovers the server's resources again, for the controllers that were skipped.
+    /// Discovers the server's resources again, for the skipped controllers.
     fn rediscover(&mut self) -> impl Future<Output = ()> + Send;
 }
 
-/// Whether a controller runs.
+/// Result of starting a controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Started {
     /// The controller runs.
     Yes,
-    /// The controller is skipped for this reason, which is permanent.
+    /// The controller is permanently skipped for this reason.
     Never(String),
-    /// The controller is skipped for this reason, which may pass.
+    /// The controller is skipped for now, for this reason.
     NotYet(String),
 }
 
-/// A controller that `--controllers` enables.
+/// Controller that `--controllers` enables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Named {
     /// Name of the controller, as in `--controllers`.
     pub name: &'static str,
-    /// Aliases that flags still accept.
+    /// Former names of the controller, which flags still accept.
     pub aliases: &'static [&'static str],
 }
 
-/// Settings and parts of the leader.
+/// Settings and parts of a leader.
 pub struct Leader<C> {
     /// All controllers of the program.
     pub controllers: C,
     /// The enabled controllers.
     pub chosen: Vec<Named>,
-    /// The controller that starts before all others, if it is enabled: the others need the tokens that it creates. It never
-    /// migrates.
+    /// The controller that starts before all others, if it is enabled, because the others need the tokens that
+    /// it creates. It never migrates.
     pub first: Option<&'static str>,
-    /// Client that reads the server's health.
+    /// Client for the check of the server's health.
     pub client: Client,
-    /// Clock of the pauses between starts of controllers.
+    /// Clock for the delays between the starts of controllers.
     pub clock: Clock,
-    /// Open while this process leads.
+    /// Fence that is open while this process leads.
     pub fence: LeaderFence,
     /// Intervals of starts and of log lines.
     pub intervals: StartIntervals,
@@ -89,22 +89,23 @@ pub struct Leader<C> {
 /// Intervals of starting controllers and of log lines about them.
 #[derive(Debug, Clone, Copy)]
 pub struct StartIntervals {
-    /// `--controller-start-interval`: each controller starts between one and two of these after the previous one.
+    /// `--controller-start-interval`: each controller starts between one and two intervals after its lease is
+    /// acquired.
     pub start_interval: Duration,
-    /// How often the log names the controllers that have not ended.
+    /// Interval at which the log names the controllers that have not ended.
     pub reminder: Duration,
 }
 
-/// The lease of the migrated controllers.
+/// Lease of the migrated controllers.
 pub struct MigrationLease {
-    /// Which controllers migrate.
+    /// Configuration of the migration.
     pub migration: Migration,
     /// Elector of the migration lease.
     pub election: Arc<LeaderElector>,
 }
 
 impl<C: Controllers> Leader<C> {
-    /// Leads until the program stops, and then until all controllers have ended.
+    /// Runs the controllers until the program stops, and then waits until all of them have ended.
     ///
     /// # Errors
     /// When the server does not become healthy, a controller cannot start, or the migration lease is lost.
@@ -113,7 +114,7 @@ impl<C: Controllers> Leader<C> {
         let server = wait_for_server(&self.client, &self.clock);
         let Some(healthy) = stop.run_until_cancelled(server).await else { return Ok(()) };
         healthy?;
-        let (main, migrated) = self.places();
+        let (main, migrated) = self.split_by_lease();
         let tasks = Tasks::under(stop.clone());
         let ready = self.controllers.ready(&self.fence, &tasks);
         let Some(ready) = stop.run_until_cancelled(ready).await else { return Ok(()) };
@@ -124,7 +125,7 @@ impl<C: Controllers> Leader<C> {
     }
 
     /// Splits the controllers into those of the main lease and those of the migration lease.
-    fn places(&self) -> (Vec<&'static str>, Vec<&'static str>) {
+    fn split_by_lease(&self) -> (Vec<&'static str>, Vec<&'static str>) {
         let place = |one: &Named| match &self.migration_lease {
             Some(lease) if self.first != Some(one.name) => lease.migration.filter(one),
             _ => FilterResult::ControllerNonMigrated,
@@ -180,7 +181,8 @@ impl<C: Controllers> Leader<C> {
             ended = work => ended,
             () = election.renew() => Err(ManagerError::LeaderElectionLost.into()),
         };
-        // Usually nothing runs any more. In any case nothing is written: releasing the lease closes the fence first.
+        // Usually all tasks have ended. Any other task cannot write, because releasing the lease closes the
+        // fence first.
         tasks.shut_down(Duration::ZERO).await;
         election.step_down().await;
         ended

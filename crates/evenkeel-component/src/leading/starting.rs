@@ -1,4 +1,4 @@
-//! Starts controllers one after the other, and later those that were skipped.
+//! Starts controllers one after the other, and retries skipped ones later.
 
 use super::{Ready, Started};
 use crate::metrics::RunningControllers;
@@ -7,22 +7,23 @@ use evenkeel_runtime::{clock::Clock, tasks::Tasks};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// How often the server's resources are discovered again for skipped controllers.
+/// Interval at which the server's resources are discovered again for skipped controllers.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Controllers that are to start.
+/// Controllers of one lease that are about to start.
 pub(super) struct Starting<R> {
     pub(super) ready: R,
     pub(super) clock: Clock,
     /// Metric of running controllers.
     pub(super) shown: RunningControllers,
-    /// Each controller starts between one and two of these after the previous one.
+    /// Each controller starts between one and two intervals after the beginning.
     pub(super) interval: Duration,
 }
 
 impl<R: Ready> Starting<R> {
-    /// Starts `first`, if it is among `names`, and then the others in random order. A controller whose requirements are not
-    /// met is skipped. If they may be met later, it is started then (upstream has to be restarted for that).
+    /// Starts `first`, if it is among `names`, and then the others in random order. Skips a controller whose
+    /// requirements are not met. If they can be met later, the controller starts then; upstream needs a restart
+    /// for that.
     ///
     /// # Errors
     /// When a controller cannot start with its options.
@@ -61,7 +62,7 @@ impl<R: Ready> Starting<R> {
         }
         if !waiting.is_empty() {
             tasks.spawn_until_cancelled("controllers that lack something", async move {
-                self.late(waiting).await;
+                self.retry_skipped(waiting).await;
                 std::future::pending::<()>().await;
             });
         }
@@ -77,7 +78,7 @@ impl<R: Ready> Starting<R> {
         Ok(started)
     }
 
-    async fn late(mut self, mut waiting: Vec<&'static str>) {
+    async fn retry_skipped(mut self, mut waiting: Vec<&'static str>) {
         while !waiting.is_empty() {
             self.clock.sleep(DISCOVERY_INTERVAL).await;
             self.ready.rediscover().await;

@@ -1,9 +1,9 @@
-//! Fields of events and spans, besides the message.
+//! Fields of events and spans, including the message.
 
 use std::{error::Error, fmt};
 use tracing::field::{Field, Visit};
 
-/// A field's value.
+/// Value of a field.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     Text(String),
@@ -12,7 +12,7 @@ pub(super) enum Value {
     Float(f64),
 }
 
-/// A message and named values, each name once.
+/// Message and named values. Each name occurs once.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
     pub(super) message: String,
@@ -20,7 +20,7 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// Adds what stands further out; what is there already stays.
+    /// Adds the fields of an outer span. A name that already has a value keeps it.
     pub(super) fn add_outer(&mut self, outer: &Self) {
         for (name, value) in &outer.values {
             if !self.values.iter().any(|(inner, _)| inner == name) {
@@ -37,7 +37,7 @@ impl Fields {
                 }
                 return;
             }
-            // klog's name of it.
+            // klog's name for the field.
             "error" => "err",
             other => other,
         };

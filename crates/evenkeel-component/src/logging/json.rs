@@ -4,9 +4,9 @@ use super::{Line, fields::Value, short};
 use serde_json::json;
 use tracing::Level;
 
-/// The line, with its end.
+/// Formats a line, including the line feed.
 pub(super) fn line(line: &Line<'_>) -> String {
-    // Milliseconds with a fraction.
+    // The time is in milliseconds, with a fraction.
     let time = line.time.as_nanosecond() as f64 / 1e6;
     let caller = json!(format!("{}:{}", short(line.file, true), line.number));
     let message = json!(line.fields.message);
@@ -22,7 +22,7 @@ pub(super) fn line(line: &Line<'_>) -> String {
                 .map_or_else(|_| json!(value.to_string()), |value| json!(value)),
             Value::Float(value) => json!(value),
         };
-        // Names of the line itself stay its own.
+        // A field must not replace a key of the line itself.
         let taken = matches!(*name, "ts" | "caller" | "msg" | "v");
         let name = json!(if taken { format!("{name}_") } else { (*name).to_owned() });
         text.push_str(&format!(",{name}:{value}"));

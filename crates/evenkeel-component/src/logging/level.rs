@@ -3,15 +3,15 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use tracing::{Level, Metadata, level_filters::LevelFilter};
 
-/// Verbosity of the log; can change while the program runs.
+/// Verbosity of the log, which can change while the program runs.
 #[derive(Debug)]
 pub struct Levels {
     verbosity: AtomicU32,
-    /// `--vmodule`: a pattern of a file's name, and its minimum verbosity.
+    /// Patterns of `--vmodule`, each with the minimum verbosity of the files that match.
     by_file: Vec<(String, u32)>,
 }
 
-/// Level that no verbosity enables.
+/// Verbosity of events that are never logged.
 const NEVER: u32 = u32::MAX;
 
 impl Levels {
@@ -27,7 +27,7 @@ impl Levels {
         self.verbosity.store(verbosity, Ordering::Relaxed);
     }
 
-    /// Whether an event or a span is logged.
+    /// Returns whether an event or a span is logged.
     pub(super) fn is_enabled(&self, metadata: &Metadata<'_>) -> bool {
         let needed = verbosity_of(metadata);
         if needed <= self.verbosity() {
@@ -42,7 +42,7 @@ impl Levels {
     }
 
     /// Returns the most detailed level that can be enabled.
-    pub(super) fn most(&self) -> LevelFilter {
+    pub(super) fn max_level(&self) -> LevelFilter {
         let by_file = self.by_file.iter().map(|(_, level)| *level).max().unwrap_or_default();
         match self.verbosity().max(by_file) {
             0..=3 => LevelFilter::INFO,
@@ -52,41 +52,44 @@ impl Levels {
     }
 }
 
-/// klog's level of an event.
+/// Returns klog's verbosity of an event.
 pub(super) fn verbosity_of(metadata: &Metadata<'_>) -> u32 {
     let (target, level) = (metadata.target(), *metadata.level());
     let ours = target.starts_with("evenkeel") || target == "kube_controller_manager";
-    // It warns with the whole answer when it cannot read one.
-    let tells_bodies = target.starts_with("kube_client::client");
+    // kube's client logs a whole response body as a warning when it cannot decode it.
+    let logs_bodies = target.starts_with("kube_client::client");
     match level {
         Level::ERROR => 0,
-        Level::WARN if tells_bodies => NEVER,
+        Level::WARN if logs_bodies => NEVER,
         Level::WARN => 0,
         Level::INFO if ours => 0,
         Level::DEBUG if ours => 4,
         Level::TRACE if ours => 6,
-        Level::INFO if !tells_bodies => 6,
+        Level::INFO if !logs_bodies => 6,
         _ => NEVER,
     }
 }
 
-/// Whether a file's name, without its ending, is like the pattern, in which `*` is any text and `?` any letter. A pattern
-/// with a slash is compared with as many folders as it has; a `mod.rs` goes by its folder's name.
+/// Returns whether a file's name, without its extension, matches the pattern. `*` matches any text, and `?` any
+/// character. A pattern with slashes also matches the folders. A `mod.rs` has its folder's name.
 fn matches(pattern: &str, path: &str) -> bool {
     let path = path.strip_suffix("/mod.rs").or_else(|| path.strip_suffix(".rs")).unwrap_or(path);
     let depth = pattern.matches('/').count();
     let start = path.rmatch_indices('/').nth(depth).map_or(0, |(index, _)| index + 1);
-    like(pattern.strip_suffix(".rs").unwrap_or(pattern).as_bytes(), &path.as_bytes()[start..])
+    matches_glob(
+        pattern.strip_suffix(".rs").unwrap_or(pattern).as_bytes(),
+        &path.as_bytes()[start..],
+    )
 }
 
-fn like(pattern: &[u8], text: &[u8]) -> bool {
+fn matches_glob(pattern: &[u8], text: &[u8]) -> bool {
     match (pattern, text) {
         ([], []) => true,
         ([b'*', rest @ ..], _) => {
-            like(rest, text) || (!text.is_empty() && like(pattern, &text[1..]))
+            matches_glob(rest, text) || (!text.is_empty() && matches_glob(pattern, &text[1..]))
         }
-        ([b'?', rest @ ..], [_, text @ ..]) => like(rest, text),
-        ([letter, rest @ ..], [first, text @ ..]) => letter == first && like(rest, text),
+        ([b'?', rest @ ..], [_, text @ ..]) => matches_glob(rest, text),
+        ([letter, rest @ ..], [first, text @ ..]) => letter == first && matches_glob(rest, text),
         _ => false,
     }
 }
@@ -96,7 +99,7 @@ mod tests {
     use super::matches;
 
     #[test]
-    fn files_go_by_their_names() {
+    fn patterns_match_file_names() {
         for (pattern, path, want) in [
             ("plan", "crates/a/src/apps/deployment/plan.rs", true),
             ("deployment/plan", "crates/a/src/apps/deployment/plan.rs", true),

@@ -1,8 +1,10 @@
-//! The log: one line an event, in klog's text format or as component-base's JSON, as upstream's programs write it.
+//! The log: one line per event, in klog's text format or component-base's JSON format, as upstream's programs
+//! write it.
 //!
-//! Levels of `tracing` are klog's so: errors `E`, warnings `W`, `info` is `-v=0`, `debug` is `-v=4`, `trace` is `-v=6`.
-//! An event is logged with the fields of its spans; its own take precedence. Libraries log their warnings, and their `info`
-//! events from `-v=6` on; never more, because their lower levels log headers and bodies, which hold secrets.
+//! Levels of `tracing` correspond to klog's: an error is `E`, a warning `W`, `info` is `-v=0`, `debug` is
+//! `-v=4`, and `trace` is `-v=6`. An event is logged with the fields of its spans; its own fields take
+//! precedence. Libraries log their warnings, and from `-v=6` on also their `info` events. Their lower levels
+//! are never logged, because they contain headers and bodies, which hold secrets.
 
 mod fields;
 mod json;
@@ -27,7 +29,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-/// A log that has started: what may still be changed, or has to be done, about it.
+/// Handle of the started log, which changes its verbosity and flushes it.
 #[derive(Debug, Clone)]
 pub struct Log {
     levels: Arc<Levels>,
@@ -35,7 +37,7 @@ pub struct Log {
     flush: Duration,
 }
 
-/// Starts the log of this process. A second start (in a test) keeps the first one's.
+/// Starts the log of this process. If it is already started, as in a test, that log stays.
 pub fn start(options: &LoggingOptions) -> Log {
     let log = Log {
         levels: Arc::new(Levels::new(options.verbosity, options.by_file.clone())),
@@ -54,7 +56,7 @@ pub fn start(options: &LoggingOptions) -> Log {
 }
 
 impl Log {
-    /// Verbosity of the whole process (`-v`).
+    /// Returns the verbosity of the whole process (`-v`).
     pub fn verbosity(&self) -> u32 {
         self.levels.verbosity()
     }
@@ -65,12 +67,12 @@ impl Log {
         tracing::callsite::rebuild_interest_cache();
     }
 
-    /// Writes out what is buffered.
+    /// Writes buffered lines.
     pub fn flush(&self) {
         self.sink.flush();
     }
 
-    /// Writes out what is buffered, again and again for as long as these tasks run. Nothing is done without a buffer.
+    /// Writes buffered lines at the configured interval, as long as `tasks` run. Does nothing without a buffer.
     pub fn keep_flushed(&self, tasks: &Tasks, clock: &Clock) {
         if !self.sink.is_buffered() || self.flush.is_zero() {
             return;
@@ -88,19 +90,19 @@ impl Log {
     }
 }
 
-/// One line of the log.
+/// Line of the log.
 struct Line<'a> {
     time: Timestamp,
     process: u32,
     level: Level,
-    /// As klog counts.
+    /// klog's verbosity of the event.
     verbosity: u32,
     file: &'a str,
     number: u32,
     fields: &'a Fields,
 }
 
-/// Makes lines of events.
+/// Layer that formats events as lines.
 struct Lines {
     levels: Arc<Levels>,
     sink: Arc<Sink>,
@@ -119,7 +121,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(self.levels.most())
+        Some(self.levels.max_level())
     }
 
     fn on_new_span(
@@ -167,7 +169,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
     }
 }
 
-/// The end of a path: the file, and the folder that it is in where that is wanted or the file alone says nothing.
+/// Returns the end of a path: the file, with its folder if `with_folder` is set or the file is a `mod.rs`.
 fn short(path: &str, with_folder: bool) -> &str {
     let Some(slash) = path.rfind('/') else { return path };
     let (folders, file) = (&path[..slash], &path[slash + 1..]);

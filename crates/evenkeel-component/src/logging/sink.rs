@@ -1,4 +1,4 @@
-//! Where lines go.
+//! Output streams of the log.
 
 use std::{
     fmt,
@@ -6,7 +6,8 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Where lines go: all to standard error, or only errors, and the others to standard output, maybe buffered.
+/// Output streams of the log: all lines on standard error, or only errors there and the others on standard
+/// output, perhaps buffered.
 pub(super) struct Sink {
     errors: Mutex<Box<dyn Write + Send>>,
     others: Option<Mutex<BufWriter<Box<dyn Write + Send>>>>,
@@ -14,7 +15,7 @@ pub(super) struct Sink {
 }
 
 impl Sink {
-    /// The process's own streams. `buffer` is a number of bytes.
+    /// Returns the process's own streams. `buffer` is a size in bytes.
     pub(super) fn of_process(split: bool, buffer: usize) -> Self {
         let others: Option<Box<dyn Write + Send>> = split.then(|| Box::new(io::stdout()) as _);
         Self::new(Box::new(io::stderr()), others, buffer)
@@ -34,7 +35,7 @@ impl Sink {
         self.buffered
     }
 
-    /// Writes a line. A stream that takes nothing any more is nothing that a program could tell anybody.
+    /// Writes a line. A write error is ignored, because it cannot be reported anywhere.
     pub(super) fn write(&self, error: bool, line: &str) {
         let Some(others) = self.others.as_ref().filter(|_| !error) else {
             let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);

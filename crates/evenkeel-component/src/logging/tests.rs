@@ -4,7 +4,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// A stream that a test can look into.
+/// Stream whose content a test can read.
 #[derive(Clone, Default)]
 struct Stream(Arc<Mutex<Vec<u8>>>);
 
@@ -24,9 +24,9 @@ impl Stream {
     }
 }
 
-/// What `tell` says, with these options: on standard error and on standard output.
+/// Returns the output of `tell` with these options, on standard error and on standard output.
 fn logged(options: &LoggingOptions, tell: impl FnOnce(&Log)) -> (String, String) {
-    // Time stands still.
+    // Virtual time does not advance.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -63,7 +63,7 @@ fn speak(_: &Log) {
     });
 }
 
-/// Lines without their numbers in the file.
+/// Removes the line numbers of the source files.
 fn without_numbers(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -106,7 +106,7 @@ fn json_is_component_bases() {
 }
 
 #[test]
-fn how_much_is_reported_can_be_changed_while_it_runs() {
+fn the_verbosity_can_change_at_run_time() {
     let say = || tracing::debug!(target: "evenkeel", "decided");
     let (errors, _) = logged(&LoggingOptions::default(), |log| {
         say();
@@ -120,7 +120,7 @@ fn how_much_is_reported_can_be_changed_while_it_runs() {
 }
 
 #[test]
-fn one_file_can_tell_more() {
+fn a_single_file_can_log_more() {
     let say = |_: &Log| tracing::trace!(target: "evenkeel", "sent");
     let by_file = |pattern: &str| LoggingOptions {
         by_file: vec![(pattern.to_owned(), 6)],
@@ -145,9 +145,9 @@ fn streams_can_be_split_and_buffered() {
     assert!(others.contains("Slow") && !others.contains("Failed"), "{others}");
 }
 
-/// Libraries print requests and answers when asked for more; there are tokens and Secrets in them.
+/// At high verbosity, libraries log requests and responses, which contain tokens and Secrets.
 #[test]
-fn what_libraries_know_of_bodies_is_never_reported() {
+fn bodies_in_events_of_libraries_are_never_logged() {
     let options = LoggingOptions { verbosity: 10, ..LoggingOptions::default() };
     let (errors, _) = logged(&options, |_| {
         tracing::warn!(target: "kube_client::client", "{{\"data\": secret}}, cannot be read");

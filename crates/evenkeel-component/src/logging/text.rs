@@ -3,7 +3,7 @@
 use super::{Line, fields::Value, short};
 use tracing::Level;
 
-/// The line, with its end. The time is UTC.
+/// Formats a line, including the line feed. The time is in UTC.
 pub(super) fn line(line: &Line<'_>) -> String {
     let severity = match line.level {
         Level::ERROR => 'E',
@@ -32,7 +32,7 @@ pub(super) fn line(line: &Line<'_>) -> String {
     text
 }
 
-/// Several lines stand below the name, further in.
+/// Appends a text of several lines, indented below the field's name.
 fn paragraph(value: &str, text: &mut String) {
     text.push_str("=<\n");
     for line in value.lines() {
@@ -43,7 +43,7 @@ fn paragraph(value: &str, text: &mut String) {
     text.push_str(" >");
 }
 
-/// In quotes, as Go's `strconv.Quote` does.
+/// Appends a quoted text, as Go's `strconv.Quote` quotes it.
 fn quote(value: &str, text: &mut String) {
     text.push('"');
     for letter in value.chars() {

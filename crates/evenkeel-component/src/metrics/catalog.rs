@@ -22,7 +22,7 @@ impl Stability {
         }
     }
 
-    /// Number of minor versions for which a deprecated metric is still shown.
+    /// Returns the number of minor versions for which a deprecated metric is still exposed.
     fn grace(self) -> u32 {
         match self {
             Self::Internal | Self::Alpha => 0,
@@ -32,12 +32,12 @@ impl Stability {
     }
 }
 
-/// One metric of the table.
+/// Entry of a metric in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// `None` for metrics that are not Kubernetes' own (`process_…`).
+    /// Stability level. `None` for metrics that are not Kubernetes' own (`process_…`).
     pub(super) stability: Option<Stability>,
-    /// The version that deprecated it, and its text as upstream writes it.
+    /// The version that deprecated the metric, and its text as upstream writes it.
     pub(super) deprecated: Option<(Version, &'static str)>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Entry {
 pub(super) const OWN: Entry = Entry { stability: Some(Stability::Alpha), deprecated: None };
 
 impl Entry {
-    /// Whether it is hidden in this version.
+    /// Returns whether the metric is hidden in this version.
     pub(super) fn hidden_in(&self, current: Version) -> bool {
         let (Some((since, _)), Some(stability)) = (self.deprecated, self.stability) else {
             return false;
@@ -57,16 +57,16 @@ impl Entry {
         }
     }
 
-    /// The deprecating version, if it is deprecated in this version.
+    /// Returns the deprecating version, if the metric is deprecated in this version.
     pub(super) fn deprecated_in(&self, current: Version) -> Option<&'static str> {
         self.deprecated.filter(|(since, _)| *since <= current).map(|(_, text)| text)
     }
 }
 
-/// Metrics by name.
+/// Entries of metrics by name.
 pub(super) type Catalog = BTreeMap<&'static str, Entry>;
 
-/// Reads a table. A version that cannot be read counts as none.
+/// Reads a table. An invalid version counts as none.
 pub(super) fn read(table: &'static str) -> Catalog {
     let row = |line: &'static str| {
         let mut cells = line.split('\t');
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_read_whatever_they_lack() {
+    fn incomplete_rows_are_read() {
         let table =
             "h\nprocess_open_fds\tgauge\t\t\t\t\nx_total\tcounter\tBETA\t1.36.0\tname\t\nbroken\n";
         let read = read(table);

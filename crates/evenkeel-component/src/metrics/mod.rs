@@ -1,5 +1,5 @@
-//! `/metrics` and `/metrics/slis` of a program: its registry, filtered and described by upstream's rules of stability and by
-//! the metrics flags (KEP-1209, KEP-2305, KEP-3466).
+//! `/metrics` and `/metrics/slis` of a program. The metrics of its registry are filtered and described by
+//! upstream's stability rules and the metrics flags (KEP-1209, KEP-2305, KEP-3466).
 
 mod catalog;
 mod controllers;
@@ -32,8 +32,9 @@ pub struct Exposition {
 }
 
 impl Exposition {
-    /// Exposes `registry`. `table` contains the stability of upstream's metrics (columns `metric`, `type`,
-    /// `stability`, `deprecated`, `labels`, `buckets`); a metric that is not in it is the program's own.
+    /// Exposes `registry`. `table` contains the stability of upstream's metrics, with the columns `metric`,
+    /// `type`, `stability`, `deprecated`, `labels`, `buckets`. A metric that the table lacks is the program's
+    /// own.
     pub fn new(registry: &Registry, table: &'static str, options: &MetricsOptions) -> Self {
         Self {
             registry: registry.clone(),
@@ -48,7 +49,7 @@ impl Exposition {
         health.observe(move |name, path, passed| slis.checked(name, path, passed));
     }
 
-    /// Adds `/metrics` and `/metrics/slis`.
+    /// Adds the routes `/metrics` and `/metrics/slis`.
     #[must_use]
     pub fn routes(&self, routes: Routes) -> Routes {
         let (all, slis) = (self.clone(), self.clone());
@@ -73,7 +74,7 @@ impl Exposition {
     }
 }
 
-/// Registers `kubernetes_build_info` and `version_info`. What is not known of the build is left empty.
+/// Registers `kubernetes_build_info` and `version_info`. Unknown details of the build are empty.
 pub fn register_build(registry: &Registry, versions: Versions) {
     let build = int_gauges(
         registry,

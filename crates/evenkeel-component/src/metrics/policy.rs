@@ -1,6 +1,6 @@
-//! Filters and describes the metrics of a registry by upstream's rules of stability and by the metrics flags.
+//! Filters and describes the metrics of a registry by upstream's stability rules and the metrics flags.
 //!
-//! All of it happens when metrics are asked for: counting costs the same whatever the flags say.
+//! All work is done at a scrape, so counting costs the same with any flags.
 
 use super::catalog::{Catalog, Entry, OWN, Stability};
 use crate::{
@@ -15,14 +15,14 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Replaces a label's value that the allow-list does not have.
+/// Value that replaces a label's value outside of the allow-list.
 const UNEXPECTED: &str = "unexpected";
 
 pub(super) struct Policy {
     catalog: Catalog,
     current: Version,
     options: MetricsOptions,
-    /// Series with a value that is not allowed, which are counted once each.
+    /// Series with a value that is not allowed. Each is counted once.
     unexpected: Mutex<BTreeSet<String>>,
 }
 
@@ -32,7 +32,7 @@ impl Policy {
         Self { catalog, current: BINARY, options, unexpected: Mutex::default() }
     }
 
-    /// Returns the families that are shown, described and sorted by name.
+    /// Returns the exposed families with their descriptions, sorted by name.
     pub(super) fn apply(&self, families: Vec<MetricFamily>) -> Vec<MetricFamily> {
         let (mut hidden, mut shown) = (0_u32, Vec::with_capacity(families.len() + 4));
         for mut family in families {
@@ -68,7 +68,7 @@ impl Policy {
         self.catalog.get(family.name()).copied().unwrap_or(OWN)
     }
 
-    /// The metrics about metrics.
+    /// Returns the metrics about metrics.
     fn about(&self, shown: &[MetricFamily], hidden: u32) -> Vec<MetricFamily> {
         let mut registered: BTreeMap<(Stability, &'static str), u32> = BTreeMap::new();
         let count = |registered: &mut BTreeMap<_, u32>, entry: Entry| {
@@ -113,7 +113,7 @@ impl Policy {
         about
     }
 
-    /// Puts values that are not allowed into one series.
+    /// Combines all series with values that are not allowed into one.
     fn constrain(&self, family: &mut MetricFamily) {
         let rules: Vec<_> = self
             .options
@@ -180,7 +180,7 @@ fn counter<'a>(
     family
 }
 
-/// Adds one series to another. Gauges add up as well: ours count things.
+/// Adds one series to another. Gauges are added too, because ours count things.
 fn add(to: &mut Metric, more: &Metric, kind: MetricType) {
     match kind {
         MetricType::COUNTER => {
@@ -207,7 +207,7 @@ fn add(to: &mut Metric, more: &Metric, kind: MetricType) {
             sum.set_bucket(buckets.collect());
             to.set_histogram(sum);
         }
-        // Nobody here makes summaries, and untyped metrics have no value.
+        // This program has no summaries, and untyped metrics have no value.
         MetricType::SUMMARY | MetricType::UNTYPED => {}
     }
 }
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn help_tells_stability_and_old_metrics_are_hidden() {
+    fn help_contains_stability_and_old_metrics_are_hidden() {
         check(
             &MetricsOptions::default(),
             &[
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_not_allowed_become_one() {
+    fn values_that_are_not_allowed_become_one_series() {
         let rule = |metric: &str| ((metric.to_owned(), "name".to_owned()), ["a".to_owned()].into());
         let options = MetricsOptions {
             allowed: [rule("adds_total"), rule("seconds")].into(),

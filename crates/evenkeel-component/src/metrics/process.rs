@@ -1,4 +1,4 @@
-//! `process_*` as every exporter has them, and how many tasks there are.
+//! Metrics of the process, named as in every exporter (`process_*`), and the number of tasks.
 
 use prometheus::{
     Counter, Gauge, Registry,
@@ -6,15 +6,15 @@ use prometheus::{
     proto::MetricFamily,
 };
 
-/// Registers them.
+/// Registers the metrics of the process.
 ///
 /// # Errors
-/// When the registry has them already.
+/// When the registry already has these metrics.
 pub fn register(registry: &Registry) -> prometheus::Result<()> {
     registry.register(Box::new(Process::new()?))
 }
 
-/// Returns the start time of the process in seconds since the epoch; 0 if unknown.
+/// Returns the start time of the process in seconds since the epoch, or 0 if it is unknown.
 pub(super) fn start_time() -> f64 {
     let boot = text("/proc/stat")
         .lines()
@@ -22,10 +22,10 @@ pub(super) fn start_time() -> f64 {
     boot.map_or(0.0, |boot| boot + Stat::read().field(22) / TICKS)
 }
 
-/// Clock ticks a second, on every Linux that Rust supports.
+/// Clock ticks per second, on every Linux that Rust supports.
 const TICKS: f64 = 100.0;
 
-/// Reads `/proc/self` when asked. Outside of Linux there is nothing to read, and all are 0.
+/// Collector that reads `/proc/self` at each scrape. Outside of Linux, all values are 0.
 struct Process {
     cpu: Counter,
     received: Counter,
@@ -66,7 +66,7 @@ impl Process {
                 "process_start_time_seconds",
                 "Start of the process, in seconds since the epoch.",
             )?,
-            // Upstream's dashboards look for this one. What a goroutine is there, a task is here.
+            // Upstream's dashboards use this metric. A task here corresponds to a goroutine there.
             tasks: Gauge::new("go_goroutines", "Tasks that are alive; the program is not in Go.")?,
         };
         process.start.set(start_time());
@@ -75,7 +75,7 @@ impl Process {
 
     fn refresh(&self) {
         let stat = Stat::read();
-        // Counters only grow; what is read grows as well, but for rounding.
+        // Counters only grow. The value read also grows, except for rounding.
         let spent = (stat.field(14) + stat.field(15)) / TICKS;
         self.cpu.inc_by((spent - self.cpu.get()).max(0.0));
         let status = text("/proc/self/status");
@@ -121,7 +121,7 @@ impl Collector for Process {
     }
 }
 
-/// The fields of `/proc/self/stat`.
+/// Fields of `/proc/self/stat`.
 struct Stat(Vec<f64>);
 
 impl Stat {
@@ -129,7 +129,8 @@ impl Stat {
         Self::parse(&text("/proc/self/stat"))
     }
 
-    /// After the command's name in parentheses, which may contain anything; field 3 of proc(5) comes first.
+    /// Parses the fields after the command's name in parentheses, which may contain any character. The first of
+    /// them is field 3 of proc(5).
     fn parse(stat: &str) -> Self {
         let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
         Self(rest.split_whitespace().map(|field| field.parse().unwrap_or(0.0)).collect())
@@ -144,14 +145,14 @@ fn text(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// A line of `/proc/self/status`, in bytes.
+/// Returns the value of a line of `/proc/self/status`, in bytes.
 fn kibibytes(status: &str, name: &str) -> f64 {
     let line = status.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok())
         .map_or(0.0, |kibibytes| kibibytes * 1024.0)
 }
 
-/// The soft limit in a line of `/proc/self/limits`; no limit is what 64 bits can count, as upstream has it.
+/// Returns the soft limit in a line of `/proc/self/limits`. As upstream, no limit is the largest 64-bit number.
 fn limit(limits: &str, name: &str) -> f64 {
     let line = limits.lines().find_map(|line| line.strip_prefix(name));
     match line.and_then(|line| line.split_whitespace().next()) {
@@ -161,7 +162,8 @@ fn limit(limits: &str, name: &str) -> f64 {
     }
 }
 
-/// A column of the lines `IpExt:` of `/proc/self/net/netstat`: names first, then values.
+/// Returns a column of the lines `IpExt:` of `/proc/self/net/netstat`. The first line has the names, the second
+/// the values.
 fn ip_octets(netstat: &str, column: &str) -> f64 {
     let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("IpExt: "));
     let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0.0 };

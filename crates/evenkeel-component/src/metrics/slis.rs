@@ -1,4 +1,4 @@
-//! `/metrics/slis`: how the program's health checks went (KEP-3466).
+//! `/metrics/slis`: results of the program's health checks (KEP-3466).
 
 use super::process;
 use evenkeel_runtime::metrics::{counters, gauge, int_gauges};
@@ -32,7 +32,7 @@ impl Slis {
         Self { registry, last, all }
     }
 
-    /// A check has run, for a request to `/{path}`.
+    /// Records the result of a check for a request to `/{path}`.
     pub(super) fn checked(&self, name: &str, path: &str, passed: bool) {
         self.last.with_label_values(&[name, path]).set(i64::from(passed));
         let status = if passed { "success" } else { "error" };

@@ -9,22 +9,23 @@ const JSON: &str = "application/json";
 /// Options of the connection to the API server (upstream's `ClientConnectionConfiguration`).
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
-    /// Path of a kubeconfig; in-cluster configuration when empty.
+    /// Path of a kubeconfig. `None` infers the configuration: `$KUBECONFIG`, `~/.kube/config`, or the pod's service account.
     pub kubeconfig: Option<String>,
     /// `--master`: URL of the API server, which overrides the kubeconfig's.
     pub master: Option<String>,
-    /// `--kube-api-qps`: requests a second; unlimited when negative.
+    /// `--kube-api-qps`: requests per second. Negative means no limit.
     pub qps: f32,
     /// `--kube-api-burst`: requests that may be sent at once.
     pub burst: u32,
-    /// Whether responses are requested as JSON only.
+    /// Whether responses are requested only as JSON.
     pub json: bool,
     /// `--use-service-account-credentials`: each controller uses its own service account.
     pub own_credentials: bool,
 }
 
 impl ClientOptions {
-    /// Whether client-go requests JSON with these settings: without `accept`, it requests the content type that it sends.
+    /// Returns whether client-go requests JSON with these settings. Without `accept`, client-go requests the
+    /// content type that it sends.
     pub fn asks_for_json(accept: &str, content_type: &str) -> bool {
         match accept {
             "" => content_type == JSON,

@@ -10,13 +10,13 @@ use std::time::Duration;
 /// Upstream: `LeaderElectionConfiguration`.
 #[derive(Debug, Clone)]
 pub struct LeaderElectionOptions {
-    /// Whether to acquire the lease before starting controllers.
+    /// Whether to acquire the lease before the controllers start.
     pub elect: bool,
-    /// How long standbys wait for a leader that does not renew.
+    /// Time that a standby waits for a leader that does not renew.
     pub lease_duration: Duration,
-    /// How long the leader retries to renew.
+    /// Time for which the leader retries to renew.
     pub renew_deadline: Duration,
-    /// Pause between attempts.
+    /// Delay between attempts.
     pub retry_period: Duration,
     /// Name of the Lease.
     pub name: String,
@@ -54,10 +54,11 @@ impl LeaderElectionOptions {
         leader
     }
 
-    /// Returns the configuration of this process's elector, with an identity `<host name>_<uuid>` as upstream's.
+    /// Returns the configuration of this process's elector, with upstream's form of identity, `<host
+    /// name>_<uuid>`.
     ///
     /// # Errors
-    /// When the system returns no uuid.
+    /// When the system provides no uuid.
     pub fn election(&self) -> Result<leaderelection::Config> {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let id = std::fs::read_to_string("/proc/sys/kernel/random/uuid")
@@ -71,7 +72,8 @@ impl LeaderElectionOptions {
         })
     }
 
-    /// Validates the durations: several attempts fit into the renew deadline, which ends before the lease.
+    /// Validates the durations: several attempts must fit into the renew deadline, which must end before the
+    /// lease.
     fn validate_durations(&self, read: &Reader) {
         let positive = [
             ("leader-elect-lease-duration", "leaseDuration", self.lease_duration),

@@ -13,7 +13,7 @@ pub enum Format {
     /// klog's text format.
     #[default]
     Text,
-    /// One JSON object for each line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -22,15 +22,15 @@ pub enum Format {
 pub struct LoggingOptions {
     /// Format of a line.
     pub format: Format,
-    /// Verbosity (`-v`); 0 logs only what operators need.
+    /// Verbosity (`-v`). 0 logs only messages that operators always need.
     pub verbosity: u32,
-    /// Verbosity by file name pattern (`--vmodule`); overrides `-v` for matching files.
+    /// Verbosity by file name pattern (`--vmodule`), which can only raise `-v` for the matching files.
     pub by_file: Vec<(String, u32)>,
     /// Interval at which the buffer is flushed (`--log-flush-frequency`).
     pub flush: Duration,
-    /// Whether errors are written to standard error and all else, buffered, to standard output.
+    /// Whether errors are written to standard error, and all other lines, perhaps buffered, to standard output.
     pub split: bool,
-    /// Size of the standard output buffer in bytes; 0 for no buffer.
+    /// Size of the standard output buffer in bytes, or 0 for no buffer.
     pub buffer: usize,
 }
 
@@ -64,7 +64,7 @@ impl LoggingOptions {
     }
 }
 
-/// Reads the two alpha flags that each format has: split stream and buffer size.
+/// Reads the two alpha flags of a format: split stream and buffer size.
 fn streams(read: &Reader, gates: &FeatureGates, format: &str) -> (bool, usize) {
     let (split, buffer) =
         (format!("log-{format}-split-stream"), format!("log-{format}-info-buffer-size"));
@@ -83,7 +83,7 @@ fn streams(read: &Reader, gates: &FeatureGates, format: &str) -> (bool, usize) {
     value
 }
 
-/// Parses `pattern=N,…`; the flag's type has checked the syntax.
+/// Parses `pattern=N,…`. The flag's type has already validated the syntax.
 fn by_file(text: &str) -> Vec<(String, u32)> {
     let pairs = text.split(',').filter_map(|item| item.split_once('='));
     pairs.filter_map(|(pattern, level)| Some((pattern.to_owned(), level.parse().ok()?))).collect()

@@ -1,4 +1,4 @@
-//! Options of metrics: hidden and disabled ones, allowed label values.
+//! Options of metrics: hidden metrics, disabled metrics, and allowed label values.
 
 use crate::{features::Version, flags::Reader};
 use serde::Deserialize;
@@ -7,15 +7,16 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Options of metrics (upstream's `component-base/metrics`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MetricsOptions {
-    /// Whether metrics that the last version hid are shown (`--show-hidden-metrics-for-version`).
+    /// Whether metrics that the previous version hid are exposed (`--show-hidden-metrics-for-version`).
     pub show_hidden: bool,
     /// Names of disabled metrics (`--disabled-metrics`).
     pub disabled: BTreeSet<String>,
-    /// Allowed label values by metric and label (`--allow-metric-labels`); all others become `unexpected`.
+    /// Allowed label values by metric and label (`--allow-metric-labels`). All other values become
+    /// `unexpected`.
     pub allowed: BTreeMap<(String, String), BTreeSet<String>>,
 }
 
-/// The file that `--allow-metric-labels-manifest` names.
+/// Content of the file that `--allow-metric-labels-manifest` names.
 ///
 /// Upstream's help describes the first form, and upstream's program reads the second.
 #[derive(Deserialize)]
@@ -92,7 +93,7 @@ fn manifest(read: &Reader) -> Allowed {
     }
 }
 
-/// From `metric,label` and `value,value`.
+/// Parses pairs of `metric,label` and `value,value`.
 fn allow_list(flag: &str, field: &str, read: &Reader, pairs: Vec<(String, String)>) -> Allowed {
     let mut allowed = Allowed::new();
     for (key, values) in pairs {

@@ -1,4 +1,4 @@
-//! Options that several programs have, checked with upstream's rules and, mostly, words.
+//! Options that several programs share, validated by upstream's rules and mostly with upstream's messages.
 
 mod client;
 mod leader_election;

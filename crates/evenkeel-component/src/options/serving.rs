@@ -10,21 +10,21 @@ use std::{net::IpAddr, time::Duration};
 pub struct ServingOptions {
     /// Address to listen on.
     pub address: IpAddr,
-    /// Port to listen on; 0 serves nothing.
+    /// Port to listen on. 0 disables serving.
     pub port: u16,
     /// Paths of a certificate and its key.
     pub certificate: Option<(String, String)>,
-    /// Folder for a self-signed certificate; in memory when empty.
+    /// Folder for a self-signed certificate. `None` keeps it in memory.
     pub cert_dir: Option<String>,
-    /// Versions, ciphers, curves, and certificates by name.
+    /// TLS versions, cipher suites, curves, and certificates by server name.
     pub tls: TlsOptions,
     /// Whether HTTP/2 is offered.
     pub http2: bool,
-    /// Most concurrent streams of an HTTP/2 connection; the library's limit when `None`.
+    /// Limit on concurrent streams of an HTTP/2 connection. `None` means the listener's default.
     pub http2_streams: Option<u32>,
-    /// Whether the address may be in use by a socket that is closing (`SO_REUSEADDR`).
+    /// Whether the address may still be in use by a closing socket (`SO_REUSEADDR`). On Unix it always may.
     pub share_address: bool,
-    /// Whether the port may be in use by another program (`SO_REUSEPORT`).
+    /// Whether another program may use the port too (`SO_REUSEPORT`).
     pub share_port: bool,
     /// Kubeconfig for token reviews.
     pub authentication_kubeconfig: Option<String>,
@@ -37,24 +37,24 @@ pub struct ServingOptions {
     /// `--authentication-skip-lookup`: do not read missing settings from the ConfigMap
     /// `extension-apiserver-authentication`.
     pub skip_lookup: bool,
-    /// Whether the program starts although that ConfigMap cannot be read.
+    /// Whether the program starts even if that ConfigMap cannot be read.
     pub tolerate_lookup_failure: bool,
     /// Paths that are served without authorization.
     pub always_allow: Vec<String>,
-    /// How long the result of a TokenReview is cached.
+    /// Time to live of a cached TokenReview result.
     pub token_ttl: Duration,
-    /// How long an allowed SubjectAccessReview is cached.
+    /// Time to live of a cached SubjectAccessReview that allows the request.
     pub granted_ttl: Duration,
-    /// How long a denied SubjectAccessReview is cached.
+    /// Time to live of a cached SubjectAccessReview that denies the request.
     pub denied_ttl: Duration,
 }
 
-/// Request headers of front proxies, and the proxies that are trusted.
+/// Request headers of front proxies, and the trusted proxies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestHeader {
-    /// CA of the proxies' client certificates; without one no proxy is trusted.
+    /// CA of the proxies' client certificates. Without it, no proxy is trusted.
     pub client_ca: Option<String>,
-    /// Allowed common names of proxies; all when empty.
+    /// Allowed common names of proxies. Empty allows all.
     pub allowed_names: Vec<String>,
     /// Headers with the user's name.
     pub username: Vec<String>,
@@ -148,7 +148,7 @@ impl RequestHeader {
         header
     }
 
-    /// Returns warnings about headers that API aggregation needs.
+    /// Returns warnings about missing headers that API aggregation needs.
     fn warnings(&self) -> Vec<String> {
         let lists = [
             ("requestheader-username-headers", &self.username, "X-Remote-User header"),

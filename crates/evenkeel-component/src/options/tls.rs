@@ -1,21 +1,21 @@
-//! Options of TLS: versions, cipher suites, key exchange, certificates by server name.
+//! Options of TLS: versions, cipher suites, key exchange groups, and certificates by server name.
 
 use crate::flags::Reader;
 
 /// Options of TLS on the secure port.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// The oldest version that is accepted.
+    /// The oldest accepted version.
     pub min_version: TlsVersion,
-    /// Names of cipher suites, as the IANA has them; the library's choice when empty.
+    /// IANA names of cipher suites. Empty means the library's default.
     pub ciphers: Vec<&'static str>,
-    /// Numbers of key exchange groups, as the IANA has them; the library's choice when empty.
+    /// IANA numbers of key exchange groups. Empty means the library's default.
     pub groups: Vec<u16>,
-    /// Certificates for clients that ask for certain names.
+    /// Certificates for clients that request certain server names.
     pub by_name: Vec<NamedCertificate>,
 }
 
-/// Minimal TLS version. Versions before 1.2 are valid values of the flag, but are never accepted.
+/// Minimum TLS version. Versions before 1.2 are valid values of the flag, but are never accepted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TlsVersion {
     /// TLS 1.2, also for older values of the flag.
@@ -25,18 +25,18 @@ pub enum TlsVersion {
     Tls13,
 }
 
-/// A certificate for clients that ask for certain names.
+/// Certificate for clients that request certain server names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedCertificate {
     /// Path of the certificate.
     pub certificate: String,
     /// Path of its key.
     pub key: String,
-    /// Names and patterns; those of the certificate when empty.
+    /// Server names and patterns. Empty means the certificate's own names.
     pub names: Vec<String>,
 }
 
-/// Cipher suites that upstream prefers; those of TLS 1.3 first.
+/// Cipher suites that upstream prefers. Those of TLS 1.3 come first.
 const PREFERRED: [&str; 15] = [
     "TLS_AES_128_GCM_SHA256",
     "TLS_AES_256_GCM_SHA384",
@@ -55,7 +55,7 @@ const PREFERRED: [&str; 15] = [
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
 ];
 
-/// Cipher suites that upstream accepts, but calls insecure.
+/// Cipher suites that upstream accepts but calls insecure.
 const INSECURE: [&str; 12] = [
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
     "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA",
@@ -112,7 +112,7 @@ fn known(read: &Reader, cipher: &str) -> Option<&'static str> {
     known
 }
 
-/// `certificate,key:name,name`, whose form was checked when it was read.
+/// Parses `certificate,key:name,name`. The flag's type has already validated the syntax.
 fn named(text: &str) -> Option<NamedCertificate> {
     let (files, names) = text.split_once(':').unwrap_or((text, ""));
     let (certificate, key) = files.split_once(',')?;

@@ -13,7 +13,7 @@ use std::io::Write as _;
 /// Upstream: `defaultGzipThresholdBytes`.
 const GZIP_THRESHOLD: usize = 16 * 1024;
 
-/// A failure as a `Status` object.
+/// Failure as a `Status` object.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Status<'a> {
@@ -31,7 +31,7 @@ struct Status<'a> {
 #[derive(Serialize)]
 struct Empty {}
 
-/// Returns a failure `Status` in the encoding that the request accepts.
+/// Returns a failure `Status`, encoded as the request accepts.
 pub fn status(
     code: StatusCode,
     reason: &str,
@@ -70,32 +70,33 @@ pub(super) fn refused(
         }
         Rejection::Forbidden { user, reason } => {
             let verb = request.method.as_str().to_lowercase();
-            let what = unmarked(&format!("User {user:?} cannot {verb} path {path:?}"));
+            let what = escape_html(&format!("User {user:?} cannot {verb} path {path:?}"));
             let because = if reason.is_empty() { String::new() } else { format!(": {reason}") };
             let message = format!("forbidden: {what}{because}");
             status(StatusCode::FORBIDDEN, "Forbidden", &message, request)
         }
         Rejection::Unavailable(error) => {
             let uri = request.uri.path_and_query().map_or("", http::uri::PathAndQuery::as_str);
-            let text = unmarked(&format!("Internal Server Error: {uri:?}: {error}"));
+            let text = escape_html(&format!("Internal Server Error: {uri:?}: {error}"));
             plain(StatusCode::INTERNAL_SERVER_ERROR, &text)
         }
     }
 }
 
-/// Escapes characters of markup.
-fn unmarked(text: &str) -> String {
+/// Escapes the special characters of HTML.
+fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Adds the headers of every response, removes the body of HEAD responses, compresses large bodies if the client accepts.
+/// Completes a response: adds the common headers, compresses a large body if the client accepts that, and
+/// removes the body for HEAD.
 pub(super) fn finished(
     mut response: Response<Bytes>,
     method: &Method,
     request_headers: &HeaderMap,
 ) -> Response<Bytes> {
     if response.body().len() >= GZIP_THRESHOLD
-        && takes_gzip(request_headers)
+        && accepts_gzip(request_headers)
         && !response.headers().contains_key(header::CONTENT_ENCODING)
         && let Some(smaller) = gzip(response.body())
     {
@@ -114,7 +115,7 @@ pub(super) fn finished(
     response
 }
 
-fn takes_gzip(request_headers: &HeaderMap) -> bool {
+fn accepts_gzip(request_headers: &HeaderMap) -> bool {
     let values = request_headers.get_all(header::ACCEPT_ENCODING).into_iter();
     let mut codings = values.filter_map(text).flat_map(|value| value.split(','));
     codings.any(|coding| {
@@ -124,7 +125,7 @@ fn takes_gzip(request_headers: &HeaderMap) -> bool {
     })
 }
 
-/// Compresses a body; `None` never happens, as memory is writable.
+/// Compresses a body. Writing to memory cannot fail, so `None` is never returned.
 fn gzip(body: &[u8]) -> Option<Bytes> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 4), Compression::fast());
     encoder.write_all(body).ok()?;
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn large_answers_are_compressed_for_those_who_take_that() {
+    fn large_responses_are_compressed_for_clients_that_accept_it() {
         let table = [
             ("gzip, deflate", GZIP_THRESHOLD, true),
             ("br;q=1, gzip;q=0.5", GZIP_THRESHOLD, true),
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_tells_of_a_body_without_it() {
+    fn a_head_response_has_the_length_but_no_body() {
         let body = answer(StatusCode::OK, "text/plain", "body");
         let response = finished(body, &Method::HEAD, &HeaderMap::new());
         assert_eq!(response.headers()["content-length"], "4");

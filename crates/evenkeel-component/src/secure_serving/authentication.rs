@@ -1,5 +1,6 @@
-//! Authenticates requests by the front proxy's headers, then by client certificate, then by bearer token. A request without
-//! credentials is anonymous. Invalid credentials reject the request, unless other credentials of it are valid.
+//! Authenticates requests by the front proxy's headers, then by client certificate, then by bearer token. A
+//! request without credentials is anonymous. Invalid credentials reject the request, unless it also has valid
+//! ones.
 //!
 //! Upstream: `DelegatingAuthenticatorConfig`.
 
@@ -27,7 +28,7 @@ pub(super) enum Finding {
     Refused(String),
 }
 
-/// Authenticates requests.
+/// Authenticator of requests.
 ///
 /// Upstream: `DelegatingAuthenticatorConfig`.
 pub(super) struct DelegatingAuthenticator {
@@ -69,7 +70,7 @@ impl DelegatingAuthenticator {
     }
 
     async fn by_token(&self, headers: &HeaderMap) -> Finding {
-        // Who cannot ask what a token is takes no notice of it.
+        // Without a client for TokenReviews, a token is ignored.
         let (Some(token), Some(reviews)) = (token(headers), &self.tokens) else {
             return Finding::Nothing;
         };
@@ -98,7 +99,7 @@ fn by_certificate(anchors: &Anchors, chain: &[CertificateDer<'_>], now: UnixTime
     let (Some(authority), Some(first)) = (&anchors.clients, chain.first()) else {
         return Finding::Nothing;
     };
-    match authority.vouches(chain, now) {
+    match authority.verify_chain(chain, now) {
         Err(why) => Finding::Refused(format!("client certificate: {why}")),
         Ok(()) => User::from_certificate(first).map_or(Finding::Nothing, Finding::Is),
     }
@@ -126,7 +127,7 @@ fn is_proxy(
     first: &CertificateDer<'_>,
     now: UnixTime,
 ) -> Result<(), String> {
-    authority.vouches(chain, now)?;
+    authority.verify_chain(chain, now)?;
     if words.allowed_names.is_empty() {
         return Ok(());
     }
@@ -137,7 +138,7 @@ fn is_proxy(
     Err(format!("the common name {name:?} is not in the allowed list"))
 }
 
-/// Returns the user that the front proxy's headers name.
+/// Returns the user in the front proxy's headers.
 fn said(words: &ProxyHeaders, headers: &HeaderMap) -> Option<User> {
     let given = |name: &String| {
         let value = text(headers.get(name)?)?;
@@ -150,7 +151,7 @@ fn said(words: &ProxyHeaders, headers: &HeaderMap) -> Option<User> {
     let groups = groups.map(str::to_owned).collect();
     let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for prefix in &words.extra_prefix {
-        // Names of headers are in lower case by now.
+        // The names of the request's headers are in lower case.
         let prefix = prefix.to_ascii_lowercase();
         for (name, value) in headers {
             let (Some(key), Some(value)) = (name.as_str().strip_prefix(&prefix), text(value))

@@ -1,9 +1,9 @@
-//! Authorizes requests: `system:masters` may do everything, some paths are open to everybody, a SubjectAccessReview decides
-//! the rest.
+//! Authorizes requests. `system:masters` may do everything, and some paths need no authorization. A
+//! SubjectAccessReview decides all other requests.
 
 use super::{reviews::ReviewClient, user::User};
 
-/// Paths without authorization: exact ones, and prefixes that end in `*`.
+/// Paths that need no authorization: exact paths, and prefixes that end in `*`.
 ///
 /// Upstream: `NewAuthorizer` (apiserver/pkg/authorization/path)
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct AlwaysAllowPaths {
     prefixes: Vec<String>,
 }
 
-/// A path with a `*` that is not at its end.
+/// Error of a path with a `*` that is not at its end.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("only trailing * allowed in {0:?}")]
 pub struct AlwaysAllowPathError(String);
@@ -21,7 +21,7 @@ impl AlwaysAllowPaths {
     /// Parses the value of `--authorization-always-allow-paths`.
     ///
     /// # Errors
-    /// If a `*` is not at the end of a path.
+    /// When a `*` is not at the end of a path.
     pub fn new(paths: &[String]) -> Result<Self, AlwaysAllowPathError> {
         let mut open = Self::default();
         for path in paths {
@@ -52,7 +52,7 @@ pub(super) enum AuthorizationResult {
     Failed(String),
 }
 
-/// Authorizes requests, mostly by SubjectAccessReview.
+/// Authorizer of requests, mostly by SubjectAccessReview.
 ///
 /// Upstream: `DelegatingAuthorizerConfig`.
 pub(super) struct DelegatingAuthorizer {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_cluster_to_ask_only_open_paths_and_masters_pass() {
+    async fn without_reviews_only_open_paths_and_masters_pass() {
         let authorizer = DelegatingAuthorizer { open: open(&["/healthz"]).unwrap(), reviews: None };
         let master = User {
             name: "root".to_owned(),

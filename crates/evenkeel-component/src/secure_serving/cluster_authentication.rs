@@ -1,4 +1,5 @@
-//! Follows the ConfigMap `kube-system/extension-apiserver-authentication`: the CAs of clients and of the front proxy.
+//! Follows the ConfigMap `kube-system/extension-apiserver-authentication`, which contains the CAs of clients
+//! and of the front proxy.
 //!
 //! Upstream: `RequestHeaderAuthRequestController`, `ConfigMapCAController`.
 
@@ -20,16 +21,16 @@ use std::collections::BTreeMap;
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
 
-/// CAs to read from the ConfigMap; flags set the others.
+/// CAs to read from the ConfigMap. Flags set the other ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientCaSources {
-    /// Read the CA of client certificates.
+    /// Whether to read the CA of client certificates.
     pub clients: bool,
-    /// Read the CA and the header names of the front proxy.
+    /// Whether to read the CA and the header names of the front proxy.
     pub proxies: bool,
 }
 
-/// Failure to read the ConfigMap.
+/// Error from reading the ConfigMap.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterAuthenticationError {
     /// The request failed.
@@ -45,7 +46,7 @@ pub enum ClusterAuthenticationError {
     },
 }
 
-/// Reads and follows the ConfigMap with the CAs.
+/// Reads and watches the ConfigMap with the CAs.
 pub struct ClusterAuthentication {
     client: Client,
     clock: Clock,
@@ -54,21 +55,22 @@ pub struct ClusterAuthentication {
 }
 
 impl ClusterAuthentication {
-    /// Reads through `client`, whose user needs the role `extension-apiserver-authentication-reader`.
+    /// Creates a reader that uses `client`. Its user needs the role
+    /// `extension-apiserver-authentication-reader`.
     pub fn new(client: Client, clock: Clock, sources: ClientCaSources) -> Self {
         Self { client, clock, sources, queues: None }
     }
 
-    /// Counts syncs in these queue metrics.
+    /// Counts syncs in these metrics of queues.
     #[must_use]
     pub fn counting(self, queues: &queue::Metrics) -> Self {
         Self { queues: Some(queues.clone()), ..self }
     }
 
-    /// Reads the ConfigMap once. A missing ConfigMap is no error.
+    /// Reads the ConfigMap once. A missing ConfigMap is not an error.
     ///
     /// # Errors
-    /// If the request fails or a field is invalid.
+    /// When the request fails or a field is invalid.
     pub async fn once(&self, trust: &Trust) -> Result<(), ClusterAuthenticationError> {
         match self.client.get::<Full<ConfigMap>>(NAMESPACE, NAME).await {
             Ok(map) => apply(&map, self.sources, trust),
@@ -77,9 +79,9 @@ impl ClusterAuthentication {
         }
     }
 
-    /// Watches the ConfigMap while `tasks` run. Invalid data and its deletion change nothing.
+    /// Watches the ConfigMap while `tasks` run. Invalid data and a deletion keep the last CAs.
     pub fn follow(&self, trust: &Trust, tasks: &Tasks) {
-        // These are the server's own: counted among the program's caches they would be taken for its controllers'.
+        // The server has its own caches: in the program's metrics they would count as its controllers'.
         let registry = Registry::new();
         let caches =
             Caches::in_namespace(self.client.clone(), self.clock.clone(), &registry, NAMESPACE);
@@ -99,7 +101,7 @@ impl ClusterAuthentication {
             tasks.spawn_restarting_until_cancelled(name, move || {
                 let (passes, maps, trust) = (passes.clone(), maps_now.clone(), trust.clone());
                 async move {
-                    let trouble = "Whose certificates are believed stays as it was";
+                    let trouble = "The ConfigMap with the CAs is invalid; the last CAs stay in use";
                     let pass = || match maps.get(NAMESPACE, NAME) {
                         Some(map) => apply(&map, sources, &trust),
                         None => Ok(()),
@@ -176,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_config_map_says_whom_to_believe() {
+    fn the_config_map_contains_the_trusted_cas() {
         let (ca, front) = (pem(), pem());
         let data = map(&[
             ("client-ca-file", &ca),
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_cluster_says_is_followed_and_counted() {
+    async fn the_config_map_is_followed_and_syncs_are_counted() {
         let map = serde_json::json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": NAME, "namespace": NAMESPACE, "uid": "u", "resourceVersion": "5"},
@@ -252,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn trust_tells_of_changes_alone() {
+    fn trust_only_reports_changes() {
         let trust = Trust::default();
         let watched = trust.watch();
         let ca = pem();

@@ -21,7 +21,7 @@ pub(super) enum Rejection {
     Forbidden {
         /// Name of the user.
         user: String,
-        /// Reason from the SubjectAccessReview; often empty.
+        /// Reason from the SubjectAccessReview, often empty.
         reason: String,
     },
     /// The SubjectAccessReview failed.
@@ -29,7 +29,7 @@ pub(super) enum Rejection {
 }
 
 impl Rejection {
-    /// Reports whether the rejected user is anonymous.
+    /// Returns whether the rejected user is anonymous.
     pub(super) fn is_anonymous(&self) -> bool {
         match self {
             Self::Unauthorized => true,
@@ -39,7 +39,7 @@ impl Rejection {
     }
 }
 
-/// Authenticates and authorizes each request.
+/// Authenticates and authorizes every request.
 ///
 /// Upstream: `WithAuthentication`, `WithAuthorization`.
 pub struct Guard {
@@ -49,8 +49,9 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Verifies certificates against `trust`, tokens by `authentication` and permissions by `authorization`. Without the
-    /// former it ignores tokens; without the latter only members of `system:masters` get more than the `open` paths.
+    /// Creates a guard that verifies certificates with `trust`, tokens with `authentication` and permissions
+    /// with `authorization`. Without `authentication`, it ignores tokens. Without `authorization`, only members
+    /// of `system:masters` may use other than the `open` paths.
     pub fn new(
         open: AlwaysAllowPaths,
         trust: Trust,

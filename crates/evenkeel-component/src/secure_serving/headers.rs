@@ -1,13 +1,14 @@
-//! Headers of a request as text.
+//! Values of request headers as text.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// The first header with bytes that are no text. A request that has one is refused: it must not be taken for one without it.
+/// Returns the first header whose value is not UTF-8. A request with such a header is refused, because ignoring
+/// the header could change its meaning.
 pub(super) fn unreadable(headers: &HeaderMap) -> Option<&HeaderName> {
     headers.iter().find(|(_, value)| text(value).is_none()).map(|(name, _)| name)
 }
 
-/// A header's value, where it is UTF-8.
+/// Returns a header's value if it is UTF-8.
 pub(super) fn text(value: &HeaderValue) -> Option<&str> {
     std::str::from_utf8(value.as_bytes()).ok()
 }

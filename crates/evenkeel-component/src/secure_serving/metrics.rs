@@ -10,10 +10,10 @@ use prometheus::{
 };
 use std::time::Duration;
 
-/// Bounds of what a cluster's review takes, in seconds (apiserver's `delegated_auth…` metrics).
+/// Histogram bounds of a review's duration in seconds (apiserver's `delegated_auth…` metrics).
 const REVIEW_SECONDS: &[f64] = &[0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0];
 
-/// Bounds of the time that a client certificate has left: half an hour to a year.
+/// Histogram bounds of a client certificate's remaining validity in seconds: half an hour to a year.
 const CERTIFICATE_SECONDS: &[f64] = &[
     0.0,
     1800.0,
@@ -31,8 +31,8 @@ const CERTIFICATE_SECONDS: &[f64] = &[
     31_104_000.0,
 ];
 
-/// `authentication_*`, `authorization_*`, `authenticated_user_requests`, `apiserver_delegated_auth*` and
-/// `apiserver_client_certificate_expiration_seconds`.
+/// Metrics `authentication_*`, `authorization_*`, `authenticated_user_requests`, `apiserver_delegated_auth*`
+/// and `apiserver_client_certificate_expiration_seconds`.
 #[derive(Clone)]
 pub struct Metrics {
     users: IntCounterVec,
@@ -53,7 +53,7 @@ struct TokenMetrics {
     fetching: IntGaugeVec,
 }
 
-/// Kind of a review by the cluster.
+/// Kind of a review by the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Review {
     Token,
@@ -69,7 +69,7 @@ pub(super) enum Decision {
 }
 
 impl Metrics {
-    /// Registers them; once per registry.
+    /// Registers the metrics. Call it once for each registry.
     pub fn register(registry: &Registry) -> Self {
         let by_result = &["result"];
         let bounds = exponential(0.001, 2.0, 15);
@@ -124,7 +124,7 @@ impl Metrics {
         }
     }
 
-    /// Counts an authentication with its duration; `user` is `None` if it failed.
+    /// Counts an authentication with its duration. `user` is `None` if it failed.
     pub(super) fn authenticated(&self, user: Option<&User>, took: Duration) {
         let result = if user.is_some() { "success" } else { "error" };
         if let Some(user) = user {
@@ -134,7 +134,7 @@ impl Metrics {
         self.authentication_seconds.with_label_values(&[result]).observe(took.as_secs_f64());
     }
 
-    /// Whether it is allowed was found out in this time.
+    /// Counts an authorization with its duration.
     pub(super) fn authorized(&self, decision: Decision, took: Duration) {
         let result = match decision {
             Decision::Allowed => "allowed",
@@ -145,19 +145,19 @@ impl Metrics {
         self.authorization_seconds.with_label_values(&[result]).observe(took.as_secs_f64());
     }
 
-    /// Records the remaining lifetime of a client's certificate.
+    /// Records the remaining validity of a client certificate.
     pub fn certificate(&self, left: Duration) {
         self.certificate_seconds.observe(left.as_secs_f64());
     }
 
-    /// A token was asked about, and what it is was known (`hit`) or not.
+    /// Counts the authentication of a token, by whether the cache had the result (`hit`).
     pub(super) fn token(&self, hit: bool, took: Duration) {
         let status = if hit { "hit" } else { "miss" };
         self.token.asked.with_label_values(&[status]).inc();
         self.token.seconds.with_label_values(&[status]).observe(took.as_secs_f64());
     }
 
-    /// A review was answered with this code, if it was.
+    /// Counts a review by its status code. `code` is `None` without a response.
     pub(super) fn reviewed(&self, review: Review, code: Option<StatusCode>, took: Duration) {
         let text = code.as_ref().map_or("<error>", StatusCode::as_str);
         let (total, seconds) = &self.reviews[review as usize];
@@ -169,7 +169,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a review of a token as under way for as long as the guard lives.
+    /// Counts a TokenReview as in flight until the guard is dropped.
     pub(super) fn fetching(&self) -> Fetching {
         let gauge = self.token.fetching.with_label_values(&["in_flight"]);
         gauge.inc();
@@ -177,7 +177,7 @@ impl Metrics {
     }
 }
 
-/// A review that is under way.
+/// Guard of a review in flight.
 pub(super) struct Fetching(IntGauge);
 
 impl Drop for Fetching {
@@ -195,7 +195,7 @@ impl TokenMetrics {
             "Reviews of tokens under way (in_flight), and requests that wait for another's (blocked).",
             labels,
         );
-        // Nobody waits for another's review: each asks for itself, and reviews are answered soon.
+        // No request waits for another's review: each sends its own.
         for status in ["blocked", "in_flight"] {
             fetching.with_label_values(&[status]).set(0);
         }
@@ -242,7 +242,8 @@ fn reviews(
     )
 }
 
-/// Names are many and personal: apiserver's request filters tell these sorts apart.
+/// Returns the username class of a user, because names are many and personal. apiserver's request filters use
+/// the same classes.
 fn sort_of_name(name: &str) -> &str {
     match name {
         "admin"
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn reviews_are_counted_by_what_was_asked() {
+    fn reviews_are_counted_by_kind() {
         let metrics = Metrics::register(&Registry::new());
         let fetching = metrics.fetching();
         assert_eq!(metrics.token.fetching.with_label_values(&["in_flight"]).get(), 1);

@@ -1,8 +1,8 @@
 //! The secure port: health, metrics and introspection over TLS, with delegated authentication and authorization.
 //!
-//! Client certificates and the front proxy's certificate are verified against files or the ConfigMap
-//! `extension-apiserver-authentication`. Tokens and permissions are checked by the API server (TokenReview,
-//! SubjectAccessReview), and its answers are cached. Some paths are open to everybody.
+//! Client certificates and the front proxy's certificate are verified with files or the ConfigMap
+//! `extension-apiserver-authentication`. The API server verifies tokens and permissions (TokenReview,
+//! SubjectAccessReview), and its results are cached. Some paths need no authorization.
 //!
 //! Upstream: `DelegatingAuthenticatorConfig`, `DelegatingAuthorizerConfig`, `SecureServingInfo`.
 

@@ -1,15 +1,15 @@
-//! In which form an answer is wanted: the `Accept` header as the API machinery reads it.
+//! Content negotiation of responses: parses the `Accept` header as the API machinery does.
 
 use super::headers::text;
 use http::{HeaderMap, header};
 use std::collections::BTreeMap;
 
-/// One of the forms that a client takes.
+/// Media range that a client accepts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Clause {
-    /// `application` of `application/json`; `*` for any.
+    /// Type, such as `application` in `application/json`. `*` matches any.
     pub main: String,
-    /// `json` of `application/json`; `*` for any.
+    /// Subtype, such as `json` in `application/json`. `*` matches any.
     pub sub: String,
     /// Parameters, without `q`.
     pub parameters: BTreeMap<String, String>,
@@ -17,14 +17,14 @@ pub struct Clause {
 }
 
 impl Clause {
-    /// Whether `main/sub` is of this form.
+    /// Returns whether the range includes `main/sub`.
     pub fn covers(&self, main: &str, sub: &str) -> bool {
         (self.main == "*" && self.sub == "*")
             || (self.main == main && (self.sub == "*" || self.sub == sub))
     }
 }
 
-/// Returns the media ranges of `Accept`, best first.
+/// Returns the media ranges of `Accept`, most preferred first.
 pub fn clauses(headers: &HeaderMap) -> Vec<Clause> {
     let values = headers.get(header::ACCEPT).and_then(text);
     let mut clauses: Vec<Clause> =
@@ -52,9 +52,9 @@ fn clause(text: &str) -> Option<Clause> {
 /// Encoding of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// JSON; indented for people.
+    /// JSON, optionally indented.
     Json {
-        /// Whether it is indented for people.
+        /// Whether the JSON is indented for people.
         pretty: bool,
     },
     /// The media type `application/yaml`.
@@ -62,7 +62,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Media type without parameters.
+    /// Returns the media type without parameters.
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Json { .. } => "application/json",
@@ -70,18 +70,19 @@ impl Format {
         }
     }
 
-    /// The object in this form.
+    /// Encodes the object.
     pub fn write(self, object: &impl serde::Serialize) -> Result<String, String> {
         let json = match self {
             Self::Json { pretty: true } => serde_json::to_string_pretty(object),
             Self::Json { pretty: false } => serde_json::to_string(object).map(|json| json + "\n"),
             Self::Yaml => {
-                // By way of a tree, so that fields are in order.
+                // Convert to a tree first, which sorts the fields.
                 let tree = serde_json::to_value(object).map_err(|error| error.to_string())?;
                 return serde_saphyr::to_string(&tree).map_err(|error| error.to_string());
             }
         };
-        // As Go writes them, so that a browser never takes them for markup. Only in strings can these occur.
+        // Escape these characters as Go does, so that a browser never interprets them as markup. They only
+        // occur in strings.
         let escaped = |json: String| {
             json.replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e")
         };
@@ -89,7 +90,7 @@ impl Format {
     }
 }
 
-/// Returns the encoding of errors: one that the client accepts, or indented JSON.
+/// Returns the encoding of errors: one that the client accepts, or else indented JSON.
 pub fn for_errors(headers: &HeaderMap, query: &str) -> Format {
     let json = Format::Json { pretty: pretty(headers, query) };
     let forms = [("json", json), ("yaml", Format::Yaml)];
@@ -104,7 +105,8 @@ pub fn for_errors(headers: &HeaderMap, query: &str) -> Format {
     found.unwrap_or(other)
 }
 
-/// Whether a person reads the answer: when it is asked for so, or by a browser or one of the usual tools.
+/// Returns whether to indent the response for a person: when the query requests it, or for browsers and the
+/// usual tools.
 pub fn pretty(headers: &HeaderMap, query: &str) -> bool {
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     if let Some((_, value)) =

@@ -24,7 +24,7 @@ use std::{
 
 /// Maximum number of cached results of each kind.
 const CAPACITY: usize = 1024;
-/// Maximum size of a cached request in bytes, so that clients cannot fill memory.
+/// Maximum size of a cached request in bytes, so that clients cannot exhaust memory.
 const MAX_CACHED_REQUEST_SIZE: usize = 10_000;
 /// Timeout of a review.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -36,14 +36,14 @@ const INITIAL_BACKOFF: Duration = Duration::from_millis(500);
 const BACKOFF_FACTOR: f64 = 1.5;
 const BACKOFF_JITTER: f64 = 0.2;
 
-/// Time to live of cached results; zero disables the cache.
+/// Time to live of cached results. Zero disables the cache.
 #[derive(Debug, Clone, Copy)]
 pub struct ReviewCacheTtls {
-    /// Results of TokenReviews.
+    /// For results of TokenReviews.
     pub token: Duration,
-    /// SubjectAccessReviews that grant the permission (`--authorization-webhook-cache-authorized-ttl`).
+    /// For SubjectAccessReviews that allow the request (`--authorization-webhook-cache-authorized-ttl`).
     pub granted: Duration,
-    /// SubjectAccessReviews that deny it (`--authorization-webhook-cache-unauthorized-ttl`).
+    /// For SubjectAccessReviews that deny the request (`--authorization-webhook-cache-unauthorized-ttl`).
     pub denied: Duration,
 }
 
@@ -53,7 +53,8 @@ pub struct ReviewClient {
     clock: Clock,
     times: ReviewCacheTtls,
     metrics: Option<Metrics>,
-    /// Results by a keyed hash of the token, which nobody can read from memory or make collide.
+    /// Secret of the hash that replaces tokens as cache keys. Tokens cannot be read from memory, and collisions
+    /// cannot be forced.
     key: hmac::Key,
     tokens: Mutex<Remembered<[u8; 32], Option<User>>>,
     rights: Mutex<Remembered<(User, String, String), Access>>,
@@ -97,7 +98,7 @@ pub(super) struct Access {
 }
 
 impl ReviewClient {
-    /// Sends reviews through `client`, whose user needs the role `system:auth-delegator`.
+    /// Creates a client that sends reviews with `client`. Its user needs the role `system:auth-delegator`.
     pub fn new(client: Client, clock: Clock, times: ReviewCacheTtls) -> Self {
         let words = [0u64; 4].map(|_| rand::random::<u64>().to_le_bytes());
         let key = hmac::Key::new(hmac::HMAC_SHA256, words.as_flattened());
@@ -117,12 +118,12 @@ impl ReviewClient {
         self
     }
 
-    /// Returns the user of a token; `None` if the token is invalid.
+    /// Returns the user of a token, or `None` if the token is invalid.
     pub(super) async fn authenticate_token(&self, token: &str) -> Result<Option<User>, String> {
         let start = self.clock.instant();
         let tag = hmac::sign(&self.key, token.as_bytes());
         let key: [u8; 32] = tag.as_ref().try_into().unwrap_or_default();
-        let known = recall(&self.tokens, &key, self.clock.now());
+        let known = cached(&self.tokens, &key, self.clock.now());
         let hit = known.is_some();
         let user = match known {
             Some(user) => Ok(user),
@@ -140,7 +141,7 @@ impl ReviewClient {
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token},
         });
         let status: TokenStatus = self
-            .ask(ReviewKind::Token, "/apis/authentication.k8s.io/v1/tokenreviews", &review)
+            .send_review(ReviewKind::Token, "/apis/authentication.k8s.io/v1/tokenreviews", &review)
             .await?;
         if !status.authenticated && !status.error.is_empty() {
             return Err(status.error);
@@ -159,7 +160,7 @@ impl ReviewClient {
         path: &str,
     ) -> Result<Access, String> {
         let key = (user.clone(), verb.to_owned(), path.to_owned());
-        if let Some(access) = recall(&self.rights, &key, self.clock.now()) {
+        if let Some(access) = cached(&self.rights, &key, self.clock.now()) {
             return Ok(access);
         }
         let mut review = serde_json::json!({
@@ -176,7 +177,11 @@ impl ReviewClient {
             review["spec"]["extra"] = serde_json::json!(user.extra);
         }
         let access: Access = self
-            .ask(ReviewKind::Access, "/apis/authorization.k8s.io/v1/subjectaccessreviews", &review)
+            .send_review(
+                ReviewKind::Access,
+                "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+                &review,
+            )
             .await?;
         let time = if access.allowed { self.times.granted } else { self.times.denied };
         if verb.len() + path.len() + length(user) <= MAX_CACHED_REQUEST_SIZE {
@@ -185,7 +190,7 @@ impl ReviewClient {
         Ok(access)
     }
 
-    async fn ask<S: for<'de> Deserialize<'de>>(
+    async fn send_review<S: for<'de> Deserialize<'de>>(
         &self,
         kind: ReviewKind,
         path: &str,
@@ -193,7 +198,7 @@ impl ReviewClient {
     ) -> Result<S, String> {
         let body = Bytes::from(review.to_string());
         let mut pause = INITIAL_BACKOFF;
-        let mut tries = 1;
+        let mut attempt = 1;
         loop {
             let request = Request::builder()
                 .method(Method::POST)
@@ -215,10 +220,10 @@ impl ReviewClient {
                 }
                 Ok(Err(error)) => error,
             };
-            if tries == MAX_ATTEMPTS || !passing(&error) {
+            if attempt == MAX_ATTEMPTS || !is_transient(&error) {
                 return Err(full_text(&error));
             }
-            tries += 1;
+            attempt += 1;
             self.clock.sleep(pause.mul_f64(1.0 + BACKOFF_JITTER * self.clock.draw(&path))).await;
             pause = pause.mul_f64(BACKOFF_FACTOR);
         }
@@ -254,8 +259,8 @@ fn code(answer: Option<&Result<http::Response<Bytes>, ApiError>>) -> Option<Stat
     }
 }
 
-/// Reports whether a repeated request may succeed.
-fn passing(error: &ApiError) -> bool {
+/// Returns whether the error is transient, so that a retry may succeed.
+fn is_transient(error: &ApiError) -> bool {
     match error.status() {
         None => matches!(error, ApiError::Transport { .. }),
         Some(status) => {
@@ -271,7 +276,7 @@ fn length(user: &User) -> usize {
         + user.groups.iter().chain(extra).map(String::len).sum::<usize>()
 }
 
-fn recall<K: Eq + Hash, V: Clone>(
+fn cached<K: Eq + Hash, V: Clone>(
     remembered: &Mutex<Remembered<K, V>>,
     key: &K,
     now: Timestamp,

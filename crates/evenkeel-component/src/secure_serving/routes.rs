@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 type Handler = Arc<dyn Fn(Request<Bytes>) -> BoxFuture<'static, Response<Bytes>> + Send + Sync>;
 
-/// Handlers by path, for all methods. The [`Guard`](super::Guard) authorizes requests before.
+/// Handlers by path, for all methods. The [`Guard`](super::Guard) authorizes each request first.
 #[derive(Clone, Default)]
 pub struct Routes {
     exact: BTreeMap<String, Handler>,
@@ -45,7 +45,7 @@ impl Routes {
         self
     }
 
-    /// Adds everything under a path, which ends in `/`.
+    /// Adds a handler for all paths under a prefix, which ends in `/`.
     #[must_use]
     pub fn under(
         mut self,
@@ -56,7 +56,7 @@ impl Routes {
         self
     }
 
-    /// Adds a path with an async handler; `/statusz` does not list it.
+    /// Adds a path with an async handler. `/statusz` does not list it.
     #[must_use]
     pub fn slow<F>(
         mut self,
@@ -70,7 +70,7 @@ impl Routes {
         self
     }
 
-    /// Adds a path with the result of [`Health`], and one below it for each check.
+    /// Adds a path with the result of [`Health`], and a path below it for each check.
     #[must_use]
     pub fn health(self, name: &'static str, health: Health) -> Self {
         let prefix = format!("/{name}/");
@@ -92,7 +92,7 @@ impl Routes {
         })
     }
 
-    /// Returns the first parts of the paths that `/statusz` lists, sorted.
+    /// Returns the first segments of the paths that `/statusz` lists, sorted.
     pub fn listed(&self) -> Vec<String> {
         let first = |path: &String| path.split('/').nth(1).map(|part| format!("/{part}"));
         let mut listed: Vec<String> = self.listed.iter().filter_map(first).collect();
@@ -108,7 +108,7 @@ impl Routes {
         }
     }
 
-    /// Finds the exact path, or else the longest prefix.
+    /// Returns the handler of the exact path, or else of the longest prefix.
     fn find(&self, path: &str) -> Option<&Handler> {
         let under = || self.prefixes.iter().rev().find(|(prefix, _)| path.starts_with(*prefix));
         self.exact.get(path).or_else(|| under().map(|(_, handler)| handler))

@@ -37,9 +37,9 @@ use tokio::{
 use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
 
-/// Time for running requests after shutdown begins.
+/// Time that requests have to complete after the shutdown begins.
 const DRAIN: Duration = Duration::from_secs(5);
-/// Maximum body of a request in bytes; bodies are settings of one number.
+/// Maximum size of a request body in bytes. Bodies only contain a single number.
 const BODY: usize = 64 * 1024;
 /// Timeout of a request's body.
 const BODY_TIME: Duration = Duration::from_secs(60);
@@ -47,14 +47,14 @@ const BODY_TIME: Duration = Duration::from_secs(60);
 /// Options of connections.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ServerOptions {
-    /// Maximum number of streams of an HTTP/2 connection; zero stands for 100.
+    /// Limit on concurrent streams of an HTTP/2 connection. Zero means 100.
     pub http2_streams: u32,
 }
 
-/// Listens on an address. The unspecified IPv4 address includes IPv6.
+/// Listens on an address. The unspecified IPv4 address also includes IPv6.
 ///
 /// # Errors
-/// If the address is not available.
+/// When the address is not available.
 pub fn listen(
     address: SocketAddr,
     share_address: bool,
@@ -62,7 +62,8 @@ pub fn listen(
 ) -> std::io::Result<TcpListener> {
     let open = |address: SocketAddr| {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        // As Go does it without being asked: a program that is started again does not wait for its last connections.
+        // Go always sets this option on Unix, so that a restarted program need not wait for its old
+        // connections.
         socket.set_reuseaddr(share_address || cfg!(unix))?;
         #[cfg(unix)]
         socket.set_reuseport(share_port)?;
@@ -71,7 +72,7 @@ pub fn listen(
     };
     if address.ip().is_unspecified() && address.is_ipv4() {
         let both = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), address.port());
-        // A machine without IPv6 has just the one.
+        // On a machine without IPv6, listen on IPv4 only.
         if let Ok(listener) = open(both) {
             return Ok(listener);
         }
@@ -88,7 +89,7 @@ struct Shared {
     shutdown: CancellationToken,
 }
 
-/// Serves until `shutdown`, then closes connections gracefully. Follows changes of certificates.
+/// Serves until `shutdown`, and then closes connections gracefully. Reloads changed certificates.
 pub async fn serve(
     listener: TcpListener,
     tls: Arc<Tls>,
@@ -121,11 +122,11 @@ pub async fn serve(
 
 async fn connection(accepted: Accepted, shared: Arc<Shared>) {
     let Accepted { stream, slot: _slot, .. } = accepted;
-    let shaken = tokio::select! {
+    let handshake = tokio::select! {
         () = shared.shutdown.cancelled() => return,
-        shaken = tokio::time::timeout(TLS_HANDSHAKE_TIMEOUT, shake(stream, &shared)) => shaken,
+        handshake = tokio::time::timeout(TLS_HANDSHAKE_TIMEOUT, accept_tls(stream, &shared)) => handshake,
     };
-    let stream = match shaken {
+    let stream = match handshake {
         Ok(Ok(Some(stream))) => stream,
         Ok(Ok(None)) => return,
         Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
@@ -135,7 +136,8 @@ async fn connection(accepted: Accepted, shared: Arc<Shared>) {
     let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let chain: Arc<[CertificateDer<'static>]> =
         chain.iter().map(|certificate| certificate.clone().into_owned()).collect();
-    // Whoever said nothing of who they are keeps no HTTP/2 connection: it is too cheap to do harm with.
+    // After an anonymous request, close an HTTP/2 connection: it would be a cheap way to attack the server
+    // (upstream's `UnauthenticatedHTTP2DOSMitigation`).
     let enough = Arc::new(Notify::new());
     let (answering, leave) = (shared.clone(), enough.clone());
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
@@ -160,8 +162,8 @@ async fn connection(accepted: Accepted, shared: Arc<Shared>) {
     }
 }
 
-/// Completes the TLS handshake. Returns nothing for a client that sent plain HTTP and got an error for it.
-async fn shake(
+/// Completes the TLS handshake. Returns `None` for a client that sent plain HTTP, which receives an error.
+async fn accept_tls(
     mut stream: TcpStream,
     shared: &Shared,
 ) -> std::io::Result<Option<TlsStream<TcpStream>>> {
@@ -208,14 +210,14 @@ impl Shared {
         };
         let mut response = finished(response, &method, &request_headers);
         if http2 {
-            // HTTP/2 has its own way to say so.
+            // HTTP/2 forbids this header.
             response.headers_mut().remove(header::CONNECTION);
         }
         (response, known || !http2)
     }
 
     async fn route(&self, mut parts: http::request::Parts, body: Incoming) -> Response<Bytes> {
-        // Nobody after this needs to see it.
+        // Handlers do not need the credentials.
         parts.headers.remove(header::AUTHORIZATION);
         let body = Limited::new(body, BODY).collect();
         let body = match tokio::time::timeout(BODY_TIME, body).await {
@@ -234,7 +236,7 @@ impl Shared {
         let path = parts.uri.path().to_owned();
         let answer = self.routes.answer(Request::from_parts(parts, body));
         AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(|panic| {
-            tracing::error!(path, panic = panic_text(&*panic), "An answer panicked");
+            tracing::error!(path, panic = panic_text(&*panic), "A request handler panicked");
             plain(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "This request caused a panic. Look in the logs for details.",

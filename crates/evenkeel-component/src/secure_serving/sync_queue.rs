@@ -1,5 +1,5 @@
-//! Repeated syncs of a server's inputs (files, TLS settings, the authentication ConfigMap) with backoff, under upstream's
-//! queue names.
+//! Repeated syncs of a server's inputs with backoff, under upstream's queue names. The inputs are files, TLS
+//! settings and the authentication ConfigMap.
 
 use evenkeel_runtime::{
     client::full_text,
@@ -8,12 +8,12 @@ use evenkeel_runtime::{
 };
 use std::error::Error;
 
-/// Work queue with one key. Clones share it.
+/// Workqueue with a single key. Clones share it.
 #[derive(Clone)]
 pub(super) struct SyncQueue(Queue<()>);
 
 impl SyncQueue {
-    /// Makes a queue that counts under this name if there are metrics.
+    /// Creates a queue that counts under this name, if there are metrics.
     pub(super) fn new(name: &str, metrics: Option<&queue::Metrics>, clock: &Clock) -> Self {
         Self(match metrics {
             Some(metrics) => Queue::new(name, metrics, clock),
@@ -21,12 +21,13 @@ impl SyncQueue {
         })
     }
 
-    /// Enqueues a sync. Requests before the sync begins are merged.
+    /// Enqueues a sync. Requests before its start are merged.
     pub(super) fn ask(&self) {
         self.0.add((), Priority::NORMAL);
     }
 
-    /// Runs syncs until dropped. A failed sync is retried with backoff, and logged as `trouble` when its error changes.
+    /// Runs syncs until dropped. A failed sync is retried with backoff. Its error is logged with the message
+    /// `trouble` when it changes.
     pub(super) async fn work<E: Error + 'static>(
         &self,
         trouble: &'static str,

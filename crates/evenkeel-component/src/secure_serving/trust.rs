@@ -11,7 +11,7 @@ use rustls::{
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// A CA that signs client certificates.
+/// CA that signs client certificates.
 #[derive(Debug, Clone)]
 pub struct Authority {
     verifier: Arc<dyn ClientCertVerifier>,
@@ -23,7 +23,7 @@ impl Authority {
     /// Parses CAs from PEM.
     ///
     /// # Errors
-    /// If there is no valid CA.
+    /// When the text has no valid CA.
     pub fn from_pem(pem: &[u8]) -> Result<Self, TlsError> {
         let pool = CertPool::from_pem(pem).map_err(unusable)?;
         let subjects = pool.subjects();
@@ -32,9 +32,9 @@ impl Authority {
         Ok(Self { verifier, subjects, pem: pem.to_vec() })
     }
 
-    /// Reports whether the chain is valid for client authentication at this time. A certificate that is itself one of the
-    /// CAs is valid, too.
-    pub(super) fn vouches(
+    /// Verifies the chain for client authentication at this time. A certificate that is itself one of the CAs
+    /// is also valid.
+    pub(super) fn verify_chain(
         &self,
         chain: &[CertificateDer<'_>],
         now: UnixTime,
@@ -61,24 +61,24 @@ impl PartialEq for Authority {
     }
 }
 
-/// Headers in which a front proxy names the user.
+/// Headers with which a front proxy identifies the user.
 ///
 /// Upstream: `RequestHeaderConfig`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProxyHeaders {
-    /// Allowed common names of proxies; all if empty.
+    /// Allowed common names of proxies. Empty allows all.
     pub allowed_names: Vec<String>,
-    /// Headers of the name; the first with a value counts.
+    /// Headers with the user's name. The first one with a value applies.
     pub username: Vec<String>,
-    /// Headers of the uid; the first with a value counts.
+    /// Headers with the user's uid. The first one with a value applies.
     pub uid: Vec<String>,
-    /// Headers of groups.
+    /// Headers with the user's groups.
     pub group: Vec<String>,
-    /// Prefixes of headers with extra values; the rest of a header's name is the key.
+    /// Prefixes of headers with extra values. The rest of a header's name is the key.
     pub extra_prefix: Vec<String>,
 }
 
-/// Trust anchors at one time.
+/// Snapshot of the trust anchors.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Anchors {
     /// CA of client certificates.
@@ -88,7 +88,7 @@ pub struct Anchors {
 }
 
 impl Anchors {
-    /// Returns the names of the CAs, which tell clients which certificate to send.
+    /// Returns the names of the CAs, which hint to clients which certificate to send.
     pub(super) fn hints(&self) -> Vec<DistinguishedName> {
         let clients = self.clients.iter().flat_map(|authority| &authority.subjects);
         let proxies = self.proxies.iter().flat_map(|(authority, _)| &authority.subjects);
@@ -96,7 +96,7 @@ impl Anchors {
     }
 }
 
-/// The current trust anchors. Clones share them.
+/// Current trust anchors. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Trust(Arc<watch::Sender<Arc<Anchors>>>);
 
@@ -106,7 +106,7 @@ impl Trust {
         self.0.borrow().clone()
     }
 
-    /// Replaces the trust anchors; returns whether they differ.
+    /// Changes the trust anchors, and returns whether they differ.
     pub fn change(&self, change: impl FnOnce(&mut Anchors)) -> bool {
         self.0.send_if_modified(|present| {
             let mut anchors = Anchors::clone(present);

@@ -8,11 +8,11 @@ const ANONYMOUS: &str = "system:anonymous";
 const AUTHENTICATED: &str = "system:authenticated";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 const MASTERS: &str = "system:masters";
-/// Attribute of a certificate's subject with the user's uid.
+/// Attribute of a certificate's subject that contains the user's uid.
 ///
 /// Upstream: `X509UID`.
 const UID: &str = "1.3.6.1.4.1.57683.2";
-/// Key of the credential's id among the extra values.
+/// Key of the credential's id in the extra values.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
 /// An authenticated user.
@@ -22,11 +22,11 @@ const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 pub struct User {
     /// Name, such as `system:kube-scheduler`.
     pub name: String,
-    /// Unique id; empty if the authenticator has none.
+    /// Unique id. Empty if the authenticator has none.
     pub uid: String,
     /// Groups of the user.
     pub groups: Vec<String>,
-    /// Extra values of the authenticator.
+    /// Extra values from the authenticator.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
@@ -40,18 +40,19 @@ impl User {
         }
     }
 
-    /// Returns the user of a client certificate: its common name, with its organizations as groups; `None` without a common name.
+    /// Returns the user of a client certificate: its common name, with its organizations as groups. Returns
+    /// `None` without a common name, or with several uids.
     ///
     /// Upstream: `CommonNameUserConversion`.
     pub fn from_certificate(certificate: &CertificateDer<'_>) -> Option<Self> {
         let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
         let subject = parsed.subject();
-        // Upstream's parser keeps the last of several.
+        // Upstream's parser uses the last of several common names.
         let name = subject.iter_common_name().last()?.as_str().ok()?.to_owned();
         let groups = subject.iter_organization().filter_map(|o| o.as_str().ok());
         let uids = subject.iter_attributes().filter(|a| a.attr_type().to_id_string() == UID);
         let uids: Vec<&str> = uids.filter_map(|uid| uid.as_str().ok()).collect();
-        // Several mean that somebody is mistaken about who this is.
+        // Several uids make the user ambiguous.
         let uid = match *uids {
             [] => String::new(),
             [uid] => uid.to_owned(),
@@ -87,14 +88,14 @@ impl User {
     }
 }
 
-/// Returns the common name of a certificate's subject, or an empty text.
+/// Returns the common name of a certificate's subject, or an empty string.
 pub(super) fn common_name(certificate: &CertificateDer<'_>) -> String {
     let parsed = X509Certificate::from_der(certificate).ok().map(|(_, parsed)| parsed);
     let name = parsed.as_ref().and_then(|parsed| parsed.subject().iter_common_name().last());
     name.and_then(|name| name.as_str().ok()).unwrap_or_default().to_owned()
 }
 
-/// Returns the remaining validity of a certificate; zero if expired.
+/// Returns the remaining validity of a certificate, or zero if it has expired.
 pub(super) fn left(certificate: &CertificateDer<'_>, now: UnixTime) -> Duration {
     let parsed = X509Certificate::from_der(certificate).ok().map(|(_, parsed)| parsed);
     let end = parsed.map_or(0, |parsed| parsed.validity().not_after.timestamp());

@@ -1,4 +1,4 @@
-//! Authentication and authorization of the secure port, as the flags configure them. The cluster decides about the rest.
+//! Authentication and authorization of the secure port, as its flags configure them.
 
 use crate::options::ServingOptions;
 use crate::secure_serving::{
@@ -12,19 +12,20 @@ use evenkeel_runtime::{
     manager::Manager,
 };
 
-/// Requests a second, and at once, for reviews: many enough for whoever may ask, few enough for the cluster.
+/// Rate limit of reviews: requests per second, and burst. It is sufficient for the port's clients and bearable
+/// for the API server.
 const RATE: (f32, u32) = (200.0, 400);
 
-/// The guard, and what it takes to keep it up to date.
+/// Guard, and the parts that keep it current.
 pub(super) struct Guarded {
     pub(super) guard: Guard,
-    /// Keeps up with what the cluster says of whom to believe.
+    /// Follows the ConfigMap with the CAs.
     pub(super) lookup: Option<ClusterAuthentication>,
-    /// Keep up with the kubeconfigs by which the cluster is asked.
+    /// Follow the files of the kubeconfigs for reviews.
     pub(super) reloads: Vec<ConfigReloader>,
 }
 
-/// The guard that the options ask for.
+/// Creates the guard from the options.
 pub(super) async fn of(
     manager: &Manager,
     program: &str,
@@ -47,11 +48,11 @@ pub(super) async fn of(
         .await
         .context("--authorization-kubeconfig")?;
     if authentication.is_none() {
-        tracing::warn!("No --authentication-kubeconfig: tokens are not looked at");
+        tracing::warn!("No --authentication-kubeconfig: bearer tokens are ignored");
     }
     if authorization.is_none() {
         tracing::warn!(
-            "No --authorization-kubeconfig: open paths and system:masters apart, nobody is let in"
+            "No --authorization-kubeconfig: only open paths and system:masters are authorized"
         );
     }
     let lookup = lookup(options, authentication.as_ref(), trust, clock).await?;
@@ -83,7 +84,7 @@ async fn lookup(
     }
     let Some(client) = client else {
         tracing::warn!(
-            "No --authentication-kubeconfig: certificates are believed only where --client-ca-file and --requestheader-client-ca-file say so"
+            "No --authentication-kubeconfig: only the CAs of --client-ca-file and --requestheader-client-ca-file are trusted"
         );
         return Ok(None);
     };
@@ -94,12 +95,12 @@ async fn lookup(
     );
     match lookup.once(trust).await {
         Ok(()) => {}
-        // As upstream has it, only what proxies need is worth failing for.
+        // As upstream, only a failure to read the front proxy's settings is fatal.
         Err(error) if options.tolerate_lookup_failure || !proxies => {
             let error = full_text(&error);
             tracing::warn!(
                 error,
-                "The cluster cannot be asked whose certificates to believe; this may treat all requests as anonymous"
+                "The trusted CAs cannot be read from the cluster; this may treat all requests as anonymous"
             );
         }
         Err(error) => {
@@ -110,7 +111,8 @@ async fn lookup(
     Ok(Some(lookup))
 }
 
-/// A client for a kubeconfig, and what follows its files; or one for the pod that this runs in.
+/// Returns a client for a kubeconfig, and the reloader of its files. Without a kubeconfig, returns the client
+/// of the pod's service account.
 async fn connect(
     program: &str,
     kubeconfig: Option<&str>,

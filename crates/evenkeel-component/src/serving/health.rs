@@ -1,4 +1,4 @@
-//! `/healthz`, `/livez`, `/readyz`.
+//! Health checks of `/healthz`, `/livez` and `/readyz`.
 
 use crate::secure_serving::Routes;
 use evenkeel_runtime::{
@@ -8,16 +8,16 @@ use evenkeel_runtime::{
 
 /// Health checks by path.
 pub struct Checks {
-    /// `/healthz`: whether the program had better be started again.
+    /// Checks of `/healthz`, which fails if the program should be restarted.
     pub healthz: Health,
-    /// `/livez`: the same, for most programs.
+    /// Checks of `/livez`, for most programs the same as `/healthz`.
     pub livez: Health,
-    /// `/readyz`: whether it does its part.
+    /// Checks of `/readyz`, which fails while the program cannot do its work.
     pub readyz: Health,
 }
 
 impl Checks {
-    /// Returns the checks of most programs: the lease is renewed, and the caches have synced or the program is a standby.
+    /// Returns the checks of most programs: the lease is renewed, and the caches have synced.
     pub fn usual(manager: &Manager) -> Self {
         leader_election(manager, manager.readiness());
         let health = manager.health().clone();
@@ -32,13 +32,13 @@ impl Checks {
     }
 }
 
-/// Adds the check of the program's long-lived tasks to others.
+/// Adds the check of the program's long-lived tasks.
 pub fn supervised_tasks(manager: &Manager, to: &Health) {
     let supervisor = manager.supervisor().clone();
     to.add("tasks", move || supervisor.check());
 }
 
-/// Adds the check of the program's lease to others, where there is an election.
+/// Adds the check of the program's lease, if it uses leader election.
 pub fn leader_election(manager: &Manager, to: &Health) {
     if let Some(election) = manager.election().cloned() {
         to.add("leaderElection", move || election.check(LEADER_TOLERANCE));

@@ -21,12 +21,12 @@ use evenkeel_runtime::{
 };
 use std::{net::SocketAddr, sync::Arc};
 
-/// Adds the secure port to a manager: `routes`, the program's `pages`, and its health `checks`; returns its address. The port is bound
-/// at once, so that a port in use is reported at the start. Standbys serve it too.
+/// Adds the secure port to a manager, with `routes`, the program's `pages` and its health `checks`. Returns its
+/// address. The port is bound at once, so that a port in use is reported at the start. Standbys serve it too.
 ///
 /// # Errors
-/// When a certificate or a kubeconfig cannot be read, the cluster cannot be asked whom to believe and that is not
-/// tolerated, or the port cannot be listened on.
+/// When a certificate or a kubeconfig cannot be read, or the port cannot be bound. Also when the ConfigMap with
+/// the CAs cannot be read, unless that is tolerated.
 pub async fn add(
     manager: &Manager,
     program: &str,

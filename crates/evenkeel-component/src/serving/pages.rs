@@ -1,4 +1,4 @@
-//! Pages about the program itself: configuration, flags, version, profiles, controllers.
+//! Pages about the program: configuration, flags, versions, profiles and controllers.
 
 use super::{
     pprof,
@@ -10,22 +10,22 @@ use evenkeel_runtime::introspect::Introspection;
 use http::{Method, Request, Response, StatusCode, header};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Sets the log's verbosity.
+/// Function that sets the log's verbosity.
 pub(super) type SetVerbosity = Arc<dyn Fn(u32) + Send + Sync>;
 
 /// Content of the pages about the program.
 pub struct Pages {
-    /// The program and its versions.
+    /// Program and its versions.
     pub described: Described,
-    /// Configuration by API group: what `/configz` shows.
+    /// Content of `/configz`: configuration by API group.
     pub configz: serde_json::Value,
-    /// Every flag and its value; none to serve no `/flagz` (`ComponentFlagz` is off).
+    /// Value of every flag. `None` disables `/flagz` (`ComponentFlagz` is off).
     pub flagz: Option<BTreeMap<String, String>>,
     /// Whether `/statusz` is served (`ComponentStatusz`).
     pub statusz: bool,
     /// `--profiling`: `/debug/pprof/` and `/debug/flags/v`.
     pub profiling: bool,
-    /// Changes the log's verbosity; none where that cannot be done.
+    /// Sets the log's verbosity. `None` if it cannot change.
     pub set_verbosity: Option<Arc<dyn Fn(u32) + Send + Sync>>,
     /// Reports of the controllers, for `/debug/controllers`.
     pub controllers: Option<Introspection>,
@@ -74,7 +74,7 @@ fn debug_controllers(routes: Routes, introspection: Introspection) -> Routes {
 
 const FLAGS: &str = "<html>\n<head>\n<title>/debug/flags/</title>\n</head>\n<body>\n/debug/flags/<br>\n<br>\nflags:<br>\n<table>\n<tr>v<br>\n</table>\n<br>\nfull flags configurable<br>\n</body>\n</html>\n";
 
-/// `/debug/flags`: which flags can be changed in a running program, and their change by PUT.
+/// Adds `/debug/flags`, which lists the flags that a PUT can change in a running program.
 fn flags(routes: Routes, set: SetVerbosity) -> Routes {
     let index = |_: &Request<Bytes>| answer(StatusCode::OK, "text/html; charset=utf-8", FLAGS);
     routes
@@ -94,7 +94,7 @@ fn change(request: &Request<Bytes>, set: &SetVerbosity) -> Response<Bytes> {
         return text(StatusCode::NOT_ACCEPTABLE, "unsupported http method");
     }
     let given = String::from_utf8_lossy(request.body());
-    // What Go's parser takes: digits alone.
+    // Like Go's parser, accept only digits.
     let number = given.bytes().all(|byte| byte.is_ascii_digit()).then(|| given.parse::<u32>());
     match number {
         Some(Ok(verbosity)) => {

@@ -7,11 +7,11 @@ use crate::secure_serving::{
 use anyhow::{Context, Result};
 use std::path::Path;
 
-/// Returns certificates, protocol settings and trusted authorities of the secure port. `program` names the files of a
-/// self-signed certificate in `--cert-dir`.
+/// Returns the TLS of the secure port: certificates, settings and trusted CAs. A self-signed certificate in
+/// `--cert-dir` has the file name `program`.
 ///
 /// # Errors
-/// When a certificate cannot be read or made, or `--tls-curve-preferences` names no supported group.
+/// When a certificate cannot be read or created, or `--tls-curve-preferences` names no supported group.
 pub(super) fn tls(program: &str, options: &ServingOptions, trust: &Trust) -> Result<Tls> {
     let named = options.tls.by_name.iter().map(|named| NamedFiles {
         certificate: named.certificate.clone().into(),
@@ -35,7 +35,7 @@ pub(super) fn tls(program: &str, options: &ServingOptions, trust: &Trust) -> Res
     tls.context("the secure port")
 }
 
-/// Returns protocol versions, cipher suites and key exchange groups.
+/// Returns the protocol versions, cipher suites and key exchange groups.
 fn settings(options: &ServingOptions) -> Result<TlsSettings> {
     let mut settings = TlsSettings::default();
     if options.tls.min_version == TlsVersion::Tls13 {
@@ -59,8 +59,8 @@ fn settings(options: &ServingOptions) -> Result<TlsSettings> {
     Ok(settings)
 }
 
-/// Returns the serving certificate: that of `--tls-cert-file`, or else a self-signed one for the host. With `--cert-dir` the
-/// latter is kept in files, and made only if they do not exist.
+/// Returns the serving certificate: the one of `--tls-cert-file`, or else a self-signed one for the host. With
+/// `--cert-dir`, the self-signed certificate is stored in files, and created only if they do not exist.
 ///
 /// Upstream: `MaybeDefaultWithSelfSignedCerts`.
 fn identity(program: &str, options: &ServingOptions) -> Result<Identity> {
@@ -75,7 +75,7 @@ fn identity(program: &str, options: &ServingOptions) -> Result<Identity> {
     let Some(folder) = options.cert_dir.as_deref().map(Path::new) else {
         return Ok(Identity::SelfSigned(Certificate::self_signed(&names, None)?));
     };
-    // The files are reread like those of a flag, so a replaced certificate is used.
+    // Reread these files like those of the flags, so that a replaced certificate is used.
     Certificate::self_signed(&names, Some((folder, program)))?;
     let file = |end: &str| folder.join(format!("{program}.{end}"));
     Ok(Identity::Files { certificate: file("crt"), key: file("key") })

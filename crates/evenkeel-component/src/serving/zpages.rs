@@ -1,5 +1,5 @@
-//! `/flagz` and `/statusz`: as text for people, and as objects of `config.k8s.io` for programs that ask for them (KEPs 4827
-//! and 4828).
+//! `/flagz` and `/statusz`: text for people, and objects of `config.k8s.io` for programs that request them
+//! (KEPs 4827 and 4828).
 
 use crate::secure_serving::{
     self,
@@ -14,29 +14,29 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 const GROUP: &str = "config.k8s.io";
-/// Versions of the objects, and whether there is a better one.
+/// Versions of the objects, and whether each is deprecated.
 const VERSIONS: [(&str, bool); 2] = [("v1alpha1", true), ("v1beta1", false)];
 
-/// A page in both forms.
+/// Page that is available as text and as an object.
 pub(super) trait Structured: Send + Sync {
-    /// Kind of the object.
+    /// Returns the kind of the object.
     fn kind(&self) -> &'static str;
-    /// Name of the program.
+    /// Returns the name of the program.
     fn name(&self) -> &str;
-    /// The text without its heading.
+    /// Returns the text without its heading.
     fn text(&self) -> String;
-    /// The object's own fields.
+    /// Returns the object's own fields.
     fn fields(&self) -> Vec<(&'static str, Value)>;
 }
 
-/// A program, and which Kubernetes it is of.
+/// Program and its versions.
 #[derive(Debug, Clone)]
 pub struct Described {
-    /// Release whose behaviour it has, `1.37.1`.
+    /// Release whose behaviour the program has, such as `1.37.1`.
     pub version: String,
-    /// Release that it emulates, `1.37`.
+    /// Release that the program emulates, such as `1.37`.
     pub emulated: String,
-    /// When it started.
+    /// Start time of the program.
     pub started: Timestamp,
     /// The program's clock.
     pub clock: Clock,
@@ -111,7 +111,7 @@ impl Structured for Statusz {
         vec![
             ("startTime", json!(evenkeel_api::time::seconds(*started))),
             ("uptimeSeconds", json!(self.up())),
-            // The field must be there; nothing here is Go.
+            // The field is required, although this program does not use Go.
             ("goVersion", json!("")),
             ("binaryVersion", json!(version)),
             ("emulationVersion", json!(emulated)),
@@ -127,7 +127,7 @@ enum Form {
     Object { format: Format, version: &'static str, old: bool },
 }
 
-/// In the order of upstream's serializers.
+/// Returns the format for a request. The formats have the order of upstream's serializers.
 fn form(headers: &HeaderMap, query: &str, kind: &str) -> Option<Form> {
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     if accept.unwrap_or_default().trim().is_empty() {
@@ -153,7 +153,7 @@ fn form(headers: &HeaderMap, query: &str, kind: &str) -> Option<Form> {
     })
 }
 
-/// Which version of the object a client asks for, and whether there is a better one.
+/// Returns the version of the object that a client requests, and whether it is deprecated.
 fn accepted_type(clause: &Clause, kind: &str) -> Option<(&'static str, bool)> {
     let has = |name: &str, value: &str| clause.parameters.get(name).is_some_and(|v| v == value);
     let version = VERSIONS.into_iter().find(|(version, _)| has("v", version));
@@ -164,7 +164,7 @@ fn plain(clause: &Clause) -> bool {
     !["as", "g", "v"].iter().any(|name| clause.parameters.contains_key(*name))
 }
 
-/// The page, in the form that the request wants.
+/// Answers with the page in the format that the client accepts.
 pub(super) fn answer(page: &dyn Structured, request: &Request<Bytes>) -> Response<Bytes> {
     let query = request.uri().query().unwrap_or_default();
     match form(request.headers(), query, page.kind()) {
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn objects_are_for_who_asks_for_them() {
+    async fn objects_are_for_clients_that_request_them() {
         let old = get(&format!("application/json;v=v1alpha1;{OBJECT}"), "curl/8");
         assert_eq!(
             old.headers()["content-type"],
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_not_served_is_not_acceptable() {
+    async fn unknown_formats_are_not_acceptable() {
         let proto = "application/vnd.kubernetes.protobuf".to_owned();
         let flagz = "application/json;v=v1beta1;g=config.k8s.io;as=Flagz".to_owned();
         let table = [

@@ -1,4 +1,4 @@
-//! The command line as a whole, with what its help text says besides.
+//! The whole command line, and the additional parts of its help text.
 
 use super::{Choice, NAME, Options, flags};
 use evenkeel_component::{
@@ -9,7 +9,7 @@ use evenkeel_component::{
 };
 use std::{collections::BTreeMap, process::ExitCode};
 
-/// The program's command line.
+/// Returns the program's command line.
 pub fn command_line() -> CommandLine {
     let mut more = BTreeMap::from(Versions::options());
     more.insert("controllers", Choice::options());
@@ -20,10 +20,10 @@ pub fn command_line() -> CommandLine {
     CommandLine { flags: flags(), about: About { name: NAME, what, more } }
 }
 
-/// Options from arguments; see [`CommandLine::read`].
+/// Parses and validates the arguments, see [`CommandLine::read`].
 ///
 /// # Errors
-/// The exit code, if the program does not run.
+/// The exit code, if the program must not run.
 pub fn from_arguments(arguments: impl IntoIterator<Item = String>) -> Result<Options, ExitCode> {
     Options::check(command_line().read(arguments)?).map_err(command_line::refused)
 }

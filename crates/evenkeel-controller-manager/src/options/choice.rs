@@ -1,8 +1,8 @@
-//! `--controllers`: known and enabled controllers.
+//! `--controllers`: the known and the enabled controllers.
 
 use evenkeel_component::flags::Reader;
 
-/// All controllers of upstream's program, which `--controllers` may name though not all are implemented.
+/// All controllers of upstream's program. `--controllers` may name them even if they are not implemented.
 const UPSTREAM: &str = include_str!("../../data/controllers.tsv");
 
 /// A controller of upstream's program, implemented or not.
@@ -12,13 +12,13 @@ pub struct KnownController {
     pub name: &'static str,
     /// Whether `*` enables it.
     pub on_by_default: bool,
-    /// Older names that `--controllers` accepts.
+    /// Former names that `--controllers` still accepts.
     pub aliases: Vec<&'static str>,
-    /// Feature gates without which it does not run.
+    /// Feature gates that the controller needs.
     pub gates: Vec<&'static str>,
 }
 
-/// Returns all controllers of upstream's program, by name.
+/// Returns all controllers of upstream's program, sorted by name.
 pub fn known_controllers() -> Vec<KnownController> {
     let list = |text: &'static str| text.split(',').filter(|part| !part.is_empty()).collect();
     let read = |line: &'static str| {
@@ -33,14 +33,14 @@ pub fn known_controllers() -> Vec<KnownController> {
 /// Controllers that `--controllers` enables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
-    /// Each item with its controller's present name: `*`, `name` or `-name`, in the order given.
+    /// Items in the given order, with the controllers' current names: `*`, `name` or `-name`.
     pub items: Vec<String>,
-    /// Older names that were used, and the present ones.
+    /// Former names that were used, each with the current name.
     pub old_names: Vec<(String, &'static str)>,
 }
 
 impl Choice {
-    /// From the items given. A name that is none is an error.
+    /// Reads the flag. An unknown name is an error.
     pub(super) fn from_flags(read: &Reader) -> Self {
         let (known_controllers, mut unknown) = (known_controllers(), Vec::new());
         let mut choice = Self { items: Vec::new(), old_names: Vec::new() };
@@ -67,7 +67,8 @@ impl Choice {
         choice
     }
 
-    /// The controllers asked for. Of the items that name one the first counts; `*` asks for all that are on by default.
+    /// Returns the enabled controllers. The first item that names a controller decides; `*` enables all others
+    /// that are on by default.
     pub fn enabled<'a>(
         &self,
         known_controllers: impl IntoIterator<Item = (&'a str, bool)>,

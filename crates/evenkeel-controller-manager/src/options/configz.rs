@@ -1,18 +1,19 @@
-//! The options as `/configz` shows them.
+//! Options as `/configz` shows them.
 
 use super::Options;
 use evenkeel_component::flags::{Value as Flag, duration};
 use serde_json::{Value, json};
 
-/// Upstream's `KubeControllerManagerConfiguration`, recorded.
+/// Recorded `KubeControllerManagerConfiguration` of upstream.
 const RECORDED: &str = include_str!("../../data/configz.json");
-/// Where in it a flag's value stands: JSON pointer without the group's name, and the flag.
+/// Position of a flag's value in the configuration, per line: a JSON pointer below the group's name, and the
+/// flag.
 const PLACES: &str = include_str!("../../data/configz.tsv");
 const GROUP: &str = "kubecontrollermanager.config.k8s.io";
 
-/// Returns the content of `/configz`: `KubeControllerManagerConfiguration` under its group's name.
+/// Returns the content of `/configz`: the `KubeControllerManagerConfiguration` under its group's name.
 pub fn configz(options: &Options) -> Value {
-    // The recorded text is part of the program; a test reads it.
+    // The recorded text is part of the program, and a test parses it.
     let mut config: Value = serde_json::from_str(RECORDED).unwrap_or_default();
     let mut set = |pointer: &str, value: Value| {
         if let Some(place) = config[GROUP].pointer_mut(pointer) {
@@ -32,7 +33,7 @@ pub fn configz(options: &Options) -> Value {
     config
 }
 
-/// A value as the configuration's types have it. A whole number is written without a fraction.
+/// Encodes a flag's value with the configuration's type. A whole number has no fraction.
 fn shown(value: Flag) -> Value {
     match value {
         Flag::Bool(value) => json!(value),

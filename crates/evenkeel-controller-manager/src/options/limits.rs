@@ -1,9 +1,11 @@
-//! Upstream's rules for the values of controllers' flags, whether the controllers are here or not, in upstream's words.
+//! Upstream's limits on the values of controllers' flags, with upstream's messages. They also apply to
+//! controllers that are not implemented.
 
 use evenkeel_component::flags::{Reader, Value, duration};
 use std::time::Duration;
 
-/// Numbers of workers. Upstream checks only some of them, and runs a controller without any worker for the others.
+/// Flags with a number of workers. Upstream only checks some of them; with an invalid value of another, it runs
+/// the controller without workers.
 const WORKERS: [&str; 18] = [
     "concurrent-daemonset-syncs",
     "concurrent-deployment-syncs",
@@ -25,7 +27,7 @@ const WORKERS: [&str; 18] = [
     "concurrent-validating-admission-policy-status-syncs",
 ];
 
-/// Numbers that have a greatest value as well.
+/// Flags with a maximum.
 const RANGES: [(&str, i64); 4] = [
     ("concurrent-service-endpoint-syncs", 50),
     ("max-endpoints-per-slice", 1000),
@@ -33,7 +35,7 @@ const RANGES: [(&str, i64); 4] = [
     ("mirroring-max-endpoints-per-subset", 1000),
 ];
 
-/// Pairs of files that go together: how upstream names them, and the beginning of their flags.
+/// Pairs of files that must be set together: upstream's name, and the prefix of the flags.
 const SIGNERS: [(&str, &str); 4] = [
     ("cluster-signing-kubelet-serving", "cluster-signing-kubelet-serving"),
     ("cluster-signing-kube-apiserver-client", "cluster-signing-kubelet-client"),
@@ -41,7 +43,7 @@ const SIGNERS: [(&str, &str); 4] = [
     ("cluster-signing-legacy-unknown", "cluster-signing-legacy-unknown"),
 ];
 
-/// Refuses what is out of bounds. Looking at a flag here does not count as something behind it.
+/// Refuses values that are out of bounds. Flags that are only checked here still count as unread.
 pub(super) fn check(read: &Reader) {
     let int = |flag: &str| match read.given().value(flag) {
         Some(Value::Int(value)) => value,

@@ -24,7 +24,7 @@ use std::{sync::Arc, time::Duration};
 /// Name of the program.
 const NAME: &str = "kube-controller-manager";
 
-/// The flags of upstream's kube-controller-manager v1.37, and those that only this program has.
+/// Returns the flags: those of upstream's kube-controller-manager v1.37, and this program's own.
 pub fn flags() -> Flags {
     let words = include_str!("../../data/words.tsv");
     Flags::from_table(include_str!("../../data/flags.tsv"), words)
@@ -32,36 +32,37 @@ pub fn flags() -> Flags {
         .with_retired(include_str!("../../data/retired.tsv"))
 }
 
-/// Options of the program, after all checks.
+/// Validated options of the program.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Connection to the API server.
+    /// Options of the connection to the API server.
     pub client: ClientOptions,
-    /// Which controllers run.
+    /// Controllers that `--controllers` enables.
     pub choice: Choice,
-    /// Each controller's own.
+    /// Options of the single controllers.
     pub controllers: controllers::Options,
     /// Feature gates of the program.
     pub gates: Arc<FeatureGates>,
     /// Options of leader election.
     pub leader: LeaderElectionOptions,
-    /// Leader migration; `None` if it is disabled.
+    /// Leader migration. `None` if it is disabled.
     pub(crate) migration: Option<Migration>,
     /// Options of the log.
     pub logging: LoggingOptions,
-    /// Options of metrics: hidden and disabled ones, allowed labels.
+    /// Options of metrics: hidden metrics, disabled metrics, and allowed label values.
     pub metrics: MetricsOptions,
     /// Whether to print the planned writes and exit (`--plan`).
     pub plan: bool,
-    /// Whether profiles are served.
+    /// Whether profiles are served (`--profiling`).
     pub profiling: bool,
-    /// PEM file that `kube-root-ca.crt` is made from; the client's own CA when empty.
+    /// PEM file for `kube-root-ca.crt`. `None` uses the CA of the program's own connection.
     pub root_ca: Option<String>,
     /// Options of the secure port.
     pub serving: ServingOptions,
-    /// Maximum time for controllers to stop.
+    /// Time that controllers have to stop. Zero means no limit.
     pub shutdown_timeout: Duration,
-    /// Upper bound of the pauses between the starts of controllers.
+    /// `--controller-start-interval`: each controller starts between one and two intervals after its lease is
+    /// acquired.
     pub start_interval: Duration,
     /// Warnings to log at the start.
     pub warnings: Vec<String>,
@@ -73,7 +74,7 @@ impl Options {
     /// Reads and validates the flags.
     ///
     /// # Errors
-    /// All values that are not allowed.
+    /// All invalid values.
     pub fn check(given: ParsedFlags) -> Result<Self, Problems> {
         let read = Reader::new(given);
         let (gates, mut warnings) = FeatureGates::resolve(
@@ -114,7 +115,7 @@ impl Options {
     }
 }
 
-/// Flags, from which the options of controllers are read.
+/// Source of the controllers' options: the flags and feature gates.
 struct Source<'a> {
     read: &'a Reader,
     gates: &'a FeatureGates,

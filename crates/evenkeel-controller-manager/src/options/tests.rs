@@ -19,7 +19,7 @@ fn defaults_are_upstreams() {
     assert_eq!(options.leader.name, "kube-controller-manager");
     assert_eq!(options.serving.always_allow, ["/healthz", "/readyz", "/livez"]);
     assert_eq!(options.warnings, [""; 0]);
-    // What a controller has without any flags is what the flags have when they are not given.
+    // The controllers' defaults without flags must equal the defaults of the flags.
     assert_eq!(options.controllers, controllers::Options::default());
 }
 
@@ -34,29 +34,29 @@ fn every_recorded_default_is_of_its_type() {
     }
 }
 
-/// What ours says in other words, and why.
+/// Command lines that we refuse with another message, and why.
 const OTHER_WORDS: [(&str, &str); 3] = [
     (
-        // The system's words, as this language has them.
+        // The error of the operating system, as Rust formats it.
         "--allow-metric-labels-manifest=/nope",
         "metrics.allowListMappingManifest: Invalid value: \"/nope\": failed to read allow list manifest: \
          No such file or directory (os error 2)",
     ),
     (
-        // Upstream names a flag that there is not.
+        // Upstream's message names a flag that does not exist.
         "--attach-detach-reconcile-sync-period=1ms",
         "attach-detach-reconcile-sync-period must be greater than one second, but got 1ms",
     ),
     (
-        // One form for all numbers of workers.
+        // We use the same message for all numbers of workers.
         "--concurrent-resourceclaim-syncs=0",
         "concurrent-resourceclaim-syncs must be greater than 0, but got 0",
     ),
 ];
 
-/// The recorded lines are arguments, a tab, and what upstream's program (v1.37.1) says before it ends.
+/// The recorded lines contain arguments, a tab, and the error message of upstream's program (v1.37.1).
 #[test]
-fn what_upstream_refuses_is_refused_in_its_words() {
+fn invalid_options_are_refused_with_upstreams_messages() {
     for line in include_str!("../../data/recorded-refusals.tsv").lines() {
         let (arguments, words) = line.split_once('\t').expect("two columns");
         let other = OTHER_WORDS.iter().find(|(other, _)| *other == arguments);
@@ -72,7 +72,7 @@ fn configz_is_upstreams_by_default() {
     let recorded: Value =
         serde_json::from_str(include_str!("../../data/configz.json")).expect("recorded");
     let mut ours = configz(&options);
-    // Upstream was recorded with these on its command line.
+    // Upstream was recorded with these flags on its command line.
     let group = &mut ours["kubecontrollermanager.config.k8s.io"];
     for (pointer, value) in [
         ("/Generic/ClientConnection/kubeconfig", json!("kcm.kc")),
@@ -88,7 +88,7 @@ fn configz_is_upstreams_by_default() {
 }
 
 #[test]
-fn configz_shows_what_was_given() {
+fn configz_shows_the_given_flags() {
     let options = options(&[
         "--controllers=*,-deployment",
         "--service-cluster-ip-range=10.0.0.0/16,fd00::/108",
@@ -105,7 +105,7 @@ fn configz_shows_what_was_given() {
 }
 
 #[test]
-fn every_place_of_configz_is_there_and_every_flag_of_it_exists() {
+fn every_position_and_every_flag_of_configz_exists() {
     let recorded: Value =
         serde_json::from_str(include_str!("../../data/configz.json")).expect("recorded");
     let config = &recorded["kubecontrollermanager.config.k8s.io"];
@@ -137,14 +137,14 @@ fn controllers_are_chosen_by_name_alias_and_star() {
     );
 }
 
-/// Section, name, type and default of each flag that a help text shows.
+/// Returns section, name, type and default of each flag in a help text.
 fn shown(help: &str) -> Vec<[String; 4]> {
     let (mut section, mut flags) = (String::new(), Vec::new());
     for line in help.lines() {
         if let Some(name) = line.strip_suffix(" flags:") {
             section = name.to_owned();
         }
-        // Further lines of a flag's words begin further right.
+        // Continuation lines of a flag's description have a greater indentation.
         let head = match (line.strip_prefix("      --"), line.trim_start().split_once(", --")) {
             (Some(head), _) => head,
             (None, Some((letter, head))) if letter.len() == 2 && line.starts_with("  -") => head,
@@ -158,7 +158,7 @@ fn shown(help: &str) -> Vec<[String; 4]> {
     flags
 }
 
-/// What upstream's help text does not have, and why ours has it.
+/// Flags that upstream's help text lacks, and the reason.
 const OURS: [(&str, &str); 1] =
     [("plan", "a dry run, for who is about to put this program in upstream's place")];
 
@@ -176,7 +176,7 @@ fn the_help_text_shows_what_upstreams_does() {
 }
 
 #[test]
-fn every_flag_has_words_of_ours() {
+fn every_flag_has_our_description() {
     for flag in flags().iter() {
         assert!(!flag.words.is_empty(), "{}", flag.name);
     }
@@ -189,7 +189,7 @@ fn every_flag_has_words_of_ours() {
     }
 }
 
-/// What kubeadm writes into `kube-controller-manager.yaml` for every cluster.
+/// Flags that kubeadm writes into `kube-controller-manager.yaml` for every cluster.
 const KUBEADM: [&str; 14] = [
     "--authentication-kubeconfig=/etc/kubernetes/controller-manager.conf",
     "--authorization-kubeconfig=/etc/kubernetes/controller-manager.conf",
@@ -208,16 +208,16 @@ const KUBEADM: [&str; 14] = [
 ];
 
 #[test]
-fn what_kubeadm_writes_is_taken() {
+fn the_flags_of_kubeadm_are_accepted() {
     let variants: [&[&str]; 8] = [
         &[],
-        // A pod network.
+        // A cluster with a pod network.
         &[
             "--allocate-node-cidrs=true",
             "--cluster-cidr=10.244.0.0/16",
             "--service-cluster-ip-range=10.96.0.0/12",
         ],
-        // Two families.
+        // A cluster with two IP families.
         &[
             "--allocate-node-cidrs=true",
             "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56",
@@ -225,15 +225,15 @@ fn what_kubeadm_writes_is_taken() {
             "--node-cidr-mask-size-ipv4=24",
             "--node-cidr-mask-size-ipv6=64",
         ],
-        // A cloud of its own.
+        // A cluster with its own cloud provider.
         &["--cloud-provider=external", "--configure-cloud-routes=false"],
-        // An external CA: nothing to sign with.
+        // A cluster with an external CA, and therefore without signing keys.
         &["--cluster-signing-cert-file=", "--cluster-signing-key-file="],
-        // Feature gates of the cluster's configuration, and present names of controllers.
+        // Feature gates of the cluster's configuration, and current names of controllers.
         &["--feature-gates=MutablePVNodeAffinity=true", "--controllers=*,token-cleaner-controller"],
-        // Keys of other kinds and lifetimes (certificateValidityPeriod, encryptionAlgorithm).
+        // Other key types and lifetimes (certificateValidityPeriod, encryptionAlgorithm).
         &["--cluster-signing-duration=8760h0m0s"],
-        // extraArgs that are often given.
+        // Common extraArgs.
         &[
             "--bind-address=0.0.0.0",
             "--profiling=false",
@@ -265,7 +265,7 @@ fn what_has_no_effect_is_reported_once() {
 
 #[test]
 fn flagz_is_upstreams_by_default() {
-    // Upstream was recorded with these on its command line.
+    // Upstream was recorded with these flags on its command line.
     let options = options(&["--v=1", "--kubeconfig=/nope"]).expect("valid");
     let recorded: BTreeMap<String, String> = include_str!("../../data/recorded-flagz.tsv")
         .lines()

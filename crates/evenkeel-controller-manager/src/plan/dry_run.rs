@@ -1,4 +1,4 @@
-//! Planned writes, and which controllers have not finished planning. Pure.
+//! Planned writes, and the controllers that have not finished planning. Pure.
 
 use evenkeel_api::time::{SignedDuration, Timestamp};
 use evenkeel_runtime::{client::DryRunWrite, introspect::ControllerReport};
@@ -16,18 +16,18 @@ const MAX_FAILURES: u32 = 3;
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DryRun {
-    /// The writes, in the order in which controllers came to them.
+    /// The writes, in the order of their first request.
     pub writes: Vec<DryRunWrite>,
     /// Number of events that would be recorded.
     pub events: usize,
-    /// The controllers that were asked.
+    /// Names of the controllers that planned.
     pub controllers: Vec<String>,
-    /// Caches and controllers that did not become idle, in words.
+    /// Descriptions of caches and controllers that did not become idle.
     pub unfinished: Vec<String>,
 }
 
 impl DryRun {
-    /// For people: a line for each write, by controller.
+    /// Formats the writes for people: one line per write, grouped by controller.
     pub fn text(&self) -> String {
         let mut out = String::new();
         let mut line = |text: &str| {
@@ -56,13 +56,13 @@ impl DryRun {
         out
     }
 
-    /// 0 when nothing would be written, 2 when something would.
+    /// Returns exit code 0 without planned writes, and 2 with any.
     pub fn exit_code(&self) -> ExitCode {
         if self.writes.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_WRITES_PLANNED) }
     }
 }
 
-/// Controllers that are busy, or will be soon.
+/// Describes the controllers that are busy or will be soon.
 pub(super) fn busy(reports: &[ControllerReport], now: Timestamp) -> Vec<String> {
     let mut busy = Vec::new();
     for report in reports {
@@ -83,7 +83,7 @@ pub(super) fn busy(reports: &[ControllerReport], now: Timestamp) -> Vec<String> 
     busy
 }
 
-/// Controllers with failures.
+/// Describes the controllers with failures.
 pub(super) fn failing(reports: &[ControllerReport]) -> Vec<String> {
     let failed = reports.iter().filter(|report| report.queue.backing_off > 0);
     failed
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_is_busy_while_keys_come_soon() {
+    fn a_controller_is_busy_while_keys_become_ready_soon() {
         let two = QueueState { ready: 1, in_flight: 1, ..QueueState::default() };
         for (queue, n) in [
             (QueueState::default(), 0),

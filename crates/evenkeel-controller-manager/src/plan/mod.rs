@@ -1,7 +1,7 @@
-//! `--plan`: prints what a manager would write to a cluster now, without writing a lease, event or object.
+//! `--plan`: prints the writes that a manager would send to a cluster now. It writes no lease, event or object.
 //!
-//! Every controller that is asked for runs over a connection that only reads, until none has anything left to do. For
-//! who is about to put this program in the place of another, and wants to see first.
+//! The enabled controllers run over a read-only connection until all of them are idle. Operators use it before
+//! they replace another program by this one.
 
 mod dry_run;
 
@@ -25,31 +25,31 @@ use evenkeel_runtime::{
 use prometheus::Registry;
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
-/// Default timeout of the caches' sync and of the controllers.
+/// Default timeout of the dry run.
 pub const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
-/// The controllers have finished when they have sent no request for this long.
+/// Time without a request after which the controllers have finished.
 const IDLE_PERIOD: Duration = Duration::from_secs(2);
-/// Time between two checks whether the controllers have finished.
+/// Interval of the checks whether the controllers have finished.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Maximum time for tasks to end.
+/// Time that tasks have to end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Settings of the dry run.
 pub struct DryRunSettings<'a> {
-    /// Controllers that plan.
+    /// Controllers to run.
     pub chosen: &'a [Descriptor],
     /// Options of the controllers.
     pub options: evenkeel_controllers::options::Options,
-    /// Which feature gates are on.
+    /// Feature gates of the controllers.
     pub gates: Gates,
-    /// Maximum duration, after which unfinished controllers are reported.
+    /// Maximum duration. After it, unfinished controllers are reported.
     pub timeout: Duration,
 }
 
-/// Runs the controllers dry on the cluster behind `kube`.
+/// Runs the controllers on the cluster of `kube`, and returns their planned writes.
 ///
 /// # Errors
-/// When the server cannot be asked what it has, or a controller cannot start with its options.
+/// When discovery fails, or a controller cannot start with its options.
 pub async fn dry_run(
     kube: kube::Client,
     clock: &Clock,
@@ -83,7 +83,7 @@ pub async fn dry_run(
         }
     }
     caches.start(&reflectors);
-    unfinished.extend(until_quiet(&introspection, &recorded, clock, settings.timeout).await);
+    unfinished.extend(until_idle(&introspection, &recorded, clock, settings.timeout).await);
     for tasks in [tasks, reflectors] {
         tasks.shut_down(SHUTDOWN_TIMEOUT).await;
     }
@@ -95,8 +95,9 @@ pub async fn dry_run(
     })
 }
 
-/// Waits until all controllers are idle; returns what is left at the timeout.
-async fn until_quiet(
+/// Waits until all controllers are idle. Returns the failing controllers, and at the timeout also the busy
+/// ones.
+async fn until_idle(
     introspection: &Introspection,
     recorded: &RecordedWrites,
     clock: &Clock,
@@ -126,7 +127,7 @@ fn reports(introspection: &Introspection) -> Vec<ControllerReport> {
     introspection.all().iter().map(|inspect| inspect.report()).collect()
 }
 
-/// As the program that was asked with `--plan` beside its own flags.
+/// Runs the program with `--plan`.
 pub(crate) async fn run(options: Options) -> Result<ExitCode> {
     let clock = Clock::system();
     let connect = ConnectOptions {
@@ -144,7 +145,7 @@ pub(crate) async fn run(options: Options) -> Result<ExitCode> {
         timeout: SYNC_TIMEOUT,
     };
     let dry_run = dry_run(kube, &clock, settings).await?;
-    #[expect(clippy::print_stdout, reason = "the plan is what the program was asked for")]
+    #[expect(clippy::print_stdout, reason = "the program's output is the plan")]
     {
         print!("{}", dry_run.text());
     }
@@ -167,7 +168,7 @@ mod tests {
         serde_json::from_slice(answer.body()).expect("JSON")
     }
 
-    /// Where the server's store is.
+    /// Returns the current revision of the server's store.
     async fn revision(client: &Client) -> String {
         let list = ask(client, "GET", "/api/v1/configmaps?limit=1", Value::Null).await;
         list["metadata"]["resourceVersion"].as_str().expect("a version").to_owned()
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_would_be_written_is_reported_and_nothing_is() {
+    async fn planned_writes_are_reported_and_not_sent() {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("a time"));
         let time = clock.clone();
         let server = Server::builder().clock(evenkeel_apiserver::Clock::new(move || time.now()));
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_cluster_at_rest_needs_nothing() {
+    async fn a_converged_cluster_needs_no_writes() {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("a time"));
         let server = Server::builder().build().await.expect("a server");
         let kube = kube::Client::new(server.service(), "default");

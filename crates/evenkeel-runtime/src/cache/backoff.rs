@@ -7,10 +7,10 @@ use tokio::time::Instant;
 
 const INITIAL_BACKOFF: Duration = Duration::from_millis(800);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
-/// After this long without a failure, the next one counts as the first again.
+/// Time without a failure after which the backoff starts again with its initial value.
 const RESET_DURATION: Duration = Duration::from_secs(120);
 
-/// Exponential backoff from 800 ms to 30 s with a jitter of 100 %, as `tools/cache/reflector.go` has it.
+/// Exponential backoff from 800 ms to 30 s with a jitter of 100 %, as in `tools/cache/reflector.go`.
 pub(crate) struct Backoff {
     clock: Clock,
     kind: Kind,
@@ -23,7 +23,7 @@ impl Backoff {
         Self { clock, kind, failures: 0, last: None }
     }
 
-    /// Counts a failure and returns how long to wait.
+    /// Counts a failure and returns the backoff before the next attempt.
     pub(crate) fn next(&mut self) -> Duration {
         let now = self.clock.instant();
         if self.last.is_some_and(|last| now.duration_since(last) > RESET_DURATION) {
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn doubles_to_thirty_seconds_and_forgets_after_two_quiet_minutes() {
+    async fn doubles_to_thirty_seconds_and_resets_after_two_minutes_without_failure() {
         let clock = Clock::starting_at(jiff::Timestamp::UNIX_EPOCH);
         let mut backoff = Backoff::new(clock, Kind::new("", "v1", "Pod", "pods", true));
         for base in [800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000] {

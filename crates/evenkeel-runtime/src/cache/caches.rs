@@ -1,4 +1,4 @@
-//! All caches of a program: one for each type and selector, shared by all readers.
+//! All caches of a program: one per type and selector, shared by all readers.
 
 use super::{Cache, reflected::Reflected, reflector::Reflector, shared::Shared};
 use crate::{
@@ -24,8 +24,8 @@ const PROCESSING_LATENCY_BUCKETS: &[f64] =
 
 /// All caches of a program. Clones share them.
 ///
-/// Two requests for one type and selector return the same cache. Caches that were requested before [`Caches::start`] start
-/// with it, so that indexes and handlers can be declared first; later ones start at once.
+/// Two requests for the same type and selector return the same cache. [`Caches::start`] starts the caches
+/// requested so far, so that callers can declare indexes and handlers first. Later caches start at once.
 #[doc(alias = "SharedInformerFactory")]
 #[derive(Clone)]
 pub struct Caches {
@@ -36,7 +36,7 @@ struct Inner {
     client: Client,
     clock: Clock,
     program: Box<str>,
-    /// Which namespace's objects are held; empty for all.
+    /// The only namespace whose objects are cached, or empty for all namespaces.
     namespace: Box<str>,
     queued: IntGaugeVec,
     versions: IntGaugeVec,
@@ -54,7 +54,7 @@ struct State {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Scope {
     pub(crate) kind: Kind,
-    /// Empty for all, and for kinds without namespaces.
+    /// Namespace of the objects. Empty for all namespaces, and for cluster-scoped kinds.
     pub(crate) namespace: Box<str>,
     pub(crate) labels: String,
     pub(crate) fields: String,
@@ -63,12 +63,12 @@ pub(crate) struct Scope {
 struct Entry {
     view: TypeId,
     scope: Scope,
-    /// `Arc<Shared<V>>`.
+    /// The `Arc<Shared<V>>` of the cache.
     shared: Arc<dyn Any + Send + Sync>,
     status: Arc<dyn Reflected>,
     resync: Resync,
     token: CancellationToken,
-    /// Starts the reflector; `None` once started.
+    /// Starts the reflector. `None` once started.
     start: Option<Start>,
 }
 
@@ -93,7 +93,7 @@ impl Resync {
         });
     }
 
-    /// Resyncs `cache` after every period; a shorter period that is requested meanwhile starts anew.
+    /// Resyncs `cache` after every period. A newly requested, shorter period restarts the timer.
     async fn run(self, clock: Clock, cache: Arc<dyn Reflected>) {
         let mut requested_period = self.0.subscribe();
         loop {
@@ -106,7 +106,7 @@ impl Resync {
             };
             tokio::select! {
                 biased;
-                // The sender lives in `self`.
+                // The wait cannot fail, because `self` owns the sender.
                 _ = requested_period.changed() => {}
                 () = passed => cache.resync(),
             }
@@ -115,12 +115,13 @@ impl Resync {
 }
 
 impl Caches {
-    /// No caches yet. Metrics go into `registry`.
+    /// Creates an empty set of caches, whose metrics are registered in `registry`.
     pub fn new(client: Client, clock: Clock, registry: &Registry) -> Self {
         Self::in_namespace(client, clock, registry, "")
     }
 
-    /// As [`Caches::new`], but caches of namespaced kinds hold only the objects of `namespace`; all where it is empty.
+    /// Like [`Caches::new`], but caches of namespaced kinds only hold the objects of `namespace`. If it is
+    /// empty, they hold those of all namespaces.
     pub fn in_namespace(
         client: Client,
         clock: Clock,
@@ -162,23 +163,24 @@ impl Caches {
         }
     }
 
-    /// The cache of `V`'s resource, in all namespaces.
+    /// Returns the cache of `V`'s resource in all namespaces, or in the only one of [`Caches::in_namespace`].
     pub fn of<V: View>(&self) -> Cache<V> {
         self.selected("", "")
     }
 
-    /// The cache of `V`'s objects that match a label selector and a field selector (as in a query; empty for all).
+    /// Returns the cache of `V`'s objects that match a label selector and a field selector. Both are in query
+    /// form; empty selects all.
     pub fn selected<V: View>(&self, labels: &str, fields: &str) -> Cache<V> {
         self.cache(self.scope(V::kind(), labels, fields))
     }
 
-    /// The metadata-only cache of a resource, for any resource.
+    /// Returns the metadata-only cache of any resource.
     #[doc(alias = "MetadataInformer")]
     pub fn metadata(&self, kind: Kind) -> Cache<Metadata> {
         self.cache(self.scope(kind, "", ""))
     }
 
-    /// Starts the reflectors of all caches; caches that are requested later start at once.
+    /// Starts the reflectors of all caches. Caches that are requested later start at once.
     pub fn start(&self, tasks: &Tasks) {
         let mut state = self.state();
         state.tasks = Some(tasks.clone());
@@ -189,8 +191,8 @@ impl Caches {
         }
     }
 
-    /// Starts the caches whose kind is `is_needed`; the others, and later ones, stay empty. For programs that read once and
-    /// exit.
+    /// Starts the caches for whose kind `is_needed` returns `true`. All other caches, and later ones, stay
+    /// empty. For programs that read once and exit.
     pub fn start_some(&self, tasks: &Tasks, is_needed: impl Fn(&Kind) -> bool) {
         let mut state = self.state();
         for entry in state.entries.iter_mut().filter(|entry| is_needed(&entry.scope.kind)) {
@@ -200,9 +202,9 @@ impl Caches {
         }
     }
 
-    /// Stops the [metadata cache](Caches::metadata) of a resource that is no longer served or needed; returns whether there
-    /// was one. Clones keep its last state. Caches of a view are not stopped: the controllers that read them own them, and
-    /// they sync again when the resource is served again.
+    /// Stops the [metadata cache](Caches::metadata) of a resource that is no longer served or needed. Returns
+    /// whether it existed. Clones keep its last state. Caches of other views are not stopped: the controllers
+    /// that read them own them, and they sync again when the resource is served again.
     pub fn stop(&self, kind: &Kind) -> bool {
         let of_metadata =
             |entry: &Entry| entry.view == TypeId::of::<Metadata>() && entry.scope.kind == *kind;
@@ -211,8 +213,9 @@ impl Caches {
         stopped.inspect(|entry| entry.token.cancel()).count() > 0
     }
 
-    /// The newest resourceVersion of this kind that all readers can see, bookmarks included: the oldest among the caches
-    /// without selectors. Metadata caches count only if there is no other. `None` without a cache.
+    /// Returns the newest resourceVersion, bookmarks included, that all readers of this kind can see. It is the
+    /// lowest among the caches without selectors. Metadata caches count only if there are no others. Returns
+    /// `None` without a cache.
     #[doc(alias = "LastSyncResourceVersion")]
     pub fn resource_version_of(&self, kind: &Kind) -> Option<u64> {
         let state = self.state();
@@ -234,24 +237,24 @@ impl Caches {
         oldest(false).or_else(|| oldest(true))
     }
 
-    /// The state of each cache, in the order of their first request.
+    /// Returns the state of each cache, in the order of first requests.
     pub fn states(&self) -> Vec<CacheState> {
         self.state().entries.iter().map(|entry| entry.status.state(&entry.scope)).collect()
     }
 
-    /// Whether every cache has synced.
+    /// Returns whether every cache has synced.
     pub fn has_synced(&self) -> bool {
         self.state().entries.iter().all(|entry| entry.status.synced().is_set())
     }
 
-    /// Resources of the caches that have not synced.
+    /// Returns the kinds of the caches that have not synced.
     pub fn unsynced(&self) -> Vec<Kind> {
         let state = self.state();
         let missing = state.entries.iter().filter(|entry| !entry.status.synced().is_set());
         missing.map(|entry| entry.scope.kind.clone()).collect()
     }
 
-    /// Waits until every present cache has synced or is stopped.
+    /// Waits until every cache requested so far has synced or is stopped.
     ///
     /// Upstream: `WaitForCacheSync`.
     pub async fn synced(&self) {
@@ -319,7 +322,7 @@ impl Caches {
         (shared, entry)
     }
 
-    /// Returns what starts the reflector of a cache, and its resyncs.
+    /// Returns the closure that starts a cache's reflector and its resyncs.
     fn start_of(
         &self,
         scope: &Scope,

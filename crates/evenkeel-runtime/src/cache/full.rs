@@ -1,4 +1,4 @@
-//! Whole objects: a view of any `kube::Resource`.
+//! Whole objects: a view of any `kube::Resource` type.
 
 use evenkeel_api::{DecodeError, Encoding, Kind, Meta, OwnerReference, StrMap, Text, View, json};
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
@@ -6,7 +6,7 @@ use kube::Resource;
 use serde::de::DeserializeOwned;
 use std::{any::TypeId, collections::BTreeMap, ops::Deref};
 
-/// A whole object of a `k8s-openapi` or derived type, where no lean view exists. Dereferences to the object.
+/// Whole object of a `k8s-openapi` or derived type, for kinds without a lean view. Dereferences to the object.
 ///
 /// ```
 /// use evenkeel_api::{Encoding, View};

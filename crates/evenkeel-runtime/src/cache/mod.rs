@@ -1,7 +1,7 @@
-//! Caches of the cluster's objects (client-go: informers, listers, indexers), each filled by one reflector.
+//! Caches of the cluster's objects (client-go: informers, listers, indexers). One reflector fills each cache.
 //!
-//! A [`Cache`] holds shared, immutable objects, which readers take out as `Arc`s. Indexes are declared once and always agree
-//! with the objects. Event handlers receive every change in order, and only enqueue keys.
+//! A [`Cache`] holds shared, immutable objects, which readers get as `Arc`s. An index is declared once and
+//! always agrees with the objects. Event handlers receive every change in order, and only enqueue keys.
 
 mod backoff;
 mod caches;
@@ -22,30 +22,31 @@ use shared::Shared;
 use std::{sync::Arc, time::Duration};
 use store::IndexFunc;
 
-/// A change of a cached object, as event handlers receive it.
+/// Change of a cached object, as event handlers receive it.
 #[doc(alias = "ResourceEventHandler")]
 #[derive(Debug)]
 pub enum CacheEvent<V> {
     /// The object is new in the cache.
     Added {
-        /// The present state.
+        /// The current state.
         object: Arc<V>,
-        /// Whether it belongs to the initial list, or was cached before the handler was added (`isInInitialList`).
+        /// Whether the object was in the initial list, or was cached before the handler was added
+        /// (`isInInitialList`).
         initial: bool,
     },
     /// The object changed. In a resync, both states are the same.
     Updated {
         /// The previous state.
         old: Arc<V>,
-        /// The present state.
+        /// The current state.
         new: Arc<V>,
     },
-    /// The object was deleted; this is its last known state.
+    /// The object was deleted. Holds its last known state.
     Deleted(Arc<V>),
 }
 
 impl<V> CacheEvent<V> {
-    /// The newest state in the event.
+    /// Returns the newest state in the event.
     pub fn object(&self) -> &Arc<V> {
         match self {
             Self::Added { object, .. }
@@ -69,7 +70,7 @@ impl<V> Clone for CacheEvent<V> {
     }
 }
 
-/// Cache of the objects of one type (and selector). Clones share it.
+/// Cache of the objects of one type and selector. Clones share it.
 ///
 /// ```no_run
 /// use evenkeel_runtime::{cache::{Caches, Full}, client::Client, clock::Clock, tasks::Tasks};
@@ -111,17 +112,17 @@ impl<V> std::fmt::Debug for Cache<V> {
 }
 
 impl<V: View> Cache<V> {
-    /// The kind of the cached objects.
+    /// Returns the kind of the cached objects.
     pub fn kind(&self) -> &Kind {
         &self.scope.kind
     }
 
-    /// Returns one object; `namespace` is empty for cluster-scoped ones.
+    /// Returns one object. `namespace` is empty for cluster-scoped objects.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<V>> {
         self.shared.read().get(namespace, name).cloned()
     }
 
-    /// All objects, in an order without meaning.
+    /// Returns all objects, in arbitrary order.
     pub fn list(&self) -> Vec<Arc<V>> {
         let store = self.shared.read();
         let mut all = Vec::with_capacity(store.len());
@@ -129,71 +130,71 @@ impl<V: View> Cache<V> {
         all
     }
 
-    /// The objects of one namespace, in an order without meaning.
+    /// Returns the objects of one namespace, in arbitrary order.
     pub fn namespace(&self, namespace: &str) -> Vec<Arc<V>> {
         let store = self.shared.read();
         store.namespace(namespace).map(|table| table.iter().cloned().collect()).unwrap_or_default()
     }
 
-    /// Returns the number of objects in one namespace.
+    /// Counts the objects of one namespace.
     pub fn count(&self, namespace: &str) -> usize {
         self.shared.read().namespace(namespace).map_or(0, store::Table::len)
     }
 
-    /// Returns the number of objects.
+    /// Counts all objects.
     pub fn len(&self) -> usize {
         self.shared.read().len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the cache has no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Declares an index: `keys` calls back with each key of an object (repeats do no harm). A name that is declared already
-    /// returns the present index, with its own `keys`.
+    /// Declares an index. `keys` calls back with each key of an object and may repeat keys. If the name is
+    /// already declared, returns that index, which keeps its own `keys`.
     #[doc(alias = "AddIndexers")]
     pub fn index(&self, name: &'static str, keys: IndexFunc<V>) -> Index<V> {
         Index { shared: Arc::clone(&self.shared), index: self.shared.declare(name, keys) }
     }
 
-    /// Adds an event handler. It first receives every cached object, then every change. It runs on the reflector's task: it
-    /// may read caches and enqueue keys, and must not block or subscribe.
+    /// Adds an event handler. It first receives every cached object, then every change. It runs on the
+    /// reflector's task: it may read caches and enqueue keys, but must not block or subscribe.
     #[doc(alias = "AddEventHandler")]
     pub fn subscribe(&self, handler: impl Fn(&CacheEvent<V>) + Send + Sync + 'static) {
         self.shared.subscribe(Box::new(handler));
     }
 
-    /// Sends every object to the handlers again each `period`, as an update without a change. The shortest period that was
-    /// requested counts.
+    /// Sends every object to the handlers again each `period`, as an update without a change. The shortest
+    /// requested period applies.
     pub fn resync_every(&self, period: Duration) {
         self.resync.request(period);
     }
 
-    /// Whether the initial state is complete.
+    /// Returns whether the initial list is complete.
     pub fn has_synced(&self) -> bool {
         self.shared.has_synced()
     }
 
-    /// Waits until the initial state is complete.
+    /// Waits until the initial list is complete.
     pub async fn synced(&self) {
-        // The sender lives in `shared`, so that waiting cannot fail.
+        // The wait cannot fail, because `shared` owns the sender.
         self.shared.synced().wait().await;
     }
 
-    /// Counters and state of the cache, for introspection.
+    /// Returns the counters and state of the cache, for introspection.
     pub fn state(&self) -> CacheState {
         self.shared.state(&self.scope)
     }
 
-    /// The newest resourceVersion in the cache, bookmarks included; 0 before the first.
+    /// Returns the newest resourceVersion of the cache, bookmarks included, or 0 before the first list.
     #[doc(alias = "LastSyncResourceVersion")]
     pub fn version(&self) -> u64 {
         self.shared.version()
     }
 }
 
-/// Objects of a cache by a declared key.
+/// Index of a cache: objects by a declared key.
 pub struct Index<V> {
     shared: Arc<Shared<V>>,
     index: usize,
@@ -212,7 +213,7 @@ impl<V> std::fmt::Debug for Index<V> {
 }
 
 impl<V: View> Index<V> {
-    /// The objects under `key`, in an order without meaning.
+    /// Returns the objects under `key`, in arbitrary order.
     pub fn get(&self, key: &str) -> Vec<Arc<V>> {
         let store = self.shared.read();
         store
@@ -221,19 +222,19 @@ impl<V: View> Index<V> {
             .unwrap_or_default()
     }
 
-    /// Returns the number of objects under `key`.
+    /// Counts the objects under `key`.
     pub fn count(&self, key: &str) -> usize {
         self.shared.read().bucket(self.index, key).map_or(0, store::Table::len)
     }
 
-    /// Calls `each` with the objects under `key` while the cache is locked: `each` must not use a cache.
+    /// Calls `each` with the objects under `key` while the cache is locked. `each` must not use a cache.
     pub fn for_each(&self, key: &str, each: impl FnMut(&Arc<V>)) {
         if let Some(bucket) = self.shared.read().bucket(self.index, key) {
             bucket.iter().for_each(each);
         }
     }
 
-    /// All keys with how many objects each has, in an order without meaning.
+    /// Returns all keys with the number of their objects, in arbitrary order.
     pub fn keys(&self) -> Vec<(Text, usize)> {
         self.shared.read().keys(self.index).map(|(key, count)| (key.into(), count)).collect()
     }

@@ -1,55 +1,55 @@
-//! A cache as its reflector sees it: whatever the type of its objects.
+//! The interface between a cache and its reflector, independent of the objects' type.
 
 use super::{shared::Shared, store::Table};
 use crate::{client::negotiation, introspect::CacheState, latch::Latch};
 use evenkeel_api::{DecodeError, Encoding, Text, View, views::Identity};
 use std::sync::Arc;
 
-/// A cache that a reflector fills. Objects come as bytes, and are decoded here.
+/// Cache that a reflector fills. The reflector passes encoded objects, and the cache decodes them.
 ///
 /// Upstream: `ReflectorStore`.
 pub(super) trait Reflected: Send + Sync {
-    /// `Accept` for one object, or for a watch of them.
+    /// Returns the `Accept` header for one object, or for a watch.
     fn accept(&self) -> &'static str;
-    /// `Accept` for a collection.
+    /// Returns the `Accept` header for a list.
     fn accept_list(&self) -> &'static str;
     /// Begins to read the initial state.
     fn initial_state(self: Arc<Self>) -> Box<dyn InitialState>;
-    /// Stores the present state of an object, and returns its resourceVersion.
+    /// Stores an object's current state and returns its resourceVersion.
     fn upsert(&self, object: &[u8], encoding: Encoding) -> Result<Text, DecodeError>;
-    /// Removes an object whose last state this is, and returns its resourceVersion.
+    /// Removes an object, given its last state, and returns its resourceVersion.
     fn delete(&self, object: &[u8], encoding: Encoding) -> Result<Text, DecodeError>;
-    /// Removes an object of which only the name could be decoded.
+    /// Removes an object when only its name could be decoded.
     fn delete_named(&self, namespace: &str, name: &str, version: u64);
-    /// Records a bookmark: nothing has changed up to this version.
+    /// Records a bookmark: the cache is current up to this version.
     fn set_resource_version(&self, version: u64);
     /// Sets or clears the error of the last list or watch.
     fn set_watch_error(&self, error: Option<&str>);
-    /// Sets the number of objects that were read and are not in the cache yet.
+    /// Sets the number of objects that were read but are not yet in the cache.
     fn queued(&self, n: usize);
     /// Sends every object to the handlers again.
     fn resync(&self);
-    /// The newest resourceVersion in the cache, bookmarks included; 0 before the first.
+    /// Returns the newest resourceVersion of the cache, bookmarks included, or 0 before the first list.
     fn version(&self) -> u64;
-    /// Counters and state of the cache, for introspection.
+    /// Returns the counters and state of the cache, for introspection.
     fn state(&self, scope: &super::caches::Scope) -> CacheState;
-    /// Set once the initial state is complete.
+    /// Returns the latch that is set once the initial state is complete.
     fn synced(&self) -> Latch;
 }
 
-/// The initial state of a cache while it is read. Readers see nothing of it before it is complete.
+/// Initial state of a cache while the reflector reads it. Readers do not see it until it is complete.
 pub(super) trait InitialState: Send {
-    /// Adds an object. One that the cache has in this version already is not held twice.
+    /// Adds an object. If the cache already has it in the same version, both share that object.
     fn add(&mut self, object: &[u8], encoding: Encoding) -> Result<(), DecodeError>;
-    /// Removes an object that was deleted meanwhile.
+    /// Removes an object that was deleted while the state was read.
     fn remove(&mut self, namespace: &str, name: &str);
-    /// Returns the number of objects.
+    /// Counts the objects.
     fn len(&self) -> usize;
-    /// Replaces the content of the cache by this state, which was complete at `version`.
+    /// Replaces the cache's content by this state, which is that of `version`.
     fn apply(self: Box<Self>, version: u64);
 }
 
-/// Objects for a cache.
+/// The objects read so far, and their cache.
 struct Reading<V> {
     cache: Arc<Shared<V>>,
     objects: Table<V>,
@@ -96,8 +96,8 @@ impl<V: View> Reflected for Shared<V> {
         Ok(version)
     }
 
-    /// The cached object is the last state, since the watch sent every change before the deletion: only its identity is
-    /// decoded.
+    /// Only decodes the object's identity where it can: the cached object is its last state, since the watch
+    /// sent every change before the deletion.
     fn delete(&self, object: &[u8], encoding: Encoding) -> Result<Text, DecodeError> {
         let last = Identity::decode(object, encoding).ok().and_then(|Identity { meta }| {
             self.stored_identity(&meta)?.at_version(&meta.resource_version)
@@ -144,7 +144,7 @@ impl<V: View> Reflected for Shared<V> {
     }
 }
 
-/// Decodes an object; the error names it.
+/// Decodes an object. The error names the object.
 fn decode<V: View>(object: &[u8], encoding: Encoding) -> Result<V, DecodeError> {
     V::decode(object, encoding).map_err(|error| error.naming(object, encoding))
 }

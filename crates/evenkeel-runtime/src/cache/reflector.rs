@@ -1,4 +1,4 @@
-//! Reflector: lists and watches one resource, and applies what it reads to a cache.
+//! Reflector: lists and watches one resource, and applies the result to a cache.
 //!
 //! Upstream: `ListAndWatch`.
 
@@ -21,32 +21,32 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 const WATCH_LIST_PAGE_SIZE: u32 = 500;
 const INITIAL_EVENTS_ANNOTATION: &str = "k8s.io/initial-events-end";
-/// How long after its timeout a watch without events counts as broken.
+/// Time after a watch's timeout after which the watch counts as broken.
 const WATCH_TIMEOUT_GRACE: Duration = Duration::from_secs(30);
-/// How long a streaming list may send nothing before it is replaced by a list. A server that ignores `sendInitialEvents`
-/// never sends the bookmark at the end.
+/// Limit on the silence of a streaming list, before the reflector falls back to a paged list. A server that
+/// ignores `sendInitialEvents` never sends the final bookmark.
 const INITIAL_EVENTS_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// One for each cache. It does not know the type of the objects: compiled once, not for each type.
+/// Lists and watches for one cache. It does not know the objects' type, so it is compiled only once.
 pub(crate) struct Reflector {
     client: Client,
     clock: Clock,
     scope: Scope,
     cache: Arc<dyn Reflected>,
-    /// The resourceVersion to watch from; `None` to list first.
+    /// The resourceVersion to watch from. `None` to list first.
     last_sync_resource_version: Option<Text>,
 }
 
-/// How one list and watch ended.
+/// Outcome of one list and watch.
 #[derive(Debug)]
 enum WatchEnd {
-    /// The watch timed out regularly: watch again at once.
+    /// The watch ended without an error, or a paged list is complete. Watch again at once.
     Regular,
-    /// The resourceVersion has expired or is too large: list again.
+    /// The resourceVersion has expired or is too large. List again after a backoff.
     Expired,
-    /// The server forbids or does not support watching: list again after a pause.
+    /// The server forbids or does not support watches. List again after a backoff.
     WatchForbidden(Text),
-    /// An error: watch again after a pause.
+    /// An error. Watch again after a backoff.
     Failed(Text),
 }
 
@@ -68,7 +68,7 @@ impl From<ApiError> for WatchEnd {
     }
 }
 
-/// One event of a watch, of whose object only the bytes are known.
+/// Watch event whose object is not decoded, except for bookmarks and errors.
 enum Event<'a> {
     AddedOrModified(&'a [u8]),
     Deleted(&'a [u8]),
@@ -86,11 +86,11 @@ impl Reflector {
         Self { client, clock, scope, cache, last_sync_resource_version: None }
     }
 
-    /// Lists and watches for ever. After a panic, a new reflector lists again.
+    /// Lists and watches forever. After a panic, the task group starts a new reflector, which lists again.
     pub(crate) async fn run(mut self) {
         let mut backoff = Backoff::new(self.clock.clone(), self.scope.kind.clone());
         loop {
-            // Also of a predecessor that panicked.
+            // A reflector that panicked may have left a count.
             self.cache.queued(0);
             let end = match self.list_and_watch().await {
                 Ok(()) => WatchEnd::Regular,
@@ -121,7 +121,8 @@ impl Reflector {
         }
     }
 
-    /// Lists if there is no resourceVersion to watch from, then watches until the watch ends.
+    /// Watches from the last resourceVersion until the watch ends. Without a resourceVersion, it reads the
+    /// initial state first.
     ///
     /// Upstream: `ListAndWatch`.
     async fn list_and_watch(&mut self) -> Result<(), WatchEnd> {
@@ -139,7 +140,8 @@ impl Reflector {
         self.handle_watch(&mut watch).await
     }
 
-    /// A watch timeout between five and ten minutes, so that watches do not all end at once (`minWatchTimeout`).
+    /// Returns a watch timeout between five and ten minutes, so that the watches do not all end at once
+    /// (`minWatchTimeout`).
     fn watch_timeout_seconds(&self) -> u64 {
         300 + (self.clock.draw(&(&self.scope.kind, "watch")) * 300.0) as u64
     }
@@ -175,8 +177,8 @@ impl Reflector {
         })
     }
 
-    /// Reads the initial state as a streaming list (KEP-3157) and returns the watch, which continues with changes. `None` if
-    /// the server does not support it.
+    /// Reads the initial state as a streaming list (KEP-3157) and returns the watch, which continues with
+    /// changes. Returns `None` if the server does not support streaming lists.
     ///
     /// Upstream: `watchList`.
     async fn watch_list(&mut self) -> Result<Option<OpenWatch>, WatchEnd> {
@@ -193,7 +195,7 @@ impl Reflector {
             let Ok(Some(frame)) = next.unwrap_or(Ok(None)) else {
                 tracing::debug!(
                     resource = &*self.scope.kind.plural,
-                    "no end of the initial state; listing in pages"
+                    "the streaming list did not complete; listing in pages"
                 );
                 return Ok(None);
             };
@@ -240,7 +242,7 @@ impl Reflector {
             let accept = self.cache.accept_list();
             let page = self.client.list_items(kind, namespace, &options, accept, &mut add).await;
             let page = match page {
-                // The continue token has expired: list once more without pages.
+                // The continue token has expired: list again in one page.
                 Err(error) if error.is_expired() && !options.continue_.is_empty() => {
                     options.continue_.clear();
                     options.limit = 0;
@@ -283,7 +285,7 @@ impl Reflector {
             if !version.is_empty() {
                 self.last_sync_resource_version = Some(version);
             }
-            // Events that are ready at once must not starve other tasks.
+            // A backlog of events must not starve other tasks.
             tokio::task::coop::consume_budget().await;
         }
         let open = self.clock.instant().saturating_duration_since(opened.since);
@@ -293,7 +295,8 @@ impl Reflector {
         Ok(())
     }
 
-    /// Skips an object that cannot be decoded. Its metadata, if that can, is enough to remove it; returns its version.
+    /// Skips an object that cannot be decoded and returns its resourceVersion. A deleted object is removed if
+    /// at least its metadata can be decoded.
     fn unreadable(
         &self,
         object: &[u8],
@@ -328,7 +331,7 @@ struct OpenWatch {
 
 impl OpenWatch {
     async fn next(&mut self) -> Result<Option<Bytes>, WatchEnd> {
-        // After the deadline the connection counts as dead.
+        // A watch that outlives its deadline counts as dead.
         let Ok(frame) = timeout_at(self.until, self.watch.next()).await else { return Ok(None) };
         let frame = frame?;
         self.events += u64::from(frame.is_some());
@@ -336,17 +339,17 @@ impl OpenWatch {
     }
 }
 
-/// Whether the HTTP status code means that the server does not support streaming lists.
+/// Returns whether the HTTP status code means that the server does not support streaming lists.
 fn watch_list_unsupported(code: u16) -> bool {
     matches!(code, 400 | 405 | 406 | 415 | 422 | 501)
 }
 
-/// Whether the HTTP status code means that this client cannot watch; it may still list.
+/// Returns whether the HTTP status code means that this client cannot watch. It may still list.
 fn watch_forbidden(code: u16) -> bool {
     matches!(code, 403 | 405)
 }
 
-/// Reads an event's frame.
+/// Decodes a frame of a watch.
 fn event(encoding: Encoding, frame: &[u8]) -> Result<Event<'_>, WatchEnd> {
     let broken = |error| WatchEnd::from(WatchError::Frame(error));
     let watch::Event { type_, object, .. } = watch::Event::read(frame, encoding).map_err(broken)?;

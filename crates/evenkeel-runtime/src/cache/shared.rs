@@ -1,4 +1,4 @@
-//! State that a reflector shares with the cache's readers: store, resourceVersion, event handlers.
+//! State that a reflector shares with the cache's readers: store, resourceVersion and event handlers.
 
 use super::{
     CacheEvent,
@@ -26,7 +26,8 @@ pub(crate) struct Shared<V> {
     /// Written while the store is locked, so that the store contains every object up to this version.
     version: AtomicU64,
     synced: Latch,
-    /// Locked during a change and its notifications, so that every handler receives every change once and in order.
+    /// Locked during a change and its notifications, so that every handler receives every change once and in
+    /// order.
     handlers: Mutex<Vec<Handler<V>>>,
     /// Error of the last list or watch; `None` while the watch is open.
     watch_error: Mutex<Option<Box<str>>>,
@@ -97,7 +98,7 @@ impl<V: View> Shared<V> {
         self.store.write().unwrap_or_else(PoisonError::into_inner).declare(name, keys)
     }
 
-    /// Adds a handler, which first receives the cached objects.
+    /// Adds a handler. It first receives the cached objects.
     pub(crate) fn subscribe(&self, handler: Handler<V>) {
         let mut handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
         let present: Vec<Arc<V>> = self.read().iter().cloned().collect();
@@ -107,13 +108,13 @@ impl<V: View> Shared<V> {
         handlers.push(handler);
     }
 
-    /// Stores the present state of an object.
+    /// Stores an object's current state.
     pub(crate) fn upsert(&self, object: Arc<V>) {
         let version = object.meta().version();
         self.change(version, |store| store.upsert(object, false));
     }
 
-    /// Removes an object whose last state is `object`.
+    /// Removes an object. `object` is its last state.
     pub(crate) fn delete(&self, object: &Arc<V>) {
         let version = object.meta().version();
         self.change(version, |store| {
@@ -122,19 +123,19 @@ impl<V: View> Shared<V> {
         });
     }
 
-    /// Returns the cached object with this identity, in whatever version.
+    /// Returns the cached object with this identity, in any version.
     pub(crate) fn stored_identity(&self, object: &IdentityMeta) -> Option<Arc<V>> {
         let store = self.read();
         let held = store.get(&object.namespace, &object.name)?;
         (held.meta().uid == object.uid).then(|| Arc::clone(held))
     }
 
-    /// Removes an object of which only the name could be decoded.
+    /// Removes an object when only its name could be decoded.
     pub(crate) fn delete_named(&self, namespace: &str, name: &str, version: u64) {
         self.change(version, |store| store.delete(namespace, name, None));
     }
 
-    /// Sets the number of objects that were read and are not in the store yet.
+    /// Sets the number of objects that were read but are not yet in the store.
     pub(crate) fn queued(&self, n: usize) {
         self.queued_items_gauge.set(i64::try_from(n).unwrap_or(i64::MAX));
     }
@@ -146,7 +147,7 @@ impl<V: View> Shared<V> {
         self.synced.set();
     }
 
-    /// Records a bookmark: nothing has changed up to this version.
+    /// Records a bookmark: the store is current up to this version.
     pub(crate) fn set_resource_version(&self, version: u64) {
         self.change(version, |_| Events::new());
     }
@@ -161,7 +162,8 @@ impl<V: View> Shared<V> {
         }
     }
 
-    /// Returns the cached object if it has the same version, so that an object decoded twice is held once.
+    /// Returns the cached object if it has the same version. An object that is decoded twice is then stored
+    /// once.
     pub(crate) fn stored_version(&self, object: &V) -> Option<Arc<V>> {
         let store = self.read();
         let held = store.get(&object.meta().namespace, &object.meta().name)?;
@@ -197,7 +199,7 @@ impl<V: View> Shared<V> {
     }
 }
 
-/// Calls a handler; its panic is logged and does not reach the other handlers.
+/// Calls a handler. If it panics, the panic is logged, and the other handlers still run.
 fn notify<V>(handler: &Handler<V>, event: &CacheEvent<V>) {
     if let Err(panic) = catch_call_panic(|| handler(event)) {
         tracing::error!(panic, "a cache's event handler panicked");

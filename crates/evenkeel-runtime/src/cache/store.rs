@@ -1,4 +1,4 @@
-//! Thread-unsafe store of a cache: objects by namespace and name, and their indexes.
+//! Store of a cache: objects by namespace and name, and their indexes. The caller locks it.
 //!
 //! Upstream: `ThreadSafeStore`.
 
@@ -9,13 +9,13 @@ use hashbrown::{HashMap, HashTable};
 use smallvec::{SmallVec, smallvec};
 use std::{hash::BuildHasher as _, sync::Arc};
 
-/// Hashes alike in every run, so that the order of listings repeats with a simulation's seed.
+/// Hash with a fixed seed, so that a simulation's seed reproduces the order of lists.
 type Hashing = FixedState;
 
-/// Calls back with each key of an object in an index.
+/// Function that calls back with each index key of an object.
 pub(crate) type IndexFunc<V> = fn(&V, &mut dyn FnMut(&str));
 
-/// Events that a change caused, in order.
+/// Events caused by a change, in order.
 pub(crate) type Events<V> = SmallVec<[CacheEvent<V>; 2]>;
 
 fn hash(namespace: &str, name: &str) -> u64 {
@@ -27,7 +27,7 @@ fn hash_of<V: View>(object: &V) -> u64 {
     hash(&meta.namespace, &meta.name)
 }
 
-/// A set of objects, one for each namespace and name. The name is not stored a second time.
+/// Set of objects with unique namespaces and names. The key is not stored a second time.
 pub(crate) struct Table<V>(HashTable<Arc<V>>);
 
 impl<V: View> Table<V> {
@@ -125,7 +125,7 @@ impl<V: View> Store<V> {
         self.indexes[index].buckets.get(key)
     }
 
-    /// Declares an index, or finds the one declared under this name.
+    /// Declares an index and returns its number. If the name is already declared, returns that index.
     pub(crate) fn declare(&mut self, name: &'static str, keys: IndexFunc<V>) -> usize {
         if let Some(at) = self.indexes.iter().position(|index| index.name == name) {
             return at;
@@ -138,12 +138,12 @@ impl<V: View> Store<V> {
         self.indexes.len() - 1
     }
 
-    /// Keys of an index with how many objects each has.
+    /// Returns the keys of an index with the number of their objects.
     pub(crate) fn keys(&self, index: usize) -> impl Iterator<Item = (&str, usize)> {
         self.indexes[index].buckets.iter().map(|(key, bucket)| (&**key, bucket.len()))
     }
 
-    /// Stores the present state of an object.
+    /// Stores an object's current state.
     pub(crate) fn upsert(&mut self, object: Arc<V>, initial: bool) -> Events<V> {
         let meta = object.meta();
         let old = self.get(&meta.namespace, &meta.name);
@@ -155,14 +155,14 @@ impl<V: View> Store<V> {
             Some(old) if old.meta().uid == object.meta().uid => {
                 smallvec![CacheEvent::Updated { old, new: object }]
             }
-            // Deleted and created again between two lists.
+            // The object was deleted and created again between two lists.
             Some(old) => {
                 smallvec![CacheEvent::Deleted(old), CacheEvent::Added { object, initial: false }]
             }
         }
     }
 
-    /// Removes an object; `last` is its last state if that is newer than the stored one.
+    /// Removes an object. `last` is its last state if that is newer than the stored one.
     pub(crate) fn delete(
         &mut self,
         namespace: &str,
@@ -175,7 +175,7 @@ impl<V: View> Store<V> {
         }
     }
 
-    /// Replaces the content by `now`; objects that are missing there were deleted unobserved.
+    /// Replaces the content by `now`. Objects that are missing in `now` were deleted while no watch was open.
     ///
     /// Upstream: `DeletedFinalStateUnknown`.
     pub(crate) fn replace(&mut self, now: Table<V>, initial: bool) -> Events<V> {
@@ -221,7 +221,7 @@ impl<V: View> Store<V> {
     }
 }
 
-/// Whether both are the same version of the same object, so that there is no event.
+/// Returns whether both are the same version of the same object, so that there is no event.
 pub(crate) fn same_version<V: View>(one: &V, other: &V) -> bool {
     let (one, other) = (one.meta(), other.meta());
     !one.resource_version.is_empty()
@@ -302,7 +302,7 @@ mod tests {
 
     type Model = BTreeMap<(String, String), Arc<Metadata>>;
 
-    /// Whoever only listens must know what the store knows.
+    /// Applies the events to a model. A handler that only sees events must know the same objects as the store.
     fn follow(model: &mut Model, events: Events<Metadata>) {
         let key = |o: &Metadata| (o.meta.namespace.to_string(), o.meta.name.to_string());
         for event in events {
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unchanged_version_tells_nothing() {
+    fn an_unchanged_version_causes_no_event() {
         let mut store = Store::new();
         assert_eq!(store.upsert(object(0, 0, 0, 7, &[]), true).len(), 1);
         assert!(store.upsert(object(0, 0, 0, 7, &[]), false).is_empty());
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replacement_tells_of_deletions_with_the_last_known_state() {
+    fn a_replacement_reports_deletions_with_the_last_known_state() {
         let mut store = Store::new();
         store.upsert(object(0, 0, 0, 7, &[1]), true);
         let events = store.replace(Table::new(), false);

@@ -1,4 +1,4 @@
-//! A cache against a server that misbehaves.
+//! Tests of a cache against a server that misbehaves.
 
 use super::{CacheEvent, Caches, Full};
 use crate::{
@@ -87,13 +87,13 @@ impl World {
     }
 }
 
-/// Until the script has nothing more to say.
+/// Waits until the script is exhausted.
 async fn settle() {
     tokio::time::sleep(Duration::from_secs(200)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_streaming_list_goes_on_as_a_watch() {
+async fn a_streaming_list_continues_as_a_watch() {
     let events = [
         event("ADDED", "a", 3),
         event("ADDED", "b", 4),
@@ -153,7 +153,7 @@ async fn a_server_without_streaming_lists_is_listed_in_pages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_ignores_the_wish_to_stream_is_listed_in_pages() {
+async fn a_server_that_ignores_send_initial_events_is_listed_in_pages() {
     let list =
         json!({ "metadata": { "resourceVersion": "20" }, "items": [object("a", 3)] }).to_string();
     for tail in [Tail::Hang, Tail::End, Tail::Break] {
@@ -167,7 +167,7 @@ async fn a_server_that_ignores_the_wish_to_stream_is_listed_in_pages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_from_before_a_restore_is_given_up() {
+async fn a_version_that_a_restore_made_too_large_is_dropped() {
     let first = Answer::events(
         &[event("ADDED", "a", 90), bookmark(90, true), bookmark(91, false)],
         Tail::End,
@@ -182,7 +182,7 @@ async fn a_version_from_before_a_restore_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_that_expire_are_listed_in_one_piece() {
+async fn expired_pages_are_listed_again_in_one_page() {
     let list = |more: &str| json!({ "metadata": { "resourceVersion": "20", "continue": more }, "items": [object("a", 3)] });
     let (world, cache) = world([
         Answer::new(400, ""),
@@ -196,7 +196,7 @@ async fn pages_that_expire_are_listed_in_one_piece() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_expired_version_is_listed_anew_and_only_differences_are_reported() {
+async fn an_expired_version_is_listed_again_and_only_differences_are_reported() {
     let first = [
         event("ADDED", "gone", 1),
         event("ADDED", "same", 2),
@@ -233,7 +233,7 @@ async fn an_expired_version_is_listed_anew_and_only_differences_are_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_stream_goes_on_from_the_last_version() {
+async fn a_broken_stream_continues_from_the_last_version() {
     let mut broken = Answer::events(
         &[event("ADDED", "a", 3), bookmark(5, true), event("MODIFIED", "a", 6)],
         Tail::End,
@@ -286,7 +286,7 @@ async fn an_unreadable_object_is_skipped() {
 async fn a_forbidden_kind_waits_while_others_work() {
     let forbidden = || Answer::new(403, r#"{"kind":"Status","reason":"Forbidden","code":403}"#);
     let (world, cache) = world([
-        // Neither a watch nor, each time, a list.
+        // Each attempt is refused a watch, then a list.
         forbidden(),
         forbidden(),
         forbidden(),
@@ -298,13 +298,13 @@ async fn a_forbidden_kind_waits_while_others_work() {
     assert_eq!(world.caches.unsynced(), [Map::kind()]);
     world.caches.synced().await;
     let took = start.elapsed();
-    // 800 ms and 1,600 ms, each up to doubled.
+    // The backoffs are 800 ms and 1,600 ms, each up to doubled.
     assert!(took >= Duration::from_millis(2400) && took < Duration::from_millis(4900), "{took:?}");
     assert_eq!(cache.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_be_listed_but_not_watched_is_listed_again_and_again() {
+async fn a_resource_that_can_only_be_listed_is_listed_repeatedly() {
     let no_watch = || Answer::new(403, r#"{"kind":"Status","reason":"Forbidden","code":403}"#);
     let list = |version: u32, names: &[&str]| {
         let items: Vec<Value> = names.iter().map(|name| object(name, version)).collect();
@@ -328,7 +328,7 @@ async fn what_may_be_listed_but_not_watched_is_listed_again_and_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_ends_in_good_time_goes_on_at_once() {
+async fn a_watch_that_ends_regularly_is_reopened_at_once() {
     let ended =
         Answer::events(&[event("ADDED", "a", 1), bookmark(2, true), bookmark(4, false)], Tail::End);
     let (world, cache) = world([ended, Answer::events(&[event("ADDED", "b", 5)], Tail::Hang)]);
@@ -339,7 +339,7 @@ async fn a_watch_that_ends_in_good_time_goes_on_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_watch_is_given_up_after_its_time() {
+async fn a_silent_watch_is_dropped_after_its_deadline() {
     let silent = Answer::events(&[bookmark(2, true)], Tail::Hang);
     let (world, cache) = world([silent, Answer::events(&[event("ADDED", "b", 5)], Tail::Hang)]);
     cache.synced().await;
@@ -350,7 +350,7 @@ async fn a_silent_watch_is_given_up_after_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn resync_tells_of_everything_again() {
+async fn resync_sends_every_object_again() {
     let (world, cache) =
         world([Answer::events(&[event("ADDED", "a", 1), bookmark(2, true)], Tail::Hang)]);
     cache.synced().await;
@@ -361,7 +361,7 @@ async fn resync_tells_of_everything_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stopped_cache_is_forgotten_and_made_anew() {
+async fn a_stopped_cache_is_removed_and_created_again() {
     let first = Answer::events(&[event("ADDED", "a", 1), bookmark(2, true)], Tail::Hang);
     let second = Answer::events(&[event("ADDED", "b", 3), bookmark(4, true)], Tail::Hang);
     let clock = Clock::starting_at(jiff::Timestamp::UNIX_EPOCH);
@@ -392,7 +392,7 @@ async fn a_cache_that_a_controller_reads_is_not_stopped_by_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn late_handlers_hear_of_what_is_there() {
+async fn late_handlers_receive_the_cached_objects() {
     let (world, cache) =
         world([Answer::events(&[event("ADDED", "a", 1), bookmark(2, true)], Tail::Hang)]);
     cache.synced().await;
@@ -407,7 +407,7 @@ async fn late_handlers_hear_of_what_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_comes_in_protobuf_frames() {
+async fn metadata_is_read_from_protobuf_frames() {
     use evenkeel_api::{
         protobuf::Transcoder,
         watch::{Event, EventType},
@@ -448,7 +448,7 @@ async fn metadata_comes_in_protobuf_frames() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reflector_that_panics_is_started_anew_and_lists_again() {
+async fn a_reflector_that_panics_is_restarted_and_lists_again() {
     let clock = Clock::starting_at(jiff::Timestamp::UNIX_EPOCH);
     let events = |version| [event("ADDED", "a", version), bookmark(version, true)];
     let script = Script::new([

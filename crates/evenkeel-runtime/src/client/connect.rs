@@ -1,4 +1,4 @@
-//! Connects a client by a kubeconfig, or by a pod's service account.
+//! Connects a client with a kubeconfig or a pod's service account.
 
 use super::{
     Client,
@@ -28,23 +28,24 @@ use rustls::ClientConfig;
 use std::{path::PathBuf, time::Duration};
 use tower::{BoxError, ServiceBuilder, util::MapRequestLayer};
 
-/// Options of a connection. The default infers the configuration: `$KUBECONFIG`, `~/.kube/config`, then the pod's service
-/// account.
+/// Options of a connection. The default infers the configuration from `$KUBECONFIG`, `~/.kube/config`, or the
+/// pod's service account, in this order.
 #[derive(Clone, Default)]
 pub struct ConnectOptions {
-    /// The kubeconfig file to use; none to infer.
+    /// Path of the kubeconfig. `None` infers the configuration.
     pub kubeconfig: Option<PathBuf>,
-    /// The context in it; none for its current one.
+    /// Context of the kubeconfig. `None` uses its current context.
     pub context: Option<String>,
-    /// URL of the server, in place of the kubeconfig's; `--master` of upstream's programs.
+    /// URL of the server, which replaces the kubeconfig's: `--master` of upstream's programs.
     pub server: Option<String>,
-    /// Bearer token, in place of the kubeconfig's credentials.
+    /// Bearer token, which replaces the kubeconfig's credentials.
     pub token: Option<String>,
-    /// `User-Agent`; empty for the default.
+    /// `User-Agent` header. Empty means the default.
     pub user_agent: String,
-    /// See [`super::ClientBuilder::qps`]: 0, the default here, is client-go's 5; negative is no limit.
+    /// Requests per second, see [`super::ClientBuilder::qps`]. 0, the default here, means client-go's 5;
+    /// negative means no limit.
     pub qps: f32,
-    /// Requests that may be sent at once; see [`super::ClientBuilder::burst`].
+    /// Requests that may be sent at once, see [`super::ClientBuilder::burst`].
     pub burst: u32,
     /// Registry of the `rest_client_*` metrics; `None` for no metrics.
     pub registry: Option<Registry>,
@@ -65,7 +66,7 @@ impl std::fmt::Debug for ConnectOptions {
     }
 }
 
-/// Why a client cannot be connected.
+/// Error from connecting a client.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The named kubeconfig cannot be used.
@@ -94,7 +95,7 @@ pub enum ConnectError {
     Credentials {
         /// The server's URL.
         server: String,
-        /// What is wrong with them.
+        /// Error of the certificates or credentials.
         source: Box<kube::Error>,
     },
     /// The CA certificates of the server cannot be used.
@@ -102,13 +103,13 @@ pub enum ConnectError {
     Authority {
         /// The server's URL.
         server: String,
-        /// What is wrong with them.
+        /// Error of the CA certificates.
         source: rustls::Error,
     },
     /// `tls-server-name` is invalid.
     #[error("tls-server-name {0:?} is not a DNS name or an IP address")]
     ServerName(String),
-    /// The proxy that the kubeconfig or the environment names is not an HTTP proxy.
+    /// The kubeconfig or the environment names a proxy that is not an HTTP proxy.
     #[error("the proxy {0} cannot be used: only http:// proxies are supported")]
     Proxy(String),
 }
@@ -126,7 +127,7 @@ pub enum ConnectError {
 /// ```
 ///
 /// # Errors
-/// Names the file and the field that cannot be used. No request is sent yet.
+/// When a file or a field cannot be used; the error names it. No request is sent yet.
 pub async fn connect(options: ConnectOptions, clock: Clock) -> Result<Client, ConnectError> {
     let config = config(&options).await?;
     let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
@@ -141,12 +142,13 @@ pub async fn connect(options: ConnectOptions, clock: Clock) -> Result<Client, Co
     Ok(builder.build())
 }
 
-/// As [`connect`] with the pod's service account, without regard to kubeconfigs; `None` outside of pods.
+/// Like [`connect`] with the pod's service account; kubeconfigs are ignored. Returns `None` outside of pods,
+/// and when the service account's files cannot be read.
 ///
 /// Upstream: `InClusterConfig`.
 ///
 /// # Errors
-/// When the service account's files cannot be used.
+/// When the certificates or the proxy cannot be used.
 pub fn connect_in_pod(
     options: &ConnectOptions,
     clock: Clock,
@@ -168,10 +170,10 @@ pub fn connect_in_pod(
     Ok(Some(builder.build()))
 }
 
-/// Returns the configuration that [`connect`] would use, for programs that change it before [`transport`].
+/// Returns the configuration that [`connect`] would use. Programs may change it before they call [`transport`].
 ///
 /// # Errors
-/// As [`connect`].
+/// When a file or a field cannot be used; the error names it.
 pub fn config(options: &ConnectOptions) -> BoxFuture<'_, Result<Config, ConnectError>> {
     Box::pin(read_config(options))
 }
@@ -193,7 +195,7 @@ async fn read_config(options: &ConnectOptions) -> Result<Config, ConnectError> {
 }
 
 fn parse_server(url: &str) -> Result<http::Uri, ConnectError> {
-    // Host and port alone are what `--master` also takes.
+    // Upstream's `--master` also accepts a host and port without a scheme.
     let full = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
     full.parse().map_err(|source| ConnectError::Server { url: url.to_owned(), source })
 }
@@ -207,13 +209,13 @@ async fn from_file(path: &PathBuf, context: Option<&String>) -> Result<Config, C
     Ok(with_own_proxy(read, names_proxy))
 }
 
-/// Removes a proxy that only the environment names: kube applies it without regard to `NO_PROXY`.
+/// Removes a proxy that only the environment names, because kube ignores `NO_PROXY`.
 fn with_own_proxy(mut config: Config, named: bool) -> Config {
     config.proxy_url = config.proxy_url.filter(|_| named);
     config
 }
 
-/// Whether the kubeconfig names a proxy (`proxy-url`).
+/// Returns whether the kubeconfig names a proxy (`proxy-url`).
 fn names_proxy(kubeconfig: &Kubeconfig, context: Option<&String>) -> bool {
     let context_name = context.or(kubeconfig.current_context.as_ref());
     let context = kubeconfig.contexts.iter().find(|named| Some(&named.name) == context_name);
@@ -241,7 +243,7 @@ async fn inferred(context: Option<&String>) -> Result<Config, ConnectError> {
     })
 }
 
-/// Returns kube's text with the invalid field of the kubeconfig.
+/// Returns kube's message, prefixed with the kubeconfig's invalid field.
 fn kubeconfig_text(error: &KubeconfigError) -> String {
     let field = match error {
         KubeconfigError::CurrentContextNotSet => "current-context",
@@ -265,14 +267,15 @@ fn kubeconfig_text(error: &KubeconfigError) -> String {
     format!("{field}: {error}")
 }
 
-/// A transport for controllers: HTTP/2 where the server has it, so that many concurrent writes and watches share one
-/// connection, one TLS session and few system calls, and there is another one for every 90 that are under way at a time;
-/// HTTP/1.1 with a pool otherwise. No compression: it costs both sides
-/// more than it saves on a cluster's network. A connection that does not answer pings for 45 s is given up. The server is
-/// reached by the proxy that the configuration names, or else by that which the environment (`HTTPS_PROXY`, `HTTP_PROXY`,
-/// `NO_PROXY`) has for it.
+/// Makes a transport for controllers.
 ///
-/// To be called inside the tokio runtime that it will run in.
+/// It uses HTTP/2 if the server supports it, so that many concurrent writes and watches share one connection,
+/// one TLS session and few system calls. It opens another connection for every 90 concurrent requests.
+/// Otherwise it uses HTTP/1.1 with a pool. It does not compress: on a cluster's network, compression costs both
+/// sides more than it saves. It closes a connection that answers no pings for 45 s. The proxy is the
+/// configuration's, or else that of the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`).
+///
+/// Call it inside the tokio runtime that the transport will run in.
 ///
 /// # Errors
 /// When certificates or credentials cannot be used.
@@ -290,10 +293,11 @@ pub(super) fn stack(config: &Config) -> Result<Stack, ConnectError> {
         Some(url) => Some(Proxy::parse(&url.to_string())?),
         None => ProxyEnvironment::from_process().proxy_for(&config.cluster_url)?,
     };
-    let known_to_proxy = proxy.as_ref().and_then(|proxy| proxy.authorization(&config.cluster_url));
-    let known_to_proxy = known_to_proxy.map(|who| {
+    let proxy_authorization =
+        proxy.as_ref().and_then(|proxy| proxy.authorization(&config.cluster_url));
+    let proxy_authorization = proxy_authorization.map(|value| {
         MapRequestLayer::new(move |mut request: Request<Body>| {
-            request.headers_mut().insert(header::PROXY_AUTHORIZATION, who.clone());
+            request.headers_mut().insert(header::PROXY_AUTHORIZATION, value.clone());
             request
         })
     });
@@ -325,23 +329,23 @@ pub(super) fn stack(config: &Config) -> Result<Stack, ConnectError> {
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(failed)?)
         .layer(config.extra_headers_layer().map_err(failed)?)
-        .option_layer(known_to_proxy)
+        .option_layer(proxy_authorization)
         .map_err(BoxError::from)
         .service(pool);
     Ok(Stack::new(service))
 }
 
-/// Returns the TLS configuration: client certificate and trusted CAs.
+/// Returns the TLS configuration with the client certificate and the trusted CAs.
 fn client_config(config: &Config) -> Result<ClientConfig, ConnectError> {
     let failed = |source| ConnectError::Credentials {
         server: config.cluster_url.to_string(),
         source: Box::new(source),
     };
-    // kube's own verifier is replaced below. It is made without the system's authorities: there may be none, as in small
-    // images.
-    let mut believing = config.clone();
-    believing.root_cert.get_or_insert_default();
-    let mut tls = believing.rustls_client_config().map_err(failed)?;
+    // `roots::verifier` replaces kube's verifier below. Give kube an empty list of root certificates, so that
+    // it does not load the system's, which small images lack.
+    let mut with_root = config.clone();
+    with_root.root_cert.get_or_insert_default();
+    let mut tls = with_root.rustls_client_config().map_err(failed)?;
     let is_checked = config.cluster_url.scheme() != Some(&http::uri::Scheme::HTTP)
         && !config.accept_invalid_certs;
     if is_checked {
@@ -409,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_is_the_kubeconfigs_own_only_where_it_names_one() {
+    fn only_a_proxy_that_the_kubeconfig_names_is_its_own() {
         let kubeconfig = |cluster: &str| {
             let text = format!(
                 "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n\

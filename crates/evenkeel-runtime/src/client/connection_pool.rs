@@ -1,8 +1,9 @@
-//! Connection pool of one server, sized by its limit of concurrent HTTP/2 streams.
+//! Connection pool of one server, sized by the server's limit on concurrent HTTP/2 streams.
 //!
-//! An HTTP/2 server limits the concurrent streams of a connection (kube-apiserver: 100, the least that RFC 9113
-//! recommends); further requests wait. A watch holds its stream for minutes, so a program with more watches than streams
-//! could never write. A request takes the first connection with a free stream; if there is none, the pool opens another.
+//! An HTTP/2 server limits the concurrent streams of a connection, and further requests wait. kube-apiserver
+//! allows 100, the minimum that RFC 9113 recommends. A watch holds its stream for minutes, so a program with
+//! more watches than streams could never write. Therefore a request takes the first connection with a free
+//! stream. If no stream is free, the pool opens another connection.
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -17,11 +18,11 @@ use std::{
 };
 use tower::Service;
 
-/// Streams that the pool uses of one connection. Fewer than the 100 that servers allow, because the server may not have
-/// closed a stream that has ended here.
+/// Streams that the pool uses per connection. Servers allow 100, but may not yet have closed a stream that has
+/// ended here.
 const MAX_STREAMS_PER_CONNECTION: usize = 90;
 
-/// Sends each request over the first connection with a free stream.
+/// Pool that sends each request over the first connection with a free stream.
 pub(super) struct ConnectionPool<C>(Arc<Shared<C>>);
 
 struct Shared<C> {
@@ -29,11 +30,11 @@ struct Shared<C> {
     pool: Mutex<Vec<PooledConnection<C>>>,
 }
 
-/// One connection. hyper opens it with the first request, and again after it broke. (With HTTP/1.1, hyper's own pool of
-/// connections, without a limit.)
+/// One HTTP/2 connection, which hyper opens with the first request and reopens when it breaks. With HTTP/1.1 it
+/// is hyper's own pool of connections, without a limit.
 struct PooledConnection<C> {
     client: legacy::Client<C, Body>,
-    /// Each open stream holds a clone, so that the strong count is the number of streams.
+    /// Each open stream holds a clone, so the strong count minus one is the number of streams.
     open: Arc<()>,
 }
 
@@ -42,7 +43,7 @@ impl<C> ConnectionPool<C> {
         Self(Arc::new(Shared { make: Box::new(make), pool: Mutex::default() }))
     }
 
-    /// Returns the connection for the next request, and the stream's share of its count.
+    /// Returns the connection for the next request, and the guard that counts its stream.
     fn connection(&self) -> (legacy::Client<C, Body>, Arc<()>)
     where
         C: Clone,
@@ -83,7 +84,7 @@ impl<C: Connect + Clone + Send + Sync + 'static> Service<Request<Body>> for Conn
     }
 }
 
-/// A response body that keeps its stream counted until it is dropped.
+/// Response body that counts as an open stream until it is dropped.
 pub(crate) struct PooledBody {
     body: Incoming,
     _open: Arc<()>,
@@ -128,7 +129,8 @@ mod tests {
     };
     use tokio::net::TcpListener;
 
-    /// A server with kube-apiserver's limit of streams, which counts its connections. `/watch` never ends.
+    /// Starts a server with kube-apiserver's limit on streams, which counts its connections. `/watch` never
+    /// ends.
     async fn server(tasks: &Tasks) -> (SocketAddr, Arc<AtomicUsize>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -188,7 +190,7 @@ mod tests {
         let answer = get(&pool, address, "pods").await.into_body();
         assert_eq!(answer.collect().await.unwrap().to_bytes(), "here");
         assert_eq!(connections.load(Ordering::SeqCst), 3);
-        // Streams that have ended are used again.
+        // The pool reuses streams that have ended.
         watches.drain(..MAX_STREAMS_PER_CONNECTION);
         for _ in 0..MAX_STREAMS_PER_CONNECTION {
             watches.push(get(&pool, address, "watch").await);
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn many_at_once_spread_and_all_are_answered() {
+    async fn many_concurrent_requests_are_spread_and_all_answered() {
         let tasks = Tasks::new();
         let (address, connections) = server(&tasks).await;
         let pool = pool();

@@ -1,7 +1,8 @@
-//! Dry run of a whole program: reads reach the server, writes are recorded and answered as if they had succeeded.
+//! Dry run of a whole program: reads reach the server, writes are recorded and answered as if they had
+//! succeeded.
 //!
-//! No write leaves the program. An object that a write would have created does not exist afterwards, so that writes which
-//! depend on it are missing; a further write to an object that was already written is marked.
+//! No write leaves the program. An object that a dry run creates does not exist afterwards, so writes that
+//! depend on it are missing. A further write to the same object is marked.
 
 use super::negotiation::JSON;
 use crate::introspect::{changes, differences, hide_secrets};
@@ -18,7 +19,7 @@ use std::{
 };
 use tower::{BoxError, Service};
 
-/// Reviews: resources whose POST changes nothing, and which are therefore sent to the server.
+/// Reviews: resources whose POST changes nothing. A dry run sends them to the server.
 const REVIEWS: [&str; 5] = [
     "tokenreviews",
     "subjectaccessreviews",
@@ -27,13 +28,13 @@ const REVIEWS: [&str; 5] = [
     "selfsubjectrulesreviews",
 ];
 
-/// A write that a dry run recorded instead of sending it.
+/// Write that a dry run recorded and did not send.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DryRunWrite {
     /// The writing controller: the last segment of the user agent.
     pub by: String,
-    /// `create`, `update`, `patch`, `delete`, `delete all`.
+    /// One of `create`, `update`, `patch`, `delete`, `delete all`.
     pub verb: &'static str,
     /// Sub-resource, empty for the object itself.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -43,15 +44,15 @@ pub struct DryRunWrite {
     /// Namespace, empty for cluster-scoped objects.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// Name; ends in `xxxxx` where the server generates it, empty for `delete all`.
+    /// Name of the object. It ends in `xxxxx` if the server would generate it, and is empty for `delete all`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Summary of the changed fields, such as `spec.replicas 3`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub changes: String,
-    /// Number of times that exactly this write was requested.
+    /// Number of requests for exactly this write.
     pub times: u32,
-    /// Whether the same object was written before in this dry run: the real write may then differ.
+    /// Whether this dry run wrote the same object before. The real write may then differ.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub follows: bool,
 }
@@ -78,7 +79,7 @@ impl std::fmt::Display for DryRunWrite {
     }
 }
 
-/// Writes that a dry run recorded; clones share them.
+/// Writes that a dry run recorded. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct RecordedWrites(Arc<Mutex<Records>>);
 
@@ -87,23 +88,23 @@ struct Records {
     writes: Vec<DryRunWrite>,
     /// Index in `writes` by the write's full text.
     known: HashMap<String, usize>,
-    /// Events that would have been written.
+    /// Number of Event objects that would have been written.
     events: usize,
     requests: u64,
 }
 
 impl RecordedWrites {
-    /// The writes, in the order of their first request; events are only counted.
+    /// Returns the writes in the order of their first request. Events are only counted.
     pub fn writes(&self) -> Vec<DryRunWrite> {
         self.lock().writes.clone()
     }
 
-    /// Number of Event objects that would have been written.
+    /// Returns the number of Event objects that would have been written.
     pub fn events(&self) -> usize {
         self.lock().events
     }
 
-    /// Number of requests so far, reads included; it stops growing when the program is idle.
+    /// Returns the number of requests so far, including reads. It stops growing when the program is idle.
     pub fn requests(&self) -> u64 {
         self.lock().requests
     }
@@ -135,7 +136,7 @@ impl RecordedWrites {
     }
 }
 
-/// Returns a client over `kube` that sends only reads, and the record of its writes.
+/// Returns a client over `kube` that only sends reads, and the record of its writes.
 pub fn dry_run(kube: kube::Client) -> (kube::Client, RecordedWrites) {
     let recorded = RecordedWrites::default();
     let dry = DryRunService { inner: kube, recorded: recorded.clone() };
@@ -251,7 +252,7 @@ impl DryRunService {
         Ok(answer)
     }
 
-    /// Reads the live object; `Null` if it does not exist.
+    /// Reads the live object. Returns `Null` if the server does not return it.
     async fn live(&self, path: &str) -> Result<Value, BoxError> {
         let request = Request::get(path).header(header::ACCEPT, JSON).body(Body::empty())?;
         let answer = self.inner.send(request).await?;
@@ -263,7 +264,7 @@ impl DryRunService {
     }
 }
 
-/// Returns the object that a POST of this body would create, and its name.
+/// Returns the name of the object that a POST of this body would create, and the object.
 fn with_generated_name(mut object: Value, name: &str) -> (String, Value) {
     if !object.is_object() {
         object = json!({});
@@ -278,7 +279,8 @@ fn with_generated_name(mut object: Value, name: &str) -> (String, Value) {
     (name, object)
 }
 
-/// Removes the resourceVersion, so that no controller waits for a cache to show a version that never comes.
+/// Removes the resourceVersion. Otherwise a controller would wait for its cache to show a version that never
+/// arrives.
 fn remove_resource_version(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("resourceVersion");
@@ -313,7 +315,7 @@ fn json_response(code: StatusCode, value: &Value) -> Response<Body> {
     answer
 }
 
-/// Resource and name of a request.
+/// Resource and name in the path of a request.
 ///
 /// Upstream: `RequestInfoFactory.NewRequestInfo`.
 #[derive(Debug, PartialEq, Eq)]
@@ -338,7 +340,8 @@ impl<'a> RequestInfo<'a> {
         };
         let version = parts.next()?;
         let rest: Vec<&str> = parts.collect();
-        // `namespaces/x/pods` is a request for pods; `namespaces/x` and its sub-resources are requests for namespaces.
+        // `namespaces/x/pods` is a request for pods. `namespaces/x` and its sub-resources are requests for
+        // namespaces.
         let (namespace, rest) = match &rest[..] {
             ["namespaces", _] | ["namespaces", _, "status" | "finalize"] => ("", &rest[..]),
             ["namespaces", namespace, rest @ ..] => (*namespace, rest),
@@ -355,7 +358,7 @@ impl<'a> RequestInfo<'a> {
         format!("{}{dot}{}", self.plural, self.group)
     }
 
-    /// Path of the object without a sub-resource.
+    /// Returns the path of the object without a sub-resource.
     fn object_path(&self) -> String {
         let Self { root, group, version, namespace, plural, name, .. } = self;
         let group = if group.is_empty() { String::new() } else { format!("{group}/") };
@@ -370,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_taken_apart() {
+    fn paths_are_parsed() {
         let table = [
             ("/api/v1/namespaces/ns/pods/p/status", ("pods", "ns", "p", "status")),
             ("/api/v1/namespaces/ns/pods", ("pods", "ns", "", "")),
@@ -391,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_again_is_counted_and_what_follows_is_marked() {
+    fn repeated_writes_are_counted_and_later_writes_are_marked() {
         let recorded = RecordedWrites::default();
         let write = |verb, changes: &str| DryRunWrite {
             by: "tester".into(),
@@ -417,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn made_up_names_are_shown_as_such() {
+    fn generated_names_are_shown_as_such() {
         let (name, made) = with_generated_name(json!({"metadata": {"generateName": "web-"}}), "");
         assert_eq!((&*name, &made["metadata"]["name"]), ("web-xxxxx", &json!("web-xxxxx")));
     }

@@ -4,14 +4,15 @@ use crate::plan::Failure;
 use evenkeel_api::{DecodeError, Text};
 use std::{error::Error, time::Duration};
 
-/// Error of a request: the API server refused it, or its response is missing or unreadable.
+/// Error of an API request.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     /// The server responded with a `metav1.Status` of failure.
     #[doc(alias = "StatusError")]
     #[error("{0}")]
     Status(Box<Status>),
-    /// No response: connection, TLS, credentials or a truncated body; `source` says which.
+    /// No complete response arrived: connection, TLS or credentials failed, or the body was truncated. See
+    /// `source`.
     #[error("{method} {path}: no answer from the API server")]
     Transport {
         /// HTTP method of the request.
@@ -22,7 +23,8 @@ pub enum ApiError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The leader fence is closed: the write was not sent, or its response not awaited. See [`super::LeaderFence`].
+    /// The leader fence is closed: the write was not sent, or its response was not awaited. See
+    /// [`super::LeaderFence`].
     #[error("{method} {path}: not sent, since this process does not lead (any more)")]
     Fenced {
         /// HTTP method of the request.
@@ -41,7 +43,7 @@ pub enum ApiError {
         #[source]
         source: DecodeError,
     },
-    /// The request could not be built, for example because a name holds characters that a path cannot.
+    /// The request could not be built, for example because a name contains characters that a path cannot.
     #[error("request for {path}: {reason}")]
     Request {
         /// The path that was built so far.
@@ -56,21 +58,22 @@ pub enum ApiError {
 pub struct Status {
     /// HTTP status code.
     pub code: u16,
-    /// Machine-readable reason, such as `AlreadyExists`; empty when there was none.
+    /// Machine-readable reason, such as `AlreadyExists`, or empty.
     pub reason: Text,
-    /// Human-readable message; empty when there was none.
+    /// Human-readable message, or empty.
     pub message: Text,
     /// Causes in `details.causes`, such as invalid fields.
     pub causes: Box<[Cause]>,
-    /// How long the server asks to wait, from the `Retry-After` header or `details.retryAfterSeconds`.
+    /// Time that the server asks the client to wait, from the `Retry-After` header or
+    /// `details.retryAfterSeconds`.
     pub retry_after: Option<Duration>,
 }
 
-/// One entry of a Status' `details.causes`.
+/// An entry of a Status's `details.causes`.
 #[doc(alias = "StatusCause")]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cause {
-    /// Machine-readable, such as `FieldValueInvalid` or `NamespaceTerminating`.
+    /// Machine-readable reason, such as `FieldValueInvalid` or `NamespaceTerminating`.
     pub reason: Text,
     /// Human-readable description of the cause.
     pub message: Text,
@@ -89,17 +92,17 @@ impl std::fmt::Display for Status {
 }
 
 impl ApiError {
-    /// The HTTP status code, 0 when there was no answer.
+    /// Returns the HTTP status code, or 0 without a Status.
     pub fn code(&self) -> u16 {
         self.status().map_or(0, |status| status.code)
     }
 
-    /// The Status' reason, empty when there was none.
+    /// Returns the Status's reason, or an empty string without a Status.
     pub fn reason(&self) -> &str {
         self.status().map_or("", |status| &status.reason)
     }
 
-    /// The Status, when there was one.
+    /// Returns the Status if the server sent one.
     pub fn status(&self) -> Option<&Status> {
         match self {
             Self::Status(status) => Some(status),
@@ -110,45 +113,49 @@ impl ApiError {
         }
     }
 
-    /// Whether the object (or the resource) does not exist (404).
+    /// Returns whether the object or the resource does not exist (404).
     pub fn is_not_found(&self) -> bool {
         self.code() == 404
     }
 
-    /// Whether a precondition failed because of another write (409, `Conflict`).
+    /// Returns whether a precondition failed because of another write (409, `Conflict`).
     pub fn is_conflict(&self) -> bool {
         self.code() == 409 && !self.is_already_exists()
     }
 
-    /// Whether a precondition on the uid failed: the object was replaced by another one of its name. Only the message says
-    /// so, in two forms (`registry/rest/delete.go`, `storage/interfaces.go`).
+    /// Returns whether a precondition on the uid failed: another object of the same name replaced the object.
+    /// Only the message shows it, in two forms (`registry/rest/delete.go`, `storage/interfaces.go`).
     pub fn is_other_uid(&self) -> bool {
-        const SAYS: [&str; 2] = ["the UID in the precondition (", "UID in precondition: "];
+        const MESSAGES: [&str; 2] = ["the UID in the precondition (", "UID in precondition: "];
         self.is_conflict()
-            && self.status().is_some_and(|s| SAYS.iter().any(|says| s.message.contains(says)))
+            && self
+                .status()
+                .is_some_and(|s| MESSAGES.iter().any(|message| s.message.contains(message)))
     }
 
-    /// Whether an object of this name exists (409, `AlreadyExists`).
+    /// Returns whether an object of this name already exists (409, `AlreadyExists`).
     pub fn is_already_exists(&self) -> bool {
         self.reason() == "AlreadyExists"
     }
 
-    /// Whether the server forbids the request (403).
+    /// Returns whether the server forbids the request (403).
     pub fn is_forbidden(&self) -> bool {
         self.code() == 403
     }
 
-    /// Whether the request is invalid, so that a retry cannot succeed (400 `BadRequest`, 422 `Invalid`).
+    /// Returns whether the request is invalid, so that a retry cannot succeed (400 `BadRequest`, 422
+    /// `Invalid`).
     pub fn is_invalid(&self) -> bool {
         matches!(self.code(), 400 | 422)
     }
 
-    /// Whether the requested resourceVersion (or continue token) has expired (410).
+    /// Returns whether the requested resourceVersion or continue token has expired (410).
     pub fn is_expired(&self) -> bool {
         self.code() == 410 || matches!(self.reason(), "Expired" | "Gone")
     }
 
-    /// Whether the requested resourceVersion is too large: the server is behind, or was restored from a backup.
+    /// Returns whether the requested resourceVersion is too large: the server lags behind, or was restored from
+    /// a backup.
     pub fn is_version_too_large(&self) -> bool {
         self.code() == 504
             && self.status().is_some_and(|s| {
@@ -156,12 +163,12 @@ impl ApiError {
             })
     }
 
-    /// Whether the server refuses the request because of its load (429).
+    /// Returns whether the server refuses the request because of its load (429).
     pub fn is_too_many_requests(&self) -> bool {
         self.code() == 429
     }
 
-    /// Whether the namespace is being terminated, so that nothing can be created in it.
+    /// Returns whether nothing can be created because the namespace is terminating.
     pub fn namespace_terminating(&self) -> bool {
         self.code() == 403
             && self.status().is_some_and(|s| {
@@ -169,7 +176,7 @@ impl ApiError {
             })
     }
 
-    /// Whether the same request may succeed later.
+    /// Returns whether the same request may succeed later.
     pub fn retry(&self) -> bool {
         match self {
             Self::Status(status) => !matches!(status.code, 400 | 405 | 406 | 415 | 422),
@@ -202,7 +209,7 @@ pub fn full_text(error: &(dyn Error + 'static)) -> String {
     let mut next = error.source();
     while let Some(cause) = next {
         let cause_text = cause.to_string();
-        // Some libraries repeat their source in their own text.
+        // Some libraries repeat the source's text in their own.
         if !text.contains(&cause_text) {
             text.push_str(": ");
             text.push_str(&cause_text);
@@ -232,12 +239,12 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_object_is_reported_from_a_changed_one() {
+    fn a_replaced_object_is_distinguished_from_a_changed_one() {
         let conflict = |message: &str| {
             let (reason, message) = ("Conflict".into(), message.into());
             ApiError::Status(Box::new(Status { code: 409, reason, message, ..Status::default() }))
         };
-        // As a v1.37 server says it.
+        // The message of a v1.37 server.
         let on = "Operation cannot be fulfilled on ConfigMap \"p\":";
         assert!(conflict(&format!("{on} the UID in the precondition (other) does not match the UID in record (142db527). The object might have been deleted and then recreated")).is_other_uid());
         assert!(conflict(&format!("{on} StorageError: invalid object, Code: 4, AdditionalErrorMsg: Precondition failed: UID in precondition: a, UID in object meta: b")).is_other_uid());
@@ -246,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn terminating_namespaces_are_reported_from_other_refusals() {
+    fn terminating_namespaces_are_distinguished_from_other_refusals() {
         let cause = Cause { reason: "NamespaceTerminating".into(), ..Cause::default() };
         let error = ApiError::Status(Box::new(Status {
             code: 403,
@@ -259,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transport_error_tells_its_causes() {
+    fn a_transport_error_includes_its_causes() {
         let error = ApiError::Transport {
             method: http::Method::GET,
             path: "/api/v1/pods".into(),

@@ -1,14 +1,17 @@
-//! Leader fencing: refuses writes of a process whose lease may have expired, checked at the last moment before each send.
+//! Leader fencing: refuses the writes of a process whose lease may have expired, at the last moment before each
+//! send.
 
 use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// The time until which a leader may write; `None` while it may not. Clones share it.
+/// Time until which a leader may write, or `None` while it may not. Clones share it.
 ///
-/// client-go has no fence: a paused leader of upstream may still write after another has taken the lease.
+/// client-go has no fence: after a pause, upstream's old leader may still write although another holds the
+/// lease.
 ///
-/// A [fenced client](super::Client::fenced) checks it before a write is sent, before each retry, and
-/// whenever the write makes progress: a write that still waits for a token or a connection at that time is never sent.
+/// A [fenced client](super::Client::fenced) checks the fence before it sends or retries a write, and whenever
+/// it polls the write. A write that still waits for the rate limiter or a connection when the fence closes is
+/// never sent.
 ///
 /// ```
 /// use evenkeel_runtime::client::LeaderFence;
@@ -19,7 +22,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 #[derive(Clone)]
 pub struct LeaderFence(Arc<dyn Fn() -> Window + Send + Sync>);
 
-/// Whether and until when writes may be sent.
+/// Window in which writes may be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Window {
     Closed,
@@ -28,7 +31,7 @@ enum Window {
 }
 
 impl Window {
-    /// The time in which both are open.
+    /// Returns the intersection of both windows.
     fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Closed, _) | (_, Self::Closed) => Self::Closed,
@@ -39,24 +42,25 @@ impl Window {
 }
 
 impl LeaderFence {
-    /// A fence that is open until the time that `until` returns. `until` is called for each write and must be quick.
+    /// Creates a fence that is open until the time that `until` returns. `until` is called for each write and
+    /// must be quick.
     pub fn new(until: impl Fn() -> Option<Instant> + Send + Sync + 'static) -> Self {
         Self(Arc::new(move || until().map_or(Window::Closed, Window::OpenUntil)))
     }
 
-    /// A fence that never closes, for programs without leader election.
+    /// Creates a fence that never closes, for programs without leader election.
     pub fn always_open() -> Self {
         Self(Arc::new(|| Window::Open))
     }
 
-    /// A fence that is open while both `self` and `other` are open.
+    /// Creates a fence that is open while both `self` and `other` are open.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         let (one, other) = (self.clone(), other.clone());
         Self(Arc::new(move || one.window().and(other.window())))
     }
 
-    /// Whether a write may be sent now.
+    /// Returns whether a write may be sent now.
     pub fn allows_writes(&self) -> bool {
         self.window() != Window::Closed
     }
@@ -72,14 +76,16 @@ impl std::fmt::Debug for LeaderFence {
     }
 }
 
-/// Drives `request` while the fence is open. Returns `None` if the fence closes first; the request is not polled again.
+/// Polls `request` while the fence is open. If the fence closes first, returns `None` and does not poll the
+/// request again.
 pub(super) async fn run_fenced<T>(
     fence: &LeaderFence,
     request: impl Future<Output = T>,
 ) -> Option<T> {
     let (mut request, mut timer) = (pin!(request), pin!(None::<Sleep>));
     poll_fn(|context| {
-        // Checked before the request is polled: when a paused process resumes, all its timers are due at once.
+        // Check the fence before the request is polled: when a paused process resumes, all its timers fire at
+        // once.
         let window = fence.window();
         if window == Window::Closed {
             return Poll::Ready(None);
@@ -135,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_goes_on_while_the_fence_is_open_and_no_longer() {
+    async fn a_request_is_polled_only_while_the_fence_is_open() {
         let second = Duration::from_secs(1);
         let until = Arc::new(Mutex::new(Clock::system().instant() + 5 * second));
         let open = fence(&until);
@@ -161,7 +167,7 @@ mod tests {
         };
         let mut writing = pin!(run_fenced(&open, request));
         assert!(timeout(Duration::ZERO, &mut writing).await.is_err());
-        // Nothing runs for a minute, then everything is due.
+        // Nothing runs for a minute, then all timers fire.
         advance(Duration::from_secs(60)).await;
         assert_eq!(writing.await, None);
         assert!(!sent.load(Ordering::Relaxed));

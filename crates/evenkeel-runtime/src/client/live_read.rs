@@ -1,4 +1,4 @@
-//! Makes live reads, sends them, and decodes their replies.
+//! Creates and sends live reads, and decodes their replies.
 
 use super::{
     ApiError, Client, List, ListOptions, negotiation, send::ApiRequest, verbs::object_path,
@@ -13,13 +13,13 @@ use http::{HeaderMap, Method};
 use std::{sync::Arc, time::Duration};
 
 impl LiveRead {
-    /// Reads one object of type `V`, or its metadata where that is [`Metadata`](super::Metadata).
+    /// Reads one object of type `V`. For [`Metadata`](super::Metadata) it reads only the metadata.
     pub fn get<V: View>(kind: &Kind, namespace: &str, name: &str) -> Self {
         let path = object_path(kind, namespace, name, "");
         Self::of(ReadRequest::Get { path, accept: negotiation::accept::<V>() })
     }
 
-    /// Lists objects of type `V`; in all namespaces where `namespace` is empty.
+    /// Lists objects of type `V`, in all namespaces if `namespace` is empty.
     pub fn list<V: View>(kind: &Kind, namespace: &str, options: &ListOptions) -> Self {
         let path = kind.path(namespace) + options.query().as_str();
         Self::of(ReadRequest::Get { path, accept: negotiation::accept_list::<V>() })
@@ -35,7 +35,7 @@ impl LiveRead {
         Self::of(ReadRequest::Get { path: path.to_owned(), accept: negotiation::JSON })
     }
 
-    /// Reads JSON from a path by the program's client ([`ReadRequest::GetShared`]).
+    /// Reads JSON from a path with the program's client ([`ReadRequest::GetShared`]).
     pub fn shared_json(path: &str) -> Self {
         Self::of(ReadRequest::GetShared { path: path.to_owned() })
     }
@@ -51,17 +51,17 @@ impl LiveRead {
 }
 
 impl Reply {
-    /// A reply with this JSON body.
+    /// Creates a reply with this JSON body.
     pub fn json(body: impl Into<Bytes>) -> Self {
         Self { headers: HeaderMap::new(), body: body.into(), resources: None }
     }
 
-    /// A reply to [`LiveRead::resources`].
+    /// Creates a reply to [`LiveRead::resources`].
     pub fn of_resources(resources: Arc<ServerResources>) -> Self {
         Self { headers: HeaderMap::new(), body: Bytes::new(), resources: Some(resources) }
     }
 
-    /// Returns the resources that were discovered, for [`LiveRead::resources`].
+    /// Returns the discovered resources of a reply to [`LiveRead::resources`].
     pub fn resources(&self) -> Option<&Arc<ServerResources>> {
         self.resources.as_ref()
     }
@@ -69,7 +69,7 @@ impl Reply {
     /// Decodes the object.
     ///
     /// # Errors
-    /// When it is not of this type.
+    /// When the reply is not an object of this type.
     pub fn object<V: View>(&self) -> Result<V, Failure> {
         negotiation::decode_object(&self.headers, &self.body).map_err(|error| undecodable(&error))
     }
@@ -77,7 +77,7 @@ impl Reply {
     /// Decodes the list.
     ///
     /// # Errors
-    /// When it is not a list of this type.
+    /// When the reply is not a list of this type.
     pub fn list<V: View>(&self) -> Result<List<V>, Failure> {
         negotiation::decode_list(&self.headers, &self.body).map_err(|error| undecodable(&error))
     }
@@ -89,10 +89,10 @@ impl Reply {
 }
 
 impl Outcome {
-    /// Decodes the object that a live read returned; `None` if it is not there (404).
+    /// Decodes the object that a live read returned. Returns `None` if the object does not exist (404).
     ///
     /// # Errors
-    /// When the read failed otherwise, or returned something else.
+    /// When the read failed for another reason, or returned another type.
     pub fn object<V: View>(&self) -> Result<Option<V>, Failure> {
         match (&self.reply, &self.error) {
             (Some(reply), _) => reply.object().map(Some),
@@ -107,7 +107,7 @@ fn undecodable(error: &DecodeError) -> Failure {
 }
 
 impl Client {
-    /// Sends a live read. The caller chooses the client by its [`ReadRequest`].
+    /// Sends a live read. The caller selects the client by the [`ReadRequest`].
     pub(crate) async fn live_read(&self, read: &LiveRead) -> Result<Reply, ApiError> {
         if !read.delay.is_zero() {
             self.clock().sleep(read.delay).await;

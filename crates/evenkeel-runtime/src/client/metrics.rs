@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-/// Handles on the `rest_client_*` metrics, shared by every client of a program.
+/// The `rest_client_*` metrics, shared by every client of a program.
 #[derive(Clone)]
 pub struct RestMetrics(Arc<Families>);
 
@@ -29,7 +29,7 @@ struct Families {
 }
 
 impl RestMetrics {
-    /// Registers the metrics; to be called once for each registry.
+    /// Registers the metrics. Call it once for each registry.
     pub fn new(registry: &Registry) -> Self {
         const BY: &[&str] = &["verb", "host"];
         let times = |name, help| histograms(registry, name, help, REQUEST_SECONDS, BY);
@@ -78,15 +78,15 @@ impl RestMetrics {
         }))
     }
 
-    /// Registers the metrics of exec plug-ins' client certificates, for programs without such plug-ins: the time to expiry
-    /// is infinite, and no certificate was rotated.
+    /// Registers the metrics of exec plug-ins' client certificates, for programs without such plug-ins: the
+    /// time to expiry is infinite, and no certificate was rotated.
     pub fn without_exec_plugin(&self, registry: &Registry) {
         let help =
             "Seconds that the certificates of exec plug-ins are still valid; +Inf without any.";
         gauge(registry, "rest_client_exec_plugin_ttl_seconds", help).set(f64::INFINITY);
         let name = "rest_client_exec_plugin_certificate_rotation_age";
         let help = "Seconds that certificates of exec plug-ins were used before the next one.";
-        // Ten minutes to four years.
+        // The buckets span ten minutes to four years.
         let bounds = [
             600.0,
             1800.0,
@@ -105,14 +105,14 @@ impl RestMetrics {
         register(registry, ages);
     }
 
-    /// Counts a client with a new transport, or with a shared one.
+    /// Counts a new client by whether it shares a transport.
     pub fn connected(&self, shared: bool) {
         let result = if shared { "hit" } else { "miss" };
         self.0.transport_calls.with_label_values(&[result]).inc();
         self.0.transports.add(if shared { 0.0 } else { 1.0 });
     }
 
-    /// The handles for requests to one host.
+    /// Returns the metrics of requests to one host.
     pub(super) fn for_host(&self, host: &str) -> Arc<HostMetrics> {
         let mut hosts = self.0.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || Arc::new(HostMetrics::new(&self.0, host));
@@ -130,15 +130,15 @@ impl fmt::Debug for RestMetrics {
 const METHODS: [Method; 5] =
     [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
-/// Frequent status codes, whose counters are cached.
+/// Frequent status codes. Their counters are cached.
 const CODES: [u16; 8] = [200, 201, 202, 404, 409, 422, 429, 500];
 
-/// Metric handles of requests to one host, cached so that requests look up no labels.
+/// Metrics of requests to one host, cached so that a request looks up no labels.
 pub(super) struct HostMetrics {
     host: Box<str>,
     requests: IntCounterVec,
     retries: IntCounterVec,
-    /// Latency, wait for the limiter, sizes of requests and of answers.
+    /// Request latency, rate limiter latency, request size and response size.
     histograms: [HistogramVec; 4],
     verbs: [OnceLock<Verb>; METHODS.len()],
 }
@@ -164,7 +164,7 @@ impl HostMetrics {
         }
     }
 
-    /// Returns the handles of a method; `None` for methods that the Kubernetes API does not use.
+    /// Returns the metrics of a method, or `None` for a method that the Kubernetes API does not use.
     fn verb(&self, method: &Method) -> Option<&Verb> {
         let n = METHODS.iter().position(|known| known == method)?;
         Some(self.verbs[n].get_or_init(|| {
@@ -175,7 +175,7 @@ impl HostMetrics {
         }))
     }
 
-    /// Counts one attempt by its status code; `None` without a response.
+    /// Counts one attempt by its status code. `code` is `None` without a response, and `again` marks a retry.
     ///
     /// Upstream: `RequestResult`.
     pub(super) fn count_attempt(&self, code: Option<StatusCode>, method: &Method, again: bool) {
@@ -233,7 +233,7 @@ mod tests {
             let code = code.map(|code| StatusCode::from_u16(code).unwrap());
             host.count_attempt(code, &Method::GET, again);
         }
-        // Another client of the same host counts into the same.
+        // Another client of the same host shares the counters.
         metrics.for_host("here:6443").count_attempt(
             Some(StatusCode::CREATED),
             &Method::POST,

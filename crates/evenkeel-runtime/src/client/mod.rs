@@ -1,7 +1,8 @@
-//! Client of the API server: typed requests, rate limit, retries, user agents, metrics.
+//! Client of the API server: typed requests, rate limit, retries, user agents and metrics.
 //!
-//! The transport is a [`kube::Client`], so that kubeconfigs, exec plug-ins and in-process servers work; [`connect()`]
-//! makes one for controllers (HTTP/2, no compression). Responses are requested in protobuf if the view can decode it.
+//! The transport is a [`kube::Client`], so kubeconfigs, exec plug-ins and in-process servers work.
+//! [`connect()`] makes one for controllers, with HTTP/2 and without compression. The client requests protobuf
+//! if the view can decode it.
 
 mod connect;
 mod connection_pool;
@@ -41,7 +42,7 @@ use prometheus::Registry;
 use rate_limiter::RateLimiter;
 use std::sync::{Arc, Mutex};
 
-/// A client of the API server. Clones are cheap and share connection, metrics and rate limit.
+/// Client of the API server. Clones are cheap and share connection, metrics and rate limit.
 ///
 /// ```no_run
 /// use evenkeel_runtime::{client::{Client, ListOptions, Metadata}, clock::Clock};
@@ -74,17 +75,17 @@ pub(crate) struct Shared {
     metrics: Option<Arc<HostMetrics>>,
     host: Box<str>,
     json: bool,
-    /// The last discovery.
+    /// Cached result of the last discovery.
     pub(crate) discovery: Mutex<CachedDiscovery>,
 }
 
 impl Client {
-    /// A client without a rate limit and without metrics.
+    /// Creates a client without a rate limit and without metrics.
     pub fn new(transport: impl Into<Transport>, clock: Clock) -> Self {
         Self::builder(transport, clock).build()
     }
 
-    /// A builder of a client with a rate limit, metrics or another user agent.
+    /// Returns a builder, for a client with a rate limit, metrics or another user agent.
     pub fn builder(transport: impl Into<Transport>, clock: Clock) -> ClientBuilder {
         ClientBuilder {
             transport: transport.into(),
@@ -98,8 +99,8 @@ impl Client {
         }
     }
 
-    /// The client of one controller over the same connection: `suffix` is appended to the user agent, and the rate limit has
-    /// its own bucket of the same size, as upstream's clients of single controllers have.
+    /// Returns a client for one controller over the same connection. `suffix` is appended to the user agent.
+    /// Like upstream's clients of single controllers, it has its own rate limit of the same size.
     #[must_use]
     pub fn with_user_agent(&self, suffix: &str) -> Self {
         let base = self.agent.to_str().unwrap_or_default();
@@ -108,24 +109,24 @@ impl Client {
         Self { shared: Arc::clone(&self.shared), agent, limiter, fence: self.fence.clone() }
     }
 
-    /// The same client behind a leader fence: a write while `fence` is closed fails with [`ApiError::Fenced`]. Reads and
-    /// watches are not fenced.
+    /// Returns the same client behind a leader fence: a write while `fence` is closed fails with
+    /// [`ApiError::Fenced`]. Reads and watches are not fenced.
     #[must_use]
     pub fn fenced(&self, fence: &LeaderFence) -> Self {
         Self { fence: Some(fence.clone()), ..self.clone() }
     }
 
-    /// The clock of the client.
+    /// Returns the client's clock.
     pub fn clock(&self) -> &Clock {
         &self.shared.clock
     }
 
-    /// The `User-Agent` header it sends.
+    /// Returns the client's `User-Agent` header.
     pub fn user_agent(&self) -> &str {
         self.agent.to_str().unwrap_or_default()
     }
 
-    /// The underlying `kube` client, for requests that this client does not support.
+    /// Returns the underlying `kube` client, for requests that this client does not support.
     pub fn kube(&self) -> &kube::Client {
         self.shared.transport.kube()
     }
@@ -133,7 +134,7 @@ impl Client {
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Without the transport, which holds credentials.
+        // The transport is left out, because it holds credentials.
         f.debug_struct("Client")
             .field("host", &self.shared.host)
             .field("agent", &self.agent)
@@ -141,7 +142,7 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// Settings of a client; made by [`Client::builder`].
+/// Settings of a client. See [`Client::builder`].
 #[must_use = "a builder does nothing until built"]
 pub struct ClientBuilder {
     transport: Transport,
@@ -155,19 +156,21 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// Requests a second once the burst is used up; negative for no limit (the default), 0 for client-go's default of 5.
+    /// Sets the requests per second after the burst. Negative means no limit (the default), 0 means client-go's
+    /// default of 5.
     pub fn qps(mut self, qps: f32) -> Self {
         self.qps = qps;
         self
     }
 
-    /// Requests that may be sent at once; 0 for client-go's default of 10.
+    /// Sets the number of requests that may be sent at once. 0 means client-go's default of 10.
     pub fn burst(mut self, burst: u32) -> Self {
         self.burst = burst;
         self
     }
 
-    /// The `User-Agent` header. Characters that no header can have make it fall back to the default, `evenkeel/<version>`.
+    /// Sets the `User-Agent` header. A value that is not valid in a header is ignored; the default is
+    /// `evenkeel/<version>`.
     pub fn user_agent(mut self, agent: &str) -> Self {
         if header(agent).is_some() {
             agent.clone_into(&mut self.agent);
@@ -175,30 +178,30 @@ impl ClientBuilder {
         self
     }
 
-    /// Registers the `rest_client_*` metrics.
+    /// Registers the `rest_client_*` metrics in a registry.
     pub fn registry(self, registry: &Registry) -> Self {
         self.metrics(RestMetrics::new(registry))
     }
 
-    /// Counts into metrics that were registered for another client.
+    /// Uses metrics that were registered for another client.
     pub fn metrics(mut self, metrics: RestMetrics) -> Self {
         self.metrics = Some(metrics);
         self
     }
 
-    /// The server's host and port, a label of the metrics.
+    /// Sets the server's host and port, a label of the metrics.
     pub fn host(mut self, host: &str) -> Self {
         self.host = host.into();
         self
     }
 
-    /// Whether responses are requested as JSON only, for proxies that need it; requests are always JSON.
+    /// Sets whether responses are requested only as JSON, for proxies that need it. Requests are always JSON.
     pub fn json(mut self, json: bool) -> Self {
         self.json = json;
         self
     }
 
-    /// Builds the client. To be called inside the tokio runtime that it will run in.
+    /// Builds the client. Call it inside the tokio runtime that the client will run in.
     pub fn build(self) -> Client {
         let Self { transport, clock, qps, burst, agent, metrics, host, json } = self;
         Client {

@@ -1,4 +1,4 @@
-//! Content negotiation: `Accept` of requests, and decoding of responses by `Content-Type`.
+//! Content negotiation: `Accept` headers of requests, and decoding of responses by their `Content-Type`.
 
 use super::{Cause, List, Metadata, Status};
 use evenkeel_api::{
@@ -36,7 +36,7 @@ fn accept_whole<V: View>() -> &'static str {
     if V::PROTOBUF { PROTOBUF } else { JSON }
 }
 
-/// Returns an `Accept` header without its protobuf part, for a server that does not encode the kind that way.
+/// Returns an `Accept` header without its protobuf part, for a server that cannot encode the kind in protobuf.
 pub(crate) fn without_protobuf(accept: &'static str) -> &'static str {
     accept
         .split_once(", ")
@@ -44,7 +44,7 @@ pub(crate) fn without_protobuf(accept: &'static str) -> &'static str {
         .map_or(accept, |(_, rest)| rest)
 }
 
-/// Returns the encoding that `Content-Type` of a response names; JSON for any but protobuf's.
+/// Returns the encoding of a response by its `Content-Type`: protobuf, or JSON for any other.
 pub(crate) fn response_encoding(headers: &HeaderMap) -> Encoding {
     let protobuf = headers
         .get(header::CONTENT_TYPE)
@@ -52,7 +52,7 @@ pub(crate) fn response_encoding(headers: &HeaderMap) -> Encoding {
     if protobuf { Encoding::Protobuf } else { Encoding::Json }
 }
 
-/// Returns the content of a response body without its protobuf envelope.
+/// Returns the content and encoding of a response body, without protobuf's envelope.
 fn open_envelope<'a>(
     headers: &HeaderMap,
     body: &'a [u8],
@@ -71,7 +71,7 @@ pub(crate) fn decode_object<V: View>(headers: &HeaderMap, body: &[u8]) -> Result
     V::decode(raw, encoding)
 }
 
-/// Decodes the list of a response. `List::skipped` names the items that cannot be decoded.
+/// Decodes the list of a response. `List::skipped` names the items that could not be decoded.
 pub(crate) fn decode_list<V: View>(
     headers: &HeaderMap,
     body: &[u8],
@@ -80,7 +80,7 @@ pub(crate) fn decode_list<V: View>(
     List::decode(raw, encoding)
 }
 
-/// Calls `each` with the bytes of every item of a list, and returns the list's metadata.
+/// Calls `each` with the encoded bytes of every item of a list, and returns the list's metadata.
 pub(crate) fn for_each_item(
     headers: &HeaderMap,
     body: &[u8],
@@ -105,7 +105,8 @@ impl From<api::Status> for Status {
     }
 }
 
-/// Decodes the Status of an error response. Of another body, such as a proxy's page, the first 512 bytes become the message.
+/// Decodes the Status of an error response. If the body has none, such as a proxy's page, its first 512 bytes
+/// become the message.
 pub(crate) fn decode_status(headers: &HeaderMap, code: u16, body: &[u8]) -> Status {
     let found =
         open_envelope(headers, body).and_then(|(raw, encoding)| api::Status::decode(raw, encoding));
@@ -121,7 +122,7 @@ pub(crate) fn decode_status(headers: &HeaderMap, code: u16, body: &[u8]) -> Stat
     status
 }
 
-/// Returns the `Retry-After` header if it is a number of seconds; its other form, a date, is ignored.
+/// Returns the `Retry-After` header if it is a number of seconds. The other form, a date, is ignored.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
@@ -132,7 +133,7 @@ mod tests {
     use evenkeel_api::protobuf::Transcoder;
 
     #[test]
-    fn an_answer_in_protobuf_comes_in_an_envelope() {
+    fn a_protobuf_response_has_an_envelope() {
         let protobuf = HeaderMap::from_iter([(
             header::CONTENT_TYPE,
             "application/vnd.kubernetes.protobuf".parse().unwrap(),
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn null_items_are_none() {
+    fn null_items_are_an_empty_list() {
         let list: List<Metadata> =
             decode_list(&HeaderMap::new(), br#"{"metadata":{},"items":null}"#).unwrap();
         assert!(list.items.is_empty());

@@ -11,13 +11,13 @@ pub struct ListOptions {
     pub labels: String,
     /// Field selector in its query form, empty for all.
     pub fields: String,
-    /// Most items in one answer, 0 for no limit.
+    /// Maximum number of items in a response, or 0 for no limit.
     pub limit: u32,
     /// Continue token of the previous page.
     pub continue_: String,
-    /// resourceVersion: empty for the newest, `0` for any that the server has cached.
+    /// resourceVersion to list at: empty for the newest, `0` for any version in the server's cache.
     pub resource_version: String,
-    /// `NotOlderThan` or `Exact`, empty for the default.
+    /// `NotOlderThan` or `Exact`. Empty for the default.
     pub resource_version_match: &'static str,
 }
 
@@ -36,22 +36,22 @@ impl ListOptions {
     }
 }
 
-/// Options of a deletion. The default is the kind's own grace period and propagation.
+/// Options of a delete request. By default, the kind's grace period and propagation policy apply.
 #[doc(alias = "metav1.DeleteOptions")]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// Precondition on the uid; empty for any.
+    /// Precondition on the uid. Empty for none.
     pub uid: String,
-    /// Precondition on the resourceVersion; empty for any.
+    /// Precondition on the resourceVersion. Empty for none.
     pub resource_version: String,
-    /// Grace period in seconds; the object's own if `None`.
+    /// Grace period in seconds. `None` means the object's own.
     pub grace_seconds: Option<i64>,
-    /// Propagation policy for dependents.
+    /// Propagation policy for dependents. `None` means the kind's default.
     pub propagation: Option<Propagation>,
 }
 
 impl DeleteOptions {
-    /// The JSON body of the request; empty without options.
+    /// Returns the JSON body of the request, empty if no option is set.
     pub(crate) fn body(&self) -> Vec<u8> {
         let mut fields = serde_json::Map::new();
         let mut preconditions = serde_json::Map::new();
@@ -96,7 +96,7 @@ pub(crate) fn patch_content_type(form: PatchForm) -> &'static str {
     }
 }
 
-/// A query string under construction; empty values are left out.
+/// Query string under construction. Parameters with empty values are left out.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Query(String);
 

@@ -1,6 +1,6 @@
-//! HTTP proxies between client and server: that of the kubeconfig, or else that of the environment.
+//! HTTP proxies between client and server: the kubeconfig's, or else the environment's.
 //!
-//! Upstream: `http.ProxyFromEnvironment`, which all of client-go's transports ask.
+//! Upstream: `http.ProxyFromEnvironment`, which all of client-go's transports use.
 
 use super::ConnectError;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -29,37 +29,38 @@ use tower::{BoxError, Service};
 /// Timeout of a CONNECT request to a proxy.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Most bytes that are read of the proxy's response to CONNECT.
+/// Limit on the head of the proxy's response to CONNECT, in bytes.
 const MAX_RESPONSE_HEAD: usize = 64 * 1024;
 
 /// An HTTP proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Proxy {
     address: Uri,
-    /// Value of `Proxy-Authorization`; never printed.
+    /// Value of `Proxy-Authorization`. Never printed.
     authorization: Option<HeaderValue>,
 }
 
 impl Proxy {
-    /// Parses a proxy's URL; `http://` may be omitted.
+    /// Parses a proxy's URL. `http://` may be omitted.
     pub(super) fn parse(text: &str) -> Result<Self, ConnectError> {
         let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
-        let (who, place) = match rest.rsplit_once('@') {
-            Some((who, place)) => (Some(who), place),
+        let (user_info, host_and_port) = match rest.rsplit_once('@') {
+            Some((user_info, host_and_port)) => (Some(user_info), host_and_port),
             None => (None, rest),
         };
-        // Without the password.
-        let bad = || ConnectError::Proxy(format!("{scheme}://{place}"));
-        let url: Uri = format!("{scheme}://{place}").parse().map_err(|_| bad())?;
+        // The error leaves out the password.
+        let bad = || ConnectError::Proxy(format!("{scheme}://{host_and_port}"));
+        let url: Uri = format!("{scheme}://{host_and_port}").parse().map_err(|_| bad())?;
         let host = url.host().filter(|_| url.scheme() == Some(&Scheme::HTTP)).ok_or_else(bad)?;
         let address = format!("http://{host}:{}", url.port_u16().unwrap_or(80));
         Ok(Self {
             address: address.parse().map_err(|_| bad())?,
-            authorization: who.map(authorization).transpose().map_err(|_| bad())?,
+            authorization: user_info.map(authorization).transpose().map_err(|_| bad())?,
         })
     }
 
-    /// Returns the `Proxy-Authorization` header of a forwarded request; `None` for tunnels, whose CONNECT contained it.
+    /// Returns the `Proxy-Authorization` header of a forwarded request. Returns `None` for tunnels, whose
+    /// CONNECT request contains it.
     pub(super) fn authorization(&self, server: &Uri) -> Option<HeaderValue> {
         self.authorization.clone().filter(|_| !is_https(server))
     }
@@ -68,15 +69,15 @@ impl Proxy {
     async fn open(&self, mut stream: TcpStream, server: &Uri) -> io::Result<TcpStream> {
         let to = format!("{}:{}", server.host().unwrap_or_default(), port(server));
         let mut head = format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n").into_bytes();
-        if let Some(who) = &self.authorization {
+        if let Some(value) = &self.authorization {
             head.extend_from_slice(b"Proxy-Authorization: ");
-            head.extend_from_slice(who.as_bytes());
+            head.extend_from_slice(value.as_bytes());
             head.extend_from_slice(b"\r\n");
         }
         head.extend_from_slice(b"\r\n");
         stream.write_all(&head).await?;
         let mut answer = Vec::new();
-        // The server sends nothing before the client does, so that no body follows the head of a success.
+        // The server waits for the client to begin, so no body follows the head of a successful response.
         while !answer.windows(4).any(|end| end == b"\r\n\r\n") {
             if answer.len() > MAX_RESPONSE_HEAD || stream.read_buf(&mut answer).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
@@ -91,8 +92,8 @@ impl Proxy {
     }
 }
 
-fn authorization(who: &str) -> Result<HeaderValue, http::header::InvalidHeaderValue> {
-    let (name, password) = who.split_once(':').unwrap_or((who, ""));
+fn authorization(user_info: &str) -> Result<HeaderValue, http::header::InvalidHeaderValue> {
+    let (name, password) = user_info.split_once(':').unwrap_or((user_info, ""));
     let both = [name, password].map(|text| percent_decode_str(text).collect::<Vec<u8>>());
     let both = both.join(&b':');
     let mut value = HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(both)))?;
@@ -100,12 +101,13 @@ fn authorization(who: &str) -> Result<HeaderValue, http::header::InvalidHeaderVa
     Ok(value)
 }
 
-/// Proxies of the environment: `HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`.
+/// Proxies named by the environment: `HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`. The lower-case variable takes
+/// precedence.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ProxyEnvironment {
     http: String,
     https: String,
-    /// Hosts that are reached without a proxy (`NO_PROXY`).
+    /// Hosts that need no proxy (`NO_PROXY`).
     none: String,
 }
 
@@ -147,7 +149,7 @@ impl ProxyEnvironment {
     }
 }
 
-/// Whether an entry of `NO_PROXY` matches this host.
+/// Returns whether an entry of `NO_PROXY` matches this host.
 fn matches_no_proxy(entry: &str, host: &str, address: Option<IpAddr>, port: &str) -> bool {
     if entry == "*" {
         return true;
@@ -162,7 +164,7 @@ fn matches_no_proxy(entry: &str, host: &str, address: Option<IpAddr>, port: &str
     if let Ok(own) = name.parse::<IpAddr>() {
         return address == Some(own);
     }
-    // A leading dot matches only subdomains; another name matches itself as well.
+    // A name with a leading dot matches only subdomains. Any other name also matches itself.
     let name = name.strip_prefix('*').filter(|rest| rest.starts_with('.')).unwrap_or(name);
     let below = |name: &str| host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'));
     address.is_none()
@@ -172,7 +174,7 @@ fn matches_no_proxy(entry: &str, host: &str, address: Option<IpAddr>, port: &str
         }
 }
 
-/// Splits an entry into host and port, which may be empty.
+/// Splits an entry into host and port. The port may be empty.
 fn with_port(entry: &str) -> (&str, &str) {
     match entry.strip_prefix('[').and_then(|rest| rest.split_once("]:")) {
         Some(both) => both,
@@ -190,7 +192,7 @@ fn port(server: &Uri) -> u16 {
     server.port_u16().unwrap_or(if is_https(server) { 443 } else { 80 })
 }
 
-/// Connects to the server, directly or through a proxy: TLS through a tunnel, other requests by forwarding.
+/// Connector to the server, directly or through a proxy. TLS uses a tunnel, other requests are forwarded.
 #[derive(Clone)]
 pub(super) struct Connector {
     http: HttpConnector,
@@ -216,32 +218,32 @@ impl Service<Uri> for Connector {
         let Some(proxy) = self.proxy.clone() else {
             let connecting = self.http.call(server);
             return Box::pin(async move {
-                Ok(ProxyStream { stream: connecting.await?, passed_on: false })
+                Ok(ProxyStream { stream: connecting.await?, forwarded: false })
             });
         };
         let connecting = self.http.call(proxy.address.clone());
         Box::pin(async move {
             let stream = connecting.await?;
             if !is_https(&server) {
-                return Ok(ProxyStream { stream, passed_on: true });
+                return Ok(ProxyStream { stream, forwarded: true });
             }
             let opening = proxy.open(stream.into_inner(), &server);
             let stream = tokio::time::timeout(CONNECT_TIMEOUT, opening).await??;
-            Ok(ProxyStream { stream: TokioIo::new(stream), passed_on: false })
+            Ok(ProxyStream { stream: TokioIo::new(stream), forwarded: false })
         })
     }
 }
 
-/// A connection to the server, or to a forwarding proxy.
+/// Connection to the server, or to a forwarding proxy.
 pub(super) struct ProxyStream {
     stream: TokioIo<TcpStream>,
-    passed_on: bool,
+    forwarded: bool,
 }
 
 impl Connection for ProxyStream {
     fn connected(&self) -> Connected {
-        // Forwarded requests contain the server's address.
-        self.stream.connected().proxy(self.passed_on)
+        // A forwarded request contains the server's address.
+        self.stream.connected().proxy(self.forwarded)
     }
 }
 
@@ -299,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_reached_without_a_proxy() {
+    fn some_hosts_need_no_proxy() {
         for (none, server, direct) in [
             ("", "https://api.example:6443", false),
             ("", "https://localhost:6443", true),
@@ -351,7 +353,7 @@ mod tests {
         }
     }
 
-    /// A proxy that tells of the head that it is sent first, answers with `answer`, and then sends back what comes.
+    /// Starts a proxy that sends the head it receives to the receiver, answers with `answer`, and then echoes.
     async fn proxy(tasks: &Tasks, answer: &'static str) -> (String, oneshot::Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -365,14 +367,14 @@ mod tests {
             sender.send(String::from_utf8(head).unwrap()).unwrap();
             stream.write_all(answer.as_bytes()).await.unwrap();
             let (mut from, mut to) = stream.split();
-            // Who has read enough breaks off.
+            // A client that has read enough closes the connection.
             drop(tokio::io::copy(&mut from, &mut to).await);
         });
         (address, head)
     }
 
     #[tokio::test]
-    async fn for_tls_a_way_is_opened() {
+    async fn tls_uses_a_tunnel() {
         for (answer, opened) in [
             ("HTTP/1.1 200 Connection established\r\nVia: p\r\n\r\n", true),
             ("HTTP/1.0 407 Proxy Authentication Required\r\n\r\nwho are you", false),
@@ -407,7 +409,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_requests_are_passed_on() {
+    async fn other_requests_are_forwarded() {
         let tasks = Tasks::new();
         let answer = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nhere";
         let (address, head) = proxy(&tasks, answer).await;

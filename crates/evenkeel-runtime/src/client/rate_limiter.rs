@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 use crate::clock::Clock;
 
-/// A token bucket of `burst` tokens that refills `qps` tokens a second, by its clock.
+/// Token bucket of `burst` tokens that refills `qps` tokens per second, by its clock.
 ///
-/// A request takes its token at once and then waits until the token exists, so that requests keep their order.
+/// A request takes its token at once and then waits until the token exists, so requests keep their order.
 #[derive(Debug)]
 pub(crate) struct RateLimiter {
     clock: Clock,
@@ -28,7 +28,8 @@ struct Bucket {
 }
 
 impl RateLimiter {
-    /// `None` if `qps` is negative: no limit. Zero means client-go's default of 5.
+    /// Creates a full bucket. A negative `qps` means no limit and returns `None`. Zero means client-go's
+    /// default: 5 for `qps`, 10 for `burst`.
     pub(crate) fn new(qps: f32, burst: u32, clock: &Clock) -> Option<Self> {
         if qps < 0.0 {
             return None;
@@ -38,7 +39,7 @@ impl RateLimiter {
         Some(Self::full(qps, burst, clock.clone()))
     }
 
-    /// Returns another full bucket of the same size.
+    /// Returns another, full bucket of the same size.
     pub(crate) fn full_copy(&self) -> Self {
         Self::full(self.qps, self.burst, self.clock.clone())
     }
@@ -48,7 +49,7 @@ impl RateLimiter {
         Self { clock, qps, burst, bucket }
     }
 
-    /// Waits for a token; returns how long it waited.
+    /// Waits for a token and returns the time that it waited.
     ///
     /// Upstream: `tryThrottle`.
     pub(crate) async fn wait(&self) -> Duration {

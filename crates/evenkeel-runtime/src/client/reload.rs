@@ -1,6 +1,7 @@
-//! Certificate rotation: transports that reload a rewritten kubeconfig, client certificates and CAs.
+//! Certificate rotation: transports that reload the kubeconfig of the options, client certificates and CAs when
+//! they are rewritten.
 //!
-//! kube's client reloads token files, but reads everything else once.
+//! kube's client reloads token files, but reads all other files only once.
 //!
 //! Upstream: `dynamicClientCert`.
 
@@ -21,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-/// How often the files are checked for changes.
+/// Interval at which the files are checked for changes.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// CA file of a pod's service account.
@@ -29,7 +30,7 @@ const POD_CA: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
 
 type Change = Arc<dyn Fn(&mut Config) + Send + Sync>;
 
-/// Reloads the files of a connection, and rebuilds its transports when they change.
+/// Reloads the files of a connection, and rebuilds its transports when the files change.
 pub struct ConfigReloader {
     options: ConnectOptions,
     clock: Clock,
@@ -37,21 +38,21 @@ pub struct ConfigReloader {
     transports: Vec<(Change, Current)>,
 }
 
-/// Hash of each file's content; `None` for a file that cannot be read.
+/// Hash of each file's content. `None` for a file that cannot be read.
 type Fingerprint = BTreeMap<PathBuf, Option<u64>>;
 
 impl ConfigReloader {
-    /// A reloader of connections with these options. Nothing is reloaded before [`ConfigReloader::run`].
+    /// Creates a reloader for connections with these options. [`ConfigReloader::run`] starts it.
     pub fn new(options: ConnectOptions, clock: Clock) -> Self {
         let fingerprint = fingerprint(&options);
         Self { options, clock, fingerprint, transports: Vec::new() }
     }
 
-    /// Returns a transport with the files' configuration, modified by `change`. After a reload, new requests use the new
-    /// configuration; open watches keep their connection.
+    /// Returns a transport with the files' configuration, modified by `change`. After a reload, new requests
+    /// use the new configuration, and open watches keep their connection.
     ///
     /// # Errors
-    /// As [`super::connect()`].
+    /// When a file or a field cannot be used, as in [`super::connect()`].
     pub async fn transport(
         &mut self,
         change: impl Fn(&mut Config) + Send + Sync + 'static,
@@ -64,7 +65,8 @@ impl ConfigReloader {
         Ok(Transport::over(current, &namespace))
     }
 
-    /// Reloads changed files until the future is dropped. Invalid files are logged and leave the transports unchanged.
+    /// Reloads changed files until the future is dropped. Invalid files are logged, and the transports stay as
+    /// they are.
     pub async fn run(mut self) {
         loop {
             self.clock.sleep(POLL_INTERVAL).await;
@@ -85,10 +87,13 @@ impl ConfigReloader {
                 let changed =
                     now.iter().filter(|(path, print)| self.fingerprint.get(*path) != Some(*print));
                 let changed: Vec<_> = changed.map(|(path, _)| path.display().to_string()).collect();
-                tracing::info!(files = changed.join(", "), "Connecting anew, since files changed");
+                tracing::info!(
+                    files = changed.join(", "),
+                    "Files changed; new requests use new connections"
+                );
                 self.fingerprint = now;
             }
-            // The file may be half written: the next poll reads it again.
+            // The file may be incomplete. The next poll reads it again.
             Err(error) => {
                 tracing::warn!(error = full_text(&error), "Changed files cannot be used (yet)");
             }
@@ -145,7 +150,7 @@ mod tests {
         net::TcpListener,
     };
 
-    /// A server that answers each request with its name.
+    /// Starts a server that answers each request with its name.
     async fn server(tasks: &crate::tasks::Tasks, name: &'static str) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -195,10 +200,10 @@ mod tests {
     }
 
     #[test]
-    fn the_files_that_a_kubeconfig_names_are_looked_at() {
+    fn the_files_that_a_kubeconfig_names_are_watched() {
         let folder = tempfile::tempdir().unwrap();
         let (path, cert) = (folder.path().join("kubeconfig"), folder.path().join("client.crt"));
-        // Relative to the kubeconfig.
+        // The path is relative to the kubeconfig.
         fs::write(&path, kubeconfig("https://h", "client-certificate: client.crt")).unwrap();
         let options = ConnectOptions { kubeconfig: Some(path.clone()), ..Default::default() };
         let absent = fingerprint(&options);

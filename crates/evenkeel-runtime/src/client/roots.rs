@@ -1,4 +1,4 @@
-//! Trusted root CAs of a client: those of the kubeconfig, of the pod's CA file, or of the system.
+//! Trusted root CAs of a client: the kubeconfig's, the pod's CA file, or the system's.
 
 use evenkeel_x509::CertPool;
 use kube::Config;
@@ -30,7 +30,8 @@ fn verifier_for(pool: CertPool) -> Arc<dyn ServerCertVerifier> {
     pool.server_verifier(Arc::new(rustls::crypto::ring::default_provider()))
 }
 
-/// Verifies servers by a CA file, which is read again for each connection because a pod's CA is rotated.
+/// Verifies servers with a CA file. It reads the file again for each connection, because a pod's CA may be
+/// rotated.
 #[derive(Debug)]
 struct FileVerifier {
     path: PathBuf,
@@ -45,7 +46,7 @@ impl FileVerifier {
         Ok(Self { path: path.to_owned(), read: Mutex::new((pem, verifier)) })
     }
 
-    /// The verifier of the last read; signatures of handshakes do not depend on the CAs.
+    /// Returns the verifier of the last read. The signature of a handshake does not depend on the CAs.
     fn last(&self) -> Arc<dyn ServerCertVerifier> {
         self.read.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
     }
@@ -65,7 +66,7 @@ impl FileVerifier {
 
     fn warn(&self, error: &Error) {
         let path = self.path.display();
-        tracing::warn!(%path, %error, "The changed CA file cannot be used (yet)");
+        tracing::warn!(%path, %error, "The changed CA file cannot be used; the last CAs stay in use");
     }
 }
 
@@ -122,7 +123,7 @@ mod tests {
     use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
     use std::time::Duration;
 
-    /// A certificate for `localhost` by its own authority.
+    /// Returns a self-signed certificate for `localhost`.
     fn self_signed() -> rcgen::Certificate {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotated_file_counts_for_the_next_connection_and_a_broken_one_does_not() {
+    fn a_rotated_file_applies_to_the_next_connection_and_a_broken_one_does_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca.crt");
         let (old, new) = (self_signed(), self_signed());
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn only_roots_of_the_configuration_count_where_it_has_any() {
+    fn the_roots_of_the_configuration_replace_those_of_the_system() {
         let (own, other) = (self_signed(), self_signed());
         let mut config = Config::new("https://localhost".parse().unwrap());
         config.root_cert = Some(vec![own.der().to_vec()]);

@@ -1,4 +1,4 @@
-//! Sends a request: rate limit, leader fence, metrics, retries.
+//! Sends a request with rate limit, leader fence, metrics and retries.
 //!
 //! Upstream: `withRetry`.
 
@@ -11,10 +11,10 @@ use kube::client::Body;
 use std::{error::Error, io, time::Duration};
 use tower::BoxError;
 
-/// Most retries of a request (client-go's `maxRetries`).
+/// Maximum number of retries of a request (client-go's `maxRetries`).
 const MAX_RETRIES: u32 = 10;
 
-/// A request that can be sent repeatedly.
+/// Request that can be sent repeatedly.
 pub(crate) struct ApiRequest {
     pub(crate) method: Method,
     /// Path and query.
@@ -24,7 +24,7 @@ pub(crate) struct ApiRequest {
     pub(crate) body: Bytes,
     /// Additional headers of raw requests.
     pub(crate) headers: HeaderMap,
-    /// Whether the rate limit applies. Watches are few and must not wait behind writes.
+    /// Whether the rate limit applies. It does not for watches, which are few and must not wait for writes.
     pub(crate) limited: bool,
 }
 
@@ -92,7 +92,7 @@ impl ApiRequest {
 }
 
 impl Client {
-    /// Sends a request and reads the whole response; an error status becomes an error.
+    /// Sends a request and reads the whole response. Returns an error status as an error.
     pub(crate) fn exchange<'a>(
         &'a self,
         call: &'a ApiRequest,
@@ -117,8 +117,8 @@ impl Client {
         Ok(Response::from_parts(parts, bytes))
     }
 
-    /// Sends a request with retries as the server (or, for reads, a lost connection) requires. The body of a success is
-    /// unread.
+    /// Sends a request. Retries it when the server asks for that, or when a read loses its connection. The body
+    /// of a successful response is not read yet.
     pub(crate) async fn send(&self, call: &ApiRequest) -> Result<Response<Answer>, ApiError> {
         let mut attempt = 0;
         loop {
@@ -126,7 +126,7 @@ impl Client {
             let result = self.transmit(call).await?;
             self.count(call, &result, attempt > 0);
             attempt += 1;
-            let wait = if attempt <= MAX_RETRIES { pause(call, &result) } else { None };
+            let wait = if attempt <= MAX_RETRIES { retry_delay(call, &result) } else { None };
             match (wait, result) {
                 (Some(wait), result) => {
                     if let Ok(response) = result {
@@ -137,13 +137,13 @@ impl Client {
                     tokio::time::sleep(wait).await;
                 }
                 (None, Ok(response)) if response.status().is_success() => return Ok(response),
-                (None, Ok(response)) => return Err(refusal(response).await),
+                (None, Ok(response)) => return Err(status_error(response).await),
                 (None, Err(error)) => return Err(call.transport_error(error)),
             }
         }
     }
 
-    /// Sends a request once. The leader fence is checked last, after every wait.
+    /// Sends a request once. The leader fence is checked last, after all waits.
     async fn transmit(
         &self,
         call: &ApiRequest,
@@ -174,8 +174,8 @@ impl Client {
     }
 }
 
-/// The error in an answer that is not a success.
-async fn refusal(response: Response<Answer>) -> ApiError {
+/// Returns the error of an unsuccessful response.
+async fn status_error(response: Response<Answer>) -> ApiError {
     let (parts, body) = response.into_parts();
     match body.collect().await {
         Ok(body) => ApiError::Status(Box::new(negotiation::decode_status(
@@ -189,8 +189,8 @@ async fn refusal(response: Response<Answer>) -> ApiError {
     }
 }
 
-/// Returns the delay before the request is sent again; `None` if it is not.
-fn pause(call: &ApiRequest, result: &Result<Response<Answer>, BoxError>) -> Option<Duration> {
+/// Returns the delay before the request is sent again, or `None` if it is not retried.
+fn retry_delay(call: &ApiRequest, result: &Result<Response<Answer>, BoxError>) -> Option<Duration> {
     match result {
         Ok(response) => {
             let status = response.status();
@@ -202,7 +202,7 @@ fn pause(call: &ApiRequest, result: &Result<Response<Answer>, BoxError>) -> Opti
     }
 }
 
-/// The connection broke while the request was under way, as when a server restarts.
+/// Returns whether the connection broke during the request, for example because a server restarts.
 fn is_lost_connection(error: &BoxError) -> bool {
     let mut next: Option<&(dyn Error + 'static)> = Some(&**error);
     while let Some(cause) = next {

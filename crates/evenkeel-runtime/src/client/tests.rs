@@ -1,4 +1,4 @@
-//! A client against a server that misbehaves.
+//! Tests of a client against a server that misbehaves.
 
 use super::{ApiError, Client, DeleteOptions, ListOptions, Metadata};
 use crate::{
@@ -27,7 +27,7 @@ fn pod() -> Answer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_is_sent_again_as_long_as_the_server_asks() {
+async fn a_write_is_retried_while_the_server_requests_it() {
     let script = Script::new([busy(), busy(), pod()]);
     let registry = prometheus::Registry::new();
     let client = Client::builder(script.kube(), clock())
@@ -61,7 +61,7 @@ async fn a_write_is_sent_again_as_long_as_the_server_asks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_can_be_asked_for_without_protobuf() {
+async fn responses_can_be_requested_without_protobuf() {
     let script = Script::new([pod(), pod()]);
     for (json, accept) in [
         (false, "application/vnd.kubernetes.protobuf;as="),
@@ -75,7 +75,7 @@ async fn answers_can_be_asked_for_without_protobuf() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn patience_ends_after_ten_times() {
+async fn retries_end_after_ten_attempts() {
     let script = Script::new(std::iter::repeat_with(busy).take(20));
     let error = script.client(&clock()).get_metadata(&PODS, "ns", "a").await.unwrap_err();
     assert!(error.is_too_many_requests());
@@ -91,7 +91,7 @@ async fn a_refusal_without_retry_after_is_final() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_body_is_no_answer() {
+async fn a_truncated_body_is_a_transport_error() {
     let script = Script::new([pod().tail(Tail::Break)]);
     let error = script.client(&clock()).get_metadata(&PODS, "ns", "a").await.unwrap_err();
     assert!(matches!(error, ApiError::Transport { .. }), "{error:?}");
@@ -99,7 +99,7 @@ async fn a_broken_body_is_no_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_rate_holds_for_each_controller_by_itself() {
+async fn each_controller_has_its_own_rate_limit() {
     let script = Script::new(std::iter::repeat_with(pod).take(6));
     let client = Client::builder(script.kube(), clock()).qps(1.0).burst(1).build();
     let other = client.with_user_agent("other");
@@ -112,7 +112,7 @@ async fn the_rate_holds_for_each_controller_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_have_the_form_that_the_api_asks_for() {
+async fn requests_have_the_form_that_the_api_requires() {
     let script = Script::new(std::iter::repeat_with(pod).take(4));
     let client = script.client(&clock());
     let body = || Bytes::from_static(b"{}");
@@ -139,7 +139,7 @@ async fn requests_have_the_form_that_the_api_asks_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn aggregated_discovery_tells_of_stale_groups() {
+async fn aggregated_discovery_reports_stale_groups() {
     let core = r#"{"kind":"APIGroupDiscoveryList","items":[{"metadata":{},"versions":[{"version":"v1","freshness":"Current",
         "resources":[{"resource":"pods","responseKind":{"group":"","version":"v1","kind":"Pod"},"scope":"Namespaced",
         "singularResource":"pod","verbs":["list","watch"],"shortNames":["po"],

@@ -1,4 +1,4 @@
-//! Transport of requests.
+//! Transport that sends requests, over a stack of layers that can be replaced.
 
 use super::connection_pool::PooledBody;
 use futures::future::BoxFuture;
@@ -11,13 +11,13 @@ use std::{
 };
 use tower::{BoxError, Service, ServiceExt as _, util::BoxCloneSyncService};
 
-/// Stack of layers that sends requests; each request uses a clone.
+/// Stack of layers that sends requests. Each request uses a clone.
 pub(super) type Stack = BoxCloneSyncService<Request<Body>, Response<PooledBody>, BoxError>;
 
 /// Body of a response.
 pub(crate) type Answer = Either<PooledBody, Body>;
 
-/// Transport of requests: kube's client, or the stack below it, which avoids its queue.
+/// Transport of requests: kube's client, or the stack below it, which bypasses kube's queue.
 #[derive(Clone)]
 pub struct Transport {
     kube: kube::Client,
@@ -25,12 +25,12 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// A transport over a replaceable stack. To be called inside a tokio runtime.
+    /// Creates a transport over a replaceable stack. Call it inside a tokio runtime.
     pub(super) fn over(current: Current, namespace: &str) -> Self {
         Self { kube: kube::Client::new(current.clone(), namespace), stack: Some(current) }
     }
 
-    /// The transport as kube's client.
+    /// Returns the transport as kube's client.
     pub fn kube(&self) -> &kube::Client {
         &self.kube
     }
@@ -56,7 +56,7 @@ impl From<Transport> for kube::Client {
     }
 }
 
-/// A stack that can be replaced while requests are sent.
+/// Stack that can be replaced while requests are sent.
 #[derive(Clone)]
 pub(super) struct Current(Arc<RwLock<Stack>>);
 

@@ -14,16 +14,15 @@ use evenkeel_api::{Encoding, Kind, View, list::ListMeta};
 use http::{Method, Request, Response};
 use std::{sync::Arc, time::Duration};
 
-/// Requests. In each, `namespace` is empty for cluster-scoped kinds (and in lists, for all namespaces), and a writer
-/// says by its type parameter how much of the answer it wants to read: [`Metadata`] for most, which is then all that the
-/// server sends.
+/// Requests. `namespace` is empty for cluster-scoped kinds, and in lists for all namespaces. A write's type
+/// parameter is the type of its response. Most use [`Metadata`], so that the server sends only the metadata.
 impl Client {
-    /// GET one object.
+    /// Gets an object.
     pub async fn get<V: View>(&self, namespace: &str, name: &str) -> Result<V, ApiError> {
         self.get_as(&V::kind(), namespace, name).await
     }
 
-    /// GET one object's metadata.
+    /// Gets an object's metadata.
     pub async fn get_metadata(
         &self,
         kind: &Kind,
@@ -43,7 +42,7 @@ impl Client {
         self.object(ApiRequest::new(Method::GET, target, negotiation::accept::<V>())).await
     }
 
-    /// GET a collection, or a page of it.
+    /// Lists a collection, or one page of it.
     pub async fn list<V: View>(
         &self,
         namespace: &str,
@@ -52,7 +51,7 @@ impl Client {
         self.list_as(&V::kind(), namespace, options).await
     }
 
-    /// GET the metadata of a collection, or of a page of it.
+    /// Lists the metadata of a collection, or of one page of it.
     pub async fn list_metadata(
         &self,
         kind: &Kind,
@@ -62,7 +61,7 @@ impl Client {
         self.list_as(kind, namespace, options).await
     }
 
-    /// GET a collection, or a page of it, and call `each` with the bytes of every item.
+    /// Lists a collection, or one page of it, and calls `each` with the encoded bytes of every item.
     pub(crate) async fn list_items(
         &self,
         kind: &Kind,
@@ -91,7 +90,7 @@ impl Client {
             .map_err(|source| decode_error(&call, source))
     }
 
-    /// POST an object; `body` is JSON.
+    /// Creates an object with POST. `body` is JSON.
     pub async fn create<R: View>(
         &self,
         kind: &Kind,
@@ -105,7 +104,7 @@ impl Client {
         .await
     }
 
-    /// POST to a sub-resource that makes something, such as a pod's `binding` or `eviction`.
+    /// Posts to a sub-resource, such as a pod's `binding` or `eviction`. `body` is JSON.
     pub async fn create_subresource<R: View>(
         &self,
         kind: &Kind,
@@ -119,7 +118,8 @@ impl Client {
             .await
     }
 
-    /// PUT an object, or a sub-resource of it; `body` is JSON, `subresource` empty for the object itself.
+    /// Replaces an object or one of its sub-resources with PUT. `body` is JSON. `subresource` is empty for the
+    /// object itself.
     pub async fn update<R: View>(
         &self,
         kind: &Kind,
@@ -133,7 +133,7 @@ impl Client {
             .await
     }
 
-    /// PATCH an object, or a sub-resource of it.
+    /// Patches an object or one of its sub-resources. `subresource` is empty for the object itself.
     pub async fn patch<R: View>(
         &self,
         kind: &Kind,
@@ -154,8 +154,8 @@ impl Client {
         self.object(call.with_body(patch_content_type(form), body)).await
     }
 
-    /// DELETE an object. The answer is the object where it still exists (a grace period, a finalizer) and has an empty
-    /// name where it is gone.
+    /// Deletes an object. Returns the object if it still exists, because of a grace period or a finalizer.
+    /// Otherwise the result has an empty name.
     pub async fn delete(
         &self,
         kind: &Kind,
@@ -168,7 +168,7 @@ impl Client {
         self.object(call.json(options.body().into())).await
     }
 
-    /// DELETE all objects of a collection that `which` selects.
+    /// Deletes all objects of a collection that `which` selects.
     pub async fn delete_collection(
         &self,
         kind: &Kind,
@@ -181,8 +181,8 @@ impl Client {
         self.exchange(&call.json(options.body().into())).await.map(drop)
     }
 
-    /// Any request, with path and query relative to the server. Headers are sent as they are, with the client's user agent.
-    /// An answer that is not a success is an error.
+    /// Sends any request, with path and query relative to the server. The headers are sent unchanged, except
+    /// for the client's user agent. Returns an error status as an error.
     pub async fn raw(&self, request: Request<Bytes>) -> Result<Response<Bytes>, ApiError> {
         let (parts, body) = request.into_parts();
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
@@ -192,12 +192,12 @@ impl Client {
         self.exchange(&call).await
     }
 
-    /// Every resource type that the server has: the same value as long as the server says that nothing has changed.
+    /// Discovers all resources of the server. Returns the same value until the server reports a change.
     pub async fn api_resources(&self) -> Result<Arc<ServerResources>, ApiError> {
         discovery::discover(self, &self.shared.discovery).await
     }
 
-    /// As [`Client::api_resources`], without a request if the last discovery is less than `max_age` ago.
+    /// Like [`Client::api_resources`], but sends no request if the last discovery is less than `max_age` ago.
     pub async fn recent_api_resources(
         &self,
         max_age: Duration,

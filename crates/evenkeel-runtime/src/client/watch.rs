@@ -1,4 +1,4 @@
-//! Byte stream of a watch, decoded into frames.
+//! Byte stream of a watch, split into frames.
 
 use super::{ApiError, Client, negotiation, send::ApiRequest, transport::Answer};
 use bytes::Bytes;
@@ -6,7 +6,7 @@ use evenkeel_api::{DecodeError, Encoding, Kind, watch::Frames};
 use http::Method;
 use http_body_util::BodyExt as _;
 
-/// The byte stream of a watch, split into frames.
+/// Byte stream of a watch, split into frames.
 pub(crate) struct Watch {
     body: Answer,
     frames: Frames,
@@ -22,7 +22,7 @@ pub(crate) enum WatchError {
 }
 
 impl Client {
-    /// Opens a watch, in all namespaces where `namespace` is empty; `query` starts with `?`.
+    /// Opens a watch, in all namespaces if `namespace` is empty. `query` starts with `?`.
     pub(crate) async fn watch(
         &self,
         kind: &Kind,
@@ -39,12 +39,12 @@ impl Client {
 }
 
 impl Watch {
-    /// How frames and their objects are encoded.
+    /// Returns the encoding of the frames and their objects.
     pub(crate) fn encoding(&self) -> Encoding {
         self.frames.encoding()
     }
 
-    /// The next frame; none at the stream's regular end.
+    /// Returns the next frame, or `None` at the regular end of the stream.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, WatchError> {
         loop {
             if let Some(frame) = self.frames.cut()? {
@@ -59,7 +59,8 @@ impl Watch {
                 Some(Err(error)) => {
                     return Err(WatchError::Transport(super::full_text(&*error).into()));
                 }
-                // A server that exits leaves an incomplete frame; the next watch continues from the last complete one.
+                // A server that shuts down leaves an incomplete frame. The next watch continues after the last
+                // complete one.
                 None => return Ok(None),
             }
         }

@@ -1,7 +1,8 @@
-//! Keeps a key from being planned before the caches show what its own writes did (KEP-5647's rule, for every controller).
+//! Delays the next pass over a key until the caches show the key's own writes (KEP-5647's rule, for every
+//! controller).
 //!
-//! A key that comes too early waits here. The cache event that it waits for returns it to the queue. A slow sweep returns keys for
-//! which no event comes: a bookmark moved the version, or the time limit has passed.
+//! A key that comes too early waits in the barrier. The awaited cache event returns the key to the queue. A
+//! slow sweep returns keys that get no event: a bookmark moved the version, or the time limit has passed.
 //!
 //! Upstream: `ConsistencyStore`.
 
@@ -22,18 +23,18 @@ use tokio::sync::Notify;
 /// Interval of the sweep, while keys wait.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Finds an object by namespace and name: its uid, and whether it is being deleted.
+/// Looks up an object by namespace and name. Returns its uid, and whether it is being deleted.
 type Find = dyn Fn(&str, &str) -> Option<(Arc<str>, bool)> + Send + Sync;
 
-/// What the barrier reads of one cache.
+/// Access of the barrier to one cache.
 pub(super) struct Window {
-    /// Returns the cache's resource version; 0 before the first list.
+    /// Returns the cache's resource version, or 0 before the first list.
     pub(super) version: Box<dyn Fn() -> u64 + Send + Sync>,
-    /// Finds an object by namespace and name.
+    /// Looks up an object by namespace and name.
     pub(super) find: Box<Find>,
 }
 
-/// The caches that a controller declared.
+/// Windows of the caches that a controller declared.
 #[derive(Default)]
 pub(super) struct Windows(pub(super) HashMap<Kind, Window>);
 
@@ -51,14 +52,14 @@ impl View for Windows {
     }
 }
 
-/// Read-your-writes barrier of one controller: the keys whose writes its caches do not show yet.
+/// Read-your-writes barrier of one controller: its keys whose writes the caches do not show yet.
 #[doc(alias = "ConsistencyStore")]
 pub(super) struct Barrier {
     clock: Clock,
     windows: OnceLock<Windows>,
     queue: Queue<Key>,
     state: Mutex<State>,
-    /// Wakes the sweep when a key waits.
+    /// Wakes the sweep when a key starts to wait.
     wake_sweep: Notify,
 }
 
@@ -76,13 +77,13 @@ impl Barrier {
         Self { clock, windows, queue, state: Mutex::default(), wake_sweep }
     }
 
-    /// Sets the caches of the controller; called once, before the first key is planned.
-    pub(super) fn look_through(&self, windows: Windows) {
-        // Set once, when the controller is built.
+    /// Sets the windows of the controller's caches. Called once, before the first key is planned.
+    pub(super) fn set_windows(&self, windows: Windows) {
+        // The builder calls this once, so setting the windows cannot fail.
         let _ = self.windows.set(windows);
     }
 
-    /// Records the resource version that a write of this key returned.
+    /// Records the resource version that the server returned for a write of this key.
     pub(super) fn wrote(&self, key: &Key, kind: &Kind, version: u64) {
         if version != 0 && self.watches(kind) {
             let mut state = self.lock();
@@ -114,10 +115,10 @@ impl Barrier {
         state.remove_waiting(key);
     }
 
-    /// Lets a key be planned if the caches show its last writes.
+    /// Admits a key to a pass if the caches show its last writes.
     ///
     /// # Errors
-    /// The kind whose cache the key must wait for; the barrier keeps the key until then.
+    /// The kind whose cache the key must wait for. The barrier keeps the key until then.
     pub(super) fn admit(&self, key: &Key) -> Result<(), Kind> {
         let mut state = self.lock();
         let Some(behind) = self.behind(&mut state, key) else {
@@ -131,24 +132,26 @@ impl Barrier {
         Err(kind)
     }
 
-    /// Returns what a key waits for, and the cache's resource version (0 if the key waits for a deletion).
+    /// Returns the write or deletion that a key waits for, and the cache's resource version (0 before its first
+    /// list).
     pub(super) fn waits(&self, key: &Key) -> Option<(Behind, u64)> {
         let behind = self.lock().waiting.get(key).cloned()?;
         let seen = self.windows.get().and_then(|windows| windows.version(behind.kind()));
         Some((behind, seen.unwrap_or(0)))
     }
 
-    /// Returns the number of waiting keys.
+    /// Counts the waiting keys.
     pub(super) fn n_waiting(&self) -> usize {
         self.lock().waiting.len()
     }
 
-    /// Whether a key waits, so that adding it to the queue would have no effect.
+    /// Returns whether a key waits, so that adding it to the queue would have no effect.
     pub(super) fn holds(&self, key: &Key) -> bool {
         self.lock().waiting.contains_key(key)
     }
 
-    /// Returns keys to the queue that waited for an event of the cache of `kind` about this object.
+    /// Returns the keys to the queue that waited for this event: the cache of `kind` received an event about
+    /// this object.
     pub(super) fn moved(&self, kind: &Kind, namespace: &str, name: &str, uid: &str) {
         let released = {
             let mut state = self.lock();
@@ -162,7 +165,7 @@ impl Barrier {
         self.enqueue(released);
     }
 
-    /// Checks waiting keys at intervals, while there are any. Never ends.
+    /// Checks the waiting keys every second. It sleeps while no key waits, and never returns.
     pub(super) async fn sweep(&self) {
         loop {
             self.wake_sweep.notified().await;
@@ -191,7 +194,8 @@ impl Barrier {
         behind
     }
 
-    /// Returns those of `candidates` that need not wait any more; the others wait for what is missing now.
+    /// Removes those of `candidates` that need not wait any more, and returns them. The others wait for the
+    /// write that is missing now.
     fn release(&self, state: &mut State, mut candidates: Vec<Key>) -> Vec<Key> {
         candidates.retain(|key| {
             let behind = self.behind(state, key);
@@ -253,7 +257,8 @@ impl State {
         }
     }
 
-    /// Keys whose wait may be over now that `kind` is at `version` and something happened to this object.
+    /// Returns the keys whose wait may be over, now that `kind` is at `version` and an event for this object
+    /// arrived.
     fn candidates(
         &self,
         kind: &Kind,
@@ -301,7 +306,7 @@ mod tests {
             version: Box::new(move || seen.load(Ordering::SeqCst)),
             find: Box::new(move |_, _| shown.lock().unwrap().then(|| (Arc::from("u"), false))),
         };
-        barrier.look_through(Windows(HashMap::from([(PODS, window)])));
+        barrier.set_windows(Windows(HashMap::from([(PODS, window)])));
         Fixture { barrier, queue, version, alive }
     }
 
@@ -351,7 +356,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_forgotten_key_waits_for_nothing() {
+    async fn a_forgotten_key_does_not_wait() {
         let f = fixture();
         let key = Key::new("ns", "a");
         f.barrier.wrote(&key, &PODS, 12);

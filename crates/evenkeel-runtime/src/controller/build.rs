@@ -1,4 +1,4 @@
-//! Declares a controller: which kind it reconciles, and which events name which keys.
+//! Declares a controller: the kind that it reconciles, and how events map to keys.
 
 use super::{
     Context, Controller, Enqueue, Env, Error, Outcome, Request,
@@ -25,8 +25,8 @@ use std::{
     time::Duration,
 };
 
-/// A controller under construction. The kind that it reconciles comes first and its function last, so that neither can
-/// be missing or given twice.
+/// Controller under construction. The constructor takes the kind to reconcile, and the last call its function,
+/// so neither can be missing or set twice.
 #[must_use = "a builder does nothing until `planned` or `reconcile`"]
 pub struct Builder {
     env: Env,
@@ -55,14 +55,16 @@ pub struct Builder {
 type Subscription = Box<dyn FnOnce(Queue<Key>, Arc<Barrier>, Duration) -> Subscribe + Send>;
 
 impl Builder {
-    /// A controller of the objects in `root`: each add, update and delete of one enqueues its key.
+    /// Returns a builder of a controller of the objects in `root`. Each add, update and delete of an object
+    /// enqueues its key.
     pub fn new<V: View>(env: &Env, name: &str, root: &Cache<V>) -> Self {
         Self::watching(env, name, root, |event, enqueue| {
             enqueue.add(Key::of(event.object().meta()));
         })
     }
 
-    /// Returns a builder of a controller of the objects in `root`. `map` gets each add, update and delete, and enqueues keys.
+    /// Returns a builder of a controller of the objects in `root`. `map` receives each add, update and delete,
+    /// and enqueues keys.
     pub fn watching<V: View>(
         env: &Env,
         name: &str,
@@ -71,15 +73,15 @@ impl Builder {
     ) -> Self {
         Self::of_keys(env, name, root.kind().clone()).watch(root, move |event, enqueue, barrier| {
             if let CacheEvent::Deleted(object) = event {
-                // Writes for the deleted object do not matter to a new one of the same name.
+                // Writes for the deleted object do not concern a new object of the same name.
                 barrier.forget(&Key::of(object.meta()));
             }
             map(event, enqueue);
         })
     }
 
-    /// Returns a builder of a controller without a cache of its root kind: its watches enqueue the keys. `root` is the kind of
-    /// the keys' objects; a kind that does not exist if the keys are no objects.
+    /// Returns a builder of a controller without a cache of its root kind. Its watches enqueue the keys. `root`
+    /// is the kind of the keys' objects. If the keys are not objects, `root` is a kind that does not exist.
     pub fn of_keys(env: &Env, name: &str, root: Kind) -> Self {
         Self {
             env: env.clone(),
@@ -112,84 +114,88 @@ impl Builder {
         self
     }
 
-    /// Sets the name of the queue in metrics; the controller's name by default.
+    /// Sets the name of the queue in metrics. Default: the controller's name.
     pub fn queue(mut self, name: &str) -> Self {
         self.queue = Some(name.to_owned());
         self
     }
 
-    /// Sets the number of keys that are reconciled concurrently; 1 by default.
+    /// Sets the number of keys that are reconciled concurrently. Default: 1.
     pub fn workers(mut self, n: usize) -> Self {
         self.workers = n;
         self
     }
 
-    /// Limits the retries of a key in a row; after them, it waits for its next event. Unlimited by default.
+    /// Limits the consecutive retries of a key. After them, the key waits for its next event. Default: no
+    /// limit.
     pub fn max_retries(mut self, n: u32) -> Self {
         self.max_retries = Some(n);
         self
     }
 
-    /// Sets the component in events and the user agent; the controller's name by default.
+    /// Sets the component in events and in the user agent. Default: the controller's name.
     pub fn component(mut self, name: &str) -> Self {
         self.component = Some(name.to_owned());
         self
     }
 
-    /// Sets the component in events, where it differs from the user agent's.
+    /// Sets the component in events, if it differs from the user agent's.
     pub fn event_source(mut self, name: &str) -> Self {
         self.event_source = Some(name.to_owned());
         self
     }
 
-    /// Delays a key by `period` after the first event that names it, so that one pass handles all events until then (upstream's
-    /// batch periods). No delay by default.
+    /// Delays a key by `period` after the first event that enqueues it, so that one pass handles all events
+    /// until then (upstream's batch periods). Default: no delay.
     pub fn batch_period(mut self, period: Duration) -> Self {
         self.batch = period;
         self
     }
 
-    /// Throttles status writes of one key: the first change is written at once, those within `period` after a write together at
-    /// its end. The status of a pass with other writes is not delayed. Default: no throttle.
+    /// Throttles the status writes of a key. The first change is written at once. Changes within `period` after
+    /// a write are written together at its end. A pass with other writes always writes its status at once.
+    /// Default: no throttle.
     pub fn min_status_interval(mut self, period: Duration) -> Self {
         self.status_throttle = period;
         self
     }
 
-    /// Plans keys one after the other, while actions of several keys run concurrently: for planners that observe what
-    /// [`PassHandler::on_planned`] records of other keys' plans, such as allocated CIDRs.
+    /// Plans keys one after the other, while the actions of several keys run concurrently. For planners that
+    /// observe the plans of other keys in [`PassHandler::on_planned`], such as allocated CIDRs.
     pub fn plans_in_turn(mut self) -> Self {
         self.turns = true;
         self
     }
 
-    /// Sets the backoff of failed keys; client-go's default by default.
+    /// Sets the backoff of failed keys. Default: client-go's.
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.backoff = backoff;
         self
     }
 
-    /// Sets the client of the controller's writes, for credentials of its own.
+    /// Sets the client for the controller's writes, for controllers with their own credentials.
     pub fn client(mut self, client: Client) -> Self {
         self.env.client = client;
         self
     }
 
-    /// Names the counter of passes that were delayed because the cache does not show the key's own writes yet, such as
-    /// `replicaset_controller_stale_sync_skips_total`.
+    /// Sets the name of the counter of passes that were delayed because the cache does not yet show the key's
+    /// own writes. An example is `replicaset_controller_stale_sync_skips_total`.
     pub fn stale_skips_metric(mut self, name: &'static str) -> Self {
         self.stale_skips = Some(name);
         self
     }
 
-    /// Counts passes by the status code of what failed in them (200 if nothing did) as `<name>_sync_total{code}`, and their
-    /// seconds as `<name>_sync_duration_seconds{code}`: upstream's publishers of certificates have such metrics.
+    /// Counts passes as `<name>_sync_total{code}`, and their seconds as `<name>_sync_duration_seconds{code}`.
+    /// The code is the failed request's status code, 500 for another error, and 200 for a successful pass.
+    /// Upstream's certificate publishers have such metrics.
     pub fn passes_metric(mut self, name: &'static str) -> Self {
         self.passes = Some(name);
         self
     }
 
-    /// Enqueues the controller of an object in `cache` on its events, if that is of the root kind.
+    /// Enqueues the controller of an object in `cache` on the object's events, if the controller is of the root
+    /// kind.
     pub fn owns<V: View>(self, cache: &Cache<V>) -> Self {
         let root = self.root.clone();
         self.watch(cache, move |event, enqueue, _| {
@@ -198,7 +204,7 @@ impl Builder {
                 if old.meta().resource_version == new.meta().resource_version {
                     return;
                 }
-                // When the controller reference changes, both owners are enqueued.
+                // When the controller reference changes, enqueue both owners.
                 if let Some(key) =
                     owner_key(&root, old.meta()).filter(|key| owner.as_ref() != Some(key))
                 {
@@ -211,8 +217,8 @@ impl Builder {
         })
     }
 
-    /// Events of objects in `cache` are shown to `map`, which names the keys they concern. It may look into caches and
-    /// does nothing else.
+    /// Calls `map` with the events of objects in `cache`, and `map` enqueues the keys that they concern. `map`
+    /// may read caches, and must do nothing else.
     pub fn watches<V: View>(
         self,
         cache: &Cache<V>,
@@ -221,12 +227,14 @@ impl Builder {
         self.watch(cache, move |event, enqueue, _| map(event, enqueue))
     }
 
-    /// Waits for `cache` at start, and for own writes to show in it, but no event of it enqueues anything.
+    /// Waits for `cache` at the start and for the controller's own writes to show in it. Its events enqueue
+    /// nothing.
     pub fn reads<V: View>(self, cache: &Cache<V>) -> Self {
         self.watch(cache, |_, _, _| {})
     }
 
-    /// Does the planner's [`Action::Local`](crate::plan::Action::Local), or says why it cannot.
+    /// Sets the function that carries out the planner's [`Action::Local`](crate::plan::Action::Local), or
+    /// returns why it cannot.
     pub fn local_work(
         mut self,
         work: impl Fn(&Local) -> BoxFuture<'static, Result<(), String>> + Send + Sync + 'static,
@@ -235,8 +243,8 @@ impl Builder {
         self
     }
 
-    /// Says what an async function sees of a key, and what it would do next (a line each), for who asks; `None` when there is
-    /// nothing at the key. Planners speak for themselves ([`Planner::describe`]).
+    /// Sets the explanation of an async function: what it observes of a key, and its next actions, one per
+    /// line. `None` means that no object exists at the key. Planners use [`Planner::describe`] instead.
     pub fn explains(
         mut self,
         explain: impl Fn(&Key, Timestamp) -> Option<(Description, Vec<String>)> + Send + Sync + 'static,
@@ -245,12 +253,13 @@ impl Builder {
         self
     }
 
-    /// Runs a pure planner.
+    /// Builds a controller that runs a pure planner.
     pub fn planned(self, planner: impl Planner) -> Controller {
         self.planned_with(planner, ())
     }
 
-    /// As [`Builder::planned`], with a handler that counts its passes and keeps event handlers informed.
+    /// Like [`Builder::planned`], with a handler that counts the planner's passes and informs its event
+    /// handlers.
     pub fn planned_with<P: Planner>(self, planner: P, handler: impl PassHandler<P>) -> Controller {
         let (status_throttle, turns) =
             (StatusThrottle::new(self.status_throttle), self.turns.then(Mutex::default));
@@ -268,7 +277,7 @@ impl Builder {
         })
     }
 
-    /// Runs an async function, for what has to do I/O midway.
+    /// Builds a controller that runs an async function, for work that needs I/O between its decisions.
     pub fn reconcile<F, Fut>(self, function: F) -> Controller
     where
         F: Fn(Request, Context) -> Fut + Send + Sync + 'static,
@@ -282,8 +291,8 @@ impl Builder {
         })
     }
 
-    /// Runs no planner: each key of this controller enqueues keys of another one, which `map` passes to its argument. For
-    /// events that concern so many keys, or take so long to map, that no event handler should wait for it.
+    /// Builds a controller without a planner: `map` receives each key, and enqueues keys of another controller.
+    /// For events that concern so many keys, or take so long to map, that event handlers should not wait.
     pub fn enqueues(
         self,
         queue: Queue<Key>,
@@ -314,14 +323,18 @@ impl Builder {
             Box::pin(async move { cache.synced().await })
         }));
         self.subscriptions.push(Box::new(move |queue, barrier, batch| {
-            let fresh = Enqueue::new(&queue, &barrier, Priority::NORMAL, batch);
-            let patient = Enqueue::new(&queue, &barrier, Priority::LOW, batch);
+            let normal_priority = Enqueue::new(&queue, &barrier, Priority::NORMAL, batch);
+            let low_priority = Enqueue::new(&queue, &barrier, Priority::LOW, batch);
             Box::new(move || {
                 cache.subscribe(move |event: &CacheEvent<V>| {
                     let meta = event.object().meta();
-                    // First, so that a key that waited for this very event is not held back by it.
+                    // Call the barrier first, so that it does not hold back a key that waited for this event.
                     barrier.moved(&kind, &meta.namespace, &meta.name, &meta.uid);
-                    handle(event, if gives_way(event) { &patient } else { &fresh }, &barrier);
+                    handle(
+                        event,
+                        if has_low_priority(event) { &low_priority } else { &normal_priority },
+                        &barrier,
+                    );
                 });
             })
         }));
@@ -385,8 +398,9 @@ impl Builder {
     }
 }
 
-/// Whether an event tells nothing new: the initial list, or an update that changed nothing (a resync).
-fn gives_way<V: View>(event: &CacheEvent<V>) -> bool {
+/// Returns whether an event has low priority because it contains no change: an object of the initial list, or a
+/// resync.
+fn has_low_priority<V: View>(event: &CacheEvent<V>) -> bool {
     match event {
         CacheEvent::Added { initial, .. } => *initial,
         CacheEvent::Updated { old, new } => {
@@ -396,7 +410,7 @@ fn gives_way<V: View>(event: &CacheEvent<V>) -> bool {
     }
 }
 
-/// Key of the object of the root kind that controls the object with this metadata.
+/// Returns the key of the object of the root kind that controls the object with this metadata.
 fn owner_key(root: &Kind, meta: &Meta) -> Option<Key> {
     let owner = meta.controller()?;
     let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);

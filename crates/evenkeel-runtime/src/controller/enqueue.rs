@@ -1,4 +1,4 @@
-//! What an event handler may do: enqueue keys.
+//! Interface of event handlers to the queue: they may only enqueue keys.
 
 use super::barrier::Barrier;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Adds keys to a controller's queue, for its event handlers.
+/// Adds keys to a controller's queue on behalf of its event handlers.
 pub struct Enqueue {
     queue: Queue<Key>,
     barrier: Arc<Barrier>,
@@ -25,14 +25,14 @@ impl Enqueue {
         Self { queue: queue.clone(), barrier: Arc::clone(barrier), priority, batch }
     }
 
-    /// Adds a key. Keys of the initial list or a resync have a lower priority than those of changes.
+    /// Adds a key. Keys of the initial list or of a resync have a lower priority than those of changes.
     pub fn add(&self, key: Key) {
         self.add_with(key, self.priority);
     }
 
-    /// As [`Enqueue::add`] with a priority of one's own.
+    /// Like [`Enqueue::add`], with an explicit priority.
     pub fn add_with(&self, key: Key, priority: Priority) {
-        // A key that waits for its own writes to show is added by the barrier as soon as they do.
+        // If a key waits for the cache to show its own writes, the barrier adds it as soon as the cache does.
         if self.barrier.holds(&key) {
             return;
         }
@@ -43,7 +43,7 @@ impl Enqueue {
         }
     }
 
-    /// As [`Enqueue::add`], but what happens within `period` after the first event that names the key is one pass.
+    /// Like [`Enqueue::add`], but one pass handles all events within `period` after the first one.
     pub fn add_within(&self, key: Key, period: Duration) {
         if period.is_zero() {
             self.add(key);
@@ -52,7 +52,7 @@ impl Enqueue {
         }
     }
 
-    /// The key is to be reconciled after this time; of several the earliest counts.
+    /// Adds a key after a delay. If a key is added several times, the earliest time applies.
     pub fn add_after(&self, key: Key, delay: Duration) {
         self.queue.add_after_with_priority(key, delay, self.priority);
     }

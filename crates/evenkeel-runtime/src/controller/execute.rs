@@ -1,4 +1,4 @@
-//! Carries out a plan's actions, in order and with no choices left.
+//! Carries out a plan's actions in order, and decides nothing itself.
 
 use super::{barrier::Barrier, rewrite::rewrite, slow_start::slow_start};
 use crate::{
@@ -13,10 +13,10 @@ use evenkeel_api::{Kind, Text};
 use futures::{StreamExt as _, future::BoxFuture};
 use std::{collections::HashSet, sync::Arc};
 
-/// Most requests of one pass that are under way at a time.
-const AT_A_TIME: usize = BURST_LIMIT as usize;
+/// Limit on the concurrent requests of one pass.
+const MAX_CONCURRENT_REQUESTS: usize = BURST_LIMIT as usize;
 
-/// Writes on behalf of one controller.
+/// Executor of one controller's actions.
 pub(super) struct Executor {
     pub(super) client: Client,
     /// The program's client, which fills the caches.
@@ -27,7 +27,7 @@ pub(super) struct Executor {
     pub(super) local: Option<LocalWork>,
 }
 
-/// Work of a controller's wiring, and why it failed.
+/// Function that carries out local work, or returns why it failed.
 pub(super) type LocalWork =
     Arc<dyn Fn(&Local) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
@@ -35,20 +35,20 @@ pub(super) type LocalWork =
 #[derive(Debug, Default)]
 pub(super) struct Report {
     pub(super) outcomes: Outcomes,
-    /// The first failure that is to be retried.
+    /// The first failure that has to be retried.
     pub(super) failure: Option<Failure>,
-    /// The pass is to end here.
+    /// Whether the pass ends after these actions.
     pub(super) is_incomplete: bool,
-    /// The rest of the plan is to be left out.
+    /// Whether the rest of the plan is skipped.
     skipping: bool,
-    /// The rest of these parts of the plan is.
+    /// The parts of the plan whose remaining actions are skipped.
     skipped: Vec<u32>,
 }
 
 impl Report {
     fn add(&mut self, outcome: Outcome, on_error: OnError) {
         if let Some(failure) = &outcome.error {
-            // What cannot be made in a namespace that goes is not tried again.
+            // Creating an object in a terminating namespace cannot succeed, so it is not retried.
             let retry = on_error != OnError::Ignore && !failure.namespace_terminating;
             if retry && self.failure.is_none() {
                 self.failure = Some(failure.clone());
@@ -62,22 +62,22 @@ impl Report {
         self.outcomes.0.push(outcome);
     }
 
-    /// Whether no further step of the pass is to follow.
+    /// Returns whether the pass ends without a further step.
     pub(super) fn ends_steps(&self) -> bool {
         self.is_incomplete || self.skipping
     }
 
-    /// Whether the action is left out, since one of its part failed.
+    /// Returns whether the action is skipped because an earlier action of its part failed.
     fn skips(&self, action: &Action) -> bool {
         action.part().is_some_and(|part| self.skipped.contains(&part))
     }
 }
 
-/// Owners that were read live in this pass, and what came of it.
+/// Owners that this pass has read live, with the reason why they must not adopt.
 type Live = Vec<(Target, Option<Failure>)>;
 
 impl Executor {
-    /// Carries out `actions` for `key` until one ends the pass.
+    /// Carries out `actions` for `key` until one of them ends the pass.
     pub(super) fn run<'a>(&'a self, key: &'a Key, actions: &'a [Action]) -> BoxFuture<'a, Report> {
         Box::pin(self.run_in_order(key, actions))
     }
@@ -124,7 +124,7 @@ impl Executor {
 
     async fn read_all(&self, run: &[Action], report: &mut Report) {
         let reads: Vec<&LiveRead> = run.iter().filter_map(as_read).collect();
-        let outcomes = side_by_side(reads.iter().map(|read| self.read(read)).collect()).await;
+        let outcomes = run_concurrently(reads.iter().map(|read| self.read(read)).collect()).await;
         for (read, outcome) in reads.into_iter().zip(outcomes) {
             let is_gone = outcome.error.as_ref().is_some_and(Failure::is_not_found);
             report.add(outcome, if is_gone { OnError::Ignore } else { read.on_error });
@@ -153,12 +153,12 @@ impl Executor {
         let creates_ref = &creates;
         let calls_ref = &calls;
         let call = |n: usize| async move { self.create(key, creates_ref[calls_ref[n]]).await };
-        // As upstream has it: each refusal by a namespace that goes counts as if it had worked.
-        let go_on = |answer: &Result<Text, Failure>| match answer {
+        // As upstream, a refusal because the namespace is terminating counts as a success.
+        let may_continue = |answer: &Result<Text, Failure>| match answer {
             Ok(_) => true,
             Err(failure) => failure.namespace_terminating,
         };
-        let answers = slow_start(calls.len(), call, go_on).await;
+        let answers = slow_start(calls.len(), call, may_continue).await;
         let mut outcomes = vec![Outcome::default(); creates.len()];
         for (n, answer) in calls.into_iter().zip(answers) {
             let error = &mut outcomes[n].error;
@@ -167,7 +167,7 @@ impl Executor {
                     outcomes[n].succeeded += 1;
                     outcomes[n].created = Some(name);
                 }
-                // The first error, but one that calls for a retry before one that does not.
+                // Keep the first error, but replace one that needs no retry by one that does.
                 Err(failure) if error.as_ref().is_none_or(|e| e.namespace_terminating) => {
                     *error = Some(failure);
                 }
@@ -179,7 +179,7 @@ impl Executor {
         }
     }
 
-    /// Creates one object, and returns its name.
+    /// Creates one object and returns its name.
     async fn create(&self, key: &Key, create: &Create) -> Result<Text, Failure> {
         match self
             .client
@@ -198,7 +198,7 @@ impl Executor {
     async fn delete_all(&self, key: &Key, run: &[Action], report: &mut Report) {
         let deletes: Vec<&Delete> = run.iter().filter_map(as_delete).collect();
         let outcomes =
-            side_by_side(deletes.iter().map(|delete| self.delete(key, delete)).collect()).await;
+            run_concurrently(deletes.iter().map(|delete| self.delete(key, delete)).collect()).await;
         for (delete, outcome) in deletes.into_iter().zip(outcomes) {
             report.add(outcome, delete.on_error);
         }
@@ -218,7 +218,7 @@ impl Executor {
                 self.record_event(delete.done.as_ref(), "{name}", name);
                 Outcome::success()
             }
-            // Another object of that name is not the one to delete, which is gone then. The cache does not show that yet.
+            // The object to delete is gone, or another object has its name. The cache does not show that yet.
             Err(error) if error.is_not_found() || error.is_other_uid() => {
                 if !uid.is_empty() {
                     self.barrier.deleted(key, &delete.target);
@@ -259,7 +259,7 @@ impl Executor {
             return;
         }
         let outcomes =
-            side_by_side(patches.iter().map(|patch| self.patch(key, patch)).collect()).await;
+            run_concurrently(patches.iter().map(|patch| self.patch(key, patch)).collect()).await;
         for (patch, outcome) in patches.into_iter().zip(outcomes) {
             report.add(outcome, patch.on_error);
         }
@@ -308,7 +308,7 @@ impl Executor {
         report.add(outcome, change.on_error);
     }
 
-    /// Returns the outcome of a change of one object.
+    /// Returns the outcome of a change to one object.
     fn changed(
         &self,
         key: &Key,
@@ -327,7 +327,7 @@ impl Executor {
         }
     }
 
-    /// Why `owner` must not adopt, if so: read once per pass, past the cache.
+    /// Returns why `owner` must not adopt, if so. Reads it live, once per pass.
     async fn not_live(&self, owner: &Target, live: &mut Live) -> Option<Failure> {
         if let Some((_, known)) = live.iter().find(|(target, _)| target == owner) {
             return known.clone();
@@ -362,7 +362,7 @@ impl Executor {
         failure
     }
 
-    /// Records an action's event, if it has one, with `text` in place of its placeholder.
+    /// Records an action's event, if it has one, and replaces the placeholder in its message by `text`.
     fn record_event(&self, note: Option<&EventRecord>, placeholder: &str, text: &str) {
         match note {
             None => {}
@@ -375,8 +375,8 @@ impl Executor {
     }
 }
 
-/// Whether `next` is carried out together with `first`: what is read, what is made for one part of the plan, what is deleted,
-/// and changes of different objects (`patched` so far) that need no look at their owner first.
+/// Returns whether `next` runs concurrently with `first`. Reads do, creates for one part of the plan, deletes,
+/// and patches of different objects (`patched` so far) that need no live read of their owner.
 fn same_run<'a>(first: &Action, next: &'a Action, patched: &mut HashSet<&'a Target>) -> bool {
     match first {
         Action::Read(_) => matches!(next, Action::Read(_)),
@@ -398,9 +398,9 @@ fn same_run<'a>(first: &Action, next: &'a Action, patched: &mut HashSet<&'a Targ
     }
 }
 
-/// Awaits the calls together, and returns their outcomes in order.
-async fn side_by_side(calls: Vec<impl Future<Output = Outcome>>) -> Vec<Outcome> {
-    futures::stream::iter(calls).buffered(AT_A_TIME).collect().await
+/// Awaits the calls concurrently, and returns their outcomes in order.
+async fn run_concurrently(calls: Vec<impl Future<Output = Outcome>>) -> Vec<Outcome> {
+    futures::stream::iter(calls).buffered(MAX_CONCURRENT_REQUESTS).collect().await
 }
 
 fn as_read(action: &Action) -> Option<&LiveRead> {

@@ -1,4 +1,4 @@
-//! Reports of a controller: its queue, what one key waits for, and the next actions for it.
+//! Reports of a controller: its queue, what a key waits for, and the next actions for it.
 
 use super::{reconcile::Explanation, run::Shared, track::Behind};
 use crate::{
@@ -14,7 +14,7 @@ use evenkeel_api::time::{Timestamp, seconds};
 use std::{sync::atomic::Ordering, time::Duration};
 use tokio::time::Instant;
 
-/// Passes that a report tells of.
+/// Maximum number of passes in a report.
 const PASSES: usize = 20;
 
 impl Inspect for Shared {
@@ -23,18 +23,18 @@ impl Inspect for Shared {
     }
 
     fn report(&self) -> ControllerReport {
-        let look = self.queue.snapshot(LISTED);
+        let snapshot = self.queue.snapshot(LISTED);
         let now = Moment::of(self);
-        let keys = look.keys.into_iter().map(|(place, key)| self.key_state(&key, place, &now));
+        let keys = snapshot.keys.into_iter().map(|(place, key)| self.key_state(&key, place, &now));
         ControllerReport {
             name: self.name.to_string(),
             kind: kind(&self.root),
             workers: self.workers,
             queue: QueueState {
-                ready: look.ready,
-                in_flight: look.running,
-                delayed: look.delayed,
-                backing_off: look.failing,
+                ready: snapshot.ready,
+                in_flight: snapshot.running,
+                delayed: snapshot.delayed,
+                backing_off: snapshot.failing,
                 waiting_for_cache: self.barrier.n_waiting(),
                 keys: keys.collect(),
             },
@@ -50,7 +50,7 @@ impl Inspect for Shared {
             return None;
         }
         let (key, now) = (subject.key(), Moment::of(self));
-        // A planner that panics does so here as in its own pass, and that is worth telling.
+        // A planner that panics in its passes also panics here, and the report shows that.
         let explanation = catch_call_panic(|| self.reconcile.explain(&key, now.time));
         let explanation = explanation.unwrap_or_else(|panic| {
             let mut description = Description::new();
@@ -63,7 +63,8 @@ impl Inspect for Shared {
         let Explanation { description, mut would, actions_unknown, requeue } =
             explanation.unwrap_or_default();
         let last = self.history.last(&key);
-        // One that cannot tell what it would do does nothing at all with a key that is nowhere in its queue.
+        // The actions of an async function are unknown. If the key was never queued, the function has nothing
+        // to do with it.
         if actions_unknown && place != KeyStatus::default() {
             would.push("not known before it is done".to_owned());
         } else if actions_unknown && last.is_none() {
@@ -101,7 +102,7 @@ impl Shared {
         }
     }
 
-    /// Why nothing is done with a key at this moment, as far as queue and caches are the reason.
+    /// Returns why a key is not being reconciled now, if the queue or the caches are the reason.
     fn waits(&self, key: &Key, place: KeyStatus, failures: u32, now: &Moment) -> Vec<String> {
         let mut waits = Vec::new();
         for cache in self.caches.iter().map(|state| state()).filter(|cache| !cache.synced) {
@@ -120,7 +121,7 @@ impl Shared {
             )),
             None => {}
         }
-        // One that only looks has no workers, and its queue means nothing.
+        // A program that only observes has no workers, so its queue has no meaning.
         let started = self.started.load(Ordering::Relaxed);
         let place = if started { place } else { KeyStatus::default() };
         if let Some(due) = place.due {
@@ -149,7 +150,7 @@ fn kind(kind: &evenkeel_api::Kind) -> String {
     format!("{}{dot}{}", kind.kind, kind.group)
 }
 
-/// Now, on both clocks: timers run on one, people read the other.
+/// The current time on both clocks: timers use the monotonic clock, people the wall clock.
 struct Moment {
     time: Timestamp,
     instant: Instant,

@@ -6,8 +6,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Memories of one planner by key. The default memory is not kept and shared by all keys without another, so that planners
-/// without one cost nothing.
+/// Memories of one planner, by key. The default memory is not stored: all keys without another memory share it.
+/// Planners without a memory therefore cost nothing.
 #[derive(Debug, Default)]
 pub(super) struct Memories<M> {
     default: Arc<M>,
@@ -15,12 +15,12 @@ pub(super) struct Memories<M> {
 }
 
 impl<M: PartialEq> Memories<M> {
-    /// Returns the memory of a key: the default one, if nothing is remembered.
+    /// Returns the memory of a key, or the default memory if none is stored.
     pub(super) fn get(&self, key: &Key) -> Arc<M> {
         self.lock().get(key).unwrap_or(&self.default).clone()
     }
 
-    /// Replaces the memory of a key, and returns it.
+    /// Replaces the memory of a key and returns it.
     pub(super) fn set(&self, key: &Key, memory: M) -> Arc<M> {
         if memory == *self.default {
             self.forget(key);

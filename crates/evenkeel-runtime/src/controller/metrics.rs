@@ -19,7 +19,7 @@ use std::{
 /// Metrics of all controllers of a program, under controller-runtime's names, and those of their queues.
 #[derive(Clone)]
 pub struct Metrics {
-    /// Of queues, for those who keep queues of their own.
+    /// Metrics of queues, for programs with their own queues.
     pub queues: queue::Metrics,
     results: IntCounterVec,
     errors: IntCounterVec,
@@ -33,7 +33,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Registers them; once per registry.
+    /// Registers the metrics. Call it once per registry.
     pub fn register(registry: &Registry) -> Self {
         let labels = &["controller"];
         Self {
@@ -109,7 +109,8 @@ impl Metrics {
         }
     }
 
-    /// Upstream has a counter of its own for each controller; two controllers may share one name.
+    /// Returns the counter under upstream's name. Upstream has one for each controller, and two controllers may
+    /// share a name.
     fn upstream(&self, name: &'static str) -> IntCounterVec {
         let mut present = self.upstream_stale_skips.lock().unwrap_or_else(PoisonError::into_inner);
         let help = "Syncs skipped because a cache had not yet shown the controller's own writes.";
@@ -120,14 +121,14 @@ impl Metrics {
     }
 }
 
-/// How most reconciliations end.
+/// The usual results of a reconciliation.
 const RESULTS: [&str; 3] = ["success", "requeue_after", "error"];
 
-/// The handles of one controller.
+/// Metrics of one controller.
 pub(super) struct Handles {
     controller: String,
     results: IntCounterVec,
-    /// Those of [`RESULTS`], looked up once.
+    /// Counters of [`RESULTS`], looked up once.
     known_results: [OnceLock<IntCounter>; RESULTS.len()],
     errors: IntCounter,
     pub(super) panics: IntCounter,
@@ -138,7 +139,7 @@ pub(super) struct Handles {
     passes: Option<Passes>,
 }
 
-/// Passes by status code, for controllers of which upstream counts them.
+/// Passes by status code, for controllers whose passes upstream counts.
 struct Passes {
     total: IntCounterVec,
     seconds: HistogramVec,
@@ -169,7 +170,7 @@ impl Passes {
 }
 
 impl Handles {
-    /// A pass took this time, and may have failed.
+    /// Records the duration of a pass, and its error.
     pub(super) fn passed(
         &self,
         took: Duration,

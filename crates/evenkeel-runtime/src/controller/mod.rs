@@ -1,8 +1,9 @@
-//! Runs controllers: from cache events to keys, from keys to plans, from plans to writes.
+//! Runs controllers: events become keys, keys become plans, plans become writes.
 //!
-//! A controller is declared with a [`Builder`]: the kind it reconciles, what it owns, what else it watches. It then runs
-//! either a pure [`crate::plan::Planner`] ([`Builder::planned`]) or an async function ([`Builder::reconcile`]), under the
-//! same queue, span, metrics and panic guard. A key is not planned again before its caches show what its own writes did.
+//! A [`Builder`] declares a controller: the kind that it reconciles, the kinds that it owns, and the other
+//! kinds that it watches. The controller runs a pure [`crate::plan::Planner`] ([`Builder::planned`]) or an
+//! async function ([`Builder::reconcile`]). Both have the same queue, span, metrics and panic guard. A key is
+//! not planned again before the caches show its own writes.
 
 mod barrier;
 mod build;

@@ -1,4 +1,4 @@
-//! One pass of a planner over a key: observe, plan, act, then status.
+//! One pass of a planner over a key: observe, plan, act, update the status.
 
 use super::{
     execute::{Executor, Report},
@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-/// A planner with the shell that acts for it.
+/// Planner with the shell that acts for it.
 pub(super) struct Planned<P: Planner, H> {
     pub(super) planner: P,
     pub(super) handler: H,
@@ -30,13 +30,13 @@ pub(super) struct Planned<P: Planner, H> {
     pub(super) turns: Option<Mutex<()>>,
 }
 
-/// A pass that is planned: what the planner says as it goes on.
+/// Pass whose first plan is made. Independent of the planner's types.
 trait Begun: Send + Sync {
-    /// Returns the actions that follow the outcomes so far.
+    /// Returns the plan that follows from the outcomes so far.
     fn next(&self, outcomes: &Outcomes) -> Option<Plan>;
-    /// The status, and what else follows from how the actions went.
+    /// Returns the plan that writes the status and whatever else follows from the outcomes.
     fn status(&self, outcomes: &Outcomes, now: Timestamp) -> Plan;
-    /// Says how the pass went.
+    /// Reports the results of the pass to the handler, and stores the planner's memory.
     fn end(&self, passed: &Ended<'_>);
 }
 
@@ -48,7 +48,7 @@ struct Ended<'a> {
     is_incomplete: bool,
 }
 
-/// A pass of one planner, with what it decided on.
+/// Pass of one planner, with its observation and memory.
 struct PlannedPass<'a, P: Planner, H> {
     planned: &'a Planned<P, H>,
     key: &'a Key,
@@ -89,7 +89,7 @@ impl<P: Planner, H: PassHandler<P>> Reconcile for Planned<P, H> {
         Box::pin(async move { self.pass(&request.key, recorded).await })
     }
 
-    /// Plans as a pass would, and drops the plan and its memory.
+    /// Plans as a pass would, and drops the plan and the memory.
     fn explain(&self, key: &Key, now: Timestamp) -> Option<Explanation> {
         let memory = self.memories.get(key);
         let observed = self.planner.observe(key, &memory)?;
@@ -111,7 +111,7 @@ impl<P: Planner, H: PassHandler<P>> Reconcile for Planned<P, H> {
 }
 
 impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
-    /// Plans a pass, up to its first action; `None` if there is nothing at the key.
+    /// Observes and plans a pass, without acting. Returns `None` if no object exists at the key.
     fn begin<'a>(&'a self, key: &'a Key) -> Option<(Plan, PlannedPass<'a, P, H>)> {
         let turns = self.turns.as_ref();
         let _turn = turns.map(|turns| turns.lock().unwrap_or_else(PoisonError::into_inner));
@@ -139,7 +139,8 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
     }
 }
 
-/// Drives a pass whose first plan is made. Without the planner's types, so that it is compiled once and not for each planner.
+/// Drives a pass whose first plan is made. It does not depend on the planner's types, so it is compiled only
+/// once.
 struct Driver<'a> {
     key: &'a Key,
     executor: &'a Executor,
@@ -166,7 +167,7 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// Carries out the plan, and what the planner decides on its outcomes, step by step.
+    /// Carries out the plan, and the plans that the planner derives from its outcomes, step by step.
     async fn steps(&mut self, plan: Plan) -> Steps {
         let (mut steps, mut next) = (Steps::default(), Some(plan));
         while let Some(plan) = next {
@@ -185,14 +186,14 @@ impl<'a> Driver<'a> {
         steps
     }
 
-    /// The status, and what else follows from how the actions went.
+    /// Carries out the plan that writes the status and whatever else follows from the outcomes.
     async fn follow_up(&mut self, outcomes: &Outcomes) -> Passed {
         let after = self.pass.status(outcomes, self.clock.now());
         check(&after, self.key);
         if after.actions.is_empty() {
             return after.error.map_or(Ok(after.requeue), |error| Err(planner_failed(error)));
         }
-        // A pass with actions writes its status at once; a status of observations only is throttled.
+        // A pass with actions writes its status at once. A status that only reflects observations is throttled.
         if outcomes.0.is_empty()
             && let wait @ Some(_) = self.status_throttle.wait(self.key, self.clock.instant())
         {
@@ -201,7 +202,7 @@ impl<'a> Driver<'a> {
         let Report { outcomes, failure, .. } = self.executor.run(self.key, &after.actions).await;
         self.recorded.add(&after.actions, &outcomes);
         if let Some(failure) = failure {
-            // Its pause is the queue's, which grows.
+            // The queue's backoff delays the retry.
             return Err(failed(failure));
         }
         self.status_throttle.wrote(self.key, self.clock.instant());
@@ -229,7 +230,7 @@ impl Steps {
     }
 }
 
-/// Returns the outcome of an action that succeeds, for reports that carry nothing out.
+/// Returns the outcome of a successful action, for reports that carry nothing out.
 fn as_if_done(action: &Action) -> Outcome {
     let succeeded = if let Action::Create(create) = action { create.count } else { 1 };
     Outcome { succeeded, ..Outcome::default() }
@@ -239,8 +240,8 @@ fn sooner(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
     one.into_iter().chain(other).min()
 }
 
-/// In debug builds a plan that breaks the linter's rules is a bug in its planner: the pass panics, which the worker
-/// contains.
+/// Panics in debug builds if a plan breaks the linter's rules, because that is a bug of its planner. The worker
+/// catches the panic.
 fn check(plan: &Plan, key: &Key) {
     if cfg!(debug_assertions) {
         let wrong = crate::plan::lint(plan);

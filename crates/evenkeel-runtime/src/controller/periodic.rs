@@ -1,4 +1,4 @@
-//! Passes over everything, again and again.
+//! Periodic passes over all objects.
 
 use super::{
     Env, barrier::Barrier, execute::Executor, memory::Memories, pass::Planned, run::Synced,
@@ -19,8 +19,8 @@ use std::{
     time::Duration,
 };
 
-/// A controller without a queue: it looks at all objects of its caches, waits, and looks again. For what no event of a
-/// single object starts, such as a heartbeat that stays away.
+/// Controller without a queue: it checks all objects of its caches, waits, and checks again. For changes
+/// without an event of a single object, such as a missing heartbeat.
 #[must_use = "a periodic pass does nothing until started"]
 #[doc(alias("UntilWithContext", "JitterUntil"))]
 pub struct Periodic {
@@ -31,19 +31,19 @@ pub struct Periodic {
 }
 
 impl Periodic {
-    /// Passes of a controller of this name.
+    /// Creates the periodic passes of a controller with this name.
     pub fn new(env: &Env, name: &str) -> Self {
         let (env, client) = (env.clone(), env.client.clone());
         Self { name: name.to_owned(), env, client, synced: Vec::new() }
     }
 
-    /// Writes with this client instead of the shared one, for credentials of its own.
+    /// Sets the client for writes, for controllers with their own credentials.
     pub fn client(mut self, client: Client) -> Self {
         self.client = client;
         self
     }
 
-    /// Waits for `cache` before the first pass.
+    /// Waits for `cache` to sync before the first pass.
     pub fn reads<V: View>(mut self, cache: &Cache<V>) -> Self {
         let cache = cache.clone();
         self.synced.push(Box::new(move || {
@@ -53,8 +53,8 @@ impl Periodic {
         self
     }
 
-    /// Runs a pass at once, and the next one `period` after each, until `tasks` are cancelled: a pass is then dropped
-    /// at its next await.
+    /// Runs a pass at once, and the next one `period` after each, until `tasks` are cancelled. Cancellation
+    /// drops a pass at its next await.
     pub fn every<F, Fut>(self, tasks: &Tasks, period: Duration, mut pass: F)
     where
         F: FnMut() -> Fut + Send + 'static,
@@ -69,8 +69,8 @@ impl Periodic {
         });
     }
 
-    /// As [`Periodic::every`], with passes that return the time to the next one. After a pass that panics, the next one
-    /// follows with a task's backoff.
+    /// Like [`Periodic::every`], but each pass returns the time until the next one. After a panic, the next
+    /// pass follows with a task's backoff.
     pub fn start<F, Fut>(self, tasks: &Tasks, pass: F)
     where
         F: FnMut() -> Fut + Send + 'static,
@@ -78,7 +78,7 @@ impl Periodic {
     {
         let Self { name, env: Env { clock, .. }, synced, .. } = self;
         let synced = Arc::new(synced);
-        // The passes of one task follow each other, so that the lock is never waited for.
+        // The passes run one after the other, so the lock is always free.
         let pass = Arc::new(Mutex::new(pass));
         tasks.spawn_restarting_until_cancelled(name, move || {
             let (clock, synced, pass) = (clock.clone(), Arc::clone(&synced), Arc::clone(&pass));
@@ -95,8 +95,9 @@ impl Periodic {
         });
     }
 
-    /// Runs passes of a planner, whose key has no name: one at once, and the next one `period` after each, or sooner if its
-    /// plan says so. A pass that fails is logged; what it left is the next one's.
+    /// Runs the passes of a planner, whose only key has no name. The first pass runs at once. The next one runs
+    /// `period` after each, or earlier if the plan requests it. A failed pass is logged, and the next pass does
+    /// its remaining work.
     pub fn planned<P: Planner>(
         self,
         tasks: &Tasks,
@@ -107,7 +108,7 @@ impl Periodic {
         let (name, env) = (self.name.clone(), self.env.clone());
         let events = EventRecorder::new(self.client.clone(), &name, env.clock.clone());
         events.start(tasks);
-        // Nothing waits for its writes to show: the period is longer.
+        // No pass waits for the caches to show its own writes, because the period is longer.
         let barrier = Arc::new(Barrier::new(Queue::unnamed(&env.clock), env.clock.clone()));
         let client = self.client.clone();
         let executor =

@@ -11,35 +11,36 @@ use evenkeel_api::{Kind, time::Timestamp};
 use futures::future::BoxFuture;
 use std::{fmt, sync::Arc, time::Duration};
 
-/// Key to reconcile.
+/// Request to reconcile a key.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// Key of the object to reconcile.
     pub key: Key,
-    /// Number of failures in a row before this attempt.
+    /// Number of consecutive failures before this attempt.
     pub attempt: u32,
-    /// Number of this reconciliation within the process, as in its log lines.
+    /// Number of this reconciliation, unique in the process. Its log lines contain it.
     pub reconcile_id: u64,
 }
 
 /// Access of a reconcile function to the cluster.
 #[derive(Clone)]
 pub struct Context {
-    /// Client with the controller's user agent, caches and clock.
+    /// Client with the controller's user agent, caches, clock and metrics.
     pub env: Env,
-    /// Records events in the controller's name.
+    /// Records events on behalf of the controller.
     pub events: EventRecorder,
     pub(super) barrier: Arc<Barrier>,
 }
 
 impl Context {
-    /// Records a write of this key, with the `metadata.resourceVersion` that the server returned. The key is not reconciled
-    /// again before the controller's cache of the kind shows that version.
+    /// Records a write of this key, with the `metadata.resourceVersion` that the server returned. The key is
+    /// not reconciled again until the controller's cache of the kind shows that version.
     pub fn wrote(&self, key: &Key, kind: &Kind, resource_version: &str) {
         self.barrier.wrote(key, kind, resource_version.parse().unwrap_or(0));
     }
 
-    /// Carries out a plan for this key, as the shell of a planner does, and returns the outcomes. `Plan::requeue` has no effect.
+    /// Carries out a plan for this key, as a planner's shell does, and returns the outcomes. `Plan::requeue`
+    /// has no effect.
     ///
     /// # Errors
     /// The first failure of an action without [`OnError::Ignore`](crate::plan::OnError::Ignore).
@@ -55,13 +56,14 @@ impl Context {
         report.failure.map_or(Ok(report.outcomes), Err)
     }
 
-    /// Records that this key deleted an object. The key is not reconciled again before the controller's cache shows that.
+    /// Records that this key deleted an object. The key is not reconciled again until the controller's cache
+    /// shows the deletion.
     pub fn deleted(&self, key: &Key, target: &Target) {
         self.barrier.deleted(key, target);
     }
 }
 
-/// Result of a reconciliation that did not fail.
+/// Result of a successful reconciliation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Outcome {
     /// The key is reconciled again on its next event.
@@ -78,7 +80,7 @@ impl Outcome {
     }
 }
 
-/// Why a reconciliation failed. `?` makes it from any error. The key is retried with backoff, unless the error is
+/// Error of a reconciliation. `?` converts any error. The key is retried with backoff, unless the error is
 /// [terminal](Error::terminal).
 #[derive(Debug)]
 pub struct Error {
@@ -87,12 +89,13 @@ pub struct Error {
 }
 
 impl Error {
-    /// Returns an error that a retry cannot mend: it is logged and counted, and the key waits for its next event.
+    /// Returns an error for which a retry cannot help. It is logged and counted, and the key waits for its next
+    /// event.
     pub fn terminal(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self { source: source.into(), terminal: true }
     }
 
-    /// Returns an error with this text; the key is retried with backoff.
+    /// Returns an error with this text. The key is retried with backoff.
     pub fn message(text: impl Into<String>) -> Self {
         Self { source: text.into().into(), terminal: false }
     }
@@ -104,14 +107,15 @@ impl fmt::Display for Error {
     }
 }
 
-/// As in anyhow: `Error` is no `std::error::Error`, so this does not overlap with the reflexive conversion.
+/// As in anyhow, `Error` does not implement `std::error::Error`, so this does not overlap with the reflexive
+/// conversion.
 impl<E: std::error::Error + Send + Sync + 'static> From<E> for Error {
     fn from(source: E) -> Self {
         Self { source: Box::new(source), terminal: false }
     }
 }
 
-/// Returns the error of a pass whose plan has an error.
+/// Converts a plan's error into the pass's error.
 pub(super) fn planner_failed(PlanError { message, terminal }: PlanError) -> Error {
     Error { source: message.into(), terminal }
 }
@@ -122,33 +126,34 @@ pub(super) type Passed = Result<Option<Duration>, Error>;
 /// Report on a key: what the controller observes, and its next actions.
 #[derive(Debug, Default)]
 pub(super) struct Explanation {
-    /// What the controller observes, what it waits for, and what it keeps.
+    /// What the controller observes and what it waits for.
     pub(super) description: Description,
     /// Next actions, one per line.
     pub(super) would: Vec<String>,
     /// Whether the next actions are unknown, because the reconciler is an async function.
     pub(super) actions_unknown: bool,
-    /// Time after which the key would be planned again.
+    /// Time after which the plan would requeue the key.
     pub(super) requeue: Option<Duration>,
 }
 
-/// Returns what an async function observes of a key, and its next actions; `None` if there is nothing at the key.
+/// Function that returns what an async function observes of a key, and its next actions. It returns `None` if
+/// no object exists at the key.
 pub(super) type Explain =
     Arc<dyn Fn(&Key, Timestamp) -> Option<(Description, Vec<String>)> + Send + Sync>;
 
 /// Work on one key, by a planner or an async function.
 pub(super) trait Reconcile: Send + Sync {
-    /// Makes one pass, and adds its actions to `recorded`.
+    /// Runs one pass and adds its actions to `recorded`.
     fn reconcile<'a>(
         &'a self,
         request: Request,
         recorded: &'a mut RecordedActions,
     ) -> BoxFuture<'a, Passed>;
-    /// Returns what a pass would do now, without doing it; `None` if there is nothing at the key.
+    /// Returns what a pass would do now, without doing it. Returns `None` if no object exists at the key.
     fn explain(&self, key: &Key, now: Timestamp) -> Option<Explanation>;
 }
 
-/// An async function of the controller's author.
+/// Reconciler that runs an async function.
 pub(super) struct Function<F> {
     pub(super) function: F,
     pub(super) context: Context,
@@ -183,7 +188,7 @@ where
     }
 }
 
-/// Enqueues keys of another controller.
+/// Reconciler that enqueues keys of another controller.
 pub(super) struct Enqueuer<F> {
     pub(super) map: F,
     pub(super) queue: Queue<Key>,
@@ -206,7 +211,7 @@ impl<F: Fn(&Key, &mut dyn FnMut(Key)) + Send + Sync> Reconcile for Enqueuer<F> {
     }
 }
 
-/// Returns the error of a pass in which an action failed; the key is retried.
+/// Converts an action's failure into the pass's error, with which the key is retried.
 pub(super) fn failed(failure: Failure) -> Error {
     Error::from(failure)
 }

@@ -1,4 +1,4 @@
-//! A change of a whole object by GET and PUT, for controllers whose role grants update but not patch.
+//! Change of a whole object by GET and PUT, for controllers whose role grants update but not patch.
 
 use crate::{
     client::{ApiError, Client, Metadata},
@@ -8,10 +8,11 @@ use bytes::Bytes;
 use http::{Request, header::ACCEPT};
 use serde_json::Value;
 
-/// Reads the object live, sees that it is the version that was decided upon, changes it and puts it back.
+/// Reads the object live, verifies that it is the version that the planner observed, changes it and puts it
+/// back.
 ///
 /// # Errors
-/// When it is another version or object, or the server refuses.
+/// When it is another version or another object, or the server refuses the request.
 pub async fn rewrite(client: &Client, rewrite: &Rewrite) -> Result<Metadata, Failure> {
     let Target { kind, namespace, name, uid } = &rewrite.target;
     let path = format!("{}/{name}", kind.path(namespace));
@@ -60,11 +61,11 @@ fn refused(error: ApiError) -> Failure {
     Failure::from(error)
 }
 
-/// What upstream's server says of an object that is at another version than the one that was written.
+/// Upstream's message for a write to an object whose resourceVersion has changed.
 const MODIFIED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
-/// A conflict that was found before the PUT, in the words in which the server would have refused it.
+/// Returns the server's conflict error, for a conflict that is found before the PUT.
 fn conflict(target: &Target, why: &str) -> Failure {
     let Target { kind, name, .. } = target;
     let dot = if kind.group.is_empty() { "" } else { "." };
@@ -84,7 +85,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn both_forms_keep_what_they_do_not_name() {
+    fn both_forms_keep_the_other_fields() {
         let start = json!({"spec": {"replicas": 1, "paused": true}, "other": [1, 2]});
         let table = [
             (PatchForm::Merge, r#"{"spec":{"replicas":3,"paused":null}}"#),

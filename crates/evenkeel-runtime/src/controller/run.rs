@@ -1,4 +1,4 @@
-//! Workers: take a key, reconcile it under guard, decide when it comes again.
+//! Workers: take a key, reconcile it, and decide when to requeue it.
 
 use super::{
     barrier::{Barrier, Windows},
@@ -23,15 +23,15 @@ use std::sync::{
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-/// Numbers reconciliations within the process, so that the log lines of one can be found.
+/// Next number of a reconciliation, unique in the process, which identifies its log lines.
 static RECONCILE_ID: AtomicU64 = AtomicU64::new(1);
 
-/// What starts the flow of events into the queue, once.
+/// Function that subscribes the queue to a cache's events.
 pub(super) type Subscribe = Box<dyn FnOnce() + Send>;
-/// What is waited for before the first key is taken.
+/// Function that waits for a cache to sync, before the first key is taken.
 pub(super) type Synced = Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// A controller, ready to run.
+/// Controller that is ready to run.
 #[must_use = "a controller does nothing until run"]
 pub struct Controller {
     pub(super) name: Arc<str>,
@@ -51,7 +51,7 @@ pub(super) struct Shared {
     pub(super) max_retries: Option<u32>,
     pub(super) events: EventRecorder,
     pub(super) clock: Clock,
-    /// Its workers are at work, or were.
+    /// Whether the workers were started.
     pub(super) started: AtomicBool,
     pub(super) root: Kind,
     pub(super) workers: usize,
@@ -70,11 +70,12 @@ impl Controller {
         self.shared.queue.clone()
     }
 
-    /// Waits for its caches, then reconciles until `stop` is cancelled: no further key is taken, those being worked on are
-    /// finished, their events written. Dropping the future leaves its tasks to the group that `stop` belongs to.
+    /// Waits for the caches, then reconciles until `stop` is cancelled. Then it takes no further key, finishes
+    /// the keys in progress and writes their events. If the future is dropped, the group of `stop` still owns
+    /// its tasks.
     pub async fn run(self, stop: CancellationToken) {
         let Self { name, workers, shared, subscribe, synced, windows } = self;
-        shared.barrier.look_through(windows);
+        shared.barrier.set_windows(windows);
         subscribe.into_iter().for_each(|subscribe| subscribe());
         for synced in synced {
             if stop.run_until_cancelled(synced()).await.is_none() {
@@ -84,7 +85,7 @@ impl Controller {
         tracing::info!(controller = %name, workers, "starting workers");
         shared.started.store(true, Ordering::Relaxed);
         let tasks = Tasks::new();
-        // Ends after the workers: their last events are still written.
+        // This group stops after the workers, so that their last events are written.
         let late = Tasks::new();
         shared.events.start(&late);
         let barrier = Arc::clone(&shared.barrier);
@@ -97,7 +98,7 @@ impl Controller {
             tasks.spawn_restarting(format!("{name} worker {n}"), move || work(Arc::clone(&shared)));
         }
         stop.cancelled().await;
-        // Before the queue ends, so that workers do not return unasked.
+        // Cancel before the queue shuts down: a worker that returns before counts as failed.
         tasks.token().cancel();
         shared.queue.shut_down_now();
         tasks.join().await;
@@ -151,9 +152,10 @@ impl Shared {
         self.conclude(key, attempt, passed, text.as_deref().unwrap_or_default());
     }
 
-    /// A panic becomes a failure of this key alone: it is retried with backoff, as by controller-runtime's `RecoverPanic`.
+    /// Reconciles a key. A panic becomes a failure of this key alone and is retried with backoff, as with
+    /// controller-runtime's `RecoverPanic`.
     async fn guarded(&self, request: Request, recorded: &mut RecordedActions) -> Passed {
-        // The planner is only borrowed and its state is its own; locks of the shell do not stay poisoned.
+        // A panic leaves no invalid state: the planner is only borrowed, and the shell's locks ignore poison.
         let work = async { self.reconcile.reconcile(request, recorded).await };
         catch_panic(work).await.unwrap_or_else(|panic| {
             self.metrics.panics.inc();
@@ -183,7 +185,8 @@ impl Shared {
                         "reconciliation failed too often, given up until the next change"
                     );
                 } else {
-                    // One failure is everyday (a conflict, a stale cache); a third in a row is worth a look.
+                    // A single failure is usual, such as a conflict or a stale cache. The third in a row is
+                    // logged as a warning.
                     if attempt == 2 {
                         tracing::warn!(
                             error = text,

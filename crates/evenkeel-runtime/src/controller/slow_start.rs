@@ -1,13 +1,14 @@
-//! Creates in batches of 1, 2, 4, …, so that a create that cannot succeed is not tried hundreds of times at once.
+//! Creates in batches of 1, 2, 4, …, so that a create that cannot succeed is not sent hundreds of times at
+//! once.
 
 use futures::future::join_all;
 
-/// Calls `make` for `0..count`, each batch side by side and twice as large as the one before, and stops after the first
-/// batch of which `go_on` is false for any answer. Returns the answers in order.
+/// Calls `make` for `0..count` in concurrent batches, each twice as large as the one before. Stops after the
+/// first batch with an answer for which `may_continue` is false. Returns the answers in order.
 pub(super) async fn slow_start<T, Fut>(
     count: usize,
     make: impl Fn(usize) -> Fut,
-    go_on: impl Fn(&T) -> bool,
+    may_continue: impl Fn(&T) -> bool,
 ) -> Vec<T>
 where
     Fut: Future<Output = T>,
@@ -18,7 +19,7 @@ where
         let start = answers.len();
         let end = count.min(start + batch);
         answers.extend(join_all((start..end).map(&make)).await);
-        if !answers[start..].iter().all(&go_on) {
+        if !answers[start..].iter().all(&may_continue) {
             break;
         }
         batch *= 2;
@@ -32,7 +33,8 @@ mod tests {
     use crate::clock::Clock;
     use std::{cell::RefCell, time::Duration};
 
-    /// Sizes of the batches when the `failing`th call fails: calls of one batch start at the same virtual time.
+    /// Returns the sizes of the batches when the `failing`th call fails. The calls of one batch start at the
+    /// same virtual time.
     async fn batches(count: usize, failing: Option<usize>) -> Vec<usize> {
         let starts = RefCell::new(Vec::new());
         let starts_ref = &starts;

@@ -8,8 +8,8 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Lets the first status write of a key through at once, and delays those that follow within a period. While many children
-/// change one after the other, their owner's status is then written once per period.
+/// Lets the first status write of a key pass at once, and delays further writes within a period. While many
+/// children change in turn, their owner's status is then written once per period.
 #[derive(Debug)]
 pub(super) struct StatusThrottle {
     period: Duration,
@@ -19,17 +19,17 @@ pub(super) struct StatusThrottle {
 #[derive(Debug, Default)]
 struct Recent {
     written: HashMap<Key, Instant>,
-    /// The same, oldest first. A key that was written twice within the period is there twice.
+    /// The same writes, oldest first. A key that was written twice within the period appears twice.
     order: VecDeque<(Instant, Key)>,
 }
 
 impl StatusThrottle {
-    /// Allows one write per `period`; any number if it is zero.
+    /// Allows one write of a key per `period`, or any number if `period` is zero.
     pub(super) fn new(period: Duration) -> Self {
         Self { period, recent: Mutex::default() }
     }
 
-    /// Returns how long a status write of this key must wait; `None` if it may be sent.
+    /// Returns how long a status write of this key must wait, or `None` if it may be sent.
     pub(super) fn wait(&self, key: &Key, now: Instant) -> Option<Duration> {
         if self.period.is_zero() {
             return None;
@@ -73,7 +73,7 @@ mod tests {
     const PERIOD: Duration = Duration::from_millis(100);
 
     #[test]
-    fn the_first_goes_at_once_and_the_next_waits_for_the_rest_of_the_period() {
+    fn the_first_write_is_sent_at_once_and_the_next_waits_for_the_rest_of_the_period() {
         let (status_throttle, start) = (StatusThrottle::new(PERIOD), Clock::system().instant());
         let (key, other) = (Key::new("ns", "a"), Key::new("ns", "b"));
         assert_eq!(status_throttle.wait(&key, start), None);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_for_longer_than_it_matters() {
+    fn writes_are_forgotten_after_the_period() {
         let (status_throttle, start) = (StatusThrottle::new(PERIOD), Clock::system().instant());
         let key = |n: u32| Key::new("ns", &n.to_string());
         for n in 0..1000 {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn one_without_a_period_holds_nothing_back() {
+    fn a_throttle_without_a_period_delays_nothing() {
         let (status_throttle, now) =
             (StatusThrottle::new(Duration::ZERO), Clock::system().instant());
         let key = Key::new("ns", "a");

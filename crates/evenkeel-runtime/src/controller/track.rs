@@ -1,21 +1,22 @@
-//! Writes of one key that the caches do not show yet. Plain data; the time is an argument.
+//! Writes of one key that the caches do not show yet. Plain data, with the time as an argument.
 
 use evenkeel_api::Kind;
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// After this time what was awaited is given up, as upstream's expectations are (`ExpectationsTimeout`).
+/// Time after which a key no longer waits, as with upstream's expectations (`ExpectationsTimeout`).
 pub(super) const LIMIT: Duration = Duration::from_secs(5 * 60);
 
-/// The caches, as far as the barrier looks at them.
+/// The barrier's view of the caches.
 pub(super) trait View {
-    /// The last version seen of a kind; `None` when it is not watched or has no version, which means: do not wait.
+    /// Returns the last observed version of a kind. `None` means that the kind is not watched or has no
+    /// version, so no key waits for it.
     fn version(&self, kind: &Kind) -> Option<u64>;
-    /// Whether the cache still shows this object as alive.
+    /// Returns whether the cache still shows this object as alive.
     fn alive(&self, object: &Object) -> bool;
 }
 
-/// An object whose deletion was asked for.
+/// Object whose deletion was requested.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Object {
     pub(super) kind: Kind,
@@ -24,7 +25,7 @@ pub(super) struct Object {
     pub(super) uid: Arc<str>,
 }
 
-/// Why a key cannot be planned yet.
+/// Reason why a key cannot be planned yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Behind {
     /// The cache of this kind has not reached this version.
@@ -50,7 +51,7 @@ pub(super) struct Awaited {
 }
 
 impl Awaited {
-    /// A write to this kind returned this version.
+    /// Records the version that a write to this kind returned.
     pub(super) fn wrote(&mut self, kind: &Kind, version: u64, now: Instant) {
         match self.versions.iter_mut().find(|(present, ..)| present == kind) {
             Some((_, present, since)) if *present < version => (*present, *since) = (version, now),
@@ -59,12 +60,13 @@ impl Awaited {
         }
     }
 
-    /// The deletion of this object was accepted.
+    /// Records that the server accepted the deletion of this object.
     pub(super) fn deleted(&mut self, object: Object, now: Instant) {
         self.deletions.push((object, now));
     }
 
-    /// Drops what the caches show by now, or what was awaited for too long; the first thing left, if any.
+    /// Drops the writes that the caches show and those that have waited too long. Returns the first remaining
+    /// one, if any.
     pub(super) fn behind(&mut self, view: &impl View, now: Instant) -> Option<Behind> {
         let given_up = |since: &Instant| now.saturating_duration_since(*since) >= LIMIT;
         self.versions.retain(|(kind, version, since)| {
@@ -74,7 +76,7 @@ impl Awaited {
         if let Some((kind, version, _)) = self.versions.first() {
             return Some(Behind::Version(kind.clone(), *version));
         }
-        // From the end, so that each look costs one lookup and what follows it.
+        // Check from the end, so that most calls need a single lookup.
         while let Some((object, since)) = self.deletions.last() {
             if !given_up(since) && view.alive(object) {
                 return Some(Behind::Deletion(object.clone()));
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn deletions_are_awaited_until_they_show() {
+    async fn deletions_are_awaited_until_the_cache_shows_them() {
         let (mut awaited, mut world, now) =
             (Awaited::default(), World::default(), Clock::system().instant());
         world.alive.extend(["a".into(), "b".into()]);
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_awaited_for_ever() {
+    async fn nothing_is_awaited_forever() {
         let (mut awaited, mut world, now) =
             (Awaited::default(), World::default(), Clock::system().instant());
         world.versions.insert(PODS, 1);

@@ -1,4 +1,4 @@
-//! Event correlation: aggregation, counting and the spam filter, as plain data with the time as an argument.
+//! Event correlation: aggregation, counting and the spam filter. Plain data, with the time as an argument.
 //!
 //! Upstream: `EventCorrelator`.
 
@@ -10,18 +10,18 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 const MAX_LRU_CACHE_ENTRIES: usize = 4096;
-/// Different messages of one reason after which further ones are aggregated (`defaultAggregateMaxEvents`).
+/// Number of different messages of one reason from which on they are aggregated (`defaultAggregateMaxEvents`).
 const AGGREGATE_MAX_EVENTS: usize = 10;
-/// A pause between events after which their aggregation starts anew (`defaultAggregateIntervalInSeconds`).
+/// Time without events after which their aggregation starts again (`defaultAggregateIntervalInSeconds`).
 const AGGREGATE_INTERVAL: SignedDuration = SignedDuration::from_secs(600);
-/// Events that a source may record about one object at once (`defaultSpamBurst`).
+/// Number of events that a source may record about one object at once (`defaultSpamBurst`).
 const SPAM_BURST: u32 = 25;
 /// Time after which a source may record one more event about an object (`defaultSpamQPS`).
 const SPAM_REFILL_INTERVAL: Duration = Duration::from_secs(300);
 
 const AGGREGATED_PREFIX: &str = "(combined from similar events): ";
 
-/// An event after correlation, as it is written.
+/// Event after correlation, ready to be written.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct CorrelatedEvent {
     /// Name of the Event object.
@@ -33,7 +33,8 @@ pub(super) struct CorrelatedEvent {
     pub(super) first: Timestamp,
     pub(super) last: Timestamp,
     pub(super) count: u32,
-    /// Whether it stands for several messages; upstream leaves the reporting fields of such an event empty.
+    /// Whether the event combines several messages. Upstream leaves the reporting fields of such an event
+    /// empty.
     pub(super) aggregated: bool,
 }
 
@@ -69,8 +70,8 @@ impl EventCorrelator {
         }
     }
 
-    /// Returns the event to write for a note of this time; `None` if the spam filter drops it. A count above 1 means that
-    /// the Event exists already and is patched.
+    /// Correlates an event that was recorded at this time. Returns the event to write, or `None` if the spam
+    /// filter drops it. A count above 1 means that the Event already exists and is patched.
     ///
     /// Upstream: `EventCorrelate`.
     pub(super) fn correlate(
@@ -84,7 +85,8 @@ impl EventCorrelator {
         self.passes_spam_filter(&entry, now).then_some(entry)
     }
 
-    /// Aggregates similar events: from the tenth different message of a reason on, one event stands for all.
+    /// Aggregates similar events: from the tenth different message of a reason on, one event represents them
+    /// all.
     ///
     /// Upstream: `EventAggregate`.
     fn aggregate(&mut self, note: &EventRecord, at: Timestamp) -> (CorrelatedEvent, u64) {
@@ -120,11 +122,11 @@ impl EventCorrelator {
             count: 1,
             aggregated,
         };
-        // An aggregated event is counted with its group, another one by its own message.
+        // An aggregated event is counted with its group, any other event by its own message.
         (entry, if aggregated { group } else { hash(&(group, message)) })
     }
 
-    /// Counts a repeated event on its existing Event.
+    /// Counts a repeated event on the existing Event.
     ///
     /// Upstream: `eventObserve`.
     fn observe(&mut self, mut entry: CorrelatedEvent, key: u64) -> CorrelatedEvent {
@@ -151,7 +153,7 @@ impl EventCorrelator {
     }
 }
 
-/// `<object>.<hex of the nanoseconds since 1970>`.
+/// Returns `<object>.<hex of the nanoseconds since 1970>`.
 pub(super) fn event_name(object: &str, at: Timestamp) -> String {
     format!("{object}.{:x}", at.as_nanosecond())
 }
@@ -253,7 +255,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_talkative_source_is_held_back_for_that_object_only() {
+    async fn a_source_with_many_events_is_limited_only_for_that_object() {
         let mut world = World::new();
         let said = (0..40).filter(|_| world.say("web", "Back", "off").is_some()).count();
         assert_eq!(said, 25);

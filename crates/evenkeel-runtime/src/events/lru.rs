@@ -5,7 +5,7 @@ use std::{
     hash::Hash,
 };
 
-/// A map of at most `capacity` entries, which evicts the least recently used one.
+/// Map of at most `capacity` entries that evicts the least recently used entry.
 #[derive(Debug)]
 pub(super) struct Lru<K, V> {
     capacity: usize,
@@ -19,7 +19,8 @@ impl<K: Clone + Eq + Hash, V> Lru<K, V> {
         Self { capacity, entries: HashMap::new(), by_use: BTreeMap::new(), tick: 0 }
     }
 
-    /// The entry of `key`, made by `make` if there is none; it is the most recently used now.
+    /// Returns the entry of `key`, which `make` creates if it is missing, and marks it as the most recently
+    /// used.
     pub(super) fn get_or_insert_with(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
         self.tick += 1;
         let tick = self.tick;

@@ -1,9 +1,9 @@
-//! Event recorders: report to users what controllers do, as Event objects.
+//! Event recorders: report the controllers' actions to users as Event objects.
 //!
-//! [`EventRecorder`] writes core/v1 Events as client-go's `tools/record` does: repeats are counted on one object, similar events
-//! are aggregated, and a spam filter limits a source's events about one object. [`SeriesEventRecorder`] writes events.k8s.io/v1
-//! Events as client-go's `tools/events` does. Recording never blocks; events that do not fit into the queue are
-//! dropped and counted.
+//! [`EventRecorder`] writes core/v1 Events as client-go's `tools/record` does. It counts repeats on one object,
+//! aggregates similar events, and limits a source's events about one object with a spam filter.
+//! [`SeriesEventRecorder`] writes events.k8s.io/v1 Events as client-go's `tools/events` does. Recording never
+//! blocks: when the queue is full, an event is dropped and counted.
 
 mod correlate;
 mod lru;

@@ -1,4 +1,4 @@
-//! Event recorder of core/v1: a bounded queue and one writer task.
+//! Event recorder for core/v1: a bounded queue and one writer task.
 
 use super::{
     correlate::EventCorrelator,
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 const MAX_QUEUED_EVENTS: usize = 1000;
 
-/// Records core/v1 Events of one component; clones share it.
+/// Records core/v1 Events of one component. Clones share it.
 ///
 /// Nothing is written before [`EventRecorder::start`].
 #[derive(Clone)]
@@ -32,16 +32,17 @@ struct Shared {
     client: Client,
     clock: Clock,
     sender: mpsc::Sender<(EventRecord, Timestamp)>,
-    /// Taken by the writer task when it starts.
+    /// Taken by the writer task at its start.
     receiver: Mutex<Option<mpsc::Receiver<(EventRecord, Timestamp)>>>,
     dropped: AtomicU64,
-    /// Time of the last event. Event names contain the time, which must therefore be unique.
+    /// Time of the last event. Event names contain the time, so each event needs a unique one.
     last: Mutex<Timestamp>,
 }
 
 impl Shared {
-    /// Returns the time plus the component's own fraction of a microsecond, at least a nanosecond after the last event: the
-    /// names of two components' events differ even on a clock that stands still.
+    /// Returns a unique time for an event: the current time plus the component's fraction of a microsecond, and
+    /// at least one nanosecond after the last event. The names of two components' events then differ even on a
+    /// clock that stands still.
     fn unique_time(&self) -> Timestamp {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let later = |time: Timestamp, nanos| {
@@ -52,7 +53,7 @@ impl Shared {
     }
 }
 
-/// Nanoseconds below a thousand, by which the event names of components differ at the same instant.
+/// Returns nanoseconds below a thousand, with which the event names of components differ at the same time.
 fn fraction(component: &str) -> i64 {
     // `DefaultHasher::new` has fixed keys, unlike the hasher of a map.
     let mut hasher = DefaultHasher::new();
@@ -61,7 +62,7 @@ fn fraction(component: &str) -> i64 {
 }
 
 impl EventRecorder {
-    /// A recorder whose events name `component` as their source.
+    /// Creates a recorder whose events have `component` as their source.
     pub fn new(client: Client, component: &str, clock: Clock) -> Self {
         let (sender, receiver) = mpsc::channel(MAX_QUEUED_EVENTS);
         let shared = Shared {
@@ -76,7 +77,7 @@ impl EventRecorder {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Records an event. Never blocks; when 1,000 events wait, the event is dropped and counted.
+    /// Records an event. Never blocks: if 1,000 events are queued, the event is dropped and counted.
     #[doc(alias = "Eventf")]
     pub fn record(&self, note: &EventRecord) {
         let at = self.shared.unique_time();
@@ -91,19 +92,19 @@ impl EventRecorder {
         }
     }
 
-    /// Number of events that were dropped because the queue was full.
+    /// Returns the number of events that were dropped because the queue was full.
     pub fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }
 
-    /// Starts the writer in `tasks`; a second call does nothing. When the group stops, each waiting event is tried once
-    /// more.
+    /// Starts the writer in `tasks`. A second call does nothing. When the group stops, each queued event is
+    /// sent once more.
     pub fn start(&self, tasks: &Tasks) {
         let receiver = self.shared.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(receiver) = receiver else { return };
         let (shared, stop) = (Arc::clone(&self.shared), tasks.token());
         let receiver = Arc::new(tokio::sync::Mutex::new(receiver));
-        // After a panic, its event is lost, and counts of repeated events start anew.
+        // A panic loses its event, and the counts of repeated events start again.
         tasks.spawn_restarting(format!("{} events", shared.component), move || {
             let (shared, stop, receiver) =
                 (Arc::clone(&shared), stop.clone(), Arc::clone(&receiver));
@@ -135,7 +136,7 @@ impl Shared {
     }
 }
 
-/// Receives the next event; after `stop`, only those that wait already.
+/// Receives the next event. After `stop`, it only returns events that are already queued.
 pub(super) async fn next<T>(
     receiver: &mut mpsc::Receiver<T>,
     stop: &CancellationToken,

@@ -1,4 +1,5 @@
-//! Event cache of events.k8s.io/v1: repeated events become a series of one Event. Plain data with the time as an argument.
+//! Event cache for events.k8s.io/v1: repeated events become a series of one Event. Plain data, with the time as
+//! an argument.
 
 use super::correlate::event_name;
 use crate::plan::{EventRecord, Target};
@@ -8,7 +9,7 @@ use std::collections::HashMap;
 /// Time without a repeat after which a series has ended (client-go's `finishTime`).
 const FINISH_TIME: SignedDuration = SignedDuration::from_mins(6);
 
-/// An event as it is written, perhaps with its series.
+/// Event to write, perhaps with its series.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Series {
     pub(super) name: String,
@@ -16,12 +17,12 @@ pub(super) struct Series {
     pub(super) action: &'static str,
     pub(super) related: Option<Target>,
     pub(super) at: Timestamp,
-    /// Count and last time of its occurrences; `None` for a single event.
+    /// Count and last time of the occurrences. `None` for a single event.
     pub(super) series: Option<(u32, Timestamp)>,
 }
 
 impl Series {
-    /// An event that occurred once.
+    /// Creates an event that occurred once.
     pub(super) fn first(
         note: EventRecord,
         action: &'static str,
@@ -42,7 +43,7 @@ struct EventKey {
     related: Option<Target>,
 }
 
-/// Events of the last minutes by their key.
+/// Cache of the recent events, by the key of their series.
 ///
 /// Upstream: `eventCache`.
 #[derive(Debug, Default)]
@@ -51,8 +52,9 @@ pub(super) struct EventCache {
 }
 
 impl EventCache {
-    /// Records a note and returns what to write: a new event, or the start of a series. A further repeat is only counted
-    /// until the series is refreshed or ends. Notes that differ only by message belong to one series.
+    /// Records an event and returns the Event to write: a new one, or one whose series starts. A further repeat
+    /// is only counted until the series is refreshed or ends. Events that differ only in their message belong
+    /// to one series.
     ///
     /// Upstream: `getKey`, `recordToSink`.
     pub(super) fn record(
@@ -82,7 +84,7 @@ impl EventCache {
         Some(event)
     }
 
-    /// Returns the series in progress, to be written again before the Events expire.
+    /// Returns the current series, to be written again before their Events expire.
     ///
     /// Upstream: `refreshExistingEventSeries`.
     pub(super) fn refresh_existing_event_series(&self) -> Vec<Series> {
@@ -92,7 +94,8 @@ impl EventCache {
         series
     }
 
-    /// Drops events without a repeat for six minutes; returns the series among them, to be written a last time.
+    /// Drops events that were not repeated for six minutes. Returns the series among them, to be written a last
+    /// time.
     ///
     /// Upstream: `finishSeries`.
     pub(super) fn finish_series(&mut self, now: Timestamp) -> Vec<Series> {

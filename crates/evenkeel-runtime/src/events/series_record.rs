@@ -1,4 +1,4 @@
-//! Event recorder of events.k8s.io/v1: a bounded queue, and one task with several concurrent writes.
+//! Event recorder for events.k8s.io/v1: a bounded queue, and one task with several concurrent writes.
 
 use super::{
     record::next,
@@ -27,15 +27,16 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Most events that wait. A scheduler binds a burst of pods several times faster than a server stores their events.
-/// Upstream keeps a goroutine for each waiting event; here it takes some hundred bytes.
+/// Maximum number of queued events. A scheduler binds a burst of pods several times faster than a server stores
+/// their events. Upstream keeps a goroutine for each queued event; here one takes a few hundred bytes.
 const MAX_QUEUED_EVENTS: usize = 50_000;
-/// Most writes in flight.
+/// Maximum number of concurrent writes.
 const MAX_CONCURRENT_WRITES: usize = 64;
 const FINISH_TIME: Duration = Duration::from_secs(6 * 60);
 const REFRESH_TIME: Duration = Duration::from_secs(30 * 60);
 
-/// Records events.k8s.io/v1 Events, in which repeats become a series; clones share it. This is what the scheduler uses.
+/// Records events.k8s.io/v1 Events, in which repeats become a series. Clones share it. The scheduler uses
+/// it.
 ///
 /// Nothing is written before [`SeriesEventRecorder::start`].
 #[derive(Clone)]
@@ -48,7 +49,7 @@ struct QueuedEvent {
     action: &'static str,
     related: Option<Target>,
     at: Timestamp,
-    /// It cannot repeat, so that it is not cached.
+    /// Whether the event cannot repeat, so that it is not cached.
     once: bool,
 }
 
@@ -58,13 +59,14 @@ struct Shared {
     client: Client,
     clock: Clock,
     sender: mpsc::Sender<QueuedEvent>,
-    /// Taken by the writer when it starts.
+    /// Taken by the writer task at its start.
     receiver: Mutex<Option<mpsc::Receiver<QueuedEvent>>>,
     dropped: AtomicU64,
 }
 
 impl SeriesEventRecorder {
-    /// A recorder whose events have this reporting controller and instance (upstream: `<controller>-<hostname>`).
+    /// Creates a recorder whose events have this reporting controller and instance (upstream:
+    /// `<controller>-<hostname>`).
     pub fn new(client: Client, controller: &str, instance: &str, clock: Clock) -> Self {
         let (sender, receiver) = mpsc::channel(MAX_QUEUED_EVENTS);
         let shared = Shared {
@@ -79,13 +81,13 @@ impl SeriesEventRecorder {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Records an event with its `action`, such as `Binding`, and the related object, if any. Never blocks; when 50,000
-    /// events wait, the event is dropped and counted.
+    /// Records an event with its `action`, such as `Binding`, and the related object, if any. Never blocks: if
+    /// 50,000 events are queued, the event is dropped and counted.
     pub fn record(&self, note: &EventRecord, action: &'static str, related: Option<&Target>) {
         self.send(note, action, related, false);
     }
 
-    /// As [`SeriesEventRecorder::record`], for an event that cannot repeat: it is not cached.
+    /// Like [`SeriesEventRecorder::record`], for an event that cannot repeat: it is not cached.
     pub fn record_once(&self, note: &EventRecord, action: &'static str, related: Option<&Target>) {
         self.send(note, action, related, true);
     }
@@ -98,19 +100,19 @@ impl SeriesEventRecorder {
         }
     }
 
-    /// Number of events that were dropped because the queue was full.
+    /// Returns the number of events that were dropped because the queue was full.
     pub fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }
 
-    /// Starts the writer in `tasks`; a second call does nothing. When the group stops, each waiting event is tried once
-    /// more.
+    /// Starts the writer in `tasks`. A second call does nothing. When the group stops, each queued event is
+    /// sent once more.
     pub fn start(&self, tasks: &Tasks) {
         let receiver = self.shared.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(receiver) = receiver else { return };
         let (shared, stop) = (Arc::clone(&self.shared), tasks.token());
         let receiver = Arc::new(tokio::sync::Mutex::new(receiver));
-        // After a panic, its event is lost, and series start anew.
+        // A panic loses its event, and the series start again.
         tasks.spawn_restarting(format!("{} events", shared.controller), move || {
             let (shared, stop, receiver) =
                 (Arc::clone(&shared), stop.clone(), Arc::clone(&receiver));

@@ -14,19 +14,19 @@ use tokio_util::sync::CancellationToken;
 const MAX_ATTEMPTS_PER_EVENT: u32 = 12;
 const SLEEP_DURATION: Duration = Duration::from_secs(10);
 
-/// One event to write.
+/// Write of one event.
 pub(super) struct Write<'a> {
     pub(super) kind: &'a Kind,
     pub(super) regarding: &'a Target,
     pub(super) name: &'a str,
     /// The whole event.
     pub(super) body: Bytes,
-    /// The patch of an Event that should exist already.
+    /// The patch of an Event that should already exist.
     pub(super) patch: Option<Bytes>,
 }
 
-/// Writes an event. Gives up when the server refuses it, after twelve tries without a response, or after a failed try when
-/// `stop` is cancelled.
+/// Writes an event. Gives up when the server refuses it, after twelve attempts without a response, or after a
+/// failed attempt when `stop` is cancelled.
 ///
 /// Upstream: `recordToSink`.
 pub(super) async fn record_to_sink(
@@ -46,7 +46,7 @@ pub(super) async fn record_to_sink(
             error = full_text(&error),
             "event not written, will be retried"
         );
-        // The first pause is random, so that clients do not retry in step after the server was unreachable.
+        // The first delay is random, so that clients do not all retry at once after the server was unreachable.
         let share = if attempt == 1 { clock.draw(&(write.name, "event")) } else { 1.0 };
         if stop.run_until_cancelled(clock.sleep(SLEEP_DURATION.mul_f64(share))).await.is_none() {
             break;

@@ -14,7 +14,7 @@ pub(super) const CORE: Kind = Kind::new("", "v1", "Event", "events", true);
 /// Kind of events.k8s.io/v1 Events.
 pub(super) const EVENTS: Kind = Kind::new("events.k8s.io", "v1", "Event", "events", true);
 
-/// Returns the namespace of an Event; `default` for an event about a cluster-scoped object.
+/// Returns the namespace of an Event. It is `default` for an event about a cluster-scoped object.
 pub(super) fn event_namespace(regarding: &Target) -> &str {
     if regarding.namespace.is_empty() { "default" } else { &regarding.namespace }
 }
@@ -79,7 +79,7 @@ struct CoreEvent<'a> {
     reporting_instance: &'a str,
 }
 
-/// A core/v1 Event to POST.
+/// Encodes a core/v1 Event, to be created.
 pub(super) fn core(entry: &CorrelatedEvent, component: &str) -> Bytes {
     let event = CoreEvent {
         kind: "Event",
@@ -108,7 +108,7 @@ struct CorePatch<'a> {
     message: &'a str,
 }
 
-/// The strategic merge patch of a core/v1 Event that counts a repeat.
+/// Encodes the strategic merge patch of a core/v1 Event that counts a repeat.
 pub(super) fn core_patch(entry: &CorrelatedEvent) -> Bytes {
     json(&CorePatch {
         count: entry.count,
@@ -151,7 +151,7 @@ struct NewEvent<'a> {
     event_type: &'static str,
 }
 
-/// An events.k8s.io/v1 Event to POST.
+/// Encodes an events.k8s.io/v1 Event, to be created.
 pub(super) fn series(event: &Series, controller: &str, instance: &str) -> Bytes {
     let wire = NewEvent {
         kind: "Event",
@@ -179,13 +179,13 @@ struct SeriesPatch {
     series: Option<WireSeries>,
 }
 
-/// The strategic merge patch of an events.k8s.io/v1 Event that updates its series.
+/// Encodes the strategic merge patch of an events.k8s.io/v1 Event that updates its series.
 pub(super) fn series_patch(event: &Series) -> Bytes {
     json(&SeriesPatch { series: event.series.map(WireSeries::new) })
 }
 
 fn json(value: &impl Serialize) -> Bytes {
-    // Structs of strings and numbers always serialise.
+    // Serializing structs of strings and numbers cannot fail.
     serde_json::to_vec(value).unwrap_or_default().into()
 }
 

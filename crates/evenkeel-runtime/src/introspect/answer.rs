@@ -1,4 +1,4 @@
-//! `/debug/controllers`: the introspection as JSON over HTTP.
+//! `/debug/controllers`: introspection as JSON over HTTP.
 
 use super::{Introspection, Subject};
 use crate::response;
@@ -8,8 +8,9 @@ use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
 impl Introspection {
-    /// Answers `GET /debug/controllers[/NAME][?object=namespace/name[&kind=Kind.group]]`; `name` is empty for the listing of
-    /// all controllers. With `object`, the reports of the controllers (or of that one) on it: `{"reports": […]}`.
+    /// Answers `GET /debug/controllers[/NAME][?object=namespace/name[&kind=Kind.group]]`. `name` is empty for
+    /// the listing of all controllers. With `object`, the answer is `{"reports": […]}`: the reports on that
+    /// object of all controllers, or of the named one.
     pub fn answer(&self, name: &str, query: &str) -> Response<Bytes> {
         let object = match subject(query) {
             Ok(object) => object,
@@ -40,7 +41,7 @@ fn json(value: &impl Serialize) -> Response<Bytes> {
     }
 }
 
-/// The object that a query names, if any.
+/// Returns the object in a query, if it has one.
 fn subject(query: &str) -> Result<Option<Subject>, String> {
     let value = |name: &str| {
         let pairs = query.split('&').filter_map(|pair| pair.split_once('='));

@@ -1,4 +1,5 @@
-//! Action history of a controller: its last passes and failures, in bounded memory and without objects.
+//! Action history of a controller: its last passes and failures. It holds a bounded amount of memory, and no
+//! objects.
 
 use super::types::{Failed, Pass};
 use crate::plan::{Action, Key, Outcomes};
@@ -9,13 +10,13 @@ use std::{
     time::Duration,
 };
 
-/// Most keys whose last pass is kept; the oldest entry is evicted first.
+/// Maximum number of keys whose last pass is kept. The oldest entry is evicted first.
 const MAX_KEYS: usize = 128;
-/// Most failures that are kept.
+/// Maximum number of failures that are kept.
 const MAX_ERRORS: usize = 16;
-/// Most actions of a pass that are kept.
+/// Maximum number of actions that are kept of a pass.
 const MAX_ACTIONS: usize = 4;
-/// Most bytes of an error's text that are kept, because a server's message may have any length.
+/// Maximum length of an error's text in bytes, because a server's message may have any length.
 const MAX_ERROR_BYTES: usize = 500;
 
 /// Summary of one write of a pass.
@@ -24,14 +25,14 @@ pub(crate) struct RecordedAction {
     verb: &'static str,
     kind: Kind,
     namespace: Arc<str>,
-    /// Empty for a create.
+    /// Empty for a create and for a deletion of a collection.
     name: Arc<str>,
     subresource: &'static str,
     count: u32,
     failed: bool,
 }
 
-/// Writes of a pass: the first few, and how many there were.
+/// Writes of a pass: the first few of them, and their total number.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RecordedActions {
     first: Vec<RecordedAction>,
@@ -39,7 +40,8 @@ pub(crate) struct RecordedActions {
 }
 
 impl RecordedActions {
-    /// Adds these actions with their outcomes; actions that were not tried are left out.
+    /// Adds the actions with their outcomes. Actions after the end of the pass have no outcome and are left
+    /// out.
     pub(crate) fn add(&mut self, actions: &[Action], outcomes: &Outcomes) {
         for (action, outcome) in actions.iter().zip(&outcomes.0) {
             let Some(mut recorded_action) = recorded_action(action) else { continue };
@@ -134,7 +136,7 @@ struct Record {
     error: Option<Arc<str>>,
 }
 
-/// The last passes and failures of one controller, in bounded memory.
+/// Last passes and failures of one controller, in bounded memory.
 #[derive(Debug, Default)]
 pub struct History {
     state: Mutex<State>,
@@ -148,7 +150,7 @@ struct State {
 }
 
 impl History {
-    /// Records that a pass over `key` failed at this time; for controllers with a shell of their own.
+    /// Records that a pass over `key` failed at this time. For controllers with their own shell.
     pub fn failed(&self, key: &Key, at: Timestamp, error: &str) {
         self.passed(key, (at, Duration::ZERO), RecordedActions::default(), Err(error));
     }
@@ -192,12 +194,12 @@ impl History {
         state.last.insert(key.clone(), Record { at, took, recorded, again, error });
     }
 
-    /// The last pass over `key`, if it is kept.
+    /// Returns the last pass over `key`, if it is kept.
     pub fn last(&self, key: &Key) -> Option<Pass> {
         self.lock().last.get(key).map(|record| record.to_pass(key))
     }
 
-    /// The last passes, newest first.
+    /// Returns the last passes, newest first, at most `most`.
     pub(crate) fn passes(&self, most: usize) -> Vec<Pass> {
         let state = self.lock();
         let mut all: Vec<Pass> =
@@ -207,7 +209,7 @@ impl History {
         all
     }
 
-    /// The last failures, newest first.
+    /// Returns the last failures, newest first.
     pub fn errors(&self) -> Vec<Failed> {
         let to_failed = |(key, at, error): &(Key, Timestamp, Arc<str>)| Failed {
             key: key.to_string(),
@@ -223,7 +225,7 @@ impl History {
 }
 
 impl Record {
-    /// Returns the pass as it is reported.
+    /// Converts the entry to the pass in a report.
     fn to_pass(&self, key: &Key) -> Pass {
         let ended = match (&self.error, self.again) {
             (Some(_), _) => "failed".to_owned(),
@@ -241,7 +243,7 @@ impl Record {
     }
 }
 
-/// Formats a duration as Go does, to the millisecond; to the second from 10 s on.
+/// Formats a duration as Go does, with a precision of a millisecond, or of a second from 10 s on.
 pub(crate) fn format_duration(time: Duration) -> String {
     let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX / 1_000_000);
     let nanos =
@@ -278,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_is_reported_in_short() {
+    fn actions_are_summarized() {
         let history = History::default();
         let key = Key::new("ns", "a");
         history.passed(&key, AT, recorded(), Ok(Some(Duration::from_secs(570))));
@@ -312,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_at_rest_take_no_place() {
+    fn passes_without_actions_are_not_kept() {
         let history = History::default();
         history.passed(&Key::new("ns", "a"), AT, RecordedActions::default(), Ok(None));
         assert!(history.passes(10).is_empty());

@@ -1,7 +1,9 @@
-//! Introspection of running controllers: what each observes of an object, its next actions, and what it waits for.
+//! Introspection of running controllers: the facts that each observes of an object, its next actions, and what
+//! it waits for.
 //!
-//! Every controller that a [`crate::controller::Builder`] makes registers in the program's [`Introspection`]; others add
-//! themselves with [`Inspect`]. Reports are computed on request: caches are read, and the object is planned again.
+//! Every controller of a [`crate::controller::Builder`] registers in the program's [`Introspection`]. Others
+//! register with [`Inspect`]. Reports are computed on request: the controller reads its caches and plans the
+//! object again.
 
 mod answer;
 mod history;
@@ -22,20 +24,20 @@ pub use words::{action, changes, differences};
 use crate::{cache::Caches, clock::Clock};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Most keys that a report lists of each state; the counts are whole.
+/// Maximum number of keys in each state that a report lists. The counts include all keys.
 pub const LISTED: usize = 100;
 
-/// A controller that can be inspected. Reports are computed on request.
+/// Controller that can be inspected. Reports are computed on request.
 pub trait Inspect: Send + Sync {
-    /// Name of the controller, as in `--controllers`.
+    /// Returns the name of the controller, as in `--controllers`.
     fn name(&self) -> &str;
-    /// Reports queue, caches, last passes and failures.
+    /// Reports the queue, the caches, and the last passes and failures.
     fn report(&self) -> ControllerReport;
-    /// Reports on one object; `None` if the controller does not handle objects of this kind.
+    /// Reports on one object. Returns `None` if the controller does not handle objects of this kind.
     fn object(&self, subject: &Subject) -> Option<ObjectReport>;
 }
 
-/// The running controllers of a program. Clones share them.
+/// Running controllers of a program. Clones share them.
 ///
 /// ```
 /// use evenkeel_runtime::{cache::Caches, client::Client, clock::Clock, introspect::Introspection};
@@ -57,7 +59,7 @@ struct Inner {
     clock: Clock,
     /// Weak references: introspection does not keep a controller alive.
     running: Mutex<Vec<Weak<dyn Inspect>>>,
-    /// Strong references to controllers that are inspected and never run.
+    /// Strong references, for a program that inspects controllers and never runs them.
     kept: Option<Mutex<Vec<Arc<dyn Inspect>>>>,
 }
 
@@ -68,18 +70,19 @@ impl std::fmt::Debug for Introspection {
 }
 
 impl Introspection {
-    /// No controllers yet; those that end leave by themselves.
+    /// Creates an empty set. A controller that ends is removed from it.
     pub fn new(caches: Caches, clock: Clock) -> Self {
         Self { inner: Arc::new(Inner { caches, clock, running: Mutex::default(), kept: None }) }
     }
 
-    /// As [`Introspection::new`] for a program that inspects controllers without running them: it keeps them alive.
+    /// Like [`Introspection::new`], for a program that inspects controllers without running them. It keeps them
+    /// alive.
     pub fn keeping(caches: Caches, clock: Clock) -> Self {
         let kept = Some(Mutex::default());
         Self { inner: Arc::new(Inner { caches, clock, running: Mutex::default(), kept }) }
     }
 
-    /// Adds a controller until it is dropped elsewhere. It replaces one of the same name that has ended.
+    /// Adds a controller, which stays until its last other owner drops it.
     pub fn add(&self, inspect: &Arc<dyn Inspect>) {
         let mut running = lock(&self.inner.running);
         running.retain(|present| present.strong_count() > 0);
@@ -89,25 +92,25 @@ impl Introspection {
         }
     }
 
-    /// The controllers there are, by name.
+    /// Returns the registered controllers, sorted by name.
     pub fn all(&self) -> Vec<Arc<dyn Inspect>> {
         let mut all: Vec<_> = lock(&self.inner.running).iter().filter_map(Weak::upgrade).collect();
         all.sort_by(|a, b| a.name().cmp(b.name()));
         all
     }
 
-    /// Summaries of all controllers, and the state of all caches.
+    /// Returns summaries of all controllers, and the state of all caches.
     pub fn listing(&self) -> Listing {
         let controllers = self.all().iter().map(|inspect| inspect.report().summary()).collect();
         Listing { now: self.inner.clock.now(), controllers, caches: self.inner.caches.states() }
     }
 
-    /// Full report of one controller.
+    /// Returns the full report of one controller.
     pub fn controller(&self, name: &str) -> Option<ControllerReport> {
         self.all().into_iter().find(|inspect| inspect.name() == name).map(|i| i.report())
     }
 
-    /// Reports of all controllers that handle an object.
+    /// Returns the reports of all controllers that handle an object.
     pub fn object(&self, subject: &Subject) -> Vec<ObjectReport> {
         self.all().iter().filter_map(|inspect| inspect.object(subject)).collect()
     }

@@ -1,10 +1,10 @@
-//! Reports as text, as `evenkeel explain` prints them.
+//! Formats reports as text, as `evenkeel explain` prints them.
 
 use super::{ObjectReport, format_duration};
 use evenkeel_api::time::Timestamp;
 use std::{fmt::Write as _, time::Duration};
 
-/// Renders the report of one controller on one object, indented by `indent` spaces.
+/// Formats one controller's report on one object, indented by `indent` spaces.
 pub fn render(report: &ObjectReport, now: Timestamp, indent: usize) -> String {
     let mut out = String::new();
     let pad = " ".repeat(indent);

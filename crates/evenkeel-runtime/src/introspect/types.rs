@@ -1,21 +1,21 @@
-//! Types of introspection reports, as they are sent as JSON.
+//! Types of introspection reports, which are sent as JSON.
 
 use crate::plan::{Key, Target};
 use evenkeel_api::{Kind, time::Timestamp};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The object of a report or a query.
+/// Object of a report or a query.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Subject {
-    /// API group, empty for the core group.
+    /// API group. Empty for the core group.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub group: String,
-    /// Kind in CamelCase; empty in a query for objects of any kind.
+    /// Kind in CamelCase. Empty in a query for objects of any kind.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// Namespace, empty for cluster-scoped objects.
+    /// Namespace. Empty for cluster-scoped objects.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
     /// Name of the object.
@@ -23,23 +23,23 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// The object of this group, kind, namespace and name.
+    /// Creates the subject of this group, kind, namespace and name.
     pub fn new(group: &str, kind: &str, namespace: &str, name: &str) -> Self {
         let [group, kind, namespace, name] = [group, kind, namespace, name].map(str::to_owned);
         Self { group, kind, namespace, name }
     }
 
-    /// The object of this kind at a queue's key.
+    /// Returns the subject of this kind at a queue's key.
     pub fn at(kind: &Kind, key: &Key) -> Self {
         Self::new(&kind.group, &kind.kind, &key.namespace, &key.name)
     }
 
-    /// Whether it may be an object of this kind.
+    /// Returns whether the subject may be of this kind.
     pub fn is_a(&self, kind: &Kind) -> bool {
         self.kind.is_empty() || (self.kind == kind.kind && self.group == kind.group)
     }
 
-    /// Its key in a queue of objects of its kind.
+    /// Returns the subject's key in a queue of its kind.
     pub fn key(&self) -> Key {
         Key::new(&self.namespace, &self.name)
     }
@@ -52,26 +52,26 @@ impl From<&Target> for Subject {
 }
 
 impl fmt::Display for Subject {
-    /// `Deployment default/web`.
+    /// Formats the subject, such as `Deployment default/web`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.kind.is_empty() { "object" } else { &self.kind };
         write!(f, "{kind} {}", self.key())
     }
 }
 
-/// A planner's description of what it observes.
+/// A planner's description of its observation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Description {
-    /// Observed facts, in reading order.
+    /// Observed facts, in the order in which they are printed.
     pub facts: Vec<Fact>,
-    /// Reasons why nothing more is done now.
+    /// Reasons why the planner takes no further action now.
     pub waits: Vec<String>,
-    /// Dependent objects, on which other controllers may report.
+    /// Dependent objects, which other controllers may report on.
     pub children: Vec<Subject>,
 }
 
 impl Description {
-    /// An empty description.
+    /// Creates an empty description.
     pub fn new() -> Self {
         Self::default()
     }
@@ -81,7 +81,7 @@ impl Description {
         self.facts.push(Fact { what: what.to_owned(), value: value.to_string() });
     }
 
-    /// Adds a reason why nothing more is done now.
+    /// Adds a reason why the planner takes no further action now.
     pub fn waits(&mut self, why: impl Into<String>) {
         self.waits.push(why.into());
     }
@@ -92,7 +92,7 @@ impl Description {
     }
 }
 
-/// A fact that a controller observes.
+/// Fact that a controller observes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact {
     /// Name of the fact.
@@ -101,7 +101,7 @@ pub struct Fact {
     pub value: String,
 }
 
-/// Report of one controller on one object.
+/// One controller's report on one object.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectReport {
@@ -114,39 +114,39 @@ pub struct ObjectReport {
     /// Facts that the controller observes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sees: Vec<Fact>,
-    /// Next actions, one a line.
+    /// Next actions, one per entry.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub would: Vec<String>,
-    /// Reasons why it waits, one a line.
+    /// Reasons why the controller waits, one per entry.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<String>,
     /// Status of the object's key in the controller's queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<KeyState>,
-    /// The last pass over it with actions or a failure, if it is kept.
+    /// The last pass over the object with actions or a failure, if it is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<Pass>,
-    /// Objects that the controller manages for it.
+    /// Objects that the controller manages for the object.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<Subject>,
 }
 
-/// Status of a key in a queue. No field but `key` is set for a key that is not queued.
+/// Status of a key in a queue. If the key is not queued, the times are missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct KeyState {
     /// The key, `namespace/name`.
     pub key: String,
-    /// When it began to wait for a worker.
+    /// Time when the key began to wait for a worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_since: Option<Timestamp>,
-    /// When a worker began to process it.
+    /// Time when a worker began to process the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_flight_since: Option<Timestamp>,
-    /// When its delay ends.
+    /// Time when the key's delay ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delayed_until: Option<Timestamp>,
-    /// Number of failures in a row.
+    /// Number of consecutive failures.
     #[serde(skip_serializing_if = "is_zero")]
     pub failures: u32,
 }
@@ -156,13 +156,13 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
-/// A queue: how many keys are in each state, and the first of them.
+/// State of a queue: the number of keys in each state, and the first of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct QueueState {
     /// Number of keys that wait for a worker.
     pub ready: usize,
-    /// Number of keys that are processed.
+    /// Number of keys that workers are processing.
     pub in_flight: usize,
     /// Number of delayed keys.
     pub delayed: usize,
@@ -176,7 +176,7 @@ pub struct QueueState {
 }
 
 impl QueueState {
-    /// Whether no key is processed or ready.
+    /// Returns whether no key is ready or being processed.
     pub fn is_idle(&self) -> bool {
         self.ready == 0 && self.in_flight == 0
     }
@@ -188,11 +188,11 @@ impl QueueState {
 pub struct Pass {
     /// The key, `namespace/name`.
     pub key: String,
-    /// Time at which it ended.
+    /// Time when the pass ended.
     pub at: Timestamp,
     /// Duration in seconds.
     pub seconds: f64,
-    /// Writes of the pass, one a line.
+    /// Writes of the pass, one per entry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub did: Vec<String>,
     /// Result: `settled`, `again in 9m30s`, `failed`.
@@ -202,14 +202,14 @@ pub struct Pass {
     pub error: Option<String>,
 }
 
-/// A failed pass.
+/// Failed pass of a controller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failed {
     /// The key, `namespace/name`.
     pub key: String,
-    /// Time at which it ended.
+    /// Time when the pass ended.
     pub at: Timestamp,
-    /// Text of the error.
+    /// Message of the error.
     pub error: String,
 }
 
@@ -219,22 +219,22 @@ pub struct Failed {
 pub struct CacheState {
     /// Resource: `pods`, `deployments.apps`.
     pub resource: String,
-    /// Label selector, empty for all.
+    /// Label selector. Empty selects all objects.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub labels: String,
-    /// Field selector, empty for all.
+    /// Field selector. Empty selects all objects.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub fields: String,
-    /// Whether only metadata is held.
+    /// Whether the cache only contains metadata.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub metadata_only: bool,
     /// Number of cached objects.
     pub objects: usize,
-    /// The newest resourceVersion, 0 before the first.
+    /// The newest resourceVersion, or 0 before the first list.
     pub resource_version: u64,
     /// Whether the initial state is complete.
     pub synced: bool,
-    /// Error of the last list or watch, if it does not follow the server now.
+    /// Error of the last list or watch, if the cache does not follow the server now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
 }
@@ -245,14 +245,14 @@ pub struct CacheState {
 pub struct ControllerReport {
     /// Name of the controller.
     pub name: String,
-    /// Kind that it reconciles, such as `Deployment.apps`; empty if that is not one kind.
+    /// Kind that the controller reconciles, such as `Deployment.apps`. Empty if it reconciles no single kind.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
     /// Number of workers.
     pub workers: usize,
-    /// State of its queue.
+    /// State of the controller's queue.
     pub queue: QueueState,
-    /// State of the caches that it reads.
+    /// State of the caches that the controller reads.
     pub caches: Vec<CacheState>,
     /// The last passes with actions or a failure, newest first.
     pub passes: Vec<Pass>,
@@ -264,7 +264,7 @@ pub struct ControllerReport {
 }
 
 impl ControllerReport {
-    /// The summary of this report.
+    /// Returns the summary of this report.
     pub fn summary(self) -> Summary {
         let mut queue = self.queue;
         queue.keys.clear();
@@ -287,27 +287,27 @@ impl ControllerReport {
 pub struct Summary {
     /// Name of the controller.
     pub name: String,
-    /// Kind that it reconciles, such as `Deployment.apps`; empty if that is not one kind.
+    /// Kind that the controller reconciles, such as `Deployment.apps`. Empty if it reconciles no single kind.
     #[serde(default)]
     pub kind: String,
     /// Number of workers.
     pub workers: usize,
-    /// Its queue, without the keys.
+    /// State of the controller's queue, without the keys.
     pub queue: QueueState,
-    /// Whether all its caches have synced.
+    /// Whether all caches of the controller have synced.
     pub synced: bool,
     /// The last failure, if one is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<Failed>,
 }
 
-/// Summaries of all controllers, and all caches.
+/// Summaries of all controllers, and the state of all caches.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Listing {
-    /// The time on the program's clock.
+    /// Current time on the program's clock.
     pub now: Timestamp,
-    /// Controllers, sorted by name.
+    /// Summaries of the controllers, sorted by name.
     pub controllers: Vec<Summary>,
-    /// Caches, in the order of their first request.
+    /// States of the caches, in the order of first requests.
     pub caches: Vec<CacheState>,
 }

@@ -1,14 +1,14 @@
-//! One-line descriptions of actions, for people who want to know what would be written.
+//! Describes actions in one line each, for people.
 
 use crate::plan::{Action, Create, Propagation, ReadRequest, Target};
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, fmt::Write as _};
 
-/// Most characters of a value that are shown.
+/// Maximum number of characters that are shown of a value.
 const MAX_VALUE_CHARS: usize = 80;
-/// Most values of a change that are shown.
+/// Maximum number of values that are shown of a change.
 const MAX_VALUES: usize = 12;
-/// Fields of metadata that are preconditions of a write and change nothing.
+/// Metadata fields that are preconditions of a write and change nothing.
 const PRECONDITIONS: [&str; 2] = ["uid", "resourceVersion"];
 
 /// Describes an action, such as `create 2 Pods default/web-7d4b-xxxxx` or `patch status of ReplicaSet default/web: replicas 3`.
@@ -91,13 +91,13 @@ fn with_changes(verb: &str, subresource: &str, target: &Target, body: &[u8]) -> 
     words
 }
 
-/// Summarizes the fields of a body: `spec.replicas 3, metadata.labels.a b`. Preconditions, and what an object only is named
-/// by, are left out.
+/// Summarizes the fields of a body, such as `spec.replicas 3, metadata.labels.a b`. Leaves out preconditions
+/// and the fields that only identify the object.
 pub fn changes(body: &Value) -> String {
     let mut all = Vec::new();
     match body {
         Value::Object(fields) => flatten("", fields, &mut all),
-        // A JSON patch.
+        // The body is a JSON patch.
         Value::Array(steps) => all.extend(steps.iter().map(step)),
         _ => {}
     }
@@ -136,8 +136,8 @@ fn flatten(prefix: &str, fields: &Map<String, Value>, all: &mut Vec<String>) {
     }
 }
 
-/// What a whole object that is put back changes of the object as it is: `spec.replicas 3, was 2`. Of a sub-resource only
-/// that part counts, and annotations. An object that is not there yet differs in everything.
+/// Summarizes the differences of two states of an object, such as `spec.replicas 3, was 2`. For a sub-resource,
+/// compares only its part and the metadata that writers change. Without a `before`, all fields differ.
 pub fn differences(before: &Value, after: &Value, subresource: &str) -> String {
     let leaves = |object: &Value| {
         let mut all = BTreeMap::new();
@@ -186,7 +186,7 @@ pub fn differences(before: &Value, after: &Value, subresource: &str) -> String {
     all.join(", ")
 }
 
-/// Parts of metadata that writers change.
+/// Metadata fields that writers change.
 const OWN: [&str; 4] = ["labels", "annotations", "ownerReferences", "finalizers"];
 
 fn leaf(path: String, value: &Value, all: &mut BTreeMap<String, String>) {
@@ -203,14 +203,14 @@ fn leaf(path: String, value: &Value, all: &mut BTreeMap<String, String>) {
                 all.insert(format!("condition {name}"), value.to_owned());
             }
         }
-        // What nobody set is as good as absent.
+        // A null field is equal to an absent one.
         Value::Null => {}
         Value::String(text) => drop(all.insert(path, text.clone())),
         other => drop(all.insert(path, other.to_string())),
     }
 }
 
-/// Takes out what a Secret holds: it is nobody's to read who asks what a controller does.
+/// Removes the data of a Secret, which readers of a report may not be allowed to read.
 pub(crate) fn hide_secrets(secret: &mut Value) {
     for step in secret.as_array_mut().into_iter().flatten() {
         if let Some(value) = step.get_mut("value") {
@@ -224,7 +224,7 @@ pub(crate) fn hide_secrets(secret: &mut Value) {
     }
 }
 
-/// `Available=True (MinimumReplicasAvailable)`.
+/// Formats a condition, such as `Available=True (MinimumReplicasAvailable)`.
 fn condition(condition: &Value) -> String {
     let field = |name: &str| condition[name].as_str().unwrap_or_default();
     let reason = field("reason");
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn long_changes_are_cut() {
+    fn long_changes_are_truncated() {
         let many: Map<String, Value> =
             (0..50).map(|n| (format!("f{n:02}"), json!("x".repeat(500)))).collect();
         let words = changes(&Value::Object(many));

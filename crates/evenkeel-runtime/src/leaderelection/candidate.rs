@@ -1,4 +1,5 @@
-//! Candidate of a coordinated election: keeps this process's LeaseCandidate renewed, from which the server chooses a leader.
+//! Candidate of a coordinated election: renews this process's LeaseCandidate. The server chooses a leader among
+//! the candidates.
 //!
 //! Upstream: KEP-4355, `tools/leaderelection/leasecandidate.go`.
 
@@ -16,16 +17,17 @@ use std::time::Duration;
 static CANDIDATES: Kind =
     Kind::new("coordination.k8s.io", "v1beta1", "LeaseCandidate", "leasecandidates", true);
 
-/// How often the candidate reads its LeaseCandidate for a ping of the server, which waits five seconds for the answer.
+/// Interval at which the candidate checks its LeaseCandidate for a ping. The server waits five seconds for the
+/// answer.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How often the candidate renews without a ping. The server deletes a candidate that is not renewed for half an hour.
+/// Interval of renewals without a ping. The server deletes a candidate that is not renewed for half an hour.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(300);
 
-/// Content of a LeaseCandidate: who the candidate is, and its versions.
+/// Content of a LeaseCandidate: the candidate's identity and versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CandidateConfig {
-    /// Namespace of the LeaseCandidate and of the Lease.
+    /// Namespace of the LeaseCandidate.
     pub namespace: String,
     /// Identity of the elector, which is the LeaseCandidate's name.
     pub identity: String,
@@ -35,23 +37,23 @@ pub struct CandidateConfig {
     pub binary_version: String,
     /// Version that the program emulates (KEP-4330), such as `1.37.0`.
     pub emulation_version: String,
-    /// Strategy by which the server chooses, such as `OldestEmulationVersion`.
+    /// Strategy for the server's choice, such as `OldestEmulationVersion`.
     pub strategy: String,
 }
 
-/// Creates and renews a LeaseCandidate; see [`Candidate::run`].
+/// Creates and renews a LeaseCandidate. See [`Candidate::run`].
 pub struct Candidate {
     client: Client,
     config: CandidateConfig,
 }
 
 impl Candidate {
-    /// A candidate that writes with `client`.
+    /// Creates a candidate that writes with `client`.
     pub fn new(client: &Client, config: CandidateConfig) -> Self {
         Self { client: client.with_user_agent("leader-election"), config }
     }
 
-    /// Keeps the LeaseCandidate renewed until the future is dropped. Failures are logged and retried.
+    /// Renews the LeaseCandidate until the future is dropped. Failures are logged and retried.
     pub async fn run(self) {
         let clock = self.client.clock().clone();
         loop {

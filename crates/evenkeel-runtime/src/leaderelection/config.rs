@@ -1,4 +1,4 @@
-//! Configuration of an election: the Lease, the elector's identity, durations.
+//! Configuration of an election: the Lease, the elector's identity and the durations.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,35 +10,38 @@ pub struct Config {
     pub namespace: String,
     /// Name of the Lease, and of the metrics.
     pub name: String,
-    /// Identity of this process; unique among the electors of a lease. Upstream's programs use `<hostname>_<uuid>`.
+    /// Identity of this process, unique among the electors of a lease. Upstream's programs use
+    /// `<hostname>_<uuid>`.
     pub identity: String,
-    /// How long other electors wait after the last change of the lease that they observed before they acquire it.
+    /// Time after the last observed change of the lease that other electors wait before they acquire it.
     pub lease_duration: Duration,
-    /// How long the leader retries to renew the lease before it stops leading.
+    /// Time for which the leader retries to renew the lease before it stops leading.
     pub renew_deadline: Duration,
     /// Time between two attempts to acquire or renew.
     pub retry_period: Duration,
-    /// Release the lease when stepping down, so that another process can acquire it at once.
+    /// Whether the leader releases the lease when it steps down, so that another process can acquire it at
+    /// once.
     pub release_on_cancel: bool,
-    /// Labels set on the Lease.
+    /// Labels of the Lease.
     pub labels: BTreeMap<String, String>,
-    /// Coordinated election (KEP-4355): the server assigns the lease, the elector only renews it. See [`super::Candidate`].
+    /// Coordinated election (KEP-4355): the server assigns the lease, and the elector only renews it. See
+    /// [`super::Candidate`].
     pub coordinated: bool,
 }
 
-/// A rule of [`Config`] that does not hold, with upstream's words.
+/// Rule that a [`Config`] breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// The leader would lose the lease before its renew deadline.
     #[error("lease duration must be greater than the renew deadline")]
     Lease,
-    /// There would be no second attempt to renew within the deadline.
+    /// The deadline would leave no time for a second attempt to renew.
     #[error("renew deadline must be greater than 1.2 times the retry period")]
     Renew,
-    /// A Lease holds its duration in whole seconds.
+    /// A Lease has its duration in whole seconds.
     #[error("lease duration must be at least one second")]
     LeaseSeconds,
-    /// Attempts would follow each other without a pause.
+    /// The attempts would follow each other without a delay.
     #[error("retry period must be greater than zero")]
     Retry,
     /// Identity and name distinguish electors and leases.
@@ -47,7 +50,8 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// A configuration with upstream's durations (15 s, 10 s, 2 s) that releases the lease when stepping down.
+    /// Creates a configuration with upstream's durations (15 s, 10 s, 2 s) that releases the lease when
+    /// stepping down.
     pub fn new(namespace: &str, name: &str, identity: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -62,7 +66,8 @@ impl Config {
         }
     }
 
-    /// Timeout of one request for the lease: half the renew deadline, so that one lost request does not lose the lease.
+    /// Returns the timeout of one request for the lease. It is half the renew deadline, so that a single lost
+    /// request does not lose the lease.
     ///
     /// Upstream: `NewFromKubeconfig`.
     pub(super) fn request_timeout(&self) -> Duration {
@@ -74,7 +79,7 @@ impl Config {
     /// Upstream: `NewLeaderElector`.
     ///
     /// # Errors
-    /// The first rule that does not hold.
+    /// The first rule that the configuration breaks.
     pub fn check(&self) -> Result<(), ConfigError> {
         let Self { lease_duration, renew_deadline, retry_period, identity, name, .. } = self;
         if lease_duration <= renew_deadline {

@@ -1,46 +1,46 @@
-//! State and decisions of one elector: pure functions of the Lease that was read and of the time.
+//! State and decisions of one elector: pure functions of the Lease and the time.
 
 use evenkeel_api::time::Timestamp;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The fields of a Lease's spec that leader election uses.
+/// Fields of a Lease's spec that leader election uses.
 ///
 /// Upstream: `LeaderElectionRecord`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct LeaderElectionRecord {
-    /// Empty when nobody holds it.
+    /// Identity of the holder. Empty if the lease is free.
     pub(super) holder_identity: String,
     pub(super) lease_duration_seconds: i32,
     pub(super) acquire_time: Option<Timestamp>,
     pub(super) renew_time: Option<Timestamp>,
     pub(super) leader_transitions: i32,
-    /// The holder that coordinated election chose to lead next; empty while the leader stays.
+    /// The elector that coordinated election chose as the next leader. Empty while the leader stays.
     pub(super) preferred_holder: String,
 }
 
-/// First step of an attempt.
+/// First step of an attempt to acquire or renew.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FastPath {
-    /// The leader renews optimistically: it writes this record without reading the lease first.
+    /// The leader writes this record without reading the lease first.
     Update(LeaderElectionRecord),
     /// Read the lease.
     Read,
 }
 
-/// Second step of an attempt, after the lease was read.
+/// Second step of an attempt, after reading the lease.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SlowPath {
-    /// There is no lease: create it.
+    /// The lease does not exist: create it.
     Create(LeaderElectionRecord),
     /// Update the lease that was read.
     Update {
         /// The record to write.
         record: LeaderElectionRecord,
-        /// Whether this process held the lease already.
+        /// Whether this process already held the lease.
         renewal: bool,
     },
-    /// Another process holds the lease, or is preferred.
+    /// Another process holds the lease, or the server prefers another one.
     Held,
 }
 
@@ -58,14 +58,15 @@ pub(super) struct ElectorState {
     lease_duration_seconds: i32,
     observed_record: LeaderElectionRecord,
     observed_time: Option<Instant>,
-    /// When the last confirmed write was sent. Other electors observe it later, and count the lease's duration from then.
+    /// Time when the last confirmed write was sent. Other electors observe the write later, and count the
+    /// lease's duration from then.
     last_renewal: Option<SendTime>,
-    /// The lease is being released, so that nothing may be written under it.
+    /// Whether the lease is being released, so that no write may be sent under it.
     releasing: bool,
-    /// A write that acquires the lease was sent after the last confirmed one. Its response is missing, or was a refusal
-    /// that an earlier write without a response may have caused.
+    /// Whether a write that acquires the lease was sent after the last confirmed one. Its response is missing,
+    /// or it was refused, perhaps because of an earlier write without a response.
     unconfirmed_acquire: bool,
-    /// The record that was last read, to notice changes by other processes.
+    /// The last record that was read, to detect changes by other processes.
     last_read: Option<LeaderElectionRecord>,
 }
 
@@ -83,7 +84,7 @@ impl ElectorState {
         }
     }
 
-    /// Decides the first step: a leader with a valid lease renews without reading.
+    /// Decides the first step: a leader with a valid lease renews it without reading it.
     ///
     /// Upstream: `tryAcquireOrRenew`.
     pub(super) fn fast_path(&self, wall: Timestamp, now: Instant) -> FastPath {
@@ -94,8 +95,8 @@ impl ElectorState {
         }
     }
 
-    /// Decides the second step from the lease that was read: waits while another holds a valid lease, else acquires or
-    /// renews.
+    /// Decides the second step from the lease that was read. Waits while another process holds a valid lease,
+    /// and otherwise acquires or renews it.
     ///
     /// Upstream: `tryAcquireOrRenew`.
     pub(super) fn slow_path(
@@ -120,8 +121,8 @@ impl ElectorState {
         }
     }
 
-    /// As [`ElectorState::slow_path`] in a coordinated election, in which the server assigns the lease: its holder renews
-    /// it, and nobody acquires it.
+    /// Like [`ElectorState::slow_path`] in a coordinated election, in which the server assigns the lease: its
+    /// holder renews it, and no elector acquires it.
     ///
     /// Upstream: `tryCoordinatedRenew`.
     pub(super) fn coordinated_path(
@@ -147,7 +148,7 @@ impl ElectorState {
         }
     }
 
-    /// Whether another process is known to lead or is preferred, so that renewing cannot succeed.
+    /// Returns whether another process is known to lead or is preferred, so that a renewal cannot succeed.
     pub(super) fn is_lost(&self) -> bool {
         (!self.observed_record.holder_identity.is_empty() && !self.is_leader()) || self.must_yield()
     }
@@ -156,18 +157,19 @@ impl ElectorState {
         self.is_leader() && !self.observed_record.preferred_holder.is_empty()
     }
 
-    /// Called when the elector begins to contend for the lease.
+    /// Records that the elector begins to contend for the lease.
     pub(super) fn start_acquiring(&mut self) {
         self.releasing = false;
     }
 
-    /// Called before the lease is released: from now on the fence is closed.
+    /// Records that the elector begins to release the lease. The fence is closed from now on.
     pub(super) fn start_releasing(&mut self) {
         self.releasing = true;
     }
 
-    /// Returns the time until which this process may write as the leader: `renew_deadline` after it sent the last confirmed
-    /// renewal, by the clock on which more time has passed (the monotonic clock may stop while a machine sleeps).
+    /// Returns the time until which this process may write as the leader: `renew_deadline` after it sent the
+    /// last confirmed renewal. Both clocks are checked, because the monotonic clock may stop while a machine
+    /// sleeps.
     pub(super) fn may_write_until(
         &self,
         renew_deadline: Duration,
@@ -180,12 +182,12 @@ impl ElectorState {
         Some(at + renew_deadline).filter(|until| *until > now && passed < renew_deadline)
     }
 
-    /// Called before a record that names this process is sent.
+    /// Records that a record with this process as the holder is about to be sent.
     pub(super) fn record_sent(&mut self) {
         self.unconfirmed_acquire = true;
     }
 
-    /// Called when the server has confirmed `record`.
+    /// Records that the server confirmed `record`.
     pub(super) fn record_written(
         &mut self,
         record: LeaderElectionRecord,
@@ -198,7 +200,7 @@ impl ElectorState {
         self.observed_time = Some(now);
     }
 
-    /// Returns the record that releases the lease; `None` if this process does not hold it.
+    /// Returns the record that releases the lease, or `None` if this process does not hold it.
     ///
     /// Upstream: `release`.
     pub(super) fn release_record(
@@ -206,7 +208,7 @@ impl ElectorState {
         found: &LeaderElectionRecord,
         wall: Timestamp,
     ) -> Option<LeaderElectionRecord> {
-        // Both the observed and the live record count: a lease that was lost meanwhile stays untouched.
+        // Check the observed and the live record, so that a lease that was lost meanwhile is not changed.
         (self.may_lead() && found.holder_identity == self.identity).then(|| LeaderElectionRecord {
             holder_identity: String::new(),
             lease_duration_seconds: 1,
@@ -221,7 +223,7 @@ impl ElectorState {
         self.observed_record.holder_identity == self.identity
     }
 
-    /// Whether this process leads, or may lead because of a write whose response is missing.
+    /// Returns whether this process leads, or may lead because of a write whose response is missing.
     pub(super) fn may_lead(&self) -> bool {
         self.is_leader() || self.unconfirmed_acquire
     }
@@ -230,7 +232,7 @@ impl ElectorState {
         &self.observed_record.holder_identity
     }
 
-    /// Whether this process leads but has observed nothing for longer than `limit`.
+    /// Returns whether this process leads but has observed no renewal for longer than `limit`.
     pub(super) fn is_renewal_overdue(&self, limit: Duration, now: Instant) -> bool {
         let since =
             self.observed_time.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
@@ -293,10 +295,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lease_is_held_from_when_its_change_was_observed_whatever_it_says() {
+    async fn a_lease_is_valid_from_its_observed_change_whatever_its_times_are() {
         let (mut me, start) =
             (ElectorState::new("me", Duration::from_secs(15)), Clock::system().instant());
-        // Its holder_identity's clock is an hour behind or ahead: that does not matter.
+        // The holder's clock is an hour behind or ahead, which does not matter.
         let found = Some(held_by("other", -3600));
         assert_eq!(me.slow_path(found.clone(), second(0), start), SlowPath::Held);
         assert_eq!(me.slow_path(found.clone(), second(14), after(start, 14)), SlowPath::Held);
@@ -376,7 +378,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_claim_without_an_answer_is_released_if_it_was_carried_out() {
+    async fn an_acquire_without_a_response_is_released_if_it_succeeded() {
         let mut me = ElectorState::new("me", Duration::from_secs(15));
         me.record_sent();
         assert!(me.may_lead() && !me.is_leader());
@@ -400,7 +402,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn writes_end_before_anybody_else_can_lead_by_either_clock() {
+    async fn by_either_clock_writes_end_before_another_process_can_lead() {
         let (mut me, start) =
             (ElectorState::new("me", Duration::from_secs(15)), Clock::system().instant());
         let renew_deadline = Duration::from_secs(10);
@@ -408,7 +410,7 @@ mod tests {
             me.may_write_until(renew_deadline, second(wall), after(start, passed)).is_some()
         };
         assert!(!may(&me, 0, 0), "it never led");
-        // Its renewal was four seconds under way: they count.
+        // The renewal took four seconds, which count.
         me.record_written(held_by("me", 0), sent(start), after(start, 4));
         assert!(may(&me, 9, 9) && !may(&me, 10, 10));
         assert!(may(&me, -3600, 9), "the wall clock was put back");
@@ -422,7 +424,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn where_the_server_says_who_leads_nobody_takes_the_lease() {
+    async fn in_a_coordinated_election_no_elector_takes_the_lease() {
         let (mut me, start) =
             (ElectorState::new("me", Duration::from_secs(15)), Clock::system().instant());
         assert_eq!(me.coordinated_path(None, second(0), start), SlowPath::Held);

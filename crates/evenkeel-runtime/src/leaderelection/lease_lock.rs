@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 static LEASES: Kind = Kind::new("coordination.k8s.io", "v1", "Lease", "leases", true);
 
-/// The Lease that was last read or written. Fields that this program does not set are written back unchanged.
+/// Lease that was last read or written. Fields that this program does not set are written back unchanged.
 pub(super) struct LeaseLock {
     client: Client,
     namespace: String,
@@ -33,7 +33,7 @@ pub(super) struct LeaseLock {
     lease: Mutex<Option<Lease>>,
 }
 
-/// Error of a read or a write of the lease.
+/// Error from reading or writing the lease.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LockError {
     #[error("{0}")]
@@ -64,14 +64,14 @@ impl LeaseLock {
         }
     }
 
-    /// Returns the object that events about this election regard.
+    /// Returns the object that events about this election refer to.
     pub(super) fn target(&self) -> Target {
         let uid =
             self.lease().as_ref().and_then(|lease| lease.metadata.uid.clone()).unwrap_or_default();
         Target::new(LEASES.clone(), &self.namespace, &self.name, &uid)
     }
 
-    /// Reads the lease; `None` if it does not exist.
+    /// Reads the lease. Returns `None` if it does not exist.
     pub(super) async fn read(&self) -> Result<Option<LeaderElectionRecord>, LockError> {
         let request = self.client.get::<Full<Lease>>(&self.namespace, &self.name);
         match self.with_timeout(request).await {
@@ -97,7 +97,7 @@ impl LeaseLock {
         Ok(())
     }
 
-    /// Updates the lease, with the resourceVersion that was last read or written as the precondition.
+    /// Updates the lease. The precondition is the resourceVersion that was last read or written.
     pub(super) async fn update(&self, record: &LeaderElectionRecord) -> Result<(), LockError> {
         let mut lease = self.lease().clone().ok_or(LockError::NotRead)?;
         lease.spec = Some(spec(record, lease.spec.take()));

@@ -3,7 +3,7 @@
 use crate::metrics::{counters, int_gauges};
 use prometheus::{IntCounterVec, IntGaugeVec, Registry};
 
-/// `leader_election_master_status{name}` and `leader_election_slowpath_total{name}`.
+/// Metrics `leader_election_master_status{name}` and `leader_election_slowpath_total{name}`.
 #[derive(Clone)]
 pub struct Metrics {
     pub(super) master: IntGaugeVec,
@@ -11,7 +11,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Registers the metrics; to be called once for each registry.
+    /// Registers the metrics. Call it once for each registry.
     pub fn register(registry: &Registry) -> Self {
         let labels = &["name"];
         Self {

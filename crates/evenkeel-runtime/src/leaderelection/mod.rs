@@ -1,9 +1,10 @@
 //! Leader election over a Lease, by the timing rules of client-go's `tools/leaderelection`.
 //!
-//! Remote clocks are never compared with the local one: a lease is valid for its duration after the last change of it
-//! that this process *observed*. The program (see [`crate::manager`]) drives a [`LeaderElector`]:
-//! [`LeaderElector::acquire`], then [`LeaderElector::renew`] beside the work, then [`LeaderElector::step_down`] once all
-//! work has ended; [`LeaderElector::acquire_until`] and [`LeaderElector::withdraw`] for a standby that is stopped.
+//! Remote clocks are never compared with the local one. A lease is valid for its duration after this process
+//! *observed* its last change. The program (see [`crate::manager`]) drives a [`LeaderElector`]. It calls
+//! [`LeaderElector::acquire`], then [`LeaderElector::renew`] beside the work, then [`LeaderElector::step_down`]
+//! once all work has ended. A standby that can be stopped uses [`LeaderElector::acquire_until`] and
+//! [`LeaderElector::withdraw`].
 //!
 //! | documented | where |
 //! |---|---|
@@ -39,11 +40,11 @@ use std::{
 use tokio::time::{MissedTickBehavior, interval, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-/// Fraction of the retry period that the pause between two attempts to acquire is lengthened by at most (upstream's
+/// Maximum fraction of the retry period that is added to the delay between two attempts to acquire (upstream's
 /// `JitterFactor`).
 const JITTER: f64 = 1.2;
 
-/// One process's contention for one lease.
+/// Elector of one process for one lease.
 pub struct LeaderElector {
     config: Config,
     lock: LeaseLock,
@@ -54,7 +55,8 @@ pub struct LeaderElector {
 }
 
 impl LeaderElector {
-    /// An elector. It records the events "`<identity>` became leader" and "… stopped leading" about the Lease in `events`.
+    /// Creates an elector. It records the events "`<identity>` became leader" and "… stopped leading" about the
+    /// Lease in `events`.
     ///
     /// # Errors
     /// When the configuration breaks a rule of [`Config::check`].
@@ -72,14 +74,14 @@ impl LeaderElector {
         Ok(Self { config, lock, clock, events, metrics, election })
     }
 
-    /// Contends until this process leads. If the future is dropped during a request, the process may hold the lease without
-    /// leading; [`LeaderElector::withdraw`] releases it then.
+    /// Contends until this process leads. If the future is dropped during a request, this process may hold the
+    /// lease without leading. [`LeaderElector::withdraw`] then releases it.
     pub async fn acquire(&self) {
         self.acquire_until(&CancellationToken::new()).await;
     }
 
-    /// Contends until this process leads or `stop` is cancelled; a request in flight is finished then. Returns whether this
-    /// process leads.
+    /// Contends until this process leads or `stop` is cancelled. A request in flight is completed first.
+    /// Returns whether this process leads.
     ///
     /// Upstream: `acquire`.
     pub fn acquire_until<'a>(&'a self, stop: &'a CancellationToken) -> BoxFuture<'a, bool> {
@@ -103,8 +105,8 @@ impl LeaderElector {
         true
     }
 
-    /// Renews the lease and returns when it is lost: the renew deadline has passed, another process holds the lease, or the
-    /// server prefers another one. Dropping the future stops the renewals.
+    /// Renews the lease, and returns when it is lost: the renew deadline has passed, another process holds the
+    /// lease, or the server prefers another one. Dropping the future stops the renewals.
     ///
     /// Upstream: `renew`.
     pub fn renew(&self) -> BoxFuture<'_, ()> {
@@ -121,8 +123,8 @@ impl LeaderElector {
         tracing::error!(%namespace, %name, %leader, "leader lease lost: not renewed in time, or another process should lead");
     }
 
-    /// Stops leading: releases the lease if so configured and records the event. To be called when all work under the lease
-    /// has ended, or two processes would work at the same time.
+    /// Stops leading: releases the lease if so configured, and records the event. Call it when all work under
+    /// the lease has ended, because another process may start the same work at once.
     ///
     /// Upstream: `release`.
     pub fn step_down(&self) -> BoxFuture<'_, ()> {
@@ -133,7 +135,8 @@ impl LeaderElector {
         })
     }
 
-    /// Stops contending: releases the lease if a request whose response is missing may have acquired it.
+    /// Stops contending: releases the lease if it may have been acquired by a request whose response is
+    /// missing.
     pub fn withdraw(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             if self.election().may_lead() {
@@ -151,13 +154,14 @@ impl LeaderElector {
         }
     }
 
-    /// Timeout of one request for the lease.
+    /// Returns the timeout of one request for the lease.
     pub(crate) fn request_timeout(&self) -> Duration {
         self.config.request_timeout()
     }
 
-    /// Returns the fence of this election: open while this process leads and has sent its last confirmed renewal less than
-    /// the renew deadline ago. It closes before another process can acquire the lease, even if this one was paused.
+    /// Returns the fence of this election. It is open while this process leads and has sent its last confirmed
+    /// renewal less than the renew deadline ago. It closes before another process can acquire the lease, even
+    /// if this process was paused.
     pub fn fence(self: &Arc<Self>) -> LeaderFence {
         let this = Arc::clone(self);
         LeaderFence::new(move || {
@@ -166,23 +170,23 @@ impl LeaderElector {
         })
     }
 
-    /// Whether this process is the leader, as far as it knows.
+    /// Returns whether this process is the leader, by its last observation.
     pub fn is_leader(&self) -> bool {
         self.election().is_leader()
     }
 
-    /// Identity of the leader as last observed; empty when there is none.
+    /// Returns the identity of the last observed leader, or an empty string without one.
     pub fn leader(&self) -> String {
         self.election().leader().to_owned()
     }
 
-    /// Fails if this process believes to lead but has not renewed for longer than the lease's duration plus `tolerance`: it
-    /// should have exited.
+    /// Fails if this process believes that it leads, but has not renewed the lease for its duration plus
+    /// `tolerance`: then the process should have exited.
     ///
     /// Upstream: `HealthzAdaptor`.
     ///
     /// # Errors
-    /// The text of the health check, in upstream's words.
+    /// The message of the health check, which is upstream's.
     pub fn check(&self, tolerance: Duration) -> Result<(), String> {
         if self
             .election()
@@ -196,8 +200,8 @@ impl LeaderElector {
         Ok(())
     }
 
-    /// Attempts to renew in each retry period until an attempt succeeds, the lease is lost, or the renew deadline has
-    /// passed. Returns whether the lease is renewed.
+    /// Attempts to renew in each retry period, until an attempt succeeds, the lease is lost, or the renew
+    /// deadline has passed. Returns whether the lease is renewed.
     async fn renew_before_deadline(&self) -> bool {
         let deadline = self.clock.instant() + self.config.renew_deadline;
         let mut ticks = interval(self.config.retry_period);
@@ -217,7 +221,7 @@ impl LeaderElector {
         timeout_at(deadline, attempts).await.unwrap_or(false)
     }
 
-    /// Makes one attempt to acquire or renew; returns whether this process leads after it.
+    /// Makes one attempt to acquire or renew. Returns whether this process leads after it.
     ///
     /// Upstream: `tryAcquireOrRenew`, `maybeReportTransition`.
     async fn try_acquire_or_renew(&self, stop: &CancellationToken) -> bool {
@@ -225,7 +229,7 @@ impl LeaderElector {
         let leads = match self.try_paths(stop).await {
             Ok(leads) => leads,
             Err(error) => {
-                tracing::warn!(name = %self.config.name, %error, "leader lease not taken or renewed");
+                tracing::warn!(name = %self.config.name, %error, "leader lease not acquired or renewed");
                 false
             }
         };
@@ -241,7 +245,8 @@ impl LeaderElector {
         if let FastPath::Update(record) = first
             && !self.config.coordinated
         {
-            // The record observed last is assumed to be current; otherwise the server answers with a conflict.
+            // Assume that the last observed record is current. If it is not, the server answers with a
+            // conflict.
             match self.write(self.lock.update(&record), &record).await {
                 Ok(()) => return Ok(true),
                 Err(error) => {
@@ -272,7 +277,8 @@ impl LeaderElector {
         Ok(true)
     }
 
-    /// Sends a record that names this process, and marks it as unconfirmed until the server has responded.
+    /// Sends a record with this process as the holder. The record stays unconfirmed until the server has
+    /// responded.
     async fn write(
         &self,
         request: impl Future<Output = Result<(), LockError>>,
@@ -285,7 +291,8 @@ impl LeaderElector {
         Ok(())
     }
 
-    /// Clears the lease's holder unless another process holds it; retries after a conflict with a renewal in flight.
+    /// Clears the lease's holder unless another process holds it. Retries after a conflict with a renewal in
+    /// flight.
     async fn release(&self) {
         loop {
             let found = match self.lock.read().await {

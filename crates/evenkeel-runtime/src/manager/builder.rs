@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-/// Why a manager cannot be built.
+/// Error from building a manager.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// The configuration of leader election breaks a rule.
@@ -25,7 +25,7 @@ pub enum BuildError {
     Election(#[from] ConfigError),
 }
 
-/// Settings of a manager; made by [`Manager::builder`].
+/// Settings of a manager. See [`Manager::builder`].
 #[must_use = "a builder does nothing until built"]
 pub struct ManagerBuilder {
     transport: Transport,
@@ -58,49 +58,49 @@ impl ManagerBuilder {
         self
     }
 
-    /// Uses this client, with its rate limit, metrics and user agent.
+    /// Sets the client, with its rate limit, metrics and user agent. Default: a new one.
     pub fn client(mut self, client: Client) -> Self {
         self.client = Some(client);
         self
     }
 
-    /// Uses these caches, which must not be started yet, instead of new ones.
+    /// Sets the caches, which must not be started yet. Default: new ones.
     pub fn caches(mut self, caches: Caches) -> Self {
         self.caches = Some(caches);
         self
     }
 
-    /// Sets the clock, for simulations; the system's clock by default.
+    /// Sets the clock, for simulations. Default: the system's clock.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Sets the registry of metrics; a new one by default.
+    /// Sets the registry of metrics. Default: a new one.
     pub fn registry(mut self, registry: Registry) -> Self {
         self.registry = registry;
         self
     }
 
-    /// Sets how long stopping may take before the remaining tasks are aborted; 30 s by default.
+    /// Sets the time after which stopping aborts the remaining tasks. Default: 30 s.
     pub fn grace_period(mut self, period: Duration) -> Self {
         self.grace = period;
         self
     }
 
-    /// Runs [`super::RunnableGroup::LeaderElection`] only while `identity` holds the Lease of this name, with upstream's
-    /// durations.
+    /// Runs [`super::RunnableGroup::LeaderElection`] only while `identity` holds the Lease of this name. The
+    /// durations are upstream's.
     pub fn leader_election(self, namespace: &str, name: &str, identity: &str) -> Self {
         self.election(Config::new(namespace, name, identity))
     }
 
-    /// As [`ManagerBuilder::leader_election`] with a full configuration.
+    /// Like [`ManagerBuilder::leader_election`], with a full configuration.
     pub fn election(mut self, config: Config) -> Self {
         self.election = Some(config);
         self
     }
 
-    /// Builds the manager. To be called inside the tokio runtime that it will run in.
+    /// Builds the manager. Call it inside the tokio runtime that the manager will run in.
     ///
     /// # Errors
     /// When the configuration of leader election breaks a rule.

@@ -8,7 +8,7 @@ use crate::{
 };
 use evenkeel_api::View;
 
-/// Settings of one controller; made by [`Manager::controller`].
+/// Settings of one controller. See [`Manager::controller`].
 #[must_use = "a controller is added by `reconcile` or `planned`"]
 pub struct ControllerBuilder<'m> {
     manager: &'m Manager,
@@ -16,7 +16,7 @@ pub struct ControllerBuilder<'m> {
 }
 
 impl Manager {
-    /// Begins a controller of all objects of `K`; its name is the kind in lower case by default.
+    /// Returns a builder of a controller of all objects of `K`. Its default name is the kind in lower case.
     #[doc(alias = "For")]
     pub fn controller<K>(&self) -> ControllerBuilder<'_>
     where
@@ -34,7 +34,7 @@ impl ControllerBuilder<'_> {
         Self { builder: self.builder.named(name), ..self }
     }
 
-    /// Events of a `D` enqueue the object that controls it.
+    /// Enqueues the controller of a `D` on the `D`'s events.
     #[doc(alias = "Owns")]
     pub fn owns<D>(self) -> Self
     where
@@ -44,7 +44,7 @@ impl ControllerBuilder<'_> {
         Self { builder: self.builder.owns(&cache), ..self }
     }
 
-    /// Events of a `W` enqueue the keys that `map` returns.
+    /// Enqueues the keys that `map` returns for a `W` on the `W`'s events.
     #[doc(alias = "Watches")]
     pub fn watches<W>(self, map: impl Fn(&Full<W>) -> Vec<Key> + Send + Sync + 'static) -> Self
     where
@@ -57,7 +57,7 @@ impl ControllerBuilder<'_> {
         Self { builder, ..self }
     }
 
-    /// Sets how many objects are reconciled concurrently; 1 by default.
+    /// Sets the number of objects that are reconciled concurrently. Default: 1.
     #[doc(alias = "MaxConcurrentReconciles")]
     pub fn max_concurrent(self, n: usize) -> Self {
         Self { builder: self.builder.workers(n), ..self }

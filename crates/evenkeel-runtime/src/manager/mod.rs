@@ -1,4 +1,5 @@
-//! Runs a program: starts its runnables in order, leads while it holds the lease, and stops them in reverse order.
+//! Runs a program: starts its runnables in order, runs the leader's while it holds the lease, and stops them in
+//! reverse order.
 //!
 //! ```no_run
 //! use evenkeel_runtime::{
@@ -62,7 +63,7 @@ use std::{
     time::Duration,
 };
 
-/// The shared parts of a program, and its runnables.
+/// Shared parts of a program, and its runnables.
 pub struct Manager {
     env: Env,
     /// The client without the leader fence.
@@ -79,60 +80,62 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// A builder of a manager that uses this transport.
+    /// Returns a builder of a manager that uses this transport.
     pub fn builder(transport: impl Into<Transport>) -> ManagerBuilder {
         ManagerBuilder::new(transport.into())
     }
 
-    /// Client, caches, clock and metrics that all runnables share. With leader election, the client is fenced: it writes
-    /// only while this process leads.
+    /// Returns the client, caches, clock and metrics that all runnables share. With leader election the client
+    /// is fenced: it writes only while this process leads.
     pub fn env(&self) -> &Env {
         &self.env
     }
 
-    /// The registry of the program's metrics.
+    /// Returns the registry of the program's metrics.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// Checks behind `/healthz`; `tasks` is among them, and fails with the names of the failed tasks.
+    /// Returns the checks of `/healthz`. One of them is `tasks`, which fails with the names of the failed
+    /// tasks.
     pub fn health(&self) -> &Health {
         &self.health
     }
 
-    /// Checks behind `/readyz`; `informer-sync` is among them.
+    /// Returns the checks of `/readyz`. One of them is `informer-sync`.
     pub fn readiness(&self) -> &Health {
         &self.readiness
     }
 
-    /// The supervisor of all tasks of the program. When a task fails that cannot be restarted, the manager stops.
+    /// Returns the supervisor of all tasks of the program. When a task fails that cannot be restarted, the
+    /// manager stops.
     pub fn supervisor(&self) -> &Supervisor {
         &self.supervisor
     }
 
-    /// The recorder whose events have the program as their source.
+    /// Returns the event recorder that has the program as its source.
     pub fn events(&self) -> &EventRecorder {
         &self.events
     }
 
-    /// The program's elector; `None` without leader election.
+    /// Returns the program's elector, or `None` without leader election.
     pub fn election(&self) -> Option<&Arc<LeaderElector>> {
         self.election.as_ref()
     }
 
-    /// The leader fence; always open without leader election. Further clients of leader-only work are to be
-    /// [fenced](Client::fenced) with it.
+    /// Returns the leader fence, which is always open without leader election. Other clients of leader-only
+    /// work must be [fenced](Client::fenced) with it.
     pub fn fence(&self) -> LeaderFence {
         self.election.as_ref().map_or_else(LeaderFence::always_open, LeaderElector::fence)
     }
 
-    /// The client that writes whether or not this process leads.
+    /// Returns the client without the fence, which writes whether or not this process leads.
     pub fn unfenced(&self) -> &Client {
         &self.client
     }
 
-    /// Returns an elector of a second lease, as leader migration (KEP-2436) needs it. The caller acquires, renews and
-    /// releases that lease; the health check `name` watches it.
+    /// Returns an elector for a second lease, which leader migration (KEP-2436) needs. The caller acquires,
+    /// renews and releases that lease. The health check `name` watches it.
     ///
     /// # Errors
     /// When the configuration breaks a rule of [`Config::check`].
@@ -148,8 +151,8 @@ impl Manager {
         Ok(election)
     }
 
-    /// Adds a runnable. `run` works until [`RunContext::stopped`]; servers ([`RunnableGroup::HttpServers`]) call
-    /// [`RunContext::ready`] when they serve. An error stops the whole program.
+    /// Adds a runnable. `run` works until [`RunContext::stopped`]. Servers ([`RunnableGroup::HttpServers`])
+    /// call [`RunContext::ready`] once they serve. An error stops the whole program.
     pub fn add<F, Fut>(&self, group: RunnableGroup, name: &str, run: F)
     where
         F: FnOnce(RunContext) -> Fut + Send + 'static,

@@ -23,10 +23,10 @@ use tokio::{
     time::Instant,
 };
 
-/// How often the log names the caches that have not synced.
+/// Interval at which the log names the caches that have not synced.
 const SYNC_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The least time that each group gets to stop.
+/// Minimum time that each group has to stop.
 const MIN_STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 struct Groups {
@@ -34,19 +34,19 @@ struct Groups {
     caches: Tasks,
     others: Tasks,
     leader: Tasks,
-    /// Holds the task that acquires and renews the lease; it ends when the lease is lost.
+    /// Holds the task that acquires and renews the lease. The task ends when the lease is lost.
     lease: Tasks,
-    /// Writes events; stopped last, because the end of leading is an event.
+    /// Writes events. Stopped last, because the end of leading is an event.
     events: Tasks,
 }
 
 impl Manager {
-    /// Starts all runnables, waits for `shutdown`, stops the runnables in reverse order within the grace period, and
-    /// releases the lease at the end.
+    /// Starts all runnables and waits for `shutdown`. Then it stops the runnables in reverse order within the
+    /// grace period, and releases the lease.
     ///
     /// # Errors
-    /// When a runnable or a task that cannot be restarted fails, or the lease is lost (the others are stopped then, too), or
-    /// when a runnable does not stop.
+    /// When a runnable or a task that cannot be restarted fails, or the lease is lost; the other runnables are
+    /// then stopped, too. Also when a runnable does not stop.
     pub fn run<'a>(
         self,
         shutdown: impl Future<Output = ()> + Send + 'a,
@@ -84,7 +84,7 @@ impl Manager {
         if not_stopped.is_empty() { Ok(()) } else { Err(ManagerError::NotStopped(not_stopped)) }
     }
 
-    /// Starts the groups one after the other; returns the error of a lost lease when it is lost.
+    /// Starts the groups one after the other. Returns the error of a lost lease when the lease is lost.
     async fn run_groups(
         &self,
         groups: &Groups,
@@ -98,7 +98,8 @@ impl Manager {
             self.start(RunnableGroup::LeaderElection, &groups.leader, failed).await;
             return std::future::pending().await;
         };
-        // A task of its own: stopping the program must not cancel a request for the lease in flight.
+        // The lease has its own task, because stopping the program must not cancel a request for the lease in
+        // flight.
         let (candidate, stop) = (Arc::clone(election), groups.lease.token());
         let (elected, is_elected) = oneshot::channel();
         groups.lease.spawn_finite("lease", async move {
@@ -143,12 +144,12 @@ impl Manager {
         all.extract_if(.., |runnable| runnable.group == group).collect()
     }
 
-    /// Stops all groups; returns the names of the tasks that did not stop in time.
+    /// Stops all groups. Returns the names of the tasks that did not stop in time.
     async fn stop(&self, groups: &Groups, is_lease_lost: bool) -> Vec<String> {
         tracing::info!("stopping");
         let deadline = self.env.clock.instant() + self.grace;
         if groups.leader.running().is_empty() {
-            // A standby, or a leader without runnables.
+            // This process is a standby, or a leader without runnables.
             groups.lease.token().cancel();
         }
         let mut not_stopped = Vec::new();
@@ -163,7 +164,8 @@ impl Manager {
         not_stopped.into_iter().map(std::borrow::Cow::into_owned).collect()
     }
 
-    /// Stops the leader's runnables: within the grace period while the lease is renewed, at once when it is lost.
+    /// Stops the leader's runnables: within the grace period while the lease is renewed, at once when it is
+    /// lost.
     async fn stop_leading(
         &self,
         groups: &Groups,
@@ -182,17 +184,19 @@ impl Manager {
         Vec::new()
     }
 
-    /// Returns the rest of the grace period, at least [`MIN_STOP_TIMEOUT`]: a slow group does not use up the time of the next.
+    /// Returns the rest of the grace period, but at least [`MIN_STOP_TIMEOUT`], so that a slow group does not
+    /// use up the next group's time.
     fn remaining_grace(&self, deadline: Instant) -> Duration {
         deadline.saturating_duration_since(self.env.clock.instant()).max(MIN_STOP_TIMEOUT)
     }
 
-    /// Gives the lease up, or the attempt to acquire it. The lease is released if the leader's runnables have ended, or if it
-    /// was lost. Otherwise it is kept until it expires, because a runnable may still write.
+    /// Releases the lease, or stops the attempt to acquire it. The lease is released if the leader's runnables
+    /// have ended, or if it was lost. Otherwise it is kept until it expires, because a runnable may still
+    /// write.
     async fn step_down(&self, election: &LeaderElector, groups: &Groups, is_lease_lost: bool) {
-        // The task that renews the lease ends at once; one that acquires it ends with its request.
+        // The task that renews the lease ends at once. A task that acquires it ends after its request.
         groups.lease.shut_down(election.request_timeout()).await;
-        // An aborted task ends at its next await; one that does not reach it could still write.
+        // An aborted task ends at its next await. Until then it could still write.
         let have_ended =
             tokio::time::timeout(Duration::from_secs(1), groups.leader.join()).await.is_ok();
         if (election.is_leader() && have_ended) || is_lease_lost {
@@ -203,7 +207,7 @@ impl Manager {
     }
 }
 
-/// Waits until all caches have synced; logs those that have not.
+/// Waits until all caches have synced, and logs those that have not.
 ///
 /// Upstream: `WaitForCacheSync`.
 async fn wait_for_cache_sync(caches: &Caches) {

@@ -9,22 +9,23 @@ use std::error::Error;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// Groups of runnables, in the order in which they start; they stop in reverse. Caches start between
-/// [`RunnableGroup::HttpServers`] and the others, as in controller-runtime.
+/// Groups of runnables, in the order in which they start. They stop in reverse order. As in controller-runtime,
+/// caches start after [`RunnableGroup::HttpServers`] and before the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RunnableGroup {
-    /// HTTP servers (metrics, health, webhooks): started first, stopped last. Later groups wait until these are ready.
+    /// HTTP servers (metrics, health, webhooks). They start first and stop last. Later groups wait until they
+    /// are ready.
     HttpServers,
     /// Runnables of every replica, whether or not it leads.
     Others,
-    /// Runnables of the leader; of all replicas without leader election.
+    /// Runnables of the leader. Without leader election, runnables of every replica.
     LeaderElection,
 }
 
-/// Why a manager stopped before its shutdown future completed, or did not stop cleanly.
+/// Reason why a manager stopped before its shutdown future completed, or did not stop cleanly.
 #[derive(Debug, thiserror::Error)]
 pub enum ManagerError {
-    /// The lease was not renewed in time; another process may lead now.
+    /// The lease was not renewed in time. Another process may lead now.
     #[error("leader election lost")]
     LeaderElectionLost,
     /// A runnable returned an error or panicked.
@@ -32,14 +33,14 @@ pub enum ManagerError {
     Runnable {
         /// Name of the runnable.
         name: String,
-        /// Its error, or the text of its panic.
+        /// Its error, or the message of its panic.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
     /// A long-lived task panicked or returned, and cannot be restarted.
     #[error(transparent)]
     Task(#[from] TaskFailure),
-    /// These runnables did not stop within the grace period and were aborted.
+    /// Runnables did not stop within the grace period and were aborted.
     #[error("not stopped within the grace period: {}", .0.join(", "))]
     NotStopped(Vec<String>),
 }
@@ -61,7 +62,7 @@ impl RunContext {
         self.stop.cancelled().await;
     }
 
-    /// The token that is cancelled as the signal to stop.
+    /// Returns the token that is cancelled to stop the runnable.
     pub fn token(&self) -> CancellationToken {
         self.stop.clone()
     }
@@ -86,8 +87,8 @@ impl Runnable {
         Self { group, name: name.to_owned(), work: Box::new(move |running| Box::pin(run(running))) }
     }
 
-    /// Returns the future to spawn, which reports an error or a panic to `failed`, and the ready signal. A runnable that
-    /// has ended counts as ready.
+    /// Returns the future to spawn, and the ready signal. The future reports an error or a panic to `failed`. A
+    /// runnable that has ended counts as ready.
     pub(super) fn start(
         self,
         stop: CancellationToken,
@@ -104,7 +105,7 @@ impl Runnable {
             };
             if let Some(source) = error {
                 tracing::error!(%name, error = full_text(&*source), "runnable failed");
-                // While stopping, the manager no longer receives failures.
+                // While the manager stops, it no longer receives failures.
                 let _ = failed.send(ManagerError::Runnable { name, source });
             }
             ready.send_replace(true);

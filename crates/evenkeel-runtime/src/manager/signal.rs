@@ -1,4 +1,4 @@
-//! The signals that stop a program.
+//! Signals that stop a program.
 
 use crate::tasks::Tasks;
 use tokio::{
@@ -6,22 +6,22 @@ use tokio::{
     sync::oneshot,
 };
 
-/// Completes at the first SIGTERM or SIGINT. The second one ends the process at once, with exit code 1. To be called inside
-/// a tokio runtime; from then on the signals no longer end the process by themselves.
+/// Completes at the first SIGTERM or SIGINT. The second one ends the process at once, with exit code 1. Call it
+/// inside a tokio runtime. After the call, the signals have no default action.
 pub fn shutdown_signal() -> impl Future<Output = ()> + Send + 'static {
     let (first, received) = oneshot::channel();
     let listening = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
     if let (Ok(terminate), Ok(interrupt)) = listening {
-        // Outlives the first signal, and with it every group of tasks: the process ends before it. If it ended, the sender
-        // would be dropped and the program stop.
+        // This task must outlive the first signal and all other groups, to receive the second signal. If it
+        // ended before the first one, the sender would be dropped, and the program would stop.
         Tasks::new().spawn_finite("signals", listen(terminate, interrupt, first));
     } else {
         tracing::warn!("signals cannot be handled, only their default action stops this process");
-        // Keeps the future pending.
+        // Never drop the sender, so that the future stays pending.
         std::mem::forget(first);
     }
     async move {
-        // The sender is used, kept for ever, or dropped by a panic.
+        // The sender is used, kept forever, or dropped by a panic.
         let _ = received.await;
     }
 }
@@ -38,7 +38,7 @@ async fn listen(mut terminate: Signal, mut interrupt: Signal, first: oneshot::Se
             std::process::exit(1);
         };
         tracing::info!("signal received, stopping");
-        // Nobody may wait for it any more.
+        // The receiver may already be dropped.
         let _ = first.send(());
     }
 }

@@ -1,4 +1,4 @@
-//! Answers a scrape: in which format, and whether compressed.
+//! Answers a scrape: chooses the format and the compression.
 
 use super::{
     protobuf,
@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Response, header};
 use prometheus::proto::MetricFamily;
 use std::io::Write as _;
 
-/// What a scraper can be given.
+/// Exposition format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     Text,
@@ -19,7 +19,7 @@ enum Format {
 }
 
 impl Format {
-    /// As client_golang words them.
+    /// Returns the content type as client_golang writes it.
     fn content_type(self) -> &'static str {
         match self {
             Self::Text => "text/plain; version=0.0.4; charset=utf-8; escaping=underscores",
@@ -34,11 +34,11 @@ impl Format {
     }
 }
 
-/// Answers a request that has these headers with families, which must be sorted by name.
+/// Answers a scrape with these request headers. The families must be sorted by name.
 ///
-/// The format is the one of text and protobuf that is liked best, as with upstream's programs. OpenMetrics is for those
-/// who do not name text: it writes the bounds of histograms otherwise (`1.0` for `1`), and whoever prefers it, as
-/// Prometheus does, would see other series than upstream's.
+/// As with upstream's programs, the format is text or protobuf, whichever the client prefers. OpenMetrics is
+/// only for clients that accept neither. It writes the bounds of histograms differently (`1.0` instead of `1`).
+/// A client that prefers it, such as Prometheus, would otherwise see other series than upstream's.
 ///
 /// ```
 /// use evenkeel_runtime::metrics;
@@ -55,7 +55,7 @@ pub fn answer(headers: &HeaderMap, families: &[MetricFamily]) -> Response<Bytes>
         Format::Protobuf => protobuf::encode(families),
     };
     let gzip = ranges(headers, &header::ACCEPT_ENCODING).iter().any(|range| range.name == "gzip");
-    // Compressing into memory cannot fail; if it did, the plain body would be as good.
+    // Compression into memory cannot fail. If it did, send the body uncompressed.
     let packed = gzip.then(|| compress(&body)).and_then(Result::ok);
     let mut response = Response::new(Bytes::new());
     let headers = response.headers_mut();
@@ -75,7 +75,7 @@ fn compress(body: &[u8]) -> std::io::Result<Vec<u8>> {
     gzip.finish()
 }
 
-/// One choice of an `Accept…` header.
+/// One choice in an `Accept…` header.
 struct Range<'a> {
     name: &'a str,
     parameters: Vec<(&'a str, &'a str)>,
@@ -88,7 +88,7 @@ impl Range<'_> {
     }
 }
 
-/// The choices of a header, best liked first, without those that are refused.
+/// Returns the choices of a header, most preferred first, without refused ones.
 fn ranges<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> Vec<Range<'a>> {
     let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     let mut found: Vec<(f32, Range<'a>)> = values
@@ -140,14 +140,14 @@ mod tests {
     }
 
     #[test]
-    fn the_format_is_the_one_asked_for() {
+    fn the_format_is_the_preferred_one() {
         let open = "application/openmetrics-text;version=1.0.0";
         check("*/*", Format::Text);
         check("application/json", Format::Text);
         check("text/plain;version=1.0.0", Format::Text);
         check(open, Format::OpenMetrics);
         check("application/openmetrics-text;version=2.0.0", Format::Text);
-        // As Prometheus 3 asks, without native histograms and with them.
+        // The headers of Prometheus 3, without native histograms and with them.
         check(
             "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
              application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;q=0.4,\
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_are_compressed_for_those_who_can_read_it() {
+    fn bodies_are_compressed_for_clients_that_accept_it() {
         let registry = prometheus::Registry::new();
         crate::metrics::gauge(&registry, "up", "Up.").set(1.0);
         let mut headers = HeaderMap::new();

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
-/// Appends a number as client_golang writes it, so that an `le` label has the same text as upstream's: the shortest decimal
-/// that reads back as the same number, with an exponent for magnitudes below 1e-4 and from 1e6 on.
+/// Appends a number as client_golang writes it, so that an `le` label has the same text as upstream's. This is
+/// the shortest decimal that parses to the same number, with an exponent for magnitudes below 1e-4 and from 1e6
+/// on.
 ///
-/// As `writeFloat` of Prometheus' `expfmt`.
+/// Equal to `writeFloat` of Prometheus' `expfmt`.
 pub(super) fn push_float(out: &mut String, value: f64) {
     if !value.is_finite() {
         return out.push_str(match (value.is_nan(), value > 0.0) {
@@ -30,9 +31,10 @@ pub(super) fn push_float(out: &mut String, value: f64) {
     }
 }
 
-/// Appends a bucket's bound as OpenMetrics requires it in an `le` label: like [`push_float`], but `1.0` instead of `1`.
+/// Appends a bucket's bound as OpenMetrics requires it in an `le` label: like [`push_float`], but with `1.0`
+/// instead of `1`.
 ///
-/// As `writeOpenMetricsFloat` of Prometheus' `expfmt`.
+/// Equal to `writeOpenMetricsFloat` of Prometheus' `expfmt`.
 pub(super) fn push_openmetrics_float(out: &mut String, value: f64) {
     let start = out.len();
     push_float(out, value);
@@ -41,8 +43,8 @@ pub(super) fn push_openmetrics_float(out: &mut String, value: f64) {
     }
 }
 
-/// Appends text with backslashes and line feeds escaped, and with double quotes escaped where `escape_quotes` is set (label
-/// values, and help texts of OpenMetrics).
+/// Appends text with escaped backslashes and line feeds. `escape_quotes` also escapes double quotes, for label
+/// values and for help texts of OpenMetrics.
 pub(super) fn push_escaped(out: &mut String, text: &str, escape_quotes: bool) {
     if !text.bytes().any(|byte| matches!(byte, b'\\' | b'\n' | b'"')) {
         return out.push_str(text);

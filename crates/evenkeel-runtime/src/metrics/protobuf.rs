@@ -1,9 +1,10 @@
-//! Prometheus' protobuf format: `io.prometheus.client.MetricFamily`, each after its length.
+//! Prometheus' protobuf format: a sequence of `io.prometheus.client.MetricFamily`, each with its length as a
+//! prefix.
 
 use evenkeel_api::protobuf::wire;
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 
-/// Encodes metric families, each with its length before it.
+/// Encodes metric families, each with its length as a prefix.
 pub(super) fn encode(families: &[MetricFamily]) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 * 1024);
     let mut message = Vec::new();
@@ -82,7 +83,7 @@ mod tests {
     use prometheus::Registry;
 
     #[test]
-    fn bytes_are_as_the_schema_has_them() {
+    fn bytes_match_the_schema() {
         let registry = Registry::new();
         counters(&registry, "a_total", "A.", &["l"]).with_label_values(&["v"]).inc();
         let value = 1f64.to_le_bytes();
@@ -99,7 +100,7 @@ mod tests {
             .with_label_values(&[] as &[&str])
             .observe(3.0);
         let bytes = encode(&registry.gather());
-        // Family, metric and histogram are all longer than 127 bytes: two bytes of length each.
+        // Family, metric and histogram are all longer than 127 bytes, so each length takes two bytes.
         let length = usize::from(bytes[0] & 0x7f) | usize::from(bytes[1]) << 7;
         assert_eq!(bytes.len(), length + 2);
     }

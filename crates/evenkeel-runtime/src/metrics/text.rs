@@ -1,17 +1,17 @@
-//! The two text formats: Prometheus' 0.0.4 and OpenMetrics 1.0.
+//! Text formats of metrics: Prometheus 0.0.4 and OpenMetrics 1.0.
 
 use super::number::{push_escaped, push_float, push_openmetrics_float};
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 use std::fmt::Write as _;
 
-/// Which of them.
+/// Text format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     Prometheus,
     OpenMetrics,
 }
 
-/// Writes families, which must be sorted and of unique names.
+/// Encodes families, which must be sorted and have unique names.
 pub(super) fn encode(families: &[MetricFamily], dialect: Dialect) -> String {
     let mut writer = Writer { out: String::with_capacity(64 * 1024), dialect };
     let mut labels = String::new();
@@ -40,7 +40,7 @@ struct Writer {
     dialect: Dialect,
 }
 
-/// A sample's value: counts are written whole, as upstream's are.
+/// Value of a sample. Counts are written as integers, like upstream's.
 #[derive(Clone, Copy)]
 enum Number {
     Count(u64),
@@ -48,13 +48,13 @@ enum Number {
 }
 
 impl Writer {
-    /// HELP and TYPE. The name that samples go by.
+    /// Writes HELP and TYPE. Returns the name of the samples.
     fn head<'a>(&mut self, family: &'a MetricFamily) -> &'a str {
         let name = family.name();
         let (mut shown, mut kind) = (name, kind(family.get_field_type()));
         if self.dialect == Dialect::OpenMetrics && kind == "counter" {
-            // A counter's samples end in `_total` there. Renaming one of upstream's that does not would break whoever
-            // reads it, so that its type stays unsaid.
+            // In OpenMetrics, a counter's samples end in `_total`. Renaming an upstream counter without that
+            // suffix would break its users, so its type is `unknown`.
             match name.strip_suffix("_total") {
                 Some(bare) => shown = bare,
                 None => kind = "unknown",
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn as_prometheus_has_it() {
+    fn encodes_the_prometheus_format() {
         expect![[r##"
             # HELP adds_total Keys "added".
             # TYPE adds_total counter
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn as_openmetrics_has_it() {
+    fn encodes_the_openmetrics_format() {
         expect![[r##"
             # HELP adds Keys \"added\".
             # TYPE adds counter

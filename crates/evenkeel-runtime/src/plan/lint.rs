@@ -1,4 +1,4 @@
-//! Rules that every plan keeps. Debug builds check each plan, and so do tests of planners.
+//! Rules that every plan obeys. Debug builds check each plan, and so do the planners' tests.
 
 use super::{Action, Plan, Target};
 use evenkeel_api::Kind;
@@ -9,7 +9,7 @@ use std::collections::HashSet;
 /// Upstream: `BurstReplicas`.
 pub const BURST_LIMIT: u64 = 500;
 
-/// Returns the rules that `plan` breaks; empty if it breaks none.
+/// Returns the rules that `plan` breaks, or an empty list.
 pub fn lint(plan: &Plan) -> Vec<String> {
     let mut wrong = Vec::new();
     let created: u64 = plan.actions.iter().map(creates).sum();
@@ -61,7 +61,8 @@ fn adopts(action: &Action) -> Option<&Target> {
     }
 }
 
-/// A write without a name, or without the namespace its kind lives in, would hit the collection.
+/// Returns an error for a write without a name, or without the namespace that its kind needs: it would affect
+/// the collection.
 fn nameless(action: &Action) -> Option<String> {
     let target = deletes(action).or_else(|| changes(action))?;
     let misplaced = target.kind.namespaced == target.namespace.is_empty();

@@ -1,4 +1,4 @@
-//! Live reads, and what the API server replies to them.
+//! Live reads, and the API server's replies to them.
 
 use super::OnError;
 use crate::discovery::ServerResources;
@@ -6,53 +6,54 @@ use bytes::Bytes;
 use http::HeaderMap;
 use std::{sync::Arc, time::Duration};
 
-/// Reads from the API server what a cache must not be trusted with: whether an object is really gone, or what a review says.
+/// Read from the API server where a cache is not reliable enough: whether an object is really gone, or the
+/// result of a review.
 ///
-/// Made by [`LiveRead::get`], [`LiveRead::list`], [`LiveRead::json`], [`LiveRead::shared_json`], [`LiveRead::review`] and
-/// [`LiveRead::resources`]. That nothing is there (404) is no failure: the pass goes on, and the outcome has the error and no
-/// reply.
+/// Created by [`LiveRead::get`], [`LiveRead::list`], [`LiveRead::json`], [`LiveRead::shared_json`],
+/// [`LiveRead::review`] and [`LiveRead::resources`]. A NotFound response (404) is not a failure: the pass
+/// continues, and the outcome has the error and no reply.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LiveRead {
-    /// Which request it is.
+    /// The request to send.
     pub request: ReadRequest,
-    /// Pause before it is sent, for another attempt at what failed.
+    /// Delay before the request is sent, for another attempt after a failure.
     pub delay: Duration,
-    /// What a failure means for the rest of the pass.
+    /// Effect of a failure on the rest of the pass.
     pub on_error: OnError,
 }
 
-/// The kinds of live reads.
+/// Request of a live read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadRequest {
-    /// GET by the controller's own client.
+    /// GET with the controller's own client.
     Get {
         /// Path and query.
         path: String,
-        /// Encodings of the reply that can be decoded, as in `Accept`.
+        /// `Accept` header, which names the encodings that can be decoded.
         accept: &'static str,
     },
-    /// GET of JSON by the program's client, which fills the caches: for what upstream's controller reads through a shared
-    /// informer, so that its role does not grant it.
+    /// GET of JSON with the program's client, which fills the caches. For reads that upstream's controller
+    /// makes through a shared informer, so that its role does not grant them.
     GetShared {
         /// Path and query.
         path: String,
     },
-    /// POST of a review, such as a SubjectAccessReview, whose status is the reply.
+    /// POST of a review, such as a SubjectAccessReview. The reply contains its status.
     Review {
         /// Path of the review's collection.
         path: String,
-        /// The review, JSON.
+        /// The review as JSON.
         body: Bytes,
     },
     /// Discovery of the API server's resources.
     Discovery {
-        /// The client's last discovery will do, unless it is older than this.
+        /// Maximum age of the client's last discovery to be used instead of a new one.
         max_age: Duration,
     },
 }
 
 impl LiveRead {
-    /// Returns the path and query of the request; of a discovery, that of its first request.
+    /// Returns the path and query of the request. For a discovery, returns a path of its first requests.
     pub fn path(&self) -> &str {
         match &self.request {
             ReadRequest::Get { path, .. }
@@ -62,7 +63,7 @@ impl LiveRead {
         }
     }
 
-    /// Whether it discovers the API server's resources.
+    /// Returns whether this read discovers the API server's resources.
     pub fn is_discovery(&self) -> bool {
         matches!(self.request, ReadRequest::Discovery { .. })
     }

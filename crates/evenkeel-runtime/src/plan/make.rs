@@ -1,7 +1,7 @@
-//! Short ways to write the values of a plan.
+//! Constructors for the values of a plan.
 //!
-//! Constructors take what every action of the sort needs; the rest is given by struct update:
-//! `Create { count: 3, ..Create::new(kind, namespace, body) }`.
+//! A constructor takes what every action of its type needs. Struct update sets the other fields: `Create {
+//! count: 3, ..Create::new(kind, namespace, body) }`.
 
 use super::{
     Action, Create, Delete, DeleteCollection, EventRecord, Failure, Key, LiveRead, Local, OnError,
@@ -12,7 +12,7 @@ use evenkeel_api::{Kind, Meta};
 use std::{sync::Arc, time::Duration};
 
 impl Key {
-    /// Returns a key; `namespace` is empty for cluster-scoped objects.
+    /// Returns a key. `namespace` is empty for cluster-scoped objects.
     pub fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: Arc::from(namespace), name: Arc::from(name) }
     }
@@ -24,7 +24,7 @@ impl Key {
 }
 
 impl Target {
-    /// Returns a target; `uid` is empty for an object of any uid.
+    /// Returns a target. An empty `uid` matches any uid.
     pub fn new(kind: Kind, namespace: &str, name: &str, uid: &str) -> Self {
         Self { kind, namespace: Arc::from(namespace), name: Arc::from(name), uid: Arc::from(uid) }
     }
@@ -46,17 +46,17 @@ impl Plan {
         Self { actions, ..Self::default() }
     }
 
-    /// This action alone.
+    /// Returns a plan with a single action.
     pub fn one(action: impl Into<Action>) -> Self {
         Self::of(vec![action.into()])
     }
 
-    /// No action: the pass fails, and the key is retried with back-off.
+    /// Returns a plan without actions whose pass fails. The key is retried with backoff.
     pub fn failure(message: impl Into<String>) -> Self {
         Self { error: Some(PlanError::new(message)), ..Self::default() }
     }
 
-    /// Whether there is nothing to do, no time to come back at and no error.
+    /// Returns whether the plan has no action, no requeue and no error.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
@@ -66,26 +66,26 @@ impl Plan {
         self.actions.push(action.into());
     }
 
-    /// Asks to plan again after `time`, or sooner if that was asked for already.
+    /// Plans the key again after `time`, or earlier if an earlier call requested that.
     pub fn requeue_after(&mut self, time: Duration) {
         self.requeue = Some(self.requeue.map_or(time, |present| present.min(time)));
     }
 }
 
 impl PlanError {
-    /// An error after which the key is retried with back-off.
+    /// Returns an error after which the key is retried with backoff.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), terminal: false }
     }
 
-    /// An error that a retry cannot mend: the key waits for its next event.
+    /// Returns an error for which a retry cannot help. The key waits for its next event.
     pub fn terminal(message: impl Into<String>) -> Self {
         Self { message: message.into(), terminal: true }
     }
 }
 
 impl Create {
-    /// One object from `body`, without events.
+    /// Creates one object from `body`, without events.
     pub fn new(kind: Kind, namespace: &str, body: impl Into<Bytes>) -> Self {
         Self {
             kind,
@@ -101,7 +101,7 @@ impl Create {
 }
 
 impl Delete {
-    /// Deletes `target` (and, where its uid is known, only that one), without events.
+    /// Deletes `target` without events. If its uid is set, deletes only the object with that uid.
     pub fn new(target: Target) -> Self {
         Self {
             target,
@@ -116,7 +116,7 @@ impl Delete {
 }
 
 impl DeleteCollection {
-    /// Deletes all objects of this kind in the namespace; their dependents after them.
+    /// Deletes all objects of this kind in the namespace, and then their dependents.
     pub fn new(kind: Kind, namespace: &str) -> Self {
         Self {
             kind,
@@ -165,7 +165,7 @@ impl Update {
 }
 
 impl Rewrite {
-    /// Changes `target` if it is still of this version, without events.
+    /// Changes `target` if it still has this version, without events.
     pub fn new(
         target: Target,
         resource_version: &str,
@@ -187,7 +187,7 @@ impl Rewrite {
 }
 
 impl Rewrite {
-    /// The same of the status sub-resource.
+    /// Returns the same change, for the status sub-resource.
     #[must_use]
     pub fn of_status(self) -> Self {
         Self { subresource: "status", ..self }
@@ -195,38 +195,38 @@ impl Rewrite {
 }
 
 impl EventRecord {
-    /// A `Normal` event.
+    /// Returns a `Normal` event.
     pub fn normal(regarding: Target, reason: &'static str, message: impl Into<String>) -> Self {
         Self { regarding, warning: false, reason, message: message.into() }
     }
 
-    /// A `Warning` event.
+    /// Returns a `Warning` event.
     pub fn warning(regarding: Target, reason: &'static str, message: impl Into<String>) -> Self {
         Self { regarding, warning: true, reason, message: message.into() }
     }
 }
 
 impl Outcomes {
-    /// The first error among the actions, whatever it meant for the pass.
+    /// Returns the first error among the actions, whatever its effect on the pass was.
     pub fn first_error(&self) -> Option<&Failure> {
         self.0.iter().find_map(|outcome| outcome.error.as_ref())
     }
 }
 
 impl Outcome {
-    /// One write that succeeded.
+    /// Returns the outcome of one successful write.
     pub fn success() -> Self {
         Self { succeeded: 1, ..Self::default() }
     }
 
-    /// A write that failed.
+    /// Returns the outcome of one failed write.
     pub fn failure(error: Failure) -> Self {
         Self { error: Some(error), ..Self::default() }
     }
 }
 
 impl Failure {
-    /// A failure that is no answer of the API server's.
+    /// Returns a failure that did not come from the API server.
     pub fn local(message: impl Into<String>) -> Self {
         Self {
             code: 0,
@@ -236,24 +236,24 @@ impl Failure {
         }
     }
 
-    /// Whether the object is not there (404).
+    /// Returns whether the object does not exist (404).
     pub fn is_not_found(&self) -> bool {
         self.code == 404
     }
 
-    /// Whether the write lost against another one (409, `Conflict`).
+    /// Returns whether the write failed because of another write (409, `Conflict`).
     pub fn is_conflict(&self) -> bool {
         self.code == 409 && self.reason == "Conflict"
     }
 
-    /// Whether an object of that name is there already (409, `AlreadyExists`).
+    /// Returns whether an object of that name already exists (409, `AlreadyExists`).
     pub fn is_already_exists(&self) -> bool {
         self.code == 409 && self.reason == "AlreadyExists"
     }
 }
 
 impl Action {
-    /// Effect of its failure on the rest of the pass. Recording an event never fails.
+    /// Returns the effect of this action's failure on the rest of the pass. Recording an event never fails.
     pub fn on_error(&self) -> OnError {
         match self {
             Self::Read(read) => read.on_error,
@@ -268,7 +268,7 @@ impl Action {
         }
     }
 
-    /// The number of the plan's part that it belongs to, if it does to one.
+    /// Returns the number of the plan's part that the action belongs to, if any.
     pub fn part(&self) -> Option<u32> {
         match self.on_error() {
             OnError::SkipPart(part) => Some(part),

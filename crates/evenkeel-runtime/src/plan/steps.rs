@@ -5,8 +5,9 @@ use std::time::Duration;
 
 /// Outcomes of a pass so far, step by step.
 ///
-/// For planners whose steps follow from each other. One pure function decides from the beginning at each step: it gets the
-/// outcomes of earlier steps as if it had waited for them, and ends at the first step that is not carried out yet:
+/// For planners whose steps depend on each other. At each step, one pure function decides from the beginning.
+/// It receives the outcomes of earlier steps as if it had awaited them, and returns the first step that has not
+/// been carried out yet:
 ///
 /// ```
 /// use evenkeel_runtime::plan::{LiveRead, Outcomes, Plan, Steps};
@@ -21,7 +22,7 @@ use std::time::Duration;
 /// assert_eq!(first, Plan::one(LiveRead::json("/version")));
 /// ```
 ///
-/// It decides the same again each time: all steps of a pass get the same time.
+/// The function must decide the same each time, so all steps of a pass receive the same time.
 #[derive(Debug)]
 pub struct Steps<'a> {
     rest: &'a [Outcome],
@@ -29,18 +30,18 @@ pub struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    /// Begins with the first of these outcomes, for what follows from all steps, such as metrics.
+    /// Starts at the first of these outcomes, for results of all steps, such as metrics.
     pub fn of(outcomes: &'a Outcomes) -> Self {
         Self { rest: &outcomes.0, took: Duration::ZERO }
     }
 
-    /// Returns how long the live reads of the steps so far took.
+    /// Returns the total duration of the live reads in the steps so far.
     pub fn took(&self) -> Duration {
         self.took
     }
 
-    /// Returns the step after these outcomes: the one that `decide` fails with, or the last one, which it returns. `None`
-    /// when the last one is carried out.
+    /// Returns the step after these outcomes: the one that `decide` returns as its error, or the last one,
+    /// which `decide` returns. Returns `None` if the last one has been carried out.
     pub fn next(
         outcomes: &'a Outcomes,
         decide: impl FnOnce(&mut Self) -> Result<Plan, Plan>,
@@ -55,7 +56,7 @@ impl<'a> Steps<'a> {
     /// Returns the outcomes of a step's actions. A step without actions has none.
     ///
     /// # Errors
-    /// The step itself, if it is not carried out yet.
+    /// The step itself, if it has not been carried out yet.
     pub fn all(&mut self, step: Plan) -> Result<&'a [Outcome], Plan> {
         match self.rest.split_at_checked(step.actions.len()) {
             Some((outcomes, rest)) => {
@@ -67,10 +68,10 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Returns the outcome of a step of one action.
+    /// Returns the outcome of a step with one action.
     ///
     /// # Errors
-    /// The step itself, if it is not carried out yet.
+    /// The step itself, if it has not been carried out yet.
     pub fn one(&mut self, action: impl Into<Action>) -> Result<&'a Outcome, Plan> {
         let Some((outcome, rest)) = self.rest.split_first() else { return Err(Plan::one(action)) };
         self.rest = rest;
@@ -88,7 +89,7 @@ mod tests {
         LiveRead::json(path)
     }
 
-    /// Reads one path, and two others if it is there.
+    /// Reads one path, and two other paths if it exists.
     fn decide(steps: &mut Steps<'_>) -> Result<Plan, Plan> {
         if steps.one(read("/a"))?.reply.is_none() {
             return Ok(Plan::failure("gone"));

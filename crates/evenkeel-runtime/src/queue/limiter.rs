@@ -5,7 +5,7 @@
 use std::{collections::HashMap, hash::Hash, time::Duration};
 use tokio::time::Instant;
 
-/// The bucket refills ten tokens a second.
+/// The bucket gains ten tokens per second.
 const BUCKET_INTERVAL: Duration = Duration::from_millis(100);
 const BUCKET_BURST: u32 = 100;
 
@@ -13,16 +13,16 @@ const BUCKET_BURST: u32 = 100;
 #[doc(alias = "ItemExponentialFailureRateLimiter")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
-    /// Delay after the first failure; doubled with each further failure in a row.
+    /// Delay after the first failure. Each further consecutive failure doubles it.
     pub base_delay: Duration,
-    /// The longest delay after a failure.
+    /// Upper bound of the delay.
     pub max_delay: Duration,
-    /// Whether a token bucket (10 per second, burst 100) limits all keys together as well (`BucketRateLimiter`).
+    /// Whether a token bucket (10 per second, burst 100) also limits all keys together (`BucketRateLimiter`).
     pub bucket: bool,
 }
 
 impl Default for Backoff {
-    /// client-go's `DefaultTypedControllerRateLimiter`: 5 ms to 1000 s, with the overall bucket.
+    /// Returns client-go's `DefaultTypedControllerRateLimiter`: 5 ms to 1000 s, with the overall bucket.
     fn default() -> Self {
         Self {
             base_delay: Duration::from_millis(5),
@@ -32,11 +32,12 @@ impl Default for Backoff {
     }
 }
 
-/// The longer delay of an exponential backoff per key and a token bucket over all keys.
+/// Rate limiter that returns the longer delay of two: a key's exponential backoff, and a token bucket of all
+/// keys.
 pub(super) struct RateLimiter<K> {
     backoff: Backoff,
     failures: HashMap<K, u32>,
-    /// When the bucket would be full again (the "theoretical arrival time" of a leaky bucket).
+    /// Time at which the bucket would be full again (the "theoretical arrival time" of a leaky bucket).
     full_at: Option<Instant>,
 }
 
@@ -63,7 +64,7 @@ impl<K: Eq + Hash> RateLimiter<K> {
         if self.backoff.bucket { backoff.max(self.reserve(now)) } else { backoff }
     }
 
-    /// Takes a token, perhaps a future one, and returns how long it takes until it exists.
+    /// Takes a token, perhaps a future one, and returns the time until the token exists.
     fn reserve(&mut self, now: Instant) -> Duration {
         let full_at = self.full_at.map_or(now, |at| at.max(now)) + BUCKET_INTERVAL;
         self.full_at = Some(full_at);
@@ -74,7 +75,7 @@ impl<K: Eq + Hash> RateLimiter<K> {
         self.failures.remove(key);
     }
 
-    /// Number of keys that failed and were not forgotten since.
+    /// Returns the number of keys that failed and were not forgotten since.
     pub(super) fn len(&self) -> usize {
         self.failures.len()
     }
@@ -85,7 +86,7 @@ impl<K: Eq + Hash> RateLimiter<K> {
 }
 
 impl Backoff {
-    /// Returns the base delay doubled `failures` times, at most the longest delay.
+    /// Returns the base delay, doubled `failures` times, but at most the maximum delay.
     fn after(&self, failures: u32) -> Duration {
         self.base_delay.saturating_mul(2u32.saturating_pow(failures)).min(self.max_delay)
     }
@@ -99,7 +100,7 @@ mod tests {
     const BASE_DELAY: Duration = Duration::from_millis(5);
 
     #[test]
-    fn doubles_up_to_the_longest() {
+    fn doubles_up_to_the_maximum() {
         let table = [
             (0, 5),
             (1, 10),
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_bucket_holds_back_after_its_burst() {
+    async fn the_bucket_delays_after_its_burst() {
         let mut limiter = RateLimiter::default();
         let now = Clock::system().instant();
         let delays: Vec<Duration> = (0..103).map(|key| limiter.when(&key, now)).collect();
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_controller_may_have_waits_of_its_own() {
+    async fn a_controller_may_have_its_own_backoff() {
         let [base_delay, max_delay] = [5, 300].map(Duration::from_secs);
         let mut limiter = RateLimiter::new(Backoff { base_delay, max_delay, bucket: false });
         let now = Clock::system().instant();

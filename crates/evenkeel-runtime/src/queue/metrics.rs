@@ -25,9 +25,9 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Registers the metrics; to be called once for each registry.
+    /// Registers the metrics. Call it once for each registry.
     pub fn register(registry: &Registry) -> Self {
-        // 10 ns to 10 s, as component-base's workqueue metrics.
+        // The buckets span 10 ns to 10 s, as in component-base's workqueue metrics.
         let bounds = exponential(10e-9, 10.0, 10);
         let labels = &["name"];
         Self {
@@ -63,8 +63,8 @@ impl Metrics {
         }
     }
 
-    /// Adds a queue to the gauges of running work. `ages` returns the seconds that each key has been processed so far;
-    /// `None` once the queue is dropped.
+    /// Adds a queue to the gauges of running work. `ages` returns for each key in process the seconds since its
+    /// start, or `None` once the queue is dropped.
     pub(super) fn observe_running(
         &self,
         name: &str,
@@ -75,7 +75,7 @@ impl Metrics {
     }
 }
 
-/// The handles of one queue.
+/// Metrics of one queue.
 pub(super) struct Handles {
     adds: IntCounter,
     depth: IntGauge,
@@ -110,7 +110,7 @@ impl Handles {
 
 type Ages = Box<dyn Fn() -> Option<Vec<f64>> + Send + Sync>;
 
-/// The two gauges of unfinished work, computed when they are scraped.
+/// The two gauges of unfinished work, which are computed at each scrape.
 #[derive(Clone)]
 struct RunningWork {
     unfinished: GaugeVec,

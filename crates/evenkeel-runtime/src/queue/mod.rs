@@ -1,8 +1,8 @@
 //! Workqueue of keys: deduplicated, prioritized, delayed and rate limited.
 //!
-//! A key waits at most once and is processed by one worker at a time; a key that is added while it is processed is
-//! processed again afterwards. Behaviour and metrics are those of client-go's `util/workqueue`, priorities those of
-//! controller-runtime's priority queue.
+//! A key is in the queue at most once, and only one worker processes it at a time. A key that is added during
+//! its processing is processed again afterwards. Behaviour and metrics are those of client-go's
+//! `util/workqueue`, priorities those of controller-runtime's priority queue.
 
 mod limiter;
 mod metrics;
@@ -25,10 +25,10 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// Delay in place of one that the clock cannot express.
+/// Delay that replaces one that the clock cannot express.
 const MAX_DELAY: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 
-/// Priority of a key: greater ones are processed first, equal ones in order of arrival.
+/// Priority of a key. Keys with greater values are processed first, keys with equal values in order of arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Priority(pub i32);
 
@@ -39,22 +39,22 @@ impl Priority {
     pub const LOW: Self = Self(-100);
 }
 
-/// Keys of a queue at one time, for introspection.
+/// Snapshot of a queue's keys, for introspection.
 #[derive(Debug, Clone)]
 pub struct QueueSnapshot<K> {
     /// Number of keys that wait for a worker.
     pub ready: usize,
-    /// Number of keys that are processed.
+    /// Number of keys that workers are processing.
     pub running: usize,
     /// Number of keys that become ready at a later time.
     pub delayed: usize,
     /// Number of keys that failed and were not forgotten since.
     pub failing: usize,
-    /// The first keys: processed ones by age, ready ones in order, delayed ones by time.
+    /// The first keys: those in process by age, ready keys in order, delayed keys by time.
     pub keys: Vec<(KeyStatus, K)>,
 }
 
-/// A workqueue of keys; clones share it.
+/// Workqueue of keys. Clones share it.
 ///
 /// ```
 /// use evenkeel_runtime::{clock::Clock, queue::{Priority, Queue}};
@@ -85,18 +85,18 @@ struct Shared<K> {
     limiter: Mutex<RateLimiter<K>>,
     /// Wakes a worker: a key is ready, or the time of the next delayed key has changed.
     wake: Notify,
-    /// Wakes those who wait for the queue to drain, to check again.
+    /// Wakes tasks that wait for the queue to drain, so that they check again.
     idle: Notify,
     metrics: Option<Handles>,
 }
 
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
-    /// A queue whose metrics carry `name`. Delays follow `clock`.
+    /// Creates a queue whose metrics have the label `name`. Delays follow `clock`.
     pub fn new(name: &str, metrics: &Metrics, clock: &Clock) -> Self {
         Self::with_backoff(name, metrics, Backoff::default(), clock)
     }
 
-    /// As [`Queue::new`] with a backoff policy.
+    /// Like [`Queue::new`], with a backoff policy.
     pub fn with_backoff(name: &str, metrics: &Metrics, backoff: Backoff, clock: &Clock) -> Self {
         let queue = Self::with_metrics(Some(metrics.handles(name)), backoff, clock);
         let shared = Arc::downgrade(&queue.shared);
@@ -108,7 +108,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         queue
     }
 
-    /// A queue without metrics.
+    /// Creates a queue without metrics.
     pub fn unnamed(clock: &Clock) -> Self {
         Self::with_metrics(None, Backoff::default(), clock)
     }
@@ -125,26 +125,26 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Adds a key. A key that waits already keeps its place unless this priority is greater; a key that is processed is
-    /// processed again afterwards. Ignored once the queue is shut down.
+    /// Adds a key. A key that already waits keeps its position unless this priority is greater. A key in
+    /// process is processed again afterwards. Does nothing once the queue is shut down.
     pub fn add(&self, key: K, priority: Priority) {
         let added = lock(&self.shared.state).add(key, priority, self.shared.clock.instant());
         self.added(added);
     }
 
-    /// Adds a key after `delay`; of several delays of a key the shortest counts. A key that is processed keeps its
-    /// priority.
+    /// Adds a key after `delay`. If several delays are requested for a key, the shortest applies. A key in
+    /// process keeps its priority.
     pub fn add_after(&self, key: K, delay: Duration) {
         self.delayed(key, delay, None);
     }
 
-    /// As [`Queue::add_after`] with a priority.
+    /// Like [`Queue::add_after`], with a priority.
     pub fn add_after_with_priority(&self, key: K, delay: Duration, priority: Priority) {
         self.delayed(key, delay, Some(priority));
     }
 
-    /// Adds a key after its backoff, which grows with each call since [`Queue::forget`] (client-go's
-    /// `DefaultTypedControllerRateLimiter` by default; see [`Backoff`]).
+    /// Adds a key after its backoff, which grows with each call since [`Queue::forget`]. The default is
+    /// client-go's `DefaultTypedControllerRateLimiter`; see [`Backoff`].
     pub fn add_rate_limited(&self, key: K) {
         let delay = lock(&self.shared.limiter).when(&key, self.shared.clock.instant());
         self.delayed(key, delay, None);
@@ -155,13 +155,13 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         lock(&self.shared.limiter).forget(key);
     }
 
-    /// How often [`Queue::add_rate_limited`] was called for a key since it was last forgotten.
+    /// Returns the number of calls of [`Queue::add_rate_limited`] for a key since it was last forgotten.
     pub fn num_requeues(&self, key: &K) -> u32 {
         lock(&self.shared.limiter).num_requeues(key)
     }
 
-    /// Waits for a key to process; `None` when the queue is shut down and empty. The worker calls [`Queue::done`] with the
-    /// key.
+    /// Waits for a key to process. Returns `None` when the queue is shut down and empty. The worker calls
+    /// [`Queue::done`] with the key.
     #[doc(alias = "Get")]
     pub async fn next(&self) -> Option<K> {
         loop {
@@ -176,18 +176,18 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
                 Taken::Key { key, waited } => {
                     self.measure(|m| m.taken(waited));
                     if delayed {
-                        // Another worker has to wait for the next delayed key now.
+                        // Another worker now has to wait for the next delayed key.
                         self.shared.wake.notify_one();
                     }
                     return Some(key);
                 }
                 Taken::ShutDown => {
-                    // The other workers have to end, too.
+                    // The other workers have to end too.
                     self.shared.wake.notify_waiters();
                     return None;
                 }
                 Taken::Wait(Some(at)) => {
-                    // Either the time or a new key: both are looked at again.
+                    // Wait for the time or for a new key. The loop then checks both again.
                     let _ = tokio::time::timeout_at(at, wake).await;
                 }
                 Taken::Wait(None) => wake.await,
@@ -195,8 +195,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         }
     }
 
-    /// Processes a key: waits for `work`, and marks the key as processed. A panic of `work` is logged, and the key
-    /// retried with backoff.
+    /// Processes a key: awaits `work` and marks the key as processed. A panic of `work` is logged, and the key
+    /// is retried with backoff.
     #[doc(alias("RecoverPanic"))]
     pub async fn process(&self, key: &K, work: impl Future<Output = ()>) {
         if let Err(panic) = catch_panic(work).await {
@@ -218,12 +218,12 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         self.shared.idle.notify_waiters();
     }
 
-    /// Returns whether a key waits, is processed or is delayed, and since or until when.
+    /// Returns whether a key waits, is in process or is delayed, and since or until when.
     pub fn key_status(&self, key: &K) -> KeyStatus {
         lock(&self.shared.state).key_status(key)
     }
 
-    /// Returns the number of keys in each state, and the first `most` keys of each.
+    /// Returns the number of keys in each state, and the first `most` keys of each state.
     pub fn snapshot(&self, most: usize) -> QueueSnapshot<K> {
         let state = lock(&self.shared.state);
         let [ready, running, delayed] = state.counts();
@@ -233,24 +233,25 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         QueueSnapshot { ready, running, delayed, failing, keys }
     }
 
-    /// Number of keys that wait for a worker.
+    /// Returns the number of keys that wait for a worker.
     pub fn len(&self) -> usize {
         lock(&self.shared.state).waiting()
     }
 
-    /// Whether no key waits for a worker.
+    /// Returns whether no key waits for a worker.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Shuts down: no key is added any more, waiting keys are still processed, delayed ones are dropped.
+    /// Shuts the queue down: it accepts no further keys, and drops delayed ones. Waiting keys are still
+    /// processed.
     pub fn shut_down(&self) {
         lock(&self.shared.state).shut_down(false);
         self.shared.wake.notify_waiters();
         self.shared.idle.notify_waiters();
     }
 
-    /// As [`Queue::shut_down`], and waiting keys are dropped, too.
+    /// Like [`Queue::shut_down`], but also drops waiting keys.
     pub fn shut_down_now(&self) {
         let dropped = lock(&self.shared.state).shut_down(true);
         self.measure(|m| m.dropped(dropped));
@@ -258,18 +259,18 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         self.shared.idle.notify_waiters();
     }
 
-    /// Shuts down and waits until all waiting keys are processed.
+    /// Shuts the queue down and waits until all waiting keys are processed.
     pub async fn shut_down_with_drain(&self) {
         self.shut_down();
         self.drained().await;
     }
 
-    /// Waits until no key waits or is processed.
+    /// Waits until no key waits or is in process.
     pub async fn drained(&self) {
         loop {
             let idle = self.shared.idle.notified();
             tokio::pin!(idle);
-            // From here on a notification is not missed.
+            // From here on, no notification is missed.
             idle.as_mut().enable();
             if lock(&self.shared.state).is_idle() {
                 return;
@@ -278,7 +279,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         }
     }
 
-    /// Whether the queue was shut down.
+    /// Returns whether the queue was shut down.
     pub fn is_shut_down(&self) -> bool {
         lock(&self.shared.state).is_shut_down()
     }
@@ -292,7 +293,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
             }
             self.measure(Handles::retried);
             if !delay.is_zero() {
-                // An object may name a delay that no clock reaches.
+                // A delay may come from an object, and be too long for any clock.
                 let due = now.checked_add(delay).unwrap_or(now + MAX_DELAY);
                 state.add_at(key, due, priority);
                 drop(state);

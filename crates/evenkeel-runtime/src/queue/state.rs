@@ -1,4 +1,4 @@
-//! State of a workqueue: waiting, processed and delayed keys, as plain data with the time as an argument.
+//! State of a workqueue: waiting, running and delayed keys. Plain data, with the time as an argument.
 
 use super::Priority;
 use std::{
@@ -11,11 +11,11 @@ use tokio::time::Instant;
 
 pub(super) struct State<K> {
     waiting: HashMap<K, Waiting>,
-    /// Waiting keys in the order in which they are processed.
+    /// Waiting keys, in the order in which they are processed.
     order: BTreeMap<(Reverse<Priority>, u64), K>,
     running: HashMap<K, Running>,
     delayed: HashMap<K, Delayed>,
-    /// Delayed keys in the order in which they become ready.
+    /// Delayed keys, in the order in which they become ready.
     timeline: BTreeSet<(Instant, u64)>,
     /// Keys of `timeline`, by sequence number.
     due: HashMap<u64, K>,
@@ -32,7 +32,7 @@ struct Waiting {
 struct Running {
     priority: Priority,
     since: Instant,
-    /// Added again while it is processed (client-go: dirty), with this priority at this time.
+    /// Set if the key was added during its processing (client-go: dirty): its new priority, and the time.
     again: Option<(Priority, Instant)>,
 }
 
@@ -42,35 +42,35 @@ struct Delayed {
     priority: Priority,
 }
 
-/// Status of a key in a queue; the default is that of a key that is not in it.
+/// Status of a key in a queue. The default is the status of a key that is not in the queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KeyStatus {
-    /// When it began to wait for a worker.
+    /// Time when the key began to wait for a worker.
     pub ready: Option<Instant>,
-    /// When a worker began to process it.
+    /// Time when a worker began to process the key.
     pub running: Option<Instant>,
-    /// Whether it was added while it is processed, and will be processed again.
+    /// Whether the key was added during its processing, and will be processed again.
     pub again: bool,
-    /// When its delay ends.
+    /// Time when the key's delay ends.
     pub due: Option<Instant>,
 }
 
 /// Effect of adding a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Added {
-    /// The key waits already, or the queue is shut down.
+    /// The key already waits, or the queue is shut down.
     Unchanged,
-    /// The key is processed, and will wait again afterwards.
+    /// The key is in process, and will wait again afterwards.
     Dirty,
     /// The key waits for a worker.
     Ready,
 }
 
-/// Answer to a worker that asks for a key.
+/// Answer to a worker that requests a key.
 pub(super) enum Taken<K> {
-    /// The key to process, and how long it waited.
+    /// The key to process, and the time that it waited.
     Key { key: K, waited: Duration },
-    /// No key is ready: ask again when one is added, or at this time.
+    /// No key is ready: request again when a key is added, or at this time.
     Wait(Option<Instant>),
     /// The queue is shut down and empty.
     ShutDown,
@@ -78,9 +78,9 @@ pub(super) enum Taken<K> {
 
 /// Effect of marking a key as processed.
 pub(super) struct Done {
-    /// How long it was processed; `None` if no worker had taken it.
+    /// Processing time. `None` if no worker had taken the key.
     pub(super) worked: Option<Duration>,
-    /// Whether it waits again.
+    /// Whether the key waits again.
     pub(super) again: bool,
 }
 
@@ -99,7 +99,8 @@ impl<K> Default for State<K> {
     }
 }
 
-/// Frees the memory of a burst once it is over: at the start every object is a key, later few are.
+/// Frees the memory of a burst once it is over. At the start every object has its key in the queue, later only
+/// a few.
 fn shrink_if_empty<K, V>(map: &mut HashMap<K, V>) {
     const KEPT: usize = 256;
     if map.is_empty() && map.capacity() > KEPT {
@@ -108,7 +109,7 @@ fn shrink_if_empty<K, V>(map: &mut HashMap<K, V>) {
 }
 
 impl<K: Clone + Eq + Hash> State<K> {
-    /// Adds `key`, or marks it as dirty if it is processed.
+    /// Adds `key`, or marks it as dirty if it is in process.
     pub(super) fn add(&mut self, key: K, priority: Priority, now: Instant) -> Added {
         if self.shut_down {
             return Added::Unchanged;
@@ -138,7 +139,7 @@ impl<K: Clone + Eq + Hash> State<K> {
                 true
             }
             Some(waiting) if waiting.priority < priority => {
-                // The key keeps its sequence number: among keys of equal priority the order of arrival counts.
+                // The key keeps its sequence number: keys of equal priority are processed in order of arrival.
                 self.order.remove(&(Reverse(waiting.priority), waiting.sequence));
                 waiting.priority = priority;
                 self.order.insert((Reverse(priority), waiting.sequence), key);
@@ -148,7 +149,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
-    /// Adds a key at a later time; of two times of a key the earlier counts.
+    /// Adds a key at a later time. If several times are requested for a key, the earliest applies.
     pub(super) fn add_at(&mut self, key: K, at: Instant, priority: Option<Priority>) {
         if self.shut_down {
             return;
@@ -170,12 +171,12 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.delayed.insert(key, Delayed { at, sequence, priority });
     }
 
-    /// The priority with which a key is processed.
+    /// Returns the priority with which a key is being processed.
     pub(super) fn priority_of(&self, key: &K) -> Priority {
         self.running.get(key).map_or(Priority::NORMAL, |running| running.priority)
     }
 
-    /// Moves delayed keys that are due to the waiting ones, and returns the effects.
+    /// Moves delayed keys that are due to the waiting keys, and returns the effects.
     pub(super) fn promote_due(&mut self, now: Instant) -> Vec<Added> {
         let mut promoted = Vec::new();
         while let Some(&(at, sequence)) = self.timeline.first() {
@@ -193,7 +194,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         promoted
     }
 
-    /// Takes the key of the highest priority.
+    /// Takes the key with the highest priority.
     pub(super) fn take(&mut self, now: Instant) -> Taken<K> {
         let Some((_, key)) = self.order.pop_first() else {
             return if self.shut_down {
@@ -209,7 +210,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         Taken::Key { key, waited: now.saturating_duration_since(since) }
     }
 
-    /// Marks `key` as processed; it waits again if it is dirty.
+    /// Marks `key` as processed. A dirty key waits again.
     pub(super) fn done(&mut self, key: &K, now: Instant) -> Done {
         let Some((key, running)) = self.running.remove_entry(key) else {
             return Done { worked: None, again: false };
@@ -220,7 +221,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         Done { worked, again }
     }
 
-    /// Whether keys are delayed, so that a worker has to wait for their time.
+    /// Returns whether keys are delayed, so that a worker has to wait for their time.
     pub(super) fn has_delayed(&self) -> bool {
         !self.timeline.is_empty()
     }
@@ -237,7 +238,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.shut_down
     }
 
-    /// Shuts down; returns how many waiting keys were dropped.
+    /// Shuts the queue down, and returns the number of dropped keys.
     pub(super) fn shut_down(&mut self, drop_waiting: bool) -> usize {
         self.shut_down = true;
         self.delayed.clear();
@@ -253,7 +254,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         dropped
     }
 
-    /// The status of a key.
+    /// Returns the status of a key.
     pub(super) fn key_status(&self, key: &K) -> KeyStatus {
         KeyStatus {
             ready: self.waiting.get(key).map(|waiting| waiting.since),
@@ -263,7 +264,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
-    /// The first keys of each state, at most `most` of each: processed, ready, delayed.
+    /// Returns the first keys of each state, at most `most` of each: running, ready, delayed.
     pub(super) fn first(&self, most: usize) -> Vec<K> {
         let mut running: Vec<(Instant, &K)> =
             self.running.iter().map(|(key, running)| (running.since, key)).collect();
@@ -275,12 +276,12 @@ impl<K: Clone + Eq + Hash> State<K> {
         running.chain(ready).chain(delayed).filter(|key| seen.insert(*key)).cloned().collect()
     }
 
-    /// Numbers of keys that are ready, processed, delayed.
+    /// Returns the numbers of ready, running and delayed keys.
     pub(super) fn counts(&self) -> [usize; 3] {
         [self.waiting.len(), self.running.len(), self.delayed.len()]
     }
 
-    /// Seconds that each key has been processed so far.
+    /// Returns for each key in process the seconds since its start.
     pub(super) fn running_ages(&self, now: Instant) -> Vec<f64> {
         self.running
             .values()

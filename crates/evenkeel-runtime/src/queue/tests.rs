@@ -1,4 +1,4 @@
-//! The queue against its rules, in paused time.
+//! Tests of the queue's rules, in paused time.
 
 use super::*;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// What can be taken without waiting.
+/// Returns the key that can be taken without waiting.
 async fn taken<K: Clone + Eq + Hash + Send + Sync + 'static>(queue: &Queue<K>) -> Option<K> {
     tokio::time::timeout(Duration::ZERO, queue.next()).await.ok().flatten()
 }
@@ -28,7 +28,7 @@ async fn a_key_added_during_its_work_runs_again_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_that_no_clock_reaches_holds_back_nothing_else() {
+async fn a_delay_that_no_clock_reaches_delays_no_other_key() {
     let queue = Queue::unnamed(&Clock::system());
     queue.add_after("never", Duration::MAX);
     queue.add_after("never either", Duration::from_secs(i64::MAX.unsigned_abs()));
@@ -38,7 +38,7 @@ async fn a_delay_that_no_clock_reaches_holds_back_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn urgent_keys_go_first_and_raising_keeps_the_place_among_equals() {
+async fn urgent_keys_are_first_and_a_raised_priority_keeps_the_order_of_arrival() {
     let queue = Queue::unnamed(&Clock::system());
     for key in ["a", "b", "c"] {
         queue.add(key, Priority::LOW);
@@ -54,7 +54,7 @@ async fn urgent_keys_go_first_and_raising_keeps_the_place_among_equals() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_several_delays_the_earliest_counts_and_an_add_now_leaves_them() {
+async fn the_earliest_delay_applies_and_an_immediate_add_keeps_it() {
     let queue = Queue::unnamed(&Clock::system());
     let start = Clock::system().instant();
     queue.add_after("a", millis(500));
@@ -72,7 +72,7 @@ async fn of_several_delays_the_earliest_counts_and_an_add_now_leaves_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_is_kept_when_its_watcher_is_busy() {
+async fn a_delay_is_kept_while_its_worker_is_busy() {
     let queue = Queue::unnamed(&Clock::system());
     let start = Clock::system().instant();
     let worker = || async {
@@ -99,7 +99,7 @@ async fn a_delay_is_kept_when_its_watcher_is_busy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn back_off_keeps_the_priority_of_the_work() {
+async fn backoff_keeps_the_priority() {
     let queue = Queue::unnamed(&Clock::system());
     queue.add("a", Priority::LOW);
     assert_eq!(queue.next().await, Some("a"));
@@ -113,7 +113,7 @@ async fn back_off_keeps_the_priority_of_the_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutting_down_hands_out_what_waits_and_drops_what_is_delayed() {
+async fn shutting_down_returns_waiting_keys_and_drops_delayed_ones() {
     let queue = Queue::unnamed(&Clock::system());
     queue.add("a", Priority::NORMAL);
     queue.add("b", Priority::NORMAL);
@@ -140,7 +140,7 @@ async fn shutting_down_hands_out_what_waits_and_drops_what_is_delayed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutting_down_now_wakes_every_worker_with_nothing() {
+async fn shutting_down_now_wakes_every_worker_without_a_key() {
     let queue = Queue::<&str>::unnamed(&Clock::system());
     let workers = futures::future::join_all((0..4).map(|_| queue.next()));
     let stop = async {
@@ -206,7 +206,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The rules, as slowly and plainly as possible.
+/// Model of the rules, simple and slow.
 #[derive(Default)]
 struct Model {
     waiting: HashMap<u8, i32>,
@@ -252,7 +252,8 @@ impl Model {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Whatever happens, the queue hands out a most urgent waiting key, never one that runs, and loses none.
+    /// After any steps, the queue returns a waiting key of the highest priority, never one in process, and
+    /// loses none.
     #[test]
     fn behaves_as_its_model(steps in proptest::collection::vec(step(), 1..80)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -277,7 +278,7 @@ proptest! {
                         keys.sort_unstable();
                         if let Some(key) = keys.get(nth) {
                             queue.done(key);
-                            // What became due during the work was added during the work.
+                            // The model adds keys that became due during the work before the work ends.
                             model.done(*key);
                         }
                     }

@@ -1,4 +1,5 @@
-//! A program in etcd's place, for tools that start one beside kube-apiserver and wait until it is healthy. It stores nothing.
+//! Replacement of etcd for tools that start it beside kube-apiserver and wait until it is healthy. It stores
+//! nothing.
 
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
@@ -20,10 +21,10 @@ use hyper_util::{
 use std::{convert::Infallible, net::SocketAddr, process::ExitCode, time::Duration};
 use tokio::net::{TcpListener, lookup_host};
 
-/// Name of the program whose place it takes.
+/// Name of the program that it replaces.
 pub(crate) const NAME: &str = "etcd";
 
-/// The default of `--listen-client-urls`.
+/// Default of `--listen-client-urls`.
 const DEFAULT_URL: &str = "http://localhost:2379";
 
 const HELP: &str = "\
@@ -36,16 +37,13 @@ Usage:
         URLs to answer at, with commas between. All other flags of etcd are accepted, without effect.
 ";
 
-/// Maximum time for open requests when the server stops.
+/// Time that open requests have to complete when the server stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Runs it with these arguments and returns its exit code.
+/// Runs the program with these arguments, and returns its exit code.
 pub(crate) fn main(arguments: &[String]) -> ExitCode {
     if arguments.iter().any(|argument| matches!(&**argument, "-h" | "--help" | "-help")) {
-        #[expect(
-            clippy::print_stdout,
-            reason = "what was asked for goes where it can be piped from"
-        )]
+        #[expect(clippy::print_stdout, reason = "requested output belongs on standard output")]
         {
             print!("{HELP}");
         }
@@ -57,7 +55,7 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
     })
 }
 
-/// The URLs that clients are answered at: the flag's last value.
+/// Returns the URLs to serve: the flag's last value.
 fn client_urls(arguments: &[String]) -> Vec<String> {
     let mut urls = DEFAULT_URL;
     let mut arguments = arguments.iter().peekable();
@@ -72,7 +70,7 @@ fn client_urls(arguments: &[String]) -> Vec<String> {
     urls.split(',').map(|url| url.trim().to_owned()).collect()
 }
 
-/// The host and port of a URL without TLS.
+/// Returns the host and port of a URL without TLS.
 fn host_and_port(url: &str) -> Result<&str> {
     let Some(rest) = url.strip_prefix("http://") else {
         bail!("--listen-client-urls: {url:?} is no http URL, and only those are answered here");

@@ -1,4 +1,4 @@
-//! `evenkeel apiserver`: the embedded API server alone, with kube-apiserver's flags.
+//! `evenkeel apiserver`: only the embedded API server, with kube-apiserver's flags.
 
 pub(crate) mod etcd;
 mod options;
@@ -20,13 +20,13 @@ use evenkeel_runtime::{manager::shutdown_signal, tasks::Tasks};
 use options::{Options, flags};
 use std::{collections::BTreeMap, net::SocketAddr, path::Path, process::ExitCode, time::Duration};
 
-/// Name of upstream's program, whose flags it has.
+/// Name of upstream's program, which has the same flags.
 pub(crate) const NAME: &str = "kube-apiserver";
 
-/// Maximum time for open requests when the server stops.
+/// Time that open requests have to complete when the server stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Runs it with these arguments and returns its exit code.
+/// Runs the program with these arguments, and returns its exit code.
 pub(crate) fn main(arguments: Vec<String>) -> ExitCode {
     if arguments.first().is_some_and(|first| first == "snapshot") {
         return snapshot::of_apiserver(arguments);
@@ -46,7 +46,7 @@ pub(crate) fn main(arguments: Vec<String>) -> ExitCode {
     })
 }
 
-/// Returns the command line: its flags and help.
+/// Returns the program's command line.
 pub(crate) fn command_line() -> CommandLine {
     let what = "The embedded API server alone, in place of kube-apiserver and etcd: with kube-apiserver's flags, as far as it has \
                 what they set. It warns of flags without effect, and refuses those that something relies on.";

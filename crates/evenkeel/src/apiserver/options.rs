@@ -1,4 +1,4 @@
-//! kube-apiserver's flags, as far as the embedded API server has what they set.
+//! Options of the embedded API server, from kube-apiserver's flags.
 
 use crate::server::ServerArgs;
 use evenkeel_component::{
@@ -13,7 +13,8 @@ use std::{
     time::Duration,
 };
 
-/// Flags without which a server would do less than its users rely on, and why they are refused.
+/// Flags that are refused, each with the reason: without their effect, the server would do less than its users
+/// rely on.
 const REFUSED: [(&str, &str); 10] = [
     ("audit-policy-file", "there is no audit log"),
     ("audit-log-path", "there is no audit log"),
@@ -27,7 +28,8 @@ const REFUSED: [(&str, &str); 10] = [
     ("tls-cipher-suites", "the cipher suites cannot be chosen"),
 ];
 
-/// Flags whose absence nobody notices: those of etcd, of kubelets' and proxies' credentials, and of diagnosis.
+/// Flags that are ignored without a warning, because no user notices their absence: those of etcd, of kubelet
+/// credentials, and of diagnosis.
 const SILENT: [&str; 12] = [
     "etcd-servers",
     "etcd-cafile",
@@ -43,38 +45,38 @@ const SILENT: [&str; 12] = [
     "profiling",
 ];
 
-/// Flags of upstream's kube-apiserver v1.37, and `--data-dir` and `--write-kubeconfig`.
+/// Returns the flags of upstream's kube-apiserver v1.37, and `--data-dir` and `--write-kubeconfig`.
 pub(super) fn flags() -> Flags {
     let words = include_str!("../../data/kube-apiserver.words.tsv");
     Flags::from_table(include_str!("../../data/kube-apiserver.own.tsv"), words)
         .with_own(include_str!("../../data/kube-apiserver.flags.tsv"), words)
 }
 
-/// Validated flags, and the defaults of those that were not given.
+/// Validated options, including defaults.
 #[derive(Debug)]
 pub(super) struct Options {
     pub(super) listen: SocketAddr,
     pub(super) advertise: Option<IpAddr>,
     pub(super) data_dir: Option<PathBuf>,
     pub(super) kubeconfig: Option<PathBuf>,
-    /// Files of the certificate chain and its key.
+    /// Files of the certificate chain and of its key.
     pub(super) certificate: Option<[PathBuf; 2]>,
     pub(super) server: ServerArgs,
-    /// Reads and writes that are executed at once.
+    /// Limits on concurrent read and write requests.
     pub(super) in_flight: [usize; 2],
     pub(super) priority_and_fairness: bool,
     pub(super) event_ttl: Duration,
     pub(super) logging: LoggingOptions,
     pub(super) given: ParsedFlags,
-    /// Warnings to log at start.
+    /// Warnings to log at the start.
     pub(super) warnings: Vec<String>,
 }
 
 impl Options {
-    /// Validates the flags. `exists` returns whether there is a file.
+    /// Validates the flags. `exists` returns whether a file exists.
     ///
     /// # Errors
-    /// Lists every invalid flag.
+    /// All invalid flags.
     pub(super) fn check(
         given: ParsedFlags,
         exists: impl Fn(&Path) -> bool,
@@ -89,7 +91,7 @@ impl Options {
         if !matches!(&*read.text("tls-min-version"), "" | "VersionTLS12") {
             read.refuse("tls-min-version", "--tls-min-version must be VersionTLS12 in this server");
         }
-        // Privileged containers are allowed in any case.
+        // Privileged containers are always allowed.
         if !read.bool("allow-privileged") {
             read.idle(&["allow-privileged"]);
         }
@@ -141,7 +143,7 @@ fn limit(read: &Reader, flag: &str) -> usize {
     })
 }
 
-/// The files of the certificate that is served: those that are named, else those in `--cert-dir` if both are there.
+/// Returns the files of the serving certificate: the named ones, or else those in `--cert-dir` if both exist.
 fn certificate(read: &Reader, exists: &impl Fn(&Path) -> bool) -> Option<[PathBuf; 2]> {
     let [chain, key] =
         ["tls-cert-file", "tls-private-key-file"].map(|flag| read.path(flag).map(PathBuf::from));
@@ -160,14 +162,14 @@ fn certificate(read: &Reader, exists: &impl Fn(&Path) -> bool) -> Option<[PathBu
     }
 }
 
-/// The flags that `evenkeel up` has as well.
+/// Reads the flags that `evenkeel up` has too.
 fn server(read: &Reader) -> ServerArgs {
     let path = |flag| read.path(flag).map(PathBuf::from);
     let anonymous = read.bool("anonymous-auth");
     let given = |flag: &str| read.given().names().any(|name| name == flag);
     let enable_admission_plugins = read.list("enable-admission-plugins");
     let mut disable_admission_plugins = read.list("disable-admission-plugins");
-    // Upstream enables it only where it is asked to.
+    // Upstream only enables this plug-in on request.
     let restriction = "NodeRestriction".to_owned();
     if ![&enable_admission_plugins, &disable_admission_plugins]
         .iter()
@@ -242,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_that_does_nothing_is_warned_of_or_refused() {
+    fn a_flag_without_effect_causes_a_warning_or_is_refused() {
         let options = check(&["--runtime-config=api/all=true", "--goaway-chance=0.01"]);
         let warnings = options.expect("they are allowed").warnings;
         let expected = ["goaway-chance", "runtime-config"]

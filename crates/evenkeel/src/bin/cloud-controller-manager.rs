@@ -1,4 +1,4 @@
-//! The cloud-controller-manager with the providers that come with Evenkeel.
+//! The cloud-controller-manager, with the built-in cloud providers.
 
 use evenkeel_cloud::program::{self, ProviderRegistry};
 

@@ -1,6 +1,6 @@
-//! The drop-in kube-controller-manager.
+//! Drop-in replacement of kube-controller-manager.
 
-// One for heap profiles takes its place where they are asked for.
+// The feature `heap-profile` has its own allocator.
 #[cfg(all(target_os = "linux", not(feature = "heap-profile")))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

@@ -1,8 +1,8 @@
-//! The drop-in kube-scheduler.
+//! Drop-in replacement of kube-scheduler.
 
 use evenkeel_kube_scheduler::Registry;
 
-// One for heap profiles takes its place where they are asked for.
+// The feature `heap-profile` has its own allocator.
 #[cfg(all(target_env = "musl", not(feature = "heap-profile")))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

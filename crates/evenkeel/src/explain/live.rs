@@ -1,4 +1,4 @@
-//! A manager that runs, asked over `evenkeel up`'s socket or over its secure port.
+//! Client of a running manager, over the socket of `evenkeel up` or over its secure port.
 
 use super::{Args, Source};
 use anyhow::{Context, Result, anyhow, bail};
@@ -17,11 +17,11 @@ use serde::{Deserialize, de::DeserializeOwned};
 use std::path::{Path, PathBuf};
 use tokio::net::UnixStream;
 
-/// A way to a manager.
+/// Connection to a running manager.
 pub(super) enum Live {
-    /// The socket of an `evenkeel up`.
+    /// The socket of an `evenkeel up` process.
     Socket(PathBuf),
-    /// A secure port.
+    /// The secure port, with its URL.
     Https(Client, String),
 }
 
@@ -30,19 +30,20 @@ struct Reports {
     reports: Vec<ObjectReport>,
 }
 
-/// Where the `evenkeel up` whose own kubeconfig this is can be asked: `controllers.sock` beside `kubeconfig`.
+/// Returns the socket of the `evenkeel up` process that wrote this kubeconfig: `controllers.sock` beside
+/// `kubeconfig`.
 pub fn socket_beside(kubeconfig: &Path) -> PathBuf {
     let name = kubeconfig.file_name().unwrap_or_default().to_string_lossy();
     kubeconfig.with_file_name(format!("{}.sock", name.replace("kubeconfig", "controllers")))
 }
 
-/// A server's URL without what may be written or left out.
+/// Returns a server's URL without trailing slashes, for comparison.
 pub fn url_of(url: &str) -> &str {
     url.trim_end_matches('/')
 }
 
 impl Live {
-    /// The first of these sockets at which a manager of the cluster at `url` answers.
+    /// Returns the first of these sockets on which a manager of the cluster at `url` answers.
     pub(super) async fn over_socket(sockets: &[PathBuf], url: &str) -> Option<Self> {
         for socket in sockets {
             let Ok(answer) = ask_socket(socket, Method::GET, "/cluster").await else { continue };
@@ -53,7 +54,7 @@ impl Live {
         None
     }
 
-    /// The manager at `server`, with the credentials of `config`.
+    /// Returns a connection to the manager at `server`, with the credentials of `config`.
     pub(super) fn over_https(
         mut config: kube::Config,
         args: &Args,
@@ -76,7 +77,7 @@ impl Live {
         Ok(Self::Https(client, server.to_owned()))
     }
 
-    /// Describes the queried server.
+    /// Describes the queried manager.
     pub(super) fn description(&self) -> String {
         match self {
             Self::Socket(path) => format!("asked the manager at {}", path.display()),
@@ -84,7 +85,7 @@ impl Live {
         }
     }
 
-    /// Kinds that the manager's controllers are for, as `Kind.group`.
+    /// Returns the kinds that the manager's controllers reconcile, as `Kind.group`.
     pub(super) async fn kinds(&self) -> Result<Vec<String>> {
         let listing: Listing = self.ask("/debug/controllers").await?;
         Ok(listing
@@ -108,7 +109,7 @@ impl Live {
     }
 }
 
-/// Why a manager did not answer, and how to fix it.
+/// Returns why a manager did not answer, and how to fix it.
 fn unanswered(url: &str, error: &ApiError) -> String {
     let why = full_text(error);
     match error.code() {
@@ -150,10 +151,10 @@ impl Source for Live {
     }
 }
 
-/// Sends a request to a Unix socket, and returns the body of its answer.
+/// Sends a request to a Unix socket, and returns the body of the response.
 ///
 /// # Errors
-/// When nobody answers, and when the answer is no success: then with its body.
+/// When no process answers. Also for an error response, with its body.
 pub async fn ask_socket(path: &Path, method: Method, target: &str) -> Result<Bytes> {
     let stream = UnixStream::connect(path).await?;
     let (mut sender, connection) =
@@ -169,7 +170,7 @@ pub async fn ask_socket(path: &Path, method: Method, target: &str) -> Result<Byt
         }
         Ok(body)
     };
-    // The connection is driven while the answer is waited for; it ends with it.
+    // Poll the connection while waiting for the response.
     tokio::pin!(connection);
     tokio::pin!(asked);
     tokio::select! {

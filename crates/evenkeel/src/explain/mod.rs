@@ -1,7 +1,8 @@
-//! `evenkeel explain KIND/NAME`: what the controllers of an object observe, their next actions, and what they wait for.
+//! `evenkeel explain KIND/NAME`: what the controllers observe of an object, their next actions, and what they
+//! wait for.
 //!
-//! A manager that runs is asked; where none is found, the controllers are started here over a connection that only
-//! reads, given just the caches that they need, and asked the same.
+//! It queries a running manager. If it finds none, it runs the controllers' planners in this process: over a
+//! read-only connection, and with only the caches that they need.
 
 mod live;
 mod offline;
@@ -26,19 +27,19 @@ use std::path::PathBuf;
 /// Flags of `evenkeel explain`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// Object to explain: KIND/NAME, or KIND NAME; plurals and short names are accepted.
+    /// Object to explain: KIND/NAME, or KIND NAME. Plurals and short names are accepted.
     #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME")]
     pub object: Vec<String>,
 
-    /// Namespace of the object; default: the kubeconfig's.
+    /// Namespace of the object. Default: the kubeconfig's.
     #[arg(short, long)]
     pub namespace: Option<String>,
 
-    /// Kubeconfig of the cluster; default: $KUBECONFIG or ~/.kube/config.
+    /// Kubeconfig of the cluster. Default: $KUBECONFIG or ~/.kube/config.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Context in the kubeconfig; default: its current one.
+    /// Context in the kubeconfig. Default: its current one.
     #[arg(long)]
     pub context: Option<String>,
 
@@ -46,7 +47,7 @@ pub struct Args {
     #[arg(long, value_name = "URL", conflicts_with = "offline")]
     pub server: Option<String>,
 
-    /// CA of the manager's certificate; default: the kubeconfig's.
+    /// CA of the manager's certificate. Default: the kubeconfig's.
     #[arg(long, value_name = "FILE", requires = "server")]
     pub certificate_authority: Option<PathBuf>,
 
@@ -63,10 +64,10 @@ pub struct Args {
     pub output: String,
 }
 
-/// Explains, and returns what is to be printed.
+/// Explains an object, and returns the output.
 ///
 /// # Errors
-/// When neither a manager nor the cluster can be asked, or there is no such kind.
+/// When neither a manager nor the cluster answers, or the kind or the object does not exist.
 pub fn run<'a>(args: &'a Args, sockets: &'a [PathBuf]) -> LocalBoxFuture<'a, Result<String>> {
     Box::pin(explain_object(args, sockets))
 }
@@ -94,7 +95,7 @@ async fn explain_object(args: &Args, sockets: &[PathBuf]) -> Result<String> {
         Some(live) => {
             let subject = match client.api_resources().await {
                 Ok(found) => resolve(&found, kind, &namespace, name)?,
-                // The manager may well be asked why it can do nothing while the API server is away.
+                // The manager can explain why it does nothing even while the API server is unavailable.
                 Err(_) => known_to(&live, kind, &namespace, name).await?,
             };
             let mode = live.description();
@@ -137,12 +138,12 @@ async fn explain_object(args: &Args, sockets: &[PathBuf]) -> Result<String> {
     })
 }
 
-/// The CA that a configuration trusts, PEM.
+/// Returns the CA (PEM) that a configuration trusts.
 pub fn ca_of(config: &kube::Config) -> Option<String> {
     config.root_cert.as_deref().map(pem)
 }
 
-/// A subject of a kind that the manager's controllers name.
+/// Returns a subject whose kind is one that the manager's controllers reconcile.
 async fn known_to(live: &Live, kind: &str, namespace: &str, name: &str) -> Result<Subject> {
     let kinds = live.kinds().await?;
     let fits = |known: &&String| {

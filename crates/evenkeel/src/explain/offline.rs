@@ -1,4 +1,4 @@
-//! Controllers over a read-only connection, which never run: only their planners are called.
+//! Controllers over a read-only connection, which never run. Only their planners are called.
 
 use super::Source;
 use anyhow::Result;
@@ -24,17 +24,17 @@ use tokio::sync::Mutex;
 
 /// Timeout of the caches' sync, after which the report names those that have not synced.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(20);
-/// Time between two checks whether the caches have synced.
+/// Interval of the checks whether the caches have synced.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Maximum time for reflectors to end.
+/// Time that reflectors have to end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Controllers at rest, with caches of the namespace that is asked about.
+/// Controllers that never run, with caches of the object's namespace.
 pub struct Offline {
     client: Client,
     clock: Clock,
     found: Arc<ServerResources>,
-    /// Read when it is first asked for.
+    /// Snapshot for the garbage collector, read on first use.
     snapshot: Mutex<Option<Snapshot>>,
     namespace: String,
     caches: Caches,
@@ -43,7 +43,7 @@ pub struct Offline {
 }
 
 impl Offline {
-    /// Sets up the controllers for questions about `subject` and what it keeps. Nothing is read yet.
+    /// Sets up the controllers for reports about `subject` and its dependents. Nothing is read yet.
     ///
     /// # Errors
     /// When a controller cannot be set up.
@@ -55,7 +55,7 @@ impl Offline {
     ) -> Result<Self> {
         let (kube, _) = dry_run(kube);
         let client = Client::builder(kube, clock.clone()).user_agent("evenkeel-explain").build();
-        // Of a namespace, what is in it is what matters.
+        // For a Namespace, read the objects in it.
         let is_namespace = subject.kind == "Namespace" && subject.group.is_empty();
         let namespace = if is_namespace { &subject.name } else { &subject.namespace };
         let registry = Registry::new();
@@ -63,7 +63,7 @@ impl Offline {
         let mut env = Env::new(client.clone(), caches.clone(), clock.clone(), &registry);
         env.introspection = Introspection::keeping(caches.clone(), clock.clone());
         let introspection = env.introspection.clone();
-        // The tasks are cancelled before they start: controllers are set up and never run.
+        // The tasks are cancelled before they start: the controllers are set up and never run.
         let stopped = Tasks::new();
         stopped.token().cancel();
         let writer = client.clone();
@@ -89,12 +89,12 @@ impl Offline {
         })
     }
 
-    /// Ends what reads.
+    /// Stops the reflectors.
     pub async fn stop(&self) {
         self.reflectors.shut_down(SHUTDOWN_TIMEOUT).await;
     }
 
-    /// Fills the caches of the controllers that are for objects of this kind.
+    /// Fills the caches of the controllers that reconcile objects of this kind.
     async fn fill(&self, subject: &Subject) {
         let kind = match &*subject.group {
             "" => subject.kind.clone(),
@@ -113,11 +113,11 @@ impl Offline {
                 self.clock.sleep(POLL_INTERVAL).await;
             }
         };
-        // What is not there by then is said in the report, with the reason.
+        // The report names the caches that have not synced by then, with the reason.
         let _ = tokio::time::timeout(SYNC_TIMEOUT, filled).await;
     }
 
-    /// Returns the report of a garbage collector, from live reads.
+    /// Returns the garbage collector's report, from live reads.
     async fn collector(&self, subject: &Subject) -> Result<Option<ObjectReport>> {
         let namespace = if subject.namespace.is_empty() { "" } else { &*self.namespace };
         let mut snapshot = self.snapshot.lock().await;

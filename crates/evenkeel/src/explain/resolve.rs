@@ -1,4 +1,4 @@
-//! Resolves a kind and name as a user types them.
+//! Resolves a kind and a name that a user types.
 
 use anyhow::{Result, bail};
 use evenkeel_runtime::{
@@ -6,10 +6,10 @@ use evenkeel_runtime::{
     introspect::Subject,
 };
 
-/// `KIND/NAME` or `KIND NAME`, taken apart.
+/// Splits `KIND/NAME` or `KIND NAME`.
 ///
 /// # Errors
-/// When it is neither.
+/// When the words have neither form.
 pub fn split(words: &[String]) -> Result<(&str, &str)> {
     let parts = match words {
         [one] => one.split_once('/'),
@@ -24,7 +24,8 @@ pub fn split(words: &[String]) -> Result<(&str, &str)> {
     }
 }
 
-/// The object that `kind` (a kind, plural, singular or short name, with `.group` where that is not enough) and `name` mean.
+/// Resolves a kind and a name to an object. `kind` is a kind, plural, singular or short name, optionally with
+/// `.group`.
 ///
 /// # Errors
 /// When the server has no such kind.
@@ -45,7 +46,7 @@ pub fn resolve(
             || *resource.singular == *short
             || kind.kind.to_lowercase() == short
             || resource.short_names.iter().any(|name| **name == *short);
-        // As kubectl: a group may be cut short.
+        // As in kubectl, a prefix of the group is enough.
         names && group.is_none_or(|group| kind.group.starts_with(group))
     };
     let Some(resource) = found.preferred().find(named) else {

@@ -9,7 +9,7 @@ use std::{collections::HashSet, fmt::Write as _};
 
 /// Maximum depth: a Deployment, its ReplicaSets, their pods.
 const DEPTH: usize = 3;
-/// Most dependent objects that are explained below one.
+/// Maximum number of dependent objects that are explained for one object.
 const CHILDREN: usize = 10;
 
 /// Source of reports about objects.
@@ -19,21 +19,21 @@ pub trait Source {
     -> LocalBoxFuture<'a, Result<Vec<ObjectReport>>>;
 }
 
-/// An object, explained.
+/// Explanation of an object.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explained {
     /// The explained object.
     pub object: Subject,
-    /// Source of the reports; at the root only.
+    /// Description of the reports' source. Empty except for the root.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub asked: String,
     /// Reports of the controllers.
     pub reports: Vec<ObjectReport>,
-    /// Objects that this one owns, explained likewise.
+    /// Dependent objects, also explained.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<Explained>,
-    /// Number of further objects that it keeps.
+    /// Number of further dependent objects.
     #[serde(skip_serializing_if = "is_none_more")]
     pub more: usize,
 }
@@ -46,7 +46,7 @@ fn is_none_more(n: &usize) -> bool {
 /// Explains an object and its dependent objects.
 ///
 /// # Errors
-/// When the source cannot be asked.
+/// When the source does not answer.
 pub async fn explain(source: &impl Source, subject: Subject, asked: String) -> Result<Explained> {
     let mut known = HashSet::from([subject.clone()]);
     let mut explained = below(source, subject, 0, &mut known).await?;
@@ -79,7 +79,7 @@ fn below<'a>(
 }
 
 impl Explained {
-    /// Renders the explanation as indented text.
+    /// Formats the explanation as indented text.
     pub fn text(&self, now: Timestamp) -> String {
         let mut out = String::new();
         let _ = writeln!(out, "{} ({})", self.object, self.asked);
@@ -89,7 +89,7 @@ impl Explained {
 
     fn write(&self, out: &mut String, now: Timestamp, depth: usize) {
         let indent = 2 * (depth + 1);
-        // The root shows all reports; children only those that need attention.
+        // The root shows all reports. Its dependents only show reports that need attention.
         let reports = self.reports.iter().filter(|report| depth == 0 || matters(report));
         for report in reports {
             out.push_str(&render(report, now, indent));
@@ -109,13 +109,14 @@ impl Explained {
     }
 }
 
-/// Whether there is something to do, to wait for or to regret.
+/// Returns whether a report needs attention: it has a next action or a wait, its last pass failed, or the
+/// object does not exist.
 fn matters(report: &ObjectReport) -> bool {
     let failed = report.last.as_ref().is_some_and(|last| last.error.is_some());
     !report.would.is_empty() || !report.waits.is_empty() || failed || !report.exists
 }
 
-/// A source that answers from memory, for who has the introspection itself.
+/// Source for callers that have the introspection in their own process.
 impl Source for evenkeel_runtime::introspect::Introspection {
     fn reports<'a>(
         &'a self,

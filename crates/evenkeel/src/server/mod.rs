@@ -1,4 +1,4 @@
-//! The embedded API server as a program serves it: what its flags mean, and where it listens.
+//! Configuration of the embedded API server from flags, and its listener.
 
 mod options;
 
@@ -12,7 +12,7 @@ use std::{
 };
 use tokio::net::TcpListener;
 
-/// Listens on `address`. `flag` is the name of the port's flag, for the error.
+/// Listens on `address`. `flag` is the name of the port's flag, for errors.
 pub(crate) async fn listen(address: SocketAddr, flag: &str) -> Result<TcpListener> {
     let port = address.port();
     TcpListener::bind(address).await.map_err(|error| match error.kind() {
@@ -25,14 +25,14 @@ pub(crate) async fn listen(address: SocketAddr, flag: &str) -> Result<TcpListene
     })
 }
 
-/// Where clients find a server that listens on this address.
+/// Returns the URL at which clients reach a server that listens on this address.
 pub(crate) fn url(address: SocketAddr) -> String {
     let host =
         if address.ip().is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { address.ip() };
     format!("https://{}", SocketAddr::new(host, address.port()))
 }
 
-/// The settings of a server with these flags, which clients find at `address`.
+/// Returns the builder of a server with these flags, which clients reach at `address`.
 pub(crate) fn configure(args: &ServerArgs, address: SocketAddr) -> Result<Builder> {
     let mut builder = Server::builder().advertise(address);
     if !address.ip().is_loopback() && !address.ip().is_unspecified() {
@@ -62,7 +62,7 @@ pub(crate) fn configure(args: &ServerArgs, address: SocketAddr) -> Result<Builde
     Ok(builder.authentication(authentication(args)?))
 }
 
-/// Reads the files of the flags of authentication.
+/// Reads the files of the authentication flags.
 fn authentication(args: &ServerArgs) -> Result<AuthenticationOptions> {
     let text =
         |flag, path: &Option<PathBuf>| path.as_ref().map(|path| read(flag, path)).transpose();
@@ -82,7 +82,7 @@ fn authentication(args: &ServerArgs) -> Result<AuthenticationOptions> {
     })
 }
 
-/// Reads the file of a flag.
+/// Reads the file that a flag names.
 pub(crate) fn read(flag: &str, path: &Path) -> Result<String> {
     std::fs::read_to_string(path)
         .with_context(|| format!("--{flag}: cannot read {}", path.display()))
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_for_all_is_reached_on_loopback() {
+    fn the_unspecified_address_is_reached_on_loopback() {
         assert_eq!(url("0.0.0.0:6443".parse().expect("an address")), "https://127.0.0.1:6443");
         assert_eq!(url("[::1]:1".parse().expect("an address")), "https://[::1]:1");
     }

@@ -1,9 +1,5 @@
 //! Messages of `evenkeel up` to the user.
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "this module is the program's voice"
-)]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "this module prints to the user")]
 
 use super::Args;
 use evenkeel_api::time::Timestamp;
@@ -17,7 +13,7 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    /// Returns a printer that measures time from now.
+    /// Returns a printer that measures the time from now.
     pub(super) fn start(clock: Clock) -> Self {
         Self { started: clock.now(), clock }
     }
@@ -26,7 +22,7 @@ impl Messages {
         self.clock.now().duration_since(self.started).as_millis()
     }
 
-    /// Prints the URL of the API server, and where the state is.
+    /// Prints the URL of the API server, and the location of the state.
     pub(super) fn served(&self, url: &str, data_dir: Option<&Path>) {
         println!("API server     {url}");
         match data_dir {
@@ -78,7 +74,7 @@ impl Messages {
     }
 }
 
-/// Why it ended.
+/// Prints the error with which the program ends.
 pub(super) fn error(error: &anyhow::Error) {
     eprintln!("Error: {error:#}");
 }

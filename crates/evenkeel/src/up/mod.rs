@@ -23,10 +23,10 @@ use messages::Messages;
 pub(crate) use options::Args;
 use std::{net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
-/// Maximum time for open requests when the server stops.
+/// Time that open requests have to complete when the server stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Runs `evenkeel up` and says how it ended.
+/// Runs `evenkeel up`, and returns its exit code.
 pub(crate) fn main(args: Args) -> ExitCode {
     let verbosity = [0, 4, 6][usize::from(args.verbose).min(2)];
     evenkeel_component::logging::start(&LoggingOptions { verbosity, ..LoggingOptions::default() });
@@ -44,7 +44,7 @@ pub(crate) fn main(args: Args) -> ExitCode {
 }
 
 async fn run(args: Args) -> Result<()> {
-    // Taken first: a signal during the start stops it in order, too.
+    // Install the signal handler first, so that a signal during the start also stops the program in order.
     let shutdown = shutdown_signal();
     let clock = Clock::system();
     let messages = Messages::start(clock.clone());
@@ -55,7 +55,7 @@ async fn run(args: Args) -> Result<()> {
     }
 }
 
-/// The server in this process, and everything around it.
+/// Runs the API server in this process, with controllers, scheduler and nodes.
 async fn embedded(
     args: &Args,
     clock: Clock,
@@ -123,7 +123,7 @@ async fn embedded(
     ended.and_then(|()| end(&late))
 }
 
-/// Controllers, scheduler and nodes for somebody else's API server.
+/// Runs controllers, scheduler and nodes for another API server.
 async fn on_remote(
     args: &Args,
     clock: Clock,

@@ -6,15 +6,15 @@ use std::{net::IpAddr, path::PathBuf};
 /// Flags of `evenkeel up`.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Args {
-    /// Keep the cluster's state in this folder; without it, the state is lost when the program stops.
+    /// Folder for the cluster's state. Without it, the state is lost when the program stops.
     #[arg(long, value_name = "DIR")]
     pub(super) data_dir: Option<PathBuf>,
 
-    /// Port of the API server; 0 chooses a free one.
+    /// Port of the API server. 0 chooses a free one.
     #[arg(long, default_value_t = 6443)]
     pub(super) port: u16,
 
-    /// Address the API server listens on.
+    /// Address on which the API server listens.
     #[arg(long, default_value = "127.0.0.1", value_name = "IP")]
     pub(super) bind_address: IpAddr,
 
@@ -50,22 +50,23 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(super) server: ServerArgs,
 
-    /// More log messages: once for actions, twice for every request.
+    /// Log more: once for actions, twice for every request.
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub(super) verbose: u8,
 }
 
-/// Default pool of the embedded API server: addresses for benchmarks (RFC 2544), which no network routes.
+/// Default pool of the embedded API server: addresses reserved for benchmarks (RFC 2544), which no network
+/// routes.
 const DEFAULT_POOL: &str = "198.18.0.0/24";
 
 impl Args {
-    /// Returns the pool of load balancer addresses; `None` if Services get none.
+    /// Returns the pool of load balancer addresses, or `None` if Services get none.
     pub(super) fn pool(&self) -> Option<&str> {
         let default = (!self.is_remote()).then_some(DEFAULT_POOL);
         self.load_balancer_pool.as_deref().or(default).filter(|pool| *pool != "none")
     }
 
-    /// Whether an API server other than the embedded one is used.
+    /// Returns whether an API server other than the embedded one is used.
     pub(super) fn is_remote(&self) -> bool {
         self.apiserver.is_some() || self.kubeconfig.is_some()
     }

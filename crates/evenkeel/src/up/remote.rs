@@ -1,4 +1,4 @@
-//! Somebody else's API server.
+//! API server outside of this process.
 
 use super::Args;
 use anyhow::{Context, Result};
@@ -9,17 +9,17 @@ use evenkeel_runtime::{
 };
 use serde::Deserialize;
 
-/// A server that answered.
+/// Connection to a remote API server.
 pub(super) struct Remote {
     /// Client of the remote API server.
     pub(super) kube: kube::Client,
     /// URL of the remote API server.
     pub(super) url: String,
-    /// The port of that address.
+    /// Port of the remote API server.
     pub(super) port: u16,
     /// Version that the server reports.
     pub(super) version: String,
-    /// The CA that it is trusted by, PEM.
+    /// CA (PEM) that signs the server's certificate.
     pub(super) ca: Option<String>,
 }
 
@@ -29,7 +29,7 @@ struct Version {
     git_version: String,
 }
 
-/// Connects and reads the version, so that a wrong address or credential is reported at once.
+/// Connects to the server and reads its version, so that an invalid address or credential is reported at once.
 pub(super) async fn connect(args: &Args, clock: &Clock) -> Result<Remote> {
     let options = ConnectOptions {
         kubeconfig: args.kubeconfig.clone(),

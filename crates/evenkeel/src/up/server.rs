@@ -1,4 +1,4 @@
-//! The embedded API server of `evenkeel up`.
+//! Embedded API server of `evenkeel up`.
 
 use super::Args;
 use crate::server;
@@ -7,13 +7,13 @@ use evenkeel::plane::Plane;
 use evenkeel_apiserver::Server;
 use std::net::SocketAddr;
 
-/// Opens the store and makes the certificates.
+/// Opens the store, creates the certificates and builds the server.
 pub(super) async fn build(args: &Args, address: SocketAddr) -> Result<Server> {
     let builder = server::configure(&args.server, address)?.data_dir(args.data_dir.clone());
     builder.build().await.context("the API server cannot start")
 }
 
-/// Lets `componentstatuses` tell of what runs in this process.
+/// Lists the parts of this process in `componentstatuses`.
 pub(super) fn list_components(server: &Server, plane: &Plane) {
     for (name, tasks) in plane.programs() {
         let tasks = tasks.clone();

@@ -6,14 +6,14 @@ pub mod nodeaffinity;
 
 use evenkeel_api::views::{Pod, Taint, Toleration};
 
-/// Calls `key` with the name of the pod's node, once it has one: an index of pods.
+/// Index function of pods by node: calls `key` with the name of the pod's node, once it has one.
 pub fn node_key(pod: &Pod, key: &mut dyn FnMut(&str)) {
     if !pod.spec.node_name.is_empty() {
         key(&pod.spec.node_name);
     }
 }
 
-/// Whether the toleration tolerates the taint.
+/// Returns whether the toleration tolerates the taint.
 ///
 /// Upstream: `ToleratesTaint`.
 pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
@@ -26,12 +26,12 @@ pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
         }
 }
 
-/// Whether one of the tolerations tolerates the taint.
+/// Returns whether one of the tolerations tolerates the taint.
 pub fn tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
     tolerations.iter().any(|toleration| tolerates(toleration, taint))
 }
 
-/// Returns the first taint that no toleration tolerates.
+/// Returns the first `NoSchedule` or `NoExecute` taint that no toleration tolerates.
 ///
 /// Upstream: `FindMatchingUntoleratedTaint`.
 pub fn find_untolerated_taint<'a>(

@@ -1,10 +1,10 @@
-//! Node selectors and the node affinity that a pod requires.
+//! Node selectors, and the node affinity that a pod requires.
 //!
 //! Upstream: `k8s.io/component-helpers/scheduling/corev1/nodeaffinity`.
 
 use evenkeel_api::views::{Node, NodeSelectorRequirement, NodeSelectorTerm, PodSpec};
 
-/// Whether the node matches `spec.nodeSelector` and the required node affinity.
+/// Returns whether the node matches `spec.nodeSelector` and the required node affinity.
 ///
 /// Upstream: `GetRequiredNodeAffinity`.
 pub fn required(spec: &PodSpec, node: &Node) -> bool {
@@ -21,7 +21,7 @@ pub fn required(spec: &PodSpec, node: &Node) -> bool {
     }
 }
 
-/// Whether a node matches a term; an empty term matches none.
+/// Returns whether a node matches a term. An empty term matches no node.
 pub fn matches(term: &NodeSelectorTerm, node: &Node) -> bool {
     let (labels, fields) = (&term.match_expressions, &term.match_fields);
     if labels.is_empty() && fields.is_empty() {

@@ -5,7 +5,7 @@ use rcgen::{
     Issuer, KeyPair,
 };
 
-/// A CA, and the certificates that it signs.
+/// CA with the certificates that it signs.
 struct Ca {
     issuer: Issuer<'static, KeyPair>,
     authority: Authority,
@@ -81,7 +81,7 @@ fn tokens_are_taken_from_the_header() {
 }
 
 #[test]
-fn a_certificate_tells_name_and_groups() {
+fn a_certificate_contains_name_and_groups() {
     let (ca, other) = (Ca::new("ca"), Ca::new("other"));
     let anchors = Anchors { clients: Some(ca.authority.clone()), proxies: None };
     let alice = by_certificate(&anchors, &ca.sign("alice", &["dev"]), today());
@@ -102,7 +102,7 @@ fn a_certificate_tells_name_and_groups() {
 }
 
 #[test]
-fn a_proxy_is_believed_by_its_certificate() {
+fn a_proxy_is_trusted_by_its_certificate() {
     let (front, other) = (Ca::new("front"), Ca::new("other"));
     let anchors = |allowed: &[&str]| Anchors {
         clients: None,
@@ -134,7 +134,7 @@ fn a_proxy_is_believed_by_its_certificate() {
 }
 
 #[tokio::test]
-async fn one_thing_that_is_believed_is_enough() {
+async fn one_valid_credential_is_enough() {
     let (ca, front, other) = (Ca::new("ca"), Ca::new("front"), Ca::new("other"));
     let trust = Trust::default();
     trust.change(|anchors| {
@@ -152,7 +152,7 @@ async fn one_thing_that_is_believed_is_enough() {
     let alice = ca.sign("alice", &["dev"]);
     let said = [("x-remote-user", "bob")];
     let is = |name: &str, groups: &[&str]| Ok((name.to_owned(), words(groups)));
-    // Not a proxy's certificate, which is no reason against the client that it is.
+    // The certificate is not a proxy's, but it still identifies the client.
     assert_eq!(who(&said, &alice).await, is("alice", &["dev", "system:authenticated"]));
     assert_eq!(who(&said, &front.sign("proxy", &[])).await, is("bob", &["system:authenticated"]));
     assert_eq!(who(&said, &[]).await, is("system:anonymous", &["system:unauthenticated"]));

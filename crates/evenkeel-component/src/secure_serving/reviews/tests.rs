@@ -29,7 +29,7 @@ fn seconds(n: u64) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_token_is_holds_for_its_time() {
+async fn token_reviews_are_cached_for_their_time_to_live() {
     let jane = json!({"authenticated": true, "user": {
         "username": "jane", "uid": "7", "groups": ["dev"], "extra": {"scope": ["all"]},
     }});
@@ -55,13 +55,13 @@ async fn what_a_token_is_holds_for_its_time() {
     }
     assert_eq!(reviews.authenticate_token("b").await.unwrap_err(), "no such token");
     assert_eq!(script.seen().len(), 3);
-    // An error is not remembered.
+    // An error is not cached.
     assert!(tokio::time::timeout(seconds(5), reviews.authenticate_token("b")).await.is_err());
     assert_eq!(script.seen().len(), 4);
 }
 
 #[tokio::test(start_paused = true)]
-async fn rights_hold_as_long_as_their_kind_does() {
+async fn access_reviews_are_cached_by_their_result() {
     let granted = || status(&json!({"allowed": true}));
     let denied = || status(&json!({"allowed": false, "reason": "no rule"}));
     let (reviews, script, clock) = reviews(vec![granted(), denied(), denied()], TIMES);
@@ -79,7 +79,7 @@ async fn rights_hold_as_long_as_their_kind_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_remembered_where_that_is_not_wanted() {
+async fn a_time_to_live_of_zero_disables_the_cache() {
     let never = ReviewCacheTtls { token: seconds(0), granted: seconds(0), denied: seconds(0) };
     let granted = || status(&json!({"allowed": true}));
     let (reviews, script, _) = reviews(vec![granted(), granted(), granted()], never);
@@ -97,7 +97,7 @@ async fn nothing_is_remembered_where_that_is_not_wanted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_that_may_pass_is_tried_again_for_a_while() {
+async fn a_transient_failure_is_retried() {
     let passing = || failure(500, "InternalError");
     let jane = User { name: "jane".to_owned(), ..User::default() };
     let table = [
@@ -111,7 +111,7 @@ async fn a_failure_that_may_pass_is_tried_again_for_a_while() {
         assert_eq!(answer.is_ok(), wanted, "{answer:?}");
         assert_eq!(script.seen().len(), asked);
     }
-    // Who never answers is not waited for.
+    // A server that never answers is a timeout.
     let (reviews, ..) = self::reviews(Vec::new(), TIMES);
     assert!(reviews.review_access(&jane, "get", "/a").await.unwrap_err().contains("no answer"));
 }

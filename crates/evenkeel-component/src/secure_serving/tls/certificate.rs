@@ -1,4 +1,4 @@
-//! A certificate with its key.
+//! Serving certificate with its private key.
 
 use rustls::{
     crypto::CryptoProvider,
@@ -10,19 +10,19 @@ use std::{
     sync::Arc,
 };
 
-/// A serving certificate with its key.
+/// Serving certificate with its private key.
 pub struct Certificate {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 }
 
-/// Why nothing can be served securely.
+/// Error of a serving certificate or of its settings.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file is missing or is no PEM of the sort.
+    /// A file is missing or has no valid PEM section of the expected type.
     #[error("cannot read {what} from {path}", path = path.display())]
     Read {
-        /// What the file should hold, such as a certificate.
+        /// Expected content of the file, such as a certificate.
         what: &'static str,
         /// Path of the file.
         path: PathBuf,
@@ -30,10 +30,10 @@ pub enum TlsError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A self-signed certificate could not be made.
+    /// A self-signed certificate could not be created.
     #[error("cannot make a self-signed certificate")]
     Make(#[source] rcgen::Error),
-    /// A self-signed certificate could not be kept.
+    /// A self-signed certificate could not be stored.
     #[error("cannot keep the self-signed certificate in {path}", path = path.display())]
     Keep {
         /// Path of the file.
@@ -42,16 +42,16 @@ pub enum TlsError {
         #[source]
         source: std::io::Error,
     },
-    /// Certificate and key do not go together, or rustls refuses them.
+    /// Certificate and key do not match, or rustls refuses them.
     #[error("certificate and key cannot be used")]
     Use(#[source] rustls::Error),
     /// The CA of clients cannot be used.
     #[error("the clients' CA cannot be used")]
     ClientCa(#[source] rustls::server::VerifierBuilderError),
-    /// Text is no PEM.
+    /// A text is not PEM.
     #[error("not PEM: {0}")]
     Pem(String),
-    /// None of the key exchange groups is known.
+    /// None of the key exchange groups is supported.
     #[error("none of the key exchange groups {0:?} is supported")]
     Groups(Vec<u16>),
 }
@@ -74,18 +74,18 @@ impl Certificate {
         Ok(Self { chain, key })
     }
 
-    /// Itself, what leads from it to a CA, and the key, to compare.
+    /// Returns the certificate chain and the key, to compare.
     pub(super) fn bytes(&self) -> Vec<Vec<u8>> {
         let chain = self.chain.iter().map(|certificate| certificate.to_vec());
         chain.chain([self.key.secret_der().to_vec()]).collect()
     }
 
-    /// The certificate, without those that lead from it to a CA.
+    /// Returns the certificate without its intermediates.
     pub(super) fn leaf(&self) -> Option<&[u8]> {
         self.chain.first().map(AsRef::as_ref)
     }
 
-    /// Ready to sign with, if certificate and key go together.
+    /// Returns the certificate ready to sign, if certificate and key match.
     pub(super) fn certified(
         &self,
         provider: &CryptoProvider,
@@ -95,8 +95,8 @@ impl Certificate {
             .map_err(TlsError::Use)
     }
 
-    /// A certificate of its own making for these names: kept in, and taken again from, `folder` (`NAME.crt` and `NAME.key`)
-    /// where one is given.
+    /// Returns a self-signed certificate for these names. With a `folder`, it is stored there as `NAME.crt` and
+    /// `NAME.key`, and read from there if it exists.
     pub fn self_signed(names: &[String], folder: Option<(&Path, &str)>) -> Result<Self, TlsError> {
         let files = folder.map(|(folder, name)| {
             (folder.join(format!("{name}.crt")), folder.join(format!("{name}.key")))

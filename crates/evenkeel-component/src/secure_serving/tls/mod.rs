@@ -1,8 +1,8 @@
-//! TLS of a server: which certificate for whom, versions and ciphers, and all of it anew when a file changes.
+//! TLS of a server: certificates by server name, versions and ciphers, reloaded when a file changes.
 //!
-//! Files are read again every [`REREAD`] on the program's clock, and compared by what is in them: that works for files
-//! that are replaced by way of symbolic links, as kubelet does, and for those that are written in place. Only connections
-//! that begin later see what changed.
+//! Files are reread every [`REREAD`] on the program's clock, and their contents compared. This works for files
+//! that are replaced through symbolic links, as by kubelet, and for files that are overwritten. Only new
+//! connections use the changes.
 
 mod certificate;
 mod names;
@@ -34,38 +34,38 @@ const REMAKE: Duration = Duration::from_secs(60);
 
 /// Source of the certificate that a server presents.
 pub enum Identity {
-    /// PEM files, which are reread when they change.
+    /// PEM files that are reread when they change.
     Files {
         /// The certificate, followed by the intermediate certificates up to a CA.
         certificate: PathBuf,
         /// Private key of the certificate.
         key: PathBuf,
     },
-    /// A certificate that the program signs itself at its start and keeps in memory.
+    /// Self-signed certificate that the program creates at its start and keeps in memory.
     SelfSigned(Certificate),
 }
 
-/// A certificate for clients that ask for certain names.
+/// Certificate for clients that request certain server names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedFiles {
     /// PEM file of the certificate.
     pub certificate: PathBuf,
     /// PEM file of its key.
     pub key: PathBuf,
-    /// Names, `*.` patterns and IP addresses; those of the certificate when empty.
+    /// Server names, `*.` patterns and IP addresses. Empty means the certificate's own names.
     pub names: Vec<String>,
 }
 
-/// Files of the authorities that certificates of clients and front proxies are verified by.
+/// CA files with which certificates of clients and front proxies are verified.
 #[derive(Debug, Clone, Default)]
 pub struct TrustFiles {
     /// CA of clients.
     pub clients: Option<PathBuf>,
-    /// CA of proxies, and what those may say.
+    /// CA of proxies, with the headers that they may set.
     pub proxies: Option<(PathBuf, ProxyHeaders)>,
 }
 
-/// TLS of a server, as its files have it now.
+/// TLS of a server, according to the current content of its files.
 pub struct Tls {
     settings: TlsSettings,
     identity: Identity,
@@ -77,7 +77,7 @@ pub struct Tls {
     served: Mutex<Served>,
 }
 
-/// The certificates as they were read last.
+/// Certificates as they were last read.
 struct Read {
     own: Certificate,
     named: Vec<Certificate>,
@@ -91,7 +91,7 @@ impl Read {
     ) -> Result<Self, TlsError> {
         let read = |certificate: &PathBuf, key: &PathBuf| {
             let read = Certificate::from_files(certificate, key)?;
-            // In the middle of being written they may not go together.
+            // While the files are being written, certificate and key may not match.
             read.certified(&settings.provider)?;
             Ok::<_, TlsError>(read)
         };
@@ -112,13 +112,13 @@ impl Read {
 #[derive(Clone)]
 struct Served {
     config: Arc<ServerConfig>,
-    /// For clients that name no server, by the address that they came to.
+    /// For clients that send no server name, by the local address.
     by_address: HashMap<IpAddr, Arc<ServerConfig>>,
     made_of: Vec<Vec<u8>>,
 }
 
 impl Tls {
-    /// Reads everything for the first time.
+    /// Reads all files for the first time.
     ///
     /// # Errors
     /// When a file is missing or cannot be used.
@@ -132,19 +132,20 @@ impl Tls {
         read_trust(&files, &trust)?;
         let read = Read::again(&settings, &identity, &named)?;
         let served = Served::make(&settings, &read, &named, &trust, None)?;
-        // There is nothing before the first that it could be equal to.
+        // Without an earlier state, the result is never `None`.
         let served = served.ok_or_else(|| TlsError::Pem("nothing was read".to_owned()))?;
         let (read, served) = (Mutex::new(Arc::new(read)), Mutex::new(served));
         Ok(Self { settings, identity, named, files, trust, queues: None, read, served })
     }
 
-    /// Counts in these how often files are read and settings are made.
+    /// Counts rereads and rebuilds in these metrics of queues.
     #[must_use]
     pub fn counting(self, queues: &queue::Metrics) -> Self {
         Self { queues: Some(queues.clone()), ..self }
     }
 
-    /// Reads the files again, and says whether anything has changed. What cannot be used leaves everything as it is.
+    /// Rereads the files, and returns whether the served TLS settings have changed. Invalid files leave them
+    /// unchanged.
     ///
     /// # Errors
     /// When a file is missing or cannot be used.
@@ -153,7 +154,7 @@ impl Tls {
         self.remake()
     }
 
-    /// Reads the files again, and says whether certificates have changed.
+    /// Rereads the files, and returns whether certificates have changed.
     fn reread(&self) -> Result<bool, TlsError> {
         read_trust(&self.files, &self.trust)?;
         let now = Read::again(&self.settings, &self.identity, &self.named)?;
@@ -163,7 +164,7 @@ impl Tls {
         Ok(changed)
     }
 
-    /// Makes the settings again of what was read, and says whether they are others.
+    /// Rebuilds the TLS settings from the last read, and returns whether they have changed.
     fn remake(&self) -> Result<bool, TlsError> {
         let read = self.read.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let before = self.served().made_of;
@@ -175,10 +176,10 @@ impl Tls {
         Ok(changed)
     }
 
-    /// Keeps up with files, and with what else changes [`Trust`], until dropped. What has changed since the first reading counts
-    /// at once.
+    /// Follows changes of the files and of [`Trust`], until dropped. Changes since the first read apply at
+    /// once.
     pub async fn keep(&self, clock: &Clock) {
-        // A certificate of its own making is not read again: nothing is to be counted for it.
+        // A self-signed certificate in memory is not reread, so it is not counted.
         let queues = self.queues.as_ref();
         let files = queues.filter(|_| matches!(self.identity, Identity::Files { .. }));
         let reading = SyncQueue::new("DynamicCABundle-serving-cert", files, clock);
@@ -195,12 +196,12 @@ impl Tls {
                 making.ask();
                 tokio::select! {
                     () = clock.sleep(REMAKE) => {}
-                    // The sender lives in `self.trust`.
+                    // The wait cannot fail, because `self.trust` owns the sender.
                     _ = trust.changed() => {}
                 }
             }
         };
-        let trouble = "Certificates cannot be read again; what was read before stays";
+        let trouble = "Certificates cannot be reread; the last ones stay in use";
         let read = reading.work(trouble, || {
             if self.reread()? {
                 making.ask();
@@ -209,14 +210,14 @@ impl Tls {
         });
         let make = making.work(trouble, || {
             if self.remake()? {
-                tracing::info!("Certificates have changed; new connections get the new ones");
+                tracing::info!("Certificates have changed; new connections use them");
             }
             Ok::<(), TlsError>(())
         });
         tokio::join!(read, make, again, changes);
     }
 
-    /// Returns the configuration of a new connection, by the name that the client asks for, or by the local address.
+    /// Returns the configuration of a new connection, by the client's server name or by the local address.
     pub(super) fn config(&self, names_server: bool, address: Option<IpAddr>) -> Arc<ServerConfig> {
         let served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
         let by_address = address.filter(|_| !names_server).map(|address| address.to_canonical());
@@ -232,7 +233,7 @@ impl Tls {
 }
 
 impl Served {
-    /// None when it would be made of what the one before was made of.
+    /// Builds the TLS configurations. Returns `None` if their inputs are the same as `before`.
     fn make(
         settings: &TlsSettings,
         read: &Read,
@@ -251,7 +252,8 @@ impl Served {
         }
         let names = ByName::new(&read.own, &pairs, &settings.provider)?;
         let by_address = names.addresses().map(|(address, certificate)| {
-            let certificate: Arc<dyn ResolvesServerCert> = Arc::new(names::One(certificate));
+            let certificate: Arc<dyn ResolvesServerCert> =
+                Arc::new(names::SingleCertificate(certificate));
             settings.config(certificate, &hints).map(|config| (address, config))
         });
         let by_address = by_address.collect::<Result<_, _>>()?;
@@ -260,7 +262,8 @@ impl Served {
     }
 }
 
-/// Reads the authorities of clients and of front proxies from files. Without files, the cluster's ConfigMap may name them.
+/// Reads the CAs of clients and of front proxies from files. Without files, the cluster's ConfigMap may contain
+/// them.
 fn read_trust(files: &TrustFiles, trust: &Trust) -> Result<(), TlsError> {
     let clients = files.clients.as_ref().map(authority).transpose()?;
     let proxies = files.proxies.as_ref().map(|(path, words)| Ok((authority(path)?, words.clone())));

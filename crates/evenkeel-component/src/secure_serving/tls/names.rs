@@ -1,5 +1,5 @@
-//! Which certificate for which name: exact names before patterns, given names before those that certificates have,
-//! earlier certificates before later ones.
+//! Choice of a certificate by server name. Exact names precede patterns, given names precede the certificates'
+//! own, and earlier certificates precede later ones.
 
 use super::{Certificate, TlsError};
 use rustls::{
@@ -10,7 +10,7 @@ use rustls::{
 use std::{collections::HashMap, net::IpAddr, sync::Arc};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-/// Certificates by name.
+/// Certificates by server name.
 #[derive(Debug)]
 pub(super) struct ByName {
     by_name: HashMap<String, Arc<CertifiedKey>>,
@@ -18,14 +18,15 @@ pub(super) struct ByName {
 }
 
 impl ByName {
-    /// `own` is for clients that ask for no name, or for one that none of `pairs` is for.
+    /// Creates the table. `own` is for clients that send no server name, or one that no certificate of `pairs`
+    /// has.
     pub(super) fn new(
         own: &Certificate,
         pairs: &[(Certificate, &[String])],
         provider: &CryptoProvider,
     ) -> Result<Self, TlsError> {
         let (mut found, mut given) = (HashMap::new(), HashMap::new());
-        // Backwards, so that earlier ones take names from later ones.
+        // Iterate backwards, so that earlier certificates overwrite later ones.
         for (certificate, names) in pairs.iter().rev() {
             let key = certificate.certified(provider)?;
             given.extend(names.iter().map(|name| (name.to_lowercase(), key.clone())));
@@ -38,7 +39,7 @@ impl ByName {
         Ok(Self { by_name: found, default: own.certified(provider)? })
     }
 
-    /// Those for clients that name no server, by the address that they came to.
+    /// Returns the certificates for clients that send no server name, by the local address.
     pub(super) fn addresses(&self) -> impl Iterator<Item = (IpAddr, Arc<CertifiedKey>)> + '_ {
         self.by_name.iter().filter_map(|(name, key)| Some((name.parse().ok()?, key.clone())))
     }
@@ -57,17 +58,17 @@ impl ResolvesServerCert for ByName {
     }
 }
 
-/// One certificate for everyone.
+/// Resolver that always returns the same certificate.
 #[derive(Debug)]
-pub(super) struct One(pub(super) Arc<CertifiedKey>);
+pub(super) struct SingleCertificate(pub(super) Arc<CertifiedKey>);
 
-impl ResolvesServerCert for One {
+impl ResolvesServerCert for SingleCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.0.clone())
     }
 }
 
-/// The names that a certificate is for: its common name, where that is a name and not an address, and its DNS names.
+/// Returns the names of a certificate: its DNS names, and its common name if that is a domain name.
 fn names_of(certificate: &[u8]) -> Vec<String> {
     let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return Vec::new() };
     let common = parsed.subject().iter_common_name().filter_map(|name| name.as_str().ok()).last();

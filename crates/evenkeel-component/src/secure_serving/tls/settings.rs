@@ -1,4 +1,4 @@
-//! Versions, ciphers and key exchange, and the configuration that they make.
+//! TLS versions, cipher suites and key exchange groups, and the server configuration with them.
 
 use super::TlsError;
 use rustls::{
@@ -45,15 +45,15 @@ impl TlsSettings {
         self
     }
 
-    /// Offers HTTP/1.1 only.
+    /// Offers only HTTP/1.1.
     #[must_use]
     pub fn without_http2(mut self) -> Self {
         self.http2 = false;
         self
     }
 
-    /// Limits TLS 1.2 to the named cipher suites (IANA's names); an empty list leaves all. As in upstream's programs, the
-    /// suites of TLS 1.3 stay. Returns the names of suites that are not supported.
+    /// Limits TLS 1.2 to the cipher suites with these IANA names. An empty list allows all. As in upstream's
+    /// programs, the suites of TLS 1.3 stay. Returns the names of unsupported suites.
     pub fn set_ciphers(&mut self, names: &[&'static str]) -> Vec<&'static str> {
         if names.is_empty() {
             return Vec::new();
@@ -77,8 +77,8 @@ impl TlsSettings {
         unknown
     }
 
-    /// Limits key exchange to these groups (IANA's numbers); an empty list leaves all. Returns the numbers of groups that are
-    /// not supported.
+    /// Limits key exchange to the groups with these IANA numbers. An empty list allows all. Returns the numbers
+    /// of unsupported groups.
     ///
     /// # Errors
     /// When no group is supported.
@@ -120,7 +120,7 @@ impl TlsSettings {
     }
 }
 
-/// Go's names where they are not the IANA's.
+/// Returns the IANA name for Go's name of a cipher suite.
 fn alias(name: &str) -> &str {
     match name {
         "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305" => "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
@@ -129,14 +129,14 @@ fn alias(name: &str) -> &str {
     }
 }
 
-/// The IANA's name; rustls writes those of TLS 1.3 otherwise.
+/// Returns the IANA name of a cipher suite. rustls has other names for those of TLS 1.3.
 fn iana(suite: CipherSuite) -> Option<String> {
     let name = suite.as_str()?;
     Some(name.strip_prefix("TLS13_").map_or_else(|| name.to_owned(), |rest| format!("TLS_{rest}")))
 }
 
-/// Takes note of whatever certificate a client shows, and that it has the key for it. Whether the certificate is believed
-/// is found out for each request: what is believed may change in between, and a client may have other things to show.
+/// Accepts any client certificate, and verifies only that the client has its key. Trust is checked for each
+/// request instead: it may change while the connection is open, and a client may have other credentials.
 #[derive(Debug)]
 struct AnyCertificate {
     hints: Vec<DistinguishedName>,

@@ -43,7 +43,7 @@ async fn files_that_change_are_read_again() {
         write(folder.path(), "ca", "other");
         clock.sleep(REREAD + Duration::from_secs(1)).await;
         assert!(before.clients != trust.now().clients);
-        // A key that is not the certificate's: in the middle of being written, say.
+        // A key that does not match its certificate, as while the files are being written.
         let (key, text) = (folder.path().join("own.key"), folder.path().join("named.key"));
         let before = std::fs::read(&key).unwrap();
         std::fs::copy(text, &key).unwrap();
@@ -53,7 +53,7 @@ async fn files_that_change_are_read_again() {
         std::fs::write(folder.path().join("ca.crt"), "nonsense").unwrap();
         clock.sleep(REREAD * 3).await;
         assert!(trust.now().clients.is_some());
-        // The cluster's word counts at once.
+        // CAs from the cluster apply at once.
         let proxies = rcgen::generate_simple_self_signed(["proxies".to_owned()]).unwrap();
         write(folder.path(), "ca", "again");
         trust.change(|anchors| {
@@ -111,7 +111,7 @@ async fn passes_are_counted_under_upstreams_names() {
 }
 
 #[test]
-fn an_address_has_a_certificate_for_those_who_name_no_server() {
+fn clients_without_a_server_name_get_the_certificate_of_the_address() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["own", "named", "ca"] {
         write(folder.path(), name, name);

@@ -1,5 +1,5 @@
-//! Where the processor's time goes. Stacks are walked by the tables of the program itself (framehop): the C library's own way
-//! does not get past a signal's handler in a static program.
+//! CPU profile. framehop walks the stacks with the program's own unwind tables. The C library's unwinder cannot
+//! pass a signal handler in a static program.
 
 use super::{
     file, plain,
@@ -11,16 +11,16 @@ use http::{Request, Response, StatusCode};
 use pprof::{ProfilerGuardBuilder, Report, Symbol};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Samples a second; Go's.
+/// Samples per second, as in Go.
 const FREQUENCY: i32 = 100;
-/// Libraries in which a stack cannot be walked from a signal's handler.
+/// Libraries whose stacks cannot be walked from a signal handler.
 const NOT_WALKED: [&str; 4] = ["libc", "libgcc", "pthread", "vdso"];
 
-/// Samples for as long as the request says.
+/// Samples for the number of seconds in the request.
 pub(super) async fn answer(request: &Request<Bytes>) -> Response<Bytes> {
     match take(seconds(request)).await {
         Ok(profile) => file("profile", &profile),
-        // Most likely another one is being taken, of which there can be one at a time.
+        // The usual cause is another running profile, because only one can run at a time.
         Err(error) => {
             let text = format!("Could not enable CPU profiling: {error}");
             plain(StatusCode::INTERNAL_SERVER_ERROR, &text)
@@ -32,7 +32,7 @@ async fn take(time: Duration) -> Result<Profile, String> {
     let builder = ProfilerGuardBuilder::default().frequency(FREQUENCY).blocklist(&NOT_WALKED);
     let guard = builder.build().map_err(|error| error.to_string())?;
     tokio::time::sleep(time).await;
-    // Looking up names takes a while, in which the controllers go on.
+    // Resolving symbols takes long, and must not delay the controllers.
     #[expect(clippy::disallowed_methods, reason = "its panic is the answer's error")]
     let report = tokio::task::spawn_blocking(move || {
         let report = guard.report().build().map_err(|error| error.to_string())?;
@@ -59,7 +59,7 @@ fn profile(report: &Report) -> Profile {
     profile
 }
 
-/// The stack that was interrupted, without the profiler's own part of it.
+/// Returns the interrupted stack, without the profiler's own frames.
 fn interrupted(stack: &[Vec<Frame>]) -> &[Vec<Frame>] {
     const OWN: [&str; 4] = ["pprof::", "backtrace::", "perf_signal_handler", "__restore_rt"];
     let own = |place: &Vec<Frame>| {
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_profilers_own_part_is_left_out() {
+    fn the_profilers_own_frames_are_left_out() {
         let place = |names: &[&str]| names.iter().map(|name| Frame::named(name)).collect();
         let stack: Vec<Vec<Frame>> = vec![
             place(&["backtrace::backtrace::trace_unsynchronized"]),

@@ -1,5 +1,5 @@
-//! Profile of the memory in use. The system's allocator, which needs the least memory, does not record who allocated it. So the
-//! profile needs the feature `heap-profile`, and jemalloc's sampling.
+//! Profile of the memory in use. The system's allocator needs the least memory, but does not record the
+//! callers. A real profile therefore needs the feature `heap-profile` with jemalloc's sampling.
 
 #[cfg(not(feature = "heap-profile"))]
 use super::profile::{Frame, Profile};
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 use http::{Response, StatusCode};
 
-/// jemalloc's default interval: one sample per half a megabyte.
+/// jemalloc samples by default every 512 KiB.
 #[cfg(feature = "heap-profile")]
 pub(super) async fn answer() -> Response<Bytes> {
     let Some(control) = jemalloc_pprof::PROF_CTL.as_ref() else {
@@ -18,7 +18,7 @@ pub(super) async fn answer() -> Response<Bytes> {
         );
     };
     let control = control.clone().lock_owned().await;
-    // Looking up names takes a while, in which the controllers go on.
+    // Resolving symbols takes long, and must not delay the controllers.
     #[expect(clippy::disallowed_methods, reason = "its panic is the answer's error")]
     let dumped = tokio::task::spawn_blocking(move || {
         let mut control = control;
@@ -31,7 +31,7 @@ pub(super) async fn answer() -> Response<Bytes> {
     }
 }
 
-/// The process' memory as one sample: how much it is, and that nobody knows whose.
+/// Answers with the process's whole memory as one sample, whose origin is unknown.
 #[cfg(not(feature = "heap-profile"))]
 pub(super) async fn answer() -> Response<Bytes> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -44,7 +44,7 @@ pub(super) async fn answer() -> Response<Bytes> {
     super::file("heap", &profile)
 }
 
-/// Bytes of memory, from a process' `/proc/…/status`.
+/// Returns the resident memory in bytes, from a process's `/proc/…/status`.
 #[cfg(not(feature = "heap-profile"))]
 fn resident(status: &str) -> Option<i64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -1,7 +1,8 @@
 //! `/debug/pprof/`: profiles that `go tool pprof` opens.
 //!
-//! The processor's time is sampled a hundred times a second while somebody asks for it, and costs nothing otherwise. Tasks
-//! are what goroutines are in upstream's programs. What only Go's runtime can tell is answered with why it is not here.
+//! CPU time is sampled a hundred times a second during a request, and costs nothing otherwise. Tasks take the
+//! place of upstream's goroutines. A profile that only Go's runtime has is answered with the reason why it is
+//! missing.
 
 mod cpu;
 mod heap;
@@ -66,7 +67,7 @@ fn index() -> Response<Bytes> {
     answer(StatusCode::OK, "text/html; charset=utf-8", text)
 }
 
-/// Answers for profiles of Go's runtime that do not exist here, and for unknown ones.
+/// Answers requests for profiles of Go's runtime, which are not available, and for unknown ones.
 fn other(request: &Request<Bytes>) -> Response<Bytes> {
     let (code, text) = match request.uri().path().strip_prefix(ROOT) {
         Some("trace") => {
@@ -75,7 +76,7 @@ fn other(request: &Request<Bytes>) -> Response<Bytes> {
         _ => (StatusCode::NOT_FOUND, "Unknown profile"),
     };
     let mut response = plain(code, text);
-    // By which Go's tool knows an error's text from other servers' pages.
+    // With this header, Go's tool prints the text as the error.
     response.headers_mut().insert("x-go-pprof", HeaderValue::from_static("1"));
     response
 }
@@ -90,7 +91,7 @@ fn cmdline() -> Response<Bytes> {
     }
 }
 
-/// Names with how many there are of each, as a profile or as text.
+/// Answers with names and their counts, as a profile or as text.
 fn counted(request: &Request<Bytes>, what: &str, all: &[(String, usize)]) -> Response<Bytes> {
     let total: usize = all.iter().map(|(_, n)| n).sum();
     if parameter(request, "debug").is_some_and(|debug| debug != "0") {
@@ -120,7 +121,7 @@ fn contention(request: &Request<Bytes>, what: &str) -> Response<Bytes> {
     file(what, &Profile::new(&types, ("contentions", "count"), 1))
 }
 
-/// A profile as a file.
+/// Answers with a profile as a file.
 fn file(what: &str, profile: &Profile) -> Response<Bytes> {
     match profile.gzip() {
         Ok(bytes) => bytes_of(what, bytes),
@@ -141,7 +142,7 @@ fn parameter<'a>(request: &'a Request<Bytes>, name: &str) -> Option<&'a str> {
     pairs.into_iter().find(|(present, _)| *present == name).map(|(_, value)| value)
 }
 
-/// Returns the duration of a profile; 30 s by default and for invalid values, as in Go.
+/// Returns the duration of a profile. Default, also for invalid values: 30 s, as in Go.
 fn seconds(request: &Request<Bytes>) -> Duration {
     let given = parameter(request, "seconds").and_then(|seconds| seconds.parse().ok());
     Duration::from_secs(given.filter(|seconds: &u64| *seconds > 0).unwrap_or(30))
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_reported_says_so() {
+    fn missing_profiles_explain_themselves() {
         for (name, code) in [("trace", 501), ("zzz", 404)] {
             let response = other(&get(&format!("{ROOT}{name}")));
             assert_eq!(response.status().as_u16(), code, "{name}");
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_reported_of_contention() {
+    fn contention_profiles_are_empty() {
         let text = contention(&get("/?debug=1"), "mutex");
         assert_eq!(text.body(), "--- mutex:\ncycles/second=1000000000\n");
         let profile = contention(&get("/"), "block");

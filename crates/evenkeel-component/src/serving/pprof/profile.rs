@@ -1,10 +1,10 @@
-//! The file format of profiles: `profile.proto` of github.com/google/pprof, compressed.
+//! File format of profiles: the gzipped `profile.proto` of github.com/google/pprof.
 
 use evenkeel_api::protobuf::wire::{bytes, number};
 use flate2::{Compression, write::GzEncoder};
 use std::{collections::HashMap, io::Write as _};
 
-/// A function on a stack.
+/// Function on a stack.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Frame {
     pub(super) function: String,
@@ -14,13 +14,13 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// A frame of which nothing but the name is known.
+    /// Returns a frame with only a name.
     pub(super) fn named(function: &str) -> Self {
         Self { function: function.to_owned(), ..Self::default() }
     }
 }
 
-/// A profile under construction.
+/// Profile under construction.
 pub(super) struct Profile {
     samples: Vec<u8>,
     types: Vec<u8>,
@@ -34,7 +34,8 @@ pub(super) struct Profile {
 }
 
 impl Profile {
-    /// Without samples. Each will have a value for each of `types`, which are names with units; one is taken each `period`.
+    /// Creates a profile without samples. Each sample has a value for each of `types`, which are pairs of name
+    /// and unit. One sample is taken per `period`.
     pub(super) fn new(types: &[(&str, &str)], period_type: (&str, &str), period: i64) -> Self {
         let mut profile = Self {
             samples: Vec::new(),
@@ -47,7 +48,7 @@ impl Profile {
             location_ids: HashMap::new(),
             function_ids: HashMap::new(),
         };
-        // The first string has to be the empty one.
+        // The format requires that the first string is empty.
         profile.string("");
         for pair in types {
             let pair = profile.value_type(*pair);
@@ -59,13 +60,13 @@ impl Profile {
         profile
     }
 
-    /// When it was begun, in nanoseconds since 1970, and how long it took.
+    /// Sets the start time in nanoseconds since 1970, and the duration.
     pub(super) fn taken(&mut self, at: i64, nanoseconds: i64) {
         number(&mut self.rest, 9, at.unsigned_abs());
         number(&mut self.rest, 10, nanoseconds.unsigned_abs());
     }
 
-    /// Adds a stack, innermost first; each of its places has the functions that were inlined there, innermost first.
+    /// Adds a stack, innermost location first. Each location has its inlined functions, innermost first.
     pub(super) fn sample(&mut self, stack: &[Vec<Frame>], values: &[i64], labels: &[(&str, &str)]) {
         let mut sample = Vec::new();
         for place in stack {
@@ -157,7 +158,7 @@ mod tests {
     use std::io::Read as _;
 
     #[test]
-    fn things_that_come_again_are_written_once() {
+    fn repeated_values_are_written_once() {
         let mut profile = Profile::new(&[("samples", "count")], ("cpu", "nanoseconds"), 10);
         let (a, b) =
             (vec![Frame::named("alpha")], vec![Frame::named("beta"), Frame::named("alpha")]);
@@ -169,7 +170,7 @@ mod tests {
         for name in ["alpha", "beta", "thread", "nanoseconds"] {
             assert_eq!(text.matches(name).count(), 1, "{name}");
         }
-        // The second sample: locations 2 and 1, and 300.
+        // The second sample has the locations 2 and 1, and the value 300.
         let second = [0x12, 0x07, 0x08, 2, 0x08, 1, 0x10, 0xac, 0x02];
         assert!(raw.windows(second.len()).any(|window| window == second));
         assert_eq!(profile.strings[0], "");

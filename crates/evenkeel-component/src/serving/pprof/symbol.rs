@@ -1,11 +1,11 @@
-//! Names of program counters, for tools that ask; profiles have their names already.
+//! Symbol lookup of program counters, for tools that request it. Our profiles already contain the names.
 
 use super::answer as reply;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use std::fmt::Write as _;
 
-/// Most addresses that are looked up at once.
+/// Maximum number of addresses per request.
 const MAX_ADDRESSES: usize = 1000;
 
 pub(super) fn answer(request: &Request<Bytes>) -> Response<Bytes> {
@@ -19,7 +19,7 @@ pub(super) fn answer(request: &Request<Bytes>) -> Response<Bytes> {
         .split('+')
         .filter_map(|address| usize::from_str_radix(address.trim().strip_prefix("0x")?, 16).ok());
     for address in addresses.take(MAX_ADDRESSES) {
-        // It takes the address for one to return to, and looks before it.
+        // `resolve` expects a return address, and looks up the instruction before it.
         let after = std::ptr::without_provenance_mut(address.saturating_add(1));
         backtrace::resolve(after, |symbol| {
             if let Some(name) = symbol.name() {

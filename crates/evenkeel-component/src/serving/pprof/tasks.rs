@@ -1,8 +1,8 @@
-//! Profile of what runs in the process: tasks and threads, by name.
+//! Tasks and threads of the process, by name.
 
 use std::collections::BTreeMap;
 
-/// Tasks by name.
+/// Returns the number of tasks by name.
 pub(super) fn tasks() -> Vec<(String, usize)> {
     evenkeel_runtime::tasks::everywhere()
         .into_iter()
@@ -10,11 +10,11 @@ pub(super) fn tasks() -> Vec<(String, usize)> {
         .collect()
 }
 
-/// Threads by name.
+/// Returns the number of threads by name.
 pub(super) fn threads() -> Vec<(String, usize)> {
     let mut names: BTreeMap<String, usize> = BTreeMap::new();
     for thread in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
-        // One that has ended meanwhile has no name any more.
+        // A thread that has just ended has no name.
         if let Ok(name) = std::fs::read_to_string(thread.path().join("comm")) {
             *names.entry(name.trim_end().to_owned()).or_default() += 1;
         }
