@@ -11,6 +11,8 @@ mod builtins;
 mod conditions;
 mod container;
 mod disk;
+pub mod encoding;
+mod exec;
 mod expand;
 mod files;
 mod interpreter;
@@ -19,9 +21,12 @@ mod parse;
 mod pattern;
 mod shell;
 mod syntax;
+mod terminal;
 mod tools;
 mod words;
 
+#[cfg(test)]
+mod exec_tests;
 #[cfg(test)]
 mod tests;
 
@@ -29,8 +34,10 @@ use evenkeel_api::{Text, time::Timestamp};
 use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
 
 pub use container::{Processes, entrypoint_is_pause, entrypoint_is_shell};
-pub use files::{Content, FilePath, Files, Scope, Write};
+pub use exec::{ExecRun, Output, Progress, ShellSession, copies_input, reads_commands};
+pub use files::{Content, FilePath, Files, Full, Scope, Write};
 pub use log::LogLine;
+pub use terminal::{Terminal, Typed, shown};
 
 use self::{
     files::Mounts,
@@ -38,13 +45,10 @@ use self::{
     shell::{Shell, Variable},
 };
 
-/// The process of a container, as in the OCI runtime specification: arguments, environment, working directory.
+/// What every process in a container finds: environment variables, volumes, the working directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Process {
+pub struct Environment {
     container: Text,
-    arguments: Vec<String>,
-    /// The arguments of its readiness probe's exec action.
-    readiness_probe: Option<Vec<String>>,
     variables: BTreeMap<String, Variable>,
     /// Variables whose value is the pod's address.
     address_variables: Vec<String>,
@@ -52,6 +56,15 @@ pub struct Process {
     env_from: bool,
     mounts: Mounts,
     working_dir: String,
+}
+
+/// The process of a container, as in the OCI runtime specification: arguments, environment, working directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    environment: Environment,
+    arguments: Vec<String>,
+    /// The arguments of its readiness probe's exec action.
+    readiness_probe: Option<Vec<String>>,
 }
 
 /// The input of a run beside its process.
@@ -95,8 +108,7 @@ impl Process {
 
     /// Returns the lines that the process prints until `until`, counted from its start.
     pub fn log(&self, context: &RunContext<'_>, until: Duration) -> Vec<LogLine> {
-        let mut interpreter =
-            Interpreter::new(context, &self.container, &self.mounts, self.env_from);
+        let mut interpreter = self.environment.plain_interpreter(context);
         interpreter.log = Some(interpreter::Log::until(until));
         // What it printed before a part that is not understood is as good.
         let lasts = self.first_process(&self.arguments, context, &mut interpreter);
@@ -117,8 +129,7 @@ impl Process {
     }
 
     fn interpret(&self, arguments: &[String], context: &RunContext<'_>) -> Result<Run, String> {
-        let mut interpreter =
-            Interpreter::new(context, &self.container, &self.mounts, self.env_from);
+        let mut interpreter = self.environment.plain_interpreter(context);
         let (lasts, exit_code) = self.first_process(arguments, context, &mut interpreter)?;
         let reads_shared_files = interpreter.reads_shared_files.get();
         let mut writes = interpreter.writes;
@@ -141,7 +152,8 @@ impl Process {
         context: &RunContext<'_>,
         interpreter: &mut Interpreter<'_>,
     ) -> Result<(Option<Duration>, i32), String> {
-        let mut shell = Shell::new(&self.working_dir, self.variables_at(context.address));
+        let variables = self.environment.variables_at(context.address);
+        let mut shell = Shell::new(&self.environment.working_dir, variables);
         let first = arguments.first().map_or("", String::as_str);
         let name = first.rsplit('/').next().unwrap_or(first);
         interpreter.main(&mut shell, |interpreter, shell| match name {
@@ -157,6 +169,12 @@ impl Process {
             }
             _ => interpreter.execute(shell, arguments),
         })
+    }
+}
+
+impl Environment {
+    fn plain_interpreter<'a>(&'a self, context: &'a RunContext<'a>) -> Interpreter<'a> {
+        Interpreter::new(context, &self.container, &self.mounts, self.env_from)
     }
 
     fn variables_at(&self, address: Ipv4Addr) -> BTreeMap<String, Variable> {

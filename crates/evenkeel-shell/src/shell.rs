@@ -20,6 +20,8 @@ pub(crate) enum Halt {
     Forever,
     /// The limit of interpreted steps is reached; the process counts as running.
     StepLimit,
+    /// It reads its standard input, which is not complete yet.
+    Input,
     /// The interpreter does not support what the script does; this is why.
     Unknown(String),
 }
@@ -43,6 +45,21 @@ pub(crate) struct Variable {
 /// Where a stream leads: what was written goes to that many-th of the interpreter's outputs, or nowhere.
 pub(crate) type Stream = Option<usize>;
 
+/// Source of standard input.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Input {
+    /// A text that is known.
+    Text(Arc<str>),
+    /// Standard input of the process that is interpreted.
+    Process,
+}
+
+impl Default for Input {
+    fn default() -> Self {
+        Self::Text("".into())
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Shell {
     /// Since the container began.
@@ -59,7 +76,7 @@ pub(crate) struct Shell {
     pub(crate) status: i32,
     pub(crate) output: Stream,
     pub(crate) errors: Stream,
-    pub(crate) input: Arc<str>,
+    pub(crate) input: Input,
     /// The container's first process: signals go to it.
     pub(crate) main: bool,
     pub(crate) bash: bool,
@@ -92,7 +109,7 @@ impl Shell {
             status: 0,
             output: Some(0),
             errors: Some(0),
-            input: "".into(),
+            input: Input::default(),
             main: false,
             bash: false,
             errexit: false,
