@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use evenkeel_apimachinery::time::seconds;
 use evenkeel_kinds::strategy;
-use http::StatusCode;
+use http::{Response, StatusCode};
 use jiff::Timestamp;
 use rand::rngs::StdRng;
 use serde_json::Value;
@@ -23,6 +23,7 @@ use crate::metrics::Metrics;
 use crate::resource::{ResourceType, Table, key};
 use crate::response::Body;
 use crate::store::{Store, WriteError};
+use crate::streaming::StreamLimits;
 use crate::tasks::Tasks;
 use crate::webhook::budget::Budgets;
 use evenkeel_apimachinery::group_version::GroupVersionKind;
@@ -65,12 +66,15 @@ impl Context<'_> {
         self.api.authorizer.authorize(&self.api.store, self.user, attributes)
     }
 
-    /// Kind of the objects that admission sees: the resource's, or that of what is posted to a subresource and not stored. A
-    /// view of the object, such as its scale, is seen as the object.
+    /// Kind of the objects that admission sees: the resource's, or that of what is posted to a subresource and not stored, or of
+    /// the options of a connection. A view of the object, such as its scale, is seen as the object.
     ///
     /// Upstream: `Attributes.GetKind`.
     pub(crate) fn object_kind(&self) -> &GroupVersionKind {
-        let posted = matches!(self.subresource, "binding" | "eviction" | "token");
+        let posted = matches!(
+            self.subresource,
+            "binding" | "eviction" | "token" | "exec" | "attach" | "portforward" | "proxy"
+        );
         let part = posted.then(|| self.resource.subresource(self.subresource)).flatten();
         part.map_or(&self.resource.gvk, |part| &part.kind)
     }
@@ -112,6 +116,8 @@ pub(crate) enum Answer {
     Nothing,
     /// 200 with a body of a media type of its own, such as a log.
     Stream(&'static str, Body),
+    /// A switch to another protocol.
+    Upgrade(Response<Body>),
 }
 
 /// The server's shared state.
@@ -140,8 +146,10 @@ pub(crate) struct Api {
     pub(crate) flows: Flows,
     /// The parts of the control plane in this process.
     pub(crate) components: Components,
-    /// Whom to ask for logs.
+    /// Whom to ask for logs, and to execute commands.
     pub(crate) kubelets: Kubelets,
+    /// Streams that are open.
+    pub(crate) streams: StreamLimits,
     /// Calls of webhooks in flight.
     pub(crate) webhooks: Budgets,
     /// What goes on beside requests.

@@ -47,6 +47,10 @@
 //!
 //! [`Kubelets`] has the logs of containers whose command is understood.
 //!
+//! # Commands in containers
+//!
+//! [`Kubelets::exec`] interprets a command in a running container: on its files, with its environment, in the same language.
+//!
 //! # What nodes do
 //!
 //! A node with the annotation `sim.evenkeel.dev/silent: "true"` is as good as cut off: its lease is not renewed, its status
@@ -61,6 +65,7 @@
 mod addresses;
 mod admission;
 mod behaviour;
+mod exec;
 mod heartbeats;
 mod kubelets;
 mod logs;
@@ -70,12 +75,14 @@ mod partition;
 mod pod;
 mod pod_workers;
 mod run;
+mod stdin;
 mod storage;
 mod usage;
 mod volumes;
 mod volumes_in_use;
 
 pub use behaviour::PREFIX;
+pub use exec::{Chunk, ExecError, ExecRequest, Streams};
 pub use kubelets::Kubelets;
 pub use logs::{ContainerRef, LogLine};
 pub use options::{Delays, NodeOptions, NodesOptions};

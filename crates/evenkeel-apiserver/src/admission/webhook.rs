@@ -48,11 +48,11 @@ fn all(cx: &Context<'_>, plugin: Plugin, resource_prefix: &str) -> Vec<Value> {
 /// Lets mutating webhooks change an object, one after the other; returns whether one did.
 pub(crate) async fn mutate(
     cx: &Context<'_>,
+    operation: Operation,
     object: &mut Value,
     old: Option<&Value>,
     warnings: &mut Vec<String>,
 ) -> Result<bool, StatusError> {
-    let operation = if old.is_some() { Operation::Update } else { Operation::Create };
     let (null, mut changed) = (Value::Null, false);
     for webhook in all(cx, Plugin::MutatingAdmissionWebhook, MUTATING) {
         let before = object.clone();

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::attributes::{Attributes, is_excluded, is_exempt};
+use super::attributes::{Attributes, Operation, is_excluded, is_exempt};
 use super::plugins::Plugin;
 use crate::api::Context;
 use crate::store::Entry;
@@ -62,13 +62,14 @@ fn bound(cx: &Context<'_>, prefixes: [&str; 2], sort: usize) -> Vec<(Arc<Policy>
 /// Lets mutating policies change an object; returns whether one did.
 pub(crate) fn mutate(
     cx: &Context<'_>,
+    operation: Operation,
     object: &mut Value,
     old: Option<&Value>,
 ) -> Result<bool, StatusError> {
     let mut changed = false;
     for (policy, bindings) in bound(cx, MUTATING, 1) {
         for binding in &bindings {
-            changed |= mutate::apply(cx, &policy, binding, object, old)?;
+            changed |= mutate::apply(cx, operation, &policy, binding, object, old)?;
         }
     }
     Ok(changed)

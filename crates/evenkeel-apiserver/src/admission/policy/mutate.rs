@@ -16,6 +16,7 @@ use evenkeel_cel::{BUDGET, Val};
 /// Applies a policy's mutations by one binding; returns whether they change the object.
 pub(super) fn apply(
     cx: &Context<'_>,
+    operation: Operation,
     policy: &Policy,
     binding: &Value,
     object: &mut Value,
@@ -23,7 +24,6 @@ pub(super) fn apply(
 ) -> Result<bool, StatusError> {
     let null = Value::Null;
     let before = old.unwrap_or(&null);
-    let operation = if old.is_some() { Operation::Update } else { Operation::Create };
     let start = object.clone();
     let request = Attributes::new(cx, operation, &start, before);
     let constraints = &policy.document["spec"]["matchConstraints"];

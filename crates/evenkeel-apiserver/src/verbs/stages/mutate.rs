@@ -22,9 +22,10 @@ pub(in crate::verbs) async fn mutate(
         noderestriction::admit(&cx, Operation::Create, new, &Value::Null)?;
     }
     admission::admit(&cx, new, old)?;
+    let operation = if old.is_some() { Operation::Update } else { Operation::Create };
     let mut warnings = Vec::new();
-    let by_policies = policy::mutate(&cx, new, old)?;
-    let by_webhooks = webhook::mutate(&cx, new, old, &mut warnings).await;
+    let by_policies = policy::mutate(&cx, operation, new, old)?;
+    let by_webhooks = webhook::mutate(&cx, operation, new, old, &mut warnings).await;
     write.request.warnings.add(warnings);
     Ok(by_webhooks? || by_policies)
 }
