@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use evenkeel_apimachinery::time::seconds;
 use evenkeel_kinds::strategy;
-use http::StatusCode;
+use http::{Response, StatusCode};
 use jiff::Timestamp;
 use rand::rngs::StdRng;
 use serde_json::Value;
@@ -24,6 +24,7 @@ use crate::request::WriteOptions;
 use crate::resource::{ResourceType, Table, key};
 use crate::response::Body;
 use crate::store::{Store, WriteError};
+use crate::streaming::StreamLimits;
 use crate::tasks::Tasks;
 use crate::webhook::budget::Budgets;
 use evenkeel_apimachinery::group_version::GroupVersionKind;
@@ -77,12 +78,15 @@ impl Context<'_> {
         self.api.authorizer.authorize(&self.api.store, self.user, attributes)
     }
 
-    /// Returns the kind that admission sees: the resource's, or that of an object posted to a subresource. For a view,
-    /// such as a scale, it is the object's kind.
+    /// Kind of the objects that admission sees: the resource's, or that of what is posted to a subresource and not stored, or of
+    /// the options of a connection. A view of the object, such as its scale, is seen as the object.
     ///
     /// Upstream: `Attributes.GetKind`.
     pub(crate) fn object_kind(&self) -> &GroupVersionKind {
-        let posted = matches!(self.subresource, "binding" | "eviction" | "token");
+        let posted = matches!(
+            self.subresource,
+            "binding" | "eviction" | "token" | "exec" | "attach" | "portforward" | "proxy"
+        );
         let part = posted.then(|| self.resource.subresource(self.subresource)).flatten();
         part.map_or(&self.resource.gvk, |part| &part.kind)
     }
@@ -124,6 +128,8 @@ pub(crate) enum Answer {
     Nothing,
     /// Status 200 with a body of another media type, such as a log.
     Stream(&'static str, Body),
+    /// A switch to another protocol.
+    Upgrade(Response<Body>),
 }
 
 /// Shared state of the server.
@@ -152,9 +158,11 @@ pub(crate) struct Api {
     pub(crate) flows: Flows,
     /// Control plane components in this process.
     pub(crate) components: Components,
-    /// Connections to kubelets.
+    /// Whom to ask for logs, and to execute commands.
     pub(crate) kubelets: Kubelets,
-    /// Budgets of webhook calls in flight.
+    /// Streams that are open.
+    pub(crate) streams: StreamLimits,
+    /// Calls of webhooks in flight.
     pub(crate) webhooks: Budgets,
     /// Background tasks of the server.
     pub(crate) tasks: Tasks,

@@ -1,11 +1,13 @@
-//! The kubelets that the server asks for containers' logs.
+//! The kubelets that the server asks for containers' logs, and to execute commands in them.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use bytes::Bytes;
 use evenkeel_api::time::Timestamp;
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinError;
 
 /// A line in a container's log.
@@ -17,9 +19,40 @@ pub struct LogLine {
     pub text: String,
 }
 
+/// Standard streams of a process in a container, at the server's end.
+#[derive(Debug)]
+pub struct Streams {
+    /// What the client sends; closed at the end of standard input. Absent if the client sends none.
+    pub stdin: Option<mpsc::Receiver<Bytes>>,
+    /// What the client receives. It is closed when the client is gone.
+    pub output: mpsc::Sender<Output>,
+    /// Whether the streams are those of a terminal.
+    pub tty: bool,
+}
+
+/// A piece of a process's output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Output {
+    /// Whether to standard error, and not to standard output.
+    pub to_stderr: bool,
+    /// Bytes in their order.
+    pub bytes: Bytes,
+}
+
+/// Why a process was not executed, or not attached to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StreamError {
+    /// The container does not run.
+    #[error("container not found ({})", evenkeel_apimachinery::status::quote(.0))]
+    NoContainer(String),
+    /// The container runtime could not do it.
+    #[error("{0}")]
+    Failed(String),
+}
+
 /// The kubelets of all nodes of a cluster.
 ///
-/// Upstream: `ConnectionInfoGetter`, and the kubelet's `containerLogs`.
+/// Upstream: `ConnectionInfoGetter`, and the kubelet's `containerLogs`, `getExec`.
 pub trait Kubelet: Send + Sync {
     /// Returns what a container of a pod has printed by now, and may take its time to compute it; with `previous`, its run before the last restart. Empty if there is
     /// no such run.
@@ -33,6 +66,16 @@ pub trait Kubelet: Send + Sync {
         previous: bool,
         seen: usize,
     ) -> BoxStream<'static, LogLine>;
+
+    /// Executes a command in a running container until it ends, and returns its exit code. A command whose future is dropped
+    /// is killed.
+    fn exec(
+        &self,
+        pod: PodRef<'_>,
+        container: &str,
+        command: Vec<String>,
+        streams: Streams,
+    ) -> BoxFuture<'static, Result<i32, StreamError>>;
 }
 
 /// A pod by name.
@@ -135,6 +178,16 @@ mod tests {
             _: usize,
         ) -> BoxStream<'static, LogLine> {
             Box::pin(futures::stream::empty())
+        }
+
+        fn exec(
+            &self,
+            _: PodRef<'_>,
+            container: &str,
+            _: Vec<String>,
+            _: Streams,
+        ) -> BoxFuture<'static, Result<i32, StreamError>> {
+            Box::pin(std::future::ready(Err(StreamError::NoContainer(container.to_owned()))))
         }
     }
 

@@ -33,6 +33,7 @@ mod selector;
 mod serve;
 mod store;
 mod strategy;
+mod streaming;
 mod tasks;
 mod tracking;
 mod verbs;
@@ -42,7 +43,7 @@ pub use auth::User;
 pub use clock::Clock;
 pub use computed::{ComputedApi, ComputedResource};
 pub use evenkeel_apimachinery::status::StatusError;
-pub use kubelet::{Kubelet, LogLine, PodRef};
+pub use kubelet::{Kubelet, LogLine, Output, PodRef, StreamError, Streams};
 pub use resource::Source;
 pub use response::{Body, WriteTimeout};
 pub use serve::{

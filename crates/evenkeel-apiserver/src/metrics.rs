@@ -13,6 +13,8 @@ use crate::store::Store;
 pub(crate) struct Metrics {
     requests: Mutex<BTreeMap<Key, u64>>,
     watches: AtomicI64,
+    /// Connections to processes and ports.
+    connections: Arc<AtomicI64>,
     inflight: [Arc<AtomicI64>; 2],
     /// Requests that the server terminated in self-defense, by code.
     terminations: Mutex<BTreeMap<Key, u64>>,
@@ -125,7 +127,13 @@ impl Metrics {
         self.watches.fetch_add(by, Ordering::Relaxed);
     }
 
-    /// Counts a health check and stores its result.
+    /// Counts a connection to a process or a port for as long as it lasts.
+    pub(crate) fn long_running(&self) -> InFlight {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        InFlight(self.connections.clone())
+    }
+
+    /// Counts a health check and keeps its result.
     pub(crate) fn checked(&self, root: &'static str, check: &'static str, passed: bool) {
         let mut checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
         let counted = checks.entry((check, root)).or_default();
@@ -179,11 +187,13 @@ impl Metrics {
             );
         }
         out.push_str("# HELP apiserver_longrunning_requests [STABLE] Gauge of all active long-running apiserver requests broken out by verb, group, version, resource, scope and component. Not all requests are tracked this way.\n# TYPE apiserver_longrunning_requests gauge\n");
-        let watches = self.watches.load(Ordering::Relaxed);
-        let _ = writeln!(
-            out,
-            "apiserver_longrunning_requests{{component=\"apiserver\",verb=\"WATCH\"}} {watches}"
-        );
+        for (verb, count) in [("CONNECT", &*self.connections), ("WATCH", &self.watches)] {
+            let count = count.load(Ordering::Relaxed);
+            let _ = writeln!(
+                out,
+                "apiserver_longrunning_requests{{component=\"apiserver\",verb=\"{verb}\"}} {count}"
+            );
+        }
         out.push_str("# HELP apiserver_resource_objects [STABLE] Number of stored objects at the time of last check split by kind.\n# TYPE apiserver_resource_objects gauge\n");
         for resource in table.rows().all.iter().filter(|r| r.stored) {
             let count = store.count(&resource.resource_prefix);

@@ -37,8 +37,12 @@ impl Tasks {
         self.0.spawn_finite("rest of a request", work);
     }
 
-    /// Reports the failure of a part of the server that has no task of its own and cannot restart. `failed` resolves
-    /// when the part fails.
+    /// Serves a stream that remains of a request. It holds nothing of the server's. A panic in it is logged.
+    pub(crate) fn spawn_stream(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn_finite("stream", work);
+    }
+
+    /// Reports a part of the server that works beside the tasks, and cannot start anew, once it `failed`.
     pub(crate) fn report(
         &self,
         name: &'static str,

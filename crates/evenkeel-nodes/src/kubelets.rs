@@ -33,7 +33,7 @@ impl Kubelets {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(workers);
     }
 
-    fn workers(&self) -> Option<Arc<PodWorkers>> {
+    pub(crate) fn workers(&self) -> Option<Arc<PodWorkers>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
     }
 
@@ -59,29 +59,26 @@ impl Kubelets {
     }
 }
 
-/// Limits the runs that are interpreted concurrently for followed logs.
+/// Runs and commands that are interpreted at once.
 static INTERPRETED: Semaphore = Semaphore::const_new(2);
 
-/// Interprets a run up to `until` on a blocking thread, because it may take hundreds of thousands of steps.
-async fn interpret(
-    run: LoggedRun,
-    container: String,
-    until: Timestamp,
-) -> (Vec<LogLine>, LoggedRun) {
-    // The semaphore is never closed.
+/// Interprets a run or a command beside the tasks: it may take hundreds of thousands of steps. Nothing comes of it when the
+/// runtime ends.
+pub(crate) async fn beside<T: Send + 'static>(
+    interpret: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    // It is never closed.
     let permit = INTERPRETED.acquire().await.ok();
-    let its = run.clone();
-    #[expect(clippy::disallowed_methods, reason = "its panic goes on in the follower")]
+    #[expect(clippy::disallowed_methods, reason = "its panic goes on in whoever waits")]
     let interpreted = tokio::task::spawn_blocking(move || {
-        // Hold the permit until the interpreter ends, even if the follower is dropped.
+        // Also where nobody waits for the outcome any more.
         let _permit = permit;
-        its.lines(&container, until)
+        interpret()
     });
     match interpreted.await.map_err(JoinError::try_into_panic) {
-        Ok(lines) => (lines, run),
+        Ok(outcome) => Some(outcome),
         Err(Ok(panic)) => std::panic::resume_unwind(panic),
-        // The Tokio runtime shuts down.
-        Err(Err(_)) => (Vec::new(), run),
+        Err(Err(_)) => None,
     }
 }
 
@@ -140,7 +137,8 @@ impl Follower {
             Some(known) => known,
             None => {
                 let until = later(now, HORIZON);
-                let (lines, run) = interpret(run, self.container.name.clone(), until).await;
+                let (its, container) = (run.clone(), self.container.name.clone());
+                let lines = beside(move || its.lines(&container, until)).await.unwrap_or_default();
                 InterpretedRun { lines, until, run }
             }
         };

@@ -51,6 +51,10 @@
 //!
 //! [`Kubelets`] returns the logs of containers whose command the interpreter understands.
 //!
+//! # Commands in containers
+//!
+//! [`Kubelets::exec`] interprets a command in a running container: on its files, with its environment, in the same language.
+//!
 //! # Network partitions
 //!
 //! The annotation `sim.evenkeel.dev/silent: "true"` partitions a node from the API server: its kubelet renews no
@@ -65,6 +69,7 @@
 mod addresses;
 mod admission;
 mod behaviour;
+mod exec;
 mod heartbeats;
 mod kubelets;
 mod logs;
@@ -74,12 +79,14 @@ mod partition;
 mod pod;
 mod pod_workers;
 mod run;
+mod stdin;
 mod storage;
 mod usage;
 mod volumes;
 mod volumes_in_use;
 
 pub use behaviour::PREFIX;
+pub use exec::{Chunk, ExecError, ExecRequest, Streams};
 pub use kubelets::Kubelets;
 pub use logs::{ContainerRef, LogLine};
 pub use options::{Delays, NodeOptions, NodesOptions};

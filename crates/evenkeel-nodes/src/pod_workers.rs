@@ -14,7 +14,7 @@ use evenkeel_runtime::{
     plan::{EventRecord, Key, PatchForm, Target},
     queue::{Priority, Queue},
 };
-use evenkeel_shell::{Files, Processes, entrypoint_is_shell};
+use evenkeel_shell::{Environment, Files, Full, Processes, Scope, Write, entrypoint_is_shell};
 use std::{
     collections::HashMap,
     net::Ipv4Addr,
@@ -31,7 +31,7 @@ use crate::{
     partition,
     pod::{
         facts::Facts,
-        memory::Memory,
+        memory::{CommandWrites, Memory},
         observe,
         plan::{Decision, NodeWrites, plan},
     },
@@ -69,6 +69,35 @@ struct Remembered {
     host_network: bool,
     memory: Memory,
     processes: Arc<Processes>,
+    /// What commands wrote since the sync began that is under way.
+    commands: Vec<CommandWrites>,
+    /// Bytes of its files when a command last wrote one.
+    file_bytes: usize,
+}
+
+/// Bytes of files in all pods together in which commands write.
+const MAX_FILE_BYTES: usize = 256 * 1024 * 1024;
+
+/// A run of a container that goes on.
+#[derive(Debug, Clone)]
+pub(crate) struct CurrentRun {
+    /// Name of the run: `UID/CONTAINER/RESTARTS`.
+    pub(crate) id: String,
+    /// Number of the run.
+    pub(crate) restarts: u32,
+    pub(crate) address: Ipv4Addr,
+    pub(crate) files: Arc<Files>,
+    pub(crate) node_files: Arc<Files>,
+    key: Key,
+    uid: Text,
+    node: usize,
+}
+
+impl CurrentRun {
+    /// Counts that grow when files change.
+    pub(crate) fn changes(&self) -> (u64, u64) {
+        (self.files.changes(), self.node_files.changes())
+    }
 }
 
 impl PodWorkers {
@@ -250,7 +279,8 @@ impl PodWorkers {
     fn recall(&self, key: &Key, pod: &Pod, facts: &mut Facts<'_>, node: usize) -> Memory {
         let mut state = self.lock();
         let State { memories, addresses, .. } = &mut *state;
-        if let Some(known) = memories.get(key).filter(|known| *known.uid == *pod.meta.uid) {
+        if let Some(known) = memories.get_mut(key).filter(|known| *known.uid == *pod.meta.uid) {
+            known.commands.clear();
             let mut memory = known.memory.clone();
             observe::notice_changes(pod, &mut memory);
             return memory;
@@ -327,10 +357,21 @@ impl PodWorkers {
         }
     }
 
-    fn remember(&self, key: &Key, pod: &Pod, memory: Memory, processes: Arc<Processes>) {
+    fn remember(&self, key: &Key, pod: &Pod, mut memory: Memory, processes: Arc<Processes>) {
         let (uid, host_network) = (pod.meta.uid.clone(), pod.spec.host_network);
-        let remembered = Remembered { uid, host_network, memory, processes };
         let mut state = self.lock();
+        let (mut commands, mut file_bytes) = (Vec::new(), 0);
+        if let Some(before) =
+            state.memories.get_mut(key).filter(|before| *before.uid == *pod.meta.uid)
+        {
+            commands = std::mem::take(&mut before.commands);
+            file_bytes = before.file_bytes;
+        }
+        for command in &commands {
+            // It fitted into the memory that this one replaces.
+            let _ = memory.record(pod, command);
+        }
+        let remembered = Remembered { uid, host_network, memory, processes, commands, file_bytes };
         if let Some(before) = state.memories.insert(key.clone(), remembered)
             && *before.uid != *pod.meta.uid
         {
@@ -366,17 +407,88 @@ impl PodWorkers {
     pub(crate) fn logged_run(&self, container: &ContainerRef) -> Option<LoggedRun> {
         let pod = self.pods.get(&container.namespace, &container.pod)?;
         let node = *self.nodes.get(&pod.spec.node_name)?;
-        let mut inits = pod.spec.init_containers.iter();
-        let mut mains = pod.spec.containers.iter();
         let node_files = self.files(node);
         let state = self.lock();
         let known = state.memories.get(&key(&pod)).filter(|known| *known.uid == *pod.meta.uid)?;
         let Remembered { memory, processes, .. } = known;
-        let slot = match inits.position(|c| *c.name == *container.name) {
-            Some(n) => memory.inits.get(n),
-            None => memory.mains.get(mains.position(|c| *c.name == *container.name)?),
-        }?;
+        let slot = memory.slot(&pod, &container.name)?;
         LoggedRun::select(&known.uid, container, slot, memory, processes, node_files)
+    }
+
+    /// The run of a container; `None` unless it goes on.
+    pub(crate) fn current_run(&self, container: &ContainerRef) -> Option<CurrentRun> {
+        let pod = self.pods.get(&container.namespace, &container.pod)?;
+        let node = *self.nodes.get(&pod.spec.node_name)?;
+        let node_files = self.files(node);
+        let state = self.lock();
+        let key = key(&pod);
+        let known = state.memories.get(&key).filter(|known| *known.uid == *pod.meta.uid)?;
+        let slot = known.memory.slot(&pod, &container.name)?;
+        slot.running()?;
+        Some(CurrentRun {
+            id: format!("{}/{}/{}", known.uid, container.name, slot.restarts),
+            address: known.memory.ip,
+            files: Arc::clone(&known.memory.files),
+            node_files,
+            uid: known.uid.clone(),
+            restarts: slot.restarts,
+            key,
+            node,
+        })
+    }
+
+    /// What a command finds in a container, read anew; `None` when the pod is gone.
+    pub(crate) async fn environment(
+        &self,
+        container: &ContainerRef,
+    ) -> Result<Option<Environment>, ApiError> {
+        let (namespace, name) = (&container.namespace, &container.pod);
+        match self.client.get::<PodCommand>(namespace, name).await {
+            Ok(pod) => {
+                let cached = self.pods.get(namespace, name);
+                let node = cached.as_ref().and_then(|pod| self.nodes.get(&pod.spec.node_name));
+                let Some(node) = node.map(|node| &self.options.nodes[*node]) else {
+                    return Ok(None);
+                };
+                Ok(Environment::read(&pod, &container.name, (&node.name, node.ip)))
+            }
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Records what a command writes, unless the container has ended or there is no space left. Other processes of the pod may
+    /// read it.
+    pub(crate) fn record(&self, run: &CurrentRun, command: CommandWrites) -> Result<(), Full> {
+        let Some(pod) = self.pods.get(&run.key.namespace, &run.key.name) else { return Ok(()) };
+        let mut state = self.lock();
+        let total: usize = state.memories.values().map(|known| known.file_bytes).sum();
+        let added: usize = command.writes.iter().map(Write::size).sum();
+        let known = state.memories.get_mut(&run.key);
+        let Some(known) = known.filter(|known| known.uid == pod.meta.uid && *known.uid == *run.uid)
+        else {
+            return Ok(());
+        };
+        if total + added > MAX_FILE_BYTES {
+            return Err(Full);
+        }
+        known.memory.record(&pod, &command)?;
+        known.file_bytes = known.memory.files.size();
+        let of_node: Vec<&Write> =
+            command.writes.iter().filter(|write| write.path.scope == Scope::Node).collect();
+        let (by, start) = (Arc::clone(&command.by), command.start);
+        if !of_node.is_empty() {
+            let files = Arc::make_mut(state.files.entry(run.node).or_default());
+            files.record(&by, start, &of_node)?;
+        }
+        if let Some(known) = state.memories.get_mut(&run.key) {
+            known.commands.retain(|known| known.by != by);
+            known.commands.push(command);
+        }
+        drop(state);
+        self.queue.add(run.key.clone(), Priority::NORMAL);
+        self.changed.notify_waiters();
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -4,7 +4,7 @@ use crate::{
     expand,
     interpreter::{Interpreter, Job},
     parse::is_name,
-    shell::{Flow, Halt, Shell, Variable, unknown},
+    shell::{Flow, Halt, Input, Shell, Variable, unknown},
 };
 
 /// Folders of which every image has the usual commands, so that `/bin/NAME` is the command `NAME`.
@@ -16,7 +16,7 @@ impl Interpreter<'_> {
         self.step()?;
         let name = match words[0].rsplit_once('/') {
             Some((folder, name)) if PATH.contains(&folder) => name,
-            Some(_) => return unknown(format!("command {}", words[0])),
+            Some(_) => return self.not_found(shell, &words[0]),
             None => &words[0],
         };
         let arguments = &words[1..];
@@ -79,7 +79,7 @@ impl Interpreter<'_> {
         let mut child = Shell::new(&shell.folder, exported);
         child.now = shell.now;
         (child.output, child.errors) = (shell.output, shell.errors);
-        child.input = std::sync::Arc::clone(&shell.input);
+        child.input = shell.input.clone();
         self.depth += 1;
         let flow = self.awaited(shell, child, |interpreter, child| {
             interpreter.run_shell(child, name, arguments)
@@ -112,10 +112,24 @@ impl Interpreter<'_> {
                 self.text(shell, text)
             }
             [] if !script => {
-                let text = std::mem::take(&mut shell.input);
+                let text = self.input(shell)?;
+                shell.input = Input::default();
                 self.text(shell, &text)
             }
-            _ => unknown("a script in a file"),
+            [path, positional @ ..] if !script => match self.read(shell, path)? {
+                Some(text) => {
+                    path.clone_into(&mut shell.name);
+                    shell.positional = positional.to_vec();
+                    self.text(shell, &text)
+                }
+                None if self.exec.is_none() => unknown("a script in a file"),
+                None => {
+                    shell.status = 2;
+                    let what = format!("{name}: can't open '{path}'\n");
+                    self.print(shell, shell.errors, &what)
+                }
+            },
+            _ => unknown("a shell without a script"),
         }
     }
 

@@ -7,7 +7,7 @@ use evenkeel_api::{
 use std::{collections::BTreeMap, net::Ipv4Addr};
 
 use crate::{
-    Process,
+    Environment, Process,
     files::{FilePath, Mounts, Scope, normal},
     shell::Variable,
 };
@@ -55,12 +55,47 @@ impl Processes {
     }
 }
 
+impl Environment {
+    /// Reads the environment of a pod's container on the node with this name and address; `None` if the pod does not have the
+    /// container.
+    pub fn read(pod: &PodCommand, container: &str, node: (&str, Ipv4Addr)) -> Option<Self> {
+        let mut containers = pod.spec.init_containers.iter().chain(&*pod.spec.containers);
+        let container = containers.find(|own| *own.name == *container)?;
+        Some(environment(pod, container, node))
+    }
+}
+
 fn process(
     pod: &PodCommand,
     container: &ContainerCommand,
     image: &str,
     node: (&str, Ipv4Addr),
 ) -> Option<Process> {
+    let environment = environment(pod, container, node);
+    let mut words = Vec::new();
+    for word in container.command.iter().chain(&*container.args) {
+        words.push(expand(word, &environment.variables)?);
+    }
+    if words.is_empty() && entrypoint_is_shell(image) {
+        words.push("sh".into());
+    }
+    // A shell with an open standard input waits for it.
+    if words.is_empty() || container.stdin && words.len() == 1 {
+        return None;
+    }
+    let probe = container.readiness_probe.as_ref().and_then(|probe| probe.handler.exec.as_ref());
+    Some(Process {
+        readiness_probe: probe.map(|exec| exec.command.iter().map(ToString::to_string).collect()),
+        arguments: words,
+        environment,
+    })
+}
+
+fn environment(
+    pod: &PodCommand,
+    container: &ContainerCommand,
+    node: (&str, Ipv4Addr),
+) -> Environment {
     let mut variables = BTreeMap::new();
     for (name, value) in [
         ("HOME", "/root"),
@@ -78,21 +113,10 @@ fn process(
             addresses.push(variable.name.to_string());
         }
         let value = match &variable.value_from {
-            None => Some(expand(&variable.value, &variables)?),
+            None => expand(&variable.value, &variables),
             Some(_) => field.and_then(|path| field_value(pod, path, node)),
         };
         variables.insert(variable.name.to_string(), Variable { value, exported: true });
-    }
-    let mut words = Vec::new();
-    for word in container.command.iter().chain(&*container.args) {
-        words.push(expand(word, &variables)?);
-    }
-    if words.is_empty() && entrypoint_is_shell(image) {
-        words.push("sh".into());
-    }
-    // A shell with an open standard input waits for input.
-    if words.is_empty() || container.stdin && words.len() == 1 {
-        return None;
     }
     let mounts = container.volume_mounts.iter().filter_map(|mount| {
         let volume = pod.spec.volumes.iter().find(|volume| volume.name == mount.name)?;
@@ -107,17 +131,15 @@ fn process(
         }
         Some((normal("", &mount.mount_path).into(), path))
     });
-    let probe = container.readiness_probe.as_ref().and_then(|probe| probe.handler.exec.as_ref());
-    Some(Process {
+    let mounts = Mounts::new(mounts.collect());
+    Environment {
         container: container.name.clone(),
-        readiness_probe: probe.map(|exec| exec.command.iter().map(ToString::to_string).collect()),
-        mounts: Mounts::new(mounts.collect()),
+        mounts,
         working_dir: normal("", &container.working_dir),
         env_from: !container.env_from.is_empty(),
-        arguments: words,
         variables,
         address_variables: addresses,
-    })
+    }
 }
 
 fn field_path(variable: &EnvVar) -> Option<&str> {

@@ -58,7 +58,7 @@ impl Interpreter<'_> {
             return Ok(Some("".into()));
         }
         if matches!(path, "/dev/stdin" | "-") {
-            return Ok(Some(Arc::clone(&shell.input)));
+            return self.input(shell).map(Some);
         }
         let (path, place) = self.resolve(shell, path);
         match self.content_at(shell, &place) {
@@ -70,6 +70,9 @@ impl Interpreter<'_> {
 
     /// Fails if a path that no run has written may exist in the image or in a volume of unknown content.
     fn known_absent(&self, path: &str, place: &FilePath) -> Result<(), Halt> {
+        if self.exec.is_some() {
+            return Ok(());
+        }
         let filled = IMAGE_FOLDERS.iter().any(|folder| within(path, folder))
             && !EMPTY_FOLDERS[1..].iter().any(|folder| within(path, folder))
             && path != TERMINATION_LOG;
@@ -165,17 +168,26 @@ impl Interpreter<'_> {
     /// Returns the sorted names in a folder.
     pub(crate) fn names(&self, shell: &Shell, path: &str) -> Result<BTreeSet<String>, Halt> {
         let (path, place) = self.resolve(shell, path);
-        if IMAGE_FOLDERS.contains(&&*path)
+        let is_unknown = IMAGE_FOLDERS.contains(&&*path)
             || path.is_empty()
-            || matches!(place.scope, Scope::UnknownVolume(_))
-        {
+            || matches!(place.scope, Scope::UnknownVolume(_));
+        if is_unknown && self.exec.is_none() {
             return unknown(format!("what is in {path}/"));
         }
         let below = self.below(&place);
         let here =
             below.iter().filter(|place| matches!(self.content_at(shell, place), Some(Some(_))));
         let rest = here.map(|found| found.path[place.path.len() + 1..].to_owned());
-        Ok(rest.map(|rest| rest.split('/').next().unwrap_or_default().to_owned()).collect())
+        let mut names: BTreeSet<String> =
+            rest.map(|rest| rest.split('/').next().unwrap_or_default().to_owned()).collect();
+        if self.exec.is_some() {
+            let image = IMAGE_FOLDERS.iter().chain(&EMPTY_FOLDERS).copied();
+            let folders = image.chain(self.mounts.paths());
+            let inside =
+                folders.filter_map(|folder| folder.strip_prefix(&*path)?.strip_prefix('/'));
+            names.extend(inside.filter_map(|rest| Some(rest.split('/').next()?.to_owned())));
+        }
+        Ok(names)
     }
 
     fn below(&self, folder: &FilePath) -> BTreeSet<FilePath> {

@@ -196,13 +196,13 @@ impl Interpreter<'_> {
             }
             name => match shell.variables.get(name) {
                 Some(Variable { value: Some(value), .. }) => value.clone(),
-                Some(Variable { value: None, .. }) => {
+                Some(Variable { value: None, .. }) if self.exec.is_none() => {
                     return unknown(format!("the value of {name}"));
                 }
-                None if self.open || of_service(name) => {
+                None if self.exec.is_none() && (self.open || of_service(name)) => {
                     return unknown(format!("whether {name} has a value"));
                 }
-                None => return Ok(None),
+                Some(Variable { value: None, .. }) | None => return Ok(None),
             },
         }))
     }

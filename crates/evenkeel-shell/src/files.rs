@@ -9,7 +9,18 @@ use crate::later;
 /// Maximum number of files per pod or node; writes to further files are dropped.
 const MAX_FILES: usize = 4096;
 
-/// Volume or root file system that contains a file.
+/// Bytes that commands may add to the files of a pod or a node, past versions included.
+const MAX_BYTES: usize = 4 * 1024 * 1024;
+/// What a version of a file takes beside its content.
+const VERSION_BYTES: usize = 128;
+/// Versions of a file beyond which commands make the oldest be forgotten.
+const MAX_VERSIONS: usize = 64;
+
+/// No space is left for what a command writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Full;
+
+/// The volume or root file system that a file belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// Root file system of a container, which is new after each restart.
@@ -51,7 +62,21 @@ pub struct Write {
     pub content: Option<Content>,
 }
 
-/// Files with their versions of the past and of the known future.
+impl Write {
+    /// Bytes that it takes while it is kept.
+    pub fn size(&self) -> usize {
+        size(self.content.as_ref())
+    }
+}
+
+fn size(content: Option<&Content>) -> usize {
+    match content {
+        Some(Content::File(text)) => VERSION_BYTES + text.len(),
+        Some(Content::Folder) | None => VERSION_BYTES,
+    }
+}
+
+/// Files with their past versions, and the future ones that are known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Files {
     paths: BTreeMap<FilePath, Vec<Version>>,
@@ -127,6 +152,39 @@ impl Files {
         }
     }
 
+    /// Records the writes of a command, as [`Files::replace`] does for a container's process, within a limit: there may be any
+    /// number of commands.
+    ///
+    /// # Errors
+    /// When they do not fit. Nothing is written then.
+    pub fn record(
+        &mut self,
+        by: &Arc<str>,
+        start: Timestamp,
+        writes: &[&Write],
+    ) -> Result<(), Full> {
+        let versions = self.paths.values().flatten().filter(|version| *version.by != **by);
+        let kept: usize = versions.map(|version| size(version.content.as_ref())).sum();
+        let added: usize = writes.iter().map(|write| write.size()).sum();
+        let new = writes.iter().filter(|write| !self.paths.contains_key(&write.path)).count();
+        if kept + added > MAX_BYTES || self.paths.len() + new > MAX_FILES {
+            return Err(Full);
+        }
+        self.replace(by, start, writes);
+        for write in writes {
+            if let Some(versions) = self.paths.get_mut(&write.path) {
+                let surplus = versions.len().saturating_sub(MAX_VERSIONS);
+                versions.drain(..surplus);
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes that all versions take.
+    pub fn size(&self) -> usize {
+        self.paths.values().flatten().map(|version| size(version.content.as_ref())).sum()
+    }
+
     fn of(&self, by: &str) -> Vec<(FilePath, Timestamp, Option<Content>)> {
         let all = self.paths.iter().flat_map(|(path, versions)| {
             versions
@@ -172,7 +230,12 @@ impl Mounts {
         FilePath { scope: Scope::Container(container.into()), path: path.into() }
     }
 
-    /// Whether a volume is mounted at `path` or below.
+    /// The paths at which volumes are mounted.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(path, _)| &**path)
+    }
+
+    /// Whether something is mounted at `path` or below.
     pub(crate) fn leads_to(&self, path: &str) -> bool {
         self.0.iter().any(|(mount, _)| {
             mount.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -235,6 +298,26 @@ mod tests {
         assert_eq!(files.changes(), changes, "nothing new is no change");
         files.replace(&one, at(100), &[&write(0, "/a", Some("x"))]);
         assert_eq!(text(&files, "/a", 111, "").as_deref(), Some("y"));
+    }
+
+    #[test]
+    fn commands_fill_a_pod_up_to_a_limit() {
+        let mut files = Files::default();
+        let mut record = |n: usize, path: &str, text: &str| {
+            let by: Arc<str> = format!("exec/{n}").into();
+            let written = files.record(&by, at(10), &[&write(0, path, Some(text))]);
+            (written, files.paths.values().map(Vec::len).max().unwrap_or(0), files.paths.len())
+        };
+        for n in 0..3 * MAX_VERSIONS {
+            let (written, versions, _) = record(n, "/a", &n.to_string());
+            assert!(written.is_ok() && versions == MAX_VERSIONS.min(n + 1), "{n}: {versions}");
+        }
+        let large = "x".repeat(64 * 1024);
+        let refused = (0..1000).find(|n| record(*n, &format!("/{n}"), &large).0.is_err());
+        assert_eq!(refused, Some(63));
+        assert_eq!(record(0, "/0", "small").0, Ok(()), "in its own place");
+        let refused = (2000..9000).find(|n| record(*n, &format!("/{n}"), "").0.is_err());
+        assert!(refused.is_some_and(|n| n < 2000 + MAX_FILES), "{refused:?}");
     }
 
     #[test]

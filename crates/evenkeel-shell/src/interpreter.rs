@@ -13,7 +13,7 @@ use crate::{
     RunContext,
     files::{Mounts, Write},
     parse,
-    shell::{Flow, Halt, Shell, Variable, unknown},
+    shell::{Flow, Halt, Input, Shell, Variable, unknown},
     syntax::{
         Command, CommandKind, Connector, Item, List, Pipeline, Redirect, RedirectTarget, Word,
     },
@@ -41,14 +41,24 @@ pub(crate) struct Job {
     pub(crate) status: i32,
 }
 
-/// Output of a container with its times.
+/// A text that a process prints.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Printed {
+    /// When, counted from the start of the run.
+    pub(crate) at: Duration,
+    /// 0 for standard output, 1 for standard error where the two are apart.
+    pub(crate) stream: usize,
+    pub(crate) text: String,
+}
+
+/// Texts that a process prints, with their times.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    /// Time up to which the caller reads the output; a loop that gets past it counts as endless.
+    /// Later texts are not recorded.
     until: Duration,
-    /// Printed texts in the order of interpretation, in which background jobs are not ordered by time.
-    pub(crate) printed: Vec<(Duration, String)>,
-    /// Length in bytes of `printed`.
+    /// In the order in which it was interpreted: that of background jobs is not that of time.
+    pub(crate) printed: Vec<Printed>,
+    /// Number of bytes in `printed`.
     length: usize,
 }
 
@@ -57,13 +67,18 @@ impl Log {
         Self { until, ..Self::default() }
     }
 
-    fn print(&mut self, at: Duration, text: &str) -> Flow {
+    fn print(&mut self, at: Duration, stream: usize, text: &str) -> Flow {
         self.length += text.len();
         if self.length > MAX_LOG_LENGTH {
             return Err(Halt::StepLimit);
         }
-        self.printed.push((at, text.to_owned()));
+        self.printed.push(Printed { at, stream, text: text.to_owned() });
         Ok(())
+    }
+
+    /// Prints what a command ends with, whatever it printed before.
+    pub(crate) fn print_last(&mut self, at: Duration, stream: usize, text: &str) {
+        self.printed.push(Printed { at, stream, text: text.to_owned() });
     }
 }
 
@@ -92,6 +107,18 @@ pub(crate) struct Interpreter<'a> {
     pub(crate) reads_shared_files: std::cell::Cell<bool>,
     /// Exit status of the last command substitution.
     pub(crate) inner_status: Option<i32>,
+    /// Set where a command is executed in a running container.
+    pub(crate) exec: Option<Exec>,
+}
+
+/// What is different for a command that somebody executes in a running container: its standard error is a stream of its own,
+/// and what is not known of the image is not there.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Exec {
+    /// Standard input; `None` while it is not complete.
+    pub(crate) input: Option<Arc<str>>,
+    /// The program that was to start without a shell, and is not there.
+    pub(crate) missing: Option<String>,
 }
 
 impl<'a> Interpreter<'a> {
@@ -119,6 +146,19 @@ impl<'a> Interpreter<'a> {
             draws: 0,
             reads_shared_files: std::cell::Cell::new(false),
             inner_status: None,
+            exec: None,
+        }
+    }
+
+    /// The text that a command finds on its standard input.
+    pub(crate) fn input(&self, shell: &Shell) -> Result<Arc<str>, Halt> {
+        match &shell.input {
+            Input::Text(text) => Ok(Arc::clone(text)),
+            Input::Process => match self.exec.as_ref().map(|exec| exec.input.clone()) {
+                Some(None) => Err(Halt::Input),
+                Some(Some(text)) => Ok(text),
+                None => Ok("".into()),
+            },
         }
     }
 
@@ -154,8 +194,12 @@ impl<'a> Interpreter<'a> {
         self.end(shell, halt)
     }
 
-    /// Ends a shell: runs its `EXIT` trap, and returns its end and status.
-    fn end(&mut self, shell: &mut Shell, halt: Flow) -> Result<(Option<Duration>, i32), String> {
+    /// Ends a shell: runs its `EXIT` trap.
+    pub(crate) fn end(
+        &mut self,
+        shell: &mut Shell,
+        halt: Flow,
+    ) -> Result<(Option<Duration>, i32), String> {
         let halt = match halt {
             Ok(()) | Err(Halt::Exit(_)) => {
                 if let Err(Halt::Exit(status)) = halt {
@@ -177,6 +221,8 @@ impl<'a> Interpreter<'a> {
             Err(Halt::Exit(status)) => Ok((Some(shell.now), status)),
             Err(Halt::Forever | Halt::StepLimit) => Ok((None, 0)),
             Err(Halt::Unknown(why)) => Err(why),
+            // Only a command has an input that is not complete, and it is not ended.
+            Err(Halt::Input) => Ok((None, 0)),
             _ => Ok((Some(shell.now), shell.status)),
         }
     }
@@ -189,8 +235,8 @@ impl<'a> Interpreter<'a> {
         run: impl FnOnce(&mut Self, &mut Shell) -> Flow,
     ) -> Result<(Option<Duration>, i32), Halt> {
         let halt = run(self, &mut child);
-        if halt == Err(Halt::StepLimit) {
-            return Err(Halt::StepLimit);
+        if matches!(halt, Err(Halt::StepLimit | Halt::Input)) {
+            return halt.map(|()| (None, 0));
         }
         self.end(&mut child, halt).map_err(Halt::Unknown)
     }
@@ -259,7 +305,7 @@ impl<'a> Interpreter<'a> {
     }
 
     fn stages(&mut self, shell: &mut Shell, stages: &[Command]) -> Flow {
-        let (mut input, mut end) = (Arc::clone(&shell.input), Some(shell.now));
+        let (mut input, mut end) = (shell.input.clone(), Some(shell.now));
         let mut failed = 0;
         for (n, stage) in stages.iter().enumerate() {
             let mut child = shell.fork();
@@ -270,7 +316,8 @@ impl<'a> Interpreter<'a> {
                 child.output = Some(gathered);
             }
             let ended = self.child(child, |interpreter, child| interpreter.command(child, stage));
-            input = self.outputs.drain(gathered..).next().unwrap_or_default().into();
+            let output = self.outputs.drain(gathered..).next().unwrap_or_default();
+            input = Input::Text(output.into());
             let (ended, status) = ended?;
             end = end.zip(ended).map(|(end, ended)| end.max(ended));
             shell.status = status;
@@ -309,7 +356,7 @@ impl<'a> Interpreter<'a> {
         {
             return unknown("streams of the shell itself");
         }
-        let before = (shell.output, shell.errors, Arc::clone(&shell.input));
+        let before = (shell.output, shell.errors, shell.input.clone());
         let first = self.outputs.len();
         let mut files = Vec::new();
         let opened = self.open(shell, redirects, &mut files);
@@ -340,11 +387,13 @@ impl<'a> Interpreter<'a> {
     ) -> Result<bool, Halt> {
         for redirect in redirects {
             match (&redirect.to, redirect.fd) {
-                (RedirectTarget::Text(word), 0) => shell.input = self.string(shell, word)?.into(),
+                (RedirectTarget::Text(word), 0) => {
+                    shell.input = Input::Text(self.string(shell, word)?.into());
+                }
                 (RedirectTarget::Read(word), 0) => {
                     let path = self.string(shell, word)?;
                     match self.read(shell, &path)? {
-                        Some(text) => shell.input = text,
+                        Some(text) => shell.input = Input::Text(text),
                         None => return Ok(false),
                     }
                 }
@@ -357,6 +406,9 @@ impl<'a> Interpreter<'a> {
                         "/dev/null" => None,
                         "/dev/stdout" | "/proc/self/fd/1" => shell.output,
                         "/dev/stderr" | "/proc/self/fd/2" => shell.errors,
+                        "/proc/1/fd/1" | "/proc/1/fd/2" if self.exec.is_some() => {
+                            return unknown("printing to the container's log");
+                        }
                         "/proc/1/fd/1" | "/proc/1/fd/2" => Some(0),
                         _ => {
                             let before = if append { self.read(shell, &path)? } else { None };
@@ -627,8 +679,11 @@ impl<'a> Interpreter<'a> {
 
     /// Prints text to a stream.
     pub(crate) fn print(&mut self, shell: &Shell, stream: Stream, text: &str) -> Flow {
-        if let Some(log) = self.log.as_mut().filter(|_| stream == Some(0)) {
-            return log.print(shell.now, text);
+        let n_streams = if self.exec.is_some() { 2 } else { 1 };
+        if let (Some(log), Some(stream)) =
+            (self.log.as_mut(), stream.filter(|stream| *stream < n_streams))
+        {
+            return log.print(shell.now, stream, text);
         }
         let Some(output) = stream.and_then(|stream| self.outputs.get_mut(stream)) else {
             return Ok(());

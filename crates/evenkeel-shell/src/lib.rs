@@ -14,6 +14,8 @@ mod builtins;
 mod conditions;
 mod container;
 mod disk;
+pub mod encoding;
+mod exec;
 mod expand;
 mod files;
 mod interpreter;
@@ -22,9 +24,12 @@ mod parse;
 mod pattern;
 mod shell;
 mod syntax;
+mod terminal;
 mod tools;
 mod words;
 
+#[cfg(test)]
+mod exec_tests;
 #[cfg(test)]
 mod tests;
 
@@ -32,8 +37,10 @@ use evenkeel_api::{Text, time::Timestamp};
 use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
 
 pub use container::{Processes, entrypoint_is_pause, entrypoint_is_shell};
-pub use files::{Content, FilePath, Files, Scope, Write};
+pub use exec::{ExecRun, Output, Progress, ShellSession, copies_input, reads_commands};
+pub use files::{Content, FilePath, Files, Full, Scope, Write};
 pub use log::LogLine;
+pub use terminal::{Terminal, Typed, shown};
 
 use self::{
     files::Mounts,
@@ -41,13 +48,10 @@ use self::{
     shell::{Shell, Variable},
 };
 
-/// Process of a container, as in the OCI runtime specification: arguments, environment, working directory.
+/// What every process in a container finds: environment variables, volumes, the working directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Process {
+pub struct Environment {
     container: Text,
-    arguments: Vec<String>,
-    /// Arguments of the readiness probe's exec action.
-    readiness_probe: Option<Vec<String>>,
     variables: BTreeMap<String, Variable>,
     /// Names of the variables with the pod's IP address as value.
     address_variables: Vec<String>,
@@ -57,7 +61,16 @@ pub struct Process {
     working_dir: String,
 }
 
-/// Inputs of a run besides its process.
+/// The process of a container, as in the OCI runtime specification: arguments, environment, working directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    environment: Environment,
+    arguments: Vec<String>,
+    /// The arguments of its readiness probe's exec action.
+    readiness_probe: Option<Vec<String>>,
+}
+
+/// The input of a run beside its process.
 #[derive(Debug, Clone, Copy)]
 pub struct RunContext<'a> {
     /// Start time of the run.
@@ -98,8 +111,7 @@ impl Process {
 
     /// Returns the lines that the process prints within `until` of its start.
     pub fn log(&self, context: &RunContext<'_>, until: Duration) -> Vec<LogLine> {
-        let mut interpreter =
-            Interpreter::new(context, &self.container, &self.mounts, self.env_from);
+        let mut interpreter = self.environment.plain_interpreter(context);
         interpreter.log = Some(interpreter::Log::until(until));
         // Output before an unsupported part is valid.
         let lasts = self.first_process(&self.arguments, context, &mut interpreter);
@@ -120,8 +132,7 @@ impl Process {
     }
 
     fn interpret(&self, arguments: &[String], context: &RunContext<'_>) -> Result<Run, String> {
-        let mut interpreter =
-            Interpreter::new(context, &self.container, &self.mounts, self.env_from);
+        let mut interpreter = self.environment.plain_interpreter(context);
         let (lasts, exit_code) = self.first_process(arguments, context, &mut interpreter)?;
         let reads_shared_files = interpreter.reads_shared_files.get();
         let mut writes = interpreter.writes;
@@ -144,7 +155,8 @@ impl Process {
         context: &RunContext<'_>,
         interpreter: &mut Interpreter<'_>,
     ) -> Result<(Option<Duration>, i32), String> {
-        let mut shell = Shell::new(&self.working_dir, self.variables_at(context.address));
+        let variables = self.environment.variables_at(context.address);
+        let mut shell = Shell::new(&self.environment.working_dir, variables);
         let first = arguments.first().map_or("", String::as_str);
         let name = first.rsplit('/').next().unwrap_or(first);
         interpreter.main(&mut shell, |interpreter, shell| match name {
@@ -160,6 +172,12 @@ impl Process {
             }
             _ => interpreter.execute(shell, arguments),
         })
+    }
+}
+
+impl Environment {
+    fn plain_interpreter<'a>(&'a self, context: &'a RunContext<'a>) -> Interpreter<'a> {
+        Interpreter::new(context, &self.container, &self.mounts, self.env_from)
     }
 
     fn variables_at(&self, address: Ipv4Addr) -> BTreeMap<String, Variable> {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-/// One line of a container's output.
+use crate::interpreter::Printed;
+
+/// A line that a container prints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
     /// Time since the start of the container at which the line was complete.
@@ -14,14 +16,14 @@ pub struct LogLine {
 /// Sorts the output up to `until` by time and splits it into lines. When the container ends, text without a newline
 /// is a line, too.
 pub(crate) fn lines(
-    mut printed: Vec<(Duration, String)>,
+    mut printed: Vec<Printed>,
     until: Duration,
     end: Option<Duration>,
 ) -> Vec<LogLine> {
-    printed.retain(|(at, _)| *at <= end.unwrap_or(until));
-    printed.sort_by_key(|(at, _)| *at);
+    printed.retain(|printed| printed.at <= end.unwrap_or(until));
+    printed.sort_by_key(|printed| printed.at);
     let (mut lines, mut open) = (Vec::new(), String::new());
-    for (after, text) in printed {
+    for Printed { at: after, text, .. } in printed {
         for piece in text.split_inclusive('\n') {
             open.push_str(piece);
             if piece.ends_with('\n') {
@@ -39,6 +41,10 @@ pub(crate) fn lines(
 mod tests {
     use super::*;
 
+    fn text_at(at: Duration, text: &str) -> Printed {
+        Printed { at, stream: 0, text: text.to_owned() }
+    }
+
     #[test]
     fn pieces_come_together_in_order_of_time() {
         type Pieces = &'static [(u64, &'static str)];
@@ -53,7 +59,7 @@ mod tests {
         for (printed, expected) in table {
             let seconds = Duration::from_secs;
             let given: Vec<_> =
-                printed.iter().map(|(at, text)| (seconds(*at), (*text).to_owned())).collect();
+                printed.iter().map(|(at, text)| text_at(seconds(*at), text)).collect();
             let expected: Vec<LogLine> = expected
                 .iter()
                 .map(|(at, text)| LogLine { after: seconds(*at), text: (*text).to_owned() })

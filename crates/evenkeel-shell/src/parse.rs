@@ -22,7 +22,21 @@ pub(crate) fn script(text: &str) -> Result<List, Refused> {
     Parser::new(text, 0)?.whole()
 }
 
-/// Parser over a text. All syntax is ASCII, so a position next to syntax is a boundary of characters.
+/// Whether a text is the beginning of a script, rather than one or none.
+pub(crate) fn needs_more(text: &str) -> bool {
+    let is_joined = text.ends_with("\\\n");
+    script(text).err().map_or(is_joined, |why| {
+        why.starts_with(AT_END) || why.ends_with(NOT_CLOSED) || why.ends_with(QUOTE_NOT_CLOSED)
+    })
+}
+
+/// How the refusal of a text begins that ends too early.
+const AT_END: &str = "at \"\":";
+/// Refusals of quotes and expansions that do not end.
+pub(crate) const NOT_CLOSED: &str = "something is not closed";
+pub(crate) const QUOTE_NOT_CLOSED: &str = "a quote is not closed";
+
+/// A text being read. Everything that has a meaning is ASCII, so positions between such are boundaries of characters.
 pub(crate) struct Parser<'t> {
     pub(crate) text: &'t str,
     pub(crate) position: usize,

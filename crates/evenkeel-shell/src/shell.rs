@@ -20,7 +20,9 @@ pub(crate) enum Halt {
     Forever,
     /// The run reached the maximum number of steps; the process counts as running.
     StepLimit,
-    /// The interpreter does not support the script, for this reason.
+    /// It reads its standard input, which is not complete yet.
+    Input,
+    /// The interpreter does not support what the script does; this is why.
     Unknown(String),
 }
 
@@ -43,6 +45,21 @@ pub(crate) struct Variable {
 /// Target of a stream: an index into the interpreter's outputs; `None` discards the text.
 pub(crate) type Stream = Option<usize>;
 
+/// Source of standard input.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Input {
+    /// A text that is known.
+    Text(Arc<str>),
+    /// Standard input of the process that is interpreted.
+    Process,
+}
+
+impl Default for Input {
+    fn default() -> Self {
+        Self::Text("".into())
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Shell {
     /// Time since the start of the container.
@@ -59,8 +76,8 @@ pub(crate) struct Shell {
     pub(crate) status: i32,
     pub(crate) output: Stream,
     pub(crate) errors: Stream,
-    pub(crate) input: Arc<str>,
-    /// Whether this is the container's first process, which receives signals.
+    pub(crate) input: Input,
+    /// The container's first process: signals go to it.
     pub(crate) main: bool,
     pub(crate) bash: bool,
     /// Whether `set -e` is on; it has no effect within `conditions`.
@@ -92,7 +109,7 @@ impl Shell {
             status: 0,
             output: Some(0),
             errors: Some(0),
-            input: "".into(),
+            input: Input::default(),
             main: false,
             bash: false,
             errexit: false,

@@ -8,6 +8,9 @@ use crate::{
     shell::{Flow, Halt, Shell, unknown},
 };
 
+/// The error of what is not there.
+const ABSENT: &str = "No such file or directory";
+
 impl Interpreter<'_> {
     pub(crate) fn tool(&mut self, shell: &mut Shell, name: &str, words: &[String]) -> Flow {
         match name {
@@ -22,7 +25,7 @@ impl Interpreter<'_> {
                         continue;
                     }
                     if !self.write(shell, path, String::new())? {
-                        shell.status = 1;
+                        self.complain(shell, &format!("touch: {path}: {ABSENT}"))?;
                     }
                 }
                 Ok(())
@@ -31,7 +34,9 @@ impl Interpreter<'_> {
                 let parents = has(words, 'p');
                 for path in plain(words, "pv")? {
                     if !self.make_folder(shell, path, parents)? {
-                        shell.status = 1;
+                        let why = if self.exists(shell, path)? { "File exists" } else { ABSENT };
+                        let text = format!("mkdir: can't create directory '{path}': {why}");
+                        self.complain(shell, &text)?;
                     }
                 }
                 Ok(())
@@ -65,8 +70,24 @@ impl Interpreter<'_> {
             "head" | "tail" => self.part_of_file(shell, name == "tail", words),
             "wc" => self.count(shell, words),
             "timeout" => self.timeout(shell, words),
-            _ => unknown(format!("command {name}")),
+            "whoami" => self.print(shell, shell.output, "root\n"),
+            "id" if words.is_empty() => {
+                self.print(shell, shell.output, "uid=0(root) gid=0(root) groups=0(root)\n")
+            }
+            _ => self.not_found(shell, name),
         }
+    }
+
+    /// A command that is not known. Where commands are executed in a container, it is not there.
+    pub(crate) fn not_found(&mut self, shell: &mut Shell, name: &str) -> Flow {
+        let Some(exec) = &mut self.exec else { return unknown(format!("command {name}")) };
+        shell.status = 127;
+        if shell.name.is_empty() {
+            exec.missing.get_or_insert_with(|| name.to_owned());
+            return Ok(());
+        }
+        let text = format!("{}: {name}: not found\n", shell.name);
+        self.print(shell, shell.errors, &text)
     }
 
     fn echo(&mut self, shell: &Shell, words: &[String]) -> Flow {
@@ -115,24 +136,20 @@ impl Interpreter<'_> {
     fn cat(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
         let paths = plain(words, "u")?;
         if paths.is_empty() {
-            let input = std::sync::Arc::clone(&shell.input);
+            let input = self.input(shell)?;
             return self.print(shell, shell.output, &input);
         }
         for path in paths {
             match self.read(shell, path)? {
                 Some(text) => self.print(shell, shell.output, &text)?,
-                None => {
-                    shell.status = 1;
-                    let what = format!("cat: can't open '{path}': No such file or directory\n");
-                    self.print(shell, shell.errors, &what)?;
-                }
+                None => self.complain(shell, &format!("cat: can't open '{path}': {ABSENT}"))?,
             }
         }
         Ok(())
     }
 
     fn tee(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
-        let input = std::sync::Arc::clone(&shell.input);
+        let input = self.input(shell)?;
         for path in plain(words, "a")? {
             let before = if has(words, 'a') { self.read(shell, path)? } else { None };
             let all = before.as_deref().unwrap_or_default().to_owned() + &input;
@@ -150,8 +167,10 @@ impl Interpreter<'_> {
             let there = folder || self.read(shell, path)?.is_some();
             if there && (folders || !folder) {
                 self.remove(shell, path)?;
-            } else if there || !force {
-                shell.status = 1;
+            } else if there {
+                self.complain(shell, &format!("rm: '{path}' is a directory"))?;
+            } else if !force {
+                self.complain(shell, &format!("rm: can't remove '{path}': {ABSENT}"))?;
             }
         }
         Ok(())
@@ -163,11 +182,14 @@ impl Interpreter<'_> {
         if self.is_folder(shell, from)? {
             return unknown("copying folders");
         }
-        let Some(text) = self.read(shell, from)? else { return failed(shell) };
+        let tool = if moves { "mv" } else { "cp" };
+        let Some(text) = self.read(shell, from)? else {
+            return self.complain(shell, &format!("{tool}: can't stat '{from}': {ABSENT}"));
+        };
         let name = from.rsplit('/').next().unwrap_or(from);
         let to = if self.is_folder(shell, to)? { format!("{to}/{name}") } else { (*to).clone() };
         if !self.write(shell, &to, text.to_string())? {
-            return failed(shell);
+            return self.complain(shell, &format!("{tool}: can't create '{to}': {ABSENT}"));
         }
         if moves { self.remove(shell, from) } else { Ok(()) }
     }
@@ -183,10 +205,16 @@ impl Interpreter<'_> {
                     self.print(shell, shell.output, &format!("{name}\n"))?;
                 }
             } else {
-                shell.status = 1;
+                self.complain(shell, &format!("ls: {path}: {ABSENT}"))?;
             }
         }
         Ok(())
+    }
+
+    /// Says what went wrong.
+    fn complain(&mut self, shell: &mut Shell, what: &str) -> Flow {
+        shell.status = 1;
+        self.print(shell, shell.errors, &format!("{what}\n"))
     }
 
     fn expr(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
@@ -260,7 +288,9 @@ impl Interpreter<'_> {
                     let value = self.value(shell, name)?.unwrap_or_default();
                     self.print(shell, shell.output, &(value + "\n"))
                 }
-                None if self.open => unknown(format!("whether {name} has a value")),
+                None if self.open && self.exec.is_none() => {
+                    unknown(format!("whether {name} has a value"))
+                }
                 None => failed(shell),
             },
             _ => {
@@ -288,11 +318,14 @@ impl Interpreter<'_> {
         };
         let Some(count) = count else { return unknown("how many lines") };
         let text = match paths {
-            [] => Some(std::sync::Arc::clone(&shell.input)),
+            [] => Some(self.input(shell)?),
             [path] => self.read(shell, path)?,
             _ => return unknown("parts of several files"),
         };
-        let Some(text) = text else { return failed(shell) };
+        let Some(text) = text else {
+            let (tool, path) = (if end { "tail" } else { "head" }, paths.join(" "));
+            return self.complain(shell, &format!("{tool}: {path}: {ABSENT}"));
+        };
         let lines = text.split_inclusive('\n');
         let skipped = if end { lines.clone().count().saturating_sub(count) } else { 0 };
         let part: String = lines.skip(skipped).take(count).collect();
@@ -301,7 +334,7 @@ impl Interpreter<'_> {
 
     fn count(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
         let text = match words {
-            [_] => std::sync::Arc::clone(&shell.input),
+            [_] => self.input(shell)?,
             _ => return unknown("counting that is not understood"),
         };
         let count = match &*words[0] {

@@ -1,7 +1,7 @@
 //! Parser of shell scripts: words, with quotes and expansions.
 
 use crate::{
-    parse::{Parser, Refused, is_name},
+    parse::{NOT_CLOSED, Parser, QUOTE_NOT_CLOSED, Refused, is_name},
     syntax::{Modifier, Part, Piece, Word},
 };
 
@@ -114,7 +114,7 @@ impl Parser<'_> {
             flush(&mut pieces, &mut text, quoted);
             match until {
                 Until::Blank | Until::End => Ok(Word(pieces)),
-                _ => parser.refuse("something is not closed"),
+                _ => parser.refuse(NOT_CLOSED),
             }
         })
     }
@@ -166,7 +166,7 @@ impl Parser<'_> {
 
     fn single(&mut self) -> Result<String, Refused> {
         let body = &self.rest()[1..];
-        let Some(end) = body.find('\'') else { return self.refuse("a quote is not closed") };
+        let Some(end) = body.find('\'') else { return self.refuse(QUOTE_NOT_CLOSED) };
         self.position += end + 2;
         Ok(body[..end].to_owned())
     }

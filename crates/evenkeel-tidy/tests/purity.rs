@@ -63,9 +63,17 @@ const MEMOIZING: [&str; 7] =
 const WIRING: [&str; 3] = ["mod.rs", "act.rs", "metrics.rs"];
 
 /// Wiring of the simulated kubelets, by what each file does: start all nodes, sync pods, send heartbeats, report volumes,
-/// answer an API server.
-const KUBELET_WIRING: [&str; 6] =
-    ["mod.rs", "run.rs", "pod_workers.rs", "heartbeats.rs", "volumes_in_use.rs", "kubelets.rs"];
+/// answer an API server, execute commands and read what is typed.
+const KUBELET_WIRING: [&str; 8] = [
+    "mod.rs",
+    "run.rs",
+    "pod_workers.rs",
+    "heartbeats.rs",
+    "volumes_in_use.rs",
+    "kubelets.rs",
+    "exec.rs",
+    "stdin.rs",
+];
 
 /// Wiring of the cloud controllers: the context that they start with, and the program that starts them.
 const CLOUD_WIRING: [&str; 4] = ["mod.rs", "metrics.rs", "context.rs", "controllers.rs"];

@@ -1,12 +1,13 @@
 //! The simulated nodes as kubelets of an embedded API server.
 
 use crate::plane::Plane;
-use evenkeel_apiserver::{Kubelet, LogLine, PodRef, Server};
-use evenkeel_nodes::{ContainerRef, Kubelets};
-use futures::{StreamExt, stream::BoxStream};
+use evenkeel_apiserver::{Kubelet, LogLine, Output, PodRef, Server, StreamError, Streams};
+use evenkeel_nodes::{Chunk, ContainerRef, ExecError, ExecRequest, Kubelets};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use std::sync::Arc;
+use tokio::sync::mpsc;
 
-/// Connects the server to the plane's nodes, from which it reads logs.
+/// Lets the server ask the plane's nodes for logs, and to execute commands.
 pub fn connect(server: &Server, plane: &Plane) {
     server.connect_kubelet(Arc::new(Simulated(plane.kubelets().clone())));
 }
@@ -27,6 +28,53 @@ impl Kubelet for Simulated {
         seen: usize,
     ) -> BoxStream<'static, LogLine> {
         self.0.follow(container_ref(pod, container, previous), seen).map(line).boxed()
+    }
+
+    fn exec(
+        &self,
+        pod: PodRef<'_>,
+        container: &str,
+        command: Vec<String>,
+        streams: Streams,
+    ) -> BoxFuture<'static, Result<i32, StreamError>> {
+        let (kubelets, container) = (self.0.clone(), container_ref(pod, container, false));
+        with_output(streams, move |streams, tty| async move {
+            kubelets.exec(ExecRequest { container, command, tty, streams }).await
+        })
+        .boxed()
+    }
+}
+
+/// Runs a process with the streams of the nodes, and passes on what it prints.
+async fn with_output<F>(
+    streams: Streams,
+    start: impl FnOnce(evenkeel_nodes::Streams, bool) -> F,
+) -> Result<i32, StreamError>
+where
+    F: Future<Output = Result<i32, ExecError>>,
+{
+    let Streams { stdin, output, tty } = streams;
+    let (sender, mut printed) = mpsc::channel(1);
+    let process = start(evenkeel_nodes::Streams { stdin, output: sender }, tty);
+    let pass_on = async {
+        while let Some(Chunk { to_stderr, bytes }) = printed.recv().await {
+            if output.send(Output { to_stderr, bytes }).await.is_err() {
+                printed.close();
+            }
+        }
+    };
+    let (ended, ()) = futures::join!(process, pass_on);
+    ended.map_err(stream_error)
+}
+
+/// The error as a container runtime words it.
+fn stream_error(error: ExecError) -> StreamError {
+    match error {
+        ExecError::NoContainer(container) => StreamError::NoContainer(container),
+        ExecError::NoProgram(program) => StreamError::Failed(format!(
+            "failed to exec in container: OCI runtime exec failed: exec failed: unable to start container process: exec: {program:?}: executable file not found in $PATH"
+        )),
+        ExecError::Unreadable(why) => StreamError::Failed(why),
     }
 }
 

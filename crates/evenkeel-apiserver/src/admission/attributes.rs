@@ -18,6 +18,7 @@ pub(crate) enum Operation {
     Create,
     Update,
     Delete,
+    Connect,
 }
 
 impl Operation {
@@ -27,6 +28,7 @@ impl Operation {
             Self::Create => "CREATE",
             Self::Update => "UPDATE",
             Self::Delete => "DELETE",
+            Self::Connect => "CONNECT",
         }
     }
 }
@@ -165,6 +167,8 @@ fn options(request: &Attributes<'_>) -> Value {
         Operation::Create => "CreateOptions",
         Operation::Update => "UpdateOptions",
         Operation::Delete => "DeleteOptions",
+        // Upstream: `ConnectResource` passes none.
+        Operation::Connect => return Value::Null,
     };
     match request.cx.options {
         Options::Write(options) => options.to_value(kind),

@@ -122,14 +122,16 @@ const STEPS: [(Plugin, [&str; 3], Step); 22] = {
 /// Mutating admission of one request: plug-ins, policies and webhooks that may change its object.
 pub(crate) struct Mutating<'a> {
     cx: &'a Context<'a>,
+    operation: Operation,
     policies: policy::Mutating,
     webhooks: webhook::Mutating,
 }
 
 impl<'a> Mutating<'a> {
     /// Reads the policies and webhooks that are configured.
-    pub(crate) fn new(cx: &'a Context<'a>) -> Self {
-        Self { cx, policies: policy::Mutating::new(cx), webhooks: webhook::Mutating::new(cx) }
+    pub(crate) fn new(cx: &'a Context<'a>, operation: Operation) -> Self {
+        let (policies, webhooks) = (policy::Mutating::new(cx), webhook::Mutating::new(cx));
+        Self { cx, operation, policies, webhooks }
     }
 
     /// Returns whether policies or webhooks are configured, for whichever objects.
@@ -139,7 +141,7 @@ impl<'a> Mutating<'a> {
 
     /// Runs plug-ins, policies and webhooks in this order. If a policy or a webhook changed the object, a second pass
     /// runs the plug-ins again, and the policies and webhooks that asked for it. Returns whether a policy or a webhook
-    /// changed the object. `old` is the stored object, or `None` for a create.
+    /// changed the object. `old` is the stored object of an update.
     ///
     /// Upstream: `reinvoker.Admit`.
     pub(crate) async fn admit(
@@ -161,12 +163,13 @@ impl<'a> Mutating<'a> {
         old: Option<&Value>,
         warnings: &mut Vec<String>,
     ) -> Result<bool, StatusError> {
-        if old.is_none() {
-            noderestriction::admit(self.cx, Operation::Create, object, &Value::Null)?;
+        let (cx, operation) = (self.cx, self.operation);
+        if operation == Operation::Create {
+            noderestriction::admit(cx, operation, object, &Value::Null)?;
         }
-        admit(self.cx, object, old)?;
-        let by_policies = self.policies.pass(self.cx, object, old)?;
-        Ok(self.webhooks.pass(self.cx, object, old, warnings).await? || by_policies)
+        admit(cx, object, old)?;
+        let by_policies = self.policies.pass(cx, operation, object, old)?;
+        Ok(self.webhooks.pass(cx, operation, object, old, warnings).await? || by_policies)
     }
 }
 

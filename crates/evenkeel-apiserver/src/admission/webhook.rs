@@ -70,6 +70,7 @@ impl Mutating {
     pub(super) async fn pass(
         &mut self,
         cx: &Context<'_>,
+        operation: Operation,
         object: &mut Value,
         old: Option<&Value>,
         warnings: &mut Vec<String>,
@@ -80,7 +81,9 @@ impl Mutating {
             if !self.passes.calls(&at) {
                 continue;
             }
-            let Some(by_this) = change(cx, webhook, object, old, warnings).await? else { continue };
+            let Some(by_this) = change(cx, operation, webhook, object, old, warnings).await? else {
+                continue;
+            };
             self.passes.record(at, text(webhook, "reinvocationPolicy") == "IfNeeded", by_this);
             changed |= by_this;
         }
@@ -92,12 +95,12 @@ impl Mutating {
 /// Calls a mutating webhook. Returns whether it changed the object, or `None` if it does not match the request.
 async fn change(
     cx: &Context<'_>,
+    operation: Operation,
     webhook: &Value,
     object: &mut Value,
     old: Option<&Value>,
     warnings: &mut Vec<String>,
 ) -> Result<Option<bool>, StatusError> {
-    let operation = if old.is_some() { Operation::Update } else { Operation::Create };
     let (null, before) = (Value::Null, object.clone());
     let request = Attributes::new(cx, operation, &before, old.unwrap_or(&null));
     let Some(matched) = is_called(&request, webhook)? else { return Ok(None) };

@@ -48,7 +48,7 @@ use crate::api::Api;
 use crate::auth::Authenticated;
 use crate::flow::{self, Admission, Permit, RequestDigest};
 use crate::metrics::Labels;
-use crate::request::{self, Query, RequestContext, RequestInfo, Warnings};
+use crate::request::{self, Query, RequestContext, RequestInfo, Upgrade, Warnings};
 use crate::resource::{Path, parse_path};
 use crate::response::{Body, compress, refusal, warn};
 use crate::verbs;
@@ -68,8 +68,9 @@ struct Incoming<'a> {
     query: &'a Query,
     info: RequestInfo<'a>,
     headers: &'a HeaderMap,
-    /// Metric labels, set once the path is resolved. Only served resources are counted, under the server's own names,
-    /// because clients can choose any path.
+    upgrade: Option<&'a Upgrade>,
+    /// What metrics say of it, once that is known. Only what is served is counted, under names of the server's own: paths are
+    /// the clients' to choose.
     labels: OnceLock<Labels>,
 }
 
@@ -114,7 +115,8 @@ where
     let (path, query) = (&*path, &query);
     let info = RequestInfo::new(method, path, query);
     let labels = OnceLock::new();
-    let incoming = Incoming { api, peer, method, path, query, info, headers, labels };
+    let upgrade = head.extensions.get::<Upgrade>();
+    let incoming = Incoming { api, peer, method, path, query, info, headers, upgrade, labels };
     let started = api.clock.instant();
     let in_flight = api.metrics.in_flight(!matches!(*method, Method::GET | Method::HEAD));
     let handled = AssertUnwindSafe(handle(&incoming, head.uri.path(), body.as_mut()));
@@ -181,7 +183,8 @@ where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
-    let Incoming { api, peer, method, path, query, ref info, headers, ref labels } = *incoming;
+    let Incoming { api, peer, method, path, query, ref info, headers, upgrade, ref labels } =
+        *incoming;
     let Authenticated { user, notes } = authenticate::authenticate(api, headers, path, peer).await;
     let Some(user) = user else { return Ok(authenticate::unauthorized(headers).into()) };
     let is_anonymous = &*user.name == "system:anonymous";
@@ -220,7 +223,8 @@ where
         let _ = labels.set(instrument::of_resource(&target, info.verb, method));
         let now = api.clock.now();
         let (user, warnings) = (&*user, &warnings);
-        let request = RequestContext { api, target, method, headers, query, user, now, warnings };
+        let request =
+            RequestContext { api, target, method, headers, query, user, now, warnings, upgrade };
         warnings.add(request.resource().deprecation().map(Into::into));
         verbs::dispatch(request, body).await
     };

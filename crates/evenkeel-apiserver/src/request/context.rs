@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use http::header::USER_AGENT;
 use http::{HeaderMap, Method};
+use hyper::upgrade::OnUpgrade;
 use jiff::Timestamp;
+use tokio::sync::watch;
 
 use super::query::Query;
 use super::warnings::Warnings;
@@ -36,6 +38,17 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) now: Timestamp,
     /// Warnings for the client, in successful responses and errors.
     pub(crate) warnings: &'a Warnings,
+    /// How to go on with another protocol; `None` where the connection cannot.
+    pub(crate) upgrade: Option<&'a Upgrade>,
+}
+
+/// A connection that may go on with another protocol after the answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Upgrade {
+    /// The connection after the answer.
+    pub(crate) connection: OnUpgrade,
+    /// Changes to true when the listener of the connection stops.
+    pub(crate) stopped: watch::Receiver<bool>,
 }
 
 impl RequestContext<'_> {

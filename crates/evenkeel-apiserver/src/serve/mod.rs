@@ -44,6 +44,7 @@ use crate::metrics::Metrics;
 use crate::registry;
 use crate::resource::Table;
 use crate::store::{self, OpenError, Store};
+use crate::streaming::StreamLimits;
 use crate::tasks::Tasks;
 use crate::tracking;
 use crate::webhook::budget::Budgets;
@@ -286,6 +287,7 @@ impl Builder {
             policies: Compiled::default(),
             components: Components::default(),
             kubelets: Kubelets::default(),
+            streams: StreamLimits::default(),
             webhooks: Budgets::default(),
             tasks: Tasks::default(),
             rng: Mutex::new(rng),
@@ -420,7 +422,7 @@ impl Server {
         self.api.components.add(name, check);
     }
 
-    /// Sets the kubelets that serve logs.
+    /// Asks these kubelets for logs from now on, and to execute commands.
     pub fn connect_kubelet(&self, kubelet: Arc<dyn Kubelet>) {
         self.api.kubelets.connect(kubelet);
     }

@@ -8,12 +8,14 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{Request, Response};
+use hyper::upgrade::OnUpgrade;
 use jiff::Timestamp;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::api::Api;
 use crate::auth::refused_peer;
 use crate::pipeline;
+use crate::request::Upgrade;
 use crate::response::Body;
 use evenkeel_apimachinery::user::User;
 
@@ -25,6 +27,8 @@ pub struct Service {
     peer: Option<Peer>,
     /// Notified of each unauthenticated request.
     on_anonymous: Option<Arc<Notify>>,
+    /// Changes to true when the listener of the connection stops.
+    stopped: Option<watch::Receiver<bool>>,
 }
 
 /// Peer of a connection.
@@ -45,7 +49,13 @@ impl Peer {
 
 impl Service {
     pub(super) fn new(api: Arc<Api>, peer: Option<Peer>) -> Self {
-        Self { api, peer, on_anonymous: None }
+        Self { api, peer, on_anonymous: None, stopped: None }
+    }
+
+    /// Returns the service of a connection that can be upgraded, until its listener stops.
+    pub(super) fn upgradable(mut self, stopped: watch::Receiver<bool>) -> Self {
+        self.stopped = Some(stopped);
+        self
     }
 
     /// Notifies `notify` of each unauthenticated request.
@@ -68,8 +78,12 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let Self { api, peer, on_anonymous } = self.clone();
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let Self { api, peer, on_anonymous, stopped } = self.clone();
+        let connection = request.extensions_mut().remove::<OnUpgrade>();
+        if let (Some(connection), Some(stopped)) = (connection, stopped) {
+            request.extensions_mut().insert(Upgrade { connection, stopped });
+        }
         async move {
             let peer = peer.map(|peer| peer.user_at(api.clock.now()));
             let response = pipeline::serve(&api, peer.as_ref(), request).await;

@@ -188,7 +188,7 @@ async fn http<S>(
 {
     let anonymous = Arc::new(Notify::new());
     let (service, leave) = match protocol {
-        Protocol::Http1 => (service, None),
+        Protocol::Http1 => (service.upgradable(stopped.clone()), None),
         Protocol::Http2 => (service.notify_anonymous(anonymous.clone()), Some(anonymous)),
     };
     let leave = async {

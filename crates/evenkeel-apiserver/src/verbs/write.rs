@@ -71,7 +71,7 @@ impl Write<'_> {
         }
         let name = meta::text(&object, "name").to_owned();
         let cx = self.context(&name);
-        let admission = Mutating::new(&cx);
+        let admission = Mutating::new(&cx, Operation::Create);
         let sent = admission.is_configured().then(|| object.clone());
         self.reset_status(&mut object);
         if how != Creates::Apply {
@@ -188,7 +188,7 @@ impl Write<'_> {
         self.preconditions(entry, old, &new)?;
         let name = self.request.target.name;
         let cx = self.context(name);
-        let admission = Mutating::new(&cx);
+        let admission = Mutating::new(&cx, Operation::Update);
         let sent = admission.is_configured().then(|| new.clone());
         meta::keep_system_fields(&mut new, old);
         // NodeRestriction checks the object as the client sent it, including changes that this path will undo.

@@ -91,6 +91,12 @@ attacks! {
         a_request_after_a_failed_upgrade,
         requests_in_a_row_share_no_user,
     ];
+    streams: [
+        to_exec_by_get_alone,
+        endless_messages,
+        messages_that_break_the_protocol,
+        idle_without_end,
+    ];
     paths: [
         dots_and_slashes,
         custom_resources_of_others,

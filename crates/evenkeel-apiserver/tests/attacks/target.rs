@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use evenkeel_apiserver::Server;
+use evenkeel_apiserver::{Kubelet, LogLine, Output, PodRef, Server, StreamError, Streams};
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -42,6 +44,38 @@ pub(crate) struct Target {
     names: AtomicUsize,
 }
 
+/// Kubelets whose containers copy what they read, whatever the command.
+struct Copies;
+
+impl Kubelet for Copies {
+    fn container_log(&self, _: PodRef<'_>, _: &str, _: bool) -> Vec<LogLine> {
+        Vec::new()
+    }
+
+    fn follow_log(&self, _: PodRef<'_>, _: &str, _: bool, _: usize) -> BoxStream<'static, LogLine> {
+        Box::pin(futures::stream::empty())
+    }
+
+    fn exec(
+        &self,
+        _: PodRef<'_>,
+        _: &str,
+        _: Vec<String>,
+        streams: Streams,
+    ) -> BoxFuture<'static, Result<i32, StreamError>> {
+        Box::pin(async move {
+            let Streams { stdin, output, .. } = streams;
+            let Some(mut stdin) = stdin else { return Ok(0) };
+            while let Some(bytes) = stdin.recv().await {
+                if output.send(Output { to_stderr: false, bytes }).await.is_err() {
+                    break;
+                }
+            }
+            Ok(0)
+        })
+    }
+}
+
 /// A certificate with its key, and what signed it.
 pub(crate) struct Identity {
     chain: Vec<CertificateDer<'static>>,
@@ -52,6 +86,7 @@ impl Target {
     /// The embedded server in this process, on the runtime of the test.
     pub(crate) async fn embedded() -> Self {
         let server = Server::builder().tokens_csv(TOKENS).build().await.expect("a server");
+        server.connect_kubelet(Arc::new(Copies));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let target = Self {
             address: listener.local_addr().expect("an address"),
@@ -351,6 +386,33 @@ impl Client<'_> {
         body: impl AsRef<[u8]>,
     ) -> Answer {
         self.send(method, path, &[("content-type", media)], body).await
+    }
+
+    /// Sends the head of a request for an upgrade to WebSocket; returns the head of the answer, and the connection.
+    pub(crate) async fn upgrade(
+        &self,
+        path: &str,
+        protocol: &str,
+    ) -> (Answer, TlsStream<TcpStream>) {
+        let mut request = format!(
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: {protocol}\r\n"
+        )
+        .into_bytes();
+        for (name, value) in &self.headers {
+            request.extend_from_slice(format!("{name}: ").as_bytes());
+            request.extend_from_slice(value);
+            request.extend_from_slice(b"\r\n");
+        }
+        request.extend_from_slice(b"\r\n");
+        let stream = self.target.connect(self.identity.as_ref(), b"http/1.1").await;
+        let mut stream = stream.expect("a connection");
+        stream.write_all(&request).await.expect("it is written");
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.expect("an answer"));
+        }
+        (Answer::read(&head), stream)
     }
 
     /// Reads an object or a list.

@@ -8,6 +8,7 @@ mod custom;
 mod durability;
 mod encryption;
 mod escalation;
+mod exec;
 mod flow;
 mod full_disk;
 mod hostile;

@@ -1,9 +1,9 @@
 //! Memory of a pod between two syncs: the state of each container and the last written status.
 
-use evenkeel_api::{Text, time::Timestamp};
+use evenkeel_api::{Text, time::Timestamp, views::Pod};
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
-use evenkeel_shell::{Files, Run};
+use evenkeel_shell::{Files, Full, Run, Scope, Write};
 
 /// Memory of one pod.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,7 +34,22 @@ pub(crate) struct Memory {
     pub(crate) version: u64,
 }
 
-/// Why and since when the pod's containers are being stopped.
+/// Files that a command writes which somebody executes in a container.
+#[derive(Debug, Clone)]
+pub(crate) struct CommandWrites {
+    /// Name of the command.
+    pub(crate) by: Arc<str>,
+    /// Name of the container.
+    pub(crate) container: String,
+    /// Number of the container's run.
+    pub(crate) restarts: u32,
+    /// When the command began.
+    pub(crate) start: Timestamp,
+    /// All writes of the command; they replace those recorded before.
+    pub(crate) writes: Vec<Write>,
+}
+
+/// Why and since when a pod's containers are being stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stopping {
     pub(crate) since: Timestamp,
@@ -216,6 +231,37 @@ impl Memory {
             removed: false,
             version: 0,
         }
+    }
+
+    /// The slot of the container of this name.
+    pub(crate) fn slot(&self, pod: &Pod, name: &str) -> Option<&Slot> {
+        let mut inits = pod.spec.init_containers.iter();
+        let mut mains = pod.spec.containers.iter();
+        match inits.position(|container| *container.name == *name) {
+            Some(n) => self.inits.get(n),
+            None => self.mains.get(mains.position(|container| *container.name == *name)?),
+        }
+    }
+
+    /// Records what a command writes to the pod's files. Processes whose outcome is known may read it: it is computed again.
+    /// What it wrote to a container's own files ends with the container.
+    pub(crate) fn record(&mut self, pod: &Pod, command: &CommandWrites) -> Result<(), Full> {
+        let slot = self.slot(pod, &command.container);
+        let goes_on =
+            slot.is_some_and(|slot| slot.running().is_some() && slot.restarts == command.restarts);
+        let is_kept = |write: &&Write| match write.path.scope {
+            Scope::Node => false,
+            Scope::Container(_) => goes_on,
+            Scope::Volume(_) | Scope::UnknownVolume(_) => true,
+        };
+        let of_pod: Vec<&Write> = command.writes.iter().filter(is_kept).collect();
+        Arc::make_mut(&mut self.files).record(&command.by, command.start, &of_pod)?;
+        for slot in self.inits.iter_mut().chain(&mut self.mains) {
+            if matches!(slot.doing, CommandState::Known(..)) {
+                slot.doing = CommandState::NotEvaluated;
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot> {

@@ -88,6 +88,14 @@ impl Cluster {
         Self { past: Some(Past::Embedded(server)), ..self }
     }
 
+    /// The embedded server that it is.
+    pub(crate) fn server(&self) -> &Server {
+        match self.past.as_ref() {
+            Some(Past::Embedded(server)) => server,
+            _ => panic!("the server is not in this process"),
+        }
+    }
+
     /// The controllers seen from inside, where they have nothing to do but with this case.
     pub(crate) fn inside(&self) -> Option<&Inside> {
         self.inside.as_ref()

@@ -17,6 +17,7 @@ mod deployment;
 mod devices;
 mod embedded;
 mod envtest;
+mod exec;
 mod explain;
 mod explain_server;
 mod failover;

@@ -131,7 +131,7 @@ fn slice(write: &Write<'_>) -> Result<(), Refusal> {
     let (slice, verb) = match write.operation {
         Operation::Create => (write.object, "create"),
         Operation::Delete => (write.old, "delete"),
-        Operation::Update => return Ok(()),
+        Operation::Update | Operation::Connect => return Ok(()),
     };
     if text(slice, "spec.nodeName") != write.node {
         return Err(format!(

@@ -31,7 +31,8 @@ pub(super) fn admit(write: &Write<'_>) -> Result<(), Refusal> {
             None => Ok(()),
         },
         Operation::Update => update(write),
-        Operation::Delete => Ok(()),
+        // Connections are no writes.
+        Operation::Delete | Operation::Connect => Ok(()),
     }
 }
 

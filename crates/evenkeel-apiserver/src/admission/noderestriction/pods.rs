@@ -32,7 +32,7 @@ fn whole(write: &Write<'_>) -> Result<(), Refusal> {
         Operation::Delete => {
             Err(format!("node {node} can only delete pods with spec.nodeName set to itself").into())
         }
-        Operation::Update => Err(format!(
+        Operation::Update | Operation::Connect => Err(format!(
             "{}, node {node} can only create and delete mirror pods",
             write.unexpected()
         )

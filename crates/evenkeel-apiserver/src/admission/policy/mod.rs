@@ -14,7 +14,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::attributes::{Attributes, is_excluded, is_exempt};
+use super::attributes::{Attributes, Operation, is_excluded, is_exempt};
 use super::plugins::Plugin;
 use super::reinvocation::Reinvocation;
 use crate::api::Context;
@@ -83,6 +83,7 @@ impl Mutating {
     pub(super) fn pass(
         &mut self,
         cx: &Context<'_>,
+        operation: Operation,
         object: &mut Value,
         old: Option<&Value>,
     ) -> Result<bool, StatusError> {
@@ -95,7 +96,8 @@ impl Mutating {
                 if !self.passes.calls(&key) {
                     continue;
                 }
-                let Some(by_this) = mutate::apply(cx, policy, binding, object, old)? else {
+                let Some(by_this) = mutate::apply(cx, operation, policy, binding, object, old)?
+                else {
                     continue;
                 };
                 self.passes.record(key, if_needed, by_this);

@@ -17,6 +17,7 @@ use evenkeel_cel::{BUDGET, Val};
 /// match the request.
 pub(super) fn apply(
     cx: &Context<'_>,
+    operation: Operation,
     policy: &Policy,
     binding: &Value,
     object: &mut Value,
@@ -24,7 +25,6 @@ pub(super) fn apply(
 ) -> Result<Option<bool>, StatusError> {
     let null = Value::Null;
     let before = old.unwrap_or(&null);
-    let operation = if old.is_some() { Operation::Update } else { Operation::Create };
     let start = object.clone();
     let request = Attributes::new(cx, operation, &start, before);
     let constraints = &policy.document["spec"]["matchConstraints"];

@@ -100,7 +100,7 @@ pub(super) async fn pod(call: &Call<'_>) -> Result<Answer, StatusError> {
     let Some(pod) = cx.api.read(cx.resource, cx.namespace, cx.name)? else {
         return Err(StatusError::not_found(&cx.resource.name, cx.name));
     };
-    let container = proxy::container(call, &pod)?;
+    let container = proxy::container(&pod, query.get("container"))?;
     let node = text(&pod, "spec.nodeName");
     if node.is_empty() {
         return Ok(Answer::Nothing);

@@ -8,7 +8,9 @@ use serde_json::Value;
 mod binding;
 mod conditions;
 mod eviction;
+mod exec;
 mod log;
+mod options;
 mod proxy;
 mod reviews;
 mod selectors;
@@ -58,19 +60,25 @@ async fn connect(call: &Call<'_>) -> Option<Result<Answer, StatusError>> {
     })
 }
 
-/// Takes what is posted and not stored through admission, as a create: plug-ins, then policies and webhooks that change it,
-/// then those that validate it.
+/// Runs mutating, then validating admission on an object that is not stored: one that a client posted, or the options of
+/// a connection.
 ///
-/// Upstream: `createHandler`, for a `NamedCreater` too.
+/// Upstream: `createHandler`, for a `NamedCreater` too, and `ConnectResource`.
 async fn admit(
     cx: &Context<'_>,
-    body: &mut Value,
+    operation: Operation,
+    object: &mut Value,
     warnings: &mut Vec<String>,
 ) -> Result<(), StatusError> {
-    Mutating::new(cx).admit(body, None, warnings).await?;
-    let attributes = Attributes::new(cx, Operation::Create, body, &Value::Null);
+    Mutating::new(cx, operation).admit(object, None, warnings).await?;
+    let attributes = Attributes::new(cx, operation, object, &Value::Null);
     policy::validate(&attributes, warnings)?;
     webhook::validate(&attributes, warnings).await
+}
+
+/// Whether a sub-resource leads to a process or a port, so that its body is not ours to read.
+fn leads_on(subresource: &str) -> bool {
+    matches!(subresource, "proxy" | "exec" | "attach" | "portforward")
 }
 
 /// Serves it, unless it is a plain verb after all.
@@ -88,19 +96,29 @@ pub(super) async fn serve(
         return Ok(None);
     }
     let options = WriteOptions::parse(request.query, request.user_agent(), "CreateOptions", false)?;
-    // What goes on to a kubelet or a pod has a body that is not ours to read.
-    let passed_on = matches!(part, "proxy" | "exec" | "attach" | "portforward");
-    let mut body =
-        if !posted || passed_on { Value::Null } else { stages::decode(request, body, &options)? };
+    let mut body = if leads_on(part) {
+        options::of(request)
+    } else if posted {
+        stages::decode(request, body, &options)?
+    } else {
+        Value::Null
+    };
     let write = Write::new(request, options);
-    if posted && !passed_on {
+    if leads_on(part) {
+        let mut warnings = Vec::new();
+        let cx = write.context(request.target.name);
+        let admitted = admit(&cx, Operation::Connect, &mut body, &mut warnings).await;
+        request.warnings.add(warnings);
+        admitted?;
+    } else if posted {
         let own_name = meta::text(&body, "name").to_owned();
         let name = if binding { &own_name } else { request.target.name };
         if !review {
             namespace::admit_create(request, name)?;
         }
         let mut warnings = Vec::new();
-        let admitted = admit(&write.context(name), &mut body, &mut warnings).await;
+        let admitted =
+            admit(&write.context(name), Operation::Create, &mut body, &mut warnings).await;
         request.warnings.add(warnings);
         admitted?;
     }
@@ -108,6 +126,8 @@ pub(super) async fn serve(
         token::serve(request, &body, &write)?
     } else if review {
         reviews::serve(request, body, &write).await?
+    } else if matches!((&*resource.resource_prefix, part), ("/pods", "exec")) {
+        exec::serve(request, &write.context(request.target.name), &body)?
     } else {
         let pods = if binding { request.api.table.get("v1", "pods") } else { None };
         let name = meta::text(&body, "name").to_owned();
@@ -131,6 +151,7 @@ pub(super) async fn serve(
         Answer::Stream(content_type, body) => {
             answer(StatusCode::OK, HeaderValue::from_static(content_type), body)
         }
+        Answer::Upgrade(response) => response,
     };
     Ok(Some(response))
 }

@@ -3,6 +3,7 @@
 
 use crate::api::{Answer, Api, Call};
 use crate::loopback;
+use crate::request::Query;
 use crate::resource::GroupResource;
 use evenkeel_apimachinery::status::{StatusError, quote};
 use evenkeel_apimachinery::value::{list, text};
@@ -22,7 +23,7 @@ pub(super) fn pod(call: &Call<'_>) -> Result<Answer, StatusError> {
     if cx.subresource == "proxy" {
         return Err(StatusError::bad_request("address not allowed"));
     }
-    let container = container(call, &pod)?;
+    let container = container(&pod, Query(call.query.to_vec()).get("container"))?;
     let node = text(&pod, "spec.nodeName");
     if node.is_empty() {
         return Err(StatusError::bad_request(format!(
@@ -45,23 +46,25 @@ pub(super) fn find_node(api: &Api, node: &str) -> Result<(), StatusError> {
 }
 
 /// The container that is meant: the one that is named, or the only one.
-pub(super) fn container(call: &Call<'_>, pod: &Value) -> Result<String, StatusError> {
+///
+/// Upstream: `validateContainer`.
+pub(super) fn container(pod: &Value, asked: &str) -> Result<String, StatusError> {
     let names: Vec<&str> = ["spec.containers", "spec.initContainers", "spec.ephemeralContainers"]
         .iter()
         .flat_map(|path| list(pod, path))
         .map(|container| text(container, "name"))
         .collect();
-    let name = call.cx.name;
-    match call.query.iter().find(|(key, _)| key == "container").map(|(_, value)| value.as_str()) {
-        Some(asked) if !asked.is_empty() && !names.contains(&asked) => {
-            Err(StatusError::bad_request(format!("container {asked} is not valid for pod {name}")))
-        }
-        Some(asked) if !asked.is_empty() => Ok(asked.to_owned()),
-        _ if list(pod, "spec.containers").len() > 1 => Err(StatusError::bad_request(format!(
+    let name = text(pod, "metadata.name");
+    match asked {
+        "" if list(pod, "spec.containers").len() > 1 => Err(StatusError::bad_request(format!(
             "a container name must be specified for pod {name}, choose one of: [{}]",
             names.join(" ")
         ))),
-        _ => Ok(names.first().copied().unwrap_or_default().to_owned()),
+        "" => Ok(names.first().copied().unwrap_or_default().to_owned()),
+        asked if names.contains(&asked) => Ok(asked.to_owned()),
+        asked => {
+            Err(StatusError::bad_request(format!("container {asked} is not valid for pod {name}")))
+        }
     }
 }
 

@@ -1,0 +1,65 @@
+//! Options of connections, from the parameters of the URL: what admission sees, and may change.
+
+use evenkeel_apimachinery::value::is_blank;
+use serde_json::{Value, json};
+
+use crate::request::{Query, RequestContext};
+
+/// Returns the options object of a request for `exec`, `attach`, `portforward` or `proxy`.
+///
+/// Upstream: `NewConnectOptions`, `getRequestOptions`.
+pub(super) fn of(request: &RequestContext<'_>) -> Value {
+    let kind = request.kind();
+    let mut options = fields(request.target.subresource, request.query);
+    options["kind"] = Value::from(&*kind.kind);
+    options["apiVersion"] = Value::from(kind.api_version());
+    options
+}
+
+/// The fields that are not empty, and the command, which is never left out.
+fn fields(subresource: &str, query: &Query) -> Value {
+    let streams = || {
+        json!({
+            "stdin": query.flag("stdin"), "stdout": query.flag("stdout"),
+            "stderr": query.flag("stderr"), "tty": query.flag("tty"),
+            "container": query.get("container"),
+        })
+    };
+    let mut fields = match subresource {
+        "exec" | "attach" => streams(),
+        "portforward" => {
+            let ports = query.all("ports").filter_map(|port| port.parse::<i32>().ok());
+            json!({ "ports": ports.collect::<Vec<i32>>() })
+        }
+        _ => json!({ "path": query.get("path") }),
+    };
+    if let Some(fields) = fields.as_object_mut() {
+        fields.retain(|_, value| !is_blank(value) && *value != false);
+    }
+    if subresource == "exec" {
+        fields["command"] = query.all("command").collect();
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_become_fields() {
+        for (subresource, query, expected) in [
+            (
+                "exec",
+                "command=sh&command=-c&command=a%20b&stdout=true&stdin=1&tty=false&container=c",
+                json!({"command": ["sh", "-c", "a b"], "stdout": true, "stdin": true, "container": "c"}),
+            ),
+            ("exec", "", json!({"command": []})),
+            ("attach", "stderr&command=x", json!({"stderr": true})),
+            ("portforward", "ports=80&ports=443&ports=x", json!({"ports": [80, 443]})),
+            ("proxy", "path=/a", json!({"path": "/a"})),
+        ] {
+            assert_eq!(fields(subresource, &Query::parse(Some(query))), expected, "{query}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Attacks by streams: `exec` over WebSocket.
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::target::{Client, Target};
+
+const V5: &str = "v5.channel.k8s.io";
+
+/// A pod that runs on a node, and the path of its commands.
+async fn pod(target: &Target) -> String {
+    let (namespace, node) = (target.namespace("streams").await, target.fresh("node"));
+    let admin = target.admin();
+    admin.make("/api/v1/nodes", json!({"metadata": {"name": node}})).await;
+    let pods = format!("/api/v1/namespaces/{namespace}/pods");
+    let spec = json!({"nodeName": node, "containers": [{"name": "c", "image": "i"}]});
+    admin.make(&pods, json!({"metadata": {"name": "p"}, "spec": spec})).await;
+    format!("{pods}/p/exec?command=cat&stdin=1&stdout=1")
+}
+
+/// Somebody who may do this with `pods/exec`, and with nothing else.
+async fn somebody<'a>(target: &'a Target, verbs: &[&str]) -> Client<'a> {
+    let rule = json!({"apiGroups": [""], "resources": ["pods/exec"], "verbs": verbs});
+    target.somebody(json!([rule])).await
+}
+
+/// A frame of a client with a payload of this length, of which these bytes are sent.
+fn frame(first: u8, length: u64, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![first, 0x80 | 127];
+    frame.extend(length.to_be_bytes());
+    // A mask of zeros leaves the payload as it is.
+    frame.extend([0; 4]);
+    frame.extend(payload);
+    frame
+}
+
+/// KEP-4006: WebSocket comes with GET, and read access to `pods/exec` would be enough to execute commands.
+pub(crate) async fn to_exec_by_get_alone(target: &Target) {
+    let path = pod(target).await;
+    let reader = somebody(target, &["get"]).await;
+    for protocol in [V5, "v4.channel.k8s.io", "channel.k8s.io", "none"] {
+        let (answer, _) = reader.upgrade(&path, protocol).await;
+        assert_eq!(answer.code, 403, "{protocol}: {}", answer.head());
+    }
+    let answer = reader.get(&path).await;
+    answer.is(403, "pods \"p\" is forbidden: ");
+    let writer = somebody(target, &["create"]).await;
+    let (answer, _) = writer.upgrade(&path, V5).await;
+    assert_eq!(answer.code, 403, "{}", answer.head());
+    let spdy = [("Connection", "Upgrade"), ("Upgrade", "SPDY/3.1")];
+    let answer = reader.send("POST", &path, &spdy, b"").await;
+    assert_eq!(answer.code, 403, "{}", answer.text());
+    for path in [path.clone(), path.replace("/p/", "/absent/")] {
+        let answer = somebody(target, &["get", "create"]).await.get(&path).await;
+        // Upstream looks for the node's address first.
+        let codes = if target.is_upstream() { [500, 404] } else { [400, 404] };
+        assert!(codes.contains(&answer.code), "{}", answer.text());
+    }
+}
+
+/// A message that says it is large, and one that goes on and on, end the stream.
+pub(crate) async fn endless_messages(target: &Target) {
+    if target.is_upstream() {
+        // There is no kubelet behind its nodes.
+        return;
+    }
+    let path = pod(target).await;
+    let admin = target.admin();
+    let (answer, mut stream) = admin.upgrade(&path, V5).await;
+    assert_eq!(answer.code, 101, "{}", answer.head());
+    stream.write_all(&frame(0x82, 1 << 40, b"\0a")).await.expect("it is written");
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest).await;
+    assert!(rest.len() < 100, "it is closed, with little more");
+
+    let (_, mut stream) = admin.upgrade(&path, V5).await;
+    let piece = vec![b'a'; 64 * 1024];
+    let mut written = stream.write_all(&frame(0x02, 65536, &piece)).await;
+    let mut pieces = 0;
+    while written.is_ok() && pieces < 10_000 {
+        pieces += 1;
+        written = stream.write_all(&frame(0x00, 65536, &piece)).await;
+    }
+    assert!(pieces < 10_000, "it is closed");
+}
+
+/// What is no message of the protocol ends the stream, or is passed over; the server goes on.
+pub(crate) async fn messages_that_break_the_protocol(target: &Target) {
+    if target.is_upstream() {
+        return;
+    }
+    let path = pod(target).await;
+    let admin = target.admin();
+    for bytes in [
+        // Without a mask, of a kind that is none, with reserved bits, and a control frame that is long.
+        vec![0x82, 0x01, 0],
+        frame(0x83, 1, b"a"),
+        frame(0xf2, 1, b"a"),
+        frame(0x89, 65536, &[0; 1000]),
+        // Closes a channel that is none.
+        frame(0x82, 2, b"\xff\x09"),
+        frame(0x82, 1, b"\xff"),
+        // Text that is no UTF-8.
+        frame(0x81, 2, b"\xff\xfe"),
+        // A continuation of nothing.
+        frame(0x80, 1, b"a"),
+    ] {
+        let (answer, mut stream) = admin.upgrade(&path, V5).await;
+        assert_eq!(answer.code, 101, "{}", answer.head());
+        stream.write_all(&bytes).await.expect("it is written");
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest).await;
+        assert!(rest.len() < 200, "{bytes:?} ends the stream");
+    }
+    // Channels that are not read, and empty messages.
+    let (_, mut stream) = admin.upgrade(&path, V5).await;
+    for message in [b"".as_slice(), b"\x01a", b"\x03a", b"\x04{", b"\x7fa", b"\0still here"] {
+        stream.write_all(&frame(0x82, message.len() as u64, message)).await.expect("it is written");
+    }
+    let expected = b"\x82\x01\x01\x82\x0b\x01still here";
+    let mut read = vec![0; expected.len()];
+    stream.read_exact(&mut read).await.expect("it goes on");
+    assert_eq!(read, expected);
+}
+
+/// Streams that nobody uses have no end; one user gets only so many, and others still get theirs.
+pub(crate) async fn idle_without_end(target: &Target) {
+    if target.is_upstream() {
+        return;
+    }
+    let path = pod(target).await;
+    let (greedy, other) =
+        (somebody(target, &["get", "create"]).await, somebody(target, &["get", "create"]).await);
+    let mut open = Vec::new();
+    let refused = loop {
+        let (answer, stream) = greedy.upgrade(&path, V5).await;
+        if answer.code != 101 {
+            break answer;
+        }
+        open.push(stream);
+        assert!(open.len() < 1000, "there is a limit");
+    };
+    assert_eq!(refused.code, 429, "{}", refused.head());
+    assert!(refused.head().to_ascii_lowercase().contains("retry-after: 1"), "{}", refused.head());
+    let (answer, stream) = other.upgrade(&path, V5).await;
+    assert_eq!(answer.code, 101, "{}", answer.head());
+    drop((open, stream));
+}

@@ -1,0 +1,155 @@
+//! Standard input of a command: bytes, or what a terminal makes of them.
+
+use bytes::Bytes;
+use evenkeel_shell::{Terminal, Typed, encoding};
+use std::collections::VecDeque;
+use tokio::sync::mpsc;
+
+/// What is read from standard input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// A line, which only at the end may lack its newline.
+    Line(String),
+    /// Ctrl-C was typed.
+    Interrupt,
+    /// The end of standard input.
+    End,
+}
+
+/// Standard input of one command.
+pub(crate) struct Stdin {
+    /// `None` at the end.
+    receiver: Option<mpsc::Receiver<Bytes>>,
+    terminal: Option<Terminal>,
+    /// What came and was not read.
+    bytes: Vec<u8>,
+    typed: VecDeque<Typed>,
+}
+
+/// Lines that are typed ahead.
+const MAX_TYPED: usize = 256;
+
+impl Stdin {
+    /// Longest input of a command, and longest line.
+    pub(crate) const MAX_BYTES: usize = 1024 * 1024;
+
+    pub(crate) fn new(receiver: Option<mpsc::Receiver<Bytes>>, tty: bool) -> Self {
+        let terminal = tty.then(Terminal::default);
+        Self { receiver, terminal, bytes: Vec::new(), typed: VecDeque::new() }
+    }
+
+    /// Whether something may come.
+    pub(crate) fn is_open(&self) -> bool {
+        self.receiver.is_some()
+    }
+
+    /// Waits for what is typed next; at the end, for ever. Returns what is echoed.
+    pub(crate) async fn type_ahead(&mut self) -> Vec<u8> {
+        if self.receiver.is_none() || self.typed.len() > MAX_TYPED {
+            std::future::pending::<()>().await;
+        }
+        self.receive().await
+    }
+
+    /// Waits for what is typed next, or for the end. Returns what is echoed.
+    pub(crate) async fn receive(&mut self) -> Vec<u8> {
+        let Some(receiver) = &mut self.receiver else { return Vec::new() };
+        let Some(bytes) = receiver.recv().await else {
+            self.receiver = None;
+            return Vec::new();
+        };
+        let Some(terminal) = &mut self.terminal else {
+            self.bytes.extend_from_slice(&bytes);
+            return Vec::new();
+        };
+        let (echo, typed) = terminal.take(&bytes);
+        self.typed.extend(typed);
+        echo
+    }
+
+    /// Takes Ctrl-C, with all that was typed before it.
+    pub(crate) fn take_interrupt(&mut self) -> bool {
+        let last = self.typed.iter().rposition(|typed| *typed == Typed::Interrupt);
+        if let Some(last) = last {
+            self.typed.drain(..=last);
+        }
+        last.is_some()
+    }
+
+    /// The next line, if it has come.
+    pub(crate) fn next_line(&mut self) -> Option<Read> {
+        if let Some(typed) = self.typed.pop_front() {
+            return Some(typed.into());
+        }
+        let end = match self.bytes.iter().position(|byte| *byte == b'\n') {
+            Some(newline) => newline + 1,
+            None if self.bytes.len() > Self::MAX_BYTES => self.bytes.len(),
+            None if self.is_open() => return None,
+            None if self.bytes.is_empty() => return Some(Read::End),
+            None => self.bytes.len(),
+        };
+        let line: Vec<u8> = self.bytes.drain(..end).collect();
+        Some(Read::Line(encoding::text(&line)))
+    }
+
+    /// What came, up to whole characters or lines.
+    pub(crate) fn next_piece(&mut self) -> Option<Read> {
+        if self.bytes.is_empty() {
+            return self.next_line();
+        }
+        Some(Read::Line(encoding::text(&std::mem::take(&mut self.bytes))))
+    }
+}
+
+impl From<Typed> for Read {
+    fn from(typed: Typed) -> Self {
+        match typed {
+            Typed::Line(line) => Self::Line(line),
+            Typed::Interrupt => Self::Interrupt,
+            Typed::EndOfInput => Self::End,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn read(chunks: &[&str], tty: bool) -> (Vec<Read>, String) {
+        let (sender, receiver) = mpsc::channel(16);
+        for chunk in chunks {
+            sender.send(Bytes::copy_from_slice(chunk.as_bytes())).await.expect("room");
+        }
+        drop(sender);
+        let mut stdin = Stdin::new(Some(receiver), tty);
+        let (mut reads, mut echo) = (Vec::new(), Vec::new());
+        while reads.last() != Some(&Read::End) {
+            match stdin.next_line() {
+                Some(read) => reads.push(read),
+                None => echo.extend(stdin.receive().await),
+            }
+        }
+        (reads, String::from_utf8(echo).expect("text"))
+    }
+
+    #[tokio::test]
+    async fn lines_are_read_from_pieces() {
+        let line = |text: &str| Read::Line(text.to_owned());
+        let (reads, echo) = read(&["a\nb", "c\n", "d"], false).await;
+        assert_eq!(reads, [line("a\n"), line("bc\n"), line("d"), Read::End]);
+        assert_eq!(echo, "");
+        let (reads, echo) = read(&["ls\r", "x\x03", "y\r", "\x04"], true).await;
+        assert_eq!(reads, [line("ls\n"), Read::Interrupt, line("y\n"), Read::End]);
+        assert_eq!(echo, "ls\nx^C\ny\n");
+    }
+
+    #[tokio::test]
+    async fn an_interrupt_takes_what_was_typed_before() {
+        let (sender, receiver) = mpsc::channel(16);
+        sender.send(Bytes::from_static(b"a\r\x03b\r")).await.expect("room");
+        let mut stdin = Stdin::new(Some(receiver), true);
+        stdin.type_ahead().await;
+        assert!(stdin.take_interrupt() && !stdin.take_interrupt());
+        assert_eq!(stdin.next_line(), Some(Read::Line("b\n".to_owned())));
+    }
+}

@@ -1,0 +1,204 @@
+//! Tables of commands in running containers: what they print, to which stream, and how they end.
+
+use evenkeel_api::{Encoding, View, time::Timestamp, views::PodCommand};
+use serde_json::json;
+use std::{net::Ipv4Addr, sync::Arc, time::Duration};
+
+use crate::{
+    Environment, ExecRun, Files, Progress, RunContext, ShellSession, copies_input, reads_commands,
+};
+
+const START: i64 = 1_800_000_000;
+
+fn environment() -> Environment {
+    let pod = json!({
+        "metadata": { "name": "web-0", "namespace": "shop", "uid": "u1" },
+        "spec": {
+            "containers": [{
+                "name": "c", "image": "nginx", "workingDir": "/work",
+                "env": [{ "name": "N", "value": "7" }, { "name": "S", "valueFrom": { "secretKeyRef": { "name": "s", "key": "k" } } }],
+                "volumeMounts": [{ "name": "data", "mountPath": "/data" }, { "name": "config", "mountPath": "/etc/config" }],
+            }],
+            "volumes": [{ "name": "data", "emptyDir": {} }, { "name": "config", "configMap": { "name": "c" } }],
+        },
+    });
+    let pod = PodCommand::decode(pod.to_string().as_bytes(), Encoding::Json).unwrap();
+    Environment::read(&pod, "c", ("node-1", Ipv4Addr::new(172, 18, 0, 2))).unwrap()
+}
+
+fn context<'a>(run: &'a str, files: &'a Files, node: &'a Files) -> RunContext<'a> {
+    let start = Timestamp::from_second(START).unwrap();
+    RunContext { start, signal: None, run, pod: files, node, address: Ipv4Addr::new(10, 0, 0, 1) }
+}
+
+fn execute(words: &[&str], input: Option<&str>, files: &Files, until: u64) -> ExecRun {
+    let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+    let (input, node) = (input.map(Arc::from), Files::default());
+    let context = context("u1/c/0/exec/0", files, &node);
+    environment().exec(&words, input, false, &context, Duration::from_secs(until))
+}
+
+/// What is printed to both streams, one after the other.
+fn printed(run: &ExecRun) -> (String, String) {
+    let of = |stderr| -> String {
+        let outputs = run.printed.iter().filter(|output| output.to_stderr == stderr);
+        outputs.map(|output| &*output.text).collect()
+    };
+    (of(false), of(true))
+}
+
+#[test]
+fn a_command_prints_to_two_streams_and_ends() {
+    let table: [(&[&str], i32, &str, &str); 21] = [
+        (&["true"], 0, "", ""),
+        (&["false"], 1, "", ""),
+        (&["echo", "a  b", "c"], 0, "a  b c\n", ""),
+        (&["/bin/echo", "a"], 0, "a\n", ""),
+        (&["sh", "-c", "exit 3"], 3, "", ""),
+        (&["sh", "-c", "echo out; echo err >&2; exit 4"], 4, "out\n", "err\n"),
+        (&["sh", "-c", "echo both 2>&1 >/dev/null"], 0, "", ""),
+        (&["sh", "-c", "ls /nowhere 2>&1"], 1, "ls: /nowhere: No such file or directory\n", ""),
+        (
+            &["cat", "/etc/shadow"],
+            1,
+            "",
+            "cat: can't open '/etc/shadow': No such file or directory\n",
+        ),
+        (&["sh", "-c", "vim x; echo $?"], 0, "127\n", "sh: vim: not found\n"),
+        (&["sh", "-c", "/x/y"], 127, "", "sh: /x/y: not found\n"),
+        (&["printenv", "N"], 0, "7\n", ""),
+        (&["printenv", "S"], 0, "\n", ""),
+        (&["sh", "-c", "echo [$S] [$MISSING] [$REDIS_SERVICE_HOST]"], 0, "[] [] []\n", ""),
+        (&["hostname"], 0, "web-0\n", ""),
+        (&["pwd"], 0, "/work\n", ""),
+        (
+            &["ls", "/"],
+            0,
+            "app\nbin\nboot\ndata\ndev\netc\nhome\nlib\nlib32\nlib64\nmnt\nopt\nproc\nroot\nrun\nsbin\nsrv\nsys\ntmp\nusr\nvar\n",
+            "",
+        ),
+        (&["ls", "/etc", "/data"], 0, "config\n", ""),
+        (&["sh", "-c", "echo 'echo $1 $0' > /tmp/s; sh /tmp/s a"], 0, "a /tmp/s\n", ""),
+        (&["sh", "/tmp/none"], 2, "", "sh: can't open '/tmp/none'\n"),
+        (
+            &["sh", "-c", "echo a; echo x > /proc/1/fd/1"],
+            126,
+            "a\n",
+            "evenkeel: a simulated container does not understand this: printing to the container's log\n",
+        ),
+    ];
+    for (words, code, out, err) in table {
+        let run = execute(words, Some(""), &Files::default(), 60);
+        assert_eq!(printed(&run), (out.to_owned(), err.to_owned()), "{words:?}");
+        assert_eq!(run.progress, Progress::Ended(Duration::ZERO, code), "{words:?}");
+    }
+}
+
+#[test]
+fn a_program_that_is_not_there_does_not_start() {
+    for (words, program) in
+        [(&["vim", "x"] as &[&str], "vim"), (&["cd", "/"], "cd"), (&["/x/y"], "/x/y"), (&[], "")]
+    {
+        let run = execute(words, Some(""), &Files::default(), 60);
+        assert_eq!(run.progress, Progress::NotFound(program.to_owned()), "{words:?}");
+    }
+}
+
+#[test]
+fn time_passes_and_what_comes_later_is_not_there_yet() {
+    let script = "echo a; sleep 2; echo b; echo c > /tmp/x; sleep 100; echo d";
+    let run = execute(&["sh", "-c", script], Some(""), &Files::default(), 60);
+    let times: Vec<_> =
+        run.printed.iter().map(|output| (output.after.as_secs(), &*output.text)).collect();
+    assert_eq!(times, [(0, "a\n"), (2, "b\n")]);
+    assert_eq!(run.progress, Progress::Runs);
+    assert_eq!(run.writes.len(), 1);
+    let run = execute(&["sh", "-c", script], Some(""), &Files::default(), 600);
+    assert_eq!(run.progress, Progress::Ended(Duration::from_secs(102), 0));
+    for endless in ["while true; do sleep 1; done", "sleep infinity", "tail -f /dev/null"] {
+        let run = execute(&["sh", "-c", endless], Some(""), &Files::default(), 60);
+        assert_eq!(run.progress, Progress::Runs, "{endless}");
+    }
+    for busy in ["while true; do echo; done", "i=0; while true; do i=$((i+1)); done"] {
+        let run = execute(&["sh", "-c", busy], Some(""), &Files::default(), 60);
+        assert_eq!(run.progress, Progress::Ended(Duration::ZERO, 126), "{busy}");
+        let (_, err) = printed(&run);
+        assert!(err.contains("so many steps"), "{err}");
+    }
+}
+
+#[test]
+fn input_is_waited_for_where_it_is_read() {
+    let table: [(&[&str], &str); 6] = [
+        (&["sh", "-c", "cat > /tmp/f; cat /tmp/f"], "x\ny\n"),
+        (&["sh", "-c", "cat | head -1"], "x\n"),
+        (&["sh", "-c", "wc -l"], "2\n"),
+        (&["sh", "-c", "echo $(cat)"], "x y\n"),
+        (&["tee", "/tmp/f"], "x\ny\n"),
+        (&["sh", "-c", "(cat /dev/stdin)"], "x\ny\n"),
+    ];
+    for (words, out) in table {
+        let run = execute(words, None, &Files::default(), 60);
+        assert_eq!(run.progress, Progress::Reads, "{words:?}");
+        let run = execute(words, Some("x\ny\n"), &Files::default(), 60);
+        assert_eq!(printed(&run).0, out, "{words:?}");
+    }
+    let run = execute(&["sh", "-c", "echo a; cat <<E\nb\nE"], None, &Files::default(), 60);
+    assert_eq!(printed(&run).0, "a\nb\n", "what is not read is not waited for");
+    let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert!(reads_commands(&words(&["/bin/sh"])) && reads_commands(&words(&["bash", "-i"])));
+    assert!(!reads_commands(&words(&["sh", "-c", "ls"])) && !reads_commands(&words(&["ls"])));
+    assert!(copies_input(&words(&["cat"])) && !copies_input(&words(&["cat", "f"])));
+}
+
+#[test]
+fn a_shell_keeps_its_state_from_line_to_line() {
+    let (files, node) = (Files::default(), Files::default());
+    let mut session =
+        ShellSession::new(Arc::new(environment()), "/bin/sh", true, Ipv4Addr::LOCALHOST);
+    let seconds = Duration::from_secs;
+    let table = [
+        ("cd /tmp\n", "", "/tmp # "),
+        ("x=1; f() { echo f$1; }\n", "", "/tmp # "),
+        ("f $x\n", "f1\n", "/tmp # "),
+        ("false\n", "", "/tmp # "),
+        ("echo $?\n", "1\n", "/tmp # "),
+        ("sleep 3 &\n", "", "/tmp # "),
+        ("ls /nowhere\n", "ls: /nowhere: No such file or directory\n", "/tmp # "),
+        (
+            "fi\n",
+            "evenkeel: a simulated container does not understand this: at \"fi\\n\": it does not fit there\n",
+            "/tmp # ",
+        ),
+    ];
+    for (n, (line, out, prompt)) in (0..).zip(table) {
+        let run = format!("u1/c/0/exec/0/{n}");
+        let context = context(&run, &files, &node);
+        let (run, next) = session.run(line, Some("".into()), seconds(n), &context, seconds(99));
+        assert_eq!(printed(&run), (out.to_owned(), String::new()), "{line}");
+        session = next.expect("it goes on");
+        assert_eq!(session.prompt(), prompt);
+    }
+    let context = context("u1/c/0/exec/0/9", &files, &node);
+    let line = |line: &str| session.run(line, None, seconds(9), &context, seconds(99));
+    assert_eq!(line("wait; echo done\n").0.progress, Progress::Ended(seconds(9), 0));
+    assert_eq!(line("sleep 5\n").0.progress, Progress::Ended(seconds(14), 0));
+    assert_eq!(line("cat\n").0.progress, Progress::Reads);
+    let (run, next) = line("trap 'echo bye' EXIT; exit 3\n");
+    assert_eq!((run.progress.clone(), next.is_none()), (Progress::Ended(seconds(9), 3), true));
+    assert_eq!(printed(&run).0, "bye\n");
+    for (text, more) in [
+        ("ls\n", false),
+        ("for i in 1 2; do\n", true),
+        ("for i in 1 2; do\necho $i\n", true),
+        ("for i in 1 2; do\necho $i\ndone\n", false),
+        ("echo 'a\n", true),
+        ("echo \"a\n", true),
+        ("a \\\n", true),
+        ("ls |\n", true),
+        (")\n", false),
+        ("\n", false),
+    ] {
+        assert_eq!(ShellSession::needs_more(text), more, "{text:?}");
+    }
+}

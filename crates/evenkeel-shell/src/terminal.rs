@@ -1,0 +1,128 @@
+//! What a terminal makes of typed bytes: it echoes them, and gathers them to lines.
+
+/// Longest line; what is typed beyond it is not heeded.
+const MAX_LINE: usize = 4096;
+
+const INTERRUPT: u8 = 0x03;
+const END_OF_INPUT: u8 = 0x04;
+const ERASE: [u8; 2] = [0x08, 0x7f];
+const ERASE_LINE: u8 = 0x15;
+
+/// A typed line, or a key that means something else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Typed {
+    /// A line, with its newline.
+    Line(String),
+    /// Ctrl-C, which interrupts.
+    Interrupt,
+    /// Ctrl-D on an empty line.
+    EndOfInput,
+}
+
+/// A terminal in the mode in which it edits lines itself, as Linux's `ICANON`, `ECHO` and `ISIG`.
+#[derive(Debug, Clone, Default)]
+pub struct Terminal {
+    line: Vec<u8>,
+    /// Whether the last byte was a carriage return, of which a newline may be a part.
+    returned: bool,
+}
+
+impl Terminal {
+    /// Takes what is typed. Returns what is echoed, as output that is to be [`shown`], and what was typed to its end.
+    pub fn take(&mut self, bytes: &[u8]) -> (Vec<u8>, Vec<Typed>) {
+        let (mut echo, mut typed) = (Vec::new(), Vec::new());
+        for byte in bytes {
+            let returned = std::mem::replace(&mut self.returned, *byte == b'\r');
+            match *byte {
+                b'\n' if returned => {}
+                b'\r' | b'\n' => {
+                    echo.push(b'\n');
+                    self.line.push(b'\n');
+                    typed.push(Typed::Line(crate::encoding::text(&std::mem::take(&mut self.line))));
+                }
+                INTERRUPT => {
+                    echo.extend_from_slice(b"^C\n");
+                    self.line.clear();
+                    typed.push(Typed::Interrupt);
+                }
+                END_OF_INPUT if self.line.is_empty() => typed.push(Typed::EndOfInput),
+                END_OF_INPUT => {}
+                ERASE_LINE => {
+                    while self.erase() {
+                        echo.extend_from_slice(b"\x08 \x08");
+                    }
+                }
+                byte if ERASE.contains(&byte) => {
+                    if self.erase() {
+                        echo.extend_from_slice(b"\x08 \x08");
+                    }
+                }
+                // Keys such as arrows, which are for programs that edit lines themselves.
+                byte if byte < b' ' && byte != b'\t' => {}
+                byte if self.line.len() < MAX_LINE => {
+                    self.line.push(byte);
+                    echo.push(byte);
+                }
+                _ => {}
+            }
+        }
+        (echo, typed)
+    }
+
+    /// Takes the last character away, if there is one.
+    fn erase(&mut self) -> bool {
+        while let Some(byte) = self.line.pop() {
+            if byte & 0xc0 != 0x80 {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// Output as a terminal shows it: lines end in a carriage return, too (`ONLCR`).
+pub fn shown(bytes: &[u8]) -> Vec<u8> {
+    let mut shown = Vec::with_capacity(bytes.len());
+    for byte in bytes {
+        if *byte == b'\n' {
+            shown.push(b'\r');
+        }
+        shown.push(*byte);
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_edited() {
+        let line = |text: &str| Typed::Line(text.to_owned());
+        let table: [(&[u8], &[u8], &[Typed]); 8] = [
+            (b"ls\r", b"ls\n", &[line("ls\n")]),
+            (b"a\r\nb\n", b"a\nb\n", &[line("a\n"), line("b\n")]),
+            (b"lx\x7fs\n", b"lx\x08 \x08s\n", &[line("ls\n")]),
+            ("ä\x7f\x7fb\n".as_bytes(), "ä\x08 \x08b\n".as_bytes(), &[line("b\n")]),
+            (b"abc\x15d\n", b"abc\x08 \x08\x08 \x08\x08 \x08d\n", &[line("d\n")]),
+            (b"abc\x03", b"abc^C\n", &[Typed::Interrupt]),
+            (b"\x04", b"", &[Typed::EndOfInput]),
+            (b"a\x04\x1b\n", b"a\n", &[line("a\n")]),
+        ];
+        for (typed, echo, read) in table {
+            assert_eq!(
+                Terminal::default().take(typed),
+                (echo.to_vec(), read.to_vec()),
+                "{typed:?}"
+            );
+        }
+        let mut terminal = Terminal::default();
+        terminal.take(&vec![b'a'; 3 * MAX_LINE]);
+        assert_eq!(terminal.take(b"\n").1, [line(&("a".repeat(MAX_LINE) + "\n"))]);
+    }
+
+    #[test]
+    fn a_line_ends_in_a_carriage_return() {
+        assert_eq!(shown(b"a\nb\n"), b"a\r\nb\r\n");
+    }
+}
