@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::servers::Answer;
+use super::servers::Answer;
 
 /// How two answers compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,7 +36,8 @@ pub(crate) fn normalised(answer: &Answer) -> Value {
     json!({"code": answer.code, "warnings": warnings, "body": body})
 }
 
-fn mask(name: &str, value: &mut Value) {
+/// Masks what is different by nature in the value of a field.
+pub(crate) fn mask(name: &str, value: &mut Value) {
     match (name, &mut *value) {
         ("uid" | "resourceVersion", Value::String(_)) => *value = json!("<id>"),
         ("nodePort" | "healthCheckNodePort", Value::Number(number))
@@ -62,7 +63,7 @@ fn mask(name: &str, value: &mut Value) {
 }
 
 /// A text with identifiers, times of now, versions in quoted objects, and made names and addresses masked.
-fn mask_text(text: &str) -> String {
+pub(crate) fn mask_text(text: &str) -> String {
     let mut is_version = false;
     let words = text.split_inclusive(|c: char| !(c.is_ascii_alphanumeric() || "-.:".contains(c)));
     words

@@ -5,8 +5,7 @@ use std::fmt::{self, Display};
 
 use serde_json::{Value, json};
 
-use crate::compare::Verdict;
-use crate::generate::Attempt;
+use super::compare::Verdict;
 
 /// How often each verdict was given.
 #[derive(Debug, Default, Clone, Copy)]
@@ -24,9 +23,22 @@ impl Counts {
     }
 }
 
+/// What was tried.
+pub(crate) struct Case<'c> {
+    pub(crate) seed: u64,
+    pub(crate) kind: &'c str,
+    pub(crate) verb: &'c str,
+    pub(crate) change: &'c str,
+    /// The part of the change that cases of one class share.
+    pub(crate) place: &'c str,
+    pub(crate) path: &'c str,
+}
+
 /// The verdicts of a run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Report {
+    /// Name of the variable that repeats a case.
+    seed_variable: &'static str,
     kinds: BTreeMap<String, Counts>,
     classes: BTreeMap<String, (u64, u64)>,
     /// All that differs, one JSON object each.
@@ -34,15 +46,15 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Notes how both answered an attempt.
-    pub(crate) fn note(
-        &mut self,
-        attempt: &Attempt,
-        verdict: Verdict,
-        theirs: &Value,
-        ours: &Value,
-    ) {
-        let counts = self.kinds.entry(attempt.kind.clone()).or_default();
+    /// An empty report of cases that a variable of the environment repeats.
+    pub(crate) fn new(seed_variable: &'static str) -> Self {
+        let (kinds, classes) = (BTreeMap::new(), BTreeMap::new());
+        Self { seed_variable, kinds, classes, differences: Vec::new() }
+    }
+
+    /// Notes how both answered a case.
+    pub(crate) fn note(&mut self, case: &Case<'_>, verdict: Verdict, theirs: &Value, ours: &Value) {
+        let counts = self.kinds.entry(case.kind.to_owned()).or_default();
         let codes = [theirs, ours].map(|answer| answer["code"].as_u64().unwrap_or_default());
         match verdict {
             Verdict::Equal => counts.equal += 1,
@@ -55,15 +67,14 @@ impl Report {
         if verdict == Verdict::Equal {
             return;
         }
-        let place: Vec<&str> = attempt.class.split(" = ").collect();
         let class = format!(
-            "{verdict:?} {:?} {} {}: {} and {}",
-            attempt.verb, attempt.kind, place[0], codes[0], codes[1]
+            "{verdict:?} {} {} {}: {} and {}",
+            case.verb, case.kind, case.place, codes[0], codes[1]
         );
-        self.classes.entry(class).or_insert((0, attempt.seed)).0 += 1;
+        self.classes.entry(class).or_insert((0, case.seed)).0 += 1;
         self.differences.push(json!({
-            "seed": attempt.seed, "kind": attempt.kind, "verb": format!("{:?}", attempt.verb), "change": attempt.class,
-            "verdict": format!("{verdict:?}"), "upstream": theirs, "ours": ours, "path": attempt.sent.path,
+            "seed": case.seed, "kind": case.kind, "verb": case.verb, "change": case.change,
+            "verdict": format!("{verdict:?}"), "upstream": theirs, "ours": ours, "path": case.path,
         }));
     }
 
@@ -124,7 +135,7 @@ impl Display for Report {
         let mut classes: Vec<_> = self.classes.iter().collect();
         classes.sort_by_key(|(_, (n, _))| std::cmp::Reverse(*n));
         for (class, (n, seed)) in classes.into_iter().take(60) {
-            writeln!(f, "{n:>5} {class} (EVENKEEL_PARITY_SEED={seed})")?;
+            writeln!(f, "{n:>5} {class} ({}={seed})", self.seed_variable)?;
         }
         Ok(())
     }
