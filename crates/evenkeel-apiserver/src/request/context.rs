@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::query::Query;
 use super::warnings::Warnings;
 use crate::api::Api;
-use crate::output::{Format, Purpose};
+use crate::output::Format;
 use crate::resource::{GroupVersionKind, ResourceType, Target};
 use evenkeel_apimachinery::headers;
 use evenkeel_apimachinery::status::StatusError;
@@ -30,6 +30,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) headers: &'a HeaderMap,
     /// Parameters of the URL.
     pub(crate) query: &'a Query,
+    /// Whether the path says that it is a watch, in the old way: below `watch`.
+    pub(crate) is_watch_path: bool,
     /// The user, after impersonation.
     pub(crate) user: &'a User,
     /// When it came.
@@ -55,8 +57,8 @@ impl RequestContext<'_> {
     }
 
     /// The negotiated form.
-    pub(crate) fn format(&self, purpose: Purpose) -> Result<Format, StatusError> {
-        Format::negotiate(self.resource(), self.headers, &self.query.0, purpose)
+    pub(crate) fn format(&self) -> Result<Format, StatusError> {
+        Format::negotiate(self.resource(), self.headers, &self.query.0)
     }
 
     /// Returns the kind that the path takes and answers: the resource's, or that of a sub-resource which is a view.
