@@ -129,3 +129,30 @@ fn without_texts(mut answer: Value) -> Value {
         "name": answer["body"]["details"]["name"], "causes": format!("{causes:?}"),
     }})
 }
+
+/// The place of the first difference of two answers, with `*` for every index; empty if there is none.
+pub(crate) fn first_difference(theirs: &Value, ours: &Value) -> String {
+    let mut place = String::new();
+    let (mut theirs, mut ours) = (theirs, ours);
+    loop {
+        let (name, next) = match (theirs, ours) {
+            (Value::Object(a), Value::Object(b)) => {
+                let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+                let Some(name) = names.into_iter().find(|name| a.get(*name) != b.get(*name)) else {
+                    return place;
+                };
+                (name.as_str(), (&theirs[name], &ours[name]))
+            }
+            (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+                let Some(index) = (0..a.len()).find(|index| a[*index] != b[*index]) else {
+                    return place;
+                };
+                ("*", (&a[index], &b[index]))
+            }
+            (Value::Array(_), Value::Array(_)) => return format!("{place}/length"),
+            _ => return place,
+        };
+        place = format!("{place}/{name}");
+        (theirs, ours) = next;
+    }
+}

@@ -41,6 +41,8 @@ pub(crate) struct Report {
     seed_variable: &'static str,
     kinds: BTreeMap<String, Counts>,
     classes: BTreeMap<String, (u64, u64)>,
+    /// Differences that stay, by their reason.
+    accepted: BTreeMap<&'static str, (u64, u64)>,
     /// All that differs, one JSON object each.
     pub(crate) differences: Vec<Value>,
 }
@@ -49,7 +51,14 @@ impl Report {
     /// An empty report of cases that a variable of the environment repeats.
     pub(crate) fn new(seed_variable: &'static str) -> Self {
         let (kinds, classes) = (BTreeMap::new(), BTreeMap::new());
-        Self { seed_variable, kinds, classes, differences: Vec::new() }
+        let (accepted, differences) = (BTreeMap::new(), Vec::new());
+        Self { seed_variable, kinds, classes, accepted, differences }
+    }
+
+    /// Notes a difference that stays for a reason: it counts as equal.
+    pub(crate) fn accept(&mut self, case: &Case<'_>, reason: &'static str) {
+        self.kinds.entry(case.kind.to_owned()).or_default().equal += 1;
+        self.accepted.entry(reason).or_insert((0, case.seed)).0 += 1;
     }
 
     /// Notes how both answered a case.
@@ -89,6 +98,9 @@ impl Report {
         for (class, (n, seed)) in other.classes {
             self.classes.entry(class).or_insert((0, seed)).0 += n;
         }
+        for (reason, (n, seed)) in other.accepted {
+            self.accepted.entry(reason).or_insert((0, seed)).0 += n;
+        }
         self.differences.extend(other.differences);
     }
 
@@ -99,6 +111,12 @@ impl Report {
             different: sum.different + counts.different,
             accepted: sum.accepted + counts.accepted,
         })
+    }
+
+    /// The share of answers that are equal, from 0 to 1.
+    pub(crate) fn share_equal(&self) -> f64 {
+        let total = self.total();
+        total.equal as f64 / total.all().max(1) as f64
     }
 
     /// The share of answers that are equal but for texts, from 0 to 1.
@@ -131,6 +149,9 @@ impl Display for Report {
                 counts.different,
                 counts.accepted
             )?;
+        }
+        for (reason, (n, seed)) in &self.accepted {
+            writeln!(f, "{n:>5} accepted: {reason} ({}={seed})", self.seed_variable)?;
         }
         let mut classes: Vec<_> = self.classes.iter().collect();
         classes.sort_by_key(|(_, (n, _))| std::cmp::Reverse(*n));
