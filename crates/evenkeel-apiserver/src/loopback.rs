@@ -129,12 +129,18 @@ pub(crate) fn create(
     object["apiVersion"] = Value::from(&*resource.api_version);
     object["kind"] = Value::from(resource.kind());
     let writer = Writer { manager: "kube-apiserver", subresource: "", now: api.clock.now() };
+    // A namespace's finalizers are its strategy's, which manages no fields.
+    let is_namespace = resource.kind() == "Namespace";
+    let spec = object.as_object_mut().filter(|_| is_namespace).and_then(|o| o.remove("spec"));
     patch::update_managed_fields(
         resource.schema(&resource.gvk).as_ref(),
         None,
         &mut object,
         &writer,
     );
+    if let Some(spec) = spec {
+        object["spec"] = spec;
+    }
     object["metadata"]["uid"] = Value::from(api.uid());
     object["metadata"]["creationTimestamp"] = Value::from(now);
     let selection = selection_attributes(resource, &object);

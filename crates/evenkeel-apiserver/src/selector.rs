@@ -7,6 +7,7 @@ use evenkeel_api::selector::{FieldSelector, Selector, SelectorError};
 
 use serde_json::Value;
 
+use crate::request::Query;
 use crate::resource::{ResourceType, key};
 use crate::store::{Entry, Scope, SelectionAttributes};
 use evenkeel_apiextensions::jsonpath::JsonPath;
@@ -36,6 +37,37 @@ enum Field {
     In(JsonPath),
 }
 
+/// Both selectors as texts have them: whether a resource has the fields is not known yet.
+pub(crate) struct ParsedSelectors {
+    labels: Selector,
+    fields: FieldSelector,
+}
+
+impl ParsedSelectors {
+    /// Reads the selectors of a query.
+    pub(crate) fn parse(query: &Query) -> Result<Self, StatusError> {
+        Self::of_texts(query.get("labelSelector"), query.get("fieldSelector"))
+    }
+
+    fn of_texts(labels: &str, fields: &str) -> Result<Self, StatusError> {
+        let refuse = |error: SelectorError| StatusError::bad_request(error.to_string());
+        let labels = Selector::parse(labels).map_err(refuse)?;
+        Ok(Self { labels, fields: FieldSelector::parse(fields).map_err(refuse)? })
+    }
+
+    /// Finds the fields of a resource.
+    ///
+    /// # Errors
+    /// 400 for a field that it does not have.
+    pub(crate) fn of(self, resource: &ResourceType) -> Result<Selectors, StatusError> {
+        let fields = self.fields.terms().iter().map(|term| {
+            let field = field(resource, &term.field)?;
+            Ok(FieldRequirement { field, equal: term.equal, value: term.value.clone() })
+        });
+        Ok(Selectors { fields: fields.collect::<Result<_, StatusError>>()?, labels: self.labels })
+    }
+}
+
 impl Selectors {
     /// Parses `labelSelector` and `fieldSelector`.
     pub(crate) fn parse(
@@ -43,14 +75,24 @@ impl Selectors {
         labels: &str,
         fields: &str,
     ) -> Result<Self, StatusError> {
-        let refuse = |error: SelectorError| StatusError::bad_request(error.to_string());
-        let labels = Selector::parse(labels).map_err(refuse)?;
-        let fields = FieldSelector::parse(fields).map_err(refuse)?;
-        let fields = fields.terms().iter().map(|term| {
-            let field = field(resource, &term.field)?;
-            Ok(FieldRequirement { field, equal: term.equal, value: term.value.clone() })
-        });
-        Ok(Self { labels, fields: fields.collect::<Result<_, StatusError>>()? })
+        ParsedSelectors::of_texts(labels, fields)?.of(resource)
+    }
+
+    /// Selects the object of a name, which the fields that are selected already must not contradict.
+    ///
+    /// Upstream: `ListResource`.
+    pub(crate) fn named(mut self, name: &str) -> Result<Self, StatusError> {
+        let is_named =
+            |r: &FieldRequirement| matches!(r.field, Field::Name) && r.equal && *r.value == *name;
+        if self.fields.is_empty() {
+            let requirement =
+                FieldRequirement { field: Field::Name, equal: true, value: name.into() };
+            self.fields = Box::new([requirement]);
+        } else if !self.fields.iter().any(is_named) {
+            let why = "fieldSelector metadata.name doesn't match requested name";
+            return Err(StatusError::bad_request(why));
+        }
+        Ok(self)
     }
 
     /// Returns whether all objects are selected.
@@ -119,7 +161,12 @@ fn field(resource: &ResourceType, path: &str) -> Result<Field, StatusError> {
     let selectable = resource.strategy.selectable_fields(resource.group());
     match path {
         "metadata.name" => Ok(Field::Name),
-        "metadata.namespace" => Ok(Field::Namespace),
+        // Kinds without namespaces have it only if they have no fields of their own.
+        "metadata.namespace"
+            if resource.namespaced || resource.custom.is_none() && selectable.is_empty() =>
+        {
+            Ok(Field::Namespace)
+        }
         _ => match selectable.iter().position(|name| *name == path) {
             Some(at) => Ok(Field::At(at)),
             // Kinds with their own conversion functions have another message.
@@ -128,6 +175,10 @@ fn field(resource: &ResourceType, path: &str) -> Result<Field, StatusError> {
             }
             None if selectable.is_empty() => Err(StatusError::bad_request(format!(
                 "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+                quote(path)
+            ))),
+            None if resource.kind() == "Job" => Err(StatusError::bad_request(format!(
+                "field label {} not supported for Job",
                 quote(path)
             ))),
             None => Err(StatusError::bad_request(format!("field label not supported: {path}"))),

@@ -141,10 +141,7 @@ pub const STRATEGIES: &[(&str, KindStrategy)] = &[
         "namespaces",
         KindStrategy {
             validate_name: dns_label,
-            selectable_fields: &[
-                ("status.phase", "status.phase", ""),
-                ("name", "metadata.name", ""),
-            ],
+            selectable_fields: &[("status.phase", "status.phase", "")],
             initial_status: r#"{"phase":"Active"}"#,
             return_deleted_object: true,
             ..core("Namespace")
@@ -162,7 +159,6 @@ pub const STRATEGIES: &[(&str, KindStrategy)] = &[
         "persistentvolumeclaims",
         KindStrategy {
             initial_status: r#"{"phase":"Pending"}"#,
-            selectable_fields: &[("name", "metadata.name", "")],
             return_deleted_object: true,
             ..core("PersistentVolumeClaim")
         },
@@ -171,7 +167,6 @@ pub const STRATEGIES: &[(&str, KindStrategy)] = &[
         "persistentvolumes",
         KindStrategy {
             initial_status: r#"{"phase":"Pending"}"#,
-            selectable_fields: &[("name", "metadata.name", "")],
             return_deleted_object: true,
             ..core("PersistentVolume")
         },
@@ -227,13 +222,7 @@ pub const STRATEGIES: &[(&str, KindStrategy)] = &[
         ),
     ),
     ("deployments", with_generation("apps", "Deployment", "{}")),
-    (
-        "replicasets",
-        KindStrategy {
-            selectable_fields: &[("status.replicas", "status.replicas", "0")],
-            ..with_generation("apps", "ReplicaSet", r#"{"replicas":0}"#)
-        },
-    ),
+    ("replicasets", KindStrategy { ..with_generation("apps", "ReplicaSet", r#"{"replicas":0}"#) }),
     (
         "statefulsets",
         KindStrategy {

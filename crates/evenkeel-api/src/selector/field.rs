@@ -26,7 +26,10 @@ impl FieldSelector {
     /// # Errors
     /// A term has no operator, or an escape is unknown or missing.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
-        split_terms(text)
+        // Upstream sorts the terms, so that an error is about the first one in this order.
+        let mut terms = split_terms(text);
+        terms.sort_unstable();
+        terms
             .into_iter()
             .filter(|term| !term.is_empty())
             .map(parse_term)

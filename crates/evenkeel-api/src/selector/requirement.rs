@@ -43,35 +43,50 @@ impl Requirement {
     /// # Errors
     /// The key or a value is invalid, or the operator does not take this number of values.
     pub fn new(key: &str, operator: Operator, values: Box<[Text]>) -> Result<Self, SelectorError> {
-        let invalid = |why: &str| Err(SelectorError::new(format!("key {key:?}: {why}")));
+        let invalid = |place: &str, value: &dyn std::fmt::Debug, why: &str| {
+            let error = format!("{place}: Invalid value: {value:?}: {why}");
+            Err(SelectorError::new(error))
+        };
         let broken = forms::qualified_name(key);
         if !broken.is_empty() {
-            return invalid(&broken.join("; "));
+            // Upstream has no place for a key.
+            return invalid("<nil>", &key, &broken.join("; "));
         }
         match operator {
             Operator::In | Operator::NotIn if values.is_empty() => {
-                return invalid("for 'in', 'notin' operators, values set can't be empty");
+                let why = "for 'in', 'notin' operators, values set can't be empty";
+                return invalid("values", &values, why);
             }
             Operator::Equals | Operator::DoubleEquals | Operator::NotEquals
                 if values.len() != 1 =>
             {
-                return invalid("exact-match compatibility requires one single value");
+                return invalid(
+                    "values",
+                    &values,
+                    "exact-match compatibility requires one single value",
+                );
             }
             Operator::Exists | Operator::DoesNotExist if !values.is_empty() => {
-                return invalid("values set must be empty for exists and does not exist");
+                let why = "values set must be empty for exists and does not exist";
+                return invalid("values", &values, why);
             }
             Operator::GreaterThan | Operator::LessThan => match &*values {
                 [value] if value.parse::<i64>().is_ok() => {}
-                [_] => return invalid("for 'Gt', 'Lt' operators, the value must be an integer"),
-                _ => return invalid("for 'Gt', 'Lt' operators, exactly one value is required"),
+                [value] => {
+                    let why = "for 'Gt', 'Lt' operators, the value must be an integer";
+                    return invalid("values[0]", value, why);
+                }
+                _ => {
+                    let why = "for 'Gt', 'Lt' operators, exactly one value is required";
+                    return invalid("values", &values, why);
+                }
             },
             _ => {}
         }
-        for value in &values {
+        for (index, value) in values.iter().enumerate() {
             let broken = forms::label_value(value);
             if !broken.is_empty() {
-                let why = broken.join("; ");
-                return Err(SelectorError::new(format!("values of {key:?}: {value:?}: {why}")));
+                return invalid(&format!("values[{index}][{key}]"), value, &broken.join("; "));
             }
         }
         Ok(Self { key: key.into(), operator, values })

@@ -8,7 +8,7 @@ use crate::headers;
 /// One media range of the `Accept` header.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MediaRange {
-    /// Media type in lower case, such as `application/json`.
+    /// Type and sub-type, such as `application/json`.
     pub(crate) media: String,
     /// Parameters without `q`.
     params: Vec<(String, String)>,
@@ -32,36 +32,55 @@ impl MediaRange {
     }
 }
 
-/// Returns the accepted media ranges by descending preference; `*/*` if the header is absent.
+/// Returns the accepted media ranges, preferred ones first; `*/*` without the header. A range of quality 0 comes last, and
+/// counts.
+///
+/// Upstream: `ParseAccept` of goautoneg.
 pub fn media_ranges(headers: &HeaderMap) -> Vec<MediaRange> {
-    let mut all: Vec<MediaRange> = headers
-        .get_all(ACCEPT)
-        .iter()
-        .flat_map(|value| headers::value(value).split(','))
-        .filter_map(media_range)
-        .collect();
-    if all.is_empty() {
-        all.push(MediaRange { media: "*/*".to_owned(), params: Vec::new(), quality: 1.0 });
+    let header = headers.get(ACCEPT).map_or("", headers::value);
+    if header.is_empty() {
+        return vec![MediaRange { media: "*/*".to_owned(), params: Vec::new(), quality: 1.0 }];
     }
-    all.sort_by(|a, b| b.quality.total_cmp(&a.quality));
+    let mut all: Vec<MediaRange> = Vec::new();
+    for media_range in header.split(',').filter_map(media_range) {
+        // The order is none that a sort would take: each one moves up as long as it precedes the one before.
+        let before = all.iter().rev().take_while(|other| precedes(&media_range, other)).count();
+        all.insert(all.len() - before, media_range);
+    }
     all
 }
 
+/// Whether a media range is preferred to one that stands before it.
+fn precedes(one: &MediaRange, other: &MediaRange) -> bool {
+    let wild = |range: &MediaRange| {
+        let (kind, sub) = range.media.split_once('/').unwrap_or_default();
+        (kind == "*", sub == "*")
+    };
+    let ((kind, sub), (other_kind, other_sub)) = (wild(one), wild(other));
+    one.quality > other.quality || !kind && other_kind || !sub && other_sub
+}
+
 fn media_range(text: &str) -> Option<MediaRange> {
-    let mut parts = text.split(';').map(str::trim);
-    let media = parts.next().filter(|media| media.contains('/'))?.to_ascii_lowercase();
+    let mut parts = text.trim().split(';');
+    let media = parts.next().unwrap_or_default();
+    let media = match media.split_once('/') {
+        None if media.trim() == "*" => "*/*".to_owned(),
+        None | Some((_, "")) => return None,
+        Some((_, sub)) if sub.contains('/') => return None,
+        Some((kind, sub)) => format!("{}/{}", kind.trim(), sub.trim()),
+    };
     let mut quality = 1.0;
     let mut params = Vec::new();
-    for part in parts {
-        let (name, value) = part.split_once('=').unwrap_or((part, ""));
-        let value = value.trim().trim_matches('"');
-        if name.trim() == "q" {
-            quality = value.parse().unwrap_or(0.0);
-        } else {
-            params.push((name.trim().to_owned(), value.to_owned()));
+    for (name, value) in parts.filter_map(|part| part.split_once('=')) {
+        if value.is_empty() || value.contains('=') {
+            continue;
+        }
+        match name.trim() {
+            "q" => quality = value.parse().unwrap_or(0.0),
+            name => params.push((name.to_owned(), value.trim().to_owned())),
         }
     }
-    (quality > 0.0).then_some(MediaRange { media, params, quality })
+    Some(MediaRange { media, params, quality })
 }
 
 #[cfg(test)]
@@ -69,14 +88,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sorts_by_preference_and_keeps_order_otherwise() {
+    fn ranges_are_in_upstreams_order() {
         let mut headers = HeaderMap::new();
         let value = "application/json;q=0.5, application/json;as=Table;g=meta.k8s.io;v=v1,application/yaml;q=0";
         headers.insert(ACCEPT, value.parse().expect("a header"));
         let all = media_ranges(&headers);
-        assert_eq!(all.len(), 2);
+        let media: Vec<&str> = all.iter().map(|range| &*range.media).collect();
+        assert_eq!(media, ["application/json", "application/json", "application/yaml"]);
         assert_eq!(all[0].param("as"), "Table");
         assert!(all[1].includes("application/json") && all[1].param("as").is_empty());
+        for (value, media) in [
+            (
+                "*/*;q=0.8,text/html,application/*,a/b",
+                vec!["text/html", "a/b", "application/*", "*/*"],
+            ),
+            ("garbage, a/b/c, a/, *", vec!["*/*"]),
+        ] {
+            headers.insert(ACCEPT, value.parse().expect("a header"));
+            let all = media_ranges(&headers);
+            assert_eq!(all.iter().map(|range| &*range.media).collect::<Vec<_>>(), media, "{value}");
+        }
         assert!(media_ranges(&HeaderMap::new())[0].includes("application/json"));
     }
 }

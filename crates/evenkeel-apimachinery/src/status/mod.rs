@@ -313,7 +313,22 @@ impl StatusError {
         error
     }
 
-    /// Returns a 406: the client accepts none of the available media types, which `accepted` lists.
+    /// 405: a resource does not support an action.
+    ///
+    /// Upstream: `NewMethodNotSupported`.
+    pub fn method_not_supported(resource: &GroupResource, action: &str) -> Self {
+        let message = format!(
+            "{action} is not supported on resources of kind {}",
+            quote(&resource.to_string())
+        );
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message).about(
+            &resource.group,
+            &resource.resource,
+            "",
+        )
+    }
+
+    /// 406: no accepted media type is available. `accepted` are those that are.
     pub fn not_acceptable(accepted: &[&str]) -> Self {
         Self::new(
             StatusCode::NOT_ACCEPTABLE,

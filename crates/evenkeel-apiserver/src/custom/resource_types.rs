@@ -58,7 +58,7 @@ fn resource_type(crd: &Value, version: &Value, definition: &Arc<Definition>) -> 
             .map(|field| text(field, "jsonPath"))
             .map(|path| (path.trim_start_matches('.').into(), JsonPath::parse(path)))
             .collect(),
-        deprecation: deprecation(&gvk, version),
+        deprecation: deprecation(&gvk, version, list(crd, "spec.versions")),
         scale: scale.clone(),
     });
     let plural: Arc<str> = text(names, "plural").into();
@@ -137,13 +137,28 @@ fn columns(version: &Value) -> (Box<[Column]>, Vec<JsonPath>) {
     (columns.into(), paths)
 }
 
-fn deprecation(gvk: &GroupVersionKind, version: &Value) -> Option<Box<str>> {
+/// Returns the warning of a deprecated version, which names the best version in its place.
+///
+/// Upstream: `defaultDeprecationWarning`.
+fn deprecation(gvk: &GroupVersionKind, version: &Value, all: &[Value]) -> Option<Box<str>> {
     if !flag(version, "deprecated") {
         return None;
     }
     Some(match get(version, "deprecationWarning").and_then(Value::as_str) {
         Some(words) => words.into(),
-        None => format!("{} {} is deprecated", gvk.api_version(), gvk.kind).into(),
+        None => {
+            let better = all
+                .iter()
+                .filter(|other| flag(other, "served") && !flag(other, "deprecated"))
+                .map(|other| text(other, "name"))
+                .filter(|name| preference(name) > preference(&gvk.version))
+                .max_by_key(|name| preference(name));
+            let mut words = format!("{} {} is deprecated", gvk.api_version(), gvk.kind);
+            if let Some(better) = better {
+                words.push_str(&format!("; use {}/{better} {}", gvk.group, gvk.kind));
+            }
+            words.into()
+        }
     })
 }
 

@@ -31,7 +31,7 @@ fn document(rows: &Rows, core: bool) -> Document {
         })
         .collect();
     let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items});
-    Document::new(Bytes::from(list.to_string()), CONTENT_TYPE)
+    Document::new(Bytes::from(format!("{list}\n")), CONTENT_TYPE)
 }
 
 /// Returns the kind of a resource or a subresource. As upstream's, a built-in kind has no group and version unless they

@@ -6,34 +6,48 @@ mod groups;
 mod legacy;
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use serde_json::Value;
 
 use crate::api::Api;
+use crate::output::Format;
 use crate::resource::Rows;
 use evenkeel_apimachinery::encode::accept;
 use evenkeel_apimachinery::status::StatusError;
 
-/// Format of the discovery documents.
-enum DiscoveryFormat {
-    Legacy,
-    Aggregated,
-}
+/// Media types of the documents.
+pub(crate) const FORMS: [&str; 3] =
+    ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
-/// Responds to a GET of a discovery path; `None` for other paths. The response may be a 404 or a 406.
-pub(crate) fn serve(api: &Api, path: &str, headers: &HeaderMap) -> Option<Response<Bytes>> {
+/// Whether a path is below one that upstream's router has: the core group, or a version of a built-in one.
+pub(crate) fn is_routed(api: &Api, path: &str) -> bool {
     let rows = api.table.rows();
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    match parts.as_slice() {
+        ["api", ..] => true,
+        ["apis", group, _, ..] => {
+            rows.all.iter().any(|row| row.group() == *group && row.custom.is_none())
+        }
+        _ => false,
+    }
+}
+
+/// Answers a request for a discovery path; `None` where `path` is none. An answer may be a 404 or a 406.
+pub(crate) fn serve(
+    api: &Api,
+    path: &str,
+    headers: &HeaderMap,
+    query: &[(String, String)],
+) -> Option<Response<Bytes>> {
+    let rows = api.table.rows();
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let status = |error: &StatusError| status(headers, query, error);
     let document = match parts.as_slice() {
-        ["api" | "apis"] => match requested_format(headers, true) {
-            Some(DiscoveryFormat::Aggregated) => {
-                return Some(aggregated::answer(&rows, parts[0] == "api").response(headers));
-            }
-            Some(DiscoveryFormat::Legacy) if parts[0] == "api" => legacy::versions(headers),
-            Some(DiscoveryFormat::Legacy) => legacy::groups_document(&rows),
-            None => return Some(refused(headers)),
-        },
+        ["api" | "apis"] if wants_aggregated(headers) => {
+            return Some(aggregated::answer(&rows, parts[0] == "api").response(headers));
+        }
+        ["api"] => legacy::versions(headers),
+        ["apis"] => legacy::groups_document(&rows),
         ["api", version] if rows.has_version(version) => legacy::resources(&rows, version),
         ["apis", group] => match legacy::group(&rows, group) {
             Some(document) => document,
@@ -44,56 +58,48 @@ pub(crate) fn serve(api: &Api, path: &str, headers: &HeaderMap) -> Option<Respon
             if rows.has_version(&api_version) {
                 legacy::resources(&rows, &api_version)
             } else if has_group(&rows, group) {
-                return Some(status(headers, &StatusError::resource_not_found()));
+                return Some(status(&StatusError::resource_not_found()));
             } else {
                 return Some(no_such_page());
             }
         }
-        ["api", _] => return Some(status(headers, &StatusError::resource_not_found())),
+        ["api", _] => return Some(status(&StatusError::resource_not_found())),
         _ => return None,
     };
-    if requested_format(headers, false).is_none() {
-        return Some(refused(headers));
-    }
-    Some(json(&document))
+    let Some((content_type, bytes)) = Format::document(headers, query, &document) else {
+        return Some(status(&StatusError::not_acceptable(&FORMS)));
+    };
+    Some(answer(content_type, bytes))
 }
 
 fn has_group(rows: &Rows, group: &str) -> bool {
     rows.all.iter().any(|resource| resource.group() == group)
 }
 
-/// Returns the first format in `Accept` that the server has, or `None`.
-fn requested_format(headers: &HeaderMap, aggregates: bool) -> Option<DiscoveryFormat> {
-    accept::media_ranges(headers).iter().find_map(|media_range| {
-        if !media_range.includes("application/json") {
-            return None;
-        }
+/// Whether `Accept` prefers the aggregated document to the old one, which has other media types, too.
+fn wants_aggregated(headers: &HeaderMap) -> bool {
+    let wanted = accept::media_ranges(headers).into_iter().find_map(|media_range| {
         match (media_range.param("g"), media_range.param("v"), media_range.param("as")) {
-            ("", "", "") => Some(DiscoveryFormat::Legacy),
-            ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList") if aggregates => {
-                Some(DiscoveryFormat::Aggregated)
+            ("", "", "") => Some(false),
+            ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList") => {
+                media_range.includes("application/json").then_some(true)
             }
             _ => None,
         }
-    })
+    });
+    wanted.unwrap_or_default()
 }
 
-fn json(document: &Value) -> Response<Bytes> {
-    let mut response = Response::new(Bytes::from(document.to_string()));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+fn answer(content_type: HeaderValue, bytes: Bytes) -> Response<Bytes> {
+    let mut response = Response::new(bytes);
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
     response
 }
 
-fn refused(headers: &HeaderMap) -> Response<Bytes> {
-    let forms = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
-    status(headers, &StatusError::not_acceptable(&forms))
-}
-
-fn status(headers: &HeaderMap, error: &StatusError) -> Response<Bytes> {
-    let (content_type, bytes) = crate::output::Format::status(headers, &error.to_json());
-    let mut response = Response::new(bytes);
+fn status(headers: &HeaderMap, query: &[(String, String)], error: &StatusError) -> Response<Bytes> {
+    let (content_type, bytes) = Format::status(headers, query, &error.to_json());
+    let mut response = answer(content_type, bytes);
     *response.status_mut() = error.code();
-    response.headers_mut().insert(CONTENT_TYPE, content_type);
     response
 }
 
@@ -103,6 +109,7 @@ fn no_such_page() -> Response<Bytes> {
     response
         .headers_mut()
         .insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 
@@ -118,12 +125,9 @@ mod tests {
             headers
         };
         let v2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-        assert!(matches!(requested_format(&headers(v2), true), Some(DiscoveryFormat::Aggregated)));
-        assert!(matches!(
-            requested_format(&headers("application/json"), true),
-            Some(DiscoveryFormat::Legacy)
-        ));
+        assert!(wants_aggregated(&headers(v2)));
+        assert!(!wants_aggregated(&headers("application/json")));
         let v9 = "application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList";
-        assert!(requested_format(&headers(v9), true).is_none());
+        assert!(!wants_aggregated(&headers(v9)));
     }
 }

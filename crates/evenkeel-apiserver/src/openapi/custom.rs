@@ -75,13 +75,18 @@ fn schema(resource: &ResourceType, version: &Version, dialect: Dialect) -> Value
         schema["properties"]["kind"] = json!({"type": "string", "description": KIND});
         schema
     };
+    mark_selectable(&mut schema, version);
+    schema["x-kubernetes-group-version-kind"] = marked(resource, resource.kind());
+    schema
+}
+
+/// Adds the fields that selectors may name. Upstream has them for lists, too.
+fn mark_selectable(schema: &mut Value, version: &Version) {
     if !version.selectable.is_empty() {
         let fields: Vec<Value> =
             version.selectable.iter().map(|(name, _)| json!({"fieldPath": name})).collect();
         schema["x-kubernetes-selectable-fields"] = fields.into();
     }
-    schema["x-kubernetes-group-version-kind"] = marked(resource, resource.kind());
-    schema
 }
 
 /// Removes fields that OpenAPI v2, or its old clients, do not support.
@@ -91,7 +96,7 @@ fn simplify(schema: &mut Value) {
     let (nullable, open) =
         (flag(schema, "nullable"), flag(schema, "x-kubernetes-preserve-unknown-fields"));
     let Some(fields) = schema.as_object_mut() else { return };
-    for junctor in ["allOf", "oneOf", "anyOf", "not"] {
+    for junctor in ["allOf", "oneOf", "anyOf", "not", "default"] {
         fields.remove(junctor);
     }
     if nullable {
@@ -169,9 +174,11 @@ fn list_schema(resource: &ResourceType, dialect: Dialect) -> Value {
 }
 
 fn schemas(resource: &ResourceType, version: &Version, dialect: Dialect) -> [(String, Value); 2] {
+    let mut list = list_schema(resource, dialect);
+    mark_selectable(&mut list, version);
     [
         (model_name(resource, resource.kind()), schema(resource, version, dialect)),
-        (model_name(resource, &resource.list_kind), list_schema(resource, dialect)),
+        (model_name(resource, &resource.list_kind), list),
     ]
 }
 

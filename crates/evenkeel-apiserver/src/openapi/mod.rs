@@ -13,8 +13,7 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, EXPIRES, IF_NONE_MATCH,
-    VARY,
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, EXPIRES, IF_NONE_MATCH, VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use serde_json::{Map, Value, json};
@@ -22,6 +21,7 @@ use serde_json::{Map, Value, json};
 use recorded::{V2_JSON, V2_PROTOBUF, V3_PACK, index, unpacked};
 
 use crate::api::Api;
+use crate::response::compress;
 use evenkeel_apimachinery::encode::accept;
 use evenkeel_apimachinery::headers::text;
 
@@ -36,12 +36,22 @@ pub(crate) fn serve(
     headers: &HeaderMap,
     query: &[(String, String)],
 ) -> Option<Response<Bytes>> {
-    match path.trim_end_matches('/') {
+    match path {
         "/openapi/v2" => Some(version_two(api, headers)),
         "/openapi/v3" => {
             Some(plain(StatusCode::OK, "text/plain; charset=utf-8", list(api).to_string().into()))
         }
-        path => path.strip_prefix("/openapi/v3/").map(|name| document(api, name, headers, query)),
+        path => {
+            let name = path.strip_prefix("/openapi/v3/")?;
+            Some(document(api, name, headers, query).unwrap_or_else(|code| {
+                let mut response = Response::new(Bytes::new());
+                *response.status_mut() = code;
+                if code == StatusCode::NOT_ACCEPTABLE {
+                    set(&mut response, VARY, "Accept");
+                }
+                response
+            }))
+        }
     }
 }
 
@@ -60,7 +70,7 @@ fn set(response: &mut Response<Bytes>, name: HeaderName, value: &str) {
 
 /// Responds with a compressed body. Decompresses it for clients that do not accept gzip.
 fn packed(compressed: Bytes, headers: &HeaderMap) -> Response<Bytes> {
-    if text(headers, ACCEPT_ENCODING).contains("gzip") {
+    if compress::accepted(headers) {
         let mut response = Response::new(compressed);
         response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         return response;
@@ -76,7 +86,10 @@ fn packed(compressed: Bytes, headers: &HeaderMap) -> Response<Bytes> {
 }
 
 fn is_known(headers: &HeaderMap, tag: &str) -> bool {
-    headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes())
+    text(headers, IF_NONE_MATCH).split(',').any(|known| {
+        let known = known.trim();
+        known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag
+    })
 }
 
 fn hash(bytes: &[u8]) -> String {
@@ -100,6 +113,8 @@ fn version_two(api: &Api, headers: &HeaderMap) -> Response<Bytes> {
     let Some((content_type, body)) = chosen else {
         let mut response = Response::new(Bytes::new());
         *response.status_mut() = StatusCode::NOT_ACCEPTABLE;
+        set(&mut response, VARY, "Accept-Encoding");
+        response.headers_mut().append(VARY, HeaderValue::from_static("Accept"));
         return response;
     };
     static TAG: OnceLock<String> = OnceLock::new();
@@ -125,6 +140,7 @@ fn version_two(api: &Api, headers: &HeaderMap) -> Response<Bytes> {
     }
     set(&mut response, ETAG, &tag);
     set(&mut response, VARY, "Accept-Encoding");
+    response.headers_mut().append(VARY, HeaderValue::from_static("Accept"));
     response
 }
 
@@ -175,7 +191,7 @@ fn document(
     name: &str,
     headers: &HeaderMap,
     query: &[(String, String)],
-) -> Response<Bytes> {
+) -> Result<Response<Bytes>, StatusCode> {
     let made;
     let (tag, body) = if let Some((hash, offset, length)) = index().get(name) {
         (
@@ -187,19 +203,23 @@ fn document(
         made = hash(text.as_bytes());
         (made.as_str(), Err(Bytes::from(text)))
     } else {
-        return plain(
-            StatusCode::NOT_FOUND,
-            "text/plain; charset=utf-8",
-            Bytes::from_static(b"404 page not found\n"),
-        );
+        return Err(StatusCode::NOT_FOUND);
     };
+    // There is no form in protobuf of what this server serves.
+    let ranges = accept::media_ranges(headers);
+    if !ranges.iter().any(|media_range| media_range.includes("application/json")) {
+        return Err(StatusCode::NOT_ACCEPTABLE);
+    }
     let requested_hash =
         query.iter().find(|(key, _)| key == "hash").map(|(_, value)| value.as_str());
     if requested_hash.is_some_and(|requested_hash| requested_hash != tag) {
         let mut response = Response::new(Bytes::new());
         *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
         set(&mut response, http::header::LOCATION, &format!("/openapi/v3/{name}?hash={tag}"));
-        return response;
+        set(&mut response, CONTENT_TYPE, "application/json");
+        set(&mut response, ETAG, &format!("\"{tag}\""));
+        set(&mut response, VARY, "Accept");
+        return Ok(response);
     }
     let quoted = format!("\"{tag}\"");
     let mut response = if is_known(headers, &quoted) {
@@ -220,7 +240,7 @@ fn document(
         set(&mut response, CACHE_CONTROL, "public, immutable");
         set(&mut response, EXPIRES, "Fri, 31 Dec 9999 23:59:59 UTC");
     }
-    response
+    Ok(response)
 }
 
 #[cfg(test)]

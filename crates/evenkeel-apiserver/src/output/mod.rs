@@ -56,6 +56,8 @@ enum Encoding {
 enum Shape {
     Whole,
     Metadata,
+    /// The metadata of a list's items.
+    MetadataList,
     Table(Include),
 }
 
@@ -70,44 +72,71 @@ pub(crate) struct Format {
 }
 
 impl Format {
-    /// Chooses a format by `Accept` and the query (`pretty`, `includeObject`). Returns a 406 if none fits.
+    /// Chooses by `Accept` and the query (`pretty`, `includeObject`); a 406 where nothing fits. What is answered is checked apart.
     pub(crate) fn negotiate(
         resource: &ResourceType,
         headers: &HeaderMap,
         query: &[(String, String)],
-        purpose: Purpose,
     ) -> Result<Self, StatusError> {
+        let is_pretty = wants_pretty(headers, query);
         for media_range in accept::media_ranges(headers) {
-            let Some(encoding) =
-                encoding(&media_range, wants_pretty(headers, query), || has_protobuf(resource))
-            else {
-                continue;
-            };
-            let shape =
-                match (media_range.param("as"), media_range.param("g"), media_range.param("v")) {
-                    ("", "", "") => Shape::Whole,
-                    ("Table", "meta.k8s.io", "v1" | "v1beta1")
-                        if encoding != Encoding::Protobuf && table::has(resource) =>
-                    {
-                        Shape::Table(include(query)?)
-                    }
-                    (
-                        name @ ("PartialObjectMetadata" | "PartialObjectMetadataList"),
-                        "meta.k8s.io",
-                        "v1" | "v1beta1",
-                    ) => {
-                        metadata_fits(name, resource, purpose)?;
-                        Shape::Metadata
-                    }
-                    _ => continue,
+            for encoding in encodings(&media_range, is_pretty) {
+                let Some((shape, meta)) = shape(resource, &media_range, encoding, query) else {
+                    continue;
                 };
-            let meta = if media_range.param("v") == "v1beta1" { META_BETA } else { META };
-            return Ok(Self { encoding, shape, meta });
+                return Ok(Self { encoding, shape, meta });
+            }
         }
         Err(StatusError::not_acceptable(&[JSON, YAML, PROTOBUF]))
     }
 
-    /// Returns whether the response is the stored form (compact JSON in the stored version), which needs no encoding.
+    /// Refuses a form that what was found does not have: a list is not one object, and one object is no list. Upstream looks
+    /// at that when it has the objects.
+    ///
+    /// Upstream: `transformResponseObject`.
+    pub(crate) fn check(
+        &self,
+        resource: &ResourceType,
+        query: &[(String, String)],
+        purpose: Purpose,
+    ) -> Result<(), StatusError> {
+        let package = match (&resource.custom, resource.group()) {
+            (Some(_), _) => "unstructured",
+            (None, "" | "events.k8s.io") => "core",
+            (None, group) => group.split('.').next().unwrap_or_default(),
+        };
+        let list_kind = match &resource.custom {
+            Some(_) => "UnstructuredList",
+            None => &resource.list_kind,
+        };
+        if purpose == Purpose::Watch && self.encoding == Encoding::Yaml {
+            return Err(StatusError::not_acceptable(&STREAMS));
+        }
+        let message = match (self.shape, purpose) {
+            (Shape::Table(Include::Unknown), _) => {
+                let given = query.iter().find(|(name, _)| name == "includeObject");
+                let given = given.map_or("", |(_, value)| value);
+                return Err(StatusError::bad_request(format!(
+                    "Unable to convert to Table as requested: includeObject: Invalid value: {given:?}: must be 'Metadata', \
+                     'Object', 'None', or empty"
+                )));
+            }
+            (Shape::Metadata, Purpose::List) => format!(
+                "you requested PartialObjectMetadata, but the requested object is a list (*{package}.{list_kind})"
+            ),
+            (Shape::MetadataList, Purpose::Object) if resource.custom.is_some() => {
+                return Err(StatusError::plain_internal("content is not a list"));
+            }
+            (Shape::MetadataList, Purpose::Object) => format!(
+                "you requested PartialObjectMetadataList, but the requested object is not a list (*{package}.{})",
+                resource.kind()
+            ),
+            _ => return Ok(()),
+        };
+        Err(StatusError::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message))
+    }
+
+    /// Whether an object of `resource` is answered as it is stored (compact JSON in the stored version): nothing need be encoded.
     pub(crate) fn is_stored_form(&self, resource: &ResourceType) -> bool {
         resource.stored && self.encoding == Encoding::Json && self.shape == Shape::Whole
     }
@@ -146,9 +175,10 @@ impl Format {
         stored: &[u8],
         now: Timestamp,
     ) -> Result<Bytes, StatusError> {
-        if self.encoding == Encoding::Json && self.shape == Shape::Metadata {
+        if self.encoding == Encoding::Json && self.is_metadata() {
             let mut out = Vec::new();
             partial(self.meta, stored, &mut out)?;
+            out.push(b'\n');
             return Ok(out.into());
         }
         self.bytes(&self.shaped(resource, parse(stored)?, now)?)
@@ -164,8 +194,10 @@ impl Format {
     ) -> Result<Bytes, StatusError> {
         match (self.shape, self.encoding) {
             (Shape::Whole, Encoding::Json) => self.stored_list(resource, items, meta, now),
-            (Shape::Metadata, Encoding::Json) => metadata_list(self.meta, items, meta),
-            (Shape::Whole | Shape::Metadata, Encoding::Protobuf) => {
+            (Shape::Metadata | Shape::MetadataList, Encoding::Json) => {
+                metadata_list(self.meta, items, meta)
+            }
+            (Shape::Whole | Shape::Metadata | Shape::MetadataList, Encoding::Protobuf) => {
                 self.protobuf_list(resource, items, meta, now)
             }
             (Shape::Table(include), _) => {
@@ -190,7 +222,7 @@ impl Format {
                     all.push(item);
                 }
                 let (kind, version) = self.list_type(resource);
-                let meta = meta.of_list(resource);
+                let meta = if self.is_metadata() { meta.value() } else { meta.of_list(resource) };
                 self.bytes(
                     &json!({"kind": kind, "apiVersion": version, "metadata": meta, "items": all}),
                 )
@@ -201,7 +233,7 @@ impl Format {
     /// Returns kind and apiVersion of a list of objects or of their metadata.
     fn list_type<'r>(&self, resource: &'r ResourceType) -> (&'r str, &'r str) {
         match self.shape {
-            Shape::Metadata => ("PartialObjectMetadataList", self.meta),
+            Shape::Metadata | Shape::MetadataList => ("PartialObjectMetadataList", self.meta),
             _ => (&resource.list_kind, &resource.api_version),
         }
     }
@@ -232,7 +264,7 @@ impl Format {
     ) -> Result<Bytes, StatusError> {
         let (list_kind, version) = self.list_type(resource);
         let kind = match self.shape {
-            Shape::Metadata => "PartialObjectMetadata",
+            Shape::Metadata | Shape::MetadataList => "PartialObjectMetadata",
             _ => resource.kind(),
         };
         let head = json!({"metadata": meta.of_list(resource)});
@@ -271,7 +303,7 @@ impl Format {
                 serde_json::to_writer(&mut out, &item).map_err(StatusError::internal)?;
             }
         }
-        out.extend_from_slice(b"]}");
+        out.extend_from_slice(b"]}\n");
         Ok(out.into())
     }
 
@@ -311,7 +343,7 @@ impl Format {
         match self.shape {
             _ if event == "ERROR" => out.extend_from_slice(object),
             Shape::Whole if resource.stored || bare => out.extend_from_slice(object),
-            Shape::Metadata => partial(self.meta, object, &mut out)?,
+            Shape::Metadata | Shape::MetadataList => partial(self.meta, object, &mut out)?,
             _ => serde_json::to_writer(&mut out, &value()?).map_err(StatusError::internal)?,
         }
         out.extend_from_slice(b"}\n");
@@ -324,14 +356,20 @@ impl Format {
         protobuf_frame::event(event, &object)
     }
 
-    /// Encodes a Status for an error or a successful deletion. `status` is JSON.
-    pub(crate) fn status(headers: &HeaderMap, status: &[u8]) -> (HeaderValue, Bytes) {
-        let pretty = wants_pretty(headers, &[]);
-        // A Table has no protobuf form, so errors of such requests are JSON.
-        let encoding = accept::media_ranges(headers).iter().find_map(|media_range| {
-            encoding(media_range, pretty, || media_range.param("as") != "Table")
-        });
-        let encoding = encoding.unwrap_or(Encoding::Json);
+    /// Encodes a refusal (or a success of a deletion): `status` is a Status as JSON. A client that accepts none of the forms
+    /// that a Status has gets it as indented JSON.
+    ///
+    /// Upstream: `ErrorNegotiated`, `WriteRawJSON`.
+    pub(crate) fn status(
+        headers: &HeaderMap,
+        query: &[(String, String)],
+        status: &[u8],
+    ) -> (HeaderValue, Bytes) {
+        let ranges = accept::media_ranges(headers);
+        let is_pretty = wants_pretty(headers, query);
+        let plain = ranges.iter().filter(|range| !is_converted(range));
+        let encoding = plain.flat_map(|range| encodings(range, is_pretty)).next();
+        let encoding = encoding.unwrap_or(Encoding::Pretty);
         let format = Self { encoding, shape: Shape::Whole, meta: META };
         let bytes = match format.encoding {
             Encoding::Json => None,
@@ -339,11 +377,34 @@ impl Format {
         };
         match bytes {
             Some(bytes) => (format.content_type(Purpose::Object), bytes),
-            None => (HeaderValue::from_static(JSON), Bytes::copy_from_slice(status)),
+            None => (HeaderValue::from_static(JSON), [status, b"\n"].concat().into()),
         }
     }
 
-    /// Returns an object in the requested version and shape.
+    /// Encodes a document of the server's own, such as discovery has, in what a client accepts; `None` if it accepts none.
+    pub(crate) fn document(
+        headers: &HeaderMap,
+        query: &[(String, String)],
+        document: &Value,
+    ) -> Option<(HeaderValue, Bytes)> {
+        let ranges = accept::media_ranges(headers);
+        let is_pretty = wants_pretty(headers, query);
+        let mut encodings = ranges
+            .iter()
+            .filter(|range| !is_converted(range))
+            .flat_map(|range| encodings(range, is_pretty));
+        encodings.find_map(|encoding| {
+            let format = Self { encoding, shape: Shape::Whole, meta: META };
+            let bytes = format.bytes(document).ok()?;
+            Some((format.content_type(Purpose::Object), bytes))
+        })
+    }
+
+    fn is_metadata(&self) -> bool {
+        matches!(self.shape, Shape::Metadata | Shape::MetadataList)
+    }
+
+    /// An object in the version and shape that are asked for.
     fn shaped(
         &self,
         resource: &ResourceType,
@@ -351,7 +412,7 @@ impl Format {
         now: Timestamp,
     ) -> Result<Value, StatusError> {
         match self.shape {
-            Shape::Metadata => Ok(partial_value(self.meta, &object)),
+            Shape::Metadata | Shape::MetadataList => Ok(partial_value(self.meta, &object)),
             Shape::Table(include) => {
                 let meta = object.pointer("/metadata/resourceVersion").cloned();
                 let meta =
@@ -377,7 +438,9 @@ impl Format {
     fn bytes(&self, value: &Value) -> Result<Bytes, StatusError> {
         match self.encoding {
             Encoding::Json => {
-                serde_json::to_vec(value).map(Bytes::from).map_err(StatusError::internal)
+                let mut bytes = serde_json::to_vec(value).map_err(StatusError::internal)?;
+                bytes.push(b'\n');
+                Ok(bytes.into())
             }
             Encoding::Pretty => Ok(pretty::json(value).into()),
             Encoding::Yaml => Ok(yaml::document(value).into()),
@@ -405,59 +468,74 @@ fn has_protobuf(resource: &ResourceType) -> bool {
     Transcoder::supports(&resource.api_version, resource.kind())
 }
 
-fn encoding(
+/// Media types of streams, for who asks for another one.
+const STREAMS: [&str; 2] =
+    ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
+
+/// The encodings that a media range includes, preferred ones first.
+///
+/// Upstream: `NegotiateMediaTypeOptions`, `acceptMediaTypeOptions`.
+fn encodings(media_range: &MediaRange, is_pretty: bool) -> impl Iterator<Item = Encoding> + use<> {
+    let is_pretty = is_pretty || media_range.param("pretty") == "1";
+    let json = if is_pretty { Encoding::Pretty } else { Encoding::Json };
+    let stream = media_range.param("stream");
+    let all = [(JSON, json), (YAML, Encoding::Yaml), (PROTOBUF, Encoding::Protobuf)];
+    let all = all.map(|(media, encoding)| {
+        let streams = stream.is_empty() || stream == "watch" && encoding != Encoding::Yaml;
+        (streams && media_range.includes(media)).then_some(encoding)
+    });
+    all.into_iter().flatten()
+}
+
+/// Whether a media range asks for another kind.
+fn is_converted(media_range: &MediaRange) -> bool {
+    ["as", "g", "v"].iter().any(|name| !media_range.param(name).is_empty())
+}
+
+/// The shape that a media range asks for, and the version of the Table or the metadata; `None` where there is none.
+///
+/// Upstream: `AllowsMediaTypeTransform`.
+fn shape(
+    resource: &ResourceType,
     media_range: &MediaRange,
-    pretty: bool,
-    has_protobuf: impl Fn() -> bool,
-) -> Option<Encoding> {
-    if media_range.includes(JSON) {
-        Some(if pretty { Encoding::Pretty } else { Encoding::Json })
-    } else if media_range.includes(YAML) {
-        Some(Encoding::Yaml)
-    } else if media_range.includes(PROTOBUF) && has_protobuf() {
-        Some(Encoding::Protobuf)
-    } else {
-        None
+    encoding: Encoding,
+    query: &[(String, String)],
+) -> Option<(Shape, &'static str)> {
+    let is_protobuf = encoding == Encoding::Protobuf;
+    if !is_converted(media_range) {
+        return (!is_protobuf || has_protobuf(resource)).then_some((Shape::Whole, META));
     }
+    let meta = match (media_range.param("g"), media_range.param("v")) {
+        ("meta.k8s.io", "v1") => META,
+        ("meta.k8s.io", "v1beta1") => META_BETA,
+        _ => return None,
+    };
+    let shape = match media_range.param("as") {
+        "Table" if !is_protobuf && table::has(resource) => Shape::Table(include(query)),
+        "PartialObjectMetadata" => Shape::Metadata,
+        "PartialObjectMetadataList" => Shape::MetadataList,
+        _ => return None,
+    };
+    Some((shape, meta))
 }
 
 /// Returns whether JSON is indented: `pretty` asks for it, or the client is a browser or a command line tool.
 fn wants_pretty(headers: &HeaderMap, query: &[(String, String)]) -> bool {
-    if let Some((_, value)) = query.iter().find(|(name, _)| name == "pretty") {
+    let given = query.iter().find(|(name, _)| name == "pretty");
+    if let Some((_, value)) = given.filter(|(_, value)| !value.is_empty()) {
         return matches!(value.as_str(), "1" | "t" | "T" | "true" | "TRUE" | "True");
     }
     let agent = text(headers, http::header::USER_AGENT);
     ["curl", "Wget", "Mozilla/5.0"].iter().any(|name| agent.starts_with(name))
 }
 
-fn include(query: &[(String, String)]) -> Result<Include, StatusError> {
+fn include(query: &[(String, String)]) -> Include {
     match query.iter().find(|(name, _)| name == "includeObject").map_or("", |(_, value)| value) {
-        "" | "Metadata" => Ok(Include::Metadata),
-        "None" => Ok(Include::None),
-        "Object" => Ok(Include::Object),
-        other => Err(StatusError::bad_request(format!(
-            "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', \
-             'Object', 'None', or empty"
-        ))),
+        "" | "Metadata" => Include::Metadata,
+        "None" => Include::None,
+        "Object" => Include::Object,
+        _ => Include::Unknown,
     }
-}
-
-/// Refuses list metadata for one object, and object metadata for a list.
-fn metadata_fits(name: &str, resource: &ResourceType, purpose: Purpose) -> Result<(), StatusError> {
-    let message = match (name, purpose) {
-        ("PartialObjectMetadata", Purpose::List) => {
-            format!(
-                "you requested PartialObjectMetadata, but the requested object is a list (*core.{})",
-                resource.list_kind
-            )
-        }
-        ("PartialObjectMetadataList", Purpose::Object) => format!(
-            "you requested PartialObjectMetadataList, but the requested object is not a list (*core.{})",
-            resource.kind()
-        ),
-        _ => return Ok(()),
-    };
-    Err(StatusError::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message))
 }
 
 fn parse(bytes: &[u8]) -> Result<Value, StatusError> {
@@ -479,7 +557,7 @@ mod tests {
         };
         let meta = ListMeta { resource_version: 9, token: "more".to_owned(), remaining: Some(3) };
         let names = ["a", "b", &"long".repeat(50)];
-        for shape in [Shape::Whole, Shape::Metadata] {
+        for shape in [Shape::Whole, Shape::MetadataList] {
             let format = Format { encoding: Encoding::Protobuf, shape, meta: META };
             for n in 0..=names.len() {
                 let pods_of =
@@ -489,7 +567,7 @@ mod tests {
                 let now = Timestamp::UNIX_EPOCH;
                 let list = format.list(&pods, &mut bytes.into_iter(), &meta, now).expect("a list");
                 let (kind, version, items) = match shape {
-                    Shape::Metadata => {
+                    Shape::MetadataList => {
                         let all = items.iter().map(|item| partial_value(META, item)).collect();
                         ("PartialObjectMetadataList", META, all)
                     }

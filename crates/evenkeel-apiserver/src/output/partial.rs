@@ -51,7 +51,7 @@ pub(super) fn metadata_list(
         }
         partial(version, &item, &mut out)?;
     }
-    out.extend_from_slice(b"]}");
+    out.extend_from_slice(b"]}\n");
     Ok(out.into())
 }
 

@@ -20,6 +20,8 @@ pub(super) enum Include {
     None,
     Metadata,
     Object,
+    /// None that there is.
+    Unknown,
 }
 
 static DATA: &str = include_str!("../../data/columns.jsonl");
@@ -94,13 +96,14 @@ pub(super) fn row(
     mut object: Value,
     now: Timestamp,
 ) -> Value {
+    let completed = completed(resource, &object);
     let shown = PrintedObject { object: &object, now };
     let cells = match printers::printer(resource.group(), resource.kind()) {
         Some(print) => print(&shown),
         None => custom(resource, &shown),
     };
     let shown = match include {
-        Include::None => Value::Null,
+        Include::None | Include::Unknown => Value::Null,
         Include::Metadata => partial_value(version, &object),
         Include::Object => {
             if !resource.stored {
@@ -109,7 +112,27 @@ pub(super) fn row(
             object
         }
     };
-    json!({"cells": cells, "object": shown})
+    let mut row = json!({"cells": cells, "object": shown});
+    if let Some(condition) = completed {
+        row["conditions"] = json!([condition]);
+    }
+    row
+}
+
+/// The condition of the row of a pod that has ended, by which clients show it apart.
+///
+/// Upstream: `podSuccessConditions`, `podFailedConditions`.
+fn completed(resource: &ResourceType, object: &Value) -> Option<Value> {
+    if resource.group() != "" || resource.kind() != "Pod" {
+        return None;
+    }
+    let message = match text(object, "status.phase") {
+        "Succeeded" => "The pod has completed successfully.",
+        "Failed" => "The pod failed.",
+        _ => return None,
+    };
+    let reason = text(object, "status.phase");
+    Some(json!({"type": "Completed", "status": "True", "reason": reason, "message": message}))
 }
 
 /// Returns the row of a `scale`, the only subresource with a row.
@@ -121,7 +144,7 @@ pub(super) fn part_row(
 ) -> Value {
     let cells = cells::scale(&PrintedObject { object: &object, now });
     let shown = match include {
-        Include::None => Value::Null,
+        Include::None | Include::Unknown => Value::Null,
         Include::Metadata => partial_value(version, &object),
         Include::Object => object,
     };

@@ -7,6 +7,7 @@ use http::{HeaderMap, Response};
 use crate::api::Api;
 use crate::auth::Authenticated;
 use crate::loopback;
+use crate::request::Query;
 use crate::response::{Body, refusal};
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
@@ -35,8 +36,8 @@ pub(super) async fn authenticate(
 /// Returns the response to a request without a valid user.
 ///
 /// Upstream: `Unauthorized`.
-pub(super) fn unauthorized(headers: &HeaderMap) -> Response<Body> {
-    let mut response = refusal(&StatusError::unauthorized(), headers);
+pub(super) fn unauthorized(headers: &HeaderMap, query: &Query) -> Response<Body> {
+    let mut response = refusal(&StatusError::unauthorized(), headers, &query.0);
     response.extensions_mut().insert(Anonymous);
     response
 }

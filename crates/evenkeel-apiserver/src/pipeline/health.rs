@@ -60,7 +60,12 @@ fn checks(root: &str) -> impl Iterator<Item = &'static str> {
 pub(super) fn of(path: &str) -> Option<(&'static str, &str)> {
     ROOTS.into_iter().find_map(|root| {
         let rest = path.strip_prefix('/')?.strip_prefix(root)?;
-        (rest.is_empty() || rest.starts_with('/')).then(|| (root, rest.trim_start_matches('/')))
+        match rest.strip_prefix('/') {
+            // There is no page below the root without a name.
+            Some("") => None,
+            Some(check) => Some((root, check)),
+            None => rest.is_empty().then_some((root, "")),
+        }
     })
 }
 
@@ -106,7 +111,7 @@ pub(super) fn serve(
     };
     if !check.is_empty() {
         return Some(match run(checks(root).find(|known| *known == check)?) {
-            Ok(()) => text(StatusCode::OK, "ok".to_owned()),
+            Ok(()) => plain(StatusCode::OK, "ok".to_owned()),
             Err(reason) => failed(format!("internal server error: {reason}\n")),
         });
     }
@@ -137,12 +142,13 @@ fn failed(reason: String) -> Response<Body> {
     text(StatusCode::INTERNAL_SERVER_ERROR, reason)
 }
 
+fn plain(status: StatusCode, text: String) -> Response<Body> {
+    let media = HeaderValue::from_static("text/plain; charset=utf-8");
+    answer(status, media, Body::whole(text.into()))
+}
+
 fn text(status: StatusCode, text: String) -> Response<Body> {
-    let mut response = answer(
-        status,
-        HeaderValue::from_static("text/plain; charset=utf-8"),
-        Body::whole(text.into()),
-    );
+    let mut response = plain(status, text);
     response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
     response
 }

@@ -66,6 +66,8 @@ struct Incoming<'a> {
     method: &'a Method,
     path: &'a str,
     query: &'a Query,
+    /// Whether the path says that it is a watch, in the old way.
+    is_watch_path: bool,
     info: RequestInfo<'a>,
     headers: &'a HeaderMap,
     upgrade: Option<&'a Upgrade>,
@@ -111,12 +113,13 @@ where
     let (head, body) = request.into_parts();
     let (method, headers) = (&head.method, &head.headers);
     let mut body = Box::pin(body);
-    let (path, query) = path::normalized(head.uri.path(), head.uri.query());
+    let (path, query, is_watch_path) = path::normalized(head.uri.path(), head.uri.query());
     let (path, query) = (&*path, &query);
     let info = RequestInfo::new(method, path, query);
     let labels = OnceLock::new();
     let upgrade = head.extensions.get::<Upgrade>();
-    let incoming = Incoming { api, peer, method, path, query, info, headers, upgrade, labels };
+    let incoming =
+        Incoming { api, peer, method, path, query, is_watch_path, info, headers, upgrade, labels };
     let started = api.clock.instant();
     let in_flight = api.metrics.in_flight(!matches!(*method, Method::GET | Method::HEAD));
     let handled = AssertUnwindSafe(handle(&incoming, head.uri.path(), body.as_mut()));
@@ -125,7 +128,7 @@ where
     let is_body_whole = handled.is_ok();
     let handled = handled.unwrap_or_else(|panic| Err(recover::recover(&*panic, method, path)));
     let Answered { mut response, permit } =
-        handled.unwrap_or_else(|error| refusal(&error, headers).into());
+        handled.unwrap_or_else(|error| refusal(&error, headers, &query.0).into());
     if is_body_whole && !headers.contains_key(EXPECT) {
         request::body::discard(&api.tasks, body);
     }
@@ -183,10 +186,10 @@ where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
-    let Incoming { api, peer, method, path, query, ref info, headers, upgrade, ref labels } =
+    let Incoming { api, peer, method, path, query, ref info, headers, upgrade, ref labels, .. } =
         *incoming;
     let Authenticated { user, notes } = authenticate::authenticate(api, headers, path, peer).await;
-    let Some(user) = user else { return Ok(authenticate::unauthorized(headers).into()) };
+    let Some(user) = user else { return Ok(authenticate::unauthorized(headers, query).into()) };
     let is_anonymous = &*user.name == "system:anonymous";
     let attributes = authorize::attributes(info, path);
     let user = impersonate::impersonate(api, user, headers, &attributes)?;
@@ -215,6 +218,10 @@ where
         let target = match parsed {
             Path::Resource(target) => target,
             Path::UnknownResource => return Err(StatusError::resource_not_found()),
+            Path::UnknownPart(resource, name) => {
+                warnings.add(resource.deprecation().map(Into::into));
+                return Err(StatusError::not_found(&resource.name, name));
+            }
             Path::Other => {
                 let _ = labels.set(instrument::of_path(method));
                 return nonresource::serve(api, method, path, headers, query);
@@ -223,12 +230,22 @@ where
         let _ = labels.set(instrument::of_resource(&target, info.verb, method));
         let now = api.clock.now();
         let (user, warnings) = (&*user, &warnings);
-        let request =
-            RequestContext { api, target, method, headers, query, user, now, warnings, upgrade };
-        warnings.add(request.resource().deprecation().map(Into::into));
+        let is_watch_path = incoming.is_watch_path;
+        let request = RequestContext {
+            api,
+            target,
+            method,
+            headers,
+            query,
+            is_watch_path,
+            user,
+            now,
+            warnings,
+            upgrade,
+        };
         verbs::dispatch(request, body).await
     };
-    let mut response = answered.await.unwrap_or_else(|error| refusal(&error, headers));
+    let mut response = answered.await.unwrap_or_else(|error| refusal(&error, headers, &query.0));
     warn(&mut response, &warnings.into_texts());
     if let Some(permit) = &permit {
         permit.mark(response.headers_mut());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CACHE_CONTROL};
+use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
 use super::health;
@@ -11,8 +11,8 @@ use crate::api::Api;
 use crate::request::Query;
 use crate::response::Body;
 use crate::response::answer;
+use crate::verbs::route;
 use crate::{discovery, openapi};
-use evenkeel_apimachinery::headers;
 use evenkeel_apimachinery::status::StatusError;
 
 /// Serves a non-resource path.
@@ -23,53 +23,62 @@ pub(super) fn serve(
     headers: &HeaderMap,
     query: &Query,
 ) -> Result<Response<Body>, StatusError> {
-    let path = if path.len() > 1 { path.strip_suffix('/').unwrap_or(path) } else { path };
-    let get = matches!(*method, Method::GET | Method::HEAD);
-    if let Some((root, check)) = health::of(path) {
+    let get = *method == Method::GET;
+    let routed = |produced: &[&str]| {
         if !get {
             return Err(StatusError::method_not_allowed());
         }
+        route::accepts(headers, produced)
+    };
+    if path.contains("//") {
+        return Ok(not_found());
+    }
+    if let Some((root, check)) = health::of(path) {
         let results = health::Results { storage: api.store.health(), tasks: api.tasks.check() };
         return Ok(
             health::serve(&api.metrics, root, check, query, &results).unwrap_or_else(not_found)
         );
     }
+    let trimmed = path.strip_suffix('/').unwrap_or(path);
     let response = match path {
-        "/version" if get => json(&version()),
-        "/metrics" if get => {
+        "/version" | "/version/" => {
+            routed(&["application/json"])?;
+            json(&version())
+        }
+        "/metrics" => {
             let mut text = api.metrics.render(&api.table, &api.store);
             api.flows.render(&mut text);
             metrics(text)
         }
-        "/metrics/slis" if get => metrics(api.metrics.render_checks()),
-        "/" if get => json(&index(api)),
-        "/.well-known/openid-configuration" | "/openid/v1/jwks" if !get => {
-            return Err(StatusError::method_not_allowed());
-        }
+        "/metrics/slis" => metrics(api.metrics.render_checks()),
+        "/" => json(&index(api)),
         "/.well-known/openid-configuration" => {
+            routed(&["application/json"])?;
             let issuer = &api.authenticator.service_accounts;
-            openid(headers, "application/json", &issuer.openid_configuration())
+            openid("application/json", &issuer.openid_configuration())
         }
         "/openid/v1/jwks" => {
+            routed(&["application/jwk-set+json"])?;
             let issuer = &api.authenticator.service_accounts;
-            openid(headers, "application/jwk-set+json", &issuer.jwks())
+            openid("application/jwk-set+json", &issuer.jwks())
         }
-        _ => {
-            let known = if get {
-                discovery::serve(api, path, headers)
-                    .or_else(|| openapi::serve(api, path, headers, &query.0))
-            } else if matches!(path, "/version" | "/api" | "/apis")
-                || discovery::serve(api, path, headers).is_some()
-            {
-                return Err(StatusError::method_not_allowed());
-            } else {
-                None
-            };
-            match known {
-                Some(response) => response.map(Body::whole),
-                None => not_found(),
+        _ => match discovery::serve(api, trimmed, headers, &query.0) {
+            Some(response) => {
+                // The groups and custom resources are behind no router.
+                if response.status() != StatusCode::NOT_FOUND && discovery::is_routed(api, trimmed)
+                {
+                    routed(&discovery::FORMS)?;
+                }
+                response.map(Body::whole)
             }
-        }
+            None => match openapi::serve(api, path, headers, &query.0).filter(|_| get) {
+                Some(response) => response.map(Body::whole),
+                None if discovery::is_routed(api, trimmed) => {
+                    return Err(StatusError::resource_not_found());
+                }
+                None => not_found(),
+            },
+        },
     };
     Ok(response)
 }
@@ -97,18 +106,7 @@ fn json(value: &serde_json::Value) -> Response<Body> {
 /// Responds with a discovery document of the service account issuer, which clients may cache for an hour.
 ///
 /// Upstream: `OpenIDMetadataServer`.
-fn openid(
-    headers: &HeaderMap,
-    content_type: &'static str,
-    document: &serde_json::Value,
-) -> Response<Body> {
-    let accept = headers::text(headers, ACCEPT);
-    let mut accepted = accept.split([',', ';']).map(str::trim);
-    if !accept.is_empty() && !accepted.any(|one| one == "*/*" || one == content_type) {
-        let text = HeaderValue::from_static("text/plain; charset=utf-8");
-        let body = Bytes::from_static(b"406: Not Acceptable");
-        return answer(StatusCode::NOT_ACCEPTABLE, text, Body::whole(body));
-    }
+fn openid(content_type: &'static str, document: &serde_json::Value) -> Response<Body> {
     let body = Body::whole(document.to_string().into());
     let mut response = answer(StatusCode::OK, HeaderValue::from_static(content_type), body);
     let kept = HeaderValue::from_static("public, max-age=3600");

@@ -7,16 +7,20 @@ use percent_encoding::percent_decode_str;
 
 use crate::request::Query;
 
-/// Returns the decoded path, without empty segments or the deprecated prefix `watch`, and the parsed query.
-pub(super) fn normalized<'a>(path: &'a str, query: Option<&str>) -> (Cow<'a, str>, Query) {
+/// Returns the decoded path and the query of a request, and whether the path had the old prefix `watch`. Empty segments stay, so that nothing is
+/// found there; those of a proxy's path go.
+pub(super) fn normalized<'a>(path: &'a str, query: Option<&str>) -> (Cow<'a, str>, Query, bool) {
     let path = percent_decode_str(path).decode_utf8_lossy();
-    let path: Cow<'_, str> = match path.find("//") {
-        None => path,
-        Some(_) => Cow::Owned(squeeze(&path)),
+    let path: Cow<'_, str> = match (path.find("//"), path.find("/proxy/")) {
+        (Some(empty), Some(proxy)) if proxy < empty => Cow::Owned(squeeze(&path)),
+        _ => path,
     };
     let (path, old_watch) = without_watch(path);
-    let query = Query::parse(query);
-    (path, if old_watch { with_watch(query) } else { query })
+    let mut query = Query::parse(query);
+    if old_watch {
+        query.0.push(("watch".to_owned(), "1".to_owned()));
+    }
+    (path, query, old_watch)
 }
 
 /// Rejects a path with an invalid percent encoding. Go rejects it before any handler.
@@ -60,9 +64,4 @@ fn without_watch(path: Cow<'_, str>) -> (Cow<'_, str>, bool) {
         }
         None => (path, false),
     }
-}
-
-fn with_watch(mut query: Query) -> Query {
-    query.0.push(("watch".to_owned(), "1".to_owned()));
-    query
 }

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::query::Query;
 use super::warnings::Warnings;
 use crate::api::Api;
-use crate::output::{Format, Purpose};
+use crate::output::Format;
 use crate::resource::{GroupVersionKind, ResourceType, Target};
 use evenkeel_apimachinery::headers;
 use evenkeel_apimachinery::status::StatusError;
@@ -32,7 +32,9 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) headers: &'a HeaderMap,
     /// Query parameters of the URL.
     pub(crate) query: &'a Query,
-    /// User after impersonation.
+    /// Whether the path says that it is a watch, in the old way: below `watch`.
+    pub(crate) is_watch_path: bool,
+    /// The user, after impersonation.
     pub(crate) user: &'a User,
     /// Time at which the request arrived.
     pub(crate) now: Timestamp,
@@ -67,9 +69,9 @@ impl RequestContext<'_> {
         headers::text(self.headers, name)
     }
 
-    /// Negotiates the format of the response.
-    pub(crate) fn format(&self, purpose: Purpose) -> Result<Format, StatusError> {
-        Format::negotiate(self.resource(), self.headers, &self.query.0, purpose)
+    /// The negotiated form.
+    pub(crate) fn format(&self) -> Result<Format, StatusError> {
+        Format::negotiate(self.resource(), self.headers, &self.query.0)
     }
 
     /// Returns the kind of the request's and the response's object: the resource's, or that of a subresource with its

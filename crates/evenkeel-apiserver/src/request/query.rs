@@ -1,5 +1,7 @@
 //! Query parameters of a request, and the options of writes (`CreateOptions`, `UpdateOptions`, `PatchOptions`).
 
+use std::num::{IntErrorKind, ParseIntError};
+
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
@@ -48,18 +50,27 @@ impl Query {
         self.has(key) && !matches!(self.get(key), "false" | "0")
     }
 
-    /// Parses an integer parameter; `None` if it is absent or empty.
+    /// Parses an integer parameter; `None` if it is absent.
     pub(crate) fn number(&self, key: &str) -> Result<Option<i64>, StatusError> {
-        match self.get(key) {
-            "" => Ok(None),
-            text => text.parse().map(Some).map_err(|_| {
-                StatusError::bad_request(format!(
-                    "strconv.ParseInt: parsing {}: invalid syntax",
-                    evenkeel_apimachinery::status::quote(text)
-                ))
-            }),
-        }
+        let Some((_, text)) = self.0.iter().find(|(known, _)| known == key) else {
+            return Ok(None);
+        };
+        text.parse()
+            .map(Some)
+            .map_err(|error| StatusError::bad_request(number_error("ParseInt", text, &error)))
     }
+}
+
+/// Returns what a function of Go says of a text that is no number.
+///
+/// Upstream: `strconv.NumError`.
+pub(crate) fn number_error(function: &str, text: &str, error: &ParseIntError) -> String {
+    let why = match error.kind() {
+        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+        _ => "invalid syntax",
+    };
+    let text = evenkeel_apimachinery::status::quote(text);
+    format!("strconv.{function}: parsing {text}: {why}")
 }
 
 /// Options of create, update and patch requests.

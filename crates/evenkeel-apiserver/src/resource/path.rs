@@ -12,7 +12,9 @@ pub(crate) enum Path<'a> {
     Resource(Target<'a>),
     /// Known group and version with an unknown resource.
     UnknownResource,
-    /// Any other path, such as discovery or health.
+    /// A custom resource does not have the sub-resource of the object with this name.
+    UnknownPart(Arc<ResourceType>, &'a str),
+    /// Anything else: discovery, health, or nothing at all.
     Other,
 }
 
@@ -35,6 +37,15 @@ pub(crate) fn parse<'a>(path: &'a str, rows: &Rows) -> Path<'a> {
     if rest.is_empty() || !rows.has_version(api_version) {
         return Path::Other;
     }
+    // Upstream serves custom resources beside the paths that it knows, and has another page for what is none of them.
+    let unknown = match rows.all.iter().find(|row| *row.api_version == *api_version) {
+        Some(row) if row.custom.is_some() => Path::Other,
+        _ => Path::UnknownResource,
+    };
+    let before_proxy = path.find("/proxy/").unwrap_or(path.len());
+    if path.get(..before_proxy).is_some_and(|path| path.contains("//")) {
+        return unknown;
+    }
     let core = api_version == "v1";
     let parts: Vec<&str> = rest.strip_suffix('/').unwrap_or(rest).split('/').collect();
     let (namespace, parts) = match parts.as_slice() {
@@ -45,16 +56,19 @@ pub(crate) fn parse<'a>(path: &'a str, rows: &Rows) -> Path<'a> {
         other => ("", other.to_vec()),
     };
     let Some(resource) = parts.first().and_then(|r| rows.get(api_version, r)) else {
-        return Path::UnknownResource;
+        return unknown;
     };
     if resource.namespaced == namespace.is_empty() && (parts.len() > 1 || !namespace.is_empty()) {
-        // A namespaced object needs a namespace, and a cluster-scoped one must not have any.
-        return Path::UnknownResource;
+        // A namespaced object needs its namespace, a cluster-scoped one has none.
+        return unknown;
     }
     let name = parts.get(1).copied().unwrap_or_default();
     let subresource = parts.get(2).copied().unwrap_or_default();
     if !subresource.is_empty() && resource.subresource(subresource).is_none() {
-        return Path::UnknownResource;
+        return match &resource.custom {
+            Some(_) => Path::UnknownPart(resource.clone(), name),
+            None => unknown,
+        };
     }
     // Only the path of a proxy request may be longer.
     if parts.len() > 3 && subresource != "proxy" {
@@ -90,6 +104,9 @@ mod tests {
                 t.resource.name, t.namespace, t.name, t.subresource
             ),
             Path::UnknownResource => "unknown".to_owned(),
+            Path::UnknownPart(resource, name) => {
+                format!("no such part of {} {name}", resource.name)
+            }
             Path::Other => "other".to_owned(),
         }
     }
@@ -110,6 +127,9 @@ mod tests {
             ),
             ("/apis/apps/v1/deployments", "deployments.apps ns= name= sub="),
             ("/apis/apps/v1/nothing", "unknown"),
+            ("/api/v1/namespaces//pods", "unknown"),
+            ("/api/v1//pods", "unknown"),
+            ("//api/v1/pods", "other"),
             ("/api/v1/namespaces/a/nodes", "unknown"),
             ("/api/v1/namespaces/a/pods/p/nothing", "unknown"),
             ("/apis/nothing/v1/x", "other"),

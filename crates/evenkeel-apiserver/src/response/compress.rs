@@ -17,9 +17,11 @@ pub(crate) const THRESHOLD: usize = 128 * 1024;
 
 /// Returns whether the client accepts gzip.
 pub(crate) fn accepted(headers: &HeaderMap) -> bool {
-    text(headers, ACCEPT_ENCODING)
-        .split(',')
-        .any(|part| part.split(';').next().is_some_and(|name| name.trim() == "gzip"))
+    text(headers, ACCEPT_ENCODING).split(',').any(|part| {
+        let (name, quality) = part.split_once(';').unwrap_or((part, ""));
+        let quality = quality.trim().strip_prefix("q=").map(str::trim);
+        name.trim() == "gzip" && !quality.is_some_and(|q| q.parse::<f64>() == Ok(0.0))
+    })
 }
 
 /// Compresses a complete body if it is large enough. Bodies in pieces compress themselves.

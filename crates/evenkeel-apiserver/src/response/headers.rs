@@ -9,9 +9,13 @@ use super::body::Body;
 use crate::output::Format;
 use evenkeel_apimachinery::status::StatusError;
 
-/// Returns the response for an error, in a format that the client accepts.
-pub(crate) fn refusal(error: &StatusError, headers: &HeaderMap) -> Response<Body> {
-    let (content_type, bytes) = Format::status(headers, &error.to_json());
+/// A refusal in the form that the client accepts.
+pub(crate) fn refusal(
+    error: &StatusError,
+    headers: &HeaderMap,
+    query: &[(String, String)],
+) -> Response<Body> {
+    let (content_type, bytes) = Format::status(headers, query, &error.to_json());
     let mut response = Response::new(Body::whole(bytes));
     *response.status_mut() = error.code();
     response.headers_mut().insert(CONTENT_TYPE, content_type);

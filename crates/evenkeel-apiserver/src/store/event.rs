@@ -109,7 +109,6 @@ mod tests {
     use super::super::entry::{Encoded, SelectionAttributes};
     use super::super::event_bytes::{MAX_BYTES, RingBytes};
     use super::*;
-    use crate::output::Purpose;
     use crate::resource::Table;
 
     #[test]
@@ -119,7 +118,7 @@ mod tests {
             let headers =
                 HeaderMap::from_iter([(http::header::ACCEPT, HeaderValue::from_static(accept))]);
             let query = [("pretty".to_owned(), pretty.to_owned())];
-            Format::negotiate(&pods, &headers, &query, Purpose::Watch).expect("a form")
+            Format::negotiate(&pods, &headers, &query).expect("a form")
         };
         let object = json!({"metadata": {"name": "a"}});
         let encoded = Encoded::new(&object, SelectionAttributes::default());

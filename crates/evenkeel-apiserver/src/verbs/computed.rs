@@ -6,12 +6,12 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::Value;
 
+use super::list::ListOptions;
 use super::respond;
 use crate::output::{ListMeta, Purpose};
 use crate::request::RequestContext;
 use crate::resource::{ResourceType, Source, key};
 use crate::response::{Body, answer};
-use crate::selector::Selectors;
 use crate::store::{Change, Encoded, Entry, SelectionAttributes};
 use evenkeel_apimachinery::status::StatusError;
 
@@ -39,9 +39,9 @@ pub(super) fn list(
     source: &dyn Source,
 ) -> Result<Response<Body>, StatusError> {
     let resource = request.resource();
-    let format = request.format(Purpose::List)?;
-    let (labels, fields) = (request.query.get("labelSelector"), request.query.get("fieldSelector"));
-    let selectors = Selectors::parse(resource, labels, fields)?;
+    let format = request.format()?;
+    let selectors = ListOptions::parse(resource, request.query)?.selectors;
+    format.check(resource, &request.query.0, Purpose::List)?;
     let mut items: Vec<(Arc<str>, Bytes)> = source
         .list(resource.plural(), request.target.namespace)
         .into_iter()

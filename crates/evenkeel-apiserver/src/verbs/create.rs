@@ -17,7 +17,7 @@ pub(super) async fn serve(
     body: &Bytes,
 ) -> Result<Response<Body>, StatusError> {
     let options = WriteOptions::parse(request.query, request.user_agent(), "CreateOptions", false)?;
-    request.format(crate::output::Purpose::Object)?;
+    request.format()?;
     let mut object = stages::decode(request, body, &options)?;
     place(request, &mut object)?;
     let mut write = Write::new(request, options);

@@ -27,7 +27,6 @@ use crate::admission::{noderestriction, policy, webhook};
 use crate::api::{Api, Options};
 use crate::budget::Budget;
 use crate::custom::codec;
-use crate::output::Purpose;
 use crate::registry;
 use crate::request::RequestContext;
 use crate::resource::ResourceType;
@@ -56,7 +55,7 @@ pub(super) async fn serve(
 ) -> Result<Response<Body>, StatusError> {
     let options =
         DeleteOptions::parse(body, request.header(http::header::CONTENT_TYPE), request.query)?;
-    request.format(Purpose::Object)?;
+    request.format()?;
     namespace::admit_delete(request)?;
     let stored = request.api.table.stored_version(request.resource());
     let key = key(&stored, request.target.namespace, request.target.name);
@@ -395,7 +394,7 @@ pub(super) async fn collection(
 ) -> Result<Response<Body>, StatusError> {
     let options =
         DeleteOptions::parse(body, request.header(http::header::CONTENT_TYPE), request.query)?;
-    let format = request.format(Purpose::List)?;
+    let format = request.format()?;
     let stored = request.api.table.stored_version(request.resource());
     let (entries, mut meta_of_list) = list::found(request).await?;
     for entry in &entries {

@@ -2,9 +2,8 @@
 
 use http::{Response, StatusCode};
 
-use super::respond;
+use super::{list, respond};
 use crate::custom::codec;
-use crate::output::Purpose;
 use crate::request::RequestContext;
 use crate::resource::key;
 use crate::response::Body;
@@ -12,7 +11,7 @@ use evenkeel_apimachinery::status::StatusError;
 
 /// Responds with the stored object in the negotiated format.
 pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>, StatusError> {
-    let format = request.format(Purpose::Object)?;
+    let format = request.format()?;
     check_version(request).await?;
     let resource = request.resource();
     let key = key(resource, request.target.namespace, request.target.name);
@@ -25,6 +24,8 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
 
 /// Responds with a subresource: the object itself, or the kind's view of it.
 pub(super) async fn part(request: &RequestContext<'_>) -> Result<Response<Body>, StatusError> {
+    request.format()?;
+    check_version(request).await?;
     let resource = request.resource();
     let key = key(resource, request.target.namespace, request.target.name);
     let Some(entry) = request.api.store.get(&resource.resource_prefix, &key) else {
@@ -34,9 +35,7 @@ pub(super) async fn part(request: &RequestContext<'_>) -> Result<Response<Body>,
     let object = codec::decode_read(resource, &entry)?;
     match resource.strategy.read_part(request.target.subresource, &object) {
         Some(part) => respond::with_value(request, StatusCode::OK, &part?),
-        None => {
-            respond::with_entry(request, &request.format(Purpose::Object)?, &entry, StatusCode::OK)
-        }
+        None => respond::with_entry(request, &request.format()?, &entry, StatusCode::OK),
     }
 }
 
@@ -44,6 +43,13 @@ pub(super) async fn part(request: &RequestContext<'_>) -> Result<Response<Body>,
 async fn check_version(request: &RequestContext<'_>) -> Result<(), StatusError> {
     match request.query.get("resourceVersion") {
         "" | "0" => Ok(()),
-        text => super::list::wait_until_revision(request, super::list::parse_version(text)?).await,
+        text => {
+            let parse = if list::is_uncached(request) {
+                list::parse_list_version
+            } else {
+                list::parse_version
+            };
+            list::wait_until_revision(request, parse(text)?).await
+        }
     }
 }

@@ -28,14 +28,14 @@ use serde::{Deserialize, Serialize};
 use crate::custom::codec;
 use crate::output::{Format, ListMeta, Purpose};
 use crate::request::RequestContext;
-use crate::request::query::{Query, refuse};
+use crate::request::query::{Query, number_error, refuse};
 use crate::resource::ResourceType;
 use crate::response::Body;
 use crate::response::{answer, compress};
-use crate::selector::Selectors;
+use crate::selector::{ParsedSelectors, Selectors};
 use crate::store::{Entry, Range, Snapshot};
 use crate::verbs::list_pieces::Pieces;
-use evenkeel_apimachinery::status::{FieldError, StatusError, quote};
+use evenkeel_apimachinery::status::{FieldError, StatusError};
 
 /// Base64 of continue tokens as Go decodes it: without padding, and with any trailing bits.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -122,13 +122,28 @@ impl Token {
     }
 }
 
-/// Parses a `resourceVersion` parameter.
+/// Parses the `resourceVersion` parameter of a list.
+pub(super) fn parse_list_version(text: &str) -> Result<u64, StatusError> {
+    version_of(text)
+        .map_err(|error| StatusError::bad_request(format!("invalid resource version: {error}")))
+}
+
+/// Parses the `resourceVersion` parameter of a GET or a watch, whose errors upstream does not expect.
+///
+/// Upstream: `ParseResourceVersion`.
 pub(super) fn parse_version(text: &str) -> Result<u64, StatusError> {
-    text.parse().map_err(|_| {
-        let why = format!("strconv.ParseUint: parsing {}: invalid syntax", quote(text));
-        let error = FieldError::invalid("resourceVersion", text, why);
-        StatusError::bad_request(format!("invalid resource version: {error}"))
+    version_of(text).map_err(|error| StatusError::plain_internal(error.to_string()))
+}
+
+fn version_of(text: &str) -> Result<u64, FieldError> {
+    text.parse().map_err(|error| {
+        FieldError::invalid("resourceVersion", text, number_error("ParseUint", text, &error))
     })
+}
+
+/// Whether upstream reads objects of the resource from etcd, and never from a watch cache.
+pub(super) fn is_uncached(request: &RequestContext<'_>) -> bool {
+    request.resource().kind() == "Event" && request.resource().custom.is_none()
 }
 
 /// Waits up to 3 s, as upstream does, until the store has reached a revision.
@@ -142,13 +157,15 @@ pub(super) async fn wait_until_revision(
     if store.revision() >= revision {
         return Ok(());
     }
-    match tokio::time::timeout(Duration::from_secs(3), store.reached(revision)).await {
+    // Upstream has no cache of events that could catch up.
+    let (wait, retry_after) = if is_uncached(request) { (0, 0) } else { (3, 1) };
+    match tokio::time::timeout(Duration::from_secs(wait), store.reached(revision)).await {
         Ok(reached) => Ok(reached?),
         Err(_) => {
             let current = store.revision();
             let mut error = StatusError::timeout(
                 format!("Too large resource version: {revision}, current: {current}"),
-                1,
+                retry_after,
             );
             error.details_mut();
             Err(error.cause("ResourceVersionTooLarge", "Too large resource version", ""))
@@ -158,20 +175,20 @@ pub(super) async fn wait_until_revision(
 
 impl<'a> ListOptions<'a> {
     pub(super) fn parse(resource: &ResourceType, query: &'a Query) -> Result<Self, StatusError> {
-        let selectors =
-            Selectors::parse(resource, query.get("labelSelector"), query.get("fieldSelector"))?;
+        query.number("timeoutSeconds")?;
+        let limit = query.number("limit")?.and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
+        let selectors = ParsedSelectors::parse(query)?;
         let version = query.get("resourceVersion");
         let version_match = query.get("resourceVersionMatch");
-        query.number("timeoutSeconds")?;
         let token = query.get("continue");
         refuse("ListOptions", &validate_list_options(query))?;
+        let selectors = selectors.of(resource)?;
         let token = if token.is_empty() { None } else { Some(Token::decode(token)?) };
         if token.is_some() && !matches!(version, "" | "0") {
             return Err(StatusError::bad_request(
                 "specifying resource version is not allowed when using continue",
             ));
         }
-        let limit = query.number("limit")?.and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
         let exact = is_exact_match(version_match, limit);
         Ok(Self { selectors, limit, token, version, exact })
     }
@@ -180,7 +197,7 @@ impl<'a> ListOptions<'a> {
 /// Returns the errors of a list's `resourceVersionMatch` and `sendInitialEvents`.
 ///
 /// Upstream: `ValidateListOptions`.
-fn validate_list_options(query: &Query) -> Vec<FieldError> {
+pub(super) fn validate_list_options(query: &Query) -> Vec<FieldError> {
     let version = query.get("resourceVersion");
     let version_match = query.get("resourceVersionMatch");
     let mut errors = Vec::new();
@@ -241,7 +258,7 @@ async fn list_revision(
         }
         (None, "" | "0") => Ok(None),
         (None, text) => {
-            let revision = parse_version(text)?;
+            let revision = parse_list_version(text)?;
             wait_until_revision(request, revision).await?;
             Ok(options.exact.then_some(revision))
         }
@@ -332,7 +349,7 @@ pub(super) async fn found(
 ///
 /// Upstream: `ListResource`.
 pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>, StatusError> {
-    let format = request.format(Purpose::List)?;
+    let format = request.format()?;
     let (entries, meta) = found(request).await?;
     respond(request, &format, entries, &meta)
 }
@@ -346,6 +363,7 @@ pub(super) fn respond(
 ) -> Result<Response<Body>, StatusError> {
     let resource = request.resource();
     let content_type = format.content_type(Purpose::List);
+    format.check(resource, &request.query.0, Purpose::List)?;
     let pieces = if format.is_stored_form(resource) {
         Pieces::json(resource, entries, meta)
     } else if format.is_stored_protobuf(resource) {

@@ -30,6 +30,7 @@ mod meta;
 mod namespace;
 mod patch;
 mod respond;
+pub(crate) mod route;
 mod scale;
 mod stages;
 mod update;
@@ -77,7 +78,23 @@ where
 {
     let target = &request.target;
     let one = !target.name.is_empty();
+    let resource = request.resource();
+    let is_custom = resource.custom.is_some();
+    let is_read = matches!(*request.method, Method::GET | Method::HEAD);
+    // A collection of all namespaces can only be read.
+    let is_everywhere = resource.namespaced && target.namespace.is_empty();
+    if is_everywhere && (is_custom && !is_read || !resource.verbs.has(Verb::List)) {
+        return Err(StatusError::resource_not_found());
+    }
+    if is_custom {
+        request.warnings.add(resource.deprecation().map(Into::into));
+    }
     let verb = match (request.method, one) {
+        (&Method::HEAD, _) if !is_custom => return Err(StatusError::method_not_allowed()),
+        (&Method::GET, true) if request.is_watch_path => Verb::Watch,
+        (&Method::PUT | &Method::PATCH, false) if is_custom => {
+            return Err(StatusError::bad_request("name must be provided"));
+        }
         (&Method::GET | &Method::HEAD, true) => Verb::Get,
         (&Method::GET | &Method::HEAD, false) if request.query.flag("watch") => Verb::Watch,
         (&Method::GET | &Method::HEAD, false) => Verb::List,
@@ -86,6 +103,9 @@ where
         (&Method::PATCH, true) => Verb::Patch,
         (&Method::DELETE, true) => Verb::Delete,
         (&Method::DELETE, false) => Verb::DeleteCollection,
+        _ if is_custom => {
+            return Err(StatusError::method_not_supported(&resource.name, ""));
+        }
         _ => return Err(StatusError::method_not_allowed()),
     };
     let verbs = match target.resource.subresource(target.subresource) {
@@ -93,10 +113,17 @@ where
         None => target.resource.verbs,
     };
     let collection_post = verb != Verb::Create || one != target.subresource.is_empty();
-    let in_namespace =
-        verb != Verb::Create || target.resource.namespaced != target.namespace.is_empty();
+    let in_namespace = !matches!(verb, Verb::Create | Verb::DeleteCollection)
+        || target.resource.namespaced != target.namespace.is_empty();
     if !verbs.has(verb) || !collection_post || !in_namespace {
         return Err(StatusError::method_not_allowed());
+    }
+    if !is_custom {
+        route::check(request.method, verb, target.subresource, request.headers)?;
+        request.warnings.add(resource.deprecation().map(Into::into));
+    }
+    if matches!(verb, Verb::Get) && target.subresource.is_empty() {
+        request.format()?;
     }
     check_name(target.name, (&*target.resource.resource_prefix, target.subresource))?;
     let source = if components::are(&target.resource) {

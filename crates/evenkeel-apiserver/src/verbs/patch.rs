@@ -30,7 +30,7 @@ pub(super) async fn serve(
         "PatchOptions",
         form == PatchType::Apply,
     )?;
-    request.format(crate::output::Purpose::Object)?;
+    request.format()?;
     let mut write = Write::new(request, options);
     for _ in 0..MAX_WRITE_ATTEMPTS {
         match once(&mut write, form, body).await {

@@ -16,7 +16,8 @@ pub(super) fn with_value(
     code: StatusCode,
     object: &Value,
 ) -> Result<Response<Body>, StatusError> {
-    let format = request.format(Purpose::Object)?;
+    let format = request.format()?;
+    format.check(request.resource(), &request.query.0, Purpose::Object)?;
     let bytes = encode_value(request, &format, object)?;
     Ok(answer(code, format.content_type(Purpose::Object), Body::whole(bytes)))
 }
@@ -28,20 +29,25 @@ fn encode_value(
 ) -> Result<Bytes, StatusError> {
     let bytes: Bytes = Encoded::plain(object).into();
     if format.is_stored_form(request.resource()) {
-        Ok(bytes)
+        Ok(line(&bytes))
     } else {
         format.object(request.resource(), &bytes, request.now)
     }
 }
 
-/// Responds with a Status, as deletions and bindings do.
+/// JSON as a line.
+fn line(json: &[u8]) -> Bytes {
+    [json, b"\n"].concat().into()
+}
+
+/// Responds with a Status of success, as deletions and bindings do.
 pub(super) fn with_status(
     request: &RequestContext<'_>,
     code: StatusCode,
     status: &Value,
 ) -> Response<Body> {
     let bytes = serde_json::to_vec(status).unwrap_or_default();
-    let (content_type, bytes) = Format::status(request.headers, &bytes);
+    let (content_type, bytes) = Format::status(request.headers, &request.query.0, &bytes);
     answer(code, content_type, Body::whole(bytes))
 }
 
@@ -53,8 +59,9 @@ pub(super) fn with_entry(
     code: StatusCode,
 ) -> Result<Response<Body>, StatusError> {
     let resource = request.resource();
+    format.check(resource, &request.query.0, Purpose::Object)?;
     let bytes = if format.is_stored_form(resource) {
-        entry.object()
+        line(entry.json())
     } else {
         format.object(resource, entry.json(), request.now)?
     };

@@ -19,7 +19,7 @@ pub(super) async fn serve(
     body: &Bytes,
 ) -> Result<Response<Body>, StatusError> {
     let options = WriteOptions::parse(request.query, request.user_agent(), "UpdateOptions", false)?;
-    request.format(crate::output::Purpose::Object)?;
+    request.format()?;
     let resource = request.resource();
     let mut object = stages::decode(request, body, &options)?;
     named(request, &object)?;

@@ -17,7 +17,7 @@ use http::{Response, StatusCode};
 use rand::Rng as _;
 use tokio::time::Instant;
 
-use super::list::parse_version;
+use super::list::{parse_version, validate_list_options};
 use crate::api::Api;
 use crate::custom::codec;
 use crate::output::{Format, Purpose};
@@ -26,13 +26,15 @@ use crate::request::query::{Query, refuse};
 use crate::resource::ResourceType;
 use crate::response::Body;
 use crate::response::answer;
-use crate::selector::Selectors;
+use crate::selector::{ParsedSelectors, Selectors};
 use crate::store::{Change, Cursor, Entry, Event, Range};
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 
 /// Interval of bookmark events. The first one is up to 20 % earlier or later.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
-/// Size in bytes at which a piece of initial events is sent.
+/// How long before its end a watch sends the last bookmark.
+const BEFORE_DEADLINE: Duration = Duration::from_secs(2);
+/// Largest size in bytes up to which initial events are sent in one piece.
 const TOGETHER: usize = 64 * 1024;
 /// Default of upstream's `--min-request-timeout`, in seconds. A watch without `timeoutSeconds` ends after one to two
 /// times this value.
@@ -45,22 +47,25 @@ const MAX_TIMEOUT_SECONDS: u64 = 1 << 32;
 ///
 /// Upstream: `serveWatchHandler`.
 pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>, StatusError> {
-    let format = request.format(Purpose::Watch)?;
+    let format = request.format()?;
     let resource = request.resource();
-    let selectors = Selectors::parse(
-        resource,
-        request.query.get("labelSelector"),
-        request.query.get("fieldSelector"),
-    )?;
-    let (initial, ended) = validate_watch_options(request.query)?;
-    let version = match request.query.get("resourceVersion") {
-        "" => 0,
-        text => parse_version(text)?,
-    };
-    let seconds = match request.query.number("timeoutSeconds")? {
+    let query = request.query;
+    let seconds = match query.number("timeoutSeconds")? {
         Some(seconds) if seconds > 0 => seconds.unsigned_abs().min(MAX_TIMEOUT_SECONDS),
         _ => TIMEOUT_SECONDS + request.api.random(|rng| rng.random_range(0..TIMEOUT_SECONDS)),
     };
+    query.number("limit")?;
+    let selectors = ParsedSelectors::parse(query)?;
+    let (initial, ended) = validate_watch_options(query, request.is_watch_path)?;
+    let mut selectors = selectors.of(resource)?;
+    if !request.target.name.is_empty() {
+        selectors = selectors.named(request.target.name)?;
+    }
+    let version = match query.get("resourceVersion") {
+        "" => 0,
+        text => parse_version(text)?,
+    };
+    format.check(resource, &query.0, Purpose::Watch)?;
     let store = &request.api.store;
     let content_type = format.content_type(Purpose::Watch);
     let (entries, from) = if initial.unwrap_or(version == 0) {
@@ -102,8 +107,11 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
         cursor,
         first: true,
         bookmarks,
-        next_bookmark: now
-            + BOOKMARK_EVERY.mul_f64(request.api.random(|rng| rng.random_range(0.8..1.2))),
+        next_bookmark: next_bookmark(
+            now,
+            now + Duration::from_secs(seconds),
+            BOOKMARK_EVERY.mul_f64(request.api.random(|rng| rng.random_range(0.8..1.2))),
+        ),
         deadline: now + Duration::from_secs(seconds),
         served: resource.custom.as_ref().map(|custom| custom.definition.replaced()),
         ended: false,
@@ -119,33 +127,61 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
 /// whether a bookmark marks their end.
 ///
 /// Upstream: `validateWatchOptions`.
-fn validate_watch_options(query: &Query) -> Result<(Option<bool>, bool), StatusError> {
+fn validate_watch_options(
+    query: &Query,
+    is_watch_path: bool,
+) -> Result<(Option<bool>, bool), StatusError> {
     let version_match = query.get("resourceVersionMatch");
     let initial = query.has("sendInitialEvents").then(|| query.flag("sendInitialEvents"));
+    // The default of a watch that begins with the objects that there are.
+    //
+    // Upstream: `SetListOptionsDefaults`.
+    let begins = initial.is_none()
+        && version_match.is_empty()
+        && matches!(query.get("resourceVersion"), "" | "0")
+        && !is_watch_path;
+    let (initial, version_match) =
+        if begins { (Some(true), "NotOlderThan") } else { (initial, version_match) };
+    let forbidden = |why: &str| FieldError::forbidden("resourceVersionMatch", why);
     let mut errors = Vec::new();
-    match initial {
-        None if !version_match.is_empty() => errors.push(FieldError::forbidden(
-            "resourceVersionMatch",
-            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-        )),
-        Some(_) if version_match.is_empty() => errors.push(FieldError::forbidden(
-            "resourceVersionMatch",
-            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-        )),
-        Some(_) if version_match != "NotOlderThan" => {
-            errors.push(FieldError::not_supported(
-                "resourceVersionMatch",
-                version_match,
-                &["NotOlderThan"],
-            ));
+    if is_watch_path {
+        // Upstream takes the old path for that of a list.
+        errors = validate_list_options(query);
+    } else {
+        if initial.is_some() && version_match != "NotOlderThan" {
+            let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            errors.push(forbidden(why));
         }
-        _ => {}
-    }
-    if initial.is_some() && !query.get("continue").is_empty() {
-        errors.push(FieldError::forbidden("continue", "continue is forbidden for watch"));
+        if !version_match.is_empty() {
+            if initial.is_none() {
+                let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+                errors.push(forbidden(why));
+            }
+            if version_match != "NotOlderThan" {
+                let supported = &["NotOlderThan"];
+                let field = "resourceVersionMatch";
+                errors.push(FieldError::not_supported(field, version_match, supported));
+            }
+            if !query.get("continue").is_empty() {
+                let why = "resourceVersionMatch is forbidden when continue is provided";
+                errors.push(forbidden(why));
+            }
+        }
     }
     refuse("ListOptions", &errors)?;
     Ok((initial, initial == Some(true)))
+}
+
+/// Returns when the next bookmark is due: at the interval, and just before the watch ends, so that its client can continue from
+/// there.
+///
+/// Upstream: `nextBookmarkTime`.
+fn next_bookmark(now: Instant, deadline: Instant, interval: Duration) -> Instant {
+    match deadline.checked_sub(BEFORE_DEADLINE) {
+        Some(last) if last > now => last.min(now + interval),
+        // It ends before.
+        _ => deadline,
+    }
 }
 
 fn too_old(version: u64, current: u64) -> Vec<u8> {
@@ -222,7 +258,8 @@ impl Watcher {
                         self.ended = true;
                         return None;
                     }
-                    self.next_bookmark = self.api.clock.instant() + BOOKMARK_EVERY;
+                    self.next_bookmark =
+                        next_bookmark(self.api.clock.instant(), self.deadline, BOOKMARK_EVERY);
                     // Events that arrived just now precede the bookmark, which carries the store's revision.
                     match self.changes().await {
                         Ok(None) => return Some(self.bookmark(self.cursor.at(), false)),

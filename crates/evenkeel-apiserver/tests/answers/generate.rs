@@ -7,8 +7,8 @@ use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Value, json};
 
 use crate::mutate::Mutation;
+use crate::parity::servers::Sent;
 use crate::schema::Schemas;
-use crate::servers::Sent;
 
 /// The namespace of all objects.
 pub(crate) const NAMESPACE: &str = "parity";

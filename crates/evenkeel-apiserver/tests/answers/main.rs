@@ -5,29 +5,24 @@
 //! `EVENKEEL_PARITY_KIND` a part of the names of kinds to try alone. `EVENKEEL_PARITY_REPORT` names a file for all differences,
 //! one JSON object a line.
 
-mod compare;
 mod generate;
-#[path = "../kube_apiserver/mod.rs"]
-mod kube_apiserver;
 mod mutate;
-mod report;
+#[path = "../parity/mod.rs"]
+mod parity;
 mod schema;
-mod servers;
 
 use std::io::Write as _;
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use compare::{compare, normalised};
-use evenkeel_apiserver::Server;
 use generate::{Attempt, Example, NAMESPACE, VERSION, attempt};
 use http::Method;
+use parity::compare::{compare, normalised};
+use parity::report::{Case, Report};
+use parity::servers::{Connection, Oracle, Sent};
+use parity::{number, variable};
 use rcgen::{CertificateParams, KeyPair};
-use report::Report;
 use schema::Schemas;
 use serde_json::{Value, json};
-use servers::{Connection, Oracle, Sent};
 
 /// Requests of an ordinary run.
 const N_REQUESTS: u64 = 3_000;
@@ -44,33 +39,27 @@ const EXAMPLES: [&str; 3] = [
     include_str!("examples/cluster.yaml"),
 ];
 
-#[expect(clippy::disallowed_methods, reason = "a longer run is asked for by the environment")]
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok()
-}
+/// What repeats one request.
+const SEED: &str = "EVENKEEL_PARITY_SEED";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn generated_requests_get_upstreams_answers() {
-    let Some(binaries) = variable("EVENKEEL_UPSTREAM_BIN") else {
-        println!(
-            "parity: SKIPPED: EVENKEEL_UPSTREAM_BIN is not set; tests/upstream/build FOLDER builds what it names"
-        );
-        return;
+    let binaries = match parity::binaries() {
+        Ok(binaries) => binaries,
+        Err(why) => {
+            println!("parity: {why}");
+            return;
+        }
     };
-    let upstream = kube_apiserver::Upstream::start(Path::new(&binaries));
-    let server =
-        Server::builder().tokens_csv(kube_apiserver::TOKENS).build().await.expect("a server");
-    let oracles = [Oracle::Upstream(Arc::new(upstream)), Oracle::Embedded(server)];
-    oracles[0].ready().await;
+    let oracles = Oracle::both(&binaries).await;
     let mut both = Both::connect(&oracles).await;
     let (examples, schemas) = prepare(&mut both).await;
-    let number = |name: &str| variable(name).and_then(|text| text.parse::<u64>().ok());
-    let first = number("EVENKEEL_PARITY_SEED").unwrap_or_default();
+    let first = number(SEED).unwrap_or_default();
     let n_requests = number("EVENKEEL_PARITY_REQUESTS").unwrap_or(N_REQUESTS);
     let next = AtomicU64::new(first);
     let workers = (0..N_CONNECTIONS).map(async |_| {
         let mut both = Both::connect(&oracles).await;
-        let mut report = Report::default();
+        let mut report = Report::new(SEED);
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= first + n_requests {
@@ -80,7 +69,7 @@ async fn generated_requests_get_upstreams_answers() {
             both.try_it(&attempt, &mut report).await;
         }
     });
-    let mut report = Report::default();
+    let mut report = Report::new(SEED);
     futures::future::join_all(workers).await.into_iter().for_each(|part| report.add(part));
     println!("{report}");
     if let Some(file) = variable("EVENKEEL_PARITY_REPORT") {
@@ -120,7 +109,15 @@ impl Both {
         }
         let verdict = compare(&answers[0], &answers[1]);
         let [theirs, ours] = [0, 1].map(|index| normalised(&answers[index]));
-        report.note(attempt, verdict, &theirs, &ours);
+        let case = Case {
+            seed: attempt.seed,
+            kind: &attempt.kind,
+            verb: &format!("{:?}", attempt.verb),
+            change: &attempt.class,
+            place: attempt.class.split(" = ").next().unwrap_or_default(),
+            path: &attempt.sent.path,
+        };
+        report.note(&case, verdict, &theirs, &ours);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::cells::{Cells, condition, join, name};
 use super::{PrintedObject, Printer};
-use evenkeel_apimachinery::value::{list, text};
+use evenkeel_apimachinery::value::{flag, list, text};
 use serde_json::json;
 
 pub(super) fn printer(kind: &str) -> Option<Printer> {
@@ -13,9 +13,16 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
 }
 
 fn custom_resource_definition(o: &PrintedObject<'_>) -> Cells {
-    let versions: Vec<&str> =
-        list(o, "spec.versions").iter().map(|version| text(version, "name")).collect();
-    let established = condition(o, "Established").map_or("", |condition| text(condition, "status"));
+    let versions: Vec<String> = list(o, "spec.versions")
+        .iter()
+        .filter(|version| flag(version, "served"))
+        .map(|version| match flag(version, "storage") {
+            true => format!("{}(storage)", text(version, "name")),
+            false => text(version, "name").to_owned(),
+        })
+        .collect();
+    let established =
+        condition(o, "Established").is_some_and(|condition| text(condition, "status") == "True");
     vec![
         json!(name(o)),
         json!(text(o, "spec.scope")),

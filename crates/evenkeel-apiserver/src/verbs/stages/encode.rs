@@ -3,7 +3,6 @@
 use http::{Response, StatusCode};
 use serde_json::Value;
 
-use crate::output::Purpose;
 use crate::response::Body;
 use crate::verbs::attempt::{Write, Written};
 use crate::verbs::{meta, respond};
@@ -23,9 +22,7 @@ pub(in crate::verbs) fn encode(
     }
     let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
     match &written.entry {
-        Some(stored) => {
-            respond::with_entry(request, &request.format(Purpose::Object)?, stored, code)
-        }
+        Some(stored) => respond::with_entry(request, &request.format()?, stored, code),
         None => respond::with_value(request, code, &written.object),
     }
 }

@@ -1,5 +1,6 @@
 //! The two servers, and requests to them.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tower::Service as _;
 
-use crate::kube_apiserver::Upstream;
+use super::kube_apiserver::{TOKENS, Upstream};
 
 /// What is sent to both.
 #[derive(Debug, Clone)]
@@ -36,6 +37,15 @@ pub(crate) struct Answer {
     pub(crate) body: Value,
 }
 
+/// What a server answered, as it came.
+#[derive(Debug, Default)]
+pub(crate) struct Raw {
+    /// Zero if the connection ended without an answer.
+    pub(crate) code: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) bytes: Bytes,
+}
+
 /// A connection to a server.
 pub(crate) enum Connection {
     Upstream(Arc<Upstream>, SendRequest<Full<Bytes>>),
@@ -50,6 +60,14 @@ pub(crate) enum Oracle {
 }
 
 impl Oracle {
+    /// Starts upstream's server from a folder of programs, then ours; upstream's is ready.
+    pub(crate) async fn both(binaries: &Path) -> [Self; 2] {
+        let upstream = Self::Upstream(Arc::new(Upstream::start(binaries)));
+        let server = Server::builder().tokens_csv(TOKENS).build().await.expect("a server");
+        upstream.ready().await;
+        [upstream, Self::Embedded(server)]
+    }
+
     pub(crate) async fn connect(&self) -> Connection {
         match self {
             Self::Embedded(server) => Connection::Embedded(server.service()),
@@ -110,32 +128,37 @@ impl Connection {
             .header("authorization", "Bearer admin")
             .body(Full::new(bytes))
             .expect("a request");
+        let raw = self.send(request).await;
+        let warnings = raw.headers.get_all("warning").iter();
+        let warnings =
+            warnings.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect();
+        let body = serde_json::from_slice(&raw.bytes)
+            .unwrap_or_else(|_| Value::from(String::from_utf8_lossy(&raw.bytes).into_owned()));
+        let body = if raw.code == 0 { Value::Null } else { body };
+        Answer { code: raw.code, warnings, body }
+    }
+
+    /// Sends a request, and reads its answer to the end.
+    pub(crate) async fn send(&mut self, request: Request<Full<Bytes>>) -> Raw {
         match self {
             Self::Upstream(upstream, sender) => {
-                sender.ready().await.expect("upstream's server is there");
+                if sender.ready().await.is_err() {
+                    *sender = over_tls(upstream).await.expect("a connection");
+                }
                 // A handler that panics ends the connection without an answer.
                 let Ok(response) = sender.send_request(request).await else {
                     *sender = over_tls(upstream).await.expect("a connection");
-                    return Answer { code: 0, warnings: Vec::new(), body: Value::Null };
+                    return Raw::default();
                 };
                 let (head, body) = response.into_parts();
                 let bytes = body.collect().await.expect("a body").to_bytes();
-                answer(head.status.as_u16(), &head.headers, &bytes)
+                Raw { code: head.status.as_u16(), headers: head.headers, bytes }
             }
             Self::Embedded(service) => {
                 let (head, body) = service.call(request).await.expect("an answer").into_parts();
                 let bytes = body.collect().await.expect("a body").to_bytes();
-                answer(head.status.as_u16(), &head.headers, &bytes)
+                Raw { code: head.status.as_u16(), headers: head.headers, bytes }
             }
         }
     }
-}
-
-fn answer(code: u16, headers: &HeaderMap, bytes: &[u8]) -> Answer {
-    let warnings = headers.get_all("warning").iter();
-    let warnings =
-        warnings.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect();
-    let body = serde_json::from_slice(bytes)
-        .unwrap_or_else(|_| Value::from(String::from_utf8_lossy(bytes).into_owned()));
-    Answer { code, warnings, body }
 }

@@ -5,8 +5,7 @@ use std::fmt::{self, Display};
 
 use serde_json::{Value, json};
 
-use crate::compare::Verdict;
-use crate::generate::Attempt;
+use super::compare::Verdict;
 
 /// How often each verdict was given.
 #[derive(Debug, Default, Clone, Copy)]
@@ -24,25 +23,47 @@ impl Counts {
     }
 }
 
+/// What was tried.
+pub(crate) struct Case<'c> {
+    pub(crate) seed: u64,
+    pub(crate) kind: &'c str,
+    pub(crate) verb: &'c str,
+    pub(crate) change: &'c str,
+    /// The part of the change that cases of one class share.
+    pub(crate) place: &'c str,
+    pub(crate) path: &'c str,
+}
+
 /// The verdicts of a run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Report {
+    /// Name of the variable that repeats a case.
+    seed_variable: &'static str,
     kinds: BTreeMap<String, Counts>,
     classes: BTreeMap<String, (u64, u64)>,
+    /// Differences that stay, by their reason.
+    accepted: BTreeMap<&'static str, (u64, u64)>,
     /// All that differs, one JSON object each.
     pub(crate) differences: Vec<Value>,
 }
 
 impl Report {
-    /// Notes how both answered an attempt.
-    pub(crate) fn note(
-        &mut self,
-        attempt: &Attempt,
-        verdict: Verdict,
-        theirs: &Value,
-        ours: &Value,
-    ) {
-        let counts = self.kinds.entry(attempt.kind.clone()).or_default();
+    /// An empty report of cases that a variable of the environment repeats.
+    pub(crate) fn new(seed_variable: &'static str) -> Self {
+        let (kinds, classes) = (BTreeMap::new(), BTreeMap::new());
+        let (accepted, differences) = (BTreeMap::new(), Vec::new());
+        Self { seed_variable, kinds, classes, accepted, differences }
+    }
+
+    /// Notes a difference that stays for a reason: it counts as equal.
+    pub(crate) fn accept(&mut self, case: &Case<'_>, reason: &'static str) {
+        self.kinds.entry(case.kind.to_owned()).or_default().equal += 1;
+        self.accepted.entry(reason).or_insert((0, case.seed)).0 += 1;
+    }
+
+    /// Notes how both answered a case.
+    pub(crate) fn note(&mut self, case: &Case<'_>, verdict: Verdict, theirs: &Value, ours: &Value) {
+        let counts = self.kinds.entry(case.kind.to_owned()).or_default();
         let codes = [theirs, ours].map(|answer| answer["code"].as_u64().unwrap_or_default());
         match verdict {
             Verdict::Equal => counts.equal += 1,
@@ -55,15 +76,14 @@ impl Report {
         if verdict == Verdict::Equal {
             return;
         }
-        let place: Vec<&str> = attempt.class.split(" = ").collect();
         let class = format!(
-            "{verdict:?} {:?} {} {}: {} and {}",
-            attempt.verb, attempt.kind, place[0], codes[0], codes[1]
+            "{verdict:?} {} {} {}: {} and {}",
+            case.verb, case.kind, case.place, codes[0], codes[1]
         );
-        self.classes.entry(class).or_insert((0, attempt.seed)).0 += 1;
+        self.classes.entry(class).or_insert((0, case.seed)).0 += 1;
         self.differences.push(json!({
-            "seed": attempt.seed, "kind": attempt.kind, "verb": format!("{:?}", attempt.verb), "change": attempt.class,
-            "verdict": format!("{verdict:?}"), "upstream": theirs, "ours": ours, "path": attempt.sent.path,
+            "seed": case.seed, "kind": case.kind, "verb": case.verb, "change": case.change,
+            "verdict": format!("{verdict:?}"), "upstream": theirs, "ours": ours, "path": case.path,
         }));
     }
 
@@ -78,6 +98,9 @@ impl Report {
         for (class, (n, seed)) in other.classes {
             self.classes.entry(class).or_insert((0, seed)).0 += n;
         }
+        for (reason, (n, seed)) in other.accepted {
+            self.accepted.entry(reason).or_insert((0, seed)).0 += n;
+        }
         self.differences.extend(other.differences);
     }
 
@@ -88,6 +111,12 @@ impl Report {
             different: sum.different + counts.different,
             accepted: sum.accepted + counts.accepted,
         })
+    }
+
+    /// The share of answers that are equal, from 0 to 1.
+    pub(crate) fn share_equal(&self) -> f64 {
+        let total = self.total();
+        total.equal as f64 / total.all().max(1) as f64
     }
 
     /// The share of answers that are equal but for texts, from 0 to 1.
@@ -121,10 +150,13 @@ impl Display for Report {
                 counts.accepted
             )?;
         }
+        for (reason, (n, seed)) in &self.accepted {
+            writeln!(f, "{n:>5} accepted: {reason} ({}={seed})", self.seed_variable)?;
+        }
         let mut classes: Vec<_> = self.classes.iter().collect();
         classes.sort_by_key(|(_, (n, _))| std::cmp::Reverse(*n));
         for (class, (n, seed)) in classes.into_iter().take(60) {
-            writeln!(f, "{n:>5} {class} (EVENKEEL_PARITY_SEED={seed})")?;
+            writeln!(f, "{n:>5} {class} ({}={seed})", self.seed_variable)?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::servers::Answer;
+use super::servers::Answer;
 
 /// How two answers compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,7 +36,8 @@ pub(crate) fn normalised(answer: &Answer) -> Value {
     json!({"code": answer.code, "warnings": warnings, "body": body})
 }
 
-fn mask(name: &str, value: &mut Value) {
+/// Masks what is different by nature in the value of a field.
+pub(crate) fn mask(name: &str, value: &mut Value) {
     match (name, &mut *value) {
         ("uid" | "resourceVersion", Value::String(_)) => *value = json!("<id>"),
         ("nodePort" | "healthCheckNodePort", Value::Number(number))
@@ -62,7 +63,7 @@ fn mask(name: &str, value: &mut Value) {
 }
 
 /// A text with identifiers, times of now, versions in quoted objects, and made names and addresses masked.
-fn mask_text(text: &str) -> String {
+pub(crate) fn mask_text(text: &str) -> String {
     let mut is_version = false;
     let words = text.split_inclusive(|c: char| !(c.is_ascii_alphanumeric() || "-.:".contains(c)));
     words
@@ -127,4 +128,31 @@ fn without_texts(mut answer: Value) -> Value {
         "kind": answer["body"]["details"]["kind"], "group": answer["body"]["details"]["group"],
         "name": answer["body"]["details"]["name"], "causes": format!("{causes:?}"),
     }})
+}
+
+/// The place of the first difference of two answers, with `*` for every index; empty if there is none.
+pub(crate) fn first_difference(theirs: &Value, ours: &Value) -> String {
+    let mut place = String::new();
+    let (mut theirs, mut ours) = (theirs, ours);
+    loop {
+        let (name, next) = match (theirs, ours) {
+            (Value::Object(a), Value::Object(b)) => {
+                let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+                let Some(name) = names.into_iter().find(|name| a.get(*name) != b.get(*name)) else {
+                    return place;
+                };
+                (name.as_str(), (&theirs[name], &ours[name]))
+            }
+            (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+                let Some(index) = (0..a.len()).find(|index| a[*index] != b[*index]) else {
+                    return place;
+                };
+                ("*", (&a[index], &b[index]))
+            }
+            (Value::Array(_), Value::Array(_)) => return format!("{place}/length"),
+            _ => return place,
+        };
+        place = format!("{place}/{name}");
+        (theirs, ours) = next;
+    }
 }

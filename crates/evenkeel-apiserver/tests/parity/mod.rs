@@ -1,0 +1,28 @@
+//! What tests of parity share: the two servers, the comparison of their answers, and the report of a run.
+#![allow(dead_code, reason = "not every suite uses all of it")]
+
+pub(crate) mod compare;
+#[path = "../kube_apiserver/mod.rs"]
+pub(crate) mod kube_apiserver;
+pub(crate) mod report;
+pub(crate) mod servers;
+
+use std::path::PathBuf;
+
+/// Returns a variable of the environment.
+#[expect(clippy::disallowed_methods, reason = "a longer run is asked for by the environment")]
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Returns a variable of the environment that is a number.
+pub(crate) fn number(name: &str) -> Option<u64> {
+    variable(name).and_then(|text| text.parse().ok())
+}
+
+/// Returns the folder of upstream's programs, or why there is none.
+pub(crate) fn binaries() -> Result<PathBuf, &'static str> {
+    variable("EVENKEEL_UPSTREAM_BIN").map(PathBuf::from).ok_or(
+        "SKIPPED: EVENKEEL_UPSTREAM_BIN is not set; tests/upstream/build FOLDER builds what it names",
+    )
+}
