@@ -492,3 +492,27 @@ async fn validating_webhooks_see_the_options_of_a_deletion() {
     let expected = json!({"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1", "propagationPolicy": "Background"});
     assert_eq!(review["request"]["options"], expected);
 }
+
+#[tokio::test]
+async fn denial_has_the_evaluated_message_up_to_5_kib() {
+    let client = Client::start().await;
+    let group = "/apis/admissionregistration.k8s.io/v1";
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]});
+    let validation = json!({"expression": "!has(object.data)", "message": " has data ", "messageExpression": "object.data.why"});
+    let policy = json!({"metadata": {"name": "p"}, "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [validation]}});
+    client.make(&format!("{group}/validatingadmissionpolicies"), policy).await;
+    let binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "p", "validationActions": ["Deny"]}});
+    client.make(&format!("{group}/validatingadmissionpolicybindings"), binding).await;
+    for (why, expected) in [
+        (" because ".to_owned(), "because".to_owned()),
+        ("a".repeat(5 * 1024), "a".repeat(5 * 1024)),
+        ("a".repeat(5 * 1024 + 1), "has data".to_owned()),
+        ("two\nlines".to_owned(), "has data".to_owned()),
+    ] {
+        let map = json!({"metadata": {"name": "m"}, "data": {"why": why}});
+        let (code, denied) = client.ask("POST", MAPS, map).await;
+        assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{denied}");
+        let message = denied["message"].as_str().unwrap_or_default();
+        assert!(message.ends_with(&format!(" denied request: {expected}")), "{message}");
+    }
+}

@@ -56,7 +56,7 @@ pub(super) struct Policy {
     pub(super) validations: Vec<Validation>,
     pub(super) mutations: Vec<Mutation>,
     /// Whether a failure of the policy refuses the request (`failurePolicy: Fail`).
-    pub(super) closed: bool,
+    pub(super) fails_closed: bool,
 }
 
 impl Policy {
@@ -79,7 +79,7 @@ impl Policy {
             variables: Expression::all(&document, "spec.variables"),
             validations: validations.collect(),
             mutations: mutations.collect(),
-            closed: text(&document, "spec.failurePolicy") != "Ignore",
+            fails_closed: text(&document, "spec.failurePolicy") != "Ignore",
             document,
         }
     }

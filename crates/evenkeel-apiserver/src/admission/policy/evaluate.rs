@@ -9,20 +9,29 @@ use super::{matching, params};
 use crate::admission::attributes::{Attributes, described};
 use evenkeel_cel::{BUDGET, Failure, PER_CALL, Scope, Val};
 
-/// Refusal by a policy.
+/// Cost budget of the match conditions of one policy or webhook for one request.
+///
+/// Upstream: `RuntimeCELCostBudgetMatchConditions`.
+const MATCH_CONDITIONS_BUDGET: u64 = 2_500_000;
+/// Maximum length in bytes of an evaluated `messageExpression`. A longer one is ignored.
+///
+/// Upstream: `MaxEvaluatedMessageExpressionSizeBytes`.
+const MAX_MESSAGE_BYTES: usize = 5 * 1024;
+
+/// Denial by a policy.
 pub(super) struct Denied {
     pub(super) message: String,
     pub(super) reason: String,
 }
 
-/// Values of the CEL variables, except for the objects.
-pub(super) struct Facts {
+/// Bindings of the CEL variables other than `object` and `oldObject`.
+pub(super) struct Bindings {
     pub(super) request: Value,
     pub(super) namespace: Value,
     pub(super) params: Value,
 }
 
-impl Facts {
+impl Bindings {
     pub(super) fn new(request: &Attributes<'_>, params: Value) -> Self {
         Self { request: described(request), namespace: matching::namespace_of(request), params }
     }
@@ -44,36 +53,38 @@ pub(super) fn run<'a>(
     budget: &mut u64,
 ) -> Result<Val<'a>, Failure> {
     let program = expression.program.as_ref().map_err(|error| Failure::Error(error.clone()))?;
-    let before = (*budget).min(PER_CALL);
-    let mut remaining_budget = before;
-    let result = program.run(scope, &mut remaining_budget);
-    *budget -= before - remaining_budget;
+    let limit = (*budget).min(PER_CALL);
+    let mut left = limit;
+    let result = program.run(scope, &mut left);
+    *budget -= limit - left;
     result
 }
 
-/// Returns whether all match conditions of a policy hold. Returns an error if one fails and none is false.
-pub(super) fn applies<'a>(
+/// Returns whether the match conditions of a policy are true. Returns an error if one fails and none is false.
+pub(super) fn policy_matches<'a>(
+    request: &Attributes<'_>,
     policy: &'a Policy,
     scope: &Scope<'a>,
-    budget: &mut u64,
 ) -> Result<bool, String> {
-    hold(&policy.conditions, scope, budget)
+    let mut budget = request.cx.budget.expressions(MATCH_CONDITIONS_BUDGET);
+    match_all(&policy.conditions, scope, &mut budget)
 }
 
-/// As [`applies`], for the match conditions of a webhook.
-pub(super) fn all_hold(
+/// Returns whether the match conditions of a webhook are true. Returns an error if one fails and none is false.
+pub(super) fn webhook_matches(
     request: &Attributes<'_>,
     conditions: &[Expression],
 ) -> Result<bool, String> {
     if conditions.is_empty() {
         return Ok(true);
     }
-    let facts = Facts::new(request, Value::Null);
-    let mut budget = request.cx.budget.expressions(BUDGET);
-    hold(conditions, &facts.scope(request.object, request.old), &mut budget)
+    let bindings = Bindings::new(request, Value::Null);
+    let mut budget = request.cx.budget.expressions(MATCH_CONDITIONS_BUDGET);
+    match_all(conditions, &bindings.scope(request.object, request.old), &mut budget)
 }
 
-fn hold<'a>(
+/// Upstream: `Match` of `admission/plugin/webhook/matchconditions`.
+fn match_all<'a>(
     conditions: &'a [Expression],
     scope: &Scope<'a>,
     budget: &mut u64,
@@ -83,7 +94,7 @@ fn hold<'a>(
         match run(condition, scope, budget) {
             Ok(Val::Bool(true)) => {}
             Ok(Val::Bool(false)) => return Ok(false),
-            Ok(_) => failed = Some(format!("match condition {} is no bool", condition.name)),
+            Ok(_) => failed = Some(format!("match condition {} is not a bool", condition.name)),
             Err(failure) => {
                 failed =
                     Some(format!("match condition {} failed: {}", condition.name, failure.words()));
@@ -116,42 +127,46 @@ pub(super) fn with_variables<'a>(
     scope.with("variables", Val::Map(Rc::new(known)))
 }
 
-/// Returns the policy's validations that the request fails.
+/// Returns the denials of a request by one binding. An error counts as a denial unless `failurePolicy` is `Ignore`.
 pub(super) fn validate(request: &Attributes<'_>, policy: &Policy, binding: &Value) -> Vec<Denied> {
-    let failed = |message: String| {
-        if policy.closed { vec![Denied { message, reason: String::new() }] } else { Vec::new() }
+    let on_error = |message: String| {
+        if policy.fails_closed {
+            vec![Denied { message, reason: String::new() }]
+        } else {
+            Vec::new()
+        }
     };
-    let all = match params::of(request, policy, binding) {
-        Ok(all) => all,
-        Err(error) => return failed(format!("failed to configure binding: {error}")),
+    let params_list = match params::of(request, policy, binding) {
+        Ok(params_list) => params_list,
+        Err(error) => return on_error(format!("failed to configure binding: {error}")),
     };
     let mut denied = Vec::new();
-    for params in all {
-        let facts = Facts::new(request, params);
-        let scope = facts.scope(request.object, request.old);
-        let mut budget = request.cx.budget.expressions(BUDGET);
-        match applies(policy, &scope, &mut budget) {
+    for params in params_list {
+        let bindings = Bindings::new(request, params);
+        let scope = bindings.scope(request.object, request.old);
+        match policy_matches(request, policy, &scope) {
             Ok(true) => {}
             Ok(false) => continue,
             Err(error) => {
-                denied.extend(failed(error));
+                denied.extend(on_error(error));
                 continue;
             }
         }
+        let mut budget = request.cx.budget.expressions(BUDGET);
         let scope = with_variables(policy, scope, &mut budget);
         for validation in &policy.validations {
             let expression = &validation.expression;
             match run(expression, &scope, &mut budget) {
                 Ok(Val::Bool(true)) => {}
                 Ok(Val::Bool(false)) => denied.push(Denied {
-                    message: words(validation, &scope, &mut budget),
+                    message: denial_message(validation, &scope, &mut budget),
                     reason: validation.reason.clone(),
                 }),
-                Ok(_) => denied.extend(failed(format!(
-                    "expression '{}' resulted in error: it is no bool",
+                Ok(_) => denied.extend(on_error(format!(
+                    "expression '{}' resulted in error: it is not a bool",
                     expression.text
                 ))),
-                Err(failure) => denied.extend(failed(format!(
+                Err(failure) => denied.extend(on_error(format!(
                     "expression '{}' resulted in error: {}",
                     expression.text,
                     failure.words()
@@ -163,18 +178,17 @@ pub(super) fn validate(request: &Attributes<'_>, policy: &Policy, binding: &Valu
 }
 
 /// Returns the message of a failed validation.
-fn words<'a>(validation: &'a Validation, scope: &Scope<'a>, budget: &mut u64) -> String {
+fn denial_message<'a>(validation: &'a Validation, scope: &Scope<'a>, budget: &mut u64) -> String {
     if let Some(expression) = &validation.message_expression
-        && let Ok(Val::Str(words)) = run(expression, scope, budget)
+        && let Ok(Val::Str(message)) = run(expression, scope, budget)
     {
-        let words = words.trim();
-        if !words.is_empty() && !words.contains('\n') {
-            return words.to_owned();
+        let (is_short, message) = (message.len() <= MAX_MESSAGE_BYTES, message.trim());
+        if is_short && !message.is_empty() && !message.contains('\n') {
+            return message.to_owned();
         }
     }
-    if validation.message.is_empty() {
-        format!("failed expression: {}", validation.expression.text.trim())
-    } else {
-        validation.message.clone()
+    match validation.message.trim() {
+        "" => format!("failed expression: {}", validation.expression.text.trim()),
+        message => message.to_owned(),
     }
 }

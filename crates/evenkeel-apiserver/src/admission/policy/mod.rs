@@ -195,7 +195,7 @@ pub(crate) fn is_for_webhook(
     let hold = {
         let converted = request.converted(matched.version(request));
         let converted = converted.as_ref().map(|converted| converted.attributes(request));
-        evaluate::all_hold(converted.as_ref().unwrap_or(request), &conditions)?
+        evaluate::webhook_matches(converted.as_ref().unwrap_or(request), &conditions)?
     };
     Ok(hold.then_some(matched))
 }

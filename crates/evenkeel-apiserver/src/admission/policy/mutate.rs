@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::compiled::{Mutation, Policy};
-use super::evaluate::{Facts, applies, run, with_variables};
+use super::evaluate::{Bindings, policy_matches, run, with_variables};
 use super::{matching, params};
 use crate::admission::attributes::{Attributes, Operation};
 use crate::admission::mutated;
@@ -44,7 +44,7 @@ pub(super) fn apply(
             mutated::settle(cx, object);
             Ok(Some(*object != start))
         }
-        Err(_) if !policy.closed => Ok(Some(false)),
+        Err(_) if !policy.fails_closed => Ok(Some(false)),
         Err(error) => {
             let why = format!(
                 "policy '{}' with binding '{}' denied request: {error}",
@@ -64,13 +64,13 @@ fn changed(
 ) -> Result<Option<Value>, String> {
     let mut current = request.object.clone();
     for params in params::of(request, policy, binding)? {
-        let facts = Facts::new(request, params);
-        let mut budget = request.cx.budget.expressions(BUDGET);
-        if !applies(policy, &facts.scope(&current, request.old), &mut budget)? {
+        let bindings = Bindings::new(request, params);
+        if !policy_matches(request, policy, &bindings.scope(&current, request.old))? {
             continue;
         }
+        let mut budget = request.cx.budget.expressions(BUDGET);
         for mutation in &policy.mutations {
-            if let Some(new) = one(request, policy, mutation, &facts, &current, &mut budget)? {
+            if let Some(new) = one(request, policy, mutation, &bindings, &current, &mut budget)? {
                 current = new;
             }
         }
@@ -82,11 +82,11 @@ fn one(
     request: &Attributes<'_>,
     policy: &Policy,
     mutation: &Mutation,
-    facts: &Facts,
+    bindings: &Bindings,
     current: &Value,
     budget: &mut u64,
 ) -> Result<Option<Value>, String> {
-    let scope = with_variables(policy, facts.scope(current, request.old), budget);
+    let scope = with_variables(policy, bindings.scope(current, request.old), budget);
     let made = run(&mutation.expression, &scope, budget).map_err(|failure| {
         format!("expression '{}' resulted in error: {}", mutation.expression.text, failure.words())
     })?;
