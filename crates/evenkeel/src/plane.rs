@@ -1,4 +1,4 @@
-//! Controllers, scheduler and nodes over one connection to an API server.
+//! Controllers, scheduler and nodes as clients of one API server.
 
 use evenkeel_api::Kind;
 use evenkeel_cloud::{CloudContext, CloudProvider};
@@ -21,7 +21,7 @@ use evenkeel_scheduler::SchedulerOptions;
 use prometheus::Registry;
 use std::{sync::Arc, time::Duration};
 
-/// Maximum duration of an orderly stop.
+/// Time that each component has for a graceful shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Controllers, scheduler and nodes to run.
@@ -35,15 +35,15 @@ pub struct PlaneOptions {
     pub scheduler: Option<SchedulerOptions>,
     /// The nodes. An empty list means none.
     pub nodes: NodesOptions,
-    /// The cloud provider, if any, for load balancers and machines.
+    /// The cloud provider, if any, for load balancers, instances and routes.
     pub cloud: Option<Arc<dyn CloudProvider>>,
 }
 
 impl PlaneOptions {
-    /// Returns options for all parts, with this many nodes.
+    /// Returns options for all components, with this many nodes.
     pub fn all(nodes: u32) -> Self {
         let mut controller_options = Options::default();
-        // The simulated nodes have no disks.
+        // The hostPath volumes of simulated nodes are no directories of this machine.
         controller_options.binder.host_path_files = false;
         Self {
             controllers: descriptors(),
@@ -74,7 +74,7 @@ impl PlaneOptions {
         self
     }
 
-    /// Also fills token Secrets, with tokens signed by this key (PEM).
+    /// Also populates token Secrets, with tokens signed by this key (PEM).
     #[must_use]
     pub fn with_service_account_key(mut self, key: &str) -> Self {
         self.controller_options.serviceaccounttoken.key = Some(SigningKey::Text(key.to_owned()));
@@ -82,22 +82,24 @@ impl PlaneOptions {
     }
 }
 
-/// Running parts of a control plane.
+/// Running components of a control plane, without the API server.
 pub struct Plane {
     caches: Caches,
     introspection: Introspection,
     registry: Registry,
     usage: Option<Usage>,
     kubelets: Kubelets,
-    /// Tasks of the parts in the order of their start. They stop in reverse.
-    parts: [Tasks; 4],
+    /// Supervisor of all tasks.
+    supervisor: Supervisor,
+    /// Tasks of reflectors, nodes, scheduler and controllers. They stop in reverse order.
+    tasks: [Tasks; 4],
 }
 
 impl Plane {
-    /// Starts the parts. They wait for their caches, see [`Plane::synced`].
+    /// Starts the components. They wait for their caches, see [`Plane::synced`].
     ///
     /// # Errors
-    /// When a controller cannot start with its options.
+    /// When a controller or a cloud controller cannot start with its options.
     pub fn start(
         kube: &kube::Client,
         clock: &Clock,
@@ -114,7 +116,8 @@ impl Plane {
         };
         let caches = Caches::new(client("evenkeel-caches"), clock.clone(), &registry);
         let supervisor = Supervisor::default();
-        let [reflectors, nodes, scheduler, controllers] = [(); 4].map(|()| Tasks::of(&supervisor));
+        let [reflectors, nodes, scheduler, controllers] =
+            std::array::from_fn(|_| Tasks::of(&supervisor));
         let mut usage = None;
         let kubelets = options.nodes.kubelets.clone();
         if !options.nodes.nodes.is_empty() {
@@ -175,11 +178,11 @@ impl Plane {
             }
         }
         caches.start(&reflectors);
-        let parts = [reflectors, nodes, scheduler, controllers];
-        Ok(Self { caches, introspection, registry, usage, kubelets, parts })
+        let tasks = [reflectors, nodes, scheduler, controllers];
+        Ok(Self { caches, introspection, registry, usage, kubelets, supervisor, tasks })
     }
 
-    /// Returns the shared caches of the parts.
+    /// Returns the shared caches of the components.
     pub fn caches(&self) -> &Caches {
         &self.caches
     }
@@ -199,21 +202,20 @@ impl Plane {
         &self.kubelets
     }
 
-    /// Returns the metrics of the parts, except for the scheduler.
+    /// Returns the metrics of the components and their clients. The scheduler has a registry of its own.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// Returns the parts that upstream runs as separate programs: their names and their tasks.
-    pub fn programs(&self) -> impl Iterator<Item = (&'static str, &Tasks)> {
-        let [_, _, scheduler, controllers] = &self.parts;
+    /// Returns the components that `componentstatuses` lists: their names and their tasks.
+    pub fn components(&self) -> impl Iterator<Item = (&'static str, &Tasks)> {
+        let [_, _, scheduler, controllers] = &self.tasks;
         [("scheduler", scheduler), ("controller-manager", controllers)].into_iter()
     }
 
     /// Waits until a task fails that cannot be restarted. The control plane then has to stop.
     pub async fn failed(&self) -> TaskFailure {
-        let [part, ..] = &self.parts;
-        part.supervisor().failed().await
+        self.supervisor.failed().await
     }
 
     /// Waits until all caches have synced.
@@ -230,8 +232,8 @@ impl Plane {
     /// the names of the tasks that did not stop in time.
     pub async fn stop(self) -> Vec<String> {
         let mut late = Vec::new();
-        for part in self.parts.iter().rev() {
-            late.extend(part.shut_down(SHUTDOWN_TIMEOUT).await.into_iter().map(String::from));
+        for tasks in self.tasks.iter().rev() {
+            late.extend(tasks.shut_down(SHUTDOWN_TIMEOUT).await.into_iter().map(String::from));
         }
         late
     }

@@ -98,7 +98,7 @@ pub use pod::{
     PodStatus,
 };
 pub use pod_command::{
-    ContainerCommand, EnvVar, EnvVarSource, ExecAction, ExecHandler, ObjectFieldSelector,
+    CommandProbe, ContainerCommand, EnvVar, EnvVarSource, ExecAction, ObjectFieldSelector,
     PodCommand, PodCommandSpec, ProbeHandler, VolumeMount,
 };
 pub use poddisruptionbudget::{

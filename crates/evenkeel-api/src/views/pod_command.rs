@@ -9,7 +9,7 @@ use crate::text::Text;
 message! {
     /// Pod with its containers' commands.
     pub struct PodCommand("k8s.io.api.core.v1.Pod") {
-        /// Metadata, which variables and the downward API can reference.
+        /// Metadata, which the downward API exposes in environment variables and volumes.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: PodCommandSpec = 2 "spec",
@@ -25,8 +25,7 @@ message! {
         volumes: Box<[Volume]> = 1 "volumes",
         /// Main containers with their commands.
         containers: Box<[ContainerCommand]> = 2 "containers",
-        /// Containers that run one after the other before `containers`; those with `restartPolicy: Always` are
-        /// sidecars.
+        /// Init containers, sidecars among them. The view does not decode `restartPolicy`.
         init_containers: Box<[ContainerCommand]> = 20 "initContainers",
     }
 }
@@ -47,8 +46,8 @@ message! {
         /// Mounts of the pod's volumes.
         volume_mounts: Box<[VolumeMount]> = 9 "volumeMounts",
         /// Readiness probe; if absent, a started container is ready.
-        readiness_probe: Option<Box<ProbeHandler>> = 11 "readinessProbe",
-        /// Whether standard input stays open for attaching clients.
+        readiness_probe: Option<Box<CommandProbe>> = 11 "readinessProbe",
+        /// Whether the runtime keeps standard input open.
         stdin: bool = 16 "stdin",
         /// ConfigMaps and Secrets whose entries become environment variables.
         env_from: Box<[Unread]> = 19 "envFrom",
@@ -68,7 +67,7 @@ message! {
 }
 
 message! {
-    /// Source of a variable's value; empty if the source is not decoded.
+    /// Source of a variable's value; empty for a key of a ConfigMap or a Secret and for a container's resources.
     pub struct EnvVarSource("k8s.io.api.core.v1.EnvVarSource") {
         /// A field of the pod.
         field_ref: Option<Box<ObjectFieldSelector>> = 1 "fieldRef",
@@ -90,24 +89,24 @@ message! {
         name: Text = 1 "name",
         /// Path in the container at which the volume is mounted.
         mount_path: Text = 3 "mountPath",
-        /// Path within the volume that is mounted; empty for its root.
+        /// Subpath of the volume to mount; empty for its root.
         sub_path: Text = 4 "subPath",
-        /// Like `subPath`, but expands variables such as `$(NAME)`; excludes `subPath`.
+        /// Like `subPath`, but expands variables such as `$(NAME)`; mutually exclusive with `subPath`.
         sub_path_expr: Text = 6 "subPathExpr",
     }
 }
 
 message! {
     /// Probe, decoded only for its handler.
-    pub struct ProbeHandler("k8s.io.api.core.v1.Probe") {
+    pub struct CommandProbe("k8s.io.api.core.v1.Probe") {
         => /// Handler of the probe.
-        handler: ExecHandler = 1
+        handler: ProbeHandler = 1
     }
 }
 
 message! {
     /// Handler of a probe, of which only `exec` is decoded.
-    pub struct ExecHandler("k8s.io.api.core.v1.ProbeHandler") {
+    pub struct ProbeHandler("k8s.io.api.core.v1.ProbeHandler") {
         /// Command that the probe executes.
         exec: Option<Box<ExecAction>> = 1 "exec",
     }

@@ -10,12 +10,12 @@ use std::{
 };
 
 /// Reader of typed flag values. It collects problems, so that [`Reader::done`] reports all of them together. A
-/// flag that is set but never read is not implemented, see [`Reader::unread`].
+/// flag on the command line that no option reads is not implemented, see [`Reader::unread`].
 #[derive(Debug)]
 pub struct Reader {
-    given: ParsedFlags,
+    parsed: ParsedFlags,
     read: RefCell<BTreeSet<String>>,
-    idle: RefCell<BTreeSet<&'static str>>,
+    unimplemented: RefCell<BTreeSet<&'static str>>,
     problems: RefCell<Vec<(String, String)>>,
 }
 
@@ -42,13 +42,13 @@ impl fmt::Display for Problems {
 impl std::error::Error for Problems {}
 
 macro_rules! readers {
-    ($($(#[$doc:meta])* $name:ident -> $type:ty: $pattern:pat => $value:expr, $otherwise:expr;)*) => {
+    ($($(#[$doc:meta])* $name:ident -> $type:ty: $pattern:pat => $value:expr, $default:expr;)*) => {
         impl Reader {$(
             $(#[$doc])*
             pub fn $name(&self, flag: &str) -> $type {
                 match self.value(flag) {
                     $pattern => $value,
-                    _ => $otherwise,
+                    _ => $default,
                 }
             }
         )*}
@@ -60,7 +60,7 @@ readers! {
     bool -> bool: Some(Value::Bool(value)) => value, false;
     /// Returns the value of an integer flag.
     int -> i64: Some(Value::Int(value)) => value, 0;
-    /// Returns the value of a number flag.
+    /// Returns the value of a float flag.
     float -> f64: Some(Value::Float(value)) => value, 0.0;
     /// Returns the value of a duration flag.
     duration -> Duration: Some(Value::Duration(value)) => value, Duration::ZERO;
@@ -76,25 +76,25 @@ readers! {
 
 impl Reader {
     /// Returns a reader of parsed flags.
-    pub fn new(given: ParsedFlags) -> Self {
+    pub fn new(parsed: ParsedFlags) -> Self {
         Self {
-            given,
+            parsed,
             read: RefCell::default(),
-            idle: RefCell::default(),
+            unimplemented: RefCell::default(),
             problems: RefCell::default(),
         }
     }
 
-    /// Returns the parsed flags. Reading a flag through them does not count.
+    /// Returns the parsed flags. Reading a flag through them does not mark it as read.
     pub fn given(&self) -> &ParsedFlags {
-        &self.given
+        &self.parsed
     }
 
-    /// Returns the value of a flag, and marks the flag as read. An unknown flag is a bug in the program, which
-    /// a test of all its options detects.
+    /// Returns the value of a flag, and marks the flag as read. A name that the flag table lacks is a programming
+    /// error. It is recorded as a problem, so that a test that reads all options fails.
     fn value(&self, flag: &str) -> Option<Value> {
         self.read.borrow_mut().insert(flag.to_owned());
-        let value = self.given.value(flag);
+        let value = self.parsed.value(flag);
         if value.is_none() {
             self.refuse(flag, format!("there is no flag --{flag}"));
         }
@@ -127,18 +127,19 @@ impl Reader {
     }
 
     /// Marks flags that are validated but not implemented yet.
-    pub fn idle(&self, flags: &[&'static str]) {
-        self.idle.borrow_mut().extend(flags);
+    pub fn mark_unimplemented(&self, flags: &[&'static str]) {
+        self.unimplemented.borrow_mut().extend(flags);
     }
 
     /// Returns the flags on the command line that are not implemented.
     pub fn unread(&self) -> Vec<&'static str> {
-        let (read, idle) = (self.read.borrow(), self.idle.borrow());
-        let behind = |name: &&'static str| !read.contains(*name) || idle.contains(name);
-        self.given
+        let (read, unimplemented) = (self.read.borrow(), self.unimplemented.borrow());
+        let is_unimplemented =
+            |name: &&'static str| !read.contains(*name) || unimplemented.contains(name);
+        self.parsed
             .names()
             .filter(|name| !matches!(*name, "help" | "version"))
-            .filter(behind)
+            .filter(is_unimplemented)
             .collect()
     }
 
@@ -149,7 +150,7 @@ impl Reader {
     pub fn done(self) -> Result<ParsedFlags, Problems> {
         let problems = self.problems.into_inner();
         if problems.is_empty() {
-            return Ok(self.given);
+            return Ok(self.parsed);
         }
         Err(Problems(problems.into_iter().map(|(_, problem)| problem).collect()))
     }

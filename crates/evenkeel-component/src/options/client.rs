@@ -38,7 +38,7 @@ impl ClientOptions {
         let burst = read.int("kube-api-burst");
         let content = read.text(CONTENT_TYPE);
         if !matches!(&*content, JSON | "application/vnd.kubernetes.protobuf") {
-            read.idle(&[CONTENT_TYPE]);
+            read.mark_unimplemented(&[CONTENT_TYPE]);
         }
         Self {
             kubeconfig: read.path("kubeconfig"),

@@ -93,7 +93,7 @@ impl Options {
         }
         // Privileged containers are always allowed.
         if !read.bool("allow-privileged") {
-            read.idle(&["allow-privileged"]);
+            read.mark_unimplemented(&["allow-privileged"]);
         }
         let certificate = certificate(&read, &exists);
         let kubeconfig = read.path("write-kubeconfig").map(PathBuf::from);

@@ -18,7 +18,7 @@ impl Messages {
         Self { started: clock.now(), clock }
     }
 
-    fn since(&self) -> i128 {
+    fn elapsed_ms(&self) -> i128 {
         self.clock.now().duration_since(self.started).as_millis()
     }
 
@@ -26,7 +26,7 @@ impl Messages {
     pub(super) fn served(&self, url: &str, data_dir: Option<&Path>) {
         println!("API server     {url}");
         match data_dir {
-            Some(folder) => println!("state          {}", folder.display()),
+            Some(dir) => println!("state          {}", dir.display()),
             None => println!("state          in memory (--data-dir DIR keeps it)"),
         }
     }
@@ -41,17 +41,17 @@ impl Messages {
         println!("API server     {url} ({version})");
     }
 
-    /// Prints that controllers, scheduler and nodes run for that server.
+    /// Prints that controllers, scheduler and nodes run against the remote API server.
     pub(super) fn running(&self, args: &Args) {
-        self.parts(args);
-        println!("Ready in {} ms. Ctrl-C stops.", self.since());
+        self.components(args);
+        println!("Ready in {} ms. Ctrl-C stops.", self.elapsed_ms());
     }
 
     /// Prints that the control plane runs, and how to reach it.
     pub(super) fn ready(&self, kubeconfig: &Path, args: &Args) {
-        self.parts(args);
+        self.components(args);
         println!("kubeconfig     {}", kubeconfig.display());
-        println!("Ready in {} ms. Ctrl-C stops. Try:", self.since());
+        println!("Ready in {} ms. Ctrl-C stops. Try:", self.elapsed_ms());
         println!();
         if !args.write_kubeconfig {
             println!("    export KUBECONFIG={}", kubeconfig.display());
@@ -61,16 +61,16 @@ impl Messages {
         println!("    kubectl get all");
     }
 
-    fn parts(&self, args: &Args) {
-        let on = |off: bool| if off { "no" } else { "yes" };
-        println!("controllers    {}", on(args.no_controllers));
-        println!("scheduler      {}", on(args.no_scheduler));
+    fn components(&self, args: &Args) {
+        let yes_no = |enabled: bool| if enabled { "yes" } else { "no" };
+        println!("controllers    {}", yes_no(!args.no_controllers));
+        println!("scheduler      {}", yes_no(!args.no_scheduler));
         println!("nodes          {} (simulated)", args.nodes);
     }
 
     /// Prints that the control plane stops.
     pub(super) fn stopping(&self) {
-        println!("Stopping. Once more Ctrl-C stops at once.");
+        println!("Stopping. Press Ctrl-C again to exit immediately.");
     }
 }
 

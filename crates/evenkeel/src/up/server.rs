@@ -15,7 +15,7 @@ pub(super) async fn build(args: &Args, address: SocketAddr) -> Result<Server> {
 
 /// Lists the parts of this process in `componentstatuses`.
 pub(super) fn list_components(server: &Server, plane: &Plane) {
-    for (name, tasks) in plane.programs() {
+    for (name, tasks) in plane.components() {
         let tasks = tasks.clone();
         server.component(name, move || match tasks.running().is_empty() {
             false => Ok(()),

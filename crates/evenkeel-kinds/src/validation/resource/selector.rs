@@ -11,13 +11,14 @@ use serde_json::Value;
 
 const MAX_SELECTORS: usize = 32;
 /// Maximum length of an expression in bytes.
-const MAX_EXPRESSION: usize = 10 * 1024;
+const MAX_EXPRESSION_BYTES: usize = 10 * 1024;
 /// Maximum estimated cost of one evaluation.
 ///
 /// Upstream: `CELSelectorExpressionMaxCost`.
 const MAX_COST: u64 = 1_000_000;
 
-/// Validates selectors. Does not compile stored expressions again.
+/// Validates selectors. If `stored`, the list is that of the stored object, and its expressions are not compiled.
+/// Upstream compiles them, with all functions that any version has.
 ///
 /// Upstream: `validateSelectorSlice`.
 pub(super) fn selectors(list: &[Value], stored: bool, path: &Path<'_>, lists: &mut ErrorLists) {
@@ -34,10 +35,10 @@ pub(super) fn selectors(list: &[Value], stored: bool, path: &Path<'_>, lists: &m
     });
 }
 
-/// Upstream: `validateCELExpression`.
+/// Upstream: `validateCELSelector`.
 fn expression(source: &str, path: &Path<'_>, errors: &mut Errors) {
-    if source.len() > MAX_EXPRESSION {
-        return errors.too_long(path, MAX_EXPRESSION);
+    if source.len() > MAX_EXPRESSION_BYTES {
+        return errors.too_long(path, MAX_EXPRESSION_BYTES);
     }
     match max_cost(source) {
         Err(detail) => errors.invalid(path, source, &detail),
@@ -113,7 +114,8 @@ impl Schema for DeviceType {
 
 impl Declaration for DeviceType {
     fn is_int_or_string(&self) -> bool {
-        // An attribute can have any type.
+        // The checker types int-or-string as `dyn`, which an attribute needs: its value is a bool, an int, a string or a
+        // version.
         matches!(self, Self::Attribute)
     }
 
