@@ -16,14 +16,31 @@ pub fn quote(text: &str) -> String {
             '\u{8}' => quoted.push_str("\\b"),
             '\u{b}' => quoted.push_str("\\v"),
             '\u{c}' => quoted.push_str("\\f"),
-            c if (c as u32) < 0x20 || c as u32 == 0x7f => {
-                let _ = write!(quoted, "\\x{:02x}", c as u32);
+            c if is_print(c) => quoted.push(c),
+            c => {
+                let _ = match c as u32 {
+                    code @ (..0x20 | 0x7f) => write!(quoted, "\\x{code:02x}"),
+                    code @ ..0x1_0000 => write!(quoted, "\\u{code:04x}"),
+                    code => write!(quoted, "\\U{code:08x}"),
+                };
             }
-            c => quoted.push(c),
         }
     }
     quoted.push('"');
     quoted
+}
+
+/// Returns whether a character is printable, as Go's `unicode.IsPrint` does: letters, marks, numbers, punctuation,
+/// symbols, and the ASCII space.
+pub fn is_print(c: char) -> bool {
+    if c.is_ascii() {
+        return c == ' ' || c.is_ascii_graphic();
+    }
+    // Inside a string, Rust's debug format escapes exactly the characters that are not printable. At its start it also
+    // escapes combining marks.
+    let mut text = [b'a'; 5];
+    let end = 1 + c.encode_utf8(&mut text[1..]).len();
+    str::from_utf8(&text[..end]).is_ok_and(|text| text.escape_debug().nth(1) == Some(c))
 }
 
 #[cfg(test)]
@@ -32,6 +49,24 @@ mod tests {
 
     #[test]
     fn quotes_as_go_does() {
-        assert_eq!(quote("a\"b\\c\n\u{1}é"), "\"a\\\"b\\\\c\\n\\x01é\"");
+        for (text, quoted) in [
+            ("a\"b\\c\n\u{1}é", "\"a\\\"b\\\\c\\n\\x01é\""),
+            ("\u{7f}\u{80}\u{a0}\u{200b}", "\"\\x7f\\u0080\\u00a0\\u200b\""),
+            ("e\u{301}\u{1f600}\u{e0001}", "\"e\u{301}\u{1f600}\\U000e0001\""),
+        ] {
+            assert_eq!(quote(text), quoted);
+        }
+    }
+
+    #[test]
+    fn letters_marks_and_the_space_are_printable() {
+        for c in ['a', ' ', '~', '\'', '"', '\\', 'é', '\u{301}', '世', '€', '\u{1f600}'] {
+            assert!(is_print(c), "{c:?}");
+        }
+        for c in
+            ['\0', '\t', '\u{7f}', '\u{85}', '\u{a0}', '\u{ad}', '\u{2028}', '\u{3000}', '\u{feff}']
+        {
+            assert!(!is_print(c), "{c:?}");
+        }
     }
 }

@@ -18,9 +18,10 @@ use crate::api::Api;
 use crate::bootstrap;
 use crate::flow;
 use crate::loopback;
+use crate::request::Warnings;
 use crate::resource::ResourceType;
 use crate::store::{Encoded, Expect, Transaction, WriteError};
-use crate::verbs::delete;
+use crate::verbs::delete::{Admission, Deletion, delete};
 use crate::verbs::delete_options::DeleteOptions;
 use evenkeel_apimachinery::decode::FieldValidation;
 use evenkeel_apimachinery::patch::{self, Writer};
@@ -147,7 +148,17 @@ async fn ensure(api: &Arc<Api>) -> Result<(), StatusError> {
             let name = text(object, "metadata.name");
             if !is_own(name) {
                 let user = User::authenticated("system:apiserver", ["system:masters"]);
-                match delete::delete(api, &row, name, &user, &DeleteOptions::default()).await {
+                let options = DeleteOptions::default();
+                let warnings = Warnings::default();
+                let admission = Admission { requested: &row, name, warnings: &warnings };
+                let deletion = Deletion {
+                    api,
+                    stored: &row,
+                    user: &user,
+                    options: &options,
+                    admission: Some(admission),
+                };
+                match delete(&deletion, name).await {
                     Err(error) if error.code() != http::StatusCode::NOT_FOUND => return Err(error),
                     _ => {}
                 }

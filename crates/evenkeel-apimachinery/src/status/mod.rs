@@ -5,7 +5,7 @@ mod field;
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-pub use evenkeel_api::quote::quote;
+pub use evenkeel_api::quote::{is_print, quote};
 pub use field::{FieldError, FieldErrorKind};
 use http::StatusCode;
 use serde::Serialize;

@@ -14,7 +14,7 @@ use super::{mutated, policy};
 use crate::api::Context;
 use crate::webhook::post;
 use evenkeel_apimachinery::patch;
-use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::status::{StatusError, quote};
 use evenkeel_apimachinery::value::{flag, get, int, list, text};
 
 const MUTATING: &str = "admissionregistration.k8s.io/mutatingwebhookconfigurations";
@@ -118,6 +118,30 @@ async fn change(
     Ok(Some(*object != before))
 }
 
+/// Calls the mutating webhooks for a deletion, one after the other. They may refuse it, but there is no object to change.
+///
+/// Upstream: `mutatingDispatcher.Dispatch`.
+pub(crate) async fn admit_delete(
+    request: &Attributes<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<(), StatusError> {
+    for webhook in all(request.cx, Plugin::MutatingAdmissionWebhook, MUTATING) {
+        let Some(matched) = is_called(request, &webhook)? else { continue };
+        let converted = request.converted(matched.version(request));
+        let converted = converted.as_ref().map(|converted| converted.attributes(request));
+        let seen = converted.as_ref().unwrap_or(request);
+        let Some(answer) = call(seen, &webhook, warnings).await? else { continue };
+        let patches = |patch: &Value| patch.as_array().is_none_or(|list| !list.is_empty());
+        if answer.patch.as_ref().is_some_and(patches) {
+            return Err(StatusError::internal(format!(
+                "admission webhook {} attempted to modify the object, which is not supported for this operation",
+                quote(text(&webhook, "name"))
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Applies the JSON patch in a webhook's response.
 fn patched(name: &str, object: &Value, operations: &Value) -> Result<Value, StatusError> {
     let patched = patch::apply_json_patch(object, operations).map_err(StatusError::internal)?;
@@ -177,7 +201,7 @@ fn is_called(request: &Attributes<'_>, webhook: &Value) -> Result<Option<Matched
     match policy::is_for_webhook(request, webhook) {
         Ok(matched) => Ok(matched),
         Err(_) if text(webhook, "failurePolicy") == "Ignore" => Ok(None),
-        Err(error) => Err(StatusError::forbidden(&cx.resource.name, cx.name, error)),
+        Err(error) => Err(StatusError::forbidden(&cx.requested.name, cx.name, error)),
     }
 }
 

@@ -1,9 +1,9 @@
 //! Authorizers of a server, in the order of `--authorization-mode`.
 
-use super::User;
 use super::rbac::ResolvedRules;
 use super::rbac_authorizer::RbacAuthorizer;
 use super::rule::Attributes;
+use super::{User, nodes};
 use crate::store::Store;
 use std::str::FromStr;
 
@@ -18,6 +18,20 @@ pub(crate) enum AuthorizationMode {
     AlwaysAllow,
     /// Allows no request.
     AlwaysDeny,
+}
+
+impl AuthorizationMode {
+    /// Returns the authorizer's name in reasons.
+    ///
+    /// Upstream: `GetNameForAuthorizerMode`.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Node => "node",
+            Self::Rbac => "rbac",
+            Self::AlwaysAllow => "alwaysallow",
+            Self::AlwaysDeny => "alwaysdeny",
+        }
+    }
 }
 
 impl FromStr for AuthorizationMode {
@@ -76,9 +90,10 @@ impl Authorizer {
     ) -> bool {
         user.is_in("system:masters")
             || self.modes.iter().any(|mode| match mode {
-                AuthorizationMode::Node => {
-                    self.rbac.node_authorizer_allows(store, user, attributes)
-                }
+                AuthorizationMode::Node => self
+                    .rbac
+                    .authorize_node(store, user, attributes)
+                    .is_some_and(|decision| decision.is_ok()),
                 AuthorizationMode::Rbac => self.rbac.authorize(store, user, attributes),
                 AuthorizationMode::AlwaysAllow => true,
                 AuthorizationMode::AlwaysDeny => false,
@@ -86,29 +101,49 @@ impl Authorizer {
     }
 
     /// Decides like [`authorize`](Self::authorize). Returns the reason of an allowed request, which only RBAC gives, or
-    /// `None` for a refused one.
+    /// the reasons of all authorizers for a refused one. Both may be empty.
+    ///
+    /// Upstream: `unionAuthzHandler.Authorize`.
     pub(crate) fn authorize_with_reason(
         &self,
         store: &Store,
         user: &User,
         attributes: &Attributes<'_>,
-    ) -> Option<String> {
+    ) -> Result<String, String> {
         if user.is_in("system:masters") {
-            return Some(String::new());
+            return Ok(String::new());
         }
-        self.modes.iter().find_map(|mode| match mode {
-            AuthorizationMode::Node => {
-                self.rbac.node_authorizer_allows(store, user, attributes).then(String::new)
+        let mut reasons = Vec::new();
+        for mode in &self.modes {
+            let decision = match mode {
+                AuthorizationMode::Node => {
+                    match self.rbac.authorize_node(store, user, attributes) {
+                        Some(decision) => decision.map(|()| String::new()).map_err(Into::into),
+                        None => Err(String::new()),
+                    }
+                }
+                AuthorizationMode::Rbac => self.rbac.authorize_with_reason(store, user, attributes),
+                AuthorizationMode::AlwaysAllow => Ok(String::new()),
+                AuthorizationMode::AlwaysDeny => Err("Everything is forbidden.".to_owned()),
+            };
+            match decision {
+                Ok(reason) => return Ok(reason),
+                Err(reason) if reason.is_empty() => {}
+                Err(reason) => reasons.push(format!("{}: {reason}", mode.name())),
             }
-            AuthorizationMode::Rbac => self.rbac.authorize_with_reason(store, user, attributes),
-            AuthorizationMode::AlwaysAllow => Some(String::new()),
-            AuthorizationMode::AlwaysDeny => None,
-        })
+        }
+        Err(reasons.join("\n"))
     }
 
-    /// Returns whether a user may do everything, whatever the roles grant.
-    pub(crate) fn allows_all(&self, user: &User) -> bool {
-        user.is_in("system:masters") || self.modes.contains(&AuthorizationMode::AlwaysAllow)
+    /// Returns whether every user may do everything, whatever the roles grant.
+    pub(crate) fn allows_all(&self) -> bool {
+        self.modes.contains(&AuthorizationMode::AlwaysAllow)
+    }
+
+    /// Returns whether the Node authorizer decides about the user's requests. Its rules depend on stored objects, so
+    /// that they cannot be listed.
+    pub(crate) fn is_node(&self, user: &User) -> bool {
+        self.modes.contains(&AuthorizationMode::Node) && nodes::node_of(user).is_some()
     }
 
     /// Returns all rules that bindings grant to a user in a namespace, including those of ClusterRoleBindings.
@@ -141,21 +176,22 @@ mod tests {
         };
         let (admin, other) =
             (User::authenticated("a", ["system:masters"]), User::authenticated("b", []));
-        let table: [(&[&str], bool); 6] = [
-            (&[], false),
-            (&["RBAC"], false),
-            (&["Node", "RBAC"], false),
-            (&["AlwaysDeny"], false),
-            (&["AlwaysAllow"], true),
-            (&["AlwaysDeny", "RBAC", "AlwaysAllow"], true),
+        let table: [(&[&str], Result<&str, &str>); 6] = [
+            (&[], Err("")),
+            (&["RBAC"], Err("")),
+            (&["Node", "RBAC"], Err("")),
+            (&["AlwaysDeny"], Err("alwaysdeny: Everything is forbidden.")),
+            (&["AlwaysAllow"], Ok("")),
+            (&["AlwaysDeny", "RBAC", "AlwaysAllow"], Ok("")),
         ];
-        for (modes, allowed) in table {
+        for (modes, decision) in table {
+            let allowed = decision.is_ok();
             let authorizer = of(modes).expect("known modes");
             assert!(authorizer.authorize(&store, &admin, &attributes), "{modes:?}");
             assert_eq!(authorizer.authorize(&store, &other, &attributes), allowed, "{modes:?}");
             let reason = authorizer.authorize_with_reason(&store, &other, &attributes);
-            assert_eq!(reason.is_some(), allowed, "{modes:?}");
-            assert_eq!(authorizer.allows_all(&other), allowed, "{modes:?}");
+            assert_eq!(reason.as_deref().map_err(String::as_str), decision, "{modes:?}");
+            assert_eq!(authorizer.allows_all(), allowed, "{modes:?}");
         }
     }
 

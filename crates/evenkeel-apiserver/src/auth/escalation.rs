@@ -6,10 +6,9 @@
 //! | The user holds a rule if one of the user's rules covers each combination of verb, resource, name and path | `covers` |
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::Arc;
 
 use super::User;
-use super::rbac::ResolvedRules;
+use super::rbac::{ResolvedRules, aggregate};
 use super::rule::{PolicyRule, non_resource_url_matches};
 use evenkeel_apimachinery::status::quote;
 
@@ -57,21 +56,10 @@ pub(crate) fn confirm_no_escalation(
         "{who} is attempting to grant RBAC permissions not currently held:\n{}",
         listed.join("\n")
     );
-    if let Some(errors) = aggregate(&held.errors) {
+    if let Some(errors) = aggregate(held.missing.iter().map(|role| role.not_stored())) {
         why.push_str(&format!("; resolution errors: [{errors}]"));
     }
     Err(why)
-}
-
-/// Joins several errors into one text; `None` if there are none.
-///
-/// Upstream: `utilerrors.NewAggregate`.
-pub(crate) fn aggregate(errors: &[Arc<str>]) -> Option<String> {
-    match errors {
-        [] => None,
-        [one] => Some(one.to_string()),
-        many => Some(format!("[{}]", many.join(", "))),
-    }
 }
 
 /// Limit that stops the comparison of rules.
@@ -324,6 +312,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::Attributes;
+    use super::super::rbac::MissingRole;
     use super::*;
 
     fn rules(rules: Value) -> Vec<PolicyRule> {
@@ -480,7 +469,7 @@ mod tests {
         let user = User::authenticated("bob", ["dev"]);
         let held = ResolvedRules {
             rules: vec![rules(json!([core(&["get"], &["pods"], &[])])).into()],
-            errors: vec!["roles \"a\" not found".into(), "roles \"b\" not found".into()],
+            missing: ["a", "b", "a"].map(|name| MissingRole::new("Role", name).into()).into(),
         };
         let granted = rules(json!([
             core(&["list", "get", "watch"], &["pods"], &[]),
@@ -493,7 +482,8 @@ mod tests {
             "user \"bob\" (groups=[\"dev\" \"system:authenticated\"]) is attempting to grant RBAC permissions not currently held:\n\
              {APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"list\" \"watch\"]}\n\
              {APIGroups:[\"\"], Resources:[\"secrets\"], ResourceNames:[\"s\"], Verbs:[\"get\"]}\n\
-             {NonResourceURLs:[\"/x\"], Verbs:[\"get\"]}; resolution errors: [[roles \"a\" not found, roles \"b\" not found]]"
+             {NonResourceURLs:[\"/x\"], Verbs:[\"get\"]}; resolution errors: [[roles.rbac.authorization.k8s.io \"a\" not found, \
+             roles.rbac.authorization.k8s.io \"b\" not found]]"
         );
         let empty = confirm_no_escalation(&user, &held, &[]);
         assert_eq!(empty, Ok(()));

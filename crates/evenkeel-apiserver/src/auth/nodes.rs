@@ -4,6 +4,7 @@
 //! Kubelets send few requests to this server, so each request reads the node's pods from the store. Upstream keeps a
 //! graph of them.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use serde_json::Value;
@@ -27,7 +28,10 @@ pub(crate) fn node_of(user: &User) -> Option<&str> {
     user.is_in("system:nodes").then_some(name)
 }
 
-/// Returns whether a kubelet may make a request; `rules` are those of `system:node`. The function allows writes of pods
+/// Decision about a kubelet's request, with the reason of a refusal. Some refusals have no reason.
+pub(super) type Decision = Result<(), Cow<'static, str>>;
+
+/// Decides whether a kubelet may make a request; `rules` are those of `system:node`. The function allows writes of pods
 /// and nodes, and creations of other objects that name their node. The NodeRestriction plug-in checks those by the
 /// object.
 ///
@@ -37,99 +41,220 @@ pub(super) fn authorize(
     node: &str,
     rules: &[PolicyRule],
     attributes: &Attributes<'_>,
-) -> bool {
-    let whole = attributes.subresource.is_empty();
-    let is = |verbs: &[&str]| verbs.contains(&attributes.verb);
-    let reads = is(&["get", "list", "watch"]);
-    let writes = is(&["create", "update", "patch", "delete"]);
-    let own = || attributes.verb == "create" || attributes.name == node;
+) -> Decision {
+    let used = || used(store, node, attributes);
     match (attributes.group, attributes.resource) {
         _ if attributes.path.is_some() => rules_allow(rules, attributes),
-        ("", "secrets" | "configmaps") => whole && reads && used(store, node, attributes),
+        ("", "secrets" | "configmaps") => read_namespaced(node, attributes, used),
         ("", "persistentvolumeclaims") if attributes.subresource == "status" => {
-            is(&["update", "patch"]) && used(store, node, attributes)
+            allow_if(
+                has_verb(attributes, &["update", "patch"]),
+                "can only get/update/patch this type",
+            )?;
+            related(node, attributes, used)
         }
         ("", "persistentvolumeclaims") | ("resource.k8s.io", "resourceclaims") => {
-            whole && is(&["get"]) && used(store, node, attributes)
+            get_one(node, attributes, used)
         }
-        ("", "serviceaccounts") => match attributes.subresource {
-            "" => is(&["get"]) && used(store, node, attributes),
-            "token" => is(&["create"]) && used(store, node, attributes),
-            _ => false,
-        },
-        ("", "persistentvolumes") => whole && is(&["get"]) && holds(store, node, attributes.name),
-        ("storage.k8s.io", "volumeattachments") => {
-            let resource_prefix = "storage.k8s.io/volumeattachments";
-            whole && is(&["get"]) && runs(store, node, resource_prefix, attributes.name)
+        ("", "serviceaccounts") => service_account(node, attributes, used),
+        ("", "persistentvolumes") => {
+            get_one(node, attributes, || holds(store, node, attributes.name))
         }
-        ("storage.k8s.io", "csinodes") => whole && (is(&["get"]) || writes) && own(),
-        ("coordination.k8s.io", "leases") => {
-            attributes.namespace == LEASES && (is(&["get"]) || writes) && own()
-        }
-        ("resource.k8s.io", "resourceslices") => whole && slices(store, node, attributes),
+        ("storage.k8s.io", "volumeattachments") => get_one(node, attributes, || {
+            runs(store, node, "storage.k8s.io/volumeattachments", attributes.name)
+        }),
+        ("storage.k8s.io", "csinodes") => csi_node(node, attributes),
+        ("coordination.k8s.io", "leases") => lease(node, attributes),
+        ("resource.k8s.io", "resourceslices") => resource_slice(store, node, attributes),
         ("certificates.k8s.io", "podcertificaterequests") => {
-            whole && requests(store, node, attributes)
+            pod_certificate_request(store, node, attributes)
         }
-        ("", "nodes") => match attributes.subresource {
-            "" => is(&["create", "update", "patch"]) || reads && attributes.name == node,
-            "status" => is(&["update", "patch"]),
-            _ => false,
-        },
-        ("", "pods") => match attributes.subresource {
-            "" => is(&["create", "delete"]) || reads && pods(store, node, attributes),
-            "status" => is(&["update", "patch"]),
-            "eviction" => is(&["create"]),
-            _ => false,
-        },
+        ("", "nodes") => own_node(node, attributes),
+        ("", "pods") => pod(store, node, attributes),
         _ => rules_allow(rules, attributes),
     }
 }
 
-/// Returns whether one of the rules allows the request.
+/// Verbs of a read.
+const READS: &[&str] = &["get", "list", "watch"];
+/// Verbs that a kubelet may use on its own lease and CSINode.
+const OWN: &[&str] = &["get", "create", "update", "patch", "delete"];
+
+fn has_verb(attributes: &Attributes<'_>, verbs: &[&str]) -> bool {
+    verbs.contains(&attributes.verb)
+}
+
+fn allow_if(holds: bool, otherwise: impl Into<Cow<'static, str>>) -> Decision {
+    if holds { Ok(()) } else { Err(otherwise.into()) }
+}
+
+/// Decides whether one of the rules allows the request.
 ///
 /// Upstream: `RulesAllow`.
-fn rules_allow(rules: &[PolicyRule], attributes: &Attributes<'_>) -> bool {
-    rules.iter().any(|rule| rule.rule_allows(attributes))
+fn rules_allow(rules: &[PolicyRule], attributes: &Attributes<'_>) -> Decision {
+    allow_if(rules.iter().any(|rule| rule.rule_allows(attributes)), "")
 }
 
-/// Returns whether a kubelet may read pods: a pod on its node, or a list whose field selector names the node.
+/// Allows a request for an object that is related to the node.
+///
+/// Upstream: `NodeAuthorizer.authorize`.
+fn related(node: &str, attributes: &Attributes<'_>, relation: impl Fn() -> bool) -> Decision {
+    allow_if(!attributes.name.is_empty(), "No Object name found")?;
+    relation().then_some(()).ok_or_else(|| unrelated(node))
+}
+
+fn unrelated(node: &str) -> Cow<'static, str> {
+    format!("no relationship found between node '{node}' and this object").into()
+}
+
+/// Allows `get` of an object that is related to the node.
+///
+/// Upstream: `authorizeGet`.
+fn get_one(node: &str, attributes: &Attributes<'_>, relation: impl Fn() -> bool) -> Decision {
+    allow_if(attributes.verb == "get", "can only get individual resources of this type")?;
+    allow_if(attributes.subresource.is_empty(), "cannot get subresource")?;
+    related(node, attributes, relation)
+}
+
+/// Allows reads of a namespaced object that is related to the node.
+///
+/// Upstream: `authorizeReadNamespacedObject`.
+fn read_namespaced(
+    node: &str,
+    attributes: &Attributes<'_>,
+    relation: impl Fn() -> bool,
+) -> Decision {
+    allow_if(has_verb(attributes, READS), "can only read resources of this type")?;
+    allow_if(attributes.subresource.is_empty(), "cannot read subresource")?;
+    let namespaced = !attributes.namespace.is_empty();
+    allow_if(namespaced, "can only read namespaced object of this type")?;
+    related(node, attributes, relation)
+}
+
+/// Allows a kubelet to get its pods' ServiceAccounts, and to create tokens of them.
+///
+/// Upstream: `authorizeServiceAccount`, `authorizeCreateToken`.
+fn service_account(
+    node: &str,
+    attributes: &Attributes<'_>,
+    relation: impl Fn() -> bool,
+) -> Decision {
+    if attributes.verb == "get" && attributes.subresource.is_empty() {
+        return read_namespaced(node, attributes, relation);
+    }
+    let one = attributes.verb == "create" && !attributes.name.is_empty();
+    allow_if(one, "can only create tokens for individual service accounts")?;
+    let token = attributes.subresource == "token";
+    allow_if(token, "can only create token subresource of serviceaccount")?;
+    relation().then_some(()).ok_or_else(|| unrelated(node))
+}
+
+/// Allows a kubelet its node's lease.
+///
+/// Upstream: `authorizeLease`.
+fn lease(node: &str, attributes: &Attributes<'_>) -> Decision {
+    let why = "can only get, create, update, patch, or delete a node lease";
+    allow_if(has_verb(attributes, OWN), why)?;
+    let why = "can only access leases in the \"kube-node-lease\" system namespace";
+    allow_if(attributes.namespace == LEASES, why)?;
+    let why = "can only access node lease with the same name as the requesting node";
+    allow_if(is_own(node, attributes), why)
+}
+
+/// Allows a kubelet its node's CSINode. Its status has a gate, which is off.
+///
+/// Upstream: `authorizeCSINode`.
+fn csi_node(node: &str, attributes: &Attributes<'_>) -> Decision {
+    let why = match attributes.subresource {
+        "" => "can only get, create, update, patch, or delete a CSINode",
+        "status" => return Err("CSINode status access requires CSIVolumeHealth feature".into()),
+        _ => return Err("cannot authorize CSINode subresources".into()),
+    };
+    allow_if(has_verb(attributes, OWN), why)?;
+    let why = "can only access CSINode with the same name as the requesting node";
+    allow_if(is_own(node, attributes), why)
+}
+
+/// Returns whether the request names the object of the node's name. Creations name no object yet.
+fn is_own(node: &str, attributes: &Attributes<'_>) -> bool {
+    attributes.verb == "create" || attributes.name == node
+}
+
+/// Allows a kubelet to read its Node, and to write Nodes.
+///
+/// Upstream: `authorizeNode`.
+fn own_node(node: &str, attributes: &Attributes<'_>) -> Decision {
+    match (attributes.subresource, attributes.verb) {
+        ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Ok(()),
+        ("", "get" | "list" | "watch") => match attributes.name {
+            name if name == node => Ok(()),
+            "" => Err(format!("node '{node}' cannot read all nodes, only its own Node object")),
+            name => Err(format!("node '{node}' cannot read '{name}', only its own Node object")),
+        }
+        .map_err(Cow::from),
+        _ => Err("".into()),
+    }
+}
+
+/// Allows a kubelet to read pods on its node, and lists whose field selector names the node.
 ///
 /// Upstream: `authorizePod`.
-fn pods(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
-    match attributes.verb {
-        "get" => {
-            runs(store, node, "/pods", &format!("{}/{}", attributes.namespace, attributes.name))
+fn pod(store: &Store, node: &str, attributes: &Attributes<'_>) -> Decision {
+    let on_node =
+        || runs(store, node, "/pods", &format!("{}/{}", attributes.namespace, attributes.name));
+    match (attributes.subresource, attributes.verb) {
+        ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => {
+            Ok(())
         }
-        _ => selects(attributes, node),
+        ("", "get") => get_one(node, attributes, on_node),
+        ("", "list" | "watch") if selects(attributes, node) => Ok(()),
+        ("", "list" | "watch") if !attributes.name.is_empty() => related(node, attributes, on_node),
+        ("", "list" | "watch") => {
+            Err("can only list/watch pods with spec.nodeName field selector".into())
+        }
+        _ => Err("".into()),
     }
 }
 
-/// Returns whether a kubelet may read or write ResourceSlices: its node's, or lists whose field selector names the
-/// node.
+/// Allows a kubelet its node's ResourceSlices, and lists whose field selector names the node.
 ///
 /// Upstream: `authorizeResourceSlice`.
-fn slices(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
+fn resource_slice(store: &Store, node: &str, attributes: &Attributes<'_>) -> Decision {
+    allow_if(attributes.subresource.is_empty(), "cannot authorize ResourceSlice subresources")?;
     match attributes.verb {
-        "create" => true,
-        "get" | "update" | "patch" | "delete" => {
+        "create" => Ok(()),
+        "get" | "update" | "patch" | "delete" => related(node, attributes, || {
             runs(store, node, "resource.k8s.io/resourceslices", attributes.name)
+        }),
+        "list" | "watch" | "deletecollection" => {
+            let why =
+                "can only list/watch/deletecollection resourceslices with nodeName field selector";
+            allow_if(selects(attributes, node), why)
         }
-        "list" | "watch" | "deletecollection" => selects(attributes, node),
-        _ => false,
+        _ => Err("only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, \
+                  delete, deletecollection"
+            .into()),
     }
 }
 
-/// Returns whether a kubelet may create or read PodCertificateRequests. It may read its node's, and lists whose field
-/// selector names the node.
+/// Allows a kubelet to create PodCertificateRequests, to read its node's, and lists whose field selector names the
+/// node.
 ///
 /// Upstream: `authorizePodCertificateRequest`.
-fn requests(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
+fn pod_certificate_request(store: &Store, node: &str, attributes: &Attributes<'_>) -> Decision {
+    let why = "nodes may not access the status subresource of PodCertificateRequests";
+    allow_if(attributes.subresource.is_empty(), why)?;
     let key = || format!("{}/{}", attributes.namespace, attributes.name);
     match attributes.verb {
-        "create" => true,
-        "get" => runs(store, node, "certificates.k8s.io/podcertificaterequests", &key()),
-        "list" | "watch" => selects(attributes, node),
-        _ => false,
+        "create" => Ok(()),
+        "get" => related(node, attributes, || {
+            runs(store, node, "certificates.k8s.io/podcertificaterequests", &key())
+        }),
+        "list" | "watch" => {
+            let why = "can only list/watch podcertificaterequests with nodeName field selector";
+            allow_if(selects(attributes, node), why)
+        }
+        verb => Err(format!("nodes may not {verb} podcertificaterequests").into()),
     }
 }
 

@@ -5,11 +5,11 @@ use super::authorizer::Authorizer;
 use super::rule::Attributes;
 use crate::store::Store;
 use evenkeel_apimachinery::group_version::GroupResource;
-use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::status::{StatusError, quote};
 
 /// Returns a 403 with upstream's message unless the authorizers allow the request.
 ///
-/// Upstream: `Forbidden` of `endpoints/handlers/responsewriters`.
+/// Upstream: `withAuthorization`.
 pub(crate) fn permit(
     authorizer: &Authorizer,
     store: &Store,
@@ -19,28 +19,90 @@ pub(crate) fn permit(
     if authorizer.authorize(store, user, attributes) {
         return Ok(());
     }
-    let group_resource = |subresource: &str| GroupResource {
-        group: attributes.group.into(),
-        resource: if subresource.is_empty() {
-            attributes.resource.into()
-        } else {
-            format!("{}/{subresource}", attributes.resource).into()
-        },
-    };
-    if let Some(path) = attributes.path {
-        let nothing = GroupResource { group: "".into(), resource: "".into() };
-        let why = format!("User \"{}\" cannot {} path \"{path}\"", user.name, attributes.verb);
-        return Err(StatusError::forbidden(&nothing, "", why));
+    // A role or a pod that was written in between may allow the request now.
+    match authorizer.authorize_with_reason(store, user, attributes) {
+        Ok(_) => Ok(()),
+        Err(reason) => Err(forbidden(user, attributes, &reason)),
     }
-    let shown = group_resource(attributes.subresource).resource;
-    let place = if attributes.namespace.is_empty() {
+}
+
+/// Returns a 403 that names the user and the request, with a reason if there is one.
+///
+/// Upstream: `ForbiddenStatusError`.
+pub(crate) fn forbidden(user: &User, attributes: &Attributes<'_>, reason: &str) -> StatusError {
+    let resource = if attributes.path.is_some() { "" } else { attributes.resource };
+    let group_resource =
+        GroupResource { group: attributes.group.into(), resource: resource.into() };
+    let mut message = sanitize(&message(user, attributes));
+    if !reason.is_empty() {
+        message.push_str(": ");
+        message.push_str(reason);
+    }
+    StatusError::forbidden(&group_resource, attributes.name, message)
+}
+
+/// Upstream: `forbiddenMessage`.
+fn message(user: &User, attributes: &Attributes<'_>) -> String {
+    let (user, verb) = (quote(&user.name), attributes.verb);
+    if let Some(path) = attributes.path {
+        return format!("User {user} cannot {verb} path {}", quote(path));
+    }
+    let mut resource = attributes.resource.to_owned();
+    if !attributes.subresource.is_empty() {
+        resource = format!("{resource}/{}", attributes.subresource);
+    }
+    let (resource, group) = (quote(&resource), quote(attributes.group));
+    let scope = if attributes.namespace.is_empty() {
         "at the cluster scope".to_owned()
     } else {
-        format!("in the namespace \"{}\"", attributes.namespace)
+        format!("in the namespace {}", quote(attributes.namespace))
     };
-    let why = format!(
-        "User \"{}\" cannot {} resource \"{shown}\" in API group \"{}\" {place}",
-        user.name, attributes.verb, attributes.group
-    );
-    Err(StatusError::forbidden(&group_resource(""), attributes.name, why))
+    format!("User {user} cannot {verb} resource {resource} in API group {group} {scope}")
+}
+
+/// Escapes characters that would make a message look like HTML.
+fn sanitize(message: &str) -> String {
+    message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_user_request_and_reason() {
+        let user = User::authenticated("we<ird&\"x\n", []);
+        let named = Attributes {
+            verb: "get",
+            group: "apps",
+            resource: "deployments",
+            subresource: "scale",
+            namespace: "a\u{a0}b",
+            name: "<d>",
+            ..Attributes::default()
+        };
+        let path = Attributes { verb: "get", path: Some("/a<b\"c"), ..Attributes::default() };
+        let list = Attributes { verb: "list", resource: "nodes", ..Attributes::default() };
+        let who = "User \"we&lt;ird&amp;\\\"x\\n\" cannot";
+        for (attributes, reason, message) in [
+            (
+                &named,
+                "rbac: <why>",
+                format!(
+                    "deployments.apps \"<d>\" is forbidden: {who} get resource \"deployments/scale\" in API group \
+                     \"apps\" in the namespace \"a\\u00a0b\": rbac: <why>"
+                ),
+            ),
+            (&path, "", format!("forbidden: {who} get path \"/a&lt;b\\\"c\"")),
+            (
+                &list,
+                "",
+                format!(
+                    "nodes is forbidden: {who} list resource \"nodes\" in API group \"\" at the cluster scope"
+                ),
+            ),
+        ] {
+            assert_eq!(forbidden(&user, attributes, reason).message(), message);
+        }
+    }
 }

@@ -8,7 +8,7 @@
 //! | A RoleBinding grants in its namespace, a ClusterRoleBinding in all namespaces and on cluster-scoped resources | `visit_rules_for` |
 //! | A RoleBinding may refer to a ClusterRole, and grants its rules in the binding's namespace only | `resolve` |
 //! | A subject is a user, a group or a service account (`system:serviceaccount:NAMESPACE:NAME`) | `resolve` |
-//! | A binding to a role that does not exist grants nothing | `role_not_found` |
+//! | A binding to a role that does not exist grants nothing | `MissingRole` |
 //! | A rule allows a request that matches its verbs, API groups, resources and resource names; `*` matches all | `rule::rule_allows` |
 //! | `pods/log` names a subresource, `*/scale` the subresource of all resources; `pods` does not include `pods/log` | `rule::resource_matches` |
 //! | A non-resource URL may end in `*`, which matches any suffix | `rule::non_resource_url_matches` |
@@ -24,6 +24,7 @@ use serde::Deserialize;
 use super::rule::{Attributes, PolicyRule};
 use super::{User, nodes};
 use crate::store::Store;
+use evenkeel_apimachinery::status::quote;
 
 /// Resource prefixes of the RBAC resources. [`resolve`] reads them by position.
 pub(super) const RBAC_RESOURCES: [&str; 4] = [
@@ -54,8 +55,8 @@ pub(super) struct RuleResolver {
 struct Grant {
     /// Namespace in which the rules apply; `None` for a ClusterRoleBinding, whose rules apply everywhere.
     namespace: Option<Box<str>>,
-    /// Rules of the role, or upstream's NotFound message if the role does not exist.
-    rules: Result<Arc<[PolicyRule]>, Arc<str>>,
+    /// Rules of the role, if it exists.
+    rules: Result<Arc<[PolicyRule]>, Arc<MissingRole>>,
     /// Binding and role, for the reason of a decision.
     by: Arc<str>,
 }
@@ -72,8 +73,34 @@ impl Grant {
 #[derive(Default)]
 pub(crate) struct ResolvedRules {
     pub(crate) rules: Vec<Arc<[PolicyRule]>>,
-    /// NotFound messages of missing roles that the user's bindings refer to.
-    pub(crate) errors: Vec<Arc<str>>,
+    /// Missing roles that the user's bindings refer to, those of ClusterRoleBindings first.
+    pub(crate) missing: Vec<Arc<MissingRole>>,
+}
+
+/// Role that a binding refers to, and that does not exist.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct MissingRole {
+    /// Singular name of the role's resource.
+    resource: &'static str,
+    name: Box<str>,
+}
+
+impl MissingRole {
+    pub(crate) fn new(kind: &str, name: &str) -> Self {
+        let resource = if kind == "ClusterRole" { "clusterrole" } else { "role" };
+        Self { resource, name: name.into() }
+    }
+
+    /// Returns the error of upstream's registry: `clusterroles.rbac.authorization.k8s.io "role" not found`.
+    pub(crate) fn not_stored(&self) -> String {
+        let name = quote(&self.name);
+        format!("{}s.rbac.authorization.k8s.io {name} not found", self.resource)
+    }
+
+    /// Returns the error of upstream's listers, which authorizers read. They name the resource in the singular.
+    pub(crate) fn not_cached(&self) -> String {
+        format!("{}.rbac.authorization.k8s.io {} not found", self.resource, quote(&self.name))
+    }
 }
 
 /// Rules of a Role or a ClusterRole, without its metadata and aggregation rule.
@@ -119,15 +146,15 @@ impl RuleResolver {
             .any(|(_, grant)| grant.rules().iter().any(|rule| rule.rule_allows(attributes)))
     }
 
-    /// Decides like [`authorize`](Self::authorize). Returns the reason of an allowed request, or `None` for a refused
-    /// one.
+    /// Decides like [`authorize`](Self::authorize). Returns the reason of an allowed request, or that of a refused one:
+    /// the missing roles, if there are any.
     ///
     /// Upstream: `RBACAuthorizer.Authorize`, `describeSubject`.
     pub(super) fn authorize_with_reason(
         &self,
         user: &User,
         attributes: &Attributes<'_>,
-    ) -> Option<String> {
+    ) -> Result<String, String> {
         self.visit_rules_for(user, attributes.namespace)
             .find(|(_, g)| g.rules().iter().any(|rule| rule.rule_allows(attributes)))
             .map(|(subject, grant)| {
@@ -141,17 +168,28 @@ impl RuleResolver {
                 };
                 format!("RBAC: allowed by {} to {to}", grant.by)
             })
+            .ok_or_else(|| {
+                let missing = self.rules_for(user, attributes.namespace).missing;
+                let errors = missing.iter().map(|role| role.not_cached());
+                aggregate(errors).map_or_else(String::new, |errors| format!("RBAC: {errors}"))
+            })
     }
 
-    /// Returns whether the user is a kubelet and the Node authorizer allows the request.
-    pub(super) fn node_authorizer_allows(
+    /// Decides with the Node authorizer; `None` for a user that is no kubelet.
+    ///
+    /// Upstream: `NodeAuthorizer.Authorize`.
+    pub(super) fn authorize_node(
         &self,
         store: &Store,
         user: &User,
         attributes: &Attributes<'_>,
-    ) -> bool {
-        let Some(node) = nodes::node_of(user).filter(|node| !node.is_empty()) else { return false };
-        self.node.as_ref().is_some_and(|rules| nodes::authorize(store, node, rules, attributes))
+    ) -> Option<nodes::Decision> {
+        let node = nodes::node_of(user)?;
+        if node.is_empty() {
+            return Some(Err(format!("unknown node for user {}", quote(&user.name)).into()));
+        }
+        let rules = self.node.as_deref().unwrap_or_default();
+        Some(nodes::authorize(store, node, rules, attributes))
     }
 
     /// Returns all rules that bindings grant to a user in a namespace, including those of ClusterRoleBindings.
@@ -159,16 +197,18 @@ impl RuleResolver {
     /// Upstream: `DefaultRuleResolver.RulesFor`.
     pub(super) fn rules_for(&self, user: &User, namespace: &str) -> ResolvedRules {
         let (mut resolved, mut seen) = (ResolvedRules::default(), HashSet::new());
+        let mut missing_in_namespace = Vec::new();
         for (_, grant) in self.visit_rules_for(user, namespace) {
-            match &grant.rules {
-                Ok(rules) if seen.insert(Arc::as_ptr(rules).cast::<PolicyRule>()) => {
+            match (&grant.rules, &grant.namespace) {
+                (Ok(rules), _) if seen.insert(Arc::as_ptr(rules).cast::<PolicyRule>()) => {
                     resolved.rules.push(rules.clone());
                 }
-                Ok(_) => {}
-                Err(error) if resolved.errors.contains(error) => {}
-                Err(error) => resolved.errors.push(error.clone()),
+                (Ok(_), _) => {}
+                (Err(role), None) => resolved.missing.push(role.clone()),
+                (Err(role), Some(_)) => missing_in_namespace.push(role.clone()),
             }
         }
+        resolved.missing.append(&mut missing_in_namespace);
         resolved
     }
 
@@ -233,7 +273,10 @@ pub(super) fn resolve(store: &Store, version: [u64; 4]) -> RuleResolver {
                 _ => binding.role_ref.name.clone(),
             };
             let rules = roles.get(&(of_cluster, key)).cloned();
-            let rules = rules.ok_or_else(|| role_not_found(&binding.role_ref));
+            let rules = rules.ok_or_else(|| {
+                let role = &binding.role_ref;
+                Arc::new(MissingRole::new(&role.kind, &role.name))
+            });
             let by: Arc<str> = describe_binding(&entry.key, cluster, &binding.role_ref).into();
             for subject in binding.subjects.unwrap_or_default() {
                 let grant =
@@ -258,10 +301,21 @@ pub(super) fn resolve(store: &Store, version: [u64; 4]) -> RuleResolver {
     resolver
 }
 
-/// Returns the error for a missing role: `clusterroles.rbac.authorization.k8s.io "role" not found`.
-fn role_not_found(role: &RoleRef) -> Arc<str> {
-    let plural = if &*role.kind == "ClusterRole" { "clusterroles" } else { "roles" };
-    format!("{plural}.rbac.authorization.k8s.io \"{}\" not found", role.name).into()
+/// Joins several errors into one text, each once; `None` if there are none.
+///
+/// Upstream: `utilerrors.NewAggregate`.
+pub(crate) fn aggregate(errors: impl Iterator<Item = String>) -> Option<String> {
+    let mut distinct: Vec<String> = Vec::new();
+    for error in errors {
+        if !distinct.contains(&error) {
+            distinct.push(error);
+        }
+    }
+    match distinct.as_slice() {
+        [] => None,
+        [_] => distinct.pop(),
+        many => Some(format!("[{}]", many.join(", "))),
+    }
 }
 
 /// Formats a binding and its role for a reason: `RoleBinding "name/namespace" of Role "role"`.

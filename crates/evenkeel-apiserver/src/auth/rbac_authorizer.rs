@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::User;
+use super::nodes::Decision;
 use super::rbac::{RBAC_RESOURCES, ResolvedRules, RuleResolver, resolve};
 use super::rule::Attributes;
 use crate::store::Store;
@@ -28,24 +29,24 @@ impl RbacAuthorizer {
         self.resolver(store).authorize(user, attributes)
     }
 
-    /// Returns the reason of an allowed request, or `None` for a refused one.
+    /// Returns the reason of an allowed request, or that of a refused one.
     pub(super) fn authorize_with_reason(
         &self,
         store: &Store,
         user: &User,
         attributes: &Attributes<'_>,
-    ) -> Option<String> {
+    ) -> Result<String, String> {
         self.resolver(store).authorize_with_reason(user, attributes)
     }
 
-    /// Returns whether the user is a kubelet and the Node authorizer allows the request.
-    pub(super) fn node_authorizer_allows(
+    /// Decides with the Node authorizer; `None` for a user that is no kubelet.
+    pub(super) fn authorize_node(
         &self,
         store: &Store,
         user: &User,
         attributes: &Attributes<'_>,
-    ) -> bool {
-        self.resolver(store).node_authorizer_allows(store, user, attributes)
+    ) -> Option<Decision> {
+        self.resolver(store).authorize_node(store, user, attributes)
     }
 
     /// Returns all rules that bindings grant to a user in a namespace, including those of ClusterRoleBindings.

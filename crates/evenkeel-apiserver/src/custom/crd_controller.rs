@@ -20,7 +20,7 @@ use evenkeel_apiextensions::conditions::{self, CLEANUP_FINALIZER};
 
 use crate::api::Api;
 use crate::store::{Encoded, Entry, Expect, SelectionAttributes, Transaction, WriteError, changed};
-use crate::verbs::delete;
+use crate::verbs::delete::{Deletion, delete};
 use crate::verbs::delete_options::DeleteOptions;
 use evenkeel_apimachinery::patch::{self, Writer};
 use evenkeel_apimachinery::status::StatusError;
@@ -166,8 +166,10 @@ async fn delete_objects(api: &Arc<Api>, name: &str) -> Result<bool, StatusError>
     let Some(row) = api.served.resource_type_for_deletion(name) else { return Ok(true) };
     let user = User::authenticated("system:apiserver", ["system:masters"]);
     let options = DeleteOptions::default();
+    // Admission does not see these deletions, so that it cannot keep a definition.
+    let deletion = Deletion { api, stored: &row, user: &user, options: &options, admission: None };
     for entry in api.store.all(&row.resource_prefix) {
-        match delete::delete(api, &row, &entry.key, &user, &options).await {
+        match delete(&deletion, &entry.key).await {
             Err(error) if error.code() != http::StatusCode::NOT_FOUND => return Err(error),
             _ => {}
         }

@@ -17,8 +17,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::api::Api;
 use crate::auth::impersonation::Mode;
-use crate::auth::{Attributes, permit, serviceaccount};
-use evenkeel_apimachinery::group_version::GroupResource;
+use crate::auth::{Attributes, forbidden, permit, serviceaccount};
 use evenkeel_apimachinery::headers;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
@@ -59,7 +58,7 @@ pub(super) fn impersonate(
     let mut refusal = None;
     let last = api.impersonation_modes.get(&user.name);
     for mode in Mode::in_order(last).filter(|mode| mode.applies(&impersonated, &user)) {
-        match mode.check(&impersonated, attributes, &permitted) {
+        match mode.check(&impersonated, &user, attributes, &permitted) {
             Ok(()) => {
                 if last != Some(mode) {
                     api.impersonation_modes.set(&user.name, mode);
@@ -113,6 +112,7 @@ impl Mode {
     fn check(
         self,
         impersonated: &Requested<'_>,
+        user: &User,
         attributes: &Attributes<'_>,
         permitted: &dyn Fn(&Attributes<'_>) -> Result<(), StatusError>,
     ) -> Result<(), StatusError> {
@@ -125,7 +125,7 @@ impl Mode {
         let all = permissions(impersonated, self, &verb);
         let of_many = |one: &&Attributes<'_>| matches!(one.resource, "groups" | "userextras");
         all.iter().filter(|one| !of_many(one)).try_for_each(permitted)?;
-        sane(impersonated, &verb)?;
+        sane(impersonated, user, &verb)?;
         for (resource, subresource, n_wanted) in [
             ("groups", "", impersonated.groups.len()),
             ("userextras", "*", impersonated.extra.len()),
@@ -158,10 +158,11 @@ const MASTERS: &str = "system:masters";
 /// Refuses groups and extra that the constrained modes never allow.
 ///
 /// Upstream: `authorizeGroups`, `validateExtra`.
-fn sane(impersonated: &Requested<'_>, verb: &str) -> Result<(), StatusError> {
+fn sane(impersonated: &Requested<'_>, user: &User, verb: &str) -> Result<(), StatusError> {
     let refuse = |resource: &str, name: &str, why: &str| {
-        let resource = GroupResource { group: AUTHENTICATION.into(), resource: resource.into() };
-        Err(StatusError::forbidden(&resource, name, format!("{verb}: {why}")))
+        let group = AUTHENTICATION;
+        let attributes = Attributes { verb, group, resource, name, ..Attributes::default() };
+        Err(forbidden(user, &attributes, why))
     };
     if impersonated.groups.contains(&"") {
         return refuse("groups", "", "impersonating the empty string group is not allowed");
@@ -306,7 +307,7 @@ mod tests {
         };
         let mode = Mode::in_order(None)
             .filter(|mode| mode.applies(impersonated, user))
-            .find(|mode| mode.check(impersonated, &request, &permitted).is_ok());
+            .find(|mode| mode.check(impersonated, user, &request, &permitted).is_ok());
         (mode, all.into_inner())
     }
 

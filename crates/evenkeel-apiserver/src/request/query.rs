@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 
 use crate::decode::FieldValidation;
 use crate::resource::GroupKind;
-use evenkeel_apimachinery::status::{FieldError, StatusError};
+use evenkeel_apimachinery::status::{FieldError, StatusError, is_print};
+
+/// Maximum length of a field manager in bytes.
+const MAX_FIELD_MANAGER_LENGTH: usize = 128;
 
 /// Decoded query parameters in the order of the URL.
 #[derive(Debug, Clone, Default)]
@@ -45,9 +48,12 @@ impl Query {
         self.0.iter().filter(move |(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
-    /// Returns a boolean parameter: true if present with any value but `false` and `0`.
+    /// Returns a boolean parameter: true if present with any value but `0` and `false` in any case.
+    ///
+    /// Upstream: `Convert_Slice_string_To_bool`.
     pub(crate) fn flag(&self, key: &str) -> bool {
-        self.has(key) && !matches!(self.get(key), "false" | "0")
+        let value = self.get(key);
+        self.has(key) && value != "0" && !value.eq_ignore_ascii_case("false")
     }
 
     /// Parses an integer parameter; `None` if it is absent.
@@ -99,35 +105,9 @@ impl WriteOptions {
         kind: &'static str,
         apply: bool,
     ) -> Result<Self, StatusError> {
-        let mut errors = dry_run_errors(query.all("dryRun"));
         let manager = query.get("fieldManager");
-        if manager.len() > 128 {
-            errors.push(FieldError::too_long("fieldManager", 128));
-        } else if let Some((at, c)) = manager.char_indices().find(|(_, c)| c.is_control()) {
-            errors.push(FieldError::invalid(
-                "fieldManager",
-                manager,
-                format!("invalid character {} (at position {at})", c.escape_debug()),
-            ));
-        }
-        let validation = match query.get("fieldValidation") {
-            "" | "Warn" => FieldValidation::Warn,
-            "Ignore" => FieldValidation::Ignore,
-            "Strict" => FieldValidation::Strict,
-            other => {
-                errors.push(FieldError::not_supported(
-                    "fieldValidation",
-                    other,
-                    &["Ignore", "Strict", "Warn", ""],
-                ));
-                FieldValidation::Warn
-            }
-        };
-        let force = match query.get("force") {
-            "" if !query.has("force") => None,
-            "" | "true" | "1" => Some(true),
-            _ => Some(false),
-        };
+        let force = query.has("force").then(|| query.flag("force"));
+        let mut errors = Vec::new();
         if kind == "PatchOptions" {
             if apply && manager.is_empty() {
                 errors.push(FieldError::required("fieldManager", "is required for apply patch"));
@@ -139,6 +119,21 @@ impl WriteOptions {
                 ));
             }
         }
+        errors.extend(field_manager_errors(manager));
+        errors.extend(dry_run_errors(query.all("dryRun")));
+        let validation = match query.get("fieldValidation") {
+            "" | "Warn" => FieldValidation::Warn,
+            "Ignore" => FieldValidation::Ignore,
+            "Strict" => FieldValidation::Strict,
+            other => {
+                errors.push(FieldError::not_supported(
+                    "fieldValidation",
+                    other,
+                    &["", "Ignore", "Strict", "Warn"],
+                ));
+                FieldValidation::Warn
+            }
+        };
         refuse(kind, &errors)?;
         Ok(Self {
             dry_run: query.has("dryRun"),
@@ -173,14 +168,30 @@ impl WriteOptions {
     }
 }
 
-/// Returns the default field manager: the user agent up to the first slash, at most 128 bytes, without control characters.
+/// Returns the errors of `fieldManager`: its length, and each character that is not printable.
+///
+/// Upstream: `ValidateFieldManager`.
+fn field_manager_errors(manager: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if manager.len() > MAX_FIELD_MANAGER_LENGTH {
+        errors.push(FieldError::too_long("fieldManager", MAX_FIELD_MANAGER_LENGTH));
+    }
+    errors.extend(manager.char_indices().filter(|(_, c)| !is_print(*c)).map(|(at, c)| {
+        let why = format!("invalid character U+{:04X} (at position {at})", u32::from(c));
+        FieldError::invalid("fieldManager", manager, why)
+    }));
+    errors
+}
+
+/// Returns the default field manager: the user agent up to the first slash, at most 128 bytes, without characters that
+/// are not printable.
 ///
 /// Upstream: `managerOrUserAgent`.
 fn prefix_of(user_agent: &str) -> String {
     let name = user_agent.split('/').next().unwrap_or_default();
     let mut out = String::new();
-    for c in name.chars().filter(|c| !c.is_control()) {
-        if out.len() + c.len_utf8() > 128 {
+    for c in name.chars().filter(|c| is_print(*c)) {
+        if out.len() + c.len_utf8() > MAX_FIELD_MANAGER_LENGTH {
             break;
         }
         out.push(c);
@@ -209,4 +220,90 @@ pub(crate) fn refuse(kind: &'static str, errors: &[FieldError]) -> Result<(), St
         "",
         errors,
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_is_on_unless_it_is_false() {
+        for (query, on) in [
+            ("", false),
+            ("a", true),
+            ("a=", true),
+            ("a=true", true),
+            ("a=no", true),
+            ("a=00", true),
+            ("a=0", false),
+            ("a=false", false),
+            ("a=FaLsE", false),
+            ("a=false&a=true", false),
+        ] {
+            let query = Query::parse(Some(query));
+            assert_eq!(query.flag("a"), on, "{query:?}");
+        }
+    }
+
+    #[test]
+    fn options_of_writes_are_checked_as_upstream_does() {
+        fn parse(
+            kind: &'static str,
+            apply: bool,
+            query: &str,
+        ) -> Result<WriteOptions, StatusError> {
+            WriteOptions::parse(&Query::parse(Some(query)), "kubectl/v1", kind, apply)
+        }
+        let long = format!("fieldManager={}%00", "x".repeat(129));
+        let value = format!("{}\\x00", "x".repeat(129));
+        let both = format!(
+            "[fieldManager: Too long: may not be more than 128 bytes, \
+             fieldManager: Invalid value: \"{value}\": invalid character U+0000 (at position 129)]"
+        );
+        for (kind, apply, query, message) in [
+            (
+                "CreateOptions",
+                false,
+                "fieldManager=a%09%CC%81%C2%A0&dryRun=x&fieldValidation=y",
+                "[fieldManager: Invalid value: \"a\\t\u{301}\\u00a0\": invalid character U+0009 (at position 1), \
+                 fieldManager: Invalid value: \"a\\t\u{301}\\u00a0\": invalid character U+00A0 (at position 4), \
+                 dryRun: Unsupported value: [\"x\"]: supported values: \"All\", \
+                 fieldValidation: Unsupported value: \"y\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"]",
+            ),
+            ("CreateOptions", false, &long, &both),
+            (
+                "PatchOptions",
+                false,
+                "force=0&dryRun=x",
+                "[force: Forbidden: may not be specified for non-apply patch, \
+                 dryRun: Unsupported value: [\"x\"]: supported values: \"All\"]",
+            ),
+            (
+                "PatchOptions",
+                true,
+                "force",
+                "fieldManager: Required value: is required for apply patch",
+            ),
+        ] {
+            let error = parse(kind, apply, query).expect_err(query);
+            let message = format!("{kind}.meta.k8s.io \"\" is invalid: {message}");
+            assert_eq!(error.message(), message);
+        }
+        for (query, force) in [
+            ("", None),
+            ("&force", Some(true)),
+            ("&force=yes", Some(true)),
+            ("&force=False", Some(false)),
+        ] {
+            let query = format!("fieldManager=m{query}");
+            let options = parse("PatchOptions", true, &query);
+            assert_eq!(options.expect(&query).force, force, "{query}");
+        }
+    }
+
+    #[test]
+    fn the_default_manager_is_the_printable_start_of_the_user_agent() {
+        assert_eq!(prefix_of("a\u{a0}b\u{301}\t/1 c"), "ab\u{301}");
+        assert_eq!(prefix_of(&"é".repeat(70)), "é".repeat(64));
+    }
 }

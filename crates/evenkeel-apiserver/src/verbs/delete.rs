@@ -9,7 +9,7 @@
 //! | `propagationPolicy`, `orphanDependents` | `apply_finalizers`, `delete_options::finalizers` |
 //! | `dryRun` | `once` |
 //! | a namespace's `spec.finalizers` | `namespace::mark`, `namespace::is_finalized` |
-//! | Jobs orphan their pods by default, with a warning | `warns_of_orphans` |
+//! | Jobs orphan their pods by default, with a warning | `warn_of_orphans` |
 //! | `deletecollection` | `collection` |
 
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::api::{Api, Options};
 use crate::budget::Budget;
 use crate::custom::codec;
 use crate::registry;
-use crate::request::RequestContext;
+use crate::request::{RequestContext, Warnings};
 use crate::resource::ResourceType;
 use crate::resource::key;
 use crate::response::Body;
@@ -48,6 +48,37 @@ pub(crate) enum Deleted {
     Gone(Value),
 }
 
+/// Request to delete objects of one resource.
+pub(crate) struct Deletion<'a> {
+    pub(crate) api: &'a Arc<Api>,
+    /// Resource in the storage version.
+    pub(crate) stored: &'a Arc<ResourceType>,
+    pub(crate) user: &'a User,
+    pub(crate) options: &'a DeleteOptions,
+    /// How admission sees the request; `None` if it does not.
+    pub(crate) admission: Option<Admission<'a>>,
+}
+
+/// Request to delete objects, as policies and webhooks see it.
+pub(crate) struct Admission<'a> {
+    /// Resource in the version of the request.
+    pub(crate) requested: &'a ResourceType,
+    /// Name in the request's path; empty for the deletion of a collection.
+    pub(crate) name: &'a str,
+    /// Takes the warnings of policies and webhooks.
+    pub(crate) warnings: &'a Warnings,
+}
+
+impl<'a> Admission<'a> {
+    fn of(request: &'a RequestContext<'_>) -> Self {
+        Self {
+            requested: request.resource(),
+            name: request.target.name,
+            warnings: request.warnings,
+        }
+    }
+}
+
 /// Deletes one object.
 pub(super) async fn serve(
     request: &RequestContext<'_>,
@@ -60,20 +91,27 @@ pub(super) async fn serve(
     let stored = request.api.table.stored_version(request.resource());
     let key = key(&stored, request.target.namespace, request.target.name);
     let orphans_refused = options.orphan_dependents == Some(false);
-    let deleted = delete(request.api, &stored, &key, request.user, &options).await?;
-    let mut response = answer_deleted(request, &stored, deleted, orphans_refused).await?;
-    if warns_of_orphans(&stored, &options) {
-        crate::response::warn(&mut response, &[ORPHANED_PODS.to_owned()]);
-    }
-    Ok(response)
+    warn_of_orphans(request, &stored, &options);
+    let deletion = Deletion {
+        api: request.api,
+        stored: &stored,
+        user: request.user,
+        options: &options,
+        admission: Some(Admission::of(request)),
+    };
+    let deleted = delete(&deletion, &key).await?;
+    answer_deleted(request, &stored, deleted, orphans_refused).await
 }
 
-/// Returns whether a deletion orphans a Job's pods only by default, which surprises clients.
-fn warns_of_orphans(stored: &ResourceType, options: &DeleteOptions) -> bool {
-    stored.plural() == "jobs"
+/// Warns of a deletion that orphans a Job's pods only by default, which surprises clients.
+fn warn_of_orphans(request: &RequestContext<'_>, stored: &ResourceType, options: &DeleteOptions) {
+    if stored.plural() == "jobs"
         && stored.group() == "batch"
         && options.propagation_policy.is_none()
         && options.orphan_dependents.is_none()
+    {
+        request.warnings.add([ORPHANED_PODS.to_owned()]);
+    }
 }
 
 async fn answer_deleted(
@@ -111,19 +149,14 @@ async fn answer_deleted(
 }
 
 /// Deletes an object by its key. Retries after conflicts with other writes.
-pub(crate) async fn delete(
-    api: &Arc<Api>,
-    stored: &Arc<ResourceType>,
-    key: &str,
-    user: &User,
-    options: &DeleteOptions,
-) -> Result<Deleted, StatusError> {
+pub(crate) async fn delete(deletion: &Deletion<'_>, key: &str) -> Result<Deleted, StatusError> {
+    let Deletion { api, stored, options, .. } = deletion;
     let name = key.rsplit('/').next().unwrap_or(key);
     for _ in 0..MAX_WRITE_ATTEMPTS {
         let Some(entry) = api.store.latest(&stored.resource_prefix, key) else {
             return Err(StatusError::not_found(&stored.name, name));
         };
-        match once(api, stored, &entry, name, user, options).await? {
+        match once(deletion, &entry, name).await? {
             Some(deleted) => return Ok(deleted),
             None if options
                 .preconditions
@@ -140,18 +173,18 @@ pub(crate) async fn delete(
 
 /// Tries to delete once. Returns `None` after a conflict with another write.
 async fn once(
-    api: &Arc<Api>,
-    stored: &Arc<ResourceType>,
+    deletion: &Deletion<'_>,
     entry: &Arc<Entry>,
     name: &str,
-    user: &User,
-    options: &DeleteOptions,
 ) -> Result<Option<Deleted>, StatusError> {
+    let Deletion { api, stored, options, .. } = deletion;
     let old = entry.decode().map_err(StatusError::internal)?;
     preconditions(stored, entry, &old, name, options)?;
-    let read = codec::entry(api, stored, entry.clone()).await?;
-    let read = codec::decode_read(stored, &read)?;
-    admitted(api, stored, &read, name, user, options).await?;
+    if let Some(admission) = &deletion.admission {
+        let read = codec::entry(api, stored, entry.clone()).await?;
+        let read = codec::decode_read(stored, &read)?;
+        admitted(deletion, admission, &read).await?;
+    }
     let mut new = old.clone();
     let step = plan(api, stored, &mut new, options)?;
     let version = |object: &mut Value, revision: u64| {
@@ -223,24 +256,24 @@ async fn commit(
 }
 
 /// Runs the admission policies and webhooks for a deletion.
+///
+/// Upstream: `AdmissionToValidateObjectDeleteFunc`.
 async fn admitted(
-    api: &Arc<Api>,
-    stored: &ResourceType,
+    deletion: &Deletion<'_>,
+    admission: &Admission<'_>,
     old: &Value,
-    name: &str,
-    user: &User,
-    options: &DeleteOptions,
 ) -> Result<(), StatusError> {
+    let Deletion { api, stored, user, options, .. } = deletion;
     let described = serde_json::to_value(options).map_err(StatusError::internal)?;
     let cx = crate::api::Context {
         api,
         resource: stored,
-        requested: stored,
+        requested: admission.requested,
         now: api.clock.now(),
         user,
         namespace: meta::text(old, "namespace"),
-        name,
-        request_group: &stored.gvk.group,
+        name: admission.name,
+        request_group: &admission.requested.gvk.group,
         subresource: "",
         budget: &Budget::default(),
         dry_run: options.is_dry_run(),
@@ -250,9 +283,15 @@ async fn admitted(
     };
     let request = Attributes::new(&cx, Operation::Delete, &Value::Null, old);
     noderestriction::admit(&cx, Operation::Delete, &Value::Null, old)?;
-    // Drop the warnings: the deletion of a collection may have many.
-    policy::validate(&request, &mut Vec::new())?;
-    webhook::validate(&request, &mut Vec::new()).await
+    let mut warnings = Vec::new();
+    let refusal = async {
+        webhook::admit_delete(&request, &mut warnings).await?;
+        policy::validate(&request, &mut warnings)?;
+        webhook::validate(&request, &mut warnings).await
+    }
+    .await;
+    admission.warnings.add(warnings);
+    refusal
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -397,8 +436,16 @@ pub(super) async fn collection(
     let format = request.format()?;
     let stored = request.api.table.stored_version(request.resource());
     let (entries, mut meta_of_list) = list::found(request).await?;
+    warn_of_orphans(request, &stored, &options);
+    let deletion = Deletion {
+        api: request.api,
+        stored: &stored,
+        user: request.user,
+        options: &options,
+        admission: Some(Admission::of(request)),
+    };
     for entry in &entries {
-        match delete(request.api, &stored, &entry.key, request.user, &options).await {
+        match delete(&deletion, &entry.key).await {
             Err(error) if error.code() != StatusCode::NOT_FOUND => return Err(error),
             _ => {}
         }

@@ -44,6 +44,8 @@ pub(crate) struct Preconditions {
 
 impl DeleteOptions {
     /// Parses and validates the options in the body, or those in the query if there is no body.
+    ///
+    /// Upstream: `ValidateDeleteOptions`.
     pub(crate) fn parse(
         body: &[u8],
         content_type: &str,
@@ -54,16 +56,18 @@ impl DeleteOptions {
         } else {
             Self::from_body(body, content_type)?
         };
-        let mut errors = dry_run_errors(options.dry_run.iter().map(String::as_str));
-        if let Some(policy) = &options.propagation_policy {
+        let mut errors = Vec::new();
+        if let Some(policy) = options.propagation_policy.as_deref() {
             if options.orphan_dependents.is_some() {
                 let why = "orphanDependents and deletionPropagation cannot be both set";
-                errors.push(FieldError::invalid("propagationPolicy", policy.as_str(), why));
-            } else if !matches!(policy.as_str(), "Foreground" | "Background" | "Orphan") {
+                errors.push(FieldError::invalid("propagationPolicy", policy, why));
+            }
+            if !matches!(policy, "Foreground" | "Background" | "Orphan") {
                 let known = &["Foreground", "Background", "Orphan", "nil"];
-                errors.push(FieldError::not_supported("propagationPolicy", policy.as_str(), known));
+                errors.push(FieldError::not_supported("propagationPolicy", policy, known));
             }
         }
+        errors.extend(dry_run_errors(options.dry_run.iter().map(String::as_str)));
         refuse("DeleteOptions", &errors)?;
         Ok(options)
     }
@@ -126,5 +130,31 @@ impl DeleteOptions {
             finalizers.push(FOREGROUND);
         }
         finalizers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_checked_as_upstream_does() {
+        for (query, message) in [
+            (
+                "dryRun=x&propagationPolicy=y",
+                "[propagationPolicy: Unsupported value: \"y\": supported values: \"Foreground\", \"Background\", \
+                 \"Orphan\", \"nil\", dryRun: Unsupported value: [\"x\"]: supported values: \"All\"]",
+            ),
+            (
+                "propagationPolicy=y&orphanDependents=FALSE",
+                "[propagationPolicy: Invalid value: \"y\": orphanDependents and deletionPropagation cannot be both \
+                 set, propagationPolicy: Unsupported value: \"y\": supported values: \"Foreground\", \"Background\", \
+                 \"Orphan\", \"nil\"]",
+            ),
+        ] {
+            let error = DeleteOptions::parse(b"", "", &Query::parse(Some(query))).expect_err(query);
+            let message = format!("DeleteOptions.meta.k8s.io \"\" is invalid: {message}");
+            assert_eq!(error.message(), message);
+        }
     }
 }

@@ -104,7 +104,8 @@ async fn a_refused_escalation_names_what_is_missing() {
     let review = json!({"spec": {"namespace": "default"}});
     let reviews = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
     let rules = mallory.make(reviews, review).await;
-    let gone = "clusterroles.rbac.authorization.k8s.io \"gone\" not found";
+    // The authorizer reads a cache, whose error names the resource in the singular.
+    let gone = "clusterrole.rbac.authorization.k8s.io \"gone\" not found";
     assert_eq!(rules["status"]["evaluationError"], gone);
     let rules = json!([rule("", &["pods", "secrets"], &["get", "list"])]);
     let (_, status) = mallory.ask("POST", &in_default("roles"), role("mine", rules)).await;

@@ -123,6 +123,13 @@ async fn a_constrained_mode_is_for_some_verbs_and_never_for_administrators() {
         let refused = seen(&ann, headers).await;
         assert_eq!(refused.map_err(|(code, _)| code), Err(StatusCode::FORBIDDEN), "{headers:?}");
     }
+    // The refusal of the mode names the request.
+    let headers = [("impersonate-user", "bob"), ("impersonate-group", "system:masters")];
+    let (_, message) = seen(&ann, &headers).await.expect_err("refused");
+    let why = "groups.authentication.k8s.io \"system:masters\" is forbidden: User \"ann\" cannot impersonate:user-info \
+        resource \"groups\" in API group \"authentication.k8s.io\" at the cluster scope: impersonating the \
+        system:masters group is not allowed";
+    assert_eq!(message, why);
     // The mode is not for reading.
     let response =
         ann.send("GET", "/api/v1/namespaces", &[("impersonate-user", "bob")], Bytes::new()).await;

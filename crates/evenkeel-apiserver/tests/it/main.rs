@@ -5,6 +5,7 @@ mod authentication;
 mod conversion;
 mod creation;
 mod custom;
+mod deletion;
 mod durability;
 mod encryption;
 mod escalation;

@@ -165,7 +165,9 @@ fn refuse(cx: &Context<'_>, denied: &[Denied]) -> Result<(), StatusError> {
         "RequestEntityTooLarge" => (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge"),
         _ => (StatusCode::UNPROCESSABLE_ENTITY, "Invalid"),
     };
-    let mut error = StatusError::forbidden(&cx.resource.name, cx.name, first.message.clone());
+    // The deletion of a collection names no object.
+    let name = if cx.name.is_empty() { "Unknown" } else { cx.name };
+    let mut error = StatusError::forbidden(&cx.requested.name, name, first.message.clone());
     error.0.code = code.as_u16();
     error.0.reason = reason.into();
     for one in denied {

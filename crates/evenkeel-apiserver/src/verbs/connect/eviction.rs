@@ -4,7 +4,7 @@ use super::{binding, conditions};
 use crate::api::{Answer, Call};
 use crate::loopback;
 use crate::resource::{GroupKind, GroupResource, ResourceType};
-use crate::verbs::delete::delete;
+use crate::verbs::delete::{Deletion, delete};
 use crate::verbs::delete_options::{DeleteOptions, Preconditions};
 use evenkeel_apimachinery::patch::{self, Writer};
 use evenkeel_apimachinery::status::{FieldError, StatusError};
@@ -149,7 +149,15 @@ impl<'a> Eviction<'a> {
             return Err(StatusError::not_found(&cx.resource.name, cx.name));
         };
         let key = crate::resource::key(&resource, cx.namespace, cx.name);
-        delete(cx.api, &resource, &key, cx.user, &options).await?;
+        // Admission sees the eviction, not the deletion.
+        let deletion = Deletion {
+            api: cx.api,
+            stored: &resource,
+            user: cx.user,
+            options: &options,
+            admission: None,
+        };
+        delete(&deletion, &key).await?;
         Ok(())
     }
 

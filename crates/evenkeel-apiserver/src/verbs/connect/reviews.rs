@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::selectors::Selectors;
 use crate::api::Answer;
-use crate::auth::{Attributes, FieldRequirements, Notes, Response, escalation};
+use crate::auth::{Attributes, FieldRequirements, Notes, Response, aggregate};
 use crate::loopback;
 use crate::request::RequestContext;
 use crate::resource::GroupKind;
@@ -208,9 +208,10 @@ fn access(request: &RequestContext<'_>, review: &Value, user: &User) -> Result<V
     };
     let mut status =
         match request.api.authorizer.authorize_with_reason(&request.api.store, user, &attributes) {
-            Some(reason) if reason.is_empty() => json!({"allowed": true}),
-            Some(reason) => json!({"allowed": true, "reason": reason}),
-            None => json!({"allowed": false}),
+            Ok(reason) if reason.is_empty() => json!({"allowed": true}),
+            Ok(reason) => json!({"allowed": true, "reason": reason}),
+            Err(reason) if reason.is_empty() => json!({"allowed": false}),
+            Err(reason) => json!({"allowed": false, "reason": reason}),
         };
     if !selectors.ignored.is_empty() {
         status["evaluationError"] = selectors.ignored.join("; ").into();
@@ -224,7 +225,7 @@ fn rules(request: &RequestContext<'_>, review: &Value) -> Result<Value, StatusEr
         return Err(StatusError::bad_request("no namespace on request"));
     }
     let (mut resources, mut paths) = (Vec::new(), Vec::new());
-    if request.api.authorizer.allows_all(request.user) {
+    if request.api.authorizer.allows_all() {
         resources.push(json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
         paths.push(json!({"verbs": ["*"], "nonResourceURLs": ["*"]}));
     }
@@ -241,9 +242,13 @@ fn rules(request: &RequestContext<'_>, review: &Value) -> Result<Value, StatusEr
             paths.push(json!({"verbs": rule.verbs, "nonResourceURLs": rule.non_resource_urls}));
         }
     }
+    let is_node = request.api.authorizer.is_node(request.user);
     let mut status =
-        json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false});
-    if let Some(error) = escalation::aggregate(&resolved.errors) {
+        json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": is_node});
+    let unsupported =
+        is_node.then(|| "node authorizer does not support user rule resolution".to_owned());
+    let missing = resolved.missing.iter().map(|role| role.not_cached());
+    if let Some(error) = aggregate(unsupported.into_iter().chain(missing)) {
         status["evaluationError"] = Value::from(error);
     }
     Ok(status)
