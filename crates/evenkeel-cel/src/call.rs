@@ -5,6 +5,7 @@ use std::rc::Rc;
 use cel::common::ast::{CallExpr, Expr, operators as op};
 use cel::parser::Expression;
 
+use super::cost::{self, Call};
 use super::eval::{Failure, Result_, Run};
 use super::functions;
 use super::value::Val;
@@ -20,8 +21,8 @@ impl<'a> Run<'a> {
             && self.variable(space).is_none()
         {
             let args = self.all(&call.args)?;
-            self.pay_for(&call.func_name, &args)?;
             let name = format!("{space}.{}", call.func_name);
+            self.pay_for(&name, &args)?;
             return functions::global(&name, &args)
                 .unwrap_or_else(|| {
                     Err(format!("undeclared reference to '{space}' (in container '')"))
@@ -35,7 +36,12 @@ impl<'a> Run<'a> {
         for argument in &call.args {
             args.push(self.value(argument)?);
         }
-        self.pay_for(&call.func_name, &args)?;
+        let before = self.pay_for(&call.func_name, &args)?;
+        if call.target.is_some()
+            && let Some(result) = self.growing(&call.func_name, &args, before)
+        {
+            return result;
+        }
         let found = if call.target.is_some() {
             functions::member(&call.func_name, &args)
         } else {
@@ -44,35 +50,49 @@ impl<'a> Run<'a> {
         found.unwrap_or_else(|| Err("no such overload".to_owned())).map_err(Failure::Error)
     }
 
+    /// Calls a method whose result has a size that is only known after the call; `None` for other methods. The budget
+    /// limits the result, whose cost counts beyond the cost that was charged before.
+    fn growing(&mut self, name: &str, args: &[Val<'a>], before: u64) -> Option<Result_<'a>> {
+        let room = before.saturating_add(self.remaining_budget());
+        let (result, cost) = match (name, args) {
+            ("format", [Val::Str(text), list]) if list.list_len().is_some() => {
+                match functions::format(text, list, room.saturating_mul(10)) {
+                    Ok(text) => {
+                        let cost = text.len() as u64 / 10;
+                        (Val::str(text), cost)
+                    }
+                    Err(failure) => return Some(Err(failure)),
+                }
+            }
+            ("findAll", [Val::Str(text), Val::Str(pattern), rest @ ..]) => {
+                let limit = match rest {
+                    [] => usize::MAX,
+                    [Val::Int(limit)] => usize::try_from(*limit).unwrap_or(usize::MAX),
+                    _ => return None,
+                };
+                // One more than the budget can pay for.
+                let most = usize::try_from(room).unwrap_or(usize::MAX).saturating_add(20);
+                match functions::find_all(text, pattern, limit.min(most)) {
+                    Ok(found) => {
+                        let cost = cost::copies(found.len() as u64);
+                        (Val::list(found), cost)
+                    }
+                    Err(error) => return Some(Err(Failure::Error(error))),
+                }
+            }
+            _ => return None,
+        };
+        Some(self.pay(cost.saturating_sub(before)).map(|()| result))
+    }
+
     fn all(&mut self, args: &'a [Expression]) -> Result<Vec<Val<'a>>, Failure> {
         args.iter().map(|argument| self.value(argument)).collect()
     }
 
-    /// Charges a call by the size of its arguments. Upstream: `cel/library/cost.go`.
-    fn pay_for(&mut self, name: &str, args: &[Val<'a>]) -> Result<(), Failure> {
-        let weight = |index: usize| args.get(index).map_or(0, Val::weight);
-        let part = |n: u64| n.div_ceil(10);
-        let cost = match name {
-            op::EQUALS | op::NOT_EQUALS => part(weight(0).min(weight(1))).max(1),
-            op::ADD => match args.first() {
-                Some(Val::Str(_) | Val::Bytes(_)) => part(weight(0) + weight(1)).max(1),
-                _ => 1,
-            },
-            op::IN => weight(1).max(1),
-            "contains" if args.len() == 2 => (part(weight(0)) * part(weight(1))).max(1),
-            "matches" | "find" | "findAll" => (part(weight(0)) * weight(1).div_ceil(4)).max(1),
-            "startsWith" | "endsWith" => part(weight(1)).max(1),
-            "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" | "distinct" => {
-                weight(0).max(1)
-            }
-            "lowerAscii" | "upperAscii" | "substring" | "trim" | "replace" | "split" | "url"
-            | "isURL" | "quantity" | "isQuantity" | "join" | "reverse" | "format" => {
-                part(weight(0)).max(1)
-            }
-            "intersects" | "equivalent" => (weight(0) * weight(1)).max(1),
-            _ => 1,
-        };
-        self.pay(cost)
+    /// Charges a call by the size of its arguments; returns the cost.
+    fn pay_for(&mut self, name: &str, args: &[Val<'a>]) -> Result<u64, Failure> {
+        let cost = Call { name, args, room: self.remaining_budget() }.cost();
+        self.pay(cost).map(|()| cost)
     }
 
     /// Evaluates calls that upstream expands as macros in the parser. Their variables are identifiers, not values.
@@ -122,16 +142,22 @@ impl<'a> Run<'a> {
         variable: &'a str,
         body: &'a Expression,
     ) -> Result_<'a> {
-        let items = self.value(target)?.items();
-        let items = items.ok_or_else(|| Failure::Error("no such overload".to_owned()))?;
-        let mut keyed = Vec::with_capacity(items.len());
-        for item in items {
+        let list = self.value(target)?;
+        if list.list_len().is_none() {
+            return Err(Failure::Error("no such overload".to_owned()));
+        }
+        self.pay(cost::self_comparison(&list))?;
+        let mut keyed = Vec::new();
+        for item in list.elements() {
+            self.pay(ELEMENT)?;
             keyed.push((self.with(variable, item.clone(), body)?, item));
         }
-        keyed.sort_by(|(a, _), (b, _)| a.compare(b).unwrap_or(std::cmp::Ordering::Equal));
-        Ok(Val::list(keyed.into_iter().map(|(_, item)| item).collect()))
+        functions::sorted(keyed).map_err(Failure::Error)
     }
 }
+
+/// Cost of collecting a key: upstream collects the keys in a list, as `map` does.
+const ELEMENT: u64 = super::eval::LIST + 2;
 
 type Outcome<'a> = Result<Val<'a>, String>;
 
@@ -172,6 +198,10 @@ fn overflow() -> String {
     "integer overflow".to_owned()
 }
 
+fn unsigned_overflow() -> String {
+    "unsigned integer overflow".to_owned()
+}
+
 /// Maps a missing key or field to `none`; other errors stay errors.
 fn optional(found: Outcome<'_>) -> Outcome<'_> {
     match found {
@@ -188,33 +218,41 @@ fn optional_field<'a>(value: &Val<'a>, name: &str) -> Outcome<'a> {
 }
 
 fn ordered<'a>(a: &Val<'a>, b: &Val<'a>, is: fn(std::cmp::Ordering) -> bool) -> Outcome<'a> {
-    a.compare(b).map(|order| Val::Bool(is(order))).ok_or_else(|| "no such overload".to_owned())
+    let is_number = |value: &Val<'_>| value.number().is_some();
+    a.compare(b).map(|order| Val::Bool(is(order))).ok_or_else(|| {
+        let why =
+            if is_number(a) && is_number(b) { "NaN values cannot be ordered" } else { NO_OVERLOAD };
+        why.to_owned()
+    })
 }
 
+/// Error of a call with arguments that the function does not take.
+const NO_OVERLOAD: &str = "no such overload";
+
 fn contains<'a>(item: &Val<'a>, all: &Val<'a>) -> Outcome<'a> {
-    if let Some(items) = all.items() {
-        return Ok(Val::Bool(items.iter().any(|i| i.equals(item))));
+    if all.list_len().is_some() {
+        return Ok(Val::Bool(all.elements().any(|other| other.equals(item))));
     }
-    match all {
-        Val::Json(..) | Val::Map(_) => Ok(Val::Bool(all.index(item).is_ok())),
-        Val::MapOr(entries, _) => Ok(Val::Bool(entries.iter().any(|(key, _)| key.equals(item)))),
-        _ => Err("no such overload".to_owned()),
+    if all.map_len().is_some() {
+        return Ok(Val::Bool(all.entry(item).is_some()));
     }
+    Err(NO_OVERLOAD.to_owned())
 }
 
 /// Adds two values, or concatenates them.
 pub(super) fn add<'a>(a: &Val<'a>, b: &Val<'a>) -> Outcome<'a> {
     Ok(match (a, b) {
         (Val::Int(a), Val::Int(b)) => Val::Int(a.checked_add(*b).ok_or_else(overflow)?),
-        (Val::Uint(a), Val::Uint(b)) => Val::Uint(a.checked_add(*b).ok_or_else(overflow)?),
+        (Val::Uint(a), Val::Uint(b)) => Val::Uint(a.checked_add(*b).ok_or_else(unsigned_overflow)?),
         (Val::Double(a), Val::Double(b)) => Val::Double(a + b),
         (Val::Str(a), Val::Str(b)) => Val::str(format!("{a}{b}")),
         (Val::Bytes(a), Val::Bytes(b)) => Val::Bytes([&a[..], &b[..]].concat().into()),
         (Val::Duration(a), Val::Duration(b)) => {
-            Val::Duration(a.checked_add(*b).ok_or_else(overflow)?)
+            let sum = a.checked_add(*b).ok_or_else(overflow)?;
+            Val::Duration(functions::checked_duration(sum)?)
         }
         (Val::Time(a), Val::Duration(b)) | (Val::Duration(b), Val::Time(a)) => {
-            Val::Time(a.checked_add(*b).map_err(|_| "timestamp overflow".to_owned())?)
+            Val::Time(functions::later(*a, *b)?)
         }
         (a, b) => match (a.items(), b.items()) {
             (Some(mut all), Some(more)) => {
@@ -227,7 +265,7 @@ pub(super) fn add<'a>(a: &Val<'a>, b: &Val<'a>) -> Outcome<'a> {
 }
 
 fn arithmetic<'a>(name: &str, a: &Val<'a>, b: &Val<'a>) -> Outcome<'a> {
-    let zero = || "divide by zero".to_owned();
+    let zero = || "division by zero".to_owned();
     Ok(match (name, a, b) {
         (op::DIVIDE, _, Val::Int(0) | Val::Uint(0)) => return Err(zero()),
         (op::MODULO, _, Val::Int(0) | Val::Uint(0)) => return Err("modulus by zero".to_owned()),
@@ -240,22 +278,28 @@ fn arithmetic<'a>(name: &str, a: &Val<'a>, b: &Val<'a>) -> Outcome<'a> {
         (op::DIVIDE, Val::Int(a), Val::Int(b)) => Val::Int(a.checked_div(*b).ok_or_else(overflow)?),
         (op::MODULO, Val::Int(a), Val::Int(b)) => Val::Int(a.checked_rem(*b).ok_or_else(overflow)?),
         (op::SUBSTRACT, Val::Uint(a), Val::Uint(b)) => {
-            Val::Uint(a.checked_sub(*b).ok_or_else(overflow)?)
+            Val::Uint(a.checked_sub(*b).ok_or_else(unsigned_overflow)?)
         }
         (op::MULTIPLY, Val::Uint(a), Val::Uint(b)) => {
-            Val::Uint(a.checked_mul(*b).ok_or_else(overflow)?)
+            Val::Uint(a.checked_mul(*b).ok_or_else(unsigned_overflow)?)
         }
         (op::DIVIDE, Val::Uint(a), Val::Uint(b)) => Val::Uint(a / b),
         (op::MODULO, Val::Uint(a), Val::Uint(b)) => Val::Uint(a % b),
         (op::SUBSTRACT, Val::Double(a), Val::Double(b)) => Val::Double(a - b),
         (op::MULTIPLY, Val::Double(a), Val::Double(b)) => Val::Double(a * b),
         (op::DIVIDE, Val::Double(a), Val::Double(b)) => Val::Double(a / b),
-        (op::SUBSTRACT, Val::Time(a), Val::Time(b)) => Val::Duration(a.duration_since(*b)),
+        (op::SUBSTRACT, Val::Time(a), Val::Time(b)) => {
+            let length = a.since_epoch().checked_sub(b.since_epoch()).ok_or_else(overflow)?;
+            Val::Duration(functions::checked_duration(length)?)
+        }
         (op::SUBSTRACT, Val::Time(a), Val::Duration(b)) => {
-            Val::Time(a.checked_sub(*b).map_err(|_| "timestamp overflow".to_owned())?)
+            // As upstream, which adds the negated duration.
+            let negated = functions::checked_duration(b.checked_neg().ok_or_else(overflow)?)?;
+            Val::Time(functions::later(*a, negated)?)
         }
         (op::SUBSTRACT, Val::Duration(a), Val::Duration(b)) => {
-            Val::Duration(a.checked_sub(*b).ok_or_else(overflow)?)
+            let difference = a.checked_sub(*b).ok_or_else(overflow)?;
+            Val::Duration(functions::checked_duration(difference)?)
         }
         _ => return Err("no such overload".to_owned()),
     })

@@ -1,6 +1,7 @@
 //! Evaluator that charges each step. Upstream: cel-go's interpreter with cost tracking.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::rc::Rc;
 
 use cel::common::ast::{
@@ -13,7 +14,7 @@ use super::value::Val;
 
 /// Cost of one step, and of creating a list, map or struct.
 const STEP: u64 = 1;
-const LIST: u64 = 10;
+pub(super) const LIST: u64 = 10;
 const MAP: u64 = 30;
 const STRUCT: u64 = 40;
 
@@ -87,6 +88,18 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    pub(super) fn remaining_budget(&self) -> u64 {
+        self.remaining_budget
+    }
+
+    /// Charges what took time to read: bytes are decoded.
+    fn pay_for_bytes(&mut self, value: &Val<'a>) -> Result<(), Failure> {
+        match value {
+            Val::Bytes(bytes) => self.pay(bytes.len() as u64 / 100),
+            _ => Ok(()),
+        }
+    }
+
     /// Evaluates `e` with one more variable.
     pub(super) fn with(&mut self, name: &'a str, value: Val<'a>, e: &'a Expression) -> Result_<'a> {
         self.variables.push((Cow::Borrowed(name), value));
@@ -101,7 +114,11 @@ impl<'a> Run<'a> {
 
     pub(super) fn value(&mut self, expression: &'a Expression) -> Result_<'a> {
         match &expression.expr {
-            Expr::Literal(literal) => Ok(self::literal(literal)),
+            Expr::Literal(literal) => {
+                let value = self::literal(literal);
+                self.pay_for_bytes(&value)?;
+                Ok(value)
+            }
             Expr::Ident(name) => self.ident(name),
             Expr::Select(select) => self.select(select),
             Expr::Call(call) => match self.logic(&call.func_name, &call.args) {
@@ -131,7 +148,13 @@ impl<'a> Run<'a> {
 
     fn select(&mut self, select: &'a SelectExpr) -> Result_<'a> {
         let operand = self.value(&select.operand)?;
-        self.pay(STEP)?;
+        let entries = match &operand {
+            Val::Map(entries) | Val::MapOr(entries, _) => entries.len() as u64,
+            _ => 0,
+        };
+        // `has` is free, as upstream configures it.
+        let step = if select.test { 0 } else { STEP };
+        self.pay(step + entries / 100)?;
         if let Val::Optional(inner) = &operand {
             // A field of an optional value is optional, too.
             let found = inner.as_ref().and_then(|inner| inner.field(&select.field)).transpose()?;
@@ -141,15 +164,19 @@ impl<'a> Run<'a> {
             });
         }
         if select.test {
-            let is_map = operand.entries().is_some() || matches!(operand, Val::Made(..));
+            let is_map = operand.map_len().is_some() || matches!(operand, Val::Made(..));
             if !is_map {
                 return Err(Failure::Error("no such overload".to_owned()));
             }
             return Ok(Val::Bool(operand.field(&select.field).transpose()?.is_some()));
         }
         match operand.field(&select.field) {
-            Some(value) => Ok(value?),
-            None if operand.entries().is_some() || matches!(operand, Val::Made(..)) => {
+            Some(value) => {
+                let value = value?;
+                self.pay_for_bytes(&value)?;
+                Ok(value)
+            }
+            None if operand.map_len().is_some() || matches!(operand, Val::Made(..)) => {
                 Err(Failure::Error(format!("no such key: {}", select.field)))
             }
             None => Err(Failure::Error("no such overload".to_owned())),
@@ -167,9 +194,9 @@ impl<'a> Run<'a> {
                 Ok(_) => Err(Failure::Error("no such overload".to_owned())),
                 Err(failure) => Err(failure),
             },
-            (op::NOT_STRICTLY_FALSE, [a]) => match self.value(a) {
-                Err(Failure::Cost) => Err(Failure::Cost),
-                Ok(Val::Bool(false)) => Ok(Val::Bool(false)),
+            (op::NOT_STRICTLY_FALSE, [a]) => match (self.value(a), self.pay(STEP)) {
+                (Err(Failure::Cost), _) | (_, Err(_)) => Err(Failure::Cost),
+                (Ok(Val::Bool(false)), _) => Ok(Val::Bool(false)),
                 _ => Ok(Val::Bool(true)),
             },
             _ => return None,
@@ -196,7 +223,8 @@ impl<'a> Run<'a> {
     }
 
     fn list(&mut self, list: &'a ListExpr) -> Result_<'a> {
-        self.pay(LIST)?;
+        // Upstream makes an empty list only once.
+        self.pay(if list.elements.is_empty() { 0 } else { LIST })?;
         let mut items = Vec::with_capacity(list.elements.len());
         for (i, element) in list.elements.iter().enumerate() {
             let value = self.value(element)?;
@@ -213,6 +241,7 @@ impl<'a> Run<'a> {
     fn map(&mut self, given: &'a [IdedEntryExpr]) -> Result_<'a> {
         self.pay(MAP)?;
         let mut entries: Vec<(Val<'a>, Val<'a>)> = Vec::with_capacity(given.len());
+        let mut keys = HashSet::with_capacity(given.len());
         for entry in given {
             let EntryExpr::MapEntry(entry) = &entry.expr else { continue };
             let key = self.value(&entry.key)?;
@@ -221,7 +250,10 @@ impl<'a> Run<'a> {
                 Val::Optional(Some(value)) if entry.optional => (*value).clone(),
                 value => value,
             };
-            if entries.iter().any(|(k, _)| k.equals(&key)) {
+            let known = Key::of(&key).ok_or_else(|| {
+                Failure::Error(format!("unsupported key type: {}", key.type_name()))
+            })?;
+            if !keys.insert(known) {
                 return Err(Failure::Error(format!("Failed with repeated key: {}", key.shown())));
             }
             entries.push((key, value));
@@ -246,13 +278,15 @@ impl<'a> Run<'a> {
 
     fn comprehension(&mut self, c: &'a ComprehensionExpr) -> Result_<'a> {
         let range = self.value(&c.iter_range)?;
-        let pairs: Vec<(Val<'a>, Val<'a>)> = match (range.items(), range.entries()) {
-            (Some(items), _) if c.iter_var2.is_some() => {
-                items.into_iter().enumerate().map(|(i, item)| (Val::Int(i as i64), item)).collect()
+        let pairs: Box<dyn Iterator<Item = (Val<'a>, Val<'a>)> + 'a> = match range.pairs() {
+            Some(pairs) => pairs,
+            None if range.list_len().is_none() => {
+                return Err(Failure::Error("no such overload".to_owned()));
             }
-            (Some(items), _) => items.into_iter().map(|item| (item, Val::Null)).collect(),
-            (None, Some(entries)) => entries,
-            (None, None) => return Err(Failure::Error("no such overload".to_owned())),
+            None if c.iter_var2.is_some() => {
+                Box::new(range.elements().enumerate().map(|(i, item)| (Val::Int(i as i64), item)))
+            }
+            None => Box::new(range.elements().map(|item| (item, Val::Null))),
         };
         let depth = self.variables.len();
         let start = self.value(&c.accu_init)?;
@@ -267,11 +301,13 @@ impl<'a> Run<'a> {
     fn iterate(
         &mut self,
         c: &'a ComprehensionExpr,
-        pairs: Vec<(Val<'a>, Val<'a>)>,
+        pairs: impl Iterator<Item = (Val<'a>, Val<'a>)>,
         index: usize,
     ) -> Result<(), Failure> {
         let logical = matches!(self.variables[index].1, Val::Bool(_));
         for (first, second) in pairs {
+            self.pay_for_bytes(&first)?;
+            self.pay_for_bytes(&second)?;
             self.variables.push((Cow::Borrowed(&c.iter_var), first));
             if let Some(name) = &c.iter_var2 {
                 self.variables.push((Cow::Borrowed(name), second));
@@ -303,10 +339,10 @@ impl<'a> Run<'a> {
                 }
                 (op::ADD, [left, right]) if is_variable(left, accumulator) => {
                     let added = self.value(right)?;
-                    self.pay(2 * STEP)?;
+                    self.pay(2 * STEP + super::cost::copies(added.weight()))?;
                     let mut grown = std::mem::replace(&mut self.variables[index].1, Val::Null);
-                    if let (Val::List(items), Some(new)) = (&mut grown, added.items()) {
-                        Rc::make_mut(items).extend(new);
+                    if let (Val::List(items), Some(_)) = (&mut grown, added.list_len()) {
+                        Rc::make_mut(items).extend(added.elements());
                         return Ok(grown);
                     }
                     return super::call::add(&grown, &added).map_err(Failure::Error);
@@ -316,7 +352,6 @@ impl<'a> Run<'a> {
             }
         }
         if is_variable(e, accumulator) {
-            self.pay(STEP)?;
             return Ok(std::mem::replace(&mut self.variables[index].1, Val::Null));
         }
         self.value(e)
@@ -334,7 +369,31 @@ fn literal(literal: &LiteralValue) -> Val<'_> {
         LiteralValue::Double(n) => Val::Double(*n.inner()),
         LiteralValue::Int(n) => Val::Int(*n.inner()),
         LiteralValue::Null => Val::Null,
-        LiteralValue::String(s) => Val::Str(Cow::Borrowed(s.inner())),
+        LiteralValue::String(s) => Val::borrowed(s.inner()),
         LiteralValue::UInt(n) => Val::Uint(*n.inner()),
+    }
+}
+
+/// Key of a map, equal for equal numbers of all types.
+#[derive(PartialEq, Eq, Hash)]
+enum Key {
+    Bool(bool),
+    Whole(i128),
+    /// A double that is not an integer, by its bits.
+    Double(u64),
+    Text(String),
+}
+
+impl Key {
+    fn of(value: &Val<'_>) -> Option<Self> {
+        Some(match value {
+            Val::Bool(b) => Self::Bool(*b),
+            Val::Int(n) => Self::Whole(i128::from(*n)),
+            Val::Uint(n) => Self::Whole(i128::from(*n)),
+            Val::Double(n) if n.fract() == 0.0 && n.abs() < 2e19 => Self::Whole(*n as i128),
+            Val::Double(n) => Self::Double(n.to_bits()),
+            Val::Str(text) => Self::Text(text.to_string()),
+            _ => return None,
+        })
     }
 }

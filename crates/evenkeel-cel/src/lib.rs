@@ -15,18 +15,23 @@
 mod bounds;
 mod call;
 pub mod check;
+mod cost;
+mod equality;
 mod eval;
 pub mod formats;
 mod functions;
 mod names;
+mod text;
 mod value;
 
 use cel::parser::{Expression, Parser};
 
 pub use eval::{Failure, Scope};
+pub use functions::{Semver, Time};
 #[cfg(test)]
 use names::escape;
 pub use names::{named, unescape};
+pub use text::Text;
 pub use value::{Schema, Url, Val};
 
 /// Cost limit of one evaluation. Upstream: `apis/cel.PerCallLimit`.

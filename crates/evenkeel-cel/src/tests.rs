@@ -4,12 +4,28 @@ use serde_json::{Value, json};
 
 use super::{Failure, Program, Scope, Val};
 
+mod extremes;
+
 fn value(source: &str, object: &Value) -> Result<Value, String> {
     let program = Program::parse(source)?;
     let scope = Scope::default().with("self", Val::of(object, None));
     let mut budget = 100_000;
     let result = program.run(&scope, &mut budget).map_err(|failure| failure.words())?;
     result.to_json()
+}
+
+/// Asserts the results of expressions: as JSON, as `error: …`, or as `cost`.
+pub(crate) fn assert_results(table: &[(&str, &str)]) {
+    for (source, want) in table {
+        let program = Program::parse(source).expect(source);
+        let mut budget = 100_000;
+        let found = match program.run(&Scope::default(), &mut budget) {
+            Ok(result) => result.to_json().expect(source).to_string(),
+            Err(Failure::Cost) => "cost".to_owned(),
+            Err(Failure::Error(error)) => format!("error: {error}"),
+        };
+        assert_eq!(found, *want, "{source}");
+    }
 }
 
 #[test]
@@ -116,7 +132,8 @@ fn failures_have_upstreams_words() {
     for (source, want) in [
         ("self.x", "no such key: x"),
         ("[1][5]", "index out of bounds: 5"),
-        ("1 / 0 == 1", "divide by zero"),
+        ("1 / 0 == 1", "division by zero"),
+        ("1u - 2u", "unsigned integer overflow"),
         ("9223372036854775807 + 1", "integer overflow"),
         ("'a' < 1", "no such overload"),
         ("ip('x')", "IP Address \"x\" parse error during conversion from string"),

@@ -1,13 +1,15 @@
 //! Values of expressions. JSON objects are borrowed, and interpreted by their schema if they have one.
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::net::IpAddr;
 use std::rc::Rc;
 
 use evenkeel_api::quantity::Quantity;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
+
+use super::functions::{Semver, Time};
+use super::text::Text;
 
 /// Schema of a JSON value: formats and list types, which the JSON does not show.
 pub trait Schema: std::fmt::Debug {
@@ -39,7 +41,7 @@ pub enum Val<'a> {
     /// The type `double`.
     Double(f64),
     /// The type `string`.
-    Str(Cow<'a, str>),
+    Str(Text<'a>),
     /// The type `bytes`.
     Bytes(Rc<[u8]>),
     /// A borrowed JSON object or array, with its schema.
@@ -53,7 +55,7 @@ pub enum Val<'a> {
     /// An optional value.
     Optional(Option<Rc<Val<'a>>>),
     /// A timestamp with nanoseconds.
-    Time(Timestamp),
+    Time(Time),
     /// The type `duration`.
     Duration(SignedDuration),
     /// A type, by name.
@@ -66,8 +68,8 @@ pub enum Val<'a> {
     Cidr(IpAddr, u8),
     /// An absolute URL.
     Url(Rc<Url>),
-    /// A semantic version: its numbers, and the suffix after them.
-    Semver([u64; 3], Rc<str>),
+    /// A semantic version.
+    Semver(Rc<Semver>),
     /// A format of strings, by name.
     Format(Rc<str>),
     /// A value of a struct literal: the name of its type, and its fields.
@@ -113,12 +115,15 @@ impl<'a> Val<'a> {
 
     fn text(text: &'a str, format: &str) -> Self {
         let read = match format {
-            "date-time" => text.parse().ok().map(Self::Time),
+            "date-time" => super::functions::parse_timestamp(text)
+                .and_then(Result::ok)
+                .or_else(|| text.parse::<Timestamp>().ok().map(Time::from))
+                .map(Self::Time),
             "date" => text
                 .parse::<jiff::civil::Date>()
                 .ok()
-                .and_then(|d| d.to_zoned(jiff::tz::TimeZone::UTC).ok())
-                .map(|z| Self::Time(z.timestamp())),
+                .and_then(|date| Time::of(date.to_datetime(jiff::civil::Time::midnight())))
+                .map(Self::Time),
             "duration" => super::functions::parse_duration(text).map(Self::Duration),
             "byte" => {
                 use base64::Engine as _;
@@ -127,17 +132,22 @@ impl<'a> Val<'a> {
             }
             _ => None,
         };
-        read.unwrap_or(Self::Str(Cow::Borrowed(text)))
+        read.unwrap_or(Self::borrowed(text))
     }
 
     /// Returns a value of type `string`.
     pub fn str(text: impl Into<String>) -> Self {
-        Self::Str(Cow::Owned(text.into()))
+        Self::Str(text.into().into())
+    }
+
+    /// Returns a value of type `string` that borrows its text.
+    pub fn borrowed(text: &'a str) -> Self {
+        Self::Str(text.into())
     }
 
     /// Parses a semantic version; `None` if the text is not one.
     pub fn semver(text: &str) -> Option<Self> {
-        super::functions::semver(text, false)
+        super::functions::semver(text, false).ok()
     }
 
     /// Returns a value of type `list`.
@@ -170,7 +180,7 @@ impl<'a> Val<'a> {
             Self::Ip(_) => "net.IP",
             Self::Cidr(..) => "net.CIDR",
             Self::Url(_) => "kubernetes.URL",
-            Self::Semver(..) => "kubernetes.Semver",
+            Self::Semver(_) => "kubernetes.Semver",
             Self::Format(_) => "kubernetes.NamedFormat",
             Self::Made(..) => "object",
             Self::Failed(_) => "error",
@@ -179,31 +189,12 @@ impl<'a> Val<'a> {
 
     /// Returns the elements of a list; `None` for other types.
     pub fn items(&self) -> Option<Vec<Self>> {
-        match self {
-            Self::List(items) => Some(items.to_vec()),
-            Self::Json(Value::Array(items), node) => {
-                let child = node.and_then(|n| n.items());
-                Some(items.iter().map(|item| Self::of(item, child)).collect())
-            }
-            _ => None,
-        }
+        self.list_len().map(|_| self.elements().collect())
     }
 
     /// Returns the entries of a map; `None` for other types.
     pub fn entries(&self) -> Option<Vec<(Self, Self)>> {
-        match self {
-            Self::Map(entries) | Self::MapOr(entries, _) => Some(entries.to_vec()),
-            Self::Json(Value::Object(fields), node) => Some(
-                fields
-                    .iter()
-                    .map(|(name, value)| {
-                        let child = node.and_then(|n| n.child(name));
-                        (Self::Str(Cow::Borrowed(name)), Self::of(value, child))
-                    })
-                    .collect(),
-            ),
-            _ => None,
-        }
+        self.pairs().map(Iterator::collect)
     }
 
     /// Returns the number of elements, entries or characters; for `bytes`, of bytes.
@@ -219,14 +210,19 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// Returns the size that determines the cost of traversing the value.
+    /// Returns the size that determines the cost of traversing the value: 1 for values without a size.
     pub fn weight(&self) -> u64 {
         match self {
-            Self::Str(text) => text.len() as u64,
-            Self::Json(..) | Self::List(_) | Self::Map(_) | Self::MapOr(..) | Self::Bytes(_) => {
-                self.size().unwrap_or(1) as u64
+            Self::Optional(Some(value)) => value.weight(),
+            Self::Ip(ip) => {
+                if ip.is_ipv4() {
+                    4
+                } else {
+                    16
+                }
             }
-            _ => 1,
+            Self::Cidr(_, bits) => u64::from(bits.div_ceil(8)),
+            value => value.size().map_or(1, |size| size as u64),
         }
     }
 
@@ -244,14 +240,14 @@ impl<'a> Val<'a> {
             }
             Self::Map(entries) => entries
                 .iter()
-                .find(|(key, _)| matches!(key, Self::Str(k) if *k == name))
+                .find(|(key, _)| matches!(key, Self::Str(k) if **k == *name))
                 .map(|(_, value)| match value {
                     Self::Failed(error) => Err(error.to_string()),
                     value => Ok(value.clone()),
                 }),
             Self::MapOr(entries, other) => {
                 let found =
-                    entries.iter().find(|(key, _)| matches!(key, Self::Str(k) if *k == name));
+                    entries.iter().find(|(key, _)| matches!(key, Self::Str(k) if **k == *name));
                 Some(Ok(found.map_or_else(|| (**other).clone(), |(_, value)| value.clone())))
             }
             Self::Made(_, fields) => {
@@ -264,38 +260,88 @@ impl<'a> Val<'a> {
     /// Returns the element at an index, or the entry of a key.
     pub fn index(&self, key: &Self) -> Result<Self, String> {
         if let Some(items) = self.list_len() {
+            let wrong = || format!("unsupported index value {} in list", key.shown());
             let at = match key {
                 Self::Int(at) => usize::try_from(*at).ok(),
-                Self::Uint(at) => usize::try_from(*at).ok(),
-                Self::Double(at) if at.fract() == 0.0 && *at >= 0.0 => Some(*at as usize),
-                _ => return Err("unsupported index type in list".to_owned()),
+                Self::Uint(at) => Some(
+                    usize::try_from(i64::try_from(*at).map_err(|_| wrong())?)
+                        .map_err(|_| wrong())?,
+                ),
+                // A list is shorter than the numbers from which on doubles leave out integers.
+                Self::Double(at) if at.fract() == 0.0 && at.abs() < 9.2e18 => {
+                    usize::try_from(*at as i64).ok()
+                }
+                Self::Double(_) => return Err(wrong()),
+                other => {
+                    return Err(format!("unsupported index type '{}' in list", other.type_name()));
+                }
             };
             return at
                 .filter(|at| *at < items)
                 .and_then(|index| self.item(index))
                 .ok_or_else(|| format!("index out of bounds: {}", key.shown()));
         }
-        let found = match (self, key) {
-            (Self::Json(Value::Object(fields), node), Self::Str(name)) => {
-                fields.get(&**name).map(|v| Self::of(v, node.and_then(|n| n.child(name))))
-            }
-            (Self::Map(entries), key) => {
-                entries.iter().find(|(k, _)| k.equals(key)).map(|(_, v)| v.clone())
-            }
-            (Self::MapOr(entries, other), key) => {
-                let found = entries.iter().find(|(k, _)| k.equals(key)).map(|(_, v)| v.clone());
-                found.or_else(|| Some((**other).clone()))
-            }
-            (Self::Json(..), _) => None,
-            _ => return Err("no such overload".to_owned()),
-        };
+        if self.map_len().is_none() {
+            return Err("no such overload".to_owned());
+        }
+        let found = self.entry(key).or_else(|| match self {
+            Self::MapOr(_, other) => Some((**other).clone()),
+            _ => None,
+        });
         found.ok_or_else(|| format!("no such key: {}", key.shown()))
     }
 
-    fn list_len(&self) -> Option<usize> {
+    /// Returns the number of elements of a list; `None` for other types.
+    pub(crate) fn list_len(&self) -> Option<usize> {
         match self {
             Self::List(items) => Some(items.len()),
             Self::Json(Value::Array(items), _) => Some(items.len()),
+            _ => None,
+        }
+    }
+
+    /// Returns the number of entries of a map; `None` for other types.
+    pub(crate) fn map_len(&self) -> Option<usize> {
+        match self {
+            Self::Map(entries) | Self::MapOr(entries, _) => Some(entries.len()),
+            Self::Json(Value::Object(fields), _) => Some(fields.len()),
+            _ => None,
+        }
+    }
+
+    /// Iterates over the elements of a list; over nothing for other types.
+    pub(crate) fn elements(&self) -> impl Iterator<Item = Self> + use<'a> {
+        let list = self.clone();
+        (0..self.list_len().unwrap_or(0)).map_while(move |index| list.item(index))
+    }
+
+    /// Iterates over the entries of a map; `None` for other types.
+    pub(crate) fn pairs(&self) -> Option<Box<dyn Iterator<Item = (Self, Self)> + 'a>> {
+        match self {
+            Self::Map(entries) | Self::MapOr(entries, _) => {
+                let entries = Rc::clone(entries);
+                Some(Box::new((0..entries.len()).map_while(move |i| entries.get(i).cloned())))
+            }
+            Self::Json(Value::Object(fields), node) => {
+                let node = *node;
+                Some(Box::new(fields.iter().map(move |(name, value)| {
+                    let child = node.and_then(|n| n.child(name));
+                    (Self::borrowed(name), Self::of(value, child))
+                })))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the entry of a map that has this key, without a default.
+    pub(crate) fn entry(&self, key: &Self) -> Option<Self> {
+        match (self, key) {
+            (Self::Json(Value::Object(fields), node), Self::Str(name)) => {
+                fields.get(&**name).map(|v| Self::of(v, node.and_then(|n| n.child(name))))
+            }
+            (Self::Map(entries) | Self::MapOr(entries, _), key) => {
+                entries.iter().find(|(k, _)| k.equals(key)).map(|(_, v)| v.clone())
+            }
             _ => None,
         }
     }
@@ -310,87 +356,6 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// Whether two values are equal; numbers are compared across their types.
-    pub fn equals(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Null, Self::Null) => true,
-            (Self::Bool(a), Self::Bool(b)) => a == b,
-            (Self::Str(a), Self::Str(b)) => a == b,
-            (Self::Bytes(a), Self::Bytes(b)) => a == b,
-            (Self::Time(a), Self::Time(b)) => a == b,
-            (Self::Duration(a), Self::Duration(b)) => a == b,
-            (Self::Type(a), Self::Type(b)) => a == b,
-            (Self::Quantity(a), Self::Quantity(b)) => a == b,
-            (Self::Ip(a), Self::Ip(b)) => a == b,
-            (Self::Cidr(a, n), Self::Cidr(b, m)) => a == b && n == m,
-            (Self::Url(a), Self::Url(b)) => a == b,
-            (Self::Semver(a, x), Self::Semver(b, y)) => a == b && x == y,
-            (Self::Optional(a), Self::Optional(b)) => match (a, b) {
-                (Some(a), Some(b)) => a.equals(b),
-                (a, b) => a.is_none() && b.is_none(),
-            },
-            (Self::Made(a, x), Self::Made(b, y)) => {
-                a == b
-                    && x.len() == y.len()
-                    && x.iter().all(|(k, v)| y.iter().any(|(l, w)| k == l && v.equals(w)))
-            }
-            _ => self.equals_otherwise(other),
-        }
-    }
-
-    fn equals_otherwise(&self, other: &Self) -> bool {
-        if let (Some(a), Some(b)) = (self.number(), other.number()) {
-            return a == b;
-        }
-        if let (Some(a), Some(b)) = (self.items(), other.items()) {
-            if a.len() != b.len() {
-                return false;
-            }
-            let unordered = match (self, other) {
-                (Self::Json(_, Some(node)), _) | (_, Self::Json(_, Some(node))) => {
-                    node.is_unordered()
-                }
-                _ => false,
-            };
-            return if unordered {
-                a.iter().all(|a| b.iter().any(|b| a.equals(b)))
-            } else {
-                a.iter().zip(&b).all(|(a, b)| a.equals(b))
-            };
-        }
-        match (self.entries(), other.entries()) {
-            (Some(a), Some(b)) => {
-                a.len() == b.len()
-                    && a.iter().all(|(k, v)| b.iter().any(|(l, w)| k.equals(l) && v.equals(w)))
-            }
-            _ => false,
-        }
-    }
-
-    /// Returns a number of any type as `f64`; `None` for other types.
-    pub fn number(&self) -> Option<f64> {
-        match self {
-            Self::Int(n) => Some(*n as f64),
-            Self::Uint(n) => Some(*n as f64),
-            Self::Double(n) => Some(*n),
-            _ => None,
-        }
-    }
-
-    /// Compares two values; `None` if their types have no order.
-    pub fn compare(&self, other: &Self) -> Option<Ordering> {
-        match (self, other) {
-            (Self::Int(a), Self::Int(b)) => Some(a.cmp(b)),
-            (Self::Uint(a), Self::Uint(b)) => Some(a.cmp(b)),
-            (Self::Bool(a), Self::Bool(b)) => Some(a.cmp(b)),
-            (Self::Str(a), Self::Str(b)) => Some(a.cmp(b)),
-            (Self::Bytes(a), Self::Bytes(b)) => Some(a.cmp(b)),
-            (Self::Time(a), Self::Time(b)) => Some(a.cmp(b)),
-            (Self::Duration(a), Self::Duration(b)) => Some(a.cmp(b)),
-            _ => self.number()?.partial_cmp(&other.number()?),
-        }
-    }
-
     /// Formats the value as error messages print it.
     pub fn shown(&self) -> String {
         match self {
@@ -398,7 +363,7 @@ impl<'a> Val<'a> {
             Self::Bool(b) => b.to_string(),
             Self::Int(n) => n.to_string(),
             Self::Uint(n) => n.to_string(),
-            Self::Double(n) => n.to_string(),
+            Self::Double(n) => super::functions::double_text(*n),
             Self::Json(value, _) => value.to_string(),
             other => {
                 other.to_json().map_or_else(|_| other.type_name().to_owned(), |v| v.to_string())

@@ -3,7 +3,10 @@
 use std::rc::Rc;
 
 use base64::Engine as _;
+use jiff::SignedDuration;
 
+use super::number::parse_f64;
+use super::time::Time;
 use super::{Outcome, time};
 use crate::value::Val;
 
@@ -30,23 +33,26 @@ pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
         ("string", [value]) => string(value),
         ("bool", [Val::Bool(b)]) => Ok(Val::Bool(*b)),
         ("bool", [Val::Str(text)]) => match &**text {
-            "true" | "True" | "TRUE" | "t" | "1" => Ok(Val::Bool(true)),
-            "false" | "False" | "FALSE" | "f" | "0" => Ok(Val::Bool(false)),
-            _ => Err("type conversion error from 'string' to 'bool'".to_owned()),
+            "true" | "True" | "TRUE" | "t" | "T" | "1" => Ok(Val::Bool(true)),
+            "false" | "False" | "FALSE" | "f" | "F" | "0" => Ok(Val::Bool(false)),
+            _ => Err(unreadable("bool")),
         },
+        ("bool" | "bytes" | "duration" | "timestamp", [value]) if !converts(name, value) => {
+            Err(no_overload(name, value))
+        }
         ("bytes", [Val::Str(text)]) => Ok(Val::Bytes(text.as_bytes().into())),
         ("bytes", [Val::Bytes(bytes)]) => Ok(Val::Bytes(bytes.clone())),
         ("duration", [Val::Duration(length)]) => Ok(Val::Duration(*length)),
         ("duration", [Val::Str(text)]) => time::parse_duration(text)
             .map(Val::Duration)
-            .ok_or_else(|| format!("time: invalid duration {}", evenkeel_api::quote::quote(text))),
+            .ok_or_else(|| unreadable("google.protobuf.Duration")),
         ("timestamp", [Val::Time(at)]) => Ok(Val::Time(*at)),
-        ("timestamp", [Val::Int(seconds)]) => jiff::Timestamp::from_second(*seconds)
+        ("timestamp", [Val::Int(seconds)]) => Time::new(SignedDuration::from_secs(*seconds))
             .map(Val::Time)
-            .map_err(|_| "timestamp overflow".to_owned()),
-        ("timestamp", [Val::Str(text)]) => {
-            text.parse().map(Val::Time).map_err(|error: jiff::Error| error.to_string())
-        }
+            .ok_or_else(|| "timestamp overflow".to_owned()),
+        ("timestamp", [Val::Str(text)]) => time::parse_timestamp(text)
+            .unwrap_or_else(|| Err(unreadable("google.protobuf.Timestamp")))
+            .map(Val::Time),
         ("optional.of", [value]) => Ok(Val::some(value.clone())),
         ("optional.none", []) => Ok(Val::Optional(None)),
         ("optional.ofNonZeroValue", [value]) => {
@@ -119,28 +125,52 @@ fn is_zero(value: &Val<'_>) -> bool {
         Val::Null | Val::Optional(None) => true,
         Val::Bool(b) => !b,
         Val::Duration(length) => length.is_zero(),
+        Val::Str(text) => text.is_empty(),
         value => value.number() == Some(0.0) || value.size() == Some(0),
     }
 }
+
+/// Error of a text that cannot be converted to a type.
+fn unreadable(to: &str) -> String {
+    format!("type conversion error from 'string' to '{to}'")
+}
+
+/// Error of a value that a conversion does not take.
+fn no_overload(name: &str, value: &Val<'_>) -> String {
+    format!("no such overload: {name}({})", value.type_name())
+}
+
+/// Whether one of the conversions takes values of this type.
+fn converts(name: &str, value: &Val<'_>) -> bool {
+    match value {
+        Val::Str(_) => true,
+        Val::Bool(_) => name == "bool",
+        Val::Bytes(_) => name == "bytes",
+        Val::Duration(_) => name == "duration",
+        Val::Time(_) | Val::Int(_) => name == "timestamp",
+        _ => false,
+    }
+}
+
+/// Number from which on a double fits no `i64`: 2^63.
+const INTS: f64 = 9_223_372_036_854_775_808.0;
+/// Number from which on a double fits no `u64`: 2^64.
+const UINTS: f64 = 18_446_744_073_709_551_616.0;
 
 fn int<'a>(value: &Val<'a>) -> Outcome<'a> {
     let range = || "integer overflow".to_owned();
     match value {
         Val::Int(n) => Ok(Val::Int(*n)),
         Val::Uint(n) => i64::try_from(*n).map(Val::Int).map_err(|_| range()),
-        Val::Double(n) if n.abs() < 9.3e18 => Ok(Val::Int(*n as i64)),
+        // As upstream, without the least `int`.
+        Val::Double(n) if n.abs() < INTS => Ok(Val::Int(*n as i64)),
         Val::Double(_) => Err(range()),
-        Val::Str(text) => text.parse().map(Val::Int).map_err(|_| {
-            format!(
-                "strconv.ParseInt: parsing {}: invalid syntax",
-                evenkeel_api::quote::quote(text)
-            )
-        }),
+        Val::Str(text) => text.parse().map(Val::Int).map_err(|_| unreadable("int")),
         Val::Time(at) => Ok(Val::Int(at.as_second())),
         Val::Duration(length) => {
             Ok(Val::Int(i64::try_from(length.as_nanos()).map_err(|_| range())?))
         }
-        _ => Err("no such overload".to_owned()),
+        value => Err(no_overload("int", value)),
     }
 }
 
@@ -149,44 +179,83 @@ fn uint<'a>(value: &Val<'a>) -> Outcome<'a> {
     match value {
         Val::Uint(n) => Ok(Val::Uint(*n)),
         Val::Int(n) => u64::try_from(*n).map(Val::Uint).map_err(|_| range()),
-        Val::Double(n) if *n >= 0.0 && *n < 1.8e19 => Ok(Val::Uint(*n as u64)),
+        Val::Double(n) if *n >= 0.0 && *n < UINTS => Ok(Val::Uint(*n as u64)),
         Val::Double(_) => Err(range()),
-        Val::Str(text) => text.parse().map(Val::Uint).map_err(|_| {
-            format!(
-                "strconv.ParseUint: parsing {}: invalid syntax",
-                evenkeel_api::quote::quote(text)
-            )
-        }),
-        _ => Err("no such overload".to_owned()),
+        // Go accepts no sign before an unsigned number.
+        Val::Str(text) if !text.starts_with('+') => {
+            text.parse().map(Val::Uint).map_err(|_| unreadable("uint"))
+        }
+        Val::Str(_) => Err(unreadable("uint")),
+        value => Err(no_overload("uint", value)),
     }
 }
 
 fn double<'a>(value: &Val<'a>) -> Outcome<'a> {
     match value {
-        Val::Str(text) => text.parse().map(Val::Double).map_err(|_| {
-            format!(
-                "strconv.ParseFloat: parsing {}: invalid syntax",
-                evenkeel_api::quote::quote(text)
-            )
-        }),
-        value => value.number().map(Val::Double).ok_or_else(|| "no such overload".to_owned()),
+        Val::Str(text) => parse_f64(text).map(Val::Double).ok_or_else(|| unreadable("double")),
+        value => value.number().map(Val::Double).ok_or_else(|| no_overload("double", value)),
     }
 }
 
-fn string<'a>(value: &Val<'a>) -> Outcome<'a> {
+pub(super) fn string<'a>(value: &Val<'a>) -> Outcome<'a> {
     Ok(match value {
         Val::Str(text) => Val::Str(text.clone()),
         Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) => Val::str(value.shown()),
-        Val::Bytes(bytes) => {
-            Val::str(std::str::from_utf8(bytes).map_err(|_| "invalid UTF-8 in bytes".to_owned())?)
-        }
+        Val::Bytes(bytes) => Val::str(
+            std::str::from_utf8(bytes)
+                .map_err(|_| "invalid UTF-8 in bytes, cannot convert to string".to_owned())?,
+        ),
         Val::Time(at) => Val::str(at.to_string()),
         Val::Duration(length) => Val::str(time::duration_text(*length)),
         Val::Ip(ip) => Val::str(ip.to_string()),
         Val::Cidr(ip, bits) => Val::str(format!("{ip}/{bits}")),
-        Val::Url(url) => Val::str(url.text.clone()),
-        Val::Semver(_, text) => Val::str(&**text),
-        Val::Quantity(quantity) => Val::str(quantity.to_string()),
-        _ => return Err("no such overload".to_owned()),
+        value => return Err(no_overload("string", value)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::tests::assert_results;
+
+    #[test]
+    fn conversions_of_numbers_check_the_range() {
+        assert_results(&[
+            ("int(9223372036854774784.0)", "9223372036854774784"),
+            ("int(9.25e18)", "error: integer overflow"),
+            ("int(9223372036854775807.0)", "error: integer overflow"),
+            ("int(-9223372036854775808.0)", "error: integer overflow"),
+            ("int(0.0 / 0.0)", "error: integer overflow"),
+            ("int(18446744073709551615u)", "error: integer overflow"),
+            ("[int(1.9), int(-1.9), int('+5'), int('-5')]", "[1,-1,5,-5]"),
+            ("[uint(1.9), uint(-0.0)]", "[1,0]"),
+            ("uint(-0.5)", "error: unsigned integer overflow"),
+            ("uint(18446744073709551615.0)", "error: unsigned integer overflow"),
+            ("uint(-1)", "error: unsigned integer overflow"),
+        ]);
+    }
+
+    #[test]
+    fn conversions_of_texts_say_the_types() {
+        for (name, texts) in [
+            ("int", ["'x'", "''", "' 5'", "'1_000'", "'0x10'", "'9223372036854775808'"].as_slice()),
+            ("uint", &["'+5'", "'-5'", "'18446744073709551616'"]),
+            ("double", &["'x'", "'1e400'", "'-nan'", "''"]),
+            ("bool", &["'yes'", "'tRUE'", "''"]),
+        ] {
+            for text in texts {
+                let want = format!("error: type conversion error from 'string' to '{name}'");
+                assert_results(&[(&format!("{name}({text})"), &want)]);
+            }
+        }
+        assert_results(&[
+            ("[bool('T'), bool('F')]", "[true,false]"),
+            ("string(b'\\xff')", "error: invalid UTF-8 in bytes, cannot convert to string"),
+            ("[string(1e6), string(1e-5), string(100000.0)]", r#"["1e+06","1e-05","100000"]"#),
+            ("string(null)", "error: no such overload: string(null_type)"),
+            ("int(null)", "error: no such overload: int(null_type)"),
+            ("bool(1)", "error: no such overload: bool(int)"),
+            ("duration(1)", "error: no such overload: duration(int)"),
+            ("int(timestamp('1960-01-01T00:00:00.5Z'))", "-315619200"),
+        ]);
+    }
 }

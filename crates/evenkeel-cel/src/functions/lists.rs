@@ -17,15 +17,11 @@ pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
         ("max", []) => extreme(items, Ordering::Greater, "max"),
         ("indexOf", [item]) => place(items.iter().position(|i| i.equals(item))),
         ("lastIndexOf", [item]) => place(items.iter().rposition(|i| i.equals(item))),
-        ("contains", [item]) => Ok(Val::Bool(items.iter().any(|i| i.equals(item)))),
+        ("contains" | "includes", [item]) => Ok(Val::Bool(items.iter().any(|i| i.equals(item)))),
         ("first", []) => Ok(items.first().cloned().map_or(Val::Optional(None), Val::some)),
         ("last", []) => Ok(items.last().cloned().map_or(Val::Optional(None), Val::some)),
         ("reverse", []) => Ok(Val::list(items.into_iter().rev().collect())),
-        ("sort", []) => {
-            let mut items = items;
-            items.sort_by(|a, b| a.compare(b).unwrap_or(Ordering::Equal));
-            Ok(Val::list(items))
-        }
+        ("sort", []) => sorted(items.into_iter().map(|item| (item.clone(), item)).collect()),
         ("distinct", []) => {
             let mut unique: Vec<Val<'a>> = Vec::with_capacity(items.len());
             for item in items {
@@ -35,22 +31,67 @@ pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
             }
             Ok(Val::list(unique))
         }
-        ("slice", [Val::Int(from), Val::Int(to)]) => {
-            let range = usize::try_from(*from).ok().zip(usize::try_from(*to).ok());
-            range
-                .and_then(|(from, to)| items.get(from..to))
-                .map(|part| Val::list(part.to_vec()))
-                .ok_or_else(|| {
-                    format!("cannot slice({from}, {to}), list is length {}", items.len())
-                })
-        }
-        ("flatten", []) => Ok(Val::list(
-            items.into_iter().flat_map(|i| i.items().unwrap_or_else(|| vec![i])).collect(),
-        )),
+        ("slice", [Val::Int(from), Val::Int(to)]) => slice(&items, *from, *to),
+        ("flatten", []) => Ok(Val::list(flat(target, 1))),
+        ("flatten", [Val::Int(depth)]) => match u64::try_from(*depth) {
+            Ok(depth) => Ok(Val::list(flat(target, depth))),
+            Err(_) => Err("level must be non-negative".to_owned()),
+        },
         ("join", []) => join(&items, ""),
         ("join", [Val::Str(between)]) => join(&items, between),
         _ => return None,
     })
+}
+
+fn slice<'a>(items: &[Val<'a>], from: i64, to: i64) -> Outcome<'a> {
+    let cannot = |why: String| Err(format!("cannot slice({from}, {to}), {why}"));
+    let (Ok(first), Ok(end)) = (usize::try_from(from), usize::try_from(to)) else {
+        return cannot("negative indexes not supported".to_owned());
+    };
+    if first > end {
+        return cannot("start index must be less than or equal to end index".to_owned());
+    }
+    match items.get(first..end) {
+        Some(part) => Ok(Val::list(part.to_vec())),
+        None => cannot(format!("list is length {}", items.len())),
+    }
+}
+
+/// Returns the elements of a list, and those of its lists down to a depth.
+fn flat<'a>(list: &Val<'a>, depth: u64) -> Vec<Val<'a>> {
+    let mut all = Vec::new();
+    for item in list.elements() {
+        if depth > 0 && item.list_len().is_some() {
+            all.extend(flat(&item, depth - 1));
+        } else {
+            all.push(item);
+        }
+    }
+    all
+}
+
+/// Sorts values by their keys, which must be of one type.
+///
+/// Upstream: `sortListByAssociatedKeys`.
+pub(crate) fn sorted<'a>(mut keyed: Vec<(Val<'a>, Val<'a>)>) -> Outcome<'a> {
+    if let Some((first, _)) = keyed.first() {
+        let is_number = matches!(first, Val::Double(_));
+        if !is_number && first.compare(first).is_none() {
+            return Err("list elements must be comparable".to_owned());
+        }
+        let kind = first.type_name();
+        if keyed.iter().any(|(key, _)| key.type_name() != kind) {
+            return Err("list elements must have the same type".to_owned());
+        }
+    }
+    keyed.sort_by(|(a, _), (b, _)| order(a, b));
+    Ok(Val::list(keyed.into_iter().map(|(_, item)| item).collect()))
+}
+
+/// Orders two values; values without an order are after all others, so that sorting has a total order.
+fn order(a: &Val<'_>, b: &Val<'_>) -> Ordering {
+    let is_ordered = |value: &Val<'_>| value.compare(value).is_some();
+    a.compare(b).unwrap_or_else(|| is_ordered(b).cmp(&is_ordered(a)))
 }
 
 fn join<'a>(items: &[Val<'a>], between: &str) -> Outcome<'a> {
@@ -90,6 +131,19 @@ fn extreme<'a>(items: Vec<Val<'a>>, wanted: Ordering, name: &str) -> Outcome<'a>
     found.ok_or_else(|| format!("{name} called on empty list"))
 }
 
+/// Maximum number of elements of `lists.range`. Upstream: `ListsMaxRangeSize`.
+pub(crate) const MAX_RANGE: i64 = 1_000_000;
+
+fn range<'a>(n: i64) -> Outcome<'a> {
+    if n < 0 {
+        return Err(format!("lists.range: size must be non-negative, got {n}"));
+    }
+    if n > MAX_RANGE {
+        return Err(format!("lists.range: size {n} exceeds maximum allowed ({MAX_RANGE})"));
+    }
+    Ok(Val::list((0..n).map(Val::Int).collect()))
+}
+
 pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     match (name, args) {
         ("math.greatest" | "math.least", args) => {
@@ -101,7 +155,7 @@ pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
             return Some(extreme(items, wanted, name));
         }
         ("lists.range", [Val::Int(n)]) => {
-            return Some(Ok(Val::list((0..*n).map(Val::Int).collect())));
+            return Some(range(*n));
         }
         _ => {}
     }
@@ -119,5 +173,70 @@ pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
             Some(Ok(Val::Bool(within(&a, &b) && within(&b, &a))))
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::tests::assert_results;
+
+    #[test]
+    fn integers_are_compared_exactly() {
+        assert_results(&[
+            ("9007199254740993 == 9007199254740992", "false"),
+            ("9007199254740993u == 9007199254740992", "false"),
+            ("9007199254740993 == 9007199254740993u", "true"),
+            // A double is compared as a double.
+            ("9007199254740993 == 9007199254740992.0", "true"),
+            ("18446744073709551615u == -1", "false"),
+            ("18446744073709551615u > -1 && 9007199254740992u < 9007199254740993", "true"),
+            ("9223372036854775807 < 9223372036854775808.0", "false"),
+            ("0.0 / 0.0 == 0.0 / 0.0", "false"),
+            ("0.0 / 0.0 < 1.0", "error: NaN values cannot be ordered"),
+            ("9007199254740993 in [9007199254740992]", "false"),
+            ("9007199254740993 in {9007199254740992: 1}", "false"),
+            ("[9007199254740993].indexOf(9007199254740992)", "-1"),
+            ("[9007199254740993, 9007199254740992].distinct().size()", "2"),
+            ("sets.contains([9007199254740993], [9007199254740992])", "false"),
+            ("{9007199254740993: 1, 9007199254740992: 2}.size()", "2"),
+            ("{1: 1, 1u: 2}", "error: Failed with repeated key: 1"),
+            ("[{1: 1}[1.0], {1u: 1}[1], [5, 6][1.0], [5, 6][1u]]", "[1,1,6,6]"),
+            ("[1, 2][1.5]", "error: unsupported index value 1.5 in list"),
+            ("[1, 2]['a']", "error: unsupported index type 'string' in list"),
+            (
+                "[1, 2][18446744073709551615u]",
+                "error: unsupported index value 18446744073709551615 in list",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn lists_are_made_as_upstream_makes_them() {
+        assert_results(&[
+            ("lists.range(3)", "[0,1,2]"),
+            ("lists.range(-1)", "error: lists.range: size must be non-negative, got -1"),
+            ("[1, 2, 3].slice(1, 2)", "[2]"),
+            (
+                "[1, 2, 3].slice(2, 1)",
+                "error: cannot slice(2, 1), start index must be less than or equal to end index",
+            ),
+            (
+                "[1, 2, 3].slice(-1, 1)",
+                "error: cannot slice(-1, 1), negative indexes not supported",
+            ),
+            ("[1, 2, 3].slice(1, 4)", "error: cannot slice(1, 4), list is length 3"),
+            ("[1, [2, [3, [4]]]].flatten()", "[1,2,[3,[4]]]"),
+            ("[1, [2, [3, [4]]]].flatten(2)", "[1,2,3,[4]]"),
+            ("[1, [2, [3, [4]]]].flatten(0)", "[1,[2,[3,[4]]]]"),
+            ("[1, [2]].flatten(-1)", "error: level must be non-negative"),
+            (
+                "[3, 1, 2].sort() == [3, 1, 2].sortBy(x, x) && [3, 1, 2].sortBy(x, -x)[0] == 3",
+                "true",
+            ),
+            ("[3, 'a'].sort()", "error: list elements must have the same type"),
+            ("[[1], [2]].sort()", "error: list elements must be comparable"),
+            ("[1.0, 0.0 / 0.0, -1.0].sort().slice(0, 2)", "[-1.0,1.0]"),
+            ("[1, 2].includes(2) && ![1, 2].includes(3) && 1.includes(1u)", "true"),
+        ]);
     }
 }

@@ -1,17 +1,26 @@
 //! Functions of CEL and of the libraries that Kubernetes adds. Upstream: `apiserver/pkg/cel/library`.
 
 mod convert;
+mod format;
 mod lists;
 mod net;
+mod number;
 mod quantity;
+mod semver;
 mod strings;
 mod time;
 mod url;
 
 use super::value::Val;
 
-pub(super) use quantity::semver;
-pub(super) use time::{duration_text, parse_duration};
+pub(super) use format::format;
+pub(super) use lists::{MAX_RANGE, sorted};
+pub(super) use number::double_text;
+pub use semver::Semver;
+pub(super) use semver::semver;
+pub(super) use strings::find_all;
+pub use time::Time;
+pub(super) use time::{checked_duration, duration_text, later, parse_duration, parse_timestamp};
 
 /// Result of a function.
 pub(super) type Outcome<'a> = Result<Val<'a>, String>;
@@ -21,6 +30,7 @@ pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     convert::global(name, args)
         .or_else(|| lists::global(name, args))
         .or_else(|| quantity::global(name, args))
+        .or_else(|| semver::global(name, args))
         .or_else(|| url::global(name, args))
         .or_else(|| net::global(name, args))
         .or_else(|| strings::global(name, args))
@@ -35,9 +45,15 @@ pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
         .or_else(|| lists::member(name, args))
         .or_else(|| time::member(name, args))
         .or_else(|| quantity::member(name, args))
+        .or_else(|| semver::member(name, args))
         .or_else(|| url::member(name, args))
         .or_else(|| net::member(name, args))
         .or_else(|| convert::member(name, args))
+        .or_else(|| match (name, args) {
+            // The method takes any values.
+            ("includes", [a, b]) => Some(Ok(Val::Bool(a.equals(b)))),
+            _ => None,
+        })
 }
 
 fn optional<'a>(name: &str, inner: Option<&Val<'a>>, rest: &[Val<'a>]) -> Option<Outcome<'a>> {

@@ -1,5 +1,10 @@
 //! Functions of strings: those of CEL, cel-go's extension, and Kubernetes' regular expressions.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use regex::Regex;
+
 use super::Outcome;
 use crate::value::Val;
 
@@ -14,15 +19,19 @@ pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
         ("find", [Val::Str(pattern)]) => {
             regex(pattern).map(|r| Val::str(r.find(text).map_or("", |found| found.as_str())))
         }
-        ("findAll", [Val::Str(pattern)]) => find_all(text, pattern, usize::MAX),
-        ("findAll", [Val::Str(pattern), Val::Int(limit)]) => {
-            find_all(text, pattern, usize::try_from(*limit).unwrap_or(usize::MAX))
-        }
         ("charAt", [Val::Int(at)]) => char_at(text, *at),
-        ("indexOf", [Val::Str(part)]) => Ok(index(text, part, 0, false)),
-        ("indexOf", [Val::Str(part), Val::Int(from)]) => Ok(index(text, part, *from, false)),
-        ("lastIndexOf", [Val::Str(part)]) => Ok(index(text, part, i64::MAX, true)),
-        ("lastIndexOf", [Val::Str(part), Val::Int(from)]) => Ok(index(text, part, *from, true)),
+        ("indexOf", [Val::Str(part)]) => index(text, part, 0),
+        ("indexOf", [Val::Str(part), Val::Int(from)]) => index(text, part, *from),
+        ("lastIndexOf", [Val::Str(part)]) => last_index(text, part, i64::MAX),
+        ("lastIndexOf", [Val::Str(part), Val::Int(from)]) => {
+            let length = text.chars().count();
+            let is_beyond = usize::try_from(*from).is_ok_and(|from| from >= length);
+            if is_beyond && !part.is_empty() {
+                return Some(Ok(Val::Int(-1)));
+            }
+            last_index(text, part, *from)
+        }
+        ("includes", [other]) => Ok(Val::Bool(args[0].equals(other))),
         ("lowerAscii", []) => Ok(Val::str(text.to_ascii_lowercase())),
         ("upperAscii", []) => Ok(Val::str(text.to_ascii_uppercase())),
         ("trim", []) => Ok(Val::str(text.trim())),
@@ -36,7 +45,6 @@ pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
         ("split", [Val::Str(by), Val::Int(limit)]) => Ok(split(text, by, *limit)),
         ("substring", [Val::Int(from)]) => substring(text, *from, None),
         ("substring", [Val::Int(from), Val::Int(to)]) => substring(text, *from, Some(*to)),
-        ("format", [list]) => format(text, &list.items()?),
         _ => return None,
     })
 }
@@ -44,22 +52,67 @@ pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
 pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     match (name, args) {
         ("matches", [Val::Str(text), Val::Str(pattern)]) => Some(matches(text, pattern)),
-        ("strings.quote", [Val::Str(text)]) => Some(Ok(Val::str(evenkeel_api::quote::quote(text)))),
+        ("strings.quote", [Val::Str(text)]) => Some(Ok(Val::str(quote(text)))),
         _ => None,
     }
 }
 
-fn regex(pattern: &str) -> Result<regex::Regex, String> {
-    regex::Regex::new(pattern).map_err(|error| format!("Illegal regex: {error}"))
+/// Quotes a string as CEL's literals are written. Upstream: `quote` of cel-go's `ext/strings.go`.
+fn quote(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '\u{7}' => quoted.push_str("\\a"),
+            '\u{8}' => quoted.push_str("\\b"),
+            '\u{c}' => quoted.push_str("\\f"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            '\u{b}' => quoted.push_str("\\v"),
+            '\\' => quoted.push_str("\\\\"),
+            '"' => quoted.push_str("\\\""),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// Number of compiled patterns that a thread keeps.
+const KEPT: usize = 64;
+
+thread_local! {
+    /// Compiled patterns. To compile one takes longer than most searches.
+    static COMPILED: RefCell<HashMap<String, Regex>> = RefCell::default();
+}
+
+fn regex(pattern: &str) -> Result<Regex, String> {
+    COMPILED.with_borrow_mut(|compiled| {
+        if let Some(known) = compiled.get(pattern) {
+            return Ok(known.clone());
+        }
+        let regex = Regex::new(pattern).map_err(|error| format!("Illegal regex: {error}"))?;
+        if compiled.len() >= KEPT {
+            compiled.clear();
+        }
+        compiled.insert(pattern.to_owned(), regex.clone());
+        Ok(regex)
+    })
 }
 
 fn matches<'a>(text: &str, pattern: &str) -> Outcome<'a> {
     regex(pattern).map(|r| Val::Bool(r.is_match(text)))
 }
 
-fn find_all<'a>(text: &str, pattern: &str, limit: usize) -> Outcome<'a> {
-    regex(pattern)
-        .map(|r| Val::list(r.find_iter(text).take(limit).map(|m| Val::str(m.as_str())).collect()))
+/// Returns all matches of a pattern, at most `limit`.
+pub(crate) fn find_all<'a>(
+    text: &str,
+    pattern: &str,
+    limit: usize,
+) -> Result<Vec<Val<'a>>, String> {
+    let matched = |found: regex::Match<'_>| Val::str(found.as_str());
+    regex(pattern).map(|regex| regex.find_iter(text).take(limit).map(matched).collect())
 }
 
 fn char_at<'a>(text: &str, at: i64) -> Outcome<'a> {
@@ -70,126 +123,124 @@ fn char_at<'a>(text: &str, at: i64) -> Outcome<'a> {
     Ok(Val::str(text.chars().skip(at as usize).take(1).collect::<String>()))
 }
 
-/// Returns the index of a substring in characters, or -1.
-fn index<'a>(text: &str, part: &str, from: i64, last: bool) -> Val<'a> {
-    let (text, part): (Vec<char>, Vec<char>) = (text.chars().collect(), part.chars().collect());
-    let Some(most) = text.len().checked_sub(part.len()) else { return Val::Int(-1) };
-    let fits = |at: &usize| text[*at..at + part.len()] == part[..];
-    let from = usize::try_from(from).unwrap_or(0);
-    let found = if last { (0..=most.min(from)).rev().find(fits) } else { (from..=most).find(fits) };
-    Val::Int(found.map_or(-1, |at| at as i64))
+/// Returns the number of the first bytes of a text that this number of characters has; the length of the text if it has
+/// fewer.
+fn bytes_of(text: &str, characters: usize) -> usize {
+    text.char_indices().nth(characters).map_or(text.len(), |(at, _)| at)
+}
+
+/// Converts an index of an expression; an error if it is negative.
+fn offset(from: i64) -> Result<usize, String> {
+    usize::try_from(from).map_err(|_| format!("index out of range: {from}"))
+}
+
+/// Returns the index of the first occurrence of a substring from an index on, in characters, or -1.
+fn index<'a>(text: &str, part: &str, from: i64) -> Outcome<'a> {
+    let start = bytes_of(text, offset(from)?);
+    let found = text[start..].find(part);
+    Ok(Val::Int(found.map_or(-1, |at| text[..start + at].chars().count() as i64)))
+}
+
+/// Returns the index of the last occurrence of a substring that begins at an index or before, in characters, or -1.
+fn last_index<'a>(text: &str, part: &str, from: i64) -> Outcome<'a> {
+    let start = bytes_of(text, offset(from)?);
+    let end = start.saturating_add(part.len()).min(text.len());
+    let end = (end..=text.len()).find(|end| text.is_char_boundary(*end)).unwrap_or(text.len());
+    let mut found = text[..end].rfind(part);
+    if found.is_some_and(|at| at > start) {
+        // The end was within a longer character.
+        found = text[..start].rfind(part);
+    }
+    Ok(Val::Int(found.map_or(-1, |at| text[..at].chars().count() as i64)))
 }
 
 fn split<'a>(text: &str, by: &str, limit: i64) -> Val<'a> {
-    let parts: Vec<String> = match limit {
-        0 => Vec::new(),
-        _ if by.is_empty() => {
-            let all: Vec<char> = text.chars().collect();
-            let most = usize::try_from(limit).unwrap_or(all.len()).min(all.len());
-            let mut parts: Vec<String> =
-                all.iter().take(most.saturating_sub(1)).map(char::to_string).collect();
-            if most > 0 {
-                parts.push(
-                    all[most - 1..].iter().take(if limit < 0 { 1 } else { usize::MAX }).collect(),
-                );
-            }
-            parts
-        }
-        n if n > 0 => text.splitn(n as usize, by).map(str::to_owned).collect(),
-        _ => text.split(by).map(str::to_owned).collect(),
+    // Without a limit, Go returns all parts.
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let parts: Vec<Val<'a>> = if limit == 0 || by.is_empty() && text.is_empty() {
+        Vec::new()
+    } else if by.is_empty() {
+        // Each character is a part; the last part has the rest.
+        let most = limit.saturating_sub(1).min(text.chars().count().saturating_sub(1));
+        let rest = bytes_of(text, most);
+        let characters = text[..rest].chars().map(Val::str);
+        characters.chain([Val::str(&text[rest..])]).collect()
+    } else {
+        text.splitn(limit, by).map(Val::str).collect()
     };
-    Val::list(parts.into_iter().map(Val::str).collect())
+    Val::list(parts)
 }
 
 fn substring<'a>(text: &str, from: i64, to: Option<i64>) -> Outcome<'a> {
     let length = text.chars().count() as i64;
+    let is_range = to.is_some();
     let to = to.unwrap_or(length);
+    if from > to && is_range {
+        return Err(format!("invalid substring range. start: {from}, end: {to}"));
+    }
     if from < 0 || from > length {
         return Err(format!("index out of range: {from}"));
     }
     if to < 0 || to > length {
         return Err(format!("index out of range: {to}"));
     }
-    if from > to {
-        return Err(format!("invalid substring range. start: {from}, end: {to}"));
-    }
     Ok(Val::str(text.chars().skip(from as usize).take((to - from) as usize).collect::<String>()))
 }
 
-/// Formats the verbs `%s`, `%d`, `%f`, `%e`, `%b`, `%x`, `%X` and `%o`; `%f` and `%e` may have a precision.
-fn format<'a>(text: &str, args: &[Val<'a>]) -> Outcome<'a> {
-    let mut out = String::new();
-    let mut args = args.iter();
-    let mut rest = text.chars().peekable();
-    while let Some(c) = rest.next() {
-        if c != '%' {
-            out.push(c);
-            continue;
-        }
-        let mut precision = None;
-        if rest.next_if_eq(&'.').is_some() {
-            let mut digits = String::new();
-            while let Some(digit) = rest.next_if(char::is_ascii_digit) {
-                digits.push(digit);
-            }
-            precision = digits.parse().ok();
-        }
-        let Some(verb) = rest.next() else {
-            return Err("could not parse formatting clause: unexpected end of string".to_owned());
-        };
-        if verb == '%' {
-            out.push('%');
-            continue;
-        }
-        let value = args.next().ok_or_else(|| {
-            format!("could not parse formatting clause: index {} out of range", 0)
-        })?;
-        out.push_str(&clause(verb, precision, value)?);
-    }
-    Ok(Val::str(out))
-}
+#[cfg(test)]
+mod tests {
+    use crate::tests::assert_results;
 
-fn clause(verb: char, precision: Option<usize>, value: &Val<'_>) -> Result<String, String> {
-    let wrong = || {
-        format!(
-            "error during formatting: no formatting function for {verb} of {}",
-            value.type_name()
-        )
-    };
-    Ok(match (verb, value) {
-        ('s', value) => shown(value),
-        ('d', Val::Int(_) | Val::Uint(_)) => value.shown(),
-        ('d', Val::Double(n)) if n.fract() == 0.0 => format!("{n:.0}"),
-        ('f', value) => {
-            format!("{:.*}", precision.unwrap_or(6), value.number().ok_or_else(wrong)?)
-        }
-        ('e', value) => {
-            format!("{:.*e}", precision.unwrap_or(6), value.number().ok_or_else(wrong)?)
-        }
-        ('b', Val::Int(n)) => format!("{n:b}"),
-        ('b', Val::Bool(b)) => u8::from(*b).to_string(),
-        ('o', Val::Int(n)) => format!("{n:o}"),
-        ('x', Val::Int(n)) => format!("{n:x}"),
-        ('X', Val::Int(n)) => format!("{n:X}"),
-        ('x', Val::Str(text)) => text.bytes().map(|b| format!("{b:02x}")).collect(),
-        ('X', Val::Str(text)) => text.bytes().map(|b| format!("{b:02X}")).collect(),
-        _ => return Err(wrong()),
-    })
-}
+    #[test]
+    fn substrings_are_found_by_character() {
+        assert_results(&[
+            (
+                "['abcabc'.indexOf('b'), 'abcabc'.indexOf('b', 2), 'abcabc'.indexOf('b', 100)]",
+                "[1,4,-1]",
+            ),
+            ("['abcabc'.indexOf('', 3), 'abcabc'.indexOf('', 100)]", "[3,6]"),
+            ("['abcabc'.lastIndexOf('b'), 'abcabc'.lastIndexOf('b', 2)]", "[4,1]"),
+            ("['abcabc'.lastIndexOf(''), 'abcabc'.lastIndexOf('', 3)]", "[6,3]"),
+            ("['abcabc'.lastIndexOf('', 100), 'abcabc'.lastIndexOf('b', 100)]", "[6,-1]"),
+            (
+                "['éaéb'.indexOf('b'), 'éaéb'.lastIndexOf('é'), 'éaé'.lastIndexOf('aéé')]",
+                "[3,2,-1]",
+            ),
+            (
+                "['éé'.lastIndexOf('éé', 0), 'aéé'.lastIndexOf('é', 1), 'aé'.lastIndexOf('aé', 1)]",
+                "[0,1,0]",
+            ),
+            ("[''.indexOf('a'), ''.lastIndexOf('a'), 'a'.lastIndexOf('abc', 0)]", "[-1,-1,-1]"),
+            ("'abc'.indexOf('b', -1)", "error: index out of range: -1"),
+            ("'abc'.lastIndexOf('b', -1)", "error: index out of range: -1"),
+            ("['abc'.charAt(1), 'abc'.charAt(3)]", r#"["b",""]"#),
+            ("'abc'.charAt(9223372036854775807)", "error: index out of range: 9223372036854775807"),
+            ("['hello'.substring(1, 3), 'hello'.substring(5)]", r#"["el",""]"#),
+            ("'hello'.substring(6)", "error: index out of range: 6"),
+            ("'hello'.substring(9, 1)", "error: invalid substring range. start: 9, end: 1"),
+            ("'a'.includes('a') && !'ab'.includes('a')", "true"),
+        ]);
+    }
 
-fn shown(value: &Val<'_>) -> String {
-    if let Some(items) = value.items() {
-        let items: Vec<String> = items.iter().map(shown).collect();
-        return format!("[{}]", items.join(", "));
-    }
-    if let Some(mut entries) = value.entries() {
-        entries.sort_by_key(|(key, _)| key.shown());
-        let entries: Vec<String> =
-            entries.iter().map(|(k, v)| format!("{}: {}", shown(k), shown(v))).collect();
-        return format!("{{{}}}", entries.join(", "));
-    }
-    match value {
-        Val::Null => "null".to_owned(),
-        value => value.shown(),
+    #[test]
+    fn strings_are_split_and_replaced_as_go_does() {
+        assert_results(&[
+            ("['a,b,c'.split(',', 0), 'a,b,c'.split(',', 2)]", r#"[[],["a","b,c"]]"#),
+            ("['a,b'.split(',', -1), ''.split(','), ''.split('')]", r#"[["a","b"],[""],[]]"#),
+            (
+                "['abc'.split(''), 'abc'.split('', 2), 'éa'.split('', 9)]",
+                r#"[["a","b","c"],["a","bc"],["é","a"]]"#,
+            ),
+            ("''.split('', 2)", "[]"),
+            ("'a'.split(',', -9223372036854775808)", r#"["a"]"#),
+            ("['abab'.replace('b', 'x', 1), 'abab'.replace('b', 'x', 0)]", r#"["axab","abab"]"#),
+            ("['ab'.replace('', 'x'), 'ab'.replace('b', 'x', -1)]", r#"["xaxbx","ax"]"#),
+            (
+                "['abc'.findAll('[a-z]', 2), 'abc'.findAll('[a-z]', -1)]",
+                r#"[["a","b"],["a","b","c"]]"#,
+            ),
+            ("'abc'.findAll('[a-z]', 0)", "[]"),
+            (r#"strings.quote('a"\n\x01é')"#, r#""\"a\\\"\\n\u0001é\"""#),
+        ]);
     }
 }

@@ -1,10 +1,103 @@
-//! Functions of timestamps and durations.
+//! Functions of timestamps and durations. Upstream: cel-go's `cel.DefaultUTCTimeZone`, Go's `time`.
 
+use std::fmt;
+
+use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp, Zoned};
+use jiff::{SignedDuration, Timestamp};
 
 use super::Outcome;
+use super::number::parse_i64;
 use crate::value::Val;
+
+/// First and last second of a timestamp: those of the years 1 and 9999.
+const SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
+
+/// Seconds of a day.
+const DAY: i64 = 86_400;
+
+/// A timestamp with nanoseconds, from the year 1 to the end of the year 9999, where `jiff`'s timestamps end earlier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time {
+    /// Seconds since 1970.
+    seconds: i64,
+    nanos: u32,
+}
+
+impl Time {
+    /// Returns a timestamp by its distance to the beginning of 1970; `None` if it is out of range.
+    pub fn new(since: SignedDuration) -> Option<Self> {
+        let nanos = since.as_nanos();
+        let seconds = i64::try_from(nanos.div_euclid(1_000_000_000)).ok()?;
+        let nanos = u32::try_from(nanos.rem_euclid(1_000_000_000)).ok()?;
+        SECONDS.contains(&seconds).then_some(Self { seconds, nanos })
+    }
+
+    /// Returns the timestamp of a civil time in UTC; `None` if it is out of range.
+    pub(crate) fn of(local: DateTime) -> Option<Self> {
+        Self::new(local.duration_since(DateTime::constant(1970, 1, 1, 0, 0, 0, 0)))
+    }
+
+    /// Returns the distance to the beginning of 1970.
+    pub fn since_epoch(self) -> SignedDuration {
+        SignedDuration::new(self.seconds, self.nanos as i32)
+    }
+
+    /// Returns the seconds since 1970.
+    pub(super) fn as_second(self) -> i64 {
+        self.seconds
+    }
+
+    /// Returns the civil time this number of seconds later. The calendar repeats itself every 400 years, so that the
+    /// result is within the range of civil times; the second result is to be added to its year.
+    fn civil(self, seconds: i64) -> (DateTime, i64) {
+        const CYCLE: i64 = 146_097 * DAY;
+        let since = self.seconds.saturating_add(seconds);
+        let (cycles, within) = (since.div_euclid(CYCLE), since.rem_euclid(CYCLE));
+        let epoch = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
+        let local = epoch.saturating_add(SignedDuration::new(within, self.nanos as i32));
+        (local, cycles * 400)
+    }
+
+    /// Returns the nearest timestamp that `jiff` has.
+    fn nearest(self) -> Timestamp {
+        Timestamp::from_second(self.seconds).unwrap_or(Timestamp::MAX)
+    }
+}
+
+impl From<Timestamp> for Time {
+    fn from(at: Timestamp) -> Self {
+        let since = at.as_duration();
+        Self::new(since).unwrap_or(Self { seconds: *SECONDS.start(), nanos: 0 })
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (local, years) = self.civil(0);
+        let year = i64::from(local.year()) + years;
+        write!(f, "{year:04}-{:02}-{:02}T", local.month(), local.day())?;
+        write!(f, "{:02}:{:02}:{:02}", local.hour(), local.minute(), local.second())?;
+        if self.nanos > 0 {
+            f.write_str(format!(".{:09}", self.nanos).trim_end_matches('0'))?;
+        }
+        f.write_str("Z")
+    }
+}
+
+/// Adds a duration to a timestamp; an error if the sum is out of range.
+pub(crate) fn later(at: Time, length: SignedDuration) -> Result<Time, String> {
+    let sum = at.since_epoch().checked_add(length);
+    sum.and_then(Time::new).ok_or_else(|| "timestamp overflow".to_owned())
+}
+
+/// Returns the duration if it is in range: as many nanoseconds as an `int` has.
+pub(crate) fn checked_duration(length: SignedDuration) -> Result<SignedDuration, String> {
+    match i64::try_from(length.as_nanos()) {
+        Ok(_) => Ok(length),
+        Err(_) => Err("integer overflow".to_owned()),
+    }
+}
 
 pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     match args {
@@ -13,7 +106,7 @@ pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
                 "getHours" => length.as_hours(),
                 "getMinutes" => length.as_mins(),
                 "getSeconds" => length.as_secs(),
-                "getMilliseconds" => i64::from(length.subsec_millis()),
+                "getMilliseconds" => i64::try_from(length.as_millis()).unwrap_or(i64::MAX),
                 _ => return None,
             };
             Some(Ok(Val::Int(whole)))
@@ -24,46 +117,124 @@ pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     }
 }
 
-fn part<'a>(name: &str, at: Timestamp, zone: &str) -> Option<Outcome<'a>> {
-    let zoned = match in_zone(at, zone) {
-        Ok(zoned) => zoned,
+fn part<'a>(name: &str, at: Time, zone: &str) -> Option<Outcome<'a>> {
+    let (local, years) = match in_zone(at, zone) {
+        Ok(local) => local,
         Err(error) => return Some(Err(error)),
     };
     let number = match name {
-        "getFullYear" => i64::from(zoned.year()),
-        "getMonth" => i64::from(zoned.month()) - 1,
-        "getDate" => i64::from(zoned.day()),
-        "getDayOfMonth" => i64::from(zoned.day()) - 1,
-        "getDayOfYear" => i64::from(zoned.day_of_year()) - 1,
-        "getDayOfWeek" => i64::from(zoned.weekday().to_sunday_zero_offset()),
-        "getHours" => i64::from(zoned.hour()),
-        "getMinutes" => i64::from(zoned.minute()),
-        "getSeconds" => i64::from(zoned.second()),
-        "getMilliseconds" => i64::from(zoned.millisecond()),
+        "getFullYear" => i64::from(local.year()) + years,
+        "getMonth" => i64::from(local.month()) - 1,
+        "getDate" => i64::from(local.day()),
+        "getDayOfMonth" => i64::from(local.day()) - 1,
+        "getDayOfYear" => i64::from(local.day_of_year()) - 1,
+        "getDayOfWeek" => i64::from(local.weekday().to_sunday_zero_offset()),
+        "getHours" => i64::from(local.hour()),
+        "getMinutes" => i64::from(local.minute()),
+        "getSeconds" => i64::from(local.second()),
+        "getMilliseconds" => i64::from(local.millisecond()),
         _ => return None,
     };
     Some(Ok(Val::Int(number)))
 }
 
-/// Converts a timestamp to a time zone: `UTC`, empty for UTC, or an offset such as `-08:00`. A zone's name is an
-/// error.
-fn in_zone(at: Timestamp, zone: &str) -> Result<Zoned, String> {
-    if zone == "UTC" || zone.is_empty() {
-        return Ok(at.to_zoned(TimeZone::UTC));
-    }
-    let offset = zone.split_once(':').and_then(|(hours, minutes)| {
-        let hours: i32 = hours.parse().ok()?;
-        let minutes: i32 = minutes.parse().ok()?;
-        let sign = if zone.starts_with('-') { -1 } else { 1 };
-        jiff::tz::Offset::from_seconds(hours * 3600 + sign * minutes * 60).ok()
-    });
-    match offset {
-        Some(offset) => Ok(at.to_zoned(offset.to_time_zone())),
-        None => Err(format!("unknown time zone {zone}")),
-    }
+/// Converts a timestamp to the civil time of a zone: an offset such as `-08:00`, a name such as `Europe/Berlin`, or
+/// empty for UTC. The second result is to be added to the year.
+///
+/// Upstream: `inTimeZone`.
+fn in_zone(at: Time, zone: &str) -> Result<(DateTime, i64), String> {
+    let Some((hours, minutes)) = zone.split_once(':') else {
+        let offset = named_zone(zone)?.to_offset(at.nearest());
+        return Ok(at.civil(i64::from(offset.seconds())));
+    };
+    let (hours, minutes) = (parse_i64(hours)?, parse_i64(minutes)?);
+    let minutes = if zone.starts_with('-') { minutes.wrapping_neg() } else { minutes };
+    // Upstream counts in nanoseconds of 64 bits, without a check.
+    let nanos = hours.wrapping_mul(60).wrapping_add(minutes).wrapping_mul(60_000_000_000);
+    Ok(at.civil(nanos / 1_000_000_000))
 }
 
-/// Parses a Go duration: `1h30m`, `-1.5s`, `0`.
+/// Finds a time zone by its name in the IANA database.
+///
+/// Upstream: Go's `time.LoadLocation`.
+fn named_zone(name: &str) -> Result<TimeZone, String> {
+    // The server's own zone is no fact that an expression depends on.
+    if matches!(name, "" | "UTC" | "Local") {
+        return Ok(TimeZone::UTC);
+    }
+    if name.starts_with(['/', '\\']) || name.split('/').any(|part| part == "..") {
+        return Err("time: invalid location name".to_owned());
+    }
+    let zone = TimeZone::get(name).ok();
+    // Go reads files, whose names have one case.
+    zone.filter(|zone| zone.iana_name() == Some(name))
+        .ok_or_else(|| format!("unknown time zone {name}"))
+}
+
+/// Parses a timestamp as Go does with `time.RFC3339`: fractions after a point or a comma, hours of one digit. `None` if
+/// the text has another form.
+///
+/// # Errors
+/// The timestamp is out of range.
+pub(crate) fn parse_timestamp(text: &str) -> Option<Result<Time, String>> {
+    let (date, rest) = text.split_once('T')?;
+    let date = match date.as_bytes() {
+        [a, b, c, d, b'-', e, f, b'-', g, h] => {
+            let number = |digits: &[u8]| -> Option<i16> {
+                std::str::from_utf8(digits).ok().and_then(digits_of)
+            };
+            let year = number(&[*a, *b, *c, *d])?;
+            let month = i8::try_from(number(&[*e, *f])?).ok()?;
+            let day = i8::try_from(number(&[*g, *h])?).ok()?;
+            Date::new(year, month, day).ok()?
+        }
+        _ => return None,
+    };
+    let (hour, rest) = rest.split_once(':')?;
+    let (minute, rest) = rest.split_once(':')?;
+    if !(1..=2).contains(&hour.len()) || minute.len() != 2 {
+        return None;
+    }
+    let (second, rest) = (rest.get(..2)?, rest.get(2..)?);
+    let (hour, minute, second): (i8, i8, i8) =
+        (digits_of(hour)?, digits_of(minute)?, digits_of(second)?);
+    let (nanos, zone) = fraction(rest)?;
+    let offset = match zone.as_bytes() {
+        b"Z" => 0,
+        [sign @ (b'+' | b'-'), a, b, b':', c, d] => {
+            let hours: i64 = digits_of(std::str::from_utf8(&[*a, *b]).ok()?)?;
+            let minutes: i64 = digits_of(std::str::from_utf8(&[*c, *d]).ok()?)?;
+            if hours > 24 || minutes > 60 {
+                return None;
+            }
+            let offset = hours * 3600 + minutes * 60;
+            if *sign == b'-' { -offset } else { offset }
+        }
+        _ => return None,
+    };
+    let time = jiff::civil::Time::new(hour, minute, second, nanos).ok()?;
+    let local = date.to_datetime(time);
+    let since = local.duration_since(DateTime::constant(1970, 1, 1, 0, 0, 0, 0));
+    let at = since.checked_sub(SignedDuration::from_secs(offset)).and_then(Time::new);
+    Some(at.ok_or_else(|| "timestamp overflow".to_owned()))
+}
+
+/// Parses digits without a sign.
+fn digits_of<N: std::str::FromStr>(text: &str) -> Option<N> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+/// Parses a fraction of a second at the beginning of a text, cut to nanoseconds; returns the rest, too.
+fn fraction(text: &str) -> Option<(i32, &str)> {
+    let Some(rest) = text.strip_prefix(['.', ',']) else { return Some((0, text)) };
+    let length = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (digits, rest) = rest.split_at_checked(length).filter(|(digits, _)| !digits.is_empty())?;
+    let nanos = digits.get(..9).unwrap_or(digits);
+    let scale = 10i32.checked_pow(9u32.saturating_sub(nanos.len() as u32))?;
+    Some((nanos.parse::<i32>().ok()?.checked_mul(scale)?, rest))
+}
+
+/// Parses a Go duration: `1h30m`, `-1.5s`, `0`. `None` also for a duration out of range.
 pub(crate) fn parse_duration(text: &str) -> Option<SignedDuration> {
     let (negative, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -72,28 +243,44 @@ pub(crate) fn parse_duration(text: &str) -> Option<SignedDuration> {
     if rest == "0" {
         return Some(SignedDuration::ZERO);
     }
-    let mut nanos = 0.0f64;
-    let mut any = false;
+    if rest.is_empty() {
+        return None;
+    }
+    // Nanoseconds of one more than an `int` has: the least duration is that long.
+    const MAX: u64 = 1 << 63;
+    let mut nanos = 0u64;
     while !rest.is_empty() {
         let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let number: f64 = rest[..end].parse().ok()?;
-        rest = &rest[end..];
-        let length = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
-        nanos += number
-            * match &rest[..length] {
-                "ns" => 1.0,
-                "us" | "µs" => 1e3,
-                "ms" => 1e6,
-                "s" => 1e9,
-                "m" => 60e9,
-                "h" => 3600e9,
-                _ => return None,
-            };
-        rest = &rest[length..];
-        any = true;
+        let (number, after) = rest.split_at_checked(end)?;
+        let length = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let (unit, after) = after.split_at_checked(length)?;
+        rest = after;
+        let unit = match unit {
+            "ns" => 1,
+            "us" | "µs" | "μs" => 1_000,
+            "ms" => 1_000_000,
+            "s" => 1_000_000_000,
+            "m" => 60_000_000_000,
+            "h" => 3_600_000_000_000,
+            _ => return None,
+        };
+        let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+        if whole.is_empty() && part.is_empty() || part.contains('.') {
+            return None;
+        }
+        let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+        // Digits beyond the 18th are less than a nanosecond.
+        let part = part.get(..18).unwrap_or(part);
+        let digits: u128 = if part.is_empty() { 0 } else { part.parse().ok()? };
+        let part = digits * u128::from(unit) / 10u128.pow(part.len() as u32);
+        nanos = whole
+            .checked_mul(unit)?
+            .checked_add(u64::try_from(part).ok()?)?
+            .checked_add(nanos)
+            .filter(|nanos| *nanos <= MAX)?;
     }
-    let nanos = if negative { -nanos } else { nanos };
-    any.then(|| SignedDuration::from_nanos(nanos as i64))
+    let nanos = if negative { -i128::from(nanos) } else { i128::from(nanos) };
+    i64::try_from(nanos).ok().map(SignedDuration::from_nanos)
 }
 
 /// Formats a duration as cel-go does: in seconds.
@@ -102,4 +289,128 @@ pub(crate) fn duration_text(length: SignedDuration) -> String {
         return format!("{}s", length.as_secs());
     }
     format!("{}s", length.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::tests::assert_results;
+
+    #[test]
+    fn timestamps_have_parts_in_a_zone() {
+        for (call, want) in [
+            ("getHours('')", "0"),
+            ("getHours('UTC')", "0"),
+            ("getHours('America/New_York')", "19"),
+            ("getHours('US/Central')", "18"),
+            ("getHours('-08:30')", "15"),
+            ("getMinutes('-08:30')", "30"),
+            ("getHours('08:30')", "8"),
+            ("getHours('1:60')", "2"),
+            ("getHours('1:+30')", "1"),
+            ("getDayOfYear('99:30')", "4"),
+            ("getDayOfWeek('-48:00')", "2"),
+            ("getHours('999999999:00')", "1"),
+            ("getFullYear('100000:30')", "2037"),
+            ("getFullYear('-100000000:30')", "2309"),
+            ("getFullYear('3000000:00')", "1783"),
+            ("getHours('utc')", "error: unknown time zone utc"),
+            ("getHours('america/new_york')", "error: unknown time zone america/new_york"),
+            ("getHours('../etc/passwd')", "error: time: invalid location name"),
+            ("getHours('/etc/localtime')", "error: time: invalid location name"),
+            ("getHours('a:00')", "error: strconv.Atoi: parsing \"a\": invalid syntax"),
+            ("getHours(':30')", "error: strconv.Atoi: parsing \"\": invalid syntax"),
+            ("getHours('1:2:3')", "error: strconv.Atoi: parsing \"2:3\": invalid syntax"),
+            (
+                "getHours('9999999999999999999:00')",
+                "error: strconv.Atoi: parsing \"9999999999999999999\": value out of range",
+            ),
+        ] {
+            assert_results(&[(&format!("timestamp('2026-01-01T00:00:00Z').{call}"), want)]);
+        }
+        assert_results(&[
+            ("timestamp('9999-12-31T23:59:59Z').getFullYear('+01:00')", "10000"),
+            ("timestamp('0001-01-01T00:00:00Z').getFullYear('-01:00')", "0"),
+            ("timestamp('0001-01-01T00:00:00Z').getFullYear('-100000:00')", "-11"),
+            ("timestamp('2026-07-01T00:00:00.25Z').getMilliseconds('+24:00')", "250"),
+        ]);
+    }
+
+    #[test]
+    fn timestamps_are_those_of_rfc_3339() {
+        for (text, want) in [
+            ("2026-01-01T00:00:00,5Z", "\"2026-01-01T00:00:00.5Z\""),
+            ("2026-01-01T00:00:00.1234567899Z", "\"2026-01-01T00:00:00.123456789Z\""),
+            ("2026-01-01T0:00:00Z", "\"2026-01-01T00:00:00Z\""),
+            ("2026-01-01T00:00:00+24:00", "\"2025-12-31T00:00:00Z\""),
+            ("2026-01-01T00:00:00-00:00", "\"2026-01-01T00:00:00Z\""),
+            ("9999-12-31T23:59:59.999999999Z", "\"9999-12-31T23:59:59.999999999Z\""),
+            ("0000-01-01T00:00:00Z", "error: timestamp overflow"),
+            ("9999-12-31T23:59:59-01:00", "error: timestamp overflow"),
+            ("0001-01-01T00:00:00+01:00", "error: timestamp overflow"),
+        ] {
+            assert_results(&[(&format!("timestamp('{text}')"), want)]);
+        }
+        for text in [
+            "",
+            "2026-01-01 00:00:00Z",
+            "2026-01-01T00:00:00+00[UTC]",
+            "2026-01-01T00:00:00+00",
+            "2026-01-01t00:00:00z",
+            "2026-01-01T00:00Z",
+            "2026-01-01T00:00:60Z",
+            "2026-01-01T24:00:00Z",
+            "2026-02-29T00:00:00Z",
+            "2026-1-01T00:00:00Z",
+            "2026-01-01T00:0:00Z",
+            "2026-01-01T00:00:00.Z",
+            "2026-01-01T00:00:00-0000",
+            "2026-01-01T00:00:00+25:00",
+            "2026-01-01T00:00:00+24:61",
+            "-0001-01-01T00:00:00Z",
+            "+002026-01-01T00:00:00Z",
+            "2026-01-01T00:00:00Z ",
+        ] {
+            let want = "error: type conversion error from 'string' to 'google.protobuf.Timestamp'";
+            assert_results(&[(&format!("timestamp('{text}')"), want)]);
+        }
+        assert_results(&[
+            ("timestamp(253402300799)", "\"9999-12-31T23:59:59Z\""),
+            ("timestamp(253402300800)", "error: timestamp overflow"),
+            ("timestamp(-62135596801)", "error: timestamp overflow"),
+        ]);
+    }
+
+    #[test]
+    fn durations_are_exact() {
+        for (text, nanos) in [
+            ("1h30m", 5_400_000_000_000),
+            ("-1.5s", -1_500_000_000),
+            (".5s", 500_000_000),
+            ("1.s", 1_000_000_000),
+            ("1μs", 1_000),
+            ("9007199254740993ns", 9_007_199_254_740_993),
+            ("1.9999999999ns", 1),
+            ("0.100000000000000000000h", 360_000_000_000),
+            ("2562047h47m16.854775807s", i64::MAX),
+            ("-9223372036854775808ns", i64::MIN),
+        ] {
+            assert_results(&[(&format!("int(duration('{text}'))"), &nanos.to_string())]);
+        }
+        for text in ["", "-", "1", ".s", "1.1.1s", "1d", "9223372036854775808ns", "3000000h"] {
+            let want = "error: type conversion error from 'string' to 'google.protobuf.Duration'";
+            assert_results(&[(&format!("duration('{text}')"), want)]);
+        }
+        assert_results(&[
+            ("duration('1h1m1.5s').getMilliseconds()", "3661500"),
+            ("duration('-1.5s').getSeconds()", "-1"),
+            ("duration('2562047h') + duration('2562047h')", "error: integer overflow"),
+            ("duration('-9223372036854775808ns') - duration('1ns')", "error: integer overflow"),
+            (
+                "timestamp('9999-12-31T23:59:59Z') - timestamp('0001-01-01T00:00:00Z')",
+                "error: integer overflow",
+            ),
+            ("timestamp('9999-12-31T23:59:59Z') + duration('1s')", "error: timestamp overflow"),
+            ("timestamp('0001-01-01T00:00:00Z') - duration('1s')", "error: timestamp overflow"),
+        ]);
+    }
 }

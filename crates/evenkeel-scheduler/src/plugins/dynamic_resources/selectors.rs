@@ -5,7 +5,6 @@
 use evenkeel_api::views::{Device, DeviceAttribute};
 use evenkeel_cel::{Failure, PER_CALL, Program, Scope, Val};
 use std::{
-    borrow::Cow,
     collections::{BTreeMap, HashMap},
     sync::Arc,
 };
@@ -106,7 +105,7 @@ fn device_value<'a>(driver: &'a str, device: &'a Device) -> Result<Val<'a>, Stri
 }
 
 fn text(text: &str) -> Val<'_> {
-    Val::Str(Cow::Borrowed(text))
+    Val::borrowed(text)
 }
 
 fn by_domain<'a>(domains: BTreeMap<&'a str, Vec<(Val<'a>, Val<'a>)>>) -> Val<'a> {

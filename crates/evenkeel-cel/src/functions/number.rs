@@ -1,0 +1,111 @@
+//! Numbers as text, as Go's `strconv` and `fmt` have them.
+
+use evenkeel_api::quote::quote;
+
+/// Error of a number that does not fit its type.
+const RANGE: &str = "value out of range";
+/// Error of a text that is not a number.
+const SYNTAX: &str = "invalid syntax";
+
+fn failure(function: &str, text: &str, why: &str) -> String {
+    format!("strconv.{function}: parsing {}: {why}", quote(text))
+}
+
+/// Parses an unsigned number without a sign; the error names this function of Go's `strconv`.
+pub(super) fn parse_u64(function: &str, text: &str) -> Result<u64, String> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(failure(function, text, SYNTAX));
+    }
+    text.parse().map_err(|_| failure(function, text, RANGE))
+}
+
+/// Parses an integer that may have a sign; the error is that of Go's `strconv.Atoi`.
+pub(super) fn parse_i64(text: &str) -> Result<i64, String> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(failure("Atoi", text, SYNTAX));
+    }
+    text.parse().map_err(|_| failure("Atoi", text, RANGE))
+}
+
+/// Parses a floating-point number as Go's `strconv.ParseFloat` does, without hexadecimal digits and underscores;
+/// `None` also for a number beyond the range.
+pub(super) fn parse_f64(text: &str) -> Option<f64> {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let is_word = ["inf", "infinity", "nan"].iter().any(|w| unsigned.eq_ignore_ascii_case(w));
+    if is_word {
+        // Go accepts no sign before `nan`.
+        let is_nan = unsigned.eq_ignore_ascii_case("nan");
+        return if is_nan && unsigned.len() < text.len() { None } else { text.parse().ok() };
+    }
+    text.parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+/// Formats a number as Go's `%g` does: the shortest text, with an exponent below -4 or above 5.
+pub(crate) fn double_text(number: f64) -> String {
+    if number.is_nan() {
+        return "NaN".to_owned();
+    }
+    if number.is_infinite() {
+        return if number > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
+    }
+    let scientific = format!("{number:e}");
+    let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
+    let Ok(exponent) = exponent.parse::<i32>() else { return scientific };
+    if number != 0.0 && !(-4..6).contains(&exponent) {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{digits}e{sign}{:02}", exponent.abs());
+    }
+    number.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubles_are_written_as_go_writes_them() {
+        for (number, want) in [
+            (1.0, "1"),
+            (100_000.0, "100000"),
+            (999_999.0, "999999"),
+            (1e6, "1e+06"),
+            (-1_234_567.5, "-1.2345675e+06"),
+            (1e21, "1e+21"),
+            (0.000_123_45, "0.00012345"),
+            (0.000_012_345, "1.2345e-05"),
+            (5e-324, "5e-324"),
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (f64::INFINITY, "+Inf"),
+            (f64::NEG_INFINITY, "-Inf"),
+            (f64::NAN, "NaN"),
+        ] {
+            assert_eq!(double_text(number), want);
+        }
+    }
+
+    #[test]
+    fn texts_are_read_as_go_reads_them() {
+        for (text, want) in [
+            (".5", Some(0.5)),
+            ("5.", Some(5.0)),
+            ("1e+5", Some(1e5)),
+            ("1e-400", Some(0.0)),
+            ("-Infinity", Some(f64::NEG_INFINITY)),
+            ("+inf", Some(f64::INFINITY)),
+            ("1e400", None),
+            (".", None),
+            ("e5", None),
+            (" 1", None),
+            ("-nan", None),
+        ] {
+            assert_eq!(parse_f64(text), want, "{text}");
+        }
+        assert_eq!(parse_i64("-5"), Ok(-5));
+        assert_eq!(
+            parse_i64("+-1"),
+            Err("strconv.Atoi: parsing \"+-1\": invalid syntax".to_owned())
+        );
+    }
+}
