@@ -30,6 +30,8 @@ const MAX_DEPTH: u32 = 100;
 const MAX_CALLS: u32 = 30;
 /// Longer outputs, values and files are not kept.
 pub(crate) const MAX_LENGTH: usize = 64 * 1024;
+/// Longer files are not kept of commands that somebody executes in a container.
+pub(crate) const MAX_COMMAND_FILE: usize = 1024 * 1024;
 /// The log of a container ends there.
 const MAX_LOG_LENGTH: usize = 1024 * 1024;
 
