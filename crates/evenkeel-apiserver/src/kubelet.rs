@@ -76,6 +76,14 @@ pub trait Kubelet: Send + Sync {
         command: Vec<String>,
         streams: Streams,
     ) -> BoxFuture<'static, Result<i32, StreamError>>;
+
+    /// Connects the streams to those of a container's process, until it ends.
+    fn attach(
+        &self,
+        pod: PodRef<'_>,
+        container: &str,
+        streams: Streams,
+    ) -> BoxFuture<'static, Result<(), StreamError>>;
 }
 
 /// A pod by name.
@@ -188,6 +196,15 @@ mod tests {
             _: Streams,
         ) -> BoxFuture<'static, Result<i32, StreamError>> {
             Box::pin(std::future::ready(Err(StreamError::NoContainer(container.to_owned()))))
+        }
+
+        fn attach(
+            &self,
+            _: PodRef<'_>,
+            _: &str,
+            _: Streams,
+        ) -> BoxFuture<'static, Result<(), StreamError>> {
+            Box::pin(std::future::ready(Ok(())))
         }
     }
 

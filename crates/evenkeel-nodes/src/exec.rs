@@ -10,6 +10,7 @@ use evenkeel_shell::{
     Environment, ExecRun, Full, Output, Progress, RunContext, ShellSession, Write, copies_input,
     encoding, later, reads_commands, shown,
 };
+use futures::StreamExt as _;
 use std::{
     sync::{
         Arc,
@@ -46,6 +47,17 @@ pub struct ExecRequest {
     /// Whether it gets a terminal, which echoes what is typed.
     pub tty: bool,
     /// Its standard streams.
+    pub streams: Streams,
+}
+
+/// A container to attach to.
+#[derive(Debug)]
+pub struct AttachRequest {
+    /// The container; its run is the one that goes on.
+    pub container: ContainerRef,
+    /// Whether it has a terminal, which echoes what is typed.
+    pub tty: bool,
+    /// The streams that are connected to those of its process.
     pub streams: Streams,
 }
 
@@ -123,6 +135,33 @@ impl Kubelets {
     }
 }
 
+impl Kubelets {
+    /// Prints what a container prints from now on, until it ends. Where its process is a shell with an open standard input, it
+    /// gets what is typed, and the container ends with it.
+    ///
+    /// # Errors
+    /// When the container does not run.
+    pub async fn attach(&self, request: AttachRequest) -> Result<(), ExecError> {
+        let AttachRequest { container, tty, streams } = request;
+        let mut execution = Execution::start(self.clone(), container, tty, streams).await?;
+        let shell = execution.environment.attached_shell().map(str::to_owned);
+        let done = match shell.filter(|_| execution.stdin.is_open()) {
+            Some(program) => {
+                let ended = execution.shell(&[program]).await;
+                if let (Ok(code), Some(workers)) = (&ended, self.workers()) {
+                    workers.end_shell(&execution.run, &execution.container.name, *code);
+                }
+                ended
+            }
+            None => execution.follow_output().await,
+        };
+        match done {
+            Ok(_) | Err(Stop::Exit(_)) => Ok(()),
+            Err(Stop::Error(error)) => Err(error),
+        }
+    }
+}
+
 /// A command that is being executed.
 struct Execution {
     kubelets: Kubelets,
@@ -140,6 +179,36 @@ struct Execution {
     recorded: Option<CommandWrites>,
 }
 
+/// How long a container may take to run that does so by its status.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The run of a container. Its status is written a moment before the kubelet takes the run for started.
+async fn running(
+    kubelets: &Kubelets,
+    clock: &Clock,
+    container: &ContainerRef,
+) -> Option<CurrentRun> {
+    let deadline = later(clock.now(), START_TIMEOUT);
+    loop {
+        let workers = kubelets.workers()?;
+        let changed = workers.changed();
+        let mut changed = std::pin::pin!(changed.notified());
+        changed.as_mut().enable();
+        if let Some(run) = workers.current_run(container) {
+            return Some(run);
+        }
+        if !workers.has_written_running(container).await || clock.now() >= deadline {
+            return None;
+        }
+        drop(workers);
+        let wait = Duration::try_from(deadline.duration_since(clock.now())).unwrap_or_default();
+        tokio::select! {
+            () = changed => {}
+            () = clock.sleep(wait) => {}
+        }
+    }
+}
+
 /// Number of commands that were executed.
 static COMMANDS: AtomicU64 = AtomicU64::new(0);
 
@@ -155,9 +224,9 @@ impl Execution {
         let unreadable = |error: &dyn std::fmt::Display| ExecError::Unreadable(error.to_string());
         let environment = workers.environment(&container).await.map_err(|e| unreadable(&e))?;
         let environment = Arc::new(environment.ok_or_else(no_container)?);
-        let run = workers.current_run(&container).ok_or_else(no_container)?;
         let clock = workers.clock().clone();
         drop(workers);
+        let run = running(&kubelets, &clock, &container).await.ok_or_else(no_container)?;
         let number = COMMANDS.fetch_add(1, Ordering::Relaxed);
         let stdin = Stdin::new(streams.stdin, tty);
         let output = streams.output;
@@ -251,6 +320,31 @@ impl Execution {
             self.recorded = None;
         }
         Ok(0)
+    }
+
+    /// Prints what the container prints from now on.
+    async fn follow_output(&mut self) -> Result<i32, Stop> {
+        let (kubelets, container) = (self.kubelets.clone(), self.container.clone());
+        let printed = beside(move || kubelets.log(&container)).await.flatten();
+        let seen = printed.map_or(0, |lines| lines.len());
+        let mut lines = std::pin::pin!(self.kubelets.follow(self.container.clone(), seen));
+        let output = self.output.clone();
+        loop {
+            tokio::select! {
+                line = lines.next() => match line {
+                    Some(line) => self.send(false, encoding::bytes(&line.text)).await?,
+                    None => return Ok(0),
+                },
+                // Nobody reads it, but that Ctrl-C lets a terminal go.
+                _ = self.stdin.type_ahead() => {
+                    if self.stdin.take_interrupt() {
+                        return Ok(INTERRUPTED);
+                    }
+                    self.stdin.forget();
+                }
+                () = output.closed() => return Err(Stop::Exit(KILLED)),
+            }
+        }
     }
 
     /// Prints what is typed, as it comes.

@@ -54,6 +54,7 @@
 //! # Commands in containers
 //!
 //! [`Kubelets::exec`] interprets a command in a running container: on its files, with its environment, in the same language.
+//! [`Kubelets::attach`] connects somebody to what a container prints, and to a shell that is its process.
 //!
 //! # Network partitions
 //!
@@ -86,7 +87,7 @@ mod volumes;
 mod volumes_in_use;
 
 pub use behaviour::PREFIX;
-pub use exec::{Chunk, ExecError, ExecRequest, Streams};
+pub use exec::{AttachRequest, Chunk, ExecError, ExecRequest, Streams};
 pub use kubelets::Kubelets;
 pub use logs::{ContainerRef, LogLine};
 pub use options::{Delays, NodeOptions, NodesOptions};

@@ -31,7 +31,7 @@ use crate::{
     partition,
     pod::{
         facts::Facts,
-        memory::{CommandWrites, Memory},
+        memory::{CommandWrites, Memory, ShellExit},
         observe,
         plan::{Decision, NodeWrites, plan},
     },
@@ -71,6 +71,8 @@ struct Remembered {
     processes: Arc<Processes>,
     /// What commands wrote since the sync began that is under way.
     commands: Vec<CommandWrites>,
+    /// Ends of shells to which somebody was attached.
+    exits: Vec<ShellExit>,
     /// Bytes of its files when a command last wrote one.
     file_bytes: usize,
 }
@@ -281,6 +283,7 @@ impl PodWorkers {
         let State { memories, addresses, .. } = &mut *state;
         if let Some(known) = memories.get_mut(key).filter(|known| *known.uid == *pod.meta.uid) {
             known.commands.clear();
+            facts.exits.clone_from(&known.exits);
             let mut memory = known.memory.clone();
             observe::notice_changes(pod, &mut memory);
             return memory;
@@ -360,18 +363,23 @@ impl PodWorkers {
     fn remember(&self, key: &Key, pod: &Pod, mut memory: Memory, processes: Arc<Processes>) {
         let (uid, host_network) = (pod.meta.uid.clone(), pod.spec.host_network);
         let mut state = self.lock();
-        let (mut commands, mut file_bytes) = (Vec::new(), 0);
+        let (mut commands, mut exits, mut file_bytes) = (Vec::new(), Vec::new(), 0);
         if let Some(before) =
             state.memories.get_mut(key).filter(|before| *before.uid == *pod.meta.uid)
         {
             commands = std::mem::take(&mut before.commands);
+            exits = std::mem::take(&mut before.exits);
             file_bytes = before.file_bytes;
         }
         for command in &commands {
             // It fitted into the memory that this one replaces.
             let _ = memory.record(pod, command);
         }
-        let remembered = Remembered { uid, host_network, memory, processes, commands, file_bytes };
+        exits.retain(|exit: &ShellExit| {
+            memory.slot(pod, &exit.container).is_some_and(|slot| slot.restarts == exit.restarts)
+        });
+        let remembered =
+            Remembered { uid, host_network, memory, processes, commands, exits, file_bytes };
         if let Some(before) = state.memories.insert(key.clone(), remembered)
             && *before.uid != *pod.meta.uid
         {
@@ -437,6 +445,17 @@ impl PodWorkers {
         })
     }
 
+    /// Whether the container runs by the status that the pod has now.
+    pub(crate) async fn has_written_running(&self, container: &ContainerRef) -> bool {
+        let pod = self.client.get::<Pod>(&container.namespace, &container.pod).await;
+        pod.is_ok_and(|pod| {
+            let status = &pod.status;
+            let statuses = status.init_container_statuses.iter().chain(&*status.container_statuses);
+            let mut statuses = statuses.chain(&*status.ephemeral_container_statuses);
+            statuses.any(|status| *status.name == *container.name && status.state.running.is_some())
+        })
+    }
+
     /// What a command finds in a container, read anew; `None` when the pod is gone.
     pub(crate) async fn environment(
         &self,
@@ -450,11 +469,28 @@ impl PodWorkers {
                 let Some(node) = node.map(|node| &self.options.nodes[*node]) else {
                     return Ok(None);
                 };
-                Ok(Environment::read(&pod, &container.name, (&node.name, node.ip)))
+                let specs = cached
+                    .iter()
+                    .flat_map(|pod| pod.spec.init_containers.iter().chain(&*pod.spec.containers));
+                let mut images = specs.filter(|spec| *spec.name == *container.name);
+                let image = images.next().map_or("", |spec| &*spec.image);
+                Ok(Environment::read(&pod, &container.name, image, (&node.name, node.ip)))
             }
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Ends a container whose process is a shell that ended.
+    pub(crate) fn end_shell(&self, run: &CurrentRun, container: &str, exit_code: i32) {
+        let mut state = self.lock();
+        let known = state.memories.get_mut(&run.key).filter(|known| *known.uid == *run.uid);
+        let Some(known) = known else { return };
+        let (container, restarts, at) = (container.to_owned(), run.restarts, self.clock.now());
+        known.exits.retain(|exit| exit.container != container);
+        known.exits.push(ShellExit { container, restarts, at, exit_code });
+        drop(state);
+        self.queue.add(run.key.clone(), Priority::NORMAL);
     }
 
     /// Records what a command writes, unless the container has ended or there is no space left. Other processes of the pod may

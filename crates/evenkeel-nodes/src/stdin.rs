@@ -67,6 +67,12 @@ impl Stdin {
         echo
     }
 
+    /// Forgets what came and was not read.
+    pub(crate) fn forget(&mut self) {
+        self.bytes.clear();
+        self.typed.clear();
+    }
+
     /// Takes Ctrl-C, with all that was typed before it.
     pub(crate) fn take_interrupt(&mut self) -> bool {
         let last = self.typed.iter().rposition(|typed| *typed == Typed::Interrupt);

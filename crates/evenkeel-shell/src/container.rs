@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, net::Ipv4Addr};
 
 use crate::{
     Environment, Process,
+    exec::reads_commands,
     files::{FilePath, Mounts, Scope, normal},
     shell::Variable,
 };
@@ -58,10 +59,20 @@ impl Processes {
 impl Environment {
     /// Reads the environment of a pod's container on the node with this name and address; `None` if the pod does not have the
     /// container.
-    pub fn read(pod: &PodCommand, container: &str, node: (&str, Ipv4Addr)) -> Option<Self> {
+    pub fn read(
+        pod: &PodCommand,
+        container: &str,
+        image: &str,
+        node: (&str, Ipv4Addr),
+    ) -> Option<Self> {
         let mut containers = pod.spec.init_containers.iter().chain(&*pod.spec.containers);
         let container = containers.find(|own| *own.name == *container)?;
-        Some(environment(pod, container, node))
+        let mut environment = environment(pod, container, node);
+        let words = words(container, image, &environment).unwrap_or_default();
+        if container.stdin && reads_commands(&words) {
+            environment.attached_shell = words.into_iter().next();
+        }
+        Some(environment)
     }
 }
 
@@ -72,13 +83,7 @@ fn process(
     node: (&str, Ipv4Addr),
 ) -> Option<Process> {
     let environment = environment(pod, container, node);
-    let mut words = Vec::new();
-    for word in container.command.iter().chain(&*container.args) {
-        words.push(expand(word, &environment.variables)?);
-    }
-    if words.is_empty() && entrypoint_is_shell(image) {
-        words.push("sh".into());
-    }
+    let words = words(container, image, &environment)?;
     // A shell with an open standard input waits for it.
     if words.is_empty() || container.stdin && words.len() == 1 {
         return None;
@@ -89,6 +94,21 @@ fn process(
         arguments: words,
         environment,
     })
+}
+
+/// The words of a container's command; none if it is that of an image which is not known.
+fn words(
+    container: &ContainerCommand,
+    image: &str,
+    environment: &Environment,
+) -> Option<Vec<String>> {
+    let given = container.command.iter().chain(&*container.args);
+    let mut words: Vec<String> =
+        given.map(|word| expand(word, &environment.variables)).collect::<Option<_>>()?;
+    if words.is_empty() && entrypoint_is_shell(image) {
+        words.push("sh".into());
+    }
+    Some(words)
 }
 
 fn environment(
@@ -139,6 +159,7 @@ fn environment(
         env_from: !container.env_from.is_empty(),
         variables,
         address_variables: addresses,
+        attached_shell: None,
     }
 }
 

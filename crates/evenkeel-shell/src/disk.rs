@@ -4,12 +4,14 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use crate::{
     files::{Content, FilePath, Scope, Write, normal},
-    interpreter::{Interpreter, MAX_LENGTH},
+    interpreter::{Interpreter, MAX_COMMAND_FILE, MAX_LENGTH},
     shell::{Halt, Shell, unknown},
 };
 
 /// Maximum number of writes of a script; a script with more counts as running for ever.
 const MAX_WRITES: usize = 100;
+/// Maximum number of writes of a command that is executed in a container. A command that exceeds it fails.
+const MAX_COMMAND_WRITES: usize = 1000;
 /// Folders with files of the image: a path below them may exist although no run wrote it.
 const IMAGE_FOLDERS: [&str; 17] = [
     "/app", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/opt", "/proc",
@@ -108,7 +110,8 @@ impl Interpreter<'_> {
         if path == "/dev/null" {
             return Ok(true);
         }
-        if text.len() > MAX_LENGTH {
+        let limit = if self.exec.is_some() { MAX_COMMAND_FILE } else { MAX_LENGTH };
+        if text.len() > limit {
             return Err(Halt::StepLimit);
         }
         let parent = normal(&shell.folder, &format!("{path}/.."));
@@ -133,7 +136,8 @@ impl Interpreter<'_> {
         }
         // A second write at the same time replaces the first.
         self.writes.retain(|write| write.path != place || write.after != shell.now);
-        if self.writes.len() >= MAX_WRITES {
+        let limit = if self.exec.is_some() { MAX_COMMAND_WRITES } else { MAX_WRITES };
+        if self.writes.len() >= limit {
             return Err(Halt::StepLimit);
         }
         self.writes.push(Write { after: shell.now, path: place, content });

@@ -23,7 +23,7 @@ fn environment() -> Environment {
         },
     });
     let pod = PodCommand::decode(pod.to_string().as_bytes(), Encoding::Json).unwrap();
-    Environment::read(&pod, "c", ("node-1", Ipv4Addr::new(172, 18, 0, 2))).unwrap()
+    Environment::read(&pod, "c", "nginx", ("node-1", Ipv4Addr::new(172, 18, 0, 2))).unwrap()
 }
 
 fn context<'a>(run: &'a str, files: &'a Files, node: &'a Files) -> RunContext<'a> {
@@ -149,6 +149,52 @@ fn input_is_waited_for_where_it_is_read() {
     assert!(reads_commands(&words(&["/bin/sh"])) && reads_commands(&words(&["bash", "-i"])));
     assert!(!reads_commands(&words(&["sh", "-c", "ls"])) && !reads_commands(&words(&["ls"])));
     assert!(copies_input(&words(&["cat"])) && !copies_input(&words(&["cat", "f"])));
+}
+
+#[test]
+fn archives_are_made_and_unpacked() {
+    let script = "mkdir -p /tmp/d/e; echo a > /tmp/d/f; echo b > /tmp/d/e/g; ";
+    let table = [
+        (
+            "tar cf - /tmp/d | tar xmf - -C /data; cat /data/tmp/d/f; ls /data/tmp/d/e",
+            0,
+            "a\ng\n",
+            "",
+        ),
+        ("cd /tmp; tar cf - d | tar -xmf - -C /data; cat /data/d/e/g", 0, "b\n", ""),
+        ("tar cf - /tmp/none > /dev/null", 1, "", "tar: /tmp/none: No such file or directory\n"),
+        (
+            "tar xf - -C /nowhere < /tmp/d/f",
+            1,
+            "",
+            "tar: can't change directory to '/nowhere': No such file or directory\n",
+        ),
+        ("tar xf - -C /data < /tmp/d/f", 1, "", "tar: short read\n"),
+    ];
+    for (line, code, out, err) in table {
+        let text = format!("{script}{line}");
+        let run = execute(&["sh", "-c", &text], Some(""), &Files::default(), 60);
+        assert_eq!(printed(&run), (out.to_owned(), err.to_owned()), "{line}");
+        assert_eq!(run.progress, Progress::Ended(Duration::ZERO, code), "{line}");
+    }
+    // Nothing leaves the folder, and bytes that are no text stay what they are.
+    let mut archive = tar::Builder::new(Vec::new());
+    let content = [0, 159, 146, 150, 255, b'\n'];
+    let mut header = tar::Header::new_gnu();
+    header.set_size(content.len() as u64);
+    header.as_mut_bytes()[..9].copy_from_slice(b"../../x/y");
+    header.set_mode(0o644);
+    header.set_cksum();
+    archive.append(&header, &content[..]).unwrap();
+    let archive = crate::encoding::text(&archive.into_inner().unwrap());
+    let run = execute(&["tar", "xmf", "-", "-C", "/tmp"], Some(&archive), &Files::default(), 60);
+    assert_eq!(run.progress, Progress::Ended(Duration::ZERO, 0));
+    let written = run.writes.last().expect("a file");
+    assert_eq!(&*written.path.path, "/tmp/x/y");
+    let crate::Content::File(text) = written.content.clone().expect("content") else {
+        panic!("a file")
+    };
+    assert_eq!(crate::encoding::bytes(&text), content);
 }
 
 #[test]

@@ -30,6 +30,8 @@ const MAX_DEPTH: u32 = 100;
 const MAX_CALLS: u32 = 30;
 /// Maximum length in bytes of outputs, values and files.
 pub(crate) const MAX_LENGTH: usize = 64 * 1024;
+/// Maximum size in bytes of a file that a command executed in a container writes.
+pub(crate) const MAX_COMMAND_FILE: usize = 1024 * 1024;
 /// Maximum length in bytes of a container's log; the rest is cut off.
 const MAX_LOG_LENGTH: usize = 1024 * 1024;
 

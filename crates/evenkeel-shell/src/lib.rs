@@ -9,6 +9,7 @@
 //! The parser is our own because it must bound its work on any text: the available parsers recurse without a bound
 //! or take exponential time on nested parentheses.
 
+mod archive;
 mod arithmetic;
 mod builtins;
 mod conditions;
@@ -59,6 +60,8 @@ pub struct Environment {
     env_from: bool,
     mounts: Mounts,
     working_dir: String,
+    /// The container's process, if it is a shell that reads its commands from an open standard input.
+    attached_shell: Option<String>,
 }
 
 /// The process of a container, as in the OCI runtime specification: arguments, environment, working directory.
@@ -176,6 +179,11 @@ impl Process {
 }
 
 impl Environment {
+    /// The container's process, if it is a shell that whoever attaches to the container gives its commands.
+    pub fn attached_shell(&self) -> Option<&str> {
+        self.attached_shell.as_deref()
+    }
+
     fn plain_interpreter<'a>(&'a self, context: &'a RunContext<'a>) -> Interpreter<'a> {
         Interpreter::new(context, &self.container, &self.mounts, self.env_from)
     }

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The error of what is not there.
-const ABSENT: &str = "No such file or directory";
+pub(crate) const ABSENT: &str = "No such file or directory";
 
 impl Interpreter<'_> {
     pub(crate) fn tool(&mut self, shell: &mut Shell, name: &str, words: &[String]) -> Flow {
@@ -70,6 +70,7 @@ impl Interpreter<'_> {
             "head" | "tail" => self.part_of_file(shell, name == "tail", words),
             "wc" => self.count(shell, words),
             "timeout" => self.timeout(shell, words),
+            "tar" => self.tar(shell, words),
             "whoami" => self.print(shell, shell.output, "root\n"),
             "id" if words.is_empty() => {
                 self.print(shell, shell.output, "uid=0(root) gid=0(root) groups=0(root)\n")
@@ -212,7 +213,7 @@ impl Interpreter<'_> {
     }
 
     /// Says what went wrong.
-    fn complain(&mut self, shell: &mut Shell, what: &str) -> Flow {
+    pub(crate) fn complain(&mut self, shell: &mut Shell, what: &str) -> Flow {
         shell.status = 1;
         self.print(shell, shell.errors, &format!("{what}\n"))
     }

@@ -2,7 +2,7 @@
 
 use crate::plane::Plane;
 use evenkeel_apiserver::{Kubelet, LogLine, Output, PodRef, Server, StreamError, Streams};
-use evenkeel_nodes::{Chunk, ContainerRef, ExecError, ExecRequest, Kubelets};
+use evenkeel_nodes::{AttachRequest, Chunk, ContainerRef, ExecError, ExecRequest, Kubelets};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -43,15 +43,28 @@ impl Kubelet for Simulated {
         })
         .boxed()
     }
+
+    fn attach(
+        &self,
+        pod: PodRef<'_>,
+        container: &str,
+        streams: Streams,
+    ) -> BoxFuture<'static, Result<(), StreamError>> {
+        let (kubelets, container) = (self.0.clone(), container_ref(pod, container, false));
+        with_output(streams, move |streams, tty| async move {
+            kubelets.attach(AttachRequest { container, tty, streams }).await
+        })
+        .boxed()
+    }
 }
 
 /// Runs a process with the streams of the nodes, and passes on what it prints.
-async fn with_output<F>(
+async fn with_output<T, F>(
     streams: Streams,
     start: impl FnOnce(evenkeel_nodes::Streams, bool) -> F,
-) -> Result<i32, StreamError>
+) -> Result<T, StreamError>
 where
-    F: Future<Output = Result<i32, ExecError>>,
+    F: Future<Output = Result<T, ExecError>>,
 {
     let Streams { stdin, output, tty } = streams;
     let (sender, mut printed) = mpsc::channel(1);

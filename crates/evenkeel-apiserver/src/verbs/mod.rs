@@ -13,7 +13,7 @@
 //! | `deletecollection` | `delete::collection` |
 //! | subresource `scale` | `get::part`, `scale::settle` |
 //! | subresources `binding`, `eviction`, `token` | `connect/mod.rs`, `connect/token.rs` |
-//! | `CONNECT`: subresource `exec` | `connect/exec.rs`, `../streaming/mod.rs` |
+//! | `CONNECT`: subresources `exec`, `attach` | `connect/exec.rs`, `../streaming/mod.rs` |
 //! | TokenReview, SelfSubjectReview, SubjectAccessReview and its kin | `connect/reviews.rs` |
 //! | `dryRun`, `fieldManager`, `fieldValidation` | `../request/query.rs` |
 

@@ -1,4 +1,4 @@
-//! Requests for `exec` before their upgrade: how they are refused, and that admission is asked.
+//! Requests for `exec` and its like before their upgrade: how they are refused, and that admission is asked.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -41,6 +41,15 @@ async fn requests_that_lead_nowhere_are_refused() {
         ("GET", "two/exec?container=c1", 400, "Upgrade request required"),
         ("GET", "pending/exec", 400, "pod pending does not have a host assigned"),
         ("GET", "lost/exec", 404, "pods \"gone\" not found"),
+        ("GET", "one/attach", 400, "Upgrade request required"),
+        ("GET", "two/attach?container=x", 400, "container x is not valid for pod two"),
+        (
+            "GET",
+            "one/portforward",
+            503,
+            "pod one runs on a simulated node: nothing listens on its ports",
+        ),
+        ("POST", "pending/portforward", 400, "pod pending does not have a host assigned"),
         ("PUT", "one/exec", 405, "the server does not allow this method on the requested resource"),
     ] {
         let (found, answer) = client.ask(method, &format!("{PODS}/{path}"), Value::Null).await;
@@ -88,4 +97,58 @@ async fn admission_is_asked_about_connections() {
         (code, &answer["message"]),
         (StatusCode::BAD_REQUEST, &json!("Upgrade request required"))
     );
+}
+
+#[tokio::test]
+async fn nothing_listens_behind_a_proxy() {
+    let client = start().await;
+    let base = "/api/v1/namespaces/default";
+    let status = json!({"status": {"podIP": "10.1.2.3", "podIPs": [{"ip": "10.1.2.3"}]}});
+    client.patch(&format!("{PODS}/one/status"), "merge-patch+json", status).await;
+    let ports = json!([{"name": "web", "port": 80}, {"name": "other", "port": 81}]);
+    for name in ["empty", "ready"] {
+        let spec = json!({"selector": {"a": "b"}, "ports": ports});
+        client
+            .make(&format!("{base}/services"), json!({"metadata": {"name": name}, "spec": spec}))
+            .await;
+    }
+    let subset =
+        json!({"addresses": [{"ip": "10.1.2.3"}], "ports": [{"name": "web", "port": 8080}]});
+    for (name, subsets) in [("empty", json!([])), ("ready", json!([subset]))] {
+        let endpoints = json!({"metadata": {"name": name}, "subsets": subsets});
+        client.make(&format!("{base}/endpoints"), endpoints).await;
+    }
+    let refused = |address: &str| {
+        format!("error trying to reach service: dial tcp {address}: connect: connection refused")
+    };
+    for (path, code, message) in [
+        ("pods/one/proxy/", 503, refused("10.1.2.3:80")),
+        ("pods/http:one:81/proxy/a/b", 503, refused("10.1.2.3:81")),
+        ("pods/two/proxy/", 400, "address not allowed".to_owned()),
+        ("pods/none/proxy/", 404, "pods \"none\" not found".to_owned()),
+        ("services/ready:web/proxy/", 503, refused("10.1.2.3:8080")),
+        ("services/ready:80/proxy/", 503, refused("10.1.2.3:8080")),
+        (
+            "services/ready:81/proxy/",
+            503,
+            "no endpoints available for service \"ready:81\"".to_owned(),
+        ),
+        (
+            "services/ready:82/proxy/",
+            503,
+            "no service port 82 found for service \"ready\"".to_owned(),
+        ),
+        (
+            "services/empty:web/proxy/",
+            503,
+            "no endpoints available for service \"empty\"".to_owned(),
+        ),
+        ("services/none/proxy/", 404, "endpoints \"none\" not found".to_owned()),
+        ("services/none:80/proxy/", 404, "services \"none\" not found".to_owned()),
+    ] {
+        let (found, answer) = client.ask("GET", &format!("{base}/{path}"), Value::Null).await;
+        assert_eq!((found.as_u16(), &answer["message"]), (code, &json!(message)), "{path}");
+    }
+    let (code, answer) = client.ask("GET", "/api/v1/nodes/n/proxy/", Value::Null).await;
+    assert_eq!((code.as_u16(), &answer["message"]), (503, &json!(refused("n:10250"))));
 }

@@ -3,6 +3,7 @@
 use evenkeel_api::time::Timestamp;
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
+use super::memory::ShellExit;
 use crate::behaviour::Script;
 use evenkeel_shell::{Files, Process, Processes};
 
@@ -34,6 +35,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) everyday_events: bool,
     /// Files that pods wrote to the node.
     pub(crate) node_files: Arc<Files>,
+    /// Ends of shells to which somebody was attached.
+    pub(crate) exits: Vec<ShellExit>,
 }
 
 impl<'a> Facts<'a> {

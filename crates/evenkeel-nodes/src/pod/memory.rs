@@ -49,6 +49,17 @@ pub(crate) struct CommandWrites {
     pub(crate) writes: Vec<Write>,
 }
 
+/// The end of a container's process, a shell to which somebody was attached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ShellExit {
+    /// Name of the container.
+    pub(crate) container: String,
+    /// Number of the container's run.
+    pub(crate) restarts: u32,
+    pub(crate) at: Timestamp,
+    pub(crate) exit_code: i32,
+}
+
 /// Why and since when a pod's containers are being stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stopping {

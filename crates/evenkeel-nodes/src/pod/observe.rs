@@ -80,6 +80,7 @@ pub(crate) fn facts<'a>(
         annotation_errors: annotation_errors(pod),
         everyday_events,
         node_files: Arc::default(),
+        exits: Vec::new(),
     }
 }
 

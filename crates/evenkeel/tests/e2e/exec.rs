@@ -230,3 +230,30 @@ async fn terminals(containers: Containers<'_>) {
     let status = process.take_status().expect("a status").await.expect("it ends");
     assert_eq!(exit_code(&status), 5);
 }
+
+#[tokio::test(start_paused = true)]
+async fn containers_are_attached_to() {
+    on_sockets("attach", |containers| Box::pin(attached_to(containers))).await;
+}
+
+async fn attached_to(containers: Containers<'_>) {
+    containers.run("tick", "echo past; sleep 100; echo one; sleep 100; printf two; exit 3").await;
+    let attached = containers.pods.attach("tick", &AttachParams::default()).await;
+    let (output, errors, status) = ended(attached.expect("an upgrade")).await;
+    assert_eq!((&*output, &*errors, exit_code(&status)), ("one\ntwo", "", 0));
+
+    // A shell whose standard input is open gets what whoever attaches types, and the container ends with it.
+    let container = json!({"name": "c", "image": "busybox", "stdin": true, "tty": true});
+    let spec = json!({"containers": [container], "restartPolicy": "Never"});
+    containers.namespace.create("pods", json!({"metadata": {"name": "shell"}, "spec": spec})).await;
+    containers.namespace.until("pods/shell", is_running).await;
+    let params = AttachParams::interactive_tty();
+    let mut process = containers.pods.attach("shell", &params).await.expect("an upgrade");
+    let mut stdin = process.stdin().expect("an input");
+    stdin.write_all(b"echo hi; exit 3\r").await.expect("it is written");
+    let (output, _, status) = ended(process).await;
+    assert_eq!((&*output, exit_code(&status)), ("/ # echo hi; exit 3\r\nhi\r\n", 0));
+    let is_over = |pod: &Value| pod["status"]["phase"] == "Failed";
+    let pod = containers.namespace.until("pods/shell", is_over).await;
+    assert_eq!(pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"], 3);
+}

@@ -1,37 +1,32 @@
-//! The `exec` sub-resource: executes a command in a container, whose streams are those of the connection.
+//! The sub-resources `exec` and `attach`: the streams of the connection are those of a command that is executed in a container,
+//! or of the container's own process.
 
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::{flag, list, text};
 use evenkeel_tasks::catch_panic;
+use futures::{FutureExt as _, TryFutureExt as _};
 use serde_json::Value;
 
-use super::proxy;
+use super::location;
 use crate::api::{Answer, Context};
-use crate::auth::{Attributes, FieldRequirements};
 use crate::kubelet::{PodRef, StreamError};
 use crate::request::RequestContext;
-use crate::resource::GroupResource;
 use crate::streaming::{self, Channels, Handshake, Outcome, Session};
 
-/// Serves `exec` with these options, which admission has seen.
+/// Serves `exec` or `attach` with these options, which admission has seen.
 ///
-/// Upstream: `ExecREST.Connect`, `ExecLocation`, `ServeExec`.
+/// Upstream: `ExecREST.Connect`, `AttachREST.Connect`, `streamLocation`, `ServeExec`, `ServeAttach`.
 pub(super) fn serve(
     request: &RequestContext<'_>,
     cx: &Context<'_>,
     options: &Value,
 ) -> Result<Answer, StatusError> {
-    ensure_authorized_to_create(request, cx)?;
+    location::ensure_authorized_to_create(request.method, cx)?;
     let Some(pod) = cx.api.read(cx.resource, cx.namespace, cx.name)? else {
         return Err(StatusError::not_found(&cx.resource.name, cx.name));
     };
-    let container = proxy::container(&pod, text(options, "container"))?;
-    let node = text(&pod, "spec.nodeName");
-    if node.is_empty() {
-        let why = format!("pod {} does not have a host assigned", cx.name);
-        return Err(StatusError::bad_request(why));
-    }
-    proxy::find_node(cx.api, node)?;
+    let container = location::container(&pod, text(options, "container"))?;
+    location::ensure_on_node(cx.api, &pod)?;
     let Handshake { protocol, response } = streaming::accept(request.headers)?;
     let Some(upgrade) = request.upgrade.cloned() else {
         return Err(StatusError::internal("the connection cannot switch protocols"));
@@ -48,6 +43,7 @@ pub(super) fn serve(
         list(options, "command").iter().filter_map(Value::as_str).map(str::to_owned).collect();
     let kubelet = cx.api.kubelets.get();
     let (namespace, name) = (cx.namespace.to_owned(), cx.name.to_owned());
+    let attaches = cx.subresource == "attach";
     let gauge = cx.api.metrics.long_running();
     let start = move |streams| async move {
         if channels == Channels::default() {
@@ -55,14 +51,20 @@ pub(super) fn serve(
             return Outcome::Failed(format!("unable to upgrade connection: {why}"));
         }
         let Some(kubelet) = kubelet else {
-            return Outcome::Failed(not_started(&StreamError::NoContainer(container)));
+            return Outcome::Failed(not_started(&StreamError::NoContainer(container), attaches));
         };
         let pod = PodRef { namespace: &namespace, name: &name };
-        match catch_panic(kubelet.exec(pod, &container, command, streams)).await {
-            Ok(Ok(code)) => Outcome::Exited(code),
-            Ok(Err(error)) => Outcome::Failed(not_started(&error)),
-            Err(panic) => Outcome::Failed(format!("error executing command in container: {panic}")),
-        }
+        let process = if attaches {
+            kubelet.attach(pod, &container, streams).map_ok(|()| 0).boxed()
+        } else {
+            kubelet.exec(pod, &container, command, streams)
+        };
+        let error = match catch_panic(process).await {
+            Ok(Ok(code)) => return Outcome::Exited(code),
+            Ok(Err(error)) => error,
+            Err(panic) => StreamError::Failed(panic),
+        };
+        Outcome::Failed(not_started(&error, attaches))
     };
     let session = Session { protocol, channels, tty };
     let mut stopped = upgrade.stopped;
@@ -78,36 +80,10 @@ pub(super) fn serve(
 }
 
 /// The error of a command that does not start.
-fn not_started(error: &StreamError) -> String {
+fn not_started(error: &StreamError, attaches: bool) -> String {
     match error {
         StreamError::NoContainer(_) => format!("unable to upgrade connection: {error}"),
+        StreamError::Failed(_) if attaches => format!("error attaching to container: {error}"),
         StreamError::Failed(_) => format!("error executing command in container: {error}"),
     }
-}
-
-/// Refuses who may not create the sub-resource: WebSocket comes with GET, for which `get` would be enough.
-///
-/// Upstream: `ensureAuthorizedForVerb`, of the feature `AuthorizePodWebsocketUpgradeCreatePermission`.
-fn ensure_authorized_to_create(
-    request: &RequestContext<'_>,
-    cx: &Context<'_>,
-) -> Result<(), StatusError> {
-    if *request.method == http::Method::POST {
-        return Ok(());
-    }
-    let attributes = Attributes {
-        verb: "create",
-        group: cx.request_group,
-        resource: cx.resource.plural(),
-        subresource: cx.subresource,
-        namespace: cx.namespace,
-        name: cx.name,
-        path: None,
-        field_selector: FieldRequirements::default(),
-    };
-    if cx.allows(&attributes) {
-        return Ok(());
-    }
-    let pods = GroupResource { group: cx.request_group.into(), resource: "pods".into() };
-    Err(StatusError::forbidden(&pods, cx.name, ""))
 }

@@ -8,7 +8,7 @@ use futures::{Stream, StreamExt as _, stream};
 use serde_json::Value;
 use std::time::Duration;
 
-use super::proxy;
+use super::location;
 use crate::api::{Answer, Call};
 use crate::kubelet::{LogLine, PodRef};
 use crate::request::Query;
@@ -100,12 +100,12 @@ pub(super) async fn pod(call: &Call<'_>) -> Result<Answer, StatusError> {
     let Some(pod) = cx.api.read(cx.resource, cx.namespace, cx.name)? else {
         return Err(StatusError::not_found(&cx.resource.name, cx.name));
     };
-    let container = proxy::container(&pod, query.get("container"))?;
+    let container = location::container(&pod, query.get("container"))?;
     let node = text(&pod, "spec.nodeName");
     if node.is_empty() {
         return Ok(Answer::Nothing);
     }
-    proxy::find_node(cx.api, node)?;
+    location::find_node(cx.api, node)?;
     has_log(&pod, &container, options.previous).map_err(StatusError::bad_request)?;
     let Some(kubelet) = cx.api.kubelets.get() else {
         return Ok(Answer::Stream("text/plain", Body::empty()));

@@ -9,6 +9,7 @@ mod binding;
 mod conditions;
 mod eviction;
 mod exec;
+mod location;
 mod log;
 mod options;
 mod proxy;
@@ -48,11 +49,12 @@ fn connects(resource: &ResourceType, subresource: &str) -> bool {
 /// Serves a sub-resource that is no view of a stored object; `None` where there is none of that name.
 ///
 /// Upstream: `Connecter` of `registry/rest`.
-async fn connect(call: &Call<'_>) -> Option<Result<Answer, StatusError>> {
+async fn connect(call: &Call<'_>, method: &Method) -> Option<Result<Answer, StatusError>> {
     Some(match (&*call.cx.resource.resource_prefix, call.cx.subresource) {
         ("/pods", "binding") => binding::bind(call).await,
         ("/pods", "eviction") => eviction::evict(call).await,
         ("/pods", "log") => log::pod(call).await,
+        ("/pods", "portforward") => proxy::port_forward(call, method),
         ("/pods", _) => proxy::pod(call),
         ("/nodes", "proxy") => proxy::node(call),
         ("/services", "proxy") => proxy::service(call),
@@ -126,7 +128,7 @@ pub(super) async fn serve(
         token::serve(request, &body, &write)?
     } else if review {
         reviews::serve(request, body, &write).await?
-    } else if matches!((&*resource.resource_prefix, part), ("/pods", "exec")) {
+    } else if matches!((&*resource.resource_prefix, part), ("/pods", "exec" | "attach")) {
         exec::serve(request, &write.context(request.target.name), &body)?
     } else {
         let pods = if binding { request.api.table.get("v1", "pods") } else { None };
@@ -136,7 +138,7 @@ pub(super) async fn serve(
             (cx.resource, cx.subresource) = (pods, "binding");
         }
         let call = Call { cx, query: &request.query.0, body };
-        match connect(&call).await {
+        match connect(&call, request.method).await {
             Some(answered) => answered?,
             None => return Ok(None),
         }

@@ -1,96 +1,134 @@
-//! Sub-resources that lead to a kubelet or a process: nodes here are simulated, so there is nothing behind them but
-//! the refusals of upstream.
+//! Sub-resources that lead to a port: nodes here are simulated and nothing listens, so that connections are refused as
+//! upstream says it.
 
-use crate::api::{Answer, Api, Call};
+use super::location;
+use crate::api::{Answer, Call};
 use crate::loopback;
-use crate::request::Query;
 use crate::resource::GroupResource;
 use evenkeel_apimachinery::status::{StatusError, quote};
-use evenkeel_apimachinery::value::{list, text};
-use serde_json::Value;
+use evenkeel_apimachinery::value::{int, list, text};
+use http::Method;
+use std::net::IpAddr;
 
-fn pods() -> GroupResource {
-    GroupResource { group: "".into(), resource: "pods".into() }
+/// Serves `portforward` of a pod.
+///
+/// Upstream: `PortForwardREST.Connect`, `PortForwardLocation`.
+pub(super) fn port_forward(call: &Call<'_>, method: &Method) -> Result<Answer, StatusError> {
+    let cx = &call.cx;
+    location::ensure_authorized_to_create(method, cx)?;
+    let Some(pod) = cx.api.read(cx.resource, cx.namespace, cx.name)? else {
+        return Err(StatusError::not_found(&cx.resource.name, cx.name));
+    };
+    location::ensure_on_node(cx.api, &pod)?;
+    let why = format!("pod {} runs on a simulated node: nothing listens on its ports", cx.name);
+    Err(StatusError::unavailable(why))
 }
 
-/// Serves `exec`, `attach`, `portforward` and `proxy` of a pod.
+/// Serves `proxy` of a pod: nothing listens there.
+///
+/// Upstream: `ProxyREST.Connect`, `ResourceLocation`.
 pub(super) fn pod(call: &Call<'_>) -> Result<Answer, StatusError> {
     let cx = &call.cx;
-    let name = if cx.subresource == "proxy" { proxied(cx.name, "pod")? } else { cx.name };
+    let Proxied { name, port } = proxied(cx.name, "pod")?;
     let Some(pod) = cx.api.read(cx.resource, cx.namespace, name)? else {
         return Err(StatusError::not_found(&cx.resource.name, name));
     };
-    if cx.subresource == "proxy" {
+    let containers = list(&pod, "spec.containers").iter();
+    let first = containers.flat_map(|container| list(container, "ports")).next();
+    let first = first.and_then(|port| int(port, "containerPort")).map(|port| port.to_string());
+    let ip = text(&pod, "status.podIP");
+    if !ip.parse().is_ok_and(is_global_unicast) {
         return Err(StatusError::bad_request("address not allowed"));
     }
-    let container = container(&pod, Query(call.query.to_vec()).get("container"))?;
-    let node = text(&pod, "spec.nodeName");
-    if node.is_empty() {
-        return Err(StatusError::bad_request(format!(
-            "pod {} does not have a host assigned",
-            cx.name
-        )));
-    }
-    find_node(cx.api, node)?;
-    Err(StatusError::unavailable(format!(
-        "container {container} runs on a simulated node: there is no process in it"
-    )))
+    Err(refused(ip, if port.is_empty() { first.as_deref().unwrap_or("80") } else { port }))
 }
 
-/// Fails unless there is the node of a pod.
-pub(super) fn find_node(api: &Api, node: &str) -> Result<(), StatusError> {
-    match loopback::one(api, "v1", "nodes", "", node)? {
-        Some(_) => Ok(()),
-        None => Err(StatusError::not_found(&pods(), node)),
-    }
+/// Upstream: `IsGlobalUnicast` of Go's `net`.
+fn is_global_unicast(ip: IpAddr) -> bool {
+    let is_link_local = match ip {
+        IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    !ip.is_unspecified() && !ip.is_loopback() && !ip.is_multicast() && !is_link_local
 }
 
-/// The container that is meant: the one that is named, or the only one.
-///
-/// Upstream: `validateContainer`.
-pub(super) fn container(pod: &Value, asked: &str) -> Result<String, StatusError> {
-    let names: Vec<&str> = ["spec.containers", "spec.initContainers", "spec.ephemeralContainers"]
-        .iter()
-        .flat_map(|path| list(pod, path))
-        .map(|container| text(container, "name"))
-        .collect();
-    let name = text(pod, "metadata.name");
-    match asked {
-        "" if list(pod, "spec.containers").len() > 1 => Err(StatusError::bad_request(format!(
-            "a container name must be specified for pod {name}, choose one of: [{}]",
-            names.join(" ")
-        ))),
-        "" => Ok(names.first().copied().unwrap_or_default().to_owned()),
-        asked if names.contains(&asked) => Ok(asked.to_owned()),
-        asked => {
-            Err(StatusError::bad_request(format!("container {asked} is not valid for pod {name}")))
-        }
-    }
+/// The error of a connection that is refused.
+fn refused(ip: &str, port: &str) -> StatusError {
+    let host = if ip.contains(':') { format!("[{ip}]") } else { ip.to_owned() };
+    StatusError::unavailable(format!(
+        "error trying to reach service: dial tcp {host}:{port}: connect: connection refused"
+    ))
 }
 
-/// Serves `proxy` of a node.
+/// Serves `proxy` of a node: there is no kubelet's server.
 pub(super) fn node(call: &Call<'_>) -> Result<Answer, StatusError> {
     let cx = &call.cx;
-    let name = proxied(cx.name, "node")?;
-    match cx.api.read(cx.resource, "", name)? {
-        Some(_) => Err(StatusError::unavailable("the node is simulated: it serves nothing")),
-        None => Err(StatusError::not_found(&cx.resource.name, name)),
-    }
+    let Proxied { name, port } = proxied(cx.name, "node")?;
+    let Some(node) = cx.api.read(cx.resource, "", name)? else {
+        return Err(StatusError::not_found(&cx.resource.name, name));
+    };
+    let mut addresses = list(&node, "status.addresses").iter();
+    let address = addresses.find(|address| text(address, "type") == "InternalIP");
+    let address = address.map_or(name, |address| text(address, "address"));
+    let kubelet = int(&node, "status.daemonEndpoints.kubeletEndpoint.Port");
+    let kubelet = kubelet.filter(|port| *port != 0).unwrap_or(10250).to_string();
+    Err(refused(address, if port.is_empty() { &kubelet } else { port }))
 }
 
-/// Serves `proxy` of a Service.
+/// Serves `proxy` of a Service: nothing listens at its endpoints.
+///
+/// Upstream: `REST.ResourceLocation` of `registry/core/service`.
 pub(super) fn service(call: &Call<'_>) -> Result<Answer, StatusError> {
-    let name = proxied(call.cx.name, "service")?;
-    Err(StatusError::unavailable(format!("no endpoints available for service {}", quote(name))))
+    let cx = &call.cx;
+    let Proxied { name, port } = proxied(cx.name, "service")?;
+    let mut port_name = port.to_owned();
+    if let Ok(number) = port.parse::<i64>() {
+        let Some(service) = cx.api.read(cx.resource, cx.namespace, name)? else {
+            return Err(StatusError::not_found(&cx.resource.name, name));
+        };
+        let mut ports = list(&service, "spec.ports").iter();
+        let Some(port) = ports.find(|port| int(port, "port") == Some(number)) else {
+            let why = format!("no service port {number} found for service {}", quote(name));
+            return Err(StatusError::unavailable(why));
+        };
+        text(port, "name").clone_into(&mut port_name);
+    }
+    let Some(endpoints) = loopback::one(cx.api, "v1", "endpoints", cx.namespace, name)? else {
+        let endpoints = GroupResource { group: "".into(), resource: "endpoints".into() };
+        return Err(StatusError::not_found(&endpoints, name));
+    };
+    let reachable = list(&endpoints, "subsets").iter().find_map(|subset| {
+        let mut ports = list(subset, "ports").iter();
+        let port = int(ports.find(|port| text(port, "name") == port_name)?, "port")?;
+        Some((text(list(subset, "addresses").first()?, "ip"), port.to_string()))
+    });
+    Err(match reachable {
+        Some((ip, port)) => refused(ip, &port),
+        None => StatusError::unavailable(format!(
+            "no endpoints available for service {}",
+            quote(if list(&endpoints, "subsets").is_empty() { name } else { cx.name })
+        )),
+    })
 }
 
-/// The name in what a proxy is asked for: `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`.
+/// What a proxy is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Proxied<'a> {
+    name: &'a str,
+    /// Name or number; empty for the first one.
+    port: &'a str,
+}
+
+/// Parses what a proxy is asked for: `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`.
 ///
 /// Upstream: `SplitSchemeNamePort`.
-fn proxied<'a>(id: &'a str, kind: &str) -> Result<&'a str, StatusError> {
+fn proxied<'a>(id: &'a str, kind: &str) -> Result<Proxied<'a>, StatusError> {
     let parts: Vec<&str> = id.split(':').collect();
     match *parts.as_slice() {
-        [name] | [name, _] | ["" | "http" | "https", name, _] if !name.is_empty() => Ok(name),
+        [name] if !name.is_empty() => Ok(Proxied { name, port: "" }),
+        [name, port] | ["" | "http" | "https", name, port] if !name.is_empty() => {
+            Ok(Proxied { name, port })
+        }
         _ => Err(StatusError::bad_request(format!("invalid {kind} request {}", quote(id)))),
     }
 }
@@ -102,12 +140,12 @@ mod tests {
     #[test]
     fn a_proxied_name_may_have_a_scheme_and_a_port() {
         for (id, name) in [
-            ("a", Some("a")),
-            ("a:", Some("a")),
-            ("a:80", Some("a")),
-            (":a:http", Some("a")),
-            ("http:a:80", Some("a")),
-            ("https:a:", Some("a")),
+            ("a", Some(("a", ""))),
+            ("a:", Some(("a", ""))),
+            ("a:80", Some(("a", "80"))),
+            (":a:http", Some(("a", "http"))),
+            ("http:a:80", Some(("a", "80"))),
+            ("https:a:", Some(("a", ""))),
             ("", None),
             (":", None),
             (":80", None),
@@ -117,7 +155,8 @@ mod tests {
             ("[::1]:80", None),
         ] {
             let refusal = StatusError::bad_request(format!("invalid pod request {id:?}"));
-            assert_eq!(proxied(id, "pod"), name.ok_or(refusal), "{id}");
+            let expected = name.map(|(name, port)| Proxied { name, port }).ok_or(refusal);
+            assert_eq!(proxied(id, "pod"), expected, "{id}");
         }
     }
 }

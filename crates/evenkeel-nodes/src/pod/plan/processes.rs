@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use super::Pass;
 use crate::pod::{
     facts::Container,
-    memory::{CommandState, Slot},
+    memory::{CommandState, ShellExit, Slot},
 };
 
 /// Files that one run writes to its node.
@@ -116,6 +116,11 @@ impl Pass<'_> {
         since: Timestamp,
     ) -> Option<(Timestamp, i32)> {
         let script = &container.script;
+        let is_its =
+            |exit: &&ShellExit| exit.container == container.name && exit.restarts == slot.restarts;
+        if let Some(exit) = self.facts.exits.iter().find(is_its) {
+            return Some((exit.at, exit.exit_code));
+        }
         if !script.may_end(slot.restarts) {
             return None;
         }
