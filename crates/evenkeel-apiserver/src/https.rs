@@ -26,9 +26,16 @@ impl Address {
     pub(crate) fn of(authority: &Authority) -> Self {
         let host = authority.host().trim_matches(['[', ']']).to_owned();
         let port = authority.port_u16().unwrap_or(443);
-        let shown = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-        Self { host, address: format!("{shown}:{port}") }
+        let address = join_host_port(&host, port);
+        Self { host, address }
     }
+}
+
+/// Joins a name or an IP address and a port. An IPv6 address gets brackets.
+///
+/// Upstream: Go's `net.JoinHostPort`.
+pub(crate) fn join_host_port(host: &str, port: impl std::fmt::Display) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 /// Sends a request over a new connection, and returns code and body of the response. A body of more than `limit` bytes
@@ -80,4 +87,23 @@ fn client_config(roots: &CertPool) -> Result<ClientConfig, String> {
         .dangerous()
         .with_custom_certificate_verifier(roots.clone().server_verifier(provider));
     Ok(config.with_no_client_auth())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_a_port_and_ipv6_has_brackets() {
+        for (authority, host, address) in [
+            ("a.example.com", "a.example.com", "a.example.com:443"),
+            ("a.example.com:8443", "a.example.com", "a.example.com:8443"),
+            ("10.0.0.1", "10.0.0.1", "10.0.0.1:443"),
+            ("[2001:db8::1]:8443", "2001:db8::1", "[2001:db8::1]:8443"),
+        ] {
+            let parsed = Address::of(&authority.parse().expect("an authority"));
+            assert_eq!((&*parsed.host, &*parsed.address), (host, address));
+        }
+        assert_eq!(join_host_port("2001:db8::1", 443), "[2001:db8::1]:443");
+    }
 }

@@ -61,6 +61,7 @@ struct Key {
     resource: std::sync::Arc<str>,
     subresource: std::sync::Arc<str>,
     scope: &'static str,
+    dry_run: &'static str,
     code: u16,
 }
 
@@ -73,12 +74,14 @@ pub(crate) struct Labels {
     pub(crate) resource: std::sync::Arc<str>,
     pub(crate) subresource: std::sync::Arc<str>,
     pub(crate) scope: &'static str,
+    /// Value of `dryRun`, or `invalid`. Only `apiserver_request_total` has it.
+    pub(crate) dry_run: &'static str,
 }
 
 impl From<(Labels, u16)> for Key {
     fn from((labels, code): (Labels, u16)) -> Self {
-        let Labels { verb, group, version, resource, subresource, scope } = labels;
-        Self { verb, group, version, resource, subresource, scope, code }
+        let Labels { verb, group, version, resource, subresource, scope, dry_run } = labels;
+        Self { verb, group, version, resource, subresource, scope, dry_run, code }
     }
 }
 
@@ -96,12 +99,12 @@ impl Metrics {
 
     /// Counts a request that the server terminated in self-defense.
     pub(crate) fn terminated(&self, labels: Labels, code: u16) {
-        increment(&self.terminations, labels, code);
+        increment(&self.terminations, Labels { dry_run: "", ..labels }, code);
     }
 
     /// Counts a request whose response was truncated.
     pub(crate) fn aborted(&self, labels: Labels) {
-        increment(&self.aborts, labels, 0);
+        increment(&self.aborts, Labels { dry_run: "", ..labels }, 0);
     }
 
     /// Counts a request as in flight until the result drops.
@@ -176,8 +179,9 @@ impl Metrics {
         for (key, count) in self.requests.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             let _ = writeln!(
                 out,
-                "apiserver_request_total{{code=\"{}\",component=\"apiserver\",dry_run=\"\",group=\"{}\",resource=\"{}\",scope=\"{}\",subresource=\"{}\",verb=\"{}\",version=\"{}\"}} {count}",
+                "apiserver_request_total{{code=\"{}\",component=\"apiserver\",dry_run=\"{}\",group=\"{}\",resource=\"{}\",scope=\"{}\",subresource=\"{}\",verb=\"{}\",version=\"{}\"}} {count}",
                 key.code,
+                key.dry_run,
                 key.group,
                 key.resource,
                 key.scope,

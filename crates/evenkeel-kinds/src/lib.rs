@@ -8,6 +8,7 @@ mod certificatesigningrequest;
 pub mod defaults;
 mod disabled_fields;
 mod job;
+pub mod names;
 mod persistentvolumeclaim;
 pub mod pod;
 pub mod printers;

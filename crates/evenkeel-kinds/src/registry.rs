@@ -1,7 +1,9 @@
 //! Strategies of the built-in kinds as data, one entry per resource.
 
-pub use crate::validation::{dns_label, dns_subdomain, path_segment};
-use evenkeel_api::forms::canonical_ip;
+use crate::names::{
+    ValidateName, any_name, dns_label, dns_subdomain, ip_address, path_segment,
+    path_segment_or_prefix,
+};
 
 /// A selectable field: its label, its path, and the value that field selectors see if it is absent.
 pub(crate) type SelectableField = (&'static str, &'static str, &'static str);
@@ -17,10 +19,8 @@ pub struct KindStrategy {
     pub kind: &'static str,
     /// Whether a change of the spec increments `metadata.generation`.
     pub has_generation: bool,
-    /// Validates a name of the kind.
-    ///
-    /// Upstream: `ValidateNameFunc`.
-    pub validate_name: fn(&str) -> Vec<String>,
+    /// Validates a name of the kind, or a prefix of one.
+    pub validate_name: ValidateName,
     /// Whether `generateName` must obey the rule for names. Otherwise it may be any path segment.
     ///
     /// Upstream: `ValidateObjectMeta` rather than `ValidateObjectMetaWithOpts`.
@@ -45,18 +45,17 @@ pub struct KindStrategy {
     pub return_deleted_object: bool,
 }
 
-const fn any_name(_: &str) -> Vec<String> {
-    Vec::new()
-}
-
 impl KindStrategy {
-    /// Validates a name in a request to this API group, which may differ from that of the kind: an Event that is
-    /// sent to `events.k8s.io` needs a DNS subdomain.
-    pub fn validate_name(&self, request_group: &str, name: &str) -> Vec<String> {
-        if request_group == "events.k8s.io" {
-            return dns_subdomain(name);
+    /// Validates a name, or a `generateName` if `prefix` is true, in a request to this API group. It may differ from
+    /// that of the kind: an Event that is sent to `events.k8s.io` needs a DNS subdomain.
+    pub fn validate_name(&self, request_group: &str, name: &str, prefix: bool) -> Vec<String> {
+        if prefix && !self.validates_generate_name {
+            return path_segment_or_prefix(name, prefix);
         }
-        (self.validate_name)(name)
+        if request_group == "events.k8s.io" {
+            return dns_subdomain(name, prefix);
+        }
+        (self.validate_name)(name, prefix)
     }
 }
 
@@ -132,7 +131,7 @@ pub const STRATEGIES: &[(&str, KindStrategy)] = &[
         KindStrategy {
             allow_create_on_update: true,
             selectable_fields: EVENT_FIELDS,
-            validate_name: path_segment,
+            validate_name: path_segment_or_prefix,
             ..core("Event")
         },
     ),
@@ -249,7 +248,7 @@ pub const STRATEGIES: &[(&str, KindStrategy)] = &[
     (
         "poddisruptionbudgets",
         KindStrategy {
-            validate_name: path_segment,
+            validate_name: path_segment_or_prefix,
             allow_unconditional_update: false,
             ..with_generation(
                 "policy",
@@ -263,7 +262,7 @@ pub const STRATEGIES: &[(&str, KindStrategy)] = &[
     ("networkpolicies", with_generation("networking.k8s.io", "NetworkPolicy", "")),
     (
         "ipaddresses",
-        KindStrategy { validate_name: canonical_ip, ..in_group("networking.k8s.io", "IPAddress") },
+        KindStrategy { validate_name: ip_address, ..in_group("networking.k8s.io", "IPAddress") },
     ),
     (
         "servicecidrs",
@@ -498,9 +497,9 @@ mod tests {
     #[test]
     fn events_have_names_by_the_group_of_the_request() {
         let events = strategy("events.k8s.io", "events").expect("events are served");
-        assert!(events.validate_name("", "Not_A_Subdomain").is_empty());
-        assert!(!events.validate_name("events.k8s.io", "Not_A_Subdomain").is_empty());
-        assert!(!events.validate_name("", "a/b").is_empty());
+        assert!(events.validate_name("", "Not_A_Subdomain", false).is_empty());
+        assert!(!events.validate_name("events.k8s.io", "Not_A_Subdomain", false).is_empty());
+        assert!(!events.validate_name("", "a/b", false).is_empty());
     }
 
     #[test]
@@ -515,7 +514,7 @@ mod tests {
         ] {
             let messages = strategy("networking.k8s.io", "ipaddresses")
                 .expect("served")
-                .validate_name("", name);
+                .validate_name("", name, false);
             assert_eq!(messages.is_empty(), message.is_empty(), "{name}: {messages:?}");
             assert!(messages.first().is_none_or(|text| text.starts_with(message)), "{messages:?}");
         }

@@ -70,7 +70,7 @@ fn set(response: &mut Response<Bytes>, name: HeaderName, value: &str) {
 
 /// Responds with a compressed body. Decompresses it for clients that do not accept gzip.
 fn packed(compressed: Bytes, headers: &HeaderMap) -> Response<Bytes> {
-    if compress::accepted(headers) {
+    if accepts_gzip(text(headers, ACCEPT_ENCODING)) {
         let mut response = Response::new(compressed);
         response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         return response;
@@ -83,6 +83,18 @@ fn packed(compressed: Bytes, headers: &HeaderMap) -> Response<Bytes> {
             format!("unpacking a document: {error}\n").into(),
         ),
     }
+}
+
+/// Returns whether `Accept-Encoding` names gzip with a quality above 0.
+///
+/// Upstream: `acceptsGzip` of gziphandler.
+fn accepts_gzip(encodings: &str) -> bool {
+    encodings.split(',').any(|coding| {
+        let mut parts = coding.split(';').map(str::trim);
+        let is_gzip = parts.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip"));
+        let quality = parts.find_map(|part| part.strip_prefix("q="));
+        is_gzip && quality.is_none_or(|quality| quality.parse::<f64>().is_ok_and(|q| q > 0.0))
+    })
 }
 
 fn is_known(headers: &HeaderMap, tag: &str) -> bool {
@@ -122,7 +134,8 @@ fn version_two(api: &Api, headers: &HeaderMap) -> Response<Bytes> {
     let tag = if custom.is_empty() {
         format!("\"{}\"", TAG.get_or_init(|| hash(V2_JSON)))
     } else {
-        format!("\"{}\"", hash(Value::Object(custom.clone()).to_string().as_bytes()))
+        let added = json!({"definitions": &custom, "paths": &paths});
+        format!("\"{}\"", hash(added.to_string().as_bytes()))
     };
     let mut response = if is_known(headers, &tag) {
         let mut response = Response::new(Bytes::new());
@@ -246,6 +259,23 @@ fn document(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn gzip_is_accepted_with_a_quality_above_zero() {
+        for (encodings, is_accepted) in [
+            ("gzip", true),
+            ("GZIP", true),
+            ("br, gzip;q=0.5, x", true),
+            ("gzip; q=1", true),
+            ("gzip;q=0", false),
+            ("gzip;q=x", false),
+            ("x-gzip", false),
+            ("*", false),
+            ("", false),
+        ] {
+            assert_eq!(accepts_gzip(encodings), is_accepted, "{encodings}");
+        }
+    }
 
     #[test]
     fn every_recorded_document_can_be_read() {

@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
+use evenkeel_apimachinery::headers::text;
+use http::header::CONTENT_TYPE;
 use http::{Method, StatusCode};
 
+use super::Incoming;
 use crate::api::Api;
 use crate::metrics::Labels;
+use crate::request::query::{Query, dry_run_errors};
 use crate::resource::Target;
 
 /// Counts a request by its response, and records the time until its response began.
@@ -27,40 +31,77 @@ pub(super) fn terminated(api: &Api, labels: Labels, code: StatusCode) {
 
 /// Returns the metric labels of a request for a non-resource path: its method.
 pub(super) fn of_path(method: &Method) -> Labels {
-    Labels { verb: reported_verb("", method), ..Labels::default() }
+    let verb = if method == Method::HEAD { "GET" } else { known(method) };
+    Labels { verb, ..Labels::default() }
 }
 
 /// Returns the metric labels of a request for a resource.
-pub(super) fn of_resource(target: &Target<'_>, verb: &str, method: &Method) -> Labels {
-    let scope = match (target.name.is_empty(), target.namespace.is_empty()) {
-        (false, _) => "resource",
-        (true, false) => "namespace",
-        (true, true) => "cluster",
-    };
+pub(super) fn of_resource(target: &Target<'_>, incoming: &Incoming<'_>) -> Labels {
+    let scope = scope(target, incoming.method);
     let resource = &target.resource;
     Labels {
-        verb: reported_verb(verb, method),
+        verb: reported_verb(target.subresource, scope, incoming),
         group: resource.group().into(),
         version: resource.version().into(),
         resource: resource.plural().into(),
         subresource: target.subresource.into(),
         scope,
+        dry_run: dry_run(incoming.query),
     }
 }
 
-/// Returns the verb in metrics: a resource request's own, or else the HTTP method.
+/// Returns the scope of a request by its path. A POST creates one object.
 ///
-/// Upstream: `cleanVerb`.
-fn reported_verb(of_resource: &str, method: &Method) -> &'static str {
-    match (of_resource, method.as_str()) {
-        ("watch", _) => "WATCH",
-        ("list", _) => "LIST",
-        (_, "GET") => "GET",
-        (_, "POST") => "POST",
-        (_, "PUT") => "PUT",
-        (_, "PATCH") => "PATCH",
-        ("deletecollection", _) => "DELETECOLLECTION",
-        (_, "DELETE") => "DELETE",
+/// Upstream: `registerResourceHandlers`, `CleanScope`.
+fn scope(target: &Target<'_>, method: &Method) -> &'static str {
+    match (target.name.is_empty(), target.namespace.is_empty()) {
+        (false, _) => "resource",
+        (true, _) if method == Method::POST => "resource",
+        (true, false) => "namespace",
+        (true, true) => "cluster",
+    }
+}
+
+/// Returns the verb in metrics. It is mostly the HTTP method, also for the deletion of a collection.
+///
+/// Upstream: `CanonicalVerb`, `CleanVerb`.
+fn reported_verb(subresource: &str, scope: &str, incoming: &Incoming<'_>) -> &'static str {
+    let content_type = || text(incoming.headers, CONTENT_TYPE);
+    match (subresource, incoming.info.verb, incoming.method) {
+        ("log" | "exec" | "portforward" | "attach" | "proxy", ..) => "CONNECT",
+        (_, "watch", _) => "WATCH",
+        (_, _, &Method::PATCH) if content_type() == APPLY => "APPLY",
+        (_, _, &(Method::GET | Method::HEAD)) if scope != "resource" => "LIST",
+        (_, _, &Method::HEAD) => "GET",
+        (.., method) => known(method),
+    }
+}
+
+/// Media type of a server-side apply.
+const APPLY: &str = "application/apply-patch+yaml";
+
+/// Returns a method that metrics name, or else `other`.
+fn known(method: &Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "PATCH" => "PATCH",
+        "DELETE" => "DELETE",
+        "CONNECT" => "CONNECT",
         _ => "other",
+    }
+}
+
+/// Returns the value of `dryRun`, or `invalid` for an unknown one.
+///
+/// Upstream: `cleanDryRun`.
+fn dry_run(query: &Query) -> &'static str {
+    if !dry_run_errors(query.all("dryRun")).is_empty() {
+        "invalid"
+    } else if query.has("dryRun") {
+        "All"
+    } else {
+        ""
     }
 }

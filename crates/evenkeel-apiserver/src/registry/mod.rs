@@ -2,6 +2,7 @@
 //! and permission checks for roles, bindings, admission policies and device claims.
 
 mod cluster_ips;
+mod node_ports;
 pub(crate) mod policy_params;
 pub(crate) mod policybased;
 pub(crate) mod resourceclaim;

@@ -2,6 +2,10 @@
 //! Service if another one got the same address or port in the meantime.
 
 use super::cluster_ips;
+use super::node_ports::{
+    NODE_PORTS, NodePortError, NodePorts, allocates_node_ports, needs_health_check, node_port,
+    requested_node_ports,
+};
 use crate::api::{Api, Context};
 use crate::resource::{GroupKind, ResourcePrefix};
 use crate::store::Transaction;
@@ -10,14 +14,14 @@ use evenkeel_apimachinery::value::{self, get, int, list, set, text};
 use evenkeel_kinds::service::{
     init_ip_family_fields, is_externally_accessible, normalize_cluster_ips,
 };
+use http::StatusCode;
 use rand::Rng;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// Resource prefix of Services.
 pub(super) const RESOURCE_PREFIX: &str = "/services";
-const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
 
 /// Returns the index value of an address.
 fn address_value(address: IpAddr) -> String {
@@ -55,16 +59,6 @@ fn held(service: &Value) -> (Vec<IpAddr>, Vec<u16>) {
     (addresses, ports)
 }
 
-fn needs_node_ports(service: &Value) -> bool {
-    match text(service, "spec.type") {
-        "NodePort" => true,
-        "LoadBalancer" => {
-            get(service, "spec.allocateLoadBalancerNodePorts") != Some(&Value::Bool(false))
-        }
-        _ => false,
-    }
-}
-
 /// Allocates addresses and ports for a new Service.
 pub(super) fn create(cx: &Context<'_>, service: &mut Value) -> Result<(), StatusError> {
     normalize_cluster_ips(service);
@@ -84,16 +78,22 @@ fn allocate(cx: &Context<'_>, service: &mut Value, old: Option<&Value>) -> Resul
     if !refused.is_empty() {
         return Err(StatusError::invalid(&kind, cx.name, &refused));
     }
-    let had = old.map(held).unwrap_or_default();
-    let mut errors = Vec::new();
+    let invalid = |error| StatusError::invalid(&kind, cx.name, &[error]);
     if text(service, "spec.type") != "ExternalName" {
-        addresses(cx.api, service, &had.0, &mut errors);
+        let (had, _) = old.map(held).unwrap_or_default();
+        addresses(cx.api, service, &had).map_err(invalid)?;
     }
-    node_ports(cx.api, service, &had.1, &mut errors)?;
-    if errors.is_empty() {
-        return Ok(());
-    }
-    Err(StatusError::invalid(&kind, cx.name, &errors))
+    let is_taken = |port| is_taken(cx.api, &port_value(port));
+    let mut ports = NodePorts::new(&is_taken, cx.api.random(|rng| rng.random_range(NODE_PORTS)));
+    let allocated = match old {
+        None => ports.create(service),
+        Some(old) => ports.update(service, old),
+    };
+    allocated.map_err(|error| match error {
+        NodePortError::Invalid(error) => invalid(*error),
+        NodePortError::Internal(why) => StatusError::internal(why),
+        NodePortError::Unknown(why) => StatusError::new(StatusCode::INTERNAL_SERVER_ERROR, "", why),
+    })
 }
 
 /// Adds to a transaction the IPAddresses of new cluster IPs, and the condition that no other Service has the same
@@ -139,10 +139,16 @@ fn is_taken(api: &Api, value: &str) -> bool {
     api.store.is_taken(RESOURCE_PREFIX, value)
 }
 
-/// Copies allocated values to an update that omits them.
+/// Copies allocated values to an update that omits them, and removes values that the new type does not have, unless the
+/// client changed them.
 fn carry_over(new: &mut Value, old: &Value) {
-    let (new_type, old_type) = (text(new, "spec.type").to_owned(), text(old, "spec.type"));
-    if new_type != "ExternalName" && old_type != "ExternalName" {
+    patch_allocated_values(new, old);
+    drop_type_dependent_fields(new, old);
+}
+
+/// Upstream: `patchAllocatedValues`.
+fn patch_allocated_values(new: &mut Value, old: &Value) {
+    if text(new, "spec.type") != "ExternalName" && text(old, "spec.type") != "ExternalName" {
         if text(new, "spec.clusterIP").is_empty() {
             value::copy(new, old, "spec.clusterIP");
             value::copy(new, old, "spec.clusterIPs");
@@ -159,185 +165,174 @@ fn carry_over(new: &mut Value, old: &Value) {
             }
         }
     }
-    if new_type == "ExternalName" && old_type != "ExternalName" {
-        for field in ["spec.clusterIP", "spec.clusterIPs", "spec.ipFamilies", "spec.ipFamilyPolicy"]
-        {
-            if get(new, field) == get(old, field) {
+    if allocates_node_ports(new) && allocates_node_ports(old) {
+        patch_node_ports(new, old);
+    }
+    if needs_health_check(new)
+        && needs_health_check(old)
+        && int(new, "spec.healthCheckNodePort").unwrap_or_default() == 0
+    {
+        value::copy(new, old, "spec.healthCheckNodePort");
+    }
+}
+
+/// Gives ports without a node port that of the old port of the same name, unless another port has it now.
+fn patch_node_ports(new: &mut Value, old: &Value) {
+    let requested = requested_node_ports(new);
+    let by_name: BTreeMap<&str, i64> = list(old, "spec.ports")
+        .iter()
+        .filter_map(|port| Some((text(port, "name"), node_port(port)?)))
+        .collect();
+    value::each(new, "spec.ports.*", &mut |port| {
+        let known = by_name.get(text(port, "name")).filter(|known| !requested.contains(known));
+        if let Some(known) = known.filter(|_| node_port(port).is_none()) {
+            set(port, "nodePort", *known);
+        }
+    });
+}
+
+/// Upstream: `dropTypeDependentFields`.
+fn drop_type_dependent_fields(new: &mut Value, old: &Value) {
+    let (new_type, old_type) = (text(new, "spec.type").to_owned(), text(old, "spec.type"));
+    let remove_unless_changed = |new: &mut Value, fields: &[&str]| {
+        if fields.iter().all(|field| get(new, field) == get(old, field)) {
+            for field in fields {
                 value::remove(new, field);
             }
         }
+    };
+    if new_type == "ExternalName" && old_type != "ExternalName" {
+        remove_unless_changed(new, &["spec.clusterIP", "spec.clusterIPs"]);
+        remove_unless_changed(new, &["spec.ipFamilies"]);
+        remove_unless_changed(new, &["spec.ipFamilyPolicy"]);
     }
-    if needs_node_ports(new) && needs_node_ports(old) {
-        let before: BTreeMap<(String, i64), i64> = list(old, "spec.ports")
-            .iter()
-            .filter_map(|port| {
-                let key = (text(port, "protocol").to_owned(), int(port, "port")?);
-                Some((key, int(port, "nodePort").filter(|port| *port != 0)?))
-            })
-            .collect();
+    // A LoadBalancer keeps its node ports when it stops to allocate them.
+    let has_node_ports = |kind: &str| matches!(kind, "NodePort" | "LoadBalancer");
+    if has_node_ports(old_type)
+        && !has_node_ports(&new_type)
+        && requested_node_ports(new).is_subset(&requested_node_ports(old))
+    {
         value::each(new, "spec.ports.*", &mut |port| {
-            let key = (text(port, "protocol").to_owned(), int(port, "port").unwrap_or_default());
-            if let Some(node_port) =
-                before.get(&key).filter(|_| int(port, "nodePort").unwrap_or_default() == 0)
-            {
-                set(port, "nodePort", *node_port);
-            }
-        });
-        if needs_health_check(new)
-            && needs_health_check(old)
-            && int(new, "spec.healthCheckNodePort").unwrap_or_default() == 0
-        {
-            value::copy(new, old, "spec.healthCheckNodePort");
-        }
-    } else if !needs_node_ports(new) && needs_node_ports(old) {
-        let before: BTreeSet<Option<i64>> =
-            list(old, "spec.ports").iter().map(|port| int(port, "nodePort")).collect();
-        value::each(new, "spec.ports.*", &mut |port| {
-            let node_port = int(port, "nodePort");
-            if before.contains(&node_port) {
-                value::remove(port, "nodePort");
-            }
+            value::remove(port, "nodePort");
         });
     }
     if needs_health_check(old) && !needs_health_check(new) {
-        value::remove(new, "spec.healthCheckNodePort");
+        remove_unless_changed(new, &["spec.healthCheckNodePort"]);
     }
-    let policy = "spec.externalTrafficPolicy";
     if get(old, "spec").is_some_and(is_externally_accessible)
         && !get(new, "spec").is_some_and(is_externally_accessible)
-        && get(new, policy) == get(old, policy)
     {
-        value::remove(new, policy);
+        remove_unless_changed(new, &["spec.externalTrafficPolicy"]);
     }
     if new_type != "LoadBalancer" {
-        for field in ["spec.allocateLoadBalancerNodePorts", "spec.loadBalancerClass"] {
-            if get(new, field) == get(old, field) {
-                value::remove(new, field);
-            }
-        }
+        remove_unless_changed(new, &["spec.allocateLoadBalancerNodePorts"]);
+        remove_unless_changed(new, &["spec.loadBalancerClass"]);
         // Only a LoadBalancer reports load balancer addresses, although releasing them takes a while.
         set(new, "status.loadBalancer", json!({}));
     }
 }
 
-fn needs_health_check(service: &Value) -> bool {
-    text(service, "spec.type") == "LoadBalancer"
-        && text(service, "spec.externalTrafficPolicy") == "Local"
-}
-
-fn addresses(api: &Api, service: &mut Value, had: &[IpAddr], errors: &mut Vec<FieldError>) {
-    let refuse = |ip: &str, why: &str, service: &Value, errors: &mut Vec<FieldError>| {
+fn addresses(api: &Api, service: &mut Value, had: &[IpAddr]) -> Result<(), FieldError> {
+    let refused = |ip: &str, why: &str, service: &Value| {
         let ips = get(service, "spec.clusterIPs").cloned().unwrap_or_default();
-        errors.push(FieldError::invalid(
-            "spec.clusterIPs",
-            ips,
-            format!("failed to allocate IP {ip}: {why}"),
-        ));
+        let why = format!("failed to allocate IP {ip}: {why}");
+        Err(FieldError::invalid("spec.clusterIPs", ips, why))
     };
     let cluster_ip_of_spec = text(service, "spec.clusterIP").to_owned();
     if cluster_ip_of_spec == "None" {
-        return;
+        return Ok(());
     }
     if !cluster_ip_of_spec.is_empty() {
-        let Ok(address) = cluster_ip_of_spec.parse::<IpAddr>() else { return };
+        let Ok(address) = cluster_ip_of_spec.parse::<IpAddr>() else { return Ok(()) };
         if had.contains(&address) {
-            return;
+            return Ok(());
         }
         let taken = is_taken(api, &address_value(address));
         let why = taken.then_some("provided IP is already allocated");
-        if let Some(why) = cluster_ips::refusal(api, address).or(why) {
-            refuse(&cluster_ip_of_spec, why, service, errors);
-        }
-        return;
+        return match cluster_ips::refusal(api, address).or(why) {
+            Some(why) => refused(&cluster_ip_of_spec, why, service),
+            None => Ok(()),
+        };
     }
-    match cluster_ips::free(api, |ip| !is_taken(api, &address_value(ip))) {
-        Some(address) => {
-            let ip = address.to_string();
-            set(service, "spec.clusterIP", ip.as_str());
-            set(service, "spec.clusterIPs", json!([ip]));
-        }
-        None => refuse("", "range is full", service, errors),
-    }
+    let Some(address) = cluster_ips::free(api, |ip| !is_taken(api, &address_value(ip))) else {
+        return refused("", "range is full", service);
+    };
+    let ip = address.to_string();
+    set(service, "spec.clusterIP", ip.as_str());
+    set(service, "spec.clusterIPs", json!([ip]));
+    Ok(())
 }
 
-fn node_ports(
-    api: &Api,
-    service: &mut Value,
-    had: &[u16],
-    errors: &mut Vec<FieldError>,
-) -> Result<(), StatusError> {
-    let mut mine: BTreeSet<u16> = BTreeSet::new();
-    let mut check =
-        |port: i64, field: String, errors: &mut Vec<FieldError>| match u16::try_from(port) {
-            Ok(number) if NODE_PORTS.contains(&number) => {
-                if is_taken(api, &port_value(number)) && !had.contains(&number) {
-                    errors.push(FieldError::invalid(
-                        field,
-                        port,
-                        "provided port is already allocated",
-                    ));
-                }
-                mine.insert(number);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ports(all: &[(&str, i64, i64)]) -> Value {
+        let port = |(name, port, node_port): &(&str, i64, i64)| {
+            let mut one = json!({"name": name, "port": port, "protocol": "TCP"});
+            if *node_port != 0 {
+                one["nodePort"] = json!(node_port);
             }
-            _ => {
-                let words = format!(
-                    "provided port is not in the valid range. The range of valid ports is {}-{}",
-                    NODE_PORTS.start(),
-                    NODE_PORTS.end()
-                );
-                errors.push(FieldError::invalid(field, port, words));
-            }
+            one
         };
-    if !matches!(text(service, "spec.type"), "NodePort" | "LoadBalancer") {
-        return Ok(());
+        all.iter().map(port).collect()
     }
-    for (index, port) in list(service, "spec.ports").iter().enumerate() {
-        if let Some(port) = int(port, "nodePort").filter(|port| *port != 0) {
-            check(port, format!("spec.ports[{index}].nodePort"), errors);
+
+    fn carried_over(new: &Value, old: &Value) -> Value {
+        let mut new = json!({ "spec": new });
+        carry_over(&mut new, &json!({ "spec": old }));
+        new["spec"].take()
+    }
+
+    #[test]
+    fn node_ports_carry_over_by_name_unless_they_are_used() {
+        let old =
+            json!({"type": "NodePort", "ports": ports(&[("a", 80, 30080), ("b", 81, 30081)])});
+        for (new, carried) in [
+            (&[("a", 85, 0), ("b", 80, 0)][..], &[("a", 85, 30080), ("b", 80, 30081)][..]),
+            (&[("a", 85, 0), ("b", 80, 30080)], &[("a", 85, 0), ("b", 80, 30080)]),
+            (&[("a", 80, 31000), ("c", 81, 0)], &[("a", 80, 31000), ("c", 81, 0)]),
+            (&[("b", 81, 0)], &[("b", 81, 30081)]),
+        ] {
+            let new = carried_over(&json!({"type": "NodePort", "ports": ports(new)}), &old);
+            assert_eq!(new["ports"], ports(carried));
         }
     }
-    if let Some(port) = int(service, "spec.healthCheckNodePort").filter(|port| *port != 0) {
-        check(port, "spec.healthCheckNodePort".to_owned(), errors);
+
+    #[test]
+    fn values_that_the_type_does_not_have_are_dropped_unless_changed() {
+        let given = ports(&[("a", 80, 30080), ("b", 81, 0)]);
+        let dropped = ports(&[("a", 80, 0), ("b", 81, 0)]);
+        let other = ports(&[("a", 80, 30080), ("b", 81, 30999)]);
+        let old = json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": true, "externalTrafficPolicy": "Local",
+            "healthCheckNodePort": 31000, "ports": ports(&[("a", 80, 30080), ("b", 81, 30081)])});
+        for (new, field, expected) in [
+            (json!({"type": "ClusterIP", "ports": given}), "ports", &dropped),
+            (json!({"type": "ExternalName", "ports": given}), "ports", &dropped),
+            (json!({"type": "ClusterIP", "ports": other}), "ports", &other),
+            (
+                json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false, "ports": given}),
+                "ports",
+                &given,
+            ),
+            (
+                json!({"type": "ClusterIP", "healthCheckNodePort": 31000}),
+                "healthCheckNodePort",
+                &Value::Null,
+            ),
+            (
+                json!({"type": "ClusterIP", "healthCheckNodePort": 31001}),
+                "healthCheckNodePort",
+                &json!(31001),
+            ),
+            (
+                json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false, "externalTrafficPolicy": "Local"}),
+                "healthCheckNodePort",
+                &json!(31000),
+            ),
+        ] {
+            let carried = carried_over(&new, &old);
+            assert_eq!(&carried[field], expected, "{new}");
+        }
     }
-    let next = |mine: &mut BTreeSet<u16>| {
-        let from = api.random(|rng| rng.random_range(NODE_PORTS));
-        let free = (from..=*NODE_PORTS.end())
-            .chain(*NODE_PORTS.start()..from)
-            .find(|port| !mine.contains(port) && !is_taken(api, &port_value(*port)))?;
-        mine.insert(free);
-        Some(free)
-    };
-    // A Service may have more ports than the range. Stop at the first search that finds none.
-    let mut is_full = false;
-    if needs_node_ports(service) {
-        let mut by_number: BTreeMap<i64, u16> = BTreeMap::new();
-        value::each(service, "spec.ports.*", &mut |port| {
-            if is_full || int(port, "nodePort").unwrap_or_default() != 0 {
-                return;
-            }
-            // Two protocols on the same port number share a node port.
-            let number = int(port, "port").unwrap_or_default();
-            let chosen = by_number.get(&number).copied().or_else(|| next(&mut mine));
-            match chosen {
-                Some(chosen) => {
-                    by_number.insert(number, chosen);
-                    set(port, "nodePort", chosen);
-                }
-                None => is_full = true,
-            }
-        });
-    }
-    if is_full {
-        return Err(StatusError::internal("failed to allocate a nodePort: range is full"));
-    }
-    if needs_health_check(service)
-        && int(service, "spec.healthCheckNodePort").unwrap_or_default() == 0
-    {
-        let Some(port) = next(&mut mine) else {
-            let why = "failed to allocate a HealthCheck NodePort 0: range is full";
-            return Err(StatusError::internal(why));
-        };
-        set(service, "spec.healthCheckNodePort", port);
-    }
-    Ok(())
 }

@@ -15,13 +15,11 @@ use evenkeel_apimachinery::headers::text;
 /// Size in bytes above which a response is compressed.
 pub(crate) const THRESHOLD: usize = 128 * 1024;
 
-/// Returns whether the client accepts gzip.
+/// Returns whether the client accepts gzip. As upstream, a coding with a quality, such as `gzip;q=1`, does not count.
+///
+/// Upstream: `responseContentEncodingSupported`.
 pub(crate) fn accepted(headers: &HeaderMap) -> bool {
-    text(headers, ACCEPT_ENCODING).split(',').any(|part| {
-        let (name, quality) = part.split_once(';').unwrap_or((part, ""));
-        let quality = quality.trim().strip_prefix("q=").map(str::trim);
-        name.trim() == "gzip" && !quality.is_some_and(|q| q.parse::<f64>() == Ok(0.0))
-    })
+    text(headers, ACCEPT_ENCODING).split(',').any(|coding| coding.trim() == "gzip")
 }
 
 /// Compresses a complete body if it is large enough. Bodies in pieces compress themselves.
@@ -72,5 +70,29 @@ impl<I: Iterator<Item = Bytes>> Iterator for Gzip<I> {
         }
         let rest = self.encoder.take()?.finish().unwrap_or_default();
         Some(rest.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_gzip_is_accepted() {
+        for (value, is_accepted) in [
+            ("gzip", true),
+            ("br, gzip", true),
+            (" gzip ,x", true),
+            ("gzip;q=0", false),
+            ("gzip;q=1", false),
+            ("GZIP", false),
+            ("x-gzip", false),
+            ("*", false),
+        ] {
+            let headers =
+                HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(value))]);
+            assert_eq!(accepted(&headers), is_accepted, "{value}");
+        }
+        assert!(!accepted(&HeaderMap::new()));
     }
 }

@@ -56,6 +56,12 @@ impl History {
         }
     }
 
+    /// Returns the total bytes of superseded records.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Returns the revision up to which history is compacted.
     pub(super) fn compacted(&self) -> u64 {
         self.compacted

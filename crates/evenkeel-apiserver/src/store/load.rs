@@ -31,12 +31,14 @@ pub(super) fn load(
     };
     backend.read(0, &mut |revision, bytes| {
         let record = record::decode(revision, bytes, transformer);
-        let read = record.and_then(|record| loading.replay(revision, bytes.len(), record));
-        let kept = read.or_else(|damaged| loading.keep_undecryptable(damaged));
+        let read = record.and_then(|record| loading.replay(revision, record));
+        let kept = read.or_else(|damaged| loading.keep_undecryptable(damaged, bytes.len()));
         kept.map_err(|damaged| BackendError::Damaged(damaged.to_string()))
     })?;
     let Loading { mut state, history, undecryptable, .. } = loading;
-    if let Some(first) = undecryptable.values().min_by_key(|record| record.revision) {
+    let first =
+        undecryptable.values().map(|(record, _)| record).min_by_key(|record| record.revision);
+    if let Some(first) = first {
         return Err(BackendError::Undecryptable(first.to_string()));
     }
     state.revision = extent.revision;
@@ -49,22 +51,27 @@ struct Loading {
     history: History,
     /// Names of collections, each stored once.
     prefixes: Vec<ResourcePrefix>,
-    /// Last record of each object whose value cannot be decrypted.
-    undecryptable: BTreeMap<(String, String), DamagedRecord>,
+    /// Last record of each object whose value cannot be decrypted, with its size in bytes.
+    undecryptable: BTreeMap<(String, String), (DamagedRecord, usize)>,
 }
 
 impl Loading {
     /// Keeps an undecryptable record until a later one supersedes it. Any other damage is an error.
-    fn keep_undecryptable(&mut self, record: DamagedRecord) -> Result<(), DamagedRecord> {
+    fn keep_undecryptable(
+        &mut self,
+        record: DamagedRecord,
+        size: usize,
+    ) -> Result<(), DamagedRecord> {
         let Some(object) = record.object.clone().filter(|_| record.is_encrypted) else {
             return Err(record);
         };
         let previous = self.state.remove(&object.0, &object.1);
         let previous = previous.map(|previous| (previous.revision, previous.size()));
-        let superseded = self.undecryptable.get(&object).map(|earlier| (earlier.revision, 0));
+        let earlier = self.undecryptable.get(&object);
+        let superseded = earlier.map(|(earlier, size)| (earlier.revision, *size));
         self.history.note(record.revision, false, previous.or(superseded));
         self.forget_history(record.revision);
-        self.undecryptable.insert(object, record);
+        self.undecryptable.insert(object, (record, size));
         Ok(())
     }
 
@@ -74,18 +81,13 @@ impl Loading {
         self.history.forget(revision);
     }
 
-    fn replay(
-        &mut self,
-        revision: u64,
-        size: usize,
-        record: Record<'_>,
-    ) -> Result<(), DamagedRecord> {
+    fn replay(&mut self, revision: u64, record: Record<'_>) -> Result<(), DamagedRecord> {
         let resource_prefix = self.prefix(record.resource_prefix);
         let previous = self.state.get(&resource_prefix, record.key).cloned();
-        let mut replaces = previous.as_ref().map(|previous| (previous.revision, size));
+        let mut replaces = previous.as_ref().map(|previous| (previous.revision, previous.size()));
         if !self.undecryptable.is_empty() {
             let object = (record.resource_prefix.to_owned(), record.key.to_owned());
-            if let Some(superseded) = self.undecryptable.remove(&object) {
+            if let Some((superseded, size)) = self.undecryptable.remove(&object) {
                 replaces = Some((superseded.revision, size));
                 self.forget_history(revision);
             }
@@ -122,5 +124,61 @@ impl Loading {
         let prefix = ResourcePrefix::from(name);
         self.prefixes.push(prefix.clone());
         prefix
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::entry::{Encoded, Entry, SelectionAttributes};
+    use super::*;
+
+    fn loading() -> Loading {
+        Loading {
+            state: State::new(0, &[]),
+            history: History::new(0),
+            prefixes: Vec::new(),
+            undecryptable: BTreeMap::new(),
+        }
+    }
+
+    fn entry(revision: u64, length: usize) -> Entry {
+        let object = json!({"metadata": {"name": "a"}, "data": "x".repeat(length)});
+        let encoded = Encoded::new(&object, SelectionAttributes::default());
+        encoded.into_entry("a".into(), revision, Change::Added)
+    }
+
+    #[test]
+    fn history_counts_the_records_that_were_replaced() {
+        let (mut loading, mut written) = (loading(), History::new(0));
+        let (big, small) = (entry(1, 10_000), entry(2, 10));
+        let sizes = [big.size(), small.size()];
+        for (revision, record) in [(1, Some(big)), (2, Some(small)), (3, None)] {
+            let record = Record { resource_prefix: "numbers", key: "a", entry: record };
+            loading.replay(revision, record).expect("whole");
+        }
+        written.note(1, false, None);
+        written.note(2, false, Some((1, sizes[0])));
+        written.note(3, true, Some((2, sizes[1])));
+        assert_eq!(loading.history.bytes(), written.bytes());
+        assert!(written.bytes() > 10_000);
+    }
+
+    #[test]
+    fn history_counts_records_that_cannot_be_decrypted() {
+        let mut loading = loading();
+        let damaged = |revision| DamagedRecord {
+            revision,
+            object: Some(("numbers".to_owned(), "a".to_owned())),
+            why: "its key is gone".to_owned(),
+            is_encrypted: true,
+        };
+        loading.keep_undecryptable(damaged(1), 500).expect("kept");
+        loading.keep_undecryptable(damaged(2), 70).expect("kept");
+        assert_eq!(loading.history.bytes(), 500);
+        let record = Record { resource_prefix: "numbers", key: "a", entry: Some(entry(3, 10)) };
+        loading.replay(3, record).expect("whole");
+        assert_eq!(loading.history.bytes(), 570);
     }
 }

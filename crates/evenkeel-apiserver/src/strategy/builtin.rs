@@ -109,17 +109,7 @@ impl Strategy for BuiltIn {
     }
 
     fn validate_name(&self, cx: &Context<'_>, name: &str, prefix: bool) -> Option<Vec<String>> {
-        if prefix && !self.kind_strategy.validates_generate_name {
-            return Some(validation::path_segment(name));
-        }
-        let validate = |name: &str| self.kind_strategy.validate_name(cx.request_group, name);
-        if prefix && name.ends_with('-') {
-            // Generated names end in letters, so a prefix may end in a character that a name may not end in.
-            let mut masked = name[..name.len() - 1].to_owned();
-            masked.push('a');
-            return Some(validate(&masked));
-        }
-        Some(validate(name))
+        Some(self.kind_strategy.validate_name(cx.request_group, name, prefix))
     }
 
     fn update_validates_name(&self, cx: &Context<'_>) -> bool {

@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use crate::strategy::Strategy;
-use evenkeel_api::{forms::path_segment, hash::ALPHANUMS};
+use evenkeel_api::hash::ALPHANUMS;
 use evenkeel_apimachinery::status::FieldError;
+use evenkeel_kinds::names::{dns_subdomain, path_segment_or_prefix};
 use evenkeel_kinds::strategy::Context;
 
 /// Number of characters that follow a `generateName`.
@@ -141,7 +142,7 @@ pub(super) fn name_errors(
     let check = |value: &str, is_prefix: bool| {
         strategy
             .validate_name(cx, value, is_prefix)
-            .unwrap_or_else(|| subdomain_errors(value, is_prefix))
+            .unwrap_or_else(|| dns_subdomain(value, is_prefix))
     };
     if !prefix.is_empty() {
         errors.extend(
@@ -158,24 +159,6 @@ pub(super) fn name_errors(
                 .into_iter()
                 .map(|why| FieldError::invalid("metadata.name", name, why)),
         );
-    }
-    errors
-}
-
-fn subdomain_errors(name: &str, prefix: bool) -> Vec<String> {
-    let name = if prefix { format!("{}a", name.trim_end_matches('-')) } else { name.to_owned() };
-    let mut errors = Vec::new();
-    if name.len() > 253 {
-        errors.push("must be no more than 253 bytes".to_owned());
-    }
-    let lower = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    let good = name.split('.').all(|part| {
-        part.bytes().next().is_some_and(lower)
-            && part.bytes().last().is_some_and(lower)
-            && part.bytes().all(|b| lower(b) || b == b'-')
-    });
-    if !good {
-        errors.push("a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')".to_owned());
     }
     errors
 }
@@ -202,7 +185,7 @@ pub(super) fn update_errors(new: &Value, old: &Value) -> Vec<FieldError> {
         }
     }
     let prefix = text(new, "generateName");
-    for why in path_segment_prefix(prefix) {
+    for why in path_segment_or_prefix(prefix, true) {
         errors.push(FieldError::invalid("metadata.generateName", prefix, why));
     }
     for field in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
@@ -214,14 +197,6 @@ pub(super) fn update_errors(new: &Value, old: &Value) -> Vec<FieldError> {
         }
     }
     errors
-}
-
-/// Returns the errors of a prefix of a path segment.
-///
-/// Upstream: `IsValidPathSegmentPrefix`.
-fn path_segment_prefix(prefix: &str) -> Vec<String> {
-    // A prefix `.` or `..` may continue to a valid name.
-    path_segment(&format!("{prefix}-"))
 }
 
 /// Returns the errors of `metadata.generation`, which clients may set for kinds without a generation.

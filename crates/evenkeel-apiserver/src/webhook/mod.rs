@@ -15,7 +15,7 @@ use http_body_util::Full;
 use serde_json::Value;
 
 use crate::api::Api;
-use crate::https::{self, Address};
+use crate::https::{self, Address, join_host_port};
 use evenkeel_apimachinery::status::quote;
 use evenkeel_apimachinery::value::{get, int, list, text};
 
@@ -28,6 +28,8 @@ struct WebhookUrl {
     url: String,
     /// Name that the webhook's certificate must have.
     host: String,
+    /// The header `Host`: the URL's host, with the port if it names one.
+    authority: String,
     /// Host and port to connect to.
     address: String,
     path: String,
@@ -95,7 +97,7 @@ async fn exchange(
 ) -> Result<(StatusCode, Bytes), String> {
     let bytes = serde_json::to_vec(body).map_err(|error| error.to_string())?;
     let request = Request::post(&webhook_url.path)
-        .header("host", &webhook_url.host)
+        .header("host", &webhook_url.authority)
         .header("content-type", "application/json")
         .header("accept", "application/json")
         .body(Full::new(Bytes::from(bytes)))
@@ -123,25 +125,35 @@ fn webhook_url(api: &Api, config: &Value, seconds: u64) -> Result<WebhookUrl, St
     let path = format!("{}?timeout={seconds}s", clean(uri.path()));
     let url = format!("https://{authority}{path}");
     let Address { host, address } = Address::of(authority);
-    Ok(WebhookUrl { url, host, address, path })
+    Ok(WebhookUrl { url, host, authority: authority.to_string(), address, path })
 }
 
-/// Returns the URL of a Service's webhook, with the address of a ready endpoint. No proxy serves cluster IPs in this
-/// process.
+/// Returns the URL of a Service's webhook, with the address of a ready endpoint or of the external name. No proxy serves
+/// cluster IPs in this process.
+///
+/// Upstream: `ResolveEndpoint` and `ResolveCluster` of `apiserver/pkg/util/proxy`.
 fn service_url(api: &Api, service: &Value, seconds: u64) -> Result<WebhookUrl, String> {
     let (name, namespace) = (text(service, "name"), text(service, "namespace"));
     let port = int(service, "port").unwrap_or(443);
     let path = format!("{}?timeout={seconds}s", clean(text(service, "path")));
     let host = format!("{name}.{namespace}.svc");
-    let url = format!("https://{host}:{port}{path}");
-    let not_found = || format!("Post \"{url}\": service \"{name}\" not found");
-    let entry = api.store.get("/services", &format!("{namespace}/{name}")).ok_or_else(not_found)?;
+    let authority = format!("{host}:{port}");
+    let url = format!("https://{authority}{path}");
+    let failed = |why: String| format!("Post \"{url}\": {why}");
+    let entry = api.store.get("/services", &format!("{namespace}/{name}"));
+    let entry = entry.ok_or_else(|| failed(format!("service \"{name}\" not found")))?;
     let object = entry.decode().map_err(|error| error.to_string())?;
-    let service_port = list(&object, "spec.ports").iter().find(|p| int(p, "port") == Some(port));
-    let port_name = service_port.map_or("", |p| text(p, "name"));
-    let address = endpoint(api, namespace, name, port_name)
-        .ok_or_else(|| format!("Post \"{url}\": no endpoints available for service \"{name}\""))?;
-    Ok(WebhookUrl { url, host, address, path })
+    let address = if text(&object, "spec.type") == "ExternalName" {
+        join_host_port(text(&object, "spec.externalName"), port)
+    } else {
+        let mut ports = list(&object, "spec.ports").iter();
+        let found = ports.find(|p| int(p, "port") == Some(port)).ok_or_else(|| {
+            failed(format!("no service port {port} found for service \"{name}\""))
+        })?;
+        endpoint(api, namespace, name, text(found, "name"))
+            .ok_or_else(|| failed(format!("no endpoints available for service \"{name}\"")))?
+    };
+    Ok(WebhookUrl { url, host, authority, address, path })
 }
 
 /// Returns a path without empty segments, `.`, `..` or a trailing slash, because a server's router may redirect such
@@ -173,7 +185,7 @@ fn endpoint(api: &Api, namespace: &str, service: &str, port_name: &str) -> Optio
             .find(|e| get(e, "conditions.ready") != Some(&Value::Bool(false)));
         let address = ready.and_then(|e| list(e, "addresses").first()).and_then(Value::as_str);
         if let Some(address) = address {
-            return Some(format!("{address}:{port}"));
+            return Some(join_host_port(address, port));
         }
     }
     None

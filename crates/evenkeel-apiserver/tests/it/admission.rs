@@ -93,6 +93,50 @@ async fn a_webhook_whose_certificate_is_not_believed_is_reported_in_gos_words() 
     }
 }
 
+#[tokio::test]
+async fn a_webhook_is_found_by_its_url_or_service() {
+    let own = Identity::own(|params| {
+        let names = ["localhost", "hook.default.svc"];
+        let name = |name: &str| rcgen::SanType::DnsName(name.try_into().expect("a name"));
+        params.subject_alt_names = names.map(name).into();
+    });
+    let client = Client::start().await;
+    let hook = Webhook::start(&own, "/maps", verdict).await;
+    let url = hook.config["url"].as_str().unwrap_or_default().to_owned();
+    let port: u16 =
+        url.split([':', '/']).nth(4).and_then(|port| port.parse().ok()).expect("a port");
+    configure(&client, &hook.config).await;
+    let (code, made) = make(&client, "a", json!({})).await;
+    assert_eq!(code, StatusCode::CREATED, "{made}");
+    assert_eq!(hook.host(), format!("localhost:{port}"));
+
+    let configuration = format!("{CONFIGURATIONS}/maps");
+    client.ask("DELETE", &configuration, Value::Null).await;
+    let service = json!({"name": "hook", "namespace": "default", "path": "/maps", "port": port});
+    let config = json!({"service": service, "caBundle": hook.config["caBundle"]});
+    configure(&client, &config).await;
+    let failed = async |name: &str| {
+        let (code, status) = make(&client, name, json!({})).await;
+        assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR, "{status}");
+        status["message"].as_str().unwrap_or_default().to_owned()
+    };
+    let post = format!("Post \"https://hook.default.svc:{port}/maps?timeout=30s\"");
+    let why = format!("{post}: service \"hook\" not found");
+    assert!(failed("b").await.ends_with(&why));
+    let services = "/api/v1/namespaces/default/services";
+    let service = json!({"metadata": {"name": "hook"}, "spec": {"ports": [{"port": 443}]}});
+    client.make(services, service).await;
+    let why = format!("{post}: no service port {port} found for service \"hook\"");
+    assert!(failed("b").await.ends_with(&why));
+
+    client.ask("DELETE", &format!("{services}/hook"), Value::Null).await;
+    let spec = json!({"type": "ExternalName", "externalName": "localhost"});
+    client.make(services, json!({"metadata": {"name": "hook"}, "spec": spec})).await;
+    let (code, made) = make(&client, "b", json!({})).await;
+    assert_eq!(code, StatusCode::CREATED, "{made}");
+    assert_eq!(hook.host(), format!("hook.default.svc:{port}"));
+}
+
 /// Allows the request with a JSON patch.
 fn patched(review: &Value, patch: &Value) -> (StatusCode, Value) {
     let patch = base64::prelude::BASE64_STANDARD.encode(patch.to_string());

@@ -129,6 +129,39 @@ async fn discovery_knows_definitions_as_they_come() {
 }
 
 #[tokio::test]
+async fn the_tag_of_openapi_v2_follows_paths() {
+    let client = Client::start().await;
+    let (mut with, mut without) = (definition(), definition());
+    without["spec"]["versions"][0]["subresources"] = json!({"status": {}});
+    without["spec"]["versions"][1]["subresources"] = json!({"status": {}});
+    let tag = async || {
+        let response = client.send("GET", "/openapi/v2", &[], bytes::Bytes::new()).await;
+        let tag = response.headers().get("etag").cloned().expect("a tag");
+        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        let document: Value = serde_json::from_slice(&body).expect("JSON");
+        let path = "/apis/example.com/v1/namespaces/{namespace}/widgets/{name}/scale";
+        (tag, document["paths"].get(path).is_some())
+    };
+    client.make(DEFINITIONS, without).await;
+    served(&client, true).await;
+    let (before, had_scale) = tag().await;
+    let path = format!("{DEFINITIONS}/widgets.example.com");
+    with["metadata"]["resourceVersion"] =
+        client.get(&path).await["metadata"]["resourceVersion"].take();
+    let (code, updated) = client.ask("PUT", &path, with).await;
+    assert_eq!(code, StatusCode::OK, "{updated}");
+    for _ in 0..1000 {
+        if client.get("/apis/example.com/v1").await.to_string().contains("widgets/scale") {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let (after, has_scale) = tag().await;
+    assert_eq!((had_scale, has_scale), (false, true));
+    assert_ne!(before, after);
+}
+
+#[tokio::test]
 async fn custom_objects_outlive_a_restart() {
     let folder = tempfile::tempdir().expect("a folder");
     let build = || Server::builder().data_dir(Some(folder.path().to_owned())).build();

@@ -202,13 +202,13 @@ async fn a_request_waits_in_its_queue_for_a_quarter_of_its_time() {
     assert_eq!(metric(&admin, &waiting).await, "0");
     // A request has a minute at most; then its seat is free.
     assert_eq!(held.await.expect("an answer"), StatusCode::GATEWAY_TIMEOUT);
-    let terminated = |code: &str, verb: &str| {
+    let terminated = |code: &str, verb: &str, scope: &str| {
         format!(
-            "apiserver_request_terminations_total{{code=\"{code}\",component=\"apiserver\",group=\"\",resource=\"configmaps\",scope=\"namespace\",subresource=\"\",verb=\"{verb}\",version=\"v1\"}}"
+            "apiserver_request_terminations_total{{code=\"{code}\",component=\"apiserver\",group=\"\",resource=\"configmaps\",scope=\"{scope}\",subresource=\"\",verb=\"{verb}\",version=\"v1\"}}"
         )
     };
-    assert_eq!(metric(&admin, &terminated("504", "POST")).await, "1");
-    assert_eq!(metric(&admin, &terminated("429", "LIST")).await, "2");
+    assert_eq!(metric(&admin, &terminated("504", "POST", "resource")).await, "1");
+    assert_eq!(metric(&admin, &terminated("429", "LIST", "namespace")).await, "2");
     assert_eq!(send(&ann, get(CONFIGMAPS)).await.status(), StatusCode::OK);
 }
 

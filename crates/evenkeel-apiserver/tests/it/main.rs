@@ -20,6 +20,7 @@ mod noderestriction;
 mod nodes;
 mod owner_references;
 mod server;
+mod services;
 mod settings;
 mod snapshot;
 mod store;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use evenkeel_apiserver::{Clock, Server};
 use http::StatusCode;
+use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
 use crate::Client;
@@ -150,4 +151,71 @@ async fn certificates_are_renewed_while_the_server_runs() {
     *now.lock().expect("no panic before") = start + jiff::SignedDuration::from_hours(300 * 24);
     renewals.changed().await.expect("the server runs");
     assert_ne!(server.kubeconfig("https://a"), before);
+}
+
+/// The labels that kube-apiserver's metrics have for the same requests.
+#[tokio::test]
+async fn metrics_name_verb_scope_and_dry_run() {
+    let client = Client::start().await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let one = format!("{maps}/m");
+    let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}});
+    let apply = [("content-type", "application/apply-patch+yaml")];
+    let merge = [("content-type", "application/merge-patch+json")];
+    for (method, path, headers) in [
+        ("POST", maps.to_owned(), &[][..]),
+        ("POST", format!("{maps}?dryRun=All"), &[]),
+        ("POST", format!("{maps}?dryRun=x"), &[]),
+        ("PATCH", format!("{one}?fieldManager=x"), &apply),
+        ("PATCH", one.clone(), &merge),
+        ("GET", one.clone(), &[]),
+        ("HEAD", one.clone(), &[]),
+        ("GET", maps.to_owned(), &[]),
+        ("GET", format!("{maps}?fieldSelector=metadata.name=m"), &[]),
+        ("GET", "/api/v1/configmaps".to_owned(), &[]),
+        ("GET", format!("{maps}?watch=1&timeoutSeconds=1"), &[]),
+        ("DELETE", one, &[]),
+        ("DELETE", maps.to_owned(), &[]),
+        ("GET", "/api/v1/namespaces/default/pods/none/log".to_owned(), &[]),
+        ("POST", "/api/v1/namespaces/default/pods/none/eviction".to_owned(), &[]),
+    ] {
+        let body =
+            if matches!(method, "POST" | "PATCH") { body.to_string().into() } else { Bytes::new() };
+        client.send(method, &path, headers, body).await;
+    }
+    let response = client.send("GET", "/metrics", &[], Bytes::new()).await;
+    let text = response.into_body().collect().await.expect("a body").to_bytes();
+    let text = String::from_utf8_lossy(&text);
+    let label = |line: &str, name: &str| {
+        let (_, rest) = line.split_once(&format!("{name}=\"")).expect(name);
+        rest.split('"').next().unwrap_or_default().to_owned()
+    };
+    let mut found: Vec<_> = text
+        .lines()
+        .filter(|line| line.starts_with("apiserver_request_total{"))
+        .filter(|line| {
+            line.contains("resource=\"configmaps\"") || line.contains("resource=\"pods\"")
+        })
+        .map(|line| {
+            let labels = ["subresource", "verb", "scope", "dry_run"].map(|name| label(line, name));
+            (labels.join(" "), line.rsplit(' ').next().unwrap_or_default().to_owned())
+        })
+        .collect();
+    found.sort();
+    let expected = [
+        (" APPLY resource ", "1"),
+        (" DELETE namespace ", "1"),
+        (" DELETE resource ", "1"),
+        (" GET resource ", "2"),
+        (" LIST cluster ", "1"),
+        (" LIST namespace ", "2"),
+        (" PATCH resource ", "1"),
+        (" POST resource ", "1"),
+        (" POST resource All", "1"),
+        (" POST resource invalid", "1"),
+        (" WATCH namespace ", "1"),
+        ("eviction POST resource ", "1"),
+        ("log CONNECT resource ", "1"),
+    ];
+    assert_eq!(found, expected.map(|(labels, count)| (labels.to_owned(), count.to_owned())));
 }

@@ -66,6 +66,8 @@ pub(crate) struct Webhook {
     path: &'static str,
     /// What it was asked, in order.
     asked: Arc<Mutex<Vec<Value>>>,
+    /// The header `Host` of the last request.
+    host: Arc<Mutex<String>>,
     /// Waited for before each answer.
     before: Arc<Barrier>,
 }
@@ -86,7 +88,7 @@ impl Webhook {
         let port = listener.local_addr().expect("an address").port();
         let url = format!("https://localhost:{port}{path}");
         let config = json!({"url": url, "caBundle": identity.bundle()});
-        let hook = Self { config, path, asked: Arc::default(), before };
+        let hook = Self { config, path, asked: Arc::default(), host: Arc::default(), before };
         let (acceptor, served) = (identity.acceptor(), hook.clone());
         #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
         tokio::spawn(async move {
@@ -110,6 +112,8 @@ impl Webhook {
         answer: Answer,
     ) -> Result<Response<Full<Bytes>>, hyper::Error> {
         assert_eq!(request.uri().to_string(), format!("{}?timeout=30s", self.path));
+        let host = request.headers().get("host").and_then(|host| host.to_str().ok());
+        *self.host.lock().expect("no panic before") = host.unwrap_or_default().to_owned();
         let body = request.into_body().collect().await?.to_bytes();
         let review: Value = serde_json::from_slice(&body).expect("a review");
         let (code, answer) = answer(&review);
@@ -118,6 +122,11 @@ impl Webhook {
         let mut response = Response::new(Full::from(answer.to_string()));
         *response.status_mut() = code;
         Ok(response)
+    }
+
+    /// The header `Host` of the last request.
+    pub(crate) fn host(&self) -> String {
+        self.host.lock().expect("no panic before").clone()
     }
 
     /// What it was asked since the last call.

@@ -1,7 +1,7 @@
 //! Admission policies with parsed expressions.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use evenkeel_apimachinery::value::{get, list, text};
 use evenkeel_cel::Program;
@@ -85,25 +85,82 @@ impl Policy {
     }
 }
 
+/// Number of kinds of policies.
+const KINDS: usize = 2;
+
 /// Cache of compiled policies by kind and name, with the revision of each.
 #[derive(Default)]
-pub(crate) struct Compiled(Mutex<Kept>);
+pub(crate) struct Compiled([Mutex<Kept>; KINDS]);
 
-type Kept = HashMap<(usize, Arc<str>), (u64, Arc<Policy>)>;
+type Kept = HashMap<Arc<str>, (u64, Arc<Policy>)>;
 
 impl Compiled {
     /// Returns an entry's policy. Compiles it if the entry has another revision than the cached one.
     pub(super) fn get(&self, sort: usize, entry: &Entry) -> Option<Arc<Policy>> {
-        let place = (sort, entry.key.clone());
         let known = |kept: &Kept| {
-            kept.get(&place).filter(|(index, _)| *index == entry.revision).map(|(_, p)| p.clone())
+            let kept = kept.get(&entry.key).filter(|(index, _)| *index == entry.revision);
+            kept.map(|(_, policy)| policy.clone())
         };
-        if let Some(policy) = known(&self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
+        if let Some(policy) = known(&*self.kept(sort)?) {
             return Some(policy);
         }
         let policy = Arc::new(Policy::new(entry.decode().ok()?));
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.insert(place, (entry.revision, policy.clone()));
+        self.kept(sort)?.insert(entry.key.clone(), (entry.revision, policy.clone()));
         Some(policy)
+    }
+
+    /// Drops the policies of a kind that are no longer stored; `stored` are all entries of the kind.
+    pub(super) fn retain(&self, sort: usize, stored: &[Arc<Entry>]) {
+        let Some(mut kept) = self.kept(sort) else { return };
+        if kept.len() > stored.len() {
+            let stored: HashSet<&str> = stored.iter().map(|entry| &*entry.key).collect();
+            kept.retain(|name, _| stored.contains(&**name));
+        }
+    }
+
+    fn kept(&self, sort: usize) -> Option<MutexGuard<'_, Kept>> {
+        self.0.get(sort).map(|kept| kept.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::store::{Change, Encoded, SelectionAttributes};
+
+    fn entry(name: &str, revision: u64) -> Arc<Entry> {
+        let policy =
+            json!({"metadata": {"name": name}, "spec": {"validations": [{"expression": "true"}]}});
+        let encoded = Encoded::new(&policy, SelectionAttributes::default());
+        encoded.into_entry(name.into(), revision, Change::Added).into()
+    }
+
+    #[test]
+    fn policies_are_compiled_once_a_revision_and_dropped_when_they_are_deleted() {
+        let compiled = Compiled::default();
+        let (a, b) = (entry("a", 1), entry("b", 2));
+        let first = compiled.get(0, &a).expect("a policy");
+        compiled.get(0, &b).expect("a policy");
+        compiled.get(1, &a).expect("a policy");
+        assert!(Arc::ptr_eq(&first, &compiled.get(0, &a).expect("a policy")));
+        assert!(!Arc::ptr_eq(&first, &compiled.get(0, &entry("a", 3)).expect("a policy")));
+        let names = |sort: usize| {
+            let mut names: Vec<_> =
+                compiled.0[sort].lock().expect("no panic").keys().cloned().collect();
+            names.sort();
+            names
+        };
+        compiled.retain(0, &[b, entry("c", 4)]);
+        assert_eq!(
+            names(0),
+            ["a".into(), "b".into()],
+            "a cache that is no larger than the store stays"
+        );
+        compiled.retain(0, &[entry("b", 2)]);
+        assert_eq!((names(0), names(1)), (vec!["b".into()], vec!["a".into()]));
+        compiled.retain(1, &[]);
+        assert!(names(1).is_empty());
     }
 }

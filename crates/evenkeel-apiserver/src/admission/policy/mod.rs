@@ -41,12 +41,12 @@ fn bound(cx: &Context<'_>, prefixes: [&str; 2], sort: usize) -> Vec<(Arc<Policy>
     let store = &cx.api.store;
     let plugin = [Plugin::ValidatingAdmissionPolicy, Plugin::MutatingAdmissionPolicy]
         [usize::from(sort == 1)];
-    if !cx.api.plugins.has(plugin)
-        || store.count(prefixes[0]) == 0
-        || store.count(prefixes[1]) == 0
-        || is_exempt(cx)
-        || is_excluded(cx)
-    {
+    if !cx.api.plugins.has(plugin) || is_exempt(cx) || is_excluded(cx) {
+        return Vec::new();
+    }
+    let policies = if store.count(prefixes[0]) == 0 { Vec::new() } else { store.all(prefixes[0]) };
+    cx.api.policies.retain(sort, &policies);
+    if policies.is_empty() || store.count(prefixes[1]) == 0 {
         return Vec::new();
     }
     let bindings: Vec<Value> =
@@ -57,7 +57,7 @@ fn bound(cx: &Context<'_>, prefixes: [&str; 2], sort: usize) -> Vec<(Arc<Policy>
         let own: Vec<Value> = own.cloned().collect();
         (!own.is_empty()).then_some((policy, own))
     };
-    store.all(prefixes[0]).into_iter().filter_map(with_bindings).collect()
+    policies.into_iter().filter_map(with_bindings).collect()
 }
 
 /// Mutating policies of one request, which run in up to two passes.

@@ -1,0 +1,330 @@
+//! Allocation of a Service's node ports: those of its ports, and the one of its health check.
+//!
+//! | documented | where |
+//! |---|---|
+//! | A NodePort or LoadBalancer gets a node port for each port; `allocateLoadBalancerNodePorts: false` turns that off | `allocates_node_ports` |
+//! | A client may request a node port of the range | `NodePorts::allocate` |
+//! | Ports of the same number in several protocols get the same node port when the Service is created | `NodePorts::create` |
+//! | A LoadBalancer with `externalTrafficPolicy: Local` gets a `healthCheckNodePort` | `needs_health_check` |
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use evenkeel_apimachinery::status::FieldError;
+use evenkeel_apimachinery::value::{get, int, list, set, text};
+use serde_json::Value;
+
+/// Range of node ports.
+pub(super) const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
+
+/// Returns whether the Service gets node ports that the client does not request.
+///
+/// Upstream: `shouldAllocateNodePorts`.
+pub(super) fn allocates_node_ports(service: &Value) -> bool {
+    match text(service, "spec.type") {
+        "NodePort" => true,
+        "LoadBalancer" => {
+            get(service, "spec.allocateLoadBalancerNodePorts") != Some(&Value::Bool(false))
+        }
+        _ => false,
+    }
+}
+
+/// Returns whether the Service has a node port for its health check.
+///
+/// Upstream: `NeedsHealthCheck`.
+pub(super) fn needs_health_check(service: &Value) -> bool {
+    text(service, "spec.type") == "LoadBalancer"
+        && text(service, "spec.externalTrafficPolicy") == "Local"
+}
+
+/// Returns the node port of an entry of `spec.ports`, if it has one.
+pub(super) fn node_port(port: &Value) -> Option<i64> {
+    int(port, "nodePort").filter(|port| *port != 0)
+}
+
+/// Returns the node ports of a Service's ports.
+pub(super) fn requested_node_ports(service: &Value) -> BTreeSet<i64> {
+    list(service, "spec.ports").iter().filter_map(node_port).collect()
+}
+
+/// Reason why a Service does not get its node ports.
+#[derive(Debug)]
+pub(super) enum NodePortError {
+    /// A requested node port is not free: 422.
+    Invalid(Box<FieldError>),
+    /// The health check's port is not free, or the range is full: 500.
+    Internal(String),
+    /// Error that upstream returns without a status: 500 without a reason.
+    Unknown(String),
+}
+
+/// Allocation of the node ports of one write.
+pub(super) struct NodePorts<'a> {
+    /// Whether a stored Service has a port.
+    is_taken: &'a dyn Fn(u16) -> bool,
+    /// Port at which the search for a free one begins.
+    start: u16,
+    /// Ports that this write allocates.
+    allocated: BTreeSet<u16>,
+}
+
+impl<'a> NodePorts<'a> {
+    pub(super) fn new(is_taken: &'a dyn Fn(u16) -> bool, start: u16) -> Self {
+        Self { is_taken, start, allocated: BTreeSet::new() }
+    }
+
+    /// Allocates the node ports of a new Service.
+    ///
+    /// Upstream: `initNodePorts`.
+    pub(super) fn create(&mut self, service: &mut Value) -> Result<(), NodePortError> {
+        let allocates = allocates_node_ports(service);
+        let mut requested: BTreeMap<i64, i64> = BTreeMap::new();
+        for port in list(service, "spec.ports") {
+            if let Some(node_port) = node_port(port) {
+                requested.entry(number(port)).or_insert(node_port);
+            }
+        }
+        let mut by_number: BTreeMap<i64, i64> = BTreeMap::new();
+        self.each(service, &mut |ports, at, port| {
+            let own = node_port(port);
+            if own.is_none() && !allocates {
+                return Ok(());
+            }
+            let number = number(port);
+            let chosen = match (by_number.get(&number), own) {
+                // Several protocols on the same port share a node port.
+                (Some(shared), None) => *shared,
+                (Some(shared), Some(own)) => {
+                    if *shared != own {
+                        ports.request(at, own)?;
+                    }
+                    own
+                }
+                (None, _) => {
+                    let chosen = match requested.get(&number) {
+                        Some(requested) => ports.request(at, *requested)?,
+                        None => ports.next()?,
+                    };
+                    by_number.insert(number, chosen);
+                    chosen
+                }
+            };
+            set(port, "nodePort", chosen);
+            Ok(())
+        })?;
+        if needs_health_check(service) { self.health_check(service) } else { Ok(()) }
+    }
+
+    /// Allocates the node ports that an update needs in addition to those of the old Service.
+    ///
+    /// Upstream: `updateNodePorts`, `updateHealthCheckNodePort`.
+    pub(super) fn update(&mut self, service: &mut Value, old: &Value) -> Result<(), NodePortError> {
+        let (allocates, had) = (allocates_node_ports(service), requested_node_ports(old));
+        let mut kept: BTreeSet<(String, i64)> = BTreeSet::new();
+        self.each(service, &mut |ports, at, port| {
+            let chosen = match node_port(port) {
+                Some(own) => {
+                    if !had.contains(&own) && !ports.has(own) {
+                        ports.request(at, own)?;
+                    }
+                    own
+                }
+                None if allocates => {
+                    let chosen = ports.next()?;
+                    set(port, "nodePort", chosen);
+                    chosen
+                }
+                None => return Ok(()),
+            };
+            let protocol = text(port, "protocol");
+            if !kept.insert((protocol.to_owned(), chosen)) {
+                let why = format!("duplicate nodePort: {{{protocol} {chosen}}}");
+                return Err(NodePortError::Unknown(why));
+            }
+            Ok(())
+        })?;
+        if needs_health_check(service) && !needs_health_check(old) {
+            return self.health_check(service);
+        }
+        Ok(())
+    }
+
+    /// Visits the ports of a Service whose type has node ports, until an error.
+    fn each(
+        &mut self,
+        service: &mut Value,
+        visit: &mut dyn FnMut(&mut Self, usize, &mut Value) -> Result<(), NodePortError>,
+    ) -> Result<(), NodePortError> {
+        if !matches!(text(service, "spec.type"), "NodePort" | "LoadBalancer") {
+            return Ok(());
+        }
+        let ports = service.pointer_mut("/spec/ports").and_then(Value::as_array_mut);
+        let mut ports = ports.into_iter().flatten().enumerate();
+        ports.try_for_each(|(at, port)| visit(self, at, port))
+    }
+
+    /// Allocates the port of the health check: the requested one, or any.
+    ///
+    /// Upstream: `allocHealthCheckNodePort`.
+    fn health_check(&mut self, service: &mut Value) -> Result<(), NodePortError> {
+        let requested = int(service, "spec.healthCheckNodePort").filter(|port| *port != 0);
+        if let Some(port) = requested {
+            return self.allocate(port).map_err(|why| {
+                NodePortError::Internal(format!(
+                    "failed to allocate requested HealthCheck NodePort {port}: {why}"
+                ))
+            });
+        }
+        let port = self.free().ok_or_else(|| {
+            NodePortError::Internal(
+                "failed to allocate a HealthCheck NodePort 0: range is full".to_owned(),
+            )
+        })?;
+        set(service, "spec.healthCheckNodePort", port);
+        Ok(())
+    }
+
+    fn has(&self, port: i64) -> bool {
+        u16::try_from(port).is_ok_and(|port| self.allocated.contains(&port))
+    }
+
+    /// Allocates the port that the entry `at` of `spec.ports` requests, and returns it.
+    fn request(&mut self, at: usize, port: i64) -> Result<i64, NodePortError> {
+        self.allocate(port).map(|()| port).map_err(|why| {
+            let field = format!("spec.ports[{at}].nodePort");
+            NodePortError::Invalid(Box::new(FieldError::invalid(field, port, why)))
+        })
+    }
+
+    /// Allocates any free port.
+    fn next(&mut self) -> Result<i64, NodePortError> {
+        self.free().map(i64::from).ok_or_else(|| {
+            NodePortError::Internal("failed to allocate a nodePort: range is full".to_owned())
+        })
+    }
+
+    fn free(&mut self) -> Option<u16> {
+        let free = (self.start..=*NODE_PORTS.end())
+            .chain(*NODE_PORTS.start()..self.start)
+            .find(|port| !self.allocated.contains(port) && !(self.is_taken)(*port))?;
+        self.allocated.insert(free);
+        Some(free)
+    }
+
+    fn allocate(&mut self, port: i64) -> Result<(), String> {
+        match u16::try_from(port).ok().filter(|port| NODE_PORTS.contains(port)) {
+            Some(port) if (self.is_taken)(port) || !self.allocated.insert(port) => {
+                Err("provided port is already allocated".to_owned())
+            }
+            Some(_) => Ok(()),
+            None => Err(format!(
+                "provided port is not in the valid range. The range of valid ports is {}-{}",
+                NODE_PORTS.start(),
+                NODE_PORTS.end()
+            )),
+        }
+    }
+}
+
+fn number(port: &Value) -> i64 {
+    int(port, "port").unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Returns a Service with these ports: protocol, number and node port.
+    fn service(kind: &str, ports: &[(&str, i64, i64)]) -> Value {
+        let port = |(protocol, port, node_port): &(&str, i64, i64)| json!({"protocol": protocol, "port": port, "nodePort": node_port});
+        let ports: Vec<Value> = ports.iter().map(port).collect();
+        json!({"spec": {"type": kind, "ports": ports}})
+    }
+
+    /// Returns the node ports, or the error. Ports are free but 30080, and the search begins at 30500.
+    fn allocated(mut new: Value, old: Option<&Value>) -> Result<Vec<i64>, String> {
+        let is_taken = |port| port == 30080;
+        let mut ports = NodePorts::new(&is_taken, 30500);
+        let result = match old {
+            None => ports.create(&mut new),
+            Some(old) => ports.update(&mut new, old),
+        };
+        result.map_err(|error| match error {
+            NodePortError::Invalid(error) => error.to_string(),
+            NodePortError::Internal(why) | NodePortError::Unknown(why) => why,
+        })?;
+        let health = int(&new, "spec.healthCheckNodePort");
+        let ports = list(&new, "spec.ports").iter().map(|port| node_port(port).unwrap_or(0));
+        Ok(ports.chain(health).collect())
+    }
+
+    #[test]
+    fn a_new_service_gets_what_it_requests_and_shares_by_number() {
+        let taken = "provided port is already allocated";
+        let mut local = service("LoadBalancer", &[("TCP", 80, 0)]);
+        local["spec"]["externalTrafficPolicy"] = json!("Local");
+        let with = |field: &str, value: Value| {
+            let mut service = local.clone();
+            service["spec"][field] = value;
+            service
+        };
+        let internal = |port: i64, why: &str| {
+            Err(format!("failed to allocate requested HealthCheck NodePort {port}: {why}"))
+        };
+        let range =
+            "provided port is not in the valid range. The range of valid ports is 30000-32767";
+        for (new, expected) in [
+            (service("ClusterIP", &[("TCP", 80, 0)]), Ok(vec![0])),
+            (service("NodePort", &[("TCP", 80, 0), ("TCP", 81, 0)]), Ok(vec![30500, 30501])),
+            (service("NodePort", &[("TCP", 80, 0), ("UDP", 80, 0)]), Ok(vec![30500, 30500])),
+            (service("NodePort", &[("TCP", 53, 0), ("UDP", 53, 30053)]), Ok(vec![30053, 30053])),
+            (service("NodePort", &[("TCP", 53, 30053), ("UDP", 53, 0)]), Ok(vec![30053, 30053])),
+            (
+                service("NodePort", &[("TCP", 53, 30053), ("UDP", 53, 30054)]),
+                Ok(vec![30053, 30054]),
+            ),
+            (
+                service("NodePort", &[("TCP", 53, 30053), ("UDP", 54, 30053)]),
+                Err(format!("spec.ports[1].nodePort: Invalid value: 30053: {taken}")),
+            ),
+            (
+                service("NodePort", &[("TCP", 53, 0), ("UDP", 53, 30080), ("TCP", 54, 1)]),
+                Err(format!("spec.ports[0].nodePort: Invalid value: 30080: {taken}")),
+            ),
+            (local.clone(), Ok(vec![30500, 30501])),
+            (with("allocateLoadBalancerNodePorts", json!(false)), Ok(vec![0, 30500])),
+            (with("healthCheckNodePort", json!(30080)), internal(30080, taken)),
+            (with("healthCheckNodePort", json!(30500)), internal(30500, taken)),
+            (with("healthCheckNodePort", json!(80)), internal(80, range)),
+        ] {
+            assert_eq!(allocated(new.clone(), None), expected, "{new}");
+        }
+    }
+
+    #[test]
+    fn an_update_allocates_what_is_new() {
+        let old = service("NodePort", &[("TCP", 80, 30080), ("UDP", 81, 30081)]);
+        let taken = "provided port is already allocated";
+        for (new, expected) in [
+            (service("NodePort", &[("TCP", 85, 30080), ("UDP", 80, 0)]), Ok(vec![30080, 30500])),
+            (service("NodePort", &[("TCP", 85, 0), ("UDP", 85, 0)]), Ok(vec![30500, 30501])),
+            (
+                service("NodePort", &[("TCP", 85, 30190), ("UDP", 80, 30190)]),
+                Ok(vec![30190, 30190]),
+            ),
+            (
+                service("NodePort", &[("TCP", 85, 30080), ("TCP", 80, 30080)]),
+                Err("duplicate nodePort: {TCP 30080}".to_owned()),
+            ),
+            (service("ClusterIP", &[("TCP", 85, 31000)]), Ok(vec![31000])),
+        ] {
+            assert_eq!(allocated(new.clone(), Some(&old)), expected, "{new}");
+        }
+        let other = service("NodePort", &[("TCP", 80, 30081)]);
+        let new = service("NodePort", &[("TCP", 80, 30081), ("TCP", 81, 30080)]);
+        let error = format!("spec.ports[1].nodePort: Invalid value: 30080: {taken}");
+        assert_eq!(allocated(new, Some(&other)), Err(error));
+    }
+}
