@@ -25,7 +25,11 @@ impl<'a> Run<'a> {
             self.pay_for(&name, &args)?;
             return functions::global(&name, &args)
                 .unwrap_or_else(|| {
-                    Err(format!("undeclared reference to '{space}' (in container '')"))
+                    Err(if functions::SPACES.contains(&space.as_str()) {
+                        NO_OVERLOAD.to_owned()
+                    } else {
+                        format!("undeclared reference to '{space}' (in container '')")
+                    })
                 })
                 .map_err(Failure::Error);
         }

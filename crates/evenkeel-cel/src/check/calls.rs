@@ -3,6 +3,7 @@
 use cel::common::ast::{CallExpr, Expr, operators as op};
 use cel::parser::Expression;
 
+use super::costs::{Estimated, self_comparison};
 use super::types::Type;
 use super::{Checked, Checker, Declared, Outcome, is_junction, overload, undeclared};
 
@@ -26,12 +27,11 @@ impl<'a> Checker<'a> {
         let known: Vec<&Declared<'a>> = args.iter().map(|arg| &arg.known).collect();
         let name = call.func_name.as_str();
         if let Some(result) = operator(name, &known)? {
-            let cost =
-                if is_junction(name) || matches!(name, op::CONDITIONAL | op::NOT_STRICTLY_FALSE) {
-                    0
-                } else {
-                    operator_cost(name, &known)
-                };
+            let cost = if is_junction(name) || name == op::CONDITIONAL {
+                0
+            } else {
+                operator_cost(name, &known)
+            };
             let cost = match name {
                 op::CONDITIONAL => args[0].cost.saturating_add(args[1].cost.max(args[2].cost)),
                 _ => given.saturating_add(cost),
@@ -44,8 +44,11 @@ impl<'a> Checker<'a> {
             return Err(undeclared(space.unwrap_or(name)));
         };
         let kind = kind.ok_or_else(|| overload(name, &known))?;
-        let cost = given.saturating_add(function_cost(name, &known));
-        let size = known.first().map_or(1, |k| k.size);
+        let target = call.target.as_deref().filter(|_| member);
+        let written = target.into_iter().chain(&call.args).collect();
+        let (cost, bound) = Estimated { name: &full, args: &known, written }.cost();
+        let cost = given.saturating_add(cost);
+        let size = bound.unwrap_or_else(|| known.first().map_or(1, |k| k.size));
         Ok(Checked { known: Declared { size, ..Declared::of(kind) }, cost })
     }
 
@@ -88,7 +91,14 @@ impl<'a> Checker<'a> {
         let second = self.expression(body);
         self.variables.pop();
         let second = second?;
-        let cost = first.cost.saturating_add(second.cost.saturating_mul(times));
+        let mut cost = first.cost.saturating_add(second.cost.saturating_mul(times));
+        if how == "sortBy" {
+            // The keys are collected in a list, by which the list is sorted.
+            let kind = Type::List(Box::new(second.known.kind.clone()));
+            let keys = Declared { size: times, ..Declared::of(kind) };
+            let collected = times.saturating_mul(KEY).saturating_add(KEYS);
+            cost = cost.saturating_add(collected).saturating_add(self_comparison(Some(&keys)).0);
+        }
         let known = match how {
             "sortBy" => first.known,
             "optMap" => Declared {
@@ -100,6 +110,11 @@ impl<'a> Checker<'a> {
         Ok(Checked { known, cost })
     }
 }
+
+/// Cost of collecting a key in a list.
+const KEY: u64 = 12;
+/// Cost of the two lists and three variables of the macro `sortBy`.
+const KEYS: u64 = 23;
 
 /// Returns the type of an operator's result; `None` if there is no operator of that name.
 fn operator<'a>(name: &str, args: &[&Declared<'a>]) -> Result<Option<Declared<'a>>, String> {
@@ -211,23 +226,12 @@ fn operator_cost(name: &str, args: &[&Declared<'_>]) -> u64 {
         op::ADD if matches!(args[0].kind, Type::Str | Type::Bytes) => {
             tenth(size(0).saturating_add(size(1))).max(1)
         }
-        op::IN if matches!(args[1].kind, Type::List(_)) => size(1),
-        _ => 1,
-    }
-}
-
-fn function_cost(name: &str, args: &[&Declared<'_>]) -> u64 {
-    let size = |index: usize| args.get(index).map_or(1, |a| a.size);
-    match name {
-        "contains" => tenth(size(0)).saturating_mul(tenth(size(1))).max(1),
-        "matches" | "find" | "findAll" => tenth(size(0)).saturating_mul(size(1).div_ceil(4)).max(1),
-        "startsWith" | "endsWith" => tenth(size(1)).max(1),
-        "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => size(0).max(1),
-        "intersects" | "equivalent" => size(0).saturating_mul(size(1)),
-        "lowerAscii" | "upperAscii" | "substring" | "trim" | "replace" | "split" | "join"
-        | "url" | "isURL" | "quantity" | "isQuantity" | "format" | "reverse" => {
-            tenth(size(0)).max(1)
+        op::LESS | op::LESS_EQUALS | op::GREATER | op::GREATER_EQUALS
+            if matches!(args[0].kind, Type::Str | Type::Bytes) =>
+        {
+            tenth(size(0).min(size(1)))
         }
+        op::IN if matches!(args[1].kind, Type::List(_)) => size(1),
         _ => 1,
     }
 }
@@ -267,6 +271,13 @@ fn function<'a>(name: &str, member: bool, args: &[&Declared<'a>]) -> Option<Opti
                 Type::Optional(Box::new(first.cloned().unwrap_or(Type::Dyn)))
             }
             "optional.none" => Type::Optional(Box::new(Type::Dyn)),
+            "sign" => {
+                return Some(
+                    first
+                        .is_some_and(|kind| is_library(kind, &[QUANTITY]) || *kind == Type::Dyn)
+                        .then_some(Type::Int),
+                );
+            }
             "lists.range" => Type::List(Box::new(Type::Int)),
             "format.named" => Type::Optional(Box::new(Type::Library("kubernetes.NamedFormat"))),
             name if name.starts_with("format.") => Type::Library("kubernetes.NamedFormat"),
@@ -287,6 +298,7 @@ fn function<'a>(name: &str, member: bool, args: &[&Declared<'a>]) -> Option<Opti
                 .then_some(Type::Int),
         ),
         "contains" | "startsWith" | "endsWith" | "matches" => on(text || list, Type::Bool),
+        "includes" => Some(Some(Type::Bool)),
         "find" | "lowerAscii" | "upperAscii" | "trim" | "replace" | "substring" | "charAt"
         | "format" => on(text, Type::Str),
         "findAll" | "split" => on(text, Type::List(Box::new(Type::Str))),

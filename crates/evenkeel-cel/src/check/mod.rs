@@ -3,6 +3,7 @@
 //! Upstream: cel-go's checker and `cel/library/cost.go`.
 
 mod calls;
+mod costs;
 mod declaration;
 mod types;
 
@@ -197,7 +198,8 @@ impl<'a> Checker<'a> {
 
     fn select(&mut self, select: &'a SelectExpr) -> Outcome<'a> {
         let operand = self.expression(&select.operand)?;
-        let cost = operand.cost.saturating_add(1);
+        // `has` is free, as upstream configures it.
+        let cost = operand.cost.saturating_add(u64::from(!select.test));
         let (known, optional) = match operand.known.kind {
             Type::Optional(inner) => (Declared { kind: *inner, ..operand.known }, true),
             _ => (operand.known, false),

@@ -125,6 +125,8 @@ fn is_zero(value: &Val<'_>) -> bool {
         Val::Null | Val::Optional(None) => true,
         Val::Bool(b) => !b,
         Val::Duration(length) => length.is_zero(),
+        // Upstream's zero is the first second of the year 1.
+        Val::Time(at) => *at == Time::ZERO,
         Val::Str(text) => text.is_empty(),
         value => value.number() == Some(0.0) || value.size() == Some(0),
     }

@@ -22,6 +22,10 @@ pub(super) use strings::find_all;
 pub use time::Time;
 pub(super) use time::{checked_duration, duration_text, later, parse_duration, parse_timestamp};
 
+/// Namespaces of functions.
+pub(super) const SPACES: [&str; 9] =
+    ["base64", "format", "ip", "jsonpatch", "lists", "math", "optional", "sets", "strings"];
+
 /// Result of a function.
 pub(super) type Outcome<'a> = Result<Val<'a>, String>;
 

@@ -25,6 +25,9 @@ pub struct Time {
 }
 
 impl Time {
+    /// Beginning of the year 1.
+    pub const ZERO: Self = Self { seconds: *SECONDS.start(), nanos: 0 };
+
     /// Returns a timestamp by its distance to the beginning of 1970; `None` if it is out of range.
     pub fn new(since: SignedDuration) -> Option<Self> {
         let nanos = since.as_nanos();
@@ -68,7 +71,7 @@ impl Time {
 impl From<Timestamp> for Time {
     fn from(at: Timestamp) -> Self {
         let since = at.as_duration();
-        Self::new(since).unwrap_or(Self { seconds: *SECONDS.start(), nanos: 0 })
+        Self::new(since).unwrap_or(Self::ZERO)
     }
 }
 
