@@ -203,6 +203,7 @@ fn scripts_print_what_a_shell_would() {
         ("touch /data/b /data/a; ls /data", "a\nb\n"),
         ("echo a\\\n b # c\n", "a b\n"),
         // The kubelet replaces two dollar signs with one.
+        ("seq 4 | tail -n +3; seq 3 | tail -n+3; seq 2 | tail -n +0", "3\n4\n3\n1\n2\n"),
         ("hostname; echo $0 $$$$", "web-0\nsh 1\n"),
         ("expr 2 + 3 \\* 4; expr 1 \\> 2; expr a = a", "14\n0\n1\n"),
     ] {

@@ -311,13 +311,18 @@ impl Interpreter<'_> {
             return Err(Halt::Forever);
         }
         let (count, paths) = match words {
-            [n, count, paths @ ..] if n == "-n" => (count.parse().ok(), paths),
+            [n, count, paths @ ..] if n == "-n" => (count.as_str(), paths),
             [count, paths @ ..] if count.starts_with('-') => {
-                (count.trim_start_matches("-n").trim_start_matches('-').parse().ok(), paths)
+                (count.trim_start_matches("-n").trim_start_matches('-'), paths)
             }
-            paths => (Some(10_usize), paths),
+            paths => ("10", paths),
         };
-        let Some(count) = count else { return unknown("how many lines") };
+        // With a plus sign, it is the number of the first line.
+        let (from_first, count) = match count.strip_prefix('+').filter(|_| end) {
+            Some(first) => (true, first),
+            None => (false, count),
+        };
+        let Ok(count) = count.parse::<usize>() else { return unknown("how many lines") };
         let text = match paths {
             [] => Some(self.input(shell)?),
             [path] => self.read(shell, path)?,
@@ -328,7 +333,11 @@ impl Interpreter<'_> {
             return self.complain(shell, &format!("{tool}: {path}: {ABSENT}"));
         };
         let lines = text.split_inclusive('\n');
-        let skipped = if end { lines.clone().count().saturating_sub(count) } else { 0 };
+        let (skipped, count) = match (end, from_first) {
+            (true, true) => (count.saturating_sub(1), usize::MAX),
+            (true, false) => (lines.clone().count().saturating_sub(count), count),
+            (false, _) => (0, count),
+        };
         let part: String = lines.skip(skipped).take(count).collect();
         self.print(shell, shell.output, &part)
     }
