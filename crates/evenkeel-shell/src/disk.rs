@@ -203,6 +203,11 @@ impl Interpreter<'_> {
     }
 
     /// Removes a file, or a folder with its content.
+    /// Whether two paths lead to the same file.
+    pub(crate) fn is_same(&self, shell: &Shell, one: &str, other: &str) -> bool {
+        self.resolve(shell, one).1 == self.resolve(shell, other).1
+    }
+
     pub(crate) fn remove(&mut self, shell: &Shell, path: &str) -> Result<(), Halt> {
         let (full, place) = self.resolve(shell, path);
         if self.mounts.leads_to(&full)

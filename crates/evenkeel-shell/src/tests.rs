@@ -204,6 +204,10 @@ fn scripts_print_what_a_shell_would() {
         ("echo a\\\n b # c\n", "a b\n"),
         // The kubelet replaces two dollar signs with one.
         ("seq 4 | tail -n +3; seq 3 | tail -n+3; seq 2 | tail -n +0", "3\n4\n3\n1\n2\n"),
+        (
+            "cd /tmp; echo x > a; mv a a; cat a; mv a /tmp/; cat a; cp a ./a; echo $?; cat a",
+            "x\nx\n1\nx\n",
+        ),
         ("hostname; echo $0 $$$$", "web-0\nsh 1\n"),
         ("expr 2 + 3 \\* 4; expr 1 \\> 2; expr a = a", "14\n0\n1\n"),
     ] {

@@ -189,6 +189,10 @@ impl Interpreter<'_> {
         };
         let name = from.rsplit('/').next().unwrap_or(from);
         let to = if self.is_folder(shell, to)? { format!("{to}/{name}") } else { (*to).clone() };
+        if self.is_same(shell, from, &to) {
+            // busybox renames the file to its own name.
+            return if moves && !shell.bash { Ok(()) } else { failed(shell) };
+        }
         if !self.write(shell, &to, text.to_string())? {
             return self.complain(shell, &format!("{tool}: can't create '{to}': {ABSENT}"));
         }
