@@ -54,10 +54,7 @@ impl Interpreter<'_> {
             }
             "trap" => trap(shell, arguments),
             "unset" => {
-                for name in arguments.iter().filter(|name| !name.starts_with('-')) {
-                    shell.variables.remove(name);
-                    shell.functions.remove(&**name);
-                }
+                unset(shell, arguments);
                 Ok(())
             }
             "wait" => self.wait_for(shell, arguments),
@@ -235,6 +232,24 @@ fn status(last: i32, arguments: &[String]) -> i32 {
     let Some(text) = arguments.first() else { return last };
     let status = text.trim().parse::<i64>();
     status.map_or(2, |status| i32::from(u8::try_from(status & 0xff).unwrap_or(0)))
+}
+
+fn unset(shell: &mut Shell, words: &[String]) {
+    let (functions, names) = match words {
+        [option, names @ ..] if option == "-f" => (true, names),
+        [option, names @ ..] if option == "-v" => (false, names),
+        names => (false, names),
+    };
+    for name in names {
+        // Without an option, bash removes a function if there is no such variable.
+        let is_function = functions
+            || shell.bash && names.len() == words.len() && !shell.variables.contains_key(name);
+        if is_function {
+            shell.functions.remove(&**name);
+        } else {
+            shell.variables.remove(name);
+        }
+    }
 }
 
 fn set(shell: &mut Shell, words: &[String]) -> Flow {

@@ -208,6 +208,11 @@ fn scripts_print_what_a_shell_would() {
             "cd /tmp; echo x > a; mv a a; cat a; mv a /tmp/; cat a; cp a ./a; echo $?; cat a",
             "x\nx\n1\nx\n",
         ),
+        (
+            "f() { echo f; }; f=1; unset -f f; echo $f; f=2; f() { echo g; }; unset f; f; echo $f-",
+            "1\ng\n-\n",
+        ),
+        ("bash -c 'f() { :; }; unset f; f=3; unset -v f; echo $f-'", "-\n"),
         ("hostname; echo $0 $$$$", "web-0\nsh 1\n"),
         ("expr 2 + 3 \\* 4; expr 1 \\> 2; expr a = a", "14\n0\n1\n"),
     ] {
