@@ -160,6 +160,9 @@ impl Interpreter<'_> {
             if !is_name(name) {
                 return unknown(format!("the name {name}"));
             }
+            if name == "IFS" && value.is_some() {
+                return unknown("changing IFS");
+            }
             if how != "export" && how != "readonly" && shell.calls > 0 {
                 shell.locals.push((name.to_owned(), shell.variables.get(name).cloned()));
                 shell.variables.remove(name);

@@ -336,6 +336,9 @@ fn what_cannot_be_known_is_refused() {
         run(json!({ "command": ["sh", "-c", "exit 0"], "env": secret }), &Files::default(), None)
             .is_ok()
     );
+    for text in ["IFS=,", "export IFS=,", "f() { local IFS=:; }; f"] {
+        assert!(script(text).is_err(), "{text}");
+    }
     let from = json!([{ "configMapRef": { "name": "c" } }]);
     assert!(
         run(
