@@ -144,6 +144,7 @@ impl Interpreter<'_> {
                 Err(Halt::Exit(if shell.bash { 127 } else { 2 }))
             }
             Modifier::Itself => Ok(value.unwrap_or_default()),
+            Modifier::Length if matches!(name, "@" | "*") => Ok(shell.positional.len().to_string()),
             Modifier::Length => Ok(value.unwrap_or_default().chars().count().to_string()),
             Modifier::Default { how, colon, word } => {
                 let present = value.as_ref().is_some_and(|value| !(*colon && value.is_empty()));

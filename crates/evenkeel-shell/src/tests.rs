@@ -213,6 +213,7 @@ fn scripts_print_what_a_shell_would() {
             "1\ng\n-\n",
         ),
         ("bash -c 'f() { :; }; unset f; f=3; unset -v f; echo $f-'", "-\n"),
+        ("set -- ab cd ''; echo ${#@} ${#*} ${#1} ${#}", "3 3 2 3\n"),
         ("hostname; echo $0 $$$$", "web-0\nsh 1\n"),
         ("expr 2 + 3 \\* 4; expr 1 \\> 2; expr a = a", "14\n0\n1\n"),
     ] {
