@@ -3,7 +3,6 @@
 use crate::{
     interpreter::Interpreter,
     parse::is_name,
-    pattern::Pattern,
     shell::{Flow, Halt, Shell, unknown},
     syntax::Word,
 };
@@ -12,10 +11,11 @@ use crate::{
 const MAX_DEPTH: usize = 30;
 
 /// One word of a conditional expression.
-struct Term {
+struct Term<'w> {
+    /// Text of the word; in `[[`, that of an operator.
     text: String,
-    /// The word as a pattern, in `[[`.
-    pattern: Option<Pattern>,
+    /// The word in `[[`, which is expanded only when its condition is evaluated.
+    word: Option<&'w Word>,
     /// Whether the word may be an operator; a quoted word in `[[` may not.
     operator: bool,
 }
@@ -30,14 +30,14 @@ const FILES: [&str; 3] = ["-nt", "-ot", "-ef"];
 impl Interpreter<'_> {
     /// Runs `test` and `[`, without the closing bracket.
     pub(crate) fn test(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
-        let term = |text: &String| Term { text: text.clone(), pattern: None, operator: true };
-        let terms: Vec<Term> = words.iter().map(term).collect();
+        let term = |text: &String| Term { text: text.clone(), word: None, operator: true };
+        let terms: Vec<Term<'_>> = words.iter().map(term).collect();
         let answer = match &*terms {
             [] => Some(false),
             [only] => Some(!only.text.is_empty()),
             [no, only] if no.text == "!" => Some(only.text.is_empty()),
             [left, operator, right] if operator.is(&BINARY) => {
-                self.binary(left, operator, right)?
+                self.binary(shell, left, operator, right)?
             }
             terms => self.all_of(shell, terms)?,
         };
@@ -47,81 +47,108 @@ impl Interpreter<'_> {
 
     /// Runs `[[ … ]]`: words are not split, and the right side of a comparison is a pattern.
     pub(crate) fn double_brackets(&mut self, shell: &mut Shell, words: &[Word]) -> Flow {
-        let mut terms = Vec::new();
-        for word in words {
-            let pattern = Some(self.pattern(shell, word)?);
-            let text = self.string(shell, word)?;
-            let operator = word.plain().is_some();
-            let text = match text.as_str() {
-                "&&" if operator => "-a".to_owned(),
-                "||" if operator => "-o".to_owned(),
-                _ => text,
+        let term = |word| {
+            let plain = Word::plain(word);
+            let text = match plain.unwrap_or_default() {
+                "&&" => "-a",
+                "||" => "-o",
+                text => text,
             };
-            terms.push(Term { text, pattern, operator });
-        }
+            Term { text: text.to_owned(), word: Some(word), operator: plain.is_some() }
+        };
+        let terms: Vec<Term<'_>> = words.iter().map(term).collect();
         let answer = self.all_of(shell, &terms)?;
         shell.status = answer.map_or(2, |yes| i32::from(!yes));
         Ok(())
     }
 
-    fn all_of(&mut self, shell: &Shell, terms: &[Term]) -> Answer {
-        let mut at = 0;
-        let answer = self.either(shell, terms, &mut at, 0)?;
-        Ok(answer.filter(|_| at == terms.len()))
+    fn all_of(&mut self, shell: &mut Shell, terms: &[Term<'_>]) -> Answer {
+        let mut place = Cursor { at: 0, depth: 0, live: true };
+        let answer = self.either(shell, terms, &mut place)?;
+        Ok(answer.filter(|_| place.at == terms.len()))
     }
 
-    fn either(&mut self, shell: &Shell, terms: &[Term], at: &mut usize, depth: usize) -> Answer {
-        let mut answer = self.both(shell, terms, at, depth)?;
-        while terms.get(*at).is_some_and(|term| term.is(&["-o"])) {
-            *at += 1;
-            let right = self.both(shell, terms, at, depth)?;
+    fn either(&mut self, shell: &mut Shell, terms: &[Term<'_>], place: &mut Cursor) -> Answer {
+        let live = place.live;
+        let mut answer = self.both(shell, terms, place)?;
+        while terms.get(place.at).is_some_and(|term| term.is(&["-o"])) {
+            place.at += 1;
+            place.live = live && answer != Some(true);
+            let right = self.both(shell, terms, place)?;
             answer = answer.zip(right).map(|(left, right)| left || right);
         }
+        place.live = live;
         Ok(answer)
     }
 
-    fn both(&mut self, shell: &Shell, terms: &[Term], at: &mut usize, depth: usize) -> Answer {
-        let mut answer = self.one(shell, terms, at, depth)?;
-        while terms.get(*at).is_some_and(|term| term.is(&["-a"])) {
-            *at += 1;
-            let right = self.one(shell, terms, at, depth)?;
+    fn both(&mut self, shell: &mut Shell, terms: &[Term<'_>], place: &mut Cursor) -> Answer {
+        let live = place.live;
+        let mut answer = self.one(shell, terms, place)?;
+        while terms.get(place.at).is_some_and(|term| term.is(&["-a"])) {
+            place.at += 1;
+            place.live = live && answer != Some(false);
+            let right = self.one(shell, terms, place)?;
             answer = answer.zip(right).map(|(left, right)| left && right);
         }
+        place.live = live;
         Ok(answer)
     }
 
-    fn one(&mut self, shell: &Shell, terms: &[Term], at: &mut usize, depth: usize) -> Answer {
+    fn one(&mut self, shell: &mut Shell, terms: &[Term<'_>], place: &mut Cursor) -> Answer {
         self.step()?;
-        if depth > MAX_DEPTH {
+        if place.depth > MAX_DEPTH {
             return unknown("a condition that is nested too deeply");
         }
-        let rest = &terms[*at..];
+        let rest = &terms[place.at..];
         match rest {
             [] => Ok(None),
             [left, operator, right, ..] if operator.is(&BINARY) => {
-                *at += 3;
-                self.binary(left, operator, right)
+                place.at += 3;
+                if place.skips(&[left, right]) {
+                    return Ok(Some(false));
+                }
+                self.binary(shell, left, operator, right)
             }
             [_, operator, _, ..] if operator.is(&FILES) => unknown("comparing files"),
             [no, _, ..] if no.is(&["!"]) => {
-                *at += 1;
-                Ok(self.one(shell, terms, at, depth + 1)?.map(|yes| !yes))
+                place.at += 1;
+                place.depth += 1;
+                let answer = self.one(shell, terms, place)?.map(|yes| !yes);
+                place.depth -= 1;
+                Ok(answer)
             }
             [open, _, ..] if open.is(&["("]) => {
-                *at += 1;
-                let answer = self.either(shell, terms, at, depth + 1)?;
-                let closed = terms.get(*at).is_some_and(|term| term.is(&[")"]));
-                *at += 1;
+                place.at += 1;
+                place.depth += 1;
+                let answer = self.either(shell, terms, place)?;
+                place.depth -= 1;
+                let closed = terms.get(place.at).is_some_and(|term| term.is(&[")"]));
+                place.at += 1;
                 Ok(answer.filter(|_| closed))
             }
             [operator, operand, ..] if operator.unary() => {
-                *at += 2;
-                self.unary(shell, &operator.text, &operand.text)
+                place.at += 2;
+                if place.skips(&[operand]) {
+                    return Ok(Some(false));
+                }
+                let operand = self.text_of(shell, operand)?;
+                self.unary(shell, &operator.text, &operand)
             }
             [only, ..] => {
-                *at += 1;
-                Ok(Some(!only.text.is_empty()))
+                place.at += 1;
+                if place.skips(&[only]) {
+                    return Ok(Some(false));
+                }
+                Ok(Some(!self.text_of(shell, only)?.is_empty()))
             }
+        }
+    }
+
+    /// Returns the text of a word that is an operand.
+    fn text_of(&mut self, shell: &mut Shell, term: &Term<'_>) -> Result<String, Halt> {
+        match term.word {
+            Some(word) => self.string(shell, word),
+            None => Ok(term.text.clone()),
         }
     }
 
@@ -139,18 +166,27 @@ impl Interpreter<'_> {
         }))
     }
 
-    fn binary(&mut self, left: &Term, operator: &Term, right: &Term) -> Answer {
+    fn binary(
+        &mut self,
+        shell: &mut Shell,
+        left: &Term<'_>,
+        operator: &Term<'_>,
+        right: &Term<'_>,
+    ) -> Answer {
         self.step()?;
-        let equal = || match &right.pattern {
-            Some(pattern) => pattern.fits(&left.text.chars().collect::<Vec<_>>()),
-            None => left.text == right.text,
-        };
-        let numbers = || Some((number(&left.text)?, number(&right.text)?));
+        let left = self.text_of(shell, left)?;
+        if let (Some(word), "=" | "==" | "!=") = (right.word, &*operator.text) {
+            // In `[[`, it is a pattern.
+            let fits = self.pattern(shell, word)?.fits(&left.chars().collect::<Vec<_>>());
+            return Ok(Some(fits == (operator.text != "!=")));
+        }
+        let right = self.text_of(shell, right)?;
+        let numbers = || Some((number(&left)?, number(&right)?));
         Ok(match &*operator.text {
-            "=" | "==" => Some(equal()),
-            "!=" => Some(!equal()),
-            "<" => Some(left.text < right.text),
-            ">" => Some(left.text > right.text),
+            "=" | "==" => Some(left == right),
+            "!=" => Some(left != right),
+            "<" => Some(left < right),
+            ">" => Some(left > right),
             "-eq" => numbers().map(|(a, b)| a == b),
             "-ne" => numbers().map(|(a, b)| a != b),
             "-lt" => numbers().map(|(a, b)| a < b),
@@ -162,7 +198,23 @@ impl Interpreter<'_> {
     }
 }
 
-impl Term {
+/// Position of the evaluation in a conditional expression.
+struct Cursor {
+    at: usize,
+    /// Number of enclosing parentheses and negations.
+    depth: usize,
+    /// Whether the result depends on what follows: else, the words in `[[` are not expanded.
+    live: bool,
+}
+
+impl Cursor {
+    /// Whether a condition on these words is not to be evaluated. `test` has expanded its words, whose errors count.
+    fn skips(&self, terms: &[&Term<'_>]) -> bool {
+        !self.live && terms.iter().any(|term| term.word.is_some())
+    }
+}
+
+impl Term<'_> {
     fn is(&self, operators: &[&str]) -> bool {
         self.operator && operators.contains(&&*self.text)
     }

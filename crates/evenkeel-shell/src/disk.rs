@@ -202,12 +202,12 @@ impl Interpreter<'_> {
         own.chain(self.context.below(folder)).cloned().collect()
     }
 
-    /// Removes a file, or a folder with its content.
     /// Whether two paths lead to the same file.
     pub(crate) fn is_same(&self, shell: &Shell, one: &str, other: &str) -> bool {
         self.resolve(shell, one).1 == self.resolve(shell, other).1
     }
 
+    /// Removes a file, or a folder with its content.
     pub(crate) fn remove(&mut self, shell: &Shell, path: &str) -> Result<(), Halt> {
         let (full, place) = self.resolve(shell, path);
         if self.mounts.leads_to(&full)

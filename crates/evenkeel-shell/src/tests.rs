@@ -214,6 +214,11 @@ fn scripts_print_what_a_shell_would() {
         ),
         ("bash -c 'f() { :; }; unset f; f=3; unset -v f; echo $f-'", "-\n"),
         ("set -- ab cd ''; echo ${#@} ${#*} ${#1} ${#}", "3 3 2 3\n"),
+        (
+            "bash -c '[[ -z $(echo x >> /tmp/n) ]]; [[ a == b && -n $(echo y >> /tmp/n) || a == $(echo a >> /tmp/n; echo a) ]]; echo $?; cat /tmp/n'",
+            "0\nx\na\n",
+        ),
+        ("[[ ! ( a == b || a == c ) && 1 -lt 2 ]] && echo yes; [[ -n a || ]]; echo $?", "yes\n2\n"),
         ("hostname; echo $0 $$$$", "web-0\nsh 1\n"),
         ("expr 2 + 3 \\* 4; expr 1 \\> 2; expr a = a", "14\n0\n1\n"),
     ] {
