@@ -283,7 +283,6 @@ fn scheduler_options(
         Duration::from_secs(seconds.and_then(|n| u64::try_from(n).ok()).unwrap_or_default())
     };
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name = profiles.first().map_or(evenkeel_scheduler::DEFAULT_SCHEDULER, Profile::name);
     SchedulerOptions {
         pod_initial_backoff: seconds(config.pod_initial_backoff_seconds),
         pod_max_backoff: seconds(config.pod_max_backoff_seconds),
@@ -295,7 +294,7 @@ fn scheduler_options(
         parallelism: config.parallelism.and_then(|n| usize::try_from(n).ok()).unwrap_or(1),
         // Every start has a new seed, so that two schedulers break ties differently.
         seed: (process.clock.draw(&"ties") * u64::MAX as f64) as u64,
-        instance: format!("{name}-{}", host.trim()),
+        host: host.trim().to_owned(),
         profiles,
         extenders,
         ..SchedulerOptions::default()

@@ -16,7 +16,7 @@ use evenkeel_runtime::{
 use serde_json::json;
 use std::{collections::BTreeSet, sync::Arc};
 
-use crate::{NodesOptions, volumes::Volumes};
+use crate::{NodesOptions, partition, volumes::Volumes};
 
 /// Reporter for all nodes of the process.
 struct VolumesInUse {
@@ -39,7 +39,7 @@ pub(crate) fn start(client: &Client, caches: &Caches, options: &NodesOptions, ta
         queue: Queue::unnamed(client.clock()),
     });
     let ours: BTreeSet<Text> = options.nodes.iter().map(|node| node.name.as_str().into()).collect();
-    let queue = report.queue.clone();
+    let (queue, names) = (report.queue.clone(), ours.clone());
     let add = move |pod: &Pod| {
         if ours.contains(&pod.spec.node_name) && claims::of_pod(pod).next().is_some() {
             queue.add(pod.spec.node_name.clone(), Priority::NORMAL);
@@ -54,6 +54,14 @@ pub(crate) fn start(client: &Client, caches: &Caches, options: &NodesOptions, ta
         }
     });
     report.volumes.listen(add);
+    let reconnected = report.queue.clone();
+    report.nodes.subscribe(move |event| {
+        if let Some(node) = partition::reconnected_node(event)
+            && names.contains(&node.meta.name)
+        {
+            reconnected.add(node.meta.name.clone(), Priority::NORMAL);
+        }
+    });
     tasks.spawn_restarting_until_cancelled("volumes in use", move || {
         let report = Arc::clone(&report);
         async move { report.work().await }
@@ -62,6 +70,15 @@ pub(crate) fn start(client: &Client, caches: &Caches, options: &NodesOptions, ta
 
 fn is_over(pod: &Pod) -> bool {
     matches!(&*pod.status.phase, "Succeeded" | "Failed")
+}
+
+/// Returns the patch of the node's status, or `None` if it shows the used volumes already. A partitioned node writes
+/// nothing.
+fn status_patch(node: &Node, used: &BTreeSet<String>) -> Option<String> {
+    let known = &node.status.volumes_in_use;
+    let same = known.len() == used.len() && known.iter().all(|name| used.contains(&**name));
+    let body = json!({"status": {"volumesInUse": used}});
+    (!same && !partition::is_partitioned(node)).then(|| body.to_string())
 }
 
 impl VolumesInUse {
@@ -88,13 +105,34 @@ impl VolumesInUse {
             .filter(|pod| !is_over(pod))
             .flat_map(|pod| self.volumes.attachable(pod))
             .collect();
-        let known: BTreeSet<String> =
-            node.status.volumes_in_use.iter().map(ToString::to_string).collect();
-        if used == known {
-            return Ok(());
-        }
-        let body = json!({"status": {"volumesInUse": used}}).to_string();
+        let Some(body) = status_patch(&node, &used) else { return Ok(()) };
         let (kind, form) = (Node::kind(), PatchForm::Merge);
         self.client.patch::<Metadata>(&kind, "", name, "status", form, body.into()).await.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_api::Encoding;
+
+    #[test]
+    fn the_status_is_patched_unless_it_is_right_or_the_node_is_partitioned() {
+        let patch = r#"{"status":{"volumesInUse":["a"]}}"#;
+        for (shown, silent, wanted) in [
+            (json!(["a"]), "false", None),
+            (json!(["a", "b"]), "false", Some(patch)),
+            (json!(["b"]), "false", Some(patch)),
+            (json!([]), "false", Some(patch)),
+            (json!([]), "true", None),
+        ] {
+            let node = json!({
+                "metadata": {"name": "n", "annotations": {"sim.evenkeel.dev/silent": silent}},
+                "status": {"volumesInUse": shown},
+            });
+            let node = Node::decode(node.to_string().as_bytes(), Encoding::Json).expect("a node");
+            let found = status_patch(&node, &["a".to_owned()].into());
+            assert_eq!(found.as_deref(), wanted, "{shown} {silent}");
+        }
     }
 }

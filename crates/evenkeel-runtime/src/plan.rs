@@ -159,6 +159,9 @@ pub struct Delete {
     pub propagation: Option<Propagation>,
     /// Grace period in seconds. `None` means the object's own.
     pub grace_seconds: Option<i64>,
+    /// Status codes besides 404 after which nothing remains to do, such as 409 for an object that has changed. They
+    /// are no failure and record no event.
+    pub tolerates: &'static [u16],
     /// Event after success.
     pub done: Option<EventRecord>,
     /// Event after a failure. `{error}` in its message becomes the error.
@@ -326,7 +329,7 @@ pub struct EventRecord {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcomes(pub Vec<Outcome>);
 
-/// Result of one action.
+/// Result of one action. One that was skipped has neither a success nor an error.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Number of writes that succeeded: at most 1, except for creates.

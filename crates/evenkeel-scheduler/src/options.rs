@@ -37,8 +37,8 @@ pub struct SchedulerOptions {
     pub parallelism: usize,
     /// Seed of the choice among nodes with equal scores. Default: 0.
     pub seed: u64,
-    /// `reportingInstance` of events. Upstream sets `<scheduler>-<hostname>`.
-    pub instance: String,
+    /// Name of this host, for the `reportingInstance` of events.
+    pub host: String,
 }
 
 impl Default for SchedulerOptions {
@@ -54,10 +54,35 @@ impl Default for SchedulerOptions {
             max_bindings: 128,
             parallelism: 16,
             seed: 0,
-            instance: format!("{DEFAULT_SCHEDULER}-evenkeel"),
+            host: "evenkeel".to_owned(),
         }
+    }
+}
+
+impl SchedulerOptions {
+    /// Returns the `reportingInstance` of a profile's events: `<profile>-<host>`.
+    ///
+    /// Upstream: `NewRecorder`.
+    pub(crate) fn reporting_instance(&self, profile: &Profile) -> String {
+        format!("{}-{}", profile.name(), self.host)
     }
 }
 
 /// `spec.schedulerName` of pods that set none.
 pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_profile_reports_under_its_own_name() {
+        let options = SchedulerOptions {
+            profiles: vec![Profile::with_defaults("one"), Profile::with_defaults("two")],
+            host: "h".to_owned(),
+            ..SchedulerOptions::default()
+        };
+        let names = options.profiles.iter().map(|profile| options.reporting_instance(profile));
+        assert_eq!(names.collect::<Vec<_>>(), ["one-h", "two-h"]);
+    }
+}

@@ -87,11 +87,11 @@ impl StandbyScheduler {
         // Events have their own client, so that they do not use up the rate limit of bindings.
         let status_patcher = client.with_user_agent("events");
         for profile in &options.profiles {
-            let (client, instance) = (client.clone(), &options.instance);
+            let (client, instance) = (client.clone(), options.reporting_instance(profile));
             let recorder = SeriesEventRecorder::new(
                 status_patcher.clone(),
                 profile.name(),
-                instance,
+                &instance,
                 clock.clone(),
             );
             profile.connect(&Handle {

@@ -17,13 +17,13 @@ impl Metrics {
             calls: counters(
                 registry,
                 "cloud_node_lifecycle_controller_cloud_provider_calls_total",
-                "Questions to the cloud, by what was asked and what came of it.",
+                "Number of calls to the cloud provider, by operation and result.",
                 &["operation", "result"],
             ),
             seconds: histogram(
                 registry,
                 "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds",
-                "Seconds that a look at a node that is not ready took.",
+                "Duration in seconds of the check of a node that is not ready.",
                 &exponential(0.001, 2.0, 15),
             ),
         }

@@ -64,6 +64,7 @@ impl Connection {
     ) -> Result<(Self, ConfigReloader)> {
         let connect = ConnectOptions {
             kubeconfig: options.kubeconfig.clone().map(Into::into),
+            only_in_pod: true,
             server: options.master.clone(),
             ..ConnectOptions::default()
         };

@@ -76,7 +76,7 @@ impl Metrics {
         let times = |name, help| histograms(registry, name, help, &bounds, by_result);
         let expiry = HistogramOpts::new(
             "apiserver_client_certificate_expiration_seconds",
-            "Seconds that the client certificates of those who asked were still valid.",
+            "Distribution of the remaining lifetime on the certificate used to authenticate a request.",
         )
         .buckets(CERTIFICATE_SECONDS.to_vec());
         let expiry = Histogram::with_opts(expiry).expect("name and rising bounds are literals");
@@ -84,28 +84,28 @@ impl Metrics {
             users: counters(
                 registry,
                 "authenticated_user_requests",
-                "Requests of known users, by a few sorts of names.",
+                "Counter of authenticated requests broken out by username.",
                 &["username"],
             ),
             authentications: counters(
                 registry,
                 "authentication_attempts",
-                "Requests, by whether it is known who asks: success, failure or error.",
+                "Counter of authenticated attempts.",
                 by_result,
             ),
             authentication_seconds: times(
                 "authentication_duration_seconds",
-                "Seconds it took to find out who asks, by result.",
+                "Authentication duration in seconds broken out by result.",
             ),
             authorizations: counters(
                 registry,
                 "authorization_attempts_total",
-                "Requests, by whether they are allowed: allowed, denied, no-opinion or error.",
+                "Counter of authorization attempts broken down by result. It can be either 'allowed', 'denied', 'no-opinion' or 'error'.",
                 by_result,
             ),
             authorization_seconds: times(
                 "authorization_duration_seconds",
-                "Seconds it took to find out whether a request is allowed, by result.",
+                "Authorization duration in seconds broken out by result.",
             ),
             certificate_seconds: register(registry, expiry),
             token: TokenMetrics::register(registry),
@@ -192,7 +192,7 @@ impl TokenMetrics {
         let fetching = int_gauges(
             registry,
             "authentication_token_cache_active_fetch_count",
-            "Reviews of tokens under way (in_flight), and requests that wait for another's (blocked).",
+            "Number of TokenReviews in flight (in_flight), and of requests that wait for one (blocked).",
             labels,
         );
         // No request waits for another's review: each sends its own.
@@ -203,20 +203,20 @@ impl TokenMetrics {
             asked: counters(
                 registry,
                 "authentication_token_cache_request_total",
-                "Questions about tokens, by whether the answer was remembered: hit or miss.",
+                "Number of token authentications, by whether the cache had the result: hit or miss.",
                 labels,
             ),
             seconds: histograms(
                 registry,
                 "authentication_token_cache_request_duration_seconds",
-                "Seconds that questions about tokens took, by whether the answer was remembered.",
+                "Duration of token authentications in seconds, by whether the cache had the result.",
                 DEFAULT_SECONDS,
                 labels,
             ),
             fetched: counters(
                 registry,
                 "authentication_token_cache_fetch_total",
-                "Reviews of tokens by the cluster: ok or error.",
+                "Number of TokenReviews by their outcome: ok or error.",
                 labels,
             ),
             fetching,
@@ -231,11 +231,11 @@ fn reviews(
 ) -> (IntCounterVec, HistogramVec) {
     let labels = &["code"];
     (
-        counters(registry, total, "Reviews asked of the cluster, by status code.", labels),
+        counters(registry, total, "Number of HTTP requests partitioned by status code.", labels),
         histograms(
             registry,
             seconds,
-            "Seconds that the cluster's reviews took, by status code.",
+            "Request latency in seconds. Broken down by status code.",
             REVIEW_SECONDS,
             labels,
         ),

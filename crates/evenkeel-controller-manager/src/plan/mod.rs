@@ -132,6 +132,7 @@ pub(crate) async fn run(options: Options) -> Result<ExitCode> {
     let clock = Clock::system();
     let connect = ConnectOptions {
         kubeconfig: options.client.kubeconfig.clone().map(Into::into),
+        only_in_pod: true,
         server: options.client.master.clone(),
         ..ConnectOptions::default()
     };

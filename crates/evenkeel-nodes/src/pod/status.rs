@@ -25,8 +25,11 @@ pub(crate) fn patch(
     if !memory.refused {
         containers(facts, memory, phase, now, &mut status);
     }
+    let is_running = memory.slots().any(|slot| slot.running().is_some());
     let written = &mut memory.written;
-    if written.phase != phase {
+    // As upstream, the phase is not terminal while containers run and hold resources.
+    let delayed = phase.terminal() && is_running;
+    if written.phase != phase && !delayed {
         written.phase = phase;
         status.insert("phase".into(), phase.as_str().into());
         if let Some((reason, message)) = reason(facts, memory.stopping, phase) {
@@ -155,7 +158,10 @@ fn condition(
     now: Timestamp,
 ) -> (bool, &'static str, String) {
     match kind {
-        Kind::ReadyToStartContainers if memory.sandbox && !phase.terminal() => {
+        Kind::ReadyToStartContainers
+            if memory.sandbox
+                && (!phase.terminal() || memory.slots().any(|slot| slot.running().is_some())) =>
+        {
             (true, "", String::new())
         }
         Kind::ReadyToStartContainers => {

@@ -453,19 +453,20 @@ fn a_pod_deleted_before_it_ran_fails_and_goes() {
 }
 
 #[test]
-fn a_deadline_fails_the_pod_even_if_its_containers_linger() {
+fn a_deadline_fails_the_pod_once_its_containers_have_stopped() {
     let mut spec = one();
     spec["activeDeadlineSeconds"] = 10.into();
     let mut world = World::new(spec, json!({ "sim.evenkeel.dev/termination-time": "5s" }));
     world.run(9);
     assert_eq!(world.phase(), "Running");
     world.run(2);
+    assert_eq!((world.phase(), &world.object["status"]["reason"]), ("Running", &Value::Null));
+    assert!(world.container(0)["state"]["running"].is_object());
+    world.run(10);
     assert_eq!(
         (world.phase(), &world.object["status"]["reason"]),
         ("Failed", &json!("DeadlineExceeded"))
     );
-    assert!(world.container(0)["state"]["running"].is_object());
-    world.run(10);
     assert!(world.container(0)["state"]["terminated"].is_object());
     assert_eq!(world.wake, None);
 }

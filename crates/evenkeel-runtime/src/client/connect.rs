@@ -19,8 +19,8 @@ use kube::{
     Config,
     client::{Body, ConfigExt as _},
     config::{
-        InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError,
-        NamedCluster,
+        InClusterError, InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError,
+        LoadDataError, NamedCluster,
     },
 };
 use prometheus::Registry;
@@ -28,12 +28,17 @@ use rustls::ClientConfig;
 use std::{path::PathBuf, time::Duration};
 use tower::{BoxError, ServiceBuilder, util::MapRequestLayer};
 
-/// Options of a connection. The default infers the configuration from `$KUBECONFIG`, `~/.kube/config`, or the
-/// pod's service account, in this order.
+/// Options of a connection. The default infers the configuration as kubectl does: from `$KUBECONFIG`,
+/// `~/.kube/config`, or the pod's service account, in this order.
 #[derive(Clone, Default)]
 pub struct ConnectOptions {
     /// Path of the kubeconfig. `None` infers the configuration.
     pub kubeconfig: Option<PathBuf>,
+    /// Whether the configuration is inferred from nothing but the pod's service account, for programs of the
+    /// cluster: these must not act on whichever cluster the user's own kubeconfig names.
+    ///
+    /// Upstream: `BuildConfigFromFlags`.
+    pub only_in_pod: bool,
     /// Context of the kubeconfig. `None` uses its current context.
     pub context: Option<String>,
     /// URL of the server, which replaces the kubeconfig's: `--master` of upstream's programs.
@@ -53,9 +58,20 @@ pub struct ConnectOptions {
 
 impl std::fmt::Debug for ConnectOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { kubeconfig, context, server, token, user_agent, qps, burst, registry: _ } = self;
+        let Self {
+            kubeconfig,
+            only_in_pod,
+            context,
+            server,
+            token,
+            user_agent,
+            qps,
+            burst,
+            registry: _,
+        } = self;
         f.debug_struct("ConnectOptions")
             .field("kubeconfig", kubeconfig)
+            .field("only_in_pod", only_in_pod)
             .field("context", context)
             .field("server", server)
             .field("token", &token.as_ref().map(|_| "…"))
@@ -82,6 +98,11 @@ pub enum ConnectError {
         "no API server to connect to: name a kubeconfig, or run in a pod with a service account: {0}"
     )]
     Infer(Box<InferConfigError>),
+    /// The pod's service account, which alone may be used, is absent or incomplete.
+    #[error(
+        "no API server to connect to: name a kubeconfig or a server, or run in a pod with a service account: {0}"
+    )]
+    Pod(Box<InClusterError>),
     /// The server's URL is invalid.
     #[error("server URL {url:?}: {source}")]
     Server {
@@ -155,7 +176,7 @@ pub fn connect_in_pod(
 ) -> Result<Option<Client>, ConnectError> {
     let config = match Config::incluster() {
         Ok(config) => config,
-        Err(kube::config::InClusterError::ReadEnvironmentVariable(_)) => return Ok(None),
+        Err(InClusterError::ReadEnvironmentVariable(_)) => return Ok(None),
         Err(error) => {
             tracing::warn!(%error, "The pod's service account cannot be used");
             return Ok(None);
@@ -182,6 +203,7 @@ async fn read_config(options: &ConnectOptions) -> Result<Config, ConnectError> {
     let mut config = match (&options.kubeconfig, &options.server) {
         (Some(path), _) => from_file(path, options.context.as_ref()).await?,
         (None, Some(url)) => Config::new(parse_server(url)?),
+        (None, None) if options.only_in_pod => in_pod()?,
         (None, None) => infer(options.context.as_ref()).await?,
     };
     if let Some(url) = &options.server {
@@ -224,6 +246,13 @@ fn names_proxy(kubeconfig: &Kubeconfig, context: Option<&String>) -> bool {
     let cluster = kubeconfig.clusters.iter().find(of).and_then(|named| named.cluster.as_ref());
     let proxy = cluster.and_then(|cluster| cluster.proxy_url.as_deref());
     proxy.is_some_and(|url| !url.is_empty())
+}
+
+fn in_pod() -> Result<Config, ConnectError> {
+    tracing::warn!(
+        "Neither a kubeconfig nor a server is named; the pod's service account is used, if there is one"
+    );
+    Config::incluster().map_err(|error| ConnectError::Pod(Box::new(error)))
 }
 
 async fn infer(context: Option<&String>) -> Result<Config, ConnectError> {
@@ -402,6 +431,17 @@ mod tests {
         let text = error_of(options).await;
         assert!(text.contains("contexts") && text.contains("other"), "{text}");
         std::fs::remove_file(path).unwrap();
+    }
+
+    /// The tests run outside of pods, and may find a kubeconfig of the user's.
+    #[tokio::test]
+    async fn programs_of_the_cluster_read_no_kubeconfig_of_the_user() {
+        let options = ConnectOptions { only_in_pod: true, ..Default::default() };
+        let error = config(&options).await.expect_err("this is no pod");
+        assert!(matches!(error, ConnectError::Pod(_)), "{error}");
+        let server = Some("api.example:6443".to_owned());
+        let named = config(&ConnectOptions { server, ..options }).await.expect("named");
+        assert_eq!(named.cluster_url, "http://api.example:6443");
     }
 
     #[tokio::test]

@@ -101,8 +101,10 @@ fn authorization(user_info: &str) -> Result<HeaderValue, http::header::InvalidHe
     Ok(value)
 }
 
-/// Proxies named by the environment: `HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`. The lower-case variable takes
-/// precedence.
+/// Proxies named by the environment: `HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`. The lower-case variable counts
+/// if the other is empty.
+///
+/// Upstream: Go's `httpproxy.FromEnvironment`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ProxyEnvironment {
     http: String,
@@ -122,9 +124,9 @@ impl ProxyEnvironment {
     }
 
     fn of(value: impl Fn(&str) -> String) -> Self {
-        let [http, https, none] = ["http_proxy", "https_proxy", "no_proxy"].map(|name| {
-            let lower_case = value(name);
-            if lower_case.is_empty() { value(&name.to_ascii_uppercase()) } else { lower_case }
+        let [http, https, none] = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"].map(|name| {
+            let upper_case = value(name);
+            if upper_case.is_empty() { value(&name.to_ascii_lowercase()) } else { upper_case }
         });
         Self { http, https, none }
     }
@@ -335,9 +337,10 @@ mod tests {
     #[test]
     fn each_scheme_has_its_own_proxy() {
         let both = environment(&[
-            ("http_proxy", "http://plain"),
-            ("HTTP_PROXY", "http://unused"),
-            ("HTTPS_PROXY", "http://me:p%40ss@secure:3128/"),
+            ("http_proxy", "http://unused"),
+            ("HTTP_PROXY", "http://plain"),
+            ("HTTPS_PROXY", ""),
+            ("https_proxy", "http://me:p%40ss@secure:3128/"),
         ]);
         let proxy = |server: &str| both.proxy_for(&server.parse().unwrap()).unwrap().unwrap();
         assert_eq!(proxy("http://a.example").address, "http://plain:80");

@@ -1,5 +1,4 @@
-//! Certificate rotation: transports that reload the kubeconfig of the options, client certificates and CAs when
-//! they are rewritten.
+//! Certificate rotation: transports that reload the kubeconfig, client certificates and CAs when they are rewritten.
 //!
 //! kube's client reloads token files, but reads all other files only once.
 //!
@@ -14,7 +13,8 @@ use super::{
 use crate::clock::Clock;
 use kube::{Config, config::Kubeconfig};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
     fs,
     hash::{DefaultHasher, Hash, Hasher},
     path::{Path, PathBuf},
@@ -112,10 +112,30 @@ impl ConfigReloader {
 }
 
 fn fingerprint(options: &ConnectOptions) -> Fingerprint {
-    let mut files = vec![PathBuf::from(POD_CA)];
-    if let Some(path) = &options.kubeconfig {
-        files = Kubeconfig::read_from(path).map(|read| named_in(&read)).unwrap_or_default();
-        files.push(path.clone());
+    fingerprint_of(options, std::env::var_os("KUBECONFIG"), std::env::home_dir())
+}
+
+/// Returns the fingerprint for this `$KUBECONFIG` and home folder.
+fn fingerprint_of(
+    options: &ConnectOptions,
+    kubeconfig: Option<OsString>,
+    home: Option<PathBuf>,
+) -> Fingerprint {
+    let kubeconfigs = match (&options.kubeconfig, kubeconfig.filter(|paths| !paths.is_empty())) {
+        (Some(path), _) => vec![path.clone()],
+        (None, _) if options.only_in_pod || options.server.is_some() => Vec::new(),
+        (None, Some(paths)) => std::env::split_paths(&paths).collect(),
+        (None, None) => home.map(|home| home.join(".kube/config")).into_iter().collect(),
+    };
+    let mut files: BTreeSet<PathBuf> = kubeconfigs
+        .iter()
+        .flat_map(|path| {
+            Kubeconfig::read_from(path).map(|read| named_in(&read)).unwrap_or_default()
+        })
+        .collect();
+    files.extend(kubeconfigs);
+    if options.kubeconfig.is_none() {
+        files.insert(POD_CA.into());
     }
     files
         .into_iter()
@@ -214,5 +234,29 @@ mod tests {
         let two = fingerprint(&options);
         assert!(absent != one && one != two);
         assert_eq!(two, fingerprint(&options));
+    }
+
+    #[test]
+    fn an_inferred_kubeconfig_is_watched() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path();
+        let (own, cert) = (home.join(".kube/config"), home.join(".kube/client.crt"));
+        fs::create_dir(home.join(".kube")).unwrap();
+        fs::write(&own, kubeconfig("https://h", "client-certificate: client.crt")).unwrap();
+        let [a, b, pod] = ["/nonexistent/a", "/nonexistent/b", POD_CA].map(PathBuf::from);
+        let inferred = ConnectOptions::default();
+        let in_pod = ConnectOptions { only_in_pod: true, ..Default::default() };
+        let server = ConnectOptions { server: Some("h".to_owned()), ..Default::default() };
+        for (options, variable, watched) in [
+            (&inferred, None, vec![&cert, &own, &pod]),
+            (&inferred, Some(""), vec![&cert, &own, &pod]),
+            (&inferred, Some("/nonexistent/b:/nonexistent/a"), vec![&a, &b, &pod]),
+            (&in_pod, None, vec![&pod]),
+            (&server, None, vec![&pod]),
+        ] {
+            let found =
+                fingerprint_of(options, variable.map(OsString::from), Some(home.to_owned()));
+            assert_eq!(found.keys().collect::<BTreeSet<_>>(), watched.into_iter().collect());
+        }
     }
 }

@@ -68,7 +68,7 @@ struct State {
     awaited: HashMap<Key, Awaited>,
     waiting: HashMap<Key, Behind>,
     by_version: HashMap<Kind, BTreeMap<u64, Vec<Key>>>,
-    by_object: HashMap<Object, Key>,
+    by_object: HashMap<Object, Vec<Key>>,
 }
 
 impl Barrier {
@@ -233,7 +233,7 @@ impl State {
                 versions.entry(*version).or_default().push(key.clone());
             }
             Behind::Deletion(object) => {
-                self.by_object.insert(object.clone(), key.clone());
+                self.by_object.entry(object.clone()).or_default().push(key.clone());
             }
         }
         self.waiting.insert(key.clone(), behind);
@@ -251,7 +251,11 @@ impl State {
                 }
             }
             Some(Behind::Deletion(object)) => {
-                self.by_object.remove(&object);
+                let Some(keys) = self.by_object.get_mut(&object) else { return };
+                keys.retain(|present| present != key);
+                if keys.is_empty() {
+                    self.by_object.remove(&object);
+                }
             }
             None => {}
         }
@@ -273,8 +277,13 @@ impl State {
         }
         if !self.by_object.is_empty() {
             let (kind, namespace, name) = (kind.clone(), Arc::from(namespace), Arc::from(name));
-            let object = Object { kind, namespace, name, uid: Arc::from(uid) };
-            keys.extend(self.by_object.get(&object).cloned());
+            let mut object = Object { kind, namespace, name, uid: Arc::from(uid) };
+            keys.extend(self.by_object.get(&object).into_iter().flatten().cloned());
+            // A deletion without a uid waits for whichever object has the name.
+            if !uid.is_empty() {
+                object.uid = Arc::from("");
+                keys.extend(self.by_object.get(&object).into_iter().flatten().cloned());
+            }
         }
         keys
     }
@@ -330,14 +339,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_key_waits_for_its_deletions() {
         let f = fixture();
-        let key = Key::new("ns", "a");
-        f.barrier.deleted(&key, &Target::new(PODS, "ns", "pod", "u"));
-        assert_eq!(f.barrier.admit(&key), Err(PODS));
+        let keys = ["a", "b", "c"].map(|name| Key::new("ns", name));
+        for (key, uid) in keys.iter().zip(["u", "u", ""]) {
+            f.barrier.deleted(key, &Target::new(PODS, "ns", "pod", uid));
+            assert_eq!(f.barrier.admit(key), Err(PODS));
+        }
         *f.alive.lock().unwrap() = false;
         f.barrier.moved(&PODS, "ns", "another", "u");
         assert!(f.queue.is_empty());
         f.barrier.moved(&PODS, "ns", "pod", "u");
-        assert_eq!(f.queue.next().await, Some(key));
+        for key in keys {
+            assert!(!f.barrier.holds(&key), "{key}");
+            assert_eq!(f.queue.next().await, Some(key));
+        }
     }
 
     #[tokio::test(start_paused = true)]

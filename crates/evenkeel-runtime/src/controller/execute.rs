@@ -225,6 +225,7 @@ impl Executor {
                 }
                 Outcome::success()
             }
+            Err(error) if delete.tolerates.contains(&error.code()) => Outcome::default(),
             Err(error) => Outcome::failure(self.failed(delete.failed.as_ref(), error)),
         }
     }

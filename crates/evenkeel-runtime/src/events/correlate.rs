@@ -140,9 +140,11 @@ impl EventCorrelator {
         entry
     }
 
-    /// Upstream: `EventSourceObjectSpamFilter`.
+    /// The limit of an object holds for all its events, whatever their type.
+    ///
+    /// Upstream: `EventSourceObjectSpamFilter`, `getSpamKey`.
     fn passes_spam_filter(&mut self, entry: &CorrelatedEvent, now: Instant) -> bool {
-        let key = hash(&(&entry.regarding, entry.warning));
+        let key = hash(&entry.regarding);
         let bucket = self.spam_records.get_or_insert_with(key, || SpamRecord { full_at: now });
         let full_at = bucket.full_at.max(now) + SPAM_REFILL_INTERVAL;
         let accepted = full_at.saturating_duration_since(now) <= SPAM_REFILL_INTERVAL * SPAM_BURST;
@@ -259,6 +261,9 @@ mod tests {
         let mut world = World::new();
         let said = (0..40).filter(|_| world.say("web", "Back", "off").is_some()).count();
         assert_eq!(said, 25);
+        let target = Target::new(PODS, "default", "web", "uid");
+        let warning = EventRecord::warning(target, "Back", "off");
+        assert!(world.correlator.correlate(&warning, world.at, world.now).is_none());
         assert!(world.say("api", "Back", "off").is_some());
         world.wait(299);
         assert!(world.say("web", "Back", "off").is_none());

@@ -41,10 +41,13 @@ pub(crate) struct RecordedActions {
 
 impl RecordedActions {
     /// Adds the actions with their outcomes. Actions after the end of the pass have no outcome and are left
-    /// out.
+    /// out, as are those that were skipped or had no effect.
     pub(crate) fn add(&mut self, actions: &[Action], outcomes: &Outcomes) {
         for (action, outcome) in actions.iter().zip(&outcomes.0) {
             let Some(mut recorded_action) = recorded_action(action) else { continue };
+            if outcome.succeeded == 0 && outcome.error.is_none() {
+                continue;
+            }
             self.count += 1;
             if self.first.len() < MAX_ACTIONS {
                 recorded_action.failed = outcome.error.is_some();
@@ -270,9 +273,11 @@ mod tests {
     fn recorded() -> RecordedActions {
         let mut actions: Vec<Action> =
             vec![Create { count: 3, ..Create::new(PODS, "ns", "{}") }.into()];
-        let delete = |n: u32| Delete::new(Target::new(PODS, "ns", &format!("p{n}"), "u")).into();
-        actions.extend((0..5).map(delete));
+        let delete = |name: &str| Action::from(Delete::new(Target::new(PODS, "ns", name, "u")));
+        actions.push(delete("skipped"));
+        actions.extend((0..5).map(|n| delete(&format!("p{n}"))));
         let mut outcomes = Outcomes(vec![Outcome { succeeded: 2, ..Outcome::default() }]);
+        outcomes.0.push(Outcome::default());
         outcomes.0.extend(vec![Outcome::success(); 5]);
         let mut recorded = RecordedActions::default();
         recorded.add(&actions, &outcomes);

@@ -108,6 +108,7 @@ impl Delete {
             resource_version: None,
             propagation: None,
             grace_seconds: None,
+            tolerates: &[],
             done: None,
             failed: None,
             on_error: OnError::Continue,

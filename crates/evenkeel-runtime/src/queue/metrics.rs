@@ -145,13 +145,18 @@ impl Collector for RunningWork {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        // A dropped queue has no work. Its successor may have the same name, so all values are set anew.
+        self.unfinished.reset();
+        self.longest.reset();
         queues.retain(|(name, ages)| {
             let Some(ages) = ages() else { return false };
             self.unfinished.with_label_values(&[name]).set(ages.iter().sum());
             self.longest.with_label_values(&[name]).set(ages.iter().copied().fold(0.0, f64::max));
             true
         });
+        let families = self.unfinished.collect().into_iter().chain(self.longest.collect());
+        let families = families.collect();
         drop(queues);
-        self.unfinished.collect().into_iter().chain(self.longest.collect()).collect()
+        families
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of the queue's rules, in paused time.
 
 use super::*;
+use prometheus::proto::MetricType;
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 
@@ -185,6 +186,32 @@ async fn metrics_follow_a_key_through_the_queue() {
     assert_eq!(value("workqueue_unfinished_work_seconds"), 0);
     queue.shut_down_now();
     assert_eq!(value("workqueue_depth"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_queue_has_no_running_work() {
+    let registry = prometheus::Registry::new();
+    let metrics = Metrics::register(&registry);
+    let [dropped, kept] =
+        ["dropped", "kept"].map(|name| Queue::new(name, &metrics, &Clock::system()));
+    for queue in [&dropped, &kept] {
+        queue.add("a", Priority::NORMAL);
+        assert_eq!(queue.next().await, Some("a"));
+    }
+    tokio::time::advance(Duration::from_secs(7)).await;
+    let running = || {
+        let families = registry.gather();
+        let all = families.iter().filter(|family| family.name().contains("_seconds"));
+        let gauges = all.filter(|family| family.get_field_type() == MetricType::GAUGE);
+        let metrics = gauges.flat_map(|family| family.get_metric());
+        let shown =
+            metrics.map(|m| (m.get_label()[0].value().to_owned(), m.get_gauge().get_value()));
+        shown.collect::<Vec<_>>()
+    };
+    let both = ["dropped", "kept"].map(|name| (name.to_owned(), 7.0));
+    assert_eq!(running(), [both.clone(), both].concat());
+    drop(dropped);
+    assert_eq!(running(), [("kept".to_owned(), 7.0), ("kept".to_owned(), 7.0)]);
 }
 
 #[derive(Debug, Clone)]

@@ -68,6 +68,8 @@ pub(crate) struct SchedulingQueue {
     unschedulable_flushed_at: Option<Timestamp>,
     metrics: QueueMetrics,
     plugin_calls: PluginCalls,
+    /// Number of runs of the PreEnqueue plugins.
+    n_pre_enqueue_runs: u64,
 }
 
 /// Key of unschedulable pods that the same events may requeue.
@@ -172,6 +174,7 @@ impl SchedulingQueue {
             unschedulable_flushed_at: None,
             metrics: QueueMetrics::default(),
             plugin_calls: PluginCalls::default(),
+            n_pre_enqueue_runs: 0,
         }
     }
 
@@ -698,7 +701,8 @@ impl SchedulingQueue {
         let Some(entry) = self.pods.get(uid) else { return false };
         let (profile, last) = (entry.profile, entry.gating_plugin);
         // One run in ten records each plugin's duration.
-        let timed = self.sequence.is_multiple_of(10);
+        let timed = self.n_pre_enqueue_runs.is_multiple_of(10);
+        self.n_pre_enqueue_runs += 1;
         let mut calls = std::mem::take(&mut self.plugin_calls);
         let began = calls.begin();
         let is_gated_by = |index: &usize| {

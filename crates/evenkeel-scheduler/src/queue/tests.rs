@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use super::{BackoffPolicy, Counts, Event, EventLabel, PluginSet, SchedulingQueue};
+use super::{BackoffPolicy, Counts, Event, EventLabel, PluginCall, PluginSet, SchedulingQueue};
 use crate::{
     fixtures::{at, info, node, series},
     framework::{
@@ -314,6 +314,20 @@ fn gates_hold_back_until_they_open() {
     queue.move_all_to_active_or_backoff_queue(&node_came(), at(102), |_| true);
     assert_eq!(pop(&mut queue, 102).as_deref(), Some("p"));
     assert_eq!(queue.rejected()[&(0, GATE)], 0);
+}
+
+#[test]
+fn one_run_in_ten_times_each_plugin_although_the_pod_stays_gated() {
+    let (mut queue, gate) = with_gate();
+    queue.measure(Stopwatch::start(&evenkeel_runtime::clock::Clock::system()));
+    gate.0.store(true, Ordering::Relaxed);
+    for run in 0..30 {
+        queue.add(plain("p"), 0, at(run));
+    }
+    let calls = queue.take_plugin_calls();
+    let count = |of: fn(&PluginCall) -> bool| calls.iter().filter(|call| of(call)).count();
+    assert_eq!(count(|call| matches!(call, PluginCall::AllPreEnqueue { .. })), 30);
+    assert_eq!(count(|call| matches!(call, PluginCall::PreEnqueue { .. })), 3);
 }
 
 #[test]

@@ -20,13 +20,28 @@ const ROOT: &str = "/debug/pprof/";
 
 /// Profiles with their descriptions.
 const PROFILES: [(&str, &str); 7] = [
-    ("block", "Where tasks waited for each other: empty, since nothing here samples that."),
-    ("cmdline", "The command line of the program, its arguments separated by NUL."),
-    ("goroutine", "Tasks by name. debug=1 gives them as text."),
-    ("heap", "A sampling of the memory in use where the program was built for that; else its sum."),
-    ("mutex", "Who held locks that others wanted: empty, since nothing here samples that."),
-    ("profile", "CPU profile, for as many seconds as the parameter of that name says (30)."),
-    ("threadcreate", "Threads by name. debug=1 gives them as text."),
+    (
+        "block",
+        "Stack traces that led to blocking on synchronization primitives. Empty: this program does not record them.",
+    ),
+    ("cmdline", "The command line invocation of the current program"),
+    ("goroutine", "Number of tasks by name. Use debug=1 as a query parameter to get them as text."),
+    (
+        "heap",
+        "A sampling of memory allocations of live objects, or their sum if the program was built without heap profiling.",
+    ),
+    (
+        "mutex",
+        "Stack traces of holders of contended mutexes. Empty: this program does not record them.",
+    ),
+    (
+        "profile",
+        "CPU profile. You can specify the duration in the seconds GET parameter (default 30).",
+    ),
+    (
+        "threadcreate",
+        "Number of OS threads by name. Use debug=1 as a query parameter to get them as text.",
+    ),
 ];
 
 pub(super) fn add_to(routes: Routes) -> Routes {
@@ -70,9 +85,7 @@ fn index() -> Response<Bytes> {
 /// Answers requests for profiles of Go's runtime, which are not available, and for unknown ones.
 fn other(request: &Request<Bytes>) -> Response<Bytes> {
     let (code, text) = match request.uri().path().strip_prefix(ROOT) {
-        Some("trace") => {
-            (StatusCode::NOT_IMPLEMENTED, "Execution traces are of Go's runtime, which is not here")
-        }
+        Some("trace") => (StatusCode::NOT_IMPLEMENTED, "Execution traces are not supported"),
         _ => (StatusCode::NOT_FOUND, "Unknown profile"),
     };
     let mut response = plain(code, text);

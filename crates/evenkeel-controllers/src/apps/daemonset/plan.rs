@@ -35,7 +35,7 @@ use evenkeel_api::{
     views::{Node, Pod},
 };
 use evenkeel_runtime::plan::{
-    Action, Create, Delete, EventRecord, OnError, Patch, PatchForm, Plan, Target,
+    Action, Create, Delete, EventRecord, OnError, Patch, PatchForm, Plan, PlanError, Target,
 };
 use serde_json::json;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -50,7 +50,8 @@ pub(crate) fn plan(
     now: Timestamp,
 ) -> (Plan, Vec<BackoffKey>) {
     let pass = Pass::decide(observed, backoff, now);
-    (Plan { requeue: pass.requeue, ..Plan::of(pass.actions) }, pass.failed)
+    let Pass { actions, requeue, error, failed, .. } = pass;
+    (Plan { actions, requeue, error }, failed)
 }
 
 /// State of one reconciliation.
@@ -67,6 +68,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) nodes_needing_pods: Vec<&'a str>,
     /// Pods to delete. Upstream: `podsToDelete`.
     pub(crate) pods_to_delete: Vec<&'a Arc<Pod>>,
+    /// Error with which the reconciliation ends after its actions.
+    pub(crate) error: Option<PlanError>,
     actions: Vec<Action>,
     requeue: Option<Duration>,
     failed: Vec<BackoffKey>,
@@ -113,6 +116,7 @@ impl<'a> Pass<'a> {
             by_node: observed.by_node(),
             nodes_needing_pods: Vec::new(),
             pods_to_delete: Vec::new(),
+            error: None,
             actions: Vec::new(),
             requeue: None,
             failed: Vec::new(),

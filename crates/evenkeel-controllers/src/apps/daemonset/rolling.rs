@@ -5,6 +5,7 @@ use super::{
     plan::Pass,
 };
 use evenkeel_api::views::Pod;
+use evenkeel_runtime::plan::PlanError;
 use std::sync::Arc;
 
 /// Replaces pods of old revisions within the budget, once each node has its pods. Upstream: `rollingUpdate`.
@@ -24,7 +25,7 @@ pub(crate) fn roll_out(pass: &mut Pass<'_>) {
     if budget.surge == 0 {
         replace(pass, budget);
     } else {
-        surge(pass, budget, desired);
+        pass.error = surge(pass, budget, desired).err();
     }
 }
 
@@ -76,7 +77,10 @@ fn replace(pass: &mut Pass<'_>, budget: Budget) {
 /// With `maxSurge`: creates a new pod next to the old one, and deletes the old one when the new one is
 /// available. Replacing an unavailable old pod does not use the budget. On nodes that no longer fit, deletes
 /// available old pods only while more pods are available than desired.
-fn surge(pass: &mut Pass<'_>, budget: Budget, desired: usize) {
+///
+/// # Errors
+/// When the cache has no node of an old pod yet, or no longer. Nothing is decided then.
+fn surge(pass: &mut Pass<'_>, budget: Budget, desired: usize) -> Result<(), PlanError> {
     let (mut n_surge, mut n_available) = (0, 0);
     let (mut free, mut candidates) = (Vec::new(), Vec::new());
     let (mut done, mut misplaced) = (Vec::new(), Vec::new());
@@ -88,15 +92,16 @@ fn surge(pass: &mut Pass<'_>, budget: Budget, desired: usize) {
         let available = |pod: &Arc<Pod>| pass.is_available(pod);
         n_available += usize::from(pair.old.or(pair.new).is_some_and(available));
         let Some(old) = pair.old else { continue };
-        let should_run = pass
-            .observed
-            .nodes
-            .get(*name)
-            .is_some_and(|node| pass.observed.pod_template.fit(node).should_run);
+        let should_run = || match pass.observed.nodes.get(*name) {
+            Some(node) => Ok(pass.observed.pod_template.fit(node).should_run),
+            None => Err(PlanError::new(format!(
+                "couldn't get node for nodeName {name:?}: node {name:?} not found"
+            ))),
+        };
         match pair.new {
-            None if !available(old) && should_run => free.push(*name),
+            None if !available(old) && should_run()? => free.push(*name),
             None if !available(old) => done.push(old),
-            None if should_run => candidates.push(*name),
+            None if should_run()? => candidates.push(*name),
             None => misplaced.push(old),
             Some(new) if available(new) => done.push(old),
             Some(_) => n_surge += 1,
@@ -108,4 +113,5 @@ fn surge(pass: &mut Pass<'_>, budget: Budget, desired: usize) {
     pass.nodes_needing_pods.extend(free);
     pass.nodes_needing_pods
         .extend(candidates.into_iter().take(budget.surge.saturating_sub(n_surge)));
+    Ok(())
 }

@@ -552,6 +552,28 @@ fn an_old_pod_that_is_not_available_costs_nothing() {
 }
 
 #[test]
+fn with_surge_nothing_is_replaced_while_a_node_is_missing() {
+    let mut world = World::settled(set(&surging(&json!(1))), 2);
+    world.on("n1").status.conditions = Box::default();
+    world.roll(&template("two", &json!({})));
+    let missing = world.nodes.pop().unwrap();
+    let (next, _) = plan(&world.observed(), &Backoff::default(), world.now);
+    let error = next.error.map(|error| error.message);
+    assert_eq!(
+        error.as_deref(),
+        Some("couldn't get node for nodeName \"n1\": node \"n1\" not found")
+    );
+    let is_of_pod = |action: &Action| match action {
+        Action::Create(create) => &*create.kind.kind == "Pod",
+        other => matches!(other, Action::Delete(_)),
+    };
+    assert!(!next.actions.iter().any(is_of_pod), "{:?}", next.actions);
+    world.nodes.push(missing);
+    world.settle();
+    assert_eq!(world.images(), ["n0 two", "n1 two"]);
+}
+
+#[test]
 fn on_delete_replaces_nothing() {
     let mut given = set(&one_by_one());
     given.spec.update_strategy.type_ = "OnDelete".into();

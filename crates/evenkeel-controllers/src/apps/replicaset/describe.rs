@@ -64,9 +64,6 @@ fn counts<S: Set>(observed: &Observed<S>, now: Timestamp, description: &mut Desc
     }
     let released = observed.pods.release.len();
     if released > 0 {
-        description.fact(
-            "estranged",
-            format!("{released} that it does not select any more, to be released"),
-        );
+        description.fact("no longer selected", format!("{released} of its pods, to be released"));
     }
 }

@@ -90,7 +90,7 @@ pub(super) fn propose(
 fn samples(read: Read) -> Result<super::samples::Samples, String> {
     match read? {
         Reading::Samples(samples) => Ok(samples),
-        other => Err(format!("figures of pods were expected, not {other:?}")),
+        other => Err(format!("expected metrics of pods, got {other:?}")),
     }
 }
 
@@ -99,7 +99,7 @@ fn sum(read: Read) -> Result<i64, String> {
     match read? {
         Reading::Value(value) => Ok(value),
         Reading::Values(values) => Ok(values.into_iter().fold(0_i64, i64::saturating_add)),
-        Reading::Samples(_) => Err("one figure was expected, not figures of pods".to_owned()),
+        Reading::Samples(_) => Err("expected a metric value, got metrics of pods".to_owned()),
     }
 }
 

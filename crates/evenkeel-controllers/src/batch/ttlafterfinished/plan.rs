@@ -19,8 +19,9 @@ pub(super) fn due(job: &Job) -> Option<Timestamp> {
     ended.checked_add(SignedDuration::from_secs(ttl.into())).ok()
 }
 
-/// Deletes an expired Job in the foreground, with its resource version as precondition: the TTL may have changed.
-/// Upstream: `processJob`.
+/// Deletes an expired Job in the foreground, with its resource version as precondition: the TTL may have changed. A
+/// conflict is no failure, because the event of the change plans the Job again. Upstream: `processJob`, which reads the
+/// Job live instead.
 pub(super) fn plan(job: &Job, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     let Some(due) = due(job) else { return plan };
@@ -28,6 +29,7 @@ pub(super) fn plan(job: &Job, now: Timestamp) -> Plan {
         Ok(left) if !left.is_zero() => plan.requeue_after(left),
         _ => plan.push(Delete {
             propagation: Some(Propagation::Foreground),
+            tolerates: &[409],
             resource_version: Some((&*job.meta.resource_version).into()),
             ..Delete::new(wire::target(job))
         }),
@@ -73,7 +75,7 @@ mod tests {
             let [Action::Delete(delete)] = &plan.actions[..] else { panic!("{plan:?}") };
             assert_eq!(delete.propagation, Some(Propagation::Foreground));
             assert_eq!(delete.resource_version.as_deref(), Some("7"));
-            assert_eq!(&*delete.target.uid, "u");
+            assert_eq!((&*delete.target.uid, delete.tolerates), ("u", &[409][..]));
         }
     }
 

@@ -37,7 +37,7 @@ pub(super) enum SignError {
     Usages(#[from] UnknownUsages),
     #[error(transparent)]
     Expired(#[from] Expired),
-    #[error("the source of chance failed")]
+    #[error("unable to generate a serial number: the random number generator failed")]
     Chance,
 }
 

@@ -128,7 +128,7 @@ struct Shared {
 fn sync_errors() -> IntCounter {
     IntCounter::new(
         "garbagecollector_controller_resources_sync_error_total",
-        "Times that the resources to collect could not be found, or their objects not be seen in time.",
+        "Number of garbage collector resources sync errors",
     )
     .expect("name is a valid literal")
 }

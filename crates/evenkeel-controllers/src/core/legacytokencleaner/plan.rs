@@ -114,8 +114,8 @@ fn mounted(listed: &Reply) -> Result<BTreeSet<String>, String> {
     Ok(names)
 }
 
-/// Marks or deletes a token that no pod uses. The write conflicts if somebody used or changed the token. This counts
-/// as success for a mark; a deletion fails, and the next pass decides again.
+/// Marks or deletes a token that no pod uses. The write conflicts if somebody used or changed the token. That is no
+/// failure, as upstream: the next pass decides again.
 fn action(secret: &Full<Secret>, age: &Age) -> Option<Action> {
     let (meta, target) = (secret.meta(), wire::target(secret));
     Some(match token::verdict(secret, age)? {
@@ -127,7 +127,7 @@ fn action(secret: &Full<Secret>, age: &Age) -> Option<Action> {
         }
         Verdict::Delete => {
             let resource_version = Some(meta.resource_version.clone());
-            Delete { resource_version, ..Delete::new(target) }.into()
+            Delete { resource_version, tolerates: &[409], ..Delete::new(target) }.into()
         }
     })
 }

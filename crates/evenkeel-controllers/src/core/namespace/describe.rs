@@ -25,7 +25,7 @@ pub(super) fn describe(namespace: &Namespace, now: Timestamp) -> Description {
             "its content is left alone for another {remaining}: it may still be growing"
         ));
     } else if finalizers.iter().any(|finalizer| &**finalizer == FINALIZER) {
-        let to_do = "deletes all that is in it, and takes the finalizer off when nothing is left";
+        let to_do = "deletes all that is in it, and removes the finalizer when nothing is left";
         description.fact(FINALIZER, to_do);
     } else {
         description.waits("finalizers of others hold it");

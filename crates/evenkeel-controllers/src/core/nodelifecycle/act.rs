@@ -107,18 +107,9 @@ impl Monitor {
 
     async fn monitor_node_health(&self) {
         let began = self.clock.instant();
-        {
-            let mut state = self.memory.lock();
-            if let Some(version) = state.lease_cache_behind {
-                if self.leases.version() < version {
-                    tracing::info!(
-                        version,
-                        "Skipping the pass over nodes until the lease cache is up to date"
-                    );
-                    return;
-                }
-                state.lease_cache_behind = None;
-            }
+        if let Err(error) = self.check_lease_cache() {
+            tracing::info!(%error, "Skipping the pass over nodes until the lease cache is up to date");
+            return;
         }
         let mut nodes = self.nodes.list();
         nodes.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
@@ -212,6 +203,8 @@ impl Monitor {
     }
 
     async fn try_update_node_health(&self, node: &Node) -> Result<(), Failed> {
+        // Another node of this pass may have shown that the cache is behind.
+        self.check_lease_cache()?;
         let name = &*node.meta.name;
         let lease = self.leases.get(LEASES, name);
         let health = self.update_health(node, lease.as_deref());
@@ -284,6 +277,16 @@ impl Monitor {
         Ok(Some(Ready::Unknown))
     }
 
+    /// Fails while the lease cache is behind a live lease. No lease of the cache is evidence about a node then. Upstream:
+    /// `EnsureReady`.
+    fn check_lease_cache(&self) -> Result<(), Failed> {
+        let seen = self.leases.version();
+        match self.memory.lock().awaited_lease_version(seen) {
+            Some(live) => Err(Failed::LeaseCacheBehind { seen, live }),
+            None => Ok(()),
+        }
+    }
+
     /// Fails if the live lease differs from the cached one, or cannot be read.
     async fn check_lease(&self, name: &str, lease: Option<&Lease>) -> Result<(), Failed> {
         let live = match self.client.get::<Lease>(LEASES, name).await {
@@ -294,7 +297,7 @@ impl Monitor {
         if live == seen {
             return Ok(());
         }
-        self.memory.lock().lease_cache_behind = Some(live);
+        self.memory.lock().await_lease_version(live);
         Err(Failed::LeaseCacheBehind { seen, live })
     }
 

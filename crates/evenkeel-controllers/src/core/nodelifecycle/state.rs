@@ -20,7 +20,7 @@ pub(super) struct State {
     pub(super) nodes: BTreeMap<Text, NodeRecord>,
     pub(super) zones: Zones,
     /// The resource version that the cache of leases must reach before the health of any node is updated.
-    pub(super) lease_cache_behind: Option<u64>,
+    lease_cache_behind: Option<u64>,
     /// Time of the next check of all nodes' health.
     pub(super) next_health_pass: Option<Moment>,
 }
@@ -51,6 +51,17 @@ impl State {
         if let Some(known) = self.nodes.get_mut(name) {
             change(known);
         }
+    }
+
+    /// Records that the lease cache has to reach this resource version.
+    pub(super) fn await_lease_version(&mut self, version: u64) {
+        self.lease_cache_behind = self.lease_cache_behind.max(Some(version));
+    }
+
+    /// Returns the resource version that the lease cache has to reach and has not, if it has `seen`.
+    pub(super) fn awaited_lease_version(&mut self, seen: u64) -> Option<u64> {
+        self.lease_cache_behind = self.lease_cache_behind.filter(|version| seen < *version);
+        self.lease_cache_behind
     }
 
     /// Whether a patch of the node's taints was refused and its backoff is not over.
@@ -109,5 +120,21 @@ impl State {
             }
         }
         description.fact("state of its zone", format!("{:?}", self.zones.state(&known.zone)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lease_cache_has_to_reach_the_newest_live_lease() {
+        let mut state = State::default();
+        assert_eq!(state.awaited_lease_version(0), None);
+        state.await_lease_version(9);
+        state.await_lease_version(7);
+        assert_eq!(state.awaited_lease_version(8), Some(9));
+        assert_eq!(state.awaited_lease_version(9), None);
+        assert_eq!(state.awaited_lease_version(0), None, "it was reached once");
     }
 }

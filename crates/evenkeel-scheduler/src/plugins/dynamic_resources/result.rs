@@ -166,7 +166,8 @@ fn toleration(toleration: &DeviceToleration) -> Value {
     Value::Object(written)
 }
 
-/// Returns the configuration for drivers: first that of each class once, then that of the claim.
+/// Returns the configuration for drivers: first that of each class once, with the requests for the class, then that of
+/// the claim. An empty list of requests means all of them.
 fn config(claim_requests: &ClaimRequests, allocated: &Allocated<'_>) -> Vec<Value> {
     let taken: Vec<_> = allocated
         .choices
@@ -183,15 +184,9 @@ fn config(claim_requests: &ClaimRequests, allocated: &Allocated<'_>) -> Vec<Valu
         }
     }
     let mut config = Vec::new();
-    // An empty list means all requests.
-    let names_all = |requests: &[String]| {
-        taken.iter().all(|choice| {
-            requests.iter().any(|name| **name == *choice.request || *name == choice.full_name())
-        })
-    };
     let entry = |source: &str, requests: &[String], what: &DeviceConfiguration| {
         let mut entry = json!({ "source": source });
-        if !requests.is_empty() && !names_all(requests) {
+        if !requests.is_empty() {
             entry["requests"] = json!(requests);
         }
         if let Some(opaque) = what.opaque.as_deref() {

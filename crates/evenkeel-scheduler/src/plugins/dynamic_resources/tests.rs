@@ -419,8 +419,8 @@ fn results_are_written_as_upstream_writes_them() {
                 "results": [{"request": "r", "driver": DRIVER, "pool": "p", "device": "a",
                     "tolerations": [{"key": "k", "operator": "Exists"}], "bindingConditions": ["Ready"]}],
                 "config": [
-                    {"source": "FromClass", "opaque": {"driver": DRIVER, "parameters": {"of": "class"}}},
-                    {"source": "FromClaim", "opaque": {"driver": DRIVER, "parameters": {"of": "claim"}}},
+                    {"source": "FromClass", "requests": ["r"], "opaque": {"driver": DRIVER, "parameters": {"of": "class"}}},
+                    {"source": "FromClaim", "requests": ["r"], "opaque": {"driver": DRIVER, "parameters": {"of": "claim"}}},
                 ],
             },
             "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [

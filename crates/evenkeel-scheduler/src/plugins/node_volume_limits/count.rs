@@ -139,7 +139,7 @@ fn inline(volume: &Volume) -> Result<Option<Counted>, Status> {
     let Some(handle) = csi_translation::handle_of_inline(&volume.source) else {
         let name = &volume.name;
         return Err(Status::error(format!(
-            "converting volume({name}) from inline to csi: {plugin} does not name it so"
+            "converting volume({name}) from inline to csi: the {plugin} volume has no CSI volume handle"
         )));
     };
     Ok(Counted::new(driver, &handle, true))

@@ -154,7 +154,7 @@ fn an_approved_request_gets_its_certificate() {
     let certificate = signed.status.unwrap().certificate.unwrap();
     assert!(certificate.0.starts_with(b"-----BEGIN CERTIFICATE-----"));
     let failed = plan(&observed(request(), None), T0);
-    assert_eq!(failed, Plan::failure("the source of chance failed"));
+    assert_eq!(failed, Plan::failure(SignError::Chance.to_string()));
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn describe(graph: &Graph, uid: &Uid, node: &Node) -> Description {
     let mut description = Description::new();
     for owner in &node.owners {
         let state = match graph.node(&owner.uid) {
-            None => "is in no watch's sight",
+            None => "is not known from any watch",
             Some(owner) if owner.is_virtual => "is known from references only",
             Some(owner) if owner.deleting_dependents => "waits for its dependents to be deleted",
             Some(owner) if owner.deleting => "is being deleted",
@@ -78,7 +78,7 @@ fn describe(graph: &Graph, uid: &Uid, node: &Node) -> Description {
         let blocking = words::count(words::signed(blocking), "dependent");
         description.waits(format!("its deletion waits for {blocking} (foreground)"));
     } else if node.orphaning {
-        description.waits("its deletion waits until its dependents have let go of it (orphan)");
+        description.waits("its deletion waits until its dependents are orphans (orphan)");
     } else if node.deleting {
         description.waits("it is being deleted; others' finalizers or a grace period hold it");
     }
@@ -115,7 +115,7 @@ fn next(graph: &Graph, uid: &Uid, node: &Node, now: Timestamp) -> Vec<String> {
             vec![format!("look at {objects} of {kind} {name} first")]
         }
         Step::RemoveForegroundFinalizer => {
-            vec![format!("take the finalizer {FOREGROUND} off {kind} {name}")]
+            vec![format!("remove the finalizer {FOREGROUND} from {kind} {name}")]
         }
         Step::RemoveOwnerReferences(deleted) => {
             let references = words::count(words::signed(deleted.len()), "reference");

@@ -54,6 +54,7 @@ fn words(plan: &Plan) -> Vec<String> {
         Action::Patch(patch) => format!("mark {}", patch.target.name),
         Action::Delete(delete) => {
             assert_eq!(delete.resource_version.as_deref(), Some("7"));
+            assert_eq!(delete.tolerates, [409]);
             format!("delete {}", delete.target.name)
         }
         other => panic!("{other:?}"),

@@ -104,11 +104,10 @@ impl Allocator {
         let Some(ranges) = parse(cidrs) else {
             return Err(format!("failed to parse node {name}, CIDR {}", cidrs.join(",")));
         };
-        if ranges.len() > self.sets.len() {
+        let index = self.sets.len();
+        if let Some(range) = ranges.get(index) {
             return Err(format!(
-                "node {name} has {} ranges, of which there are but {} in the cluster's configuration",
-                ranges.len(),
-                self.sets.len()
+                "node:{name} has an allocated cidr: {range} at index:{index} that does not exist in cluster cidrs configuration"
             ));
         }
         for (range, set) in ranges.iter().zip(&self.sets) {

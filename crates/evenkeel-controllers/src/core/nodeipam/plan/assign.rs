@@ -52,7 +52,9 @@ pub(crate) fn sync_node(observed: &Observed, steps: &mut Steps<'_>) -> Result<Pl
     match (verdict, &observed.node) {
         (Verdict::Give(ranges, _), Some(node)) => update_cidrs_allocation(node, ranges, steps),
         (Verdict::Exhausted(range), Some(node)) => Ok(Plan {
-            error: Some(PlanError::new(format!("there is nothing left to give of {range}"))),
+            error: Some(PlanError::new(format!(
+                "CIDR allocation failed; there are no remaining CIDRs left to allocate in the accepted range {range}"
+            ))),
             ..Plan::one(status_event(node, "CIDRNotAvailable"))
         }),
         (Verdict::Foreign(problem), _) => {
@@ -186,7 +188,9 @@ mod tests {
         );
         assert_eq!(
             none.error,
-            Some(PlanError::new("there is nothing left to give of 10.0.0.0/16"))
+            Some(PlanError::new(
+                "CIDR allocation failed; there are no remaining CIDRs left to allocate in the accepted range 10.0.0.0/16"
+            ))
         );
         let foreign = Allocations::Recorded(Verdict::Foreign("x".to_owned()));
         let foreign = next(&observed(foreign), &[]).expect("an error");

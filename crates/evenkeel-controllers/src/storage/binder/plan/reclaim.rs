@@ -30,8 +30,8 @@ pub(in crate::storage::binder) const IN_TREE_PROTECTION_FINALIZER: &str =
 pub(super) const EXTERNAL_PROTECTION_FINALIZER: &str =
     "external-provisioner.volume.kubernetes.io/finalizer";
 
-/// Namespace of the recycler pods.
-pub(in crate::storage::binder) const NAMESPACE: &str = "default";
+/// Namespace of recycler pods whose template names none.
+const NAMESPACE: &str = "default";
 const GI: i64 = 1 << 30;
 
 /// Applies the volume's reclaim policy.
@@ -138,15 +138,36 @@ fn deleter(volume: &PersistentVolume) -> Result<Deleter, String> {
     }
 }
 
-/// Returns the name of the recycler pod of a volume.
-pub(in crate::storage::binder) fn recycler_name(volume: &str) -> String {
+/// Returns the namespace and name of the volume's recycler pod. `None` if the volume cannot be recycled.
+pub(in crate::storage::binder) fn recycler_of(
+    volume: &PersistentVolume,
+    options: &Options,
+) -> Option<(String, String)> {
+    let template = recycler_template(recycling_of(volume, options)?);
+    Some((recycler_namespace(&template).to_owned(), recycler_name(&volume.meta.name)))
+}
+
+fn recycler_name(volume: &str) -> String {
     format!("recycler-for-{volume}")
 }
 
-/// Returns the name of the volume that a recycler pod empties.
+fn recycler_namespace(template: &Value) -> &str {
+    template["metadata"]["namespace"].as_str().unwrap_or(NAMESPACE)
+}
+
+/// Returns the name of the volume that a recycler pod empties, by the pod's name. The pod's namespace depends on the
+/// volume, see [`recycler_of`].
 pub(in crate::storage::binder) fn recycled_by(pod: &Pod) -> Option<&str> {
-    (&*pod.meta.namespace == NAMESPACE).then_some(())?;
     pod.meta.name.strip_prefix("recycler-for-")
+}
+
+/// Returns the recycler settings of the volume's type.
+fn recycling_of<'a>(volume: &PersistentVolume, options: &'a Options) -> Option<&'a Recycling> {
+    match (&volume.spec.source.nfs, &volume.spec.source.host_path) {
+        (Some(_), _) => Some(&options.recycle_nfs),
+        (None, Some(_)) => Some(&options.recycle_host_path),
+        (None, None) => None,
+    }
 }
 
 /// Returns the pods that may still write to the volume of a claim as `namespace/name`, sorted.
@@ -161,14 +182,9 @@ pub(in crate::storage::binder) fn users(pods: &[Arc<Pod>]) -> Vec<String> {
 /// Runs a recycler pod. After the pod succeeds, makes the volume available again. Upstream: `recycleVolumeOperation`.
 fn recycle(observed: &Observed, options: &Options) -> Plan {
     let volume = &*observed.volume;
-    let source = &volume.spec.source;
-    let recycling = match (&source.nfs, &source.host_path) {
-        (Some(_), _) => &options.recycle_nfs,
-        (None, Some(_)) => &options.recycle_host_path,
-        (None, None) => {
-            let why = "No recycler plugin found for the volume!";
-            return fail(volume, "VolumeFailedRecycle", why);
-        }
+    let Some(recycling) = recycling_of(volume, options) else {
+        let why = "No recycler plugin found for the volume!";
+        return fail(volume, "VolumeFailedRecycle", why);
     };
     let mut plan = Plan::nothing();
     if !observed.users.is_empty() && !observed.name_is_taken {
@@ -211,8 +227,7 @@ fn recycle(observed: &Observed, options: &Options) -> Plan {
 
 /// Returns the recycler pod of the volume.
 fn create_recycler_pod(volume: &PersistentVolume, recycling: &Recycling) -> Create {
-    let template = recycling.template.as_deref().and_then(|text| serde_json::from_str(text).ok());
-    let mut pod: Value = template.unwrap_or_else(default_template);
+    let mut pod = recycler_template(recycling);
     let source = &volume.spec.source;
     let volume_source = match (&source.nfs, &source.host_path) {
         (Some(nfs), _) => json!({"nfs": {"server": nfs.server, "path": nfs.path}}),
@@ -228,7 +243,7 @@ fn create_recycler_pod(volume: &PersistentVolume, recycling: &Recycling) -> Crea
     if let Some(meta) = pod["metadata"].as_object_mut() {
         meta.remove("generateName");
     }
-    let namespace = pod["metadata"]["namespace"].as_str().unwrap_or(NAMESPACE).to_owned();
+    let namespace = recycler_namespace(&pod).to_owned();
     Create::new(Pod::kind(), &namespace, pod.to_string())
 }
 
@@ -239,6 +254,12 @@ fn recycler_timeout(volume: &PersistentVolume, recycling: &Recycling) -> i64 {
     let seconds = |time: std::time::Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
     let gi = volume::capacity(volume).value() / GI;
     gi.saturating_mul(seconds(recycling.each_gi)).max(seconds(recycling.least))
+}
+
+/// Returns the template of recycler pods: that of the flag, or upstream's.
+fn recycler_template(recycling: &Recycling) -> Value {
+    let template = recycling.template.as_deref().and_then(|text| serde_json::from_str(text).ok());
+    template.unwrap_or_else(default_template)
 }
 
 /// Returns the default template of recycler pods.

@@ -548,6 +548,25 @@ fn a_volume_is_scrubbed_and_free_again() {
 }
 
 #[test]
+fn the_recycler_is_looked_up_where_it_is_created() {
+    let volume = claimed("Recycle", "Released");
+    for (template, namespace) in [
+        (None, "default"),
+        (Some(r#"{"metadata":{"namespace":"scrub"},"spec":{"volumes":[{"name":"v"}]}}"#), "scrub"),
+        (Some(r#"{"metadata":{},"spec":{"volumes":[{"name":"v"}]}}"#), "default"),
+    ] {
+        let mut options = Options::default();
+        options.recycle_nfs.template = template.map(Arc::from);
+        let observed = of(&volume, None);
+        let found = reclaim::recycler_of(&observed.volume, &options);
+        assert_eq!(found, Some((namespace.to_owned(), "recycler-for-v".to_owned())));
+        let plan = volume::plan(&observed, &options).plan;
+        let [Action::Create(create)] = &plan.actions[..] else { panic!("{plan:?}") };
+        assert_eq!(&*create.namespace, namespace);
+    }
+}
+
+#[test]
 fn pods_use_their_volumes_until_they_stop() {
     let pod = |name: &str, phase: &str, deleting: bool, state: &str| -> Arc<Pod> {
         let since = deleting.then(|| T0.to_string());

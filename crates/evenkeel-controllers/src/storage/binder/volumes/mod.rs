@@ -79,8 +79,10 @@ impl Binder {
             reclaim::users(&self.users.get(&claims::key(&of.namespace, &of.name)))
         };
         let recycled = &*volume.spec.persistent_volume_reclaim_policy == "Recycle";
-        let recycler =
-            || self.pods.get(reclaim::NAMESPACE, &reclaim::recycler_name(&volume.meta.name));
+        let recycler = || {
+            let (namespace, name) = reclaim::recycler_of(&volume, &self.options)?;
+            self.pods.get(&namespace, &name)
+        };
         Observed {
             name_is_taken: reference.is_some_and(taken),
             users: reference.filter(|_| recycled).map(users).unwrap_or_default(),
