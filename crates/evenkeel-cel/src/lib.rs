@@ -19,6 +19,7 @@ mod eval;
 pub mod formats;
 mod functions;
 mod names;
+mod report;
 mod value;
 
 use cel::parser::{Expression, Parser};
@@ -38,6 +39,7 @@ pub const BUDGET: u64 = 10_000_000;
 #[derive(Debug)]
 pub struct Program {
     expression: Expression,
+    source: Box<str>,
 }
 
 impl Program {
@@ -55,13 +57,18 @@ impl Program {
         });
         parsed
             .unwrap_or_else(|error| Err(error.to_string()))
-            .map(|expression| Self { expression })
-            .map_err(|error| format!("compilation failed: {error}"))
+            .map(|expression| Self { expression, source: source.into() })
+            .map_err(|error| format!("compilation failed: {}", report::with_places(source, &error)))
     }
 
     /// Returns the parsed expression.
     pub fn expression(&self) -> &Expression {
         &self.expression
+    }
+
+    /// Returns the text of the expression.
+    pub(crate) fn source(&self) -> &str {
+        &self.source
     }
 
     /// Whether a variable is used.

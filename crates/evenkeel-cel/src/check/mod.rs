@@ -15,6 +15,7 @@ pub use declaration::Declaration;
 use types::Of;
 pub use types::Type;
 
+use crate::report::with_place_of_name;
 use crate::{Program, named, unescape};
 
 /// No request is larger, and so is nothing in it.
@@ -117,7 +118,8 @@ pub fn check<'a>(
     variables: Vec<(&'a str, Declared<'a>)>,
 ) -> Result<Checked<'a>, String> {
     let mut checker = Checker { variables };
-    checker.expression(program.expression())
+    let checked = checker.expression(program.expression());
+    checked.map_err(|error| with_place_of_name(program.source(), error))
 }
 
 struct Checker<'a> {
