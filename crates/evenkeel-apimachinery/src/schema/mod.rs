@@ -5,6 +5,7 @@
 //! `data/go-fields.tsv` (pointers and `omitempty` of Go's fields, which the encoded JSON depends on).
 
 mod custom;
+pub(crate) mod go_order;
 pub(crate) mod node;
 mod openapi;
 
@@ -41,6 +42,15 @@ fn builtin() -> &'static Builtin {
         Err(error) => unreachable!("the schema document is part of the program: {error}"),
     });
     &TREE
+}
+
+/// A value of the type that the OpenAPI document names so, as Go encodes it.
+pub fn go_encoded(type_name: &str, value: &Value) -> String {
+    let all = builtin();
+    let type_ref = all.names.get(type_name).map(|id| node::TypeRef { tree: &all.tree, id: *id });
+    let mut out = String::new();
+    go_order::write_value(value, type_ref, &mut out);
+    out
 }
 
 /// Resets a top-level field to its encoding when unset.

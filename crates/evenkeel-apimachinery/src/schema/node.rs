@@ -105,6 +105,8 @@ pub(crate) struct Field {
     pub omit_zero: bool,
     /// Position among the fields of Go's struct, in which order they are encoded.
     pub position: usize,
+    /// Name of the embedded struct that has the field in Go; empty where the struct itself has it.
+    pub embedded_in: Box<str>,
     /// Default of the schema. For built-in kinds it only completes keys of list items.
     pub default: Option<Value>,
     pub patch: PatchRule,
