@@ -5,6 +5,7 @@ use std::fmt::{self, Display};
 
 use serde_json::{Value, json};
 
+use crate::accepted;
 use crate::compare::Verdict;
 use crate::generate::Attempt;
 
@@ -16,6 +17,8 @@ struct Counts {
     different: u64,
     /// Of the different ones: ours accepted what upstream refused.
     accepted: u64,
+    /// Not counted among the others: upstream did not answer.
+    unanswered: u64,
 }
 
 impl Counts {
@@ -29,6 +32,8 @@ impl Counts {
 pub(crate) struct Report {
     kinds: BTreeMap<String, Counts>,
     classes: BTreeMap<String, (u64, u64)>,
+    /// How many differences are accepted, by the reason.
+    accepted: BTreeMap<&'static str, u64>,
     /// All that differs, one JSON object each.
     pub(crate) differences: Vec<Value>,
 }
@@ -51,9 +56,14 @@ impl Report {
                 counts.different += 1;
                 counts.accepted += u64::from(codes[0] >= 400 && codes[1] < 400);
             }
+            Verdict::Unanswered => counts.unanswered += 1,
         }
         if verdict == Verdict::Equal {
             return;
+        }
+        let reason = accepted::class_of(attempt, theirs, ours);
+        if let Some(reason) = reason.filter(|_| verdict != Verdict::Unanswered) {
+            *self.accepted.entry(reason).or_default() += 1;
         }
         let place: Vec<&str> = attempt.class.split(" = ").collect();
         let class = format!(
@@ -64,6 +74,7 @@ impl Report {
         self.differences.push(json!({
             "seed": attempt.seed, "kind": attempt.kind, "verb": format!("{:?}", attempt.verb), "change": attempt.class,
             "verdict": format!("{verdict:?}"), "upstream": theirs, "ours": ours, "path": attempt.sent.path,
+            "accepted": reason,
         }));
     }
 
@@ -74,9 +85,13 @@ impl Report {
             sum.texts += counts.texts;
             sum.different += counts.different;
             sum.accepted += counts.accepted;
+            sum.unanswered += counts.unanswered;
         }
         for (class, (n, seed)) in other.classes {
             self.classes.entry(class).or_insert((0, seed)).0 += n;
+        }
+        for (reason, n) in other.accepted {
+            *self.accepted.entry(reason).or_default() += n;
         }
         self.differences.extend(other.differences);
     }
@@ -87,7 +102,14 @@ impl Report {
             texts: sum.texts + counts.texts,
             different: sum.different + counts.different,
             accepted: sum.accepted + counts.accepted,
+            unanswered: sum.unanswered + counts.unanswered,
         })
+    }
+
+    /// The share of answers that are equal with their texts, from 0 to 1.
+    pub(crate) fn share_equal(&self) -> f64 {
+        let total = self.total();
+        total.equal as f64 / total.all().max(1) as f64
     }
 
     /// The share of answers that are equal but for texts, from 0 to 1.
@@ -108,7 +130,7 @@ impl Display for Report {
         let mut kinds: Vec<(String, Counts)> =
             self.kinds.iter().map(|(kind, counts)| (kind.clone(), *counts)).collect();
         kinds.sort_by(|a, b| (b.1.different * a.1.all()).cmp(&(a.1.different * b.1.all())));
-        for (kind, counts) in kinds.into_iter().chain([total]) {
+        for (kind, counts) in kinds.into_iter().chain([total.clone()]) {
             let share = |n: u64| 100.0 * n as f64 / counts.all().max(1) as f64;
             let both = counts.equal + counts.texts;
             writeln!(
@@ -120,6 +142,10 @@ impl Display for Report {
                 counts.different,
                 counts.accepted
             )?;
+        }
+        writeln!(f, "{} requests upstream did not answer", total.1.unanswered)?;
+        for (reason, n) in &self.accepted {
+            writeln!(f, "{n:>5} accepted: {reason}")?;
         }
         let mut classes: Vec<_> = self.classes.iter().collect();
         classes.sort_by_key(|(_, (n, _))| std::cmp::Reverse(*n));
