@@ -28,6 +28,32 @@ pub(crate) fn go_syntax(value: &Value) -> String {
     }
 }
 
+/// JSON as Go's `encoding/json` writes it: with `<`, `>`, `&` and the line separators escaped.
+pub fn go_json(value: &Value) -> String {
+    escape_html(value.to_string())
+}
+
+/// A JSON string as Go's `encoding/json` writes it.
+pub fn go_json_string(text: &str) -> String {
+    escape_html(Value::from(text).to_string())
+}
+
+/// Escapes what can only be within the strings of a JSON text.
+fn escape_html(json: String) -> String {
+    let escapes = |c: char| matches!(c, '<' | '>' | '&' | '\u{2028}' | '\u{2029}');
+    if !json.contains(escapes) {
+        return json;
+    }
+    let mut out = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        match c {
+            c if escapes(c) => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
 fn write(value: &Value, out: &mut String) {
     match value {
         Value::Null => out.push_str("<nil>"),
@@ -70,5 +96,6 @@ mod tests {
         let syntax =
             r#"map[string]interface {}{"a":1, "b":[]interface {}{"x", interface {}(nil), true}}"#;
         assert_eq!(go_syntax(&value), syntax);
+        assert_eq!(go_json(&json!({"<": ["a & b\n"]})), r#"{"\u003c":["a \u0026 b\n"]}"#);
     }
 }

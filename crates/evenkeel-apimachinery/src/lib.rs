@@ -8,10 +8,11 @@
 pub mod amount;
 pub mod decode;
 pub mod depth;
+pub mod diff;
 pub mod encode;
 #[doc(hidden)]
 pub mod fuzz;
-mod go_text;
+pub mod go_text;
 pub mod group_version;
 pub mod headers;
 pub mod managedfields;

@@ -21,6 +21,7 @@ mod eval;
 pub mod formats;
 mod functions;
 mod names;
+mod report;
 mod text;
 mod value;
 
@@ -43,6 +44,7 @@ pub const BUDGET: u64 = 10_000_000;
 #[derive(Debug)]
 pub struct Program {
     expression: Expression,
+    source: Box<str>,
 }
 
 impl Program {
@@ -60,13 +62,18 @@ impl Program {
         });
         parsed
             .unwrap_or_else(|error| Err(error.to_string()))
-            .map(|expression| Self { expression })
-            .map_err(|error| format!("compilation failed: {error}"))
+            .map(|expression| Self { expression, source: source.into() })
+            .map_err(|error| format!("compilation failed: {}", report::with_places(source, &error)))
     }
 
     /// Returns the parsed expression.
     pub fn expression(&self) -> &Expression {
         &self.expression
+    }
+
+    /// Returns the text of the expression.
+    pub(crate) fn source(&self) -> &str {
+        &self.source
     }
 
     /// Whether the expression uses a variable.

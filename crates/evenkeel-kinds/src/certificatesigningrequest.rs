@@ -81,7 +81,8 @@ fn conditions_of_type<'a>(
 pub(super) fn validate_request(object: &Value, errors: &mut Errors) {
     let request = text(object, "spec.request");
     if let Err(detail) = parse_request(request) {
-        errors.invalid(&Path::new("spec").field("request"), request, &detail);
+        let value = if request.is_empty() { Value::Null } else { request.into() };
+        errors.invalid(&Path::new("spec").field("request"), value, &detail);
     }
 }
 

@@ -7,6 +7,7 @@ pub mod autoscaling;
 mod certificatesigningrequest;
 pub mod defaults;
 mod disabled_fields;
+mod internal;
 mod job;
 pub mod names;
 mod persistentvolumeclaim;

@@ -1,6 +1,6 @@
 //! Strategy of resource.k8s.io: fields of claims, slices and taint rules that the server sets or drops.
 
-use evenkeel_apimachinery::value::{each, get, get_mut, list, set, text};
+use evenkeel_apimachinery::value::{each, get, get_mut, is_empty, list, remove, set, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -49,6 +49,19 @@ pub(crate) fn drop_deallocated_devices(claim: &mut Value, old: &Value) {
         status.remove("devices");
     } else {
         status.insert("devices".to_owned(), kept.into());
+    }
+}
+
+/// Drops an empty list of a slice's devices or counters. Where it has both lists, validation refuses them, empty or not.
+pub(crate) fn drop_empty_pools(slice: &mut Value) {
+    let fields = ["spec.devices", "spec.sharedCounters"];
+    if fields.iter().all(|field| get(slice, field).is_some()) {
+        return;
+    }
+    for field in fields {
+        if is_empty(slice, field) {
+            remove(slice, field);
+        }
     }
 }
 

@@ -109,8 +109,10 @@ pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value
         }
         ("", "PersistentVolumeClaim") => persistentvolumeclaim::prepare_status_update(new, old),
         ("discovery.k8s.io", "EndpointSlice") => drop_topology(new, Some(old)),
-        // The spec has been reset. Upstream applies defaults again when it reads the stored object.
-        ("batch", "Job") if cx.subresource == "status" => labels_from_template(new),
+        // The spec has been reset; upstream sets defaults again when it reads the stored object.
+        ("batch", "Job") | ("", "ReplicationController") if cx.subresource == "status" => {
+            labels_from_template(new);
+        }
         ("resource.k8s.io", "DeviceTaintRule") => {
             resourceclaim::set_time_added("DeviceTaintRule", new, &cx.now);
             resourceclaim::prepare_taint_rule_update(new, old, &cx.now);

@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::validation::field_schema;
 use crate::structural::{ListType, Structural};
-use evenkeel_apimachinery::status::FieldError;
+use evenkeel_apimachinery::go_text::{go_json, go_json_string};
+use evenkeel_apimachinery::status::{BadValue, FieldError};
 use evenkeel_apimachinery::value::{list, text};
 use evenkeel_cel::Program;
 
@@ -162,7 +163,22 @@ fn validate_fields(
     }
 }
 
-/// Compiles a rule's expressions, checks their result types and adds their estimated costs.
+/// A rule as upstream's internal type encodes it.
+fn quoted(rule: &Value) -> BadValue {
+    let text = |name: &str| go_json_string(text(rule, name));
+    let optional = |name: &str| go_json(rule.get(name).unwrap_or(&Value::Null));
+    BadValue::Encoded(format!(
+        r#"{{"Rule":{},"Message":{},"MessageExpression":{},"Reason":{},"FieldPath":{},"OptionalOldSelf":{}}}"#,
+        text("rule"),
+        text("message"),
+        text("messageExpression"),
+        optional("reason"),
+        text("fieldPath"),
+        optional("optionalOldSelf"),
+    ))
+}
+
+/// Compiles a rule's expressions: checks their result types and adds their estimated costs.
 fn compile_rule(
     rule: &Value,
     field_path: &str,
@@ -174,17 +190,17 @@ fn compile_rule(
     let program = match Program::parse(text(rule, "rule")) {
         Ok(program) => program,
         Err(error) => {
-            errors.push(FieldError::invalid(field("rule"), rule.clone(), error));
+            errors.push(FieldError::invalid(field("rule"), quoted(rule), error));
             return;
         }
     };
     let optional = rule.get("optionalOldSelf");
     let old = optional == Some(&Value::Bool(true));
     match compile(&program, context, old) {
-        Err(error) => errors.push(FieldError::invalid(field("rule"), rule.clone(), error)),
+        Err(error) => errors.push(FieldError::invalid(field("rule"), quoted(rule), error)),
         Ok((kind, _)) if !matches!(kind, Type::Bool | Type::Dyn) => {
             let detail = "cel expression must evaluate to a bool";
-            errors.push(FieldError::invalid(field("rule"), rule.clone(), detail));
+            errors.push(FieldError::invalid(field("rule"), quoted(rule), detail));
         }
         Ok((_, cost)) => {
             add_cost("estimated rule cost", cost, field("rule"), context, total, errors);
@@ -213,11 +229,11 @@ fn compile_rule(
     match message {
         Err(error) => {
             let detail = format!("messageExpression compilation failed: {error}");
-            errors.push(FieldError::invalid(field, rule.clone(), detail));
+            errors.push(FieldError::invalid(field, quoted(rule), detail));
         }
         Ok((false, _)) => {
             let detail = "messageExpression must evaluate to a string";
-            errors.push(FieldError::invalid(field, rule.clone(), detail));
+            errors.push(FieldError::invalid(field, quoted(rule), detail));
         }
         Ok((true, cost)) => {
             add_cost("estimated messageExpression cost", cost, field, context, total, errors);

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{cel, structural};
 use crate::structural::Structural;
 use crate::{defaulting, pruning, validation};
-use evenkeel_apimachinery::status::FieldError;
+use evenkeel_apimachinery::status::{BadValue, FieldError};
 use evenkeel_apimachinery::value::{flag, get, list, text};
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
@@ -238,7 +238,12 @@ fn validate_keywords(
         forbid("id", "id is not supported");
     }
     for name in ["additionalItems", "patternProperties", "definitions", "dependencies", "$ref"] {
-        if schema.get(name).is_some_and(|v| !evenkeel_apimachinery::value::is_blank(v)) {
+        let is_set = |v: &Value| match name {
+            // Upstream looks whether they are nil.
+            "dependencies" | "$ref" => !v.is_null(),
+            _ => !evenkeel_apimachinery::value::is_blank(v),
+        };
+        if schema.get(name).is_some_and(is_set) {
             forbid(name, &format!("{name} is not supported"));
         }
     }
@@ -274,10 +279,7 @@ fn validate_list_and_map_types(schema: &Value, field_path: &str, errors: &mut Ve
         ("x-kubernetes-map-type", "object", &["atomic", "granular"][..]),
         ("x-kubernetes-list-type", "array", &["atomic", "set", "map"]),
     ] {
-        let value = text(schema, name);
-        if value.is_empty() {
-            continue;
-        }
+        let Some(value) = schema.get(name).and_then(Value::as_str) else { continue };
         if kind != required {
             let detail = format!("must be {required} if {name} is specified");
             errors.push(if kind.is_empty() {
@@ -294,7 +296,7 @@ fn validate_list_and_map_types(schema: &Value, field_path: &str, errors: &mut Ve
     let keys = list(schema, "x-kubernetes-list-map-keys");
     if !keys.is_empty() && list_type != "map" {
         let detail = "must be map if x-kubernetes-list-map-keys is non-empty";
-        errors.push(if list_type.is_empty() {
+        errors.push(if schema.get("x-kubernetes-list-type").is_none() {
             FieldError::required(below("x-kubernetes-list-type"), detail)
         } else {
             FieldError::invalid(below("x-kubernetes-list-type"), list_type, detail)
@@ -342,6 +344,12 @@ fn validate_map_list_keys(
     if items.is_null() {
         let detail = "must have a schema if x-kubernetes-list-type is map";
         errors.push(FieldError::required(format!("{field_path}.items"), detail));
+        return;
+    }
+    if !items.is_object() {
+        let detail = "must only have a single schema if x-kubernetes-list-type is map";
+        let shown = BadValue::Encoded(r#"{"Schema":null,"JSONSchemas":null}"#.to_owned());
+        errors.push(FieldError::invalid(format!("{field_path}.items"), shown, detail));
         return;
     }
     if text(items, "type") != "object" {

@@ -105,18 +105,18 @@ fn validate_versions(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldErr
         stored += usize::from(flag(version, "storage"));
         let name = text(version, "name");
         unique &= names.insert(name);
-        let wrong = dns_1035_label(name);
-        if !wrong.is_empty() {
-            let fields = [format!("spec.versions[{i}].name"), "spec.version".to_owned()];
-            for field in fields.into_iter().take(if i == 0 { 2 } else { 1 }) {
-                errors.push(FieldError::invalid(field, name, wrong.join(",")));
-            }
-        }
-        validate_deprecation_warning(version, i, errors);
         if !version["schema"]["openAPIV3Schema"].is_object() {
             let field = format!("spec.versions[{i}].schema.openAPIV3Schema");
             errors.push(FieldError::required(field, ""));
         }
+        let wrong = dns_1035_label(name);
+        if !wrong.is_empty() {
+            let fields = [format!("spec.versions[{i}].name"), "spec.version".to_owned()];
+            for field in fields.into_iter().take(if i == 0 && !name.is_empty() { 2 } else { 1 }) {
+                errors.push(FieldError::invalid(field, name, wrong.join(",")));
+            }
+        }
+        validate_deprecation_warning(version, i, errors);
         // A value that all versions share is validated once.
         let field_path = |field: &str, top: &str, own: &str| match shared.contains(field) {
             true if i > 0 => None,
@@ -237,6 +237,12 @@ fn validate_column_definition(column: &Value, field_path: &str, errors: &mut Vec
 
 /// Upstream: `ValidateCustomResourceSelectableFields`.
 fn validate_selectable_fields(version: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
+    let schema = &version["schema"]["openAPIV3Schema"];
+    if version["schema"].is_null() && !list(version, "selectableFields").is_empty() {
+        let detail = "may only be set when validations.schema is included";
+        errors.push(FieldError::invalid(field_path, "", detail));
+        return;
+    }
     let mut seen = BTreeSet::new();
     for (i, given) in list(version, "selectableFields").iter().enumerate() {
         let path = text(given, "jsonPath");
@@ -245,7 +251,7 @@ fn validate_selectable_fields(version: &Value, field_path: &str, errors: &mut Ve
             errors.push(FieldError::required(field, ""));
             continue;
         }
-        let leads_to = field_schema(&version["schema"]["openAPIV3Schema"], path);
+        let leads_to = field_schema(schema, path);
         match leads_to {
             Err(detail) => {
                 let detail = format!("is an invalid path: {detail}");
@@ -296,9 +302,6 @@ pub(super) fn field_schema<'a>(schema: &'a Value, path: &str) -> Result<&'a Valu
 /// Upstream: `ValidateCustomResourceDefinitionNames`.
 pub fn validate_names(names: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
     let mut label = |field: String, name: &str, kind: bool| {
-        if name.is_empty() {
-            return;
-        }
         let checked = if kind { name.to_lowercase() } else { name.to_owned() };
         let wrong = dns_1035_label(&checked);
         if !wrong.is_empty() {
@@ -309,7 +312,9 @@ pub fn validate_names(names: &Value, field_path: &str, errors: &mut Vec<FieldErr
     };
     for (name, kind) in [("plural", false), ("singular", false), ("kind", true), ("listKind", true)]
     {
-        label(name.to_owned(), text(names, name), kind);
+        if !text(names, name).is_empty() {
+            label(name.to_owned(), text(names, name), kind);
+        }
     }
     for many in ["shortNames", "categories"] {
         for (i, name) in list(names, many).iter().enumerate() {

@@ -2,15 +2,14 @@
 
 use std::str::FromStr;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
+use base64::{Engine, alphabet};
 use evenkeel_api::quantity::Quantity;
 use jiff::Timestamp;
 use jiff::fmt::temporal::DateTimeParser;
 use serde_json::Value;
 
 use super::json::{Json, number};
-use super::typed::quoted;
 use crate::schema::node::Shape;
 
 /// Reason why a scalar was rejected.
@@ -76,21 +75,46 @@ fn float(text: &str) -> Result<Value, ScalarError> {
     }
 }
 
+/// Base64 as Go decodes it: unused bits of the last character are no error. The result has none.
 fn bytes(text: &str) -> Result<Value, ScalarError> {
+    if let Some(at) = corrupt_base64(text.as_bytes()) {
+        return Err(ScalarError::Text(format!("illegal base64 data at input byte {at}")));
+    }
     let stripped: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
-    match STANDARD.decode(&stripped) {
-        Ok(_) => Ok(Value::String(stripped)),
-        Err(error) => {
-            let at = match error {
-                base64::DecodeError::InvalidByte(at, _)
-                | base64::DecodeError::InvalidLastSymbol(at, _) => at,
-                base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => {
-                    stripped.len() & !3
+    let lenient = GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true);
+    match GeneralPurpose::new(&alphabet::STANDARD, lenient).decode(&stripped) {
+        Ok(bytes) => Ok(Value::String(STANDARD.encode(bytes))),
+        Err(_) => Err(ScalarError::Text("illegal base64 data at input byte 0".to_owned())),
+    }
+}
+
+/// Position of the first byte that is not base64, as Go counts it.
+///
+/// Upstream: `decodeQuantum` of Go's `encoding/base64`.
+fn corrupt_base64(text: &[u8]) -> Option<usize> {
+    let mut input =
+        text.iter().enumerate().filter(|(_, byte)| !matches!(byte, b'\r' | b'\n')).peekable();
+    while input.peek().is_some() {
+        for place in 0..4 {
+            match input.next() {
+                Some((_, byte)) if byte.is_ascii_alphanumeric() || b"+/".contains(byte) => {}
+                Some((at, b'=')) if place < 2 => return Some(at),
+                Some((_, b'=')) => {
+                    if place == 2 {
+                        match input.next() {
+                            Some((_, b'=')) => {}
+                            Some((at, _)) => return Some(at.saturating_sub(1)),
+                            None => return Some(text.len()),
+                        }
+                    }
+                    return input.next().map(|(at, _)| at);
                 }
-            };
-            Err(ScalarError::Text(format!("illegal base64 data at input byte {at}")))
+                Some((at, _)) => return Some(at),
+                None => return Some(text.len() - place),
+            }
         }
     }
+    None
 }
 
 fn quantity(text: &str) -> Result<Value, ScalarError> {
@@ -107,10 +131,10 @@ fn time(text: &str) -> Result<Timestamp, ScalarError> {
         // Upstream stores such a time, but no client can decode it from JSON.
         Some(time) if time < YEAR_ZERO => Err(ScalarError::Text(format!(
             "parsing time {}: year outside of range [0,9999]",
-            quoted(text)
+            quoted_time(text)
         ))),
         Some(time) => Ok(time),
-        None => Err(ScalarError::Text(time_error(text, "2006-01-02T15:04:05Z07:00"))),
+        None => Err(ScalarError::Text(time_error(text, ""))),
     }
 }
 
@@ -143,29 +167,96 @@ fn micro_time(text: &str) -> Result<Value, ScalarError> {
         .is_some_and(|(_, rest)| rest.bytes().take_while(u8::is_ascii_digit).count() == 6);
     match time(text) {
         Ok(t) if six => Ok(t.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string().into()),
-        _ => Err(ScalarError::Text(time_error(text, "2006-01-02T15:04:05.000000Z07:00"))),
+        _ => Err(ScalarError::Text(time_error(text, ".000000"))),
     }
 }
 
-/// Returns Go's error, which names the first part of the layout that the text does not match.
-fn time_error(text: &str, layout: &str) -> String {
+/// Go's error about a text that is no time of the layout `2006-01-02T15:04:05Z07:00`, or of the one with this fraction. It
+/// names the first part of the layout that the text does not match, or the first number that is out of its range.
+///
+/// Upstream: `Parse` and `ParseError` of Go's `time`.
+fn time_error(text: &str, fraction: &str) -> String {
+    let (mut rest, mut numbers) = (text.as_bytes(), Vec::new());
     let parts = ["2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05"];
-    let (mut rest, mut missing) = (text, "Z07:00");
+    let whole = quoted_time(text);
+    let layout = format!("2006-01-02T15:04:05{fraction}Z07:00");
+    let missing = |rest: &[u8], part: &str| {
+        let rest = quoted_bytes(rest);
+        format!("parsing time {whole} as \"{layout}\": cannot parse {rest} as \"{part}\"")
+    };
+    let out_of_range = |name: &str| format!("parsing time {whole}: {name} out of range");
     for part in parts {
-        let digits = part.bytes().all(|b| b.is_ascii_digit());
-        let fits = if digits {
-            rest.len() >= part.len() && rest.bytes().take(part.len()).all(|b| b.is_ascii_digit())
-        } else {
-            rest.starts_with(part)
+        let Some((head, tail)) = rest.split_at_checked(part.len()) else {
+            return missing(rest, part);
         };
-        if !fits {
-            missing = part;
-            break;
+        if part.len() == 1 && head != part.as_bytes() {
+            return missing(rest, part);
         }
-        rest = &rest[part.len()..];
+        if part.len() > 1 {
+            let number = head.iter().all(u8::is_ascii_digit).then(|| std::str::from_utf8(head));
+            let Some(number) = number.and_then(|text| text.ok()?.parse::<i16>().ok()) else {
+                return missing(rest, part);
+            };
+            match part {
+                "01" if !(1..=12).contains(&number) => return out_of_range("month"),
+                "15" if number > 23 => return out_of_range("hour"),
+                "04" if number > 59 => return out_of_range("minute"),
+                "05" if number > 59 => return out_of_range("second"),
+                _ => numbers.push(number),
+            }
+        }
+        rest = tail;
     }
-    let (text, rest) = (quoted(text), quoted(rest));
-    format!("parsing time {text} as \"{layout}\": cannot parse {rest} as \"{missing}\"")
+    let n_digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    match (rest, fraction.len()) {
+        ([b'.' | b',', digits @ ..], 0) if n_digits(digits) > 0 => {
+            rest = digits.get(n_digits(digits)..).unwrap_or_default();
+        }
+        (_, 0) => {}
+        ([b'.' | b',', digits @ ..], length) if n_digits(digits) + 1 >= length => {
+            rest = rest.get(length..).unwrap_or_default();
+        }
+        _ => return missing(rest, fraction),
+    }
+    let rest = match rest {
+        [b'Z', rest @ ..] => rest,
+        [b'+' | b'-', h1, h2, b':', m1, m2, rest @ ..]
+            if [h1, h2, m1, m2].iter().all(|byte| byte.is_ascii_digit()) =>
+        {
+            rest
+        }
+        _ => return missing(rest, "Z07:00"),
+    };
+    let day_exists = match numbers.as_slice() {
+        [year, month, day, ..] => {
+            let narrow = |number: &i16| i8::try_from(*number).unwrap_or_default();
+            jiff::civil::Date::new(*year, narrow(month), narrow(day)).is_ok()
+        }
+        _ => false,
+    };
+    match rest {
+        [] if !day_exists => out_of_range("day"),
+        [] => out_of_range("time zone offset hour"),
+        rest => format!("parsing time {whole}: extra text: {}", quoted_bytes(rest)),
+    }
+}
+
+/// Quotes a text as Go's errors about times do: bytes that are not printable ASCII are escaped one by one.
+fn quoted_time(text: &str) -> String {
+    quoted_bytes(text.as_bytes())
+}
+
+fn quoted_bytes(text: &[u8]) -> String {
+    let mut out = String::from("\"");
+    for byte in text {
+        match byte {
+            b'"' | b'\\' => out.extend(['\\', char::from(*byte)]),
+            b' '..=b'~' | 0x7f => out.push(char::from(*byte)),
+            _ => out.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    out.push('"');
+    out
 }
 
 #[cfg(test)]
@@ -197,5 +288,58 @@ mod tests {
         ] {
             assert!(time(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn errors_have_the_words_of_go() {
+        let layout = |fraction: &str| format!("2006-01-02T15:04:05{fraction}Z07:00");
+        let missing = |text: &str, fraction: &str, rest: &str, part: &str| {
+            let layout = layout(fraction);
+            format!(r#"parsing time "{text}" as "{layout}": cannot parse "{rest}" as "{part}""#)
+        };
+        for (text, fraction, want) in [
+            ("now", "", missing("now", "", "now", "2006")),
+            ("2024-1-01", "", missing("2024-1-01", "", "1-01", "01")),
+            ("ü", "", missing(r"\xc3\xbc", "", r"\xc3\xbc", "2006")),
+            (
+                "2024-02-30T00:00:00Z",
+                "",
+                r#"parsing time "2024-02-30T00:00:00Z": day out of range"#.to_owned(),
+            ),
+            (
+                "2024-13-30T00:00:00Z",
+                "",
+                r#"parsing time "2024-13-30T00:00:00Z": month out of range"#.to_owned(),
+            ),
+            ("2024-01-01T00:00:00", "", missing("2024-01-01T00:00:00", "", "", "Z07:00")),
+            (
+                "2024-01-01T00:00:00Z",
+                ".000000",
+                missing("2024-01-01T00:00:00Z", ".000000", "Z", ".000000"),
+            ),
+            (
+                "2024-01-01T00:00:00Zx",
+                "",
+                r#"parsing time "2024-01-01T00:00:00Zx": extra text: "x""#.to_owned(),
+            ),
+        ] {
+            assert_eq!(time_error(text, fraction), want);
+        }
+        for (text, at) in [
+            ("YQ==", None),
+            ("YR==", None),
+            ("Y\nQ==\n", None),
+            ("ünï", Some(0)),
+            ("a", Some(0)),
+            ("YWJjY", Some(4)),
+            ("YQ=", Some(3)),
+            ("YQ=a", Some(2)),
+            ("YQ==a", Some(4)),
+            ("Y!==", Some(1)),
+            ("=", Some(0)),
+        ] {
+            assert_eq!(corrupt_base64(text.as_bytes()), at, "{text}");
+        }
+        assert_eq!(bytes("YR==").ok(), Some(Value::from("YQ==")));
     }
 }

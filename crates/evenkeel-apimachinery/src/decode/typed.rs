@@ -12,7 +12,15 @@ use super::json::Json;
 use super::scalars;
 use crate::schema::node::{Field, Rest, Shape, Struct, TypeRef};
 
-/// Maximum number of reported strict decoding errors.
+/// Lists and maps that validation refuses even when they are empty, by Go's name of the type and JSON's of the field.
+const DIFFERS_WHEN_EMPTY: [(&str, &str); 4] = [
+    ("v2.HPAScalingRules", "policies"),
+    ("v1.ResourceSliceSpec", "devices"),
+    ("v1.ResourceSliceSpec", "sharedCounters"),
+    ("v1.JSONSchemaProps", "dependencies"),
+];
+
+/// Maximum number of strict decoding errors that are reported.
 const MAX_STRICT_ERRORS: usize = 100;
 
 /// Maximum total length in bytes of reported strict decoding errors. Each contains the path of its field, which may
@@ -30,7 +38,8 @@ pub(crate) fn is_reported(found: &[String]) -> bool {
 pub(crate) struct DecodeErrors {
     /// Strict decoding errors in order: `unknown field "spec.x"`, `duplicate field "spec.y"`.
     pub strict: Vec<String>,
-    /// The first error about a value of a wrong type, in Go's words.
+    /// The error about a value of a wrong type, in Go's words: the first one of a type that parses its own JSON (a time, a
+    /// quantity), else the first one.
     pub error: Option<String>,
 }
 
@@ -53,9 +62,12 @@ pub(crate) fn decode_from(
     json: &Json<'_>,
     type_ref: TypeRef<'_>,
 ) -> (Value, DecodeErrors) {
-    let mut decoder = Decoder { decoder, ..Decoder::default() };
-    let value = decoder.value(json, type_ref);
-    (value, decoder.errors)
+    let mut state = Decoder { decoder, ..Decoder::default() };
+    let value = state.value(json, type_ref);
+    if decoder == DecoderKind::Unstructured {
+        state.errors.strict.sort();
+    }
+    (value, state.errors)
 }
 
 /// Returns Go's encoding of the zero value of a type.
@@ -92,8 +104,10 @@ pub(crate) fn null_empty(value: &mut Value, type_ref: TypeRef<'_>) {
         (Shape::List { .. } | Shape::Map { .. }, value) if is_empty(value) => *value = Value::Null,
         (Shape::Struct(s), Value::Object(entries)) => {
             for (key, value) in entries {
-                // An empty list of managed fields differs from an absent one: it resets them.
-                if let Some(field) = s.field(key).filter(|f| &*f.name != "managedFields") {
+                // An empty list of managed fields is not the same as none: it resets them. Others are yet to be refused.
+                let differs = matches!(&**key, "managedFields" | "finalizers" | "ownerReferences")
+                    || DIFFERS_WHEN_EMPTY.contains(&(&*type_ref.node().go, &**key));
+                if let Some(field) = s.field(key).filter(|_| !differs) {
                     null_empty(value, type_ref.to(field.node));
                 }
             }
@@ -163,6 +177,8 @@ struct Decoder<'s> {
     fields: Vec<&'s str>,
     /// Go type of the struct that has the current field.
     owner: &'s str,
+    /// Whether decoding ends with the error that was found.
+    is_over: bool,
 }
 
 impl<'s> Decoder<'s> {
@@ -171,6 +187,12 @@ impl<'s> Decoder<'s> {
             return zero_value(type_ref);
         }
         match (type_ref.shape(), json) {
+            (Shape::Any, Json::Null | Json::Bool(_) | Json::Object(_)) => json.to_value(),
+            (Shape::Any, _) if &*type_ref.node().go == "v1.JSONSchemaPropsOrBool" => {
+                let error = "boolean or JSON schema expected".to_owned();
+                self.fail(scalars::ScalarError::Text(error), json, type_ref);
+                Value::Null
+            }
             (Shape::Any | Shape::Raw, _) => json.to_value(),
             (Shape::Struct(s), Json::Object(entries)) => self.object(entries, s, type_ref),
             (Shape::Map { value, .. }, Json::Object(entries)) => {
@@ -201,8 +223,13 @@ impl<'s> Decoder<'s> {
     ) -> Value {
         let mut actual = collect_fields(entries, s);
         let mut out = Map::new();
+        let mut entries: Vec<&(Cow<'_, str>, Json<'_>)> = entries.iter().collect();
+        if self.decoder == DecoderKind::Unstructured {
+            // It goes through the fields of the struct.
+            entries.sort_by_key(|(key, _)| s.field(key).map_or(usize::MAX, |field| field.position));
+        }
         let outer = std::mem::replace(&mut self.owner, &type_ref.node().go);
-        for (key, json) in entries {
+        for (key, json) in &entries {
             match (s.field(key), s.rest) {
                 (Some(field), _) => match actual.remove(&*field.name) {
                     Some(json) => self.field(field, &json, type_ref, &mut out),
@@ -250,16 +277,25 @@ impl<'s> Decoder<'s> {
         }
         let length = self.path.len();
         self.enter(&field.name);
+        let n_fields = self.fields.len();
+        if !field.embedded_in.is_empty() {
+            self.fields.push(&field.embedded_in);
+        }
         self.fields.push(&field.name);
         let type_ref = owner.to(field.node);
         let value = self.value(json, type_ref);
-        self.fields.pop();
+        self.fields.truncate(n_fields);
         self.path.truncate(length);
-        // These fields distinguish an empty list from an absent one. A client sends an empty `managedFields` to
-        // clear it, and validation rejects empty scaling policies.
-        let differs_when_empty = &*field.name == "managedFields"
-            || (&*field.name == "policies" && &*owner.node().go == "v2.HPAScalingRules");
-        if field.pointer || (differs_when_empty && value.is_array()) {
+        // An explicitly empty list stays apart from an absent one: of owners, because a client clears them so; of
+        // others, because validation refuses it.
+        let differs_when_empty =
+            DIFFERS_WHEN_EMPTY.contains(&(&*owner.node().go, &*field.name)) && !value.is_null();
+        let resets_managers = &*field.name == "managedFields" && self.fields == ["metadata"];
+        let refused_in_template = ["finalizers", "managedFields", "ownerReferences"]
+            .contains(&&*field.name)
+            && self.fields == ["spec", "metadata"];
+        let keeps_list = (resets_managers || refused_in_template) && value.is_array();
+        if field.pointer || differs_when_empty || keeps_list {
             return Some(value);
         }
         unless_omitted(field, type_ref, value)
@@ -311,23 +347,42 @@ impl<'s> Decoder<'s> {
         }
     }
 
+    /// Notes an error. Go decodes on after JSON of another type, up to a type that parses its own JSON and refuses it.
     fn fail(&mut self, problem: scalars::ScalarError, json: &Json<'_>, type_ref: TypeRef<'_>) {
-        if self.errors.error.is_some() {
+        let is_unstructured = self.decoder == DecoderKind::Unstructured;
+        let is_own = matches!(
+            type_ref.shape(),
+            Shape::Time
+                | Shape::MicroTime
+                | Shape::Duration
+                | Shape::Quantity
+                | Shape::IntOrString
+                | Shape::Any
+        );
+        if self.is_over || self.errors.error.is_some() && !is_own {
             return;
         }
-        if self.decoder == DecoderKind::Unstructured
-            && !matches!(problem, scalars::ScalarError::Text(_))
-        {
-            self.errors.error = Some(conversion_error(json, type_ref));
-            return;
-        }
+        self.is_over = is_unstructured || is_own;
         let as_type = match &problem {
             scalars::ScalarError::GoType(go) => Some(*go),
             _ => None,
         };
         let form = match problem {
             scalars::ScalarError::Text(text) => {
-                self.errors.error = Some(text);
+                let is_bytes = is_unstructured && matches!(type_ref.shape(), Shape::Bytes);
+                let prefix = if is_bytes { "error decoding from json: " } else { "" };
+                self.errors.error = Some(format!("{prefix}{text}"));
+                return;
+            }
+            scalars::ScalarError::GoType(go) if is_unstructured => {
+                self.errors.error = Some(format!(
+                    "json: cannot unmarshal {} into Go value of type {go}",
+                    json.json_type()
+                ));
+                return;
+            }
+            _ if is_unstructured => {
+                self.errors.error = Some(conversion_error(json, type_ref));
                 return;
             }
             scalars::ScalarError::Type | scalars::ScalarError::GoType(_) => {
@@ -517,6 +572,48 @@ mod tests {
         ] {
             let (_, errors) = read(group, kind, text);
             assert_eq!(errors.error, Some(format!("json: cannot unmarshal {error}")), "{text}");
+        }
+        // Embedded structs are named, too, and a type that parses its own JSON ends the decoding.
+        for (group, kind, text, error) in [
+            (
+                "",
+                "Pod",
+                r#"{"spec":{"volumes":[{"nfs":[]}]}}"#,
+                "json: cannot unmarshal array into Go struct field Volume.spec.volumes.VolumeSource.nfs of type v1.NFSVolumeSource",
+            ),
+            (
+                "networking.k8s.io",
+                "Ingress",
+                r#"{"spec":{"rules":[{"http":{"paths":[1]}}]}}"#,
+                "json: cannot unmarshal number into Go struct field HTTPIngressRuleValue.spec.rules.IngressRuleValue.http.paths of type v1.HTTPIngressPath",
+            ),
+            (
+                "",
+                "ConfigMap",
+                r#"{"data":1,"metadata":{"creationTimestamp":5}}"#,
+                "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.creationTimestamp of type string",
+            ),
+            (
+                "",
+                "ResourceQuota",
+                r#"{"metadata":{"name":1},"spec":{"hard":{"pods":"a"}}}"#,
+                "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+            ),
+        ] {
+            assert_eq!(read(group, kind, text).1.error.as_deref(), Some(error), "{text}");
+        }
+        let schema = Schema::builtin("", "v1", "Pod").expect("a built-in kind");
+        for (text, error) in [
+            // In the order of the struct's fields.
+            (r#"{"spec":{"hostname":1.5,"volumes":{}}}"#, "cannot restore slice from map"),
+            (
+                r#"{"metadata":{"creationTimestamp":5}}"#,
+                "json: cannot unmarshal number into Go value of type string",
+            ),
+        ] {
+            let json = parse(text.as_bytes()).expect("valid");
+            let (_, errors) = decode_from(DecoderKind::Unstructured, &json, schema.type_ref());
+            assert_eq!(errors.error.as_deref(), Some(error), "{text}");
         }
         let (_, errors) = read("", "Secret", r#"{"data":{"k":"!"}}"#);
         assert_eq!(errors.error.as_deref(), Some("illegal base64 data at input byte 0"));

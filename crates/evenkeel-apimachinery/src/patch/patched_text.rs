@@ -1,125 +1,276 @@
-//! JSON text of a patched object, as errors quote it. Upstream applies JSON and merge patches to the encoded
-//! object. It decodes the values that a patch changes as maps and encodes them sorted by key. All others keep Go's
-//! encoding, in the order of the structs (`lazyNode` of the module `gopkg.in/evanphx/json-patch.v4`).
+//! The JSON of a patched object as errors quote it. Upstream applies JSON and merge patches to the encoded object: what a
+//! patch walks through is decoded as maps and encoded sorted by key. All else stays as it was encoded: what was stored in
+//! the order of Go's structs, what was sent in the order of the patch (`lazyNode` of the module
+//! `gopkg.in/evanphx/json-patch.v4`).
+
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::PatchType;
+use crate::decode::json::Json;
+use crate::go_text::go_json_string;
 use crate::schema::Schema;
-use crate::schema::node::{Shape, TypeRef};
+use crate::schema::go_order::{child, enclosed, item, write_name, write_value};
+use crate::schema::node::TypeRef;
 
-/// Returns the JSON text of `object`, which is `current` after a patch.
-pub(super) fn patched_text(object: &Value, current: &Value, schema: Option<&Schema>) -> String {
-    let Some(schema) = schema.filter(|schema| !schema.is_custom()) else {
-        return object.to_string();
-    };
+/// Returns the JSON of the object that a patch makes of `current`.
+pub(super) fn patched_text(
+    form: PatchType,
+    current: &Value,
+    patch: &Json<'_>,
+    schema: Option<&Schema>,
+) -> String {
+    let schema = schema.filter(|schema| !schema.is_custom());
+    let mut node = Node::Stored(current, schema.map(Schema::type_ref));
+    match (form, patch) {
+        (PatchType::Json, Json::Array(operations)) => {
+            let _failed = operations.iter().try_for_each(|operation| node.operate(operation));
+        }
+        (PatchType::Json, _) => {}
+        _ => node.merge(patch),
+    }
     let mut out = String::new();
-    write(object, Origin::Stored(current), Some(schema.type_ref()), &mut out);
+    node.write(&mut out);
     out
 }
 
-/// Origin of a value in the patched object.
-#[derive(Clone, Copy)]
-enum Origin<'a> {
-    /// The value is unchanged.
-    Unchanged,
-    /// The stored value is this one; the patch may have changed parts of it.
-    Stored(&'a Value),
-    /// The value comes from the patch.
-    Patch,
+/// A part of the patched object.
+///
+/// Upstream: `lazyNode`.
+#[derive(Clone)]
+enum Node<'a> {
+    /// A part of the object that no patch walked through, with its type.
+    Stored(&'a Value, Option<TypeRef<'a>>),
+    /// A part of the patch that was not walked through.
+    Sent(&'a Json<'a>),
+    /// An object that was walked through.
+    Fields(BTreeMap<String, Node<'a>>),
+    /// A list that was walked through.
+    Items(Vec<Node<'a>>),
 }
 
-impl<'a> Origin<'a> {
-    /// Returns the origin of a part; `find` returns that part of the stored value.
-    fn of_part(self, find: impl FnOnce(&'a Value) -> Option<&'a Value>) -> Self {
+impl<'a> Node<'a> {
+    /// Makes an object or a list one that was walked through.
+    fn expand(&mut self) {
         match self {
-            Self::Stored(stored) => find(stored).map_or(Self::Patch, Self::Stored),
-            other => other,
+            Self::Stored(Value::Object(fields), type_ref) => {
+                let fields = fields.iter().map(|(name, value)| {
+                    (name.clone(), Self::Stored(value, child(*type_ref, name)))
+                });
+                *self = Self::Fields(fields.collect());
+            }
+            Self::Stored(Value::Array(items), type_ref) => {
+                let type_ref = item(*type_ref);
+                *self =
+                    Self::Items(items.iter().map(|value| Self::Stored(value, type_ref)).collect());
+            }
+            Self::Sent(Json::Object(entries)) => {
+                let fields = entries
+                    .iter()
+                    .map(|(name, json)| (name.clone().into_owned(), Self::Sent(json)));
+                *self = Self::Fields(fields.collect());
+            }
+            Self::Sent(Json::Array(items)) => {
+                *self = Self::Items(items.iter().map(Self::Sent).collect());
+            }
+            _ => {}
+        }
+    }
+
+    fn is_null(&self) -> bool {
+        matches!(self, Self::Stored(Value::Null, _) | Self::Sent(Json::Null))
+    }
+
+    /// Applies a merge patch.
+    ///
+    /// Upstream: `merge`, `mergeDocs`.
+    fn merge(&mut self, patch: &'a Json<'a>) {
+        self.expand();
+        let (Self::Fields(fields), Json::Object(entries)) = (&mut *self, patch) else {
+            let is_object = matches!(self, Self::Fields(_));
+            *self = Self::Sent(patch);
+            if !is_object {
+                self.prune();
+            }
+            return;
+        };
+        for (name, json) in entries {
+            match (json, fields.get_mut(name.as_ref())) {
+                (Json::Null, _) => drop(fields.remove(name.as_ref())),
+                (_, Some(before)) if !before.is_null() => before.merge(json),
+                _ => {
+                    let mut added = Self::Sent(json);
+                    added.prune();
+                    fields.insert(name.clone().into_owned(), added);
+                }
+            }
+        }
+    }
+
+    /// Removes null entries of objects, walking through all of it.
+    ///
+    /// Upstream: `pruneNulls`.
+    fn prune(&mut self) {
+        self.expand();
+        match self {
+            Self::Fields(fields) => {
+                fields.retain(|_, value| !value.is_null());
+                fields.values_mut().for_each(Self::prune);
+            }
+            Self::Items(items) => items.iter_mut().for_each(Self::prune),
+            _ => {}
+        }
+    }
+
+    /// Applies an operation of a JSON patch; `None` where it does not fit.
+    fn operate(&mut self, operation: &'a Json<'a>) -> Option<()> {
+        let text = |name: &str| match operation.get(name) {
+            Some(Json::String(text)) => Some(text.as_ref()),
+            _ => None,
+        };
+        let value = || operation.get("value").map_or(Self::Sent(&Json::Null), Self::Sent);
+        match text("op")? {
+            "add" => self.put(text("path")?, value(), true),
+            "replace" => self.put(text("path")?, value(), false),
+            "remove" => self.take(text("path")?).map(drop),
+            "move" => {
+                let moved = self.take(text("from")?)?;
+                self.put(text("path")?, moved, true)
+            }
+            "copy" => {
+                let copy = self.find(text("from")?)?.clone();
+                self.put(text("path")?, copy, true)
+            }
+            "test" => self.find(text("path")?).map(drop),
+            _ => None,
+        }
+    }
+
+    /// Walks to the container of a pointer; returns it with the last step.
+    fn walk<'p>(&mut self, pointer: &'p str) -> Option<(&mut Self, &'p str)> {
+        let mut steps = pointer.split('/');
+        let last = steps.next_back()?;
+        let mut node = self;
+        node.expand();
+        for step in steps.skip(1) {
+            node = node.part(step)?;
+            node.expand();
+        }
+        Some((node, last))
+    }
+
+    fn part(&mut self, step: &str) -> Option<&mut Self> {
+        match self {
+            Self::Fields(fields) => fields.get_mut(&unescape(step)),
+            Self::Items(items) => {
+                let index = index(step, items.len())?;
+                items.get_mut(index)
+            }
+            _ => None,
+        }
+    }
+
+    fn find(&mut self, pointer: &str) -> Option<&mut Self> {
+        let (container, last) = self.walk(pointer)?;
+        container.part(last)
+    }
+
+    fn put(&mut self, pointer: &str, value: Self, inserts: bool) -> Option<()> {
+        match self.walk(pointer)? {
+            (Self::Fields(fields), last) => drop(fields.insert(unescape(last), value)),
+            (Self::Items(items), "-") => items.push(value),
+            (Self::Items(items), last) if inserts => {
+                let index = index(last, items.len() + 1)?;
+                items.insert(index.min(items.len()), value);
+            }
+            (Self::Items(items), last) => {
+                let index = index(last, items.len())?;
+                *items.get_mut(index)? = value;
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn take(&mut self, pointer: &str) -> Option<Self> {
+        match self.walk(pointer)? {
+            (Self::Fields(fields), last) => fields.remove(&unescape(last)),
+            (Self::Items(items), last) => {
+                let index = index(last, items.len())?;
+                (index < items.len()).then(|| items.remove(index))
+            }
+            _ => None,
+        }
+    }
+
+    fn write(&self, out: &mut String) {
+        match self {
+            Self::Stored(value, type_ref) => write_value(value, *type_ref, out),
+            Self::Sent(json) => write_sent(json, out),
+            Self::Fields(fields) => enclosed('{', '}', fields, out, |(name, value), out| {
+                write_name(name, out);
+                value.write(out);
+            }),
+            Self::Items(items) => enclosed('[', ']', items, out, Self::write),
         }
     }
 }
 
-/// Writes a value: unchanged structs in Go's order, all other objects sorted by key.
-fn write(value: &Value, origin: Origin<'_>, type_ref: Option<TypeRef<'_>>, out: &mut String) {
-    let origin = match origin {
-        Origin::Stored(stored) if stored == value => Origin::Unchanged,
-        other => other,
-    };
-    match value {
-        Value::Object(fields) => {
-            let go = type_ref
-                .and_then(TypeRef::as_struct)
-                .filter(|_| matches!(origin, Origin::Unchanged));
-            let position = |name: &str| {
-                go.map_or(0, |s| s.field(name).map_or(usize::MAX, |field| field.position))
-            };
-            let mut names: Vec<&String> = fields.keys().collect();
-            names.sort_by_key(|name| (position(name), *name));
-            enclosed('{', '}', names, out, |name, out| {
-                out.push_str(&Value::from(name.as_str()).to_string());
-                out.push(':');
-                let origin = origin.of_part(|stored| stored.get(name));
-                write(&fields[name], origin, type_ref.and_then(|t| t.child(name)), out);
-            });
-        }
-        Value::Array(items) => {
-            let item_type = type_ref.and_then(|list| match list.shape() {
-                Shape::List { item, .. } => Some(list.to(*item)),
-                _ => None,
-            });
-            enclosed('[', ']', items.iter().enumerate(), out, |(index, item), out| {
-                write(item, origin.of_part(|stored| stored.get(index)), item_type, out);
-            });
-        }
-        scalar => out.push_str(&scalar.to_string()),
-    }
+/// An index of a list with so many places; a negative one counts from the end.
+fn index(step: &str, n_places: usize) -> Option<usize> {
+    let index: i64 = step.parse().ok()?;
+    let index = if index < 0 { index + i64::try_from(n_places).ok()? } else { index };
+    usize::try_from(index).ok().filter(|index| *index < n_places)
 }
 
-/// Writes items between brackets, separated by commas.
-fn enclosed<T>(
-    open: char,
-    close: char,
-    items: impl IntoIterator<Item = T>,
-    out: &mut String,
-    mut write: impl FnMut(T, &mut String),
-) {
-    out.push(open);
-    for (index, item) in items.into_iter().enumerate() {
-        if index > 0 {
-            out.push(',');
-        }
-        write(item, out);
+fn unescape(step: &str) -> String {
+    step.replace("~1", "/").replace("~0", "~")
+}
+
+/// Writes what was sent, in its order.
+fn write_sent(json: &Json<'_>, out: &mut String) {
+    match json {
+        Json::Object(entries) => enclosed('{', '}', entries, out, |(name, json), out| {
+            write_name(name, out);
+            write_sent(json, out);
+        }),
+        Json::Array(items) => enclosed('[', ']', items, out, write_sent),
+        Json::String(text) => out.push_str(&go_json_string(text)),
+        Json::Number(text) => out.push_str(text),
+        Json::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+        Json::Null => out.push_str("null"),
     }
-    out.push(close);
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::group_version::GroupVersionKind;
     use serde_json::json;
 
     use super::*;
+    use crate::decode::json::parse;
 
     #[test]
     fn what_a_patch_leaves_alone_keeps_the_order_of_its_struct() {
-        let kind =
-            GroupVersionKind { group: "".into(), version: "v1".into(), kind: "ConfigMap".into() };
-        let schema = Schema::of(&kind).expect("a built-in kind");
+        let schema = Schema::builtin("", "v1", "ConfigMap").expect("a built-in kind");
         let entry = json!({"apiVersion": "v1", "manager": "m", "operation": "Update"});
         let current = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"b": "1", "a": "2"},
             "metadata": {"annotations": {"a": "b"}, "managedFields": [entry], "name": "c", "uid": "u"}});
-        let text = |object: &Value| patched_text(object, &current, Some(&schema));
-        let mut object = current.clone();
-        object["data"]["a"] = json!({"y": 1, "x": "<"});
-        assert_eq!(
-            text(&object),
-            r#"{"apiVersion":"v1","data":{"a":{"x":"<","y":1},"b":"1"},"kind":"ConfigMap","metadata":{"name":"c","uid":"u","annotations":{"a":"b"},"managedFields":[{"manager":"m","operation":"Update","apiVersion":"v1"}]}}"#
-        );
-        let mut object = current.clone();
-        object["metadata"]["name"] = json!(5);
-        assert_eq!(
-            text(&object),
-            r#"{"apiVersion":"v1","data":{"a":"2","b":"1"},"kind":"ConfigMap","metadata":{"annotations":{"a":"b"},"managedFields":[{"manager":"m","operation":"Update","apiVersion":"v1"}],"name":5,"uid":"u"}}"#
-        );
-        assert_eq!(patched_text(&object, &current, None), object.to_string());
+        let text = |form, patch: &str| {
+            patched_text(form, &current, &parse(patch.as_bytes()).expect("JSON"), Some(&schema))
+        };
+        let metadata = r#""metadata":{"name":"c","uid":"u","annotations":{"a":"b"},"managedFields":[{"manager":"m","operation":"Update","apiVersion":"v1"}]}"#;
+        let sorted = r#""metadata":{"annotations":{"a":"b"},"managedFields":[{"manager":"m","operation":"Update","apiVersion":"v1"}],"name":5,"uid":"u"}"#;
+        for (form, patch, want) in [
+            (PatchType::Merge, r#"{"data": {"a": {"y": 1, "x": "<"}}}"#, format!(r#"{{"apiVersion":"v1","data":{{"a":{{"x":"\u003c","y":1}},"b":"1"}},"kind":"ConfigMap",{metadata}}}"#)),
+            (PatchType::Merge, r#"{"metadata": {"name": 5}}"#, format!(r#"{{"apiVersion":"v1","data":{{"a":"2","b":"1"}},"kind":"ConfigMap",{sorted}}}"#)),
+            // A list of the patch replaces the stored one, and is walked through for nulls.
+            (PatchType::Merge, r#"{"metadata": {"managedFields": [{"operation": "Update", "manager": "m", "time": null}]}}"#, r#"{"apiVersion":"v1","data":{"a":"2","b":"1"},"kind":"ConfigMap","metadata":{"annotations":{"a":"b"},"managedFields":[{"manager":"m","operation":"Update"}],"name":"c","uid":"u"}}"#.to_owned()),
+            (PatchType::Json, r#"[{"op": "add", "path": "/metadata/name", "value": 5}]"#, format!(r#"{{"apiVersion":"v1","data":{{"a":"2","b":"1"}},"kind":"ConfigMap",{sorted}}}"#)),
+            (PatchType::Json, r#"[{"op": "add", "path": "/metadata/managedFields/0", "value": {"z": 1, "a": 2}}]"#, r#"{"apiVersion":"v1","data":{"a":"2","b":"1"},"kind":"ConfigMap","metadata":{"annotations":{"a":"b"},"managedFields":[{"z":1,"a":2},{"manager":"m","operation":"Update","apiVersion":"v1"}],"name":"c","uid":"u"}}"#.to_owned()),
+            (PatchType::Json, r#"[{"op": "move", "from": "/metadata/annotations", "path": "/x"}]"#, r#"{"apiVersion":"v1","data":{"a":"2","b":"1"},"kind":"ConfigMap","metadata":{"managedFields":[{"manager":"m","operation":"Update","apiVersion":"v1"}],"name":"c","uid":"u"},"x":{"a":"b"}}"#.to_owned()),
+        ] {
+            assert_eq!(text(form, patch), want, "{patch}");
+        }
     }
 }

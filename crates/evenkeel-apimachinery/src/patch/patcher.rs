@@ -15,7 +15,7 @@ use crate::go_text::go;
 use crate::group_version::{GroupKind, GroupVersionKind};
 use crate::schema::Schema;
 use crate::schema::node::TypeRef;
-use crate::status::{FieldError, StatusError};
+use crate::status::{FieldError, StatusError, quote};
 
 /// Implements [`super::patch`] for JSON, merge and strategic merge patches.
 pub(super) fn patch(
@@ -55,7 +55,7 @@ pub(super) fn patch(
     decode_patched(kind, schema, &object, decoder, strict, validation).map_err(
         |detail| match form {
             PatchType::Strategic => invalid(&go(&patch.to_value()), &detail),
-            _ => invalid(&patched_text::patched_text(&object, current, schema), &detail),
+            _ => invalid(&patched_text::patched_text(form, current, &patch, schema), &detail),
         },
     )
 }
@@ -254,7 +254,7 @@ fn unprocessable() -> StatusError {
 
 /// Returns the 422 about the patched object as a whole.
 fn invalid(shown: &str, detail: &str) -> StatusError {
-    let message = format!("Invalid value: {}: {detail}", typed::quoted(shown));
+    let message = format!("Invalid value: {}: {detail}", quote(shown));
     StatusError::new(
         StatusCode::UNPROCESSABLE_ENTITY,
         "Invalid",

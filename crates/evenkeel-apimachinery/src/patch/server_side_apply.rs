@@ -25,9 +25,10 @@ pub(super) fn apply(
     let object = managedfields::apply(schema, kind, current, &patch, write, force)?;
     let (object, errors) = decode_as(DecoderKind::Unstructured, &Json::from(&object), schema);
     if let Some(error) = errors.error {
-        let name = patch.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        let text = |pointer| patch.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
         return Err(StatusError::plain_internal(format!(
-            "failed to convert new object (/{name}; {kind}) to proper version: unable to convert unstructured object to {kind}: {error}"
+            "failed to convert new object ({namespace}/{name}; {kind}) to proper version: unable to convert unstructured object to {kind}: {error}"
         )));
     }
     let mut object = named(object, kind);

@@ -152,6 +152,7 @@ fn merge_entry(
     let merged = match (original.remove(key), value) {
         (Some(Value::Object(before)), Value::Object(patch)) if !deletes => {
             let field = type_ref.and_then(TypeRef::as_struct).and_then(|s| s.field(key));
+            require_field(type_ref, key)?;
             let merged = if field.is_some_and(|f| f.patch.replace) {
                 patch
             } else {
@@ -165,6 +166,7 @@ fn merge_entry(
             Some(Value::Array(kept.collect()))
         }
         (Some(Value::Array(before)), Value::Array(patch)) => {
+            require_field(type_ref, key)?;
             let (rule, item) = patch_rule_of(type_ref, key)?;
             Some(Value::Array(merge_lists(before, patch, &rule, item)?))
         }
@@ -180,6 +182,22 @@ fn merge_entry(
     Ok(())
 }
 
+/// Refuses to merge into a field that Go's struct does not have. A `RawExtension` has none.
+///
+/// Upstream: `LookupPatchMetadataForStruct`.
+fn require_field(type_ref: Option<TypeRef<'_>>, key: &str) -> Result<(), StrategicError> {
+    let name = match type_ref.map(|type_ref| (type_ref, type_ref.shape())) {
+        Some((_, Shape::Raw)) => "RawExtension",
+        Some((type_ref, Shape::Struct(s))) if s.field(key).is_none() => {
+            type_ref.node().go.rsplit('.').next().unwrap_or_default()
+        }
+        _ => return Ok(()),
+    };
+    Err(StrategicError::Internal(format!(
+        "unable to find api field in struct {name} for the json field \"{key}\""
+    )))
+}
+
 /// Returns how the list `key` merges, and the type of its elements.
 fn patch_rule_of<'a>(
     type_ref: Option<TypeRef<'a>>,
@@ -187,12 +205,8 @@ fn patch_rule_of<'a>(
 ) -> Result<(PatchRule, Option<TypeRef<'a>>), StrategicError> {
     let Some(type_ref) = type_ref else { return Ok((PatchRule::default(), None)) };
     let Some(owner) = type_ref.as_struct() else { return Ok((PatchRule::default(), None)) };
-    let Some(field) = owner.field(key) else {
-        let go = type_ref.node().go.rsplit('.').next().unwrap_or("");
-        return Err(StrategicError::Internal(format!(
-            "unable to find api field in struct {go} for the json field \"{key}\""
-        )));
-    };
+    require_field(Some(type_ref), key)?;
+    let Some(field) = owner.field(key) else { return Ok((PatchRule::default(), None)) };
     let item = match type_ref.to(field.node).shape() {
         Shape::List { item, .. } => Some(type_ref.to(*item)),
         _ => None,
@@ -356,6 +370,17 @@ mod tests {
     }
 
     const POD: (&str, &str) = ("", "Pod");
+
+    #[test]
+    fn what_is_in_an_extension_cannot_be_merged() {
+        let revision = json!({"data": {"spec": {"a": 1}}});
+        let refused = merged(("apps", "ControllerRevision"), &revision, &revision);
+        let why = "unable to find api field in struct RawExtension for the json field \"spec\"";
+        assert_eq!(refused, Err(StrategicError::Internal(why.to_owned())));
+        let added = json!({"data": {"a": 1}});
+        let both = json!({"data": {"spec": {"a": 1}, "a": 1}});
+        assert_eq!(merged(("apps", "ControllerRevision"), &revision, &added), Ok(both));
+    }
 
     #[test]
     fn lists_merge_by_key() {

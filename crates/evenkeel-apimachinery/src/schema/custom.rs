@@ -119,6 +119,7 @@ fn field(name: &str, node: Id, default: Option<Value>) -> Field {
         omit_empty: true,
         omit_zero: false,
         position: 0,
+        embedded_in: "".into(),
         default,
         patch: PatchRule::default(),
     }

@@ -5,6 +5,7 @@
 //! topology) and `data/go-fields.tsv` (pointers and `omitempty` of Go's fields, which determine the encoded JSON).
 
 mod custom;
+pub(crate) mod go_order;
 pub(crate) mod node;
 mod openapi;
 
@@ -43,7 +44,16 @@ fn builtin() -> &'static Builtin {
     &TREE
 }
 
-/// Resets a top-level field to the encoding of an unset field.
+/// A value of the type that the OpenAPI document names so, as Go encodes it.
+pub fn go_encoded(type_name: &str, value: &Value) -> String {
+    let all = builtin();
+    let type_ref = all.names.get(type_name).map(|id| node::TypeRef { tree: &all.tree, id: *id });
+    let mut out = String::new();
+    go_order::write_value(value, type_ref, &mut out);
+    out
+}
+
+/// Resets a top-level field to its encoding when unset.
 pub fn reset_field(schema: Option<&Schema>, object: &mut Value, field: &str) {
     let Some(map) = object.as_object_mut() else { return };
     map.remove(field);

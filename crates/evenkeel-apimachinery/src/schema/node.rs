@@ -105,7 +105,9 @@ pub(crate) struct Field {
     pub omit_zero: bool,
     /// Position in the Go struct, which determines the order of encoding.
     pub position: usize,
-    /// Default in the schema. For built-in kinds it only completes keys of list items.
+    /// Name of the embedded struct that has the field in Go; empty where the struct itself has it.
+    pub embedded_in: Box<str>,
+    /// Default of the schema. For built-in kinds it only completes keys of list items.
     pub default: Option<Value>,
     pub patch: PatchRule,
 }

@@ -75,6 +75,8 @@ struct GoField<'a> {
     flags: &'a str,
     /// Position in the struct.
     position: usize,
+    /// Name of the embedded struct that has the field.
+    embedded_in: &'a str,
 }
 
 /// Parses both documents and builds one tree of all their types.
@@ -98,7 +100,8 @@ pub(super) fn build(openapi: &str, go_fields: &str) -> Result<Builtin, serde_jso
     Ok(Builtin { tree: Arc::new(builder.tree), kinds, names })
 }
 
-/// Parses lines of `schema TAB field:type[:flags] …`; flags are `o` (omitempty) and `z` (omitzero).
+/// Parses lines of `schema TAB field:type[:flags[:embedded]] …`; flags are `o` (omitempty) and `z` (omitzero), and `embedded`
+/// is the embedded struct that has the field.
 fn parse_go_fields(text: &str) -> HashMap<&str, HashMap<&str, GoField<'_>>> {
     let mut schemas = HashMap::new();
     for line in text.lines() {
@@ -106,7 +109,9 @@ fn parse_go_fields(text: &str) -> HashMap<&str, HashMap<&str, GoField<'_>>> {
         let fields = fields.split(' ').enumerate().filter_map(|(position, field)| {
             let mut parts = field.split(':');
             let (name, type_) = (parts.next()?, parts.next()?);
-            Some((name, GoField { type_, flags: parts.next().unwrap_or(""), position }))
+            let (flags, embedded_in) =
+                (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+            Some((name, GoField { type_, flags, position, embedded_in }))
         });
         schemas.insert(schema, fields.collect());
     }
@@ -167,6 +172,7 @@ impl<'a> Builder<'_, 'a> {
                     omit_empty: has('o'),
                     omit_zero: has('z'),
                     position: go_field.map_or(usize::MAX, |field| field.position),
+                    embedded_in: go_field.map_or("", |field| field.embedded_in).into(),
                     default: property.default.clone(),
                     patch: patch_rule(property),
                 }

@@ -1,6 +1,10 @@
 //! Validation errors about single fields, worded as upstream's.
 
+use std::fmt::{self, Display};
+
 use serde_json::Value;
+
+use crate::go_text::go_json;
 
 use evenkeel_api::quote::quote;
 
@@ -13,10 +17,56 @@ pub struct FieldError {
     pub kind: FieldErrorKind,
     /// Path of the field, such as `spec.ports[0].name`.
     pub field: String,
-    /// Invalid value; `None` to omit it from the text.
-    pub value: Option<Value>,
-    /// Rule that the value breaks; may be empty.
+    /// The offending value; `None` leaves it out of the text.
+    pub value: Option<BadValue>,
+    /// Explanation of the rule that the value breaks; it may be empty.
     pub detail: String,
+}
+
+/// A value as an error quotes it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum BadValue {
+    /// A value of the stored version.
+    Value(Value),
+    /// The JSON of a value of another version, such as the internal one.
+    Encoded(String),
+}
+
+impl BadValue {
+    /// About the length of its text, in bytes.
+    fn size(&self) -> usize {
+        fn size(value: &Value) -> usize {
+            match value {
+                Value::Null | Value::Bool(_) | Value::Number(_) => 4,
+                Value::String(text) => 2 + text.len(),
+                Value::Array(items) => 2 + items.iter().map(|item| 1 + size(item)).sum::<usize>(),
+                Value::Object(fields) => {
+                    let fields = fields.iter().map(|(key, value)| 4 + key.len() + size(value));
+                    2 + fields.sum::<usize>()
+                }
+            }
+        }
+        match self {
+            Self::Value(value) => size(value),
+            Self::Encoded(json) => json.len(),
+        }
+    }
+}
+
+impl Display for BadValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Value(Value::String(text)) => f.write_str(&quote(text)),
+            Self::Value(value) => f.write_str(&go_json(value)),
+            Self::Encoded(json) => f.write_str(json),
+        }
+    }
+}
+
+impl<T: Into<Value>> From<T> for BadValue {
+    fn from(value: T) -> Self {
+        Self::Value(value.into())
+    }
 }
 
 /// Types of [`FieldError`], each with its reason and its text.
@@ -98,24 +148,13 @@ impl FieldError {
 
     /// Returns the approximate length of the text in bytes.
     pub(crate) fn size(&self) -> usize {
-        fn size(value: &Value) -> usize {
-            match value {
-                Value::Null | Value::Bool(_) | Value::Number(_) => 4,
-                Value::String(text) => 2 + text.len(),
-                Value::Array(items) => 2 + items.iter().map(|item| 1 + size(item)).sum::<usize>(),
-                Value::Object(fields) => {
-                    let fields = fields.iter().map(|(key, value)| 4 + key.len() + size(value));
-                    2 + fields.sum::<usize>()
-                }
-            }
-        }
-        self.field.len() + self.detail.len() + self.value.as_ref().map_or(0, size) + 16
+        self.field.len() + self.detail.len() + self.value.as_ref().map_or(0, BadValue::size) + 16
     }
 
     fn new(
         kind: FieldErrorKind,
         field: impl Into<String>,
-        value: Option<Value>,
+        value: Option<BadValue>,
         detail: impl Into<String>,
     ) -> Self {
         Self { kind, field: field.into(), value, detail: detail.into() }
@@ -124,7 +163,7 @@ impl FieldError {
     /// Returns an error for an invalid value.
     pub fn invalid(
         field: impl Into<String>,
-        value: impl Into<Value>,
+        value: impl Into<BadValue>,
         detail: impl Into<String>,
     ) -> Self {
         Self::new(FieldErrorKind::Invalid, field, Some(value.into()), detail)
@@ -145,7 +184,7 @@ impl FieldError {
     /// Returns an error for a value that is not one of `supported`, which the text lists in this order.
     pub fn not_supported(
         field: impl Into<String>,
-        value: impl Into<Value>,
+        value: impl Into<BadValue>,
         supported: &[&str],
     ) -> Self {
         let quoted: Vec<String> = supported.iter().map(|v| quote(v)).collect();
@@ -179,13 +218,13 @@ impl FieldError {
         Self::new(FieldErrorKind::Internal, field, None, detail)
     }
 
-    /// Returns an error for a duplicate value.
-    pub fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
+    /// A duplicate value.
+    pub fn duplicate(field: impl Into<String>, value: impl Into<BadValue>) -> Self {
         Self::new(FieldErrorKind::Duplicate, field, Some(value.into()), "")
     }
 
-    /// Returns an error for a reference to an object that does not exist.
-    pub(crate) fn not_found(field: impl Into<String>, value: impl Into<Value>) -> Self {
+    /// A reference to an object that does not exist.
+    pub(crate) fn not_found(field: impl Into<String>, value: impl Into<BadValue>) -> Self {
         Self::new(FieldErrorKind::NotFound, field, Some(value.into()), "")
     }
 
@@ -219,11 +258,7 @@ impl FieldError {
         if self.kind.shows_value()
             && let Some(value) = &self.value
         {
-            text.push_str(": ");
-            match value {
-                Value::String(s) => text.push_str(&quote(s)),
-                other => text.push_str(&other.to_string()),
-            }
+            text.push_str(&format!(": {value}"));
         }
         if !self.detail.is_empty() {
             text.push_str(": ");
@@ -233,8 +268,8 @@ impl FieldError {
     }
 }
 
-impl std::fmt::Display for FieldError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.body())
     }
 }

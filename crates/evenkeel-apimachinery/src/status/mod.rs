@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 pub use evenkeel_api::quote::{is_print, quote};
-pub use field::{FieldError, FieldErrorKind};
+pub use field::{BadValue, FieldError, FieldErrorKind};
 use http::StatusCode;
 use serde::Serialize;
 

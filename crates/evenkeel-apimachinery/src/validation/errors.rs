@@ -2,7 +2,7 @@
 //!
 //! Upstream: `k8s.io/apimachinery/pkg/util/validation/field`.
 
-use crate::status::FieldError;
+use crate::status::{BadValue, FieldError};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::fmt::{self, Display};
@@ -117,12 +117,17 @@ impl Errors {
     }
 
     /// Adds an error: the value at `path` is invalid.
-    pub fn invalid(&mut self, path: &Path<'_>, value: impl Into<Value>, detail: &str) {
+    pub fn invalid(&mut self, path: &Path<'_>, value: impl Into<BadValue>, detail: &str) {
         self.push(|| FieldError::invalid(path.to_string(), value, detail));
     }
 
-    /// Adds an error like [`Errors::invalid`] for a large value, which is copied only if there is room.
-    pub fn invalid_large(&mut self, path: &Path<'_>, value: impl FnOnce() -> Value, detail: &str) {
+    /// Adds an error like [`Errors::invalid`] with a value that is large: it is copied only if there is room.
+    pub fn invalid_large<V: Into<BadValue>>(
+        &mut self,
+        path: &Path<'_>,
+        value: impl FnOnce() -> V,
+        detail: &str,
+    ) {
         self.push(|| FieldError::invalid(path.to_string(), value(), detail));
     }
 
@@ -162,17 +167,17 @@ impl Errors {
     }
 
     /// Adds an error: the value at `path` is a duplicate.
-    pub fn duplicate(&mut self, path: &Path<'_>, value: impl Into<Value>) {
+    pub fn duplicate(&mut self, path: &Path<'_>, value: impl Into<BadValue>) {
         self.push(|| FieldError::duplicate(path.to_string(), value));
     }
 
     /// Adds an error: the object that the value at `path` names does not exist.
-    pub fn not_found(&mut self, path: &Path<'_>, value: impl Into<Value>) {
+    pub fn not_found(&mut self, path: &Path<'_>, value: impl Into<BadValue>) {
         self.push(|| FieldError::not_found(path.to_string(), value));
     }
 
-    /// Adds an error like [`Errors::not_found`], with a detail.
-    pub fn not_found_because(&mut self, path: &Path<'_>, value: impl Into<Value>, detail: &str) {
+    /// Adds an error like [`Errors::not_found`], with what the value must be.
+    pub fn not_found_because(&mut self, path: &Path<'_>, value: impl Into<BadValue>, detail: &str) {
         self.push(|| FieldError {
             detail: detail.to_owned(),
             ..FieldError::not_found(path.to_string(), value)
@@ -190,7 +195,12 @@ impl Errors {
     }
 
     /// Adds an error: the value at `path` is not among `supported`.
-    pub fn not_supported(&mut self, path: &Path<'_>, value: impl Into<Value>, supported: &[&str]) {
+    pub fn not_supported(
+        &mut self,
+        path: &Path<'_>,
+        value: impl Into<BadValue>,
+        supported: &[&str],
+    ) {
         self.push(|| FieldError::not_supported(path.to_string(), value, supported));
     }
 
@@ -217,7 +227,36 @@ impl Errors {
         }
     }
 
-    /// Adds an error if a number is negative.
+    /// Validates like [`Errors::immutable`] that a field has not changed that is a pointer in Go: one that is not set differs
+    /// from one to a zero value.
+    pub fn immutable_pointer(
+        &mut self,
+        path: &Path<'_>,
+        new: Option<&Value>,
+        old: Option<&Value>,
+        quoted: impl FnOnce(Option<&Value>) -> BadValue,
+    ) {
+        let is_set = |value: Option<&Value>| value.is_some_and(|value| !value.is_null());
+        if is_set(new) == is_set(old) {
+            return self.immutable_as(path, new, old, quoted);
+        }
+        self.invalid_large(path, || quoted(new), "field is immutable");
+    }
+
+    /// Validates that a field has not changed, whose value the error quotes by the given function.
+    pub fn immutable_as(
+        &mut self,
+        path: &Path<'_>,
+        new: Option<&Value>,
+        old: Option<&Value>,
+        quoted: impl FnOnce(Option<&Value>) -> BadValue,
+    ) {
+        if !crate::value::same(new, old) {
+            self.invalid_large(path, || quoted(new), "field is immutable");
+        }
+    }
+
+    /// Validates that a number is not negative.
     ///
     /// Upstream: `ValidateNonnegativeField`.
     pub fn non_negative(&mut self, path: &Path<'_>, number: Option<i64>) {
@@ -245,8 +284,9 @@ mod tests {
         for i in 0..4 {
             errors.invalid(&path, i % 2, "odd or even");
         }
-        let fields: Vec<Option<Value>> = errors.into_vec().into_iter().map(|e| e.value).collect();
-        assert_eq!(fields, [Some(Value::from(0)), Some(Value::from(1))]);
+        let fields: Vec<Option<BadValue>> =
+            errors.into_vec().into_iter().map(|e| e.value).collect();
+        assert_eq!(fields, [Some(BadValue::from(0)), Some(BadValue::from(1))]);
 
         let mut errors = Errors::default();
         let large = vec![Value::from("x".repeat(1024)); 64];

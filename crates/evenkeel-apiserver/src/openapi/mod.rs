@@ -13,7 +13,8 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use http::header::{
-    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, EXPIRES, IF_NONE_MATCH, VARY,
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, EXPIRES, IF_NONE_MATCH,
+    VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use serde_json::{Map, Value, json};
@@ -21,7 +22,6 @@ use serde_json::{Map, Value, json};
 use recorded::{V2_JSON, V2_PROTOBUF, V3_PACK, index, unpacked};
 
 use crate::api::Api;
-use crate::response::compress;
 use evenkeel_apimachinery::encode::accept;
 use evenkeel_apimachinery::headers::text;
 

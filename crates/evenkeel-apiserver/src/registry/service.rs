@@ -78,10 +78,16 @@ fn allocate(cx: &Context<'_>, service: &mut Value, old: Option<&Value>) -> Resul
     if !refused.is_empty() {
         return Err(StatusError::invalid(&kind, cx.name, &refused));
     }
-    let invalid = |error| StatusError::invalid(&kind, cx.name, &[error]);
+    let mut errors = Vec::new();
     if text(service, "spec.type") != "ExternalName" {
-        let (had, _) = old.map(held).unwrap_or_default();
-        addresses(cx.api, service, &had).map_err(invalid)?;
+        let has_addresses = old.is_some_and(|old| {
+            text(old, "spec.type") != "ExternalName" && !text(old, "spec.clusterIP").is_empty()
+        });
+        // Validation refuses to change an address.
+        if !has_addresses {
+            let (had, _) = old.map(held).unwrap_or_default();
+            errors.extend(addresses(cx.api, service, &had).err());
+        }
     }
     let is_taken = |port| is_taken(cx.api, &port_value(port));
     let mut ports = NodePorts::new(&is_taken, cx.api.random(|rng| rng.random_range(NODE_PORTS)));
@@ -89,11 +95,15 @@ fn allocate(cx: &Context<'_>, service: &mut Value, old: Option<&Value>) -> Resul
         None => ports.create(service),
         Some(old) => ports.update(service, old),
     };
-    allocated.map_err(|error| match error {
-        NodePortError::Invalid(error) => invalid(*error),
-        NodePortError::Internal(why) => StatusError::internal(why),
-        NodePortError::Unknown(why) => StatusError::new(StatusCode::INTERNAL_SERVER_ERROR, "", why),
-    })
+    match allocated {
+        Ok(()) => {}
+        Err(NodePortError::Invalid(error)) => errors.push(*error),
+        Err(NodePortError::Internal(why)) => return Err(StatusError::internal(why)),
+        Err(NodePortError::Unknown(why)) => {
+            return Err(StatusError::new(StatusCode::INTERNAL_SERVER_ERROR, "", why));
+        }
+    }
+    if errors.is_empty() { Ok(()) } else { Err(StatusError::invalid(&kind, cx.name, &errors)) }
 }
 
 /// Adds to a transaction the IPAddresses of new cluster IPs, and the condition that no other Service has the same

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use evenkeel_apimachinery::group_version::GroupVersionKind;
+use evenkeel_apimachinery::reset::spec_differs;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::validation::Errors;
 use evenkeel_apimachinery::value::{self, text};
@@ -82,10 +83,16 @@ impl Strategy for BuiltIn {
     }
 
     fn generation_changes(&self, new: &Value, old: &Value) -> bool {
-        // Upstream sets a PriorityClass's first generation and never increases it.
-        self.kind_strategy.has_generation
-            && self.kind_strategy.kind != "PriorityClass"
-            && evenkeel_apimachinery::reset::spec_differs(new, old)
+        let labels_differ =
+            || value::get(new, "metadata.labels") != value::get(old, "metadata.labels");
+        match self.kind_strategy.kind {
+            _ if !self.kind_strategy.has_generation => false,
+            // Upstream gives a PriorityClass its first generation and never another.
+            "PriorityClass" => false,
+            // kube-proxy selects slices by label.
+            "EndpointSlice" => spec_differs(new, old) || labels_differ(),
+            _ => spec_differs(new, old),
+        }
     }
 
     fn generates_uuid_name(&self) -> bool {

@@ -30,6 +30,11 @@ impl Strategy for DefinitionStrategy {
         if get(crd, service).is_some_and(|service| service.get("port").is_none()) {
             set(crd, &format!("{service}.port"), 443);
         }
+        if is_empty(crd, "status.storedVersions")
+            && let Some(version) = storage_version(crd)
+        {
+            set(crd, "status.storedVersions", json!([version]));
+        }
     }
 
     fn prepare_for_create(&self, _cx: &Context<'_>, crd: &mut Value) -> Result<(), StatusError> {
@@ -45,12 +50,6 @@ impl Strategy for DefinitionStrategy {
             // A status update keeps the spec, and may change metadata. `Write::reset_fields` has restored all other
             // fields.
             reset_field(new, old, "spec");
-            // As upstream's defaulting: a status without stored versions gets the storage version.
-            if is_empty(new, "status.storedVersions")
-                && let Some(version) = storage_version(new)
-            {
-                set(new, "status.storedVersions", json!([version]));
-            }
             return;
         }
         reset_field(new, old, "status");
@@ -68,7 +67,7 @@ impl Strategy for DefinitionStrategy {
         let expected_name =
             format!("{}.{}", text(crd, "spec.names.plural"), text(crd, "spec.group"));
         let name = text(crd, "metadata.name");
-        if name != expected_name {
+        if !name.is_empty() && name != expected_name {
             let why = "must be spec.names.plural+\".\"+spec.group";
             errors.push(FieldError::invalid("metadata.name", name, why));
         }

@@ -30,13 +30,21 @@ pub(super) async fn serve(
 ///
 /// Upstream: `EnsureObjectNamespaceMatchesRequestNamespace`.
 pub(super) fn place(request: &RequestContext<'_>, object: &mut Value) -> Result<(), StatusError> {
-    let namespace = request.target.namespace;
-    let given = meta::text(object, "namespace");
+    check_namespace(request, object)?;
+    meta::set(object, "namespace", request.target.namespace);
+    Ok(())
+}
+
+/// Refuses an object of another namespace than that of the path.
+pub(super) fn check_namespace(
+    request: &RequestContext<'_>,
+    object: &Value,
+) -> Result<(), StatusError> {
+    let (namespace, given) = (request.target.namespace, meta::text(object, "namespace"));
     if !given.is_empty() && !namespace.is_empty() && given != namespace {
         return Err(StatusError::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
     }
-    meta::set(object, "namespace", namespace);
     Ok(())
 }

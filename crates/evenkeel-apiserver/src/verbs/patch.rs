@@ -161,10 +161,11 @@ async fn patch_part(
     write.replace(entry, old, new, tracked).await
 }
 
-/// Refuses a patch that changes the name or the namespace.
+/// A patch may not rename, nor move to another namespace.
 ///
-/// Upstream: `checkName`.
+/// Upstream: `EnsureObjectNamespaceMatchesRequestNamespace`, `checkName`.
 fn checked(request: &RequestContext<'_>, object: &Value) -> Result<(), StatusError> {
+    create::check_namespace(request, object)?;
     let name = meta::text(object, "name");
     if name.is_empty() {
         return Err(StatusError::bad_request(format!(
@@ -176,12 +177,6 @@ fn checked(request: &RequestContext<'_>, object: &Value) -> Result<(), StatusErr
         return Err(StatusError::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
             request.target.name
-        )));
-    }
-    let (namespace, expected) = (meta::text(object, "namespace"), request.target.namespace);
-    if !expected.is_empty() && !namespace.is_empty() && namespace != expected {
-        return Err(StatusError::bad_request(format!(
-            "the namespace of the object ({namespace}) does not match the namespace on the request ({expected})"
         )));
     }
     Ok(())
@@ -201,6 +196,7 @@ async fn apply_new(write: &mut Write<'_>, body: &Bytes) -> Result<Written, Statu
         write.options.validation,
     )?;
     write.request.warnings.add(warnings);
+    write.absent_uid(&object, Creates::Apply)?;
     checked(request, &object)?;
     create::place(request, &mut object)?;
     write.create(object, Creates::Apply).await

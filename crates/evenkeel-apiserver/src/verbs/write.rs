@@ -12,7 +12,7 @@ use crate::admission::attributes::Operation;
 use crate::admission::{Mutating, noderestriction};
 use crate::auth::Attributes;
 use crate::auth::permit;
-use crate::resource::key;
+use crate::resource::{ResourceType, key};
 use crate::store::Entry;
 use evenkeel_apimachinery::reset::reset_field;
 use evenkeel_apimachinery::schema;
@@ -72,12 +72,12 @@ impl Write<'_> {
         let name = meta::text(&object, "name").to_owned();
         let cx = self.context(&name);
         let admission = Mutating::new(&cx, Operation::Create);
-        let sent = admission.is_configured().then(|| object.clone());
-        self.reset_status(&mut object);
         if how != Creates::Apply {
             self.update_managed_fields(None, &mut object);
         }
-        restore_sent(&mut object, sent);
+        if !admission.is_configured() {
+            self.reset_status(&mut object);
+        }
         let changed = stages::mutate(self, admission, &mut object, None).await?;
         self.has_template_labels = !labeled && !changed && how != Creates::Put;
         self.reset_status(&mut object);
@@ -229,23 +229,34 @@ impl Write<'_> {
         if how == Creates::Post {
             return Ok(());
         }
+        self.absent_uid(object, how)?;
+        object_version(object).map(drop).map_err(StatusError::plain_internal)
+    }
+
+    /// Refuses an object with a uid where there is none.
+    pub(super) fn absent_uid(&self, object: &Value, how: Creates) -> Result<(), StatusError> {
         let (name, uid) = (self.request.target.name, meta::text(object, "uid"));
-        if !uid.is_empty() {
-            let why = if how == Creates::Apply {
+        match how {
+            _ if uid.is_empty() => Ok(()),
+            Creates::Apply => Err(StatusError::conflict(
+                &self.request.resource().name,
+                name,
                 format!(
                     "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-                )
-            } else {
-                format!("Precondition failed: UID in precondition: {uid}, UID in object meta: ")
-            };
-            return Err(StatusError::conflict(&self.stored.name, name, why));
+                ),
+            )),
+            Creates::Put | Creates::Post => Err(self.failed_uid_precondition(uid, "")),
         }
-        object_version(object).map(drop).map_err(StatusError::plain_internal)
     }
 
     /// Checks the resource version and the UID of the new object against the stored one.
     fn preconditions(&self, entry: &Entry, old: &Value, new: &Value) -> Result<(), StatusError> {
         let name = self.request.target.name;
+        // The uid of a PUT is a precondition. That of a patched object is validated.
+        let (uid, old_uid) = (meta::text(new, "uid"), meta::text(old, "uid"));
+        if self.request.method == http::Method::PUT && !uid.is_empty() && uid != old_uid {
+            return Err(self.failed_uid_precondition(uid, old_uid));
+        }
         let version = object_version(new).map_err(StatusError::plain_internal)?;
         if version == 0 {
             if !self.stored.strategy.allow_unconditional_update() {
@@ -261,17 +272,39 @@ impl Write<'_> {
                 return Err(StatusError::invalid(&kind, name, &[error]));
             }
         } else if version != entry.revision {
-            return Err(StatusError::modified(&self.stored.name, name));
-        }
-        // The UID of a PUT is a precondition; validation checks that of a patched object.
-        let (uid, old_uid) = (meta::text(new, "uid"), meta::text(old, "uid"));
-        if self.request.method == http::Method::PUT && !uid.is_empty() && uid != old_uid {
-            let why = format!(
-                "Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}"
-            );
-            return Err(StatusError::conflict(&self.stored.name, name, why));
+            return Err(StatusError::modified(&self.request.resource().name, name));
         }
         Ok(())
+    }
+
+    /// The object, which may be absent, is not the one that the client says it replaces.
+    ///
+    /// Upstream: `Preconditions.Check` in `storage/interfaces.go`, `InvalidObjError`.
+    fn failed_uid_precondition(&self, uid: &str, old_uid: &str) -> StatusError {
+        let (target, prefix) = (&self.request.target, etcd_prefix(&self.stored));
+        let key = key(&self.stored, target.namespace, target.name);
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: /{prefix}/{key}, ResourceVersion: 0, AdditionalErrorMsg: \
+             Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}"
+        );
+        StatusError::conflict(&self.request.resource().name, target.name, why)
+    }
+}
+
+/// Where upstream keeps the objects of a resource in etcd, as errors name it.
+///
+/// Upstream: `DefaultStorageFactory.ResourcePrefix`, `SpecialDefaultResourcePrefixes`.
+fn etcd_prefix(resource: &ResourceType) -> String {
+    let (group, plural) = (&*resource.name.group, &*resource.name.resource);
+    match (group, plural) {
+        ("", "services") => "services/specs".to_owned(),
+        ("", "endpoints") => "services/endpoints".to_owned(),
+        ("", "nodes") => "minions".to_owned(),
+        ("", "replicationcontrollers") => "controllers".to_owned(),
+        ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
+        ("apiextensions.k8s.io" | "apiregistration.k8s.io", _) => format!("{group}/{plural}"),
+        _ if resource.custom.is_some() => format!("{group}/{plural}"),
+        _ => plural.to_owned(),
     }
 }
 

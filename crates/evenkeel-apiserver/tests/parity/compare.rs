@@ -14,12 +14,16 @@ pub(crate) enum Verdict {
     Texts,
     /// Another code, reason, cause or object.
     Different,
+    /// Upstream did not answer: its handler panicked.
+    Unanswered,
 }
 
 /// Compares upstream's answer with ours.
 pub(crate) fn compare(upstream: &Answer, ours: &Answer) -> Verdict {
     let (theirs, mine) = (normalised(upstream), normalised(ours));
-    if theirs == mine {
+    if upstream.code == 0 {
+        Verdict::Unanswered
+    } else if theirs == mine {
         Verdict::Equal
     } else if without_texts(theirs) == without_texts(mine) {
         Verdict::Texts
@@ -36,16 +40,22 @@ pub(crate) fn normalised(answer: &Answer) -> Value {
     json!({"code": answer.code, "warnings": warnings, "body": body})
 }
 
+/// Fields of ports that the server allocates.
+const PORTS: [&str; 2] = ["nodePort", "healthCheckNodePort"];
+
+/// Cluster IPs: of the default range, and of the ServiceCIDR of the examples.
+const ADDRESSES: [&str; 2] = ["10.96.", "10.200."];
+
 /// Masks what is different by nature in the value of a field.
 pub(crate) fn mask(name: &str, value: &mut Value) {
     match (name, &mut *value) {
         ("uid" | "resourceVersion", Value::String(_)) => *value = json!("<id>"),
-        ("nodePort" | "healthCheckNodePort", Value::Number(number))
-            if number.as_i64() >= Some(30_000) =>
+        (name, Value::Number(number))
+            if PORTS.contains(&name) && number.as_i64() >= Some(30_000) =>
         {
             *value = json!("<port>");
         }
-        (_, Value::String(text)) => *text = mask_text(text),
+        (_, Value::String(text)) => *text = sorted(mask_text(text)),
         (_, Value::Array(items)) => items.iter_mut().for_each(|item| mask(name, item)),
         (_, Value::Object(fields)) => {
             // A key may be an identifier, or a name that was made.
@@ -62,9 +72,21 @@ pub(crate) fn mask(name: &str, value: &mut Value) {
     }
 }
 
+/// A text whose lines after the first are in no order: upstream goes through Go's maps for the errors of applied objects.
+fn sorted(text: String) -> String {
+    match text.split_once(": errors:\n") {
+        Some((head, errors)) => {
+            let mut errors: Vec<&str> = errors.lines().collect();
+            errors.sort_unstable();
+            format!("{head}: errors:\n{}", errors.join("\n"))
+        }
+        None => text,
+    }
+}
+
 /// A text with identifiers, times of now, versions in quoted objects, and made names and addresses masked.
 pub(crate) fn mask_text(text: &str) -> String {
-    let mut is_version = false;
+    let (mut is_version, mut is_port) = (false, false);
     let words = text.split_inclusive(|c: char| !(c.is_ascii_alphanumeric() || "-.:".contains(c)));
     words
         .map(|word| {
@@ -76,16 +98,20 @@ pub(crate) fn mask_text(text: &str) -> String {
                 "<id>"
             } else if is_now(word) {
                 "<now>"
-            } else if word.starts_with("10.96.") {
+            } else if ADDRESSES.iter().any(|range| word.starts_with(range)) {
                 "<address>"
             } else if word.starts_with("kube-api-access-") {
                 "kube-api-access-<made>"
             } else if is_version && is_number(word) {
                 "<version>"
+            } else if is_port && is_number(word.trim_start_matches(':')) && word.len() >= 5 {
+                "<port>"
             } else {
                 word
             };
-            is_version = word == "resourceVersion" || is_version && matches!(word, "" | ":");
+            let is_between = matches!(word, "" | ":");
+            is_version = word == "resourceVersion" || is_version && is_between;
+            is_port = PORTS.contains(&word) || is_port && is_between;
             format!("{masked}{rest}")
         })
         .collect()

@@ -15,6 +15,8 @@ struct Counts {
     different: u64,
     /// Of the different ones: ours accepted what upstream refused.
     accepted: u64,
+    /// Not counted among the others: upstream did not answer.
+    unanswered: u64,
 }
 
 impl Counts {
@@ -61,6 +63,11 @@ impl Report {
         self.accepted.entry(reason).or_insert((0, case.seed)).0 += 1;
     }
 
+    /// Names the reason for which a difference stays. It counts as different all the same.
+    pub(crate) fn explain(&mut self, case: &Case<'_>, reason: &'static str) {
+        self.accepted.entry(reason).or_insert((0, case.seed)).0 += 1;
+    }
+
     /// Notes how both answered a case.
     pub(crate) fn note(&mut self, case: &Case<'_>, verdict: Verdict, theirs: &Value, ours: &Value) {
         let counts = self.kinds.entry(case.kind.to_owned()).or_default();
@@ -72,6 +79,7 @@ impl Report {
                 counts.different += 1;
                 counts.accepted += u64::from(codes[0] >= 400 && codes[1] < 400);
             }
+            Verdict::Unanswered => counts.unanswered += 1,
         }
         if verdict == Verdict::Equal {
             return;
@@ -94,6 +102,7 @@ impl Report {
             sum.texts += counts.texts;
             sum.different += counts.different;
             sum.accepted += counts.accepted;
+            sum.unanswered += counts.unanswered;
         }
         for (class, (n, seed)) in other.classes {
             self.classes.entry(class).or_insert((0, seed)).0 += n;
@@ -110,6 +119,7 @@ impl Report {
             texts: sum.texts + counts.texts,
             different: sum.different + counts.different,
             accepted: sum.accepted + counts.accepted,
+            unanswered: sum.unanswered + counts.unanswered,
         })
     }
 
@@ -137,7 +147,7 @@ impl Display for Report {
         let mut kinds: Vec<(String, Counts)> =
             self.kinds.iter().map(|(kind, counts)| (kind.clone(), *counts)).collect();
         kinds.sort_by(|a, b| (b.1.different * a.1.all()).cmp(&(a.1.different * b.1.all())));
-        for (kind, counts) in kinds.into_iter().chain([total]) {
+        for (kind, counts) in kinds.into_iter().chain([total.clone()]) {
             let share = |n: u64| 100.0 * n as f64 / counts.all().max(1) as f64;
             let both = counts.equal + counts.texts;
             writeln!(
@@ -150,6 +160,7 @@ impl Display for Report {
                 counts.accepted
             )?;
         }
+        writeln!(f, "{} requests upstream did not answer", total.1.unanswered)?;
         for (reason, (n, seed)) in &self.accepted {
             writeln!(f, "{n:>5} accepted: {reason} ({}={seed})", self.seed_variable)?;
         }

@@ -16,6 +16,7 @@ pub use declaration::Declaration;
 use types::Of;
 pub use types::Type;
 
+use crate::report::with_place_of_name;
 use crate::{Program, named, unescape};
 
 /// Maximum size of a request in bytes, less two quotes: no value within it is larger.
@@ -118,7 +119,8 @@ pub fn check<'a>(
     variables: Vec<(&'a str, Declared<'a>)>,
 ) -> Result<Checked<'a>, String> {
     let mut checker = Checker { variables };
-    checker.expression(program.expression())
+    let checked = checker.expression(program.expression());
+    checked.map_err(|error| with_place_of_name(program.source(), error))
 }
 
 struct Checker<'a> {

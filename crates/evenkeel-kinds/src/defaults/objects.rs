@@ -2,6 +2,7 @@
 
 use super::Fill::{Flag, Int, Object, Optional, Positive, Text};
 use super::{Table, fill};
+use crate::resourceclaim::drop_empty_pools;
 use evenkeel_apimachinery::value::{self, each, get, int, is_empty, list, text};
 use serde_json::{Value, json};
 
@@ -75,6 +76,7 @@ pub(crate) fn apply(group: &str, version: &str, kind: &str, object: &mut Value) 
                 &[("status?.allocation?.devices?.results.*.tolerations.*.operator", Text("Equal"))],
             );
         }
+        ("resource.k8s.io", "ResourceSlice") => drop_empty_pools(object),
         ("resource.k8s.io", "ResourceClaimTemplate") => {
             each(object, "spec.spec.devices?.requests.*", &mut device_request);
         }

@@ -1,6 +1,7 @@
 //! Validation of the API group apps.
 
 use super::{ValidationTarget, labels, names, persistentvolumeclaim, pod};
+use crate::internal::quoted;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{self, get, int, is_empty, list, object, text};
 use serde_json::{Value, json};
@@ -9,11 +10,11 @@ use std::collections::BTreeSet;
 pub(crate) fn create(kind: &str, new: &Value, errors: &mut Errors) {
     match kind {
         "Deployment" | "ReplicaSet" | "DaemonSet" | "StatefulSet" => {
-            selector_and_template(kind, new, true, errors);
-            by_kind(kind, new, errors);
             if kind == "StatefulSet" {
                 stateful_set_immutable(new, errors);
             }
+            selector_and_template(kind, new, true, errors);
+            by_kind(kind, new, errors);
         }
         "ControllerRevision" => revision(new, errors),
         _ => {}
@@ -25,15 +26,15 @@ pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
         return status(target.kind, new, old, errors);
     }
     match target.kind {
-        "Deployment" | "ReplicaSet" | "DaemonSet" => {
+        "DaemonSet" => {
+            immutable("selector", "*v1.LabelSelector", new, old, errors);
             selector_and_template(target.kind, new, true, errors);
             by_kind(target.kind, new, errors);
-            let path = Path::new("spec");
-            errors.immutable(
-                &path.field("selector"),
-                get(new, "spec.selector"),
-                get(old, "spec.selector"),
-            );
+        }
+        "Deployment" | "ReplicaSet" => {
+            selector_and_template(target.kind, new, true, errors);
+            by_kind(target.kind, new, errors);
+            immutable("selector", "*v1.LabelSelector", new, old, errors);
         }
         "StatefulSet" => {
             // An object whose stored template is already invalid can still be scaled and deleted.
@@ -72,7 +73,8 @@ fn selector_and_template(kind: &str, new: &Value, strict: bool, errors: &mut Err
             labels::selector(selector, &selector_path, &mut of_selector);
             if is_empty(selector, "matchLabels") && is_empty(selector, "matchExpressions") {
                 let detail = format!("empty selector is invalid for {selecting}");
-                errors.invalid(&selector_path, selector.clone(), &detail);
+                let selector = quoted("*v1.LabelSelector", Some(selector));
+                errors.invalid(&selector_path, selector, &detail);
             }
         }
     }
@@ -83,8 +85,9 @@ fn selector_and_template(kind: &str, new: &Value, strict: bool, errors: &mut Err
     let is_valid = of_selector.is_empty();
     let is_empty_selector = selector.is_some_and(value::is_blank);
     if !is_valid && kind != "DaemonSet" {
-        let selector = selector.cloned().unwrap_or_default();
-        errors.invalid(&selector_path, selector, "invalid label selector");
+        let detail = if kind == "StatefulSet" { "" } else { "invalid label selector" };
+        let selector = quoted("*v1.LabelSelector", selector);
+        return errors.invalid(&selector_path, selector, detail);
     } else if is_valid && !is_empty_selector && !labels::selects(selector, labels) {
         let labels = labels.cloned().map_or(Value::Null, Value::Object);
         let detail = "`selector` does not match template `labels`";
@@ -175,11 +178,20 @@ pub(super) fn count_or_percent(value: Option<&Value>, path: &Path<'_>, errors: &
 
 /// Returns the percentage of a value such as `"25%"`.
 pub(super) fn percent(value: Option<&Value>) -> Option<i64> {
-    value?.as_str()?.strip_suffix('%')?.parse().ok()
+    let digits = value?.as_str()?.strip_suffix('%')?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
+/// Whether a value is zero; a text that is no percentage is.
+///
+/// Upstream: `getIntOrPercentValue`.
 fn is_zero(value: Option<&Value>) -> bool {
-    value.is_none_or(|value| value.as_i64() == Some(0) || percent(Some(value)) == Some(0))
+    value.is_none_or(|value| match value {
+        Value::String(text) => {
+            percent(Some(value)).or_else(|| text.parse().ok()).unwrap_or_default() == 0
+        }
+        _ => value.as_i64() == Some(0),
+    })
 }
 
 /// Upstream: `IsNotMoreThan100Percent`.
@@ -219,7 +231,10 @@ fn deployment(new: &Value, path: &Path<'_>, errors: &mut Errors) {
             }
             at_most_100_percent(unavailable, &path.field("maxUnavailable"), errors);
         }
-        other => errors.not_supported(&path.field("type"), other, &["Recreate", "RollingUpdate"]),
+        _ => {
+            let strategy = quoted("apps.DeploymentStrategy", get(new, "spec.strategy"));
+            errors.not_supported(&path, strategy, &["Recreate", "RollingUpdate"]);
+        }
     }
     let deadline = int(new, "spec.progressDeadlineSeconds");
     let spec = Path::new("spec");
@@ -241,6 +256,9 @@ fn daemon_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
         "OnDelete" => {}
         "RollingUpdate" => {
             let path = path.field("rollingUpdate");
+            if get(new, "spec.updateStrategy.rollingUpdate").is_none() {
+                return errors.required(&path, "");
+            }
             let unavailable = get(new, "spec.updateStrategy.rollingUpdate.maxUnavailable");
             let surge = get(new, "spec.updateStrategy.rollingUpdate.maxSurge");
             count_or_percent(unavailable, &path.field("maxUnavailable"), errors);
@@ -263,7 +281,10 @@ fn daemon_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
                 _ => {}
             }
         }
-        other => errors.not_supported(&path.field("type"), other, &["RollingUpdate", "OnDelete"]),
+        _ => {
+            let strategy = quoted("apps.DaemonSetUpdateStrategy", get(new, "spec.updateStrategy"));
+            errors.not_supported(path, strategy, &["RollingUpdate", "OnDelete"]);
+        }
     }
 }
 
@@ -286,11 +307,8 @@ fn stateful_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
         "OnDelete" => {
             if rolling.is_some() {
                 let words = "only allowed for updateStrategy 'RollingUpdate'";
-                errors.invalid(
-                    &strategy.field("rollingUpdate"),
-                    rolling.cloned().unwrap_or_default(),
-                    words,
-                );
+                let rolling = quoted("*apps.RollingUpdateStatefulSetStrategy", rolling);
+                errors.invalid(&strategy.field("rollingUpdate"), rolling, words);
             }
         }
         "RollingUpdate" => {
@@ -311,7 +329,10 @@ fn stateful_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
             }
             at_most_100_percent(unavailable, &path.field("maxUnavailable"), errors);
         }
-        other => errors.invalid(&strategy, other, "must be 'RollingUpdate' or 'OnDelete'"),
+        _ => {
+            let value = quoted("apps.StatefulSetUpdateStrategy", get(new, "spec.updateStrategy"));
+            errors.invalid(&strategy, value, "must be 'RollingUpdate' or 'OnDelete'");
+        }
     }
     let retention = path.field("persistentVolumeClaimRetentionPolicy");
     for field in ["whenDeleted", "whenScaled"] {
@@ -338,16 +359,22 @@ fn stateful_set_immutable(new: &Value, errors: &mut Errors) {
 
 /// Upstream: `ValidateStatefulSetUpdate`.
 fn stateful_set_update(new: &Value, old: &Value, errors: &mut Errors) {
-    let path = Path::new("spec");
-    for field in ["serviceName", "podManagementPolicy", "selector"] {
-        let at_field = format!("spec.{field}");
-        errors.immutable(&path.field(field), get(new, &at_field), get(old, &at_field));
+    for (field, type_name) in [
+        ("serviceName", "s"),
+        ("podManagementPolicy", "s"),
+        ("selector", "*v1.LabelSelector"),
+        ("volumeClaimTemplates", "[]core.PersistentVolumeClaim"),
+    ] {
+        immutable(field, type_name, new, old, errors);
     }
-    errors.immutable(
-        &path.field("volumeClaimTemplates"),
-        get(new, "spec.volumeClaimTemplates"),
-        get(old, "spec.volumeClaimTemplates"),
-    );
+}
+
+/// Refuses changes of a field of the spec, given its internal type.
+fn immutable(field: &str, type_name: &'static str, new: &Value, old: &Value, errors: &mut Errors) {
+    let at_field = format!("spec.{field}");
+    let (after, before) = (get(new, &at_field), get(old, &at_field));
+    let quoted = |value: Option<&Value>| quoted(type_name, value);
+    errors.immutable_as(&Path::new(&at_field), after, before, quoted);
 }
 
 /// Upstream: `validateControllerRevision`.
@@ -380,6 +407,9 @@ pub(super) fn status(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
         "desiredNumberScheduled",
         "numberMisscheduled",
         "numberReady",
+        "updatedNumberScheduled",
+        "numberAvailable",
+        "numberUnavailable",
     ] {
         errors.non_negative(&path.field(field), int(new, &format!("status.{field}")));
     }

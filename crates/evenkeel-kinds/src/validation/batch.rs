@@ -2,6 +2,7 @@
 
 use super::job_policies::{pod_failure_policy, success_policy};
 use super::{labels, names, pod};
+use crate::internal::quoted;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{self, get, int, list, object, text};
 use serde_json::{Value, json};
@@ -146,7 +147,8 @@ fn job_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             let completions = int(spec, "completions").unwrap_or_default();
             success_policy(policy, completions, &path, errors);
         } else {
-            errors.invalid(&path, policy.clone(), "requires indexed completion mode");
+            let policy = quoted("*batch.SuccessPolicy", Some(policy));
+            errors.invalid(&path, policy, "requires indexed completion mode");
         }
     }
     if let Some(policy) = get(spec, "podReplacementPolicy").and_then(Value::as_str) {
@@ -263,16 +265,29 @@ fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
         let detail = "can only be modified in tandem with spec.parallelism";
         errors.invalid(&completions, count, detail);
     }
-    for field in [
-        "selector",
-        "completionMode",
-        "podFailurePolicy",
-        "backoffLimitPerIndex",
-        "managedBy",
-        "successPolicy",
-    ] {
-        errors.immutable(&path.field(field), get(after, field), get(before, field));
-    }
+    let mut immutable = |field: &str, type_name| {
+        let (new, old) = (get(after, field), get(before, field));
+        errors.immutable_pointer(&path.field(field), new, old, |new| quoted(type_name, new));
+    };
+    immutable("selector", "*v1.LabelSelector");
+    template_update(new, old, errors);
+    let mut immutable = |field: &str, type_name| {
+        let (new, old) = (get(after, field), get(before, field));
+        errors.immutable_pointer(&path.field(field), new, old, |new| quoted(type_name, new));
+    };
+    immutable("completionMode", "*s");
+    immutable("podFailurePolicy", "*batch.PodFailurePolicy");
+    immutable("backoffLimitPerIndex", "*i");
+    immutable("managedBy", "*s");
+    immutable("successPolicy", "*batch.SuccessPolicy");
+}
+
+/// Refuses changes of a pod template, but for where the pods of a Job that never started are to run.
+///
+/// Upstream: `validatePodTemplateUpdate`.
+fn template_update(new: &Value, old: &Value, errors: &mut Errors) {
+    let path = Path::new("spec");
+    let (Some(after), Some(before)) = (new.get("spec"), old.get("spec")) else { return };
     let never_started = value::flag(before, "suspend") && get(old, "status.startTime").is_none();
     let mut allowed = get(after, "template").cloned().unwrap_or_default();
     let old_template = get(before, "template").cloned().unwrap_or_default();
@@ -299,8 +314,8 @@ fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
         }
     }
     if allowed != old_template {
-        let template = get(after, "template").cloned().unwrap_or_default();
-        errors.invalid(&path.field("template"), template, "field is immutable");
+        let template = || quoted("core.PodTemplateSpec", get(after, "template"));
+        errors.invalid_large(&path.field("template"), template, "field is immutable");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{ValidationTarget, immutable, names};
 use crate::certificatesigningrequest;
+use crate::internal::quoted;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{int, list, text};
 use serde_json::Value;
@@ -20,7 +21,11 @@ pub(super) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
         }
         (_, "status") => {}
         ("ClusterTrustBundle", _) => immutable(&["spec.signerName"], new, old, errors),
-        ("PodCertificateRequest", _) => immutable(&["spec"], new, old, errors),
+        ("PodCertificateRequest", _) => {
+            let quoted =
+                |spec: Option<&Value>| quoted("certificates.PodCertificateRequestSpec", spec);
+            errors.immutable_as(&Path::new("spec"), new.get("spec"), old.get("spec"), quoted);
+        }
         _ => {}
     }
 }
@@ -52,6 +57,47 @@ const USAGES: &[&str] = &[
     "timestamping",
 ];
 
+/// The most bytes of a signer's domain.
+const MAX_DOMAIN: usize = 253;
+/// The most bytes of the rest of a signer's name: a label and a subdomain.
+const MAX_SIGNER_PATH: usize = 253 + 63 + 1;
+
+/// Validates the name of a signer, `example.com/signer-name`.
+///
+/// Upstream: `ValidateSignerName`.
+pub(super) fn signer_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
+    if name.is_empty() {
+        return errors.required(path, "");
+    }
+    let parts: Vec<&str> = name.split('/').collect();
+    let [domain, rest] = parts[..] else {
+        let words =
+            "must be a fully qualified domain and path of the form 'example.com/signer-name'";
+        return errors.invalid(path, name, words);
+    };
+    if domain.len() > MAX_DOMAIN {
+        errors.too_long(path, MAX_DOMAIN);
+    }
+    signer_labels(domain, names::dns_label, path, errors);
+    if !domain.contains('.') {
+        let words = "should be a domain with at least two segments separated by dots";
+        errors.invalid(path, domain, words);
+    }
+    signer_labels(rest, names::dns_subdomain, path, errors);
+    if rest.len() > MAX_SIGNER_PATH {
+        errors.too_long(path, MAX_SIGNER_PATH);
+    }
+}
+
+/// Validates the words between the dots of a part of a signer's name, up to the first wrong one.
+fn signer_labels(part: &str, check: fn(&str) -> Vec<String>, path: &Path<'_>, errors: &mut Errors) {
+    let wrong = part.split('.').map(|label| (label, check(label))).find(|(_, all)| !all.is_empty());
+    for message in wrong.iter().flat_map(|(_, messages)| messages) {
+        let label = wrong.as_ref().map(|(label, _)| *label).unwrap_or_default();
+        errors.invalid(path, part, &format!("validating label {label:?}: {message}"));
+    }
+}
+
 /// Upstream: `ValidateCertificateSigningRequestCreate`.
 fn certificate_signing_request(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
@@ -72,21 +118,8 @@ fn certificate_signing_request(new: &Value, errors: &mut Errors) {
     if signer == "kubernetes.io/legacy-unknown" {
         let words = "the legacy signerName is not allowed via this API version";
         errors.invalid(&path.field("signerName"), signer, words);
-    } else if signer.is_empty() {
-        errors.required(&path.field("signerName"), "");
     } else {
-        let words =
-            "must be a fully qualified domain and path of the form 'example.com/signer-name'";
-        match signer.split_once('/') {
-            Some((domain, rest)) if domain.contains('.') && !rest.is_empty() => {
-                errors.invalid_all(
-                    &path.field("signerName"),
-                    domain,
-                    &names::dns_subdomain(domain),
-                );
-            }
-            _ => errors.invalid(&path.field("signerName"), signer, words),
-        }
+        signer_name(signer, &path.field("signerName"), errors);
     }
     if let Some(seconds) = int(new, "spec.expirationSeconds").filter(|seconds| *seconds < 600) {
         let words = "may not specify a duration less than 600 seconds (10 minutes)";

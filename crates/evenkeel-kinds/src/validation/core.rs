@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{flag, get, int, is_empty, list, object, text};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 const DATA_LIMIT: usize = 1024 * 1024;
 
@@ -91,7 +91,7 @@ fn replication_controller(new: &Value, errors: &mut Errors) {
         .flatten()
         .all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value));
     if !selects {
-        let labels = labels.cloned().map_or_else(|| json!({}), Value::Object);
+        let labels = labels.cloned().map_or(Value::Null, Value::Object);
         let words = "`selector` does not match template `labels`";
         errors.invalid(&template_path.field("metadata").field("labels"), labels, words);
     }
@@ -119,10 +119,11 @@ fn data_keys(new: &Value, fields: &[&str], root: &str, errors: &mut Errors) {
         for (key, value) in object(new, field).into_iter().flatten() {
             let path = path.key(key);
             errors.invalid_all(&path, key, &names::config_key(key));
-            if *field == "binaryData"
-                && object(new, "data").is_some_and(|data| data.contains_key(key))
+            if *field == "data"
+                && fields.contains(&"binaryData")
+                && object(new, "binaryData").is_some_and(|data| data.contains_key(key))
             {
-                errors.invalid(&path, key.as_str(), "duplicate of key present in data");
+                errors.invalid(&path, key.as_str(), "duplicate of key present in binaryData");
             }
             let length = value.as_str().unwrap_or_default().len();
             // Base64 encodes three bytes in four characters.

@@ -1,6 +1,7 @@
 //! Validation of Nodes.
 
 use super::{names, quantity};
+use crate::internal::quoted;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{list, object, text};
 use serde_json::{Value, json};
@@ -97,7 +98,7 @@ fn taints(new: &Value, errors: &mut Errors) {
             errors.one_of(&path.field("effect"), effect, TAINT_EFFECTS);
         }
         if !seen.insert((key, effect)) {
-            errors.duplicate(&path, taint.clone());
+            errors.duplicate(&path, quoted("core.Taint", Some(taint)));
         }
     }
 }

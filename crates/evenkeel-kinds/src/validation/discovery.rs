@@ -1,6 +1,6 @@
 //! Validation of discovery.k8s.io.
 
-use super::{immutable, names as forms};
+use super::{declared_immutable, names as forms};
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{get, list, same, text};
 use serde_json::Value;
@@ -28,7 +28,7 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
     if !same(new.get("endpoints"), old.get("endpoints")) {
         endpoints(new, errors);
     }
-    immutable(&["addressType"], new, old, errors);
+    declared_immutable("addressType", new, old, errors);
 }
 
 /// Upstream: `ValidateEndpointSlice`.

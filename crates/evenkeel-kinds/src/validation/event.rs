@@ -2,6 +2,7 @@
 //! `events.k8s.io` has stricter rules.
 
 use super::names;
+use crate::internal::quoted;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{get, int, is_empty, text};
 use serde_json::Value;
@@ -68,7 +69,21 @@ pub(super) fn update(request_group: &str, new: &Value, old: &Value, errors: &mut
         ("reportingInstance", "reportingInstance"),
     ];
     for (field, name) in fields {
-        errors.immutable(&Path::new(name), get(new, field), get(old, field));
+        let type_name = match field {
+            "involvedObject" => "core.ObjectReference",
+            "related" => "*core.ObjectReference",
+            "source" => "core.EventSource",
+            "count" => "i",
+            "firstTimestamp" | "lastTimestamp" | "eventTime" => "=null",
+            _ => "s",
+        };
+        let quoted = |value: Option<&Value>| quoted(type_name, value);
+        let (path, new, old) = (Path::new(name), get(new, field), get(old, field));
+        if type_name.starts_with('*') {
+            errors.immutable_pointer(&path, new, old, quoted);
+        } else {
+            errors.immutable_as(&path, new, old, quoted);
+        }
     }
 }
 

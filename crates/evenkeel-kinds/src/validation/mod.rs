@@ -27,6 +27,7 @@ mod persistentvolumeclaim;
 mod persistentvolumesource;
 mod pod;
 mod pod_claims;
+mod pod_sysctls;
 mod pod_update;
 mod policy;
 mod quantity;
@@ -39,6 +40,7 @@ mod servicecidr;
 mod storage;
 mod template_metadata;
 mod volume;
+mod volume_projected;
 
 pub use resource::{DeviceId, device_id};
 pub(crate) use service::cluster_ips_related_fields as service_cluster_ips;
@@ -240,5 +242,15 @@ fn immutable(fields: &[&str], new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
+/// Refuses a change of a field that upstream declares immutable, whose error shows no value.
+///
+/// Upstream: `validate.Immutable`.
+fn declared_immutable(field: &str, new: &Value, old: &Value, errors: &mut Errors) {
+    let none = |_: Option<&Value>| Value::Null.into();
+    errors.immutable_as(&Path::new(field), get(new, field), get(old, field), none);
+}
+
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod texts;

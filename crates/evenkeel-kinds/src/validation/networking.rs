@@ -1,6 +1,7 @@
 //! Validation of networking.k8s.io.
 
-use super::{immutable, labels, names, service, servicecidr};
+use super::{declared_immutable, labels, names, service, servicecidr};
+use crate::internal::quoted;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{get, int, list, object, text};
 use serde_json::Value;
@@ -20,15 +21,17 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
     match kind {
         "Ingress" => ingress(new, false, errors),
         "ServiceCIDR" => servicecidr::service_cidr_update(new, old, errors),
+        "IngressClass" => {
+            let controller =
+                |ingress_class| Some(Value::from(text(ingress_class, "spec.controller")));
+            let path = Path::new("spec.controller");
+            errors.immutable(&path, controller(new).as_ref(), controller(old).as_ref());
+            create(kind, new, errors);
+        }
         _ => create(kind, new, errors),
     }
-    match kind {
-        "IngressClass" => immutable(&["spec.controller"], new, old, errors),
-        "IPAddress" => {
-            servicecidr::ip_address(new, errors);
-            immutable(&["spec.parentRef"], new, old, errors);
-        }
-        _ => {}
+    if kind == "IPAddress" {
+        declared_immutable("spec.parentRef", new, old, errors);
     }
 }
 
@@ -57,7 +60,7 @@ fn ingress(new: &Value, created: bool, errors: &mut Errors) {
     if rules.is_empty() && get(new, "spec.defaultBackend").is_none() {
         errors.invalid(
             &path,
-            Value::Array(Vec::new()),
+            quoted("[]networking.IngressRule", get(new, "spec.rules")),
             "either `defaultBackend` or `rules` must be specified",
         );
     }
@@ -276,7 +279,7 @@ fn network_policy(new: &Value, errors: &mut Errors) {
     }
     let all = path.field("policyTypes");
     for (index, kind) in types.iter().filter_map(Value::as_str).enumerate() {
-        errors.one_of(&all.index(index), kind, &["Egress", "Ingress"]);
+        errors.one_of(&all.index(index), kind, &["Ingress", "Egress"]);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Validation of node.k8s.io.
 
-use super::{immutable, labels, names, pod, quantity};
+use super::{declared_immutable, labels, names, pod, quantity};
+use crate::internal::quoted;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{get, list, object, text};
 use serde_json::{Value, json};
@@ -8,20 +9,27 @@ use std::collections::BTreeSet;
 
 pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
     if kind == "RuntimeClass" {
-        runtime_class(new, errors);
+        overhead_and_scheduling(new, errors);
+        handler(new, errors);
     }
 }
 
 pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
-    create(kind, new, errors);
-    if kind == "RuntimeClass" {
-        immutable(&["handler"], new, old, errors);
+    if kind != "RuntimeClass" {
+        return create(kind, new, errors);
     }
+    overhead_and_scheduling(new, errors);
+    declared_immutable("handler", new, old, errors);
+    handler(new, errors);
+}
+
+/// Validates the name of the handler, after all else, as upstream's declarative rules are.
+fn handler(new: &Value, errors: &mut Errors) {
+    errors.required_valid(&Path::new("handler"), text(new, "handler"), names::dns_label);
 }
 
 /// Upstream: `ValidateRuntimeClass`.
-fn runtime_class(new: &Value, errors: &mut Errors) {
-    errors.required_valid(&Path::new("handler"), text(new, "handler"), names::dns_label);
+fn overhead_and_scheduling(new: &Value, errors: &mut Errors) {
     if let Some(overhead) = get(new, "overhead.podFixed") {
         let limits = json!({"limits": overhead});
         quantity::requirements(&limits, &Path::new("overhead"), errors);
@@ -40,16 +48,9 @@ fn tolerations(scheduling: &Value, path: &Path<'_>, errors: &mut Errors) {
     for (index, toleration) in list(scheduling, "tolerations").iter().enumerate() {
         let key = ["key", "operator", "value", "effect"].map(|field| text(toleration, field));
         if !seen.insert(key) {
-            errors.duplicate(&path.index(index), internal_toleration(toleration));
+            errors.duplicate(&path.index(index), quoted("core.Toleration", Some(toleration)));
         }
     }
-}
-
-/// Returns a toleration with the field names of upstream's internal version, which the error contains.
-fn internal_toleration(toleration: &Value) -> Value {
-    json!({"Key": text(toleration, "key"), "Operator": text(toleration, "operator"),
-        "Value": text(toleration, "value"), "Effect": text(toleration, "effect"),
-        "TolerationSeconds": get(toleration, "tolerationSeconds")})
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Validation of PersistentVolumes, including inline specs in VolumeAttachments.
 
 use super::{affinity, names, persistentvolumesource, quantity};
+use crate::internal::{diff, quoted};
 use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{Object, get, is_blank, list, object, remove, same, text};
@@ -79,9 +80,10 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
         remove(&mut source, secret);
     }
     if !same_source(&source, &stored) {
+        let diff = diff("core.PersistentVolumeSource", Some(&stored), Some(after));
         errors.forbidden(
             &path.field("persistentvolumesource"),
-            "spec.persistentvolumesource is immutable after creation",
+            &format!("spec.persistentvolumesource is immutable after creation\n{diff}"),
         );
     }
     let (mode, stored) = (get(after, "volumeMode"), get(before, "volumeMode"));
@@ -90,7 +92,11 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
         let affinity = get(after, "nodeAffinity").unwrap_or(&Value::Null);
         if !same_affinity(affinity, stored) {
             let detail = "field is immutable, except for updating from beta label to GA";
-            errors.invalid(&Path::new("nodeAffinity"), internal_affinity(affinity), detail);
+            errors.invalid(
+                &Path::new("nodeAffinity"),
+                quoted("*core.VolumeNodeAffinity", Some(affinity)),
+                detail,
+            );
         }
     }
     let class = "volumeAttributesClassName";
@@ -153,30 +159,7 @@ fn same_requirement(new: &Value, old: &Value) -> bool {
         && list(new, "values") == list(old, "values")
 }
 
-/// Returns a node affinity with the field names of upstream's internal version, which the error contains.
-fn internal_affinity(affinity: &Value) -> Value {
-    let requirements = |term: &Value, field: &str| -> Value {
-        let Some(all) = get(term, field).and_then(Value::as_array) else { return Value::Null };
-        let all = all.iter().map(|requirement| {
-            json!({"Key": text(requirement, "key"), "Operator": text(requirement, "operator"),
-                "Values": get(requirement, "values")})
-        });
-        all.collect()
-    };
-    let Some(required) = get(affinity, "required") else {
-        return if affinity.is_null() { Value::Null } else { json!({"Required": null}) };
-    };
-    let terms: Vec<Value> = list(required, "nodeSelectorTerms")
-        .iter()
-        .map(|term| {
-            json!({"MatchExpressions": requirements(term, "matchExpressions"),
-                "MatchFields": requirements(term, "matchFields")})
-        })
-        .collect();
-    json!({"Required": {"NodeSelectorTerms": terms}})
-}
-
-/// Properties of a volume that the rules for its spec depend on.
+/// What the rules of a volume's spec depend on.
 #[derive(Clone, Copy)]
 struct Context<'a> {
     /// Name of the volume; empty for an inline spec.

@@ -2,6 +2,7 @@
 
 use super::persistentvolume::{access_modes, positive, volume_mode};
 use super::{labels, names, quantity};
+use crate::internal::diff;
 use crate::persistentvolumeclaim::normalize_data_sources;
 use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::validation::{Errors, Path};
@@ -126,7 +127,8 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     let labels = "selector.matchLabels";
     if !same_meaning(&allowed, before) || !same(get(&allowed, labels), get(before, labels)) {
         let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
-        errors.forbidden(&path, detail);
+        let diff = diff("core.PersistentVolumeClaimSpec", Some(before), Some(&allowed));
+        errors.forbidden(&path, &format!("{detail}\n{diff}"));
     }
     let size =
         |claim: &Value, field: &str| get(claim, field).and_then(Amount::of).unwrap_or_default();

@@ -3,7 +3,7 @@
 //! Upstream: `k8s.io/kubernetes/pkg/apis/core/validation`.
 
 use super::container_restart::container_restart_policy;
-use super::{labels, names, pod_claims, quantity, volume};
+use super::{labels, names, pod_claims, pod_sysctls, quantity, volume};
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{flag, get, int, is_empty, list, object, text};
 use serde_json::Value;
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 const RESTART_POLICIES: &[&str] = &["Always", "OnFailure", "Never"];
 /// Maximum length of a host name on Linux, in bytes.
 const HOSTNAME_LENGTH: usize = 64;
-const DNS_POLICIES: &[&str] = &["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
+const DNS_POLICIES: &[&str] = &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
 const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
 const RESOURCE_FIELDS: &[&str] = &[
     "limits.cpu",
@@ -96,8 +96,6 @@ pub(super) fn spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     errors.one_of(&path.field("restartPolicy"), text(spec, "restartPolicy"), RESTART_POLICIES);
     dns(spec, path, errors);
     scheduling(spec, path, errors);
-    let grace = int(spec, "terminationGracePeriodSeconds");
-    errors.non_negative(&path.field("terminationGracePeriodSeconds"), grace);
     if let Some(seconds) = int(spec, "activeDeadlineSeconds") {
         errors.in_range(
             &path.field("activeDeadlineSeconds"),
@@ -129,6 +127,10 @@ pub(super) fn spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             "PreemptLowerPriority" | "Never" => {}
             _ => errors.not_supported(&path, policy, &["PreemptLowerPriority", "Never"]),
         }
+    }
+    if let Some(overhead) = get(spec, "overhead") {
+        let limits = serde_json::json!({"limits": overhead});
+        quantity::requirements(&limits, &path.field("overhead"), errors);
     }
     hostname_override(spec, &path.field("hostnameOverride"), errors);
     let aliases = path.field("hostAliases");
@@ -354,13 +356,6 @@ fn ports(container: &Value, path: &Path<'_>, host_network: bool, errors: &mut Er
             "" => errors.required(&path.field("protocol"), ""),
             protocol => errors.one_of(&path.field("protocol"), protocol, PROTOCOLS),
         }
-        if !text(port, "hostIP").is_empty() {
-            errors.invalid_all(
-                &path.field("hostIP"),
-                text(port, "hostIP"),
-                &names::ip(text(port, "hostIP")),
-            );
-        }
     }
 }
 
@@ -511,12 +506,35 @@ pub(super) fn field_ref(reference: &Value, allowed: &[&str], path: &Path<'_>, er
 ///
 /// Upstream: `validateContainerResourceFieldSelector`.
 pub(super) fn resource_field_ref(reference: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let path = path.field("resource");
-    match text(reference, "resource") {
-        "" => errors.required(&path, ""),
-        name if name.starts_with("limits.hugepages-")
-            || name.starts_with("requests.hugepages-") => {}
-        name => errors.one_of(&path, name, RESOURCE_FIELDS),
+    let name = text(reference, "resource");
+    let is_huge = name.starts_with("limits.hugepages-") || name.starts_with("requests.hugepages-");
+    match name {
+        "" => errors.required(&path.field("resource"), ""),
+        _ if is_huge => {}
+        name => errors.one_of(&path.field("resource"), name, RESOURCE_FIELDS),
+    }
+    divisor(reference, name, is_huge, path, errors);
+}
+
+/// Upstream: `validateContainerResourceDivisor`.
+fn divisor(reference: &Value, name: &str, is_huge: bool, path: &Path<'_>, errors: &mut Errors) {
+    const SIZES: [&str; 13] =
+        ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
+    let divisor = text(reference, "divisor");
+    let (known, resource) = match name {
+        "limits.cpu" | "requests.cpu" => (&["1m", "1"][..], "cpu"),
+        "limits.memory" | "requests.memory" => (&SIZES[..], "memory"),
+        "limits.ephemeral-storage" | "requests.ephemeral-storage" => {
+            (&SIZES[..], "local ephemeral storage")
+        }
+        _ if is_huge => (&SIZES[..], "hugepages"),
+        _ => return,
+    };
+    if !["", "0"].contains(&divisor) && !known.contains(&divisor) {
+        let known = if resource == "cpu" { known.join(" and ") } else { known.join(", ") };
+        let detail =
+            format!("only divisor's values {known} are supported with the {resource} resource");
+        errors.invalid(&path.field("divisor"), name, &detail);
     }
 }
 
@@ -796,17 +814,6 @@ fn scheduling_gates(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             errors.duplicate(&all.index(index), name);
         }
     }
-    let secrets = path.field("imagePullSecrets");
-    for (index, secret) in list(spec, "imagePullSecrets").iter().enumerate() {
-        let name = text(secret, "name");
-        if !name.is_empty() {
-            errors.invalid_all(
-                &secrets.index(index).field("name"),
-                name,
-                &names::dns_subdomain(name),
-            );
-        }
-    }
 }
 
 /// Upstream: `validateOS`.
@@ -861,6 +868,7 @@ fn security(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     for (index, group) in list(context, "supplementalGroups").iter().enumerate() {
         errors.in_range(&groups.index(index), group.as_i64(), 0, i64::from(i32::MAX));
     }
+    pod_sysctls::sysctls(spec, context, &path.field("sysctls"), errors);
     for (field, policies) in [
         ("fsGroupChangePolicy", ["Always", "OnRootMismatch"]),
         ("supplementalGroupsPolicy", ["Merge", "Strict"]),

@@ -2,6 +2,7 @@
 
 use super::ValidationTarget;
 use super::pod;
+use crate::internal::{diff, quoted};
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{copy, get, int, is_empty, list, object, remove, set, text};
 use serde_json::Value;
@@ -78,7 +79,8 @@ fn spec(new: &Value, old: &Value, errors: &mut Errors) {
     }
     tolerations(new, old, &path, errors);
     if allowed != *old {
-        errors.forbidden(&path, SPEC_DETAIL);
+        let diff = diff("core.PodSpec", Some(old), Some(&allowed));
+        errors.forbidden(&path, &format!("{SPEC_DETAIL}\n{diff}"));
     }
 }
 
@@ -139,7 +141,8 @@ fn node_affinity(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors)
     let path = path.field("nodeSelectorTerms");
     if after.len() != before.len() {
         let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
-        return errors.invalid(&path, Value::from(after), detail);
+        let after = quoted("[]core.NodeSelectorTerm", Some(&Value::from(after)));
+        return errors.invalid(&path, after, detail);
     }
     for (index, (after, before)) in after.iter().zip(before).enumerate() {
         let adds_only = |field: &str| list(after, field).starts_with(list(before, field));
@@ -148,7 +151,8 @@ fn node_affinity(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors)
         let changes = after != before;
         if is_empty_term && changes || !adds_only("matchExpressions") || !adds_only("matchFields") {
             let detail = "only additions are allowed (no mutations or deletions)";
-            errors.invalid(&path.index(index), after.clone(), detail);
+            let after = quoted("core.NodeSelectorTerm", Some(after));
+            errors.invalid(&path.index(index), after, detail);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::conditions::conditions;
 use super::labels;
+use crate::internal::quoted;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{get, int, list};
 use serde_json::Value;
@@ -33,7 +34,7 @@ fn pod_disruption_budget(new: &Value, errors: &mut Errors) {
     if available.is_some() && unavailable.is_some() {
         errors.invalid(
             &path,
-            new.get("spec").cloned().unwrap_or_default(),
+            quoted("policy.PodDisruptionBudgetSpec", new.get("spec")),
             "minAvailable and maxUnavailable cannot be both set",
         );
     }

@@ -1,6 +1,7 @@
 //! Validation of rbac.authorization.k8s.io.
 
-use super::{immutable, labels, names};
+use super::{labels, names};
+use crate::internal::quoted;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{get, list, text};
 use serde_json::Value;
@@ -8,16 +9,23 @@ use serde_json::Value;
 pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
     match kind {
         "Role" | "ClusterRole" => role(kind, new, errors),
-        "RoleBinding" | "ClusterRoleBinding" => role_binding(kind, new, errors),
+        "RoleBinding" | "ClusterRoleBinding" => {
+            role_binding(kind, new, errors);
+            subject_names(new, errors);
+        }
         _ => {}
     }
 }
 
 pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
-    create(kind, new, errors);
-    if matches!(kind, "RoleBinding" | "ClusterRoleBinding") {
-        immutable(&["roleRef"], new, old, errors);
+    if !matches!(kind, "RoleBinding" | "ClusterRoleBinding") {
+        return create(kind, new, errors);
     }
+    role_binding(kind, new, errors);
+    let (after, before) = (new.get("roleRef"), old.get("roleRef"));
+    let quoted = |reference: Option<&Value>| quoted("rbac.RoleRef", reference);
+    errors.immutable_as(&Path::new("roleRef"), after, before, quoted);
+    subject_names(new, errors);
 }
 
 /// Upstream: `ValidateRole`, `ValidateClusterRole`.
@@ -105,12 +113,19 @@ fn role_binding(kind: &str, new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Requires names of subjects, after all else, as upstream's declarative rules are.
+fn subject_names(new: &Value, errors: &mut Errors) {
+    let all = Path::new("subjects");
+    for (index, subject) in list(new, "subjects").iter().enumerate() {
+        if text(subject, "name").is_empty() {
+            errors.required(&all.index(index).field("name"), "");
+        }
+    }
+}
+
 /// Upstream: `ValidateRoleBindingSubject`.
 fn role_subject(kind: &str, subject: &Value, path: &Path<'_>, errors: &mut Errors) {
     let name = text(subject, "name");
-    if name.is_empty() {
-        errors.required(&path.field("name"), "");
-    }
     let group = text(subject, "apiGroup");
     match text(subject, "kind") {
         "ServiceAccount" => {

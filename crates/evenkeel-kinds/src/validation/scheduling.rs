@@ -45,7 +45,7 @@ fn priority_class(new: &Value, errors: &mut Errors) {
     match get(new, "preemptionPolicy").and_then(Value::as_str) {
         None => {}
         Some("") => errors.required(&path, ""),
-        Some(policy) => errors.one_of(&path, policy, &["Never", "PreemptLowerPriority"]),
+        Some(policy) => errors.one_of(&path, policy, &["PreemptLowerPriority", "Never"]),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Validation of Services.
 
 use super::{labels, names};
+use crate::internal::quoted;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{get, int, list, object, text};
 use serde_json::Value;
@@ -27,8 +28,11 @@ pub(super) fn service(service: &Value, errors: &mut Errors) {
     cluster_ips(spec, &path, errors);
     let externals = path.field("externalIPs");
     for (index, ip) in list(spec, "externalIPs").iter().filter_map(Value::as_str).enumerate() {
-        errors.invalid_all(&externals.index(index), ip, &names::ip(ip));
-        non_special_ip(ip, &externals.index(index), errors);
+        let messages = names::ip(ip);
+        errors.invalid_all(&externals.index(index), ip, &messages);
+        if messages.is_empty() {
+            non_special_ip(ip, &externals.index(index), errors);
+        }
     }
     policies(spec, kind, &path, errors);
     if !kind.is_empty() {
@@ -43,7 +47,9 @@ pub(super) fn service(service: &Value, errors: &mut Errors) {
 ///
 /// Upstream: `ValidateEndpointIP`.
 pub(super) fn non_special_ip(ip: &str, path: &Path<'_>, errors: &mut Errors) {
-    let Ok(address) = ip.parse::<IpAddr>() else { return };
+    let Ok(address) = ip.parse::<IpAddr>() else {
+        return errors.invalid(path, ip, "must be a valid IP address");
+    };
     let (is_link_local, is_link_local_multicast) = match address {
         IpAddr::V4(v4) => (v4.is_link_local(), v4.octets()[..3] == [224, 0, 0]),
         IpAddr::V6(v6) => (v6.is_unicast_link_local(), v6.segments()[0] & 0xff0f == 0xff02),
@@ -155,8 +161,9 @@ fn ports(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
             errors.forbidden(&path.field("nodePort"), "may not be used when `type` is 'ClusterIP'");
         }
         if !seen_ports.insert((protocol, number)) {
+            // Upstream shows a port with these two fields.
             let pair = serde_json::json!({"port": number, "protocol": protocol});
-            errors.duplicate(&path, pair);
+            errors.duplicate(&path, quoted("core.ServicePort", Some(&pair)));
         }
         if let Some(node_port) = node_port
             && !seen_node_ports.insert((protocol, node_port))

@@ -1,6 +1,7 @@
 //! Validation of storage.k8s.io.
 
 use super::{labels, names, persistentvolume, quantity};
+use crate::internal::quoted;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{Object, get, int, list, object, same, text};
 use serde_json::{Value, json};
@@ -51,8 +52,11 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
         }
         "CSIStorageCapacity" => {
             storage_capacity(new, errors);
-            for field in ["nodeTopology", "storageClassName"] {
-                errors.immutable(&Path::new(field), get(new, field), get(old, field));
+            for (field, type_name) in
+                [("nodeTopology", "*v1.LabelSelector"), ("storageClassName", "s")]
+            {
+                let quoted = |value: Option<&Value>| quoted(type_name, value);
+                errors.immutable_as(&Path::new(field), get(new, field), get(old, field), quoted);
             }
         }
         "VolumeAttachment" => {
@@ -267,7 +271,8 @@ fn csi_node_update(new: &Value, old: &Value, errors: &mut Errors) {
         for driver in list(new, "spec.drivers") {
             if text(driver, "name") == text(before, "name") {
                 let (driver, before) = (without_limits(driver), without_limits(before));
-                errors.immutable(&path.field("drivers"), Some(&driver), Some(&before));
+                let quoted = |driver: Option<&Value>| quoted("storage.CSINodeDriver", driver);
+                errors.immutable_as(&path.field("drivers"), Some(&driver), Some(&before), quoted);
             }
         }
     }

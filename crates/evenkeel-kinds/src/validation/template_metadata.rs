@@ -28,8 +28,9 @@ pub(super) fn template_metadata(metadata: &Value, path: &Path<'_>, errors: &mut 
     labels::annotations(metadata, &path.field("annotations"), errors);
     labels::labels(object(metadata, "labels"), &path.field("labels"), errors);
     for field in NOT_IN_TEMPLATES {
-        let is_set = get(metadata, field)
-            .is_some_and(|value| value.as_str() != Some("") && value.as_i64() != Some(0));
+        let is_set = get(metadata, field).is_some_and(|value| {
+            value.as_str() != Some("") && (field != "generation" || value.as_i64() != Some(0))
+        });
         if is_set {
             // Upstream's path has the name of Go's field with its first letter in lower case.
             let name = if field == "uid" { "uID" } else { field };

@@ -74,7 +74,12 @@ fn source(volume: &Value, path: &Path<'_>, errors: &mut Errors) {
     for field in SOURCES {
         let Some(source) = get(volume, field) else { continue };
         n_sources += 1;
-        let path = path.field(field);
+        let path = path.field(match *field {
+            // As upstream writes them.
+            "cephfs" if n_sources > 1 => "cephFS",
+            "downwardAPI" if n_sources > 1 => "downwarAPI",
+            field => field,
+        });
         if n_sources > 1 {
             errors.forbidden(&path, "may not specify more than 1 volume type");
         } else {
@@ -114,7 +119,7 @@ fn one_source(kind: &str, source: &Value, volume: &str, path: &Path<'_>, errors:
             mode(source, "defaultMode", path, errors);
             downward(source, path, errors);
         }
-        "projected" => projected(source, path, errors),
+        "projected" => super::volume_projected::projected(source, path, errors),
         "persistentVolumeClaim" => required("claimName", errors),
         "gitRepo" => required("repository", errors),
         "image" => required("reference", errors),
@@ -134,14 +139,14 @@ fn one_source(kind: &str, source: &Value, volume: &str, path: &Path<'_>, errors:
     }
 }
 
-fn mode(source: &Value, field: &str, path: &Path<'_>, errors: &mut Errors) {
+pub(super) fn mode(source: &Value, field: &str, path: &Path<'_>, errors: &mut Errors) {
     if let Some(mode) = int(source, field).filter(|mode| !(0..=0o777).contains(mode)) {
         let words = "must be a number between 0 and 0777 (octal), both inclusive";
         errors.invalid(&path.field(field), mode, words);
     }
 }
 
-fn mode_and_items(source: &Value, path: &Path<'_>, errors: &mut Errors) {
+pub(super) fn mode_and_items(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     mode(source, "defaultMode", path, errors);
     let items = path.field("items");
     for (index, item) in list(source, "items").iter().enumerate() {
@@ -161,7 +166,7 @@ fn mode_and_items(source: &Value, path: &Path<'_>, errors: &mut Errors) {
 /// Validates the items of a downward API volume. Like upstream's, paths of errors have no index.
 ///
 /// Upstream: `validateDownwardAPIVolumeFile`.
-fn downward(source: &Value, path: &Path<'_>, errors: &mut Errors) {
+pub(super) fn downward(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     for item in list(source, "items") {
         if text(item, "path").is_empty() {
             errors.required(&path.field("path"), "");
@@ -192,63 +197,10 @@ fn downward(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Upstream: `validateProjectionSources`.
-fn projected(source: &Value, path: &Path<'_>, errors: &mut Errors) {
-    mode(source, "defaultMode", path, errors);
-    let sources = path.field("sources");
-    for (index, source) in list(source, "sources").iter().enumerate() {
-        let path = sources.index(index);
-        let mut n_sources = 0;
-        for kind in [
-            "secret",
-            "configMap",
-            "downwardAPI",
-            "serviceAccountToken",
-            "clusterTrustBundle",
-            "podCertificate",
-        ] {
-            let Some(source) = get(source, kind) else { continue };
-            n_sources += 1;
-            let path = path.field(kind);
-            if n_sources > 1 {
-                errors.forbidden(&path, "may not specify more than 1 volume type");
-                continue;
-            }
-            match kind {
-                "secret" | "configMap" => {
-                    if text(source, "name").is_empty() {
-                        errors.required(&path.field("name"), "");
-                    }
-                    mode_and_items(source, &path, errors);
-                }
-                "downwardAPI" => downward(source, &path, errors),
-                "serviceAccountToken" => token(source, &path, errors),
-                _ => {}
-            }
-        }
-    }
-}
-
-fn token(source: &Value, path: &Path<'_>, errors: &mut Errors) {
-    if let Some(seconds) = int(source, "expirationSeconds") {
-        let path = path.field("expirationSeconds");
-        if seconds < 600 {
-            errors.invalid(&path, seconds, "may not specify a duration less than 10 minutes");
-        } else if seconds > 1 << 32 {
-            errors.invalid(&path, seconds, "may not specify a duration larger than 2^32 seconds");
-        }
-    }
-    if text(source, "path").is_empty() {
-        errors.required(&path.field("path"), "");
-    } else {
-        local_path(text(source, "path"), &path.field("path"), errors);
-    }
-}
-
-/// Validates a relative path that stays within the volume.
+/// Validates a relative path that stays inside the volume.
 ///
 /// Upstream: `ValidateLocalNonReservedPath`.
-fn local_path(target: &str, path: &Path<'_>, errors: &mut Errors) {
+pub(super) fn local_path(target: &str, path: &Path<'_>, errors: &mut Errors) {
     if target.starts_with('/') {
         errors.invalid(path, target, "must be a relative path");
         return;

@@ -6,6 +6,7 @@ use super::class::{MAX_CONFIGS, device_configuration};
 use super::selector::selectors;
 use super::taint::device_toleration;
 use super::{ErrorLists, item_text, items, names, set};
+use crate::internal::quoted;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{get, int, list, text};
 use serde_json::Value;
@@ -50,7 +51,8 @@ pub(super) fn resource_claim_template(template: &Value, lists: &mut ErrorLists) 
 /// Upstream: `ValidateResourceClaimTemplateUpdate`.
 pub(super) fn resource_claim_template_update(new: &Value, old: &Value, lists: &mut ErrorLists) {
     resource_claim_template(new, lists);
-    lists.handwritten.immutable(&Path::new("spec"), get(new, "spec"), get(old, "spec"));
+    let quoted = |spec: Option<&Value>| quoted("resource.ResourceClaimTemplateSpec", spec);
+    lists.handwritten.immutable_as(&Path::new("spec"), get(new, "spec"), get(old, "spec"), quoted);
 }
 
 /// Names of a claim's requests, each with the names of its alternatives.

@@ -8,9 +8,11 @@ use super::slice::binding_conditions;
 use super::taint::device_toleration;
 use super::{ErrorLists, item_text, items, names, set};
 use evenkeel_api::forms::parse_cidr;
+use evenkeel_apimachinery::go_text::go_json_string;
+use evenkeel_apimachinery::status::BadValue;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{get, list, text};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 const MAX_CONSUMERS: usize = 256;
@@ -156,9 +158,12 @@ fn device_status(device: &Value, is_allocated: bool, path: &Path<'_>, lists: &mu
     names::pool(text(device, "pool"), &path.field("pool"), errors);
     names::label(text(device, "device"), &path.field("device"), errors);
     if !is_allocated {
-        // Upstream's error contains the identity of a device, whose parts have no exported fields.
-        let id = json!({"Driver": {}, "Pool": {}, "Device": {}, "ShareID": {}});
-        errors.invalid(path, id, "must be an allocated device in the claim");
+        let (driver, pool, name, share) = device_id(device);
+        let [driver, pool, name, share] =
+            [driver, pool, name, share.unwrap_or_default()].map(go_json_string);
+        let id =
+            format!(r#"{{"Driver":{driver},"Pool":{pool},"Device":{name},"ShareID":{share}}}"#);
+        errors.invalid(path, BadValue::Encoded(id), "must be an allocated device in the claim");
     }
     let found = list(device, "conditions");
     let conditions_path = path.field("conditions");

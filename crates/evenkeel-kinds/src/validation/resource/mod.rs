@@ -20,6 +20,8 @@ mod taint;
 pub use claim_status::{DeviceId, device_id};
 
 use super::ValidationTarget;
+use evenkeel_apimachinery::schema::go_encoded;
+use evenkeel_apimachinery::status::BadValue;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -106,14 +108,34 @@ fn set<'v, K: Ord>(
         let mut keys = BTreeSet::new();
         for (index, item) in list.iter().enumerate() {
             if !keys.insert(key(item)) {
-                lists.declarative.duplicate(&path.index(index), item.clone());
+                lists.declarative.duplicate(&path.index(index), declared(item, path));
             }
         }
     }
     items(list, max_items, path, lists, validate);
 }
 
-/// Returns an item of a list of strings.
+/// An item of the list of this path, as declarative rules quote it: in the version that was stored.
+fn declared(item: &Value, path: &Path<'_>) -> BadValue {
+    let path = path.to_string();
+    let type_name = match path.rsplit('.').next() {
+        Some("requests") => "DeviceRequest",
+        Some("firstAvailable") => "DeviceSubRequest",
+        Some("sharedCounters") => "CounterSet",
+        Some("consumesCounters") => "DeviceCounterConsumption",
+        Some("reservedFor") => "ResourceClaimConsumerReference",
+        Some("devices") => "AllocatedDeviceStatus",
+        _ => "",
+    };
+    match item {
+        Value::Object(_) => {
+            BadValue::Encoded(go_encoded(&format!("io.k8s.api.resource.v1.{type_name}"), item))
+        }
+        item => item.clone().into(),
+    }
+}
+
+/// An item of a list of strings.
 fn item_text(item: &Value) -> &str {
     item.as_str().unwrap_or_default()
 }

@@ -87,8 +87,8 @@ fn each_expression_has_its_variables_and_its_type() {
         wrong(plural, &rest),
         [
             r#"spec.validations[0].messageExpression: Invalid value: "1": must evaluate to string but got int"#,
-            r#"spec.validations[1].expression: Invalid value: "variables.v": compilation failed: ERROR: undeclared reference to 'variables' (in container '')"#,
-            r#"spec.validations[1].messageExpression: Invalid value: "authorizer.a": compilation failed: ERROR: undeclared reference to 'authorizer' (in container '')"#,
+            "spec.validations[1].expression: Invalid value: \"variables.v\": compilation failed: ERROR: <input>:1:1: undeclared reference to 'variables' (in container '')\n | variables.v\n | ^",
+            "spec.validations[1].messageExpression: Invalid value: \"authorizer.a\": compilation failed: ERROR: <input>:1:1: undeclared reference to 'authorizer' (in container '')\n | authorizer.a\n | ^",
             r#"spec.auditAnnotations[0].valueExpression: Invalid value: "true": must evaluate to one of [string null_type] but got bool"#,
         ]
     );

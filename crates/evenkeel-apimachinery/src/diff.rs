@@ -1,0 +1,210 @@
+//! Unified diffs of texts, for messages. The lines that stay are found as Python's `difflib` finds them: the longest block of
+//! lines that are in both, then those on its left and on its right. That is not always the smallest difference.
+//!
+//! Upstream: `k8s.io/apimachinery/pkg/util/diff`, which calls `github.com/pmezard/go-difflib`.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+
+/// Lines around a change.
+const CONTEXT: usize = 3;
+
+/// Texts of this many lines and more have popular lines, which begin no block.
+const N_LINES_WITH_POPULAR: usize = 200;
+
+/// Lines that are compared at most; beyond it, what is left counts as changed.
+const MAX_COMPARED: usize = 4_000_000;
+
+/// Returns the hunks of a unified diff; nothing where both texts are the same.
+pub fn unified(old: &str, new: &str) -> String {
+    let (old, new): (Vec<&str>, Vec<&str>) = (old.split('\n').collect(), new.split('\n').collect());
+    let changes = Matcher::new(&old, &new).changes();
+    let mut out = String::new();
+    for hunk in hunks(&changes) {
+        let (Some(first), Some(last)) = (hunk.first(), hunk.last()) else { continue };
+        let before = first.old.start.min(first.new.start).min(CONTEXT);
+        let after = (old.len() - last.old.end).min(new.len() - last.new.end).min(CONTEXT);
+        let old_range = first.old.start - before..last.old.end + after;
+        let new_range = first.new.start - before..last.new.end + after;
+        out.push_str(&format!("@@ -{} +{} @@\n", place(&old_range), place(&new_range)));
+        let mut at = old_range.start;
+        let mut put = |sign: char, lines: &[&str]| {
+            for line in lines {
+                out.push(sign);
+                out.push_str(line);
+                out.push('\n');
+            }
+        };
+        for change in hunk {
+            put(' ', &old[at..change.old.start]);
+            put('-', &old[change.old.clone()]);
+            put('+', &new[change.new.clone()]);
+            at = change.old.end;
+        }
+        put(' ', &old[at..old_range.end]);
+    }
+    out
+}
+
+/// Lines that others replace; one of the ranges may be empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Change {
+    old: Range<usize>,
+    new: Range<usize>,
+}
+
+/// Groups changes whose contexts meet.
+fn hunks(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
+    changes.chunk_by(|a, b| b.old.start - a.old.end <= 2 * CONTEXT)
+}
+
+/// Where lines are: the first one, and their number unless it is one.
+fn place(range: &Range<usize>) -> String {
+    match range.len() {
+        0 => format!("{},0", range.start),
+        1 => (range.start + 1).to_string(),
+        n_lines => format!("{},{n_lines}", range.start + 1),
+    }
+}
+
+/// Lines that are in both texts.
+struct Block {
+    old: usize,
+    new: usize,
+    n_lines: usize,
+}
+
+/// Upstream: `SequenceMatcher`.
+struct Matcher<'t> {
+    old: &'t [&'t str],
+    new: &'t [&'t str],
+    /// Where the new text has a line, unless that is popular.
+    places: HashMap<&'t str, Vec<usize>>,
+    n_compared: usize,
+}
+
+impl<'t> Matcher<'t> {
+    fn new(old: &'t [&'t str], new: &'t [&'t str]) -> Self {
+        let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
+        for (index, line) in new.iter().enumerate() {
+            places.entry(line).or_default().push(index);
+        }
+        if new.len() >= N_LINES_WITH_POPULAR {
+            places.retain(|_, indices| indices.len() <= new.len() / 100 + 1);
+        }
+        Self { old, new, places, n_compared: 0 }
+    }
+
+    fn changes(mut self) -> Vec<Change> {
+        let mut blocks = Vec::new();
+        let mut rest = VecDeque::from([(0..self.old.len(), 0..self.new.len())]);
+        while let Some((old, new)) = rest.pop_front() {
+            let block = self.longest_block(&old, &new);
+            if block.n_lines > 0 {
+                let (old_end, new_end) = (block.old + block.n_lines, block.new + block.n_lines);
+                if old.start < block.old && new.start < block.new {
+                    rest.push_back((old.start..block.old, new.start..block.new));
+                }
+                if old_end < old.end && new_end < new.end {
+                    rest.push_back((old_end..old.end, new_end..new.end));
+                }
+                blocks.push(block);
+            }
+        }
+        blocks.sort_by_key(|block| block.old);
+        blocks.push(Block { old: self.old.len(), new: self.new.len(), n_lines: 0 });
+        let (mut old, mut new) = (0, 0);
+        let mut changes = Vec::new();
+        for block in blocks {
+            if old < block.old || new < block.new {
+                changes.push(Change { old: old..block.old, new: new..block.new });
+            }
+            (old, new) = (block.old + block.n_lines, block.new + block.n_lines);
+        }
+        changes
+    }
+
+    /// The longest block within ranges: the first one of the old text, then of the new one.
+    ///
+    /// Upstream: `findLongestMatch`.
+    fn longest_block(&mut self, old: &Range<usize>, new: &Range<usize>) -> Block {
+        let mut best = Block { old: old.start, new: new.start, n_lines: 0 };
+        // Lengths of the blocks that end at the last line looked at, by the place in the new text.
+        let mut lengths: HashMap<usize, usize> = HashMap::new();
+        for index in old.clone() {
+            let places = self.places.get(self.old[index]).map(Vec::as_slice).unwrap_or_default();
+            let mut ending = HashMap::new();
+            for place in places.iter().copied().filter(|place| new.contains(place)) {
+                self.n_compared += 1;
+                let before = place.checked_sub(1).and_then(|before| lengths.get(&before));
+                let n_lines = before.copied().unwrap_or_default() + 1;
+                ending.insert(place, n_lines);
+                if n_lines > best.n_lines {
+                    best = Block { old: index + 1 - n_lines, new: place + 1 - n_lines, n_lines };
+                }
+            }
+            lengths = ending;
+            if self.n_compared > MAX_COMPARED {
+                break;
+            }
+        }
+        // Popular lines may continue a block.
+        while best.old > old.start
+            && best.new > new.start
+            && self.old[best.old - 1] == self.new[best.new - 1]
+        {
+            best = Block { old: best.old - 1, new: best.new - 1, n_lines: best.n_lines + 1 };
+        }
+        while best.old + best.n_lines < old.end
+            && best.new + best.n_lines < new.end
+            && self.old[best.old + best.n_lines] == self.new[best.new + best.n_lines]
+        {
+            best.n_lines += 1;
+        }
+        best
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hunks_have_context_and_places() {
+        for (old, new, want) in [
+            ("a", "a", ""),
+            ("a\nb", "a\nc", "@@ -1,2 +1,2 @@\n a\n-b\n+c\n"),
+            ("a", "", "@@ -1 +1 @@\n-a\n+\n"),
+            ("1\n2\n3\n4\n5\n6", "1\n2\n3\n4\n5\n6\n7", "@@ -4,3 +4,4 @@\n 4\n 5\n 6\n+7\n"),
+            // The longest block is kept, though that changes more lines.
+            ("a\nb", "a\nc\na\nb", "@@ -1,2 +1,4 @@\n+a\n+c\n a\n b\n"),
+            (
+                "x\n1\n2\n3\n4\n5\n6\n7\ny",
+                "X\n1\n2\n3\n4\n5\n6\n7\nY",
+                "@@ -1,4 +1,4 @@\n-x\n+X\n 1\n 2\n 3\n@@ -6,4 +6,4 @@\n 5\n 6\n 7\n-y\n+Y\n",
+            ),
+            (
+                "x\n1\n2\n3\n4\n5\n6\ny",
+                "X\n1\n2\n3\n4\n5\n6\nY",
+                "@@ -1,8 +1,8 @@\n-x\n+X\n 1\n 2\n 3\n 4\n 5\n 6\n-y\n+Y\n",
+            ),
+        ] {
+            assert_eq!(unified(old, new), want, "{old:?} {new:?}");
+        }
+    }
+
+    #[test]
+    fn popular_lines_begin_no_block() {
+        // A line that is there more than once in a hundred is only kept beside others.
+        let line = |index: usize| {
+            if index.is_multiple_of(20) { "}".to_owned() } else { index.to_string() }
+        };
+        let old: Vec<String> = (0..200).map(line).collect();
+        let new = ["{".to_owned()]
+            .into_iter()
+            .chain((0..200).map(|i| line(i + 1000)))
+            .chain(["]".to_owned()]);
+        let diff = unified(&old.join("\n"), &new.collect::<Vec<_>>().join("\n"));
+        assert!(!diff.contains("\n }"), "{diff}");
+    }
+}
