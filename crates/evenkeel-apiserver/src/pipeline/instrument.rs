@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use evenkeel_apimachinery::headers::text;
 use http::header::CONTENT_TYPE;
-use http::{Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 
-use super::Incoming;
 use crate::api::Api;
 use crate::metrics::Labels;
 use crate::request::query::{Query, dry_run_errors};
@@ -36,17 +35,24 @@ pub(super) fn of_path(method: &Method) -> Labels {
 }
 
 /// Returns the metric labels of a request for a resource.
-pub(super) fn of_resource(target: &Target<'_>, incoming: &Incoming<'_>) -> Labels {
-    let scope = scope(target, incoming.method);
+pub(super) fn of_resource(
+    target: &Target<'_>,
+    verb: &str,
+    method: &Method,
+    headers: &HeaderMap,
+    query: &Query,
+) -> Labels {
+    let scope = scope(target, method);
+    let is_apply = text(headers, CONTENT_TYPE) == APPLY;
     let resource = &target.resource;
     Labels {
-        verb: reported_verb(target.subresource, scope, incoming),
+        verb: reported_verb(target.subresource, scope, verb, method, is_apply),
         group: resource.group().into(),
         version: resource.version().into(),
         resource: resource.plural().into(),
         subresource: target.subresource.into(),
         scope,
-        dry_run: dry_run(incoming.query),
+        dry_run: dry_run(query),
     }
 }
 
@@ -65,12 +71,17 @@ fn scope(target: &Target<'_>, method: &Method) -> &'static str {
 /// Returns the verb in metrics. It is mostly the HTTP method, also for the deletion of a collection.
 ///
 /// Upstream: `CanonicalVerb`, `CleanVerb`.
-fn reported_verb(subresource: &str, scope: &str, incoming: &Incoming<'_>) -> &'static str {
-    let content_type = || text(incoming.headers, CONTENT_TYPE);
-    match (subresource, incoming.info.verb, incoming.method) {
+fn reported_verb(
+    subresource: &str,
+    scope: &str,
+    verb: &str,
+    method: &Method,
+    is_apply: bool,
+) -> &'static str {
+    match (subresource, verb, method) {
         ("log" | "exec" | "portforward" | "attach" | "proxy", ..) => "CONNECT",
         (_, "watch", _) => "WATCH",
-        (_, _, &Method::PATCH) if content_type() == APPLY => "APPLY",
+        (_, _, &Method::PATCH) if is_apply => "APPLY",
         (_, _, &(Method::GET | Method::HEAD)) if scope != "resource" => "LIST",
         (_, _, &Method::HEAD) => "GET",
         (.., method) => known(method),

@@ -201,7 +201,8 @@ where
         Admission::Execute(permit) => Some(permit),
         Admission::Reject(rejection) => {
             if let Path::Resource(target) = &parsed {
-                let _ = labels.set(instrument::of_resource(target, incoming));
+                let _ =
+                    labels.set(instrument::of_resource(target, info.verb, method, headers, query));
             }
             let mut response = limit::too_many_requests(&rejection);
             instrument::terminated(api, incoming.labels(), response.status());
@@ -227,7 +228,7 @@ where
                 return nonresource::serve(api, method, path, headers, query);
             }
         };
-        let _ = labels.set(instrument::of_resource(&target, incoming));
+        let _ = labels.set(instrument::of_resource(&target, info.verb, method, headers, query));
         let now = api.clock.now();
         let (user, warnings) = (&*user, &warnings);
         let is_watch_path = incoming.is_watch_path;

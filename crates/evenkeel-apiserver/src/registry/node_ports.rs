@@ -3,8 +3,8 @@
 //! | documented | where |
 //! |---|---|
 //! | A NodePort or LoadBalancer gets a node port for each port; `allocateLoadBalancerNodePorts: false` turns that off | `allocates_node_ports` |
-//! | A client may request a node port of the range | `NodePorts::allocate` |
-//! | Ports of the same number in several protocols get the same node port when the Service is created | `NodePorts::create` |
+//! | A client may request a node port of the range | `allocate` |
+//! | Ports of the same number in several protocols get the same node port when the Service is created | `create` |
 //! | A LoadBalancer with `externalTrafficPolicy: Local` gets a `healthCheckNodePort` | `needs_health_check` |
 
 use std::collections::{BTreeMap, BTreeSet};
