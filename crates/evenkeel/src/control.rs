@@ -17,6 +17,7 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use std::{
     convert::Infallible,
     ffi::OsString,
+    fs::Permissions,
     io,
     os::unix::{
         ffi::{OsStrExt as _, OsStringExt as _},
@@ -50,27 +51,34 @@ impl Drop for ControlSocket {
     }
 }
 
-/// Listens on a socket at `path`, with mode 0600.
+/// Listens on a socket at `path`, with mode 0600. Replaces a file that is there.
 ///
 /// # Errors
 /// When the socket cannot be created.
 pub(crate) fn start(path: &Path, served: Served, tasks: &Tasks) -> Result<ControlSocket> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(error).with_context(|| format!("cannot replace {}", path.display()));
-        }
-        _ => {}
-    }
-    let listener =
-        UnixListener::bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
-        .with_context(|| format!("cannot set mode 0600 on {}", path.display()))?;
+    let listener = bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
     let served = Arc::new(served);
     let (listener, connections) = (Arc::new(listener), tasks.clone());
     tasks.spawn_restarting_until_cancelled("control socket", move || {
         accept(Arc::clone(&listener), Arc::clone(&served), connections.clone())
     });
     Ok(ControlSocket(path.to_owned()))
+}
+
+/// Binds a socket at `path` with mode 0600. A socket has the umask's mode until it is changed, so it is bound inside of a
+/// folder that only the user can enter, and moved afterwards.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let private = tempfile::Builder::new()
+        .prefix(".s")
+        .rand_bytes(4)
+        .permissions(Permissions::from_mode(0o700))
+        .tempdir_in(folder.unwrap_or(Path::new(".")))?;
+    let bound = private.path().join("s");
+    let listener = UnixListener::bind(&bound)?;
+    std::fs::set_permissions(&bound, Permissions::from_mode(0o600))?;
+    std::fs::rename(&bound, path)?;
+    Ok(listener)
 }
 
 async fn accept(listener: Arc<UnixListener>, served: Arc<Served>, tasks: Tasks) {
@@ -138,5 +146,27 @@ async fn save_snapshot(server: Server, query: &str) -> Response<Bytes> {
         Ok(Ok(())) => secure_serving::plain(StatusCode::OK, "ok"),
         Ok(Err(error)) => refused(StatusCode::CONFLICT, error.to_string()),
         Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::UnixStream;
+
+    #[tokio::test]
+    async fn the_socket_is_private_and_replaces_an_old_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("controllers.sock");
+        for _ in 0..2 {
+            let listener = bind(&path).expect("bound");
+            let mode = path.metadata().expect("there").permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+            let (connected, accepted) = tokio::join!(UnixStream::connect(&path), listener.accept());
+            assert!(connected.is_ok() && accepted.is_ok());
+        }
+        let left = std::fs::read_dir(folder.path()).expect("there");
+        let names: Vec<_> = left.map(|entry| entry.expect("an entry").file_name()).collect();
+        assert_eq!(names, ["controllers.sock"]);
     }
 }

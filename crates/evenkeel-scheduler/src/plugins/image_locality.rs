@@ -6,10 +6,8 @@
 //! |---|---|
 //! | images of containers, init containers and image volumes (KEP-4639) | `images` |
 //! | an image without a tag is `:latest` | `full_name` |
-//! | an image scores by its size and by the fraction of nodes that have it (`scaledImageScore`) |
-//! `pre_score` |
-//! | sizes count from a sum of 23 MiB up to 1000 MiB for each image (`calculatePriority`) | `score`
-//! |
+//! | an image scores by its size and by the fraction of nodes that have it (`scaledImageScore`) | `pre_score` |
+//! | sizes count from a sum of 23 MiB up to 1000 MiB for each image (`calculatePriority`) | `score` |
 
 use evenkeel_api::views::Pod;
 

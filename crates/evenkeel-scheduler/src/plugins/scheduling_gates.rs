@@ -3,8 +3,7 @@
 //! | documented | where |
 //! |---|---|
 //! | `spec.schedulingGates`: the pod does not enter the activeQ | `pre_enqueue` |
-//! | the removal of all gates moves the pod to the activeQ | `events_to_register`, `queueing_hint`
-//! |
+//! | the removal of all gates moves the pod to the activeQ | `events_to_register`, `queueing_hint` |
 
 use crate::{
     framework::{

@@ -6,8 +6,7 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | effects `NoSchedule`, `NoExecute` reject pods without toleration | `ToleratedTaintSets`,
-//! `pre_filter`, `filter` |
+//! | effects `NoSchedule`, `NoExecute` reject pods without toleration | `ToleratedTaintSets`, `pre_filter`, `filter` |
 //! | effect `PreferNoSchedule` lowers the score | `IntolerableCounts`, `pre_score`, `score` |
 
 use evenkeel_api::views::{Node, Taint, Toleration};

@@ -40,6 +40,9 @@ Usage:
 /// Time that open requests have to complete when the server stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Wait after a connection that could not be accepted.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+
 /// Runs the program with these arguments, and returns its exit code.
 pub(crate) fn main(arguments: &[String]) -> ExitCode {
     if arguments.iter().any(|argument| matches!(&**argument, "-h" | "--help" | "-help")) {
@@ -105,7 +108,8 @@ async fn accept(listener: TcpListener, tasks: Tasks) {
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         let Ok((stream, _)) = accepted.inspect_err(|error| tracing::warn!(%error, "no connection"))
         else {
-            tokio::task::yield_now().await;
+            // Without free file descriptors, the next attempt would fail at once.
+            stop.run_until_cancelled(tokio::time::sleep(ACCEPT_BACKOFF)).await;
             continue;
         };
         let stop = tasks.token();

@@ -8,8 +8,7 @@
 //! | features that a pod needs, inferred from its spec (KEP-5328) | `needed` |
 //! | `restartPolicyRules` with the action `RestartAllContainers` | `restarts_all` |
 //! | `status.declaredFeatures` of the node must contain them | `filter` |
-//! | a node declares more features, or an update of the pod changes its needs |
-//! `events_to_register`, `queueing_hint` |
+//! | a node declares more features, or an update of the pod changes its needs | `events_to_register`, `queueing_hint` |
 
 #[cfg(test)]
 mod tests;

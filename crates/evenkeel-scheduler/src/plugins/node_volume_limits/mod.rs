@@ -7,8 +7,7 @@
 //! |---|---|
 //! | `spec.drivers[].allocatable.count` of the CSINode | `limit`, `filter` |
 //! | volumes count once for each driver and handle | `count::Counted`, `count::volumes_on_node` |
-//! | unbound claims count for the provisioner of their class | `count::of_claim`, `count::of_class`
-//! |
+//! | unbound claims count for the provisioner of their class | `count::of_claim`, `count::of_class` |
 //! | in-tree volumes that migrated to CSI | `count::inline` |
 //! | VolumeAttachments of volumes that no pod on the node uses | `count::attached` |
 //! | `preventPodSchedulingIfMissing` of the CSIDriver | `requires_driver`, `has_driver` |

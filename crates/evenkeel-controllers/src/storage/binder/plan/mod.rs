@@ -10,8 +10,7 @@
 //! | reserving by a claim's `volumeName` | `claim::prebound`, `claim::mismatch` |
 //! | reserving by a volume's `claimRef` | `claim::best`, `claim_ref` |
 //! | the default class (`storageclass.kubernetes.io/is-default-class`), also of older claims | `claim::default_class` |
-//! | `volumeBindingMode`: `WaitForFirstConsumer`; `volume.kubernetes.io/selected-node`, which the scheduler sets |
-//! `claim::next`, `claim::waits_for_pod` |
+//! | `volumeBindingMode`: `WaitForFirstConsumer`; `volume.kubernetes.io/selected-node`, which the scheduler sets | `claim::next`, `claim::waits_for_pod` |
 //! | dynamic provisioning: `provisioner`, `kubernetes.io/no-provisioner` | `claim::provisioner` |
 //! | `volume.kubernetes.io/storage-provisioner` | `claim::set_provisioner` |
 //! | phases of claims: `Pending`, `Bound`, `Lost` | `claim::pending`, `bind`, `claim::lost` |
