@@ -197,8 +197,8 @@ async fn nominated_node_is_deleted(world: &mut World, faults: Faults, after: u64
         .await;
     world.settle(2 * MINUTE).await;
     let (pods, nodes) = (world.list(PODS).await, world.list(NODES).await);
-    let preemption = pods.iter().filter(|pod| pod["spec"]["priorityClassName"] == "high");
-    assert_eq!(preemption.count(), 1, "{pods:#?}");
+    let important = pods.iter().filter(|pod| pod["spec"]["priorityClassName"] == "high");
+    assert_eq!(important.count(), 1, "{pods:#?}");
     assert!(pods.iter().all(|pod| runs_on(pod, &nodes)), "{pods:#?}");
     let mut victims = pod_history.check(world, HIGH);
     victims.remove("p0");
