@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_have_ends() {
+    fn ranges_contain_cover_and_overlap() {
         let table = [
             ("10.0.0.7/24", "10.0.0.0", "10.0.0.255"),
             ("10.1.2.3/32", "10.1.2.3", "10.1.2.3"),

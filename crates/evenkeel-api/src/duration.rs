@@ -94,7 +94,7 @@ mod tests {
     use super::canonical;
 
     #[test]
-    fn is_written_as_go_writes_it() {
+    fn canonical_form_equals_gos() {
         for (text, want) in [
             ("90m", "1h30m0s"),
             ("1.5s", "1.5s"),

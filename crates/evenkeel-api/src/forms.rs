@@ -357,15 +357,15 @@ mod tests {
     #[track_caller]
     fn check(form: fn(&str) -> Messages, good: &[&str], bad: &[&str]) {
         for text in good {
-            assert_eq!(form(text), Messages::new(), "{text:?} is fine");
+            assert_eq!(form(text), Messages::new(), "{text:?} is valid");
         }
         for text in bad {
-            assert!(!form(text).is_empty(), "{text:?} is not");
+            assert!(!form(text).is_empty(), "{text:?} is invalid");
         }
     }
 
     #[test]
-    fn forms() {
+    fn valid_and_invalid_names() {
         let x = |length: usize| "x".repeat(length);
         check(dns_label, &["a", "0-b", &x(63)], &["", "A", "-a", "a-", "a.b", "é", &x(64)]);
         check(
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_upstreams() {
+    fn messages_equal_upstreams() {
         let why = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and \
                    must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation \
                    is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";

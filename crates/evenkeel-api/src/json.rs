@@ -104,13 +104,13 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_the_bound_allows_and_no_more() {
+    fn nesting_is_bounded() {
         let deepest = MAX_DEPTH + AROUND;
         assert!(from_slice::<Value>(nested(deepest).as_bytes()).is_ok());
         let error = from_slice::<Value>(nested(deepest + 1).as_bytes()).unwrap_err();
         assert_eq!(error.to_string(), TOO_DEEP);
         assert!(from_slice::<Value>(nested(1_000_000).as_bytes()).is_err());
-        assert!(from_slice::<Value>(b"[1] 2").is_err(), "nothing may follow");
+        assert!(from_slice::<Value>(b"[1] 2").is_err(), "trailing characters");
     }
 
     #[test]
@@ -145,7 +145,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn values_and_their_text_are_as_deep(value in any_value(), limit in 0usize..8) {
+        fn value_and_text_have_the_same_depth(value in any_value(), limit in 0usize..8) {
             prop_assert_eq!(is_deeper(&value, limit), text_is_deeper(value.to_string().as_bytes(), limit));
         }
     }

@@ -153,7 +153,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_list_with_one_bad_item_keeps_the_others() {
+    fn invalid_items_are_skipped() {
         let body = br#"{"metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"a"}},{"metadata":7}]}"#;
         let list = List::<Metadata>::decode(body, Encoding::Json).unwrap();
         assert_eq!(&*list.resource_version, "9");
@@ -162,20 +162,20 @@ mod tests {
     }
 
     #[test]
-    fn null_items_are_none() {
+    fn null_items_are_an_empty_list() {
         let body = br#"{"metadata":{},"items":null}"#;
         assert!(List::<Metadata>::decode(body, Encoding::Json).unwrap().items.is_empty());
     }
 
     #[test]
-    fn what_is_skipped_is_named() {
+    fn skipped_items_are_named() {
         let body = br#"{"items":[{"metadata":{"name":"a","namespace":"ns"},"spec":7}]}"#;
         let list = List::<crate::views::Pod>::decode(body, Encoding::Json).unwrap();
         assert_eq!((&*list.skipped[0].kind, &*list.skipped[0].field), ("Pod ns/a", "spec"));
     }
 
     #[test]
-    fn a_protobuf_list_is_taken_apart() {
+    fn protobuf_list_is_decoded() {
         let list = json!({
             "apiVersion": "v1", "kind": "PodList", "metadata": { "resourceVersion": "17", "continue": "more" },
             "items": [{ "metadata": { "name": "a" } }, { "metadata": { "name": "b" } }],

@@ -169,7 +169,7 @@ mod tests {
     recalled!(u8);
 
     #[test]
-    fn equal_lists_are_held_once() {
+    fn equal_lists_share_memory() {
         let [a, b] = [(); 2].map(|()| recall(vec![1_u8, 2, 3]));
         assert_eq!(a.as_ptr(), b.as_ptr());
         assert!(
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_takes_no_memory() {
+    fn empty_list_allocates_nothing() {
         assert_eq!(recall::<u8>(Vec::new()), Shared(None));
         assert_eq!(Shared::<u8>::from([]), Shared::default());
         assert_eq!(size_of::<Shared<u8>>(), size_of::<Box<[u8]>>());

@@ -57,7 +57,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_status_is_read_from_both_encodings() {
+    fn status_is_decoded_from_both_encodings() {
         let object = json!({
             "apiVersion": "v1", "kind": "Status", "status": "Failure", "message": "no", "reason": "Forbidden", "code": 403,
             "details": { "causes": [{ "reason": "NamespaceTerminating", "message": "being terminated" }], "retryAfterSeconds": 3 },

@@ -152,7 +152,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn takes_no_more_room_than_a_boxed_string() {
+    fn size_equals_that_of_a_boxed_string() {
         assert_eq!(size_of::<Text>(), size_of::<Box<str>>());
     }
 
@@ -166,7 +166,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn is_what_it_was_made_from(texts in proptest::collection::vec(".{0,40}", 0..50)) {
+        fn recalled_text_equals_its_source(texts in proptest::collection::vec(".{0,40}", 0..50)) {
             let recalled: Vec<Text> = texts.iter().map(|text| Text::recalled(text)).collect();
             for (recalled, text) in recalled.iter().zip(&texts) {
                 prop_assert_eq!(recalled.as_str(), text);

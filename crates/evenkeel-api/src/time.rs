@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_end_with_the_years_that_can_be_written() {
+    fn saturating_sums_stay_in_representable_years() {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let seconds = SignedDuration::from_secs;
         for (by, added, subtracted) in [

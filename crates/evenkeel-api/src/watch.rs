@@ -274,7 +274,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn frames_do_not_depend_on_chunks(
+        fn frames_are_independent_of_chunks(
             texts in proptest::collection::vec("[a-z]{1,40}", 0..12),
             sizes in proptest::collection::vec(1usize..50, 1..6),
         ) {
@@ -294,14 +294,14 @@ mod tests {
     }
 
     #[test]
-    fn an_impossible_length_is_an_error() {
+    fn oversized_frame_is_an_error() {
         let mut frames = Frames::new(Encoding::Protobuf);
         frames.push(Bytes::from_static(&[0xff; 8]));
         assert!(frames.cut().is_err());
     }
 
     #[test]
-    fn a_line_without_an_end_is_an_error() {
+    fn unterminated_line_is_an_error() {
         let (mut frames, chunk) =
             (Frames::new(Encoding::Json), Bytes::from(vec![b' '; MAX_FRAME / 4]));
         let cuts = (0..5).map(|_| {
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_within_a_chunk_is_not_copied() {
+    fn frame_within_a_chunk_is_not_copied() {
         let stream = Bytes::from_static(b"{\"first\":1}\n{\"second\":2}\n{\"thi");
         let mut frames = Frames::new(Encoding::Json);
         frames.push(stream.clone());
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pushed_early_is_not_lost() {
+    fn frames_may_be_pushed_before_cutting() {
         let mut frames = Frames::new(Encoding::Json);
         frames.push(Bytes::from_static(b"{}\n{"));
         frames.push(Bytes::from_static(b"}\n"));
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_protobuf_event_is_read_bare_and_in_an_envelope() {
+    fn protobuf_event_with_and_without_envelope() {
         let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "a" } });
         let stream =
             Event::write_protobuf(EventType::Modified, &Transcoder::encode_envelope(&pod).unwrap());

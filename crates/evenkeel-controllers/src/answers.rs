@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_without_a_status_is_reported_by_its_code() {
+    fn response_without_status_is_described_by_its_code() {
         let text = |code, reason: &str, message: &str| {
             let failure = Failure { code, reason: reason.to_owned(), ..Failure::local(message) };
             words(&failure, "get pods.metrics.k8s.io")

@@ -133,7 +133,7 @@ mod tests {
     use std::cell::Cell;
 
     #[test]
-    fn labels_that_are_held_once_are_looked_at_once() {
+    fn shared_labels_are_evaluated_once() {
         let labels = |value: &str| StrMap::default().with("app", value);
         let (web, equal, other) = (labels("web"), labels("web"), labels("db"));
         let asked = Cell::new(0);

@@ -75,9 +75,9 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_tells_once_why_it_goes() {
+    fn disruption_target_condition_is_added_once() {
         let mut pod = pod("a", Some(T0));
-        let patch = marked(&pod, Some(WHY), false, T0).expect("it does not say so yet");
+        let patch = marked(&pod, Some(WHY), false, T0).expect("the condition is missing");
         let status = &body(&patch)["status"];
         assert_eq!(status["conditions"][0]["reason"], "Because");
         let order = json!([{"type": "Ready"}, {"type": CONDITION}]);

@@ -105,13 +105,13 @@ mod tests {
     use evenkeel_runtime::discovery::FailedGroup;
 
     #[test]
-    fn gates_that_are_off_are_found() {
+    fn disabled_gates_are_known() {
         let gates = Gates::default();
         assert!(gates.enabled("VolumeAttributesClass") && !gates.enabled(OFF[0]));
     }
 
     #[test]
-    fn a_group_that_was_not_asked_counts_as_there() {
+    fn undiscovered_groups_count_as_served() {
         let found = ServerResources {
             resources: vec![deployments()],
             failed: vec![FailedGroup {

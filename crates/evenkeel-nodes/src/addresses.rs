@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_not_given_twice() {
+    fn addresses_are_not_allocated_twice() {
         let mut addresses = Addresses::new(Ipv4Addr::new(10, 0, 0, 1));
         addresses.keep(Ipv4Addr::new(10, 0, 0, 2));
         assert_eq!(addresses.take(), Ipv4Addr::new(10, 0, 0, 1));
@@ -48,7 +48,7 @@ mod tests {
         assert_eq!(
             addresses.take(),
             Ipv4Addr::new(10, 0, 0, 4),
-            "an address rests before it is used again"
+            "a released address is reused last"
         );
     }
 }

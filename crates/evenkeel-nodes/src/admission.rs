@@ -147,11 +147,11 @@ mod tests {
     }
 
     #[test]
-    fn a_node_takes_what_it_has_room_for() {
+    fn pods_are_admitted_within_capacity() {
         let node = NodeOptions::new("n", Ipv4Addr::LOCALHOST).with_capacity("pods", "4");
         let capacity = node.clone().with_capacity("example.com/gpu", "0").capacity;
         let ignorant = refuse(&pod("gpu", "0", 0, ""), [].iter(), &node.capacity);
-        assert_eq!(ignorant, None, "what the node knows nothing of");
+        assert_eq!(ignorant, None, "a resource unknown to the node");
         let others = [
             pod("a", "5", 80, "Running"),
             pod("b", "3", 90, "Succeeded"),

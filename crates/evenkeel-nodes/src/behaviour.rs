@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_read_as_go_writes_them() {
+    fn durations_are_parsed_as_in_go() {
         for (text, want) in [
             ("0", Some(Duration::ZERO)),
             ("300ms", Some(Duration::from_millis(300))),
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_may_be_for_every_container_or_for_one() {
+    fn value_for_all_containers_or_for_one() {
         let annotations = [("run-time", "5s,log=1m"), ("exit-code", "log=3")];
         assert_eq!(script(&annotations, "web").run_time, Some(Duration::from_secs(5)));
         assert_eq!(script(&annotations, "web").exit_code, 0);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_ends_with_a_code_other_than_zero_and_only_so_often() {
+    fn crash_after_and_crash_limit() {
         let crash = script(&[("crash-after", "2s"), ("crash-limit", "3")], "web");
         assert_eq!(crash.exit_code, 1);
         assert_eq!(crash.run_time, Some(Duration::from_secs(2)));
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_values_are_named_and_change_nothing() {
+    fn invalid_values_are_reported_and_ignored() {
         let bad = [
             ("run-time", "soon"),
             ("readiness", "perhaps"),
@@ -323,7 +323,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn any_text_is_read_or_refused(key in "[a-z-]{0,12}", value in ".{0,20}") {
+        fn any_text_is_parsed_or_rejected(key in "[a-z-]{0,12}", value in ".{0,20}") {
             let annotations: StrMap = [(format!("{PREFIX}{key}"), value)].into_iter().collect();
             read(&annotations, "web", defaults(&Delays::default(), None));
             annotation_errors(&annotations, &["web"]);

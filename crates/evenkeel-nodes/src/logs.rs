@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_run_is_meant_or_the_one_before() {
+    fn current_or_previous_run_is_selected() {
         let ended = |started: Option<i64>, finished: i64| Ended {
             started: started.map(at),
             finished: at(finished),

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_registers_ready_with_its_labels_and_resources() {
+    fn node_registers_ready_with_labels_and_resources() {
         let node = NodeOptions::several(1, "node-", &["a"])[0]
             .clone()
             .with_capacity("example.com/gpu", "4");
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_moves_heartbeats_but_not_transitions() {
+    fn status_report_updates_heartbeats_but_not_transitions() {
         let node = NodeOptions::new("n", Ipv4Addr::new(172, 18, 0, 2));
         let patch: Value = serde_json::from_str(&status_patch(&node, at(0), at(300))).unwrap();
         let ready = &patch["status"]["conditions"][3];
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_has_microseconds_and_belongs_to_the_node() {
+    fn lease_fields() {
         let lease = lease("n", "uid-1", Duration::from_secs(40), at(0));
         assert_eq!(lease["spec"]["renewTime"], "2027-01-15T08:00:00.000000Z");
         assert_eq!(lease["spec"]["leaseDurationSeconds"], 40);

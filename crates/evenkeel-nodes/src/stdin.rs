@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_are_read_from_pieces() {
+    async fn lines_are_read_across_chunks() {
         let line = |text: &str| Read::Line(text.to_owned());
         let (reads, echo) = read(&["a\nb", "c\n", "d"], false).await;
         assert_eq!(reads, [line("a\n"), line("bc\n"), line("d"), Read::End]);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_interrupt_takes_what_was_typed_before() {
+    async fn interrupt_discards_earlier_input() {
         let (sender, receiver) = mpsc::channel(16);
         sender.send(Bytes::from_static(b"a\r\x03b\r")).await.expect("room");
         let mut stdin = Stdin::new(Some(receiver), true);

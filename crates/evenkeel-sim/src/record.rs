@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_series_that_was_observed_before_is_finished() {
+    fn only_previously_observed_event_series_are_finished() {
         let time = |second| Timestamp::from_second(second).expect("it is in range");
         let write = |target: &str, body: &str| Write {
             at: time(100),

@@ -96,7 +96,8 @@ const MEASURING: [&str; 4] = [
 ];
 
 /// Admission that waits or remembers: calls of webhooks, the policies that were compiled last.
-const ADMISSION_SHELL: [&str; 2] = ["admission/webhook.rs", "policy/compiled.rs"];
+const ADMISSION_SHELL: [&str; 3] =
+    ["admission/mutating.rs", "admission/webhook.rs", "policy/compiled.rs"];
 
 /// The one write that is no part of a request's transaction: IPAddresses of Services that have none.
 const REGISTRY_SHELL: [&str; 1] = ["registry/cluster_ips.rs"];

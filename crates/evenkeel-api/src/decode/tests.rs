@@ -84,7 +84,7 @@ fn agrees(shape: &Shape, label: Label, kind: Kind) -> bool {
 
 /// Numbers, names and types in the definitions equal those in upstream's `.proto` files.
 #[test]
-fn definitions_agree_with_the_recorded_facts() {
+fn definitions_equal_upstreams_protobuf_fields() {
     let definitions = definitions();
     assert!(definitions.len() > 60, "only {} definitions were found", definitions.len());
     for facts in definitions {

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_envelope_is_taken_off() {
+    fn envelope_is_opened() {
         let sealed = Envelope::seal("apps/v1", "Deployment", b"hello");
         let open = Envelope::open(&sealed).unwrap();
         assert_eq!(

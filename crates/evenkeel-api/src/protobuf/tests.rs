@@ -5,7 +5,7 @@ use super::*;
 
 /// Every field in upstream's definitions is resolved, and every struct tag has its field.
 #[test]
-fn the_facts_hold_together() {
+fn recorded_fields_are_consistent() {
     let proto: Value = serde_json::from_str(include_str!("../../data/protobuf.json")).unwrap();
     let mut n_fields = 0;
     for (package, messages) in proto["messages"].as_object().unwrap() {
@@ -53,7 +53,7 @@ fn round_trip(object: &Value) -> Value {
 }
 
 #[test]
-fn a_config_map_is_written_as_upstream_writes_it() {
+fn config_map_bytes_equal_upstreams() {
     let object = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "v"},
         "metadata": {
@@ -77,7 +77,7 @@ fn a_config_map_is_written_as_upstream_writes_it() {
 }
 
 #[test]
-fn go_structs_that_are_held_by_value_are_shown_even_when_they_are_zero() {
+fn go_structs_held_by_value_are_always_present() {
     let object = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
         "spec": {"containers": [{"name": "c", "image": "i", "resources": {}, "ports": [{"containerPort": 80, "protocol": "TCP"}]}],
@@ -90,7 +90,7 @@ fn go_structs_that_are_held_by_value_are_shown_even_when_they_are_zero() {
 }
 
 #[test]
-fn odd_types_survive() {
+fn special_types_round_trip() {
     for object in [
         json!({"apiVersion": "v1", "kind": "Service", "metadata": {}, "status": {"loadBalancer": {}},
             "spec": {"ports": [{"port": 1, "targetPort": "web"}, {"port": 2, "targetPort": 8080}]}}),
@@ -139,7 +139,7 @@ fn errors_name_the_field() {
 
 /// Random objects of all messages survive a conversion to protobuf and back; each message has its own seed.
 #[test]
-fn any_object_of_any_kind_goes_to_protobuf_and_back() {
+fn any_object_round_trips() {
     for (number, name) in Schema::get().names().enumerate() {
         let descriptor = Schema::get().named(name).unwrap();
         if descriptor.form != Form::Object {
@@ -159,7 +159,7 @@ fn any_object_of_any_kind_goes_to_protobuf_and_back() {
 
 /// Recorded responses of upstream's server match: the same object in JSON and, field by field, in protobuf.
 #[test]
-fn recorded_answers_are_matched() {
+fn recorded_responses_are_reproduced() {
     let answers: Value =
         serde_json::from_str(include_str!("../../data/recorded-protobuf.json")).unwrap();
     let mut n_compared = 0;

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_as_the_format_has_them() {
+    fn field_encodings() {
         assert_eq!(written(|out| number(out, 1, 150)), [0x08, 0x96, 0x01]);
         assert_eq!(written(|out| number(out, 16, 0)), [0x80, 0x01, 0]);
         assert_eq!(written(|out| bytes(out, 2, b"testing")), *b"\x12\x07testing");
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_the_bytes_of_its_fields() {
+    fn message_contains_the_bytes_of_its_fields() {
         for length in [0, 127, 128, 20_000] {
             let text = vec![b'a'; length];
             let contents = written(|out| bytes(out, 1, &text));

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_patch_equals_the_output_of_go() {
+    fn patch_equals_the_output_of_go() {
         let pod = template(&json!({
             "metadata": { "labels": { "app": "db" } },
             "spec": {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_restores_its_template() {
+    fn patch_restores_its_template() {
         let pod = template(&json!({
             "metadata": { "labels": { "a": "b" }, "annotations": { "c": "d" } },
             "spec": { "containers": [{ "name": "c", "resources": { "limits": { "cpu": "1000m" } } }] },

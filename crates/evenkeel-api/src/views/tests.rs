@@ -54,7 +54,7 @@ macro_rules! all_views {
     };
 }
 
-all_views!(both_encodings_say_the_same_and_broken_bytes_never_panic:
+all_views!(encodings_agree_and_corrupt_bytes_never_panic:
     Pod, PodCommand, Node, ReplicaSet, ReplicationController, Deployment, Lease, Namespace, ServiceAccount, ConfigMap, Secret,
     Service, PodDisruptionBudget, HorizontalPodAutoscaler, PersistentVolumeClaim, StatefulSet, DaemonSet, ControllerRevision,
     Metadata, ResourceQuota, LimitRange, ResourceClaim, DeviceClass, ResourceSlice, DeviceTaintRule, ClusterRole, PersistentVolume, StorageClass, CsiDriver,
@@ -64,7 +64,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_bytes_are_an_object_or_an_error(bytes: Vec<u8>) {
+    fn any_bytes_decode_without_panic(bytes: Vec<u8>) {
         for encoding in [Encoding::Json, Encoding::Protobuf] {
             let _ = Pod::decode(&bytes, encoding);
             let _ = Deployment::decode(&bytes, encoding);
@@ -83,7 +83,7 @@ fn decode<V: View>(value: &serde_json::Value) -> Result<V, crate::DecodeError> {
 }
 
 #[test]
-fn nulls_and_unknown_fields_are_passed_over() {
+fn nulls_and_unknown_fields_are_ignored() {
     let pod: Pod = decode(&json!({
         "apiVersion": "v1", "kind": "Pod", "future": [{"a": null}],
         "metadata": {"name": "p", "labels": null, "ownerReferences": null, "managedFields": [{"fieldsV1": {"f:a": {}}}],
@@ -122,7 +122,7 @@ fn errors_name_the_field() {
 }
 
 #[test]
-fn pieces_of_a_message_are_put_together_and_groups_are_skipped() {
+fn split_messages_are_merged_and_groups_skipped() {
     // metadata {name: "a"}, a group 9 {1: 0}, metadata {namespace: "b", labels {k: v}}
     let bytes = b"\x0a\x03\x0a\x01a\x4b\x08\x00\x4c\x0a\x0c\x1a\x01b\x5a\x07\x0a\x01k\x12\x02vw";
     let pod = Pod::decode(&bytes[..], Encoding::Protobuf).unwrap();
@@ -135,7 +135,7 @@ fn pieces_of_a_message_are_put_together_and_groups_are_skipped() {
 }
 
 #[test]
-fn selectors_that_make_no_sense_do_not_spoil_the_object() {
+fn invalid_selector_does_not_invalidate_the_object() {
     let set: ReplicaSet = decode(&json!({"metadata": {"name": "r"}, "spec": {"selector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}})).unwrap();
     assert!(set.spec.selector.error().unwrap().contains("Near"));
     assert!(!set.spec.selector.matches(&crate::StrMap::default()));
@@ -148,7 +148,7 @@ fn selectors_that_make_no_sense_do_not_spoil_the_object() {
 }
 
 #[test]
-fn lists_and_watches_are_taken_apart() {
+fn list_items_and_watch_events_are_decoded() {
     let list = json!({"kind": "PodList", "items": [{"metadata": {"name": "a"}}, {"metadata": 3}], "metadata": {"resourceVersion": "9", "continue": "c", "remainingItemCount": 4}});
     let text = list.to_string();
     let mut found = Vec::new();

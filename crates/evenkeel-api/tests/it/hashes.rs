@@ -1,7 +1,7 @@
 use evenkeel_api::hash;
 
 #[test]
-fn hashes_are_the_standard_ones() {
+fn fnv_and_safe_encoding() {
     let mut fnv = hash::Fnv32a::default();
     assert_eq!(fnv.sum(), 0x811c_9dc5);
     fnv.write(b"foobar");

@@ -9,7 +9,7 @@ fn labels(pairs: &[(&str, &str)]) -> StrMap {
 }
 
 #[test]
-fn query_strings_and_their_canonical_form() {
+fn canonical_form_of_query_strings() {
     for (text, canonical) in [
         ("", ""),
         ("x=a,y=b,z=c", "x=a,y=b,z=c"),
@@ -41,7 +41,7 @@ fn query_strings_and_their_canonical_form() {
 }
 
 #[test]
-fn query_strings_that_are_refused() {
+fn invalid_query_strings() {
     for text in [
         ",",
         "x,",
@@ -73,7 +73,7 @@ fn query_strings_that_are_refused() {
 }
 
 #[test]
-fn what_query_strings_select() {
+fn query_strings_match_labels() {
     let have = labels(&[("app", "web"), ("n", "5"), ("empty", "")]);
     for (text, selected) in [
         ("", true),
@@ -102,7 +102,7 @@ fn what_query_strings_select() {
 }
 
 #[test]
-fn states_of_a_selector() {
+fn nothing_everything_and_labels() {
     let (nothing, everything) = (Selector::nothing(), Selector::everything());
     assert!(nothing.is_nothing() && !nothing.matches(&labels(&[])) && nothing.is_empty());
     assert!(
@@ -151,7 +151,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_a_selector_or_an_error(text in "\\PC{0,20}", near in "[ab=!<>(), innot\\\\]{0,20}") {
+    fn any_text_parses_without_panic(text in "\\PC{0,20}", near in "[ab=!<>(), innot\\\\]{0,20}") {
         for text in [text, near] {
             let _ = Selector::parse(&text);
             if let Ok(fields) = FieldSelector::parse(&text) {
@@ -161,7 +161,7 @@ proptest! {
     }
 
     #[test]
-    fn a_label_selects_by_its_map(pairs in prop::collection::btree_map("[a-c]", "[x-z]", 0..3), more in "[x-z]") {
+    fn selector_matches_its_label_map(pairs in prop::collection::btree_map("[a-c]", "[x-z]", 0..3), more in "[x-z]") {
         let map: StrMap = pairs.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         prop_assert!(Selector::from_map(&map).matches(&map));
         prop_assert!(Selector::from_map(&map).with_label("h", &more).matches(&map.with("h", &more)));

@@ -14,9 +14,9 @@ fn web() -> Value {
     json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "nginx", "resources": {"requests": {"cpu": "100m"}}}]}})
 }
 
-/// Each of these says the same as `web`.
+/// Each of these templates is semantically equal to `web`.
 #[test]
-fn what_semantic_equality_looks_through() {
+fn semantically_equal_templates() {
     let plain = template(&web());
     assert_eq!(
         &*plain.spec,
@@ -44,7 +44,7 @@ fn what_semantic_equality_looks_through() {
 }
 
 #[test]
-fn what_makes_a_difference() {
+fn different_templates() {
     let plain = template(&web());
     for (path, value) in [
         ("/spec/securityContext", json!({})),
@@ -69,7 +69,7 @@ fn what_makes_a_difference() {
 }
 
 #[test]
-fn the_hash_label_does_not_count() {
+fn pod_template_hash_label_is_ignored() {
     let plain = template(&web());
     let hash = hash::template(&plain, None);
     let labelled = plain.with_label(HASH_LABEL, &hash);
@@ -77,12 +77,12 @@ fn the_hash_label_does_not_count() {
     assert_eq!(hash::template(&labelled, None), hash);
     assert_ne!(hash::template(&plain, Some(0)), hash);
     assert_ne!(hash::template(&plain, Some(1)), hash::template(&plain, Some(0)));
-    // Held for ever: names of ReplicaSets are made of it.
+    // The hash must never change, because the names of ReplicaSets contain it.
     assert_eq!((&*hash, &*hash::template(&plain, Some(1))), ("5c65c9b88f", "56857f8fcb"));
 }
 
 #[test]
-fn bodies_are_spliced() {
+fn pod_body_contains_the_template() {
     let mut value = web();
     value["metadata"]["finalizers"] = json!(["example.com/f"]);
     value["metadata"]["annotations"] = json!({"q": "\"quoted\"\n"});

@@ -7,7 +7,7 @@ use evenkeel_api::{
 use proptest::prelude::*;
 
 #[test]
-fn shares_round_as_upstream_does() {
+fn percentages_round_as_upstream() {
     let percent = |text: &str| IntOrString::String(text.into());
     for (value, total, up, down) in [
         (IntOrString::Int(7), 100, 7, 7),
@@ -31,7 +31,7 @@ fn shares_round_as_upstream_does() {
 }
 
 #[test]
-fn conditions_are_set_and_kept() {
+fn conditions_are_set_and_removed() {
     let make = |type_: &str, status: &str, reason: &str, second: i64| DeploymentCondition {
         type_: type_.into(),
         status: status.into(),
@@ -76,7 +76,7 @@ fn owner_references_as_json() {
 
 proptest! {
     #[test]
-    fn times_are_read_as_written(second in -62_135_596_799i64..253_402_300_799, micro in 0i32..1_000_000) {
+    fn times_round_trip(second in -62_135_596_799i64..253_402_300_799, micro in 0i32..1_000_000) {
         let whole = Timestamp::from_second(second).unwrap();
         let text = time::seconds(whole);
         prop_assert_eq!(time::parse(&text).unwrap(), whole);
@@ -86,7 +86,7 @@ proptest! {
     }
 
     #[test]
-    fn near_times_are_read_as_the_library_reads_them(text in "20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-6][0-9]:[0-6][0-9]Z") {
+    fn times_parse_as_in_jiff(text in "20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-6][0-9]:[0-6][0-9]Z") {
         prop_assert_eq!(time::parse(&text).ok(), text.parse::<Timestamp>().ok());
     }
 
@@ -101,7 +101,7 @@ proptest! {
     }
 
     #[test]
-    fn shares_lie_between(percent in 0i32..200, total in 0i32..10_000) {
+    fn rounded_percentages_enclose_the_exact_value(percent in 0i32..200, total in 0i32..10_000) {
         let share = IntOrString::String(format!("{percent}%").into());
         let (up, down) = (share.scaled(total, Rounding::Up).unwrap(), share.scaled(total, Rounding::Down).unwrap());
         prop_assert!(up == down || up == down + 1);

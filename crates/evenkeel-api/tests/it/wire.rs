@@ -44,7 +44,7 @@ fn events<V: View>(stream: &[u8], encoding: Encoding, size: usize) -> Vec<(Event
 }
 
 #[test]
-fn a_watch_of_objects() {
+fn watch_of_objects() {
     for encoding in BOTH {
         for size in [1, 7, 100, 10_000] {
             let found = events::<ConfigMap>(recorded!("watch", encoding), encoding, size);
@@ -59,7 +59,7 @@ fn a_watch_of_objects() {
 }
 
 #[test]
-fn a_watch_of_metadata() {
+fn watch_of_metadata() {
     for encoding in BOTH {
         let found = events::<Metadata>(recorded!("meta-watch", encoding), encoding, 64);
         let [(EventType::Added, map), (EventType::Bookmark, end)] = &found[..] else {
@@ -71,7 +71,7 @@ fn a_watch_of_metadata() {
 }
 
 #[test]
-fn a_list_of_metadata() {
+fn list_of_metadata() {
     for encoding in BOTH {
         let body = inside(recorded!("meta-list", encoding), encoding);
         let list = List::<Metadata>::decode(body, encoding).unwrap();
@@ -83,7 +83,7 @@ fn a_list_of_metadata() {
 }
 
 #[test]
-fn a_refusal() {
+fn error_status() {
     for encoding in BOTH {
         let status =
             Status::decode(inside(recorded!("404", encoding), encoding), encoding).unwrap();
@@ -94,7 +94,7 @@ fn a_refusal() {
 
 /// A deletion that is complete is answered with a Status, whatever was asked for: it reads as an object without a name.
 #[test]
-fn the_answer_to_a_deletion_has_no_name() {
+fn status_of_a_deletion() {
     for encoding in BOTH {
         let body = inside(recorded!("delete", encoding), encoding);
         let meta = Metadata::decode(body, encoding).unwrap().meta;

@@ -4,6 +4,7 @@ pub(crate) mod attributes;
 mod certificates;
 mod limit_range;
 mod mutated;
+mod mutating;
 pub(crate) mod noderestriction;
 mod objects;
 mod owner_references;
@@ -21,9 +22,9 @@ pub(crate) mod webhook;
 
 use crate::api::Context;
 use crate::loopback;
-use attributes::Operation;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::{self, list, set, text};
+pub(crate) use mutating::Mutating;
 use plugins::Plugin;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
@@ -118,60 +119,6 @@ const STEPS: [(Plugin, [&str; 3], Step); 22] = {
         (PodTopologyLabels, ["", "Pod", ""], Create(topology::admit)),
     ]
 };
-
-/// Mutating admission of one request: plug-ins, policies and webhooks that may change its object.
-pub(crate) struct Mutating<'a> {
-    cx: &'a Context<'a>,
-    operation: Operation,
-    policies: policy::Mutating,
-    webhooks: webhook::Mutating,
-}
-
-impl<'a> Mutating<'a> {
-    /// Reads the policies and webhooks that are configured.
-    pub(crate) fn new(cx: &'a Context<'a>, operation: Operation) -> Self {
-        let (policies, webhooks) = (policy::Mutating::new(cx), webhook::Mutating::new(cx));
-        Self { cx, operation, policies, webhooks }
-    }
-
-    /// Returns whether policies or webhooks are configured, for whichever objects.
-    pub(crate) fn is_configured(&self) -> bool {
-        !self.policies.is_empty() || !self.webhooks.is_empty()
-    }
-
-    /// Runs plug-ins, policies and webhooks in this order. If a policy or a webhook changed the object, a second pass
-    /// runs the plug-ins again, and the policies and webhooks that asked for it. Returns whether a policy or a webhook
-    /// changed the object. `old` is the stored object of an update.
-    ///
-    /// Upstream: `reinvoker.Admit`.
-    pub(crate) async fn admit(
-        mut self,
-        object: &mut Value,
-        old: Option<&Value>,
-        warnings: &mut Vec<String>,
-    ) -> Result<bool, StatusError> {
-        if !self.pass(object, old, warnings).await? {
-            return Ok(false);
-        }
-        self.pass(object, old, warnings).await?;
-        Ok(true)
-    }
-
-    async fn pass(
-        &mut self,
-        object: &mut Value,
-        old: Option<&Value>,
-        warnings: &mut Vec<String>,
-    ) -> Result<bool, StatusError> {
-        let (cx, operation) = (self.cx, self.operation);
-        if operation == Operation::Create {
-            noderestriction::admit(cx, operation, object, &Value::Null)?;
-        }
-        admit(cx, object, old)?;
-        let by_policies = self.policies.pass(cx, operation, object, old)?;
-        Ok(self.webhooks.pass(cx, operation, object, old, warnings).await? || by_policies)
-    }
-}
 
 /// Runs the enabled plug-ins of [`STEPS`] that handle this kind.
 fn admit(cx: &Context<'_>, object: &mut Value, old: Option<&Value>) -> Result<(), StatusError> {

@@ -15,7 +15,7 @@ fn pools(text: &str) -> Checked {
     Checked::of(&Config::of_addresses(text)).unwrap()
 }
 
-fn give(
+fn allocated(
     pools: &Checked,
     others: &[Arc<Service>],
     service: &Service,
@@ -38,36 +38,36 @@ fn families(mut service: Value, policy: &str, families: &[&str]) -> Arc<Service>
 }
 
 #[test]
-fn the_first_free_address_is_allocated_and_kept() {
+fn first_free_address_is_allocated_and_kept() {
     let pools = pools("198.18.0.0/30, 198.18.1.5-198.18.1.6");
     let taken = |ips: &[&str]| vec![service(&with_ingress("other", ips))];
     let new = service(&balanced("s"));
-    assert_eq!(give(&pools, &[], &new).unwrap(), ["198.18.0.1"], "not the network's own");
-    assert_eq!(give(&pools, &taken(&["198.18.0.1"]), &new).unwrap(), ["198.18.0.2"]);
+    assert_eq!(allocated(&pools, &[], &new).unwrap(), ["198.18.0.1"], "not the network address");
+    assert_eq!(allocated(&pools, &taken(&["198.18.0.1"]), &new).unwrap(), ["198.18.0.2"]);
     let both = ["198.18.0.1", "198.18.0.2"];
-    assert_eq!(give(&pools, &taken(&both), &new).unwrap(), ["198.18.1.5"]);
+    assert_eq!(allocated(&pools, &taken(&both), &new).unwrap(), ["198.18.1.5"]);
     let mut all = both.to_vec();
     all.extend(["198.18.1.5", "198.18.1.6"]);
-    let full = give(&pools, &taken(&all), &new).unwrap_err();
+    let full = allocated(&pools, &taken(&all), &new).unwrap_err();
     assert!(matches!(full, Refusal::Exhausted("IPv4", _)) && full.may_pass(), "{full}");
     assert!(full.to_string().contains("198.18.1.5-198.18.1.6"), "{full}");
     let kept = service(&with_ingress("s", &["198.18.1.6"]));
-    assert_eq!(give(&pools, &taken(&["198.18.0.1"]), &kept).unwrap(), ["198.18.1.6"]);
+    assert_eq!(allocated(&pools, &taken(&["198.18.0.1"]), &kept).unwrap(), ["198.18.1.6"]);
     let moved = service(&with_ingress("s", &["203.0.113.1"]));
     assert_eq!(
-        give(&pools, &[], &moved).unwrap(),
+        allocated(&pools, &[], &moved).unwrap(),
         ["198.18.0.1"],
-        "what it has is of no pool any more"
+        "its address is no longer in a pool"
     );
 }
 
 #[test]
-fn a_requested_address_is_allocated_or_refused() {
+fn load_balancer_ip_is_allocated_or_refused() {
     let pools = pools("198.18.0.0/29,fd00::/126");
     let ask = |ip: &str, others: &[Arc<Service>]| {
         let mut asking = with_ingress("s", &["198.18.0.1"]);
         asking["spec"]["loadBalancerIP"] = json!(ip);
-        give(&pools, others, &service(&asking))
+        allocated(&pools, others, &service(&asking))
     };
     assert_eq!(ask("198.18.0.5", &[]).unwrap(), ["198.18.0.5"]);
     let other = [service(&with_ingress("other", &["198.18.0.5"]))];
@@ -87,45 +87,45 @@ fn a_requested_address_is_allocated_or_refused() {
 }
 
 #[test]
-fn required_families_get_addresses() {
+fn ip_family_policy() {
     let (both, four) = (pools("198.18.0.0/29,fd00::/126"), pools("198.18.0.0/29"));
     let two = ["IPv6", "IPv4"];
     let require = families(balanced("s"), "RequireDualStack", &two);
-    assert_eq!(give(&both, &[], &require).unwrap(), ["fd00::1", "198.18.0.1"]);
-    assert!(matches!(give(&four, &[], &require), Err(Refusal::NoFamily("IPv6", _))));
+    assert_eq!(allocated(&both, &[], &require).unwrap(), ["fd00::1", "198.18.0.1"]);
+    assert!(matches!(allocated(&four, &[], &require), Err(Refusal::NoFamily("IPv6", _))));
     let prefer = families(balanced("s"), "PreferDualStack", &["IPv4", "IPv6"]);
-    assert_eq!(give(&both, &[], &prefer).unwrap(), ["198.18.0.1", "fd00::1"]);
-    assert_eq!(give(&four, &[], &prefer).unwrap(), ["198.18.0.1"]);
+    assert_eq!(allocated(&both, &[], &prefer).unwrap(), ["198.18.0.1", "fd00::1"]);
+    assert_eq!(allocated(&four, &[], &prefer).unwrap(), ["198.18.0.1"]);
     let six = families(balanced("s"), "SingleStack", &["IPv6"]);
-    assert!(matches!(give(&four, &[], &six), Err(Refusal::NoFamily("IPv6", _))));
+    assert!(matches!(allocated(&four, &[], &six), Err(Refusal::NoFamily("IPv6", _))));
     let none = families(balanced("s"), "", &[]);
-    assert_eq!(give(&both, &[], &none).unwrap(), ["198.18.0.1"]);
+    assert_eq!(allocated(&both, &[], &none).unwrap(), ["198.18.0.1"]);
 }
 
 #[test]
-fn a_service_may_name_its_pool() {
+fn pool_annotation_selects_the_pool() {
     let text = "pools: [{name: a, addresses: [198.18.0.1]}, {name: b, addresses: [198.18.1.1]}]";
     let pools = Checked::of(&Config::parse(text).unwrap()).unwrap();
     let mut asking = balanced("s");
     asking["metadata"]["annotations"] = json!({POOL_ANNOTATION: "b"});
-    assert_eq!(give(&pools, &[], &service(&asking)).unwrap(), ["198.18.1.1"]);
+    assert_eq!(allocated(&pools, &[], &service(&asking)).unwrap(), ["198.18.1.1"]);
     asking["metadata"]["annotations"] = json!({POOL_ANNOTATION: "c"});
-    assert_eq!(give(&pools, &[], &service(&asking)), Err(Refusal::NoPool("c".into())));
+    assert_eq!(allocated(&pools, &[], &service(&asking)), Err(Refusal::NoPool("c".into())));
 }
 
 #[test]
-fn external_ips_of_other_services_are_not_allocated_but_can_be_kept() {
+fn external_ips_of_other_services_are_not_allocated() {
     let pools = pools("198.18.0.1-198.18.0.3");
     let mut claiming = balanced("other");
     claiming["spec"]["externalIPs"] = json!(["198.18.0.1"]);
     let claiming = [service(&claiming)];
-    assert_eq!(give(&pools, &claiming, &service(&balanced("s"))).unwrap(), ["198.18.0.2"]);
+    assert_eq!(allocated(&pools, &claiming, &service(&balanced("s"))).unwrap(), ["198.18.0.2"]);
     let has = service(&with_ingress("s", &["198.18.0.1"]));
-    assert_eq!(give(&pools, &claiming, &has).unwrap(), ["198.18.0.1"]);
+    assert_eq!(allocated(&pools, &claiming, &has).unwrap(), ["198.18.0.1"]);
 }
 
 #[test]
-fn the_older_of_two_services_keeps_their_address() {
+fn older_of_two_services_keeps_a_shared_address() {
     let pools = pools("198.18.0.1-198.18.0.3");
     let aged = |name: &str, time: &str| {
         let mut service = with_ingress(name, &["198.18.0.1"]);
@@ -134,12 +134,12 @@ fn the_older_of_two_services_keeps_their_address() {
     };
     let (old, young) = (aged("z", "2026-01-01T00:00:00Z"), aged("a", "2026-01-02T00:00:00Z"));
     let all = [Arc::clone(&old), Arc::clone(&young)];
-    assert_eq!(give(&pools, &all, &old).unwrap(), ["198.18.0.1"]);
-    assert_eq!(give(&pools, &all, &young).unwrap(), ["198.18.0.2"]);
+    assert_eq!(allocated(&pools, &all, &old).unwrap(), ["198.18.0.1"]);
+    assert_eq!(allocated(&pools, &all, &young).unwrap(), ["198.18.0.2"]);
 }
 
 #[test]
-fn invalid_configurations_are_refused_with_the_position() {
+fn invalid_configurations_are_rejected() {
     let wrong = [
         ("pools: [{name: a, addresses: [198.18.0.1-fd00::1]}]", "198.18.0.1-fd00::1"),
         ("pools: [{name: a, addresses: [198.18.0.9-198.18.0.1]}]", "198.18.0.9"),
@@ -162,7 +162,7 @@ fn invalid_configurations_are_refused_with_the_position() {
 #[derive(Debug, Clone)]
 enum Step {
     Ensure(usize, Option<u8>),
-    Show(usize),
+    WriteStatus(usize),
     Release(usize),
     Restart,
 }
@@ -174,7 +174,7 @@ proptest! {
     #[test]
     fn no_address_is_allocated_twice(steps in proptest::collection::vec(prop_oneof![
         4 => (0usize..5, proptest::option::of(1u8..6)).prop_map(|(n, ip)| Step::Ensure(n, ip)),
-        3 => (0usize..5).prop_map(Step::Show),
+        3 => (0usize..5).prop_map(Step::WriteStatus),
         2 => (0usize..5).prop_map(Step::Release),
         1 => Just(Step::Restart),
     ], 0..40)) {
@@ -195,7 +195,7 @@ proptest! {
                         given[n] = addresses;
                     }
                 }
-                Step::Show(n) => {
+                Step::WriteStatus(n) => {
                     let ingress: Vec<Value> = given[n].iter().map(|ip| json!({"ip": ip.to_string()})).collect();
                     objects[n]["status"]["loadBalancer"]["ingress"] = ingress.into();
                 }

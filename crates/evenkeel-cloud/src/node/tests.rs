@@ -34,7 +34,7 @@ fn machine() -> InstanceMetadata {
     }
 }
 
-fn waiting() -> Value {
+fn uninitialized_node() -> Value {
     let mut node = node("n");
     node["metadata"]["labels"] = json!({"present": "ours"});
     node["spec"]["taints"] = json!([
@@ -48,8 +48,8 @@ fn waiting() -> Value {
 }
 
 #[test]
-fn a_node_gets_its_metadata_and_loses_the_taint() {
-    let mut node = waiting();
+fn initialization_sets_metadata_and_removes_the_taint() {
+    let mut node = uninitialized_node();
     let plan = plan::initialize_node(&node_view(&node), &machine()).unwrap();
     assert_eq!(shape(&plan), ["patch nodes", "patch nodes", "Synced"]);
     apply(&plan, &mut node);
@@ -80,8 +80,8 @@ fn a_node_gets_its_metadata_and_loses_the_taint() {
 }
 
 #[test]
-fn values_of_the_kubelet_take_precedence() {
-    let mut node = waiting();
+fn provider_id_and_addresses_of_the_kubelet_are_kept() {
+    let mut node = uninitialized_node();
     node["spec"]["providerID"] = json!("kubelets://1");
     apply(&plan::initialize_node(&node_view(&node), &machine()).unwrap(), &mut node);
     assert_eq!(node["spec"]["providerID"], "kubelets://1");
@@ -93,9 +93,9 @@ fn values_of_the_kubelet_take_precedence() {
 }
 
 #[test]
-fn a_node_ip_is_matched_or_the_node_waits() {
+fn provided_node_ip_must_match_an_address() {
     let annotation = "alpha.kubernetes.io/provided-node-ip";
-    let mut node = waiting();
+    let mut node = uninitialized_node();
     node["metadata"]["annotations"] = json!({annotation: "10.0.0.9"});
     let machine = InstanceMetadata {
         addresses: vec![
@@ -118,7 +118,7 @@ fn a_node_ip_is_matched_or_the_node_waits() {
         ("10.0.0.9,fd00::1", NodeIpError::Unknown("fd00::1".parse().unwrap())),
         ("here", NodeIpError::Unreadable("here".into())),
     ] {
-        let mut node = waiting();
+        let mut node = uninitialized_node();
         node["metadata"]["annotations"] = json!({annotation: text});
         let problem = plan::initialize_node(&node_view(&node), &machine).unwrap_err();
         assert_eq!(problem, InitializeError::NodeIp("n".into(), why), "{text}");
@@ -126,14 +126,14 @@ fn a_node_ip_is_matched_or_the_node_waits() {
 }
 
 #[test]
-fn a_machine_without_an_id_is_refused() {
+fn missing_provider_id_is_an_error() {
     let machine = InstanceMetadata { provider_id: String::new(), ..machine() };
-    let problem = plan::initialize_node(&node_view(&waiting()), &machine).unwrap_err();
+    let problem = plan::initialize_node(&node_view(&uninitialized_node()), &machine).unwrap_err();
     assert_eq!(problem, InitializeError::NoProviderId("n".into()));
 }
 
 #[test]
-fn old_labels_are_the_source_of_new_ones() {
+fn stable_labels_follow_beta_labels() {
     let mut node = node("n");
     node["metadata"]["labels"] = json!({
         "failure-domain.beta.kubernetes.io/zone": "a", "topology.kubernetes.io/zone": "b",
@@ -150,11 +150,11 @@ fn old_labels_are_the_source_of_new_ones() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
     #[test]
-    fn addresses_settle_after_one_write(known in proptest::collection::vec((0usize..4, 0u8..4), 0..6)) {
+    fn addresses_converge_after_one_write(known in proptest::collection::vec((0usize..4, 0u8..4), 0..6)) {
         let types = ["InternalIP", "ExternalIP", "Hostname", "InternalDNS"];
         let addresses = known.iter().map(|(t, n)| address(types[*t], &format!("10.0.0.{n}"))).collect();
         let machine = InstanceMetadata { addresses, ..machine() };
-        let mut node = waiting();
+        let mut node = uninitialized_node();
         apply(&plan::update_node_address(&node_view(&node), &machine).unwrap(), &mut node);
         prop_assert!(plan::update_node_address(&node_view(&node), &machine).unwrap().is_nothing());
     }

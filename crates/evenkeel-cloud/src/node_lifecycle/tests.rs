@@ -19,24 +19,24 @@ fn taints(node: &Value) -> Vec<String> {
 }
 
 #[test]
-fn only_nodes_that_are_not_ready_need_a_check() {
+fn only_not_ready_nodes_need_an_instance_check() {
     for (status, wanted) in [("True", false), ("False", true), ("Unknown", true)] {
         assert_eq!(plan::needs_instance_check(&node_view(&with_ready(status))), wanted, "{status}");
     }
     let mut silent = node("n");
     silent["status"] = json!({});
-    assert!(plan::needs_instance_check(&node_view(&silent)), "one that never said is");
+    assert!(plan::needs_instance_check(&node_view(&silent)), "a node without a Ready condition");
 }
 
 #[test]
-fn a_node_is_tainted_while_its_machine_is_shut_down() {
+fn shutdown_taint_follows_the_machine() {
     let mut node = with_ready("Unknown");
     assert_eq!(apply(&plan::not_ready(&node_view(&node), Machine::Running), &mut node), 0);
     assert_eq!(apply(&plan::not_ready(&node_view(&node), Machine::ShutDown), &mut node), 1);
     assert_eq!(taints(&node), ["other", SHUTDOWN]);
     assert_eq!(
         node["spec"]["taints"][0]["timeAdded"], "2026-01-01T00:00:00Z",
-        "others stay as they are"
+        "other taints are unchanged"
     );
     for machine in [Machine::ShutDown, Machine::Running] {
         assert!(plan::not_ready(&node_view(&node), machine).is_nothing(), "{machine:?}");
@@ -59,7 +59,7 @@ fn removing_the_last_taint_removes_the_field() {
 }
 
 #[test]
-fn only_the_node_without_a_machine_is_deleted() {
+fn node_without_a_machine_is_deleted() {
     let plan = plan::not_ready(&node_view(&with_ready("False")), Machine::Gone);
     assert_eq!(shape(&plan), ["DeletingNode", "delete n"]);
     let Action::Delete(delete) = &plan.actions[1] else { panic!("{plan:?}") };

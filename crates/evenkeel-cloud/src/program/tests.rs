@@ -13,7 +13,7 @@ fn options(arguments: &[&str]) -> Result<Options, String> {
 }
 
 #[test]
-fn defaults_are_upstreams() {
+fn flag_defaults_equal_upstreams() {
     let options = options(&["--cloud-provider=ip-pool"]).unwrap();
     assert_eq!((options.serving.port, &*options.leader.name), (10258, "cloud-controller-manager"));
     let defaults = crate::Options::default();
@@ -57,7 +57,7 @@ fn flags_reach_the_controllers() {
 }
 
 #[test]
-fn what_is_wrong_is_refused_by_name() {
+fn invalid_flags_are_rejected() {
     for (arguments, why) in [
         (&[][..], "--cloud-provider cannot be empty"),
         (
@@ -95,7 +95,7 @@ fn providers_are_built_by_name() {
 }
 
 #[test]
-fn the_program_starts_with_each_gate_that_upstreams_starts_with() {
+fn all_alpha_and_all_beta_are_accepted() {
     for gates in
         ["AllAlpha=true", "AllBeta=true", "AllBeta=false", "AllAlpha=true,ComponentFlagz=false"]
     {

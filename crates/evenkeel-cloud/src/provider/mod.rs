@@ -223,7 +223,7 @@ mod tests {
     use evenkeel_api::Meta;
 
     #[test]
-    fn a_default_name_is_short_and_starts_with_a_letter() {
+    fn default_load_balancer_name() {
         let uid = "01234567-89ab-cdef-0123-456789abcdef";
         let meta = Meta { uid: uid.into(), ..Meta::default() };
         let name = default_name(&Service { meta, ..Service::default() });

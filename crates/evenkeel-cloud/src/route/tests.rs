@@ -46,12 +46,12 @@ fn texts(texts: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn routes_follow_ranges() {
+fn routes_follow_pod_cidrs() {
     let n = with_ranges("n", &["10.0.1.0/24"]);
     let good = route("n", "10.0.1.0/24");
     assert_eq!(check(&[&n], &[]), (vec![], texts(&["n 10.0.1.0/24"])));
     assert_eq!(check(&[&n], &[&good]), (vec![], vec![]));
-    assert_eq!(check(&[], &[&good]), (texts(&["n 10.0.1.0/24"]), vec![]), "the node is gone");
+    assert_eq!(check(&[], &[&good]), (texts(&["n 10.0.1.0/24"]), vec![]), "the node is missing");
     let old = route("n", "10.0.2.0/24");
     assert_eq!(check(&[&n], &[&good, &old]), (texts(&["n 10.0.2.0/24"]), vec![]));
     let foreign = [route("x", "192.168.0.0/24"), route("y", "nonsense"), route("", "11.0.0.0/8")];
@@ -61,14 +61,14 @@ fn routes_follow_ranges() {
 }
 
 #[test]
-fn a_blackhole_is_replaced() {
+fn blackhole_route_is_replaced() {
     let hole = Route { blackhole: true, ..route("n", "10.0.1.0/24") };
     let n = with_ranges("n", &["10.0.1.0/24"]);
     assert_eq!(check(&[&n], &[&hole]), (texts(&["n 10.0.1.0/24"]), texts(&["n 10.0.1.0/24"])));
 }
 
 #[test]
-fn a_route_to_other_addresses_is_recreated_if_the_cloud_knows_them() {
+fn route_to_other_node_addresses_is_recreated() {
     let n = with_ranges("n", &["10.0.1.0/24"]);
     let blind = route("n", "10.0.1.0/24");
     assert_eq!(check(&[&n], &[&blind]), (vec![], vec![]));
@@ -80,7 +80,7 @@ fn a_route_to_other_addresses_is_recreated_if_the_cloud_knows_them() {
 }
 
 #[test]
-fn the_condition_shows_whether_a_node_has_its_routes() {
+fn network_unavailable_condition() {
     let failed =
         |names: &[&str]| names.iter().map(|name| Text::from(*name)).collect::<BTreeSet<Text>>();
     let mut n = with_ranges("n", &["10.0.1.0/24"]);
@@ -91,26 +91,33 @@ fn the_condition_shows_whether_a_node_has_its_routes() {
             (c["status"].as_str().unwrap().to_owned(), c["reason"].as_str().unwrap().to_owned())
         })
     };
-    let tell = |n: &mut Value, routes: &[Route], broken: &[&str]| {
+    let write_conditions = |n: &mut Value, routes: &[Route], broken: &[&str]| {
         let plan = plan::networking_conditions(&[node_view(n)], routes, &failed(broken), NOW);
         apply(&plan, n)
     };
     let pair = |status: &str, reason: &str| Some((status.to_owned(), reason.to_owned()));
-    assert_eq!((tell(&mut n, &[], &["n"]), state(&n)), (1, pair("True", "NoRouteCreated")));
-    assert_eq!(tell(&mut n, &[], &["n"]), 0, "it is so already");
-    assert_eq!((tell(&mut n, &[], &[]), state(&n)), (1, pair("False", "RouteCreated")));
-    assert_eq!(tell(&mut n, &[], &[]), 0);
-    assert_eq!(n["status"]["conditions"].as_array().unwrap().len(), 2, "others stay");
-    let mut bare = node("m");
-    assert_eq!(tell(&mut bare, &[], &[]), 0, "nothing is said of a node without ranges");
     assert_eq!(
-        (tell(&mut bare, &[route("m", "10.0.9.0/24")], &[]), state(&bare)),
+        (write_conditions(&mut n, &[], &["n"]), state(&n)),
+        (1, pair("True", "NoRouteCreated"))
+    );
+    assert_eq!(write_conditions(&mut n, &[], &["n"]), 0, "the condition is unchanged");
+    assert_eq!((write_conditions(&mut n, &[], &[]), state(&n)), (1, pair("False", "RouteCreated")));
+    assert_eq!(write_conditions(&mut n, &[], &[]), 0);
+    assert_eq!(n["status"]["conditions"].as_array().unwrap().len(), 2, "other conditions are kept");
+    let mut bare = node("m");
+    assert_eq!(
+        write_conditions(&mut bare, &[], &[]),
+        0,
+        "a node without pod CIDRs gets no condition"
+    );
+    assert_eq!(
+        (write_conditions(&mut bare, &[route("m", "10.0.9.0/24")], &[]), state(&bare)),
         (1, pair("True", "NoRouteCreated"))
     );
 }
 
 #[test]
-fn one_range_or_one_of_each_family() {
+fn cluster_cidrs_are_one_per_family() {
     for (given, good) in [
         (&["10.0.0.0/16"][..], true),
         (&["10.0.0.0/16", "fd00::/64"], true),
@@ -126,7 +133,7 @@ fn one_range_or_one_of_each_family() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
     #[test]
-    fn after_a_plan_no_changes_remain(
+    fn one_plan_converges(
         ranges in proptest::collection::vec(proptest::collection::vec(0u8..6, 0..3), 0..4),
         routes in proptest::collection::vec((0u8..5, 0u8..6, any::<bool>(), any::<bool>()), 0..8),
     ) {
@@ -135,16 +142,16 @@ proptest! {
             let ranges: Vec<String> = unique.iter().map(|r| format!("10.0.{r}.0/24")).collect();
             node_view(&with_ranges(&n.to_string(), &ranges.iter().map(String::as_str).collect::<Vec<_>>()))
         }).collect();
-        let mut there: Vec<Route> = routes.iter().enumerate().map(|(id, (n, r, blackhole, has))| Route {
+        let mut existing: Vec<Route> = routes.iter().enumerate().map(|(id, (n, r, blackhole, has))| Route {
             name: id.to_string(), blackhole: *blackhole, has_node_addresses: *has,
             ..route(&n.to_string(), &format!("10.0.{r}.0/24"))
         }).collect();
-        let changes = plan::plan(&nodes, &there, &cluster());
-        there.retain(|route| !changes.delete.contains(route));
-        there.extend(changes.create.iter().map(|c| c.route.clone()));
-        prop_assert_eq!(plan::plan(&nodes, &there, &cluster()), plan::Changes::default());
+        let changes = plan::plan(&nodes, &existing, &cluster());
+        existing.retain(|route| !changes.delete.contains(route));
+        existing.extend(changes.create.iter().map(|c| c.route.clone()));
+        prop_assert_eq!(plan::plan(&nodes, &existing, &cluster()), plan::Changes::default());
         let wanted: usize = nodes.iter().map(|node| node.spec.pod_cidrs.len()).sum();
-        let pairs: BTreeSet<_> = there.iter().map(|r| (&r.target_node, &r.destination)).collect();
+        let pairs: BTreeSet<_> = existing.iter().map(|r| (&r.target_node, &r.destination)).collect();
         prop_assert_eq!(pairs.len(), wanted);
     }
 }

@@ -37,7 +37,7 @@ fn with(mut service: Value, pointer: &str, value: Value) -> Value {
 }
 
 #[test]
-fn decisions() {
+fn decision_by_service_and_last_state() {
     use Decision::{CleanUp, Ensure, Hosts, Nothing, Release};
     let plain = balanced("s");
     let internal = with(plain.clone(), "/spec/type", json!("ClusterIP"));
@@ -47,21 +47,21 @@ fn decisions() {
     let annotated = with(plain.clone(), "/metadata/annotations", json!({"a": "b"}));
     let other = balanced("other");
     let table = [
-        ("a new one", Some(&plain), None, Ensure),
-        ("done", Some(&plain), Some((&plain, true)), Nothing),
-        ("failed before", Some(&plain), Some((&plain, false)), Ensure),
+        ("new", Some(&plain), None, Ensure),
+        ("ensured", Some(&plain), Some((&plain, true)), Nothing),
+        ("failed earlier", Some(&plain), Some((&plain, false)), Ensure),
         ("changed", Some(&annotated), Some((&plain, true)), Ensure),
-        ("no longer wanted", Some(&internal), Some((&plain, true)), CleanUp),
-        ("never wanted", Some(&internal), None, Nothing),
-        ("somebody else's", Some(&classed), None, Nothing),
-        ("held, no longer wanted", Some(&held(internal.clone())), None, CleanUp),
-        ("held, on its way out", Some(&held(deleting.clone())), None, CleanUp),
-        ("let go of, on its way out", Some(&deleting), None, Nothing),
-        ("held by us under a class", Some(&held(classed.clone())), None, Nothing),
-        ("gone without clean-up", None, Some((&plain, true)), Release),
-        ("gone, never wanted", None, Some((&internal, true)), Nothing),
+        ("type changed", Some(&internal), Some((&plain, true)), CleanUp),
+        ("another type", Some(&internal), None, Nothing),
+        ("load balancer class", Some(&classed), None, Nothing),
+        ("finalizer, type changed", Some(&held(internal.clone())), None, CleanUp),
+        ("finalizer, terminating", Some(&held(deleting.clone())), None, CleanUp),
+        ("no finalizer, terminating", Some(&deleting), None, Nothing),
+        ("finalizer, load balancer class", Some(&held(classed.clone())), None, Nothing),
+        ("deleted without clean-up", None, Some((&plain, true)), Release),
+        ("deleted, another type", None, Some((&internal, true)), Nothing),
         ("replaced", Some(&other), Some((&plain, true)), Release),
-        ("nothing known", None, None, Nothing),
+        ("unknown", None, None, Nothing),
     ];
     for (name, now, before, wanted) in table {
         let now = now.map(service);
@@ -75,9 +75,9 @@ fn decisions() {
 }
 
 #[test]
-fn some_changes_affect_a_load_balancer() {
+fn needs_update_by_field() {
     let plain = balanced("s");
-    let matters = [
+    let relevant = [
         ("/spec/ports/0/nodePort", json!(30081)),
         ("/spec/ports/0/name", json!("http")),
         ("/spec/ports/0/appProtocol", json!("http2")),
@@ -91,17 +91,17 @@ fn some_changes_affect_a_load_balancer() {
         ("/spec/ipFamilies", json!(["IPv4", "IPv6"])),
         ("/metadata/annotations", json!({"a": "b"})),
     ];
-    for (pointer, value) in matters {
+    for (pointer, value) in relevant {
         let changed = with(plain.clone(), pointer, value);
         assert!(changes::needs_update(&service(&plain), &service(&changed)), "{pointer}");
     }
-    let does_not = [
+    let irrelevant = [
         ("/metadata/labels", json!({"a": "b"})),
         ("/metadata/finalizers", json!([FINALIZER])),
         ("/spec/selector", json!({"a": "b"})),
         ("/status/loadBalancer", json!({"ingress": [{"ip": "198.18.0.1"}]})),
     ];
-    for (pointer, value) in does_not {
+    for (pointer, value) in irrelevant {
         let (old, new) = (service(&plain), service(&with(plain.clone(), pointer, value)));
         assert!(
             !changes::needs_update(&old, &new) && !plan::concerns(Some(&old), &new),
@@ -128,7 +128,7 @@ fn events_and_writes_from_creation_to_deletion() {
     // The server sets this default.
     object["status"]["loadBalancer"]["ingress"][0]["ipMode"] = json!("VIP");
     let again = plan::after_ensure(&service(&object), &status("198.18.0.1"));
-    assert_eq!(shape(&again), ["EnsuredLoadBalancer"], "nothing has changed");
+    assert_eq!(shape(&again), ["EnsuredLoadBalancer"], "the status is unchanged");
     let gone = plan::after_cleanup(&service(&object));
     assert_eq!(shape(&gone), ["patch services", "DeletedLoadBalancer"]);
     apply(&gone, &mut object);
@@ -138,7 +138,7 @@ fn events_and_writes_from_creation_to_deletion() {
 }
 
 #[test]
-fn a_status_is_written_with_all_its_fields() {
+fn status_is_written_with_all_fields() {
     let full = json!({"ingress": [{
         "hostname": "lb.example.com", "ipMode": "Proxy",
         "ports": [{"port": 80, "protocol": "TCP", "error": "NoRoute"}, {"port": 81, "protocol": "UDP"}],
@@ -151,7 +151,7 @@ fn a_status_is_written_with_all_its_fields() {
 }
 
 #[test]
-fn failures_are_reported_by_what_failed() {
+fn failure_event_per_operation() {
     let s = service(&balanced("s"));
     let sync = plan::failed(&s, &Decision::Ensure, "no");
     assert_eq!(event(&sync).reason, "SyncLoadBalancerFailed");
@@ -173,7 +173,7 @@ fn failures_are_reported_by_what_failed() {
 }
 
 #[test]
-fn load_balancers_exclude_some_nodes() {
+fn eligible_nodes() {
     let label = "/metadata/labels";
     let excluded =
         |value: &str| json!({"node.kubernetes.io/exclude-from-external-load-balancers": value});
@@ -185,7 +185,7 @@ fn load_balancers_exclude_some_nodes() {
         ("excluded without a value", with(node("n"), label, excluded("")), false),
         ("not excluded", with(node("n"), label, excluded("false")), true),
         (
-            "going",
+            "marked by the Cluster Autoscaler",
             with(
                 node("n"),
                 "/spec/taints",
@@ -225,7 +225,7 @@ struct World {
 }
 
 #[derive(Debug, Clone)]
-enum Happens {
+enum WorldEvent {
     Create,
     Type(&'static str),
     Annotate(u8),
@@ -236,23 +236,23 @@ enum Happens {
 }
 
 impl World {
-    fn happen(&mut self, what: &Happens) {
+    fn happen(&mut self, what: &WorldEvent) {
         match (what, &mut self.object) {
-            (Happens::Create, None) => self.object = Some(balanced("s")),
-            (Happens::Type(kind), Some(object)) => object["spec"]["type"] = json!(kind),
-            (Happens::Annotate(n), Some(object)) => {
+            (WorldEvent::Create, None) => self.object = Some(balanced("s")),
+            (WorldEvent::Type(kind), Some(object)) => object["spec"]["type"] = json!(kind),
+            (WorldEvent::Annotate(n), Some(object)) => {
                 object["metadata"]["annotations"] = json!({"n": n.to_string()});
             }
-            (Happens::Delete, Some(object)) => {
+            (WorldEvent::Delete, Some(object)) => {
                 object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
                 self.reap();
             }
-            (Happens::Nodes(n), _) => {
+            (WorldEvent::Nodes(n), _) => {
                 let names: Vec<String> = (0..*n).map(|n| n.to_string()).collect();
                 self.hosts = hosts_of(&names.iter().map(String::as_str).collect::<Vec<_>>());
             }
-            (Happens::Restart, _) => self.memory = None,
-            (Happens::CloudFails(n), _) => self.fails = *n,
+            (WorldEvent::Restart, _) => self.memory = None,
+            (WorldEvent::CloudFails(n), _) => self.fails = *n,
             _ => {}
         }
     }
@@ -322,22 +322,22 @@ impl World {
     }
 }
 
-fn happens() -> impl Strategy<Value = Happens> {
+fn any_event() -> impl Strategy<Value = WorldEvent> {
     prop_oneof![
-        3 => Just(Happens::Create),
-        2 => prop_oneof![Just("ClusterIP"), Just("LoadBalancer"), Just("NodePort")].prop_map(Happens::Type),
-        1 => any::<u8>().prop_map(Happens::Annotate),
-        1 => Just(Happens::Delete),
-        2 => (0u8..4).prop_map(Happens::Nodes),
-        1 => Just(Happens::Restart),
-        1 => (0u8..4).prop_map(Happens::CloudFails),
+        3 => Just(WorldEvent::Create),
+        2 => prop_oneof![Just("ClusterIP"), Just("LoadBalancer"), Just("NodePort")].prop_map(WorldEvent::Type),
+        1 => any::<u8>().prop_map(WorldEvent::Annotate),
+        1 => Just(WorldEvent::Delete),
+        2 => (0u8..4).prop_map(WorldEvent::Nodes),
+        1 => Just(WorldEvent::Restart),
+        1 => (0u8..4).prop_map(WorldEvent::CloudFails),
     ]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
     #[test]
-    fn after_any_events_plans_converge(all in proptest::collection::vec((happens(), 0usize..3), 0..12)) {
+    fn after_any_events_plans_converge(all in proptest::collection::vec((any_event(), 0usize..3), 0..12)) {
         let mut world = World { object: None, cloud: None, hosts: hosts_of(&["0"]), memory: None, fails: 0 };
         for (what, passes) in &all {
             world.happen(what);
@@ -346,7 +346,7 @@ proptest! {
             }
         }
         for passes in 0.. {
-            prop_assert!(passes < 20, "it does not end");
+            prop_assert!(passes < 20, "does not converge");
             if !world.pass() {
                 break;
             }

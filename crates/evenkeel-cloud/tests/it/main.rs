@@ -39,7 +39,7 @@ fn files_in(folder: &Path) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_is_a_file_as_long_as_it_is_balanced() {
+async fn service_has_a_file_while_its_type_is_load_balancer() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Clock::starting_at(Timestamp::constant(1_790_000_000, 0));
     let server_clock = clock.clone();

@@ -103,7 +103,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn lives() {
+    fn remaining_lifetime() {
         let of = |text: &str| life(&secret("abcdef", &[("expiration", text)]), at(0));
         assert_eq!(of(""), Life::Endless);
         assert_eq!(of("tomorrow"), Life::Over);
@@ -114,7 +114,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn only_whole_tokens_sign() {
+    fn only_valid_tokens_sign() {
         let good = secret("abcdef", &[]);
         let token = for_signing(&good, at(0)).unwrap();
         assert_eq!((token.id, token.secret), ("abcdef", "0123456789abcdef"));

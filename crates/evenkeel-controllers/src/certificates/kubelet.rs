@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn clients() {
+    fn client_requests() {
         let all = usages(&["client auth", "digital signature", "key encipherment"]);
         let short = usages(&["digital signature", "client auth"]);
         let twice = usages(&["digital signature", "client auth", "client auth"]);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn servers() {
+    fn serving_requests() {
         let right = usages(&["server auth", "digital signature"]);
         assert_eq!(serving_error(&node(|r| r.dns_names.push("a".into())), &right), None);
         assert_eq!(serving_error(&node(|r| r.addresses.push([1, 2, 3, 4].into())), &right), None);

@@ -160,7 +160,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn names_are_read() {
+    fn subject_and_alternative_names_are_parsed() {
         let names = [
             SanType::DnsName("a.test".try_into().unwrap()),
             SanType::IpAddress("10.0.0.1".parse().unwrap()),
@@ -181,7 +181,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_reported() {
+    fn invalid_pem_and_der_are_rejected() {
         assert_eq!(Request::from_pem(b"nothing"), Err(RequestError::Pem));
         let other = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         assert_eq!(Request::from_pem(other.as_bytes()), Err(RequestError::Pem));
@@ -191,7 +191,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_request_that_another_key_signed_is_refused() {
+    fn invalid_signature_is_rejected() {
         let mut request = Request::from_pem(pem("", "me", &[]).as_bytes()).unwrap();
         let at = request.der.len() - 1;
         request.der[at] ^= 1;

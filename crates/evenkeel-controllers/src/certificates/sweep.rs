@@ -22,7 +22,7 @@ mod tests {
     use evenkeel_api::views::Pod;
 
     #[test]
-    fn only_expired_objects_are_deleted_and_only_these() {
+    fn only_expired_objects_are_deleted() {
         let mut old = pod("old", None);
         old.meta.creation = Some(at(-60));
         let objects = [Arc::new(pod("new", None)), Arc::new(old)];

@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(repack(&portless), portless);
     }
 
-    fn some() -> impl Strategy<Value = Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>> {
+    fn address_sets() -> impl Strategy<Value = Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>> {
         let few = || proptest::collection::vec(0u8..4, 0..4);
         proptest::collection::vec((few(), few(), few()), 0..4)
     }
@@ -145,7 +145,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn repacking_is_idempotent_and_independent_of_order(parts in some()) {
+        fn repacking_is_idempotent_and_independent_of_order(parts in address_sets()) {
             let part = |(ready, not, ports): &(Vec<u8>, Vec<u8>, Vec<u8>)| json!({
                 "addresses": ready.iter().map(|n| json!({"ip": format!("10.0.0.{n}")})).collect::<Vec<_>>(),
                 "notReadyAddresses": not.iter().map(|n| json!({"ip": format!("10.0.0.{n}")})).collect::<Vec<_>>(),

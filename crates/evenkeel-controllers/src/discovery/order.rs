@@ -139,7 +139,7 @@ mod tests {
 
     /// Hashes are equal to those that upstream's code computes for the same values.
     #[test]
-    fn hashes_are_upstreams() {
+    fn hashes_equal_upstreams() {
         let slice: EndpointSlice = object(&json!({"ports": [
             {"name": "http", "protocol": "TCP", "port": 80},
             {"name": "", "protocol": "TCP", "port": 80, "appProtocol": "example.test/x"},

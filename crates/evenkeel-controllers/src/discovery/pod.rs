@@ -140,7 +140,7 @@ mod tests {
             ("an annotation", |pod| pod.meta.annotations = label("a", "b"), Change::Nothing),
             ("readiness", |pod| pod.status.conditions = Box::default(), Change::Itself),
             ("deletion", |pod| pod.meta.deletion = Some(at(1)), Change::Itself),
-            ("its end", |pod| pod.status.phase = "Failed".into(), Change::Itself),
+            ("a terminal phase", |pod| pod.status.phase = "Failed".into(), Change::Itself),
             ("labels", |pod| pod.meta.labels = label("app", "db"), Change::Labels),
             (
                 "labels and readiness",

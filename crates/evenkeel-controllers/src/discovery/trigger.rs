@@ -108,15 +108,15 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_new_time_counts() {
+    fn trigger_time_is_the_earliest_new_time() {
         type Pods = &'static [(&'static str, i64)];
         let table: [(&str, Option<Pods>, Pods, Option<i64>); 6] = [
             ("an unknown Service", None, &[("a", 5)], Some(0)),
             ("nothing new", Some(&[("a", 5)]), &[("a", 5)], None),
-            ("a pod went", Some(&[("a", 5), ("b", 6)]), &[("a", 5)], None),
-            ("a pod came", Some(&[("a", 5)]), &[("a", 5), ("b", 3)], Some(3)),
+            ("a pod removed", Some(&[("a", 5), ("b", 6)]), &[("a", 5)], None),
+            ("a pod added", Some(&[("a", 5)]), &[("a", 5), ("b", 3)], Some(3)),
             ("two changed", Some(&[("a", 5), ("b", 6)]), &[("a", 9), ("b", 8)], Some(8)),
-            ("time goes back", Some(&[("a", 5)]), &[("a", 4)], None),
+            ("an earlier time", Some(&[("a", 5)]), &[("a", 4)], None),
         ];
         for (what, before, now, want) in table {
             let before = before.map(times);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_annotation_is_set_and_removed() {
+    fn trigger_time_annotation_is_set_and_removed() {
         let others: StrMap = [("a", "b")].into_iter().collect();
         let with = annotated(&others, Some(T0));
         assert_eq!(with.get(TRIGGER_TIME), Some("2026-09-21T14:13:20Z"));

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scale_is_read_as_far_as_it_is_there() {
+    fn missing_fields_of_a_scale_are_defaults() {
         let text = r#"{"kind":"Scale","metadata":{"name":"web","uid":"u","resourceVersion":"7"},
             "spec":{"replicas":3},"status":{"replicas":2,"selector":"app=web"}}"#;
         let scale: Scale = decode(text.as_bytes()).unwrap();

@@ -144,19 +144,19 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_is_missing_is_looked_up_again_soon() {
-        let (there, missing) = (discovered(vec![deployments()]), discovered(Vec::new()));
+    fn missing_kind_is_rediscovered() {
+        let (served, missing) = (discovered(vec![deployments()]), discovered(Vec::new()));
         let none = "no matches for kind \"Deployment\" in group \"apps\"";
         assert_eq!(found(vec![]), Err(KNOWN_FOR));
-        assert_eq!(found(vec![there.clone()]), Ok(Ok("deployments".to_owned())));
+        assert_eq!(found(vec![served.clone()]), Ok(Ok("deployments".to_owned())));
         assert_eq!(found(vec![missing.clone()]), Err(MISSED_FOR));
-        assert_eq!(found(vec![missing.clone(), there]), Ok(Ok("deployments".to_owned())));
+        assert_eq!(found(vec![missing.clone(), served]), Ok(Ok("deployments".to_owned())));
         assert_eq!(found(vec![missing.clone(), missing]), Ok(Err(none.to_owned())));
         assert_eq!(found(vec![failed(500)]), Ok(Err("no".to_owned())));
     }
 
     #[test]
-    fn a_scale_is_read_and_written_back_with_its_version() {
+    fn scale_update_has_the_read_resource_version() {
         let kind = deployments().kind;
         let read = Outcome {
             reply: Some(Reply::json(
@@ -167,7 +167,7 @@ mod tests {
         let outcomes = Outcomes(vec![read]);
         let mut steps = Steps::of(&outcomes);
         let scale =
-            get(&kind, "ns", "web", Duration::ZERO, &mut steps).expect("done").expect("there");
+            get(&kind, "ns", "web", Duration::ZERO, &mut steps).expect("done").expect("a scale");
         assert_eq!((scale.replicas, &*scale.resource_version), (3, "7"));
         let step = update(&kind, "ns", &scale, 5, &mut steps).expect_err("the step");
         let [Action::Update(update)] = &step.actions[..] else { panic!("{step:?}") };
@@ -177,11 +177,11 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_reported_in_upstreams_words() {
+    fn failed_read_has_upstreams_message() {
         let kind = deployments().kind;
         let outcomes = Outcomes(vec![failed(404)]);
         let refused = get(&kind, "ns", "web", Duration::ZERO, &mut Steps::of(&outcomes));
-        let refused = refused.expect("done").expect_err("not there");
+        let refused = refused.expect("done").expect_err("missing");
         assert_eq!(refused.code, 404);
         assert_eq!(refused.message, "the server could not find the requested resource");
     }

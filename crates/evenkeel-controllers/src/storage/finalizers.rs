@@ -56,7 +56,7 @@ mod tests {
     use evenkeel_runtime::plan::Action;
 
     #[test]
-    fn the_finalizer_is_removed_only_from_terminating_unused_objects() {
+    fn finalizer_is_removed_only_from_terminating_unused_objects() {
         let volume = |deleting: bool, finalizers: &[&str]| {
             let mut volume = PersistentVolume { meta: meta("v"), ..PersistentVolume::default() };
             volume.meta.deletion = deleting.then_some(T0);

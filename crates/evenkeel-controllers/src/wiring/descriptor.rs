@@ -240,7 +240,7 @@ mod tests {
     use evenkeel_runtime::discovery::ServerResources;
 
     #[test]
-    fn what_is_lacking_is_named() {
+    fn unmet_gates_and_resources_are_named() {
         let cidrs = Resource { group: "networking.k8s.io", version: "v1", plural: "servicecidrs" };
         let resources = [cidrs];
         let needy = Descriptor {

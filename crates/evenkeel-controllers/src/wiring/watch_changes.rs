@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_is_stopped_only_when_the_server_surely_lacks_it() {
+    fn only_kinds_missing_from_discovered_groups_are_stopped() {
         let failed =
             FailedGroup { group: "broken".into(), version: "v1".into(), reason: "timeout".into() };
         let resources = vec![resource("", "pods"), resource("", "events"), resource("a", "new")];

@@ -1,4 +1,4 @@
-//! Things that go slowly, or not at all, and what hangs on them.
+//! Deletions that dependents or pods delay.
 
 use crate::world::World;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ fn owners(map: &Value) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_dependent_that_cannot_be_freed_does_not_keep_the_others() {
+async fn failed_orphaning_of_one_dependent_does_not_block_others() {
     let world = World::with(&["garbage-collector-controller"]).await;
     let map = |name: &str| json!({ "metadata": { "name": name } });
     let owner = world.create(MAPS, &map("owner")).await;
@@ -53,7 +53,10 @@ async fn one_dependent_that_cannot_be_freed_does_not_keep_the_others() {
         left.push(owners(&world.get(&format!("{MAPS}/{name}")).await.unwrap()));
     }
     assert_eq!(left, [0, 0, 1, 0, 0]);
-    assert!(world.get(&format!("{MAPS}/owner")).await.is_some(), "it waits for the one");
+    assert!(
+        world.get(&format!("{MAPS}/owner")).await.is_some(),
+        "the owner waits for the last dependent"
+    );
 
     world.delete(&format!("{bindings}/keep"), &json!({})).await;
     pass(1100).await;
@@ -62,7 +65,7 @@ async fn one_dependent_that_cannot_be_freed_does_not_keep_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_does_not_wait_out_a_grace_that_is_not_used() {
+async fn namespace_is_deleted_before_an_unused_grace_period_ends() {
     const NAMESPACE: &str = "/api/v1/namespaces/ns";
     let world = World::with(&["namespace-controller"]).await;
     let pod = json!({ "metadata": { "name": "slow" }, "spec": {

@@ -39,7 +39,7 @@ async fn deployment(world: &World) -> Deployment {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deployment_runs_rolls_out_and_scales() {
+async fn rollout_and_scaling() {
     let world = World::start().await;
     world.create("/apis/apps/v1/namespaces/ns/deployments", &web(3, &json!({}))).await;
     world.settle().await;
@@ -67,7 +67,7 @@ async fn a_deployment_runs_rolls_out_and_scales() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_reported_of_a_set_that_a_namespace_that_goes_refused() {
+async fn terminating_namespace_reports_no_replica_set_error() {
     let world = World::start().await;
     world.create("/apis/apps/v1/namespaces/ns/deployments", &web(3, &json!({}))).await;
     world.settle().await;
@@ -109,7 +109,7 @@ async fn recreate_and_rollback() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollout_that_stands_still_is_reported_of_and_a_paused_one_is_not() {
+async fn progress_deadline_and_pause() {
     let world = World::start().await;
     let mut stuck = web(1, &json!({}));
     stuck["spec"]["progressDeadlineSeconds"] = json!(60);

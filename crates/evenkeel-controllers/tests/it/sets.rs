@@ -15,7 +15,7 @@ fn pod(name: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replication_controller_adopts_makes_and_releases() {
+async fn replication_controller_adopts_creates_and_releases() {
     let world = World::start().await;
     world.create("/api/v1/namespaces/ns/pods", &pod("orphan")).await;
     let controller = json!({ "apiVersion": "v1", "kind": "ReplicationController", "metadata": { "name": "web" },
@@ -42,7 +42,7 @@ async fn a_replication_controller_adopts_makes_and_releases() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_waits_for_pods_to_be_ready_long_enough() {
+async fn min_ready_seconds_delays_availability() {
     let world = World::start().await;
     let set = json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": { "name": "web" },
         "spec": { "replicas": 2, "minReadySeconds": 600, "selector": { "matchLabels": { "app": "web" } },
@@ -57,7 +57,7 @@ async fn a_set_waits_for_pods_to_be_ready_long_enough() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_cheapest_pod_goes_first() {
+async fn pod_with_the_lowest_deletion_cost_is_deleted_first() {
     let world = World::start().await;
     let set = json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": { "name": "web" },
         "spec": { "replicas": 4, "selector": { "matchLabels": { "app": "web" } }, "template": template() } });

@@ -61,7 +61,7 @@ impl World {
     }
 
     /// Syncs the pod once; returns whether the kubelet wrote.
-    fn look(&mut self) -> bool {
+    fn sync(&mut self) -> bool {
         let pod = Pod::decode(self.object.to_string().as_bytes(), Encoding::Json).unwrap();
         let delays = Delays { start: Duration::from_secs(1), ..Delays::default() };
         let mut facts = observe::facts(&pod, HOST, &delays, false)
@@ -92,11 +92,11 @@ impl World {
     /// Syncs now and at each wake-up until `seconds` have passed.
     fn run(&mut self, seconds: u64) {
         let end = later(self.now, Duration::from_secs(seconds));
-        self.look();
+        self.sync();
         while let Some(wake) = self.wake.filter(|wake| *wake <= end) {
-            assert!(wake > self.now, "a wake that is not in the future never ends");
+            assert!(wake > self.now, "the wake time must be in the future");
             self.now = wake;
-            self.look();
+            self.sync();
         }
         self.now = end;
     }
@@ -161,14 +161,14 @@ fn shell(name: &str, script: &str) -> Value {
     })
 }
 
-fn one() -> Value {
+fn one_container() -> Value {
     json!({ "containers": [{ "name": "c", "image": "nginx" }] })
 }
 
 #[test]
-fn a_pod_becomes_running_and_ready_in_two_writes_and_then_rests() {
-    let mut world = World::new(one(), json!({}));
-    world.look();
+fn pod_becomes_ready_in_two_writes() {
+    let mut world = World::new(one_container(), json!({}));
+    world.sync();
     assert_eq!(world.phase(), "Pending");
     assert_eq!(world.container(0)["state"]["waiting"]["reason"], "ContainerCreating");
     assert_eq!(world.condition("Initialized")["status"], "True");
@@ -180,35 +180,31 @@ fn a_pod_becomes_running_and_ready_in_two_writes_and_then_rests() {
     world.run(5);
     assert_eq!(world.phase(), "Running");
     assert_eq!(world.condition("Ready")["status"], "True");
-    assert_eq!(
-        world.condition("Ready").get("reason"),
-        None,
-        "a reason that no longer holds is taken away"
-    );
+    assert_eq!(world.condition("Ready").get("reason"), None, "the reason is removed");
     assert_eq!(world.condition("Ready")["observedGeneration"], 1);
     assert_eq!(world.object["status"]["podIP"], "10.128.0.1");
     assert_eq!(world.object["status"]["podIPs"][0]["ip"], "10.128.0.1");
     assert!(world.container(0)["state"]["running"]["startedAt"].is_string());
     assert_eq!(world.condition("PodScheduled")["status"], "True");
     assert_eq!((world.writes, world.wake), (2, None));
-    assert!(!world.look(), "nothing changed, nothing is written");
+    assert!(!world.sync(), "an unchanged pod is not written");
 }
 
 #[test]
-fn another_kubelet_takes_up_where_the_first_left_off() {
+fn restarted_kubelet_recovers_its_state() {
     for (annotations, seconds) in
         [(json!({}), 5), (json!({ "sim.evenkeel.dev/crash-after": "1s" }), 6)]
     {
-        let mut world = World::new(one(), annotations);
+        let mut world = World::new(one_container(), annotations);
         world.run(seconds);
         world.memory = None;
-        assert!(!world.look(), "{}", world.object);
+        assert!(!world.sync(), "{}", world.object);
     }
 }
 
 #[test]
-fn readiness_may_come_late_or_never_and_be_changed() {
-    let mut world = World::new(one(), json!({ "sim.evenkeel.dev/ready-delay": "10s" }));
+fn ready_delay_and_readiness_annotations() {
+    let mut world = World::new(one_container(), json!({ "sim.evenkeel.dev/ready-delay": "10s" }));
     world.run(5);
     assert_eq!((world.phase(), &world.condition("Ready")["status"]), ("Running", &json!("False")));
     world.run(10);
@@ -226,9 +222,9 @@ fn readiness_may_come_late_or_never_and_be_changed() {
 }
 
 #[test]
-fn nothing_is_ready_before_its_first_probe() {
+fn initial_delay_seconds_delays_readiness() {
     let probed = |probes: Value, annotations: Value| {
-        let mut spec = one();
+        let mut spec = one_container();
         for (kind, probe) in probes.as_object().unwrap() {
             spec["containers"][0][kind] = probe.clone();
         }
@@ -252,8 +248,8 @@ fn nothing_is_ready_before_its_first_probe() {
 }
 
 #[test]
-fn readiness_gates_are_waited_for() {
-    let mut spec = one();
+fn readiness_gates_delay_ready() {
+    let mut spec = one_container();
     spec["readinessGates"] = json!([{ "conditionType": "example.com/fed" }]);
     let mut world = World::new(spec, json!({}));
     world.run(5);
@@ -266,7 +262,7 @@ fn readiness_gates_are_waited_for() {
 }
 
 #[test]
-fn finished_pods_by_policy_and_exit_code() {
+fn restart_policy_and_exit_code() {
     for (policy, code, phase, restarts) in [
         ("Never", "0", "Succeeded", 0),
         ("Never", "3", "Failed", 0),
@@ -274,7 +270,7 @@ fn finished_pods_by_policy_and_exit_code() {
         ("OnFailure", "3", "Running", 2),
         ("Always", "0", "Running", 2),
     ] {
-        let mut spec = one();
+        let mut spec = one_container();
         spec["restartPolicy"] = policy.into();
         let annotations =
             json!({ "sim.evenkeel.dev/run-time": "2s", "sim.evenkeel.dev/exit-code": code });
@@ -302,12 +298,12 @@ fn finished_pods_by_policy_and_exit_code() {
 }
 
 #[test]
-fn a_crash_loop_backs_off_as_upstream_does() {
-    let mut world = World::new(one(), json!({ "sim.evenkeel.dev/crash-after": "0" }));
+fn crash_loop_back_off() {
+    let mut world = World::new(one_container(), json!({ "sim.evenkeel.dev/crash-after": "0" }));
     let start = world.now;
     let mut restarts = Vec::new();
     for _ in 0..4000 {
-        world.look();
+        world.sync();
         let count = world.container(0)["restartCount"].as_i64().unwrap_or(0);
         if restarts.last().is_none_or(|(_, last)| *last != count) {
             restarts.push((world.now.as_second() - start.as_second(), count));
@@ -341,7 +337,7 @@ fn a_crash_loop_backs_off_as_upstream_does() {
 }
 
 #[test]
-fn init_containers_run_in_order_and_sidecars_beside_the_rest() {
+fn init_containers_run_in_order_and_sidecars_keep_running() {
     let spec = json!({
         "restartPolicy": "Never",
         "initContainers": [
@@ -369,11 +365,11 @@ fn init_containers_run_in_order_and_sidecars_beside_the_rest() {
     assert_eq!(world.condition("Ready")["status"], "True");
     world.run(10);
     assert_eq!(world.phase(), "Succeeded");
-    assert!(world.init(1)["state"]["terminated"].is_object(), "the sidecar is stopped at the end");
+    assert!(world.init(1)["state"]["terminated"].is_object(), "the sidecar is stopped last");
 }
 
 #[test]
-fn a_failed_init_container_fails_the_pod_or_is_tried_again() {
+fn failed_init_container_by_restart_policy() {
     for (policy, phase) in [("Never", "Failed"), ("Always", "Pending")] {
         let spec = json!({
             "restartPolicy": policy,
@@ -388,7 +384,7 @@ fn a_failed_init_container_fails_the_pod_or_is_tried_again() {
 }
 
 #[test]
-fn there_is_any_image_but_some_that_say_so() {
+fn image_tags_that_fail_to_pull() {
     for (image, annotations, phase) in [
         ("nginx:404", json!({}), "Pending"),
         ("nginx:non-existent", json!({}), "Pending"),
@@ -405,8 +401,8 @@ fn there_is_any_image_but_some_that_say_so() {
 }
 
 #[test]
-fn an_image_that_cannot_be_pulled_keeps_the_pod_pending_until_it_can() {
-    let mut world = World::new(one(), json!({ "sim.evenkeel.dev/image-pull": "fail" }));
+fn image_pull_back_off_keeps_the_pod_pending() {
+    let mut world = World::new(one_container(), json!({ "sim.evenkeel.dev/image-pull": "fail" }));
     world.run(2);
     assert_eq!(world.container(0)["state"]["waiting"]["reason"], "ErrImagePull");
     world.run(100);
@@ -418,15 +414,15 @@ fn an_image_that_cannot_be_pulled_keeps_the_pod_pending_until_it_can() {
 }
 
 #[test]
-fn termination_takes_its_time_but_not_more_than_the_grace() {
+fn termination_time_is_bounded_by_the_grace_period() {
     for (annotation, grace, ended_after, code) in
         [("0", 30, 0, 0), ("5s", 30, 5, 0), ("60s", 30, 30, 137), ("5s", 0, 0, 137)]
     {
         let mut world =
-            World::new(one(), json!({ "sim.evenkeel.dev/termination-time": annotation }));
+            World::new(one_container(), json!({ "sim.evenkeel.dev/termination-time": annotation }));
         world.run(5);
         world.delete(grace);
-        world.look();
+        world.sync();
         assert_eq!(world.removed, ended_after == 0, "{annotation} {grace}");
         let begin = world.now;
         world.run(40);
@@ -440,11 +436,11 @@ fn termination_takes_its_time_but_not_more_than_the_grace() {
 }
 
 #[test]
-fn a_pod_deleted_before_it_ran_fails_and_goes() {
-    let mut world = World::new(one(), json!({}));
-    world.look();
+fn pod_deleted_before_start_fails_and_is_removed() {
+    let mut world = World::new(one_container(), json!({}));
+    world.sync();
     world.delete(30);
-    world.look();
+    world.sync();
     assert!(world.removed);
     assert_eq!(
         (world.phase(), &world.container(0)["state"]["terminated"]["exitCode"]),
@@ -453,8 +449,8 @@ fn a_pod_deleted_before_it_ran_fails_and_goes() {
 }
 
 #[test]
-fn a_deadline_fails_the_pod_once_its_containers_have_stopped() {
-    let mut spec = one();
+fn active_deadline_seconds_fails_the_pod_after_its_containers_stop() {
+    let mut spec = one_container();
     spec["activeDeadlineSeconds"] = 10.into();
     let mut world = World::new(spec, json!({ "sim.evenkeel.dev/termination-time": "5s" }));
     world.run(9);
@@ -472,23 +468,24 @@ fn a_deadline_fails_the_pod_once_its_containers_have_stopped() {
 }
 
 #[test]
-fn a_refused_pod_fails_with_the_reason() {
-    let mut world = World::new(one(), json!({}));
+fn rejected_pod_fails_with_the_reason() {
+    let mut world = World::new(one_container(), json!({}));
     world.refusal = Some(Refusal { reason: Refused::Cpu, message: "no cpu".into() });
-    world.look();
+    world.sync();
     world.refusal = None;
     world.run(10);
     assert_eq!((world.phase(), &world.object["status"]["reason"]), ("Failed", &json!("OutOfcpu")));
     assert_eq!(world.object["status"]["message"], "Pod was rejected: no cpu");
     assert_eq!((world.writes, world.events.len()), (1, 1));
     world.delete(0);
-    world.look();
+    world.sync();
     assert!(world.removed);
 }
 
 #[test]
-fn a_shorter_grace_later_ends_it_sooner() {
-    let mut world = World::new(one(), json!({ "sim.evenkeel.dev/termination-time": "1h" }));
+fn shorter_grace_period_ends_the_pod_sooner() {
+    let mut world =
+        World::new(one_container(), json!({ "sim.evenkeel.dev/termination-time": "1h" }));
     world.run(5);
     world.delete(600);
     world.run(5);
@@ -499,7 +496,7 @@ fn a_shorter_grace_later_ends_it_sooner() {
 }
 
 #[test]
-fn commands_say_how_a_container_ends_unless_annotations_do() {
+fn command_determines_the_exit_unless_annotated() {
     for (script, annotations, phase, code) in [
         ("sleep 3; exit 7", json!({}), "Failed", 7),
         ("exit 0", json!({}), "Succeeded", 0),
@@ -519,12 +516,12 @@ fn commands_say_how_a_container_ends_unless_annotations_do() {
         world.run(3600);
         assert_eq!((world.phase(), world.writes, world.wake), ("Running", 2, None), "{script}");
         world.memory = None;
-        assert!(!world.look(), "another kubelet sees it the same way");
+        assert!(!world.sync(), "a restarted kubelet writes nothing");
     }
 }
 
 #[test]
-fn files_in_volumes_outlive_a_container_and_those_on_the_node_the_pod() {
+fn volume_files_outlive_containers_and_node_files_pods() {
     let once = |folder: &str| {
         format!("if [[ -r {folder}/x ]]; then exit 0; else touch {folder}/x; exit 1; fi")
     };
@@ -551,7 +548,7 @@ fn files_in_volumes_outlive_a_container_and_those_on_the_node_the_pod() {
 }
 
 #[test]
-fn containers_of_a_pod_see_each_others_files() {
+fn containers_of_a_pod_share_volume_files() {
     let mut spec = scripted("until [ -f /data/go ]; do sleep 1; done; exit 0");
     spec["restartPolicy"] = "Never".into();
     spec["containers"]
@@ -572,7 +569,7 @@ fn containers_of_a_pod_see_each_others_files() {
 }
 
 #[test]
-fn a_command_heeds_the_signal_or_is_killed() {
+fn command_handles_the_signal_or_is_killed() {
     let handler = "trap 'sleep 5; exit 143' TERM; while true; do sleep 1; done";
     for (script, grace, after, code) in [
         (handler, 30, 5, 143),
@@ -598,7 +595,7 @@ fn a_command_heeds_the_signal_or_is_killed() {
 }
 
 #[test]
-fn a_probe_that_executes_something_asks_the_same_files() {
+fn exec_probe_reads_the_container_files() {
     for command in [json!(["cat", "/data/up"]), json!(["sh", "-c", "test -f /data/up"])] {
         let mut spec = scripted("sleep 30; touch /data/up; sleep 30; rm /data/up; sleep infinity");
         spec["containers"][0]["readinessProbe"] = json!({ "exec": { "command": command } });
@@ -617,7 +614,7 @@ fn a_probe_that_executes_something_asks_the_same_files() {
 }
 
 #[test]
-fn init_containers_prepare_what_the_others_read() {
+fn init_containers_write_files_for_containers() {
     let mut spec = scripted("exit $(cat /data/code)");
     spec["restartPolicy"] = "Never".into();
     spec["initContainers"] = json!([shell("i", "sleep 4; echo 9 > /data/code")]);
@@ -654,7 +651,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn every_pod_rests_or_waits_and_goes_when_deleted(
+    fn every_pod_settles_and_is_removed_when_deleted(
         annotations in arbitrary_annotations(),
         policy in proptest::sample::select(&["Always", "OnFailure", "Never"][..]),
         n_inits in 0_usize..3,
@@ -673,14 +670,14 @@ proptest! {
         let mut world = World::new(spec, annotations);
         world.run(ran);
         // A second sync at the same time changes nothing.
-        prop_assert!(!world.look());
+        prop_assert!(!world.sync());
         // A kubelet that takes over writes nothing either, unless a transition just came due.
         let terminal = Phase::parse(world.phase()).terminal();
         if terminal {
             let writes = world.writes;
             let due = world.wake;
             world.run(3600);
-            prop_assert!(due.is_some() || world.writes == writes, "a finished pod rests");
+            prop_assert!(due.is_some() || world.writes == writes, "a finished pod is not written");
         }
         world.delete(grace);
         world.run(grace + 1);

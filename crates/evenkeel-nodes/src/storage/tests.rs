@@ -43,21 +43,21 @@ fn class(mode: &str) -> StorageClass {
     )
 }
 
-fn volume(phase: &str, policy: &str, going: bool, finalizers: &[&str]) -> PersistentVolume {
+fn volume(phase: &str, policy: &str, terminating: bool, finalizers: &[&str]) -> PersistentVolume {
     let mut volume = json!({
         "metadata": {"name": "pvc-u", "uid": "v", "finalizers": finalizers, "annotations": {volume::PROVISIONED_BY: DRIVER}},
         "spec": {"capacity": {"storage": "1Gi"}, "persistentVolumeReclaimPolicy": policy,
             "claimRef": {"namespace": "shop", "name": "data", "uid": "u"}},
         "status": {"phase": phase},
     });
-    if going {
+    if terminating {
         volume["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     }
     object(&volume)
 }
 
 #[test]
-fn a_volume_is_made_when_it_is_time() {
+fn volume_is_created_by_binding_mode() {
     for (claim, mode, made) in [
         (claim(DRIVER, None, "1Gi", None), "Immediate", 1),
         (claim(DRIVER, None, "1Gi", None), "WaitForFirstConsumer", 0),
@@ -76,7 +76,7 @@ fn a_volume_is_made_when_it_is_time() {
 }
 
 #[test]
-fn a_claim_that_asks_for_more_gets_it() {
+fn claim_and_volume_are_expanded() {
     let one = volume("Bound", "Delete", false, &[]);
     let writes = of_claim(&claim(DRIVER, None, "2Gi", Some("1Gi")), None, Some(&one));
     let subresources: Vec<&str> = writes
@@ -91,7 +91,7 @@ fn a_claim_that_asks_for_more_gets_it() {
 }
 
 #[test]
-fn a_volume_goes_when_it_is_released_and_may() {
+fn released_volume_is_deleted() {
     let held = "external-provisioner.volume.kubernetes.io/finalizer";
     for (volume, writes) in [
         (volume("Released", "Delete", false, &[held]), 2),
@@ -107,10 +107,10 @@ fn a_volume_goes_when_it_is_released_and_may() {
 }
 
 #[test]
-fn attachments_come_and_go() {
+fn attachment_and_detachment() {
     let attachment = |attacher: &str,
                       attached: bool,
-                      going: bool,
+                      terminating: bool,
                       finalizers: &[&str]|
      -> VolumeAttachment {
         let mut it = json!({
@@ -118,7 +118,7 @@ fn attachments_come_and_go() {
             "spec": {"attacher": attacher, "nodeName": "n", "source": {"persistentVolumeName": "pvc-u"}},
             "status": {"attached": attached},
         });
-        if going {
+        if terminating {
             it["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         }
         object(&it)

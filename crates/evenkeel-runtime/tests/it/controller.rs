@@ -280,7 +280,7 @@ impl Planner for Parts {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_part_that_fails_does_not_hold_up_the_next() {
+async fn failed_part_does_not_block_the_next() {
     let world = World::new();
     world.server.fail(Fault {
         method: Method::POST,
@@ -350,7 +350,7 @@ impl Planner for Copier {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_live_read_is_answered_to_the_next_step() {
+async fn live_read_result_reaches_the_next_step() {
     let world = World::new();
     let metadata = json!({"name": "there", "namespace": "ns"});
     world.server.put(PODS, json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}));
@@ -420,7 +420,7 @@ impl Planner for Sweeper {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_follows_from_what_a_write_returned() {
+async fn step_follows_from_the_result_of_a_write() {
     let world = World::new();
     world.want("web", 0);
     put_pod(&world, 1);
@@ -431,7 +431,11 @@ async fn a_step_follows_from_what_a_write_returned() {
     world.tasks.spawn("sweeper", controller.run(stop));
     settle().await;
     assert_eq!((recorded_in(&world, "recorded"), world.n_pods()), (json!("twice"), 0));
-    assert_eq!(world.server.seen(&Method::PUT, "configmaps").len(), 2, "no conflict, no third one");
+    assert_eq!(
+        world.server.seen(&Method::PUT, "configmaps").len(),
+        2,
+        "two writes without a conflict"
+    );
 }
 
 /// Decides on the same second step for ever: an error, or nothing.
@@ -460,7 +464,7 @@ impl Planner for Stubborn {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_and_a_step_without_an_action_end_the_steps() {
+async fn error_or_empty_step_ends_the_steps() {
     for step in [Plan::failure("no"), Plan::nothing()] {
         let world = World::new();
         world.want("web", 0);
@@ -503,7 +507,7 @@ impl PassHandler<Cleaner> for Passes {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_periodic_pass_that_fails_is_made_up_for_by_the_next() {
+async fn failed_periodic_pass_is_repeated_by_the_next() {
     let world = World::new();
     for name in ["a", "b"] {
         let metadata = json!({"name": name, "namespace": "ns"});
@@ -568,7 +572,7 @@ impl Planner for Folders {
 }
 
 #[tokio::test(start_paused = true)]
-async fn local_work_is_the_wirings() {
+async fn local_work_is_done_by_the_wiring() {
     let world = World::new();
     world.want("web", 0);
     let folders = Folders { maps: world.maps.clone(), pods: world.pods.clone() };
@@ -622,7 +626,7 @@ impl Planner for Numberer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_that_are_planned_in_turn_know_what_was_given() {
+async fn serial_plans_see_earlier_allocations() {
     let world = World::new();
     world.server.latency(Duration::from_millis(50));
     let names: Vec<String> = (0..8).map(|n| format!("m{n}")).collect();
@@ -650,7 +654,7 @@ async fn settle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stale_cache_never_makes_a_pod_too_many_or_deletes_one_too_many() {
+async fn stale_cache_creates_and_deletes_no_extra_pods() {
     let world = World::new();
     world.run();
     settle().await;
@@ -708,7 +712,7 @@ fn put_pod(world: &World, n: u32) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_throttled_status_is_written_at_last() {
+async fn throttled_status_is_written_eventually() {
     let world = with_status_throttle().await;
     for n in 0..20 {
         put_pod(&world, n);
@@ -718,13 +722,13 @@ async fn a_throttled_status_is_written_at_last() {
         }
     }
     settle().await;
-    assert_eq!(recorded(&world), "20", "the last is written, too");
+    assert_eq!(recorded(&world), "20", "the last change is written");
     let written = world.server.seen(&Method::PUT, "configmaps").len() - 1;
-    assert_eq!(written, 3, "at once, after 100 ms and after 200 ms");
+    assert_eq!(written, 3, "immediately, after 100 ms and after 200 ms");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_status_backs_off_with_any_throttle() {
+async fn failed_status_backs_off() {
     let world = with_status_throttle().await;
     world.server.fail(Fault {
         method: Method::PUT,
@@ -741,7 +745,7 @@ async fn a_failed_status_backs_off_with_any_throttle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deletes_run_side_by_side_and_are_awaited() {
+async fn deletes_run_in_parallel_and_are_awaited() {
     let world = World::new();
     world.want("web", 8);
     world.run();
@@ -755,7 +759,7 @@ async fn deletes_run_side_by_side_and_are_awaited() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn creates_start_slowly_and_stop_at_the_first_failing_batch() {
+async fn slow_start_stops_at_the_first_failed_batch() {
     let world = World::new();
     world.server.latency(Duration::from_millis(1));
     world.server.fail(Fault {
@@ -771,7 +775,7 @@ async fn creates_start_slowly_and_stop_at_the_first_failing_batch() {
     settle().await;
     let posts = world.server.seen(&Method::POST, "pods");
     let batches: Vec<usize> = posts.chunk_by(|a, b| a.at == b.at).map(<[_]>::len).collect();
-    assert_eq!(batches, [1, 1, 2, 4, 8, 5], "the failed one alone, then all twenty");
+    assert_eq!(batches, [1, 1, 2, 4, 8, 5], "the failed create alone, then all 20");
     assert_eq!(world.n_pods(), 20);
     let reasons = world.reasons();
     assert_eq!(reasons.iter().filter(|reason| *reason == "FailedCreate").count(), 1);
@@ -780,14 +784,14 @@ async fn creates_start_slowly_and_stop_at_the_first_failing_batch() {
         .all("v1/events")
         .iter()
         .any(|event| event["message"].as_str().unwrap().starts_with("(c"));
-    assert!(combined, "twenty creates are too many to tell one by one");
+    assert!(combined, "20 events are combined");
     let made = world.server.get(MAPS, "ns/web").unwrap()["data"]["made"].clone();
     assert_eq!(made, "20", "status was computed in the same pass");
 }
 
 /// A write of a version that the cache lags behind.
 #[tokio::test(start_paused = true)]
-async fn a_conflict_records_an_event_unless_upstream_retries_it() {
+async fn conflict_event_except_for_retried_writes() {
     let world = World::new();
     world.want("a", 0);
     let conflicts: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
@@ -820,7 +824,7 @@ async fn a_conflict_records_an_event_unless_upstream_retries_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_patch_of_what_is_gone_fails_only_where_it_must() {
+async fn patch_of_a_missing_object_fails_if_required() {
     let world = World::new();
     world.want("a", 0);
     let codes: Arc<Mutex<Vec<Option<u16>>>> = Arc::default();
@@ -866,11 +870,11 @@ async fn no_event_is_recorded_in_a_terminating_namespace() {
     let batches: Vec<usize> = posts.chunk_by(|a, b| a.at == b.at).map(<[_]>::len).collect();
     assert_eq!(batches[..5], [1, 2, 4, 8, 5], "the slow start goes on");
     let made = world.server.get(MAPS, "ns/web").unwrap()["data"]["made"].clone();
-    assert_eq!(made, "0", "no status says that something was made");
+    assert_eq!(made, "0", "the status counts no created pods");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_was_replaced_by_one_of_its_name_is_gone() {
+async fn delete_by_uid_ignores_a_replaced_pod() {
     let world = World::new();
     world.want("web", 1);
     world.run();
@@ -888,11 +892,11 @@ async fn a_pod_that_was_replaced_by_one_of_its_name_is_gone() {
     assert_eq!(world.count("controller_runtime_reconcile_errors_total"), 0);
     world.server.release_watches();
     settle().await;
-    assert_eq!(world.n_pods(), 1, "the other one stays");
+    assert_eq!(world.n_pods(), 1, "the new pod stays");
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_adopts_for_an_owner_that_was_replaced() {
+async fn replaced_owner_adopts_nothing() {
     let world = World::new();
     let mut adopter = map("web", 3);
     adopter["data"]["adopt"] = "yes".into();
@@ -918,7 +922,7 @@ async fn nobody_adopts_for_an_owner_that_was_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_costs_one_key_only_and_is_retried() {
+async fn panic_affects_one_key_and_is_retried() {
     let world = World::new();
     let mut bad = map("bad", 1);
     bad["data"]["panic"] = "yes".into();
@@ -936,7 +940,7 @@ async fn a_panic_costs_one_key_only_and_is_retried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_function_is_retried_with_back_off_up_to_its_limit_and_comes_back_when_it_asks() {
+async fn function_is_retried_with_backoff_and_requeued() {
     let world = World::new();
     let calls: Arc<std::sync::Mutex<Vec<(String, u32, Duration)>>> = Arc::default();
     let (log, start) = (Arc::clone(&calls), Clock::system().instant());
@@ -974,7 +978,7 @@ async fn a_function_is_retried_with_back_off_up_to_its_limit_and_comes_back_when
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_report_has_what_is_observed_done_and_waited_for() {
+async fn report_has_plan_last_pass_and_waits() {
     let world = World::new();
     let web = Subject::new("", "ConfigMap", "ns", "web");
     let explain = || world.env.introspection.object(&web).remove(0);
@@ -1019,7 +1023,7 @@ async fn a_report_has_what_is_observed_done_and_waited_for() {
     assert_eq!(answer["reports"][0]["controller"], "podder");
     assert_eq!(world.env.introspection.answer("other", "").status(), 404);
     assert!(world.tasks.shut_down(Duration::from_secs(5)).await.is_empty());
-    assert!(world.env.introspection.all().is_empty(), "what has ended is not listed");
+    assert!(world.env.introspection.all().is_empty(), "a stopped controller is not listed");
 }
 
 /// Counts its passes over each key in its memory.
@@ -1053,7 +1057,7 @@ impl PassHandler<Counter> for Calls {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_memory_is_kept_per_key_not_changed_by_questions_and_dropped_with_the_object() {
+async fn memory_is_per_key_and_dropped_with_the_object() {
     let (world, calls) = (World::new(), Calls::default());
     let builder = Builder::new(&world.env, "counter", &world.maps);
     let controller = builder.planned_with(Counter(world.maps.clone()), calls.clone());

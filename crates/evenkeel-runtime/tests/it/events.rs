@@ -45,7 +45,7 @@ async fn settle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_repeat_is_a_patch_of_the_first_event() {
+async fn repeated_event_patches_the_first() {
     let world = world();
     let recorder = world.recorder();
     recorder.start(&world.tasks);
@@ -69,7 +69,7 @@ async fn a_repeat_is_a_patch_of_the_first_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_is_tried_again_when_there_is_no_answer_and_dropped_when_refused() {
+async fn event_is_retried_without_response_and_dropped_if_rejected() {
     let world = world();
     let recorder = world.recorder();
     recorder.start(&world.tasks);
@@ -95,7 +95,11 @@ async fn an_event_is_tried_again_when_there_is_no_answer_and_dropped_when_refuse
     });
     recorder.record(&note("web", "second"));
     tokio::time::sleep(Duration::from_secs(300)).await;
-    assert_eq!(world.server.seen(&Method::POST, "events").len(), 4, "an answer is an answer");
+    assert_eq!(
+        world.server.seen(&Method::POST, "events").len(),
+        4,
+        "a rejected event is not retried"
+    );
     world.server.fail(Fault {
         method: Method::POST,
         path: "events",
@@ -106,11 +110,11 @@ async fn an_event_is_tried_again_when_there_is_no_answer_and_dropped_when_refuse
     });
     recorder.record(&note("web", "third"));
     tokio::time::sleep(Duration::from_secs(300)).await;
-    assert_eq!(world.server.seen(&Method::POST, "events").len(), 16, "twelve tries");
+    assert_eq!(world.server.seen(&Method::POST, "events").len(), 16, "12 attempts");
 }
 
 #[tokio::test(start_paused = true)]
-async fn recording_never_blocks_and_stopping_writes_what_waits() {
+async fn recording_never_blocks_and_stopping_flushes() {
     let world = world();
     let recorder = world.recorder();
     for n in 0..1005 {
@@ -123,7 +127,7 @@ async fn recording_never_blocks_and_stopping_writes_what_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_series_is_written_at_its_start_and_at_its_end() {
+async fn series_is_written_at_its_start_and_end() {
     let world = world();
     let client = world.server.client(&world.clock);
     let recorder = SeriesEventRecorder::new(

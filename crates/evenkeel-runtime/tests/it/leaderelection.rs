@@ -38,7 +38,7 @@ async fn acquired_after(election: &LeaderElector) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crashed_leader_is_replaced_when_its_lease_has_run_out_whatever_its_clock_says() {
+async fn crashed_leader_is_replaced_after_its_lease_whatever_its_clock() {
     let server = Server::new();
     // The leader's clock is an hour ahead.
     let (one, two) = (elector(&server, "one", 3600), elector(&server, "two", 0));
@@ -56,7 +56,7 @@ async fn a_crashed_leader_is_replaced_when_its_lease_has_run_out_whatever_its_cl
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_released_lease_is_taken_at_the_next_attempt() {
+async fn released_lease_is_acquired_at_the_next_retry() {
     let server = Server::new();
     let (one, two) = (elector(&server, "one", 0), elector(&server, "two", 0));
     one.acquire().await;
@@ -72,7 +72,7 @@ async fn a_released_lease_is_taken_at_the_next_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn renewing_costs_one_write_each_retry_period_and_keeps_the_acquire_time() {
+async fn renewal_is_one_write_per_retry_period() {
     let server = Server::new();
     let one = elector(&server, "one", 0);
     one.acquire().await;
@@ -90,7 +90,7 @@ async fn renewing_costs_one_write_each_retry_period_and_keeps_the_acquire_time()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_cannot_renew_gives_up_at_the_deadline() {
+async fn leader_gives_up_at_the_renew_deadline() {
     let server = Server::new();
     let one = elector(&server, "one", 0);
     one.acquire().await;
@@ -114,7 +114,7 @@ async fn a_leader_that_cannot_renew_gives_up_at_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conflict_is_overcome_by_reading() {
+async fn conflict_is_resolved_by_reading() {
     let server = Server::new();
     let one = elector(&server, "one", 0);
     one.acquire().await;
@@ -133,14 +133,14 @@ async fn a_conflict_is_overcome_by_reading() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_without_an_answer_is_given_up_in_time_for_another() {
+async fn request_timeout_is_half_the_renew_deadline() {
     let server = Server::new();
     let one = elector(&server, "one", 0);
     one.acquire().await;
     server.latency(seconds(3600));
     let (start, before) = (Clock::system().instant(), server.seen(&Method::PUT, "leases").len());
     one.renew().await;
-    assert_eq!(start.elapsed(), seconds(10), "it is given up at the deadline all the same");
+    assert_eq!(start.elapsed(), seconds(10), "the leader still gives up at the deadline");
     let writes = server.seen(&Method::PUT, "leases");
     let reads = server.seen(&Method::GET, "leases");
     assert_eq!(writes.len(), before + 1);
@@ -148,22 +148,22 @@ async fn a_request_without_an_answer_is_given_up_in_time_for_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_candidate_that_goes_leaves_no_lease_behind_that_it_does_not_know_of() {
+async fn stopped_candidate_releases_a_lease_of_unknown_state() {
     let server = Server::new();
     let one = elector(&server, "one", 0);
     server.latency(seconds(3));
     assert!(tokio::time::timeout(seconds(4), one.acquire()).await.is_err());
     assert!(!one.is_leader());
-    assert_eq!(lease(&server)["holderIdentity"], "one", "the server did what was asked");
+    assert_eq!(lease(&server)["holderIdentity"], "one", "the server executed the write");
     one.withdraw().await;
     assert_eq!(lease(&server)["holderIdentity"], "");
     let seen = server.seen(&Method::GET, "leases").len();
     one.withdraw().await;
-    assert_eq!(server.seen(&Method::GET, "leases").len(), seen, "there is nothing left to ask");
+    assert_eq!(server.seen(&Method::GET, "leases").len(), seen, "no further requests");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_was_paused_past_its_lease_writes_nothing() {
+async fn leader_paused_past_its_lease_writes_nothing() {
     let server = Server::new();
     let one = Arc::new(elector(&server, "one", 0));
     let client = server.client(&Clock::starting_at(Timestamp::UNIX_EPOCH)).fenced(&one.fence());
@@ -174,7 +174,7 @@ async fn a_leader_that_was_paused_past_its_lease_writes_nothing() {
     };
     let refused =
         |answer: Result<Metadata, ApiError>| matches!(answer, Err(ApiError::Fenced { .. }));
-    assert!(refused(write("too-soon").await), "it does not lead yet");
+    assert!(refused(write("too-soon").await), "not the leader yet");
     one.acquire().await;
     write("leading").await.unwrap();
     let _ = timeout(seconds(60), one.renew()).await;
@@ -182,7 +182,7 @@ async fn a_leader_that_was_paused_past_its_lease_writes_nothing() {
     // Neither its renewals nor anything else runs for so long, and nobody has taken its place.
     advance(seconds(11)).await;
     assert!(one.is_leader() && refused(write("asleep").await));
-    assert!(client.get_metadata(&pods, "ns", "leading").await.is_ok(), "reads go on");
+    assert!(client.get_metadata(&pods, "ns", "leading").await.is_ok(), "reads are still allowed");
     let _ = timeout(seconds(3), one.renew()).await;
     write("renewed-in-time").await.unwrap();
     one.step_down().await;
@@ -193,7 +193,7 @@ async fn a_leader_that_was_paused_past_its_lease_writes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_a_coordinated_election_the_server_says_who_leads_and_who_goes() {
+async fn coordinated_election_follows_the_server() {
     let server = Server::new();
     let clock = Clock::starting_at(Timestamp::UNIX_EPOCH);
     let config = Config {
@@ -226,11 +226,11 @@ async fn in_a_coordinated_election_the_server_says_who_leads_and_who_goes() {
     one.renew().await;
     assert_eq!(start.elapsed(), Duration::ZERO);
     one.step_down().await;
-    assert_eq!(lease(&server)["holderIdentity"], "", "free for the other at once");
+    assert_eq!(lease(&server)["holderIdentity"], "", "released immediately");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_candidate_answers_when_it_is_asked_for_a_sign_of_life() {
+async fn lease_candidate_answers_pings() {
     const CANDIDATES: &str = "coordination.k8s.io/v1beta1/leasecandidates";
     let server = Server::new();
     let clock = Clock::starting_at(Timestamp::UNIX_EPOCH);
@@ -253,7 +253,7 @@ async fn a_candidate_answers_when_it_is_asked_for_a_sign_of_life() {
         (&spec["leaseName"], &spec["emulationVersion"], &spec["strategy"]),
         (&"kube-controller-manager".into(), &"1.36.0".into(), &"OldestEmulationVersion".into())
     );
-    assert_eq!(server.seen(&Method::PUT, "leasecandidates").len(), 0, "nobody asked");
+    assert_eq!(server.seen(&Method::PUT, "leasecandidates").len(), 0, "not pinged");
     let mut asked = made.clone();
     asked["spec"]["pingTime"] = "1970-01-01T00:01:00.000000Z".into();
     server.put(CANDIDATES, asked);
@@ -261,5 +261,5 @@ async fn a_candidate_answers_when_it_is_asked_for_a_sign_of_life() {
     assert_eq!(server.seen(&Method::PUT, "leasecandidates").len(), 1, "once");
     assert_ne!(server.get(CANDIDATES, "kube-system/one").unwrap()["spec"]["renewTime"], first);
     let _ = stand(seconds(301)).await;
-    assert_eq!(server.seen(&Method::PUT, "leasecandidates").len(), 2, "and when it is old");
+    assert_eq!(server.seen(&Method::PUT, "leasecandidates").len(), 2, "renewed when old");
 }

@@ -56,7 +56,7 @@ fn lines(log: &Log) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn parts_start_in_order_and_stop_in_reverse_and_the_lease_goes_last() {
+async fn runnables_stop_in_reverse_and_the_lease_is_released_last() {
     let (server, log) = (Server::new(), Log::default());
     let manager = manager(&server);
     add(&manager, &log, RunnableGroup::LeaderElection, "leader");
@@ -85,7 +85,7 @@ async fn parts_start_in_order_and_stop_in_reverse_and_the_lease_goes_last() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_was_being_acquired_is_not_left_behind() {
+async fn lease_being_acquired_is_released() {
     // Within the read of the lease, within its creation, and after it.
     for (stop_at, held) in [(500, false), (1500, true), (2500, true)] {
         let (server, log) = (Server::new(), Log::default());
@@ -109,7 +109,7 @@ async fn a_lease_that_was_being_acquired_is_not_left_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_candidate_that_waits_for_its_turn_stops_at_once() {
+async fn waiting_candidate_stops_immediately() {
     let server = Server::new();
     let now = "2026-01-01T00:00:00.000000Z";
     server.put(
@@ -126,7 +126,7 @@ async fn a_candidate_that_waits_for_its_turn_stops_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_lease_is_an_error_and_cuts_work_short() {
+async fn lost_lease_is_an_error_and_stops_work() {
     let (server, log) = (Server::new(), Log::default());
     let manager = manager(&server);
     add(&manager, &log, RunnableGroup::LeaderElection, "leader");
@@ -158,7 +158,7 @@ async fn a_lost_lease_is_an_error_and_cuts_work_short() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_failing_part_stops_the_program_with_its_error() {
+async fn failing_runnable_stops_the_manager_with_its_error() {
     for panics in [false, true] {
         let (server, log) = (Server::new(), Log::default());
         let manager = manager(&server);
@@ -178,7 +178,7 @@ async fn one_failing_part_stops_the_program_with_its_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_task_stops_the_program_in_order_and_fails_its_health_check() {
+async fn dead_task_stops_the_manager_and_fails_the_health_check() {
     for panics in [false, true] {
         let (server, log) = (Server::new(), Log::default());
         let manager = manager(&server);
@@ -207,7 +207,7 @@ async fn a_dead_task_stops_the_program_in_order_and_fails_its_health_check() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_whose_restarts_keep_failing_fails_the_health_check_while_the_program_runs() {
+async fn task_with_failing_restarts_fails_the_health_check() {
     let server = Server::new();
     let manager = manager(&server);
     manager.add(RunnableGroup::LeaderElection, "leader", move |running| async move {
@@ -229,7 +229,7 @@ async fn a_task_whose_restarts_keep_failing_fails_the_health_check_while_the_pro
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_stop_in_time_is_aborted_and_named() {
+async fn tasks_that_do_not_stop_in_time_are_aborted_and_named() {
     let server = Server::new();
     let manager = manager(&server);
     manager.add(RunnableGroup::LeaderElection, "deaf", |_| std::future::pending());
@@ -240,7 +240,7 @@ async fn what_does_not_stop_in_time_is_aborted_and_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_authors_controller_reconciles_roots_and_what_maps_to_them() {
+async fn custom_controller_reconciles_roots_and_mapped_objects() {
     let server = Server::new();
     server.put("v1/configmaps", json!({"metadata": {"name": "a", "namespace": "ns"}}));
     let manager = manager(&server);

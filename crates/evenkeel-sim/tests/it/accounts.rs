@@ -13,8 +13,9 @@ fn token(name: &str, account: &str) -> Value {
     })
 }
 
-/// An account is there at once, and again when it is deleted; so is the CA. A token is filled in, and goes with its account.
-async fn are_kept(world: &mut World, faults: Faults) {
+/// The default ServiceAccount and the CA ConfigMap are created, and restored after deletion. A token Secret is filled in,
+/// and deleted with its account.
+async fn accounts_and_tokens(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
     world.create("/api/v1/namespaces", &json!({"metadata": {"name": "other"}})).await;
@@ -42,10 +43,10 @@ async fn are_kept(world: &mut World, faults: Faults) {
 
 #[test]
 fn with_a_crash_after_each_write() {
-    each(What::CrashAfter, 6, &are_kept);
+    each(What::CrashAfter, 6, &accounts_and_tokens);
 }
 
 #[test]
 fn with_each_answer_lost() {
-    each(What::LoseAnswer, 6, &are_kept);
+    each(What::LoseAnswer, 6, &accounts_and_tokens);
 }

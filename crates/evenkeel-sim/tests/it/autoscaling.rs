@@ -1,4 +1,4 @@
-//! A load that pods share is met and then left alone, while something goes wrong.
+//! The autoscaler scales a Deployment to its load and then stops, despite faults.
 
 use crate::fixtures::{MINUTE, SILENCE, deployment, each, running};
 use evenkeel_sim::{Count, Faults, What, World};
@@ -25,8 +25,8 @@ pub(crate) fn autoscaler() -> Value {
     json!({"metadata": {"name": "web"}, "spec": spec})
 }
 
-/// Two CPUs of load at half of one each are four pods.
-async fn met(world: &mut World, faults: Faults) {
+/// A load of 2 CPUs at 0.5 CPUs per pod needs 4 pods.
+async fn scales_to_load(world: &mut World, faults: Faults) {
     world.serve_metrics().await;
     let pods = running(world, &loaded(), 1).await;
     world.arm(faults);
@@ -46,10 +46,10 @@ async fn met(world: &mut World, faults: Faults) {
 
 #[test]
 fn with_a_crash_after_each_write() {
-    each(What::CrashAfter, 6, &met);
+    each(What::CrashAfter, 6, &scales_to_load);
 }
 
 #[test]
 fn with_each_answer_lost() {
-    each(What::LoseAnswer, 6, &met);
+    each(What::LoseAnswer, 6, &scales_to_load);
 }

@@ -13,7 +13,7 @@ async fn status(world: &World) -> Value {
 }
 
 /// Whoever wants the pods gone asks for all of them, again and again, until none of the first is left.
-async fn drained(world: &mut World, faults: Faults) {
+async fn drain(world: &mut World, faults: Faults) {
     let pods = running(world, &deployment(3, "a"), 3).await;
     let first: Vec<Value> = world.list(PODS).await;
     world.arm(faults);
@@ -50,10 +50,10 @@ async fn drained(world: &mut World, faults: Faults) {
 
 #[test]
 fn with_a_crash_after_each_write() {
-    each(What::CrashAfter, 6, &drained);
+    each(What::CrashAfter, 6, &drain);
 }
 
 #[test]
 fn with_each_answer_lost() {
-    each(What::LoseAnswer, 6, &drained);
+    each(What::LoseAnswer, 6, &drain);
 }

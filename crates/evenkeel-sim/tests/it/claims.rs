@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 const CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
 const TEMPLATES: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates";
 
-/// Two claims are made for a pod, reserved for it, and go with it.
-async fn made_and_released(world: &mut World, faults: Faults) {
+/// Two claims are created and reserved for a pod, and deleted with it.
+async fn create_and_release(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
     let requests = json!([{"name": "r", "exactly": {"deviceClassName": "c.test"}}]);
@@ -38,10 +38,10 @@ async fn made_and_released(world: &mut World, faults: Faults) {
 
 #[test]
 fn with_a_crash_after_each_write() {
-    each(What::CrashAfter, 5, &made_and_released);
+    each(What::CrashAfter, 5, &create_and_release);
 }
 
 #[test]
 fn with_each_answer_lost() {
-    each(What::LoseAnswer, 5, &made_and_released);
+    each(What::LoseAnswer, 5, &create_and_release);
 }

@@ -127,14 +127,14 @@ fn namespace_with_a_crash_after_each_write() {
 
 /// A kubelet that got a conflict once still removes its pods.
 #[test]
-fn with_each_write_of_the_nodes_in_conflict() {
+fn conflict_at_each_write_of_the_kubelets() {
     let options = Options::default();
     assert!(explore::each_write(&options, Part::Nodes, What::Refuse(409), &background) > 3);
 }
 
 /// Every manner of deletion, with several things at once.
 #[test]
-fn with_everything_going_wrong() {
+fn random_faults() {
     let kinds = [
         What::CrashAfter,
         What::Refuse(409),

@@ -41,7 +41,7 @@ async fn verb_of_top(user: &Requests) -> Value {
 }
 
 /// A role two steps up follows the lowest one.
-async fn roles_follow(world: &mut World, faults: Faults) {
+async fn aggregated_roles(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
     world.create(ROLES, &role("top", "", "top", "")).await;
@@ -84,7 +84,7 @@ async fn certificates_are_issued(world: &mut World, faults: Faults) {
 }
 
 /// The cluster-info of new nodes is signed with each token until it expires.
-async fn tokens_sign_and_end(world: &mut World, faults: Faults) {
+async fn tokens_sign_and_expire(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
     let info =
@@ -125,7 +125,7 @@ fn each(what: What, more_than: u64, scenario: &impl AsyncFn(&mut World, Faults))
 
 #[test]
 fn roles_with_a_crash_after_each_write() {
-    each(What::CrashAfter, 4, &roles_follow);
+    each(What::CrashAfter, 4, &aggregated_roles);
 }
 
 #[test]
@@ -140,5 +140,5 @@ fn certificates_with_each_answer_lost() {
 
 #[test]
 fn tokens_with_a_crash_after_each_write() {
-    each(What::CrashAfter, 3, &tokens_sign_and_end);
+    each(What::CrashAfter, 3, &tokens_sign_and_expire);
 }

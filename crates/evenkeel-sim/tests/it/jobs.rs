@@ -116,6 +116,6 @@ fn failure_with_a_crash_after_each_write() {
 }
 
 #[test]
-fn completion_with_everything_going_wrong() {
+fn completion_with_random_faults() {
     several(&Options::default(), 8, (6, 30), &KINDS, &completes);
 }

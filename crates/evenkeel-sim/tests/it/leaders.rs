@@ -43,16 +43,16 @@ async fn work(world: &mut World, faults: Faults) {
 }
 
 #[test]
-fn a_leader_that_crashes_at_any_write_is_replaced() {
+fn leader_that_crashes_at_any_write_is_replaced() {
     assert!(explore::each_write(&options(), ONE, What::CrashAfter, &work) > 5);
 }
 
 #[test]
-fn a_leader_that_is_paused_at_any_write_does_not_write_when_it_wakes() {
+fn leader_paused_at_any_write_writes_nothing_later() {
     assert!(explore::each_write(&options(), ONE, What::Pause, &work) > 5);
 }
 
 #[test]
-fn a_leader_that_is_cut_off_at_any_write_does_not_write_any_more() {
+fn leader_partitioned_at_any_write_writes_nothing_later() {
     assert!(explore::each_write(&options(), ONE, What::Cut, &work) > 5);
 }

@@ -57,7 +57,7 @@ async fn check_well(world: &World, pods: usize) {
 }
 
 /// A node is not heard of any more, its pods go elsewhere, and it comes back.
-async fn one_falls_silent(world: &mut World, faults: Faults) {
+async fn silent_node(world: &mut World, faults: Faults) {
     running(world, &leaving(3), 3).await;
     let name = some_node(world).await;
     let path = format!("{NODES}/{name}");
@@ -93,7 +93,7 @@ async fn one_falls_silent(world: &mut World, faults: Faults) {
 }
 
 /// A node that is deleted takes its pods along, and others come.
-async fn one_is_gone(world: &mut World, faults: Faults) {
+async fn deleted_node(world: &mut World, faults: Faults) {
     let pods = running(world, &leaving(3), 3).await;
     let name = some_node(world).await;
     world.arm(faults);
@@ -112,7 +112,7 @@ async fn one_is_gone(world: &mut World, faults: Faults) {
 }
 
 /// One node is tainted already when all others fall silent as well: none loses its pods then, and that one's taint goes, too.
-async fn one_and_then_all(world: &mut World, faults: Faults) {
+async fn one_and_then_all_silent(world: &mut World, faults: Faults) {
     running(world, &leaving(3), 3).await;
     let path = format!("{NODES}/{}", some_node(world).await);
     world.merge(&path, &silent(true)).await;
@@ -133,46 +133,46 @@ async fn one_and_then_all(world: &mut World, faults: Faults) {
 }
 
 #[test]
-fn one_and_then_all_with_each_write_refused_once() {
-    each(What::Refuse(409), 5, &one_and_then_all);
+fn one_and_then_all_silent_with_each_write_refused() {
+    each(What::Refuse(409), 5, &one_and_then_all_silent);
 }
 
 #[test]
-fn one_falls_silent_with_a_crash_after_each_write() {
-    each(What::CrashAfter, 5, &one_falls_silent);
+fn silent_node_with_a_crash_after_each_write() {
+    each(What::CrashAfter, 5, &silent_node);
 }
 
 #[test]
-fn one_falls_silent_with_each_answer_lost() {
-    each(What::LoseAnswer, 5, &one_falls_silent);
+fn silent_node_with_each_answer_lost() {
+    each(What::LoseAnswer, 5, &silent_node);
 }
 
 /// Among them are those of the node monitor.
 #[test]
-fn one_falls_silent_with_a_panic_at_each_write() {
-    each(What::Panic, 5, &one_falls_silent);
+fn silent_node_with_a_panic_at_each_write() {
+    each(What::Panic, 5, &silent_node);
 }
 
 /// The node monitor and all others go on also when the kubelets' tasks panic.
 #[test]
-fn one_falls_silent_with_a_panic_at_each_write_of_the_nodes() {
-    each_of(&Options::default(), Part::Nodes, What::Panic, 5, &one_falls_silent);
+fn silent_node_with_a_panic_at_each_kubelet_write() {
+    each_of(&Options::default(), Part::Nodes, What::Panic, 5, &silent_node);
 }
 
 #[test]
-fn one_is_gone_with_a_crash_after_each_write() {
-    each(What::CrashAfter, 5, &one_is_gone);
+fn deleted_node_with_a_crash_after_each_write() {
+    each(What::CrashAfter, 5, &deleted_node);
 }
 
 #[test]
-fn with_everything_going_wrong() {
-    several(&Options::default(), 3, (6, 20), &KINDS, &one_falls_silent);
-    several(&Options::default(), 3, (6, 20), &KINDS, &one_is_gone);
+fn random_faults() {
+    several(&Options::default(), 3, (6, 20), &KINDS, &silent_node);
+    several(&Options::default(), 3, (6, 20), &KINDS, &deleted_node);
 }
 
 /// Where all nodes fall silent it is the network that is broken, and no pod loses its node for that.
 #[test]
-fn all_fall_silent() {
+fn all_nodes_silent() {
     simulate(Options::default(), async |world| {
         let pods = running(world, &leaving(3), 3).await;
         let uids = |pods: Vec<Value>| -> Vec<Value> {

@@ -30,7 +30,7 @@ fn run(seed: u64) -> Vec<Write> {
 }
 
 #[test]
-fn the_same_seed_writes_the_same() {
+fn same_seed_produces_the_same_writes() {
     let (one, two) = (run(7), run(7));
     for (one, two) in one.iter().zip(&two) {
         assert_eq!(one, two, "\n{one}\n{two}");

@@ -129,7 +129,7 @@ async fn others(world: &World) {
 }
 
 #[test]
-fn ten_hours_without_a_write() {
+fn idle_control_plane_writes_nothing_for_ten_hours() {
     simulate(Options::default(), async |world| {
         world.serve_metrics().await;
         world.settle(REST).await;

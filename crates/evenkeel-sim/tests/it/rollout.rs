@@ -45,7 +45,7 @@ fn with_a_crash_before_each_write() {
 
 /// What a cluster in trouble does: several things at once, and nobody is up to date.
 #[test]
-fn with_everything_going_wrong() {
+fn random_faults() {
     let kinds = [&KINDS[..], &[What::Refuse(503)]].concat();
     several(&Options::default(), 8, (8, 40), &kinds, &rollout_where_deletions_fail);
 }

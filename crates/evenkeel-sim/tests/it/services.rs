@@ -132,27 +132,27 @@ async fn ranges(world: &mut World, faults: Faults) {
 }
 
 #[test]
-fn pods_are_followed_with_a_crash_after_each_write() {
+fn endpoints_with_a_crash_after_each_write() {
     each(What::CrashAfter, 10, &follow);
 }
 
 #[test]
-fn pods_are_followed_with_a_lost_answer_to_each_write() {
+fn endpoints_with_each_answer_lost() {
     each(What::LoseAnswer, 10, &follow);
 }
 
 #[test]
-fn mirrors_with_a_crash_before_each_write() {
+fn mirroring_with_a_crash_before_each_write() {
     each(What::CrashBefore, 3, &mirror);
 }
 
 #[test]
-fn ranges_with_a_crash_after_each_write() {
+fn service_cidrs_with_a_crash_after_each_write() {
     each(What::CrashAfter, 3, &ranges);
 }
 
 #[test]
-fn services_with_everything_going_wrong() {
+fn services_with_random_faults() {
     several(&Options::default(), 8, (6, 30), &KINDS, &follow);
     several(&Options::default(), 8, (6, 30), &KINDS, &mirror);
 }

@@ -47,7 +47,7 @@ async fn check_end(world: &mut World, path: &str, counts: &[&str]) {
 }
 
 /// Three pods, replaced from the last to the first.
-async fn in_order(world: &mut World, faults: Faults) {
+async fn ordered_ready(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
     let pods = web_pods(world).await;
@@ -67,7 +67,7 @@ async fn in_order(world: &mut World, faults: Faults) {
 }
 
 /// All pods at once, and then fewer.
-async fn all_at_once(world: &mut World, faults: Faults) {
+async fn parallel(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
     let pods = web_pods(world).await;
@@ -81,7 +81,7 @@ async fn all_at_once(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-async fn node_by_node(world: &mut World, faults: Faults) {
+async fn daemon_set_max_unavailable(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
     let pods = web_pods(world).await;
@@ -101,7 +101,7 @@ async fn node_by_node(world: &mut World, faults: Faults) {
     assert!(pods.fewest_ready() >= 2, "too few pods: {:?}", pods.counts());
 }
 
-async fn with_surge(world: &mut World, faults: Faults) {
+async fn daemon_set_max_surge(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
     let pods = web_pods(world).await;
@@ -115,39 +115,39 @@ async fn with_surge(world: &mut World, faults: Faults) {
 }
 
 #[test]
-fn in_order_with_a_crash_after_each_write() {
-    each(What::CrashAfter, 7, &in_order);
+fn ordered_ready_with_a_crash_after_each_write() {
+    each(What::CrashAfter, 7, &ordered_ready);
 }
 
 #[test]
-fn in_order_with_each_answer_lost() {
-    each(What::LoseAnswer, 7, &in_order);
+fn ordered_ready_with_each_answer_lost() {
+    each(What::LoseAnswer, 7, &ordered_ready);
 }
 
 #[test]
-fn all_at_once_with_a_crash_after_each_write() {
-    each(What::CrashAfter, 7, &all_at_once);
+fn parallel_with_a_crash_after_each_write() {
+    each(What::CrashAfter, 7, &parallel);
 }
 
 #[test]
-fn node_by_node_with_a_crash_after_each_write() {
-    each(What::CrashAfter, 7, &node_by_node);
+fn daemon_set_max_unavailable_with_a_crash_after_each_write() {
+    each(What::CrashAfter, 7, &daemon_set_max_unavailable);
 }
 
 #[test]
-fn node_by_node_with_each_answer_lost() {
-    each(What::LoseAnswer, 7, &node_by_node);
+fn daemon_set_max_unavailable_with_each_answer_lost() {
+    each(What::LoseAnswer, 7, &daemon_set_max_unavailable);
 }
 
 #[test]
-fn with_surge_and_a_crash_after_each_write() {
-    each(What::CrashAfter, 7, &with_surge);
+fn daemon_set_max_surge_with_a_crash_after_each_write() {
+    each(What::CrashAfter, 7, &daemon_set_max_surge);
 }
 
 #[test]
-fn with_everything_going_wrong() {
-    several(&Options::default(), 4, (6, 30), &KINDS, &in_order);
-    several(&Options::default(), 4, (6, 30), &KINDS, &all_at_once);
-    several(&Options::default(), 4, (6, 30), &KINDS, &node_by_node);
-    several(&Options::default(), 4, (6, 30), &KINDS, &with_surge);
+fn random_faults() {
+    several(&Options::default(), 4, (6, 30), &KINDS, &ordered_ready);
+    several(&Options::default(), 4, (6, 30), &KINDS, &parallel);
+    several(&Options::default(), 4, (6, 30), &KINDS, &daemon_set_max_unavailable);
+    several(&Options::default(), 4, (6, 30), &KINDS, &daemon_set_max_surge);
 }

@@ -23,7 +23,7 @@ fn node(name: &str) -> Value {
 }
 
 /// The ranges of the nodes that have one, and how many have what else they need.
-async fn fitted(user: &Requests) -> (BTreeSet<String>, usize) {
+async fn cidrs_and_ttls(user: &Requests) -> (BTreeSet<String>, usize) {
     let nodes = user.list(NODES).await;
     let range = |node: &Value| node["spec"]["podCIDR"].as_str().map(str::to_owned);
     let ttl =
@@ -32,15 +32,14 @@ async fn fitted(user: &Requests) -> (BTreeSet<String>, usize) {
 }
 
 /// Each node gets a range that no other has, and says how long its caches are good for.
-async fn nodes_are_fitted(world: &mut World, faults: Faults) {
+async fn node_cidrs_and_ttl(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
     for name in ["a", "b", "c"] {
         world.create(NODES, &node(name)).await;
     }
-    let three =
-        async |user: &Requests| matches!(fitted(user).await, (ranges, 3) if ranges.len() == 3);
-    world.until("all are fitted", 10 * MINUTE, three).await;
+    let three = async |user: &Requests| matches!(cidrs_and_ttls(user).await, (ranges, 3) if ranges.len() == 3);
+    world.until("all nodes have a CIDR and a TTL", 10 * MINUTE, three).await;
     world.delete(&format!("{NODES}/b"), "Background").await;
     world.create(NODES, &node("d")).await;
     world.until("the new one is, too", 10 * MINUTE, three).await;
@@ -49,7 +48,7 @@ async fn nodes_are_fitted(world: &mut World, faults: Faults) {
 }
 
 /// Every object of a resource is written again, and the migration says so.
-async fn stored_anew(world: &mut World, faults: Faults) {
+async fn storage_version_migration(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     for n in 0..3 {
         let map = json!({"metadata": {"name": format!("m{n}")}, "data": {"n": n.to_string()}});
@@ -74,7 +73,7 @@ async fn stored_anew(world: &mut World, faults: Faults) {
 }
 
 /// A token that nobody uses is marked, and goes; one that a pod mounts stays.
-async fn old_tokens_go(world: &mut World, faults: Faults) {
+async fn legacy_tokens_are_cleaned(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     let tracking =
         format!("{SYSTEM}/configmaps/kube-apiserver-legacy-service-account-token-tracking");
@@ -109,32 +108,32 @@ async fn old_tokens_go(world: &mut World, faults: Faults) {
 }
 
 #[test]
-fn nodes_are_fitted_with_a_crash_after_each_write() {
-    each_of(&alone(), Part::Controllers, What::CrashAfter, 6, &nodes_are_fitted);
+fn node_cidrs_and_ttl_with_a_crash_after_each_write() {
+    each_of(&alone(), Part::Controllers, What::CrashAfter, 6, &node_cidrs_and_ttl);
 }
 
 #[test]
-fn nodes_are_fitted_with_each_answer_lost() {
-    each_of(&alone(), Part::Controllers, What::LoseAnswer, 6, &nodes_are_fitted);
+fn node_cidrs_and_ttl_with_each_answer_lost() {
+    each_of(&alone(), Part::Controllers, What::LoseAnswer, 6, &node_cidrs_and_ttl);
 }
 
 #[test]
-fn nodes_are_fitted_with_everything_going_wrong() {
-    several(&alone(), 6, (5, 12), &KINDS, &nodes_are_fitted);
+fn node_cidrs_and_ttl_with_random_faults() {
+    several(&alone(), 6, (5, 12), &KINDS, &node_cidrs_and_ttl);
 }
 
 #[test]
-fn stored_anew_with_a_crash_after_each_write() {
-    each_of(&alone(), Part::Controllers, What::CrashAfter, 4, &stored_anew);
+fn storage_version_migration_with_a_crash_after_each_write() {
+    each_of(&alone(), Part::Controllers, What::CrashAfter, 4, &storage_version_migration);
 }
 
 #[test]
-fn stored_anew_with_everything_going_wrong() {
-    several(&alone(), 6, (4, 10), &KINDS, &stored_anew);
+fn storage_version_migration_with_random_faults() {
+    several(&alone(), 6, (4, 10), &KINDS, &storage_version_migration);
 }
 
 /// Once only: it takes three days.
 #[test]
-fn old_tokens_go_with_an_answer_lost() {
-    explore::with(&alone(), Faults::one(1, What::LoseAnswer), &old_tokens_go);
+fn legacy_tokens_are_cleaned_with_an_answer_lost() {
+    explore::with(&alone(), Faults::one(1, What::LoseAnswer), &legacy_tokens_are_cleaned);
 }

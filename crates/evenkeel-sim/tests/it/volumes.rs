@@ -66,7 +66,7 @@ fn check_pairs(claims: &[Value], volumes: &[Value]) {
 }
 
 /// Volumes are made for pods, and go with their claims.
-async fn made(world: &mut World, faults: Faults) {
+async fn provisioning(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
     world.create(STATEFUL, &stateful()).await;
@@ -89,7 +89,7 @@ async fn made(world: &mut World, faults: Faults) {
 }
 
 /// Two claims for three volumes that are there.
-async fn found(world: &mut World, faults: Faults) {
+async fn binding(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
     for name in ["a", "b", "c"] {
@@ -110,7 +110,7 @@ async fn found(world: &mut World, faults: Faults) {
 }
 
 /// A pod's own claim comes with it, grows when it is asked to, and goes with it.
-async fn of_its_own(world: &mut World, faults: Faults) {
+async fn ephemeral_volume(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
     let spec = json!({ "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } });
@@ -163,7 +163,7 @@ async fn given(world: &World, name: &str) -> Value {
 }
 
 /// A claim that never got the volume that was given to it goes: nobody is to have that volume any more.
-async fn given_in_vain(world: &mut World, faults: Faults) {
+async fn pre_bound_claim_deleted(world: &mut World, faults: Faults) {
     world.create(CLAIMS, &claim("x")).await;
     given(world, "a").await;
     world.settle(REST).await;
@@ -215,33 +215,33 @@ fn each(part: Part, what: What, scenario: &impl AsyncFn(&mut World, Faults)) {
 }
 
 #[test]
-fn volumes_are_made_with_a_crash_after_each_write() {
-    each(Part::Controllers, What::CrashAfter, &made);
+fn provisioning_with_a_crash_after_each_write() {
+    each(Part::Controllers, What::CrashAfter, &provisioning);
 }
 
 #[test]
-fn volumes_are_made_with_each_answer_lost() {
-    each(Part::Controllers, What::LoseAnswer, &made);
+fn provisioning_with_each_answer_lost() {
+    each(Part::Controllers, What::LoseAnswer, &provisioning);
 }
 
 #[test]
-fn volumes_are_made_with_a_crash_of_the_scheduler_after_each_write() {
-    each(Part::Scheduler, What::CrashAfter, &made);
+fn provisioning_with_a_scheduler_crash_after_each_write() {
+    each(Part::Scheduler, What::CrashAfter, &provisioning);
 }
 
 #[test]
-fn a_pods_own_volume_with_a_crash_after_each_write() {
-    each(Part::Controllers, What::CrashAfter, &of_its_own);
+fn ephemeral_volume_with_a_crash_after_each_write() {
+    each(Part::Controllers, What::CrashAfter, &ephemeral_volume);
 }
 
 #[test]
-fn volumes_are_found_with_a_crash_after_each_write() {
-    each(Part::Controllers, What::CrashAfter, &found);
+fn binding_with_a_crash_after_each_write() {
+    each(Part::Controllers, What::CrashAfter, &binding);
 }
 
 #[test]
-fn volumes_are_found_with_a_crash_before_each_write() {
-    each(Part::Controllers, What::CrashBefore, &found);
+fn binding_with_a_crash_before_each_write() {
+    each(Part::Controllers, What::CrashBefore, &binding);
 }
 
 /// As [`each`], of scenarios in which not much is written.
@@ -250,21 +250,21 @@ fn few(scenario: &impl AsyncFn(&mut World, Faults)) {
 }
 
 #[test]
-fn a_volume_is_released_by_a_claim_that_never_got_it() {
-    few(&given_in_vain);
+fn pre_bound_volume_is_released_when_its_claim_is_deleted() {
+    few(&pre_bound_claim_deleted);
 }
 
 #[test]
-fn a_volume_is_free_when_its_claim_is_bound_elsewhere() {
+fn pre_bound_volume_is_available_when_its_claim_is_bound_elsewhere() {
     few(&bound_elsewhere);
 }
 
 #[test]
-fn a_lost_claim_is_bound_when_its_volume_is_there_again() {
+fn lost_claim_is_bound_when_its_volume_returns() {
     few(&lost_and_found);
 }
 
 #[test]
-fn volumes_are_made_with_everything_going_wrong() {
-    several(&options(), 8, (6, 30), &KINDS, &made);
+fn provisioning_with_random_faults() {
+    several(&options(), 8, (6, 30), &KINDS, &provisioning);
 }

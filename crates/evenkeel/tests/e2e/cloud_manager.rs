@@ -49,7 +49,7 @@ nodes: {machines: [{name: e2e-cloud, internal: [10.9.9.9], zone: attic}]}
 ";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn takes_over_what_moves_to_it() {
+async fn takes_over_migrated_controllers() {
     let folder = tempfile::tempdir().expect("a folder");
     let embedded = Embedded::start().await;
     let kubeconfig = folder.path().join("kubeconfig");

@@ -50,18 +50,18 @@ pub(crate) async fn run(case: impl for<'a> FnOnce(&'a Cluster) -> LocalBoxFuture
 
 /// Not among the cases: only the embedded server has nodes that tell what they use.
 #[tokio::test(start_paused = true)]
-async fn load_is_met() {
+async fn autoscaler_scales_to_load() {
     run(|cluster| Box::pin(crate::autoscaler::load_is_met(cluster))).await;
 }
 
 /// Not among the cases: on a server that is shared, it would be in the way of others.
 #[tokio::test(start_paused = true)]
-async fn a_hundred_bad_objects_harm_nobody() {
+async fn malformed_objects_do_not_block_others() {
     run(|cluster| Box::pin(crate::hostile::a_hundred_bad_objects_harm_nobody(cluster))).await;
 }
 
 /// Not among the cases: upstream's server tells nobody of itself where it listens on a loopback address.
 #[tokio::test(start_paused = true)]
-async fn services_include_the_server_itself() {
+async fn kubernetes_service_has_endpoints() {
     run(|cluster| Box::pin(crate::services::include_the_server_itself(cluster))).await;
 }

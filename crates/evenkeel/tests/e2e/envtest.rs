@@ -81,7 +81,7 @@ async fn health(port: u16) -> std::io::Result<String> {
 }
 
 #[tokio::test]
-async fn envtests_programs_start_serve_and_stop() {
+async fn envtest_programs_start_serve_and_stop() {
     let folder = tempfile::tempdir().expect("a folder");
     let assets = folder.path().join("assets");
     let files = Files::make(folder.path());

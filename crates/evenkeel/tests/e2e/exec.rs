@@ -120,7 +120,7 @@ fn exit_code(status: &Status) -> i32 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn commands_print_and_end() {
+async fn exec_output_and_exit_codes() {
     on_sockets("exec", |containers| Box::pin(print_and_end(containers))).await;
 }
 
@@ -156,7 +156,7 @@ async fn print_and_end(containers: Containers<'_>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn files_end_with_their_container() {
+async fn exec_files_end_with_their_container() {
     on_sockets("files", |containers| Box::pin(end_with_their_container(containers))).await;
 }
 
@@ -175,7 +175,7 @@ async fn end_with_their_container(containers: Containers<'_>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn commands_end_with_their_container() {
+async fn exec_ends_with_its_container() {
     on_sockets("ends", |containers| Box::pin(end_with_container(containers))).await;
 }
 
@@ -193,7 +193,7 @@ async fn end_with_container(containers: Containers<'_>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_terminal_echoes_and_shows_a_prompt() {
+async fn terminal_echoes_and_prompts() {
     on_sockets("tty", |containers| Box::pin(terminals(containers))).await;
 }
 

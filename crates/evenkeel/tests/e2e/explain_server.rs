@@ -31,7 +31,7 @@ async fn refused(args: &Args) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_running_manager_tells_of_an_object() {
+async fn running_manager_explains_an_object() {
     let folder = tempfile::tempdir().expect("a folder");
     let embedded = Embedded::start().await;
     let cluster = &embedded.cluster;

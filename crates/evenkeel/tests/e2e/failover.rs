@@ -173,7 +173,7 @@ fn deployment() -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn one_works_whatever_happens_to_it() {
+async fn one_replica_leads_despite_failures() {
     let mut scene = Scene::new().await;
     let accounts = Kind::new("", "v1", "ServiceAccount", "serviceaccounts", true);
     let account = json!({"metadata": {"name": "default"}}).to_string();

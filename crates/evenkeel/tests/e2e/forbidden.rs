@@ -20,7 +20,7 @@ const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_forbidden_holds_up_nobody_else() {
+async fn forbidden_resources_do_not_block_others() {
     let folder = tempfile::tempdir().expect("a folder");
     let embedded = Embedded::start().await;
     let ca = BASE64_STANDARD.encode(embedded.server.ca_pem());

@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn it_doubles_up_to_a_quarter_of_an_hour() {
+    fn backoff_doubles_up_to_15_minutes() {
         let mut backoff = Backoff::default();
         assert_eq!(backoff.remaining(&place(), T0), None);
         let mut now = T0;
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_forgotten() {
+    fn backoff_is_reset_after_twice_the_maximum() {
         let mut backoff = Backoff::default();
         for _ in 0..5 {
             backoff.note(place(), T0);

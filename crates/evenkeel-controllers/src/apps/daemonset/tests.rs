@@ -66,7 +66,7 @@ struct World {
     pods: Vec<Pod>,
     revisions: Vec<ControllerRevision>,
     now: Timestamp,
-    story: Vec<String>,
+    log: Vec<String>,
     n_made: i64,
 }
 
@@ -79,7 +79,7 @@ impl World {
             pods: Vec::new(),
             revisions: Vec::new(),
             now: T0,
-            story: Vec::new(),
+            log: Vec::new(),
             n_made: 0,
         }
     }
@@ -87,7 +87,7 @@ impl World {
     fn settled(set: DaemonSet, nodes: usize) -> Self {
         let mut world = Self::new(set, nodes);
         world.settle();
-        world.story.clear();
+        world.log.clear();
         world
     }
 
@@ -126,11 +126,11 @@ impl World {
             Action::Create(create) => {
                 let body: Value = serde_json::from_slice(&create.body).unwrap();
                 let name = self.made(&create.kind.kind, &body);
-                self.tell(format!("create {name}"), create.done.as_ref());
+                self.record(format!("create {name}"), create.done.as_ref());
             }
             Action::Delete(delete) => {
                 self.deleted(&delete.target);
-                self.tell(format!("delete {}", delete.target.name), delete.done.as_ref());
+                self.record(format!("delete {}", delete.target.name), delete.done.as_ref());
             }
             Action::Patch(patch) => {
                 let name = patch.target.name.clone();
@@ -143,12 +143,12 @@ impl World {
                     (None, Value::Null) => self.pod(&name).meta.owners = owned,
                     (None, labels) => relabel(&mut self.pod(&name).meta, labels),
                 }
-                self.tell(format!("patch {name}"), None);
+                self.record(format!("patch {name}"), None);
             }
             Action::Update(update) => {
                 let written: DaemonSet = object(&serde_json::from_slice(&update.body).unwrap());
                 self.set.status = written.status;
-                self.story.push("status".into());
+                self.log.push("status".into());
             }
             Action::Rewrite(rewrite) => {
                 let body: Value = serde_json::from_slice(&rewrite.body).unwrap();
@@ -156,19 +156,19 @@ impl World {
                 let revision = self.revisions.iter_mut().find(|r| *r.meta.name == *name).unwrap();
                 revision.revision = body["revision"].as_i64().unwrap_or(revision.revision);
                 relabel(&mut revision.meta, &body["metadata"]["labels"]);
-                self.tell(format!("rewrite {name}"), None);
+                self.record(format!("rewrite {name}"), None);
             }
             Action::Read(_) | Action::DeleteCollection(_) | Action::Local(_) => {
-                unreachable!("it does neither")
+                unreachable!("not in a DaemonSet's plan")
             }
-            Action::Event(note) => self.story.push(format!("  {}: {}", note.reason, note.message)),
+            Action::Event(note) => self.log.push(format!("  {}: {}", note.reason, note.message)),
         }
         Outcome::success()
     }
 
-    fn tell(&mut self, what: String, done: Option<&EventRecord>) {
-        self.story.push(what);
-        self.story.extend(done.map(|note| format!("  {}: {}", note.reason, note.message)));
+    fn record(&mut self, what: String, done: Option<&EventRecord>) {
+        self.log.push(what);
+        self.log.extend(done.map(|note| format!("  {}: {}", note.reason, note.message)));
     }
 
     fn made(&mut self, kind: &str, body: &Value) -> String {
@@ -232,7 +232,7 @@ impl World {
                 return;
             }
         }
-        panic!("it never settles: {:#?}", &self.story[self.story.len().saturating_sub(20)..]);
+        panic!("does not settle: {:#?}", &self.log[self.log.len().saturating_sub(20)..]);
     }
 
     fn roll(&mut self, template: &Value) {
@@ -257,7 +257,7 @@ impl World {
 
     /// Returns the actions so far, with revisions replaced by numbers.
     fn history(&self) -> String {
-        let mut text: String = self.story.iter().map(|line| format!("{line}\n")).collect();
+        let mut text: String = self.log.iter().map(|line| format!("{line}\n")).collect();
         for (n, revision) in self.revisions.iter().enumerate() {
             text = text.replace(&*revision.meta.name, &format!("revision {n}"));
         }
@@ -306,7 +306,7 @@ fn each_node_gets_a_pod() {
 }
 
 #[test]
-fn a_pod_is_made_for_its_node_and_bears_much() {
+fn pod_has_node_affinity_and_daemon_tolerations() {
     let mut given = set(&one_by_one());
     let spec = json!({ "hostNetwork": true, "nodeSelector": { "a": "b" },
         "tolerations": [{ "key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5 }],
@@ -416,7 +416,7 @@ fn a_pod_is_made_for_its_node_and_bears_much() {
 }
 
 #[test]
-fn nodes_are_chosen_as_the_template_says() {
+fn node_should_run_and_continue_running() {
     let affinity = json!({ "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [
         { "matchExpressions": [{ "key": "disk", "operator": "In", "values": ["ssd"] }] }] } } } });
     let labelled = json!({ "metadata": { "name": "n", "labels": { "disk": "ssd" } } });
@@ -453,7 +453,7 @@ fn nodes_are_chosen_as_the_template_says() {
 }
 
 #[test]
-fn a_taint_keeps_new_pods_off_and_one_kind_ends_those_there() {
+fn no_execute_taint_deletes_pods_and_no_schedule_does_not() {
     let mut world = World::settled(set(&one_by_one()), 3);
     world.nodes[0] = node("n0", &tainted("NoSchedule"));
     world.nodes[1] = node("n1", &tainted("NoExecute"));
@@ -466,7 +466,7 @@ fn a_taint_keeps_new_pods_off_and_one_kind_ends_those_there() {
 }
 
 #[test]
-fn an_update_goes_node_by_node() {
+fn max_unavailable_updates_node_by_node() {
     let mut world = World::settled(set(&one_by_one()), 2);
     world.roll(&template("two", &json!({})));
     world.settle();
@@ -493,7 +493,7 @@ fn an_update_goes_node_by_node() {
     );
     assert_eq!(world.images(), ["n0 two", "n1 two"]);
     world.roll(&template("one", &json!({})));
-    world.story.clear();
+    world.log.clear();
     world.pass();
     check(
         &world,
@@ -507,7 +507,7 @@ fn an_update_goes_node_by_node() {
 }
 
 #[test]
-fn with_surge_the_new_pod_comes_first() {
+fn max_surge_creates_the_new_pod_first() {
     let mut world = World::settled(set(&surging(&json!(1))), 2);
     world.roll(&template("two", &json!({})));
     world.settle();
@@ -532,7 +532,7 @@ fn with_surge_the_new_pod_comes_first() {
 }
 
 #[test]
-fn an_old_pod_that_is_not_available_costs_nothing() {
+fn replacing_unavailable_pods_costs_no_budget() {
     for rolling in [one_by_one(), surging(&json!("10%"))] {
         let mut world = World::settled(set(&rolling), 4);
         for node in ["n1", "n2"] {
@@ -552,7 +552,7 @@ fn an_old_pod_that_is_not_available_costs_nothing() {
 }
 
 #[test]
-fn with_surge_nothing_is_replaced_while_a_node_is_missing() {
+fn surge_replaces_no_pod_while_its_node_is_not_cached() {
     let mut world = World::settled(set(&surging(&json!(1))), 2);
     world.on("n1").status.conditions = Box::default();
     world.roll(&template("two", &json!({})));
@@ -574,7 +574,7 @@ fn with_surge_nothing_is_replaced_while_a_node_is_missing() {
 }
 
 #[test]
-fn on_delete_replaces_nothing() {
+fn on_delete_replaces_only_deleted_pods() {
     let mut given = set(&one_by_one());
     given.spec.update_strategy.type_ = "OnDelete".into();
     let mut world = World::settled(given, 2);
@@ -588,7 +588,7 @@ fn on_delete_replaces_nothing() {
 }
 
 #[test]
-fn failed_pods_go_ever_more_slowly() {
+fn failed_pods_are_deleted_with_backoff() {
     let mut world = World::settled(set(&one_by_one()), 1);
     let mut backoff = Backoff::default();
     let mut waits = Vec::new();
@@ -597,13 +597,13 @@ fn failed_pods_go_ever_more_slowly() {
         let (next, _) = plan(&world.observed(), &backoff, world.now);
         waits.push(next.requeue.map_or(0, |left| left.as_secs()));
         world.now += SignedDuration::try_from(next.requeue.unwrap_or_default()).unwrap();
-        world.story.clear();
+        world.log.clear();
         world.pass_with(&mut backoff);
         let name = &world.pods[0].meta.name;
         let event = format!(
             "  FailedDaemonPod: Found failed daemon pod ns/{name} on node n0, will try to kill it"
         );
-        assert_eq!(world.story[..2], [event, format!("delete {name}")]);
+        assert_eq!(world.log[..2], [event, format!("delete {name}")]);
         world.pods.clear();
         world.pass_with(&mut backoff);
         world.kubelets();
@@ -612,7 +612,7 @@ fn failed_pods_go_ever_more_slowly() {
 }
 
 #[test]
-fn of_two_pods_on_a_node_the_older_stays() {
+fn older_of_two_pods_on_a_node_is_kept() {
     let mut world = World::settled(set(&one_by_one()), 1);
     let mut twin = world.pods[0].clone();
     (twin.meta.name, twin.meta.uid, twin.meta.creation) =
@@ -624,7 +624,7 @@ fn of_two_pods_on_a_node_the_older_stays() {
 }
 
 #[test]
-fn a_pod_without_a_node_goes() {
+fn pod_of_a_missing_node_is_deleted() {
     let mut world = World::new(set(&one_by_one()), 2);
     world.pass();
     world.nodes.pop();
@@ -633,7 +633,7 @@ fn a_pod_without_a_node_goes() {
 }
 
 #[test]
-fn of_revisions_of_one_template_one_stays() {
+fn duplicate_revisions_are_merged() {
     let mut world = World::settled(set(&one_by_one()), 2);
     let mut twin = world.revisions[0].clone();
     (twin.meta.name, twin.meta.uid, twin.revision) = ("log-twin".into(), "twin".into(), 7);
@@ -653,7 +653,7 @@ fn of_revisions_of_one_template_one_stays() {
 }
 
 #[test]
-fn history_is_kept_as_long_as_asked() {
+fn revision_history_limit() {
     let mut given = set(&one_by_one());
     given.spec.revision_history_limit = Some(1);
     let mut world = World::settled(given, 1);
@@ -666,7 +666,7 @@ fn history_is_kept_as_long_as_asked() {
 }
 
 #[test]
-fn what_another_program_wrote_is_found_by_its_meaning() {
+fn revision_in_upstreams_encoding_is_reused() {
     let mut world = World::settled(set(&one_by_one()), 2);
     let patch = json!({ "metadata": { "name": "log-0123", "labels": { "app": "log", "controller-revision-hash": "0123" } },
         "revision": 4, "data": { "spec": { "template": { "$patch": "replace",
@@ -682,7 +682,7 @@ fn what_another_program_wrote_is_found_by_its_meaning() {
 }
 
 #[test]
-fn pods_of_old_are_known_by_generation() {
+fn pod_with_the_template_generation_is_updated() {
     let mut world = World::settled(set(&one_by_one()), 1);
     let pod = world.on("n0").clone();
     assert!(is_updated(&world.set, &pod, "another"));
@@ -692,7 +692,7 @@ fn pods_of_old_are_known_by_generation() {
 }
 
 #[test]
-fn pods_become_available_by_time() {
+fn pod_is_available_after_min_ready_seconds() {
     let mut given = set(&one_by_one());
     given.spec.min_ready_seconds = 30;
     let mut world = World::new(given, 1);
@@ -709,7 +709,7 @@ fn pods_become_available_by_time() {
 }
 
 #[test]
-fn a_set_that_selects_all_or_goes_is_left_alone() {
+fn empty_selector_or_deletion_creates_no_pods() {
     let mut world = World::new(set(&one_by_one()), 1);
     world.set.spec.selector = evenkeel_api::selector::Selector::everything();
     world.pass();
@@ -723,7 +723,7 @@ fn a_set_that_selects_all_or_goes_is_left_alone() {
 }
 
 #[test]
-fn no_more_than_a_burst_at_once() {
+fn burst_limits_pods_per_pass() {
     let mut world = World::new(set(&one_by_one()), 300);
     world.pass();
     assert_eq!(world.pods.len(), 250);
@@ -771,7 +771,7 @@ fn any_world() -> impl Strategy<Value = World> {
             for (n, (node, revision, phase, deleting, orphan)) in pods.into_iter().enumerate() {
                 scatter(&mut world, n, (node, revision, phase), deleting, orphan);
             }
-            world.story.clear();
+            world.log.clear();
             world
         })
 }
@@ -802,7 +802,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn from_any_start_it_ends_as_it_should(start in any_world()) {
+    fn any_state_converges(start in any_world()) {
         let mut world = start;
         world.settle();
         let pod_template = PodTemplate::new(&world.set);
@@ -821,7 +821,7 @@ proptest! {
     }
 
     #[test]
-    fn no_more_nodes_are_without_a_pod_than_may_be(start in any_world()) {
+    fn rollout_keeps_max_unavailable(start in any_world()) {
         let mut world = start;
         world.settle();
         world.roll(&template("next", &json!({})));

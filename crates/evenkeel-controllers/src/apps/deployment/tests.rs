@@ -33,7 +33,7 @@ fn deployment(replicas: i32, surge: &Value, unavailable: &Value) -> Deployment {
     }))
 }
 
-fn quarter() -> Deployment {
+fn deployment_of_4() -> Deployment {
     deployment(4, &json!("25%"), &json!("25%"))
 }
 
@@ -149,7 +149,7 @@ impl World {
                 rewrite.done.clone()
             }
             Action::Read(_) | Action::DeleteCollection(_) | Action::Local(_) => {
-                unreachable!("it does neither")
+                unreachable!("not in a Deployment's plan")
             }
             Action::Event(event) => Some(event.clone()),
         };
@@ -204,7 +204,7 @@ impl World {
                 return;
             }
         }
-        panic!("it never settles: {:?}", &self.writes[self.writes.len() - 10..]);
+        panic!("does not settle: {:?}", &self.writes[self.writes.len() - 10..]);
     }
 
     fn roll(&mut self, image: &str) {
@@ -245,8 +245,8 @@ fn check(world: &World, golden: &Expect) {
 }
 
 #[test]
-fn a_new_deployment_gets_a_set_and_a_status() {
-    let mut world = World::new(quarter());
+fn new_deployment_creates_a_replica_set() {
+    let mut world = World::new(deployment_of_4());
     world.pass();
     check(
         &world,
@@ -281,8 +281,8 @@ fn a_new_deployment_gets_a_set_and_a_status() {
 }
 
 #[test]
-fn a_rollout_ends_and_a_settled_world_is_left_alone() {
-    let mut world = World::settled(quarter());
+fn rolling_update_completes() {
+    let mut world = World::settled(deployment_of_4());
     assert!(world.condition("Progressing").starts_with("True NewReplicaSetAvailable: ReplicaSet"));
     world.roll("two");
     world.settle();
@@ -316,8 +316,8 @@ fn a_rollout_ends_and_a_settled_world_is_left_alone() {
 }
 
 #[test]
-fn scaling_goes_to_the_only_active_set() {
-    let mut world = World::settled(quarter());
+fn scaling_resizes_the_only_active_replica_set() {
+    let mut world = World::settled(deployment_of_4());
     world.scale(7);
     world.settle();
     check(
@@ -332,7 +332,7 @@ fn scaling_goes_to_the_only_active_set() {
 }
 
 #[test]
-fn scaling_in_the_midst_of_a_rollout_is_shared_out() {
+fn scaling_during_a_rollout_is_proportional() {
     let mut world = World::settled(deployment(10, &json!(3), &json!(2)));
     world.roll("two");
     world.pass();
@@ -358,8 +358,8 @@ fn scaling_in_the_midst_of_a_rollout_is_shared_out() {
 }
 
 #[test]
-fn a_paused_deployment_scales_but_does_not_roll_out() {
-    let mut world = World::settled(quarter());
+fn paused_deployment_scales_without_rollout() {
+    let mut world = World::settled(deployment_of_4());
     world.deployment.spec.paused = true;
     world.roll("two");
     world.scale(6);
@@ -377,8 +377,8 @@ fn a_paused_deployment_scales_but_does_not_roll_out() {
 }
 
 #[test]
-fn recreate_waits_until_old_pods_are_gone() {
-    let mut start = quarter();
+fn recreate_waits_for_old_pods_to_stop() {
+    let mut start = deployment_of_4();
     start.spec.strategy.type_ = "Recreate".into();
     let mut world = World::settled(start);
     world.roll("two");
@@ -414,8 +414,8 @@ fn roll_back_to(world: &mut World, revision: &str) {
 }
 
 #[test]
-fn a_rollback_restores_template_and_annotations() {
-    let mut world = World::settled(quarter());
+fn rollback_restores_template_and_annotations() {
+    let mut world = World::settled(deployment_of_4());
     let first = world.deployment.spec.template.clone();
     world.roll("two");
     world.deployment.meta.annotations = world.deployment.meta.annotations.with("team", "b");
@@ -454,7 +454,7 @@ fn a_rollback_restores_template_and_annotations() {
 }
 
 #[test]
-fn a_rollback_to_nowhere_says_so_and_is_forgotten() {
+fn rollback_without_effect_is_reported_and_cleared() {
     for (to, golden) in [
         (
             "0",
@@ -481,7 +481,7 @@ fn a_rollback_to_nowhere_says_so_and_is_forgotten() {
         "#]],
         ),
     ] {
-        let mut world = World::settled(quarter());
+        let mut world = World::settled(deployment_of_4());
         roll_back_to(&mut world, to);
         world.settle();
         check(&world, &golden);
@@ -490,8 +490,8 @@ fn a_rollback_to_nowhere_says_so_and_is_forgotten() {
 }
 
 #[test]
-fn a_stuck_rollout_is_said_to_be_so_at_its_deadline() {
-    let mut world = World::settled(quarter());
+fn progress_deadline_seconds() {
+    let mut world = World::settled(deployment_of_4());
     world.roll("two");
     world.pass();
     world.catch_up(0, 4);
@@ -520,8 +520,8 @@ fn refused(code: u16, reason: &str, namespace_terminating: bool) -> Outcomes {
 }
 
 #[test]
-fn a_set_that_cannot_be_made_shows_in_the_status() {
-    let world = World::new(quarter());
+fn failed_replica_set_creation_sets_progressing() {
+    let world = World::new(deployment_of_4());
     let next = plan(&world.observed(), T0);
     assert!(
         matches!(&next.actions[..], [Action::Create(create)] if create.on_error == OnError::SkipRest)
@@ -538,8 +538,8 @@ fn a_set_that_cannot_be_made_shows_in_the_status() {
 }
 
 #[test]
-fn terminating_pods_count_where_the_gate_is_on() {
-    let world = World::settled(quarter());
+fn terminating_replicas_need_the_gate() {
+    let world = World::settled(deployment_of_4());
     assert_eq!(world.deployment.status.terminating_replicas, Some(0));
     let observed = Observed { counts_terminating: false, ..world.observed() };
     let after = status(&observed, &Outcomes::default(), world.now);
@@ -549,11 +549,11 @@ fn terminating_pods_count_where_the_gate_is_on() {
 }
 
 #[test]
-fn a_name_that_is_taken_calls_for_another() {
-    let mut world = World::new(quarter());
+fn name_collision_increments_collision_count() {
+    let mut world = World::new(deployment_of_4());
     let name = super::observed::new_name(&world.deployment);
     let taken = refused(409, "AlreadyExists", false);
-    assert_eq!(status(&world.observed(), &taken, T0), Plan::nothing(), "the cache may only lag");
+    assert_eq!(status(&world.observed(), &taken, T0), Plan::nothing(), "the cache may be stale");
     let mut rival: ReplicaSet = object(&json!({ "spec": { "template": template("other") } }));
     rival.meta = crate::fixtures::meta(&name);
     rival.meta.owners =
@@ -564,7 +564,7 @@ fn a_name_that_is_taken_calls_for_another() {
     }
     assert_eq!(world.deployment.status.collision_count, Some(1));
     assert_ne!(super::observed::new_name(&world.deployment), name);
-    // Twenty collisions are no coincidence: something changes the created sets.
+    // After 20 collisions the count stays: the hash of the created sets does not match.
     world.deployment.status.collision_count = Some(20);
     world.sets[0].meta = crate::fixtures::meta(&super::observed::new_name(&world.deployment));
     for action in status(&world.observed(), &taken, T0).actions {
@@ -575,8 +575,8 @@ fn a_name_that_is_taken_calls_for_another() {
 }
 
 #[test]
-fn what_selects_everything_is_left_alone() {
-    let mut world = World::new(quarter());
+fn empty_selector_creates_no_replica_set() {
+    let mut world = World::new(deployment_of_4());
     world.deployment.spec.selector =
         object::<Deployment>(&json!({ "spec": { "selector": {} } })).spec.selector;
     world.pass();
@@ -592,8 +592,8 @@ fn what_selects_everything_is_left_alone() {
 }
 
 #[test]
-fn old_sets_beyond_the_limit_go_oldest_first() {
-    let mut start = quarter();
+fn revision_history_limit_deletes_the_oldest() {
+    let mut start = deployment_of_4();
     start.spec.revision_history_limit = Some(2);
     let mut world = World::settled(start);
     for image in ["two", "three", "four", "five"] {
@@ -606,8 +606,8 @@ fn old_sets_beyond_the_limit_go_oldest_first() {
 }
 
 #[test]
-fn an_orphan_with_the_template_is_adopted_not_made_again() {
-    let mut world = World::settled(quarter());
+fn orphan_with_the_template_is_adopted() {
+    let mut world = World::settled(deployment_of_4());
     world.sets[0].meta.owners = Shared::default();
     world.settle();
     assert_eq!(world.sets.len(), 1);
@@ -616,14 +616,14 @@ fn an_orphan_with_the_template_is_adopted_not_made_again() {
 }
 
 #[test]
-fn long_names_are_cut() {
+fn long_names_are_truncated() {
     let name = set_name(&"a".repeat(253), "5f6bc9d8f7");
     assert_eq!(name.len(), 253);
     assert!(name.ends_with("a-5f6bc9d8f7"));
 }
 
 #[test]
-fn a_history_grows_to_its_limit() {
+fn revision_history_annotation_is_bounded() {
     let entries =
         |annotations: &StrMap| annotations.get(revision::HISTORY).unwrap_or_default().to_owned();
     let mut annotations: StrMap = [(revision::REVISION, "1")].into_iter().collect();
@@ -660,7 +660,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn rollouts_keep_their_budgets(
+    fn rollout_keeps_max_surge_and_max_unavailable(
         replicas in 0..25i32, surge in any_limit(), unavailable in any_limit(),
         steps in prop::collection::vec(any_step(), 0..60), images in prop::collection::vec("[abc]", 1..4),
     ) {
@@ -691,7 +691,7 @@ proptest! {
     }
 
     #[test]
-    fn scaling_at_any_time_settles(
+    fn scaling_at_any_time_converges(
         sizes in prop::collection::vec(0..40i32, 1..5), steps in prop::collection::vec(any_step(), 0..40), recreate: bool,
     ) {
         let mut start = deployment(5, &json!(2), &json!("30%"));
@@ -716,8 +716,8 @@ proptest! {
     }
 
     #[test]
-    fn order_of_sets_does_not_matter(seed in any::<[bool; 3]>()) {
-        let mut world = World::settled(quarter());
+    fn plan_is_independent_of_replica_set_order(seed in any::<[bool; 3]>()) {
+        let mut world = World::settled(deployment_of_4());
         world.roll("two");
         world.pass();
         let expected = plan(&world.observed(), T0);

@@ -39,7 +39,7 @@ fn own_pods(set: &ReplicaSet, n: usize) -> Vec<Arc<Pod>> {
     (0..n).map(|n| own(set, pod(&format!("p{n}"), Some(T0)))).collect()
 }
 
-fn see(set: ReplicaSet, pods: Vec<Arc<Pod>>) -> Observed<ReplicaSet> {
+fn observed(set: ReplicaSet, pods: Vec<Arc<Pod>>) -> Observed<ReplicaSet> {
     Observed::new(Arc::new(set), pods, Vec::new, Rules::of(&Gates::default()))
 }
 
@@ -77,7 +77,7 @@ fn line(action: &Action) -> String {
             format!("rewrite {} {}", rewrite.target.kind.plural, text(&rewrite.body))
         }
         Action::Read(_) | Action::DeleteCollection(_) | Action::Local(_) => {
-            unreachable!("it does neither")
+            unreachable!("not in a ReplicaSet's plan")
         }
         Action::Event(note) => format!("event {} {}", note.reason, note.message),
     }
@@ -89,11 +89,11 @@ fn check(plan: &Plan, golden: &Expect) {
 }
 
 #[test]
-fn too_few_pods_are_made_from_the_template() {
+fn missing_pods_are_created_from_the_template() {
     let set = set(3);
     let pods = own_pods(&set, 1);
     check(
-        &plan(&see(set, pods), T0),
+        &plan(&observed(set, pods), T0),
         &expect![[r#"
             create 2 pods {"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"web-","namespace":"ns","labels":{"app":"web","tier":"x"},"finalizers":["f/g"],"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"set","controller":true,"blockOwnerDeletion":true}]},"spec":{"containers":[{"image":"nginx","name":"c"}]}}
         "#]],
@@ -101,13 +101,13 @@ fn too_few_pods_are_made_from_the_template() {
 }
 
 #[test]
-fn orphans_are_adopted_and_strangers_released() {
+fn matching_orphans_are_adopted_and_others_released() {
     let set = set(1);
     let mut stranger = pod("stranger", None);
     stranger.meta.labels = label("app", "other");
     let pods = vec![Arc::new(pod("orphan", None)), own(&set, stranger)];
     check(
-        &plan(&see(set, pods), T0),
+        &plan(&observed(set, pods), T0),
         &expect![[r#"
         patch pods orphan {"metadata":{"uid":"orphan","ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"set","controller":true,"blockOwnerDeletion":true}]}}
         patch pods stranger {"metadata":{"uid":"stranger","ownerReferences":[{"$patch":"delete","uid":"set"}]}}
@@ -116,11 +116,11 @@ fn orphans_are_adopted_and_strangers_released() {
 }
 
 #[test]
-fn an_adopted_pod_is_not_deleted_in_the_same_pass() {
+fn adopted_pod_is_not_deleted_in_the_same_pass() {
     let set = set(1);
     let pods = vec![own(&set, pod("own", Some(T0))), Arc::new(pod("orphan", None))];
     check(
-        &plan(&see(set, pods), T0),
+        &plan(&observed(set, pods), T0),
         &expect![[r#"
         patch pods orphan {"metadata":{"uid":"orphan","ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"set","controller":true,"blockOwnerDeletion":true}]}}
     "#]],
@@ -128,24 +128,24 @@ fn an_adopted_pod_is_not_deleted_in_the_same_pass() {
 }
 
 #[test]
-fn a_set_being_deleted_touches_no_pod() {
+fn terminating_set_changes_no_pods() {
     let mut set = set(3);
     set.meta.deletion = Some(T0);
     let pods = vec![Arc::new(pod("orphan", None))];
-    assert_eq!(plan(&see(set, pods), T0), Plan::nothing());
+    assert_eq!(plan(&observed(set, pods), T0), Plan::nothing());
 }
 
 #[test]
-fn a_selector_that_makes_no_sense_stops_only_its_set() {
+fn invalid_selector_plans_nothing() {
     let mut value = json!({ "metadata": { "name": "web", "namespace": "ns", "uid": "u" }, "spec": { "replicas": 2 } });
     value["spec"]["selector"] = json!({ "matchExpressions": [{ "key": "a", "operator": "Near" }] });
-    let observed = see(object(&value), vec![Arc::new(pod("orphan", None))]);
+    let observed = observed(object(&value), vec![Arc::new(pod("orphan", None))]);
     assert_eq!(plan(&observed, T0), Plan::nothing());
     assert_eq!(status(&observed, &Outcomes::default(), T0), Plan::nothing());
 }
 
 #[test]
-fn status_counts_pods_and_comes_back_when_one_becomes_available() {
+fn status_counts_pods_and_requeues_for_availability() {
     let mut set = set(4);
     set.spec.min_ready_seconds = 30;
     let mut labelled = pod("full", Some(at(-31)));
@@ -160,7 +160,7 @@ fn status_counts_pods_and_comes_back_when_one_becomes_available() {
         own(&set, dying),
     ];
     check(
-        &status(&see(set, pods), &Outcomes::default(), T0),
+        &status(&observed(set, pods), &Outcomes::default(), T0),
         &expect![[r#"
         update replicasets/status {"apiVersion":"apps/v1","kind":"ReplicaSet","metadata":{"name":"web","namespace":"ns","uid":"set","resourceVersion":"7","labels":{"app":"web"},"annotations":{"a":"b"}},"status":{"replicas":4,"fullyLabeledReplicas":1,"readyReplicas":3,"availableReplicas":1,"terminatingReplicas":1,"observedGeneration":2}}
         requeue after 20s
@@ -179,10 +179,10 @@ fn failed(message: &str, namespace_terminating: bool) -> Outcomes {
 }
 
 #[test]
-fn a_failed_create_shows_in_the_status() {
+fn failed_create_sets_replica_failure() {
     let outcomes = failed("exceeded quota", false);
     check(
-        &status(&see(set(2), Vec::new()), &outcomes, T0),
+        &status(&observed(set(2), Vec::new()), &outcomes, T0),
         &expect![[r#"
         update replicasets/status {"apiVersion":"apps/v1","kind":"ReplicaSet","metadata":{"name":"web","namespace":"ns","uid":"set","resourceVersion":"7","labels":{"app":"web"},"annotations":{"a":"b"}},"status":{"replicas":0,"fullyLabeledReplicas":0,"readyReplicas":0,"availableReplicas":0,"terminatingReplicas":0,"observedGeneration":2,"conditions":[{"type":"ReplicaFailure","status":"True","lastTransitionTime":"2026-09-21T14:13:20Z","reason":"FailedCreate","message":"exceeded quota"}]}}
     "#]],
@@ -190,35 +190,35 @@ fn a_failed_create_shows_in_the_status() {
 }
 
 #[test]
-fn a_failed_delete_shows_in_the_status() {
+fn failed_delete_sets_replica_failure() {
     let set = set(0);
     let pods = own_pods(&set, 1);
-    let body = status_of(&status(&see(set, pods), &failed("no", false), T0)).unwrap();
+    let body = status_of(&status(&observed(set, pods), &failed("no", false), T0)).unwrap();
     assert_eq!(body["conditions"][0]["reason"], "FailedDelete");
     assert_eq!(body["conditions"][0]["message"], "unable to delete pods: no");
 }
 
 #[test]
-fn a_namespace_that_goes_is_no_failure() {
-    let plan = status(&see(set(2), Vec::new()), &failed("terminating", true), T0);
+fn terminating_namespace_sets_no_replica_failure() {
+    let plan = status(&observed(set(2), Vec::new()), &failed("terminating", true), T0);
     assert_eq!(status_of(&plan).unwrap().get("conditions"), None);
 }
 
 #[test]
-fn a_failure_is_reported_once_and_taken_back() {
+fn replica_failure_is_set_once_and_removed() {
     let mut failing = set(2);
-    let first = status(&see(failing.clone(), Vec::new()), &failed("first", false), T0);
+    let first = status(&observed(failing.clone(), Vec::new()), &failed("first", false), T0);
     apply_status(&mut failing, &first);
-    let again = status(&see(failing.clone(), Vec::new()), &failed("second", false), at(9));
-    assert_eq!(status_of(&again), None, "nothing is written while nothing changes");
-    let made = Outcomes(vec![Outcome::success()]);
-    assert_eq!(status(&see(failing.clone(), Vec::new()), &made, at(9)), Plan::nothing());
-    let over = status(&see(failing, Vec::new()), &Outcomes::default(), at(9));
+    let again = status(&observed(failing.clone(), Vec::new()), &failed("second", false), at(9));
+    assert_eq!(status_of(&again), None, "the condition is unchanged");
+    let created = Outcomes(vec![Outcome::success()]);
+    assert_eq!(status(&observed(failing.clone(), Vec::new()), &created, at(9)), Plan::nothing());
+    let over = status(&observed(failing, Vec::new()), &Outcomes::default(), at(9));
     assert_eq!(status_of(&over).unwrap().get("conditions"), None);
 }
 
 #[test]
-fn a_replication_controller_is_the_same_without_terminating_pods() {
+fn replication_controller_has_no_terminating_replicas() {
     let controller: ReplicationController = object(&json!({
         "metadata": { "name": "rc", "namespace": "ns", "uid": "rc", "resourceVersion": "3", "generation": 1 },
         "spec": { "replicas": 1, "selector": { "app": "web" },
@@ -302,7 +302,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn replaying_plans_settles(want in 0..1200i32, start in any_pods(&set(0)), more in 0..1200usize) {
+    fn plans_converge(want in 0..1200i32, start in any_pods(&set(0)), more in 0..1200usize) {
         let mut set = set(want);
         let mut pods = start;
         pods.extend(own_pods(&set, more).into_iter().map(|pod| {
@@ -313,7 +313,7 @@ proptest! {
         }));
         let mut passes = 0;
         loop {
-            let observed = see(set.clone(), pods.clone());
+            let observed = observed(set.clone(), pods.clone());
             let next = plan(&observed, T0);
             prop_assert!(evenkeel_runtime::plan::lint(&next).is_empty());
             let status = status(&observed, &Outcomes::default(), T0);
@@ -323,7 +323,7 @@ proptest! {
             replay(&set, &mut pods, &next, passes);
             apply_status(&mut set, &status);
             passes += 1;
-            prop_assert!(passes < 20, "it never settles");
+            prop_assert!(passes < 20, "does not settle");
         }
         let active = |pod: &&Arc<Pod>| crate::pods::is_active(pod) && pod.meta.controlled_by("set");
         prop_assert_eq!(pods.iter().filter(active).count(), usize::try_from(want).unwrap());
@@ -332,16 +332,16 @@ proptest! {
     }
 
     #[test]
-    fn order_does_not_matter(want in 0..20i32, (pods, shuffled) in any_pods(&set(0)).prop_flat_map(|pods| (Just(pods.clone()), Just(pods).prop_shuffle()))) {
+    fn plan_is_independent_of_pod_order(want in 0..20i32, (pods, shuffled) in any_pods(&set(0)).prop_flat_map(|pods| (Just(pods.clone()), Just(pods).prop_shuffle()))) {
         let of = |pods| Observed::new(Arc::new(set(want)), pods, pods_related, Rules::of(&Gates::default()));
         prop_assert_eq!(plan(&of(pods), T0), plan(&of(shuffled), T0));
     }
 
     #[test]
-    fn bursts_are_kept(want in 0..5000i32, have in 0..1500usize) {
+    fn burst_replicas_limit_each_pass(want in 0..5000i32, have in 0..1500usize) {
         let set = set(want);
         let pods = own_pods(&set, have);
-        let next = plan(&see(set, pods), T0);
+        let next = plan(&observed(set, pods), T0);
         let sizes = next.actions.iter().map(|action| match action {
             Action::Create(create) => create.count as usize,
             _ => 1,
@@ -356,7 +356,7 @@ fn pods_related() -> Vec<Arc<Pod>> {
 }
 
 #[test]
-fn victims_by_each_rule() {
+fn pods_to_delete_by_each_rule() {
     let base = || pod("base", Some(at(-1000)));
     let with = |name: &str, change: &dyn Fn(&mut Pod)| {
         let mut pod = base();
@@ -389,9 +389,9 @@ fn victims_by_each_rule() {
         ),
         ("unknown before running", Box::new(|pod| pod.status.phase = "Unknown".into()), same()),
         ("not ready before ready", Box::new(|pod| pod.status.conditions = Box::default()), same()),
-        ("cheap before dear", cost("-3"), same()),
-        ("a cost that is none counts as 0", cost("-1"), cost("+7")),
-        ("ready since unknown first", ready(None), same()),
+        ("lower deletion cost first", cost("-3"), same()),
+        ("invalid deletion cost counts as 0", cost("-1"), cost("+7")),
+        ("no Ready transition time first", ready(None), same()),
         ("ready for less time first", ready(Some(at(-10))), same()),
         ("more restarts first", restarts("c", 3), restarts("c", 2)),
         (
@@ -399,8 +399,8 @@ fn victims_by_each_rule() {
             Box::new(|pod| pod.meta.creation = Some(at(-10))),
             Box::new(|pod| pod.meta.creation = Some(at(-100))),
         ),
-        ("made at an unknown time first", Box::new(|pod| pod.meta.creation = None), same()),
-        ("of one bucket by uid", ready(Some(at(-900))), ready(Some(at(-800)))),
+        ("no creation time first", Box::new(|pod| pod.meta.creation = None), same()),
+        ("same age bucket by uid", ready(Some(at(-900))), ready(Some(at(-800)))),
     ];
     for (rule, first, second) in table {
         // The names contradict the rule, except in the rule about names.
@@ -414,7 +414,7 @@ fn victims_by_each_rule() {
 }
 
 #[test]
-fn pods_doubled_up_on_a_node_go_first() {
+fn pods_colocated_on_a_node_are_deleted_first() {
     let on = |name: &str, node: &str| {
         let mut pod = pod(name, Some(T0));
         pod.spec.node_name = node.into();
@@ -429,23 +429,23 @@ fn pods_doubled_up_on_a_node_go_first() {
 }
 
 #[test]
-fn costs_and_terminating_pods_count_where_their_gates_are_on() {
+fn pod_deletion_cost_and_terminating_replicas_need_their_gates() {
     let costing = |name: &str, cost: &str| {
         let mut pod = pod(name, Some(T0));
         pod.meta.annotations =
             [("controller.kubernetes.io/pod-deletion-cost", cost)].into_iter().collect();
         pod
     };
-    let mut going = pod("c", Some(T0));
-    going.meta.deletion = Some(T0);
-    let pods = [costing("a", "9"), costing("z", "-9"), going].map(|pod| own(&set(1), pod));
+    let mut terminating = pod("c", Some(T0));
+    terminating.meta.deletion = Some(T0);
+    let pods = [costing("a", "9"), costing("z", "-9"), terminating].map(|pod| own(&set(1), pod));
     let old = Gates::new(|gate| !["PodDeletionCost", TERMINATING].contains(&gate));
-    for (gates, goes, n) in [(Gates::default(), "z", json!(1)), (old, "a", Value::Null)] {
-        let mut observed = see(set(1), pods.to_vec());
+    for (gates, deleted, n) in [(Gates::default(), "z", json!(1)), (old, "a", Value::Null)] {
+        let mut observed = observed(set(1), pods.to_vec());
         observed.rules = Rules::of(&gates);
         let actions = plan(&observed, T0).actions;
         let [Action::Delete(delete)] = &actions[..] else { panic!("{actions:?}") };
-        assert_eq!(&*delete.target.name, goes);
+        assert_eq!(&*delete.target.name, deleted);
         let after = status(&observed, &Outcomes::default(), T0);
         let Some(Action::Update(update)) = after.actions.first() else { panic!("{after:?}") };
         let body: Value = serde_json::from_slice(&update.body).unwrap();
@@ -454,13 +454,13 @@ fn costs_and_terminating_pods_count_where_their_gates_are_on() {
 }
 
 #[test]
-fn no_pods_are_made_that_would_not_be_its_own() {
+fn no_pods_are_created_that_the_selector_does_not_match() {
     let mut set = set(3);
     set.spec.selector =
         object::<ReplicaSet>(&json!({"spec": {"selector": {"matchLabels": {"app": "nobody"}}}}))
             .spec
             .selector;
-    let observed = see(set, Vec::new());
+    let observed = observed(set, Vec::new());
     assert_eq!(plan(&observed, T0), Plan::nothing());
     let text = lines(&status(&observed, &Outcomes::default(), T0));
     assert!(text.contains("the selector does not match the template's labels"), "{text}");

@@ -62,7 +62,7 @@ struct World {
     revisions: Vec<ControllerRevision>,
     claims: Vec<PersistentVolumeClaim>,
     now: Timestamp,
-    story: Vec<String>,
+    log: Vec<String>,
     /// Creations of names that contain this fail.
     refused: &'static str,
     features: Features,
@@ -77,7 +77,7 @@ impl World {
             revisions: Vec::new(),
             claims: Vec::new(),
             now: T0,
-            story: Vec::new(),
+            log: Vec::new(),
             refused: "nobody",
             features: Features::of(&Gates::default()),
             n_made: 0,
@@ -87,7 +87,7 @@ impl World {
     fn settled(set: StatefulSet) -> Self {
         let mut world = Self::new(set);
         world.settle();
-        world.story.clear();
+        world.log.clear();
         world
     }
 
@@ -147,11 +147,11 @@ impl World {
                     });
                 }
                 self.created(&create.kind.kind, &body);
-                self.tell(format!("create {name}"), create.done.as_ref());
+                self.record(format!("create {name}"), create.done.as_ref());
             }
             Action::Delete(delete) => {
                 self.deleted(&delete.target);
-                self.tell(format!("delete {}", delete.target.name), delete.done.as_ref());
+                self.record(format!("delete {}", delete.target.name), delete.done.as_ref());
             }
             Action::Patch(patch) => {
                 let owners =
@@ -162,32 +162,32 @@ impl World {
                     Some(revision) => revision.meta.owners = owners,
                     None => self.pod(name).meta.owners = owners,
                 }
-                self.tell(format!("patch {name}"), None);
+                self.record(format!("patch {name}"), None);
             }
             Action::Update(update) => {
                 let written: StatefulSet = object(&serde_json::from_slice(&update.body).unwrap());
                 self.set.status = written.status;
-                self.story.push("status".into());
+                self.log.push("status".into());
             }
             Action::Rewrite(rewrite) => {
                 let body: Value = serde_json::from_slice(&rewrite.body).unwrap();
                 let name = rewrite.target.name.clone();
                 self.rewritten(&rewrite.target, &body);
-                self.tell(format!("rewrite {name}"), rewrite.done.as_ref());
+                self.record(format!("rewrite {name}"), rewrite.done.as_ref());
             }
             Action::Read(_) | Action::DeleteCollection(_) | Action::Local(_) => {
-                unreachable!("it does neither")
+                unreachable!("not in a StatefulSet's plan")
             }
             Action::Event(event) => {
-                self.story.push(format!("  {}: {}", event.reason, event.message));
+                self.log.push(format!("  {}: {}", event.reason, event.message));
             }
         }
         Outcome::success()
     }
 
-    fn tell(&mut self, what: String, done: Option<&EventRecord>) {
-        self.story.push(what);
-        self.story.extend(done.map(|event| format!("  {}: {}", event.reason, event.message)));
+    fn record(&mut self, what: String, done: Option<&EventRecord>) {
+        self.log.push(what);
+        self.log.extend(done.map(|event| format!("  {}: {}", event.reason, event.message)));
     }
 
     fn created(&mut self, kind: &str, body: &Value) {
@@ -273,7 +273,7 @@ impl World {
                 return;
             }
         }
-        panic!("it never settles: {:#?}", &self.story[self.story.len().saturating_sub(20)..]);
+        panic!("does not settle: {:#?}", &self.log[self.log.len().saturating_sub(20)..]);
     }
 
     fn roll(&mut self, image: &str) {
@@ -299,7 +299,7 @@ impl World {
 
     /// Returns the actions so far, with revisions replaced by numbers.
     fn history(&self) -> String {
-        let mut text: String = self.story.iter().map(|line| format!("{line}\n")).collect();
+        let mut text: String = self.log.iter().map(|line| format!("{line}\n")).collect();
         let mut revisions: Vec<_> = self.revisions.iter().collect();
         revisions.sort_by_key(|revision| revision.meta.creation);
         for (n, revision) in revisions.iter().enumerate() {
@@ -322,7 +322,7 @@ fn check(world: &World, golden: &Expect) {
 }
 
 #[test]
-fn pods_come_one_after_another() {
+fn ordered_ready_creates_pods_in_order() {
     let mut world = World::new(set(2, &json!({})));
     world.settle();
     check(
@@ -356,7 +356,7 @@ fn status_is_silent(observed: &Observed) -> bool {
 }
 
 #[test]
-fn a_pod_is_made_with_its_identity() {
+fn pod_has_its_identity_and_claims() {
     let mut world = World::new(set(1, &with_claims(&Value::Null)));
     world.set.spec.ordinals =
         object::<StatefulSet>(&json!({ "spec": { "ordinals": { "start": 7 } } })).spec.ordinals;
@@ -379,7 +379,7 @@ fn a_pod_is_made_with_its_identity() {
 }
 
 #[test]
-fn an_update_goes_from_the_last_to_the_first_and_back_again() {
+fn rolling_update_from_last_ordinal_and_rollback() {
     let mut world = World::settled(set(3, &json!({})));
     world.roll("two");
     world.settle();
@@ -412,7 +412,7 @@ fn an_update_goes_from_the_last_to_the_first_and_back_again() {
     "#]],
     );
     world.roll("one");
-    world.story.clear();
+    world.log.clear();
     world.pass();
     check(
         &world,
@@ -426,7 +426,7 @@ fn an_update_goes_from_the_last_to_the_first_and_back_again() {
 }
 
 #[test]
-fn a_partition_keeps_the_first_pods_as_they_were() {
+fn partition_keeps_lower_ordinals_at_the_old_revision() {
     let mut world = World::settled(set(3, &json!({})));
     let two = json!({ "spec": { "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "partition": 2 } } } });
     world.set.spec.update_strategy = object::<StatefulSet>(&two).spec.update_strategy;
@@ -441,7 +441,7 @@ fn a_partition_keeps_the_first_pods_as_they_were() {
 }
 
 #[test]
-fn as_many_may_be_unavailable_as_is_said() {
+fn max_unavailable_percentage() {
     let rolling =
         json!({ "spec": { "updateStrategy": { "rollingUpdate": { "maxUnavailable": "50%" } } } });
     let mut world = World::settled(set(5, &rolling));
@@ -456,7 +456,7 @@ fn as_many_may_be_unavailable_as_is_said() {
 }
 
 #[test]
-fn all_at_once_means_so() {
+fn parallel_updates_and_scales_down() {
     let mut world = World::settled(set(3, &parallel()));
     assert_eq!(world.images(), ["db-0 one", "db-1 one", "db-2 one"]);
     world.roll("bad");
@@ -465,7 +465,7 @@ fn all_at_once_means_so() {
     world.pass();
     world.pod("db-2").status = object::<Pod>(&json!({ "status": { "phase": "Pending" } })).status;
     // The budget is spent on a pod that never starts: only its replacement helps, and costs nothing.
-    world.story.clear();
+    world.log.clear();
     world.roll("good");
     world.pass();
     check(
@@ -480,7 +480,7 @@ fn all_at_once_means_so() {
     world.settle();
     assert_eq!(world.images(), ["db-0 good", "db-1 good", "db-2 good"]);
     world.change(|set| set.spec.replicas = Some(1));
-    world.story.clear();
+    world.log.clear();
     world.pass();
     check(
         &world,
@@ -495,7 +495,7 @@ fn all_at_once_means_so() {
 }
 
 #[test]
-fn a_smaller_set_loses_its_last_pods_one_by_one() {
+fn ordered_ready_scales_down_from_the_last_ordinal() {
     let mut world = World::settled(set(3, &json!({})));
     world.change(|set| set.spec.replicas = Some(1));
     world.settle();
@@ -516,7 +516,7 @@ fn a_smaller_set_loses_its_last_pods_one_by_one() {
 }
 
 #[test]
-fn pods_that_ended_are_made_anew() {
+fn finished_pods_are_recreated() {
     for phase in ["Failed", "Succeeded"] {
         let mut world = World::settled(set(2, &json!({})));
         let uid = world.pod("db-0").meta.uid.clone();
@@ -528,7 +528,7 @@ fn pods_that_ended_are_made_anew() {
 }
 
 #[test]
-fn claims_come_before_pods_and_what_fails_is_reported() {
+fn claims_are_created_first_and_failures_reported() {
     let mut world = World::new(set(1, &with_claims(&Value::Null)));
     world.refused = "data-db";
     world.pass();
@@ -547,7 +547,7 @@ fn claims_come_before_pods_and_what_fails_is_reported() {
     // A pod cannot start without a claim that somebody deleted.
     world.claims.clear();
     world.pod("db-0").status = object::<Pod>(&json!({ "status": { "phase": "Pending" } })).status;
-    world.story.clear();
+    world.log.clear();
     world.pass();
     check(
         &world,
@@ -560,11 +560,11 @@ fn claims_come_before_pods_and_what_fails_is_reported() {
 }
 
 #[test]
-fn a_claim_on_its_way_out_is_waited_for() {
+fn terminating_claim_blocks_its_pod() {
     let mut world = World::settled(set(1, &with_claims(&Value::Null)));
     world.pods.clear();
     world.claims[0].meta.deletion = Some(T0);
-    world.story.clear();
+    world.log.clear();
     world.pass();
     check(
         &world,
@@ -580,7 +580,7 @@ fn pending() -> evenkeel_api::views::PodStatus {
 }
 
 #[test]
-fn with_all_at_once_a_claim_on_its_way_out_holds_up_what_comes_after_making_pods() {
+fn parallel_terminating_claim_blocks_scale_down_and_update() {
     let mut more = with_claims(&Value::Null);
     json_patch_merge(&mut more, &parallel());
     let mut world = World::settled(set(4, &more));
@@ -589,7 +589,7 @@ fn with_all_at_once_a_claim_on_its_way_out_holds_up_what_comes_after_making_pods
     world.pods.retain(|pod| &*pod.meta.name != "db-1");
     world.change(|set| set.spec.replicas = Some(3));
     world.roll("two");
-    world.story.clear();
+    world.log.clear();
     world.pass();
     // Neither the condemned pod nor an old one is deleted; the existing pod causes no event.
     check(
@@ -602,7 +602,7 @@ fn with_all_at_once_a_claim_on_its_way_out_holds_up_what_comes_after_making_pods
     "#]],
     );
     world.claims.remove(0);
-    world.story.clear();
+    world.log.clear();
     world.pass();
     check(
         &world,
@@ -619,12 +619,12 @@ fn with_all_at_once_a_claim_on_its_way_out_holds_up_what_comes_after_making_pods
 }
 
 #[test]
-fn a_pod_is_not_mended_while_its_claim_is_on_its_way_out() {
+fn terminating_claim_blocks_the_update_of_its_pod() {
     let mut world = World::settled(set(1, &with_claims(&Value::Null)));
     world.pod("db-0").spec.volumes = Default::default();
     world.claims[0].meta.deletion = Some(T0);
     world.roll("two");
-    world.story.clear();
+    world.log.clear();
     world.pass();
     check(
         &world,
@@ -637,7 +637,7 @@ fn a_pod_is_not_mended_while_its_claim_is_on_its_way_out() {
 }
 
 #[test]
-fn without_its_gate_max_unavailable_is_one() {
+fn max_unavailable_is_1_without_the_gate() {
     let mut more = parallel();
     let rolling =
         json!({ "spec": { "updateStrategy": { "rollingUpdate": { "maxUnavailable": 3 } } } });
@@ -652,12 +652,12 @@ fn without_its_gate_max_unavailable_is_one() {
     };
     for _ in 0..2 {
         world.pass();
-        assert_eq!(ending(&world), ["db-3"], "the last, though another is not ready");
+        assert_eq!(ending(&world), ["db-3"], "the last ordinal, although another pod is not ready");
     }
     world.pods.retain(|pod| !pod.meta.deleting());
     world.pass();
     world.pass();
-    assert_eq!(ending(&world), [] as [&str; 0], "the new one is waited for");
+    assert_eq!(ending(&world), [] as [&str; 0], "the update waits for the new pod");
     world.settle();
     assert_eq!(world.images(), ["db-0 two", "db-1 two", "db-2 two", "db-3 two"]);
 }
@@ -667,7 +667,7 @@ fn recreate() -> Value {
 }
 
 #[test]
-fn recreate_is_not_known_without_its_gate() {
+fn recreate_needs_the_gate() {
     let mut world = World::new(set(2, &recreate()));
     world.pass();
     check(
@@ -680,13 +680,13 @@ fn recreate_is_not_known_without_its_gate() {
 }
 
 #[test]
-fn recreate_stops_all_before_it_makes_any() {
+fn recreate_deletes_all_pods_first() {
     let mut world = World::new(set(2, &recreate()));
     world.features = Features::of(&Gates::new(|_| true));
     world.settle();
     assert_eq!(world.images(), ["db-0 one", "db-1 one"]);
     world.roll("two");
-    world.story.clear();
+    world.log.clear();
     let conditions = |world: &World| -> Vec<String> {
         let conditions = world.set.status.conditions.iter();
         conditions.map(|c| format!("{} {}: {}", c.type_, c.status, c.reason)).collect()
@@ -695,7 +695,7 @@ fn recreate_stops_all_before_it_makes_any() {
     assert_eq!(conditions(&world), ["Progressing True: RecreateInProgress"]);
     world.pods.retain(|pod| &*pod.meta.name == "db-1");
     world.pass();
-    assert_eq!(world.pods.len(), 1, "none is made while an old one is there");
+    assert_eq!(world.pods.len(), 1, "no pod is created while an old one exists");
     world.settle();
     assert_eq!(world.images(), ["db-0 two", "db-1 two"]);
     assert_eq!(conditions(&world), ["Progressing False: RecreateCompleted"]);
@@ -723,7 +723,7 @@ fn recreate_stops_all_before_it_makes_any() {
 }
 
 #[test]
-fn claims_are_owned_as_the_policy_says() {
+fn claim_owners_by_retention_policy() {
     let owners = |world: &World| -> Vec<String> {
         let owners = |claim: &PersistentVolumeClaim| {
             claim
@@ -760,7 +760,7 @@ fn claims_are_owned_as_the_policy_says() {
 }
 
 #[test]
-fn a_claim_of_an_earlier_pod_holds_up_the_next() {
+fn claim_owned_by_a_stale_pod_blocks_the_new_pod() {
     let policy = json!({ "whenDeleted": "Retain", "whenScaled": "Delete" });
     let mut world = World::settled(set(1, &with_claims(&policy)));
     let owner = json!({ "metadata": { "ownerReferences": [{ "apiVersion": "v1", "kind": "Pod", "name": "db-0", "uid": "before", "controller": true }] } });
@@ -774,13 +774,13 @@ fn a_claim_of_an_earlier_pod_holds_up_the_next() {
 }
 
 #[test]
-fn somebody_elses_claim_is_left_alone() {
+fn claim_of_another_controller_is_unchanged() {
     let policy = json!({ "whenDeleted": "Delete", "whenScaled": "Retain" });
     let mut world = World::settled(set(1, &with_claims(&policy)));
     let owner = json!({ "metadata": { "ownerReferences": [{ "apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x", "controller": true }] } });
     world.claims[0].meta.owners = object::<PersistentVolumeClaim>(&owner).meta.owners;
     world.pod("db-0").status = object::<Pod>(&json!({ "status": { "phase": "Pending" } })).status;
-    world.story.clear();
+    world.log.clear();
     world.pass();
     check(
         &world,
@@ -809,7 +809,7 @@ fn settled_claims(world: &World) -> Vec<(String, Option<String>)> {
 
 /// Upstream: the callers of `UpdatePodClaimForRetentionPolicy`; only those for condemned pods record nothing.
 #[test]
-fn a_claim_that_cannot_be_saved_is_reported_of_but_for_condemned_pods() {
+fn failed_claim_update_event_except_for_condemned_pods() {
     let policy = |deleted: &str, scaled: &str| {
         with_claims(&json!({ "whenDeleted": deleted, "whenScaled": scaled }))
     };
@@ -837,7 +837,7 @@ fn a_claim_that_cannot_be_saved_is_reported_of_but_for_condemned_pods() {
 
 /// Upstream: `UpdateStatefulPod` retries conflicts.
 #[test]
-fn a_pod_that_another_changed_meanwhile_is_mended_without_a_warning() {
+fn pod_identity_update_retries_conflicts() {
     let mut world = World::settled(set(1, &json!({})));
     let pod = world.pod("db-0");
     pod.meta.labels = pod.meta.labels.with("statefulset.kubernetes.io/pod-name", "another");
@@ -850,7 +850,7 @@ fn a_pod_that_another_changed_meanwhile_is_mended_without_a_warning() {
 }
 
 #[test]
-fn what_another_program_wrote_is_found_by_its_meaning() {
+fn revision_in_upstreams_encoding_is_reused() {
     let mut world = World::settled(set(2, &json!({})));
     let revision = &mut world.revisions[0];
     let patch = json!({ "metadata": { "name": "db-0123" }, "revision": 4, "data": { "spec": { "template": {
@@ -870,7 +870,7 @@ fn what_another_program_wrote_is_found_by_its_meaning() {
 }
 
 #[test]
-fn a_name_that_is_taken_is_counted() {
+fn revision_name_collision_increments_collision_count() {
     let mut world = World::new(set(1, &json!({})));
     world.pass();
     let mut taken = world.revisions[0].clone();
@@ -886,7 +886,7 @@ fn a_name_that_is_taken_is_counted() {
 }
 
 #[test]
-fn history_is_kept_as_long_as_asked() {
+fn revision_history_limit() {
     let mut world = World::settled(set(1, &json!({ "spec": { "revisionHistoryLimit": 2 } })));
     for image in ["two", "three", "four", "five"] {
         world.roll(image);
@@ -897,14 +897,14 @@ fn history_is_kept_as_long_as_asked() {
 }
 
 #[test]
-fn pods_and_revisions_without_owner_are_adopted() {
+fn orphaned_pods_and_revisions_are_adopted() {
     let mut world = World::settled(set(2, &json!({})));
     for pod in &mut world.pods {
         pod.meta.owners = Shared::default();
     }
     world.revisions[0].meta.owners = Shared::default();
     world.pod("db-1").meta.labels = crate::fixtures::label("app", "db");
-    world.story.clear();
+    world.log.clear();
     world.settle();
     check(
         &world,
@@ -929,7 +929,7 @@ fn pods_and_revisions_without_owner_are_adopted() {
 }
 
 #[test]
-fn pods_become_available_by_time() {
+fn pod_is_available_after_min_ready_seconds() {
     let mut world = World::new(set(2, &json!({ "spec": { "minReadySeconds": 30 } })));
     world.pass();
     world.kubelets();
@@ -945,12 +945,12 @@ fn pods_become_available_by_time() {
 }
 
 #[test]
-fn a_set_that_goes_leaves_its_pods_alone() {
+fn terminating_set_changes_no_pods() {
     let mut world = World::settled(set(2, &json!({})));
     world.set.meta.deletion = Some(T0);
     world.revisions.clear();
     world.pods.pop();
-    world.story.clear();
+    world.log.clear();
     world.pass();
     assert_eq!(world.history(), "status\n");
 }
@@ -989,7 +989,7 @@ fn any_world() -> impl Strategy<Value = World> {
             for (ordinal, revision, phase, deleting, orphan) in pods {
                 scatter(&mut world, ordinal, revision, phase, deleting, orphan);
             }
-            world.story.clear();
+            world.log.clear();
             world
         })
 }
@@ -1019,7 +1019,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn from_any_start_it_ends_as_it_should(start in any_world()) {
+    fn any_state_converges(start in any_world()) {
         let mut world = start;
         world.settle();
         let (start, replicas) = (identity::ordinals_start(&world.set), identity::replicas(&world.set));
@@ -1040,7 +1040,7 @@ proptest! {
     }
 
     #[test]
-    fn in_order_no_pod_comes_before_those_before_it(start in any_world()) {
+    fn ordered_ready_creates_a_pod_after_its_predecessors(start in any_world()) {
         let mut world = start;
         prop_assume!(world.observed().is_ordered());
         for _ in 0..60 {
@@ -1062,7 +1062,7 @@ proptest! {
     }
 
     #[test]
-    fn no_more_become_unavailable_than_may(start in any_world()) {
+    fn rollout_keeps_max_unavailable(start in any_world()) {
         let mut world = start;
         world.settle();
         world.roll("next");

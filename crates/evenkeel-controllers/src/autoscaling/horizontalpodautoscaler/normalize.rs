@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn without_policies() {
+    fn default_limits_without_behavior() {
         let to = |proposed, current| {
             let limited = normalize_desired_replicas(
                 proposed,
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_added_within_a_period_count() {
+    fn replicas_added_within_the_period_count() {
         let up = json!({"selectPolicy": "Max", "policies": [policy("Pods", 4, 60)], "stabilizationWindowSeconds": 0});
         let behavior = behavior(&up, &up);
         let mut history = StabilizationHistory::default();
@@ -317,7 +317,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
         #[test]
-        fn never_out_of_bounds_nor_in_the_other_direction(proposed in 0i32..60, current in 2i32..=20, value in 1i32..200, pods: bool, select in 0usize..3, rules: bool) {
+        fn replicas_stay_within_bounds_and_direction(proposed in 0i32..60, current in 2i32..=20, value in 1i32..200, pods: bool, select in 0usize..3, rules: bool) {
             let kind = if pods { "Pods" } else { "Percent" };
             let select = ["Max", "Min", "Disabled"][select];
             let one = json!({"selectPolicy": select, "policies": [policy(kind, value, 60)]});

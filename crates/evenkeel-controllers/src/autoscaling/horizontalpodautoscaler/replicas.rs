@@ -143,7 +143,8 @@ impl Scene<'_> {
     /// `calcPlainMetricReplicas`.
     ///
     /// - If all pods count: `ceil(pods × ratio)`, unless the ratio is within the tolerance.
-    /// - A missing metric counts as 100 % of the target (`full_use`) when scaling down, and as 0 % when scaling up.
+    /// - A missing metric counts as `full_use` when scaling down, and as 0 when scaling up. For a
+    ///   utilization, `full_use` is 100 % of the pod's request, or the target if that is more.
     /// - An unready pod counts as 0 % when scaling up, and is ignored otherwise.
     /// - `ratio_of` computes the ratio again with these values. If the new ratio reverses the direction or is
     ///   within the tolerance, or if the result moves the other way, the replicas stay.

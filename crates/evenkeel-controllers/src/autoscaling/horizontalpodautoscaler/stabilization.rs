@@ -144,7 +144,7 @@ mod tests {
     const WINDOW: Duration = Duration::from_secs(300);
 
     #[test]
-    fn the_highest_recommendation_of_the_window_counts() {
+    fn highest_recommendation_in_the_window_wins() {
         let mut history = StabilizationHistory::default();
         history.record_initial_recommendation(5, T0);
         history.record_initial_recommendation(9, T0);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn each_direction_has_its_window() {
+    fn scale_up_and_scale_down_have_separate_windows() {
         let mut history = StabilizationHistory::default();
         history.record_initial_recommendation(4, T0);
         // Up at once, down after a minute.

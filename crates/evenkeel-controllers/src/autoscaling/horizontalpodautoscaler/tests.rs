@@ -42,40 +42,40 @@ pub(super) const OPTIONS: Options = Options {
 
 /// State of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Is {
+enum PodState {
     Ready,
-    /// It runs, and has never been ready.
+    /// Running, and never ready.
     Unready,
     Pending,
     Failed,
-    Going,
+    Terminating,
 }
 
 /// Returns a pod that requests 1 CPU and started ten minutes ago.
-fn one(n: usize, is: Is) -> Arc<Pod> {
+fn pod_in_state(n: usize, state: PodState) -> Arc<Pod> {
     let containers =
         json!([{"name": "app", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]);
     let spec = object::<Pod>(&json!({"metadata": {}, "spec": {"containers": containers}})).spec;
     let started = at(-600);
     let mut pod = Pod { spec, ..pod(&format!("p{n}"), Some(at(-590))) };
     pod.status.start_time = Some(started);
-    match is {
-        Is::Ready => {}
-        Is::Unready => {
+    match state {
+        PodState::Ready => {}
+        PodState::Unready => {
             let mut conditions = pod.status.conditions.to_vec();
             conditions[0].status = "False".into();
             conditions[0].last_transition_time = Some(started);
             pod.status.conditions = conditions.into();
         }
-        Is::Pending => pod.status.phase = "Pending".into(),
-        Is::Failed => pod.status.phase = "Failed".into(),
-        Is::Going => pod.meta.deletion = Some(T0),
+        PodState::Pending => pod.status.phase = "Pending".into(),
+        PodState::Failed => pod.status.phase = "Failed".into(),
+        PodState::Terminating => pod.meta.deletion = Some(T0),
     }
     Arc::new(pod)
 }
 
-fn pods(of: &[Is]) -> Vec<Arc<Pod>> {
-    of.iter().enumerate().map(|(n, is)| one(n, *is)).collect()
+fn pods(states: &[PodState]) -> Vec<Arc<Pod>> {
+    states.iter().enumerate().map(|(n, state)| pod_in_state(n, *state)).collect()
 }
 
 /// Returns samples of the first pods, without those whose value is `None`.
@@ -87,53 +87,54 @@ fn samples(values: &[Option<i64>]) -> Samples {
     each.collect()
 }
 
-fn scene<'a>(pods: &'a [Arc<Pod>], wanted: i32) -> Scene<'a> {
+fn calculator<'a>(pods: &'a [Arc<Pod>], replicas: i32) -> Scene<'a> {
     let tolerances = Tolerances { down: 0.1, up: 0.1 };
     Scene {
         pods,
-        spec_replicas: wanted,
-        status_replicas: wanted,
+        spec_replicas: replicas,
+        status_replicas: replicas,
         tolerances,
         options: &OPTIONS,
         now: T0,
     }
 }
 
-/// Returns the replicas for this use of CPU, and the use in percent of the requests.
-fn by_cpu(of: &[Is], used: &[Option<i64>], target: i32) -> Result<(i32, i32), String> {
-    let pods = pods(of);
-    let wanted = i32::try_from(of.len()).unwrap();
-    let count = scene(&pods, wanted).by_utilization("cpu", "", samples(used), target)?;
+/// Returns the desired replicas for this CPU usage, and the utilization in percent.
+fn by_cpu(states: &[PodState], used: &[Option<i64>], target: i32) -> Result<(i32, i32), String> {
+    let pods = pods(states);
+    let replicas = i32::try_from(states.len()).unwrap();
+    let count = calculator(&pods, replicas).by_utilization("cpu", "", samples(used), target)?;
     Ok((count.replicas, count.utilization.unwrap()))
 }
 
 #[test]
-fn by_utilization() {
-    use Is::{Failed, Going, Pending, Ready, Unready};
+fn replicas_by_utilization() {
+    use PodState::{Failed, Pending, Ready, Terminating, Unready};
     let all = |value, count| vec![Some(value); count];
     // Scale up, scale down, and stay within the tolerance.
     assert_eq!(by_cpu(&[Ready; 3], &all(600, 3), 30), Ok((6, 60)));
     assert_eq!(by_cpu(&[Ready; 4], &all(250, 4), 50), Ok((2, 25)));
     assert_eq!(by_cpu(&[Ready; 3], &all(549, 3), 50), Ok((3, 54)), "8% over");
     assert_eq!(by_cpu(&[Ready; 3], &all(560, 3), 50), Ok((4, 56)));
-    // A pod without a sample counts as 0 % when scaling up, and as 100 % of the target when scaling down.
+    // A pod without a sample counts as 0 % when scaling up. When scaling down, it counts as 100 % of its
+    // request, or as the target if that is more.
     assert_eq!(by_cpu(&[Ready; 3], &[Some(900), Some(900), None], 50), Ok((4, 90)));
     assert_eq!(
         by_cpu(&[Ready; 3], &[Some(520), Some(700), None], 50),
         Ok((3, 61)),
-        "it would turn"
+        "the direction would reverse"
     );
     assert_eq!(by_cpu(&[Ready; 4], &[Some(100), Some(100), Some(100), None], 50), Ok((3, 10)));
     assert_eq!(
         by_cpu(&[Ready; 4], &[Some(100), Some(100), Some(100), None], 200),
         Ok((2, 10)),
-        "the target where that is more"
+        "the target is more than 100 %"
     );
     // An unready pod counts as 0 % when scaling up, and is ignored otherwise.
     assert_eq!(by_cpu(&[Ready, Ready, Unready], &all(900, 3), 30), Ok((6, 90)));
     assert_eq!(by_cpu(&[Ready, Ready, Pending], &[Some(100), Some(100), None], 50), Ok((1, 10)));
     // Terminating and failed pods are ignored.
-    assert_eq!(by_cpu(&[Ready, Going, Failed], &all(900, 3), 30), Ok((3, 90)));
+    assert_eq!(by_cpu(&[Ready, Terminating, Failed], &all(900, 3), 30), Ok((3, 90)));
     let none = Err("did not receive metrics for targeted pods (pods might be unready)".to_owned());
     assert_eq!(by_cpu(&[Unready], &all(900, 1), 30), none);
     let none = Err("no pods returned by selector while calculating replica count".to_owned());
@@ -141,48 +142,55 @@ fn by_utilization() {
 }
 
 #[test]
-fn by_average() {
-    let by = |of: &[Is], used: &[Option<i64>], target| {
-        let pods = pods(of);
-        let wanted = i32::try_from(of.len()).unwrap();
-        scene(&pods, wanted).by_average("", samples(used), target).map(|a| (a.replicas, a.usage))
+fn replicas_by_average_value() {
+    let by = |states: &[PodState], used: &[Option<i64>], target| {
+        let pods = pods(states);
+        let replicas = i32::try_from(states.len()).unwrap();
+        calculator(&pods, replicas)
+            .by_average("", samples(used), target)
+            .map(|a| (a.replicas, a.usage))
     };
     assert_eq!(
-        by(&[Is::Ready; 3], &[Some(20_000), Some(10_000), Some(30_000)], 15_000),
+        by(&[PodState::Ready; 3], &[Some(20_000), Some(10_000), Some(30_000)], 15_000),
         Ok((4, 20_000))
     );
-    assert_eq!(by(&[Is::Ready; 3], &[Some(5_000); 3], 15_000), Ok((1, 5_000)));
+    assert_eq!(by(&[PodState::Ready; 3], &[Some(5_000); 3], 15_000), Ok((1, 5_000)));
     // Readiness matters only for CPU.
-    assert_eq!(by(&[Is::Unready; 3], &[Some(30_000); 3], 15_000), Ok((6, 30_000)));
-    assert_eq!(by(&[Is::Ready; 3], &[Some(30_000), Some(30_000), None], 15_000), Ok((4, 30_000)));
-    assert_eq!(by(&[Is::Ready; 3], &[Some(0), Some(0), None], 15_000), Ok((1, 0)));
+    assert_eq!(by(&[PodState::Unready; 3], &[Some(30_000); 3], 15_000), Ok((6, 30_000)));
+    assert_eq!(
+        by(&[PodState::Ready; 3], &[Some(30_000), Some(30_000), None], 15_000),
+        Ok((4, 30_000))
+    );
+    assert_eq!(by(&[PodState::Ready; 3], &[Some(0), Some(0), None], 15_000), Ok((1, 0)));
 }
 
 #[test]
-fn by_one_value() {
-    let pods = pods(&[Is::Ready, Is::Ready, Is::Unready]);
-    let by =
-        |wanted, usage, target| scene(&pods, wanted).by_value(usage, target).map(|a| a.replicas);
-    assert_eq!(by(3, 20_000, 10_000), Ok(4), "twice the two that are ready");
+fn replicas_by_value() {
+    let pods = pods(&[PodState::Ready, PodState::Ready, PodState::Unready]);
+    let by = |replicas, usage, target| {
+        calculator(&pods, replicas).by_value(usage, target).map(|a| a.replicas)
+    };
+    assert_eq!(by(3, 20_000, 10_000), Ok(4), "2 ready pods at twice the target");
     assert_eq!(by(3, 10_500, 10_000), Ok(3));
-    assert_eq!(by(0, 25_000, 10_000), Ok(3), "from zero, there are none to count");
+    assert_eq!(by(0, 25_000, 10_000), Ok(3), "from zero, pods are not counted");
     assert_eq!(by(0, 0, 10_000), Ok(0));
     assert_eq!(by(3, i64::MAX, 1), Ok(i32::MAX));
-    let per = |there, usage, target| {
-        Scene { status_replicas: there, ..scene(&pods, there) }.by_value_per_pod(usage, target)
+    let per_pod = |replicas, usage, target| {
+        Scene { status_replicas: replicas, ..calculator(&pods, replicas) }
+            .by_value_per_pod(usage, target)
     };
     assert_eq!(
-        per(3, 60_000, 10_000),
+        per_pod(3, 60_000, 10_000),
         ReplicaCount { replicas: 6, usage: 20_000, utilization: None }
     );
     assert_eq!(
-        per(3, 31_000, 10_000),
+        per_pod(3, 31_000, 10_000),
         ReplicaCount { replicas: 3, usage: 10_334, utilization: None }
     );
-    assert_eq!(per(3, i64::MAX, 1000).usage, i64::MAX);
+    assert_eq!(per_pod(3, i64::MAX, 1000).usage, i64::MAX);
     let none: Vec<Arc<Pod>> = Vec::new();
     assert!(
-        scene(&none, 1)
+        calculator(&none, 1)
             .by_value(20, 10)
             .unwrap_err()
             .starts_with("unable to calculate ready pods: ")
@@ -190,9 +198,9 @@ fn by_one_value() {
 }
 
 #[test]
-fn the_first_minutes_of_a_pod_do_not_count() {
+fn cpu_of_starting_pods_is_ignored() {
     let used = |started: i64, ready: &str, since: i64, measured: i64| {
-        let mut pod = (*one(0, Is::Ready)).clone();
+        let mut pod = (*pod_in_state(0, PodState::Ready)).clone();
         pod.status.start_time = Some(at(started));
         let mut conditions = pod.status.conditions.to_vec();
         (conditions[0].status, conditions[0].last_transition_time) =
@@ -200,24 +208,25 @@ fn the_first_minutes_of_a_pod_do_not_count() {
         pod.status.conditions = conditions.into();
         let sample = Sample { value: 900, at: at(measured), window: Duration::from_secs(30) };
         let samples = [("p0".into(), sample)].into_iter().collect();
-        scene(&[Arc::new(pod)], 1).by_utilization("cpu", "", samples, 50).is_ok()
+        calculator(&[Arc::new(pod)], 1).by_utilization("cpu", "", samples, 50).is_ok()
     };
     assert!(used(-600, "True", -500, 0));
     // Within five minutes of its start, one window must have passed since it became ready.
     assert!(!used(-100, "True", -20, 0));
     assert!(used(-100, "True", -30, 0));
     assert!(!used(-100, "False", -90, 0));
-    // Later, a pod was never ready if its readiness has not changed since half a minute after its start.
+    // After that period, an unready pod is ignored if it became unready within 30 s of its start: it has
+    // never been ready.
     assert!(!used(-600, "False", -580, 0));
-    assert!(used(-600, "False", -100, 0), "it was ready once");
+    assert!(used(-600, "False", -100, 0), "it has been ready");
 }
 
 #[test]
-fn requests_must_be_there() {
+fn utilization_needs_requests() {
     let with = |spec: Value, container: &str| {
         let spec = object::<Pod>(&json!({"metadata": {}, "spec": spec})).spec;
-        let pod = Arc::new(Pod { spec, ..(*one(0, Is::Ready)).clone() });
-        scene(&[pod], 1)
+        let pod = Arc::new(Pod { spec, ..(*pod_in_state(0, PodState::Ready)).clone() });
+        calculator(&[pod], 1)
             .by_utilization("cpu", container, samples(&[Some(500)]), 50)
             .map(|a| a.utilization.unwrap())
     };
@@ -270,8 +279,8 @@ fn observed(spec: &Value, status: &Value, replicas: i32) -> Observed {
     Observed { autoscaler: Arc::new(autoscaler(spec, status)), scale }
 }
 
-/// Runs a pass in which each metric has this reading. Returns the plan's events, the status, and the new
-/// scale.
+/// Runs a pass in which each metric has this reading. Returns the status, the plan's events, and
+/// the new replicas.
 fn pass(
     observed: &Observed,
     reads: Vec<Read>,
@@ -279,10 +288,10 @@ fn pass(
     now: Timestamp,
 ) -> (StatusBuilder, Vec<String>, Option<i32>) {
     let course = plan::course(observed, &OPTIONS);
-    let pods = pods(&vec![Is::Ready; usize::try_from(observed.scale.replicas).unwrap()]);
+    let pods = pods(&vec![PodState::Ready; usize::try_from(observed.scale.replicas).unwrap()]);
     let each = observed.autoscaler.spec.metrics.iter().zip(reads);
     let propose = |(spec, read): (&MetricSpec, Read)| {
-        metric::propose(spec, read, &scene(&pods, observed.scale.replicas), "ns")
+        metric::propose(spec, read, &calculator(&pods, observed.scale.replicas), "ns")
     };
     let measured = Measured::Each(if course == Course::Measure {
         each.map(propose).collect()
@@ -312,17 +321,17 @@ fn conclude(
     (builder, events, decision.rescale.map(|_| decision.desired))
 }
 
-fn used(values: &[i64]) -> Read {
+fn usage(values: &[i64]) -> Read {
     Ok(Reading::Samples(samples(&values.iter().map(|value| Some(*value)).collect::<Vec<_>>())))
 }
 
-fn says(builder: &StatusBuilder, type_: &str) -> (String, String) {
+fn status_and_reason(builder: &StatusBuilder, type_: &str) -> (String, String) {
     let found = condition::find(&builder.status.conditions, type_).expect(type_);
     (found.status.to_string(), found.reason.to_string())
 }
 
 #[test]
-fn bounds_come_before_metrics() {
+fn bounds_apply_before_metrics() {
     let spec = json!({"minReplicas": 2, "maxReplicas": 4, "metrics": [cpu()]});
     let of = |replicas| plan::course(&observed(&spec, &json!({}), replicas), &OPTIONS);
     assert_eq!(of(5), Course::Bound(4, "Current number of replicas above Spec.MaxReplicas"));
@@ -339,24 +348,33 @@ fn bounds_come_before_metrics() {
         ]
     );
     assert_eq!((builder.status.current_replicas, builder.status.desired_replicas), (9, 4));
-    assert_eq!(says(&builder, "AbleToScale"), ("True".into(), "SucceededRescale".into()));
-    assert_eq!(says(&builder, "ScaledToZero"), ("False".into(), "NotScaledToZero".into()));
+    assert_eq!(
+        status_and_reason(&builder, "AbleToScale"),
+        ("True".into(), "SucceededRescale".into())
+    );
+    assert_eq!(
+        status_and_reason(&builder, "ScaledToZero"),
+        ("False".into(), "NotScaledToZero".into())
+    );
     assert_eq!(builder.status.last_scale_time, Some(T0));
 }
 
 #[test]
-fn scaled_by_hand_to_zero_it_stays() {
+fn manual_scale_to_zero_disables_scaling() {
     let spec = json!({"maxReplicas": 4, "metrics": [cpu()]});
     let observed = observed(&spec, &json!({"desiredReplicas": 3}), 0);
     let (builder, events, to) =
         pass(&observed, Vec::new(), &mut StabilizationHistory::default(), T0);
     assert_eq!((to, events.len()), (None, 0));
-    assert_eq!(says(&builder, "ScalingActive"), ("False".into(), "ScalingDisabled".into()));
+    assert_eq!(
+        status_and_reason(&builder, "ScalingActive"),
+        ("False".into(), "ScalingDisabled".into())
+    );
     assert_eq!(builder.status.desired_replicas, 0);
 }
 
 #[test]
-fn to_zero_and_back() {
+fn scale_to_zero_and_back() {
     let spec = json!({"minReplicas": 0, "maxReplicas": 9, "metrics": [queue()]});
     let mut history = StabilizationHistory::default();
     let jobs = |n: i64| vec![Ok(Reading::Values(vec![n * 1000]))];
@@ -364,7 +382,7 @@ fn to_zero_and_back() {
     history.record_initial_recommendation(1, at(-600));
     let (builder, _, to) = pass(&busy, jobs(0), &mut history, T0);
     assert_eq!(to, Some(0));
-    assert_eq!(says(&builder, "ScaledToZero"), ("True".into(), "ScaledToZero".into()));
+    assert_eq!(status_and_reason(&builder, "ScaledToZero"), ("True".into(), "ScaledToZero".into()));
     let status = json!({"conditions": [{"type": "ScaledToZero", "status": "True"}]});
     let idle = observed(&spec, &status, 0);
     assert_eq!(pass(&idle, jobs(0), &mut history.clone(), at(15)).2, None);
@@ -374,29 +392,35 @@ fn to_zero_and_back() {
         events,
         ["SuccessfulRescale: New size: 3; reason: external metric jobs(nil) above target"]
     );
-    assert_eq!(says(&builder, "ScaledToZero"), ("False".into(), "NotScaledToZero".into()));
+    assert_eq!(
+        status_and_reason(&builder, "ScaledToZero"),
+        ("False".into(), "NotScaledToZero".into())
+    );
     // Without the gate, a target at zero stays at zero.
     let off = Options { to_zero: false, ..OPTIONS };
     assert_eq!(plan::course(&idle, &off), Course::Disabled);
-    // Raising `minReplicas` alone scales up from zero.
+    // After `minReplicas` is raised, a target at zero is evaluated again.
     let raised = json!({"minReplicas": 2, "maxReplicas": 9, "metrics": [cpu()]});
     let raised = observed(&raised, &status, 0);
     assert_eq!(plan::course(&raised, &OPTIONS), Course::Measure);
 }
 
 #[test]
-fn the_metric_that_asks_for_most_counts() {
+fn highest_proposal_wins() {
     let spec = json!({"maxReplicas": 9, "metrics": [cpu(), queue()]});
     let observed = observed(&spec, &json!({}), 3);
     let jobs = |n: i64| Ok(Reading::Values(vec![n * 1000]));
     let (builder, events, to) =
-        pass(&observed, vec![used(&[500; 3]), jobs(10)], &mut StabilizationHistory::default(), T0);
+        pass(&observed, vec![usage(&[500; 3]), jobs(10)], &mut StabilizationHistory::default(), T0);
     assert_eq!(to, Some(5));
     assert_eq!(
         events,
         ["SuccessfulRescale: New size: 5; reason: external metric jobs(nil) above target"]
     );
-    assert_eq!(says(&builder, "ScalingActive"), ("True".into(), "ValidMetricFound".into()));
+    assert_eq!(
+        status_and_reason(&builder, "ScalingActive"),
+        ("True".into(), "ValidMetricFound".into())
+    );
     assert_eq!(builder.status.current_metrics.len(), 2);
     assert_eq!(
         builder.status.current_metrics[1]
@@ -413,7 +437,7 @@ fn the_metric_that_asks_for_most_counts() {
     let lost = || Err("no answer".to_owned());
     let (builder, events, to) =
         pass(&observed, vec![lost(), jobs(10)], &mut StabilizationHistory::default(), T0);
-    assert_eq!((to, says(&builder, "ScalingActive").0.as_str()), (Some(5), "True"));
+    assert_eq!((to, status_and_reason(&builder, "ScalingActive").0.as_str()), (Some(5), "True"));
     assert_eq!(
         events[0],
         "FailedGetResourceMetric: failed to get cpu utilization: unable to get metrics for resource cpu: no answer"
@@ -421,16 +445,16 @@ fn the_metric_that_asks_for_most_counts() {
     let (builder, events, to) =
         pass(&observed, vec![lost(), jobs(1)], &mut StabilizationHistory::default(), T0);
     assert_eq!(
-        (to, says(&builder, "ScalingActive")),
+        (to, status_and_reason(&builder, "ScalingActive")),
         (None, ("False".into(), "FailedGetResourceMetric".into()))
     );
     let message = "FailedComputeMetricsReplicas: invalid metrics (1 invalid out of 2), first error is: failed to get cpu resource metric value: failed to get cpu utilization: unable to get metrics for resource cpu: no answer";
     assert_eq!(events[1], message);
-    assert_eq!(&*builder.status.current_metrics[0].type_, "", "as upstream has it");
+    assert_eq!(&*builder.status.current_metrics[0].type_, "", "empty, as upstream writes it");
 }
 
 #[test]
-fn every_source_tells_of_its_failure() {
+fn failed_metric_event_per_source() {
     let of = |metric: Value| {
         let spec = json!({"maxReplicas": 9, "metrics": [metric]});
         let observed = observed(&spec, &json!({}), 2);
@@ -467,20 +491,20 @@ fn every_source_tells_of_its_failure() {
 }
 
 #[test]
-fn memory_is_written_as_memory() {
+fn memory_is_shown_in_binary_units() {
     let metric = json!({"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "64Mi"}}});
     let spec = json!({"maxReplicas": 9, "metrics": [metric]});
     let observed = observed(&spec, &json!({}), 2);
     let bytes = 64 * 1024 * 1024 * 1000;
     let (builder, ..) =
-        pass(&observed, vec![used(&[bytes; 2])], &mut StabilizationHistory::default(), T0);
+        pass(&observed, vec![usage(&[bytes; 2])], &mut StabilizationHistory::default(), T0);
     let current = &builder.status.current_metrics[0].resource.as_ref().unwrap().current;
     assert_eq!(current.average_value.unwrap().to_string(), "64Mi");
     assert_eq!(current.average_utilization, None);
 }
 
 #[test]
-fn tolerance_may_be_the_autoscalers_own() {
+fn tolerance_of_behavior_overrides_the_default() {
     let behavior = json!({"scaleUp": {"tolerance": "500m"}, "scaleDown": {}});
     let spec = json!({"maxReplicas": 9, "metrics": [cpu()], "behavior": behavior});
     let own = autoscaler(&spec, &json!({})).spec.behavior;
@@ -490,7 +514,7 @@ fn tolerance_may_be_the_autoscalers_own() {
 }
 
 #[test]
-fn a_change_that_fails_is_reported() {
+fn failed_rescale_is_reported() {
     let spec = json!({"maxReplicas": 4, "metrics": [cpu()]});
     let observed = observed(&spec, &json!({"desiredReplicas": 7}), 9);
     let mut history = StabilizationHistory::default();
@@ -510,10 +534,13 @@ fn a_change_that_fails_is_reported() {
         &OPTIONS,
         T0,
     );
-    assert_eq!(says(&builder, "AbleToScale"), ("False".into(), "FailedUpdateScale".into()));
+    assert_eq!(
+        status_and_reason(&builder, "AbleToScale"),
+        ("False".into(), "FailedUpdateScale".into())
+    );
     assert_eq!((builder.status.desired_replicas, builder.status.last_scale_time), (7, None));
     let Action::Event(note) = &builder.plan(&observed.autoscaler).actions[0] else {
-        panic!("an event comes first")
+        panic!("the event is first")
     };
     assert_eq!(
         note.message,
@@ -522,17 +549,20 @@ fn a_change_that_fails_is_reported() {
 }
 
 #[test]
-fn without_a_scale_the_status_says_so_and_nothing_else() {
+fn missing_scale_changes_only_able_to_scale() {
     let autoscaler = autoscaler(&json!({"maxReplicas": 4}), &json!({"desiredReplicas": 7}));
     let builder = plan::without_scale(&autoscaler, "deployments.apps \"web\" not found", T0);
-    assert_eq!(says(&builder, "AbleToScale"), ("False".into(), "FailedGetScale".into()));
+    assert_eq!(
+        status_and_reason(&builder, "AbleToScale"),
+        ("False".into(), "FailedGetScale".into())
+    );
     assert_eq!((builder.status.desired_replicas, builder.status.observed_generation), (7, None));
     assert_eq!(builder.plan(&autoscaler).actions.len(), 2);
 }
 
 #[test]
-fn two_autoscalers_of_the_same_pods_do_nothing() {
-    let (mut selectors, pods) = (Selectors::default(), pods(&[Is::Ready]));
+fn ambiguous_selector_is_reported() {
+    let (mut selectors, pods) = (Selectors::default(), pods(&[PodState::Ready]));
     let web = Selector::from_map(&label("app", "web"));
     let (a, b, far) = (Key::new("ns", "a"), Key::new("ns", "b"), Key::new("other", "a"));
     assert!(selectors::alone(&selectors, &a, "app=web", &web, &pods).is_ok());
@@ -542,7 +572,7 @@ fn two_autoscalers_of_the_same_pods_do_nothing() {
     let Err(Measured::Unselected { event, error, .. }) =
         selectors::alone(&selectors, &b, "app=web", &web, &pods)
     else {
-        panic!("both mean the pod")
+        panic!("both select the pod")
     };
     assert_eq!(
         (event, &*error),
@@ -553,27 +583,29 @@ fn two_autoscalers_of_the_same_pods_do_nothing() {
     );
     assert!(
         selectors::alone(&selectors, &b, "app=web", &web, &Vec::new()).is_ok(),
-        "no pods, no quarrel"
+        "no pod is selected twice"
     );
+    selectors.record(&b, &web);
+    assert!(selectors::alone(&selectors, &a, "app=web", &web, &pods).is_err());
     selectors.forget(&a);
     assert!(selectors::alone(&selectors, &b, "app=web", &web, &pods).is_ok());
 }
 
 #[test]
-fn a_scale_without_a_selector_is_reported() {
-    let said = |text: &str| match selectors::parse(text) {
+fn missing_or_invalid_selector_is_reported() {
+    let event_and_reason = |text: &str| match selectors::parse(text) {
         Err(Measured::Unselected { event, reason, .. }) => (event, reason),
         other => panic!("{other:?}"),
     };
-    assert_eq!(said(""), ("SelectorRequired", "InvalidSelector"));
-    assert_eq!(said("a in"), ("InvalidSelector", "InvalidSelector"));
+    assert_eq!(event_and_reason(""), ("SelectorRequired", "InvalidSelector"));
+    assert_eq!(event_and_reason("a in"), ("InvalidSelector", "InvalidSelector"));
     let spec = json!({"maxReplicas": 4, "metrics": [cpu()]});
     let observed = observed(&spec, &json!({}), 2);
-    let Err(unselected) = selectors::parse("") else { panic!("there is none") };
+    let Err(unselected) = selectors::parse("") else { panic!("no selector") };
     let (builder, events, to) =
         conclude(&observed, Course::Measure, unselected, &mut StabilizationHistory::default(), T0);
     assert_eq!(
-        (to, says(&builder, "ScalingActive")),
+        (to, status_and_reason(&builder, "ScalingActive")),
         (None, ("False".into(), "InvalidSelector".into()))
     );
     assert_eq!(
@@ -586,7 +618,7 @@ fn a_scale_without_a_selector_is_reported() {
 }
 
 /// Returns the autoscaler and its target after a pass.
-fn after(observed: &Observed, builder: &StatusBuilder, to: Option<i32>) -> Observed {
+fn next_observed(observed: &Observed, builder: &StatusBuilder, to: Option<i32>) -> Observed {
     let autoscaler = HorizontalPodAutoscaler {
         status: builder.status.clone(),
         ..(*observed.autoscaler).clone()
@@ -599,10 +631,9 @@ fn after(observed: &Observed, builder: &StatusBuilder, to: Option<i32>) -> Obser
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// A steady load, distributed evenly over the pods, is met within the bounds. Then nothing more is
-    /// written.
+    /// Under a constant load the replicas converge within the bounds, and further passes write nothing.
     #[test]
-    fn a_steady_load_comes_to_rest(load in 1i64..20_000, start in 1i32..12, behavior: bool) {
+    fn constant_load_converges(load in 1i64..20_000, start in 1i32..12, behavior: bool) {
         let rules = json!({"selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}], "stabilizationWindowSeconds": 0});
         let mut spec = json!({"minReplicas": 1, "maxReplicas": 12, "metrics": [cpu()]});
         if behavior {
@@ -611,16 +642,16 @@ proptest! {
         let (mut history, mut observed, mut now) = (StabilizationHistory::default(), observed(&spec, &json!({}), start), T0);
         for _ in 0..60 {
             let each = load / i64::from(observed.scale.replicas);
-            let reads = vec![used(&vec![each; usize::try_from(observed.scale.replicas).unwrap()])];
+            let reads = vec![usage(&vec![each; usize::try_from(observed.scale.replicas).unwrap()])];
             let (builder, _, to) = pass(&observed, reads, &mut history, now);
-            observed = after(&observed, &builder, to);
+            observed = next_observed(&observed, &builder, to);
             now += SignedDuration::from_secs(15);
         }
         let replicas = i64::from(observed.scale.replicas);
         let each = load / replicas;
         prop_assert!((1..=12).contains(&replicas));
         prop_assert!(each <= 550 + 10 || replicas == 12, "{each} each of {replicas}");
-        let reads = vec![used(&vec![each; usize::try_from(replicas).unwrap()])];
+        let reads = vec![usage(&vec![each; usize::try_from(replicas).unwrap()])];
         let (builder, events, to) = pass(&observed, reads, &mut history, now);
         prop_assert_eq!((to, events.len()), (None, 0));
         prop_assert!(builder.plan(&observed.autoscaler).is_nothing());
@@ -628,12 +659,12 @@ proptest! {
 }
 
 #[test]
-fn a_proposal_says_what_was_measured() {
+fn proposal_of_a_resource_metric() {
     let spec: MetricSpec =
         autoscaler(&json!({"metrics": [cpu()]}), &json!({})).spec.metrics[0].clone();
-    let pods = pods(&[Is::Ready; 2]);
+    let pods = pods(&[PodState::Ready; 2]);
     let Ok(Proposal { replicas, name, status }) =
-        metric::propose(&spec, used(&[1000; 2]), &scene(&pods, 2), "ns")
+        metric::propose(&spec, usage(&[1000; 2]), &calculator(&pods, 2), "ns")
     else {
         panic!("readings are complete")
     };

@@ -53,9 +53,9 @@ fn observed(cron: &CronJob, jobs: &[Arc<Job>]) -> Observed {
     Observed::new(Arc::new(cron.clone()), jobs.to_vec(), true, TimeZone::UTC)
 }
 
-/// Returns a plan's actions, in a word each.
-fn deeds(plan: &Plan) -> Vec<String> {
-    let deed = |action: &Action| match action {
+/// Returns a short form of each action.
+fn action_summaries(plan: &Plan) -> Vec<String> {
+    let summary = |action: &Action| match action {
         Action::Create(create) => {
             let body: Value = serde_json::from_slice(&create.body).unwrap();
             format!("create {}", body["metadata"]["name"].as_str().unwrap())
@@ -65,15 +65,15 @@ fn deeds(plan: &Plan) -> Vec<String> {
         Action::Update(_) => "update".to_owned(),
         other => panic!("{other:?}"),
     };
-    plan.actions.iter().map(deed).collect()
+    plan.actions.iter().map(summary).collect()
 }
 
 #[test]
-fn a_schedule_without_a_zone_is_in_the_machines() {
+fn schedule_without_time_zone_uses_the_local_zone() {
     let vienna = evenkeel_component_helpers::cron::zone("Europe/Vienna").unwrap();
     let daily = cron(&json!({ "schedule": "0 12 * * *" }));
     let observed = Observed { local_zone: vienna, ..observed(&daily, &[]) };
-    assert_eq!(deeds(&plan(&observed, time("2026-01-05T10:59:00Z"))), [""; 0]);
+    assert_eq!(action_summaries(&plan(&observed, time("2026-01-05T10:59:00Z"))), [""; 0]);
     let made = plan(&observed, time("2026-01-05T11:00:00Z"));
     let [Action::Create(create)] = &made.actions[..] else { panic!("{made:?}") };
     let body: Value = serde_json::from_slice(&create.body).unwrap();
@@ -83,7 +83,7 @@ fn a_schedule_without_a_zone_is_in_the_machines() {
 }
 
 #[test]
-fn a_job_is_made_when_its_time_has_come() {
+fn job_is_created_when_due() {
     let table: [(Value, &str, &[&str]); 7] = [
         (json!({}), "2026-01-05T09:59:59Z", &[]),
         (json!({}), "2026-01-05T10:00:00Z", &["create tick-29460120"]),
@@ -98,12 +98,16 @@ fn a_job_is_made_when_its_time_has_come() {
         ),
     ];
     for (spec, now, want) in table {
-        assert_eq!(deeds(&plan(&observed(&cron(&spec), &[]), time(now))), want, "{spec} {now}");
+        assert_eq!(
+            action_summaries(&plan(&observed(&cron(&spec), &[]), time(now))),
+            want,
+            "{spec} {now}"
+        );
     }
 }
 
 #[test]
-fn the_job_is_the_templates() {
+fn job_is_built_from_the_template() {
     let cron = cron(&json!({ "timeZone": "Asia/Tokyo" }));
     let made = plan(&observed(&cron, &[]), time("2026-01-05T10:00:00Z"));
     let Some(Action::Create(create)) = made.actions.first() else { panic!("{made:?}") };
@@ -119,7 +123,7 @@ fn the_job_is_the_templates() {
 }
 
 #[test]
-fn what_still_runs_is_let_run_or_stands_in_the_way_or_goes() {
+fn concurrency_policy_allow_forbid_replace() {
     for (policy, want) in [
         ("Allow", vec!["create tick-29460120"]),
         ("Forbid", vec!["JobAlreadyActive"]),
@@ -128,24 +132,27 @@ fn what_still_runs_is_let_run_or_stands_in_the_way_or_goes() {
         let mut cron = cron(&json!({ "concurrencyPolicy": policy }));
         active(&mut cron, &["old"]);
         let jobs = [job(&cron, "old", None, "2026-01-05T09:31:00Z")];
-        assert_eq!(deeds(&plan(&observed(&cron, &jobs), time("2026-01-05T10:00:00Z"))), want);
+        assert_eq!(
+            action_summaries(&plan(&observed(&cron, &jobs), time("2026-01-05T10:00:00Z"))),
+            want
+        );
         // A finished Job does not block the next one.
         let jobs = [job(&cron, "old", Some("Complete"), "2026-01-05T09:31:00Z")];
-        let made = deeds(&plan(&observed(&cron, &jobs), time("2026-01-05T10:00:00Z")));
+        let made = action_summaries(&plan(&observed(&cron, &jobs), time("2026-01-05T10:00:00Z")));
         assert_eq!(made, ["create tick-29460120"]);
     }
 }
 
 /// Returns a Job of the CronJob that the status lacks.
-fn run(cron: &CronJob, name: &str, at: &str, condition: Option<&str>) -> Arc<Job> {
-    let mut run = job(cron, name, condition, at);
-    Arc::make_mut(&mut run).meta.annotations =
+fn scheduled_job(cron: &CronJob, name: &str, at: &str, condition: Option<&str>) -> Arc<Job> {
+    let mut job = job(cron, name, condition, at);
+    Arc::make_mut(&mut job).meta.annotations =
         [("batch.kubernetes.io/cronjob-scheduled-timestamp", at)].into_iter().collect();
-    run
+    job
 }
 
 #[test]
-fn what_was_made_and_is_not_reported_of_yet_is_in_the_way_until_it_ends() {
+fn forbid_counts_unfinished_jobs_that_the_status_lacks() {
     let cron = cron(&json!({ "concurrencyPolicy": "Forbid" }));
     let table = [
         (None, vec!["JobAlreadyActive"]),
@@ -153,14 +160,14 @@ fn what_was_made_and_is_not_reported_of_yet_is_in_the_way_until_it_ends() {
         (Some("Failed"), vec!["create tick-29460180"]),
     ];
     for (condition, want) in table {
-        let jobs = [run(&cron, "tick-29460120", "2026-01-05T10:00:00Z", condition)];
-        let made = deeds(&plan(&observed(&cron, &jobs), time("2026-01-05T11:00:00Z")));
+        let jobs = [scheduled_job(&cron, "tick-29460120", "2026-01-05T10:00:00Z", condition)];
+        let made = action_summaries(&plan(&observed(&cron, &jobs), time("2026-01-05T11:00:00Z")));
         assert_eq!(made, want, "{condition:?}");
     }
 }
 
 #[test]
-fn the_oldest_jobs_go() {
+fn history_limits_delete_the_oldest_finished_jobs() {
     let cron = cron(&json!({
         "successfulJobsHistoryLimit": 1, "failedJobsHistoryLimit": 0, "suspend": true,
     }));
@@ -171,7 +178,7 @@ fn the_oldest_jobs_go() {
         job(&cron, "d", None, "2026-01-05T07:00:00Z"),
     ];
     let plan = plan(&observed(&cron, &jobs), time("2026-01-05T09:40:00Z"));
-    assert_eq!(deeds(&plan), ["delete c", "delete b"]);
+    assert_eq!(action_summaries(&plan), ["delete c", "delete b"]);
     // A refused deletion does not delay the next scheduled time by a backoff.
     let is_ignored = |action: &Action| match action {
         Action::Delete(delete) => delete.on_error == OnError::Ignore,
@@ -180,24 +187,25 @@ fn the_oldest_jobs_go() {
     assert!(plan.actions.iter().all(is_ignored), "{plan:?}");
 }
 
-fn after(cron: &CronJob, jobs: &[Arc<Job>], now: &str) -> (Vec<String>, Value) {
+/// Runs a pass whose writes succeed. Returns the actions of its second half, and the written status.
+fn sync(cron: &CronJob, jobs: &[Arc<Job>], now: &str) -> (Vec<String>, Value) {
     let observed = observed(cron, jobs);
     let planned = plan(&observed, time(now));
-    let well = planned.actions.iter().map(|_| Outcome::success()).collect();
-    let plan = status(&observed, &planned, &Outcomes(well));
+    let outcomes = planned.actions.iter().map(|_| Outcome::success()).collect();
+    let plan = status(&observed, &planned, &Outcomes(outcomes));
     let body = plan.actions.iter().find_map(|action| match action {
         Action::Update(update) => serde_json::from_slice::<Value>(&update.body).ok(),
         _ => None,
     });
-    (deeds(&plan), body.unwrap_or_default()["status"].clone())
+    (action_summaries(&plan), body.unwrap_or_default()["status"].clone())
 }
 
 #[test]
-fn the_status_tells_of_jobs_as_they_come_and_go() {
+fn status_tracks_active_and_finished_jobs() {
     let mut cron = cron(&json!({}));
     let now = "2026-01-05T10:00:01Z";
-    let run = run(&cron, "tick-29460120", "2026-01-05T10:00:00Z", None);
-    let (actions, status) = after(&cron, std::slice::from_ref(&run), now);
+    let running = scheduled_job(&cron, "tick-29460120", "2026-01-05T10:00:00Z", None);
+    let (actions, status) = sync(&cron, std::slice::from_ref(&running), now);
     assert_eq!(actions, ["update"]);
     assert_eq!(status["active"][0]["name"], "tick-29460120");
     assert_eq!(status["lastScheduleTime"], "2026-01-05T10:00:00Z");
@@ -208,7 +216,7 @@ fn the_status_tells_of_jobs_as_they_come_and_go() {
         job(&cron, "done", Some("Complete"), "2026-01-05T09:59:00Z"),
         job(&cron, "strange", None, "2026-01-05T09:50:00Z"),
     ];
-    let (actions, status) = after(&cron, &jobs, now);
+    let (actions, status) = sync(&cron, &jobs, now);
     assert_eq!(actions, ["update", "SawCompletedJob", "UnexpectedJob", "MissingJob"]);
     let want = json!({
         "lastScheduleTime": "2026-01-05T10:00:00Z", "lastSuccessfulTime": "2026-01-05T09:59:00Z",
@@ -217,29 +225,31 @@ fn the_status_tells_of_jobs_as_they_come_and_go() {
 }
 
 #[test]
-fn a_job_that_is_not_seen_yet_is_not_missing() {
+fn active_job_missing_from_a_stale_cache_is_kept() {
     let mut cron = cron(&json!({ "concurrencyPolicy": "Forbid" }));
     active(&mut cron, &["late"]);
     let observed = Observed::new(Arc::new(cron), Vec::new(), false, TimeZone::UTC);
     let planned = plan(&observed, time("2026-01-05T10:00:00Z"));
-    assert_eq!(deeds(&planned), ["JobAlreadyActive"]);
+    assert_eq!(action_summaries(&planned), ["JobAlreadyActive"]);
     let status = status(&observed, &planned, &Outcomes(vec![Outcome::success()]));
     assert!(status.is_nothing(), "{status:?}");
 }
 
 #[test]
-fn only_errors_that_matter_are_reported() {
+fn failed_create_event_except_for_already_exists() {
     let cron = cron(&json!({}));
     let observed = observed(&cron, &[]);
     let planned = plan(&observed, time("2026-01-05T10:00:00Z"));
-    for (reason, want) in [("AlreadyExists", vec![]), ("Forbidden", vec!["FailedCreate"])] {
+    for (code, reason, want) in
+        [(409, "AlreadyExists", vec![]), (403, "Forbidden", vec!["FailedCreate"])]
+    {
         let failure = Failure {
-            code: 409,
+            code,
             reason: reason.to_owned(),
             message: "no".to_owned(),
             namespace_terminating: false,
         };
         let status = status(&observed, &planned, &Outcomes(vec![Outcome::failure(failure)]));
-        assert_eq!(deeds(&status), want);
+        assert_eq!(action_summaries(&status), want);
     }
 }

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_time_that_has_come() {
+    fn most_recent_schedule_time() {
         for (schedule, last, now, want, many) in [
             ("0 * * * *", "2026-01-05T10:00:00Z", "2026-01-05T10:59:59Z", None, false),
             (
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn how_long_until_the_next() {
+    fn time_until_the_next_schedule() {
         let cron = cron("0 * * * *", "2026-01-05T10:00:00Z");
         let times = Times::of(&cron, &TimeZone::UTC).unwrap();
         for (now, seconds) in [
@@ -209,12 +209,12 @@ mod tests {
     }
 
     #[test]
-    fn zones_are_named_beside_or_inside() {
+    fn zone_is_from_schedule_or_time_zone_or_local() {
         let mut cron = cron("TZ=Asia/Tokyo 0 0 * * *", "2026-01-05T10:00:00Z");
         assert_eq!(Times::of(&cron, &TimeZone::UTC).unwrap().zone.iana_name(), Some("Asia/Tokyo"));
         cron.spec.schedule = "0 0 * * *".into();
         let local = zone("Europe/Vienna").unwrap();
-        assert_eq!(Times::of(&cron, &local).unwrap().zone, local, "the machine's");
+        assert_eq!(Times::of(&cron, &local).unwrap().zone, local, "the local zone");
         cron.spec.time_zone = Some("Asia/Tokyo".into());
         assert_eq!(Times::of(&cron, &local).unwrap().zone.iana_name(), Some("Asia/Tokyo"));
         cron.spec.time_zone = Some("Mars/Olympus".into());

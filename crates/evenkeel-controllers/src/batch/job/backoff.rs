@@ -85,7 +85,7 @@ mod tests {
     use crate::fixtures::{T0, at};
 
     #[test]
-    fn each_failure_doubles_the_wait_up_to_ten_minutes() {
+    fn backoff_doubles_up_to_ten_minutes() {
         for (failures, passed, want) in [
             (1, 0, 10),
             (1, 4, 6),

@@ -117,7 +117,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn texts_are_upstreams() {
+    fn intervals_are_parsed_and_formatted() {
         for (text, completions, want, total) in [
             ("", 5, "", 0),
             ("0", 5, "0", 1),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_ones_come_first_to_last() {
+    fn missing_indexes_are_in_order() {
         let done = Indexes::parse("1,3-4", 8);
         assert_eq!(done.missing(3, 8), [0, 2, 5]);
         assert_eq!(done.missing(9, 8), [0, 2, 5, 6, 7]);
@@ -146,7 +146,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn it_is_a_set(a in prop::collection::btree_set(0u32..40, 0..20), b in prop::collection::btree_set(0u32..40, 0..20)) {
+        fn indexes_behave_as_a_set(a in prop::collection::btree_set(0u32..40, 0..20), b in prop::collection::btree_set(0u32..40, 0..20)) {
             let of = |set: &BTreeSet<u32>| Indexes::default().with(set.iter().copied());
             let (x, y) = (of(&a), of(&b));
             prop_assert_eq!(x.total(), a.len());

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_no_job_counts_is_an_orphan() {
+    fn orphan_has_the_finalizer_but_no_job() {
         let job = Arc::new(job());
         let (owned, alone) = (tracked(Some(&job)), tracked(None));
         assert!(!is_orphan(&owned, |_| Some(job.clone())));
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_the_cache_lacks_is_looked_for() {
+    fn job_missing_from_the_cache_is_read_live() {
         let pod = Arc::new(tracked(Some(&job())));
         let missing_job = pod.meta.controller().cloned();
         let orphan = OrphanPod { pod, is_orphan: true, missing_job };
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_whose_job_is_finished_is_released_at_once() {
+    fn finalizer_is_removed_from_orphans_only() {
         let pod = Arc::new(tracked(Some(&job())));
         for is_orphan in [true, false] {
             let orphan = OrphanPod { pod: pod.clone(), is_orphan, missing_job: None };

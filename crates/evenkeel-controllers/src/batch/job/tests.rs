@@ -52,10 +52,10 @@ fn pod(job: &Job, name: &str, index: Option<u32>, phase: &str) -> Pod {
 }
 
 fn observed(job: &Job, pods: &[Pod]) -> Observed {
-    seen_after(job, pods, None)
+    observed_with_failures(job, pods, None)
 }
 
-fn seen_after(job: &Job, pods: &[Pod], earlier: Option<&Failures>) -> Observed {
+fn observed_with_failures(job: &Job, pods: &[Pod], earlier: Option<&Failures>) -> Observed {
     Observed::new(Arc::new(job.clone()), pods.iter().cloned().map(Arc::new), earlier, true)
 }
 
@@ -67,7 +67,7 @@ fn failed_long_ago(job: &Job, name: &str, index: Option<u32>) -> Pod {
 }
 
 #[test]
-fn as_many_pods_as_may_run_and_are_needed() {
+fn pods_created_by_parallelism_and_completions() {
     let table = [
         (json!({ "parallelism": 3, "completions": 5 }), 0, 0, 3),
         (json!({ "parallelism": 3, "completions": 5 }), 1, 4, 0),
@@ -94,7 +94,7 @@ fn as_many_pods_as_may_run_and_are_needed() {
 }
 
 #[test]
-fn the_reason_of_an_end_is_upstreams() {
+fn failure_reason_and_message() {
     let policy = json!({ "podFailurePolicy": { "rules": [
         { "action": "Ignore", "onPodConditions": [{ "type": "DisruptionTarget", "status": "True" }] },
         { "action": "FailJob", "onExitCodes": { "operator": "In", "values": [42] } },
@@ -137,7 +137,7 @@ fn the_reason_of_an_end_is_upstreams() {
 }
 
 #[test]
-fn failures_that_are_ignored_do_not_count() {
+fn pod_failure_policy_ignore_does_not_count() {
     let job = job(&json!({ "backoffLimit": 0, "podFailurePolicy": { "rules": [
         { "action": "Ignore", "onPodConditions": [{ "type": "DisruptionTarget", "status": "True" }] },
     ] } }));
@@ -156,7 +156,7 @@ fn failures_that_are_ignored_do_not_count() {
 }
 
 #[test]
-fn pods_that_failed_are_replaced_after_a_while() {
+fn failed_pods_are_replaced_after_the_backoff() {
     let job = job(&json!({ "completions": 1 }));
     let failed = |name: &str, seconds: i64| {
         let mut pod = pod(&job, name, None, "Failed");
@@ -170,11 +170,11 @@ fn pods_that_failed_are_replaced_after_a_while() {
 }
 
 #[test]
-fn failures_are_remembered_when_their_pods_are_gone() {
+fn backoff_counts_failures_of_removed_pods() {
     let job = job(&json!({ "completions": 9, "podReplacementPolicy": "TerminatingOrFailed" }));
     let mut failures: Option<Failures> = None;
     let mut look = |pods: &[Pod], now: Timestamp| {
-        let observed = seen_after(&job, pods, failures.as_ref());
+        let observed = observed_with_failures(&job, pods, failures.as_ref());
         failures = Some(observed.failures.clone());
         format!("{:?}", Decision::new(&observed, now).manage)
     };
@@ -183,18 +183,18 @@ fn failures_are_remembered_when_their_pods_are_gone() {
         evicted.meta.deletion = Some(at(at_));
         let waits = format!("Some(BackOff({wait}s))");
         assert_eq!(look(&[evicted.clone()], at(at_)), waits);
-        assert_eq!(look(&[evicted.clone()], at(at_)), waits, "it counts once");
+        assert_eq!(look(&[evicted.clone()], at(at_)), waits, "counted once");
         evicted.meta.finalizers = Default::default();
-        assert_eq!(look(&[evicted], at(at_)), waits, "or when it is let go");
-        assert_eq!(look(&[], at(at_)), waits, "or gone");
+        assert_eq!(look(&[evicted], at(at_)), waits, "the finalizer is removed");
+        assert_eq!(look(&[], at(at_)), waits, "the pod is removed");
     }
     assert_eq!(look(&[], at(240)), "Some(Create([None]))");
     let success = pod(&job, "s", None, "Succeeded");
-    assert_eq!(look(&[success], at(201)), "Some(Create([None]))", "a success makes up for all");
+    assert_eq!(look(&[success], at(201)), "Some(Create([None]))", "a success resets the backoff");
 }
 
 #[test]
-fn pods_that_a_suspended_job_deleted_have_not_failed() {
+fn pods_deleted_by_suspend_cause_no_backoff() {
     let job = job(&json!({ "completions": 1, "podReplacementPolicy": "TerminatingOrFailed" }));
     let mut stopped = pod(&job, "p", None, "Running");
     stopped.meta.finalizers = Default::default();
@@ -203,7 +203,8 @@ fn pods_that_a_suspended_job_deleted_have_not_failed() {
         [("Running", None), ("Running", Some(Failures::default())), ("Failed", None)]
     {
         stopped.status.phase = phase.into();
-        let observed = seen_after(&job, std::slice::from_ref(&stopped), earlier.as_ref());
+        let observed =
+            observed_with_failures(&job, std::slice::from_ref(&stopped), earlier.as_ref());
         assert_eq!(
             Decision::new(&observed, T0).manage,
             Some(PodChange::Create(vec![None])),
@@ -213,7 +214,7 @@ fn pods_that_a_suspended_job_deleted_have_not_failed() {
 }
 
 #[test]
-fn each_index_has_one_pod_and_each_waits_for_itself() {
+fn indexed_pod_is_created_after_the_backoff_of_its_index() {
     let job = job(&json!({
         "completionMode": "Indexed", "completions": 4, "parallelism": 4, "backoffLimitPerIndex": 1,
     }));
@@ -243,7 +244,7 @@ fn each_index_has_one_pod_and_each_waits_for_itself() {
 }
 
 #[test]
-fn pods_without_an_index_of_their_own_go() {
+fn pods_with_duplicate_or_invalid_indexes_are_deleted() {
     let job = job(&json!({ "completionMode": "Indexed", "completions": 2, "parallelism": 2 }));
     let pods = [
         pod(&job, "a", Some(0), "Running"),
@@ -260,7 +261,7 @@ fn pods_without_an_index_of_their_own_go() {
 }
 
 #[test]
-fn of_pods_that_are_as_good_the_younger_go() {
+fn pods_ready_for_less_time_are_deleted_first() {
     let job = job(&json!({ "parallelism": 1 }));
     let ready = |name: &str, since: i64, cost: &str| {
         let mut pod = pod(&job, name, None, "Running");
@@ -285,7 +286,7 @@ fn of_pods_that_are_as_good_the_younger_go() {
 }
 
 #[test]
-fn a_pod_that_is_held_back_still_is_not_deleted() {
+fn no_pod_is_deleted_before_all_finalizers_are_removed() {
     let mut model = Model::new(job(&json!({ "parallelism": 2, "backoffLimit": 0 })), Vec::new());
     model.settle();
     model.job.spec.suspend = true;
@@ -300,7 +301,7 @@ fn a_pod_that_is_held_back_still_is_not_deleted() {
 }
 
 #[test]
-fn a_job_that_somebody_else_looks_after_is_left_alone() {
+fn managed_by_another_controller_is_skipped() {
     for (manager, alone) in
         [("", false), ("kubernetes.io/job-controller", false), ("kueue.x-k8s.io/multikueue", true)]
     {
@@ -337,7 +338,7 @@ impl Model {
             return false;
         }
         let pods: Vec<Pod> = self.pods.values().cloned().collect();
-        let observed = seen_after(&self.job, &pods, self.failures.as_ref());
+        let observed = observed_with_failures(&self.job, &pods, self.failures.as_ref());
         self.failures = Some(observed.failures.clone());
         let decision = Decision::new(&observed, self.now);
         let planned = plan(&observed, &decision, self.now);
@@ -459,7 +460,7 @@ impl Model {
             }
             self.now += Duration::from_mins(11);
         }
-        panic!("does not come to rest: {:?}", self.job.status);
+        panic!("does not settle: {:?}", self.job.status);
     }
 
     fn conditions(&self) -> Vec<&str> {
@@ -472,7 +473,7 @@ fn tracked(model: &Model) -> usize {
 }
 
 #[test]
-fn a_job_runs_to_its_end() {
+fn job_completes() {
     let mut model = Model::new(job(&json!({ "completions": 3, "parallelism": 2 })), Vec::new());
     for _ in 0..3 {
         model.settle();
@@ -489,7 +490,7 @@ fn a_job_runs_to_its_end() {
 }
 
 #[test]
-fn a_job_that_fails_takes_its_pods_with_it() {
+fn failed_job_deletes_its_active_pods() {
     let spec = json!({ "completions": 5, "parallelism": 3, "backoffLimit": 0 });
     let mut model = Model::new(job(&spec), Vec::new());
     model.settle();
@@ -502,7 +503,7 @@ fn a_job_that_fails_takes_its_pods_with_it() {
 }
 
 #[test]
-fn a_job_is_suspended_and_resumed() {
+fn job_is_suspended_and_resumed() {
     let mut model = Model::new(job(&json!({ "completions": 2, "parallelism": 2 })), Vec::new());
     model.settle();
     model.job.spec.suspend = true;
@@ -516,7 +517,7 @@ fn a_job_is_suspended_and_resumed() {
 }
 
 #[test]
-fn a_suspended_job_keeps_its_start_time_without_the_gate() {
+fn suspended_job_keeps_start_time_without_the_gate() {
     let mut job = job(&json!({ "suspend": true }));
     job.status.start_time = Some(T0);
     for (gate, kept) in [(true, None), (false, Some(T0))] {
@@ -530,7 +531,7 @@ fn a_suspended_job_keeps_its_start_time_without_the_gate() {
 }
 
 #[test]
-fn an_index_that_failed_too_often_fails_alone() {
+fn backoff_limit_per_index_fails_only_its_index() {
     let mut model = Model::new(
         job(&json!({
             "completionMode": "Indexed", "completions": 2, "parallelism": 2,
@@ -551,7 +552,7 @@ fn an_index_that_failed_too_often_fails_alone() {
 }
 
 #[test]
-fn success_of_the_leader_is_enough_where_the_policy_says_so() {
+fn success_policy_completes_the_job() {
     let mut model = Model::new(
         job(&json!({
             "completionMode": "Indexed", "completions": 3, "parallelism": 3,
@@ -572,7 +573,7 @@ proptest! {
     /// Whatever fails and whenever: every pod that ended is counted once, and a finished Job leaves no
     /// finalizer behind.
     #[test]
-    fn no_pod_is_lost_and_none_counted_twice(
+    fn each_finished_pod_is_counted_once(
         indexed: bool,
         completions in 1u32..6,
         parallelism in 1u32..5,
@@ -607,7 +608,7 @@ proptest! {
 }
 
 #[test]
-fn the_body_of_a_status_is_of_its_kind() {
+fn status_update_body() {
     let job = job(&json!({}));
     let observed = observed(&job, &[]);
     let decision = Decision::new(&observed, T0);

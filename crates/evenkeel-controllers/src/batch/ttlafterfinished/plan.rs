@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_goes_when_its_time_has_come() {
+    fn finished_job_is_deleted_after_its_ttl() {
         for (ttl, condition, since, wait) in [
             (Some(100), "Complete", 0, Some(100)),
             (Some(100), "Failed", -40, Some(60)),
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_goes_already_is_left_alone() {
+    fn terminating_job_is_skipped() {
         let mut job = job(Some(0), "Complete", -1);
         job.meta.deletion = Some(T0);
         assert!(plan(&job, T0).is_nothing());

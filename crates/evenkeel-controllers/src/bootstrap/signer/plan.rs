@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_is_as_upstream_makes_it() {
+    fn detached_signature_equals_upstreams() {
         // From upstream's tests.
         let token = Token { id: "joshua", secret: "my voice is my passcode" };
         let want =
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn signatures_come_and_go_with_their_tokens() {
+    fn signatures_follow_tokens_and_content() {
         let first = written(&observed(
             &json!({"kubeconfig": "c", "more": "m"}),
             vec![secret("abcdef", &[])],
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn without_content_there_is_nothing_to_sign() {
+    fn nothing_is_signed_without_kubeconfig_or_signing_token() {
         assert_eq!(
             written(&observed(&json!({"jws-kubeconfig-old": "x"}), vec![secret("abcdef", &[])])),
             None
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_looked_at_again_when_a_token_ends() {
+    fn requeued_at_token_expiration() {
         let end = seconds(at(60));
         let observed =
             observed(&json!({"kubeconfig": "c"}), vec![secret("abcdef", &[("expiration", &end)])]);

@@ -27,7 +27,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_token_goes_at_its_time_and_not_before() {
+    fn token_is_deleted_at_its_expiration() {
         assert!(plan(&secret("abcdef", &[]), at(0)).is_nothing());
         let end = seconds(at(60));
         let token = secret("abcdef", &[("expiration", &end)]);

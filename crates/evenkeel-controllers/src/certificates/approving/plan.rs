@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_nodes_may_ask_for_is_looked_into() {
+    fn rights_of_kubelet_client_requests() {
         let (nodes, none) = ("system:nodes", json!({}));
         let table: [(SigningRequest, &[Right]); 7] = [
             (request(SIGNER, "system:node:a", nodes, &none), &[OWN, ANY]),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_is_asked_and_the_approval_says_why() {
+    fn subject_access_review_and_approved_condition() {
         let request = request(SIGNER, "boot", "system:nodes", &json!({}));
         let review = review(&request, ANY);
         assert_eq!(review["spec"]["user"], "boot");
@@ -244,7 +244,7 @@ mod tests {
         Outcome { reply: Some(Reply::json(body.to_string())), ..Outcome::success() }
     }
 
-    fn asked(plan: &Plan) -> Value {
+    fn reviewed_subresource(plan: &Plan) -> Value {
         let [Action::Read(read)] = &plan.actions[..] else { panic!("{plan:?}") };
         assert_eq!((read.path(), read.on_error), (REVIEWS, OnError::Abort));
         let ReadRequest::Review { body, .. } = &read.request else { panic!("{read:?}") };
@@ -253,13 +253,13 @@ mod tests {
     }
 
     #[test]
-    fn permissions_are_asked_for_one_after_the_other() {
+    fn reviews_are_created_in_order() {
         let observed =
             Observed::new(Arc::new(request(SIGNER, "system:node:a", "system:nodes", &json!({}))));
-        assert_eq!(asked(&plan(&observed)), "selfnodeclient");
+        assert_eq!(reviewed_subresource(&plan(&observed)), "selfnodeclient");
         let (no, yes) = (json!({"status": {}}), json!({"status": {"allowed": true}}));
         let after = |done: &[Outcome]| next(&observed, &Outcomes(done.to_vec()));
-        assert_eq!(asked(&after(&[replied(&no)]).unwrap()), "nodeclient");
+        assert_eq!(reviewed_subresource(&after(&[replied(&no)]).unwrap()), "nodeclient");
         let refused = after(&[replied(&no), replied(&no)]).unwrap();
         assert_eq!(
             refused.error.unwrap().message,
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_or_asked_is_retried() {
+    fn unreadable_request_or_failed_review_is_retried() {
         let observed = Observed::new(Arc::new(request(SIGNER, "boot", "system:nodes", &json!({}))));
         let missing = Failure {
             code: 404,

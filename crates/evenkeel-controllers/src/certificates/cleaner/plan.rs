@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn ages() {
+    fn expired_requests_by_condition_and_age() {
         let good = certificate(48 * HOUR);
         let old = certificate(-48 * HOUR);
         type Row<'a> = (&'a [(&'a str, i64)], Option<&'a str>, bool);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_waits_has_a_day() {
+    fn pending_request_is_deleted_after_24_hours() {
         let fresh = |age: i64| -> SigningRequest {
             object(&json!({
                 "metadata": {"name": "a", "creationTimestamp": seconds(at(-age))},

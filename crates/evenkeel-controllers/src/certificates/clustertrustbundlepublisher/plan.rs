@@ -81,13 +81,13 @@ mod tests {
     }
 
     #[test]
-    fn the_name_tells_the_content() {
+    fn name_contains_the_sha256_of_the_content() {
         // Expected from `sha256sum`.
         assert_eq!(name(""), "kubernetes.io:kube-apiserver-serving:e3b0c44298fc1c149afbf4c8");
     }
 
     #[test]
-    fn one_bundle_with_the_right_content() {
+    fn stale_bundles_are_replaced_or_updated() {
         let name = name("PEM");
         assert!(plan(&observed(&[(&name, "PEM")])).is_nothing());
         let made = plan(&observed(&[("old", "OLD")]));

@@ -24,7 +24,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_quarter_of_an_hour() {
+    fn request_is_deleted_after_15_minutes() {
         let request: Full<PodRequest> = object(&json!({
             "metadata": {"name": "a", "namespace": "ns", "creationTimestamp": seconds(at(0))},
             "spec": {"signerName": "x", "podName": "p", "podUID": "p", "nodeName": "n", "nodeUID": "n", "serviceAccountName": "s",

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn one_key_for_all_or_one_for_each() {
+    fn common_or_per_signer_key_pairs() {
         let none = Options::default();
         assert_eq!(none.signers(), Ok(Vec::new()));
         let common = Options { common: files("c", "k"), ..Options::default() };
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_not_shown() {
+    fn debug_output_hides_keys() {
         let pair = Pair::Texts { certificate: "c".into(), key: "secret".into() };
         assert!(!format!("{pair:?}").contains("secret"));
     }

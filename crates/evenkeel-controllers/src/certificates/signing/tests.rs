@@ -2,7 +2,7 @@ use super::*;
 use authority::tests::authority;
 
 #[test]
-fn changed_files_are_taken_once_they_make_sense() {
+fn changed_files_are_reloaded_once_they_match() {
     let folder = std::env::temp_dir().join(format!("evenkeel-authority-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = |name: &str| folder.join(name).to_string_lossy().into_owned();

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_put_together() {
+    fn usages_become_bits_and_purposes() {
         let read = |words: &[&str]| {
             Usages::read(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
         };

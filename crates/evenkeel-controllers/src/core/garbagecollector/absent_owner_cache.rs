@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_is_forgotten() {
+    fn oldest_entry_is_evicted() {
         let coordinates = Coordinates {
             api_version: "v1".into(),
             kind: "Pod".into(),

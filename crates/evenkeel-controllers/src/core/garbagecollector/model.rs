@@ -17,7 +17,7 @@ struct World {
     graph: Graph,
     work: Work,
     /// Number of live reads.
-    looked: usize,
+    live_reads: usize,
 }
 
 fn owner(uid: &str, block: bool) -> OwnerReference {
@@ -83,7 +83,7 @@ impl World {
     fn attempt_to_delete_item(&mut self, uid: &str) {
         let waiting = self.graph.node(uid).filter(|node| !self.graph.needs_no_attempt(node));
         let Some(coordinates) = waiting.map(|node| node.coordinates.clone()) else { return };
-        self.looked += 1;
+        self.live_reads += 1;
         let Some(live) = self.objects.get(uid).cloned() else {
             let work = self.graph.virtual_deleted(uid, &coordinates);
             return self.add(work);
@@ -150,7 +150,7 @@ impl World {
                 return;
             }
         }
-        panic!("the collector does not come to rest");
+        panic!("the collector does not become idle");
     }
 
     fn left(&self) -> Vec<&str> {
@@ -159,7 +159,7 @@ impl World {
 }
 
 /// Returns a world where `a` owns `b` and `c`, `b` owns `d`, and `e` has no owner.
-fn family() -> World {
+fn owner_tree() -> World {
     let mut world = World::default();
     world.put("a", &[]);
     world.put("b", &[owner("a", true)]);
@@ -171,30 +171,30 @@ fn family() -> World {
 }
 
 #[test]
-fn background_takes_all_that_depend() {
-    let mut world = family();
+fn background_deletes_all_dependents() {
+    let mut world = owner_tree();
     world.delete("a", Propagation::Background);
-    assert!(world.objects.contains_key("b"), "dependents go after their owner");
+    assert!(world.objects.contains_key("b"), "dependents are deleted after their owner");
     world.settle();
     assert_eq!(world.left(), ["e"]);
 }
 
 #[test]
-fn foreground_keeps_the_owner_until_its_dependents_are_gone() {
-    let mut world = family();
+fn foreground_deletes_blocking_dependents_first() {
+    let mut world = owner_tree();
     world.objects.get_mut("d").expect("made above").finalizers = ["example.com/held".into()].into();
     world.show("d");
     world.delete("a", Propagation::Foreground);
     world.settle();
-    assert_eq!(world.left(), ["a", "b", "d", "e"], "a blocking grandchild holds the whole line");
+    assert_eq!(world.left(), ["a", "b", "d", "e"], "a blocking dependent holds all its owners");
     world.without_finalizer("d", "example.com/held");
     world.settle();
     assert_eq!(world.left(), ["e"]);
 }
 
 #[test]
-fn orphan_leaves_dependents_without_the_owner() {
-    let mut world = family();
+fn orphan_removes_owner_references() {
+    let mut world = owner_tree();
     world.delete("a", Propagation::Orphan);
     world.settle();
     assert_eq!(world.left(), ["b", "c", "d", "e"]);
@@ -202,8 +202,8 @@ fn orphan_leaves_dependents_without_the_owner() {
 }
 
 #[test]
-fn a_second_owner_keeps_the_object_and_the_first_is_taken_off() {
-    let mut world = family();
+fn dependent_with_another_owner_stays() {
+    let mut world = owner_tree();
     world.put("f", &[owner("a", false), owner("e", false)]);
     world.delete("a", Propagation::Background);
     world.settle();
@@ -212,7 +212,7 @@ fn a_second_owner_keeps_the_object_and_the_first_is_taken_off() {
 }
 
 #[test]
-fn an_owner_that_never_was_is_found_out_by_a_live_read() {
+fn dependent_of_an_absent_owner_is_deleted() {
     let mut world = World::default();
     world.put("child", &[owner("nobody", true)]);
     world.settle();
@@ -221,7 +221,7 @@ fn an_owner_that_never_was_is_found_out_by_a_live_read() {
 }
 
 #[test]
-fn a_child_seen_before_its_owner_stays() {
+fn dependent_observed_before_its_owner_stays() {
     let mut world = World::default();
     let late =
         Meta { name: "late".into(), namespace: "ns".into(), uid: "late".into(), ..Meta::default() };
@@ -235,16 +235,16 @@ fn a_child_seen_before_its_owner_stays() {
 }
 
 #[test]
-fn what_is_seen_with_its_owners_is_not_looked_at() {
+fn dependent_with_observed_owners_is_not_read() {
     let mut world = World::default();
     world.put("child", &[owner("late", true)]);
     world.put("late", &[]);
     world.settle();
-    assert_eq!((world.left(), world.looked), (vec!["child", "late"], 0));
+    assert_eq!((world.left(), world.live_reads), (vec!["child", "late"], 0));
 }
 
 #[test]
-fn only_watched_owners_in_their_place_that_stay_are_relied_on() {
+fn owners_that_spare_an_attempt_to_delete() {
     let elsewhere = OwnerReference { name: "moved".into(), ..owner("a", false) };
     let other_kind = OwnerReference { kind: "Secret".into(), ..owner("a", false) };
     let other_group = OwnerReference { api_version: "g.example/v1".into(), ..owner("a", false) };
@@ -267,15 +267,15 @@ fn only_watched_owners_in_their_place_that_stay_are_relied_on() {
         let a = world.graph.node("a").expect("put above");
         assert!(world.graph.needs_no_attempt(a));
         world.delete("a", Propagation::Foreground);
-        let a = world.graph.node("a").expect("its deletion waits");
+        let a = world.graph.node("a").expect("waiting for foreground deletion");
         assert!(!world.graph.needs_no_attempt(a));
         let child = world.graph.node("child").expect("put above");
-        assert_eq!(world.graph.needs_no_attempt(child), owners.is_empty(), "an owner that goes");
+        assert_eq!(world.graph.needs_no_attempt(child), owners.is_empty(), "a terminating owner");
     }
 }
 
 #[test]
-fn a_cycle_in_foreground_deletion_is_broken() {
+fn foreground_deletion_of_a_cycle_completes() {
     let mut world = World::default();
     world.put("a", &[]);
     world.put("b", &[owner("a", true)]);
@@ -287,7 +287,7 @@ fn a_cycle_in_foreground_deletion_is_broken() {
 }
 
 #[test]
-fn an_owner_in_another_namespace_is_no_owner() {
+fn owner_in_another_namespace_is_invalid() {
     let mut world = World::default();
     world.put("a", &[]);
     let stray = Meta {
@@ -307,7 +307,7 @@ proptest! {
     /// From any graph and any deletions, the collector becomes idle. Then each object has no owners or an existing one, and
     /// an object that never lost an owner exists.
     #[test]
-    fn at_rest_nothing_dangles(
+    fn idle_graph_has_no_dangling_owners(
         edges in prop::collection::vec((0u8..12, 0u8..12, any::<bool>()), 0..24),
         deletions in prop::collection::vec((0u8..12, 0u8..3), 0..4),
     ) {

@@ -40,7 +40,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn owners_that_no_read_has_shown_are_read() {
+    fn virtual_owners_are_incomplete() {
         let owner =
             |name: &str| json!({ "apiVersion": "v1", "kind": "Pod", "name": name, "uid": name });
         let pod = |name: &str, owners: &[&str]| {

@@ -39,7 +39,7 @@ async fn settle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_while_the_graph_changes_ends_the_program() {
+async fn panic_while_changing_the_graph_stops_the_controller() {
     for is_complete in [false, true] {
         let tasks = Tasks::new();
         let collector = collector(&tasks).await;
@@ -65,7 +65,7 @@ async fn a_panic_while_the_graph_changes_ends_the_program() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_while_the_graph_is_read_costs_a_worker_one_object() {
+async fn panic_while_reading_the_graph_is_retried() {
     let tasks = Tasks::new();
     let collector = collector(&tasks).await;
     collector.0.complete.set();

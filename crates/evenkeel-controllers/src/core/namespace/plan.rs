@@ -319,18 +319,22 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_namespace_is_finalized() {
+    fn empty_namespace_is_finalized() {
         let findings =
             Findings { remains: vec![(PODS, Remains::default())], ..Findings::default() };
         assert_eq!(findings.next(), Next::Finalize);
         let updated = findings.with_conditions(&json!({}), T0).expect("all five are written");
         assert_eq!(updated["status"]["conditions"].as_array().map(Vec::len), Some(5));
         assert_eq!(condition(&updated, "NamespaceContentRemaining")["reason"], "ContentRemoved");
-        assert_eq!(findings.with_conditions(&updated, T0), None, "and not a second time");
+        assert_eq!(
+            findings.with_conditions(&updated, T0),
+            None,
+            "unchanged conditions are not written"
+        );
     }
 
     #[test]
-    fn what_remains_is_waited_for_and_reported() {
+    fn remaining_content_is_waited_for_and_reported() {
         let held: Box<[Text]> = ["example.com/hold".into()].into();
         let jobs = Remains::of(&JOBS, "ns", &[held.clone(), held], Duration::ZERO);
         let findings = Findings { remains: vec![(JOBS, jobs)], ..Findings::default() };
@@ -347,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_that_stay_for_no_reason_are_an_error() {
+    fn remaining_objects_without_finalizer_or_grace_are_an_error() {
         let pods = Remains::of(&PODS, "ns", &[Box::default()], Duration::ZERO);
         let findings =
             Findings { remains: vec![(PODS, pods)], pods_only: true, ..Findings::default() };
@@ -362,13 +366,13 @@ mod tests {
     }
 
     #[test]
-    fn failed_discovery_holds_the_finalizer() {
+    fn failed_discovery_blocks_finalization() {
         let findings = Findings { discovery: Some("x".to_owned()), ..Findings::default() };
         assert!(matches!(findings.next(), Next::Failed(_)));
     }
 
     #[test]
-    fn failed_discovery_is_reported_in_upstreams_words() {
+    fn failed_discovery_message() {
         let failed = |group: &str, reason: &str| FailedGroup {
             group: group.into(),
             version: "v1".into(),
@@ -384,22 +388,22 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_waited_for_longer_than_the_period() {
+    fn wait_is_bounded_by_the_resync_period() {
         let [wait, period] = [1801, 300].map(Duration::from_secs);
         assert_eq!(within(wait, period), period);
         assert_eq!(within(period, wait), period);
-        assert_eq!(within(wait, Duration::ZERO), wait, "there is no period");
+        assert_eq!(within(wait, Duration::ZERO), wait, "no resync period");
     }
 
     #[test]
-    fn pods_are_given_their_grace_but_not_more() {
+    fn pods_estimate_is_the_grace_period_until_it_ends() {
         let grace = Duration::from_secs(30);
         assert_eq!(pods_estimate(grace, T0, T0 + Duration::from_secs(10)), grace);
         assert_eq!(pods_estimate(grace, T0, T0 + grace), Duration::ZERO);
     }
 
     #[test]
-    fn other_finalizers_of_the_spec_stay() {
+    fn only_the_kubernetes_finalizer_is_removed() {
         let namespace =
             json!({"metadata": {"name": "n"}, "spec": {"finalizers": ["kubernetes", "x/y"]}});
         assert_eq!(finalized(&namespace)["spec"]["finalizers"], json!(["x/y"]));

@@ -253,14 +253,14 @@ mod tests {
     }
 
     /// Returns names and reasons of the deleted pods.
-    fn gone(observed: &Observed, lost: &[&str], threshold: i64) -> Vec<(String, &'static str)> {
+    fn deleted(observed: &Observed, lost: &[&str], threshold: i64) -> Vec<(String, &'static str)> {
         let lost = lost.iter().map(|name| (*name).into()).collect();
         let doomed = doomed(observed, &lost, threshold, T0);
         doomed.iter().map(|doomed| (doomed.pod.meta.name.to_string(), doomed.reason)).collect()
     }
 
     #[test]
-    fn of_those_that_have_ended_the_evicted_and_the_oldest_go() {
+    fn evicted_and_oldest_terminated_pods_are_deleted_first() {
         let mut pods =
             vec![on("c", "n", "Succeeded"), on("b", "n", "Failed"), on("r", "n", "Running")];
         let mut old = on("o", "n", "Succeeded");
@@ -270,7 +270,7 @@ mod tests {
         pods.extend([old, evicted]);
         let observed = observed(pods, vec![node("n", "True", &[])]);
         let names = |threshold| {
-            gone(&observed, &[], threshold).into_iter().map(|(name, _)| name).collect::<String>()
+            deleted(&observed, &[], threshold).into_iter().map(|(name, _)| name).collect::<String>()
         };
         assert_eq!(names(4), "");
         assert_eq!(names(3), "e");
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_else_deletes() {
+    fn orphaned_out_of_service_and_unscheduled_pods_are_deleted() {
         let nodes = vec![
             node("well", "True", &[OUT_OF_SERVICE]),
             node("down", "Unknown", &[]),
@@ -299,11 +299,11 @@ mod tests {
         let want =
             [("c", "out-of-service"), ("e", "orphaned"), ("h", "orphaned"), ("g", "unscheduled")];
         let want: Vec<_> = want.map(|(name, reason)| (name.to_owned(), reason)).into();
-        assert_eq!(gone(&observed(pods, nodes), &["lost"], 100), want);
+        assert_eq!(deleted(&observed(pods, nodes), &["lost"], 100), want);
     }
 
     #[test]
-    fn a_pod_that_runs_fails_first_and_one_that_has_ended_does_not() {
+    fn unfinished_pod_is_marked_failed_before_deletion() {
         let observed =
             observed(vec![on("a", "lost", "Running"), on("b", "lost", "Failed")], Vec::new());
         let doomed = doomed(&observed, &BTreeSet::from(["lost".into()]), 0, T0);
@@ -319,7 +319,7 @@ mod tests {
         let outcomes = Outcomes(outcomes.to_vec());
         let plan = Steps::next(&outcomes, |steps| plan(observed, memory, 0, T0, steps))?;
         assert!(lint(&plan).is_empty());
-        let words = plan.actions.iter().map(|action| match action {
+        let summaries = plan.actions.iter().map(|action| match action {
             Action::Read(read) => format!("read {}", read.path()),
             Action::Patch(patch) => format!("mark {}", patch.target.name),
             Action::Delete(delete) => {
@@ -328,13 +328,13 @@ mod tests {
             }
             other => panic!("{other:?}"),
         });
-        let words: Vec<String> = words.collect();
+        let summaries: Vec<String> = summaries.collect();
         let requeue = plan.requeue.map(|after| format!("again after {} s", after.as_secs()));
-        Some(words.into_iter().chain(requeue).collect::<Vec<_>>().join(", "))
+        Some(summaries.into_iter().chain(requeue).collect::<Vec<_>>().join(", "))
     }
 
     #[test]
-    fn a_missing_node_is_confirmed_before_its_pods_are_marked_and_deleted() {
+    fn missing_node_is_confirmed_before_its_pods_are_deleted() {
         let observed = observed(
             vec![on("a", "m", "Running"), on("b", "n", "Running"), on("c", "n", "Failed")],
             Vec::new(),
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_of_the_mark_or_of_the_deletion_is_the_pods() {
+    fn failure_is_reported_for_its_pod() {
         let observed = observed(
             vec![on("a", "n", "Running"), on("b", "n", "Running"), on("c", "n", "Failed")],
             Vec::new(),
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_missed_for_a_while_before_it_is_lost() {
+    fn node_is_quarantined_for_40_seconds() {
         let mut quarantine = Quarantine::default();
         let lost = observed(vec![on("a", "n", "Running")], Vec::new());
         let back = observed(vec![on("a", "n", "Running")], vec![node("n", "True", &[])]);
@@ -393,20 +393,20 @@ mod tests {
         assert!(quarantine.missed(&lost, at(39)).is_empty());
         assert_eq!(quarantine.missed(&lost, at(40)), ["n".into()]);
         assert!(quarantine.missed(&back, at(41)).is_empty());
-        assert!(quarantine.missed(&lost, at(42)).is_empty(), "it begins anew");
+        assert!(quarantine.missed(&lost, at(42)).is_empty(), "the quarantine starts again");
     }
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
         #[test]
-        fn exactly_the_threshold_stays(ended in 0usize..30, running in 0usize..10, threshold in 1i64..30) {
+        fn terminated_pod_threshold_remains(ended in 0usize..30, running in 0usize..10, threshold in 1i64..30) {
             let done = (0..ended).map(|n| on(&format!("e{n}"), "n", "Succeeded"));
             let busy = (0..running).map(|n| on(&format!("r{n}"), "n", "Running"));
             let observed = observed(done.chain(busy).collect(), vec![node("n", "True", &[])]);
-            let gone = gone(&observed, &[], threshold);
-            prop_assert_eq!(gone.len(), ended.saturating_sub(usize::try_from(threshold).unwrap()));
-            prop_assert!(gone.iter().all(|(name, _)| name.starts_with('e')));
+            let deleted = deleted(&observed, &[], threshold);
+            prop_assert_eq!(deleted.len(), ended.saturating_sub(usize::try_from(threshold).unwrap()));
+            prop_assert!(deleted.iter().all(|(name, _)| name.starts_with('e')));
         }
     }
 }

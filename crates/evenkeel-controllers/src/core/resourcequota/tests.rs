@@ -55,7 +55,7 @@ fn status(observed: &Observed) -> Option<Value> {
 }
 
 #[test]
-fn everything_that_is_limited_is_counted() {
+fn hard_resources_are_counted() {
     let hard = json!({"pods": "5", "cpu": "2", "secrets": "3", "count/secrets": "3", "count/widgets.example.com": "1", "unknown": "1"});
     let parts = || {
         vec![
@@ -120,7 +120,7 @@ fn usage_from_two_kinds_is_summed() {
 }
 
 #[test]
-fn overdue_pods_are_looked_at_again() {
+fn requeued_when_the_next_terminating_pod_is_overdue() {
     let terminating = |seconds: i64| {
         let meta =
             json!({"deletionTimestamp": at(seconds).to_string(), "deletionGracePeriodSeconds": 30});
@@ -136,13 +136,13 @@ fn overdue_pods_are_looked_at_again() {
     assert_eq!(
         plan.requeue,
         Some(Duration::from_secs(11)),
-        "ten seconds until the next, and one over"
+        "10 s until the next pod is overdue, plus 1 s"
     );
-    assert!(plan.actions.is_empty(), "of three, one is overdue already");
+    assert!(plan.actions.is_empty(), "one of three pods is already overdue");
 }
 
 #[test]
-fn a_claim_that_changes_what_it_counts_is_counted_anew() {
+fn claim_updates_that_may_decrease_usage() {
     let claim = |asked: &str, set_aside: Value, phase: &str| -> PersistentVolumeClaim {
         object(&json!({
             "spec": {"resources": {"requests": {"storage": asked}}},
@@ -167,7 +167,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_sum_is_that_of_the_pods_in_any_order(mut cpus in proptest::collection::vec(0i64..5000, 0..20)) {
+    fn usage_is_the_sum_in_any_order(mut cpus in proptest::collection::vec(0i64..5000, 0..20)) {
         let hard = json!({"requests.cpu": "100", "pods": "100"});
         let written = |cpus: &[i64]| {
             let objects: Vec<Value> = cpus.iter().map(|cpu| pod(&format!("{cpu}m"))).collect();

@@ -96,19 +96,19 @@ mod tests {
     }
 
     #[test]
-    fn it_is_made_and_then_left_alone() {
+    fn config_map_is_created_once() {
         assert!(matches!(&*plan(&observed(None)).actions, [Action::Create(_)]));
         assert!(plan(&observed(Some(&[(KEY, "PEM")]))).is_nothing());
     }
 
     #[test]
-    fn only_a_description_that_is_missing_is_added() {
+    fn only_a_missing_description_is_added() {
         let of = |text: &str| plan(&described(Some(&[(KEY, "PEM")]), text)).actions.len();
         assert_eq!([of(""), of("Our own"), of(DESCRIPTION.1)], [1, 0, 0]);
     }
 
     #[test]
-    fn what_somebody_wrote_into_it_is_put_right() {
+    fn changed_data_is_restored() {
         let plan = plan(&observed(Some(&[(KEY, "OLD"), ("more", "x")])));
         let [Action::Update(update)] = &*plan.actions else { panic!("{plan:?}") };
         let body: serde_json::Value = serde_json::from_slice(&update.body).expect("JSON");

@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_account_is_made_once() {
+    fn missing_service_account_is_created() {
         let plan = plan(&observed(false, false));
         let [Action::Create(create)] = &*plan.actions else { panic!("{plan:?}") };
         assert_eq!((&*create.namespace, &*create.kind.plural), ("ns", "serviceaccounts"));
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_that_goes_gets_none() {
+    fn terminating_namespace_gets_no_service_account() {
         assert!(plan(&observed(true, false)).is_nothing());
     }
 }

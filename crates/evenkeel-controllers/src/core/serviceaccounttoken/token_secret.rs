@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_the_account_of_that_uid() {
+    fn claim_matches_service_account_name_and_uid() {
         let named = secret(&json!({ACCOUNT: "robot"}), &json!({}));
         let claim = Claim::of(&named).expect("it names an account");
         assert_eq!((claim.account, claim.uid), ("robot", ""));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lacking_is_filled_in_and_no_more() {
+    fn only_missing_data_is_filled() {
         // "x" and "ca" in base64.
         let (x, ca) = ("eA==", "Y2E=");
         let all = Lacks { ca: true, namespace: true, token: true };

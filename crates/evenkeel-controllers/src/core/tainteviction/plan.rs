@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn how_long_a_pod_stays() {
+    fn verdict_by_taints_and_toleration_seconds() {
         let (stay, now) = (Verdict::Stay, Verdict::Evict(Pending { due: T0 }));
         let wait = |seconds| Verdict::Wait(Pending { due: at(seconds) });
         let table = [
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn eviction_is_reported_marked_and_done() {
+    fn eviction_event_condition_and_delete() {
         let observed = observed(&["a"], &[], None);
         let plan = plan(&observed, verdict(&observed, T0), T0);
         assert_eq!(events(&plan), ["Marking for deletion Pod ns/p"]);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_to_go_later_and_goes_now_is_reported_of_both() {
+    fn earlier_eviction_cancels_the_scheduled_one() {
         let observed = observed(&["a"], &[], Some(5));
         let sooner = plan(&observed, verdict(&observed, T0), T0);
         let want = ["Cancelling deletion of Pod ns/p", "Marking for deletion Pod ns/p"];
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_to_go_and_may_stay_or_is_gone_is_reported() {
+    fn cancelled_eviction_is_reported() {
         let spared = observed(&[], &[], Some(5));
         let gone = Observed { pod: None, taints: None, ..observed(&[], &[], Some(5)) };
         for observed in [spared, gone] {
@@ -274,7 +274,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
         #[test]
-        fn no_pod_goes_before_its_time(seconds in 1i64..1000, looks in proptest::collection::vec(0i64..1000, 1..10)) {
+        fn toleration_seconds_delay_the_eviction(seconds in 1i64..1000, looks in proptest::collection::vec(0i64..1000, 1..10)) {
             let mut looks = looks;
             looks.sort_unstable();
             let mut pending = None;
@@ -292,7 +292,7 @@ mod tests {
                         prop_assert!(look >= start + seconds);
                         break;
                     }
-                    Verdict::Stay => prop_assert!(false, "it does not tolerate the taint for ever"),
+                    Verdict::Stay => prop_assert!(false, "the toleration is limited"),
                 }
             }
         }

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn times_by_size_with_room_at_the_boundaries() {
+    fn ttl_by_cluster_size_with_hysteresis() {
         for (nodes, seconds) in
             [(0, 0), (100, 0), (101, 15), (500, 15), (501, 30), (1001, 60), (2000, 60), (2001, 300)]
         {
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_that_is_so_already() {
+    fn unchanged_annotation_is_not_written() {
         let node = |annotated: &str| Node {
             meta: Meta { annotations: label(ANNOTATION, annotated), ..meta("n") },
             ..Node::default()
@@ -98,7 +98,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
         #[test]
-        fn the_step_always_holds_the_size(changes in proptest::collection::vec(any::<bool>(), 0..3000)) {
+        fn step_contains_the_cluster_size(changes in proptest::collection::vec(any::<bool>(), 0..3000)) {
             let mut size = sized(400);
             for grows in changes {
                 if grows { size.grow(); } else { size.shrink(); }

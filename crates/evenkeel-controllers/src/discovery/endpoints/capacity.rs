@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn ready_addresses_come_first_and_subsets_share() {
+    fn truncation_keeps_ready_addresses_and_is_proportional() {
         type Sizes = &'static [(usize, usize)];
         let table: [(Sizes, bool, Sizes); 6] = [
             (&[(1000, 0)], false, &[(1000, 0)]),

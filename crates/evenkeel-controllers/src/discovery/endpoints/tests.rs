@@ -50,7 +50,7 @@ fn observed(service: Service, pods: &[Value], endpoints: Option<Endpoints>) -> O
 }
 
 /// Endpoints after the plan was executed.
-fn after(observed: &Observed) -> Option<Endpoints> {
+fn endpoints_after(observed: &Observed) -> Option<Endpoints> {
     let mut endpoints = observed.endpoints.as_deref().cloned();
     for action in plan(observed).actions {
         let body = match action {
@@ -70,7 +70,7 @@ fn after(observed: &Observed) -> Option<Endpoints> {
     endpoints
 }
 
-fn shown(subsets: &[EndpointSubset]) -> String {
+fn formatted(subsets: &[EndpointSubset]) -> String {
     let ips = |addresses: &[evenkeel_api::views::EndpointAddress]| {
         addresses.iter().map(|address| &*address.ip).collect::<Vec<_>>().join(",")
     };
@@ -88,14 +88,14 @@ fn shown(subsets: &[EndpointSubset]) -> String {
 }
 
 #[test]
-fn subsets_say_who_is_ready_on_which_ports() {
+fn subsets_by_readiness_and_ports() {
     let (a, b) = (pod_json("a", "10.0.0.2", true), pod_json("b", "10.0.0.1", true));
     let with = |pod: &Value, path: &str, value: Value| {
         let mut pod = pod.clone();
         *pod.pointer_mut(path).unwrap() = value;
         pod
     };
-    let going = {
+    let terminating = {
         let mut pod = a.clone();
         pod["metadata"]["deletionTimestamp"] = T0.to_string().into();
         pod
@@ -104,22 +104,22 @@ fn subsets_say_who_is_ready_on_which_ports() {
     let unready = pod_json("a", "10.0.0.2", false);
     let headless = json!({"clusterIP": "None"});
     let table: [(&str, Value, Vec<Value>, &str); 14] = [
-        ("two", json!({}), vec![a.clone(), b.clone()], "10.0.0.1,10.0.0.2|:8080"),
+        ("two ready", json!({}), vec![a.clone(), b.clone()], "10.0.0.1,10.0.0.2|:8080"),
         ("one unready", json!({}), vec![unready.clone(), b.clone()], "10.0.0.1|10.0.0.2:8080"),
         (
-            "published all the same",
+            "publishNotReadyAddresses",
             json!({"publishNotReadyAddresses": true}),
             vec![unready],
             "10.0.0.2|:8080",
         ),
-        ("on its way out", json!({}), vec![going.clone(), b.clone()], "10.0.0.1|:8080"),
+        ("terminating", json!({}), vec![terminating.clone(), b.clone()], "10.0.0.1|:8080"),
         (
-            "on its way out, published",
+            "terminating, publishNotReadyAddresses",
             json!({"publishNotReadyAddresses": true}),
-            vec![going],
+            vec![terminating],
             "10.0.0.2|:8080",
         ),
-        ("ended", json!({}), vec![with(&a, "/status/phase", "Succeeded".into())], ""),
+        ("finished", json!({}), vec![with(&a, "/status/phase", "Succeeded".into())], ""),
         (
             "another port",
             json!({}),
@@ -141,31 +141,31 @@ fn subsets_say_who_is_ready_on_which_ports() {
         ),
         ("headless", headless, vec![a.clone()], "10.0.0.2|:8080"),
         (
-            "the other family",
+            "secondary pod IP family",
             json!({"ipFamilies": ["IPv6", "IPv4"]}),
             vec![dual.clone(), b.clone()],
             "fd00::2|:8080",
         ),
         (
-            "its own family",
+            "family of the pod",
             json!({"ipFamilies": [], "clusterIP": ""}),
             vec![dual],
             "10.0.0.2|:8080",
         ),
-        ("nobody", json!({}), vec![], ""),
+        ("no pods", json!({}), vec![], ""),
     ];
     for (what, spec, pods, want) in table {
-        let made = after(&observed(service(&spec), &pods, None)).unwrap();
-        assert_eq!(shown(&made.subsets), want, "{what}");
+        let made = endpoints_after(&observed(service(&spec), &pods, None)).unwrap();
+        assert_eq!(formatted(&made.subsets), want, "{what}");
     }
 }
 
 #[test]
-fn metadata_names_the_controller_and_the_time_of_change() {
+fn endpoints_labels_and_trigger_time() {
     let headless = service(&json!({"clusterIP": "None"}));
     let mut observed = observed(headless, &[pod_json("a", "10.0.0.2", true)], None);
     observed.previous_trigger_times = None;
-    let made = after(&observed).unwrap();
+    let made = endpoints_after(&observed).unwrap();
     let labels: Vec<_> = made.meta.labels.iter().collect();
     assert_eq!(
         labels,
@@ -180,11 +180,11 @@ fn metadata_names_the_controller_and_the_time_of_change() {
     observed.previous_trigger_times = observed.trigger_times.clone();
     observed.endpoints = Some(Arc::new(made));
     observed.pods.clear();
-    assert!(after(&observed).unwrap().meta.annotations.is_empty());
+    assert!(endpoints_after(&observed).unwrap().meta.annotations.is_empty());
 }
 
 #[test]
-fn services_without_managed_endpoints_get_none() {
+fn services_without_managed_endpoints() {
     for spec in [json!({"selector": {}}), json!({"type": "ExternalName"})] {
         assert!(
             plan(&observed(service(&spec), &[pod_json("a", "10.0.0.2", true)], None)).is_nothing(),
@@ -197,15 +197,15 @@ fn services_without_managed_endpoints_get_none() {
         Some(object(&json!({"metadata": {"name": "web", "namespace": "ns", "uid": "e"}}))),
     );
     gone.service = None;
-    assert_eq!(after(&gone), None);
+    assert_eq!(endpoints_after(&gone), None);
     gone.endpoints = None;
     assert!(plan(&gone).is_nothing());
 }
 
 #[test]
-fn the_order_of_addresses_is_left_alone() {
+fn order_of_addresses_is_no_change() {
     let pods = [pod_json("a", "10.0.0.2", true), pod_json("b", "10.0.0.1", true)];
-    let mut made = after(&observed(service(&json!({})), &pods, None)).unwrap();
+    let mut made = endpoints_after(&observed(service(&json!({})), &pods, None)).unwrap();
     made.subsets[0].addresses.reverse();
     assert!(plan(&observed(service(&json!({})), &pods, Some(made.clone()))).is_nothing());
     made.meta.labels = made.meta.labels.with("team", "b");
@@ -216,16 +216,16 @@ fn the_order_of_addresses_is_left_alone() {
     made.meta.labels = [("team", "a")].into_iter().collect();
     assert!(
         !plan(&observed(service(&json!({})), &pods, Some(made))).is_nothing(),
-        "whose they are"
+        "the managed-by label"
     );
 }
 
 #[test]
-fn a_thousand_is_enough() {
+fn endpoints_are_truncated_to_1000_addresses() {
     let pods: Vec<Value> = (0..1100)
         .map(|n| pod_json(&format!("p{n}"), &format!("10.0.{}.{}", n / 256, n % 256), n % 2 == 0))
         .collect();
-    let made = after(&observed(service(&json!({})), &pods, None)).unwrap();
+    let made = endpoints_after(&observed(service(&json!({})), &pods, None)).unwrap();
     assert_eq!(
         made.meta.annotations.get("endpoints.kubernetes.io/over-capacity"),
         Some("truncated")
@@ -236,24 +236,24 @@ fn a_thousand_is_enough() {
     );
     assert!(
         plan(&observed(service(&json!({})), &pods, Some(made.clone()))).is_nothing(),
-        "once is enough"
+        "truncated once"
     );
-    let fewer = after(&observed(service(&json!({})), &pods[..1000], Some(made))).unwrap();
+    let fewer = endpoints_after(&observed(service(&json!({})), &pods[..1000], Some(made))).unwrap();
     assert!(fewer.meta.annotations.is_empty());
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn one_plan_is_enough(first in pods(), second in pods()) {
+    fn one_plan_converges(first in pods(), second in pods()) {
         let spec = json!({"ports": [
             {"name": "http", "port": 80, "protocol": "TCP", "targetPort": "http"},
             {"name": "dns", "port": 53, "protocol": "UDP", "targetPort": 53},
         ]});
-        let made = after(&observed(service(&spec), &first, None));
-        let made = after(&observed(service(&spec), &second, made));
+        let made = endpoints_after(&observed(service(&spec), &first, None));
+        let made = endpoints_after(&observed(service(&spec), &second, made));
         prop_assert!(plan(&observed(service(&spec), &second, made.clone())).is_nothing());
-        let anew = after(&observed(service(&spec), &second, None));
+        let anew = endpoints_after(&observed(service(&spec), &second, None));
         prop_assert_eq!(made.unwrap().subsets, anew.unwrap().subsets);
     }
 }

@@ -131,7 +131,7 @@ impl World {
                     let old =
                         self.slices.insert(slice.meta.name.to_string(), slice.clone()).unwrap();
                     assert_eq!(old.address_type, slice.address_type, "a slice keeps its family");
-                    assert_ne!(old, slice, "a write that changes nothing");
+                    assert_ne!(old, slice, "the update changes nothing");
                 }
                 Action::Delete(delete) => {
                     counts[2] += 1;
@@ -174,19 +174,19 @@ fn parsed(body: &[u8]) -> EndpointSlice {
 }
 
 #[test]
-fn a_service_without_pods_has_one_empty_slice() {
+fn service_without_pods_has_a_placeholder_slice() {
     let mut world = World::new(&json!({}));
     assert_eq!(world.pass().0, [1, 0, 0]);
-    assert_eq!(world.pass().0, [0, 0, 0], "it stays");
+    assert_eq!(world.pass().0, [0, 0, 0], "the placeholder stays");
     let slice = world.slices.values().next().unwrap();
     assert!(slice.ports.is_empty());
     let labels: Vec<_> = slice.meta.labels.iter().collect();
     let manager = ("endpointslice.kubernetes.io/managed-by", "endpointslice-controller.k8s.io");
     assert_eq!(labels, [manager, ("kubernetes.io/service-name", "web"), ("team", "a")]);
     world.add(1);
-    assert_eq!(world.pass().0, [0, 1, 0], "it is written over");
+    assert_eq!(world.pass().0, [0, 1, 0], "the placeholder is filled");
     world.pods.clear();
-    assert_eq!(world.pass().0, [0, 1, 0], "and back");
+    assert_eq!(world.pass().0, [0, 1, 0], "emptied again");
     assert_eq!(world.sizes("IPv4"), [0]);
 }
 
@@ -200,20 +200,24 @@ fn slices_are_filled_and_change_one_at_a_time() {
     assert_eq!(world.pass().0, [0, 1, 0]);
     assert_eq!(world.sizes("IPv4"), [5, 9, 10]);
     world.add(30);
-    assert_eq!(world.pass().0, [0, 1, 0], "the fullest that has room");
+    assert_eq!(world.pass().0, [0, 1, 0], "the fullest slice with room");
     assert_eq!(world.sizes("IPv4"), [5, 10, 10]);
     world.pods.remove("p010");
     world.add(31);
-    assert_eq!(world.pass().0, [0, 1, 0], "what goes makes room for what comes");
+    assert_eq!(world.pass().0, [0, 1, 0], "a removed endpoint makes room for a new one");
     (40..52).for_each(|n| world.add(n));
-    assert_eq!(world.pass().0, [1, 1, 0], "a new one is filled, the rest fits where there is room");
+    assert_eq!(
+        world.pass().0,
+        [1, 1, 0],
+        "a new slice is filled, and the rest is added to another"
+    );
     assert_eq!(world.sizes("IPv4"), [7, 10, 10, 10]);
     world.service.meta.labels = world.service.meta.labels.with("team", "b");
-    assert_eq!(world.pass().0, [0, 4, 0], "labels are on all");
+    assert_eq!(world.pass().0, [0, 4, 0], "all slices have the labels");
 }
 
 #[test]
-fn families_have_slices_of_their_own() {
+fn each_address_family_has_its_own_slices() {
     let mut world = World::new(&json!({"ipFamilies": ["IPv6", "IPv4"]}));
     (0..3).for_each(|n| world.add(n));
     assert_eq!(world.pass().0, [2, 0, 0]);
@@ -224,7 +228,7 @@ fn families_have_slices_of_their_own() {
 }
 
 #[test]
-fn a_family_that_fails_does_not_hold_up_the_other() {
+fn failed_address_type_does_not_block_the_other() {
     let mut world = World::new(&json!({"ipFamilies": ["IPv4", "IPv6"]}));
     (0..15).for_each(|n| world.add(n));
     let parts = |world: &World| -> Vec<OnError> {
@@ -238,7 +242,7 @@ fn a_family_that_fails_does_not_hold_up_the_other() {
     assert_eq!(
         parts(&world),
         [v6, OnError::Continue, OnError::Continue],
-        "what goes goes one by one"
+        "deletes are independent"
     );
 }
 
@@ -250,20 +254,20 @@ fn endpoint_conditions_follow_readiness_and_deletion() {
         (false, true, true, [false, true, true]),
         (true, false, true, [true, false, true]),
     ];
-    for (publish, ready, going, want) in table {
+    for (publish, ready, terminating, want) in table {
         let mut world = World::new(&json!({"publishNotReadyAddresses": publish}));
         let mut one = pod("p", "n-a", &["10.0.0.1".to_owned()], ready);
-        one.meta.deletion = going.then_some(T0);
+        one.meta.deletion = terminating.then_some(T0);
         world.pods.insert("p".into(), one);
         world.pass();
         let conditions = world.endpoints()[0].conditions;
-        let said = [conditions.ready, conditions.serving, conditions.terminating];
-        assert_eq!(said, want.map(Some), "{publish} {ready} {going}");
+        let actual = [conditions.ready, conditions.serving, conditions.terminating];
+        assert_eq!(actual, want.map(Some), "{publish} {ready} {terminating}");
     }
 }
 
 #[test]
-fn a_pod_whose_node_is_not_there_is_left_out() {
+fn pod_of_a_missing_node_is_skipped() {
     let mut world = World::new(&json!({}));
     (0..2).for_each(|n| world.add(n));
     world.nodes.remove("n-b");
@@ -282,7 +286,7 @@ fn a_pod_whose_node_is_not_there_is_left_out() {
 }
 
 #[test]
-fn slices_of_a_service_that_had_the_name_before_are_replaced() {
+fn slices_of_a_former_service_are_replaced() {
     let mut world = World::new(&json!({}));
     world.add(1);
     world.pass();
@@ -290,11 +294,11 @@ fn slices_of_a_service_that_had_the_name_before_are_replaced() {
     assert_eq!(world.pass().0, [1, 0, 1]);
     world.service.meta.deletion = Some(T0);
     world.slices.clear();
-    assert_eq!(world.pass().0, [0, 0, 0], "none is made for one that goes");
+    assert_eq!(world.pass().0, [0, 0, 0], "a terminating Service gets no slice");
 }
 
 #[test]
-fn the_time_of_the_change_is_noted() {
+fn trigger_time_annotation() {
     let mut world = World::new(&json!({}));
     world.add(1);
     let mut observed = world.observed();
@@ -310,7 +314,7 @@ fn the_time_of_the_change_is_noted() {
 }
 
 #[test]
-fn callers_are_sent_near() {
+fn hints_of_traffic_distribution() {
     let table = [
         ("PreferClose", "a/", "b/"),
         ("PreferSameZone", "a/", "b/"),
@@ -336,7 +340,7 @@ fn callers_are_sent_near() {
 }
 
 #[test]
-fn hints_by_cpu_come_and_go_with_the_annotation() {
+fn topology_hints_follow_the_annotation() {
     let mut world = World::new(&json!({}));
     (0..10).filter(|n| n % 2 == 0).for_each(|n| world.add(n));
     world.add(1);
@@ -349,7 +353,7 @@ fn hints_by_cpu_come_and_go_with_the_annotation() {
         ["TopologyAwareHintsEnabled Topology Aware Hints has been enabled, addressType: IPv4"]
     );
     assert_eq!(world.hints(), BTreeMap::from([("a/".to_owned(), 3), ("b/".to_owned(), 3)]));
-    assert_eq!(world.pass(), ([0; 3], vec![]), "they stay");
+    assert_eq!(world.pass(), ([0; 3], vec![]), "the hints stay");
     world.pods.retain(|name, _| name == "p001");
     let (_, events) = world.pass();
     assert_eq!(
@@ -372,17 +376,17 @@ fn hints_by_cpu_come_and_go_with_the_annotation() {
 
 #[derive(Debug, Clone)]
 enum Step {
-    Come(usize, bool),
-    Go(usize),
-    Turn(usize),
+    Add(usize, bool),
+    Remove(usize),
+    BecomeUnready(usize),
     Mode(&'static str),
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => (0usize..40, any::<bool>()).prop_map(|(n, named)| Step::Come(n, named)),
-        3 => (0usize..40).prop_map(Step::Go),
-        2 => (0usize..40).prop_map(Step::Turn),
+        4 => (0usize..40, any::<bool>()).prop_map(|(n, named)| Step::Add(n, named)),
+        3 => (0usize..40).prop_map(Step::Remove),
+        2 => (0usize..40).prop_map(Step::BecomeUnready),
         1 => prop_oneof![Just(""), Just("PreferSameNode"), Just("PreferSameZone")].prop_map(Step::Mode),
     ]
 }
@@ -390,7 +394,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn slices_hold_each_pod_once_and_change_little(
+    fn slices_contain_each_pod_once_with_few_writes(
         rounds in proptest::collection::vec(proptest::collection::vec(step(), 1..12), 1..8),
         max in 1usize..12,
     ) {
@@ -400,10 +404,10 @@ proptest! {
         for steps in rounds {
             let before = world.slices.clone();
             let n = steps.len();
-            let mut turned = false;
+            let mut mode_changed = false;
             for step in steps {
                 match step {
-                    Step::Come(n, named) => {
+                    Step::Add(n, named) => {
                         world.add(n);
                         let pod = world.pods.get_mut(&format!("p{n:03}")).unwrap();
                         let port = if named { 1 } else { 2 };
@@ -411,19 +415,19 @@ proptest! {
                             {"name": "c", "ports": [{"name": "http", "containerPort": port, "protocol": "TCP"}]},
                         ]}})).spec.containers.clone();
                     }
-                    Step::Go(n) => drop(world.pods.remove(&format!("p{n:03}"))),
-                    Step::Turn(n) => if let Some(pod) = world.pods.get_mut(&format!("p{n:03}")) {
+                    Step::Remove(n) => drop(world.pods.remove(&format!("p{n:03}"))),
+                    Step::BecomeUnready(n) => if let Some(pod) = world.pods.get_mut(&format!("p{n:03}")) {
                         pod.status.conditions = Box::default();
                     },
                     Step::Mode(mode) => {
-                        turned = true;
+                        mode_changed = true;
                         world.service.spec.traffic_distribution = mode.into();
                     }
                 }
             }
             let ([made, changed, deleted], _) = world.pass();
-            prop_assert!(turned || before.is_empty() || made + changed + deleted <= 4 * n + 4, "{made} {changed} {deleted} after {n}");
-            prop_assert_eq!(world.pass(), ([0; 3], vec![]), "a second pass has nothing to do");
+            prop_assert!(mode_changed || before.is_empty() || made + changed + deleted <= 4 * n + 4, "{made} {changed} {deleted} after {n}");
+            prop_assert_eq!(world.pass(), ([0; 3], vec![]), "a second pass writes nothing");
             for family in ["IPv4", "IPv6"] {
                 let of: Vec<&EndpointSlice> = world.slices.values().filter(|slice| &*slice.address_type == family).collect();
                 let names: Vec<&str> = of.iter().flat_map(|slice| &slice.endpoints)

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn allocations_are_in_proportion_to_cpu() {
+    fn allocations_are_proportional_to_cpu() {
         let even = ratios(&[("a", 0.5), ("b", 0.5)]);
         let of = |endpoints, ratios: Option<&Ratios>| -> Result<Vec<(usize, f64)>, String> {
             let all = allocations(endpoints, ratios)?;
@@ -226,8 +226,8 @@ mod tests {
         };
         assert!(!is_overloaded(&given(&[("a", 5), ("b", 5)]), Some(&even)));
         assert!(is_overloaded(&given(&[("a", 8), ("b", 2)]), Some(&even)));
-        assert!(is_overloaded(&given(&[("a", 8)]), Some(&even)), "a zone with none");
-        assert!(is_overloaded(&given(&[("a", 8)]), None), "nothing is known any more");
+        assert!(is_overloaded(&given(&[("a", 8)]), Some(&even)), "a zone without endpoints");
+        assert!(is_overloaded(&given(&[("a", 8)]), None), "no CPU ratios");
         assert!(!is_overloaded(&Counts::new(), None));
     }
 }

@@ -88,7 +88,7 @@ impl World {
         (counts, events, decision.counts)
     }
 
-    fn shown(&self) -> Vec<String> {
+    fn formatted(&self) -> Vec<String> {
         let one = |slice: &EndpointSlice| {
             let ports: Vec<String> =
                 slice.ports.iter().filter_map(|port| Some(port.port?.to_string())).collect();
@@ -103,7 +103,7 @@ impl World {
 }
 
 #[test]
-fn each_set_of_ports_and_family_has_a_slice() {
+fn each_port_set_and_address_family_has_a_slice() {
     let mut world = World::new(&json!([
         {"addresses": [{"ip": "10.0.0.2", "hostname": "two", "nodeName": "n"}, {"ip": "fd00::1"}], "notReadyAddresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 80, "protocol": "TCP"}]},
         {"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 443, "protocol": "TCP"}]},
@@ -111,7 +111,7 @@ fn each_set_of_ports_and_family_has_a_slice() {
     let (counts, events, _) = world.pass();
     assert_eq!((counts, events), ([3, 0, 0], vec![]));
     assert_eq!(
-        world.shown(),
+        world.formatted(),
         ["IPv4 443 10.0.0.1", "IPv4 80 10.0.0.2,10.0.0.1", "IPv6 80 fd00::1"]
     );
     let slice = world.slices.values().find(|slice| slice.endpoints.len() == 2).unwrap();
@@ -122,11 +122,11 @@ fn each_set_of_ports_and_family_has_a_slice() {
     assert!(slice.meta.annotations.iter().eq([("note", "kept")]));
     assert_eq!(slice.meta.labels.get("team"), Some("a"));
     assert_eq!(&*slice.meta.owners[0].kind, "Endpoints");
-    assert_eq!(world.pass().0, [0; 3], "nothing more to do");
+    assert_eq!(world.pass().0, [0; 3], "a second pass writes nothing");
 }
 
 #[test]
-fn changes_rewrite_existing_slices() {
+fn changes_update_existing_slices() {
     let subset = |port: i32, ip: &str| json!({"addresses": [{"ip": ip}], "ports": [{"port": port, "protocol": "TCP"}]});
     let mut world = World::new(&json!([subset(80, "10.0.0.1")]));
     world.pass();
@@ -139,7 +139,7 @@ fn changes_rewrite_existing_slices() {
     world.endpoints.as_mut().unwrap().meta.labels = crate::fixtures::label("team", "b");
     assert_eq!(world.pass().0, [0, 1, 0], "labels");
     world.endpoints.as_mut().unwrap().meta.uid = "another".into();
-    assert_eq!(world.pass().0, [0, 1, 0], "the name is another's now");
+    assert_eq!(world.pass().0, [0, 1, 0], "another uid");
     assert_eq!(world.pass().0, [0; 3]);
 }
 
@@ -150,11 +150,11 @@ fn slices_are_deleted_when_mirroring_ends() {
         ("no Endpoints", |world| world.endpoints = None),
         ("no Service", |world| world.service = None),
         ("a selector", |world| world.service = service(&json!({"app": "web"}))),
-        ("a label", |world| {
+        ("skip-mirror label", |world| {
             let meta = &mut world.endpoints.as_mut().unwrap().meta;
             meta.labels = meta.labels.with("endpointslice.kubernetes.io/skip-mirror", "true");
         }),
-        ("an election", |world| {
+        ("leader annotation", |world| {
             let meta = &mut world.endpoints.as_mut().unwrap().meta;
             meta.annotations =
                 meta.annotations.with("control-plane.alpha.kubernetes.io/leader", "{}");
@@ -186,13 +186,13 @@ fn too_many_and_invalid_addresses_are_reported() {
             "A max of 3 addresses can be mirrored to EndpointSlices per Endpoints subset. 2 addresses were skipped"
         ]
     );
-    assert_eq!(world.shown(), ["IPv4 80 10.0.0.0,10.0.0.1,10.0.0.2"]);
+    assert_eq!(world.formatted(), ["IPv4 80 10.0.0.0,10.0.0.1,10.0.0.2"]);
     assert_eq!(counted.unwrap().skipped, 2);
     let mut world = World::new(
         &json!([{"addresses": [{"ip": "nowhere"}, {"ip": "10.0.0.1"}], "ports": [{"port": 80}]}]),
     );
     assert_eq!(world.pass().1, ["Skipped 1 invalid IP addresses when mirroring to EndpointSlices"]);
-    assert_eq!(world.shown(), ["IPv4 80 10.0.0.1"]);
+    assert_eq!(world.formatted(), ["IPv4 80 10.0.0.1"]);
 }
 
 fn subsets() -> impl Strategy<Value = Value> {
@@ -208,7 +208,7 @@ fn subsets() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn one_plan_is_enough(first in subsets(), second in subsets()) {
+    fn one_plan_converges(first in subsets(), second in subsets()) {
         let mut world = World::new(&first);
         world.pass();
         world.endpoints = Some(endpoints(&second));
@@ -216,6 +216,6 @@ proptest! {
         prop_assert_eq!(world.pass().0, [0; 3]);
         let mut anew = World::new(&second);
         anew.pass();
-        prop_assert_eq!(world.shown(), anew.shown());
+        prop_assert_eq!(world.formatted(), anew.formatted());
     }
 }

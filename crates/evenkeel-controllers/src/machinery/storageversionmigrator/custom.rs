@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_versions_are_forgotten_only_where_nothing_changed() {
+    fn stored_versions_are_pruned_only_for_the_observed_generation() {
         let patch = status(&definition(3), Stage::Ended { well: true }, T0);
         assert_eq!(patch["status"]["storedVersions"], json!(["v2"]));
         assert_eq!(patch["metadata"]["resourceVersion"], "7");

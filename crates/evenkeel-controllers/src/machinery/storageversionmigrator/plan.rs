@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_has_its_turn_and_only_one() {
+    fn oldest_migration_runs_next_and_alone() {
         let waiting = |name: &str, age| migration(name, age, &[]);
         assert_eq!(
             description(&[waiting("b", 5), waiting("c", 9), waiting("a", 5)]).1.as_deref(),
@@ -294,38 +294,48 @@ mod tests {
         assert_eq!(description(&[over]), (vec![], None));
     }
 
-    fn said(migration: Option<StorageVersionMigration>) -> Vec<(String, String, String)> {
-        let migration = migration.expect("news");
+    fn described_conditions(
+        migration: Option<StorageVersionMigration>,
+    ) -> Vec<(String, String, String)> {
+        let migration = migration.expect("a change");
         let words = |one: &Condition| (one.type_.clone(), one.status.clone(), one.message.clone());
         conditions(&migration).iter().map(words).collect()
     }
 
     #[test]
-    fn news_are_reported_once() {
+    fn conditions_of_each_status_change() {
         let fresh = migration("m", 0, &[]);
         let begun = with(&fresh, StatusChange::Started, T0);
         let text = |text: &str| text.to_owned();
         assert_eq!(
-            said(begun.clone()),
+            described_conditions(begun.clone()),
             [(text(RUNNING), text("True"), text("The migration is running"))]
         );
         let begun = Full::new(begun.unwrap());
         assert_eq!(with(&begun, StatusChange::Started, at(9)), None);
         let progress = Progress { remaining: 2, all: 3 };
-        let late = said(with(&begun, StatusChange::Interrupted(progress, text("too busy")), T0));
+        let late = described_conditions(with(
+            &begun,
+            StatusChange::Interrupted(progress, text("too busy")),
+            T0,
+        ));
         assert_eq!(
             late[0].2,
             "The migration is running, 2/3 objects not yet migrated; transient error: too busy"
         );
         let done = with(&begun, StatusChange::Succeeded(Progress { remaining: 0, all: 3 }), at(9));
-        let words = said(done.clone());
+        let words = described_conditions(done.clone());
         assert_eq!(words[0].2, "The migration is running, 3 objects verified migrated");
         assert_eq!((&*words[1].0, &*words[1].2), (SUCCEEDED, "Migration completed"));
         let done = Full::new(done.unwrap());
         assert_eq!(conditions(&done)[0].last_transition_time.0, T0);
-        let over = said(with(&done, StatusChange::Finished, at(10)));
+        let over = described_conditions(with(&done, StatusChange::Finished, at(10)));
         assert_eq!((&*over[0].1, &*over[0].2), ("False", "Migration completed"));
-        let failed = said(with(&begun, StatusChange::Failed(Some(progress), text("no")), T0));
+        let failed = described_conditions(with(
+            &begun,
+            StatusChange::Failed(Some(progress), text("no")),
+            T0,
+        ));
         assert_eq!(failed[1].2, "2/3 not yet migrated. migration encountered unhandled error: no");
     }
 }

@@ -53,16 +53,16 @@ fn done(cidr: Arc<ServiceCidr>, orphan: bool) -> (Vec<String>, Option<u64>) {
 }
 
 #[test]
-fn it_is_held_and_ready_until_it_may_go() {
+fn finalizer_and_ready_condition() {
     type Want = (&'static [&'static str], Option<u64>);
     let ranges = &["10.1.0.0/16"];
     let of = |finalizers, deletion, ready| cidr("c", ranges, finalizers, deletion, ready);
     let table: [(&str, Arc<ServiceCidr>, bool, Want); 8] = [
         ("new", of(&[], None, None), false, (&["finalizers", "ready True"], None)),
-        ("held", of(HELD, None, None), false, (&["ready True"], None)),
-        ("done", of(HELD, None, Some("True")), false, (&[], None)),
+        ("with finalizer", of(HELD, None, None), false, (&["ready True"], None)),
+        ("ready", of(HELD, None, Some("True")), false, (&[], None)),
         ("in use", of(HELD, Some(-60), Some("True")), true, (&["ready False"], None)),
-        ("in use, said so", of(HELD, Some(-60), Some("False")), true, (&[], None)),
+        ("in use, condition written", of(HELD, Some(-60), Some("False")), true, (&[], None)),
         ("just deleted", of(HELD, Some(-3), Some("True")), false, (&[], Some(7))),
         (
             "deleted",
@@ -80,7 +80,7 @@ fn it_is_held_and_ready_until_it_may_go() {
 }
 
 #[test]
-fn others_may_cover_it() {
+fn is_covered_by_other_service_cidrs() {
     let of = |ranges: &[&str]| cidr("c", ranges, HELD, None, None);
     let table: [(&[&str], &[&str], bool); 5] = [
         (&["10.1.0.0/16"], &["10.0.0.0/8"], true),
@@ -96,7 +96,7 @@ fn others_may_cover_it() {
 }
 
 #[test]
-fn only_addresses_of_services_count() {
+fn only_addresses_of_the_service_allocator_count() {
     let address = |name: &str, manager: &str| -> Metadata {
         object(
             &json!({"metadata": {"name": name, "labels": {"ipaddress.kubernetes.io/managed-by": manager}}}),
@@ -108,7 +108,7 @@ fn only_addresses_of_services_count() {
 }
 
 #[test]
-fn the_ends_of_a_range_are_not_given_out() {
+fn network_and_broadcast_addresses_are_excluded() {
     let table = [
         ("10.0.1.0/24", "10.0.1.0", false),
         ("10.0.1.0/24", "10.0.1.1", true),

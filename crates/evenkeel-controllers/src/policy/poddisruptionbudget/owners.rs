@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_that_no_cache_has_is_read_by_its_scale() {
+    fn owner_without_cache_is_read_by_its_scale() {
         let gone = || Outcome::failure(Failure { code: 404, ..Failure::local("gone") });
         let of = |outcomes: Vec<Outcome>| {
             let outcomes = Outcomes(outcomes);
@@ -119,14 +119,14 @@ mod tests {
     }
 
     #[test]
-    fn each_step_reads_what_is_missing() {
+    fn only_missing_data_is_read() {
         let next = |owners: &[Owner], outcomes: Vec<Outcome>| {
             let outcomes = Outcomes(outcomes);
             let next =
                 expected_pods(owners, &mut Steps::of(&outcomes)).map(|found| found.map(drop));
             next.map_err(|step| evenkeel_runtime::introspect::action(&step.actions[0]))
         };
-        assert_eq!(next(&[owner(Some(2))], vec![]), Ok(Ok(())), "the cache has it");
+        assert_eq!(next(&[owner(Some(2))], vec![]), Ok(Ok(())), "the owner is cached");
         let discover = "discover the API's resources".to_owned();
         assert_eq!(next(&[owner(None)], vec![]), Err(discover));
         let read = "read /apis/x.io/v1/namespaces/ns/webs/web/scale live".to_owned();

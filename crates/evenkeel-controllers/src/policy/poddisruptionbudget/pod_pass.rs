@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_condition_is_removed_after_two_minutes() {
+    fn stale_disruption_target_is_reset_after_two_minutes() {
         let early = plan_of(disruption_target("EvictionByEvictionAPI", T0), at(119));
         assert_eq!((early.actions.len(), early.requeue), (0, Some(Duration::from_secs(1))));
         let due = plan_of(disruption_target("EvictionByEvictionAPI", T0), at(120));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kubelet_says_and_what_comes_to_pass_stays() {
+    fn other_disruption_targets_are_kept() {
         assert!(plan_of(disruption_target("TerminationByKubelet", T0), at(9999)).is_nothing());
         let mut terminating = disruption_target("PreemptionByScheduler", T0);
         terminating.meta.deletion = Some(T0);

@@ -46,16 +46,24 @@ fn observed(
 }
 
 #[test]
-fn what_is_expected() {
-    let count = |spec: Value, there: usize, owners: Option<&[i32]>| {
-        let observed = observed(&spec, &json!({}), pods(there, 0), owners.map(expected_pods));
+fn expected_pods_and_desired_healthy() {
+    let count = |spec: Value, existing: usize, owners: Option<&[i32]>| {
+        let observed = observed(&spec, &json!({}), pods(existing, 0), owners.map(expected_pods));
         expected(&observed).map(|Expected { pods, desired_healthy }| (pods, desired_healthy))
     };
     assert_eq!(count(json!({"minAvailable": 3}), 4, None), Ok((4, 3)));
     assert_eq!(count(json!({"minAvailable": "50%"}), 1, Some(&[5])), Ok((5, 3)), "rounded up");
-    assert_eq!(count(json!({"minAvailable": "50%"}), 1, Some(&[2, 3])), Ok((5, 3)), "owners' sum");
+    assert_eq!(
+        count(json!({"minAvailable": "50%"}), 1, Some(&[2, 3])),
+        Ok((5, 3)),
+        "the sum of all owners"
+    );
     assert_eq!(count(json!({"maxUnavailable": 1}), 1, Some(&[5])), Ok((5, 4)));
-    assert_eq!(count(json!({"maxUnavailable": "30%"}), 1, Some(&[5])), Ok((5, 3)), "2 may go");
+    assert_eq!(
+        count(json!({"maxUnavailable": "30%"}), 1, Some(&[5])),
+        Ok((5, 3)),
+        "2 may be unavailable"
+    );
     assert_eq!(count(json!({"maxUnavailable": 9}), 1, Some(&[5])), Ok((5, 0)));
     assert_eq!(count(json!({}), 3, None), Ok((0, 0)));
     assert!(count(json!({"minAvailable": "half"}), 1, Some(&[5])).is_err());
@@ -79,7 +87,7 @@ fn written(plan: &Plan) -> (Option<Value>, Vec<&str>) {
     (status, reasons.collect())
 }
 
-fn now_allowed(
+fn written_status(
     spec: &Value,
     status: &Value,
     pods: Vec<Arc<Pod>>,
@@ -90,19 +98,19 @@ fn now_allowed(
 }
 
 #[test]
-fn what_may_be_disrupted() {
+fn disruptions_allowed() {
     let spec = json!({"minAvailable": 2});
-    let status = now_allowed(&spec, &json!({}), pods(3, 1), None);
+    let status = written_status(&spec, &json!({}), pods(3, 1), None);
     assert_eq!(status["disruptionsAllowed"], 1);
     assert_eq!((&status["currentHealthy"], &status["expectedPods"]), (&json!(3), &json!(4)));
     assert_eq!(status["conditions"][0]["reason"], "SufficientPods");
     assert_eq!(status["conditions"][0]["status"], "True");
     assert_eq!(status["observedGeneration"], 1);
-    let few = now_allowed(&spec, &json!({}), pods(1, 3), None);
+    let few = written_status(&spec, &json!({}), pods(1, 3), None);
     assert_eq!(few["disruptionsAllowed"], 0);
     assert_eq!(few["conditions"][0]["reason"], "InsufficientPods");
     // If no pods are expected, no disruption is allowed, whatever pods exist.
-    let scaled = now_allowed(
+    let scaled = written_status(
         &json!({"maxUnavailable": 1}),
         &json!({}),
         pods(2, 0),
@@ -112,14 +120,14 @@ fn what_may_be_disrupted() {
 }
 
 #[test]
-fn evicted_pods_do_not_count_until_they_are_given_up() {
+fn disrupted_pods_are_not_healthy_until_the_timeout() {
     let spec = json!({"minAvailable": 1});
     let status = json!({"disruptedPods": {"p00": seconds(T0), "gone": seconds(T0)}});
     let early = plan(&observed(&spec, &status, pods(3, 0), None), at(30));
     let (counts, events) = written(&early);
     let counts = counts.expect("written");
     assert_eq!(counts["currentHealthy"], 2);
-    assert_eq!(counts["disruptedPods"], json!({"p00": seconds(T0)}), "who is gone is forgotten");
+    assert_eq!(counts["disruptedPods"], json!({"p00": seconds(T0)}), "missing pods are removed");
     assert!(events.is_empty());
     assert_eq!(early.requeue, Some(Duration::from_secs(90)));
     // At exactly the timeout the pod counts as healthy and stays listed; after it, the pod is dropped.
@@ -134,7 +142,7 @@ fn evicted_pods_do_not_count_until_they_are_given_up() {
 }
 
 #[test]
-fn what_cannot_be_counted_lets_nobody_go() {
+fn failed_pod_count_allows_no_disruptions() {
     let spec = json!({"maxUnavailable": 1});
     let why = "jobs.batch does not implement the scale subresource";
     let owners = || Some(Err(why.to_owned()));
@@ -152,7 +160,7 @@ fn what_cannot_be_counted_lets_nobody_go() {
 }
 
 #[test]
-fn a_refused_status_falls_back_to_zero_and_a_conflict_is_retried() {
+fn failed_status_update_falls_back_to_zero() {
     let status = json!({"disruptedPods": {"p00": seconds(T0)}, "disruptionsAllowed": 1});
     let budget = Arc::new(budget(&json!({"minAvailable": 1}), &status));
     let budget = BudgetPods { budget, pods: pods(3, 0), owners: Vec::new() };
@@ -176,7 +184,7 @@ fn a_refused_status_falls_back_to_zero_and_a_conflict_is_retried() {
 }
 
 #[test]
-fn who_has_no_owner_is_reported_of_where_owners_count() {
+fn pods_without_controller_are_reported() {
     let lone = || vec![Arc::new(pod("lone", Some(T0)))];
     let n_events = |spec: Value, owners| {
         written(&plan(&observed(&spec, &json!({}), lone(), owners), T0)).1.len()
@@ -189,7 +197,7 @@ fn who_has_no_owner_is_reported_of_where_owners_count() {
 }
 
 #[test]
-fn a_selector_of_another_label_is_shown_as_go_shows_it() {
+fn event_has_the_selector_in_gos_format() {
     let lone = vec![Arc::new(Pod {
         meta: Meta { labels: label("app", "web"), ..meta("lone") },
         ..Pod::default()
@@ -203,7 +211,7 @@ fn a_selector_of_another_label_is_shown_as_go_shows_it() {
 }
 
 /// Returns the budget after the plan was written.
-fn after(observed: &Observed, now: Timestamp) -> Observed {
+fn observed_after(observed: &Observed, now: Timestamp) -> Observed {
     let status = written(&plan(observed, now)).0;
     let mut budget = (*observed.budget).clone();
     if let Some(status) = status {
@@ -220,12 +228,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn once_written_it_is_so(least in 0i32..6, share in 0i32..120, ready in 0usize..6, unready in 0usize..3, evicted in 0usize..4, by_share: bool, passed in 0i64..200) {
+    fn one_pass_converges(least in 0i32..6, share in 0i32..120, ready in 0usize..6, unready in 0usize..3, evicted in 0usize..4, by_share: bool, passed in 0i64..200) {
         let spec = if by_share { json!({"minAvailable": format!("{share}%")}) } else { json!({"minAvailable": least}) };
         let names: serde_json::Map<String, Value> = (0..evicted).map(|n| (format!("p{n:02}"), seconds(T0).into())).collect();
         let owners = by_share.then(|| expected_pods(&[i32::try_from(ready + unready).unwrap()]));
         let first = observed(&spec, &json!({"disruptedPods": names}), pods(ready, unready), owners);
-        let second = after(&first, at(passed));
+        let second = observed_after(&first, at(passed));
         prop_assert_eq!(written(&plan(&second, at(passed))).0, None);
         let status = &second.budget.status;
         prop_assert!(status.disruptions_allowed >= 0);

@@ -132,7 +132,7 @@ mod tests {
         json!({"metadata": {"name": name, "labels": labels}, "rules": rules})
     }
 
-    fn whole(selectors: &Value, verbs: &[&str]) -> Value {
+    fn aggregated(selectors: &Value, verbs: &[&str]) -> Value {
         let mut role = role("m", &json!({"part": "1"}), verbs);
         role["aggregationRule"] = json!({"clusterRoleSelectors": selectors});
         role
@@ -161,41 +161,41 @@ mod tests {
     }
 
     #[test]
-    fn rules_come_in_order_and_once() {
+    fn rules_are_ordered_and_deduplicated() {
         let parts = json!([{"matchLabels": {"late": "1"}}, {"matchLabels": {"part": "1"}}]);
         let z = role("z", &json!({"part": "1"}), &["get", "watch"]);
         let b = role("b", &json!({"part": "1", "late": "1"}), &["list", "get"]);
         let other = role("a", &json!({"part": "2"}), &["delete"]);
         let all = [z, b, other];
         let table: [(Value, Option<&[&str]>); 5] = [
-            (whole(&parts, &[]), Some(&["list", "get", "watch"])),
-            (whole(&parts, &["list", "get", "watch"]), None),
-            (whole(&parts, &["get", "list", "watch"]), Some(&["list", "get", "watch"])),
-            (whole(&json!([{"matchLabels": {"none": "1"}}]), &["forged"]), Some(&[])),
+            (aggregated(&parts, &[]), Some(&["list", "get", "watch"])),
+            (aggregated(&parts, &["list", "get", "watch"]), None),
+            (aggregated(&parts, &["get", "list", "watch"]), Some(&["list", "get", "watch"])),
+            (aggregated(&json!([{"matchLabels": {"none": "1"}}]), &["forged"]), Some(&[])),
             // An empty selector selects all.
-            (whole(&json!([{}]), &[]), Some(&["delete", "list", "get", "watch"])),
+            (aggregated(&json!([{}]), &[]), Some(&["delete", "list", "get", "watch"])),
         ];
         for (whole, want) in table {
             let want = want.map(|verbs| verbs.iter().map(|verb| (*verb).to_owned()).collect());
             assert_eq!(verbs(&observed(&whole, &all)), want, "{whole}");
         }
-        let observed = observed(&whole(&parts, &[]), &all);
+        let observed = observed(&aggregated(&parts, &[]), &all);
         assert_eq!(super::parts(&observed), ["b", "z"]);
     }
 
     #[test]
-    fn roles_of_their_own_and_senseless_selectors_are_left_alone() {
+    fn plain_roles_and_invalid_selectors_are_skipped() {
         let plain = role("m", &json!({}), &["get"]);
         assert_eq!(verbs(&observed(&plain, &[role("a", &json!({}), &["list"])])), None);
         let bad = json!([{"matchExpressions": [{"key": "a", "operator": "Like"}]}]);
-        assert_eq!(verbs(&observed(&whole(&bad, &["get"]), &[])), None);
+        assert_eq!(verbs(&observed(&aggregated(&bad, &["get"]), &[])), None);
     }
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
         #[test]
-        fn what_was_written_is_left_alone(
+        fn one_plan_converges(
             parts in proptest::collection::vec((any::<bool>(), proptest::collection::vec(0u8..4, 0..4)), 0..6),
         ) {
             let others: Vec<Value> = parts.iter().enumerate().map(|(n, (part, verbs))| {
@@ -204,9 +204,9 @@ mod tests {
                 role(&format!("r{n}"), &labels, &verbs.iter().map(|verb| &**verb).collect::<Vec<_>>())
             }).collect();
             let selectors = json!([{"matchLabels": {"part": "1"}}]);
-            let first = verbs(&observed(&whole(&selectors, &["forged"]), &others)).unwrap_or_default();
+            let first = verbs(&observed(&aggregated(&selectors, &["forged"]), &others)).unwrap_or_default();
             let written: Vec<&str> = first.iter().map(|verb| &**verb).collect();
-            prop_assert_eq!(verbs(&observed(&whole(&selectors, &written), &others)), None);
+            prop_assert_eq!(verbs(&observed(&aggregated(&selectors, &written), &others)), None);
         }
     }
 }

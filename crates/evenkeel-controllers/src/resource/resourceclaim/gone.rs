@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_ones_are_remembered() {
+    fn oldest_uid_is_evicted() {
         let mut gone = Gone::default();
         for number in 0..=MAX_UIDS {
             gone.add(&number.to_string());

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_claims() {
+    fn claim_names() {
         let claims = json!([
             {"name": "own", "resourceClaimName": "there"},
             {"name": "made", "resourceClaimTemplateName": "t"},
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_made_as_its_template_says() {
+    fn claim_is_built_from_the_template() {
         let spec =
             json!({"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}});
         let made = made(&pod(&json!([]), &json!([])), "gpu", &template(&spec));
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_cut_in_proportion() {
+    fn long_names_are_truncated_in_proportion() {
         assert_eq!(base("pod", "claim"), "pod-claim-");
         let (pod, claim) = ("p".repeat(60), "c".repeat(20));
         // 60 and 20 of 82 letters, in 57.
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_switched_off_is_not_made() {
+    fn disabled_features_are_rejected() {
         let admin = template(
             &json!({"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c", "adminAccess": true}}]}}),
         );
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_are_put_together_by_name() {
+    fn statuses_are_merged_by_name() {
         let pod = pod(
             &json!([]),
             &json!([{"name": "b", "resourceClaimName": "old"}, {"name": "none"}, {"name": "c", "resourceClaimName": "kept"}]),
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn reservations() {
+    fn pod_is_added_to_reserved_for() {
         let pod = pod(&json!([]), &json!([]));
         let claim = |status: Value| -> Claim {
             object(

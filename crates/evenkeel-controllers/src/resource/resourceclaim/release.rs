@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn who_keeps_a_claim() {
+    fn consumer_decisions() {
         let running = pod("p", Some(T0));
         let mut done = pod("p", None);
         done.status.phase = "Failed".into();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_given_back_with_the_last() {
+    fn last_consumer_deallocates_the_claim() {
         let (ours, none) = (json!([PROTECTION]), json!([]));
         let two = json!({"allocation": {}, "reservedFor": [consumer("pods", "a"), consumer("pods", "b")]});
         let free = json!({"allocation": {}});
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_of_pods_that_are_done_go() {
+    fn claims_of_finished_pods_are_useless() {
         let owned = |uid: &str| -> Claim {
             let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid, "controller": true});
             object(
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_released_step_by_step() {
+    fn release_updates_status_then_finalizers() {
         let reserved = json!({"allocation": {}, "reservedFor": [consumer("pods", "a"), consumer("pods", "b")]});
         let seen = observed(
             claim(&json!([PROTECTION]), false, &reserved),
@@ -350,7 +350,10 @@ mod tests {
         };
         let (part, body) = update(after(&seen, &[found("b")]));
         assert_eq!((part, body["status"]["reservedFor"].as_array().unwrap().len()), ("status", 1));
-        assert!(after(&seen, &[found("b"), Outcome::success()]).is_none(), "it stays allocated");
+        assert!(
+            after(&seen, &[found("b"), Outcome::success()]).is_none(),
+            "the claim stays allocated"
+        );
         for gone in [missing(404), found("another")] {
             let (part, body) = update(after(&seen, std::slice::from_ref(&gone)));
             assert_eq!((part, &body["status"]["allocation"]), ("status", &Value::Null));
@@ -366,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unused_claim_is_deleted_last() {
+    fn unused_claim_is_deleted_after_its_release() {
         let owner =
             json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p", "controller": true});
         let claim = || -> Claim {

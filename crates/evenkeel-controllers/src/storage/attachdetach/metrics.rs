@@ -244,7 +244,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn plugins_are_named_with_their_drivers() {
+    fn plugin_name_of_a_volume_name() {
         for (name, want) in [
             ("kubernetes.io/csi/d.example^h/1", "kubernetes.io/csi:d.example"),
             ("kubernetes.io/iscsi/10.0.0.1:3260:iqn.x:0", "kubernetes.io/iscsi"),
@@ -255,16 +255,16 @@ mod tests {
     }
 
     #[test]
-    fn attachment_changes_end_and_start_operations() {
-        let of = |status: serde_json::Value, going: bool| {
+    fn operations_of_attachment_events() {
+        let of = |status: serde_json::Value, terminating: bool| {
             let mut it: VolumeAttachment =
                 object(&json!({"metadata": {"name": "a"}, "status": status}));
-            it.meta.deletion = going.then_some(T0);
+            it.meta.deletion = terminating.then_some(T0);
             Arc::new(it)
         };
         let (requested, attached) = (of(json!({}), false), of(json!({"attached": true}), false));
         let refused = of(json!({"attachError": {"message": "no"}}), false);
-        let going = of(json!({"attached": true}), true);
+        let terminating = of(json!({"attached": true}), true);
         let given_up = of(json!({}), true);
         let stuck = of(json!({"attached": true, "detachError": {"message": "no"}}), true);
         let new = |object: &Arc<VolumeAttachment>| CacheEvent::Added {
@@ -275,16 +275,20 @@ mod tests {
             CacheEvent::Updated { old: Arc::clone(old), new: Arc::clone(new) }
         };
         for (what, event, want) in [
-            ("asked for", new(&requested), (None, true)),
-            ("attached before", new(&attached), (None, false)),
+            ("created", new(&requested), (None, true)),
+            ("created as attached", new(&attached), (None, false)),
             ("attached", change(&requested, &attached), (Some((ATTACH, WELL)), false)),
-            ("nothing new", change(&attached, &attached), (None, false)),
-            ("refused", change(&requested, &refused), (Some((ATTACH, BADLY)), true)),
-            ("refused as before", change(&refused, &refused), (None, false)),
-            ("to be detached", change(&attached, &going), (None, true)),
-            ("given up", change(&requested, &given_up), (Some((ATTACH, BADLY)), true)),
-            ("stuck", change(&going, &stuck), (Some((DETACH, BADLY)), true)),
-            ("detached", CacheEvent::Deleted(going), (Some((DETACH, WELL)), false)),
+            ("unchanged", change(&attached, &attached), (None, false)),
+            ("attach error", change(&requested, &refused), (Some((ATTACH, BADLY)), true)),
+            ("same attach error", change(&refused, &refused), (None, false)),
+            ("deletion requested", change(&attached, &terminating), (None, true)),
+            (
+                "deletion requested before attached",
+                change(&requested, &given_up),
+                (Some((ATTACH, BADLY)), true),
+            ),
+            ("detach error", change(&terminating, &stuck), (Some((DETACH, BADLY)), true)),
+            ("detached", CacheEvent::Deleted(terminating), (Some((DETACH, WELL)), false)),
         ] {
             assert_eq!(operations_of_change(&event), want, "{what}");
         }

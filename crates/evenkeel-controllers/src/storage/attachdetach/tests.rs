@@ -78,8 +78,8 @@ fn observed(
     }
 }
 
-fn reported_multi_attach(decision: &Decision) -> Vec<String> {
-    let reported_multi_attach = decision.plan.actions.iter().map(|action| match action {
+fn action_summaries(decision: &Decision) -> Vec<String> {
+    let summaries = decision.plan.actions.iter().map(|action| match action {
         Action::Create(create) => {
             let body: Value = serde_json::from_slice(&create.body).unwrap();
             format!("create {}", body["spec"]["source"]["persistentVolumeName"])
@@ -95,18 +95,18 @@ fn reported_multi_attach(decision: &Decision) -> Vec<String> {
         Action::Event(note) => format!("{}: {}", note.reason, note.message),
         other => panic!("{other:?}"),
     });
-    reported_multi_attach.collect()
+    summaries.collect()
 }
 
 #[test]
-fn names_are_as_kubelets_work_them_out() {
+fn attachment_name_is_a_hash() {
     let name = attachment_name("h", "d", "n");
     assert_eq!(name.len(), 4 + 64);
     assert!(name[4..].bytes().all(|byte| byte.is_ascii_hexdigit()));
 }
 
 #[test]
-fn volumes_are_attached_for_pods_and_detached_after_them() {
+fn attach_and_detach_by_pods_and_node_status() {
     let (one, many) = ("ReadWriteOnce", "ReadWriteMany");
     let up = |in_use, attached| Some(node("True", in_use, attached, false));
     let none = Memory::default;
@@ -115,7 +115,7 @@ fn volumes_are_attached_for_pods_and_detached_after_them() {
     let multi_attach_message = "FailedAttachVolume: Waiting for detach for volume \"v\" Volume is already used by pod(s) q";
     let table: [(&str, Observed, Vec<&str>); 10] = [
         (
-            "asked for",
+            "desired",
             observed(up(false, false), vec![desired(one, &[])], vec![], none()),
             vec!["create \"v\""],
         ),
@@ -160,7 +160,7 @@ fn volumes_are_attached_for_pods_and_detached_after_them() {
             vec!["report 0", "delete"],
         ),
         (
-            "going",
+            "detaching",
             observed(
                 up(false, false),
                 vec![desired(one, &[])],
@@ -170,12 +170,12 @@ fn volumes_are_attached_for_pods_and_detached_after_them() {
             vec![],
         ),
         (
-            "another's",
+            "attached to another node",
             observed(up(false, false), vec![desired(one, &["m"])], vec![], none()),
             vec![multi_attach_message],
         ),
         (
-            "shared",
+            "ReadWriteMany",
             observed(up(false, false), vec![desired(many, &["m"])], vec![], none()),
             vec!["create \"v\""],
         ),
@@ -191,7 +191,7 @@ fn volumes_are_attached_for_pods_and_detached_after_them() {
         ),
     ];
     for (what, observed, want) in table {
-        assert_eq!(reported_multi_attach(&plan(&observed, &options, T0)), want, "{what}");
+        assert_eq!(action_summaries(&plan(&observed, &options, T0)), want, "{what}");
     }
 }
 
@@ -245,7 +245,7 @@ fn csi_drivers_attach_in_tree_volumes() {
 }
 
 #[test]
-fn nodes_are_reported_of_devices_of_the_network() {
+fn iscsi_volumes_are_reported_in_node_status() {
     const NAME: &str = "kubernetes.io/iscsi/10.0.0.1:3260:iqn.x:0";
     let node = |ready: &str, in_use: bool, attached: bool| {
         let mut status = json!({"conditions": [{"type": "Ready", "status": ready}]});
@@ -278,39 +278,49 @@ fn nodes_are_reported_of_devices_of_the_network() {
     let multi_attach_message = "FailedAttachVolume: Waiting for detach for volume \"v\" Volume is already used by pod(s) q";
     type Case = (&'static str, Option<Arc<Node>>, Vec<DesiredVolume>, Vec<&'static str>);
     let table: [Case; 8] = [
-        ("a pod's own", node("True", false, false), vec![inline()], vec!["report 1", inlined]),
-        ("a claim's", node("True", false, false), vec![bound(&[])], vec!["report 1", success]),
+        ("inline", node("True", false, false), vec![inline()], vec!["report 1", inlined]),
+        ("bound", node("True", false, false), vec![bound(&[])], vec!["report 1", success]),
         ("reported", node("True", false, true), vec![bound(&[])], vec![]),
-        ("reports another", node("True", false, true), vec![bound(&["m"])], vec![]),
-        ("another's", node("True", false, false), vec![bound(&["m"])], vec![multi_attach_message]),
+        (
+            "reported, and attached to another node",
+            node("True", false, true),
+            vec![bound(&["m"])],
+            vec![],
+        ),
+        (
+            "attached to another node",
+            node("True", false, false),
+            vec![bound(&["m"])],
+            vec![multi_attach_message],
+        ),
         ("still mounted", node("True", true, true), vec![], vec![]),
         ("unmounted", node("True", false, true), vec![], vec!["report 0"]),
-        ("of a node that is gone", None, vec![bound(&[])], vec![]),
+        ("missing node", None, vec![bound(&[])], vec![]),
     ];
     let options = Options::default();
     for (what, node, desired, want) in table {
         let decision = plan(&observed(node, desired, vec![], Memory::default()), &options, T0);
-        assert_eq!(reported_multi_attach(&decision), want, "{what}");
-        assert_eq!(decision.plan.requeue.is_some(), what == "another's", "{what}");
+        assert_eq!(action_summaries(&decision), want, "{what}");
+        assert_eq!(decision.plan.requeue.is_some(), what == "attached to another node", "{what}");
     }
     let lost = |memory| observed(node("Unknown", true, true), vec![], vec![], memory);
     let first = plan(&lost(Memory::default()), &options, T0);
     assert!(first.plan.actions.is_empty());
     let late = plan(&lost(first.memory), &options, at(360));
     assert_eq!(
-        (reported_multi_attach(&late), late.memory.forced),
+        (action_summaries(&late), late.memory.forced),
         (vec!["report 0".to_owned()], vec!["timeout"])
     );
 }
 
 #[test]
-fn attachments_that_others_made_stay() {
+fn attachments_of_others_are_kept() {
     let nobodys = |id: &str, known: bool| {
         let mut attached_volume = attached_volume(false, false);
         attached_volume.name = attached_volume.name.filter(|_| known);
         Arc::get_mut(&mut attached_volume.attachment).unwrap().meta.name = id.into();
         let node = Some(node("True", false, false, false));
-        reported_multi_attach(&plan(
+        action_summaries(&plan(
             &observed(node, vec![], vec![attached_volume], Memory::default()),
             &Options::default(),
             T0,
@@ -324,7 +334,7 @@ fn attachments_that_others_made_stay() {
 }
 
 #[test]
-fn a_node_that_is_not_ready_is_waited_for() {
+fn force_detach_waits_for_the_timeout() {
     let options = Options::default();
     let lost = |memory| {
         observed(
@@ -339,14 +349,14 @@ fn a_node_that_is_not_ready_is_waited_for() {
     let early = plan(&lost(first.memory.clone()), &options, at(359));
     assert!(early.plan.actions.is_empty());
     let late = plan(&lost(first.memory.clone()), &options, at(360));
-    assert_eq!(reported_multi_attach(&late), ["report 0", "delete"]);
+    assert_eq!(action_summaries(&late), ["report 0", "delete"]);
     assert_eq!(late.memory.forced, ["timeout"]);
     let never = Options { force: false, ..options };
     assert!(plan(&lost(first.memory), &never, at(9999)).plan.actions.is_empty());
 }
 
 #[test]
-fn a_deleted_node_uses_the_volumes_that_it_used_last() {
+fn deleted_node_keeps_its_last_volumes_in_use() {
     let options = Options::default();
     let gone = |last| Observed {
         last,
@@ -358,11 +368,11 @@ fn a_deleted_node_uses_the_volumes_that_it_used_last() {
     }
     let first = plan(&gone(used(true)), &options, T0);
     let late = Observed { memory: first.memory, ..gone(used(true)) };
-    assert_eq!(reported_multi_attach(&plan(&late, &options, at(360))), ["delete"]);
+    assert_eq!(action_summaries(&plan(&late, &options, at(360))), ["delete"]);
 }
 
 #[test]
-fn two_nodes_are_not_given_one_volume_at_a_time() {
+fn reserved_volume_is_not_attached_to_another_node() {
     let options = Options::default();
     let node = || Some(node("True", false, false, false));
     let of = |name: &str, desired: Vec<DesiredVolume>| Observed {
@@ -374,7 +384,7 @@ fn two_nodes_are_not_given_one_volume_at_a_time() {
         let observed = Observed { reserved: reserved.clone(), ..observed };
         let decision = plan::plan(&observed, &options, now);
         reserved.note(&observed, &decision.memory, now);
-        (reported_multi_attach(&decision).len(), decision.plan.requeue.is_some())
+        (action_summaries(&decision).len(), decision.plan.requeue.is_some())
     };
     let one = "ReadWriteOnce";
     for (mode, then, now, want) in [
@@ -391,11 +401,11 @@ fn two_nodes_are_not_given_one_volume_at_a_time() {
     let mut reserved = ReservedVolumes::default();
     decide(&mut reserved, wants("n", one), T0);
     decide(&mut reserved, of("n", vec![]), T0);
-    assert_eq!(decide(&mut reserved, wants("m", one), T0), (1, false), "it is not wanted any more");
+    assert_eq!(decide(&mut reserved, wants("m", one), T0), (1, false), "no longer desired");
 }
 
 #[test]
-fn an_unanswered_attachment_is_reported_at_intervals() {
+fn attach_timeout_is_reported_at_intervals() {
     let options = Options { sync_period: None, ..Options::default() };
     let waits = |memory| {
         let node = Some(node("True", false, false, false));
@@ -413,14 +423,14 @@ fn an_unanswered_attachment_is_reported_at_intervals() {
         [(0, &[][..], 120), (119, &[], 1), (120, &[late], 120), (200, &[], 40), (240, &[late], 120)]
     {
         let decision = plan(&waits(memory), &options, at(seconds));
-        assert_eq!(reported_multi_attach(&decision), want, "after {seconds}");
+        assert_eq!(action_summaries(&decision), want, "after {seconds}");
         assert_eq!(decision.plan.requeue.map(|wait| wait.as_secs()), Some(left), "after {seconds}");
         memory = decision.memory;
     }
 }
 
 #[test]
-fn that_a_volume_is_taken_is_reported_once() {
+fn multi_attach_is_reported_once() {
     let wants = |memory| {
         observed(
             Some(node("True", false, false, false)),
@@ -435,7 +445,7 @@ fn that_a_volume_is_taken_is_reported_once() {
 }
 
 #[test]
-fn a_node_is_managed_whatever_its_annotation_says() {
+fn node_is_managed_with_any_annotation_value() {
     let key = "volumes.kubernetes.io/controller-managed-attach-detach";
     for (annotations, want) in
         [(json!({}), false), (json!({key: "true"}), true), (json!({key: "false"}), true)]

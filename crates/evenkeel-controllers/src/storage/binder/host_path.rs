@@ -166,8 +166,8 @@ mod tests {
         assert!(is_below_tmp("/tmp/hostpath_pv/x"));
     }
 
-    fn words(plan: &Plan) -> Vec<String> {
-        let words = plan.actions.iter().map(|action| match action {
+    fn action_summaries(plan: &Plan) -> Vec<String> {
+        let summaries = plan.actions.iter().map(|action| match action {
             Action::Local(local) => format!("{} {}", local.work, local.subject),
             Action::Create(create) => format!("create {}", create.kind.kind),
             Action::Delete(delete) => format!("delete {}", delete.target.name),
@@ -175,7 +175,7 @@ mod tests {
             Action::Event(note) => format!("{}: {}", note.reason, note.message),
             other => panic!("{other:?}"),
         });
-        words.collect()
+        summaries.collect()
     }
 
     fn failed(code: u16, reason: &str) -> Outcome {
@@ -201,33 +201,33 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_is_created_after_its_folder() {
+    fn volume_is_created_after_its_folder() {
         let (observed, options) = (claim("Filesystem"), options());
         let after = |done: &[Outcome]| provisioned(&observed, &options, done);
-        assert_eq!(words(&after(&[]).unwrap()), ["make the folder /tmp/hostpath_pv/c"]);
+        assert_eq!(action_summaries(&after(&[]).unwrap()), ["make the folder /tmp/hostpath_pv/c"]);
         let made = Outcome::success;
-        assert_eq!(words(&after(&[made()]).unwrap()), ["create PersistentVolume"]);
-        for there in [made(), failed(409, "AlreadyExists")] {
-            let last = after(&[made(), there]).unwrap();
+        assert_eq!(action_summaries(&after(&[made()]).unwrap()), ["create PersistentVolume"]);
+        for created in [made(), failed(409, "AlreadyExists")] {
+            let last = after(&[made(), created]).unwrap();
             assert_eq!(last, Plan { requeue: Some(options.sync_period), ..Plan::nothing() });
         }
         assert_eq!(after(&[made(), failed(500, "")]), Some(Plan::failure("no space")));
         let refused = after(&[failed(0, "")]).unwrap();
         let why = "Failed to provision volume with StorageClass \"local\": no space";
-        assert_eq!(words(&refused), [format!("ProvisioningFailed: {why}")]);
+        assert_eq!(action_summaries(&refused), [format!("ProvisioningFailed: {why}")]);
         assert_eq!(refused.error, Some(PlanError::new(why)));
         assert_eq!(after(&[failed(0, ""), made()]), None);
         let without_disk = Options { host_path_files: false, ..options.clone() };
         let first = provisioned(&observed, &without_disk, &[]).unwrap();
-        assert_eq!(words(&first), ["create PersistentVolume"]);
+        assert_eq!(action_summaries(&first), ["create PersistentVolume"]);
         for (observed, options) in [(claim("Block"), options), (observed, Options::default())] {
             let refused = provisioned(&observed, &options, &[]).unwrap();
-            assert!(words(&refused)[0].starts_with("ProvisioningFailed: "));
+            assert!(action_summaries(&refused)[0].starts_with("ProvisioningFailed: "));
         }
     }
 
     #[test]
-    fn a_volume_is_deleted_after_its_folder() {
+    fn volume_is_deleted_after_its_folder() {
         let volume = |path: &str| -> PersistentVolume {
             decoded(&json!({
                 "metadata": {"name": "v", "uid": "v", "finalizers": [IN_TREE_PROTECTION_FINALIZER]},
@@ -239,13 +239,16 @@ mod tests {
             let outcomes = Outcomes(done.to_vec());
             Steps::next(&outcomes, |steps| delete(volume, &options, steps))
         };
-        assert_eq!(words(&after(&below, &[]).unwrap()), ["remove the folder /tmp/hostpath_pv/c"]);
+        assert_eq!(
+            action_summaries(&after(&below, &[]).unwrap()),
+            ["remove the folder /tmp/hostpath_pv/c"]
+        );
         let removed = after(&below, &[Outcome::success()]).unwrap();
-        assert_eq!(words(&removed), ["change v", "delete v"]);
+        assert_eq!(action_summaries(&removed), ["change v", "delete v"]);
         for (volume, done) in [(below, vec![failed(0, "")]), (volume("/etc"), vec![])] {
             let failed = after(&volume, &done).unwrap();
             assert!(failed.error.is_some());
-            assert_eq!(words(&failed), ["change v"], "its phase");
+            assert_eq!(action_summaries(&failed), ["change v"], "the phase");
         }
     }
 }

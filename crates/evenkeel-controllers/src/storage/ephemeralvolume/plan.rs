@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_created_from_the_template() {
+    fn claim_is_created_from_the_template() {
         let observed = Observed::new(Arc::new(pod()), |_| None);
         let steps = steps(&observed);
         let [Step::Make(create)] = &steps[..] else { panic!("{steps:?}") };
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn an_existing_claim_must_belong_to_the_pod() {
+    fn existing_claim_must_be_owned_by_the_pod() {
         let claim = |owner: &str| {
             let claim: PersistentVolumeClaim = object(
                 &json!({"metadata": {"name": "web-data", "namespace": "ns",
@@ -192,16 +192,17 @@ mod tests {
 
     #[test]
     fn terminating_pods_get_no_claims() {
-        let mut going = pod();
-        assert!(needs_claims(&going));
-        going.meta.deletion = Some(T0);
+        let mut terminating = pod();
+        assert!(needs_claims(&terminating));
+        terminating.meta.deletion = Some(T0);
         assert!(
-            !needs_claims(&going) && steps(&Observed::new(Arc::new(going), |_| None)).is_empty()
+            !needs_claims(&terminating)
+                && steps(&Observed::new(Arc::new(terminating), |_| None)).is_empty()
         );
     }
 
     #[test]
-    fn the_first_claim_of_another_owner_ends_the_plan() {
+    fn first_claim_of_another_owner_ends_the_plan() {
         let volume = |name: &str| {
             let template = json!({"volumeClaimTemplate": {"spec": {}}});
             json!({"name": name, "ephemeral": template})
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn creations_are_counted() {
+    fn create_requests_and_failures_are_counted() {
         let failure = |namespace_terminating| {
             let (reason, message) = (String::new(), String::new());
             Outcome::failure(Failure { code: 403, reason, message, namespace_terminating })

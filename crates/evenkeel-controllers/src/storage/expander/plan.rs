@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn drivers_are_reported_of_claims_that_ask_for_more() {
+    fn claims_to_expand_are_reported_to_the_driver() {
         let csi = json!({"csi": {"driver": "d", "volumeHandle": "h"}});
         let external = "waiting for an external controller to expand this PVC";
         assert_eq!(messages(&observed("2Gi", "1Gi", &csi, "u")), [external]);

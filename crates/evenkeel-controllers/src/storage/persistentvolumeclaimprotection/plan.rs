@@ -223,7 +223,7 @@ mod tests {
     use evenkeel_runtime::plan::{Failure, Outcome, Reply};
     use serde_json::Value;
 
-    fn claim(going: bool, unused: Option<&str>) -> PersistentVolumeClaim {
+    fn claim(terminating: bool, unused: Option<&str>) -> PersistentVolumeClaim {
         let conditions: Vec<Value> = unused
             .map(|status| json!({"type": UNUSED, "status": status, "lastTransitionTime": T0.to_string()}))
             .into_iter()
@@ -234,7 +234,7 @@ mod tests {
                 "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p", "controller": true}]},
             "status": {"phase": "Bound", "conditions": conditions},
         }));
-        claim.meta.deletion = going.then_some(T0);
+        claim.meta.deletion = terminating.then_some(T0);
         claim
     }
 
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_block_deletion_and_pods_that_use() {
+    fn blocks_deletion_and_uses() {
         let ephemeral = json!({"spec": {"volumes": [{"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]}});
         let gone = json!({"metadata": {"deletionTimestamp": T0.to_string(), "deletionGracePeriodSeconds": 0}});
         let both = |a: &Value, b: &Value| {
@@ -267,33 +267,33 @@ mod tests {
             json_patch_merge(&mut it, b);
             it
         };
-        for (what, change, keeps_it, uses_it) in [
+        for (what, change, blocks, used) in [
             ("a running pod", json!({}), true, true),
-            ("one that was not scheduled", json!({"spec": {"nodeName": ""}}), false, true),
-            ("one that has ended", json!({"status": {"phase": "Failed"}}), true, false),
+            ("an unscheduled pod", json!({"spec": {"nodeName": ""}}), false, true),
+            ("a finished pod", json!({"status": {"phase": "Failed"}}), true, false),
             (
-                "one of another name",
+                "another claim name",
                 json!({"spec": {"volumes": [{"name": "x", "persistentVolumeClaim": {"claimName": "o"}}]}}),
                 false,
                 false,
             ),
-            ("its own", ephemeral.clone(), true, true),
+            ("an ephemeral volume", ephemeral.clone(), true, true),
             (
-                "its own, of another uid",
+                "an ephemeral volume of another uid",
                 both(&ephemeral, &json!({"metadata": {"uid": "q"}})),
                 false,
                 false,
             ),
-            ("its own, shut down", both(&ephemeral, &gone), false, true),
-            ("by name, shut down", gone.clone(), true, true),
+            ("an ephemeral volume, pod shut down", both(&ephemeral, &gone), false, true),
+            ("a claim name, pod shut down", gone.clone(), true, true),
             (
-                "going, and nothing runs",
+                "terminating, no running container",
                 both(&gone, &json!({"status": {"containerStatuses": []}})),
                 true,
                 false,
             ),
             (
-                "going, and somebody looks around in it",
+                "terminating, running ephemeral container",
                 both(
                     &gone,
                     &json!({"status": {"containerStatuses": [],
@@ -306,7 +306,7 @@ mod tests {
             let (claim, pod) = (claim(true, None), pod(&change));
             assert_eq!(
                 (blocks_deletion(&pod, &claim), uses(&pod, &claim)),
-                (keeps_it, uses_it),
+                (blocks, used),
                 "{what}"
             );
         }
@@ -321,9 +321,9 @@ mod tests {
     }
 
     #[test]
-    fn the_unused_condition_is_written_once() {
+    fn unused_condition_by_use() {
         let users = [pod(&json!({}))];
-        for (said, used, want) in [
+        for (status, used, want) in [
             (None, true, Some("False")),
             (None, false, Some("True")),
             (Some("True"), true, Some("False")),
@@ -334,15 +334,18 @@ mod tests {
             (Some("Unknown"), false, Some("True")),
         ] {
             let pods = if used { &users[..] } else { &[] };
-            let bodies = bodies(&protect(&claim(false, said), pods, true, T0));
+            let bodies = bodies(&protect(&claim(false, status), pods, true, T0));
             let body = bodies.first().map(|body| {
                 let conditions = body["status"]["conditions"].as_array().unwrap();
-                assert_eq!(conditions.len(), 2, "others stay");
+                assert_eq!(conditions.len(), 2, "other conditions are kept");
                 let ours = conditions.iter().find(|c| c["type"] == UNUSED).unwrap();
                 ours["status"].as_str().unwrap().to_owned()
             });
-            assert_eq!(body.as_deref(), want, "{said:?} {used}");
-            assert!(protect(&claim(false, said), pods, false, T0).is_nothing(), "without the gate");
+            assert_eq!(body.as_deref(), want, "{status:?} {used}");
+            assert!(
+                protect(&claim(false, status), pods, false, T0).is_nothing(),
+                "without the gate"
+            );
         }
     }
 
@@ -369,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_listed_once_and_decide() {
+    fn live_pod_list_decides() {
         let observed = observed(vec![claim(true, None), claim(true, None)], &[]);
         let asked = plan(&observed, T0);
         let [Action::Read(read)] = &asked.actions[..] else { panic!("{asked:?}") };

@@ -17,7 +17,7 @@ mod tests {
     use crate::fixtures::{T0, meta};
 
     #[test]
-    fn unbound_volumes_lose_the_finalizer() {
+    fn finalizer_is_removed_from_terminating_unbound_volumes() {
         let mut volume = PersistentVolume { meta: meta("v"), ..PersistentVolume::default() };
         assert_eq!(plan(&volume).actions.len(), 1, "gets the finalizer");
         volume.meta.finalizers = Box::new([FINALIZER.into()]);

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_names_its_requested_current_and_target_class() {
+    fn requested_current_and_target_class_of_a_claim() {
         let claim: PersistentVolumeClaim = object(&json!({
             "spec": {"volumeAttributesClassName": "a"},
             "status": {"currentVolumeAttributesClassName": "b",

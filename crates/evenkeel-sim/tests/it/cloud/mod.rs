@@ -81,7 +81,7 @@ async fn balancers(world: &mut World, faults: Faults, pool: &[&str]) {
 const FREE: [&str; 4] = ["198.18.0.1", "198.18.0.2", "198.18.0.3", "198.18.0.4"];
 
 #[test]
-fn balancers_with_something_wrong_at_each_write() {
+fn load_balancers_with_a_fault_at_each_write() {
     let cloud = Metal::default();
     let scenario = async |world: &mut World, faults: Faults| {
         cloud.reset([]);
@@ -101,7 +101,7 @@ fn balancers_with_something_wrong_at_each_write() {
 }
 
 #[test]
-fn a_pool_gives_no_address_twice_whenever_it_starts_anew() {
+fn pool_allocates_no_address_twice_across_restarts() {
     let scenario = async |world: &mut World, faults: Faults| balancers(world, faults, &FREE).await;
     for what in [What::CrashAfter, What::BreakWatches] {
         assert!(explore::each_write(&with_pool(), Part::Cloud, what, &scenario) > 8, "{what:?}");
@@ -111,7 +111,7 @@ fn a_pool_gives_no_address_twice_whenever_it_starts_anew() {
 }
 
 #[test]
-fn a_cloud_that_fails_is_asked_again() {
+fn failed_cloud_calls_are_retried() {
     for at in (1..20).step_by(3) {
         let cloud = Metal::default();
         let scenario = async |world: &mut World, faults: Faults| {
@@ -199,7 +199,7 @@ async fn machine(world: &mut World, faults: Faults, cloud: &Metal) {
 }
 
 #[test]
-fn a_machine_with_something_wrong_at_each_write() {
+fn machine_with_a_fault_at_each_write() {
     let cloud = Metal::default();
     let scenario = async |world: &mut World, faults: Faults| {
         cloud.reset([]);
@@ -212,7 +212,7 @@ fn a_machine_with_something_wrong_at_each_write() {
 }
 
 #[test]
-fn a_machine_of_a_cloud_that_fails_now_and_then() {
+fn machine_with_failing_cloud_calls() {
     let cloud = Metal::default();
     // Not each so-manyth call: what is asked for at a steady pace would meet all of them.
     let drawn =

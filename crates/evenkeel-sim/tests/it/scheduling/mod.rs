@@ -121,26 +121,26 @@ fn drawn(options: &Options, seeds: u64, scenario: &impl AsyncFn(&mut World, Faul
 }
 
 #[test]
-fn a_scheduler_that_crashes_at_any_write_fills_nodes() {
+fn nodes_are_filled_despite_crashes() {
     each_write(&[What::CrashBefore, What::CrashAfter], &nodes(2), &full_and_reported, 5);
 }
 
 #[test]
-fn a_scheduler_whose_bindings_are_refused_fills_nodes() {
+fn nodes_are_filled_despite_refused_bindings() {
     each_write(&[What::Refuse(500)], &nodes(2), &full, 5);
 }
 
 #[test]
-fn a_scheduler_that_hears_no_answers_and_sees_all_late_fills_nodes() {
+fn nodes_are_filled_despite_lost_answers_and_stale_caches() {
     each_write(&[What::LoseAnswer], &nodes(2), &full_and_behind, 5);
 }
 
 #[test]
-fn a_scheduler_that_is_cut_off_for_a_minute_fills_nodes() {
+fn nodes_are_filled_despite_a_partition() {
     each_write(&[What::Cut], &nodes(2), &full, 5);
 }
 
 #[test]
-fn whatever_goes_wrong_nodes_are_filled() {
+fn nodes_are_filled_despite_random_faults() {
     drawn(&nodes(2), 4, &full_and_behind);
 }

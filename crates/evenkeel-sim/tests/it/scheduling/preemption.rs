@@ -55,7 +55,7 @@ async fn runs(world: &mut World, name: &str) {
 }
 
 /// Two nodes are full of unimportant pods when an important one comes.
-async fn important(world: &mut World, faults: Faults) {
+async fn preemption(world: &mut World, faults: Faults) {
     let pod_history = PodHistory::open(world).await;
     classes(world).await;
     world.settle(REST).await;
@@ -66,15 +66,15 @@ async fn important(world: &mut World, faults: Faults) {
     runs(world, "high").await;
     world.settle(UNDISTURBED).await;
     let victims = pod_history.check(world, HIGH);
-    assert_eq!(victims, ["p3".to_owned()].into(), "the least important, and nobody else");
+    assert_eq!(victims, ["p3".to_owned()].into(), "only the least important pod is evicted");
     assert_eq!(ready(&world.list(PODS).await), 4);
     world.stays_silent(SILENCE).await;
 }
 
 /// The same where the scheduler sees everything late.
-async fn important_and_behind(world: &mut World, faults: Faults) {
+async fn preemption_with_stale_caches(world: &mut World, faults: Faults) {
     behind(world);
-    important(world, Faults { stale: SECOND, ..faults }).await;
+    preemption(world, Faults { stale: SECOND, ..faults }).await;
 }
 
 /// A whole node is needed: the two unimportant pods of one go, the two of the other stay.
@@ -96,7 +96,7 @@ async fn several_victims(world: &mut World, faults: Faults) {
 }
 
 /// One pod has been promised room when a more important one takes it all.
-async fn a_promise_is_taken_back(world: &mut World, faults: Faults) {
+async fn nomination_is_cleared(world: &mut World, faults: Faults) {
     let pod_history = PodHistory::open(world).await;
     classes(world).await;
     world.settle(REST).await;
@@ -124,7 +124,7 @@ async fn a_promise_is_taken_back(world: &mut World, faults: Faults) {
 
 /// A budget spares one of two unimportant pods: the first important pod takes the other's place, the second one that of a more
 /// important pod elsewhere.
-async fn a_budget_is_counted(world: &mut World, faults: Faults) {
+async fn disruption_budget_is_respected(world: &mut World, faults: Faults) {
     let pod_history = PodHistory::open(world).await;
     let guarded = world.watch_pods("default", ("guarded", "yes")).await;
     classes(world).await;
@@ -159,7 +159,7 @@ async fn a_budget_is_counted(world: &mut World, faults: Faults) {
 }
 
 /// The node on which room is made is deleted after this write of the scheduler; who is left over by that runs elsewhere in the end.
-async fn a_node_goes(world: &mut World, faults: Faults, after: u64) {
+async fn nominated_node_is_deleted(world: &mut World, faults: Faults, after: u64) {
     // Where the scheduler sees its eviction later than the backoff ends, it may evict from another node, as upstream's does:
     // the pod's own nomination protects it only once the victim is seen to terminate.
     let most = if faults.stale.is_zero() || faults.at_writes.is_empty() { 1 } else { 2 };
@@ -214,87 +214,90 @@ async fn a_node_goes(world: &mut World, faults: Faults, after: u64) {
 }
 
 #[test]
-fn a_scheduler_that_crashes_at_any_write_makes_room_once() {
-    each_write(&CRASHES, &nodes(2), &important, 4);
+fn preemption_despite_crashes() {
+    each_write(&CRASHES, &nodes(2), &preemption, 4);
 }
 
 #[test]
-fn a_scheduler_whose_requests_or_answers_are_lost_makes_room_once() {
-    each_write(&LOSSES, &nodes(2), &important_and_behind, 4);
+fn preemption_despite_lost_requests_and_answers() {
+    each_write(&LOSSES, &nodes(2), &preemption_with_stale_caches, 4);
 }
 
 #[test]
-fn a_scheduler_that_is_refused_makes_room_once() {
-    each_write(&REFUSALS, &nodes(2), &important, 4);
+fn preemption_despite_refused_writes() {
+    each_write(&REFUSALS, &nodes(2), &preemption, 4);
 }
 
 #[test]
-fn a_scheduler_that_is_away_for_a_minute_makes_room_once() {
-    each_write(&[What::Pause, What::Cut], &nodes(2), &important, 4);
+fn preemption_despite_a_partition() {
+    each_write(&[What::Pause, What::Cut], &nodes(2), &preemption, 4);
 }
 
 #[test]
-fn whatever_goes_wrong_room_is_made() {
-    drawn(&nodes(2), 4, &important_and_behind);
+fn preemption_despite_random_faults() {
+    drawn(&nodes(2), 4, &preemption_with_stale_caches);
 }
 
 #[test]
-fn a_scheduler_that_crashes_at_any_write_evicts_all_it_must() {
+fn several_victims_despite_crashes() {
     each_write(&[What::CrashAfter], &nodes(2), &several_victims, 6);
 }
 
 #[test]
-fn a_scheduler_that_hears_no_answers_evicts_all_it_must() {
+fn several_victims_despite_lost_answers() {
     each_write(&[What::LoseAnswer], &nodes(2), &several_victims, 6);
 }
 
 #[test]
-fn whatever_goes_wrong_all_are_evicted_that_must() {
+fn several_victims_despite_random_faults() {
     drawn(&nodes(2), 4, &several_victims);
 }
 
 #[test]
-fn a_promise_is_taken_back_although_the_scheduler_crashes() {
-    each_write(&[What::CrashAfter], &nodes(1), &a_promise_is_taken_back, 6);
+fn nomination_is_cleared_despite_crashes() {
+    each_write(&[What::CrashAfter], &nodes(1), &nomination_is_cleared, 6);
 }
 
 #[test]
-fn a_promise_is_taken_back_although_answers_are_lost() {
-    each_write(&[What::LoseAnswer], &nodes(1), &a_promise_is_taken_back, 6);
+fn nomination_is_cleared_despite_lost_answers() {
+    each_write(&[What::LoseAnswer], &nodes(1), &nomination_is_cleared, 6);
 }
 
 #[test]
-fn a_budget_is_counted_although_the_scheduler_crashes() {
-    each_write(&[What::CrashAfter], &nodes(2), &a_budget_is_counted, 8);
+fn disruption_budget_is_respected_despite_crashes() {
+    each_write(&[What::CrashAfter], &nodes(2), &disruption_budget_is_respected, 8);
 }
 
 #[test]
-fn a_budget_is_counted_although_answers_are_lost() {
-    each_write(&[What::LoseAnswer], &nodes(2), &a_budget_is_counted, 8);
+fn disruption_budget_is_respected_despite_lost_answers() {
+    each_write(&[What::LoseAnswer], &nodes(2), &disruption_budget_is_respected, 8);
 }
 
 #[test]
-fn a_node_goes_at_any_moment() {
+fn nominated_node_is_deleted_after_each_write() {
     for after in 0..5 {
-        let scenario = async |world: &mut World, faults| a_node_goes(world, faults, after).await;
+        let scenario =
+            async |world: &mut World, faults| nominated_node_is_deleted(world, faults, after).await;
         explore::with(&nodes(3), Faults::default(), &scenario);
         let faults = Faults { stale: SECOND, ..Faults::default() };
         let late = async |world: &mut World, _| {
             behind(world);
-            a_node_goes(world, faults.clone(), after).await;
+            nominated_node_is_deleted(world, faults.clone(), after).await;
         };
         explore::with(&nodes(3), Faults::default(), &late);
     }
 }
 
 #[test]
-fn a_node_goes_and_the_scheduler_crashes() {
-    let scenario = async |world: &mut World, faults| a_node_goes(world, faults, 3).await;
+fn nominated_node_is_deleted_despite_crashes() {
+    let scenario =
+        async |world: &mut World, faults| nominated_node_is_deleted(world, faults, 3).await;
     each_write(&[What::CrashAfter], &nodes(3), &scenario, 4);
 }
 
 #[test]
-fn whatever_goes_wrong_a_node_goes() {
-    let scenario = async |world: &mut World, faults| a_node_goes(world, faults, 2).await;
+fn nominated_node_is_deleted_despite_random_faults() {
+    let scenario =
+        async |world: &mut World, faults| nominated_node_is_deleted(world, faults, 2).await;
     drawn(&nodes(3), 4, &scenario);
 }

@@ -14,7 +14,7 @@ const WATCHED: Duration = Duration::from_secs(15);
 const MAX_LINES_PER_OBJECT: usize = 4;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_is_reported_once_and_nothing_grows() {
+async fn hostile_objects_are_reported_once_without_growth() {
     let folder = tempfile::tempdir().expect("a folder");
     let embedded = Embedded::start().await;
     let cluster = &embedded.cluster;

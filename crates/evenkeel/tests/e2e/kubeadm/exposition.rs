@@ -225,7 +225,7 @@ fn histogram(name: &str, family: &Family) -> Vec<String> {
 }
 
 #[test]
-fn what_is_wrong_is_found() {
+fn exposition_errors_are_found() {
     let check = |text: &str, want: &str| {
         let found = read(text).map_or_else(|error| vec![error], |families| problems(&families));
         assert!(found.iter().any(|problem| problem.contains(want)), "{text:?}: {found:?}");

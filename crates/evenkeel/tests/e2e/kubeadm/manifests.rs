@@ -35,7 +35,7 @@ fn exactly<T: DeserializeOwned + Serialize>(value: &Value) -> T {
 }
 
 #[test]
-fn the_static_pod_is_kubeadms() {
+fn static_pod_equals_kubeadms() {
     let pod: Pod = deployed("static-pod/kube-controller-manager.yaml");
     let spec = pod.spec.expect("a spec");
     assert_eq!(pod.metadata.namespace.as_deref(), Some("kube-system"));
@@ -60,7 +60,7 @@ fn the_static_pod_is_kubeadms() {
 }
 
 #[test]
-fn rights_are_of_known_kinds() {
+fn rbac_manifests_have_known_kinds() {
     let text = read("rbac.yaml");
     let mut kinds = Vec::new();
     for document in text.split("\n---\n") {
@@ -132,7 +132,7 @@ pub(super) fn missing_series(families: &Families) -> Vec<String> {
 }
 
 #[test]
-fn alerts_say_what_is_wrong() {
+fn alerting_rules_are_complete() {
     for rule in rules() {
         assert!(rule.alert.is_empty() != rule.record.is_empty(), "{}", rule.expr);
         if !rule.alert.is_empty() {
@@ -145,7 +145,7 @@ fn alerts_say_what_is_wrong() {
 }
 
 #[test]
-fn units_are_what_systemd_takes() {
+fn systemd_units_are_valid() {
     let units: Vec<PathBuf> = std::fs::read_dir(path("systemd"))
         .expect("a folder")
         .map(|entry| entry.expect("an entry").path())
@@ -169,7 +169,7 @@ fn units_are_what_systemd_takes() {
 }
 
 #[test]
-fn the_image_holds_the_static_program_and_nobody() {
+fn image_has_the_static_binary_and_runs_as_nonroot() {
     let file = read("Containerfile");
     let built = "target/x86_64-unknown-linux-musl/dist/kube-controller-manager";
     assert!(file.contains("FROM scratch\n") && file.contains("USER 65534:65534\n"));

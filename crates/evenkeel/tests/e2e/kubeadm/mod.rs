@@ -63,7 +63,7 @@ fn authority(name: &str) -> (String, Issuer<'static, KeyPair>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_static_pods_arguments_are_all_it_takes() {
+async fn runs_with_the_static_pods_arguments() {
     let Embedded { server, url, cluster, serving } = Embedded::start().await;
 
     let pod: Pod = deployed("static-pod/kube-controller-manager.yaml");

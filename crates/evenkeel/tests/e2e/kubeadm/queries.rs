@@ -150,7 +150,7 @@ pub(super) fn missing(query: &str, families: &Families, recorded: &[String]) -> 
 }
 
 #[test]
-fn selectors_are_found() {
+fn promql_selectors_are_parsed() {
     let query = r#"histogram_quantile(0.99, sum by (name, le) (rate(a_bucket{job="x",code=~"5..|}"}[5m]))) > 1e3
         and on (name) (b_total offset 5m) / $__interval > bool 2"#;
     let found = selectors(query);

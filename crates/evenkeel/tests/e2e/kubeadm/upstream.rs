@@ -142,7 +142,7 @@ fn queues(families: &Families) -> Vec<String> {
 }
 
 #[test]
-fn no_reason_stands_twice() {
+fn absent_metrics_are_unique_with_reasons() {
     let mut starts: Vec<&str> = ABSENT.iter().map(|(start, _)| *start).collect();
     starts.sort_unstable();
     let before = starts.len();

@@ -139,14 +139,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_pod_uses_is_the_sum_of_its_containers() {
+    fn pod_usage_is_the_sum_of_its_containers() {
         let text = r#"{"items":[{"metadata":{"name":"p"},"timestamp":"2026-01-01T00:00:00Z","window":"30s","containers":[
             {"name":"a","usage":{"cpu":"250m","memory":"1Ki"}},{"name":"b","usage":{"cpu":"1","gpu":2}}]}]}"#;
         let list: PodMetricsList = serde_json::from_str(text).unwrap();
         let of = |resource, container| list.items[0].sample(resource, container).map(|s| s.value);
         assert_eq!(of("cpu", ""), Some(1250));
         assert_eq!(of("cpu", "a"), Some(250));
-        assert_eq!(of("memory", ""), None, "b does not say");
+        assert_eq!(of("memory", ""), None, "b has no memory usage");
         assert_eq!(of("memory", "a"), Some(1_024_000));
         assert_eq!(of("gpu", "b"), Some(2000));
         assert_eq!(of("cpu", "c"), None);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_both_versions_are_read() {
+    fn metric_values_of_v1beta1_and_v1beta2() {
         let text = r#"{"items":[
             {"describedObject":{"name":"p"},"metricName":"qps","timestamp":"2026-01-01T00:00:00Z","window":9,"value":"1500m"},
             {"describedObject":{"name":"q"},"metric":{"name":"qps"},"timestamp":"2026-01-01T00:00:00Z","value":"3"}]}"#;

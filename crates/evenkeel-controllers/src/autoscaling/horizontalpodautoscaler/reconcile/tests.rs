@@ -21,7 +21,7 @@ fn watched(metric: &Value) -> Watched {
     };
     let containers = json!([{"name": "app", "resources": {"requests": {"cpu": "1"}}}]);
     let spec = object::<Pod>(&json!({"metadata": {}, "spec": {"containers": containers}})).spec;
-    let one = |name: &str| {
+    let running = |name: &str| {
         let since = T0 - Duration::from_secs(900);
         let mut pod = Pod { spec: spec.clone(), ..pod(name, Some(since)) };
         pod.status.start_time = Some(since);
@@ -30,7 +30,7 @@ fn watched(metric: &Value) -> Watched {
     Watched {
         key: Key::new("ns", "web"),
         autoscaler: Arc::new(autoscaler),
-        pods: vec![one("p0"), one("p1")],
+        pods: vec![running("p0"), running("p1")],
         selectors: Selectors::default(),
         custom_version: None,
     }
@@ -105,22 +105,22 @@ fn run(
     watched: &Watched,
     mut answer: impl FnMut(&Action) -> Outcome,
 ) -> (Vec<String>, Outcomes, Plan) {
-    let (mut words, mut outcomes) = (Vec::new(), Outcomes::default());
+    let (mut summaries, mut outcomes) = (Vec::new(), Outcomes::default());
     let history = StabilizationHistory::default();
     loop {
         let decide = |steps: &mut Steps<'_>| plan(watched, &history, &OPTIONS, T0, steps);
         let step = Steps::next(&outcomes, decide).expect("the last step has no actions");
         if step.actions.is_empty() {
-            return (words, outcomes, step);
+            return (summaries, outcomes, step);
         }
         for action in &step.actions {
-            words.push(in_short(action));
+            summaries.push(action_summary(action));
             outcomes.0.push(answer(action));
         }
     }
 }
 
-fn in_short(action: &Action) -> String {
+fn action_summary(action: &Action) -> String {
     match action {
         Action::Event(note) => note.reason.to_owned(),
         Action::Update(update) => {
@@ -148,21 +148,24 @@ const CPU: &str =
     "read /apis/metrics.k8s.io/v1beta1/namespaces/ns/pods?labelSelector=app%3Dweb live";
 
 #[test]
-fn the_scale_follows_from_what_the_pods_use() {
+fn resource_metric_scales_the_target() {
     let watched = watched(&cpu());
-    let (words, outcomes, last) = run(&watched, answer);
+    let (summaries, outcomes, last) = run(&watched, answer);
     let want = [DISCOVER, SCALE, CPU, "scale 4 7", "SuccessfulRescale", "status null 1"];
-    assert_eq!(words, want);
+    assert_eq!(summaries, want);
     assert_eq!(last, Plan { requeue: Some(OPTIONS.sync_period), ..Plan::nothing() });
     let reconciled = reconciled(&watched, &outcomes);
     assert_eq!((reconciled.done, reconciled.desired), (Done::Up, Some(4)));
-    assert!(reconciled.history != StabilizationHistory::default(), "it is remembered");
+    assert!(
+        reconciled.history != StabilizationHistory::default(),
+        "the recommendation is recorded"
+    );
     let [computation] = &reconciled.computations[..] else { panic!("one metric") };
-    assert_eq!(computation.took, Duration::from_millis(7), "that of its own read");
+    assert_eq!(computation.took, Duration::from_millis(7), "the duration of its own read");
 }
 
 #[test]
-fn a_scale_that_somebody_changed_is_read_again() {
+fn conflicting_scale_update_is_retried() {
     let (watched, mut puts) = (watched(&cpu()), 0);
     let mut conflicts = |most: u32| {
         puts = 0;
@@ -175,68 +178,71 @@ fn a_scale_that_somebody_changed_is_read_again() {
             other => answer(other),
         })
     };
-    let (words, _, last) = conflicts(1);
-    assert_eq!(words[3..6], ["scale 4 7", RETRIED_READ, "scale 4 8"]);
+    let (summaries, _, last) = conflicts(1);
+    assert_eq!(summaries[3..6], ["scale 4 7", RETRIED_READ, "scale 4 8"]);
     assert_eq!(last.error, None);
-    let (words, outcomes, last) = conflicts(9);
-    assert_eq!(words.iter().filter(|word| word.starts_with("scale")).count(), 5);
-    assert_eq!(words[words.len() - 2..], ["FailedRescale", "status null 1"]);
+    let (summaries, outcomes, last) = conflicts(9);
+    assert_eq!(summaries.iter().filter(|summary| summary.starts_with("scale")).count(), 5);
+    assert_eq!(summaries[summaries.len() - 2..], ["FailedRescale", "status null 1"]);
     assert_eq!(last, Plan::failure("failed to rescale: no"));
     assert_eq!(reconciled(&watched, &outcomes).done, Done::Nothing);
 }
 
 #[test]
-fn the_version_of_custom_metrics_is_looked_up_once_in_a_period() {
+fn custom_metrics_version_is_discovered_once_per_period() {
     let mut watched = watched(&requests());
     let custom = "read /apis/custom.metrics.k8s.io/v1beta2/namespaces/ns/pods/*/requests?labelSelector=app%3Dweb live";
-    let (words, outcomes, _) = run(&watched, answer);
-    assert_eq!(words[2..5], ["read /apis live", custom, "scale 4 7"]);
+    let (summaries, outcomes, _) = run(&watched, answer);
+    assert_eq!(summaries[2..5], ["read /apis live", custom, "scale 4 7"]);
     assert_eq!(reconciled(&watched, &outcomes).custom_version.as_deref(), Some("v1beta2"));
     watched.custom_version = Some((T0 - Duration::from_secs(14), "v1beta2".into()));
-    let (words, outcomes, _) = run(&watched, answer);
-    assert_eq!(words[2..4], [custom, "scale 4 7"]);
+    let (summaries, outcomes, _) = run(&watched, answer);
+    assert_eq!(summaries[2..4], [custom, "scale 4 7"]);
     assert_eq!(reconciled(&watched, &outcomes).custom_version, None);
     watched.custom_version = Some((T0 - Duration::from_secs(15), "v1beta2".into()));
     assert_eq!(run(&watched, answer).0[2], "read /apis live");
 }
 
 #[test]
-fn a_target_without_a_scale_is_reported() {
+fn missing_scale_subresource_is_reported() {
     let watched = watched(&cpu());
-    let (words, outcomes, last) = run(&watched, |action| match action {
+    let (summaries, outcomes, last) = run(&watched, |action| match action {
         Action::Read(read) if read.path().ends_with("/scale") => failed(404),
         other => answer(other),
     });
-    assert_eq!(words, [DISCOVER, SCALE, "FailedGetScale", "status null 1"]);
+    assert_eq!(summaries, [DISCOVER, SCALE, "FailedGetScale", "status null 1"]);
     let why = "failed to query scale subresource for Deployment/ns/web: no";
     assert_eq!(last, Plan::failure(why));
     assert_eq!(reconciled(&watched, &outcomes).result.map_err(|p| p.of_spec), Err(false));
 }
 
 #[test]
-fn metrics_are_not_read_for_pods_of_two_autoscalers() {
+fn ambiguous_selector_reads_no_metrics() {
     let mut watched = watched(&cpu());
     let web = Selector::from_map(&label("app", "web"));
     watched.selectors.record(&Key::new("ns", "another"), &web);
-    let (words, outcomes, last) = run(&watched, answer);
-    assert_eq!(words[..3], [DISCOVER, SCALE, "AmbiguousSelector"]);
+    let (summaries, outcomes, last) = run(&watched, answer);
+    assert_eq!(summaries[..3], [DISCOVER, SCALE, "AmbiguousSelector"]);
     assert!(last.error.is_some());
-    assert!(reconciled(&watched, &outcomes).selector.is_some(), "others are to know of it");
+    assert!(
+        reconciled(&watched, &outcomes).selector.is_some(),
+        "recorded for the other autoscalers"
+    );
 }
 
 #[test]
-fn a_status_that_is_not_written_is_a_failure() {
+fn failed_status_update_is_an_error() {
     let watched = watched(&cpu());
     let (_, outcomes, last) = run(&watched, |action| match action {
         Action::Update(update) if update.subresource == "status" => failed(500),
         other => answer(other),
     });
     assert_eq!(last, Plan::failure("failed to update status for web: no"));
-    assert_eq!(reconciled(&watched, &outcomes).done, Done::Up, "it is scaled anyway");
+    assert_eq!(reconciled(&watched, &outcomes).done, Done::Up, "the target is scaled anyway");
 }
 
 #[test]
-fn an_api_has_at_most_one_group() {
+fn group_of_api_version() {
     for (api_version, want) in
         [("apps/v1", Some("apps")), ("v1", Some("")), ("", Some("")), ("a/b/c", None)]
     {

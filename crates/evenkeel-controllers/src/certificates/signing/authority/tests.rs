@@ -51,7 +51,7 @@ fn check(pair: &Pair, pem: &str, look: impl FnOnce(&X509Certificate<'_>)) {
 }
 
 #[test]
-fn names_usages_and_times_are_in_it() {
+fn certificate_has_names_usages_and_validity() {
     let pair = authority(1000);
     let names = [
         SanType::URI("spiffe://a/b".try_into().unwrap()),
@@ -99,21 +99,21 @@ fn names_usages_and_times_are_in_it() {
 }
 
 #[test]
-fn all_groups_of_a_user_are_in_it() {
+fn certificate_has_all_organizations() {
     let pair = authority(1000);
     let mut request = Request::from_pem(request_pem("", "me", &[]).as_bytes()).unwrap();
     request.subject.organizations = ["zoo", "team", "bären"].map(str::to_owned).to_vec();
     let pem = sign(&pair, &request, &["client auth"], 9000).unwrap();
     check(&pair, &pem, |certificate| {
         let groups = certificate.subject().iter_organization().map(|one| one.as_str().unwrap());
-        // DER sorts the values of a set: by length, then by letters.
+        // DER sorts the values of a set by length, then by bytes.
         assert_eq!(groups.collect::<Vec<_>>(), ["zoo", "team", "bären"]);
         assert!(certificate.key_usage().unwrap().is_none());
     });
 }
 
 #[test]
-fn authorities_of_every_sort_sign() {
+fn each_key_algorithm_signs() {
     let request = Request::from_pem(request_pem("", "me", &[]).as_bytes()).unwrap();
     for algorithm in
         [&rcgen::PKCS_ECDSA_P256_SHA256, &rcgen::PKCS_ECDSA_P384_SHA384, &rcgen::PKCS_ED25519]
@@ -146,7 +146,7 @@ fn rsa() -> KeyPair {
 }
 
 #[test]
-fn what_cannot_be_signed_is_reported() {
+fn sign_and_authority_errors() {
     let request = Request::from_pem(request_pem("", "me", &[]).as_bytes()).unwrap();
     let old = authority(-2);
     assert!(matches!(sign(&old, &request, &["any"], 1), Err(SignError::Expired(_))));

@@ -32,7 +32,7 @@ fn client(status: &Value) -> SigningRequest {
 }
 
 #[test]
-fn only_what_is_approved_and_open_is_signed() {
+fn only_approved_pending_requests_are_signed() {
     let approved = conditions(&[("Approved", "True")]);
     let mut done = approved.clone();
     done["certificate"] = json!("QQ==");
@@ -56,7 +56,7 @@ fn only_what_is_approved_and_open_is_signed() {
 }
 
 #[test]
-fn each_signer_has_its_rules() {
+fn validation_per_signer() {
     let approved = conditions(&[("Approved", "True")]);
     let refuse = |words: &str| Step::Refuse(words.to_owned());
     let organization = "subject organization is not system:nodes";
@@ -84,7 +84,7 @@ fn each_signer_has_its_rules() {
 }
 
 #[test]
-fn lifetimes() {
+fn lifetime_by_expiration_seconds_and_flag() {
     let year = Duration::from_secs(8760 * HOUR);
     let table = [
         (None, year, 8760 * HOUR),
@@ -103,7 +103,7 @@ fn lifetimes() {
 }
 
 #[test]
-fn short_lives_are_not_cut_and_none_outlives_its_signer() {
+fn validity_is_backdated_and_ends_with_the_signer() {
     let hours = |hours: u64| Duration::from_secs(hours * HOUR);
     let far = at(1_000_000_000);
     assert_eq!(validity(hours(1), far, T0), Ok((at(-300), at(3600))));
@@ -114,7 +114,7 @@ fn short_lives_are_not_cut_and_none_outlives_its_signer() {
 }
 
 #[test]
-fn a_refusal_says_why() {
+fn failed_condition_has_reason_and_message() {
     let request = client(&conditions(&[("Approved", "True")]));
     let status = refused(&request, "because", T0).status.unwrap();
     let last = &status.conditions.unwrap()[1];
@@ -148,7 +148,7 @@ fn written(plan: &Plan) -> CertificateSigningRequest {
 }
 
 #[test]
-fn an_approved_request_gets_its_certificate() {
+fn approved_request_gets_a_certificate() {
     let request = || client(&conditions(&[("Approved", "True")]));
     let signed = written(&plan(&observed(request(), Some([7; 16])), T0));
     let certificate = signed.status.unwrap().certificate.unwrap();
@@ -158,7 +158,7 @@ fn an_approved_request_gets_its_certificate() {
 }
 
 #[test]
-fn a_request_against_the_rules_is_refused_and_one_that_waits_is_left_alone() {
+fn invalid_request_fails_and_pending_one_is_skipped() {
     let approved = conditions(&[("Approved", "True")]);
     let seen = observed(request(Signer::User.name(), &[], &approved), Some([7; 16]));
     let conditions = written(&plan(&seen, T0)).status.unwrap().conditions.unwrap();
@@ -170,7 +170,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_certificate_is_good_now_and_no_longer_than_it_may_be(
+    fn validity_contains_now_and_is_bounded(
         asked in proptest::option::of(any::<i32>()), longest in 1u64..1_000_000_000, signer in -1000i64..2_000_000_000,
     ) {
         let longest = Duration::from_secs(longest);

@@ -45,7 +45,7 @@ fn failed(code: u16) -> Outcome {
     Outcome::failure(Failure { code, reason, message, namespace_terminating: false })
 }
 
-fn words(plan: &Plan) -> Vec<String> {
+fn action_summaries(plan: &Plan) -> Vec<String> {
     let words = plan.actions.iter().map(|action| match action {
         Action::Read(read) => {
             let is_shared = matches!(read.request, ReadRequest::GetShared { .. });
@@ -67,23 +67,26 @@ fn after(observed: &Observed, done: &[Outcome]) -> Option<Plan> {
 }
 
 #[test]
-fn namespaces_are_cleaned_one_after_the_other() {
+fn namespaces_are_cleaned_in_order() {
     let (observed, since) = (observed(), tracking("2020-01-01"));
     let map = "/api/v1/namespaces/kube-system/configmaps/kube-apiserver-legacy-service-account-token-tracking";
-    assert_eq!(words(&plan()), [format!("own read {map}")]);
+    assert_eq!(action_summaries(&plan()), [format!("own read {map}")]);
     let mut done = vec![since];
-    assert_eq!(words(&after(&observed, &done).unwrap()), ["shared read /api/v1/namespaces/a/pods"]);
+    assert_eq!(
+        action_summaries(&after(&observed, &done).unwrap()),
+        ["shared read /api/v1/namespaces/a/pods"]
+    );
     done.push(replied(
         &json!({"items": [{"spec": {"volumes": [{"secret": {"secretName": "used"}}]}}]}),
     ));
     assert_eq!(
-        words(&after(&observed, &done).unwrap()),
+        action_summaries(&after(&observed, &done).unwrap()),
         ["mark unused", "shared read /api/v1/namespaces/b/pods"]
     );
     for marked in [Outcome::success(), failed(500)] {
         let mut done = done.clone();
         done.extend([marked, replied(&json!({"items": []}))]);
-        assert_eq!(words(&after(&observed, &done).unwrap()), ["delete marked"]);
+        assert_eq!(action_summaries(&after(&observed, &done).unwrap()), ["delete marked"]);
         for deleted in [Outcome::success(), failed(409)] {
             done.truncate(4);
             done.push(deleted);
@@ -93,7 +96,7 @@ fn namespaces_are_cleaned_one_after_the_other() {
 }
 
 #[test]
-fn the_pass_ends_where_something_is_unknown() {
+fn unknown_tracking_date_or_pods_end_the_pass() {
     let observed = observed();
     assert_eq!(after(&observed, &[failed(404)]), Some(Plan::failure("down")));
     assert_eq!(after(&observed, &[tracking("2025-12-31")]), None, "not tracked for long enough");

@@ -29,7 +29,7 @@ fn account(secrets: &[&str]) -> Arc<ServiceAccount> {
 }
 
 #[test]
-fn nothing_is_old_before_uses_were_tracked_for_the_period() {
+fn cleanup_needs_tracking_for_the_whole_period() {
     let known = |tracked| Age::new(NOW, YEAR, tracked).map(|age| age.is_some());
     assert_eq!(known("2024-12-30"), Ok(true));
     // Tracking may have begun at the end of the last day of 2024.
@@ -39,7 +39,7 @@ fn nothing_is_old_before_uses_were_tracked_for_the_period() {
 }
 
 #[test]
-fn candidates_are_old_unused_and_made_for_an_account() {
+fn candidates_are_old_unused_auto_generated_tokens() {
     let (old, new) = ("2024-01-01T00:00:00Z", "2025-06-01T00:00:00Z");
     let table = [
         (old, json!({}), account(&["t"]), true),
@@ -57,7 +57,7 @@ fn candidates_are_old_unused_and_made_for_an_account() {
 }
 
 #[test]
-fn a_token_is_marked_and_a_period_later_deleted() {
+fn unused_token_is_marked_and_a_period_later_deleted() {
     let after = |labels: &Value| verdict(&secret("2024-01-01T00:00:00Z", labels), &age());
     let today = Date::constant(2026, 1, 1);
     assert_eq!(after(&json!({})), Some(Verdict::Mark(today)));
@@ -68,7 +68,7 @@ fn a_token_is_marked_and_a_period_later_deleted() {
 }
 
 #[test]
-fn secrets_are_found_wherever_a_pod_may_use_one() {
+fn secrets_of_a_pod() {
     let pod = json!({"spec": {
         "imagePullSecrets": [{"name": "pull"}],
         "containers": [{

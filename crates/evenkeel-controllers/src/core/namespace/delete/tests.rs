@@ -89,21 +89,21 @@ impl World {
 
 /// Carries out the steps. Returns short forms of their actions, and the result.
 fn run(mut answer: impl FnMut(&Action) -> Outcome) -> (Vec<String>, Deleted) {
-    let (mut words, mut outcomes) = (Vec::new(), Outcomes::default());
+    let (mut summaries, mut outcomes) = (Vec::new(), Outcomes::default());
     loop {
         let steps = &mut Steps::of(&outcomes);
         let step = match sync_namespace(&terminating(), PERIOD, at(10), steps) {
-            Ok(deleted) => return (words, deleted),
+            Ok(deleted) => return (summaries, deleted),
             Err(step) => step,
         };
         for action in &step.actions {
-            words.push(in_short(action));
+            summaries.push(action_summary(action));
             outcomes.0.push(answer(action));
         }
     }
 }
 
-fn in_short(action: &Action) -> String {
+fn action_summary(action: &Action) -> String {
     match action {
         Action::Update(update) => {
             let body: Value = serde_json::from_slice(&update.body).expect("JSON");
@@ -123,9 +123,9 @@ const KEYS: &str = "read /api/v1/namespaces/n/keys live";
 const DISCOVER: &str = "discover the API's resources";
 
 #[test]
-fn pods_go_first_and_the_finalizer_last() {
+fn pods_are_deleted_first_and_the_finalizer_removed_last() {
     let world = World::empty();
-    let (words, deleted) = run(|action| world.answer(action));
+    let (summaries, deleted) = run(|action| world.answer(action));
     let want = [
         NAMESPACE,
         "status 1",
@@ -140,61 +140,61 @@ fn pods_go_first_and_the_finalizer_last() {
         "status conditions 9",
         "finalize 9",
     ];
-    assert_eq!(words, want);
+    assert_eq!(summaries, want);
     assert_eq!(deleted, Deleted::default());
 }
 
 #[test]
-fn nothing_else_goes_while_pods_are_left() {
+fn remaining_pods_block_other_resources() {
     let mut pods = items(&[("p", &[])]);
     pods["items"][0]["spec"]["terminationGracePeriodSeconds"] = 30.into();
     let world = World { pods, ..World::empty() };
-    let (words, deleted) = run(|action| world.answer(action));
-    assert_eq!(words[3..], [PODS, "delete all pods in n", PODS, "status conditions 9"]);
-    assert_eq!(deleted.plan.requeue, Some(Duration::from_secs(16)), "half of its grace period");
+    let (summaries, deleted) = run(|action| world.answer(action));
+    assert_eq!(summaries[3..], [PODS, "delete all pods in n", PODS, "status conditions 9"]);
+    assert_eq!(deleted.plan.requeue, Some(Duration::from_secs(16)), "half of the grace period");
 }
 
 #[test]
-fn what_has_no_collection_is_deleted_one_by_one() {
+fn resources_without_deletecollection_are_deleted_one_by_one() {
     let world = World { keys: items(&[("a", &[]), ("b", &["x/y"])]), ..World::empty() };
-    let (words, deleted) = run(|action| world.answer(action));
+    let (summaries, deleted) = run(|action| world.answer(action));
     let each = "delete Key n/a, then its dependents";
-    assert_eq!(words[8..11], [KEYS, each, "delete Key n/b, then its dependents"]);
-    assert_eq!(deleted.plan.requeue, Some(Duration::from_secs(8)), "for a finalizer");
-    // A server lacks the verb that discovery names.
-    let (words, _) = run(|action| match action {
+    assert_eq!(summaries[8..11], [KEYS, each, "delete Key n/b, then its dependents"]);
+    assert_eq!(deleted.plan.requeue, Some(Duration::from_secs(8)), "the wait for a finalizer");
+    // The server does not support the verb that discovery reports.
+    let (summaries, _) = run(|action| match action {
         Action::DeleteCollection(all) if all.kind.plural == "pods" => failed(405),
         other => world.answer(other),
     });
-    assert_eq!(words[4..7], ["delete all pods in n", PODS, PODS]);
+    assert_eq!(summaries[4..7], ["delete all pods in n", PODS, PODS]);
 }
 
 #[test]
-fn an_error_of_one_resource_is_reported_after_the_others() {
+fn failed_resource_does_not_block_the_others() {
     let world = World::empty();
-    let (words, deleted) = run(|action| match action {
+    let (summaries, deleted) = run(|action| match action {
         Action::DeleteCollection(all) if all.kind.plural == "secrets" => failed(500),
         other => world.answer(other),
     });
-    assert_eq!(words[6..], ["delete all secrets in n", KEYS, KEYS, "status conditions 9"]);
+    assert_eq!(summaries[6..], ["delete all secrets in n", KEYS, KEYS, "status conditions 9"]);
     assert_eq!(deleted.plan, Plan::failure("no"));
 }
 
 #[test]
-fn a_conflict_is_tried_again_and_a_new_namespace_left_alone() {
+fn conflicts_are_retried_for_the_same_uid() {
     let world = World::empty();
     let mut puts = 0;
-    let (words, deleted) = run(|action| match action {
+    let (summaries, deleted) = run(|action| match action {
         Action::Update(_) if puts == 0 => {
             puts += 1;
             failed(409)
         }
         other => world.answer(other),
     });
-    assert_eq!(words[1..4], ["status 1", NAMESPACE, "status 1"]);
+    assert_eq!(summaries[1..4], ["status 1", NAMESPACE, "status 1"]);
     assert_eq!(deleted, Deleted::default());
     let mut reads = 0;
-    let (words, deleted) = run(|action| match action {
+    let (summaries, deleted) = run(|action| match action {
         Action::Update(_) => failed(409),
         Action::Read(read) if read.path() == "/api/v1/namespaces/n" && reads > 0 => {
             let mut another = live_namespace("Active", "5");
@@ -206,36 +206,36 @@ fn a_conflict_is_tried_again_and_a_new_namespace_left_alone() {
             world.answer(other)
         }
     });
-    assert_eq!((words.len(), deleted), (3, Deleted::default()));
-    let (words, deleted) = run(|action| match action {
+    assert_eq!((summaries.len(), deleted), (3, Deleted::default()));
+    let (summaries, deleted) = run(|action| match action {
         Action::Update(_) => failed(409),
         other => world.answer(other),
     });
-    assert_eq!((words.len(), deleted.plan), (12, Plan::failure("no")), "five times, and no more");
+    assert_eq!((summaries.len(), deleted.plan), (12, Plan::failure("no")), "5 attempts");
 }
 
 #[test]
-fn conditions_that_cannot_be_written_hold_nothing_up() {
+fn failed_condition_update_does_not_block_finalization() {
     let (world, mut puts) = (World::empty(), 0);
-    let (words, deleted) = run(|action| match action {
+    let (summaries, deleted) = run(|action| match action {
         Action::Update(update) if update.subresource == "status" => {
             puts += 1;
             if puts == 2 { failed(500) } else { world.answer(action) }
         }
         other => world.answer(other),
     });
-    assert_eq!(words.last().map(String::as_str), Some("finalize 9"));
+    assert_eq!(summaries.last().map(String::as_str), Some("finalize 9"));
     assert_eq!(deleted.unwritten_conditions.as_deref(), Some("no"));
     assert_eq!(deleted.plan, Plan::nothing());
 }
 
 #[test]
-fn it_ends_where_the_namespace_is_gone_or_cannot_be_read() {
+fn missing_namespace_or_failed_discovery_is_not_finalized() {
     assert_eq!(run(|_| failed(404)), (vec![NAMESPACE.to_owned()], Deleted::default()));
     let (_, deleted) = run(|_| failed(500));
     assert_eq!(deleted.plan, Plan::failure("no"));
     let world = World::empty();
-    let (words, _) = run(|action| match action {
+    let (summaries, _) = run(|action| match action {
         Action::Read(read) if read.is_discovery() => {
             let (group, version, reason) = ("x.io".into(), "v1".into(), "stale".into());
             let failed = vec![FailedGroup { group, version, reason }];
@@ -244,11 +244,11 @@ fn it_ends_where_the_namespace_is_gone_or_cannot_be_read() {
         }
         other => world.answer(other),
     });
-    assert_eq!(words.last().map(String::as_str), Some("status conditions 9"), "not finalized");
+    assert_eq!(summaries.last().map(String::as_str), Some("status conditions 9"), "not finalized");
 }
 
 #[test]
-fn content_is_left_alone_for_a_while() {
+fn deletion_of_content_waits_for_the_grace() {
     let next = |namespace: &Namespace, now| {
         sync_namespace(namespace, PERIOD, now, &mut Steps::of(&Outcomes::default()))
             .map(|deleted| deleted.plan.requeue)
@@ -257,5 +257,5 @@ fn content_is_left_alone_for_a_while() {
     assert_eq!(next(&terminating(), at(3)), Ok(Some(Duration::from_secs(2))));
     assert_eq!(next(&terminating(), at(-3)), Ok(Some(GRACE)));
     assert_eq!(next(&terminating(), at(5)), Err(1));
-    assert_eq!(next(&Namespace::default(), at(5)), Ok(None), "it is not deleted");
+    assert_eq!(next(&Namespace::default(), at(5)), Ok(None), "not terminating");
 }

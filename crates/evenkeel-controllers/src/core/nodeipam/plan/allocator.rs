@@ -180,42 +180,48 @@ mod tests {
         }
     }
 
-    fn given(verdict: &Verdict) -> String {
+    fn allocated(verdict: &Verdict) -> String {
         let Verdict::Give(ranges, _) = verdict else { panic!("{verdict:?}") };
         ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
     }
 
     #[test]
-    fn each_node_gets_one_of_each_family_beside_the_services() {
+    fn node_gets_a_cidr_per_family_outside_the_service_ranges() {
         let mut allocator =
             allocator("10.96.0.0/14,fd00:10:244::/56", "10.96.0.0/16,fd00:10:96::/112", 0);
-        assert_eq!(given(&allocator.look("a", Some(&node(&[])))), "10.97.0.0/24,fd00:10:244::/64");
         assert_eq!(
-            given(&allocator.look("b", Some(&node(&[])))),
+            allocated(&allocator.look("a", Some(&node(&[])))),
+            "10.97.0.0/24,fd00:10:244::/64"
+        );
+        assert_eq!(
+            allocated(&allocator.look("b", Some(&node(&[])))),
             "10.97.1.0/24,fd00:10:244:1::/64"
         );
         // Before the write is visible, a second request gets the same CIDRs.
-        assert_eq!(given(&allocator.look("a", Some(&node(&[])))), "10.97.0.0/24,fd00:10:244::/64");
+        assert_eq!(
+            allocated(&allocator.look("a", Some(&node(&[])))),
+            "10.97.0.0/24,fd00:10:244::/64"
+        );
         let has = node(&["10.97.0.0/24", "fd00:10:244::/64"]);
         assert_eq!(allocator.look("a", Some(&has)), Verdict::Settled);
         assert_eq!(allocator.look("a", None), Verdict::Settled);
         assert_eq!(
-            given(&allocator.look("c", Some(&node(&[])))),
+            allocated(&allocator.look("c", Some(&node(&[])))),
             "10.97.2.0/24,fd00:10:244:2::/64"
         );
     }
 
     #[test]
-    fn a_verdict_that_is_not_recorded_takes_nothing() {
+    fn verdict_alone_allocates_nothing() {
         let mut allocator = allocator("10.0.0.0/23", "", 24);
         let a = node(&[]);
-        assert_eq!(given(&allocator.verdict("a", &a)), "10.0.0.0/24");
-        assert_eq!(given(&allocator.verdict("b", &a)), "10.0.0.0/24");
+        assert_eq!(allocated(&allocator.verdict("a", &a)), "10.0.0.0/24");
+        assert_eq!(allocated(&allocator.verdict("b", &a)), "10.0.0.0/24");
         assert_eq!(
             allocator.look("a", Some(&a)),
             Verdict::Give(vec![cidr("10.0.0.0/24")], Some(vec![0]))
         );
-        assert_eq!(given(&allocator.verdict("b", &a)), "10.0.1.0/24");
+        assert_eq!(allocated(&allocator.verdict("b", &a)), "10.0.1.0/24");
         assert_eq!(allocator.sets[0].taken(), 1);
         allocator.look("b", Some(&a));
         assert!(matches!(allocator.verdict("c", &a), Verdict::Exhausted(_)));
@@ -226,38 +232,38 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_gave_is_taken() {
+    fn existing_pod_cidrs_are_allocated() {
         let mut allocator = allocator("10.0.0.0/23", "", 24);
-        assert_eq!(given(&allocator.look("a", Some(&node(&[])))), "10.0.0.0/24");
+        assert_eq!(allocated(&allocator.look("a", Some(&node(&[])))), "10.0.0.0/24");
         assert_eq!(allocator.look("a", Some(&node(&["10.0.1.0/24"]))), Verdict::Settled);
         assert_eq!(allocator.look("b", Some(&node(&["10.0.1.0/24"]))), Verdict::Settled);
-        assert_eq!(given(&allocator.look("c", Some(&node(&[])))), "10.0.0.0/24");
+        assert_eq!(allocated(&allocator.look("c", Some(&node(&[])))), "10.0.0.0/24");
         assert!(matches!(allocator.look("d", Some(&node(&[]))), Verdict::Exhausted(_)));
         // One of the two nodes is deleted; the other still has the CIDR.
         allocator.look("a", None);
         assert!(matches!(allocator.look("d", Some(&node(&[]))), Verdict::Exhausted(_)));
         allocator.look("b", None);
-        assert_eq!(given(&allocator.look("d", Some(&node(&[])))), "10.0.1.0/24");
+        assert_eq!(allocated(&allocator.look("d", Some(&node(&[])))), "10.0.1.0/24");
     }
 
     #[test]
-    fn what_is_refused_is_free_again() {
+    fn released_cidr_is_allocated_again() {
         let mut allocator = allocator("10.0.0.0/24", "", 24);
         allocator.look("a", Some(&node(&[])));
         allocator.release("a");
-        assert_eq!(given(&allocator.look("b", Some(&node(&[])))), "10.0.0.0/24");
+        assert_eq!(allocated(&allocator.look("b", Some(&node(&[])))), "10.0.0.0/24");
     }
 
     #[test]
-    fn ranges_that_are_not_the_clusters_harm_nobody() {
+    fn foreign_pod_cidrs_allocate_nothing() {
         let mut allocator = allocator("10.0.0.0/24", "", 24);
         for ranges in [&["x"][..], &["11.0.0.0/24"], &["10.0.0.0/24", "fd00::/64"]] {
             let verdict = allocator.look("a", Some(&node(ranges)));
             assert!(matches!(verdict, Verdict::Foreign(_)), "{ranges:?}: {verdict:?}");
         }
-        assert_eq!(given(&allocator.look("b", Some(&node(&[])))), "10.0.0.0/24");
-        let mut going = node(&[]);
-        going.meta.deletion = Some(crate::fixtures::T0);
-        assert_eq!(allocator.look("c", Some(&going)), Verdict::Settled);
+        assert_eq!(allocated(&allocator.look("b", Some(&node(&[])))), "10.0.0.0/24");
+        let mut terminating = node(&[]);
+        terminating.meta.deletion = Some(crate::fixtures::T0);
+        assert_eq!(allocator.look("c", Some(&terminating)), Verdict::Settled);
     }
 }

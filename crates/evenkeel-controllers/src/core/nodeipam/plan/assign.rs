@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_given_before_all_nodes_are_listed() {
+    fn no_cidr_is_assigned_before_all_nodes_are_listed() {
         let requeue = |after| Some(Plan { requeue: Some(after), ..Plan::nothing() });
         assert_eq!(next(&observed(Allocations::Listing), &[]), requeue(WAIT));
         let first = observed(Allocations::Unlisted);
@@ -151,12 +151,12 @@ mod tests {
     }
 
     #[test]
-    fn a_write_is_tried_three_times() {
+    fn patch_is_attempted_three_times() {
         let given = given();
         let step = next(&given, &[]).expect("a step");
         let [Action::Patch(patch)] = &step.actions[..] else { panic!("{step:?}") };
         let body: serde_json::Value = serde_json::from_slice(&patch.body).expect("JSON");
-        assert!(patch.fails_if_missing, "CIDRs of a node that is gone are not given");
+        assert!(patch.fails_if_missing, "the patch of a missing node fails");
         assert_eq!(body["spec"], json!({"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"]}));
         assert_eq!(next(&given, &[failed(500)]), Some(step));
         assert_eq!(next(&given, &[failed(500), Outcome::success()]), Some(Plan::nothing()));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn cidrs_are_free_again_only_if_they_are_refused() {
+    fn cidrs_are_released_only_if_the_last_patch_is_rejected() {
         let given = given();
         let refused = |codes: [u16; 3]| {
             is_refused(&given, &Outcomes(codes.map(failed).into_iter().collect()))
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_gets_none_is_reported() {
+    fn exhausted_range_is_reported() {
         let range = Cidr::parse("10.0.0.0/16").expect("a CIDR");
         let none = next(&observed(Allocations::Recorded(Verdict::Exhausted(range))), &[]);
         let none = none.expect("the event");

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_by_family() {
+    fn node_mask_size_by_family() {
         let table: [(&str, [i64; 3], &[u8]); 7] = [
             ("10.244.0.0/16", [0, 0, 0], &[24]),
             ("10.244.0.0/16", [26, 0, 0], &[26]),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_upstream_refuses_is_refused() {
+    fn invalid_flags_are_rejected() {
         for (cluster, services, masks) in [
             ("", "", [0, 0, 0]),
             ("10.0.0.0", "", [0, 0, 0]),

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_given_in_turn() {
+    fn cidrs_are_allocated_in_turn() {
         let mut v4 = set("10.1.0.0/22", 24);
         assert_eq!(
             take(&mut v4, 5),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_occupied_is_not_given() {
+    fn occupied_cidrs_are_not_allocated() {
         let mut set = set("10.0.0.0/20", 24);
         set.occupy(&cidr("10.0.1.128/25")).unwrap();
         set.occupy(&cidr("10.0.2.0/23")).unwrap();
@@ -221,7 +221,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
         #[test]
-        fn no_part_is_given_twice(steps in proptest::collection::vec(proptest::option::of(0usize..16), 1..80)) {
+        fn no_cidr_is_allocated_twice(steps in proptest::collection::vec(proptest::option::of(0usize..16), 1..80)) {
             let mut set = set("10.0.0.0/20", 24);
             let mut held: BTreeSet<String> = BTreeSet::new();
             for step in steps {

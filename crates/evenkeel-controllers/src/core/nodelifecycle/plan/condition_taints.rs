@@ -154,7 +154,7 @@ mod tests {
     }
 
     /// Returns the keys of the taints after the plan; `None` if the plan does nothing.
-    fn after(node: &Node) -> Option<Vec<String>> {
+    fn taints_after_plan(node: &Node) -> Option<Vec<String>> {
         let plan = plan(node, T0);
         let Some(Action::Patch(patch)) = plan.actions.first() else { return None };
         let body: Value = serde_json::from_slice(&patch.body).expect("JSON");
@@ -174,24 +174,24 @@ mod tests {
     }
 
     #[test]
-    fn conditions_become_taints() {
+    fn conditions_become_no_schedule_taints() {
         for (condition, status, taint) in TAINTS {
             assert_eq!(
-                after(&node(&[(condition, status)], &[], false)),
+                taints_after_plan(&node(&[(condition, status)], &[], false)),
                 Some(vec![format!("{taint}:NoSchedule")])
             );
         }
         assert_eq!(
-            after(&node(&[("Ready", "True")], &[], true)),
+            taints_after_plan(&node(&[("Ready", "True")], &[], true)),
             Some(vec![format!("{UNSCHEDULABLE}:NoSchedule")])
         );
     }
 
     #[test]
-    fn a_node_that_is_well_loses_ours_and_keeps_others() {
+    fn healthy_node_loses_only_condition_taints() {
         let taints =
             [(TAINTS[0].2, NO_SCHEDULE), (TAINTS[0].2, "NoExecute"), ("dedicated", NO_SCHEDULE)];
-        let left = after(&node(&[("Ready", "True")], &taints, false));
+        let left = taints_after_plan(&node(&[("Ready", "True")], &taints, false));
         assert_eq!(
             left,
             Some(vec![format!("{}:NoExecute", TAINTS[0].2), "dedicated:NoSchedule".to_owned()])
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn old_names_of_labels_follow_the_new_ones() {
+    fn beta_labels_follow_stable_ones() {
         let labelled = |all: &[(&str, &str)]| {
             let mut node = node(&[], &[], false);
             node.meta.labels = all.iter().copied().collect();
@@ -220,8 +220,11 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_when_nothing_changes() {
-        assert_eq!(after(&node(&[("Ready", "False")], &[(TAINTS[0].2, NO_SCHEDULE)], false)), None);
-        assert_eq!(after(&node(&[], &[("other", NO_SCHEDULE)], false)), None);
+    fn unchanged_taints_are_not_written() {
+        assert_eq!(
+            taints_after_plan(&node(&[("Ready", "False")], &[(TAINTS[0].2, NO_SCHEDULE)], false)),
+            None
+        );
+        assert_eq!(taints_after_plan(&node(&[], &[("other", NO_SCHEDULE)], false)), None);
     }
 }

@@ -153,11 +153,11 @@ mod tests {
                 now(*when),
             ));
         }
-        health.expect("a look").probe_time.as_secs()
+        health.expect("an observation").probe_time.as_secs()
     }
 
     #[test]
-    fn signs_of_life() {
+    fn probe_time_follows_heartbeats_and_lease_renewals() {
         let table: [(&[Observation], i64); 9] = [
             (&[(100, "True", 7, None)], 100),
             (&[(100, "True", 7, None), (200, "True", 7, None)], 100),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn grace_is_longer_before_the_first_word() {
+    fn grace_period_is_longer_before_the_first_status() {
         let options = Options::default();
         for (ready, grace) in [("True", 50), ("False", 50), ("Unknown", 50), ("", 60)] {
             let health = NodeHealth::updated(None, &node(ready, 0), None, now(0));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_from_the_future_is_new() {
+    fn node_created_in_the_future_is_new() {
         let mut young = node("", 0);
         young.meta.creation = Some(T0 + SignedDuration::from_hours(1));
         assert_eq!(NodeHealth::updated(None, &young, None, now(5)).probe_time, now(5).steady);
@@ -200,7 +200,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
         #[test]
-        fn who_renews_in_time_is_never_overdue(gaps in proptest::collection::vec(1i64..=50, 1..40)) {
+        fn grace_period_is_never_over_with_timely_renewals(gaps in proptest::collection::vec(1i64..=50, 1..40)) {
             let (options, mut time, mut health) = (Options::default(), 0, None);
             for gap in gaps {
                 time += gap;

@@ -108,7 +108,7 @@ mod tests {
         node
     }
 
-    fn after(node: &Node) -> Option<Vec<String>> {
+    fn taints_after_patch(node: &Node) -> Option<Vec<String>> {
         let body: Value = serde_json::from_str(&taints_patch(node, T0)?).expect("JSON");
         let none = Vec::new();
         let all = body["spec"]["taints"].as_array().unwrap_or(&none);
@@ -127,7 +127,7 @@ mod tests {
         (&'static str, &'static [&'static str], TaintAction, Option<&'static [&'static str]>);
 
     #[test]
-    fn each_condition_has_its_taint() {
+    fn taint_of_each_ready_status() {
         let table: [Row; 11] = [
             ("True", &[], TaintAction::None, None),
             ("True", &["other:NoExecute", SCHEDULING], TaintAction::None, None),
@@ -151,12 +151,12 @@ mod tests {
             ("", &[], TaintAction::None, None),
             ("", &[UNREACHABLE_X], TaintAction::Immediate, Some(&[])),
         ];
-        for (said, taints, want, taints_after) in table {
-            let node = node(said, taints);
-            assert_eq!(taint_action(&node, ready(&node)), want, "{said} {taints:?}");
+        for (status, taints, want, taints_after) in table {
+            let node = node(status, taints);
+            assert_eq!(taint_action(&node, ready(&node)), want, "{status} {taints:?}");
             let taints_after: Option<Vec<String>> =
                 taints_after.map(|all| all.iter().map(ToString::to_string).collect());
-            assert_eq!(after(&node), taints_after, "{said} {taints:?}");
+            assert_eq!(taints_after_patch(&node), taints_after, "{status} {taints:?}");
         }
         assert!(reachable_patch(&node("False", &["a:NoExecute", SCHEDULING])).is_none());
         let body = reachable_patch(&node("False", &[NOT_READY_X, "a:NoExecute"])).expect("a patch");

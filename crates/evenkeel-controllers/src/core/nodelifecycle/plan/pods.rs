@@ -86,22 +86,22 @@ mod tests {
     use evenkeel_runtime::plan::{Action, Failure, Outcome, Outcomes, Reply};
 
     #[test]
-    fn only_who_is_ready_is_changed() {
+    fn only_ready_pods_are_marked_not_ready() {
         assert!(claims_ready(&pod("a", Some(T0))) && !claims_ready(&pod("a", None)));
         let mut ready = json!({"metadata": {"uid": "u"}, "status": {"phase": "Running", "conditions": [
             {"type": "Initialized", "status": "True"}, {"type": "Ready", "status": "True", "reason": "x"},
         ]}});
-        assert!(!mark_not_ready(&mut ready, "another", at(0)), "a new pod of the name");
+        assert!(!mark_not_ready(&mut ready, "another", at(0)), "another pod of the same name");
         assert!(mark_not_ready(&mut ready, "u", at(0)));
         let want = json!({"type": "Ready", "status": "False", "reason": "x", "lastTransitionTime": seconds(at(0))});
         assert_eq!(ready["status"]["conditions"][1], want);
         assert_eq!(ready["status"]["conditions"][0]["status"], "True");
-        assert!(!mark_not_ready(&mut ready, "u", at(1)), "once");
+        assert!(!mark_not_ready(&mut ready, "u", at(1)), "already not ready");
         assert!(!mark_not_ready(&mut json!({"metadata": {"uid": "u"}}), "u", at(1)));
     }
 
     #[test]
-    fn a_pod_is_marked_as_it_is_live() {
+    fn live_pod_is_marked_not_ready() {
         let observed = |node| PodOnNode { pod: Arc::new(pod("p", Some(T0))), node };
         let next = |node, outcomes: Vec<Outcome>| {
             let outcomes = Outcomes(outcomes);

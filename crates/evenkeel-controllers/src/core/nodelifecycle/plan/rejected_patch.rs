@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_until_the_node_changes() {
+    fn backoff_grows_until_the_node_changes() {
         let at = SignedDuration::from_secs;
         let mut refused = None;
         for (now, until) in
@@ -45,9 +45,12 @@ mod tests {
         {
             let next = RejectedPatch::after(refused, 7, at(now));
             assert!(next.applies(7, at(until - 1)) && !next.applies(7, at(until)), "{now}");
-            assert!(!next.applies(8, at(now)), "another version may be better");
+            assert!(!next.applies(8, at(now)), "another resource version");
             refused = Some(next);
         }
-        assert!(!RejectedPatch::after(refused, 8, at(910)).applies(8, at(920)), "and begins anew");
+        assert!(
+            !RejectedPatch::after(refused, 8, at(910)).applies(8, at(920)),
+            "another resource version resets the backoff"
+        );
     }
 }

@@ -39,7 +39,7 @@ mod tests {
     use crate::fixtures::at;
 
     #[test]
-    fn four_conditions_become_unknown() {
+    fn kubelet_conditions_become_unknown() {
         let mut node = json!({
             "metadata": {"name": "n", "creationTimestamp": "2026-01-01T00:00:00Z"},
             "status": {"addresses": [], "conditions": [
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_a_status_gets_one() {
+    fn node_without_status_gets_four_conditions() {
         let mut node = json!({"metadata": {"name": "n"}});
         mark_unknown(&mut node, at(0));
         assert_eq!(node["status"]["conditions"].as_array().map(Vec::len), Some(4));

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn states_by_how_many_are_ready() {
+    fn zone_state_by_ready_nodes() {
         let table = [
             (0, 0, ZoneState::Normal),
             (1, 0, ZoneState::Normal),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_by_state_and_size() {
+    fn eviction_rate_by_zone_state_and_cluster_size() {
         let eviction_rate = |state, size| eviction_rate(state, size, &options());
         assert_eq!(eviction_rate(ZoneState::Normal, 1), 0.1);
         assert_eq!(eviction_rate(ZoneState::FullDisruption, 1), 0.1);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_zones() {
+    fn zone_key_of_labels() {
         let labels = |all: &[(&str, &str)]| all.iter().copied().collect::<StrMap>();
         assert_eq!(&*zone_key(&label("a", "b")), "");
         assert_eq!(&*zone_key(&label("topology.kubernetes.io/zone", "z")), ":\0:z");
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn one_at_once_and_then_one_in_ten_seconds() {
+    fn one_node_per_zone_every_ten_seconds() {
         let mut zones = zones(&["a", "b"]);
         for node in ["1", "2", "3", "1"] {
             zones.enqueue("a", node);
@@ -337,11 +337,11 @@ mod tests {
         assert!(zones.take_due(at(9)).is_empty());
         zones.dequeue("2");
         assert_eq!(zones.take_due(at(10)), ["3".into()]);
-        assert_eq!(zones.next_ready(at(10)), None, "nobody waits");
+        assert_eq!(zones.next_ready(at(10)), None, "the queue is empty");
     }
 
     #[test]
-    fn a_zone_in_part_stops_and_goes_on() {
+    fn small_zone_in_partial_disruption_stops_and_resumes() {
         let mut zones = zones(&["a", "b"]);
         zones.enqueue("a", "1");
         zones.enqueue("a", "2");
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn no_node_is_tainted_in_full_disruption() {
+    fn full_disruption_of_all_zones_taints_no_node() {
         let mut zones = zones(&["a", "b"]);
         zones.handle_disruption(&counts(&[("a", 1, 0), ("b", 1, 0)]), &options(), at(0));
         zones.enqueue("a", "1");
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_without_nodes_is_not_disrupted() {
+    fn cluster_without_nodes_is_not_disrupted() {
         let mut zones = Zones::default();
         assert_eq!(
             zones.handle_disruption(&BTreeMap::new(), &options(), at(0)),
@@ -400,7 +400,7 @@ mod tests {
         /// In any sequence of zone states, the number of tainted nodes stays within one plus the highest eviction rate times
         /// the elapsed time.
         #[test]
-        fn never_faster_than_the_rate(steps in proptest::collection::vec((0i64..30, 0usize..4, 0usize..6), 1..60)) {
+        fn taints_stay_within_the_eviction_rate(steps in proptest::collection::vec((0i64..30, 0usize..4, 0usize..6), 1..60)) {
             let mut zones = zones(&["a", "z"]);
             let (mut time, mut tainted, mut number) = (0, 0i64, 0);
             for (pause, ready, not_ready) in steps {

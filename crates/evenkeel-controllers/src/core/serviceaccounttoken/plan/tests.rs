@@ -61,7 +61,7 @@ const SECRET: &str = "/api/v1/namespaces/ns/secrets/t";
 const ACCOUNT: &str = "/api/v1/namespaces/ns/serviceaccounts/robot";
 
 #[test]
-fn an_incomplete_secret_is_filled_as_it_is_live() {
+fn incomplete_secret_is_completed_from_a_live_read() {
     let observed = seen(&json!({"user": "eA=="}), true);
     assert_eq!(path(&plan(&observed, &filling())), SECRET);
     let mut live = secret_json(&json!({"user": "eA=="}));
@@ -74,17 +74,17 @@ fn an_incomplete_secret_is_filled_as_it_is_live() {
     );
     assert!(filled["data"]["token"].is_string());
     live["metadata"]["resourceVersion"] = json!("8");
-    assert_eq!(after(&observed, &[replied(&live)]), None, "another change enqueues it");
+    assert_eq!(after(&observed, &[replied(&live)]), None, "the next event enqueues it");
     assert_eq!(after(&observed, &[failed(404, "NotFound")]), None);
     let then = |last| after(&observed, &[replied(&live), last]);
-    for quiet in [Outcome::success(), failed(404, "NotFound"), failed(409, "Conflict")] {
-        assert_eq!(then(quiet), None);
+    for ignored in [Outcome::success(), failed(404, "NotFound"), failed(409, "Conflict")] {
+        assert_eq!(then(ignored), None);
     }
     assert_eq!(then(failed(500, "")), Some(Plan::failure("down")));
 }
 
 #[test]
-fn a_secret_is_deleted_once_its_account_is_surely_gone() {
+fn secret_is_deleted_after_a_live_read_of_its_account() {
     let observed = seen(&json!({}), false);
     assert_eq!(path(&plan(&observed, &filling())), ACCOUNT);
     let mut other = account_json();
@@ -98,15 +98,15 @@ fn a_secret_is_deleted_once_its_account_is_surely_gone() {
         assert_eq!(after(&observed, &[gone, Outcome::success()]), None);
     }
     // The account exists: the Secret is filled.
-    let there = replied(&account_json());
-    assert_eq!(path(&after(&observed, std::slice::from_ref(&there)).unwrap()), SECRET);
+    let live_account = replied(&account_json());
+    assert_eq!(path(&after(&observed, std::slice::from_ref(&live_account)).unwrap()), SECRET);
     let live = replied(&secret_json(&json!({})));
-    let filled = written(after(&observed, &[there, live]));
+    let filled = written(after(&observed, &[live_account, live]));
     assert!(filled["data"]["namespace"].is_string());
 }
 
 #[test]
-fn nothing_is_done_to_complete_and_foreign_secrets() {
+fn complete_and_foreign_secrets_are_unchanged() {
     let complete = seen(&json!({"token": "eA==", "namespace": "eA==", "ca.crt": "Y2E="}), true);
     let foreign = json!({"metadata": {"name": "t", "namespace": "ns"}, "type": token_secret::TYPE});
     let foreign = Observed::Secret { secret: Arc::new(object(&foreign)), account: None };
@@ -117,7 +117,7 @@ fn nothing_is_done_to_complete_and_foreign_secrets() {
 }
 
 #[test]
-fn references_to_a_secret_that_is_gone_are_removed() {
+fn references_to_a_deleted_secret_are_removed() {
     let account: Arc<ServiceAccount> = Arc::new(object(&account_json()));
     let referrers = vec![Arc::clone(&account), account];
     let observed = Observed::Gone { name: "t".into(), referrers };
@@ -126,8 +126,8 @@ fn references_to_a_secret_that_is_gone_are_removed() {
     let answers = [failed(404, "NotFound"), replied(&account_json())];
     let left = written(after(&observed, &answers));
     assert_eq!(left["secrets"], json!([{"name": "other"}]));
-    let [gone, there] = answers;
-    let then = |last| after(&observed, &[gone.clone(), there.clone(), last]);
+    let [gone, live_account] = answers;
+    let then = |last| after(&observed, &[gone.clone(), live_account.clone(), last]);
     assert_eq!((then(Outcome::success()), then(failed(404, "NotFound"))), (None, None));
     assert_eq!(then(failed(409, "Conflict")), Some(Plan::failure("down")));
 }

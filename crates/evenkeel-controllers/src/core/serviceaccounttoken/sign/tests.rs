@@ -26,7 +26,7 @@ const KEYS: [(&str, &[u8], &str); 4] = [
 ];
 
 #[test]
-fn tokens_name_their_key_and_verify_with_it() {
+fn token_has_key_id_and_valid_signature() {
     for (algorithm, pem, id) in KEYS {
         let signer = Signer::from_pem(pem).expect(algorithm);
         let token = signer.sign(&json!({"sub": "me"})).expect(algorithm);
@@ -45,7 +45,7 @@ fn tokens_name_their_key_and_verify_with_it() {
                 (&ECDSA_P256_SHA256_FIXED, pair.public_key().as_ref())
             }
             PrivateKey::Curve(pair, _) => (&ECDSA_P384_SHA384_FIXED, pair.public_key().as_ref()),
-            PrivateKey::Edwards(_) => panic!("no token is signed so"),
+            PrivateKey::Edwards(_) => panic!("no Ed25519 key in KEYS"),
         };
         let verified =
             UnparsedPublicKey::new(verification, public).verify(message.as_bytes(), &signature);
@@ -54,7 +54,7 @@ fn tokens_name_their_key_and_verify_with_it() {
 }
 
 #[test]
-fn a_key_that_cannot_be_used_is_reported() {
+fn invalid_and_unsupported_keys_are_rejected() {
     let text = |pem: &[u8]| Signer::from_pem(pem).err().map(|error| error.to_string());
     assert!(text(b"nothing").is_some_and(|text| text.contains("no private key in PEM")));
     let larger = include_bytes!("../testdata/p521.pem");

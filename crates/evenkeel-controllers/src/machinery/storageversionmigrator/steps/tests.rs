@@ -21,8 +21,8 @@ fn failed(code: u16, reason: &str) -> Outcome {
     Outcome::failure(Failure { code, reason: reason.to_owned(), ..Failure::local("down") })
 }
 
-fn words(plan: &Plan) -> Vec<String> {
-    let words = plan.actions.iter().map(|action| match action {
+fn action_summaries(plan: &Plan) -> Vec<String> {
+    let summaries = plan.actions.iter().map(|action| match action {
         Action::Read(read) if read.is_discovery() => "discover".to_owned(),
         Action::Read(read) => format!("read {}", read.path()),
         Action::Patch(patch) => format!("apply {}", patch.target.name),
@@ -37,13 +37,13 @@ fn words(plan: &Plan) -> Vec<String> {
         }
         other => panic!("{other:?}"),
     });
-    words.collect()
+    summaries.collect()
 }
 
 const DEFINITION: &str = "read /apis/apiextensions.k8s.io/v1/customresourcedefinitions/r.g";
 
 #[test]
-fn an_ended_migration_makes_room_for_the_next() {
+fn finished_migration_is_closed_before_the_next_starts() {
     let ended = migration("old", &["Running", "Succeeded"]);
     let migrations = vec![ended, migration("new", &[])];
     let observed = OfResource { definition: "r.g".to_owned(), migrations };
@@ -60,7 +60,7 @@ fn an_ended_migration_makes_room_for_the_next() {
         (DEFINITION, failed(404, "NotFound")),
         ("new Running=True", Outcome::success()),
     ] {
-        assert_eq!(words(&after(&done).unwrap()), [step]);
+        assert_eq!(action_summaries(&after(&done).unwrap()), [step]);
         done.push(outcome);
     }
     assert_eq!(after(&done), Some(Plan::nothing()));
@@ -78,13 +78,13 @@ fn resource(verbs: &[&str]) -> Outcome {
 }
 
 #[test]
-fn the_version_of_an_empty_list_is_noted() {
+fn resource_version_of_a_list_is_recorded() {
     let running = migration("m", &["Running"]);
     let after = |done: &[Outcome], now| note_version(&running, &Outcomes(done.to_vec()), now);
-    assert_eq!(words(&after(&[], T0).unwrap()), ["discover"]);
+    assert_eq!(action_summaries(&after(&[], T0).unwrap()), ["discover"]);
     let found = resource(&VERBS);
     assert_eq!(
-        words(&after(std::slice::from_ref(&found), T0).unwrap()),
+        action_summaries(&after(std::slice::from_ref(&found), T0).unwrap()),
         ["read /apis/g/v1/namespaces/@fake:svm_ns!/r?limit=1"]
     );
     let list = replied(&json!({
@@ -92,14 +92,17 @@ fn the_version_of_an_empty_list_is_noted() {
         "metadata": {"resourceVersion": "42"}, "items": [],
     }));
     let noted = after(&[found.clone(), list.clone()], T0).unwrap();
-    assert_eq!(words(&noted), ["m Running=True 42"]);
+    assert_eq!(action_summaries(&noted), ["m Running=True 42"]);
     assert_eq!(after(&[found.clone(), list, Outcome::success()], T0), Some(Plan::nothing()));
     assert_eq!(after(&[found, failed(404, "")], T0), Some(Plan::failure("down")));
     let readonly = after(&[resource(&["list"])], T0).unwrap();
-    assert_eq!(words(&readonly), ["m Running=True Failed=True"]);
+    assert_eq!(action_summaries(&readonly), ["m Running=True Failed=True"]);
     let none = Outcome { reply: Some(Reply::of_resources(Arc::default())), ..Outcome::success() };
-    assert!(after(std::slice::from_ref(&none), at(59)).unwrap().error.is_some(), "it may be new");
-    assert_eq!(words(&after(&[none], at(60)).unwrap()), ["m Running=True Failed=True"]);
+    assert!(
+        after(std::slice::from_ref(&none), at(59)).unwrap().error.is_some(),
+        "the kind may be new"
+    );
+    assert_eq!(action_summaries(&after(&[none], at(60)).unwrap()), ["m Running=True Failed=True"]);
     for idle in [migration("m", &[]), migration("m", &["Running", "Failed"])] {
         assert_eq!(note_version(&idle, &Outcomes::default(), T0), Some(Plan::nothing()));
     }

@@ -48,8 +48,8 @@ fn after(observed: &Observed, done: &[Outcome]) -> Option<Plan> {
 }
 
 /// Returns the actions as text, and the error.
-fn words(plan: &Plan) -> (Vec<String>, Option<String>) {
-    let words = plan.actions.iter().map(|action| match action {
+fn summaries_and_error(plan: &Plan) -> (Vec<String>, Option<String>) {
+    let summaries = plan.actions.iter().map(|action| match action {
         Action::Read(read) => format!("read {}", read.path()),
         Action::Create(create) => {
             let body: Value = serde_json::from_slice(&create.body).unwrap();
@@ -63,17 +63,17 @@ fn words(plan: &Plan) -> (Vec<String>, Option<String>) {
         Action::Event(note) => format!("{}: {}", note.reason, note.message),
         other => panic!("{other:?}"),
     });
-    (words.collect(), plan.error.as_ref().map(|error| error.message.clone()))
+    (summaries.collect(), plan.error.as_ref().map(|error| error.message.clone()))
 }
 
 fn actions(plan: &Plan) -> Vec<String> {
-    let (actions, error) = words(plan);
+    let (actions, error) = summaries_and_error(plan);
     assert_eq!(error, None);
     actions
 }
 
 #[test]
-fn missing_claims_are_created_one_by_one_and_named_in_the_status() {
+fn missing_claims_are_created_and_recorded_in_the_status() {
     let seen = observed(&json!([]), "");
     assert_eq!(actions(&plan(&seen)), ["create p-a-"]);
     assert_eq!(actions(&after(&seen, &[created("p-a-x")]).unwrap()), ["create p-b-"]);
@@ -100,11 +100,11 @@ fn missing_claims_are_created_one_by_one_and_named_in_the_status() {
 }
 
 #[test]
-fn a_claim_that_cannot_be_created_ends_the_pass_with_an_event() {
+fn failed_claim_creation_ends_the_pass_with_an_event() {
     let seen = observed(&json!([]), "");
     let message = "PodResourceClaim b: create ResourceClaim : quota";
     assert_eq!(
-        words(&after(&seen, &[created("p-a-x"), failure(403, "quota")]).unwrap()),
+        summaries_and_error(&after(&seen, &[created("p-a-x"), failure(403, "quota")]).unwrap()),
         (
             vec![format!("FailedResourceClaimCreation: {message}")],
             Some(format!("pod ns/p, {message}"))
@@ -112,12 +112,12 @@ fn a_claim_that_cannot_be_created_ends_the_pass_with_an_event() {
     );
     let mut seen = observed(&json!([]), "");
     seen.named[0].template = None;
-    let (events, error) = words(&plan(&seen));
+    let (events, error) = summaries_and_error(&plan(&seen));
     assert!(events[0].contains(r#"resource claim template "t""#) && error.is_some(), "{events:?}");
 }
 
 #[test]
-fn an_owned_claim_is_found_again() {
+fn owned_claim_is_reused() {
     let mut seen = observed(&json!([]), "");
     let note = json!({"metadata": {"name": "found", "namespace": "ns", "annotations": {plan::POD_CLAIM: "a"}}});
     seen.owned = vec![claim("found", "u", &note)];
@@ -131,7 +131,7 @@ fn an_owned_claim_is_found_again() {
 }
 
 #[test]
-fn named_claims_that_the_cache_lacks_are_read_live() {
+fn claims_missing_from_the_cache_are_read_live() {
     let statuses = json!([{"name": "a", "resourceClaimName": "p-a-x"}, {"name": "b", "resourceClaimName": "p-b-x"}]);
     let mut seen = observed(&statuses, "node");
     seen.named[1].claim = Some(claim("p-b-x", "u", &json!({"status": {"allocation": {}}})));
@@ -150,7 +150,7 @@ fn named_claims_that_the_cache_lacks_are_read_live() {
     for other in [read("before"), failure(404, "gone")] {
         assert_eq!(actions(&after(&seen, &[other]).unwrap()), ["create p-a-"]);
     }
-    let (events, error) = words(&after(&seen, &[failure(500, "down")]).unwrap());
+    let (events, error) = summaries_and_error(&after(&seen, &[failure(500, "down")]).unwrap());
     assert_eq!(
         events,
         ["FailedResourceClaimCreation: PodResourceClaim a: checking claim existence: down"]

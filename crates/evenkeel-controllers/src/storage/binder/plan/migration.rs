@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn volumes_have_the_finalizer_of_their_deleter() {
+    fn volume_finalizer_by_deleter() {
         let (host, csi) = ("kubernetes.io/host-path", "csi.example.com");
         let migrated = Some(
             json!({"metadata": {"annotations": {volume::MIGRATED_TO: "pd.csi.storage.gke.io"}, "finalizers": ["x"]}}),
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_name_the_driver_that_replaced_their_plugin() {
+    fn claim_migrated_to_annotation() {
         let mut claim =
             PersistentVolumeClaim { meta: meta("c"), ..PersistentVolumeClaim::default() };
         assert_eq!(of_claim(&claim), None);

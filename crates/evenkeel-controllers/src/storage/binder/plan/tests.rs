@@ -95,16 +95,12 @@ fn lines(plan: &Plan) -> Vec<String> {
 }
 
 #[test]
-fn a_binding_is_written_in_order() {
+fn binding_is_written_in_order() {
     let plan =
         claim_plan(&observed(&json!({}), vec![volume("v", &json!({}))]), &Options::default());
     let lines = lines(&plan);
     assert!(lines[0].starts_with("PersistentVolume {"), "{lines:?}");
-    assert!(
-        lines[0].contains(r#""bound-by-controller":"yes""#)
-            || lines[0].contains("bound-by-controller"),
-        "{lines:?}"
-    );
+    assert!(lines[0].contains("bound-by-controller"), "{lines:?}");
     assert_eq!(lines[1], r#"PersistentVolume/status {"status":{"message":null,"phase":"Bound"}}"#);
     assert!(
         lines[2].contains(r#""volumeName":"v""#) && lines[2].contains("bind-completed"),
@@ -122,12 +118,16 @@ fn a_binding_is_written_in_order() {
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(versions, ["3", "", "7", ""], "only the first change of an object is of a version");
+    assert_eq!(
+        versions,
+        ["3", "", "7", ""],
+        "only the first change of an object has a resource version"
+    );
     assert!(lint(&plan).is_empty());
 }
 
 #[test]
-fn bindings_that_a_user_chose_are_not_marked_as_the_controllers() {
+fn user_bindings_lack_bound_by_controller() {
     let promise = json!({"spec": {"claimRef": {"namespace": "ns", "name": "data"}}});
     let plan = claim_plan(&observed(&json!({}), vec![volume("v", &promise)]), &Options::default());
     let lines = lines(&plan);
@@ -145,7 +145,7 @@ fn line_of(plan: &Plan, prefix: &str) -> String {
 }
 
 #[test]
-fn volumes_with_just_the_modes_asked_for_come_first() {
+fn exact_access_modes_are_preferred() {
     let wide = json!({"spec": {"accessModes": ["ReadWriteOnce", "ReadOnlyMany"]}});
     let big = json!({"spec": {"capacity": {"storage": "9Gi"}}});
     let plan = claim_plan(
@@ -156,7 +156,7 @@ fn volumes_with_just_the_modes_asked_for_come_first() {
 }
 
 #[test]
-fn why_a_claim_waits() {
+fn events_of_pending_claims() {
     let fast = json!({"spec": {"storageClassName": "fast"}});
     let late = || Some(class("csi.example.com", "WaitForFirstConsumer"));
     let options = Options::default();
@@ -209,7 +209,7 @@ fn why_a_claim_waits() {
 }
 
 #[test]
-fn the_storage_class_names_the_provisioner() {
+fn provisioner_of_the_storage_class() {
     let check = |provisioner: &str, want: Provisioner<'_>| {
         let observed = claim::Observed {
             class: Some(class(provisioner, "Immediate")),
@@ -227,7 +227,7 @@ fn the_storage_class_names_the_provisioner() {
 /// Upstream's `provisionClaimOperation` only logs that the claim cannot be saved; `provisionClaimOperationExternal`
 /// records an event.
 #[test]
-fn only_an_external_provisioner_is_reported_of_when_the_claim_cannot_be_saved() {
+fn failed_claim_update_event_only_for_external_provisioners() {
     for (provisioner, want) in [
         ("csi.example.com", Some("ProvisioningFailed: Error saving claim: {error}")),
         ("kubernetes.io/host-path", None),
@@ -245,7 +245,7 @@ fn only_an_external_provisioner_is_reported_of_when_the_claim_cannot_be_saved() 
 }
 
 #[test]
-fn a_claim_without_a_class_gets_the_default_one() {
+fn default_storage_class() {
     let nameless = json!({"spec": {"storageClassName": null}});
     let with_default = claim::Observed {
         default_class: Some(class("csi", "Immediate")),
@@ -264,7 +264,7 @@ fn a_claim_without_a_class_gets_the_default_one() {
 }
 
 #[test]
-fn a_named_volume_must_fit() {
+fn requested_volume_must_match_the_claim() {
     let asks = |change: &Value, volume_change: Option<&Value>| claim::Observed {
         named: volume_change.map(|change| volume("v", change)),
         ..observed(&merged(json!({"spec": {"volumeName": "v"}}), change), vec![])
@@ -309,12 +309,12 @@ fn a_named_volume_must_fit() {
     ] {
         let lines = lines(&claim_plan(&observed, &Options::default()));
         assert_eq!(lines.first().cloned().unwrap_or_default(), want);
-        assert!(lines.len() <= 1, "it is pending already: {lines:?}");
+        assert!(lines.len() <= 1, "the claim is already pending: {lines:?}");
     }
 }
 
 #[test]
-fn a_bound_claim_without_its_volume_is_lost() {
+fn bound_claim_without_its_volume_is_lost() {
     let bound = json!({"metadata": {"annotations": {storage::volume::BIND_COMPLETED: "yes"}}, "spec": {"volumeName": "v"},
         "status": {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}});
     let whose = |uid: &str| json!({"spec": {"claimRef": {"namespace": "ns", "name": "data", "uid": uid}}, "status": {"phase": "Bound"}});
@@ -364,7 +364,7 @@ fn decided(observed: &volume::Observed) -> Vec<String> {
 }
 
 #[test]
-fn phases_of_volumes() {
+fn volume_phases() {
     let status = |phase: &str| {
         format!(r#"PersistentVolume/status {{"status":{{"message":null,"phase":"{phase}"}}}}"#)
     };
@@ -376,12 +376,12 @@ fn phases_of_volumes() {
     assert!(decided(&of(&claimed("Retain", "Bound"), Some(&here))).is_empty());
     assert!(
         decided(&of(&claimed("Retain", "Available"), Some(&json!({})))).is_empty(),
-        "the claim's turn"
+        "the claim is bound first"
     );
 }
 
 #[test]
-fn a_volume_whose_claim_is_bound_to_another_is_freed_or_released() {
+fn volume_of_a_claim_bound_elsewhere_is_unbound_or_released() {
     let elsewhere = json!({"spec": {"volumeName": "other"}});
     let ours = json!({"metadata": {"annotations": {storage::volume::BOUND_BY_CONTROLLER: "yes"}}});
     let lines = decided(&of(&merged(claimed("Retain", "Bound"), &ours), Some(&elsewhere)));
@@ -408,7 +408,7 @@ fn path(plan: &Plan) -> &str {
 }
 
 #[test]
-fn a_claim_that_the_cache_lacks_is_read_live() {
+fn claim_missing_from_the_cache_is_read_live() {
     let observed = of(&claimed("Retain", "Bound"), None);
     let claim = "/api/v1/namespaces/ns/persistentvolumeclaims/data";
     assert_eq!(path(&volume_step(&observed, &[]).unwrap()), claim);
@@ -418,7 +418,11 @@ fn a_claim_that_the_cache_lacks_is_read_live() {
         let claim = claim_json(&more).to_string();
         Outcome { reply: Some(Reply::json(claim)), ..Outcome::success() }
     };
-    assert_eq!(volume_step(&observed, &[live("c")]), Some(Plan::nothing()), "it stays bound");
+    assert_eq!(
+        volume_step(&observed, &[live("c")]),
+        Some(Plan::nothing()),
+        "the volume stays bound"
+    );
     let gone = Outcome::failure(Failure { code: 404, ..Failure::local("gone") });
     for done in [gone, live("another")] {
         let lines = lines(&volume_step(&observed, &[done]).unwrap());
@@ -433,7 +437,7 @@ fn a_claim_that_the_cache_lacks_is_read_live() {
 }
 
 #[test]
-fn a_folder_is_made_once_the_claim_names_the_provisioner() {
+fn folder_is_created_after_the_provisioner_annotation() {
     let options = Options { host_path_provisioning: true, ..Options::default() };
     let mut observed = observed(&json!({"spec": {"storageClassName": "fast"}}), vec![]);
     observed.class = Some(class(claim::HOST_PATH, "Immediate"));
@@ -523,7 +527,7 @@ fn reclaim_policies() {
 }
 
 #[test]
-fn a_volume_is_scrubbed_and_free_again() {
+fn recycled_volume_becomes_available() {
     let released = claimed("Recycle", "Released");
     let pod = |phase: &str| {
         let pod: Pod = object(
@@ -548,7 +552,7 @@ fn a_volume_is_scrubbed_and_free_again() {
 }
 
 #[test]
-fn the_recycler_is_looked_up_where_it_is_created() {
+fn recycler_pod_is_found_in_its_template_namespace() {
     let volume = claimed("Recycle", "Released");
     for (template, namespace) in [
         (None, "default"),
@@ -567,7 +571,7 @@ fn the_recycler_is_looked_up_where_it_is_created() {
 }
 
 #[test]
-fn pods_use_their_volumes_until_they_stop() {
+fn users_are_pods_that_have_not_stopped() {
     let pod = |name: &str, phase: &str, deleting: bool, state: &str| -> Arc<Pod> {
         let since = deleting.then(|| T0.to_string());
         Arc::new(object(&json!({
@@ -656,7 +660,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_is_interrupted_one_volume_is_bound_and_all_is_silent(
+    fn interrupted_binding_converges_to_one_bound_volume(
         sizes in proptest::collection::vec(1u32..5, 1..4),
         promised in 0usize..5,
         breaks in proptest::collection::vec((any::<bool>(), 0usize..4, 0usize..4), 0..12),
@@ -688,7 +692,7 @@ proptest! {
                 break;
             }
         }
-        prop_assert_eq!(writes, 0, "it never rests");
+        prop_assert_eq!(writes, 0, "does not settle");
         prop_assert_eq!(&world.claim["status"]["phase"], "Bound");
         let bound: Vec<&Value> = world.volumes.iter().filter(|volume| volume["status"]["phase"] == "Bound").collect();
         prop_assert_eq!(bound.len(), 1);

@@ -1,0 +1,62 @@
+//! Mutating admission: plug-ins, policies and webhooks, in up to two passes.
+
+use serde_json::Value;
+
+use super::attributes::Operation;
+use super::{noderestriction, policy, webhook};
+use crate::api::Context;
+use evenkeel_apimachinery::status::StatusError;
+
+/// Mutating admission of one request: plug-ins, policies and webhooks that may change its object.
+pub(crate) struct Mutating<'a> {
+    cx: &'a Context<'a>,
+    operation: Operation,
+    policies: policy::Mutating,
+    webhooks: webhook::Mutating,
+}
+
+impl<'a> Mutating<'a> {
+    /// Reads the policies and webhooks that are configured.
+    pub(crate) fn new(cx: &'a Context<'a>, operation: Operation) -> Self {
+        let (policies, webhooks) = (policy::Mutating::new(cx), webhook::Mutating::new(cx));
+        Self { cx, operation, policies, webhooks }
+    }
+
+    /// Returns whether policies or webhooks are configured, for whichever objects.
+    pub(crate) fn is_configured(&self) -> bool {
+        !self.policies.is_empty() || !self.webhooks.is_empty()
+    }
+
+    /// Runs plug-ins, policies and webhooks in this order. If a policy or a webhook changed the object, a second pass
+    /// runs the plug-ins again, and the policies and webhooks that asked for it. Returns whether a policy or a webhook
+    /// changed the object. `old` is the stored object of an update.
+    ///
+    /// Upstream: `reinvoker.Admit`.
+    pub(crate) async fn admit(
+        mut self,
+        object: &mut Value,
+        old: Option<&Value>,
+        warnings: &mut Vec<String>,
+    ) -> Result<bool, StatusError> {
+        if !self.pass(object, old, warnings).await? {
+            return Ok(false);
+        }
+        self.pass(object, old, warnings).await?;
+        Ok(true)
+    }
+
+    async fn pass(
+        &mut self,
+        object: &mut Value,
+        old: Option<&Value>,
+        warnings: &mut Vec<String>,
+    ) -> Result<bool, StatusError> {
+        let (cx, operation) = (self.cx, self.operation);
+        if operation == Operation::Create {
+            noderestriction::admit(cx, operation, object, &Value::Null)?;
+        }
+        super::admit(cx, object, old)?;
+        let by_policies = self.policies.pass(cx, operation, object, old)?;
+        Ok(self.webhooks.pass(cx, operation, object, old, warnings).await? || by_policies)
+    }
+}
