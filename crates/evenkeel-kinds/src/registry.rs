@@ -45,8 +45,9 @@ pub struct KindStrategy {
     pub return_deleted_object: bool,
 }
 
-const fn any_name(_: &str) -> Vec<String> {
-    Vec::new()
+/// Any name that can be a segment of a path.
+fn any_name(name: &str) -> Vec<String> {
+    path_segment(name)
 }
 
 impl KindStrategy {

@@ -188,12 +188,6 @@ fn carry_over(new: &mut Value, old: &Value) {
                 set(port, "nodePort", *node_port);
             }
         });
-        if needs_health_check(new)
-            && needs_health_check(old)
-            && int(new, "spec.healthCheckNodePort").unwrap_or_default() == 0
-        {
-            value::copy(new, old, "spec.healthCheckNodePort");
-        }
     } else if !needs_node_ports(new) && needs_node_ports(old) {
         let before: BTreeSet<Option<i64>> =
             list(old, "spec.ports").iter().map(|port| int(port, "nodePort")).collect();
@@ -203,6 +197,12 @@ fn carry_over(new: &mut Value, old: &Value) {
                 value::remove(port, "nodePort");
             }
         });
+    }
+    if needs_health_check(new)
+        && needs_health_check(old)
+        && int(new, "spec.healthCheckNodePort").unwrap_or_default() == 0
+    {
+        value::copy(new, old, "spec.healthCheckNodePort");
     }
     if needs_health_check(old) && !needs_health_check(new) {
         value::remove(new, "spec.healthCheckNodePort");

@@ -49,6 +49,12 @@ impl Strategy for DefinitionStrategy {
         if cx.subresource == "status" {
             // The spec stays; metadata may change. `Write::reset_fields` has restored all other fields.
             reset_field(new, old, "spec");
+            // Upstream sets defaults again when it encodes what is stored.
+            if is_empty(new, "status.storedVersions")
+                && let Some(version) = storage_version(new)
+            {
+                set(new, "status.storedVersions", json!([version]));
+            }
             return;
         }
         reset_field(new, old, "status");

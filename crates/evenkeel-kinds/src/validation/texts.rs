@@ -52,7 +52,7 @@ fn a_new_object_is_refused_in_upstreams_words() {
     let budget = json!({"spec": {"selector": {}, "minAvailable": 1}});
     let percent = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
     let ds = "spec.updateStrategy.rollingUpdate";
-    let table: [Row<'_>; 18] = [
+    let table: [Row<'_>; 19] = [
         (
             "apps",
             "Deployment",
@@ -222,6 +222,16 @@ fn a_new_object_is_refused_in_upstreams_words() {
             json!(1),
             &[
                 r#"spec: Invalid value: {"MinAvailable":1,"Selector":{},"MaxUnavailable":1,"UnhealthyPodEvictionPolicy":null}: minAvailable and maxUnavailable cannot be both set"#,
+            ],
+        ),
+        (
+            "networking.k8s.io",
+            "NetworkPolicy",
+            json!({"spec": {"podSelector": {}, "ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]}}),
+            "/spec/ingress/0/from/0/ipBlock/except",
+            json!(["10.1.0.0/16", "10.0.0.0/8"]),
+            &[
+                r#"spec.ingress[0].from[0].ipBlock.except[1]: Invalid value: "10.0.0.0/8": must be a strict subset of `cidr`"#,
             ],
         ),
         (
