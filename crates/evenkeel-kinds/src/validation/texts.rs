@@ -5,7 +5,7 @@ use crate::defaults;
 use serde_json::{Value, json};
 
 /// Group, kind, object, pointer, the value that it gets there, and the errors.
-type Row<'a> = (&'static str, &'static str, Value, &'a str, Value, &'a [&'a str]);
+type Case<'a> = (&'static str, &'static str, Value, &'a str, Value, &'a [&'a str]);
 
 fn target(group: &'static str, kind: &'static str) -> ValidationTarget<'static> {
     ValidationTarget { group, request_group: group, kind, subresource: "" }
@@ -52,7 +52,7 @@ fn a_new_object_is_refused_in_upstreams_words() {
     let budget = json!({"spec": {"selector": {}, "minAvailable": 1}});
     let percent = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
     let ds = "spec.updateStrategy.rollingUpdate";
-    let table: [Row<'_>; 19] = [
+    let table: [Case<'_>; 19] = [
         (
             "apps",
             "Deployment",
@@ -260,7 +260,7 @@ fn a_change_is_refused_in_upstreams_words() {
     let claim = json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
     let event = json!({"reportingComponent": "c", "involvedObject": {"namespace": "n"}, "eventTime": "2026-01-01T00:00:00Z", "reportingInstance": "i",
         "action": "a", "reason": "r", "type": "Normal"});
-    let table: [Row<'_>; 9] = [
+    let table: [Case<'_>; 9] = [
         (
             "rbac.authorization.k8s.io",
             "RoleBinding",
