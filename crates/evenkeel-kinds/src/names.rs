@@ -7,11 +7,6 @@ use evenkeel_api::forms;
 /// Upstream: `ValidateNameFunc`.
 pub type ValidateName = fn(&str, bool) -> Vec<String>;
 
-/// Accepts every name.
-pub(crate) fn any_name(_: &str, _: bool) -> Vec<String> {
-    Vec::new()
-}
-
 /// Validates an RFC 1123 subdomain.
 ///
 /// Upstream: `NameIsDNSSubdomain`.

@@ -1,8 +1,7 @@
 //! Strategies of the built-in kinds as data, one entry per resource.
 
 use crate::names::{
-    ValidateName, any_name, dns_label, dns_subdomain, ip_address, path_segment,
-    path_segment_or_prefix,
+    ValidateName, dns_label, dns_subdomain, ip_address, path_segment, path_segment_or_prefix,
 };
 
 /// A selectable field: its label, its path, and the value that field selectors see if it is absent.
@@ -354,7 +353,7 @@ pub const STRATEGIES: &[(&str, KindStrategy)] = &[
     (
         "certificatesigningrequests",
         KindStrategy {
-            validate_name: any_name,
+            validate_name: path_segment_or_prefix,
             initial_status: "{}",
             selectable_fields: &[("spec.signerName", "spec.signerName", "")],
             ..in_group("certificates.k8s.io", "CertificateSigningRequest")
@@ -363,7 +362,7 @@ pub const STRATEGIES: &[(&str, KindStrategy)] = &[
     (
         "clustertrustbundles",
         KindStrategy {
-            validate_name: any_name,
+            validate_name: path_segment_or_prefix,
             selectable_fields: &[("spec.signerName", "spec.signerName", "")],
             ..in_group("certificates.k8s.io", "ClusterTrustBundle")
         },

@@ -50,6 +50,12 @@ impl Strategy for DefinitionStrategy {
             // A status update keeps the spec, and may change metadata. `Write::reset_fields` has restored all other
             // fields.
             reset_field(new, old, "spec");
+            // Upstream sets defaults again when it encodes what is stored.
+            if is_empty(new, "status.storedVersions")
+                && let Some(version) = storage_version(new)
+            {
+                set(new, "status.storedVersions", json!([version]));
+            }
             return;
         }
         reset_field(new, old, "status");

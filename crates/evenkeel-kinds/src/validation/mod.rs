@@ -201,7 +201,11 @@ fn create_spec(target: ValidationTarget<'_>, object: &Value, errors: &mut Errors
 /// Validates an update, except the metadata.
 pub fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, errors: &mut Errors) {
     let kind = target.kind;
-    finalizers(target, new, errors);
+    // Two kinds take any finalizer on an update, though not on a create.
+    let takes_any = kind == "RuntimeClass" || kind == "Event" && target.request_group.is_empty();
+    if !takes_any {
+        finalizers(target, new, errors);
+    }
     match (target.group, target.subresource) {
         ("", _) if kind == "Event" => event::update(target.request_group, new, old, errors),
         ("", _) => core::update(target, new, old, errors),

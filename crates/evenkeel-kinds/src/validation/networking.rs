@@ -2,6 +2,7 @@
 
 use super::{declared_immutable, labels, names, service, servicecidr};
 use crate::internal::quoted;
+use evenkeel_api::cidr::Cidr;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{get, int, list, object, text};
 use serde_json::Value;
@@ -343,6 +344,12 @@ fn network_policy_peer(peer: &Value, path: &Path<'_>, errors: &mut Errors) {
         let excepts = block_path.field("except");
         for (index, except) in list(block, "except").iter().filter_map(Value::as_str).enumerate() {
             errors.invalid_all(&excepts.index(index), except, &names::cidr(except));
+            if let (Some(cidr), Some(inner)) = (Cidr::parse(cidr), Cidr::parse(except))
+                && (!cidr.covers(&inner) || cidr.length() >= inner.length())
+            {
+                let detail = "must be a strict subset of `cidr`";
+                errors.invalid(&excepts.index(index), except, detail);
+            }
         }
         if n_peers > 0 {
             errors.forbidden(path, "may not specify both ipBlock and another peer");

@@ -355,6 +355,14 @@ pub(crate) fn update(new: &Value, old: &Value, errors: &mut Errors) {
         }
         update_families(new, old, errors);
     }
+    let checks_health = |service| {
+        text(service, "spec.type") == "LoadBalancer"
+            && text(service, "spec.externalTrafficPolicy") == "Local"
+    };
+    let port = |service| int(service, "spec.healthCheckNodePort").unwrap_or_default();
+    if checks_health(old) && checks_health(new) && port(old) != port(new) {
+        errors.forbidden(&path.field("healthCheckNodePort"), "field is immutable");
+    }
     if text(old, "spec.type") == "LoadBalancer" && text(new, "spec.type") == "LoadBalancer" {
         errors.immutable(
             &path.field("loadBalancerClass"),

@@ -5,7 +5,7 @@ use crate::defaults;
 use serde_json::{Value, json};
 
 /// Group, kind, object, pointer, the value that it gets there, and the errors.
-type Row<'a> = (&'static str, &'static str, Value, &'a str, Value, &'a [&'a str]);
+type Case<'a> = (&'static str, &'static str, Value, &'a str, Value, &'a [&'a str]);
 
 fn target(group: &'static str, kind: &'static str) -> ValidationTarget<'static> {
     ValidationTarget { group, request_group: group, kind, subresource: "" }
@@ -52,7 +52,7 @@ fn a_new_object_is_refused_in_upstreams_words() {
     let budget = json!({"spec": {"selector": {}, "minAvailable": 1}});
     let percent = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
     let ds = "spec.updateStrategy.rollingUpdate";
-    let table: [Row<'_>; 18] = [
+    let table: [Case<'_>; 19] = [
         (
             "apps",
             "Deployment",
@@ -225,6 +225,16 @@ fn a_new_object_is_refused_in_upstreams_words() {
             ],
         ),
         (
+            "networking.k8s.io",
+            "NetworkPolicy",
+            json!({"spec": {"podSelector": {}, "ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]}}),
+            "/spec/ingress/0/from/0/ipBlock/except",
+            json!(["10.1.0.0/16", "10.0.0.0/8"]),
+            &[
+                r#"spec.ingress[0].from[0].ipBlock.except[1]: Invalid value: "10.0.0.0/8": must be a strict subset of `cidr`"#,
+            ],
+        ),
+        (
             "scheduling.k8s.io",
             "PriorityClass",
             json!({"value": 1}),
@@ -250,7 +260,7 @@ fn a_change_is_refused_in_upstreams_words() {
     let claim = json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
     let event = json!({"reportingComponent": "c", "involvedObject": {"namespace": "n"}, "eventTime": "2026-01-01T00:00:00Z", "reportingInstance": "i",
         "action": "a", "reason": "r", "type": "Normal"});
-    let table: [Row<'_>; 9] = [
+    let table: [Case<'_>; 9] = [
         (
             "rbac.authorization.k8s.io",
             "RoleBinding",
