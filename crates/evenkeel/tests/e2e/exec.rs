@@ -44,6 +44,9 @@ struct Containers<'a> {
     pods: Api<Pod>,
 }
 
+/// A command, its input, its exit code, and what it prints to both streams.
+type Row = (&'static [&'static str], Option<&'static str>, i32, &'static str, &'static str);
+
 /// How a command ended: its standard output, standard error and status.
 type Ended = (String, String, Status);
 
@@ -126,7 +129,7 @@ async fn commands_print_and_end() {
 
 async fn print_and_end(containers: Containers<'_>) {
     containers.run("web", "echo begun > /tmp/log; sleep 1000000").await;
-    let table: [(&[&str], Option<&str>, i32, &str, &str); 10] = [
+    let table: [Row; 10] = [
         (&["cat", "/tmp/log"], None, 0, "begun\n", ""),
         (&["sh", "-c", "echo $GREETING $HOSTNAME"], None, 0, "hello web\n", ""),
         (&["sh", "-c", "echo out; echo err >&2; exit 3"], None, 3, "out\n", "err\n"),
