@@ -38,8 +38,9 @@ pub(super) fn of_resource(target: &Target<'_>, verb: &str, method: &Method) -> L
         (true, true) => "cluster",
     };
     let resource = &target.resource;
+    let connects = matches!(target.subresource, "attach" | "exec" | "portforward" | "proxy");
     Labels {
-        verb: reported_verb(verb, method),
+        verb: if connects { "CONNECT" } else { reported_verb(verb, method) },
         group: resource.group().into(),
         version: resource.version().into(),
         resource: resource.plural().into(),
