@@ -260,3 +260,28 @@ async fn attached_to(containers: Containers<'_>) {
     let pod = containers.namespace.until("pods/shell", is_over).await;
     assert_eq!(pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"], 3);
 }
+
+#[tokio::test(start_paused = true)]
+async fn ephemeral_containers_run_beside_the_others() {
+    on_sockets("debug", |containers| Box::pin(debugged(containers))).await;
+}
+
+async fn debugged(containers: Containers<'_>) {
+    containers.run("web", "echo mine > /tmp/a; echo shared > /data/a; sleep 1000000").await;
+    let debugger = json!({"name": "d", "image": "busybox", "command": ["sh", "-c", "echo here; sleep 60; exit 2"],
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}]});
+    let patch = json!({"spec": {"ephemeralContainers": [debugger]}});
+    containers.namespace.patch("pods/web/ephemeralcontainers", patch).await;
+    let state = |pod: &Value| pod["status"]["ephemeralContainerStatuses"][0]["state"].clone();
+    containers.namespace.until("pods/web", |pod| !state(pod)["running"].is_null()).await;
+    let params = AttachParams::default().container("d");
+    let command = ["sh", "-c", "cat /data/a; ls /tmp"];
+    let (output, _, _) = ended(containers.start("web", &command, &params).await).await;
+    assert_eq!(output, "shared\n");
+    let is_over = |pod: &Value| !state(pod)["terminated"].is_null();
+    let pod = containers.namespace.until("pods/web", is_over).await;
+    assert_eq!(state(&pod)["terminated"]["exitCode"], 2);
+    assert_eq!(pod["status"]["phase"], "Running");
+    assert!(is_running(&pod));
+    assert_eq!(pod["status"]["ephemeralContainerStatuses"][0]["restartCount"], 0);
+}
