@@ -97,7 +97,7 @@ type Interpret =
 /// How far the output of a command was printed.
 enum Printed {
     /// To its end, with its exit code and the shell that goes on.
-    All(i32, Option<ShellSession>),
+    All(i32, Option<Box<ShellSession>>),
     /// To where it waits for its input.
     Reads,
     /// To Ctrl-C.
@@ -307,7 +307,7 @@ impl Execution {
                     session_now.run(&commands, input_now.clone(), began, context, until)
                 });
                 match self.print_run(&by, start, began, &interpret, &mut n_shown).await? {
-                    Printed::All(_, Some(next)) => session = next,
+                    Printed::All(_, Some(next)) => session = *next,
                     Printed::All(code, None) => return Ok(code),
                     Printed::Interrupted => session.interrupt(),
                     Printed::Reads => {
@@ -402,7 +402,7 @@ impl Execution {
                 self.print(&outcome, start, until, run.changes(), n_shown).await?
             {
                 return Ok(match printed {
-                    Printed::All(code, _) => Printed::All(code, next),
+                    Printed::All(code, _) => Printed::All(code, next.map(Box::new)),
                     other => other,
                 });
             }

@@ -317,26 +317,27 @@ impl PodWorkers {
         pod: &Pod,
         host_ip: Ipv4Addr,
     ) -> Result<Option<Arc<Processes>>, ApiError> {
+        let n_ephemerals = pod.spec.ephemeral_containers.len();
         if let Some(known) =
             self.lock().memories.get(key).filter(|known| *known.uid == *pod.meta.uid)
+            && known.memory.ephemerals.len() >= n_ephemerals
         {
             return Ok(Some(Arc::clone(&known.processes)));
         }
-        let containers = || pod.spec.init_containers.iter().chain(&*pod.spec.containers);
-        let any = containers().any(|container| {
-            !container.command.is_empty()
-                || !container.args.is_empty()
-                || entrypoint_is_shell(&container.image)
-        });
+        let mut containers = pod.spec.init_containers.iter().chain(&*pod.spec.containers);
+        let any = n_ephemerals > 0
+            || containers.any(|container| {
+                !container.command.is_empty()
+                    || !container.args.is_empty()
+                    || entrypoint_is_shell(&container.image)
+            });
         if !any || matches!(&*pod.status.phase, "Succeeded" | "Failed") {
             return Ok(Some(Arc::default()));
         }
         match self.client.get::<PodCommand>(&key.namespace, &key.name).await {
             Ok(read) if read.meta.uid != pod.meta.uid => Ok(None),
             Ok(read) => {
-                let image = |name: &str| {
-                    containers().find(|container| *container.name == *name).map(|c| &*c.image)
-                };
+                let image = |name: &str| image(pod, name);
                 let node = (&*pod.spec.node_name, host_ip);
                 Ok(Some(Arc::new(Processes::read(&read, node, image))))
             }
@@ -469,11 +470,8 @@ impl PodWorkers {
                 let Some(node) = node.map(|node| &self.options.nodes[*node]) else {
                     return Ok(None);
                 };
-                let specs = cached
-                    .iter()
-                    .flat_map(|pod| pod.spec.init_containers.iter().chain(&*pod.spec.containers));
-                let mut images = specs.filter(|spec| *spec.name == *container.name);
-                let image = images.next().map_or("", |spec| &*spec.image);
+                let image = cached.as_ref().and_then(|pod| image(pod, &container.name));
+                let image = image.unwrap_or_default();
                 Ok(Environment::read(&pod, &container.name, image, (&node.name, node.ip)))
             }
             Err(error) if error.is_not_found() => Ok(None),
@@ -538,6 +536,15 @@ impl State {
             self.addresses.release(pod.memory.ip);
         }
     }
+}
+
+/// The image of a pod's container.
+fn image<'p>(pod: &'p Pod, container: &str) -> Option<&'p str> {
+    let containers = pod.spec.init_containers.iter().chain(&*pod.spec.containers);
+    let ephemerals = pod.spec.ephemeral_containers.iter().map(|ephemeral| &ephemeral.common);
+    let images = containers.map(|container| (&container.name, &container.image));
+    let mut images = images.chain(ephemerals.map(|common| (&common.name, &common.image)));
+    images.find(|(name, _)| ***name == *container).map(|(_, image)| &**image)
 }
 
 fn key(pod: &Pod) -> Key {

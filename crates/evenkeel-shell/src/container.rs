@@ -43,9 +43,12 @@ impl Processes {
         image: impl Fn(&str) -> Option<&'i str>,
     ) -> Self {
         let containers = pod.spec.init_containers.iter().chain(&*pod.spec.containers);
+        let ephemerals = pod.spec.ephemeral_containers.iter().map(ContainerCommand::from);
+        let containers = containers.cloned().chain(ephemerals);
         let processes = containers.filter_map(|container| {
             let image = image(&container.name).unwrap_or_default();
-            Some((container.name.clone(), process(pod, container, image, node)?))
+            let process = process(pod, &container, image, node)?;
+            Some((container.name, process))
         });
         Self(processes.collect())
     }
@@ -65,10 +68,12 @@ impl Environment {
         image: &str,
         node: (&str, Ipv4Addr),
     ) -> Option<Self> {
-        let mut containers = pod.spec.init_containers.iter().chain(&*pod.spec.containers);
+        let containers = pod.spec.init_containers.iter().chain(&*pod.spec.containers);
+        let ephemerals = pod.spec.ephemeral_containers.iter().map(ContainerCommand::from);
+        let mut containers = containers.cloned().chain(ephemerals);
         let container = containers.find(|own| *own.name == *container)?;
-        let mut environment = environment(pod, container, node);
-        let words = words(container, image, &environment).unwrap_or_default();
+        let mut environment = environment(pod, &container, node);
+        let words = words(&container, image, &environment).unwrap_or_default();
         if container.stdin && reads_commands(&words) {
             environment.attached_shell = words.into_iter().next();
         }

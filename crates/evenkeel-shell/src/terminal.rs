@@ -52,11 +52,10 @@ impl Terminal {
                         echo.extend_from_slice(b"\x08 \x08");
                     }
                 }
-                byte if ERASE.contains(&byte) => {
-                    if self.erase() {
-                        echo.extend_from_slice(b"\x08 \x08");
-                    }
+                byte if ERASE.contains(&byte) && self.erase() => {
+                    echo.extend_from_slice(b"\x08 \x08");
                 }
+                byte if ERASE.contains(&byte) => {}
                 // Keys such as arrows, which are for programs that edit lines themselves.
                 byte if byte < b' ' && byte != b'\t' => {}
                 byte if self.line.len() < MAX_LINE => {

@@ -39,6 +39,24 @@ message! {
 }
 
 message! {
+    /// Ephemeral container, which a user adds to a running pod for debugging.
+    pub struct EphemeralContainer("k8s.io.api.core.v1.EphemeralContainer") {
+        => /// Fields that it shares with other containers.
+        common: EphemeralContainerCommon = 1
+    }
+}
+
+message! {
+    /// Fields that an ephemeral container shares with other containers.
+    pub struct EphemeralContainerCommon("k8s.io.api.core.v1.EphemeralContainerCommon") {
+        /// Name, unique among all containers of the pod.
+        name: Text = 1 "name",
+        /// Reference of the image.
+        image: Text = 2 "image",
+    }
+}
+
+message! {
     /// Restart action for certain exit codes of a container (KEP-5307).
     pub struct ContainerRestartRule("k8s.io.api.core.v1.ContainerRestartRule") {
         /// `Restart` or `RestartAllContainers`.

@@ -47,8 +47,8 @@ pub use clusterrole::{AggregationRule, ClusterRole, PolicyRule};
 pub use config::{ConfigMap, ObjectReference, Secret, ServiceAccount};
 pub use container::{
     BindMountOptions, Container, ContainerPort, ContainerRestartRule, ContainerState,
-    ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Probe,
-    ResourceRequirements, VolumeMountOptions,
+    ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
+    EphemeralContainer, EphemeralContainerCommon, Probe, ResourceRequirements, VolumeMountOptions,
 };
 pub use controllerrevision::ControllerRevision;
 pub use cronjob::{CronJob, CronJobSpec, CronJobStatus};
@@ -98,8 +98,9 @@ pub use pod::{
     PodStatus,
 };
 pub use pod_command::{
-    CommandProbe, ContainerCommand, EnvVar, EnvVarSource, ExecAction, ObjectFieldSelector,
-    PodCommand, PodCommandSpec, ProbeHandler, VolumeMount,
+    CommandProbe, ContainerCommand, EnvVar, EnvVarSource, EphemeralCommonCommand,
+    EphemeralContainerCommand, ExecAction, ObjectFieldSelector, PodCommand, PodCommandSpec,
+    ProbeHandler, VolumeMount,
 };
 pub use poddisruptionbudget::{
     MetaCondition, PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus,

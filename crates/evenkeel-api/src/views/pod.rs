@@ -5,6 +5,7 @@ use super::affinity::Toleration;
 use super::affinity::TopologySpreadConstraint;
 use super::container::Container;
 use super::container::ContainerStatus;
+use super::container::EphemeralContainer;
 use super::container::ResourceRequirements;
 use super::volume::{Volume, VolumeSource};
 use crate::Meta;
@@ -138,6 +139,8 @@ message! {
         init_containers: Box<[Container]> = 20 "initContainers",
         /// Main containers, which run for the pod's lifetime; at least one.
         containers: Box<[Container]> = 2 "containers",
+        /// Containers that users have added for debugging.
+        ephemeral_containers: Box<[EphemeralContainer]> = 34 "ephemeralContainers",
         /// `Always`, `OnFailure` or `Never`.
         restart_policy: Text = 3 "restartPolicy",
         /// Seconds from SIGTERM to SIGKILL of the containers; 30 by default.

@@ -27,6 +27,8 @@ message! {
         containers: Box<[ContainerCommand]> = 2 "containers",
         /// Init containers, sidecars among them. The view does not decode `restartPolicy`.
         init_containers: Box<[ContainerCommand]> = 20 "initContainers",
+        /// Containers that users have added for debugging.
+        ephemeral_containers: Box<[EphemeralContainerCommand]> = 34 "ephemeralContainers",
     }
 }
 
@@ -55,7 +57,64 @@ message! {
 }
 
 message! {
-    /// Environment variable of a container, with a value or the source of one.
+    /// An ephemeral container's command, environment and mounts.
+    pub struct EphemeralContainerCommand("k8s.io.api.core.v1.EphemeralContainer") {
+        => /// Fields that it shares with other containers.
+        common: EphemeralCommonCommand = 1
+    }
+}
+
+message! {
+    /// Command, environment and mounts of an ephemeral container; as in a [`ContainerCommand`].
+    pub struct EphemeralCommonCommand("k8s.io.api.core.v1.EphemeralContainerCommon") {
+        /// Name, unique among all containers of the pod.
+        name: Text = 1 "name",
+        /// Words of the command that replaces the image's entry point.
+        command: Box<[Text]> = 3 "command",
+        /// Arguments of the command; those of the image where empty.
+        args: Box<[Text]> = 4 "args",
+        /// Working directory; the image's where empty.
+        working_dir: Text = 5 "workingDir",
+        /// Environment variables in order; a later one can refer to earlier ones.
+        env: Box<[EnvVar]> = 7 "env",
+        /// Volumes, and the paths at which the container sees them.
+        volume_mounts: Box<[VolumeMount]> = 9 "volumeMounts",
+        /// Whether standard input stays open for attaching clients.
+        stdin: bool = 16 "stdin",
+        /// ConfigMaps and Secrets whose entries become variables.
+        env_from: Box<[Unread]> = 19 "envFrom",
+    }
+}
+
+impl From<&EphemeralContainerCommand> for ContainerCommand {
+    fn from(container: &EphemeralContainerCommand) -> Self {
+        let EphemeralCommonCommand {
+            name,
+            command,
+            args,
+            working_dir,
+            env,
+            volume_mounts,
+            stdin,
+            env_from,
+        } = container.common.clone();
+        let readiness_probe = None;
+        Self {
+            name,
+            command,
+            args,
+            working_dir,
+            env,
+            volume_mounts,
+            readiness_probe,
+            stdin,
+            env_from,
+        }
+    }
+}
+
+message! {
+    /// Environment variable of a container: a value, or its source.
     pub struct EnvVar("k8s.io.api.core.v1.EnvVar") {
         /// Name of the variable.
         name: Text = 1 "name",

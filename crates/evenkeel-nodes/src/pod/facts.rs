@@ -3,7 +3,7 @@
 use evenkeel_api::time::Timestamp;
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
-use super::memory::ShellExit;
+use super::memory::{Group, ShellExit};
 use crate::behaviour::Script;
 use evenkeel_shell::{Files, Process, Processes};
 
@@ -23,7 +23,9 @@ pub(crate) struct Facts<'a> {
     pub(crate) host_ip: Ipv4Addr,
     pub(crate) inits: Vec<Container<'a>>,
     pub(crate) mains: Vec<Container<'a>>,
-    /// Readiness gates, each with the status of its condition; `None` without the condition.
+    /// Ephemeral containers.
+    pub(crate) ephemerals: Vec<Container<'a>>,
+    /// Readiness gates, each with the status of its condition, `None` where there is no such condition.
     pub(crate) gates: Vec<(&'a str, Option<&'a str>)>,
     /// Whether the pod's volumes can be mounted. Until then, no container starts.
     pub(crate) mounted: bool,
@@ -46,11 +48,23 @@ impl<'a> Facts<'a> {
         processes: &'a Processes,
         node_files: Arc<Files>,
     ) -> Self {
-        for container in self.inits.iter_mut().chain(&mut self.mains) {
+        let containers = self.inits.iter_mut().chain(&mut self.mains);
+        for container in containers.chain(&mut self.ephemerals) {
             container.process = processes.get(container.name);
         }
         self.node_files = node_files;
         self
+    }
+}
+
+impl<'a> Facts<'a> {
+    /// The containers of a group, in the spec's order.
+    pub(crate) fn group(&self, group: Group) -> &[Container<'a>] {
+        match group {
+            Group::Init => &self.inits,
+            Group::Main => &self.mains,
+            Group::Ephemeral => &self.ephemerals,
+        }
     }
 }
 

@@ -18,7 +18,9 @@ pub(crate) struct Memory {
     pub(crate) inits: Box<[Slot]>,
     /// Main containers, in the order of the spec.
     pub(crate) mains: Box<[Slot]>,
-    /// Files of the pod's containers and volumes.
+    /// Ephemeral containers, in the spec's order.
+    pub(crate) ephemerals: Box<[Slot]>,
+    /// Files of its containers and volumes.
     pub(crate) files: Arc<Files>,
     /// Set while the containers are being stopped.
     pub(crate) stopping: Option<Stopping>,
@@ -58,6 +60,17 @@ pub(crate) struct ShellExit {
     pub(crate) restarts: u32,
     pub(crate) at: Timestamp,
     pub(crate) exit_code: i32,
+}
+
+/// A group of a pod's containers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Group {
+    /// Init containers and sidecars.
+    Init,
+    /// Those of `spec.containers`.
+    Main,
+    /// Those that users add while the pod runs.
+    Ephemeral,
 }
 
 /// Why and since when a pod's containers are being stopped.
@@ -155,7 +168,9 @@ pub(crate) struct Written {
     pub(crate) inits: u64,
     /// Hash of `containerStatuses`; 0 for none.
     pub(crate) mains: u64,
-    /// Conditions in the order of [`Kind::ALL`].
+    /// Hash of `ephemeralContainerStatuses`, 0 for none.
+    pub(crate) ephemerals: u64,
+    /// In the order of [`Kind::ALL`].
     pub(crate) conditions: [Option<Condition>; 4],
 }
 
@@ -234,6 +249,7 @@ impl Memory {
             sandbox: false,
             inits: vec![Slot::default(); n_inits].into(),
             mains: vec![Slot::default(); n_mains].into(),
+            ephemerals: Box::default(),
             files: Arc::default(),
             stopping: None,
             written: Written::default(),
@@ -248,10 +264,14 @@ impl Memory {
     pub(crate) fn slot(&self, pod: &Pod, name: &str) -> Option<&Slot> {
         let mut inits = pod.spec.init_containers.iter();
         let mut mains = pod.spec.containers.iter();
-        match inits.position(|container| *container.name == *name) {
-            Some(n) => self.inits.get(n),
-            None => self.mains.get(mains.position(|container| *container.name == *name)?),
+        if let Some(n) = inits.position(|container| *container.name == *name) {
+            return self.inits.get(n);
         }
+        if let Some(n) = mains.position(|container| *container.name == *name) {
+            return self.mains.get(n);
+        }
+        let mut ephemerals = pod.spec.ephemeral_containers.iter();
+        self.ephemerals.get(ephemerals.position(|container| *container.common.name == *name)?)
     }
 
     /// Records what a command writes to the pod's files. Processes whose outcome is known may read it: it is computed again.
@@ -267,7 +287,7 @@ impl Memory {
         };
         let of_pod: Vec<&Write> = command.writes.iter().filter(is_kept).collect();
         Arc::make_mut(&mut self.files).record(&command.by, command.start, &of_pod)?;
-        for slot in self.inits.iter_mut().chain(&mut self.mains) {
+        for slot in self.inits.iter_mut().chain(&mut self.mains).chain(&mut self.ephemerals) {
             if matches!(slot.doing, CommandState::Known(..)) {
                 slot.doing = CommandState::NotEvaluated;
             }
@@ -276,7 +296,34 @@ impl Memory {
     }
 
     pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot> {
-        self.inits.iter().chain(&*self.mains)
+        self.inits.iter().chain(&*self.mains).chain(&*self.ephemerals)
+    }
+
+    /// The slots of a group of containers.
+    pub(crate) fn group(&self, group: Group) -> &[Slot] {
+        match group {
+            Group::Init => &self.inits,
+            Group::Main => &self.mains,
+            Group::Ephemeral => &self.ephemerals,
+        }
+    }
+
+    /// The same, to change them.
+    pub(crate) fn group_mut(&mut self, group: Group) -> &mut [Slot] {
+        match group {
+            Group::Init => &mut self.inits,
+            Group::Main => &mut self.mains,
+            Group::Ephemeral => &mut self.ephemerals,
+        }
+    }
+
+    /// Makes room for ephemeral containers, which are added while the pod runs.
+    pub(crate) fn grow(&mut self, n_ephemerals: usize) {
+        if self.ephemerals.len() < n_ephemerals {
+            let mut slots = std::mem::take(&mut self.ephemerals).into_vec();
+            slots.resize_with(n_ephemerals, Slot::default);
+            self.ephemerals = slots.into();
+        }
     }
 }
 

@@ -70,6 +70,23 @@ pub(crate) fn facts<'a>(
         host_ip,
         inits: spec.init_containers.iter().map(|c| container(c, true)).collect(),
         mains: spec.containers.iter().map(|c| container(c, false)).collect(),
+        ephemerals: spec
+            .ephemeral_containers
+            .iter()
+            .map(|ephemeral| {
+                let common = &ephemeral.common;
+                let mut script = behaviour::defaults(delays, None);
+                script.pullable = behaviour::exists(&common.image);
+                Container {
+                    name: &common.name,
+                    image: &common.image,
+                    sidecar: false,
+                    restart: Restart::Never,
+                    script: behaviour::read(&pod.meta.annotations, &common.name, script),
+                    process: None,
+                }
+            })
+            .collect(),
         gates: spec
             .readiness_gates
             .iter()
@@ -129,6 +146,7 @@ fn annotation_errors(pod: &Pod) -> (u64, Vec<String>) {
 /// Returns the memory of a pod that this process has not synced, recovered from the pod's status.
 pub(crate) fn recover_memory(pod: &Pod, facts: &Facts<'_>, ip: Ipv4Addr, now: Timestamp) -> Memory {
     let mut memory = Memory::fresh(facts.inits.len(), facts.mains.len(), ip, now);
+    memory.grow(facts.ephemerals.len());
     let status = &pod.status;
     memory.written.phase = Phase::parse(&status.phase);
     memory.refused = memory.written.phase.terminal() && status.container_statuses.is_empty();
@@ -140,6 +158,8 @@ pub(crate) fn recover_memory(pod: &Pod, facts: &Facts<'_>, ip: Ipv4Addr, now: Ti
     memory.sandbox = memory.written.address;
     recover(&mut memory.inits, &facts.inits, &status.init_container_statuses, now);
     recover(&mut memory.mains, &facts.mains, &status.container_statuses, now);
+    let ephemerals = &status.ephemeral_container_statuses;
+    recover(&mut memory.ephemerals, &facts.ephemerals, ephemerals, now);
     for (kind, slot) in Kind::ALL.into_iter().zip(&mut memory.written.conditions) {
         *slot =
             status.conditions.iter().find(|found| &*found.type_ == kind.as_str()).map(|found| {

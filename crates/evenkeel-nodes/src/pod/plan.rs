@@ -8,6 +8,7 @@
 //! | `restartPolicy` of pod and container | `restart`, `facts::after` |
 //! | CrashLoopBackOff: 10 s, doubled up to 300 s, reset after 10 minutes | `restart` |
 //! | init containers run in order, each to completion | `advance_inits` |
+//! | ephemeral containers start in a running pod, and are never restarted | `advance_all`, `observe::facts` |
 //! | sidecar containers start before the others and stop after them | `advance_inits`, `finish` |
 //! | `initialDelaySeconds` of startup and readiness probes; probes of type exec | `observe::first_probe_delay`, `plan/processes::probe` |
 //! | `readinessGates` | `status::gates` |
@@ -26,7 +27,7 @@ use std::{sync::Arc, time::Duration};
 pub(crate) use self::processes::NodeWrites;
 use super::{
     facts::{Container, Facts, Restart},
-    memory::{Ended, Memory, Phase, Slot, State, StopReason, Stopping},
+    memory::{Ended, Group, Memory, Phase, Slot, State, StopReason, Stopping},
     status,
 };
 use evenkeel_shell::{Files, later};
@@ -78,6 +79,7 @@ pub(crate) fn plan(facts: &Facts<'_>, memory: &Memory, now: Timestamp) -> Decisi
         events: Vec::new(),
         node_writes: Vec::new(),
     };
+    pass.memory.grow(facts.ephemerals.len());
     pass.warn_of_annotation_errors();
     if pass.memory.removed {
         return Decision {
@@ -138,7 +140,11 @@ impl Pass<'_> {
         for _ in 0..MAX_ROUNDS {
             let before = self.memory.files.changes();
             if (self.facts.mounted || self.memory.sandbox) && self.advance_inits() {
-                self.advance_mains();
+                self.advance_all(Group::Main);
+            }
+            // They start in any pod that has its sandbox.
+            if self.memory.sandbox {
+                self.advance_all(Group::Ephemeral);
             }
             if self.memory.files.changes() == before {
                 break;
@@ -176,7 +182,7 @@ impl Pass<'_> {
     fn advance_inits(&mut self) -> bool {
         for n in 0..self.facts.inits.len() {
             let container = &self.facts.inits[n];
-            self.advance_container(container, true, n);
+            self.advance_container(container, Group::Init, n);
             let slot = &self.memory.inits[n];
             let passed = if container.sidecar {
                 slot.running().is_some() || slot.last.is_some()
@@ -190,24 +196,23 @@ impl Pass<'_> {
         true
     }
 
-    fn advance_mains(&mut self) {
-        for n in 0..self.facts.mains.len() {
-            self.advance_container(&self.facts.mains[n], false, n);
+    fn advance_all(&mut self, group: Group) {
+        let facts = self.facts;
+        for (n, container) in facts.group(group).iter().enumerate() {
+            self.advance_container(container, group, n);
         }
     }
 
-    /// Advances one container through all transitions that are due at `now`.
-    fn advance_container(&mut self, container: &Container<'_>, init: bool, n: usize) {
-        let slot = if init { &mut self.memory.inits[n] } else { &mut self.memory.mains[n] };
-        let mut slot = std::mem::take(slot);
-        while let Some(due) = self.step(container, init, &mut slot) {
+    /// Advances one container through all transitions that are due.
+    fn advance_container(&mut self, container: &Container<'_>, group: Group, n: usize) {
+        let mut slot = std::mem::take(&mut self.memory.group_mut(group)[n]);
+        while let Some(due) = self.step(container, group == Group::Init, &mut slot) {
             if due > self.now {
                 self.wake_at(due);
                 break;
             }
         }
-        let place = if init { &mut self.memory.inits[n] } else { &mut self.memory.mains[n] };
-        *place = slot;
+        self.memory.group_mut(group)[n] = slot;
     }
 
     /// Makes one transition if it is due, and returns `now`; otherwise returns when the next one is due.
@@ -342,13 +347,11 @@ impl Pass<'_> {
             (StopReason::Deleted, Some(deadline)) => deadline,
             _ => later(stopping.since, self.facts.grace),
         };
-        for (init, n) in self.numbers() {
-            let container = if init { &self.facts.inits[n] } else { &self.facts.mains[n] };
-            let slot = if init { &mut self.memory.inits[n] } else { &mut self.memory.mains[n] };
-            let mut slot = std::mem::take(slot);
-            self.stop_one(container, &mut slot, stopping, limit);
-            let place = if init { &mut self.memory.inits[n] } else { &mut self.memory.mains[n] };
-            *place = slot;
+        let facts = self.facts;
+        for (group, n) in self.numbers() {
+            let mut slot = std::mem::take(&mut self.memory.group_mut(group)[n]);
+            self.stop_one(&facts.group(group)[n], &mut slot, stopping, limit);
+            self.memory.group_mut(group)[n] = slot;
         }
     }
 
@@ -402,18 +405,15 @@ impl Pass<'_> {
         }
     }
 
-    /// Iterates over all containers, as pairs of whether it is an init container and its index.
-    fn numbers(&self) -> impl Iterator<Item = (bool, usize)> + use<> {
-        let (inits, mains) = (self.facts.inits.len(), self.facts.mains.len());
-        (0..inits).map(|n| (true, n)).chain((0..mains).map(|n| (false, n)))
+    /// Iterates over all containers: the group of each, and its index there.
+    fn numbers(&self) -> impl Iterator<Item = (Group, usize)> + use<> {
+        let groups = [Group::Init, Group::Main, Group::Ephemeral];
+        let counts = groups.map(|group| (group, self.facts.group(group).len()));
+        counts.into_iter().flat_map(|(group, count)| (0..count).map(move |n| (group, n)))
     }
 
-    fn at(&self, init: bool, n: usize) -> (&Container<'_>, &Slot) {
-        if init {
-            (&self.facts.inits[n], &self.memory.inits[n])
-        } else {
-            (&self.facts.mains[n], &self.memory.mains[n])
-        }
+    fn at(&self, group: Group, n: usize) -> (&Container<'_>, &Slot) {
+        (&self.facts.group(group)[n], &self.memory.group(group)[n])
     }
 
     /// Returns the pod's phase. Upstream: `getPhase` (`pkg/kubelet/kubelet_pods.go`).

@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::{
     facts::{Container, Facts},
-    memory::{Condition, Ended, Kind, Memory, Phase, Slot, State, StopReason, Stopping},
+    memory::{Condition, Ended, Group, Kind, Memory, Phase, Slot, State, StopReason, Stopping},
 };
 
 pub(crate) const DEADLINE_MESSAGE: &str =
@@ -63,8 +63,10 @@ pub(crate) fn patch(
 
 /// Marks the container statuses as written, after `memory` was recovered from the object's status.
 pub(crate) fn assume_written(facts: &Facts<'_>, memory: &mut Memory, now: Timestamp) {
-    memory.written.inits = list_hash(&list(facts, &facts.inits, &memory.inits, true, now));
-    memory.written.mains = list_hash(&list(facts, &facts.mains, &memory.mains, false, now));
+    memory.written.inits = list_hash(&list(facts, &facts.inits, &memory.inits, Group::Init, now));
+    memory.written.mains = list_hash(&list(facts, &facts.mains, &memory.mains, Group::Main, now));
+    let ephemerals = list(facts, &facts.ephemerals, &memory.ephemerals, Group::Ephemeral, now);
+    memory.written.ephemerals = list_hash(&ephemerals);
 }
 
 fn containers(
@@ -78,12 +80,19 @@ fn containers(
     if !changed.is_empty() {
         status.insert("conditions".into(), changed.into());
     }
-    for (inits, key) in [(true, "initContainerStatuses"), (false, "containerStatuses")] {
-        let (specs, slots) =
-            if inits { (&facts.inits, &memory.inits) } else { (&facts.mains, &memory.mains) };
-        let statuses = list(facts, specs, slots, inits, now);
+    for (group, key) in [
+        (Group::Init, "initContainerStatuses"),
+        (Group::Main, "containerStatuses"),
+        (Group::Ephemeral, "ephemeralContainerStatuses"),
+    ] {
+        let (specs, slots) = (facts.group(group), memory.group(group));
+        let statuses = list(facts, specs, slots, group, now);
         let hash = list_hash(&statuses);
-        let written = if inits { &mut memory.written.inits } else { &mut memory.written.mains };
+        let written = match group {
+            Group::Init => &mut memory.written.inits,
+            Group::Main => &mut memory.written.mains,
+            Group::Ephemeral => &mut memory.written.ephemerals,
+        };
         if *written != hash {
             *written = hash;
             status.insert(key.into(), statuses.into());
@@ -265,14 +274,15 @@ fn list(
     facts: &Facts<'_>,
     specs: &[Container<'_>],
     slots: &[Slot],
-    inits: bool,
+    group: Group,
     now: Timestamp,
 ) -> Vec<Value> {
     let ready = |container: &Container<'_>, slot: &Slot| {
-        if inits && !container.sidecar {
-            passed(container, slot)
-        } else {
-            answers(container, slot, now)
+        match group {
+            Group::Init if !container.sidecar => passed(container, slot),
+            Group::Init | Group::Main => answers(container, slot, now),
+            // They take no part in the pod's readiness.
+            Group::Ephemeral => false,
         }
     };
     specs

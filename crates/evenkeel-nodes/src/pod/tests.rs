@@ -166,6 +166,38 @@ fn one_container() -> Value {
 }
 
 #[test]
+fn ephemeral_container_runs_once_beside_the_others() {
+    let mut world = World::new(one_container(), json!({}));
+    world.run(5);
+    world.object["spec"]["ephemeralContainers"] = json!([
+        { "name": "d", "image": "busybox", "command": ["sh", "-c", "sleep 10; exit 2"] },
+        { "name": "forever", "image": "busybox", "stdin": true, "tty": true },
+    ]);
+    let text = world.object.to_string();
+    let process = PodCommand::decode(text.as_bytes(), Encoding::Json).unwrap();
+    world.processes = Processes::read(&process, ("node-1", HOST), |_| None);
+    world.run(5);
+    let status =
+        |world: &World, n: usize| world.object["status"]["ephemeralContainerStatuses"][n].clone();
+    assert!(status(&world, 0)["state"]["running"].is_object());
+    assert_eq!(status(&world, 0)["ready"], false);
+    world.run(600);
+    assert_eq!(status(&world, 0)["state"]["terminated"]["exitCode"], 2);
+    assert_eq!(status(&world, 0)["restartCount"], 0);
+    assert!(status(&world, 1)["state"]["running"].is_object());
+    assert_eq!((world.phase(), &world.condition("Ready")["status"]), ("Running", &json!("True")));
+    // A kubelet that starts anew takes them up from the status.
+    let (writes, before) = (world.writes, world.object["status"].clone());
+    world.memory = None;
+    world.run(60);
+    assert_eq!((world.writes, &world.object["status"]), (writes, &before));
+    world.delete(30);
+    world.run(60);
+    assert!(status(&world, 1)["state"]["terminated"].is_object());
+    assert!(world.removed);
+}
+
+#[test]
 fn pod_becomes_ready_in_two_writes() {
     let mut world = World::new(one_container(), json!({}));
     world.sync();

@@ -44,6 +44,9 @@ struct Containers<'a> {
     pods: Api<Pod>,
 }
 
+/// A command, its input, its exit code, and what it prints to both streams.
+type Row = (&'static [&'static str], Option<&'static str>, i32, &'static str, &'static str);
+
 /// How a command ended: its standard output, standard error and status.
 type Ended = (String, String, Status);
 
@@ -126,7 +129,7 @@ async fn exec_output_and_exit_codes() {
 
 async fn print_and_end(containers: Containers<'_>) {
     containers.run("web", "echo begun > /tmp/log; sleep 1000000").await;
-    let table: [(&[&str], Option<&str>, i32, &str, &str); 10] = [
+    let table: [Row; 10] = [
         (&["cat", "/tmp/log"], None, 0, "begun\n", ""),
         (&["sh", "-c", "echo $GREETING $HOSTNAME"], None, 0, "hello web\n", ""),
         (&["sh", "-c", "echo out; echo err >&2; exit 3"], None, 3, "out\n", "err\n"),
@@ -256,4 +259,29 @@ async fn attached_to(containers: Containers<'_>) {
     let is_over = |pod: &Value| pod["status"]["phase"] == "Failed";
     let pod = containers.namespace.until("pods/shell", is_over).await;
     assert_eq!(pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"], 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ephemeral_containers_run_beside_the_others() {
+    on_sockets("debug", |containers| Box::pin(debugged(containers))).await;
+}
+
+async fn debugged(containers: Containers<'_>) {
+    containers.run("web", "echo mine > /tmp/a; echo shared > /data/a; sleep 1000000").await;
+    let debugger = json!({"name": "d", "image": "busybox", "command": ["sh", "-c", "echo here; sleep 60; exit 2"],
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}]});
+    let patch = json!({"spec": {"ephemeralContainers": [debugger]}});
+    containers.namespace.patch("pods/web/ephemeralcontainers", patch).await;
+    let state = |pod: &Value| pod["status"]["ephemeralContainerStatuses"][0]["state"].clone();
+    containers.namespace.until("pods/web", |pod| !state(pod)["running"].is_null()).await;
+    let params = AttachParams::default().container("d");
+    let command = ["sh", "-c", "cat /data/a; ls /tmp"];
+    let (output, _, _) = ended(containers.start("web", &command, &params).await).await;
+    assert_eq!(output, "shared\n");
+    let is_over = |pod: &Value| !state(pod)["terminated"].is_null();
+    let pod = containers.namespace.until("pods/web", is_over).await;
+    assert_eq!(state(&pod)["terminated"]["exitCode"], 2);
+    assert_eq!(pod["status"]["phase"], "Running");
+    assert!(is_running(&pod));
+    assert_eq!(pod["status"]["ephemeralContainerStatuses"][0]["restartCount"], 0);
 }

@@ -169,8 +169,8 @@ impl Pass<'_> {
 
     /// Runs the exec readiness probes, and wakes the sync at the next change of a file that they may read.
     pub(super) fn probe(&mut self) {
-        for (init, n) in self.numbers() {
-            let (container, slot) = self.at(init, n);
+        for (group, n) in self.numbers() {
+            let (container, slot) = self.at(group, n);
             let probed = container.process.filter(|process| {
                 process.has_readiness_probe()
                     && slot.running().is_some()
@@ -183,8 +183,7 @@ impl Pass<'_> {
             if let (Some(next), true) = (next, probed.is_some()) {
                 self.wake_at(next);
             }
-            let slot = if init { &mut self.memory.inits[n] } else { &mut self.memory.mains[n] };
-            slot.unready = unready;
+            self.memory.group_mut(group)[n].unready = unready;
         }
     }
 
