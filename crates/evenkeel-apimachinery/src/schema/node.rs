@@ -75,6 +75,10 @@ pub(crate) struct Struct {
 pub(crate) enum Rest {
     /// They are pruned, and reported when the client asks for it.
     Drop,
+    /// The same, but an apply may name them: an object around this one preserves what it does not specify.
+    ///
+    /// Upstream: `preserveUnknownFields` of `ToSchemaFromOpenAPI`, which holds for what is inside, too.
+    DropInPreserved,
     /// They are preserved.
     Keep,
     /// They have one type (`additionalProperties` beside `properties`).
@@ -163,7 +167,7 @@ impl<'a> TypeRef<'a> {
             Shape::Struct(s) => match (s.field(name), s.rest) {
                 (Some(field), _) => Some(self.to(field.node)),
                 (None, Rest::Typed(id)) => Some(self.to(id)),
-                (None, Rest::Keep | Rest::Drop) => None,
+                (None, Rest::Keep | Rest::Drop | Rest::DropInPreserved) => None,
             },
             Shape::Map { value, .. } => Some(self.to(*value)),
             _ => None,

@@ -85,7 +85,9 @@ impl Strategy for BuiltIn {
         // Upstream gives a PriorityClass its first generation and never another.
         self.kind_strategy.has_generation
             && self.kind_strategy.kind != "PriorityClass"
-            && evenkeel_apimachinery::reset::spec_differs(new, old)
+            && (evenkeel_apimachinery::reset::spec_differs(new, old)
+                // The controller of Deployments copies their annotations.
+                || self.kind_strategy.kind == "Deployment" && annotations_differ(new, old))
     }
 
     fn generates_uuid_name(&self) -> bool {
@@ -226,4 +228,12 @@ static LABELS: LazyLock<BTreeMap<(&str, &str), Vec<&str>>> = LazyLock::new(|| {
 /// Returns the labels of a kind's selectable fields.
 fn labels(kind_strategy: &KindStrategy) -> &'static [&'static str] {
     LABELS.get(&(kind_strategy.group, kind_strategy.kind)).map_or(&[], Vec::as_slice)
+}
+
+/// Whether two objects have other annotations. None are as good as an empty map.
+fn annotations_differ(new: &Value, old: &Value) -> bool {
+    let of = |object: &Value| {
+        value::get(object, "metadata.annotations").filter(|found| !value::is_blank(found)).cloned()
+    };
+    of(new) != of(old)
 }

@@ -9,7 +9,7 @@
 //! | `propagationPolicy`, `orphanDependents` | `apply_finalizers`, `delete_options::finalizers` |
 //! | `dryRun` | `once` |
 //! | a namespace's `spec.finalizers` | `namespace::mark`, `namespace::is_finalized` |
-//! | Jobs orphan their pods by default, with a warning | `warns_of_orphans` |
+//! | Jobs orphan their pods by default, with a warning | `warn_of_orphans` |
 //! | `deletecollection` | `collection` |
 
 use std::sync::Arc;
@@ -60,20 +60,20 @@ pub(super) async fn serve(
     let stored = request.api.table.stored_version(request.resource());
     let key = key(&stored, request.target.namespace, request.target.name);
     let orphans_refused = options.orphan_dependents == Some(false);
+    warn_of_orphans(request, &stored, &options);
     let deleted = delete(request.api, &stored, &key, request.user, &options).await?;
-    let mut response = answer_deleted(request, &stored, deleted, orphans_refused).await?;
-    if warns_of_orphans(&stored, &options) {
-        crate::response::warn(&mut response, &[ORPHANED_PODS.to_owned()]);
-    }
-    Ok(response)
+    answer_deleted(request, &stored, deleted, orphans_refused).await
 }
 
-/// Jobs of batch/v1 leave their pods behind when nobody says otherwise, which surprises.
-fn warns_of_orphans(stored: &ResourceType, options: &DeleteOptions) -> bool {
-    stored.plural() == "jobs"
+/// Warns of Jobs of batch/v1, which leave their pods behind when nobody says otherwise.
+fn warn_of_orphans(request: &RequestContext<'_>, stored: &ResourceType, options: &DeleteOptions) {
+    if stored.plural() == "jobs"
         && stored.group() == "batch"
         && options.propagation_policy.is_none()
         && options.orphan_dependents.is_none()
+    {
+        request.warnings.add([ORPHANED_PODS.to_owned()]);
+    }
 }
 
 async fn answer_deleted(
@@ -210,7 +210,9 @@ async fn commit(
         }
         match api.store.commit(transaction).await {
             Ok(written) if is_marked || step == Step::Remove => {
-                return Ok(Committed::At(written.first().map_or(0, |entry| entry.revision)));
+                // An object that is marked and goes is answered as it went.
+                let own = written.get(n_own.saturating_sub(1));
+                return Ok(Committed::At(own.map_or(0, |entry| entry.revision)));
             }
             Ok(_) => return Ok(Committed::At(entry.revision)),
             Err(WriteError::Mismatch { op }) if op < n_own => return Ok(Committed::Nothing),
@@ -393,6 +395,7 @@ pub(super) async fn collection(
         DeleteOptions::parse(body, request.header(http::header::CONTENT_TYPE), request.query)?;
     let format = request.format()?;
     let stored = request.api.table.stored_version(request.resource());
+    warn_of_orphans(request, &stored, &options);
     let (entries, mut meta_of_list) = list::found(request).await?;
     for entry in &entries {
         match delete(request.api, &stored, &entry.key, request.user, &options).await {

@@ -50,7 +50,8 @@ impl DeleteOptions {
             if options.orphan_dependents.is_some() {
                 let why = "orphanDependents and deletionPropagation cannot be both set";
                 errors.push(FieldError::invalid("propagationPolicy", policy.as_str(), why));
-            } else if !matches!(policy.as_str(), "Foreground" | "Background" | "Orphan") {
+            }
+            if !matches!(policy.as_str(), "Foreground" | "Background" | "Orphan") {
                 let known = &["Foreground", "Background", "Orphan", "nil"];
                 errors.push(FieldError::not_supported("propagationPolicy", policy.as_str(), known));
             }
