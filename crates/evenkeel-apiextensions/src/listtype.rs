@@ -65,6 +65,10 @@ fn validate_list_map(
     let keys: Vec<Vec<Option<&Value>>> = items.iter().map(|item| schema.key_of(item)).collect();
     let mut seen = HashSet::with_capacity(keys.len());
     for (i, key) in keys.iter().enumerate() {
+        if !items[i].is_object() {
+            let why = "must be an object for an array of list-type map";
+            errors.push(FieldError::invalid(format!("{path}[{i}]"), items[i].clone(), why));
+        }
         if seen.insert(key) || !items[i].is_object() {
             continue;
         }

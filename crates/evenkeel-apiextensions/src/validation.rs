@@ -30,9 +30,7 @@ pub fn validate(
     if old == Some(value) {
         return;
     }
-    if !validate_type(value, schema, path, errors) {
-        return;
-    }
+    let has_type = validate_type(value, schema, path, errors);
     if !schema.enum_values.is_empty() && !schema.enum_values.contains(value) {
         let go_number: Vec<String> = schema
             .enum_values
@@ -41,6 +39,9 @@ pub fn validate(
             .collect();
         let go_number: Vec<&str> = go_number.iter().map(String::as_str).collect();
         errors.push(FieldError::not_supported(path, value.clone(), &go_number));
+    }
+    if !has_type {
+        return;
     }
     match value {
         Value::String(text) => validate_string(text, schema, path, errors),

@@ -60,7 +60,10 @@ impl ParsedSelectors {
     /// # Errors
     /// 400 for a field that it does not have.
     pub(crate) fn of(self, resource: &ResourceType) -> Result<Selectors, StatusError> {
-        let fields = self.fields.terms().iter().map(|term| {
+        // Upstream sorts the terms, so that an error is about the first one in this order.
+        let mut terms: Vec<_> = self.fields.terms().iter().collect();
+        terms.sort_by(|a, b| a.field.cmp(&b.field));
+        let fields = terms.into_iter().map(|term| {
             let field = field(resource, &term.field)?;
             Ok(FieldRequirement { field, equal: term.equal, value: term.value.clone() })
         });

@@ -26,10 +26,7 @@ impl FieldSelector {
     /// # Errors
     /// A term has no operator, or an escape is unknown or missing.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
-        // Upstream sorts the terms, so that an error is about the first one in this order.
-        let mut terms = split_terms(text);
-        terms.sort_unstable();
-        terms
+        split_terms(text)
             .into_iter()
             .filter(|term| !term.is_empty())
             .map(parse_term)

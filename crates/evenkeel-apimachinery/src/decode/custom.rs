@@ -66,7 +66,7 @@ fn prune(value: &mut Value, type_ref: TypeRef<'_>, path: &mut String, errors: &m
                         prune(value, type_ref.to(id), path, errors);
                         true
                     }
-                    (None, Rest::Drop) => false,
+                    (None, Rest::Drop | Rest::DropInPreserved) => false,
                 };
                 if !kept && typed::is_reported(&errors.strict) {
                     errors.strict.push(format!("unknown field {}", typed::quoted(path)));
@@ -86,6 +86,31 @@ fn prune(value: &mut Value, type_ref: TypeRef<'_>, path: &mut String, errors: &m
             for (i, value) in items.iter_mut().enumerate() {
                 path.push_str(&format!("[{i}]"));
                 prune(value, type_ref.to(*item), path, errors);
+                path.truncate(length);
+            }
+        }
+        (Shape::Any | Shape::Raw, _) => {}
+        (_, value) => empty(value, path, errors),
+    }
+}
+
+/// Prunes all fields of what is of another type than the schema says: it specifies none.
+fn empty(value: &mut Value, path: &mut String, errors: &mut DecodeErrors) {
+    let length = path.len();
+    match value {
+        Value::Object(entries) => {
+            for (key, _) in std::mem::take(entries) {
+                enter(path, &key);
+                if typed::is_reported(&errors.strict) {
+                    errors.strict.push(format!("unknown field {}", typed::quoted(path)));
+                }
+                path.truncate(length);
+            }
+        }
+        Value::Array(items) => {
+            for (i, value) in items.iter_mut().enumerate() {
+                path.push_str(&format!("[{i}]"));
+                empty(value, path, errors);
                 path.truncate(length);
             }
         }

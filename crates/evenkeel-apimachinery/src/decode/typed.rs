@@ -235,7 +235,7 @@ impl<'s> Decoder<'s> {
                     Some(json) => self.field(field, &json, type_ref, &mut out),
                     None => self.strict("duplicate", key),
                 },
-                (None, Rest::Drop) => self.strict("unknown", key),
+                (None, Rest::Drop | Rest::DropInPreserved) => self.strict("unknown", key),
                 (None, Rest::Keep) => {
                     out.insert(key.clone().into_owned(), json.to_value());
                 }

@@ -10,7 +10,7 @@ use super::node::{Field, Id, ListKind, Node, PatchRule, Rest, Shape, Struct, Tre
 /// Builds the schema, whose first node is the root; `metadata` is the built-in type ObjectMeta.
 pub(super) fn build(doc: &Value, metadata: TypeRef<'_>) -> Tree {
     let mut builder = Builder { tree: Tree::default(), metadata, grafted: HashMap::new() };
-    builder.object(doc, true);
+    builder.object(doc, true, false);
     builder.tree
 }
 
@@ -26,14 +26,15 @@ impl Builder<'_> {
         (self.tree.nodes.len() - 1) as Id
     }
 
-    fn node(&mut self, doc: &Value) -> Id {
+    /// `kept` is whether an object around preserves unknown fields.
+    fn node(&mut self, doc: &Value, kept: bool) -> Id {
         if is(doc, "x-kubernetes-int-or-string") {
             return self.push(Shape::IntOrString);
         }
         match doc.get("type").and_then(Value::as_str) {
-            Some("object") => self.object(doc, is(doc, "x-kubernetes-embedded-resource")),
+            Some("object") => self.object(doc, is(doc, "x-kubernetes-embedded-resource"), kept),
             Some("array") => {
-                let item = self.node(doc.get("items").unwrap_or(&Value::Null));
+                let item = self.node(doc.get("items").unwrap_or(&Value::Null), kept);
                 self.push(Shape::List { item, kind: list_kind(doc) })
             }
             Some("string") => self.push(Shape::String),
@@ -44,12 +45,15 @@ impl Builder<'_> {
         }
     }
 
-    fn object(&mut self, doc: &Value, embedded: bool) -> Id {
+    fn object(&mut self, doc: &Value, embedded: bool, kept: bool) -> Id {
+        let kept = kept || is(doc, "x-kubernetes-preserve-unknown-fields");
         let atomic = doc.get("x-kubernetes-map-type").and_then(Value::as_str) == Some("atomic");
         let properties = doc.get("properties").and_then(Value::as_object).filter(|p| !p.is_empty());
         let id = self.push(Shape::Any);
         let additional = match doc.get("additionalProperties") {
-            Some(Value::Object(_)) => doc.get("additionalProperties").map(|value| self.node(value)),
+            Some(Value::Object(_)) => {
+                doc.get("additionalProperties").map(|value| self.node(value, kept))
+            }
             Some(Value::Bool(true)) => Some(self.push(Shape::Any)),
             _ => None,
         };
@@ -59,7 +63,7 @@ impl Builder<'_> {
         }
         let mut fields: Vec<Field> = Vec::new();
         for (name, property) in properties.into_iter().flatten() {
-            let node = self.node(property);
+            let node = self.node(property, kept);
             fields.push(field(name, node, property.get("default").cloned()));
         }
         if embedded {
@@ -75,6 +79,7 @@ impl Builder<'_> {
         let rest = match additional {
             _ if is(doc, "x-kubernetes-preserve-unknown-fields") => Rest::Keep,
             Some(id) => Rest::Typed(id),
+            None if kept => Rest::DropInPreserved,
             None => Rest::Drop,
         };
         self.tree.nodes[id as usize].shape =

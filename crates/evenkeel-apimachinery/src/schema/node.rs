@@ -75,7 +75,11 @@ pub(crate) struct Struct {
 pub(crate) enum Rest {
     /// Prunes the fields, and reports them if the client requests it.
     Drop,
-    /// Preserves the fields.
+    /// The same, but an apply may name them: an object around this one preserves what it does not specify.
+    ///
+    /// Upstream: `preserveUnknownFields` of `ToSchemaFromOpenAPI`, which holds for what is inside, too.
+    DropInPreserved,
+    /// They are preserved.
     Keep,
     /// Decodes the fields as one type (`additionalProperties` beside `properties`).
     Typed(Id),
@@ -165,7 +169,7 @@ impl<'a> TypeRef<'a> {
             Shape::Struct(s) => match (s.field(name), s.rest) {
                 (Some(field), _) => Some(self.to(field.node)),
                 (None, Rest::Typed(id)) => Some(self.to(id)),
-                (None, Rest::Keep | Rest::Drop) => None,
+                (None, Rest::Keep | Rest::Drop | Rest::DropInPreserved) => None,
             },
             Shape::Map { value, .. } => Some(self.to(*value)),
             _ => None,

@@ -1,6 +1,7 @@
 //! Encoding of responses: JSON, YAML or protobuf; the object, a Table or PartialObjectMetadata.
 
 mod list_meta;
+mod negotiation;
 mod partial;
 mod table;
 
@@ -13,22 +14,17 @@ use serde_json::{Value, json};
 
 pub(crate) use self::list_meta::ListMeta;
 use self::list_meta::open;
+use self::negotiation::{
+    Encoding, JSON, META, PROTOBUF, Shape, YAML, encodings, is_converted, shape, wants_pretty,
+};
 use self::partial::{metadata_list, partial, partial_value, version_of};
 use self::table::Include;
-use evenkeel_apimachinery::encode::accept::MediaRange;
 use evenkeel_apimachinery::encode::{accept, pretty, protobuf_frame, yaml};
 
 use crate::resource::ResourceType;
-use evenkeel_apimachinery::headers::text;
 use evenkeel_apimachinery::status::StatusError;
 
-const JSON: &str = "application/json";
-const YAML: &str = "application/yaml";
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-const META: &str = "meta.k8s.io/v1";
-const META_BETA: &str = "meta.k8s.io/v1beta1";
-
-/// Field number of the items in every protobuf list.
+/// The field of a list's items in every kind of list in protobuf.
 pub(crate) const LIST_ITEMS: u32 = 2;
 
 /// Kind of response, which limits the formats that a client may request.
@@ -42,27 +38,7 @@ pub(crate) enum Purpose {
     Watch,
 }
 
-/// Encoding of a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Encoding {
-    Json,
-    Pretty,
-    Yaml,
-    Protobuf,
-}
-
-/// Representation of an object in a response: whole, metadata, or as a Table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Shape {
-    Whole,
-    Metadata,
-    /// The metadata of a list's items.
-    MetadataList,
-    Table(Include),
-}
-
-/// Format of responses, negotiated once per request. Equal formats produce equal bytes, so each watch event is encoded
-/// once per format.
+/// A form of answers, negotiated once per request. Equal formats give equal bytes, so that a watch event is encoded once per format.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Format {
     encoding: Encoding,
@@ -464,79 +440,9 @@ fn part_of(resource: &ResourceType, object: &Value) -> &'static str {
     }
 }
 
-fn has_protobuf(resource: &ResourceType) -> bool {
-    Transcoder::supports(&resource.api_version, resource.kind())
-}
-
 /// Media types of streams, for who asks for another one.
 const STREAMS: [&str; 2] =
     ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
-
-/// The encodings that a media range includes, preferred ones first.
-///
-/// Upstream: `NegotiateMediaTypeOptions`, `acceptMediaTypeOptions`.
-fn encodings(media_range: &MediaRange, is_pretty: bool) -> impl Iterator<Item = Encoding> + use<> {
-    let is_pretty = is_pretty || media_range.param("pretty") == "1";
-    let json = if is_pretty { Encoding::Pretty } else { Encoding::Json };
-    let stream = media_range.param("stream");
-    let all = [(JSON, json), (YAML, Encoding::Yaml), (PROTOBUF, Encoding::Protobuf)];
-    let all = all.map(|(media, encoding)| {
-        let streams = stream.is_empty() || stream == "watch" && encoding != Encoding::Yaml;
-        (streams && media_range.includes(media)).then_some(encoding)
-    });
-    all.into_iter().flatten()
-}
-
-/// Whether a media range asks for another kind.
-fn is_converted(media_range: &MediaRange) -> bool {
-    ["as", "g", "v"].iter().any(|name| !media_range.param(name).is_empty())
-}
-
-/// The shape that a media range asks for, and the version of the Table or the metadata; `None` where there is none.
-///
-/// Upstream: `AllowsMediaTypeTransform`.
-fn shape(
-    resource: &ResourceType,
-    media_range: &MediaRange,
-    encoding: Encoding,
-    query: &[(String, String)],
-) -> Option<(Shape, &'static str)> {
-    let is_protobuf = encoding == Encoding::Protobuf;
-    if !is_converted(media_range) {
-        return (!is_protobuf || has_protobuf(resource)).then_some((Shape::Whole, META));
-    }
-    let meta = match (media_range.param("g"), media_range.param("v")) {
-        ("meta.k8s.io", "v1") => META,
-        ("meta.k8s.io", "v1beta1") => META_BETA,
-        _ => return None,
-    };
-    let shape = match media_range.param("as") {
-        "Table" if !is_protobuf && table::has(resource) => Shape::Table(include(query)),
-        "PartialObjectMetadata" => Shape::Metadata,
-        "PartialObjectMetadataList" => Shape::MetadataList,
-        _ => return None,
-    };
-    Some((shape, meta))
-}
-
-/// Returns whether JSON is indented: `pretty` asks for it, or the client is a browser or a command line tool.
-fn wants_pretty(headers: &HeaderMap, query: &[(String, String)]) -> bool {
-    let given = query.iter().find(|(name, _)| name == "pretty");
-    if let Some((_, value)) = given.filter(|(_, value)| !value.is_empty()) {
-        return matches!(value.as_str(), "1" | "t" | "T" | "true" | "TRUE" | "True");
-    }
-    let agent = text(headers, http::header::USER_AGENT);
-    ["curl", "Wget", "Mozilla/5.0"].iter().any(|name| agent.starts_with(name))
-}
-
-fn include(query: &[(String, String)]) -> Include {
-    match query.iter().find(|(name, _)| name == "includeObject").map_or("", |(_, value)| value) {
-        "" | "Metadata" => Include::Metadata,
-        "None" => Include::None,
-        "Object" => Include::Object,
-        _ => Include::Unknown,
-    }
-}
 
 fn parse(bytes: &[u8]) -> Result<Value, StatusError> {
     evenkeel_api::json::from_slice(bytes).map_err(StatusError::internal)

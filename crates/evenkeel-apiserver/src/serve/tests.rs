@@ -80,7 +80,7 @@ async fn a_definition_whose_conditions_were_refused_is_established_later() {
 #[tokio::test]
 async fn watches_keep_a_bounded_history() {
     const FORMS: [&str; 5] = [
-        "application/yaml",
+        "application/json",
         "application/json;as=Table;g=meta.k8s.io;v=v1",
         "application/json;as=Table;g=meta.k8s.io;v=v1beta1",
         "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",

@@ -83,14 +83,15 @@ impl Strategy for BuiltIn {
     }
 
     fn generation_changes(&self, new: &Value, old: &Value) -> bool {
-        let labels_differ =
-            || value::get(new, "metadata.labels") != value::get(old, "metadata.labels");
+        let differs = |pointer: &str| value::get(new, pointer) != value::get(old, pointer);
         match self.kind_strategy.kind {
             _ if !self.kind_strategy.has_generation => false,
             // Upstream gives a PriorityClass its first generation and never another.
             "PriorityClass" => false,
             // kube-proxy selects slices by label.
-            "EndpointSlice" => spec_differs(new, old) || labels_differ(),
+            "EndpointSlice" => spec_differs(new, old) || differs("metadata.labels"),
+            // The controller of Deployments copies their annotations.
+            "Deployment" => spec_differs(new, old) || annotations_differ(new, old),
             _ => spec_differs(new, old),
         }
     }
@@ -223,4 +224,12 @@ static LABELS: LazyLock<BTreeMap<(&str, &str), Vec<&str>>> = LazyLock::new(|| {
 /// Returns the labels of a kind's selectable fields.
 fn labels(kind_strategy: &KindStrategy) -> &'static [&'static str] {
     LABELS.get(&(kind_strategy.group, kind_strategy.kind)).map_or(&[], Vec::as_slice)
+}
+
+/// Whether two objects have other annotations. None are as good as an empty map.
+fn annotations_differ(new: &Value, old: &Value) -> bool {
+    let of = |object: &Value| {
+        value::get(object, "metadata.annotations").filter(|found| !value::is_blank(found)).cloned()
+    };
+    of(new) != of(old)
 }

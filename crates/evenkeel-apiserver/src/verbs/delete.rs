@@ -243,7 +243,9 @@ async fn commit(
         }
         match api.store.commit(transaction).await {
             Ok(written) if is_marked || step == Step::Remove => {
-                return Ok(Committed::At(written.first().map_or(0, |entry| entry.revision)));
+                // An object that is marked and goes is answered as it went.
+                let own = written.get(n_own.saturating_sub(1));
+                return Ok(Committed::At(own.map_or(0, |entry| entry.revision)));
             }
             Ok(_) => return Ok(Committed::At(entry.revision)),
             Err(WriteError::Mismatch { op }) if op < n_own => return Ok(Committed::Nothing),
@@ -435,8 +437,8 @@ pub(super) async fn collection(
         DeleteOptions::parse(body, request.header(http::header::CONTENT_TYPE), request.query)?;
     let format = request.format()?;
     let stored = request.api.table.stored_version(request.resource());
-    let (entries, mut meta_of_list) = list::found(request).await?;
     warn_of_orphans(request, &stored, &options);
+    let (entries, mut meta_of_list) = list::found(request).await?;
     let deletion = Deletion {
         api: request.api,
         stored: &stored,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use evenkeel_apiserver::Server;
 use http::{HeaderMap, Method, Request};
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
@@ -59,6 +60,26 @@ pub(crate) enum Oracle {
     Embedded(Server),
 }
 
+/// An answer that goes on: a JSON document a line.
+pub(crate) struct Stream {
+    body: UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>,
+    buffer: Vec<u8>,
+}
+
+impl Stream {
+    /// Returns the next document; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.buffer.drain(..=end).collect();
+                return Some(serde_json::from_slice(&line).expect("a document"));
+            }
+            let frame = self.body.frame().await?.ok()?;
+            self.buffer.extend_from_slice(frame.data_ref().map_or(&[][..], |bytes| bytes));
+        }
+    }
+}
+
 impl Oracle {
     /// Starts upstream's server from a folder of programs, then ours; upstream's is ready.
     pub(crate) async fn both(binaries: &Path) -> [Self; 2] {
@@ -76,6 +97,26 @@ impl Oracle {
                 Connection::Upstream(upstream.clone(), sender)
             }
         }
+    }
+
+    /// Sends a request whose answer does not end, on a connection of its own.
+    pub(crate) async fn stream(&self, request: Request<Full<Bytes>>) -> Stream {
+        let body = match self.connect().await {
+            Connection::Upstream(_, mut sender) => {
+                let response = sender.send_request(request).await.expect("an answer");
+                // The connection lives as long as its sender.
+                let kept = response.into_body().map_frame(move |frame| {
+                    let _ = &sender;
+                    frame
+                });
+                kept.map_err(Box::from).boxed_unsync()
+            }
+            Connection::Embedded(mut service) => {
+                let response = service.call(request).await.expect("an answer");
+                response.into_body().map_err(Box::from).boxed_unsync()
+            }
+        };
+        Stream { body, buffer: Vec::new() }
     }
 
     /// Waits until the server is ready.
