@@ -3,7 +3,7 @@
 use std::num::{IntErrorKind, ParseIntError};
 
 use percent_encoding::percent_decode_str;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::decode::FieldValidation;
 use crate::resource::GroupKind;
@@ -150,21 +150,24 @@ impl WriteOptions {
     ///
     /// Upstream: `patchToCreateOptions`, `patchToUpdateOptions`.
     pub(crate) fn to_value(&self, kind: &str) -> Value {
-        let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
+        let mut options = Map::new();
+        options.insert("kind".to_owned(), kind.into());
+        options.insert("apiVersion".to_owned(), "meta.k8s.io/v1".into());
         if self.dry_run {
-            options["dryRun"] = json!(["All"]);
+            options.insert("dryRun".to_owned(), json!(["All"]));
         }
         if self.has_manager {
-            options["fieldManager"] = Value::from(self.manager.as_str());
+            options.insert("fieldManager".to_owned(), self.manager.as_str().into());
         }
         if self.has_validation {
-            options["fieldValidation"] = Value::from(match self.validation {
+            let validation = match self.validation {
                 FieldValidation::Ignore => "Ignore",
                 FieldValidation::Warn => "Warn",
                 FieldValidation::Strict => "Strict",
-            });
+            };
+            options.insert("fieldValidation".to_owned(), validation.into());
         }
-        options
+        Value::Object(options)
     }
 }
 

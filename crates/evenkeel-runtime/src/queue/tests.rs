@@ -203,7 +203,7 @@ async fn a_dropped_queue_has_no_running_work() {
         let families = registry.gather();
         let all = families.iter().filter(|family| family.name().contains("_seconds"));
         let gauges = all.filter(|family| family.get_field_type() == MetricType::GAUGE);
-        let metrics = gauges.flat_map(|family| family.get_metric());
+        let metrics = gauges.flat_map(prometheus::proto::MetricFamily::get_metric);
         let shown =
             metrics.map(|m| (m.get_label()[0].value().to_owned(), m.get_gauge().get_value()));
         shown.collect::<Vec<_>>()
