@@ -542,7 +542,7 @@ async fn denial_has_the_evaluated_message_up_to_5_kib() {
     let client = Client::start().await;
     let group = "/apis/admissionregistration.k8s.io/v1";
     let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]});
-    let validation = json!({"expression": "!has(object.data)", "message": " has data ", "messageExpression": "object.data.why"});
+    let validation = json!({"expression": "!has(object.data)", "message": " has data ", "messageExpression": "string(object.data.why)"});
     let policy = json!({"metadata": {"name": "p"}, "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [validation]}});
     client.make(&format!("{group}/validatingadmissionpolicies"), policy).await;
     let binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "p", "validationActions": ["Deny"]}});

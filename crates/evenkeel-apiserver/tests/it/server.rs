@@ -206,7 +206,9 @@ async fn metrics_name_verb_scope_and_dry_run() {
         (" APPLY resource ", "1"),
         (" DELETE namespace ", "1"),
         (" DELETE resource ", "1"),
-        (" GET resource ", "2"),
+        (" GET resource ", "1"),
+        // HEAD, which is refused.
+        (" GET resource ", "1"),
         (" LIST cluster ", "1"),
         (" LIST namespace ", "2"),
         (" PATCH resource ", "1"),
