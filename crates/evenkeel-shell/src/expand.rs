@@ -240,7 +240,7 @@ pub(crate) fn job(pid: &str) -> Option<usize> {
 }
 
 /// Whether the kubelet may set a variable of this name for a Service.
-fn of_service(name: &str) -> bool {
+pub(crate) fn of_service(name: &str) -> bool {
     name.ends_with("_SERVICE_HOST") || name.contains("_SERVICE_PORT") || name.ends_with("_PORT")
 }
 
