@@ -128,6 +128,20 @@ fn time_passes_and_what_comes_later_is_not_there_yet() {
 }
 
 #[test]
+fn what_timeout_ends_prints_nothing_later_to_either_stream() {
+    for (child, out, err) in [
+        ("echo a; echo b >&2; sleep 4; echo c; echo d >&2", "a\n143\n", "b\n"),
+        ("echo a; while sleep 2; do echo b >&2; done", "a\n143\n", "b\n"),
+        ("while :; do i=$((i+1)); done", "143\n", ""),
+    ] {
+        let script = format!("timeout 3 sh -c '{child}'; echo $?");
+        let run = execute(&["sh", "-c", &script], Some(""), &Files::default(), 60);
+        assert_eq!(printed(&run), (out.to_owned(), err.to_owned()), "{child}");
+        assert_eq!(run.progress, Progress::Ended(Duration::from_secs(3), 0), "{child}");
+    }
+}
+
+#[test]
 fn input_is_waited_for_where_it_is_read() {
     let table: [(&[&str], &str); 6] = [
         (&["sh", "-c", "cat > /tmp/f; cat /tmp/f"], "x\ny\n"),

@@ -25,6 +25,8 @@ const MAX_STEPS: u32 = 20_000;
 const MAX_LOG_STEPS: u32 = 400_000;
 /// Extra steps for the signal handler of a script that has reached the maximum.
 const TRAP_STEPS: u32 = 1_000;
+/// Maximum number of children at the maximum of steps after which the script goes on.
+const MAX_RESUMED: u32 = 10;
 /// Maximum nesting of commands, functions and shells.
 const MAX_DEPTH: u32 = 100;
 const MAX_CALLS: u32 = 30;
@@ -92,6 +94,10 @@ pub(crate) struct Interpreter<'a> {
     /// Whether there are environment variables whose names are unknown (`envFrom`).
     pub(crate) open: bool,
     steps: u32,
+    /// Number of children at the maximum of steps that `timeout` ended.
+    resumed: u32,
+    /// Time at which `timeout` ends the child: what it would print later is dropped.
+    pub(crate) deadline: Option<Duration>,
     pub(crate) depth: u32,
     /// Time of SIGTERM, until the script has handled it.
     pub(crate) signal: Option<Duration>,
@@ -138,6 +144,8 @@ impl<'a> Interpreter<'a> {
             mounts,
             open,
             steps: 0,
+            resumed: 0,
+            deadline: None,
             depth: 0,
             signal: context.signal,
             writes: Vec::new(),
@@ -168,6 +176,13 @@ impl<'a> Interpreter<'a> {
         self.steps += 1;
         let most = if self.log.is_some() { MAX_LOG_STEPS } else { MAX_STEPS };
         if self.steps > most { Err(Halt::StepLimit) } else { Ok(()) }
+    }
+
+    /// Grants a few more steps after a child at the maximum of steps; returns whether there are any left.
+    pub(crate) fn resume(&mut self) -> bool {
+        self.resumed += 1;
+        self.steps = self.steps.saturating_sub(TRAP_STEPS);
+        self.resumed <= MAX_RESUMED
     }
 
     /// Returns the time of day in `shell`.
@@ -577,7 +592,10 @@ impl<'a> Interpreter<'a> {
         let mut status = 0;
         loop {
             self.step()?;
-            if self.log.as_ref().is_some_and(|log| shell.now > log.until) {
+            let is_past = |end: &Duration| shell.now > *end;
+            if self.log.as_ref().map(|log| log.until).is_some_and(|end| is_past(&end))
+                || self.deadline.is_some_and(|end| is_past(&end))
+            {
                 return Err(Halt::Forever);
             }
             let round = self.round(shell);
@@ -681,6 +699,9 @@ impl<'a> Interpreter<'a> {
 
     /// Prints text to a stream.
     pub(crate) fn print(&mut self, shell: &Shell, stream: Stream, text: &str) -> Flow {
+        if self.deadline.is_some_and(|deadline| shell.now > deadline) {
+            return Ok(());
+        }
         let n_streams = if self.exec.is_some() { 2 } else { 1 };
         if let (Some(log), Some(stream)) =
             (self.log.as_mut(), stream.filter(|stream| *stream < n_streams))

@@ -219,6 +219,10 @@ fn scripts_print_what_a_shell_would() {
             "0\nx\na\n",
         ),
         ("[[ ! ( a == b || a == c ) && 1 -lt 2 ]] && echo yes; [[ -n a || ]]; echo $?", "yes\n2\n"),
+        ("timeout 3 sh -c 'echo a; sleep 2; echo b; sleep 2; echo c'; echo d", "a\nb\nd\n"),
+        ("timeout 3 sh -c 'echo a; while sleep 2; do echo b; done'; echo $?", "a\nb\n143\n"),
+        ("timeout 3 sh -c 'while :; do i=$((i+1)); done'; echo $?", "143\n"),
+        ("x=$(timeout 9 timeout 1 sh -c 'sleep 2; echo a'); echo $x-; sleep 20; echo b", "-\nb\n"),
         ("hostname; echo $0 $$$$", "web-0\nsh 1\n"),
         ("expr 2 + 3 \\* 4; expr 1 \\> 2; expr a = a", "14\n0\n1\n"),
     ] {
@@ -240,6 +244,7 @@ fn some_run_until_they_are_killed() {
         "while true; do date >> /data/log; sleep 5; done",
         "sleep infinity & wait",
         "trap : TERM; while true; do sleep 1; done",
+        "while true; do timeout 1 sh -c 'while :; do i=$((i+1)); done'; done",
     ] {
         let run = script(text).unwrap_or_else(|why| panic!("{text:?}: {why}"));
         assert_eq!(run.lasts, None, "{text:?}");
