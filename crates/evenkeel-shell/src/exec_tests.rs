@@ -142,6 +142,16 @@ fn what_timeout_ends_prints_nothing_later_to_either_stream() {
 }
 
 #[test]
+fn a_killed_job_prints_nothing_later_to_either_stream() {
+    let script = "(echo a; sleep 5; echo b; echo c >&2; echo d > /tmp/x) & p=$!; \
+                  (sleep 7; echo e >&2) & sleep 2; kill $p; wait; cat /tmp/x";
+    let run = execute(&["sh", "-c", script], Some(""), &Files::default(), 60);
+    let err = "e\ncat: can't open '/tmp/x': No such file or directory\n";
+    assert_eq!(printed(&run), ("a\n".to_owned(), err.to_owned()));
+    assert!(run.writes.is_empty() && run.printed.iter().all(|output| !output.text.is_empty()));
+}
+
+#[test]
 fn input_is_waited_for_where_it_is_read() {
     let table: [(&[&str], &str); 6] = [
         (&["sh", "-c", "cat > /tmp/f; cat /tmp/f"], "x\ny\n"),
@@ -224,6 +234,7 @@ fn a_shell_keeps_its_state_from_line_to_line() {
         ("false\n", "", "/tmp # "),
         ("echo $?\n", "1\n", "/tmp # "),
         ("sleep 3 &\n", "", "/tmp # "),
+        ("sleep 50 & p=$!\n", "", "/tmp # "),
         ("ls /nowhere\n", "ls: /nowhere: No such file or directory\n", "/tmp # "),
         (
             "fi\n",
@@ -241,7 +252,9 @@ fn a_shell_keeps_its_state_from_line_to_line() {
     }
     let context = context("u1/c/0/exec/0/9", &files, &node);
     let line = |line: &str| session.run(line, None, seconds(9), &context, seconds(99));
-    assert_eq!(line("wait; echo done\n").0.progress, Progress::Ended(seconds(9), 0));
+    assert_eq!(line("wait 7; echo done\n").0.progress, Progress::Ended(seconds(9), 0));
+    let (run, _) = line("(sleep 1; echo job) & kill $p; wait\n");
+    assert_eq!(printed(&run).0, "job\n", "only the job of an earlier line is killed");
     assert_eq!(line("sleep 5\n").0.progress, Progress::Ended(seconds(14), 0));
     assert_eq!(line("cat\n").0.progress, Progress::Reads);
     let (run, next) = line("trap 'echo bye' EXIT; exit 3\n");

@@ -138,9 +138,10 @@ impl Process {
         let mut interpreter = self.environment.plain_interpreter(context);
         let (lasts, exit_code) = self.first_process(arguments, context, &mut interpreter)?;
         let reads_shared_files = interpreter.reads_shared_files.get();
-        let mut writes = interpreter.writes;
+        let writes = interpreter.writes.into_iter().map(|(_, write)| write);
         // Background jobs end with the first process.
-        writes.retain(|write| lasts.is_none_or(|lasts| write.after <= lasts));
+        let writes =
+            writes.filter(|write| lasts.is_none_or(|lasts| write.after <= lasts)).collect();
         Ok(Run {
             lasts,
             exit_code,

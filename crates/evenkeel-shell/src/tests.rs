@@ -75,7 +75,7 @@ fn script(text: &str) -> Result<Run, String> {
 #[test]
 fn a_log_has_each_line_at_its_time() {
     type Lines = &'static [(u64, &'static str)];
-    let table: [(&str, u64, Lines); 9] = [
+    let table: [(&str, u64, Lines); 10] = [
         ("echo a; sleep 2; echo b; exit 1", 9, &[(0, "a\n"), (2, "b\n")]),
         ("echo a; sleep 2; echo b", 1, &[(0, "a\n")]),
         ("echo err >&2; echo no > /tmp/x", 9, &[(0, "err\n")]),
@@ -88,6 +88,11 @@ fn a_log_has_each_line_at_its_time() {
         ),
         ("(sleep 2; echo job) & echo main; wait", 9, &[(0, "main\n"), (2, "job\n")]),
         ("(sleep 5; echo job) & echo main", 9, &[(0, "main\n")]),
+        (
+            "(echo a; sleep 5; echo b) & p=$!; (sleep 7; echo c) & sleep 2; kill $p; wait; echo d",
+            9,
+            &[(0, "a\n"), (7, "c\n"), (7, "d\n")],
+        ),
         ("echo a; sleep 1; frobnicate --all; echo b", 9, &[(0, "a\n")]),
     ];
     for (text, until, want) in table {
@@ -223,6 +228,10 @@ fn scripts_print_what_a_shell_would() {
         ("timeout 3 sh -c 'echo a; while sleep 2; do echo b; done'; echo $?", "a\nb\n143\n"),
         ("timeout 3 sh -c 'while :; do i=$((i+1)); done'; echo $?", "143\n"),
         ("x=$(timeout 9 timeout 1 sh -c 'sleep 2; echo a'); echo $x-; sleep 20; echo b", "-\nb\n"),
+        (
+            "while sleep 2; do echo x >> /tmp/x; done & p=$!; sleep 5; kill $p; sleep 5; cat /tmp/x",
+            "x\nx\n",
+        ),
         ("hostname; echo $0 $$$$", "web-0\nsh 1\n"),
         ("expr 2 + 3 \\* 4; expr 1 \\> 2; expr a = a", "14\n0\n1\n"),
     ] {

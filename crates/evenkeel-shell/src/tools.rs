@@ -380,7 +380,7 @@ impl Interpreter<'_> {
             Some(end) => (shell.now, shell.status) = (end, status),
             None => {
                 let mut n = 0;
-                self.writes.retain(|write| {
+                self.writes.retain(|(_, write)| {
                     n += 1;
                     n <= writes || write.after <= until
                 });
