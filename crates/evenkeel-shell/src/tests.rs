@@ -232,6 +232,8 @@ fn scripts_print_what_a_shell_would() {
             "while sleep 2; do echo x >> /tmp/x; done & p=$!; sleep 5; kill $p; sleep 5; cat /tmp/x",
             "x\nx\n",
         ),
+        ("cat <<EOF; echo 'x\ny'\na\nEOF\n", "a\nx\ny\n"),
+        ("cat <<EOF; echo \"x\\\"\ny\" # it's\na\nEOF\necho b", "a\nx\"\ny\nb\n"),
         ("hostname; echo $0 $$$$", "web-0\nsh 1\n"),
         ("expr 2 + 3 \\* 4; expr 1 \\> 2; expr a = a", "14\n0\n1\n"),
     ] {
