@@ -11,6 +11,7 @@
 
 mod archive;
 mod arithmetic;
+mod braces;
 mod builtins;
 mod conditions;
 mod container;

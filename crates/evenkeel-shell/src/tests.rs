@@ -234,6 +234,10 @@ fn scripts_print_what_a_shell_would() {
         ),
         ("cat <<EOF; echo 'x\ny'\na\nEOF\n", "a\nx\ny\n"),
         ("cat <<EOF; echo \"x\\\"\ny\" # it's\na\nEOF\necho b", "a\nx\"\ny\nb\n"),
+        (
+            "echo {a,b} {1..3}; bash -c 'echo {a,b} x{1..3}y {}'",
+            "{a,b} {1..3}\na b x1y x2y x3y {}\n",
+        ),
         ("hostname; echo $0 $$$$", "web-0\nsh 1\n"),
         ("expr 2 + 3 \\* 4; expr 1 \\> 2; expr a = a", "14\n0\n1\n"),
     ] {
