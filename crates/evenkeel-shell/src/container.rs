@@ -4,10 +4,10 @@ use evenkeel_api::{
     Text,
     views::{ContainerCommand, EnvVar, PodCommand, Volume},
 };
-use std::{collections::BTreeMap, net::Ipv4Addr};
+use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
 
 use crate::{
-    Environment, Process,
+    Environment, Probe, Process,
     exec::reads_commands,
     expand::of_service,
     files::{FilePath, Mounts, Scope, normal},
@@ -94,12 +94,13 @@ fn process(
     if words.is_empty() || container.stdin && words.len() == 1 {
         return None;
     }
-    let probe = container.readiness_probe.as_ref().and_then(|probe| probe.handler.exec.as_ref());
-    Some(Process {
-        readiness_probe: probe.map(|exec| exec.command.iter().map(ToString::to_string).collect()),
-        arguments: words,
-        environment,
-    })
+    let probe = container.readiness_probe.as_ref().and_then(|probe| {
+        let command =
+            probe.handler.exec.as_ref()?.command.iter().map(ToString::to_string).collect();
+        let timeout = u64::try_from(probe.timeout_seconds).unwrap_or_default().max(1);
+        Some(Probe { command, timeout: Duration::from_secs(timeout) })
+    });
+    Some(Process { readiness_probe: probe, arguments: words, environment })
 }
 
 /// The words of a container's command; none if it is that of an image which is not known.

@@ -351,6 +351,27 @@ fn variables_come_from_the_pod() {
 }
 
 #[test]
+fn a_readiness_probe_fails_after_its_timeout() {
+    for (command, timeout, want) in [
+        ("exit 0", None, true),
+        ("exit 1", None, false),
+        ("sleep 1", None, false),
+        ("sleep 1", Some(2), true),
+        ("sleep 5", Some(2), false),
+        ("sleep infinity", Some(100), false),
+    ] {
+        let mut container = shell("sleep infinity");
+        container["readinessProbe"] = json!({ "exec": { "command": ["sh", "-c", command] } });
+        if let Some(timeout) = timeout {
+            container["readinessProbe"]["timeoutSeconds"] = timeout.into();
+        }
+        let ready =
+            with_process("u1/c/0", container, &Files::default(), None, crate::Process::readiness);
+        assert_eq!(ready, Ok(Some(want)), "{command} {timeout:?}");
+    }
+}
+
+#[test]
 fn what_cannot_be_known_is_refused() {
     let secret =
         json!([{ "name": "S", "valueFrom": { "secretKeyRef": { "name": "s", "key": "k" } } }]);
