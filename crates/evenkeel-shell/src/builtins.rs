@@ -213,12 +213,15 @@ impl Interpreter<'_> {
             other => return unknown(format!("signal {other}")),
         };
         for pid in pids {
-            let job = expand::job(pid).and_then(|job| self.jobs.get_mut(job));
-            let Some(job) = job else { return unknown(format!("killing {pid}")) };
+            let index = expand::job(pid);
+            let Some((index, job)) = index.and_then(|index| Some((index, self.jobs.get(index)?)))
+            else {
+                return unknown(format!("killing {pid}"));
+            };
             if job.end.is_some_and(|end| end <= shell.now) {
                 shell.status = 1;
             } else if code != 0 {
-                *job = Job { end: Some(shell.now), status: 128 + code };
+                self.end_job(index, shell.now, 128 + code);
             }
         }
         Ok(())

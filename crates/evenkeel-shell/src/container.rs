@@ -4,11 +4,12 @@ use evenkeel_api::{
     Text,
     views::{ContainerCommand, EnvVar, PodCommand, Volume},
 };
-use std::{collections::BTreeMap, net::Ipv4Addr};
+use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
 
 use crate::{
-    Environment, Process,
+    Environment, Probe, Process,
     exec::reads_commands,
+    expand::of_service,
     files::{FilePath, Mounts, Scope, normal},
     shell::Variable,
 };
@@ -72,8 +73,8 @@ impl Environment {
         let ephemerals = pod.spec.ephemeral_containers.iter().map(ContainerCommand::from);
         let mut containers = containers.cloned().chain(ephemerals);
         let container = containers.find(|own| *own.name == *container)?;
-        let mut environment = environment(pod, &container, node);
-        let words = words(&container, image, &environment).unwrap_or_default();
+        let (mut environment, listed) = environment(pod, &container, node);
+        let words = words(&container, image, &listed).unwrap_or_default();
         if container.stdin && reads_commands(&words) {
             environment.attached_shell = words.into_iter().next();
         }
@@ -87,40 +88,39 @@ fn process(
     image: &str,
     node: (&str, Ipv4Addr),
 ) -> Option<Process> {
-    let environment = environment(pod, container, node);
-    let words = words(container, image, &environment)?;
+    let (environment, listed) = environment(pod, container, node);
+    let words = words(container, image, &listed)?;
     // A shell with an open standard input waits for it.
     if words.is_empty() || container.stdin && words.len() == 1 {
         return None;
     }
-    let probe = container.readiness_probe.as_ref().and_then(|probe| probe.handler.exec.as_ref());
-    Some(Process {
-        readiness_probe: probe.map(|exec| exec.command.iter().map(ToString::to_string).collect()),
-        arguments: words,
-        environment,
-    })
+    let probe = container.readiness_probe.as_ref().and_then(|probe| {
+        let command =
+            probe.handler.exec.as_ref()?.command.iter().map(ToString::to_string).collect();
+        let timeout = u64::try_from(probe.timeout_seconds).unwrap_or_default().max(1);
+        Some(Probe { command, timeout: Duration::from_secs(timeout) })
+    });
+    Some(Process { readiness_probe: probe, arguments: words, environment })
 }
 
 /// The words of a container's command; none if it is that of an image which is not known.
-fn words(
-    container: &ContainerCommand,
-    image: &str,
-    environment: &Environment,
-) -> Option<Vec<String>> {
+fn words(container: &ContainerCommand, image: &str, listed: &Listed) -> Option<Vec<String>> {
     let given = container.command.iter().chain(&*container.args);
-    let mut words: Vec<String> =
-        given.map(|word| expand(word, &environment.variables)).collect::<Option<_>>()?;
+    let mut words: Vec<String> = given.map(|word| expand(word, listed)).collect::<Option<_>>()?;
     if words.is_empty() && entrypoint_is_shell(image) {
         words.push("sh".into());
     }
     Some(words)
 }
 
+/// The environment of a container, and the variables of it that `$(NAME)` can name.
 fn environment(
     pod: &PodCommand,
     container: &ContainerCommand,
     node: (&str, Ipv4Addr),
-) -> Environment {
+) -> (Environment, Listed) {
+    // The kubelet knows the container's list of variables, but not those of the image and of the runtime.
+    let mut listed = Listed { variables: BTreeMap::new(), open: !container.env_from.is_empty() };
     let mut variables = BTreeMap::new();
     for (name, value) in [
         ("HOME", "/root"),
@@ -138,16 +138,17 @@ fn environment(
             addresses.push(variable.name.to_string());
         }
         let value = match &variable.value_from {
-            None => expand(&variable.value, &variables),
+            None => expand(&variable.value, &listed),
             Some(_) => field.and_then(|path| field_value(pod, path, node)),
         };
+        listed.variables.insert(variable.name.to_string(), value.clone());
         variables.insert(variable.name.to_string(), Variable { value, exported: true });
     }
     let mounts = container.volume_mounts.iter().filter_map(|mount| {
         let volume = pod.spec.volumes.iter().find(|volume| volume.name == mount.name)?;
         let mut path = volume_root(volume);
         if !mount.sub_path_expr.is_empty() {
-            match expand(&mount.sub_path_expr, &variables) {
+            match expand(&mount.sub_path_expr, &listed) {
                 Some(sub_path) => path.path = normal(&path.path, &sub_path).into(),
                 None => path.scope = Scope::UnknownVolume(volume.name.clone()),
             }
@@ -157,7 +158,7 @@ fn environment(
         Some((normal("", &mount.mount_path).into(), path))
     });
     let mounts = Mounts::new(mounts.collect());
-    Environment {
+    let environment = Environment {
         container: container.name.clone(),
         mounts,
         working_dir: normal("", &container.working_dir),
@@ -165,7 +166,8 @@ fn environment(
         variables,
         address_variables: addresses,
         attached_shell: None,
-    }
+    };
+    (environment, listed)
 }
 
 fn field_path(variable: &EnvVar) -> Option<&str> {
@@ -207,11 +209,35 @@ fn volume_root(volume: &Volume) -> FilePath {
     FilePath { scope, path: "".into() }
 }
 
-/// Expands `$(NAME)` in `text`, as a kubelet does for commands, arguments and variables. Unknown names stay as they
-/// are, and `$$` is a dollar sign. `None` if the value of a variable is needed but unknown.
+/// Variables of a container's spec, which `$(NAME)` can name.
+struct Listed {
+    /// Values by name; `None` if a value is unknown.
+    variables: BTreeMap<String, Option<String>>,
+    /// Whether `envFrom` adds variables whose names are unknown.
+    open: bool,
+}
+
+impl Listed {
+    /// Returns the value that a name stands for: `Some(None)` if it stands for itself, `None` if that is unknown.
+    fn value(&self, name: &str) -> Option<Option<&str>> {
+        match self.variables.get(name) {
+            Some(value) => value.as_deref().map(Some),
+            None if self.open && is_key(name) || of_service(name) => None,
+            None => Some(None),
+        }
+    }
+}
+
+/// Whether a ConfigMap or Secret may have an entry of this name.
+fn is_key(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|c| c.is_ascii_alphanumeric() || b"-._".contains(&c))
+}
+
+/// Expands `$(NAME)` in `text`, as a kubelet does for commands, arguments and variables. Names that the spec does not
+/// list stay as they are, and `$$` is a dollar sign. `None` if the value of a variable is needed but unknown.
 ///
-/// Upstream: `Expand` (k8s.io/kubernetes/third_party/forked/golang/expansion).
-fn expand(text: &str, variables: &BTreeMap<String, Variable>) -> Option<String> {
+/// Upstream: `Expand` (k8s.io/kubernetes/third_party/forked/golang/expansion), `makeEnvironmentVariables`.
+fn expand(text: &str, listed: &Listed) -> Option<String> {
     let (mut all, mut rest) = (String::new(), text);
     while let Some(at) = rest.find('$') {
         all.push_str(&rest[..at]);
@@ -222,9 +248,13 @@ fn expand(text: &str, variables: &BTreeMap<String, Variable>) -> Option<String> 
             continue;
         }
         let name = rest.strip_prefix('(').and_then(|rest| rest.split_once(')'));
-        match name.and_then(|(name, after)| Some((variables.get(name)?, after))) {
-            Some((variable, after)) => {
-                all.push_str(variable.value.as_deref()?);
+        let value = match name {
+            Some((name, after)) => listed.value(name)?.map(|value| (value, after)),
+            None => None,
+        };
+        match value {
+            Some((value, after)) => {
+                all.push_str(value);
                 rest = after;
             }
             None => all.push('$'),
@@ -240,16 +270,24 @@ mod tests {
 
     #[test]
     fn names_in_words_are_replaced_as_a_kubelet_does() {
-        let known = Variable { value: Some("x".into()), exported: true };
-        let secret = Variable { value: None, exported: true };
-        let variables = [("A".to_owned(), known), ("S".to_owned(), secret)].into();
+        let variables =
+            [("A".to_owned(), Some("x".to_owned())), ("S".to_owned(), None)].into_iter().collect();
+        let listed = Listed { variables, open: false };
         for (text, want) in [
             ("a$(A)b", Some("axb")),
             ("$$(A) $(B) $A ${A} $", Some("$(A) $(B) $A ${A} $")),
             ("$(expr 1 + 2)", Some("$(expr 1 + 2)")),
             ("$(S)", None),
+            ("$(HOME) $(PATH)", Some("$(HOME) $(PATH)")),
+            ("$(KUBERNETES_SERVICE_HOST)", None),
         ] {
-            assert_eq!(expand(text, &variables).as_deref(), want, "{text}");
+            assert_eq!(expand(text, &listed).as_deref(), want, "{text}");
+        }
+        let listed = Listed { open: true, ..listed };
+        for (text, want) in
+            [("$(A)", Some("x")), ("$(HOME)", None), ("$(echo a)", Some("$(echo a)"))]
+        {
+            assert_eq!(expand(text, &listed).as_deref(), want, "{text}");
         }
     }
 

@@ -36,8 +36,11 @@ impl Interpreter<'_> {
     /// Returns the content at a path now: the outer `None` if no run ever wrote it, the inner one if a run removed
     /// it.
     fn content_at(&self, shell: &Shell, place: &FilePath) -> Option<Option<Content>> {
-        let own =
-            self.writes.iter().filter(|write| write.path == *place && write.after <= shell.now);
+        let own = self
+            .writes
+            .iter()
+            .map(|(_, write)| write)
+            .filter(|write| write.path == *place && write.after <= shell.now);
         // The last of several writes at the same time wins.
         let own = own.fold(None::<&Write>, |best, write| {
             best.filter(|best| best.after > write.after).or(Some(write))
@@ -135,12 +138,12 @@ impl Interpreter<'_> {
             return Ok(());
         }
         // A second write at the same time replaces the first.
-        self.writes.retain(|write| write.path != place || write.after != shell.now);
+        self.writes.retain(|(_, write)| write.path != place || write.after != shell.now);
         let limit = if self.exec.is_some() { MAX_COMMAND_WRITES } else { MAX_WRITES };
         if self.writes.len() >= limit {
             return Err(Halt::StepLimit);
         }
-        self.writes.push(Write { after: shell.now, path: place, content });
+        self.writes.push((self.job, Write { after: shell.now, path: place, content }));
         Ok(())
     }
 
@@ -195,7 +198,7 @@ impl Interpreter<'_> {
     }
 
     fn below(&self, folder: &FilePath) -> BTreeSet<FilePath> {
-        let own = self.writes.iter().map(|write| &write.path).filter(|place| {
+        let own = self.writes.iter().map(|(_, write)| &write.path).filter(|place| {
             place.scope == folder.scope
                 && place.path.strip_prefix(&*folder.path).is_some_and(|rest| rest.starts_with('/'))
         });

@@ -162,7 +162,7 @@ fn outcome(
     let printed = interpreter.log.map(|log| log.printed).unwrap_or_default();
     let mut printed: Vec<Output> = printed
         .into_iter()
-        .filter(|printed| printed.at <= end)
+        .filter(|printed| printed.at <= end && !printed.text.is_empty())
         .map(|printed| Output {
             after: printed.at,
             to_stderr: printed.stream == 1,
@@ -170,8 +170,8 @@ fn outcome(
         })
         .collect();
     printed.sort_by_key(|output| output.after);
-    let mut writes = interpreter.writes;
-    writes.retain(|write| write.after <= end);
+    let writes = interpreter.writes.into_iter().map(|(_, write)| write);
+    let writes = writes.filter(|write| write.after <= end).collect();
     ExecRun { printed, writes, progress }
 }
 
@@ -236,7 +236,7 @@ impl ShellSession {
     ) -> (ExecRun, Option<Self>) {
         let environment = Arc::clone(&self.environment);
         let mut interpreter = environment.interpreter(input, context, until);
-        interpreter.jobs.clone_from(&self.jobs);
+        interpreter.adopt(&self.jobs);
         let mut shell = self.shell.clone();
         shell.now = after;
         let flow = interpreter.text(&mut shell, text);

@@ -128,6 +128,30 @@ fn time_passes_and_what_comes_later_is_not_there_yet() {
 }
 
 #[test]
+fn what_timeout_ends_prints_nothing_later_to_either_stream() {
+    for (child, out, err) in [
+        ("echo a; echo b >&2; sleep 4; echo c; echo d >&2", "a\n143\n", "b\n"),
+        ("echo a; while sleep 2; do echo b >&2; done", "a\n143\n", "b\n"),
+        ("while :; do i=$((i+1)); done", "143\n", ""),
+    ] {
+        let script = format!("timeout 3 sh -c '{child}'; echo $?");
+        let run = execute(&["sh", "-c", &script], Some(""), &Files::default(), 60);
+        assert_eq!(printed(&run), (out.to_owned(), err.to_owned()), "{child}");
+        assert_eq!(run.progress, Progress::Ended(Duration::from_secs(3), 0), "{child}");
+    }
+}
+
+#[test]
+fn a_killed_job_prints_nothing_later_to_either_stream() {
+    let script = "(echo a; sleep 5; echo b; echo c >&2; echo d > /tmp/x) & p=$!; \
+                  (sleep 7; echo e >&2) & sleep 2; kill $p; wait; cat /tmp/x";
+    let run = execute(&["sh", "-c", script], Some(""), &Files::default(), 60);
+    let err = "e\ncat: can't open '/tmp/x': No such file or directory\n";
+    assert_eq!(printed(&run), ("a\n".to_owned(), err.to_owned()));
+    assert!(run.writes.is_empty() && run.printed.iter().all(|output| !output.text.is_empty()));
+}
+
+#[test]
 fn input_is_waited_for_where_it_is_read() {
     let table: [(&[&str], &str); 6] = [
         (&["sh", "-c", "cat > /tmp/f; cat /tmp/f"], "x\ny\n"),
@@ -210,6 +234,7 @@ fn a_shell_keeps_its_state_from_line_to_line() {
         ("false\n", "", "/tmp # "),
         ("echo $?\n", "1\n", "/tmp # "),
         ("sleep 3 &\n", "", "/tmp # "),
+        ("sleep 50 & p=$!\n", "", "/tmp # "),
         ("ls /nowhere\n", "ls: /nowhere: No such file or directory\n", "/tmp # "),
         (
             "fi\n",
@@ -227,7 +252,9 @@ fn a_shell_keeps_its_state_from_line_to_line() {
     }
     let context = context("u1/c/0/exec/0/9", &files, &node);
     let line = |line: &str| session.run(line, None, seconds(9), &context, seconds(99));
-    assert_eq!(line("wait; echo done\n").0.progress, Progress::Ended(seconds(9), 0));
+    assert_eq!(line("wait 7; echo done\n").0.progress, Progress::Ended(seconds(9), 0));
+    let (run, _) = line("(sleep 1; echo job) & kill $p; wait\n");
+    assert_eq!(printed(&run).0, "job\n", "only the job of an earlier line is killed");
     assert_eq!(line("sleep 5\n").0.progress, Progress::Ended(seconds(14), 0));
     assert_eq!(line("cat\n").0.progress, Progress::Reads);
     let (run, next) = line("trap 'echo bye' EXIT; exit 3\n");

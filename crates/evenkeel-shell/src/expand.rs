@@ -4,6 +4,7 @@ use rand::Rng;
 
 use crate::{
     arithmetic::{self, Variables},
+    braces,
     interpreter::{Interpreter, MAX_LENGTH},
     pattern::Pattern,
     shell::{Flow, Halt, Shell, Variable, unknown},
@@ -19,9 +20,16 @@ impl Interpreter<'_> {
     ) -> Result<Vec<String>, Halt> {
         let mut fields = Vec::new();
         for word in words {
-            match word.plain().filter(|_| shell.bash).and_then(range) {
-                Some(range) => fields.extend(range),
-                None => self.split(shell, word, &mut fields)?,
+            let braces = word.plain().filter(|text| shell.bash && text.contains('{'));
+            let Some(text) = braces else {
+                self.split(shell, word, &mut fields)?;
+                continue;
+            };
+            let Some(words) = braces::expand(text) else {
+                return unknown("so many words in braces");
+            };
+            for word in words.into_iter().filter(|word| !word.is_empty()) {
+                self.split(shell, &Word::text(&word), &mut fields)?;
             }
         }
         Ok(fields)
@@ -240,28 +248,13 @@ pub(crate) fn job(pid: &str) -> Option<usize> {
 }
 
 /// Whether the kubelet may set a variable of this name for a Service.
-fn of_service(name: &str) -> bool {
+pub(crate) fn of_service(name: &str) -> bool {
     name.ends_with("_SERVICE_HOST") || name.contains("_SERVICE_PORT") || name.ends_with("_PORT")
 }
 
 /// Whether the shell would expand the text to file names.
 fn globs(text: &str) -> bool {
     text.contains(['*', '?']) || text.find('[').is_some_and(|index| text[index..].contains(']'))
-}
-
-/// Expands a brace range such as `{1..5}`, as bash does.
-fn range(text: &str) -> Option<Vec<String>> {
-    let (from, to) = text.strip_prefix('{')?.strip_suffix('}')?.split_once("..")?;
-    let (from, to): (i32, i32) = (from.parse().ok()?, to.parse().ok()?);
-    if from.abs_diff(to) > 10_000 {
-        return None;
-    }
-    let count = |n: i32| n.to_string();
-    Some(if from <= to {
-        (from..=to).map(count).collect()
-    } else {
-        (to..=from).rev().map(count).collect()
-    })
 }
 
 fn without(text: &[char], pattern: &Pattern, suffix: bool, longest: bool) -> String {

@@ -25,6 +25,8 @@ const MAX_STEPS: u32 = 20_000;
 const MAX_LOG_STEPS: u32 = 400_000;
 /// Extra steps for the signal handler of a script that has reached the maximum.
 const TRAP_STEPS: u32 = 1_000;
+/// Maximum number of children at the maximum of steps after which the script goes on.
+const MAX_RESUMED: u32 = 10;
 /// Maximum nesting of commands, functions and shells.
 const MAX_DEPTH: u32 = 100;
 const MAX_CALLS: u32 = 30;
@@ -41,6 +43,8 @@ pub(crate) struct Job {
     /// Time of its end; `None` if it never ends.
     pub(crate) end: Option<Duration>,
     pub(crate) status: i32,
+    /// ID that marks what it writes and prints.
+    id: u32,
 }
 
 /// A text that a process prints.
@@ -50,6 +54,8 @@ pub(crate) struct Printed {
     pub(crate) at: Duration,
     /// 0 for standard output, 1 for standard error where the two are apart.
     pub(crate) stream: usize,
+    /// ID of the background job that prints it; 0 for the shell itself.
+    pub(crate) job: u32,
     pub(crate) text: String,
 }
 
@@ -69,18 +75,19 @@ impl Log {
         Self { until, ..Self::default() }
     }
 
-    fn print(&mut self, at: Duration, stream: usize, text: &str) -> Flow {
-        self.length += text.len();
-        if self.length > MAX_LOG_LENGTH {
+    fn print(&mut self, printed: Printed) -> Flow {
+        let length = self.length + printed.text.len();
+        if length > MAX_LOG_LENGTH {
             return Err(Halt::StepLimit);
         }
-        self.printed.push(Printed { at, stream, text: text.to_owned() });
+        self.length = length;
+        self.printed.push(printed);
         Ok(())
     }
 
     /// Prints what a command ends with, whatever it printed before.
     pub(crate) fn print_last(&mut self, at: Duration, stream: usize, text: &str) {
-        self.printed.push(Printed { at, stream, text: text.to_owned() });
+        self.printed.push(Printed { at, stream, job: 0, text: text.to_owned() });
     }
 }
 
@@ -92,16 +99,24 @@ pub(crate) struct Interpreter<'a> {
     /// Whether there are environment variables whose names are unknown (`envFrom`).
     pub(crate) open: bool,
     steps: u32,
+    /// Number of children at the maximum of steps after which the script went on.
+    resumed: u32,
+    /// Time at which `timeout` ends the child: what it would print later is dropped.
+    pub(crate) deadline: Option<Duration>,
     pub(crate) depth: u32,
     /// Time of SIGTERM, until the script has handled it.
     pub(crate) signal: Option<Duration>,
-    /// Writes so far, unordered.
-    pub(crate) writes: Vec<Write>,
+    /// Writes so far, unordered, each with the ID of the background job that made it.
+    pub(crate) writes: Vec<(u32, Write)>,
     /// Container log; `None` unless the caller reads it.
     pub(crate) log: Option<Log>,
     /// Streams: the container's standard output first, then one per command substitution.
     pub(crate) outputs: Vec<String>,
     pub(crate) jobs: Vec<Job>,
+    /// ID of the background job that is interpreted; 0 for the shell itself.
+    pub(crate) job: u32,
+    /// Last ID of a background job.
+    job_ids: u32,
     pub(crate) random: StdRng,
     /// Number of values drawn that differ on each draw, such as `$RANDOM`.
     pub(crate) draws: u32,
@@ -138,12 +153,16 @@ impl<'a> Interpreter<'a> {
             mounts,
             open,
             steps: 0,
+            resumed: 0,
+            deadline: None,
             depth: 0,
             signal: context.signal,
             writes: Vec::new(),
             log: None,
             outputs: vec![String::new()],
             jobs: Vec::new(),
+            job: 0,
+            job_ids: 0,
             random: StdRng::seed_from_u64(seed.finish()),
             draws: 0,
             reads_shared_files: std::cell::Cell::new(false),
@@ -168,6 +187,36 @@ impl<'a> Interpreter<'a> {
         self.steps += 1;
         let most = if self.log.is_some() { MAX_LOG_STEPS } else { MAX_STEPS };
         if self.steps > most { Err(Halt::StepLimit) } else { Ok(()) }
+    }
+
+    /// Grants a few more steps after a child at the maximum of steps, such as an endless background job; returns whether
+    /// there are any left.
+    pub(crate) fn resume(&mut self) -> bool {
+        self.resumed += 1;
+        self.steps = self.steps.saturating_sub(TRAP_STEPS);
+        self.resumed <= MAX_RESUMED
+    }
+
+    /// Ends a background job: what it would write and print after `now` does not happen.
+    pub(crate) fn end_job(&mut self, job: usize, now: Duration, status: i32) {
+        let Some(job) = self.jobs.get_mut(job) else { return };
+        (job.end, job.status) = (Some(now), status);
+        let id = job.id;
+        self.writes.retain(|(job, write)| *job != id || write.after <= now);
+        if let Some(log) = &mut self.log {
+            // The number of texts stays: it tells the iterations of a loop apart.
+            let undone = log.printed.iter_mut().filter(|text| text.job == id && text.at > now);
+            for printed in undone {
+                log.length -= printed.text.len();
+                printed.text.clear();
+            }
+        }
+    }
+
+    /// Takes over the background jobs that a shell has started before.
+    pub(crate) fn adopt(&mut self, jobs: &[Job]) {
+        self.jobs = jobs.to_vec();
+        self.job_ids = jobs.iter().map(|job| job.id).max().unwrap_or(0);
     }
 
     /// Returns the time of day in `shell`.
@@ -270,9 +319,17 @@ impl<'a> Interpreter<'a> {
         if !item.background {
             return self.chain(shell, item);
         }
-        let (end, status) =
-            self.child(shell.fork(), |interpreter, child| interpreter.chain(child, item))?;
-        self.jobs.push(Job { end, status });
+        self.job_ids += 1;
+        let id = self.job_ids;
+        let outer = std::mem::replace(&mut self.job, id);
+        let ended = self.child(shell.fork(), |interpreter, child| interpreter.chain(child, item));
+        self.job = outer;
+        let (end, status) = match ended {
+            // It runs for longer than it is interpreted.
+            Err(Halt::StepLimit) if self.resume() => (None, 0),
+            ended => ended?,
+        };
+        self.jobs.push(Job { end, status, id });
         shell.last_job = Some(self.jobs.len() - 1);
         shell.status = 0;
         Ok(())
@@ -577,7 +634,10 @@ impl<'a> Interpreter<'a> {
         let mut status = 0;
         loop {
             self.step()?;
-            if self.log.as_ref().is_some_and(|log| shell.now > log.until) {
+            let is_past = |end: &Duration| shell.now > *end;
+            if self.log.as_ref().map(|log| log.until).is_some_and(|end| is_past(&end))
+                || self.deadline.is_some_and(|end| is_past(&end))
+            {
                 return Err(Halt::Forever);
             }
             let round = self.round(shell);
@@ -641,7 +701,7 @@ impl<'a> Interpreter<'a> {
     fn next_change(&self, shell: &Shell, began: Duration) -> Option<Duration> {
         let signal = self.signal.filter(|_| shell.handler().is_some());
         let ends = self.jobs.iter().filter_map(|job| job.end);
-        let writes = self.writes.iter().map(|write| write.after);
+        let writes = self.writes.iter().map(|(_, write)| write.after);
         let own = ends.chain(writes).filter(|at| *at > began).min();
         let others = self.context.next_change(later(self.context.start, began)).map(|time| {
             Duration::try_from(time.duration_since(self.context.start)).unwrap_or_default()
@@ -681,11 +741,15 @@ impl<'a> Interpreter<'a> {
 
     /// Prints text to a stream.
     pub(crate) fn print(&mut self, shell: &Shell, stream: Stream, text: &str) -> Flow {
+        if self.deadline.is_some_and(|deadline| shell.now > deadline) {
+            return Ok(());
+        }
         let n_streams = if self.exec.is_some() { 2 } else { 1 };
         if let (Some(log), Some(stream)) =
             (self.log.as_mut(), stream.filter(|stream| *stream < n_streams))
         {
-            return log.print(shell.now, stream, text);
+            let (at, job, text) = (shell.now, self.job, text.to_owned());
+            return log.print(Printed { at, stream, job, text });
         }
         let Some(output) = stream.and_then(|stream| self.outputs.get_mut(stream)) else {
             return Ok(());

@@ -11,6 +11,7 @@
 
 mod archive;
 mod arithmetic;
+mod braces;
 mod builtins;
 mod conditions;
 mod container;
@@ -69,8 +70,14 @@ pub struct Environment {
 pub struct Process {
     environment: Environment,
     arguments: Vec<String>,
-    /// The arguments of its readiness probe's exec action.
-    readiness_probe: Option<Vec<String>>,
+    readiness_probe: Option<Probe>,
+}
+
+/// Exec action of a readiness probe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Probe {
+    command: Vec<String>,
+    timeout: Duration,
 }
 
 /// The input of a run beside its process.
@@ -125,8 +132,9 @@ impl Process {
 
     /// Whether the readiness probe succeeds at `context.start`; `None` without a supported probe.
     pub fn readiness(&self, context: &RunContext<'_>) -> Option<bool> {
-        let run = self.interpret(self.readiness_probe.as_deref()?, context).ok()?;
-        Some(run.lasts.is_some() && run.exit_code == 0)
+        let probe = self.readiness_probe.as_ref()?;
+        let run = self.interpret(&probe.command, context).ok()?;
+        Some(run.lasts.is_some_and(|lasts| lasts < probe.timeout) && run.exit_code == 0)
     }
 
     /// Whether the container has a readiness probe that executes a command.
@@ -138,9 +146,10 @@ impl Process {
         let mut interpreter = self.environment.plain_interpreter(context);
         let (lasts, exit_code) = self.first_process(arguments, context, &mut interpreter)?;
         let reads_shared_files = interpreter.reads_shared_files.get();
-        let mut writes = interpreter.writes;
+        let writes = interpreter.writes.into_iter().map(|(_, write)| write);
         // Background jobs end with the first process.
-        writes.retain(|write| lasts.is_none_or(|lasts| write.after <= lasts));
+        let writes =
+            writes.filter(|write| lasts.is_none_or(|lasts| write.after <= lasts)).collect();
         Ok(Run {
             lasts,
             exit_code,

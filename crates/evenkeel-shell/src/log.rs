@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     fn text_at(at: Duration, text: &str) -> Printed {
-        Printed { at, stream: 0, text: text.to_owned() }
+        Printed { at, stream: 0, job: 0, text: text.to_owned() }
     }
 
     #[test]

@@ -454,6 +454,27 @@ impl<'t> Parser<'t> {
         Ok(Some(Redirect { fd, to }))
     }
 
+    /// Returns the position of the newline that ends this line; a newline within quotation marks does not.
+    fn line_end(&self) -> Option<usize> {
+        let (mut quote, mut before) = (None, b' ');
+        let mut bytes = self.rest().bytes().enumerate();
+        while let Some((at, c)) = bytes.next() {
+            match (quote, c) {
+                (None, b'\n') => return Some(self.position + at),
+                (None, b'#') if matches!(before, b' ' | b'\t' | b';') => {
+                    let rest = &self.rest()[at..];
+                    return rest.find('\n').map(|n| self.position + at + n);
+                }
+                (None | Some(b'"'), b'\\') => drop(bytes.next()),
+                (None, b'"' | b'\'') => quote = Some(c),
+                (Some(open), c) if open == c => quote = None,
+                _ => {}
+            }
+            before = c;
+        }
+        None
+    }
+
     /// Parses a here-document: reads its delimiter here, and the lines after this one up to the delimiter.
     fn here_document(&mut self, without_tabs: bool) -> Result<Word, Refused> {
         let delimiter = self.word()?;
@@ -461,7 +482,7 @@ impl<'t> Parser<'t> {
         let Some(delimiter) = delimiter.literal() else {
             return self.refuse("that cannot end a text");
         };
-        let line_end = self.rest().find('\n').map(|n| self.position + n);
+        let line_end = self.line_end();
         let (end, start) = match (self.here, line_end) {
             (Some(here), _) => here,
             (None, Some(end)) => (end, end + 1),

@@ -75,7 +75,7 @@ fn script(text: &str) -> Result<Run, String> {
 #[test]
 fn a_log_has_each_line_at_its_time() {
     type Lines = &'static [(u64, &'static str)];
-    let table: [(&str, u64, Lines); 9] = [
+    let table: [(&str, u64, Lines); 10] = [
         ("echo a; sleep 2; echo b; exit 1", 9, &[(0, "a\n"), (2, "b\n")]),
         ("echo a; sleep 2; echo b", 1, &[(0, "a\n")]),
         ("echo err >&2; echo no > /tmp/x", 9, &[(0, "err\n")]),
@@ -88,6 +88,11 @@ fn a_log_has_each_line_at_its_time() {
         ),
         ("(sleep 2; echo job) & echo main; wait", 9, &[(0, "main\n"), (2, "job\n")]),
         ("(sleep 5; echo job) & echo main", 9, &[(0, "main\n")]),
+        (
+            "(echo a; sleep 5; echo b) & p=$!; (sleep 7; echo c) & sleep 2; kill $p; wait; echo d",
+            9,
+            &[(0, "a\n"), (7, "c\n"), (7, "d\n")],
+        ),
         ("echo a; sleep 1; frobnicate --all; echo b", 9, &[(0, "a\n")]),
     ];
     for (text, until, want) in table {
@@ -219,6 +224,20 @@ fn scripts_print_what_a_shell_would() {
             "0\nx\na\n",
         ),
         ("[[ ! ( a == b || a == c ) && 1 -lt 2 ]] && echo yes; [[ -n a || ]]; echo $?", "yes\n2\n"),
+        ("timeout 3 sh -c 'echo a; sleep 2; echo b; sleep 2; echo c'; echo d", "a\nb\nd\n"),
+        ("timeout 3 sh -c 'echo a; while sleep 2; do echo b; done'; echo $?", "a\nb\n143\n"),
+        ("timeout 3 sh -c 'while :; do i=$((i+1)); done'; echo $?", "143\n"),
+        ("x=$(timeout 9 timeout 1 sh -c 'sleep 2; echo a'); echo $x-; sleep 20; echo b", "-\nb\n"),
+        (
+            "while sleep 2; do echo x >> /tmp/x; done & p=$!; sleep 5; kill $p; sleep 5; cat /tmp/x",
+            "x\nx\n",
+        ),
+        ("cat <<EOF; echo 'x\ny'\na\nEOF\n", "a\nx\ny\n"),
+        ("cat <<EOF; echo \"x\\\"\ny\" # it's\na\nEOF\necho b", "a\nx\"\ny\nb\n"),
+        (
+            "echo {a,b} {1..3}; bash -c 'echo {a,b} x{1..3}y {}'",
+            "{a,b} {1..3}\na b x1y x2y x3y {}\n",
+        ),
         ("hostname; echo $0 $$$$", "web-0\nsh 1\n"),
         ("expr 2 + 3 \\* 4; expr 1 \\> 2; expr a = a", "14\n0\n1\n"),
     ] {
@@ -240,6 +259,7 @@ fn some_run_until_they_are_killed() {
         "while true; do date >> /data/log; sleep 5; done",
         "sleep infinity & wait",
         "trap : TERM; while true; do sleep 1; done",
+        "while true; do timeout 1 sh -c 'while :; do i=$((i+1)); done'; done",
     ] {
         let run = script(text).unwrap_or_else(|why| panic!("{text:?}: {why}"));
         assert_eq!(run.lasts, None, "{text:?}");
@@ -328,6 +348,27 @@ fn variables_come_from_the_pod() {
     });
     let run = run(container, &Files::default(), None).unwrap();
     assert_eq!(run.output, "3 web-0 web 10.128.0.1 node-1 3-web-0 shop\n");
+}
+
+#[test]
+fn a_readiness_probe_fails_after_its_timeout() {
+    for (command, timeout, want) in [
+        ("exit 0", None, true),
+        ("exit 1", None, false),
+        ("sleep 1", None, false),
+        ("sleep 1", Some(2), true),
+        ("sleep 5", Some(2), false),
+        ("sleep infinity", Some(100), false),
+    ] {
+        let mut container = shell("sleep infinity");
+        container["readinessProbe"] = json!({ "exec": { "command": ["sh", "-c", command] } });
+        if let Some(timeout) = timeout {
+            container["readinessProbe"]["timeoutSeconds"] = timeout.into();
+        }
+        let ready =
+            with_process("u1/c/0", container, &Files::default(), None, crate::Process::readiness);
+        assert_eq!(ready, Ok(Some(want)), "{command} {timeout:?}");
+    }
 }
 
 #[test]

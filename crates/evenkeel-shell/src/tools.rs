@@ -367,13 +367,20 @@ impl Interpreter<'_> {
         };
         let until = shell.now.saturating_add(limit);
         let (writes, child) = (self.writes.len(), shell.fork());
-        let (end, status) =
-            self.child(child, |interpreter, child| interpreter.execute(child, words))?;
+        let outer = self.deadline;
+        self.deadline = Some(outer.map_or(until, |outer| outer.min(until)));
+        let ended = self.child(child, |interpreter, child| interpreter.execute(child, words));
+        self.deadline = outer;
+        let (end, status) = match ended {
+            // The child would run for longer than it is interpreted: the limit ends it.
+            Err(Halt::StepLimit) if self.resume() => (None, 0),
+            ended => ended?,
+        };
         match end.filter(|end| *end <= until) {
             Some(end) => (shell.now, shell.status) = (end, status),
             None => {
                 let mut n = 0;
-                self.writes.retain(|write| {
+                self.writes.retain(|(_, write)| {
                     n += 1;
                     n <= writes || write.after <= until
                 });

@@ -156,8 +156,10 @@ message! {
 }
 
 message! {
-    /// Probe, decoded only for its handler.
+    /// Probe, decoded only for its handler and its timeout.
     pub struct CommandProbe("k8s.io.api.core.v1.Probe") {
+        /// Seconds after which the probe fails; 0 for the default.
+        timeout_seconds: i32 = 3 "timeoutSeconds",
         => /// Handler of the probe.
         handler: ProbeHandler = 1
     }
