@@ -43,7 +43,7 @@ impl Options {
                         'x' => options.extract = true,
                         'f' => words.next()?.clone_into(&mut options.file),
                         'C' => words.next()?.clone_into(&mut options.folder),
-                        // Times, modes and owners are not kept; nothing is compressed or told.
+                        // Times, modes and owners are not kept; nothing is compressed or printed.
                         'm' | 'o' | 'p' | 'v' => {}
                         _ => return None,
                     }

@@ -23,7 +23,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) host_ip: Ipv4Addr,
     pub(crate) inits: Vec<Container<'a>>,
     pub(crate) mains: Vec<Container<'a>>,
-    /// Ephemeral containers.
+    /// Ephemeral containers in the order of the spec.
     pub(crate) ephemerals: Vec<Container<'a>>,
     /// Readiness gates, each with the status of its condition, `None` where there is no such condition.
     pub(crate) gates: Vec<(&'a str, Option<&'a str>)>,

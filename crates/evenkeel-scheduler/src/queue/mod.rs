@@ -66,7 +66,7 @@ pub(crate) struct SchedulingQueue {
     nominator: Nominator,
     sequence: u64,
     unschedulable_flushed_at: Option<Timestamp>,
-    metrics: QueueMetrics,
+    counters: QueueMetrics,
     plugin_calls: PluginCalls,
     /// Number of runs of the PreEnqueue plugins.
     n_pre_enqueue_runs: u64,
@@ -172,7 +172,7 @@ impl SchedulingQueue {
             nominator: Nominator::default(),
             sequence: 0,
             unschedulable_flushed_at: None,
-            metrics: QueueMetrics::default(),
+            counters: QueueMetrics::default(),
             plugin_calls: PluginCalls::default(),
             n_pre_enqueue_runs: 0,
         }
@@ -475,12 +475,12 @@ impl SchedulingQueue {
 
     /// Takes the counts of pods that entered each queue since the last call.
     pub(crate) fn take_incoming(&mut self) -> BTreeMap<(&'static str, EventLabel), u64> {
-        std::mem::take(&mut self.metrics.incoming)
+        std::mem::take(&mut self.counters.incoming)
     }
 
     /// Returns the number of queued pods that each plugin rejected, by profile and plugin index.
     pub(crate) fn rejected(&self) -> &BTreeMap<(usize, usize), i64> {
-        &self.metrics.rejected
+        &self.counters.rejected
     }
 
     /// Returns the labels of the recorded in-flight events, and the number of pods in flight.
@@ -779,12 +779,12 @@ impl SchedulingQueue {
     }
 
     fn count_incoming(&mut self, queue: &'static str, label: EventLabel) {
-        *self.metrics.incoming.entry((queue, label)).or_default() += 1;
+        *self.counters.incoming.entry((queue, label)).or_default() += 1;
     }
 
     fn count_rejectors(&mut self, profile: usize, plugins: PluginSet, by: i64) {
         for plugin in plugins.iter().filter(|plugin| *plugin < PluginSet::MAX) {
-            *self.metrics.rejected.entry((profile, plugin)).or_default() += by;
+            *self.counters.rejected.entry((profile, plugin)).or_default() += by;
         }
     }
 
