@@ -150,7 +150,7 @@ fn patched(name: &str, object: &Value, operations: &Value) -> Result<Value, Stat
     })
 }
 
-/// Applies a response's patch, as [`mutate`] does, for fuzz targets. Returns `None` without a valid patch.
+/// Applies a response's patch, as [`Mutating::pass`] does, for fuzz targets. Returns `None` without a valid patch.
 pub(crate) fn mutated(uid: &str, review: &Value, object: &Value) -> Option<Value> {
     let operations = read("w", uid, review).ok()?.patch?;
     patched("w", object, &operations).ok()
