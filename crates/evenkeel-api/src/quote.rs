@@ -30,6 +30,22 @@ pub fn quote(text: &str) -> String {
     quoted
 }
 
+/// Escapes the characters in a JSON text that Go's encoder escapes in strings: HTML characters and two line separators.
+pub fn escape_html(json: String) -> String {
+    let escapes = |c: char| matches!(c, '<' | '>' | '&' | '\u{2028}' | '\u{2029}');
+    if !json.contains(escapes) {
+        return json;
+    }
+    let mut out = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        match c {
+            c if escapes(c) => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
 /// Returns whether a character is printable, as Go's `unicode.IsPrint` does: letters, marks, numbers, punctuation,
 /// symbols, and the ASCII space.
 pub fn is_print(c: char) -> bool {

@@ -1,6 +1,6 @@
 //! Untyped values in Go's formats `%v` and `%#v`, for messages.
 
-use evenkeel_api::quote::quote;
+use evenkeel_api::quote::{escape_html, quote};
 use serde_json::Value;
 
 /// Formats a value as `%v` does: `map[a:1 b:[x y]]`.
@@ -36,22 +36,6 @@ pub fn go_json(value: &Value) -> String {
 /// A JSON string as Go's `encoding/json` writes it.
 pub fn go_json_string(text: &str) -> String {
     escape_html(Value::from(text).to_string())
-}
-
-/// Escapes what can only be within the strings of a JSON text.
-fn escape_html(json: String) -> String {
-    let escapes = |c: char| matches!(c, '<' | '>' | '&' | '\u{2028}' | '\u{2029}');
-    if !json.contains(escapes) {
-        return json;
-    }
-    let mut out = String::with_capacity(json.len() + 16);
-    for c in json.chars() {
-        match c {
-            c if escapes(c) => out.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 fn write(value: &Value, out: &mut String) {

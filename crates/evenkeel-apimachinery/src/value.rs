@@ -80,6 +80,15 @@ pub fn is_blank(value: &Value) -> bool {
     }
 }
 
+/// Returns whether Go's `omitempty` omits a value: null, `false`, 0, or an empty string, list or map.
+pub fn is_omitted(value: &Value) -> bool {
+    match value {
+        Value::Bool(flag) => !flag,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        other => is_blank(other),
+    }
+}
+
 /// Whether two optional values are equal; absent, null and empty are equal.
 pub fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
     let a = a.filter(|value| !is_blank(value));

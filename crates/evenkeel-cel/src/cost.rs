@@ -12,6 +12,9 @@ use super::value::Val;
 /// here.
 const FREE: u64 = 10;
 
+/// Cost of a call that makes a list, without its elements.
+pub(crate) const LIST_CALL: u64 = 1 + super::eval::LIST;
+
 /// Returns a tenth, rounded up: the cost of traversing a string of this size.
 pub(crate) fn tenth(size: u64) -> u64 {
     size.div_ceil(10)
@@ -183,11 +186,10 @@ impl Call<'_, '_> {
     }
 
     fn of_lists(&self) -> Option<u64> {
-        const LIST: u64 = 1 + super::eval::LIST;
         if let ("lists.range", [Val::Int(n)]) = (self.name, self.args) {
             // A size beyond the limit is an error.
             let made = u64::try_from(*n).ok().filter(|_| *n <= MAX_RANGE);
-            return Some(made.unwrap_or(0).saturating_add(LIST));
+            return Some(made.unwrap_or(0).saturating_add(LIST_CALL));
         }
         let length = self.length(0)?;
         Some(match self.name {
@@ -199,13 +201,13 @@ impl Call<'_, '_> {
                 "distinct" => length.saturating_mul(self.nodes(0)) / 10,
                 _ => 0,
             }),
-            "reverse" => length.saturating_add(LIST),
+            "reverse" => length.saturating_add(LIST_CALL),
             "slice" => match self.args {
                 [_, Val::Int(from), Val::Int(to)] => {
                     let count = u64::try_from(to.saturating_sub(*from)).unwrap_or(0);
-                    count.min(length).saturating_add(LIST)
+                    count.min(length).saturating_add(LIST_CALL)
                 }
-                _ => LIST,
+                _ => LIST_CALL,
             },
             "flatten" => {
                 let depth = match self.args {
@@ -214,7 +216,7 @@ impl Call<'_, '_> {
                 };
                 let limit = self.room.saturating_add(FREE).saturating_add(1);
                 let count = flat_length(&self.args[0], depth, limit);
-                depth.saturating_mul(length).saturating_add(LIST).max(copies(count))
+                depth.saturating_mul(length).saturating_add(LIST_CALL).max(copies(count))
             }
             "join" => tenth(self.joined().saturating_mul(2)),
             "sets.contains" | "sets.intersects" | "sets.equivalent" => {
@@ -270,7 +272,7 @@ pub(super) fn self_comparison(list: &Val<'_>) -> u64 {
         Some(Val::Str(_) | Val::Bytes(_)) => (pairs as f64 * 2.1) as u64,
         _ => pairs.saturating_mul(2),
     };
-    cost.saturating_add(1 + super::eval::LIST)
+    cost.saturating_add(LIST_CALL)
 }
 
 /// Returns the cost of traversing a value. Upstream: `traversalCost`.

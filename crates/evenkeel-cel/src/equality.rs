@@ -90,13 +90,10 @@ impl Val<'_> {
                 }
                 _ => false,
             };
-            return if unordered {
-                // Usually, the order is the same.
-                self.elements().zip(other.elements()).all(|(a, b)| a.equals(&b))
-                    || self.elements().all(|item| other.elements().any(|o| item.equals(&o)))
-            } else {
-                self.elements().zip(other.elements()).all(|(a, b)| a.equals(&b))
-            };
+            // Usually, the order is the same.
+            return self.elements().zip(other.elements()).all(|(a, b)| a.equals(&b))
+                || unordered
+                    && self.elements().all(|item| other.elements().any(|o| item.equals(&o)));
         }
         match (self.map_len(), other.map_len()) {
             (Some(a), Some(b)) if a == b => self

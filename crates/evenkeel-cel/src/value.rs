@@ -192,11 +192,6 @@ impl<'a> Val<'a> {
         self.list_len().map(|_| self.elements().collect())
     }
 
-    /// Returns the entries of a map; `None` for other types.
-    pub fn entries(&self) -> Option<Vec<(Self, Self)>> {
-        self.pairs().map(Iterator::collect)
-    }
-
     /// Returns the number of elements, entries or characters; for `bytes`, of bytes.
     pub fn size(&self) -> Option<usize> {
         match self {

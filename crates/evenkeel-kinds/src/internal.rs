@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use evenkeel_apimachinery::diff::unified;
 use evenkeel_apimachinery::go_text::{go_json, go_json_string};
 use evenkeel_apimachinery::status::BadValue;
-use evenkeel_apimachinery::value::get;
+use evenkeel_apimachinery::value::{get, is_omitted};
 use serde_json::Value;
 
 static RECORDED: &str = include_str!("../data/internal-fields.tsv");
@@ -128,7 +128,7 @@ impl Encoder {
         let fields = TYPES.get(type_).map(Vec::as_slice).unwrap_or_default();
         let shown: Vec<&Field> = fields
             .iter()
-            .filter(|field| !field.omit_empty || part(field).is_some_and(|part| !is_empty(part)))
+            .filter(|field| !field.omit_empty || part(field).is_some_and(|part| !is_omitted(part)))
             .collect();
         self.enclosed(['{', '}'], shown, |encoder, field| {
             encoder.write_name(field.name);
@@ -182,18 +182,6 @@ impl Encoder {
             self.out.push('\n');
             self.out.extend(std::iter::repeat_n(' ', self.depth));
         }
-    }
-}
-
-/// Whether Go omits a value that may be.
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Bool(flag) => !flag,
-        Value::Number(number) => number.as_f64() == Some(0.0),
-        Value::String(text) => text.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::Object(entries) => entries.is_empty(),
     }
 }
 

@@ -220,7 +220,7 @@ pub const STRATEGIES: &[(&str, KindStrategy)] = &[
         ),
     ),
     ("deployments", with_generation("apps", "Deployment", "{}")),
-    ("replicasets", KindStrategy { ..with_generation("apps", "ReplicaSet", r#"{"replicas":0}"#) }),
+    ("replicasets", with_generation("apps", "ReplicaSet", r#"{"replicas":0}"#)),
     (
         "statefulsets",
         KindStrategy {

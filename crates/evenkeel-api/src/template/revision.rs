@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::Template;
 use crate::decode::{Field, Reader, Shape, Wire, WireError};
+use crate::quote::escape_html;
 
 const MESSAGE: &str = "k8s.io.api.core.v1.PodTemplateSpec";
 
@@ -22,24 +23,8 @@ impl Template {
         // A template that does not fit Go's types cannot come from an API server of this release.
         let mut template = as_go.unwrap_or(json);
         template["$patch"] = "replace".into();
-        escape_html(&json!({ "spec": { "template": template } }).to_string())
+        escape_html(json!({ "spec": { "template": template } }).to_string())
     }
-}
-
-/// Escapes the characters that Go's JSON encoder escapes in strings: HTML characters and two line separators.
-fn escape_html(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '<' => escaped.push_str("\\u003c"),
-            '>' => escaped.push_str("\\u003e"),
-            '&' => escaped.push_str("\\u0026"),
-            '\u{2028}' => escaped.push_str("\\u2028"),
-            '\u{2029}' => escaped.push_str("\\u2029"),
-            c => escaped.push(c),
-        }
-    }
-    escaped
 }
 
 /// Pod template in the data of a ControllerRevision; `None` if the data has no template.

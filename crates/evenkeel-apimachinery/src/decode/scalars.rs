@@ -75,16 +75,21 @@ fn float(text: &str) -> Result<Value, ScalarError> {
     }
 }
 
-/// Base64 as Go decodes it: unused bits of the last character are no error. The result has none.
+/// Base64 decoder that ignores unused bits of the last character, as Go's does.
+static LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+);
+
+/// Decodes base64 as Go does: unused bits of the last character are no error. The result has none.
 fn bytes(text: &str) -> Result<Value, ScalarError> {
-    if let Some(at) = corrupt_base64(text.as_bytes()) {
-        return Err(ScalarError::Text(format!("illegal base64 data at input byte {at}")));
-    }
     let stripped: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
-    let lenient = GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true);
-    match GeneralPurpose::new(&alphabet::STANDARD, lenient).decode(&stripped) {
+    match LENIENT.decode(&stripped) {
         Ok(bytes) => Ok(Value::String(STANDARD.encode(bytes))),
-        Err(_) => Err(ScalarError::Text("illegal base64 data at input byte 0".to_owned())),
+        Err(_) => {
+            let at = corrupt_base64(text.as_bytes()).unwrap_or_default();
+            Err(ScalarError::Text(format!("illegal base64 data at input byte {at}")))
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::json::Json;
 use super::scalars;
 use crate::schema::node::{Field, Rest, Shape, Struct, TypeRef};
+use crate::value::is_omitted;
 
 /// Lists and maps that validation refuses even when they are empty, by Go's name of the type and JSON's of the field.
 const DIFFERS_WHEN_EMPTY: [(&str, &str); 4] = [
@@ -101,7 +102,9 @@ pub(crate) fn zero_value(type_ref: TypeRef<'_>) -> Value {
 /// with `omitempty`.
 pub(crate) fn null_empty(value: &mut Value, type_ref: TypeRef<'_>) {
     match (type_ref.shape(), value) {
-        (Shape::List { .. } | Shape::Map { .. }, value) if is_empty(value) => *value = Value::Null,
+        (Shape::List { .. } | Shape::Map { .. }, value) if is_omitted(value) => {
+            *value = Value::Null;
+        }
         (Shape::Struct(s), Value::Object(entries)) => {
             for (key, value) in entries {
                 // An empty list of managed fields is not the same as none: it resets them. Others are yet to be refused.
@@ -151,20 +154,9 @@ fn unless_omitted(field: &Field, type_ref: TypeRef<'_>, value: Value) -> Option<
         | Shape::Any
         | Shape::Raw => false,
         Shape::Time | Shape::MicroTime => field.omit_zero && value.is_null(),
-        _ => field.omit_empty && is_empty(&value),
+        _ => field.omit_empty && is_omitted(&value),
     };
     (!dropped).then_some(value)
-}
-
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Bool(b) => !b,
-        Value::Number(n) => n.as_f64() == Some(0.0),
-        Value::String(s) => s.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::Object(entries) => entries.is_empty(),
-    }
 }
 
 #[derive(Default)]
@@ -286,6 +278,9 @@ impl<'s> Decoder<'s> {
         let value = self.value(json, type_ref);
         self.fields.truncate(n_fields);
         self.path.truncate(length);
+        if field.pointer || !is_omitted(&value) {
+            return Some(value);
+        }
         // An explicitly empty list stays apart from an absent one: of owners, because a client clears them so; of
         // others, because validation refuses it.
         let differs_when_empty =
@@ -295,7 +290,7 @@ impl<'s> Decoder<'s> {
             .contains(&&*field.name)
             && self.fields == ["spec", "metadata"];
         let keeps_list = (resets_managers || refused_in_template) && value.is_array();
-        if field.pointer || differs_when_empty || keeps_list {
+        if differs_when_empty || keeps_list {
             return Some(value);
         }
         unless_omitted(field, type_ref, value)

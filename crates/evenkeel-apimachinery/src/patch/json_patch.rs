@@ -177,12 +177,12 @@ fn container<'d, 'p>(
     Ok((at, key))
 }
 
-fn unescape(key: &str) -> std::borrow::Cow<'_, str> {
+pub(super) fn unescape(key: &str) -> std::borrow::Cow<'_, str> {
     if key.contains('~') { key.replace("~1", "/").replace("~0", "~").into() } else { key.into() }
 }
 
 /// Parses an index into a list of `length` elements. A negative index counts from the end.
-fn index(key: &str, length: usize) -> PatchResult<usize> {
+pub(super) fn index(key: &str, length: usize) -> PatchResult<usize> {
     let actual: i64 = key.parse().map_err(|_| NotApplicable)?;
     let from_start = if actual < 0 { actual + length as i64 } else { actual };
     usize::try_from(from_start).ok().filter(|i| *i < length).ok_or(NotApplicable)

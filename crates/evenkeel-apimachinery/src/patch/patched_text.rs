@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::PatchType;
+use super::json_patch::{index, unescape};
 use crate::decode::json::Json;
 use crate::go_text::go_json_string;
 use crate::schema::Schema;
@@ -162,9 +163,9 @@ impl<'a> Node<'a> {
 
     fn part(&mut self, step: &str) -> Option<&mut Self> {
         match self {
-            Self::Fields(fields) => fields.get_mut(&unescape(step)),
+            Self::Fields(fields) => fields.get_mut(&*unescape(step)),
             Self::Items(items) => {
-                let index = index(step, items.len())?;
+                let index = index(step, items.len()).ok()?;
                 items.get_mut(index)
             }
             _ => None,
@@ -178,14 +179,14 @@ impl<'a> Node<'a> {
 
     fn put(&mut self, pointer: &str, value: Self, inserts: bool) -> Option<()> {
         match self.walk(pointer)? {
-            (Self::Fields(fields), last) => drop(fields.insert(unescape(last), value)),
+            (Self::Fields(fields), last) => drop(fields.insert(unescape(last).into_owned(), value)),
             (Self::Items(items), "-") => items.push(value),
             (Self::Items(items), last) if inserts => {
-                let index = index(last, items.len() + 1)?;
-                items.insert(index.min(items.len()), value);
+                let index = index(last, items.len() + 1).ok()?;
+                items.insert(index, value);
             }
             (Self::Items(items), last) => {
-                let index = index(last, items.len())?;
+                let index = index(last, items.len()).ok()?;
                 *items.get_mut(index)? = value;
             }
             _ => return None,
@@ -195,10 +196,10 @@ impl<'a> Node<'a> {
 
     fn take(&mut self, pointer: &str) -> Option<Self> {
         match self.walk(pointer)? {
-            (Self::Fields(fields), last) => fields.remove(&unescape(last)),
+            (Self::Fields(fields), last) => fields.remove(&*unescape(last)),
             (Self::Items(items), last) => {
-                let index = index(last, items.len())?;
-                (index < items.len()).then(|| items.remove(index))
+                let index = index(last, items.len()).ok()?;
+                Some(items.remove(index))
             }
             _ => None,
         }
@@ -215,17 +216,6 @@ impl<'a> Node<'a> {
             Self::Items(items) => enclosed('[', ']', items, out, Self::write),
         }
     }
-}
-
-/// An index of a list with so many places; a negative one counts from the end.
-fn index(step: &str, n_places: usize) -> Option<usize> {
-    let index: i64 = step.parse().ok()?;
-    let index = if index < 0 { index + i64::try_from(n_places).ok()? } else { index };
-    usize::try_from(index).ok().filter(|index| *index < n_places)
-}
-
-fn unescape(step: &str) -> String {
-    step.replace("~1", "/").replace("~0", "~")
 }
 
 /// Writes what was sent, in its order.

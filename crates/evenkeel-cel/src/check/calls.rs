@@ -1,5 +1,6 @@
 //! Static checks of calls: accepted argument types, result type and maximum cost.
 
+use crate::cost::tenth;
 use cel::common::ast::{CallExpr, Expr, operators as op};
 use cel::parser::Expression;
 
@@ -209,11 +210,6 @@ fn operator<'a>(name: &str, args: &[&Declared<'a>]) -> Result<Option<Declared<'a
         ) => return Err(wrong()),
         _ => return Ok(None),
     }))
-}
-
-/// Returns a tenth, rounded up: the cost of traversing a string of this size.
-fn tenth(size: u64) -> u64 {
-    size.div_ceil(10)
 }
 
 fn operator_cost(name: &str, args: &[&Declared<'_>]) -> u64 {

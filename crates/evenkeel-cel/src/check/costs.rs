@@ -2,6 +2,7 @@
 //!
 //! Upstream: `EstimateCallCost` of `cel/library/cost.go`, and the estimators of cel-go's `checker` and `ext`.
 
+use crate::cost::{LIST_CALL, tenth};
 use cel::common::ast::{Expr, LiteralValue};
 use cel::parser::Expression;
 
@@ -10,15 +11,8 @@ use super::types::Type;
 
 /// Maximum size of the pattern of a format. Upstream: `MaxNameFormatRegexSize`.
 const FORMAT_PATTERN: u64 = 128;
-/// Cost of a call that makes a list, without its elements.
-const LIST: u64 = 11;
 /// Cost of comparing an address with a network of the same family.
 const ADDRESS: u64 = 4;
-
-/// Returns a tenth, rounded up: the cost of traversing a string of this size.
-fn tenth(size: u64) -> u64 {
-    size.div_ceil(10)
-}
 
 /// Returns the cost of a search with a regular expression.
 fn search(text: u64, pattern: u64) -> u64 {
@@ -76,7 +70,7 @@ impl Estimated<'_, '_> {
 
     fn of_lists(&self) -> (u64, Option<u64>) {
         let size = self.size(0);
-        let list = |cost: u64, size: u64| (cost.saturating_add(LIST), Some(size));
+        let list = |cost: u64, size: u64| (cost.saturating_add(LIST_CALL), Some(size));
         match self.name {
             "lists.range" => {
                 let count = self.number(0).map_or(u64::MAX, |count| count.max(0) as u64);
@@ -176,7 +170,7 @@ pub(super) fn self_comparison(keys: Option<&Declared<'_>>) -> (u64, Option<u64>)
         _ => false,
     });
     let more = if is_text { tenth(pairs) } else { 0 };
-    (pairs.saturating_mul(2).saturating_add(more).saturating_add(LIST), Some(pairs))
+    (pairs.saturating_mul(2).saturating_add(more).saturating_add(LIST_CALL), Some(pairs))
 }
 
 #[cfg(test)]

@@ -12,11 +12,11 @@ fn failure(function: &str, text: &str, why: &str) -> String {
 }
 
 /// Parses an unsigned number without a sign; the error names this function of Go's `strconv`.
-pub(super) fn parse_u64(function: &str, text: &str) -> Result<u64, String> {
+pub(super) fn parse_u64(text: &str) -> Result<u64, String> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(failure(function, text, SYNTAX));
+        return Err(failure("ParseUint", text, SYNTAX));
     }
-    text.parse().map_err(|_| failure(function, text, RANGE))
+    text.parse().map_err(|_| failure("ParseUint", text, RANGE))
 }
 
 /// Parses an integer that may have a sign; the error is that of Go's `strconv.Atoi`.

@@ -1,4 +1,4 @@
-//! Functions of semantic versions. Upstream: `cel/library/semverlib.go` and `blang/semver`.
+//! Functions of semantic versions. Upstream: `cel/library/semverlib.go` and `github.com/blang/semver/v4`.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -100,7 +100,7 @@ fn number(name: &str, text: &str) -> Result<u64, String> {
         name[..1].make_ascii_uppercase();
         return Err(format!("{name} number must not contain leading zeroes {}", quote(text)));
     }
-    parse_u64("ParseUint", text)
+    parse_u64(text)
 }
 
 fn identifier(text: &str) -> Result<Identifier, String> {
@@ -114,7 +114,7 @@ fn identifier(text: &str) -> Result<Identifier, String> {
                 quote(text)
             ));
         }
-        return parse_u64("ParseUint", text).map(Identifier::Number);
+        return parse_u64(text).map(Identifier::Number);
     }
     if !text.chars().all(is_of_identifiers) {
         return Err(format!("Invalid character(s) found in prerelease {}", quote(text)));

@@ -31,7 +31,6 @@ pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
             }
             last_index(text, part, *from)
         }
-        ("includes", [other]) => Ok(Val::Bool(args[0].equals(other))),
         ("lowerAscii", []) => Ok(Val::str(text.to_ascii_lowercase())),
         ("upperAscii", []) => Ok(Val::str(text.to_ascii_uppercase())),
         ("trim", []) => Ok(Val::str(text.trim())),

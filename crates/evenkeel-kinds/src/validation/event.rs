@@ -54,29 +54,21 @@ pub(super) fn update(request_group: &str, new: &Value, old: &Value, errors: &mut
         series(new, errors);
     }
     let fields = [
-        ("involvedObject", "involvedObject"),
-        ("reason", "reason"),
-        ("message", "message"),
-        ("source", "source"),
-        ("firstTimestamp", "firstTimestamp"),
-        ("lastTimestamp", "lastTimestamp"),
-        ("count", "count"),
-        ("type", "type"),
-        ("eventTime", "eventTime"),
-        ("action", "action"),
-        ("related", "related"),
-        ("reportingComponent", "reportingController"),
-        ("reportingInstance", "reportingInstance"),
+        ("involvedObject", "involvedObject", "core.ObjectReference"),
+        ("reason", "reason", "s"),
+        ("message", "message", "s"),
+        ("source", "source", "core.EventSource"),
+        ("firstTimestamp", "firstTimestamp", "=null"),
+        ("lastTimestamp", "lastTimestamp", "=null"),
+        ("count", "count", "i"),
+        ("type", "type", "s"),
+        ("eventTime", "eventTime", "=null"),
+        ("action", "action", "s"),
+        ("related", "related", "*core.ObjectReference"),
+        ("reportingComponent", "reportingController", "s"),
+        ("reportingInstance", "reportingInstance", "s"),
     ];
-    for (field, name) in fields {
-        let type_name = match field {
-            "involvedObject" => "core.ObjectReference",
-            "related" => "*core.ObjectReference",
-            "source" => "core.EventSource",
-            "count" => "i",
-            "firstTimestamp" | "lastTimestamp" | "eventTime" => "=null",
-            _ => "s",
-        };
+    for (field, name, type_name) in fields {
         let quoted = |value: Option<&Value>| quoted(type_name, value);
         let (path, new, old) = (Path::new(name), get(new, field), get(old, field));
         if type_name.starts_with('*') {

@@ -35,7 +35,7 @@ pub(super) fn selectors(list: &[Value], stored: bool, path: &Path<'_>, lists: &m
     });
 }
 
-/// Upstream: `validateCELSelector`.
+/// Upstream: `validateCELExpression`.
 fn expression(source: &str, path: &Path<'_>, errors: &mut Errors) {
     if source.len() > MAX_EXPRESSION_BYTES {
         return errors.too_long(path, MAX_EXPRESSION_BYTES);
