@@ -6,6 +6,7 @@ use evenkeel_api::time::Timestamp;
 use evenkeel_shell::{Files, Processes, RunContext, later};
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
+use crate::pod::memory::run_id;
 use crate::pod::memory::{Memory, Slot, State};
 
 /// Reference to a container's log: of its current run, or of the previous one.
@@ -71,7 +72,7 @@ impl LoggedRun {
             _ => last()?,
         };
         Some(Self {
-            id: format!("{uid}/{}/{number}", container.name),
+            id: run_id(uid, &container.name, number),
             start,
             end,
             signal,

@@ -23,6 +23,7 @@ use std::{
 };
 use tokio::sync::Notify;
 
+use crate::pod::memory::run_id;
 use crate::{
     NodesOptions,
     addresses::Addresses,
@@ -435,7 +436,7 @@ impl PodWorkers {
         let slot = known.memory.slot(&pod, &container.name)?;
         slot.running()?;
         Some(CurrentRun {
-            id: format!("{}/{}/{}", known.uid, container.name, slot.restarts),
+            id: run_id(&known.uid, &container.name, slot.restarts),
             address: known.memory.ip,
             files: Arc::clone(&known.memory.files),
             node_files,

@@ -77,8 +77,8 @@ fn is_over(pod: &Pod) -> bool {
 fn status_patch(node: &Node, used: &BTreeSet<String>) -> Option<String> {
     let known = &node.status.volumes_in_use;
     let same = known.len() == used.len() && known.iter().all(|name| used.contains(&**name));
-    let body = json!({"status": {"volumesInUse": used}});
-    (!same && !partition::is_partitioned(node)).then(|| body.to_string())
+    (!same && !partition::is_partitioned(node))
+        .then(|| json!({"status": {"volumesInUse": used}}).to_string())
 }
 
 impl VolumesInUse {

@@ -4,6 +4,7 @@ use crate::{
     expand,
     interpreter::{Interpreter, Job},
     parse::is_name,
+    shell::is_shell,
     shell::{Flow, Halt, Input, Shell, Variable, unknown},
 };
 
@@ -64,7 +65,7 @@ impl Interpreter<'_> {
                 Some((last, words)) if last == "]" => self.test(shell, words),
                 _ => unknown("a bracket that is not closed"),
             },
-            "sh" | "bash" | "ash" | "dash" => self.start_shell(shell, name, arguments),
+            name if is_shell(name) => self.start_shell(shell, name, arguments),
             _ => self.tool(shell, name, arguments),
         }
     }

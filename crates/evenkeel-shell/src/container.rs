@@ -10,6 +10,7 @@ use crate::{
     Environment, Probe, Process,
     exec::reads_commands,
     expand::of_service,
+    files::base_name,
     files::{FilePath, Mounts, Scope, normal},
     shell::Variable,
 };
@@ -28,7 +29,7 @@ pub fn entrypoint_is_pause(image: &str) -> bool {
 }
 
 fn name_of(image: &str) -> &str {
-    let name = image.rsplit('/').next().unwrap_or(image);
+    let name = base_name(image);
     name.split(['@', ':']).next().unwrap_or(name)
 }
 

@@ -8,8 +8,10 @@ use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 use crate::{
     Environment, RunContext,
     files::Write,
+    files::base_name,
     interpreter::{Exec, Interpreter, Job, Log},
     parse,
+    shell::is_shell,
     shell::{Halt, Input, Shell},
 };
 
@@ -60,17 +62,14 @@ pub struct ExecRun {
 /// Whether a command is a shell that reads its commands from standard input.
 pub fn reads_commands(arguments: &[String]) -> bool {
     let [name, options @ ..] = arguments else { return false };
-    is_shell(name) && options.iter().all(|word| matches!(&**word, "-i" | "-l" | "-s" | "-"))
+    is_shell(base_name(name))
+        && options.iter().all(|word| matches!(&**word, "-i" | "-l" | "-s" | "-"))
 }
 
 /// Whether a command writes its standard input to its standard output as it comes.
 pub fn copies_input(arguments: &[String]) -> bool {
     let [name, files @ ..] = arguments else { return false };
     matches!(&**name, "cat" | "/bin/cat" | "/usr/bin/cat") && files.iter().all(|word| word == "-")
-}
-
-fn is_shell(name: &str) -> bool {
-    matches!(name.rsplit('/').next(), Some("sh" | "bash" | "ash" | "dash"))
 }
 
 impl Environment {
@@ -90,8 +89,8 @@ impl Environment {
         let Some(first) = arguments.first() else {
             return ExecRun::not_found(String::new());
         };
-        let flow = if is_shell(first) {
-            let name = first.rsplit('/').next().unwrap_or(first);
+        let flow = if is_shell(base_name(first)) {
+            let name = base_name(first);
             interpreter.run_shell(&mut shell, name, &arguments[1..])
         } else if BUILTINS.contains(&&**first) {
             return ExecRun::not_found(first.clone());
@@ -195,7 +194,7 @@ pub struct ShellSession {
 impl ShellSession {
     /// A shell that begins with the session. `name` is that of its program.
     pub fn new(environment: Arc<Environment>, program: &str, tty: bool, address: Ipv4Addr) -> Self {
-        let name = program.rsplit('/').next().unwrap_or(program);
+        let name = base_name(program);
         let mut shell = environment.first_shell(tty, address);
         shell.bash = name == "bash";
         name.clone_into(&mut shell.name);

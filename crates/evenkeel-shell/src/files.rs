@@ -16,6 +16,11 @@ const VERSION_BYTES: usize = 128;
 /// Versions of a file beyond which commands make the oldest be forgotten.
 const MAX_VERSIONS: usize = 64;
 
+/// Returns the last segment of a path.
+pub(crate) fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
 /// No space is left for what a command writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full;

@@ -46,7 +46,9 @@ pub use terminal::{Terminal, Typed, shown};
 
 use self::{
     files::Mounts,
+    files::base_name,
     interpreter::Interpreter,
+    shell::is_shell,
     shell::{Shell, Variable},
 };
 
@@ -170,9 +172,9 @@ impl Process {
         let variables = self.environment.variables_at(context.address);
         let mut shell = Shell::new(&self.environment.working_dir, variables);
         let first = arguments.first().map_or("", String::as_str);
-        let name = first.rsplit('/').next().unwrap_or(first);
+        let name = base_name(first);
         interpreter.main(&mut shell, |interpreter, shell| match name {
-            "sh" | "bash" | "ash" | "dash" => {
+            name if is_shell(name) => {
                 // SIGTERM is sent to the container's first process. Of these, only shells handle it here.
                 shell.main = true;
                 interpreter.run_shell(shell, name, &arguments[1..])

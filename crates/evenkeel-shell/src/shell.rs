@@ -28,6 +28,11 @@ pub(crate) enum Halt {
 
 pub(crate) type Flow = Result<(), Halt>;
 
+/// Returns whether a program is a shell that the interpreter runs.
+pub(crate) fn is_shell(name: &str) -> bool {
+    matches!(name, "sh" | "bash" | "ash" | "dash")
+}
+
 /// Returns the error for an unsupported part of a script.
 pub(crate) fn unknown<T>(why: impl Into<String>) -> Result<T, Halt> {
     Err(Halt::Unknown(why.into()))

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::{
     builtins::failed,
+    files::base_name,
     interpreter::Interpreter,
     shell::{Flow, Halt, Shell, unknown},
 };
@@ -187,7 +188,7 @@ impl Interpreter<'_> {
         let Some(text) = self.read(shell, from)? else {
             return self.complain(shell, &format!("{tool}: can't stat '{from}': {ABSENT}"));
         };
-        let name = from.rsplit('/').next().unwrap_or(from);
+        let name = base_name(from);
         let to = if self.is_folder(shell, to)? { format!("{to}/{name}") } else { (*to).clone() };
         if self.is_same(shell, from, &to) {
             // busybox renames the file to its own name.

@@ -17,7 +17,7 @@ expect '' k exec web -- sh -c 'mkdir /tmp/dir; echo text > /tmp/dir/file'
 expect '^file$' k exec web -- ls /tmp/dir
 expect '' k exec loop -- touch /tmp/stop
 eventually '^1$' k get pod loop -o 'jsonpath={.status.containerStatuses[0].restartCount}'
-refuse "can't open '/tmp/log'.*|exit code 1" k exec loop -- cat /tmp/stop
+refuse "can't open '/tmp/stop'.*|exit code 1" k exec loop -- cat /tmp/stop
 
 # Standard input, and a shell that reads its commands there.
 piped() { printf '%b' "$1" | k exec -i web -- "${@:2}"; }

@@ -233,7 +233,7 @@ fn the_flags_of_kubeadm_are_accepted() {
         &["--feature-gates=MutablePVNodeAffinity=true", "--controllers=*,token-cleaner-controller"],
         // Other key types and lifetimes (certificateValidityPeriod, encryptionAlgorithm).
         &["--cluster-signing-duration=8760h0m0s"],
-        // Common extraArgs.
+        // Flags that users often set in extraArgs.
         &[
             "--bind-address=0.0.0.0",
             "--profiling=false",

@@ -15,7 +15,7 @@ use std::{
 pub(super) const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
 /// Times that a pass observes: the creation of the Service, and the last transition of each pod's condition `Ready`.
-/// Upstream: `endpointsState`.
+/// Upstream: `ServiceState` of `TriggerTimeTracker`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Times {
     service: i64,

@@ -55,9 +55,7 @@ impl<'a> Facts<'a> {
         self.node_files = node_files;
         self
     }
-}
 
-impl<'a> Facts<'a> {
     /// The containers of a group, in the spec's order.
     pub(crate) fn group(&self, group: Group) -> &[Container<'a>] {
         match group {

@@ -36,6 +36,11 @@ pub(crate) struct Memory {
     pub(crate) version: u64,
 }
 
+/// Returns the ID of a container's run: writes, logs and commands name it by the same one.
+pub(crate) fn run_id(uid: &str, container: &str, restarts: u32) -> String {
+    format!("{uid}/{container}/{restarts}")
+}
+
 /// Files that a command writes which somebody executes in a container.
 #[derive(Debug, Clone)]
 pub(crate) struct CommandWrites {
@@ -293,6 +298,11 @@ impl Memory {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether a container runs.
+    pub(crate) fn is_running(&self) -> bool {
+        self.slots().any(|slot| slot.running().is_some())
     }
 
     pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot> {

@@ -99,14 +99,12 @@ pub(crate) fn plan(facts: &Facts<'_>, memory: &Memory, now: Timestamp) -> Decisi
         }
         Some(_) => {}
         None if pass.memory.refused => {}
-        None if is_terminal && !memory.slots().any(|slot| slot.running().is_some()) => {}
+        None if is_terminal && !memory.is_running() => {}
         None => pass.advance(),
     }
     let phase = pass.phase();
     let patch = status::patch(facts, &mut pass.memory, phase, now);
-    let remove = facts.deletion.is_some()
-        && phase.terminal()
-        && !pass.memory.slots().any(|s| s.running().is_some());
+    let remove = facts.deletion.is_some() && phase.terminal() && !pass.memory.is_running();
     Decision {
         memory: pass.memory,
         patch,
@@ -425,7 +423,7 @@ impl Pass<'_> {
         if facts.refused.is_some() {
             return Phase::Failed;
         }
-        let still = memory.slots().any(|slot| slot.running().is_some());
+        let still = memory.is_running();
         match memory.stopping {
             Some(Stopping { why: StopReason::Deadline, .. }) => return Phase::Failed,
             Some(_) if !still => {

@@ -25,7 +25,7 @@ pub(crate) fn patch(
     if !memory.refused {
         containers(facts, memory, phase, now, &mut status);
     }
-    let is_running = memory.slots().any(|slot| slot.running().is_some());
+    let is_running = memory.is_running();
     let written = &mut memory.written;
     // As upstream, the phase is not terminal while containers run and hold resources.
     let delayed = phase.terminal() && is_running;
@@ -168,8 +168,7 @@ fn condition(
 ) -> (bool, &'static str, String) {
     match kind {
         Kind::ReadyToStartContainers
-            if memory.sandbox
-                && (!phase.terminal() || memory.slots().any(|slot| slot.running().is_some())) =>
+            if memory.sandbox && (!phase.terminal() || memory.is_running()) =>
         {
             (true, "", String::new())
         }

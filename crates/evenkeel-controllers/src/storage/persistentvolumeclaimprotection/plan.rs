@@ -153,13 +153,13 @@ fn needs_live_pods(claim: &PersistentVolumeClaim, users: &[Arc<Pod>], sets_unuse
     let would_lose_finalizer =
         is_held(claim) && !users.iter().any(|pod| blocks_deletion(pod, claim));
     let would_become_unused = sets_unused
-        && has_unused_condition(claim)
+        && may_have_unused_condition(claim)
         && !users.iter().any(|pod| uses(pod, claim))
         && condition(claim).is_none_or(|condition| &*condition.status != "True");
     would_lose_finalizer || would_become_unused
 }
 
-fn has_unused_condition(claim: &PersistentVolumeClaim) -> bool {
+fn may_have_unused_condition(claim: &PersistentVolumeClaim) -> bool {
     !claim.meta.deleting() && &*claim.status.phase == "Bound"
 }
 
@@ -171,7 +171,7 @@ fn protect(
     now: Timestamp,
 ) -> Plan {
     let mut plan = Plan::nothing();
-    if sets_unused && has_unused_condition(claim) {
+    if sets_unused && may_have_unused_condition(claim) {
         let used = pods.iter().any(|pod| uses(pod, claim));
         if let Some(change) = unused_condition(claim, used, now) {
             plan.push(change);

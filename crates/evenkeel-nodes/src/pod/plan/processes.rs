@@ -5,6 +5,7 @@ use evenkeel_shell::{Process, Run, RunContext, Scope, Write, later};
 use std::{sync::Arc, time::Duration};
 
 use super::Pass;
+use crate::pod::memory::run_id;
 use crate::pod::{
     facts::Container,
     memory::{CommandState, ShellExit, Slot},
@@ -55,7 +56,7 @@ impl Pass<'_> {
     }
 
     fn run_of(&self, container: &Container<'_>, slot: &Slot) -> Arc<str> {
-        format!("{}/{}/{}", self.facts.uid, container.name, slot.restarts).into()
+        run_id(self.facts.uid, container.name, slot.restarts).into()
     }
 
     fn run_context<'p>(

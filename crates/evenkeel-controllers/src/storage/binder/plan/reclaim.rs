@@ -143,8 +143,12 @@ pub(in crate::storage::binder) fn recycler_of(
     volume: &PersistentVolume,
     options: &Options,
 ) -> Option<(String, String)> {
-    let template = recycler_template(recycling_of(volume, options)?);
-    Some((recycler_namespace(&template).to_owned(), recycler_name(&volume.meta.name)))
+    let recycling = recycling_of(volume, options)?;
+    let namespace = match recycling.template {
+        Some(_) => recycler_namespace(&recycler_template(recycling)).to_owned(),
+        None => NAMESPACE.to_owned(),
+    };
+    Some((namespace, recycler_name(&volume.meta.name)))
 }
 
 fn recycler_name(volume: &str) -> String {
