@@ -150,7 +150,7 @@ async fn ensure(api: &Arc<Api>) -> Result<(), StatusError> {
                 let user = User::authenticated("system:apiserver", ["system:masters"]);
                 let options = DeleteOptions::default();
                 let warnings = Warnings::default();
-                let admission = Admission { requested: &row, name, warnings: &warnings };
+                let admission = Admission::new(&row, name, &warnings, &options)?;
                 let deletion = Deletion {
                     api,
                     stored: &row,

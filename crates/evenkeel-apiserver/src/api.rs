@@ -78,8 +78,8 @@ impl Context<'_> {
         self.api.authorizer.authorize(&self.api.store, self.user, attributes)
     }
 
-    /// Kind of the objects that admission sees: the resource's, or that of what is posted to a subresource and not stored, or of
-    /// the options of a connection. A view of the object, such as its scale, is seen as the object.
+    /// Returns the kind that admission sees: the resource's, that of an object posted to a subresource, or that of a
+    /// connection's options. For a view, such as a scale, it is the object's kind.
     ///
     /// Upstream: `Attributes.GetKind`.
     pub(crate) fn object_kind(&self) -> &GroupVersionKind {

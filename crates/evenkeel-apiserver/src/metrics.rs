@@ -12,7 +12,7 @@ use crate::store::Store;
 #[derive(Default)]
 pub(crate) struct Metrics {
     requests: Mutex<BTreeMap<Key, u64>>,
-    watches: AtomicI64,
+    watches: Arc<AtomicI64>,
     /// Connections to processes and ports.
     connections: Arc<AtomicI64>,
     inflight: [Arc<AtomicI64>; 2],
@@ -44,8 +44,15 @@ struct Histogram {
     sum: f64,
 }
 
-/// Request in flight; it counts until this drops.
+/// Place in a gauge of what is in flight. Dropping it lowers the gauge.
 pub(crate) struct InFlight(Arc<AtomicI64>);
+
+impl InFlight {
+    fn hold(gauge: &Arc<AtomicI64>) -> Self {
+        gauge.fetch_add(1, Ordering::Relaxed);
+        Self(gauge.clone())
+    }
+}
 
 impl Drop for InFlight {
     fn drop(&mut self) {
@@ -109,9 +116,7 @@ impl Metrics {
 
     /// Counts a request as in flight until the result drops.
     pub(crate) fn in_flight(&self, mutating: bool) -> InFlight {
-        let gauge = &self.inflight[usize::from(mutating)];
-        gauge.fetch_add(1, Ordering::Relaxed);
-        InFlight(gauge.clone())
+        InFlight::hold(&self.inflight[usize::from(mutating)])
     }
 
     /// Records the duration of a request.
@@ -125,15 +130,14 @@ impl Metrics {
         histogram.sum += seconds;
     }
 
-    /// Adds `by` to the number of active watches.
-    pub(crate) fn watches(&self, by: i64) {
-        self.watches.fetch_add(by, Ordering::Relaxed);
+    /// Counts a watch until the result drops.
+    pub(crate) fn watching(&self) -> InFlight {
+        InFlight::hold(&self.watches)
     }
 
     /// Counts a connection to a process or a port for as long as it lasts.
     pub(crate) fn long_running(&self) -> InFlight {
-        self.connections.fetch_add(1, Ordering::Relaxed);
-        InFlight(self.connections.clone())
+        InFlight::hold(&self.connections)
     }
 
     /// Counts a health check and keeps its result.
@@ -191,7 +195,7 @@ impl Metrics {
             );
         }
         out.push_str("# HELP apiserver_longrunning_requests [STABLE] Gauge of all active long-running apiserver requests broken out by verb, group, version, resource, scope and component. Not all requests are tracked this way.\n# TYPE apiserver_longrunning_requests gauge\n");
-        for (verb, count) in [("CONNECT", &*self.connections), ("WATCH", &self.watches)] {
+        for (verb, count) in [("CONNECT", &*self.connections), ("WATCH", &*self.watches)] {
             let count = count.load(Ordering::Relaxed);
             let _ = writeln!(
                 out,

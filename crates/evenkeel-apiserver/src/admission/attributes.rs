@@ -161,23 +161,15 @@ pub(crate) fn described(request: &Attributes<'_>) -> Value {
     described
 }
 
-/// Returns the request's options with their kind.
+/// Returns the request's options with their kind; null for a connection.
+///
+/// Upstream: `ConnectResource` passes no options.
 fn options(request: &Attributes<'_>) -> Value {
-    let kind = match request.operation {
-        Operation::Create => "CreateOptions",
-        Operation::Update => "UpdateOptions",
-        Operation::Delete => "DeleteOptions",
-        // Upstream: `ConnectResource` passes none.
-        Operation::Connect => return Value::Null,
-    };
-    match request.cx.options {
-        Options::Write(options) => options.to_value(kind),
-        Options::Delete(options) => {
-            let mut options = options.clone();
-            options["kind"] = Value::from(kind);
-            options["apiVersion"] = Value::from("meta.k8s.io/v1");
-            options
-        }
+    match (request.cx.options, request.operation) {
+        (Options::Delete(options), _) => options.clone(),
+        (Options::Write(options), Operation::Create) => options.to_value("CreateOptions"),
+        (Options::Write(options), Operation::Update) => options.to_value("UpdateOptions"),
+        (Options::Write(_), Operation::Delete | Operation::Connect) => Value::Null,
     }
 }
 

@@ -101,8 +101,8 @@ async fn change(
     old: Option<&Value>,
     warnings: &mut Vec<String>,
 ) -> Result<Option<bool>, StatusError> {
-    let (null, before) = (Value::Null, object.clone());
-    let request = Attributes::new(cx, operation, &before, old.unwrap_or(&null));
+    let null = Value::Null;
+    let request = Attributes::new(cx, operation, object, old.unwrap_or(&null));
     let Some(matched) = is_called(&request, webhook)? else { return Ok(None) };
     let converted = request.converted(matched.version(&request));
     let converted = converted.as_ref().map(|converted| converted.attributes(&request));
@@ -113,7 +113,7 @@ async fn change(
     if converted.is_some() {
         cx.resource.strategy.convert_in(&cx.resource.gvk, &mut new);
     }
-    *object = new;
+    let before = std::mem::replace(object, new);
     mutated::settle(cx, object);
     Ok(Some(*object != before))
 }

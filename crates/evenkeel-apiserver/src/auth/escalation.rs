@@ -434,7 +434,7 @@ mod tests {
                 false,
             ),
             (json!([core(&["get"], &["*/log"], &[])]), json!([core(&["get"], &["*"], &[])]), false),
-            // Groups.
+            // A rule grants nothing in other API groups.
             (
                 json!([core(&["get"], &["pods"], &[])]),
                 json!([{"apiGroups": ["apps"], "verbs": ["get"], "resources": ["pods"]}]),

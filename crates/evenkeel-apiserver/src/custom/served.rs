@@ -12,7 +12,7 @@ use crate::resource::{ResourceType, Table};
 use evenkeel_apiextensions::conditions;
 use evenkeel_apimachinery::value::text;
 
-/// Established definition.
+/// CustomResourceDefinition with the condition `Established`.
 struct ServedDefinition {
     /// Fields of the definition that determine its resource types.
     basis: Value,

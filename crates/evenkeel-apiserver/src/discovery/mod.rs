@@ -6,8 +6,8 @@ mod groups;
 mod legacy;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Response};
 
 use crate::api::Api;
 use crate::output::Format;
@@ -32,7 +32,7 @@ pub(crate) fn is_routed(api: &Api, path: &str) -> bool {
     }
 }
 
-/// Answers a request for a discovery path; `None` where `path` is none. An answer may be a 404 or a 406.
+/// Answers a request for a discovery path; `None` if there is no such page. An answer may be a 404 or a 406.
 pub(crate) fn serve(
     api: &Api,
     path: &str,
@@ -49,10 +49,7 @@ pub(crate) fn serve(
         ["api"] => legacy::versions(headers),
         ["apis"] => legacy::groups_document(&rows),
         ["api", version] if rows.has_version(version) => legacy::resources(&rows, version),
-        ["apis", group] => match legacy::group(&rows, group) {
-            Some(document) => document,
-            None => return Some(no_such_page()),
-        },
+        ["apis", group] => legacy::group(&rows, group)?,
         ["apis", group, version] => {
             let api_version = format!("{group}/{version}");
             if rows.has_version(&api_version) {
@@ -60,7 +57,7 @@ pub(crate) fn serve(
             } else if has_group(&rows, group) {
                 return Some(status(&StatusError::resource_not_found()));
             } else {
-                return Some(no_such_page());
+                return None;
             }
         }
         ["api", _] => return Some(status(&StatusError::resource_not_found())),
@@ -100,16 +97,6 @@ fn status(headers: &HeaderMap, query: &[(String, String)], error: &StatusError) 
     let (content_type, bytes) = Format::status(headers, query, &error.to_json());
     let mut response = answer(content_type, bytes);
     *response.status_mut() = error.code();
-    response
-}
-
-fn no_such_page() -> Response<Bytes> {
-    let mut response = Response::new(Bytes::from_static(b"404 page not found\n"));
-    *response.status_mut() = StatusCode::NOT_FOUND;
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 

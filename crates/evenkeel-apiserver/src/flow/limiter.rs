@@ -18,6 +18,7 @@ use super::stats::Reason;
 use super::watches::{CountedWatch, WatchTracker};
 use crate::clock::Clock;
 use crate::request::RequestInfo;
+use crate::resource::is_long_running_subresource;
 
 /// Retry-After, in seconds, of requests beyond the in-flight limits.
 const RETRY_AFTER: i64 = 1;
@@ -418,9 +419,8 @@ pub(crate) fn wait_limit(deadline: Option<Duration>) -> Duration {
 ///
 /// Upstream: `BasicLongRunningRequestCheck`.
 pub(crate) fn is_long_running(info: &RequestInfo<'_>, path: &str) -> bool {
-    let parts = ["attach", "exec", "proxy", "log", "portforward"];
     info.verb != "watch"
         && (info.verb == "proxy"
-            || info.is_resource && parts.contains(&info.subresource)
+            || info.is_resource && is_long_running_subresource(info.subresource)
             || !info.is_resource && path.starts_with("/debug/pprof/"))
 }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 pub(crate) use self::list_meta::ListMeta;
 use self::list_meta::open;
 use self::negotiation::{
-    Encoding, JSON, META, PROTOBUF, Shape, YAML, encodings, is_converted, shape, wants_pretty,
+    Encoding, JSON, META, PROTOBUF, Shape, YAML, encodings, plain_encodings, shape, wants_pretty,
 };
 use self::partial::{metadata_list, partial, partial_value, version_of};
 use self::table::Include;
@@ -38,7 +38,8 @@ pub(crate) enum Purpose {
     Watch,
 }
 
-/// A form of answers, negotiated once per request. Equal formats give equal bytes, so that a watch event is encoded once per format.
+/// Format of responses, negotiated once per request. Equal formats produce equal bytes, so each watch event is encoded
+/// once per format.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Format {
     encoding: Encoding,
@@ -48,7 +49,8 @@ pub(crate) struct Format {
 }
 
 impl Format {
-    /// Chooses by `Accept` and the query (`pretty`, `includeObject`); a 406 where nothing fits. What is answered is checked apart.
+    /// Chooses a format by `Accept` and the query (`pretty`, `includeObject`). Returns a 406 if none fits. [`Format::check`]
+    /// compares it with the response later.
     pub(crate) fn negotiate(
         resource: &ResourceType,
         headers: &HeaderMap,
@@ -66,8 +68,7 @@ impl Format {
         Err(StatusError::not_acceptable(&[JSON, YAML, PROTOBUF]))
     }
 
-    /// Refuses a form that what was found does not have: a list is not one object, and one object is no list. Upstream looks
-    /// at that when it has the objects.
+    /// Refuses list metadata for one object and object metadata for a list. Upstream checks it once it has the objects.
     ///
     /// Upstream: `transformResponseObject`.
     pub(crate) fn check(
@@ -332,8 +333,8 @@ impl Format {
         protobuf_frame::event(event, &object)
     }
 
-    /// Encodes a refusal (or a success of a deletion): `status` is a Status as JSON. A client that accepts none of the forms
-    /// that a Status has gets it as indented JSON.
+    /// Encodes a Status for an error or a successful deletion; `status` is JSON. A client that accepts none of a Status's media
+    /// types gets indented JSON.
     ///
     /// Upstream: `ErrorNegotiated`, `WriteRawJSON`.
     pub(crate) fn status(
@@ -341,11 +342,7 @@ impl Format {
         query: &[(String, String)],
         status: &[u8],
     ) -> (HeaderValue, Bytes) {
-        let ranges = accept::media_ranges(headers);
-        let is_pretty = wants_pretty(headers, query);
-        let plain = ranges.iter().filter(|range| !is_converted(range));
-        let encoding = plain.flat_map(|range| encodings(range, is_pretty)).next();
-        let encoding = encoding.unwrap_or(Encoding::Pretty);
+        let encoding = plain_encodings(headers, query).next().unwrap_or(Encoding::Pretty);
         let format = Self { encoding, shape: Shape::Whole, meta: META };
         let bytes = match format.encoding {
             Encoding::Json => None,
@@ -357,19 +354,13 @@ impl Format {
         }
     }
 
-    /// Encodes a document of the server's own, such as discovery has, in what a client accepts; `None` if it accepts none.
+    /// Encodes a document of the server, such as discovery. Returns `None` if the client accepts none of its media types.
     pub(crate) fn document(
         headers: &HeaderMap,
         query: &[(String, String)],
         document: &Value,
     ) -> Option<(HeaderValue, Bytes)> {
-        let ranges = accept::media_ranges(headers);
-        let is_pretty = wants_pretty(headers, query);
-        let mut encodings = ranges
-            .iter()
-            .filter(|range| !is_converted(range))
-            .flat_map(|range| encodings(range, is_pretty));
-        encodings.find_map(|encoding| {
+        plain_encodings(headers, query).find_map(|encoding| {
             let format = Self { encoding, shape: Shape::Whole, meta: META };
             let bytes = format.bytes(document).ok()?;
             Some((format.content_type(Purpose::Object), bytes))

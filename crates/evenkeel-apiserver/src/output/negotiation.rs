@@ -5,7 +5,7 @@ use http::HeaderMap;
 use super::table::{self, Include};
 use crate::resource::ResourceType;
 use evenkeel_api::protobuf::Transcoder;
-use evenkeel_apimachinery::encode::accept::MediaRange;
+use evenkeel_apimachinery::encode::accept::{self, MediaRange};
 use evenkeel_apimachinery::headers::text;
 
 pub(super) const JSON: &str = "application/json";
@@ -54,6 +54,16 @@ pub(super) fn encodings(
 /// Whether a media range asks for another kind.
 pub(super) fn is_converted(media_range: &MediaRange) -> bool {
     ["as", "g", "v"].iter().any(|name| !media_range.param(name).is_empty())
+}
+
+/// Returns the encodings that a client accepts of a document that is never converted, preferred ones first.
+pub(super) fn plain_encodings(
+    headers: &HeaderMap,
+    query: &[(String, String)],
+) -> impl Iterator<Item = Encoding> + use<> {
+    let is_pretty = wants_pretty(headers, query);
+    let plain = accept::media_ranges(headers).into_iter().filter(|range| !is_converted(range));
+    plain.flat_map(move |range| encodings(&range, is_pretty))
 }
 
 /// The shape that a media range asks for, and the version of the Table or the metadata; `None` where there is none.

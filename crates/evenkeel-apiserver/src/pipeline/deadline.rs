@@ -1,6 +1,7 @@
 //! Deadlines of requests (upstream's `request_deadline.go`).
 
 use crate::request::{Query, RequestInfo};
+use crate::resource::is_connection;
 use evenkeel_api::duration;
 use evenkeel_apimachinery::status::StatusError;
 use std::time::Duration;
@@ -14,7 +15,7 @@ pub(super) const WRITE_TIMEOUT: Duration = MAX_REQUEST_DURATION;
 /// Returns the time until the response must begin: the query's `timeout`, at most a minute. A watch or a log must begin
 /// within a minute, and then lasts until the client disconnects. Connections to pods and nodes have no limit.
 pub(super) fn of(info: &RequestInfo<'_>, query: &Query) -> Result<Option<Duration>, StatusError> {
-    if info.is_resource && matches!(info.subresource, "attach" | "exec" | "proxy" | "portforward") {
+    if info.is_resource && is_connection(info.subresource) {
         return Ok(None);
     }
     if info.verb == "watch" || (info.is_resource && info.subresource == "log") {

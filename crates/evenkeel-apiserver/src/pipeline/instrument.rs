@@ -9,7 +9,7 @@ use http::{HeaderMap, Method, StatusCode};
 use crate::api::Api;
 use crate::metrics::Labels;
 use crate::request::query::{Query, dry_run_errors};
-use crate::resource::Target;
+use crate::resource::{Target, is_long_running_subresource};
 
 /// Counts a request by its response, and records the time until its response began.
 ///
@@ -79,7 +79,7 @@ fn reported_verb(
     is_apply: bool,
 ) -> &'static str {
     match (subresource, verb, method) {
-        ("log" | "exec" | "portforward" | "attach" | "proxy", ..) => "CONNECT",
+        (subresource, ..) if is_long_running_subresource(subresource) => "CONNECT",
         (_, "watch", _) => "WATCH",
         (_, _, &Method::PATCH) if is_apply => "APPLY",
         (_, _, &(Method::GET | Method::HEAD)) if scope != "resource" => "LIST",

@@ -243,6 +243,7 @@ where
             now,
             warnings,
             upgrade,
+            format: OnceLock::new(),
         };
         verbs::dispatch(request, body).await
     };

@@ -71,7 +71,7 @@ pub(super) fn serve(
                 }
                 response.map(Body::whole)
             }
-            None => match openapi::serve(api, path, headers, &query.0).filter(|_| get) {
+            None => match get.then(|| openapi::serve(api, path, headers, &query.0)).flatten() {
                 Some(response) => response.map(Body::whole),
                 None if discovery::is_routed(api, trimmed) => {
                     return Err(StatusError::resource_not_found());

@@ -226,12 +226,6 @@ fn drop_type_dependent_fields(new: &mut Value, old: &Value) {
             value::remove(port, "nodePort");
         });
     }
-    if needs_health_check(new)
-        && needs_health_check(old)
-        && int(new, "spec.healthCheckNodePort").unwrap_or_default() == 0
-    {
-        value::copy(new, old, "spec.healthCheckNodePort");
-    }
     if needs_health_check(old) && !needs_health_check(new) {
         remove_unless_changed(new, &["spec.healthCheckNodePort"]);
     }

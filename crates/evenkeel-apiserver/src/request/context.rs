@@ -1,6 +1,6 @@
 //! Context of a request for a resource: the input of each verb.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use http::header::USER_AGENT;
 use http::{HeaderMap, Method};
@@ -32,7 +32,7 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) headers: &'a HeaderMap,
     /// Query parameters of the URL.
     pub(crate) query: &'a Query,
-    /// Whether the path says that it is a watch, in the old way: below `watch`.
+    /// Whether the path has the deprecated prefix `watch`.
     pub(crate) is_watch_path: bool,
     /// The user, after impersonation.
     pub(crate) user: &'a User,
@@ -40,14 +40,16 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) now: Timestamp,
     /// Warnings for the client, in successful responses and errors.
     pub(crate) warnings: &'a Warnings,
-    /// How to go on with another protocol; `None` where the connection cannot.
+    /// Upgrade of the connection to another protocol; `None` if the connection cannot be upgraded.
     pub(crate) upgrade: Option<&'a Upgrade>,
+    /// Negotiated format of the response, once it is known.
+    pub(crate) format: OnceLock<Format>,
 }
 
-/// A connection that may go on with another protocol after the answer.
+/// Connection that can be upgraded to another protocol after the response.
 #[derive(Debug, Clone)]
 pub(crate) struct Upgrade {
-    /// The connection after the answer.
+    /// Connection after the response with status 101.
     pub(crate) connection: OnUpgrade,
     /// Changes to true when the listener of the connection stops.
     pub(crate) stopped: watch::Receiver<bool>,
@@ -69,9 +71,13 @@ impl RequestContext<'_> {
         headers::text(self.headers, name)
     }
 
-    /// The negotiated form.
+    /// Negotiates the format of the response, once per request.
     pub(crate) fn format(&self) -> Result<Format, StatusError> {
-        Format::negotiate(self.resource(), self.headers, &self.query.0)
+        if let Some(format) = self.format.get() {
+            return Ok(format.clone());
+        }
+        let format = Format::negotiate(self.resource(), self.headers, &self.query.0)?;
+        Ok(self.format.get_or_init(|| format).clone())
     }
 
     /// Returns the kind of the request's and the response's object: the resource's, or that of a subresource with its

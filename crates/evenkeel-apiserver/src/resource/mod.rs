@@ -9,7 +9,9 @@ mod types;
 
 pub(crate) use evenkeel_apimachinery::group_version::{GroupKind, GroupResource, GroupVersionKind};
 
-pub(crate) use path::{Path, Target, parse as parse_path};
+pub(crate) use path::{
+    Path, Target, is_connection, is_long_running_subresource, parse as parse_path,
+};
 pub use source::Source;
 pub(crate) use table::{Rows, Table};
 pub(crate) use types::{Column, ResourcePrefix, ResourceType, Subresource, Verb, Verbs, key};

@@ -12,10 +12,22 @@ pub(crate) enum Path<'a> {
     Resource(Target<'a>),
     /// Known group and version with an unknown resource.
     UnknownResource,
-    /// A custom resource does not have the sub-resource of the object with this name.
+    /// A custom resource does not have the subresource of the object with this name.
     UnknownPart(Arc<ResourceType>, &'a str),
     /// Anything else: discovery, health, or nothing at all.
     Other,
+}
+
+/// Returns whether a subresource is a connection to a process or a port, whose bytes are not the server's to read.
+pub(crate) fn is_connection(subresource: &str) -> bool {
+    matches!(subresource, "attach" | "exec" | "portforward" | "proxy")
+}
+
+/// Returns whether requests for a subresource are long-running: connections and logs.
+///
+/// Upstream: `BasicLongRunningRequestCheck`.
+pub(crate) fn is_long_running_subresource(subresource: &str) -> bool {
+    is_connection(subresource) || subresource == "log"
 }
 
 /// Object or collection that a path names.

@@ -85,7 +85,6 @@ impl Strategy for BuiltIn {
     fn generation_changes(&self, new: &Value, old: &Value) -> bool {
         let differs = |pointer: &str| value::get(new, pointer) != value::get(old, pointer);
         match self.kind_strategy.kind {
-            _ if !self.kind_strategy.has_generation => false,
             // Upstream gives a PriorityClass its first generation and never another.
             "PriorityClass" => false,
             // kube-proxy selects slices by label.
@@ -228,8 +227,8 @@ fn labels(kind_strategy: &KindStrategy) -> &'static [&'static str] {
 
 /// Whether two objects have other annotations. None are as good as an empty map.
 fn annotations_differ(new: &Value, old: &Value) -> bool {
-    let of = |object: &Value| {
-        value::get(object, "metadata.annotations").filter(|found| !value::is_blank(found)).cloned()
-    };
+    fn of(object: &Value) -> Option<&Value> {
+        value::get(object, "metadata.annotations").filter(|found| !value::is_blank(found))
+    }
     of(new) != of(old)
 }

@@ -25,8 +25,6 @@ const UPGRADE_TIMEOUT: Duration = Duration::from_secs(30);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4 * 60 * 60);
 
 /// How long the client may take to close the stream after its end.
-///
-/// Upstream: `finishTimeout`.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 /// Longest message of a client; a longer one ends the stream.

@@ -62,20 +62,28 @@ pub(crate) struct Deletion<'a> {
 /// Request to delete objects, as policies and webhooks see it.
 pub(crate) struct Admission<'a> {
     /// Resource in the version of the request.
-    pub(crate) requested: &'a ResourceType,
+    requested: &'a ResourceType,
     /// Name in the request's path; empty for the deletion of a collection.
-    pub(crate) name: &'a str,
+    name: &'a str,
     /// Takes the warnings of policies and webhooks.
-    pub(crate) warnings: &'a Warnings,
+    warnings: &'a Warnings,
+    /// `DeleteOptions` of the request, with kind and version.
+    options: Value,
 }
 
 impl<'a> Admission<'a> {
-    fn of(request: &'a RequestContext<'_>) -> Self {
-        Self {
-            requested: request.resource(),
-            name: request.target.name,
-            warnings: request.warnings,
-        }
+    /// Returns the request that deletes `name` of a resource by the options.
+    pub(crate) fn new(
+        requested: &'a ResourceType,
+        name: &'a str,
+        warnings: &'a Warnings,
+        options: &DeleteOptions,
+    ) -> Result<Self, StatusError> {
+        Ok(Self { requested, name, warnings, options: options.to_value()? })
+    }
+
+    fn of(request: &'a RequestContext<'_>, options: &DeleteOptions) -> Result<Self, StatusError> {
+        Self::new(request.resource(), request.target.name, request.warnings, options)
     }
 }
 
@@ -97,7 +105,7 @@ pub(super) async fn serve(
         stored: &stored,
         user: request.user,
         options: &options,
-        admission: Some(Admission::of(request)),
+        admission: Some(Admission::of(request, &options)?),
     };
     let deleted = delete(&deletion, &key).await?;
     answer_deleted(request, &stored, deleted, orphans_refused).await
@@ -266,7 +274,6 @@ async fn admitted(
     old: &Value,
 ) -> Result<(), StatusError> {
     let Deletion { api, stored, user, options, .. } = deletion;
-    let described = serde_json::to_value(options).map_err(StatusError::internal)?;
     let cx = crate::api::Context {
         api,
         resource: stored,
@@ -279,7 +286,7 @@ async fn admitted(
         subresource: "",
         budget: &Budget::default(),
         dry_run: options.is_dry_run(),
-        options: Options::Delete(&described),
+        options: Options::Delete(&admission.options),
         has_status: stored.subresource("status").is_some(),
         has_template_labels: false,
     };
@@ -444,7 +451,7 @@ pub(super) async fn collection(
         stored: &stored,
         user: request.user,
         options: &options,
-        admission: Some(Admission::of(request)),
+        admission: Some(Admission::of(request, &options)?),
     };
     for entry in &entries {
         match delete(&deletion, &entry.key).await {

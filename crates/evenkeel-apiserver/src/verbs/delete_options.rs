@@ -98,6 +98,16 @@ impl DeleteOptions {
         }
     }
 
+    /// Returns the options as admission sees them.
+    pub(super) fn to_value(&self) -> Result<Value, StatusError> {
+        let named = Self {
+            api_version: Some("meta.k8s.io/v1".to_owned()),
+            kind: Some("DeleteOptions".to_owned()),
+            ..self.clone()
+        };
+        serde_json::to_value(named).map_err(StatusError::internal)
+    }
+
     pub(super) fn is_dry_run(&self) -> bool {
         !self.dry_run.is_empty()
     }

@@ -27,12 +27,12 @@ fn encode_value(
     format: &Format,
     object: &Value,
 ) -> Result<Bytes, StatusError> {
-    let bytes: Bytes = Encoded::plain(object).into();
+    let mut bytes = Encoded::plain(object);
     if format.is_stored_form(request.resource()) {
-        Ok(line(&bytes))
-    } else {
-        format.object(request.resource(), &bytes, request.now)
+        bytes.push(b'\n');
+        return Ok(bytes.into());
     }
+    format.object(request.resource(), &bytes, request.now)
 }
 
 /// JSON as a line.

@@ -6,7 +6,7 @@
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, Method, StatusCode};
 
-use crate::resource::Verb;
+use crate::resource::{Verb, is_long_running_subresource};
 use evenkeel_apimachinery::headers::text;
 use evenkeel_apimachinery::status::StatusError;
 
@@ -36,7 +36,7 @@ pub(super) fn check(
     headers: &HeaderMap,
 ) -> Result<(), StatusError> {
     // They have media types of their own.
-    if matches!(subresource, "attach" | "exec" | "log" | "portforward" | "proxy") {
+    if is_long_running_subresource(subresource) {
         return Ok(());
     }
     if *method == Method::PATCH && !names(text(headers, CONTENT_TYPE), &PATCHES) {

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use super::list::{parse_version, validate_list_options};
 use crate::api::Api;
 use crate::custom::codec;
+use crate::metrics::InFlight;
 use crate::output::{Format, Purpose};
 use crate::request::RequestContext;
 use crate::request::query::{Query, refuse};
@@ -93,7 +94,6 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
     };
     let now = request.api.clock.instant();
     let bookmarks = request.query.flag("allowWatchBookmarks");
-    request.api.metrics.watches(1);
     let watcher = Watcher {
         api: request.api.clone(),
         resource: resource.clone(),
@@ -105,6 +105,7 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
         initial: entries.into_iter(),
         end_of_initial: (ended && bookmarks).then_some(from),
         cursor,
+        _counted: request.api.metrics.watching(),
         first: true,
         bookmarks,
         next_bookmark: next_bookmark(
@@ -208,6 +209,8 @@ struct Watcher {
     initial: std::vec::IntoIter<Arc<Entry>>,
     end_of_initial: Option<u64>,
     cursor: Cursor,
+    /// Counts the watch as active while it lasts.
+    _counted: InFlight,
     first: bool,
     bookmarks: bool,
     next_bookmark: Instant,
@@ -215,12 +218,6 @@ struct Watcher {
     /// Becomes true when the definition of the custom resource changes or is deleted.
     served: Option<tokio::sync::watch::Receiver<bool>>,
     ended: bool,
-}
-
-impl Drop for Watcher {
-    fn drop(&mut self) {
-        self.api.metrics.watches(-1);
-    }
 }
 
 impl Watcher {

@@ -75,9 +75,6 @@ impl Write<'_> {
         if how != Creates::Apply {
             self.update_managed_fields(None, &mut object);
         }
-        if !admission.is_configured() {
-            self.reset_status(&mut object);
-        }
         let changed = stages::mutate(self, admission, &mut object, None).await?;
         self.has_template_labels = !labeled && !changed && how != Creates::Put;
         self.reset_status(&mut object);

@@ -60,7 +60,7 @@ impl Step {
     }
 }
 
-/// A history.
+/// Random history of requests on objects of one kind.
 pub(crate) struct History {
     pub(crate) kind: Kind,
     pub(crate) steps: Vec<Step>,

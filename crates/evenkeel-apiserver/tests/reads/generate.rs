@@ -28,7 +28,7 @@ pub(crate) enum Area {
     Health,
 }
 
-/// One request.
+/// Generated read, with the seed that repeats it.
 #[derive(Debug, Clone)]
 pub(crate) struct Read {
     pub(crate) seed: u64,

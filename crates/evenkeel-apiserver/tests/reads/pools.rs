@@ -150,7 +150,7 @@ pub(crate) const OLD_WATCHES: [&str; 8] = [
     "/api/v1/watch/nothing",
 ];
 
-/// Discovery documents.
+/// Paths of discovery documents, twice those that are aggregated.
 pub(crate) const DISCOVERY: [&str; 12] = [
     "/api",
     "/apis",
@@ -166,7 +166,7 @@ pub(crate) const DISCOVERY: [&str; 12] = [
     "/apis/events.k8s.io/v1",
 ];
 
-/// OpenAPI documents.
+/// Paths of OpenAPI documents, some of which do not exist.
 pub(crate) const OPENAPI: [&str; 8] = [
     "/openapi/v2",
     "/openapi/v3",

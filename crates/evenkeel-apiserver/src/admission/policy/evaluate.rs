@@ -75,9 +75,6 @@ pub(super) fn webhook_matches(
     request: &Attributes<'_>,
     conditions: &[Expression],
 ) -> Result<bool, String> {
-    if conditions.is_empty() {
-        return Ok(true);
-    }
     let bindings = Bindings::new(request, Value::Null);
     let mut budget = request.cx.budget.expressions(MATCH_CONDITIONS_BUDGET);
     match_all(conditions, &bindings.scope(request.object, request.old), &mut budget)

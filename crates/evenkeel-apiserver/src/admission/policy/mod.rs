@@ -194,10 +194,13 @@ pub(crate) fn is_for_webhook(
     let conditions = list(webhook, "matchConditions");
     let conditions: Vec<Expression> =
         conditions.iter().map(|one| Expression::new(one, "expression")).collect();
-    let hold = {
+    if conditions.is_empty() {
+        return Ok(Some(matched));
+    }
+    let holds = {
         let converted = request.converted(matched.version(request));
         let converted = converted.as_ref().map(|converted| converted.attributes(request));
         evaluate::webhook_matches(converted.as_ref().unwrap_or(request), &conditions)?
     };
-    Ok(hold.then_some(matched))
+    Ok(holds.then_some(matched))
 }

@@ -25,8 +25,7 @@ pub(super) fn apply(
 ) -> Result<Option<bool>, StatusError> {
     let null = Value::Null;
     let before = old.unwrap_or(&null);
-    let start = object.clone();
-    let request = Attributes::new(cx, operation, &start, before);
+    let request = Attributes::new(cx, operation, object, before);
     let constraints = &policy.document["spec"]["matchConstraints"];
     let Some(matched) = matching::matches(&request, constraints) else { return Ok(None) };
     if !matching::is_bound(&request, binding) {
@@ -40,7 +39,7 @@ pub(super) fn apply(
             if converted.is_some() {
                 cx.resource.strategy.convert_in(&cx.resource.gvk, &mut new);
             }
-            *object = new;
+            let start = std::mem::replace(object, new);
             mutated::settle(cx, object);
             Ok(Some(*object != start))
         }

@@ -24,7 +24,7 @@ const STEPS: usize = 60;
 const PREFIXES: [&str; 2] = ["numbers", "others"];
 const KEYS: [&str; 5] = ["a", "b", "ns/c", "ns/d", "ns2/e"];
 
-/// Committed write.
+/// Write that the store has acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Committed {
     prefix: &'static str,
@@ -42,7 +42,7 @@ type Objects = BTreeMap<(&'static str, &'static str), (u64, u64)>;
 struct Model {
     log: BTreeMap<u64, Committed>,
     revision: u64,
-    /// Compacted revision.
+    /// Revision up to which the history is compacted.
     compacted: u64,
 }
 

@@ -21,10 +21,10 @@ use super::attempt::Write;
 use super::{meta, namespace, respond, stages};
 use crate::admission::attributes::{Attributes, Operation};
 use crate::admission::{Mutating, policy, webhook};
-use crate::api::{Answer, Call, Context};
+use crate::api::{Answer, Call};
 use crate::request::RequestContext;
 use crate::request::WriteOptions;
-use crate::resource::ResourceType;
+use crate::resource::{ResourceType, is_connection};
 use crate::response::Body;
 use crate::response::answer;
 use evenkeel_apimachinery::status::StatusError;
@@ -63,24 +63,25 @@ async fn connect(call: &Call<'_>, method: &Method) -> Option<Result<Answer, Stat
 }
 
 /// Runs mutating, then validating admission on an object that is not stored: one that a client posted, or the options of
-/// a connection.
+/// a connection. Warnings reach the client even if admission refuses.
 ///
 /// Upstream: `createHandler`, for a `NamedCreater` too, and `ConnectResource`.
 async fn admit(
-    cx: &Context<'_>,
+    write: &Write<'_>,
+    name: &str,
     operation: Operation,
     object: &mut Value,
-    warnings: &mut Vec<String>,
 ) -> Result<(), StatusError> {
-    Mutating::new(cx, operation).admit(object, None, warnings).await?;
-    let attributes = Attributes::new(cx, operation, object, &Value::Null);
-    policy::validate(&attributes, warnings)?;
-    webhook::validate(&attributes, warnings).await
-}
-
-/// Whether a sub-resource leads to a process or a port, so that its body is not ours to read.
-fn leads_on(subresource: &str) -> bool {
-    matches!(subresource, "proxy" | "exec" | "attach" | "portforward")
+    let (cx, mut warnings) = (write.context(name), Vec::new());
+    let admitted = async {
+        Mutating::new(&cx, operation).admit(object, None, &mut warnings).await?;
+        let attributes = Attributes::new(&cx, operation, object, &Value::Null);
+        policy::validate(&attributes, &mut warnings)?;
+        webhook::validate(&attributes, &mut warnings).await
+    };
+    let admitted = admitted.await;
+    write.request.warnings.add(warnings);
+    admitted
 }
 
 /// Serves it, unless it is a plain verb after all.
@@ -98,7 +99,7 @@ pub(super) async fn serve(
         return Ok(None);
     }
     let options = WriteOptions::parse(request.query, request.user_agent(), "CreateOptions", false)?;
-    let mut body = if leads_on(part) {
+    let mut body = if is_connection(part) {
         options::of(request)
     } else if posted {
         stages::decode(request, body, &options)?
@@ -106,23 +107,15 @@ pub(super) async fn serve(
         Value::Null
     };
     let write = Write::new(request, options);
-    if leads_on(part) {
-        let mut warnings = Vec::new();
-        let cx = write.context(request.target.name);
-        let admitted = admit(&cx, Operation::Connect, &mut body, &mut warnings).await;
-        request.warnings.add(warnings);
-        admitted?;
+    if is_connection(part) {
+        admit(&write, request.target.name, Operation::Connect, &mut body).await?;
     } else if posted {
         let own_name = meta::text(&body, "name").to_owned();
         let name = if binding { &own_name } else { request.target.name };
         if !review {
             namespace::admit_create(request, name)?;
         }
-        let mut warnings = Vec::new();
-        let admitted =
-            admit(&write.context(name), Operation::Create, &mut body, &mut warnings).await;
-        request.warnings.add(warnings);
-        admitted?;
+        admit(&write, name, Operation::Create, &mut body).await?;
     }
     let answered = if token {
         token::serve(request, &body, &write)?

@@ -3,6 +3,7 @@
 
 use super::location;
 use crate::api::{Answer, Call};
+use crate::https::join_host_port;
 use crate::loopback;
 use crate::resource::GroupResource;
 use evenkeel_apimachinery::status::{StatusError, quote};
@@ -54,9 +55,9 @@ fn is_global_unicast(ip: IpAddr) -> bool {
 
 /// The error of a connection that is refused.
 fn refused(ip: &str, port: &str) -> StatusError {
-    let host = if ip.contains(':') { format!("[{ip}]") } else { ip.to_owned() };
+    let address = join_host_port(ip, port);
     StatusError::unavailable(format!(
-        "error trying to reach service: dial tcp {host}:{port}: connect: connection refused"
+        "error trying to reach service: dial tcp {address}: connect: connection refused"
     ))
 }
 
