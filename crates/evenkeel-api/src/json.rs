@@ -3,6 +3,7 @@
 //! Code that walks a value recurses, on stacks of 2 MiB and in debug builds with large frames. Nesting is therefore
 //! bounded where bytes are decoded and where objects are stored, and every later walk relies on that.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 #![deny(clippy::indexing_slicing)]
 
 use serde::Deserialize;
@@ -55,16 +56,16 @@ pub fn text_is_deeper(text: &[u8], limit: usize) -> bool {
     while let Some(byte) = text.get(position) {
         match byte {
             b'{' | b'[' => {
-                depth += 1;
+                depth = depth.saturating_add(1);
                 if depth > limit {
                     return true;
                 }
             }
             b'}' | b']' => depth = depth.saturating_sub(1),
-            b'"' => position = end_of_string(text, position + 1),
+            b'"' => position = end_of_string(text, position.saturating_add(1)),
             _ => {}
         }
-        position += 1;
+        position = position.saturating_add(1);
     }
     false
 }
@@ -74,8 +75,8 @@ fn end_of_string(text: &[u8], mut position: usize) -> usize {
     loop {
         match text.get(position) {
             None | Some(b'"') => return position,
-            Some(b'\\') => position += 2,
-            Some(_) => position += 1,
+            Some(b'\\') => position = position.saturating_add(2),
+            Some(_) => position = position.saturating_add(1),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Decoding of request bodies.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 #![deny(clippy::indexing_slicing)]
 
 pub(crate) use evenkeel_apimachinery::decode::{Decoded, FieldValidation, options};

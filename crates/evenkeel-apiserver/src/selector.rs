@@ -1,5 +1,6 @@
 //! Label and field selectors of queries. They match the packed attributes that the store holds for each object.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 #![deny(clippy::indexing_slicing)]
 
 use evenkeel_api::Text;

@@ -3,6 +3,7 @@
 //! `message!` turns a table of fields into both decoders. Both skip fields that the definition does not name,
 //! without storing them. An error contains the path of its field, and no input causes a panic.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 #![deny(clippy::indexing_slicing)]
 
 mod json;

@@ -39,7 +39,9 @@ fn open_containers(text: &[u8]) -> Vec<Container> {
             b'}' | b']' => drop(open.pop()),
             b',' => match open.last_mut() {
                 Some(Container::Object(name)) => *name = None,
-                Some(Container::Array(Some(index))) => *index += 1,
+                Some(Container::Array(Some(index))) => {
+                    *index = index.saturating_add(1);
+                }
                 _ => {}
             },
             b'"' => {
@@ -49,11 +51,11 @@ fn open_containers(text: &[u8]) -> Vec<Container> {
                     let quoted = rest.get(..length).unwrap_or(rest);
                     *name = Some(serde_json::from_slice(quoted).unwrap_or_default());
                 }
-                position += length - 1;
+                position = position.saturating_add(length.saturating_sub(1));
             }
             _ => {}
         }
-        position += 1;
+        position = position.saturating_add(1);
     }
     open
 }
@@ -66,7 +68,7 @@ fn string_length(text: &[u8]) -> usize {
         match byte {
             _ if escaped => escaped = false,
             b'\\' => escaped = true,
-            b'"' => return index + 1,
+            b'"' => return index.saturating_add(1),
             _ => {}
         }
     }

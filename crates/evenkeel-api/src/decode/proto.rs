@@ -138,9 +138,9 @@ impl<'a> Reader<'a> {
             if index == 9 && *byte > 1 {
                 break;
             }
-            value |= u64::from(byte & 0x7f) << (7 * index);
+            value |= u64::from(byte & 0x7f) << index.saturating_mul(7);
             if byte & 0x80 == 0 {
-                self.rest = self.rest.split_at(index + 1).1;
+                self.rest = self.rest.split_at(index.saturating_add(1)).1;
                 return Ok(value);
             }
         }

@@ -1,5 +1,6 @@
 //! Conversion of protobuf to JSON, as Go's JSON encoder writes the decoded struct.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 #![deny(clippy::indexing_slicing)]
 
 use base64::Engine;
@@ -35,9 +36,9 @@ impl Decoder {
         if self.depth >= json::MAX_DEPTH {
             return Err(WireError::new(json::TOO_DEEP));
         }
-        self.depth += 1;
+        self.depth = self.depth.saturating_add(1);
         let read = read(self);
-        self.depth -= 1;
+        self.depth = self.depth.saturating_sub(1);
         read
     }
 

@@ -140,9 +140,14 @@ impl<'a> Parser<'a> {
         self.text.get(self.position).copied()
     }
 
+    /// Skips one byte.
+    fn advance(&mut self) {
+        self.position = self.position.saturating_add(1);
+    }
+
     fn skip_whitespace(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
-            self.position += 1;
+            self.advance();
         }
     }
 
@@ -179,13 +184,13 @@ impl<'a> Parser<'a> {
         &mut self,
         read: fn(&mut Self) -> Result<Json<'a>, String>,
     ) -> Result<Json<'a>, String> {
-        self.depth += 1;
+        self.depth = self.depth.saturating_add(1);
         if self.depth > MAX_DEPTH {
             return Err(TOO_DEEP.to_owned());
         }
-        self.position += 1;
+        self.advance();
         let value = read(self);
-        self.depth -= 1;
+        self.depth = self.depth.saturating_sub(1);
         value
     }
 
@@ -193,7 +198,7 @@ impl<'a> Parser<'a> {
         let mut entries = Vec::new();
         self.skip_whitespace();
         if self.peek() == Some(b'}') {
-            self.position += 1;
+            self.advance();
             return Ok(Json::Object(entries));
         }
         loop {
@@ -206,13 +211,13 @@ impl<'a> Parser<'a> {
             if self.peek() != Some(b':') {
                 return Err(self.unexpected("after object key"));
             }
-            self.position += 1;
+            self.advance();
             entries.push((key, self.value()?));
             self.skip_whitespace();
             match self.peek() {
-                Some(b',') => self.position += 1,
+                Some(b',') => self.advance(),
                 Some(b'}') => {
-                    self.position += 1;
+                    self.advance();
                     return Ok(Json::Object(entries));
                 }
                 _ => return Err(self.unexpected("after object key:value pair")),
@@ -224,16 +229,16 @@ impl<'a> Parser<'a> {
         let mut items = Vec::new();
         self.skip_whitespace();
         if self.peek() == Some(b']') {
-            self.position += 1;
+            self.advance();
             return Ok(Json::Array(items));
         }
         loop {
             items.push(self.value()?);
             self.skip_whitespace();
             match self.peek() {
-                Some(b',') => self.position += 1,
+                Some(b',') => self.advance(),
                 Some(b']') => {
-                    self.position += 1;
+                    self.advance();
                     return Ok(Json::Array(items));
                 }
                 _ => return Err(self.unexpected("after array element")),
@@ -249,7 +254,7 @@ impl<'a> Parser<'a> {
                     char::from(expected)
                 )));
             }
-            self.position += 1;
+            self.advance();
         }
         Ok(value)
     }
@@ -257,24 +262,24 @@ impl<'a> Parser<'a> {
     fn number(&mut self) -> Result<Cow<'a, str>, String> {
         let start = self.position;
         if self.peek() == Some(b'-') {
-            self.position += 1;
+            self.advance();
         }
         match self.peek() {
-            Some(b'0') => self.position += 1,
+            Some(b'0') => self.advance(),
             Some(b'1'..=b'9') => self.digits(),
             _ => return Err(self.unexpected("in numeric literal")),
         }
         if self.peek() == Some(b'.') {
-            self.position += 1;
+            self.advance();
             if !matches!(self.peek(), Some(b'0'..=b'9')) {
                 return Err(self.unexpected("after decimal point in numeric literal"));
             }
             self.digits();
         }
         if matches!(self.peek(), Some(b'e' | b'E')) {
-            self.position += 1;
+            self.advance();
             if matches!(self.peek(), Some(b'+' | b'-')) {
-                self.position += 1;
+                self.advance();
             }
             if !matches!(self.peek(), Some(b'0'..=b'9')) {
                 return Err(self.unexpected("in exponent of numeric literal"));
@@ -296,23 +301,23 @@ impl<'a> Parser<'a> {
 
     fn digits(&mut self) {
         while matches!(self.peek(), Some(b'0'..=b'9')) {
-            self.position += 1;
+            self.advance();
         }
     }
 
     fn string(&mut self) -> Result<Cow<'a, str>, String> {
-        self.position += 1;
+        self.advance();
         let start = self.position;
         loop {
             match self.peek() {
                 Some(b'"') => {
                     let text = String::from_utf8_lossy(self.since(start));
-                    self.position += 1;
+                    self.advance();
                     return Ok(text);
                 }
                 Some(b'\\') => return self.escaped(start).map(Cow::Owned),
                 Some(0..=0x1f) | None => return Err(self.unexpected("in string literal")),
-                Some(_) => self.position += 1,
+                Some(_) => self.advance(),
             }
         }
     }
@@ -323,18 +328,18 @@ impl<'a> Parser<'a> {
         loop {
             match self.peek() {
                 Some(b'"') => {
-                    self.position += 1;
+                    self.advance();
                     return Ok(String::from_utf8_lossy(&out).into_owned());
                 }
                 Some(b'\\') => {
-                    self.position += 1;
+                    self.advance();
                     let c = self.escape()?;
                     out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
                 }
                 Some(0..=0x1f) | None => return Err(self.unexpected("in string literal")),
                 Some(c) => {
                     out.push(c);
-                    self.position += 1;
+                    self.advance();
                 }
             }
         }
@@ -351,7 +356,7 @@ impl<'a> Parser<'a> {
             Some(b'u') => return self.unicode(),
             _ => return Err(self.unexpected("in string escape code")),
         };
-        self.position += 1;
+        self.advance();
         Ok(c)
     }
 
@@ -360,10 +365,10 @@ impl<'a> Parser<'a> {
         let first = self.hex4()?;
         if (0xD800..0xDC00).contains(&first) && self.rest().starts_with(b"\\u") {
             let back = self.position;
-            self.position += 1;
+            self.advance();
             let second = self.hex4()?;
             if (0xDC00..0xE000).contains(&second) {
-                let code = 0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00);
+                let code = 0x10000_u32.saturating_add((first & 0x3ff) << 10 | second & 0x3ff);
                 return Ok(char::from_u32(code).unwrap_or('\u{fffd}'));
             }
             self.position = back;
@@ -372,15 +377,15 @@ impl<'a> Parser<'a> {
     }
 
     fn hex4(&mut self) -> Result<u32, String> {
-        self.position += 1;
+        self.advance();
         let mut code = 0;
         for _ in 0..4 {
             let digit = self.peek().and_then(|c| char::from(c).to_digit(16));
             let Some(digit) = digit else {
                 return Err(self.unexpected(r"in \u hexadecimal character escape"));
             };
-            code = code * 16 + digit;
-            self.position += 1;
+            code = (code << 4) | digit;
+            self.advance();
         }
         Ok(code)
     }

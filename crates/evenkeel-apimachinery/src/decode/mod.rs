@@ -1,5 +1,6 @@
 //! Decoding of request bodies: JSON, YAML and protobuf as Go's decoders read them, with field validation.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 #![deny(clippy::indexing_slicing)]
 
 pub(crate) mod custom;

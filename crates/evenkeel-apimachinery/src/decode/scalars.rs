@@ -115,7 +115,7 @@ fn corrupt_base64(text: &[u8]) -> Option<usize> {
                     return input.next().map(|(at, _)| at);
                 }
                 Some((at, _)) => return Some(at),
-                None => return Some(text.len() - place),
+                None => return Some(text.len().saturating_sub(place)),
             }
         }
     }
@@ -218,7 +218,7 @@ fn time_error(text: &str, fraction: &str) -> String {
             rest = digits.get(n_digits(digits)..).unwrap_or_default();
         }
         (_, 0) => {}
-        ([b'.' | b',', digits @ ..], length) if n_digits(digits) + 1 >= length => {
+        ([b'.' | b',', digits @ ..], length) if n_digits(digits).saturating_add(1) >= length => {
             rest = rest.get(length..).unwrap_or_default();
         }
         _ => return missing(rest, fraction),

@@ -115,7 +115,7 @@ impl<'a> Builder<'a> {
     fn next(&mut self) -> Result<Token, String> {
         if let Some(index) = self.aliases.last_mut() {
             let token = self.recorded.get(*index).ok_or("yaml: unexpected end of an anchor")?;
-            *index += 1;
+            *index = index.saturating_add(1);
             return Ok(token.clone());
         }
         let token = self.parsed()?;
@@ -161,10 +161,10 @@ impl<'a> Builder<'a> {
         if token.anchor == 0 || !self.aliases.is_empty() {
             return self.node(token);
         }
-        let (anchor, start) = (token.anchor, self.recorded.len() - 1);
-        self.n_recording += 1;
+        let (anchor, start) = (token.anchor, self.recorded.len().saturating_sub(1));
+        self.n_recording = self.n_recording.saturating_add(1);
         let read = self.node(token)?;
-        self.n_recording -= 1;
+        self.n_recording = self.n_recording.saturating_sub(1);
         self.anchors.insert(anchor, start);
         Ok(read)
     }
@@ -187,13 +187,13 @@ impl<'a> Builder<'a> {
 
     /// Upstream: `(*decoder).unmarshal` and `allowedAliasRatio` of go-yaml.
     fn count(&mut self, token: &Token) -> Result<(), String> {
-        self.values += 1;
+        self.values = self.values.saturating_add(1);
         if self.aliases.is_empty() {
             return Ok(());
         }
-        self.aliased += 1;
+        self.aliased = self.aliased.saturating_add(1);
         if let TokenKind::Scalar(Json::String(text) | Json::Number(text)) = &token.kind {
-            self.aliased_bytes += text.len();
+            self.aliased_bytes = self.aliased_bytes.saturating_add(text.len());
         }
         let (values, aliased) = (self.values as f64, self.aliased as f64);
         let (low, high) = ALIAS_RANGE;
@@ -210,12 +210,12 @@ impl<'a> Builder<'a> {
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, String>,
     ) -> Result<T, String> {
-        self.depth += 1;
+        self.depth = self.depth.saturating_add(1);
         if self.depth > MAX_DEPTH {
             return Err(too_deep());
         }
         let value = read(self);
-        self.depth -= 1;
+        self.depth = self.depth.saturating_sub(1);
         value
     }
 

@@ -113,7 +113,7 @@ fn apply_operation(document: &mut Value, operation: &Json<'_>, copied: &mut usiz
         }
         "copy" => {
             let decoder = get(document, text("from")?)?;
-            *copied += json_length(decoder);
+            *copied = copied.saturating_add(json_length(decoder));
             if *copied > MAX_COPIED_BYTES {
                 return Err(PatchError::CopiesTooMuch(*copied));
             }
@@ -130,7 +130,7 @@ fn json_length(value: &Value) -> usize {
     struct Count(usize);
     impl io::Write for Count {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 += bytes.len();
+            self.0 = self.0.saturating_add(bytes.len());
             Ok(bytes.len())
         }
         fn flush(&mut self) -> io::Result<()> {
@@ -184,7 +184,7 @@ pub(super) fn unescape(key: &str) -> std::borrow::Cow<'_, str> {
 /// Parses an index into a list of `length` elements. A negative index counts from the end.
 pub(super) fn index(key: &str, length: usize) -> PatchResult<usize> {
     let actual: i64 = key.parse().map_err(|_| NotApplicable)?;
-    let from_start = if actual < 0 { actual + length as i64 } else { actual };
+    let from_start = if actual < 0 { actual.saturating_add(length as i64) } else { actual };
     usize::try_from(from_start).ok().filter(|i| *i < length).ok_or(NotApplicable)
 }
 
@@ -211,7 +211,7 @@ fn insert(document: &mut Value, path: &str, value: Value) -> PatchResult {
             map.insert(key.into_owned(), value);
         }
         Value::Array(items) if key == "-" => items.push(value),
-        Value::Array(items) => items.insert(index(&key, items.len() + 1)?, value),
+        Value::Array(items) => items.insert(index(&key, items.len().saturating_add(1))?, value),
         _ => return Err(NotApplicable),
     }
     Ok(())

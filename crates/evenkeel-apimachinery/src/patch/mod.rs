@@ -1,5 +1,6 @@
 //! Patches: JSON, merge, strategic merge and server-side apply, each with its managed fields.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 #![deny(clippy::indexing_slicing)]
 
 mod json_patch;

@@ -182,7 +182,7 @@ impl<'a> Node<'a> {
             (Self::Fields(fields), last) => drop(fields.insert(unescape(last).into_owned(), value)),
             (Self::Items(items), "-") => items.push(value),
             (Self::Items(items), last) if inserts => {
-                let index = index(last, items.len() + 1).ok()?;
+                let index = index(last, items.len().saturating_add(1)).ok()?;
                 items.insert(index, value);
             }
             (Self::Items(items), last) => {

@@ -7,6 +7,7 @@
 //! | Signature algorithms (RFC 7518, 3.1): RS, PS and ES with SHA-256, SHA-384 and SHA-512, but not ES512 | `Algorithm` |
 //! | JSON web keys (RFC 7517; RFC 7518, 6.2 and 6.3) | `from_jwk`, `to_jwk` |
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 #![deny(clippy::indexing_slicing)]
 
 use base64::Engine as _;

@@ -1,5 +1,6 @@
 //! Conversion of stored objects to a request's version, and of objects to their storage version.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 #![deny(clippy::indexing_slicing)]
 
 use std::sync::Arc;

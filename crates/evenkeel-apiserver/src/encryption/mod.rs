@@ -13,6 +13,7 @@
 //!
 //! Upstream: `encryptionconfig.LoadEncryptionConfig`, `value.prefixTransformers`.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 #![deny(clippy::indexing_slicing)]
 
 mod cipher;

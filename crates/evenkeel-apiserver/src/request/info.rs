@@ -107,7 +107,7 @@ fn named(fields: &str) -> &str {
         return "";
     }
     // A name without escapes is in the query literally.
-    fields.find(name).map_or("", |index| &fields[index..index + name.len()])
+    fields.find(name).map_or("", |index| &fields[index..index.saturating_add(name.len())])
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Parsing of requests: info, parameters, body, and the context of the verbs.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 #![deny(clippy::indexing_slicing)]
 
 pub(crate) mod body;

@@ -194,7 +194,7 @@ fn prefix_of(user_agent: &str) -> String {
     let name = user_agent.split('/').next().unwrap_or_default();
     let mut out = String::new();
     for c in name.chars().filter(|c| is_print(*c)) {
-        if out.len() + c.len_utf8() > MAX_FIELD_MANAGER_LENGTH {
+        if out.len().saturating_add(c.len_utf8()) > MAX_FIELD_MANAGER_LENGTH {
             break;
         }
         out.push(c);

@@ -8,6 +8,7 @@
 //! | 6–9, 10–13 | length of the collection's name, and of the key |
 //! | then | collection, key, and the value as the [`Transformer`] stores it (none for a deletion) |
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 #![deny(clippy::indexing_slicing)]
 
 use std::borrow::Cow;
@@ -135,8 +136,8 @@ pub(super) fn encode(
     };
     let length =
         |text: &str| u32::try_from(text.len()).map_err(|_| "the key is too long".to_owned());
-    let mut bytes =
-        Vec::with_capacity(HEAD + resource_prefix.len() + entry.key.len() + value.len());
+    let parts = [HEAD, resource_prefix.len(), entry.key.len(), value.len()];
+    let mut bytes = Vec::with_capacity(parts.iter().sum());
     bytes.extend_from_slice(&[FORMAT, u8::from(is_deletion), 0, 0, 0, 0]);
     bytes.extend_from_slice(&length(resource_prefix)?.to_le_bytes());
     bytes.extend_from_slice(&length(&entry.key)?.to_le_bytes());
@@ -224,7 +225,7 @@ fn split(revision: u64, bytes: &[u8]) -> Result<(Head<'_>, &[u8]), DamagedRecord
 fn try_split(bytes: &[u8]) -> Option<(Head<'_>, &[u8])> {
     let (head, rest) = bytes.split_at_checked(HEAD)?;
     let length = |index: usize| -> Option<usize> {
-        let length = u32::from_le_bytes(head.get(index..index + 4)?.try_into().ok()?);
+        let length = u32::from_le_bytes(head.get(index..index.saturating_add(4))?.try_into().ok()?);
         usize::try_from(length).ok()
     };
     let (resource_prefix, rest) = rest.split_at_checked(length(6)?)?;

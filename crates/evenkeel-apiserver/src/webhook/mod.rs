@@ -1,5 +1,6 @@
 //! HTTPS request to a webhook by its URL or its Service.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 #![deny(clippy::indexing_slicing)]
 
 pub(crate) mod budget;
