@@ -12,15 +12,11 @@ mod mutate;
 mod parity;
 mod schema;
 
-use std::io::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use generate::{Attempt, Example, NAMESPACE, VERSION, attempt};
-use http::Method;
 use parity::compare::{Verdict, compare, normalised};
 use parity::report::{Case, Report};
 use parity::servers::{Connection, Oracle, Sent};
-use parity::{number, variable};
+use parity::{Seeds, variable};
 use rcgen::{CertificateParams, KeyPair};
 use schema::Schemas;
 use serde_json::{Value, json};
@@ -58,28 +54,19 @@ async fn generated_requests_get_upstreams_answers() {
     let oracles = Oracle::both(&binaries).await;
     let mut both = Both::connect(&oracles).await;
     let (examples, schemas) = prepare(&mut both).await;
-    let first = number(SEED).unwrap_or_default();
-    let n_requests = number("EVENKEEL_PARITY_REQUESTS").unwrap_or(N_REQUESTS);
-    let next = AtomicU64::new(first);
+    let seeds = Seeds::from_variables(SEED, "EVENKEEL_PARITY_REQUESTS", N_REQUESTS);
     let workers = (0..N_CONNECTIONS).map(async |_| {
         let mut both = Both::connect(&oracles).await;
         let mut report = Report::new(SEED);
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= first + n_requests {
-                return report;
-            }
-            let attempt = attempt(seed, &examples, &schemas);
-            both.try_it(&attempt, &mut report).await;
+        while let Some(seed) = seeds.take() {
+            both.try_it(&attempt(seed, &examples, &schemas), &mut report).await;
         }
+        report
     });
-    let mut report = Report::new(SEED);
-    futures::future::join_all(workers).await.into_iter().for_each(|part| report.add(part));
+    let reports = futures::future::join_all(workers).await;
+    let report = Report::sum(SEED, reports);
     println!("{report}");
-    if let Some(file) = variable("EVENKEEL_PARITY_REPORT") {
-        let mut file = std::fs::File::create(file).expect("a file");
-        report.differences.iter().for_each(|line| writeln!(file, "{line}").expect("written"));
-    }
+    report.save("EVENKEEL_PARITY_REPORT");
     assert!(report.share_equal_but_texts() >= LEAST_EQUAL, "fewer answers are equal than before");
     assert!(report.share_equal() >= LEAST_EQUAL_TEXTS, "fewer texts are equal than before");
 }
@@ -100,13 +87,7 @@ impl Both {
             if sent.body["metadata"]["resourceVersion"] == VERSION {
                 let path =
                     sent.path.split('?').next().unwrap_or_default().trim_end_matches("/status");
-                let get = Sent {
-                    method: Method::GET,
-                    path: path.to_owned(),
-                    media: "",
-                    body: Value::Null,
-                };
-                let object = connection.ask(&get).await.body;
+                let object = connection.ask(&Sent::get(path)).await.body;
                 sent.body["metadata"]["resourceVersion"] =
                     object["metadata"]["resourceVersion"].clone();
             }
@@ -136,22 +117,8 @@ async fn prepare(both: &mut Both) -> (Vec<Example>, Schemas) {
     let only = variable("EVENKEEL_PARITY_KIND").unwrap_or_default();
     let mut schemas = Schemas::default();
     let mut resources = Vec::new();
-    let post = |path: &str, body: Value| Sent {
-        method: Method::POST,
-        path: path.to_owned(),
-        media: "application/json",
-        body,
-    };
-    let get = |path: &str| Sent {
-        method: Method::GET,
-        path: path.to_owned(),
-        media: "",
-        body: Value::Null,
-    };
     for connection in &mut both.0 {
-        connection.ask(&post("/api/v1/namespaces", json!({"metadata": {"name": NAMESPACE}}))).await;
-        let accounts = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts");
-        connection.ask(&post(&accounts, json!({"metadata": {"name": "default"}}))).await;
+        connection.make_namespace(NAMESPACE).await;
     }
     let documents: Vec<Value> =
         EXAMPLES.iter().flat_map(|text| text.split("\n---\n")).map(read).collect();
@@ -166,8 +133,8 @@ async fn prepare(both: &mut Both) -> (Vec<Example>, Schemas) {
             format!("/api/{api_version}")
         };
         if !groups.contains(&group) {
-            schemas.add(&both.0[0].ask(&get(&format!("/openapi/v3{group}"))).await.body);
-            resources.push(both.0[0].ask(&get(&group)).await.body);
+            schemas.add(&both.0[0].ask(&Sent::get(&format!("/openapi/v3{group}"))).await.body);
+            resources.push(both.0[0].ask(&Sent::get(&group)).await.body);
             groups.push(group.clone());
         }
         let place = groups.iter().position(|known| *known == group).unwrap_or_default();
@@ -203,8 +170,8 @@ async fn prepare(both: &mut Both) -> (Vec<Example>, Schemas) {
         }
         base["metadata"]["name"] = name.clone().into();
         let codes = [
-            both.0[0].ask(&post(&collection, base.clone())).await,
-            both.0[1].ask(&post(&collection, base.clone())).await,
+            both.0[0].ask(&Sent::post(&collection, base.clone())).await,
+            both.0[1].ask(&Sent::post(&collection, base.clone())).await,
         ];
         let is_made = codes.iter().all(|answer| answer.code == 201);
         assert!(is_made, "the example {index} of {kind} is refused: {codes:?}");

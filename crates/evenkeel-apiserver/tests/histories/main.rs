@@ -14,18 +14,13 @@ mod parity;
 mod schema;
 mod side;
 
-use std::io::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
 use generate::{History, history};
-use http::Method;
 use kinds::Kind;
+use parity::Seeds;
 use parity::compare::{Verdict, compare, first_difference, normalised};
 use parity::report::{Case, Report};
 use parity::servers::{Oracle, Sent};
-use parity::{number, variable};
-use serde_json::{Value, json};
+use serde_json::json;
 use side::Side;
 
 /// Histories of an ordinary run.
@@ -54,30 +49,23 @@ async fn histories_are_those_of_upstream() {
     for oracle in &oracles {
         define(oracle, &kinds).await;
     }
-    let first = number(SEED).unwrap_or_default();
-    let n_histories = number("EVENKEEL_HISTORIES").unwrap_or(N_HISTORIES);
-    let next = AtomicU64::new(first);
+    let seeds = Seeds::from_variables(SEED, "EVENKEEL_HISTORIES", N_HISTORIES);
+    let is_single = seeds.left() == 1;
     let workers = (0..N_CONNECTIONS).map(async |_| {
         let mut report = Report::new(SEED);
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= first + n_histories {
-                return report;
-            }
+        while let Some(seed) = seeds.take() {
             let history = history(seed, &kinds);
             let steps = run(seed, &history, &oracles, &mut report).await;
-            if n_histories == 1 {
+            if is_single {
                 steps.iter().for_each(|step| println!("{step}"));
             }
         }
+        report
     });
-    let mut report = Report::new(SEED);
-    futures::future::join_all(workers).await.into_iter().for_each(|part| report.add(part));
+    let reports = futures::future::join_all(workers).await;
+    let report = Report::sum(SEED, reports);
     println!("{report}");
-    if let Some(file) = variable("EVENKEEL_HISTORIES_REPORT") {
-        let mut file = std::fs::File::create(file).expect("a file");
-        report.differences.iter().for_each(|line| writeln!(file, "{line}").expect("written"));
-    }
+    report.save("EVENKEEL_HISTORIES_REPORT");
     assert!(report.share_equal_but_texts() >= LEAST_EQUAL, "fewer steps are equal than before");
 }
 
@@ -87,28 +75,11 @@ async fn define(oracle: &Oracle, kinds: &[Kind]) {
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     for kind in kinds {
         let Some(definition) = kind.definition() else { continue };
-        let post = Sent {
-            method: Method::POST,
-            path: path.to_owned(),
-            media: "application/json",
-            body: definition,
-        };
-        let answer = connection.ask(&post).await;
+        let answer = connection.ask(&Sent::post(path, definition)).await;
         assert_eq!(answer.code, 201, "{}: {}", kind.kind, answer.body);
     }
     for kind in kinds {
-        let get = Sent {
-            method: Method::GET,
-            path: kind.collection("default"),
-            media: "",
-            body: Value::Null,
-        };
-        let mut n_tries = 0;
-        while connection.ask(&get).await.code != 200 {
-            n_tries += 1;
-            assert!(n_tries < 600, "{} are not served", kind.plural);
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        connection.until_served(&kind.collection("default")).await;
     }
 }
 

@@ -29,18 +29,7 @@ impl Side {
     /// Begins a history: watches a namespace of its own.
     pub(crate) async fn begin(oracle: &Oracle, history: &History, namespace: &str) -> Self {
         let mut connection = oracle.connect().await;
-        let post = |path: &str, body: Value| Sent {
-            method: http::Method::POST,
-            path: path.to_owned(),
-            media: "application/json",
-            body,
-        };
-        let made = connection
-            .ask(&post("/api/v1/namespaces", json!({"metadata": {"name": namespace}})))
-            .await;
-        assert_eq!(made.code, 201, "{}", made.body);
-        let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
-        connection.ask(&post(&accounts, json!({"metadata": {"name": "default"}}))).await;
+        connection.make_namespace(namespace).await;
         let collection = history.kind.collection(namespace);
         let mut watches = Vec::new();
         for query in &history.watches {

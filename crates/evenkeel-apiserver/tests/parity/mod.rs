@@ -7,7 +7,9 @@ pub(crate) mod kube_apiserver;
 pub(crate) mod report;
 pub(crate) mod servers;
 
+use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Mutex;
 
 /// Returns a variable of the environment.
 #[expect(clippy::disallowed_methods, reason = "a longer run is asked for by the environment")]
@@ -25,4 +27,26 @@ pub(crate) fn binaries() -> Result<PathBuf, &'static str> {
     variable("EVENKEEL_UPSTREAM_BIN").map(PathBuf::from).ok_or(
         "SKIPPED: EVENKEEL_UPSTREAM_BIN is not set; tests/upstream/build FOLDER builds what it names",
     )
+}
+
+/// Seeds of a run's cases, which its workers share.
+pub(crate) struct Seeds(Mutex<Range<u64>>);
+
+impl Seeds {
+    /// Returns as many seeds as the variable `count` says, or else `default`, from the one that the variable `first` names.
+    pub(crate) fn from_variables(first: &str, count: &str, default: u64) -> Self {
+        let first = number(first).unwrap_or_default();
+        Self(Mutex::new(first..first + number(count).unwrap_or(default)))
+    }
+
+    /// Returns the number of seeds that no worker has taken yet.
+    pub(crate) fn left(&self) -> u64 {
+        let seeds = self.0.lock().expect("no worker panicked");
+        seeds.end - seeds.start
+    }
+
+    /// Takes the next seed; `None` when the run is over.
+    pub(crate) fn take(&self) -> Option<u64> {
+        self.0.lock().expect("no worker panicked").next()
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
+use std::io::Write as _;
 
 use serde_json::{Value, json};
 
@@ -46,7 +47,7 @@ pub(crate) struct Report {
     /// Differences that stay, by their reason.
     accepted: BTreeMap<&'static str, (u64, u64)>,
     /// All that differs, one JSON object each.
-    pub(crate) differences: Vec<Value>,
+    differences: Vec<Value>,
 }
 
 impl Report {
@@ -95,7 +96,22 @@ impl Report {
         }));
     }
 
-    pub(crate) fn add(&mut self, other: Self) {
+    /// Sums up the reports of a run's workers.
+    pub(crate) fn sum(seed_variable: &'static str, reports: Vec<Self>) -> Self {
+        reports.into_iter().fold(Self::new(seed_variable), |mut sum, report| {
+            sum.add(report);
+            sum
+        })
+    }
+
+    /// Writes the differences to the file that the variable names, if it is set.
+    pub(crate) fn save(&self, variable: &str) {
+        let Some(file) = super::variable(variable) else { return };
+        let mut file = std::fs::File::create(file).expect("a file");
+        self.differences.iter().for_each(|line| writeln!(file, "{line}").expect("written"));
+    }
+
+    fn add(&mut self, other: Self) {
         for (kind, counts) in other.kinds {
             let sum = self.kinds.entry(kind).or_default();
             sum.equal += counts.equal;

@@ -14,7 +14,7 @@ use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tower::Service as _;
@@ -28,6 +28,16 @@ pub(crate) struct Sent {
     pub(crate) path: String,
     pub(crate) media: &'static str,
     pub(crate) body: Value,
+}
+
+impl Sent {
+    pub(crate) fn get(path: &str) -> Self {
+        Self { method: Method::GET, path: path.to_owned(), media: "", body: Value::Null }
+    }
+
+    pub(crate) fn post(path: &str, body: Value) -> Self {
+        Self { method: Method::POST, path: path.to_owned(), media: "application/json", body }
+    }
 }
 
 /// What a server answered.
@@ -125,13 +135,7 @@ impl Oracle {
         for _ in 0..600 {
             if over_tls(upstream).await.is_some() {
                 let mut connection = self.connect().await;
-                let ready = Sent {
-                    method: Method::GET,
-                    path: "/readyz".to_owned(),
-                    media: "",
-                    body: Value::Null,
-                };
-                if connection.ask(&ready).await.code == 200 {
+                if connection.ask(&Sent::get("/readyz")).await.code == 200 {
                     return;
                 }
             }
@@ -157,6 +161,26 @@ async fn over_tls(upstream: &Upstream) -> Option<SendRequest<Full<Bytes>>> {
 }
 
 impl Connection {
+    /// Makes a namespace with its default ServiceAccount, which neither server's controllers make.
+    pub(crate) async fn make_namespace(&mut self, name: &str) {
+        let namespace = json!({"metadata": {"name": name}});
+        let made = self.ask(&Sent::post("/api/v1/namespaces", namespace)).await;
+        assert_eq!(made.code, 201, "{}", made.body);
+        let accounts = format!("/api/v1/namespaces/{name}/serviceaccounts");
+        self.ask(&Sent::post(&accounts, json!({"metadata": {"name": "default"}}))).await;
+    }
+
+    /// Waits until a path is served, as that of a kind that was defined a moment ago.
+    pub(crate) async fn until_served(&mut self, path: &str) {
+        for _ in 0..600 {
+            if self.ask(&Sent::get(path)).await.code == 200 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("{path} is not served");
+    }
+
     pub(crate) async fn ask(&mut self, sent: &Sent) -> Answer {
         let bytes = if sent.body.is_null() { Bytes::new() } else { sent.body.to_string().into() };
         let request = Request::builder()

@@ -12,9 +12,6 @@ mod parity;
 mod pools;
 mod prepare;
 
-use std::io::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use bytes::Bytes;
 use generate::{CONTINUE, ETAG, Read, read};
 use http::{Method, Request};
@@ -23,7 +20,7 @@ use normalise::{Versions, normalised, without_texts};
 use parity::compare::{Verdict, first_difference};
 use parity::report::{Case, Report};
 use parity::servers::{Connection, Oracle};
-use parity::{number, variable};
+use parity::{Seeds, variable};
 use serde_json::Value;
 
 /// Requests of an ordinary run.
@@ -49,34 +46,26 @@ async fn reads_get_upstreams_answers() {
     };
     let oracles = Oracle::both(&binaries).await;
     let known = prepare::prepare(&oracles).await;
-    let first = number(SEED).unwrap_or_default();
-    let n_requests = number("EVENKEEL_READS").unwrap_or(N_REQUESTS);
+    let seeds = Seeds::from_variables(SEED, "EVENKEEL_READS", N_REQUESTS);
     let only = variable("EVENKEEL_READS_AREA");
-    let next = AtomicU64::new(first);
     let workers = (0..N_CONNECTIONS).map(async |_| {
         let mut sides = [
             Side { connection: oracles[0].connect().await, known: &known[0] },
             Side { connection: oracles[1].connect().await, known: &known[1] },
         ];
         let mut report = Report::new(SEED);
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= first + n_requests {
-                return report;
-            }
+        while let Some(seed) = seeds.take() {
             let read = read(seed);
             if only.as_ref().is_none_or(|only| *only == format!("{:?}", read.area)) {
                 try_it(&read, &mut sides, &mut report).await;
             }
         }
+        report
     });
-    let mut report = Report::new(SEED);
-    futures::future::join_all(workers).await.into_iter().for_each(|part| report.add(part));
+    let reports = futures::future::join_all(workers).await;
+    let report = Report::sum(SEED, reports);
     println!("{report}");
-    if let Some(file) = variable("EVENKEEL_READS_REPORT") {
-        let mut file = std::fs::File::create(file).expect("a file");
-        report.differences.iter().for_each(|line| writeln!(file, "{line}").expect("written"));
-    }
+    report.save("EVENKEEL_READS_REPORT");
     assert!(report.share_equal() >= LEAST_EQUAL, "fewer answers are equal than before");
 }
 

@@ -1,7 +1,5 @@
 //! Makes the objects in both servers, in the same order.
 
-use std::time::Duration;
-
 use http::Method;
 use serde_json::{Value, json};
 
@@ -56,11 +54,11 @@ async fn make(objects: &[Value], oracle: &Oracle) -> KnownObjects {
         }
     }
     for path in SERVED {
-        until_served(&mut connection, path).await;
+        connection.until_served(path).await;
     }
     let mut ordered = Vec::new();
     for path in made {
-        let object = get(&mut connection, &path).await.body;
+        let object = connection.ask(&Sent::get(&path)).await.body;
         let version = object["metadata"]["resourceVersion"].as_str().map(str::to_owned);
         ordered.push(version.unwrap_or_else(|| panic!("{path} is not there")));
     }
@@ -74,23 +72,9 @@ async fn make(objects: &[Value], oracle: &Oracle) -> KnownObjects {
 /// Creates an object; one of a kind that was defined a moment ago, as soon as that is served.
 async fn post(connection: &mut Connection, path: &str, body: Value) -> Answer {
     if path.starts_with("/apis/reads.example.com/") {
-        until_served(connection, path).await;
+        connection.until_served(path).await;
     }
-    send(connection, Method::POST, path, body).await
-}
-
-async fn until_served(connection: &mut Connection, path: &str) {
-    for _ in 0..600 {
-        if get(connection, path).await.code == 200 {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    panic!("{path} is not served");
-}
-
-async fn get(connection: &mut Connection, path: &str) -> Answer {
-    send(connection, Method::GET, path, Value::Null).await
+    connection.ask(&Sent::post(path, body)).await
 }
 
 async fn send(connection: &mut Connection, method: Method, path: &str, body: Value) -> Answer {
