@@ -50,7 +50,7 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
         .watching(&DESCRIPTOR, &nodes, |event, enqueue| {
             let needs_sync = match event {
                 CacheEvent::Added { .. } => true,
-                CacheEvent::Updated { old, new } => plan::concerns(old, new),
+                CacheEvent::Updated { old, new } => plan::needs_sync(old, new),
                 CacheEvent::Deleted(_) => false,
             };
             if needs_sync {
@@ -82,7 +82,7 @@ impl InstanceMonitor {
             context.act(key, &plan::ready(&node)).await?;
             return Ok(Outcome::Settled);
         }
-        let began = context.env.clock.instant();
+        let started = context.env.clock.instant();
         // After an error, the node is checked again after the same period, as in upstream's loop. An outage of
         // the cloud causes no backoff.
         match self.machine(instances, &node).await {
@@ -93,7 +93,7 @@ impl InstanceMonitor {
                 tracing::error!(node = %key, error = error.text(), "Cannot get the state of the node's instance");
             }
         }
-        self.metrics.seconds.observe(began.elapsed().as_secs_f64());
+        self.metrics.seconds.observe(started.elapsed().as_secs_f64());
         Ok(Outcome::again(self.period))
     }
 

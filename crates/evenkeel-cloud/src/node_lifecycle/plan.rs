@@ -20,13 +20,14 @@ pub(super) enum Machine {
     Gone,
 }
 
-/// Returns whether to ask the cloud provider. A node that is ready must have an instance.
+/// Returns whether the node's instance must be checked. A ready node needs no check, because it must have an
+/// instance.
 pub(super) fn needs_instance_check(node: &Node) -> bool {
     condition(node, "Ready") != Some("True")
 }
 
 /// Returns whether a change of a node enqueues it.
-pub(super) fn concerns(old: &Node, new: &Node) -> bool {
+pub(super) fn needs_sync(old: &Node, new: &Node) -> bool {
     needs_instance_check(old) != needs_instance_check(new)
         || is_tainted(old) != is_tainted(new)
         || old.spec.provider_id != new.spec.provider_id
@@ -74,7 +75,7 @@ pub(super) fn not_ready(node: &Node, machine: Machine) -> Plan {
     plan
 }
 
-/// Returns whether the node has the taint as this controller writes it, without a value and with its effect.
+/// Returns whether the node has the taint exactly as this controller writes it: `NoSchedule`, without a value.
 fn is_tainted(node: &Node) -> bool {
     node.spec.taints.iter().any(|taint| is_shutdown(taint) && taint.value.is_empty())
 }

@@ -1,7 +1,7 @@
 //! Tables of decisions, and a test that plans converge.
 
 use super::plan::{self, Machine, SHUTDOWN};
-use crate::fixtures::{apply, node, node_view, shape};
+use crate::fixtures::{action_summaries, apply, node, node_view};
 use evenkeel_runtime::plan::Action;
 use serde_json::{Value, json};
 
@@ -20,12 +20,19 @@ fn taints(node: &Value) -> Vec<String> {
 
 #[test]
 fn only_not_ready_nodes_need_an_instance_check() {
-    for (status, wanted) in [("True", false), ("False", true), ("Unknown", true)] {
-        assert_eq!(plan::needs_instance_check(&node_view(&with_ready(status))), wanted, "{status}");
+    for (status, expected) in [("True", false), ("False", true), ("Unknown", true)] {
+        assert_eq!(
+            plan::needs_instance_check(&node_view(&with_ready(status))),
+            expected,
+            "{status}"
+        );
     }
-    let mut silent = node("n");
-    silent["status"] = json!({});
-    assert!(plan::needs_instance_check(&node_view(&silent)), "a node without a Ready condition");
+    let mut without_condition = node("n");
+    without_condition["status"] = json!({});
+    assert!(
+        plan::needs_instance_check(&node_view(&without_condition)),
+        "a node without a Ready condition"
+    );
 }
 
 #[test]
@@ -61,7 +68,7 @@ fn removing_the_last_taint_removes_the_field() {
 #[test]
 fn node_without_a_machine_is_deleted() {
     let plan = plan::not_ready(&node_view(&with_ready("False")), Machine::Gone);
-    assert_eq!(shape(&plan), ["DeletingNode", "delete n"]);
+    assert_eq!(action_summaries(&plan), ["DeletingNode", "delete n"]);
     let Action::Delete(delete) = &plan.actions[1] else { panic!("{plan:?}") };
     assert_eq!(&*delete.target.uid, "n");
     assert_eq!(delete.failed.as_ref().unwrap().reason, "DeletingNodeFailed");
@@ -71,6 +78,6 @@ fn node_without_a_machine_is_deleted() {
 fn heartbeats_do_not_enqueue_a_node() {
     let (old, mut new) = (with_ready("False"), with_ready("False"));
     new["status"]["conditions"][0]["lastHeartbeatTime"] = json!("2026-01-01T00:00:00Z");
-    assert!(!plan::concerns(&node_view(&old), &node_view(&new)));
-    assert!(plan::concerns(&node_view(&old), &node_view(&with_ready("True"))));
+    assert!(!plan::needs_sync(&node_view(&old), &node_view(&new)));
+    assert!(plan::needs_sync(&node_view(&old), &node_view(&with_ready("True"))));
 }

@@ -53,7 +53,7 @@ impl CloudError {
         Self::RetryAfter { message: message.into(), after }
     }
 
-    /// Returns the label `result` for metrics of calls.
+    /// Returns the value of the label `result` in metrics of calls.
     pub(crate) fn result(&self) -> &'static str {
         match self {
             Self::NotImplemented => "not_implemented",
