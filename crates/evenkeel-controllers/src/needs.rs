@@ -66,8 +66,7 @@ struct Served {
 
 impl Resources {
     /// Builds the resources from discovery. A group whose discovery failed counts as served. A controller's cache
-    /// waits for
-    /// the resource, whereas a skipped controller would need a restart.
+    /// waits for the resource, whereas a skipped controller would need a restart.
     pub fn discovered(found: &ServerResources) -> Self {
         let resources = found.resources.iter().map(|resource| {
             let kind = &resource.kind;

@@ -45,8 +45,7 @@ pub(crate) struct Draft {
 impl Draft {
     /// Chooses the name. The hash is the one that upstream's StatefulSet controller computes, so that both
     /// implementations find each other's revisions. If a revision of the same name has other data, the collision
-    /// count
-    /// increases, which changes the hash. Upstream: `CreateControllerRevision`.
+    /// count increases, which changes the hash. Upstream: `CreateControllerRevision`.
     pub(crate) fn new(
         owner: &str,
         template: &Template,

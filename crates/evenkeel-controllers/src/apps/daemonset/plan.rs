@@ -228,8 +228,9 @@ impl<'a> Pass<'a> {
         running_pods
     }
 
-    /// Keeps the oldest pod. With `maxSurge`, keeps the oldest new and the oldest old pod, and deletes the
-    /// old one if it is not ready or the new one is available. Upstream: `podsShouldBeOnNode`.
+    /// Keeps the oldest pod. With `maxSurge`, keeps the oldest new and the oldest old pod. It then deletes the old
+    /// pod
+    /// if that is not ready or the new one is available. Upstream: `podsShouldBeOnNode`.
     fn retain_oldest(&mut self, node: &'a str, running: &[&'a Arc<Pod>], should_run: bool) {
         if !budget::allows_surge(&self.observed.set) {
             self.pods_to_delete.extend(running.iter().skip(1));

@@ -29,9 +29,8 @@ fn reconcile_old_replica_sets(pass: &mut Pass<'_>, new: usize) -> bool {
     let missing = newest.replicas.saturating_sub(newest.status().available_replicas).max(0);
     let spare = pass.total().saturating_sub(pass.budget.min_available()).saturating_sub(missing);
     // If a set has more available pods than desired, its controller has yet to delete the surplus. Counting those
-    // pods
-    // as available would delete too many others. After a rollback, the new set can have such a surplus. Upstream does
-    // not wait for the ReplicaSet controller.
+    // pods as available would delete too many others. After a rollback, the new set can have such a surplus. Upstream
+    // does not wait for the ReplicaSet controller.
     let lags = old
         .iter()
         .chain([&new])

@@ -53,8 +53,7 @@ impl Update {
 
 impl Observed {
     /// Classifies the cached pods and revisions that the set controls or that are orphans. `revision` and `volume`
-    /// find
-    /// revisions and claims of the namespace by name.
+    /// find revisions and claims of the namespace by name.
     pub(crate) fn new(
         set: Arc<StatefulSet>,
         pods: impl IntoIterator<Item = Arc<Pod>>,

@@ -1,8 +1,9 @@
 //! Pods and claims that a StatefulSet creates, updates and deletes. Upstream: `updateStatefulSet` in
 //! `stateful_set_control.go`.
 //!
-//! With `OrderedReady`, a reconciliation makes one change. The first replica, by ordinal, that is not running and ready
-//! blocks the later ones; condemned pods are deleted from the last, once all replicas are available. With `Parallel`,
+//! With `OrderedReady`, a reconciliation makes one change. The first replica, by ordinal, that is not running and
+//! ready
+//! blocks the later ones. Condemned pods are deleted from the last, once all replicas are available. With `Parallel`,
 //! replicas do not wait for each other. Then the rolling update replaces pods of old revisions ([`super::rolling`]).
 //!
 //! | documented | where |
@@ -233,8 +234,10 @@ impl<'a> Pass<'a> {
         Next::Wait
     }
 
-    /// Processes all replicas without waiting. A blocked replica does not keep others from being created, but prevents
-    /// scaling down and updates. (Upstream creates in batches by ordinal, and no later batch after a failure.)
+    /// Processes all replicas without waiting. A blocked replica prevents scaling down and updates, but other
+    /// replicas
+    /// are still created. Upstream creates in batches by ordinal, and no later batch after a failure.
+    ///
     /// Upstream: `runForAll` with `monotonic` off.
     fn process_parallel(&mut self) -> Next {
         let (mut missing, mut next) = (Vec::new(), Next::Continue);
@@ -274,8 +277,9 @@ impl<'a> Pass<'a> {
         Next::Continue
     }
 
-    /// Processes one replica: creates it if it is missing, deletes it if it is Failed or Succeeded, so that it is
-    /// recreated, and updates its identity. Upstream: `processReplica`.
+    /// Processes one replica. Creates it if it is missing, deletes it for recreation if it is Failed or Succeeded,
+    /// and
+    /// updates its identity. Upstream: `processReplica`.
     ///
     /// With `OrderedReady`, a rollout to a template whose pods never become ready stops here, even after the template
     /// is reverted. The broken pod is neither ready nor terminal and blocks all replicas, itself included. As

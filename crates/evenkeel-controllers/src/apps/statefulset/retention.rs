@@ -1,6 +1,5 @@
 //! `persistentVolumeClaimRetentionPolicy` (KEP-1847): owner references of claims. The garbage collector deletes a
-//! claim
-//! with its owner.
+//! claim with its owner.
 
 use super::identity;
 use crate::wire;
@@ -110,8 +109,7 @@ impl<'a> Owners<'a> {
     }
 
     /// Returns the corrected owner references; `None` if they need no change. Leaves references to an earlier set or
-    /// pod of
-    /// the same name to the garbage collector.
+    /// pod of the same name to the garbage collector.
     pub(crate) fn corrected(&self, claim: &PersistentVolumeClaim) -> Option<Vec<OwnerReference>> {
         let owners = &claim.meta.owners;
         if has_stale_reference(&claim.meta, &self.of_set)

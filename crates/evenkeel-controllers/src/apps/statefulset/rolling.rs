@@ -9,8 +9,7 @@ use super::{
 /// Deletes pods of old revisions with ordinals from `partition` on.
 ///
 /// With `OrderedReady`, deletes pods within the budget. With `Parallel`, deletes unavailable pods first, which uses
-/// no
-/// budget, then others within it. Upstream: `updateStatefulSetAfterInvariantEstablished`.
+/// no budget, then others within it. Upstream: `updateStatefulSetAfterInvariantEstablished`.
 pub(crate) fn roll_out(pass: &mut Pass<'_>) {
     if !pass.observed.features.max_unavailable {
         return one_by_one(pass);
@@ -49,8 +48,8 @@ pub(crate) fn roll_out(pass: &mut Pass<'_>) {
     }
 }
 
-/// Rolling update without the gate `MaxUnavailableStatefulSet`: deletes the pod of an old revision with the highest
-/// ordinal, unless a pod with a higher one is unavailable.
+/// Rolling update without the gate `MaxUnavailableStatefulSet`. Of the pods with an old revision, deletes the one
+/// with the highest ordinal, unless a pod with a higher one is unavailable.
 fn one_by_one(pass: &mut Pass<'_>) {
     let update = pass.observed.update.name();
     for index in (budget::partition(&pass.observed.set)..pass.replicas.len()).rev() {

@@ -744,8 +744,7 @@ fn claim_owners_follow_the_retention_policy() {
         world.claims.iter().map(|claim| format!("{}: {}", claim.meta.name, owners(claim))).collect()
     };
     // `whenDeleted`, `whenScaled`, and the expected owner of a replica's and of a condemned pod's claim; `None` if
-    // that
-    // claim is deleted with the pod.
+    // that claim is deleted with the pod.
     for (deleted, scaled, in_range, condemned) in [
         ("Retain", "Retain", "", Some("")),
         ("Delete", "Retain", "StatefulSet/db", Some("StatefulSet/db")),
@@ -971,8 +970,7 @@ fn any_world() -> impl Strategy<Value = World> {
     let pod =
         (0..7i32, 0..3u8, 0..5u8, proptest::bool::weighted(0.1), proptest::bool::weighted(0.2));
     // Replicas, whether `OrderedReady`, partition, `maxUnavailable`, pods, number of earlier images, `whenScaled`,
-    // and
-    // whether the set has claims.
+    // and whether the set has claims.
     (
         0..5i32,
         proptest::bool::ANY,

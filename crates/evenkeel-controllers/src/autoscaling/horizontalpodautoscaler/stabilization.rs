@@ -76,8 +76,7 @@ impl StabilizationHistory {
     ///
     /// Returns the lowest recommendation of the scale-up window, the new one included, if all of them are higher than
     /// `current_replicas`. Returns the highest one of the scale-down window if all of them are lower. Otherwise
-    /// returns
-    /// `current_replicas`.
+    /// returns `current_replicas`.
     ///
     /// Upstream: `stabilizeRecommendationWithBehaviors`.
     pub(super) fn stabilize_recommendation_with_behaviors(

@@ -1,6 +1,5 @@
 //! Bootstrap signer: signs the ConfigMap `cluster-info` with every bootstrap token. A new node has one of the tokens
-//! and
-//! verifies the ConfigMap with it. Upstream: `pkg/controller/bootstrap/bootstrapsigner.go`; RFC 7515, appendix F.
+//! and verifies the ConfigMap with it. Upstream: `pkg/controller/bootstrap/bootstrapsigner.go`; RFC 7515, appendix F.
 
 mod plan;
 

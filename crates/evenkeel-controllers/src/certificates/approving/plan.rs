@@ -25,7 +25,7 @@ const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 
-/// A request, and the permissions any of which lets the requester have it approved.
+/// A request, and its permissions. The request is approved if the requester has any one of them.
 pub(super) struct Observed {
     request: Arc<SigningRequest>,
     permissions: Result<Vec<Permission>, RequestError>,

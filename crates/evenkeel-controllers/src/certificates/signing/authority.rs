@@ -85,8 +85,7 @@ impl CertificateAuthority {
     }
 
     /// Returns a certificate for the request, in PEM. The certificate has the request's subject, alternative names
-    /// and
-    /// key, but none of its other extensions. Upstream: `Sign`.
+    /// and key, but none of its other extensions. Upstream: `Sign`.
     pub(super) fn sign(
         &self,
         request: &Request,

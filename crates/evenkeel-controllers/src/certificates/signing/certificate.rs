@@ -1,6 +1,5 @@
 //! Encoder of certificates, with the fields, order and encodings of Go's `crypto/x509`. This program and upstream's
-//! thus
-//! issue the same certificates. Rust libraries encode only one value per attribute, whereas users have several
+//! thus issue the same certificates. Rust libraries encode only one value per attribute, whereas users have several
 //! groups.
 
 use super::usage::Usages;

@@ -164,8 +164,7 @@ pub(super) enum Expired {
 }
 
 /// Returns the lifetime of a certificate: the requested one, at least [`MIN_DURATION`], and `max_duration` if it
-/// exceeds
-/// that or none is requested. Upstream: `duration`.
+/// exceeds that or none is requested. Upstream: `duration`.
 fn lifetime(requested: Option<i32>, max_duration: Duration) -> Duration {
     let Some(requested) = requested else { return max_duration };
     let requested = Duration::from_secs(u64::try_from(requested).unwrap_or_default());

@@ -1,8 +1,8 @@
 //! Storage migration: rewrites all objects of a resource, so that they are stored in the storage version.
 //!
 //! The controller lists the objects page by page, and updates them one by one until an update fails. It is no
-//! planner: a
-//! planner would hold all pages, and decide anew from the first object after each of perhaps 100,000 writes.
+//! planner: a planner would hold all pages, and decide anew from the first object after each of perhaps
+//! 100,000 writes.
 
 use super::{
     Migration, name,
@@ -30,8 +30,7 @@ pub(super) struct Migrator {
 
 impl Migrator {
     /// Rewrites each object that is older than the migration, without changes. The API server then stores it in the
-    /// storage
-    /// version.
+    /// storage version.
     pub(super) async fn migrate(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
         let is_ready = |one: &Arc<Migration>| plan::is_open(one) && !plan::version(one).is_empty();
         let Some(migration) = self.migrations.get("", &key.name).filter(is_ready) else {
@@ -79,8 +78,7 @@ impl Migrator {
     }
 
     /// Returns the discovered resource; `None` if the migration has none. If the resource is still unknown after the
-    /// grace
-    /// period for new resources, records that the migration failed.
+    /// grace period for new resources, records that the migration failed.
     async fn found(
         &self,
         key: &Key,

@@ -1,6 +1,5 @@
 //! Steps of the two planners that prepare a migration. One starts the oldest migration of a resource. The other
-//! records
-//! the resource version up to which objects are migrated.
+//! records the resource version up to which objects are migrated.
 
 use super::{
     Migration,
@@ -104,8 +103,7 @@ pub(super) fn unsupported(found: &Resource) -> Option<String> {
 }
 
 /// Returns the discovered resource; `None` if the migration has none. If the resource is still unknown after the
-/// grace
-/// period for new resources, records that the migration failed.
+/// grace period for new resources, records that the migration failed.
 fn found(
     migration: &Migration,
     now: Timestamp,
