@@ -49,7 +49,7 @@ pub enum Started {
 pub struct StartError {
     /// Name of the controller.
     pub controller: &'static str,
-    /// Reason for people.
+    /// Reason why it cannot start.
     pub reason: String,
 }
 

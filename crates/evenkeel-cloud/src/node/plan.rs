@@ -55,7 +55,7 @@ pub(super) fn initialize_node(
     if node.spec.provider_id.is_empty() && machine.provider_id.is_empty() {
         return Err(InitializeError::NoProviderId(name.clone()));
     }
-    // Find a node IP that the cloud does not know before the taint is removed.
+    // If the cloud does not know the node's IP, fail before the taint is removed.
     addresses::node_addresses_from_node_ip(node, machine.addresses.clone())
         .map_err(|error| InitializeError::NodeIp(name.clone(), error))?;
     let mut change = json!({"spec": {

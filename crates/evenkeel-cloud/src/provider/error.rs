@@ -26,7 +26,7 @@ pub enum CloudError {
     /// Any other error. It is retried with backoff.
     #[error("{message}")]
     Failed {
-        /// Message for people.
+        /// Message of the error, without its cause.
         message: String,
         /// The underlying error, if any.
         #[source]
