@@ -19,7 +19,7 @@ use evenkeel_runtime::{
     plan::Key,
 };
 use metrics::Metrics;
-use plan::Machine;
+use plan::InstanceState;
 use std::{sync::Arc, time::Duration};
 
 /// Descriptor of the cloud node lifecycle controller.
@@ -85,9 +85,9 @@ impl InstanceMonitor {
         let started = context.env.clock.instant();
         // After an error, the node is checked again after the same period, as in upstream's loop. An outage of
         // the cloud causes no backoff.
-        match self.machine(instances, &node).await {
-            Ok(machine) => {
-                context.act(key, &plan::not_ready(&node, machine)).await?;
+        match self.instance_state(instances, &node).await {
+            Ok(instance_state) => {
+                context.act(key, &plan::not_ready(&node, instance_state)).await?;
             }
             Err(error) => {
                 tracing::error!(node = %key, error = error.text(), "Cannot get the state of the node's instance");
@@ -98,14 +98,18 @@ impl InstanceMonitor {
     }
 
     /// Returns the state of the node's instance.
-    async fn machine(&self, instances: &dyn Instances, node: &Node) -> Result<Machine, CloudError> {
+    async fn instance_state(
+        &self,
+        instances: &dyn Instances,
+        node: &Node,
+    ) -> Result<InstanceState, CloudError> {
         let exists = instances.exists(node).await;
         self.metrics.called("instance_exists", exists.as_ref().map(|exists| *exists));
         if !exists? {
-            return Ok(Machine::Gone);
+            return Ok(InstanceState::Gone);
         }
         let shut_down = instances.shut_down(node).await;
         self.metrics.called("instance_shutdown", shut_down.as_ref().map(|_| true));
-        Ok(if shut_down? { Machine::ShutDown } else { Machine::Running })
+        Ok(if shut_down? { InstanceState::ShutDown } else { InstanceState::Running })
     }
 }

@@ -11,12 +11,12 @@ const NO_SCHEDULE: &str = "NoSchedule";
 
 /// State of an instance, as the cloud provider reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Machine {
-    /// The machine exists and is not shut down.
+pub(super) enum InstanceState {
+    /// The instance exists and is not shut down.
     Running,
-    /// The machine exists and is shut down.
+    /// The instance exists and is shut down.
     ShutDown,
-    /// The machine does not exist.
+    /// The instance does not exist.
     Gone,
 }
 
@@ -47,19 +47,19 @@ pub(super) fn ready(node: &Node) -> Plan {
 /// instance runs is not changed.
 ///
 /// Upstream: `MonitorNodes`.
-pub(super) fn not_ready(node: &Node, machine: Machine) -> Plan {
+pub(super) fn not_ready(node: &Node, state: InstanceState) -> Plan {
     let mut plan = Plan::nothing();
-    match machine {
-        Machine::Running => {}
-        Machine::ShutDown if is_tainted(node) => {}
-        Machine::ShutDown => {
+    match state {
+        InstanceState::Running => {}
+        InstanceState::ShutDown if is_tainted(node) => {}
+        InstanceState::ShutDown => {
             let taint =
                 Taint { key: SHUTDOWN.into(), effect: NO_SCHEDULE.into(), ..Taint::default() };
             let all = node.spec.taints.iter().filter(|taint| !is_shutdown(taint));
             let all = taints(all.chain([&taint]));
             plan.push(of_node(node, json!({"spec": {"taints": all}})));
         }
-        Machine::Gone => {
+        InstanceState::Gone => {
             let (regarding, name) = (target(node), &node.meta.name);
             let message =
                 format!("Deleting node {name} because it does not exist in the cloud provider");

@@ -1,6 +1,6 @@
 //! Tables of decisions, and a test that plans converge.
 
-use super::plan::{self, Machine, SHUTDOWN};
+use super::plan::{self, InstanceState, SHUTDOWN};
 use crate::fixtures::{action_summaries, apply, node, node_view};
 use evenkeel_runtime::plan::Action;
 use serde_json::{Value, json};
@@ -36,17 +36,17 @@ fn only_not_ready_nodes_need_an_instance_check() {
 }
 
 #[test]
-fn shutdown_taint_follows_the_machine() {
+fn shutdown_taint_follows_the_instance_state() {
     let mut node = with_ready("Unknown");
-    assert_eq!(apply(&plan::not_ready(&node_view(&node), Machine::Running), &mut node), 0);
-    assert_eq!(apply(&plan::not_ready(&node_view(&node), Machine::ShutDown), &mut node), 1);
+    assert_eq!(apply(&plan::not_ready(&node_view(&node), InstanceState::Running), &mut node), 0);
+    assert_eq!(apply(&plan::not_ready(&node_view(&node), InstanceState::ShutDown), &mut node), 1);
     assert_eq!(taints(&node), ["other", SHUTDOWN]);
     assert_eq!(
         node["spec"]["taints"][0]["timeAdded"], "2026-01-01T00:00:00Z",
         "other taints are unchanged"
     );
-    for machine in [Machine::ShutDown, Machine::Running] {
-        assert!(plan::not_ready(&node_view(&node), machine).is_nothing(), "{machine:?}");
+    for state in [InstanceState::ShutDown, InstanceState::Running] {
+        assert!(plan::not_ready(&node_view(&node), state).is_nothing(), "{state:?}");
     }
     node["status"]["conditions"][0]["status"] = json!("True");
     assert_eq!(apply(&plan::ready(&node_view(&node)), &mut node), 1);
@@ -66,8 +66,8 @@ fn removing_the_last_taint_removes_the_field() {
 }
 
 #[test]
-fn node_without_a_machine_is_deleted() {
-    let plan = plan::not_ready(&node_view(&with_ready("False")), Machine::Gone);
+fn node_without_an_instance_is_deleted() {
+    let plan = plan::not_ready(&node_view(&with_ready("False")), InstanceState::Gone);
     assert_eq!(action_summaries(&plan), ["DeletingNode", "delete n"]);
     let Action::Delete(delete) = &plan.actions[1] else { panic!("{plan:?}") };
     assert_eq!(&*delete.target.uid, "n");
