@@ -18,8 +18,10 @@ pub(super) enum Stage<'a> {
     },
 }
 
-/// Returns the status to apply to a CustomResourceDefinition. If the definition has not changed since the migration
-/// started, the storage version becomes the only stored version.
+/// Returns the status to apply to a CustomResourceDefinition. At the end of a migration, even of a failed one, the
+/// storage version becomes the only stored version, unless the definition has changed since the migration started.
+///
+/// Upstream: `finishCRDMigration`.
 pub(super) fn status(definition: &Value, stage: Stage<'_>, now: Timestamp) -> Value {
     let metadata = &definition["metadata"];
     let generation = &metadata["generation"];
