@@ -26,6 +26,6 @@ pub(crate) fn taints<'a>(taints: impl Iterator<Item = &'a Taint>) -> Value {
 }
 
 /// Returns the status of the node's condition of this type.
-pub(crate) fn condition<'a>(node: &'a Node, which: &str) -> Option<&'a str> {
-    node.status.conditions.iter().find(|c| &*c.type_ == which).map(|c| &*c.status)
+pub(crate) fn condition<'a>(node: &'a Node, type_: &str) -> Option<&'a str> {
+    node.status.conditions.iter().find(|c| &*c.type_ == type_).map(|c| &*c.status)
 }

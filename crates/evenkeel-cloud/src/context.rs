@@ -38,7 +38,8 @@ pub type Start = fn(&CloudContext) -> Result<Started, StartError>;
 pub enum Started {
     /// The controller runs.
     Yes,
-    /// The controller is skipped, because the provider lacks its interface or an option disables it. The log has the reason.
+    /// The program skips the controller, because the provider lacks its interface or an option disables it. The log
+    /// has the reason.
     No,
 }
 
@@ -48,7 +49,7 @@ pub enum Started {
 pub struct StartError {
     /// Name of the controller.
     pub controller: &'static str,
-    /// Reason for people.
+    /// Reason why it cannot start.
     pub reason: String,
 }
 
@@ -135,7 +136,7 @@ impl CloudContext {
     /// Initializes the provider and starts all controllers that it supports.
     ///
     /// # Errors
-    /// When a controller cannot start with its options.
+    /// Fails if a controller cannot start with its options.
     pub fn start_all(&self) -> Result<(), StartError> {
         self.initialize();
         for descriptor in descriptors() {

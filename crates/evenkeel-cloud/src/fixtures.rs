@@ -1,4 +1,4 @@
-//! Objects for tests, and a model of the server for a single object.
+//! Objects for tests, and a simulated API server with a single object.
 
 use evenkeel_api::{
     Encoding, View,
@@ -43,27 +43,27 @@ pub(crate) fn node_view(json: &Value) -> Arc<Node> {
     Arc::new(object(json))
 }
 
-/// Summarizes the writes and events of a plan, in order.
-pub(crate) fn shape(plan: &Plan) -> Vec<String> {
-    let shape = |action: &Action| match action {
+/// Summarizes the writes and events of a plan, in order: `patch <resource>`, `delete <name>`, or the event's reason.
+pub(crate) fn action_summaries(plan: &Plan) -> Vec<String> {
+    let summary = |action: &Action| match action {
         Action::Patch(patch) => format!("patch {}", patch.target.kind.plural),
         Action::Delete(delete) => format!("delete {}", delete.target.name),
-        Action::Event(note) => note.reason.to_owned(),
+        Action::Event(event) => event.reason.to_owned(),
         other => panic!("not what these controllers do: {other:?}"),
     };
-    plan.actions.iter().map(shape).collect()
+    plan.actions.iter().map(summary).collect()
 }
 
 /// Returns the only event of a plan.
 #[track_caller]
 pub(crate) fn event(plan: &Plan) -> &EventRecord {
-    let notes: Vec<&EventRecord> = plan
+    let events: Vec<&EventRecord> = plan
         .actions
         .iter()
-        .filter_map(|action| if let Action::Event(note) = action { Some(note) } else { None })
+        .filter_map(|action| if let Action::Event(event) = action { Some(event) } else { None })
         .collect();
-    let [note] = notes[..] else { panic!("not one event: {plan:?}") };
-    note
+    let [event] = events[..] else { panic!("not one event: {plan:?}") };
+    event
 }
 
 /// Applies the patches of a plan to an object, as a server would. Returns the number of patches.
@@ -77,10 +77,10 @@ pub(crate) fn apply(plan: &Plan, object: &mut Value) -> usize {
         let mut body: Value = serde_json::from_slice(&patch.body).unwrap();
         check_precondition(object, &mut body);
         if patch.form == PatchForm::Strategic {
-            lists(object, &mut body);
+            complete_lists(object, &mut body);
         }
         merge(object, &body);
-        bump(object);
+        increment_resource_version(object);
     }
     patches.len()
 }
@@ -88,19 +88,19 @@ pub(crate) fn apply(plan: &Plan, object: &mut Value) -> usize {
 fn check_precondition(object: &Value, body: &mut Value) {
     let Some(metadata) = body["metadata"].as_object_mut() else { return };
     for field in ["uid", "resourceVersion"] {
-        if let Some(wanted) = metadata.remove(field) {
-            assert_eq!(object["metadata"][field], wanted, "a precondition does not hold");
+        if let Some(expected) = metadata.remove(field) {
+            assert_eq!(object["metadata"][field], expected, "a precondition does not hold");
         }
     }
 }
 
-/// Replaces the partial lists of a strategic merge patch by whole ones, for the lists that these controllers
-/// write.
-fn lists(object: &Value, body: &mut Value) {
+/// Turns a strategic merge patch into a merge patch: replaces the partial lists that the cloud controllers write by
+/// whole lists.
+fn complete_lists(object: &Value, body: &mut Value) {
     let mut finalizers = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
     let metadata = &mut body["metadata"];
-    if let Some(gone) = metadata.get("$deleteFromPrimitiveList/finalizers").cloned() {
-        finalizers.retain(|f| !gone.as_array().unwrap().contains(f));
+    if let Some(removed) = metadata.get("$deleteFromPrimitiveList/finalizers").cloned() {
+        finalizers.retain(|f| !removed.as_array().unwrap().contains(f));
         metadata.as_object_mut().unwrap().remove("$deleteFromPrimitiveList/finalizers");
         metadata["finalizers"] = finalizers.clone().into();
     } else if let Some(added) = metadata.get("finalizers").cloned() {
@@ -132,7 +132,7 @@ fn merge(object: &mut Value, patch: &Value) {
     }
 }
 
-fn bump(object: &mut Value) {
+fn increment_resource_version(object: &mut Value) {
     let version: u64 = object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
     object["metadata"]["resourceVersion"] = (version + 1).to_string().into();
 }

@@ -79,7 +79,7 @@ impl Migration {
     /// Reads the file of `--leader-migration-config` for `program`.
     ///
     /// # Errors
-    /// When the file cannot be read, or a field is invalid; the error names it.
+    /// Fails if the file cannot be read, or a field is invalid; the error names it.
     fn read(path: &str, program: &str) -> Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("--leader-migration-config: cannot read {path}"))?;
@@ -107,8 +107,8 @@ impl Migration {
                     bail!("controllerLeaders[{index}].{field}: Required value");
                 }
             }
-            let ours = leader.component == program || leader.component == "*";
-            controllers.insert(leader.name, ours);
+            let runs_here = leader.component == program || leader.component == "*";
+            controllers.insert(leader.name, runs_here);
         }
         Ok(Self { lease: file.leader_name, controllers })
     }
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_has_one_lease() {
+    fn lease_of_a_controller_follows_the_configuration() {
         let text = file(
             "leaderName: move\ncontrollerLeaders:\n- {name: ttl-controller, component: '*'}\n\
              - {name: job-controller, component: kube-controller-manager}\n\
@@ -165,8 +165,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
-        for (text, says) in [
+    fn error_names_the_invalid_field() {
+        for (text, expected_text) in [
             (file("controllerLeaders: []"), "leaderName: Required value"),
             (file("leaderName: a\nresourceLock: endpoints"), "resourceLock"),
             (
@@ -176,8 +176,8 @@ mod tests {
             (file("leaderName: a\nnonsense: 1"), "nonsense"),
             ("apiVersion: v1\nkind: Pod\n".to_owned(), "no LeaderMigrationConfiguration"),
         ] {
-            let error = Migration::parse(&text, PROGRAM).expect_err(says);
-            assert!(format!("{error:#}").contains(says), "{error:#}");
+            let error = Migration::parse(&text, PROGRAM).expect_err(expected_text);
+            assert!(format!("{error:#}").contains(expected_text), "{error:#}");
         }
     }
 }

@@ -86,7 +86,7 @@ impl Process {
     /// Prepares the program and binds the secure port. Nothing runs yet.
     ///
     /// # Errors
-    /// When a file cannot be read or the port cannot be bound.
+    /// Fails if a file cannot be read or the port cannot be bound.
     pub fn open(parts: Parts<'_>) -> BoxFuture<'_, Result<Self>> {
         Box::pin(Self::prepare(parts))
     }
@@ -147,7 +147,7 @@ impl Process {
     /// election or migration.
     ///
     /// # Errors
-    /// When the configuration of leader election breaks a rule.
+    /// Fails if the configuration of leader election breaks a rule.
     pub fn migration_lease(&self, migration: Option<&Migration>) -> Result<Option<MigrationLease>> {
         let Some((election, migration)) = self.election.as_ref().zip(migration) else {
             return Ok(None);

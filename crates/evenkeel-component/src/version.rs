@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
-/// The Kubernetes release whose behaviour the program has. The part behind the plus sign names this program, so
-/// that programs can compare the version, and people see the program.
+/// The Kubernetes release whose behaviour the program has. Other programs compare only the part before the plus
+/// sign; the part after it names this program.
 pub const GIT_VERSION: &str = concat!("v1.37.1+evenkeel.", env!("CARGO_PKG_VERSION"));
 /// The release without this program's own version.
 pub(crate) const RELEASE: &str = "v1.37.1";
@@ -11,7 +11,7 @@ pub(crate) const RELEASE: &str = "v1.37.1";
 /// Version from `--version=v…`, which replaces the program's own.
 static GIVEN: OnceLock<String> = OnceLock::new();
 
-/// Sets the reported version, once. It is a vendor's name of the same release, [validated](check).
+/// Sets the reported version, once: a vendor's name of the same release, which [`check`] has validated.
 pub(crate) fn report(version: &str) {
     let _ = GIVEN.set(version.to_owned());
 }
@@ -48,7 +48,7 @@ pub(crate) fn platform() -> String {
 /// Validates a version to report instead, such as `v1.37.1-vendor.1`.
 ///
 /// # Errors
-/// When the text is not a version, or a version of another release.
+/// Fails if the text is not a version, or a version of another release.
 pub fn check(version: &str) -> Result<(), String> {
     let numbers = version.strip_prefix('v').unwrap_or(version);
     let numbers = numbers.split(['-', '+']).next().unwrap_or_default();
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_vendors_version_is_of_the_same_release() {
+    fn vendor_version_must_be_of_the_same_release() {
         assert_eq!(check("v1.37.1-vendor.1"), Ok(()));
         assert_eq!(check(GIT_VERSION), Ok(()));
         assert_eq!(check("v9.9"), Err("illegal version string \"v9.9\"".to_owned()));

@@ -7,8 +7,8 @@
 use std::{cell::Cell, io, time::Duration};
 use tokio::runtime::{Builder, Runtime};
 
-/// Number of worker threads, and how soon an idle single worker polls again. One thread is enough for several
-/// thousand writes per second. Waking more threads would cost a sixth more CPU time.
+/// Number of worker threads, and whether an idle single worker pauses before it polls. One thread is enough for
+/// several thousand writes per second. Waking more threads would cost a sixth more CPU time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Worker {
     /// One thread that polls at once, for programs whose users wait for every response.
@@ -33,7 +33,7 @@ impl Worker {
     /// Creates a tokio runtime with these workers, timers and sockets.
     ///
     /// # Errors
-    /// When the system cannot start a thread.
+    /// Fails if the system cannot start a thread.
     pub fn runtime(self) -> io::Result<Runtime> {
         let mut builder = Builder::new_multi_thread();
         builder.enable_all();
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "what the runtimes under test run")]
-    fn with_any_worker_tasks_and_other_threads_run() {
+    fn tasks_and_blocking_threads_run_with_each_worker() {
         for worker in [Worker::Eager, Worker::Frugal, Worker::Parallel] {
             let runtime = worker.runtime().expect("a thread");
             let sum = runtime.block_on(async {

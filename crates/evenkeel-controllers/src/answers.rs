@@ -9,13 +9,13 @@ pub(crate) fn words(failure: &Failure, request: &str) -> String {
     if *code == 0 || !reason.is_empty() {
         return message.clone();
     }
-    // The client writes this text if the response has no message.
-    let unsaid = *message == format!("the API server answered {code}");
-    let said = if unsaid { "" } else { message };
+    // The runtime's client sets this text if the response has no message.
+    let is_default_text = *message == format!("the API server answered {code}");
+    let body = if is_default_text { "" } else { message };
     let message = match *code {
         400 => "the server rejected our request for an unknown reason".to_owned(),
         401 => "the server has asked for the client to provide credentials".to_owned(),
-        403 | 406 | 415 => said.to_owned(),
+        403 | 406 | 415 => body.to_owned(),
         404 => "the server could not find the requested resource".to_owned(),
         405 => "the server does not allow this method on the requested resource".to_owned(),
         409 => "the server reported a conflict".to_owned(),
@@ -24,7 +24,7 @@ pub(crate) fn words(failure: &Failure, request: &str) -> String {
         503 => "the server is currently unable to handle the request".to_owned(),
         504 => "the server was unable to return a response in the time allotted, but may still be processing the request".to_owned(),
         500.. => format!(
-            "an error on the server ({said:?}) has prevented the request from succeeding"
+            "an error on the server ({body:?}) has prevented the request from succeeding"
         ),
         code => format!(
             "the server responded with the status code {code} but did not return more information"

@@ -21,7 +21,7 @@ pub(crate) fn on_child<O: View, C: View>(
     match event {
         CacheEvent::Added { object: child, .. } => {
             if !enqueue_owner(owners, child.meta(), &mut enqueue) {
-                enqueue_takers(owners, &**child, could_take, enqueue);
+                enqueue_adopters(owners, &**child, could_take, enqueue);
             }
         }
         CacheEvent::Updated { old, new } => {
@@ -29,17 +29,17 @@ pub(crate) fn on_child<O: View, C: View>(
             if before.resource_version == after.resource_version {
                 return;
             }
-            let changed_hands = before.controller() != after.controller();
-            if changed_hands {
+            let controller_changed = before.controller() != after.controller();
+            if controller_changed {
                 enqueue_owner(owners, before, &mut enqueue);
             }
-            let relabelled = before.labels != after.labels;
+            let labels_changed = before.labels != after.labels;
             if after.controller().is_some() {
-                if changed_hands || relabelled || matters(old, new) {
+                if controller_changed || labels_changed || matters(old, new) {
                     enqueue_owner(owners, after, &mut enqueue);
                 }
-            } else if changed_hands || relabelled {
-                enqueue_takers(owners, &**new, could_take, enqueue);
+            } else if controller_changed || labels_changed {
+                enqueue_adopters(owners, &**new, could_take, enqueue);
             }
         }
         // The deletion of an orphan affects no owner.
@@ -58,7 +58,8 @@ fn enqueue_owner<O: View>(owners: &Cache<O>, child: &Meta, enqueue: &mut impl Fn
     true
 }
 
-fn enqueue_takers<O: View, C: View>(
+/// Enqueues the owners that may adopt an orphan. An orphan without labels, or one that is being deleted, has none.
+fn enqueue_adopters<O: View, C: View>(
     owners: &Cache<O>,
     child: &C,
     could_take: impl Fn(&O, &C) -> bool,
@@ -68,8 +69,8 @@ fn enqueue_takers<O: View, C: View>(
     if meta.labels.is_empty() || meta.deleting() {
         return;
     }
-    let takers = owners.namespace(&meta.namespace);
-    takers
+    let candidates = owners.namespace(&meta.namespace);
+    candidates
         .iter()
         .filter(|owner| could_take(owner, child))
         .for_each(|owner| enqueue(Key::of(owner.meta())));

@@ -5,8 +5,8 @@ use evenkeel_api::{Meta, StrMap, View};
 use evenkeel_runtime::plan::{Action, OnError, Patch, PatchForm, Target};
 use std::sync::Arc;
 
-/// Status codes of a release patch that count as success: the reference is gone, or another object has the
-/// name.
+/// Status codes of a release patch that count as success: the child lacks the owner reference, or an object with
+/// another uid has its name.
 const NOTHING_TO_RELEASE: &[u16] = &[422];
 
 /// Children of an owner, and the patches still to be written.
@@ -20,12 +20,12 @@ pub(crate) struct Claims<C> {
     pub(crate) release: Vec<Arc<C>>,
 }
 
-/// Memoizes a predicate on labels for the last set of labels: an owner's pods mostly share one allocation.
-pub(crate) fn of_labels(of: impl Fn(&StrMap) -> bool) -> impl FnMut(&StrMap) -> bool {
+/// Caches a predicate's result for the last labels. Most pods of an owner share one allocation of their labels.
+pub(crate) fn of_labels(predicate: impl Fn(&StrMap) -> bool) -> impl FnMut(&StrMap) -> bool {
     let mut last: Option<(StrMap, bool)> = None;
     move |labels| match &last {
         Some((known, answer)) if known.is_same(labels) => *answer,
-        _ => last.insert((labels.clone(), of(labels))).1,
+        _ => last.insert((labels.clone(), predicate(labels))).1,
     }
 }
 
@@ -72,9 +72,9 @@ impl<C: View> Claims<C> {
         }
         adopt.sort_unstable_by(|a, b| a.meta().name.cmp(&b.meta().name));
         release.sort_unstable_by(|a, b| a.meta().name.cmp(&b.meta().name));
-        let n_adopt = adopt.len();
+        let adoptions = adopt.len();
         owned.append(&mut adopt);
-        Self { owned, adopt: n_adopt, release }
+        Self { owned, adopt: adoptions, release }
     }
 
     /// Returns the number of actions in [`Self::actions`].
@@ -97,18 +97,20 @@ impl<C: View> Claims<C> {
         self.patches(owner, format!(r#","finalizers":["{finalizer}"]"#))
     }
 
-    fn patches(&self, owner: &Target, more: String) -> impl Iterator<Item = Action> {
+    fn patches(&self, owner: &Target, extra_metadata: String) -> impl Iterator<Item = Action> {
         let adopted = self.owned[self.owned.len() - self.adopt..].iter();
-        let adopted = adopted.map(move |child| adopt(owner, &**child, &more));
+        let adopted = adopted.map(move |child| adopt(owner, &**child, &extra_metadata));
         let released = self.release.iter().map(|child| release(owner, &**child));
         adopted.chain(released)
     }
 }
 
-fn adopt<C: View>(owner: &Target, child: &C, more: &str) -> Action {
+fn adopt<C: View>(owner: &Target, child: &C, extra_metadata: &str) -> Action {
     let uid = &child.meta().uid;
     let reference = wire::controller_reference(owner).to_json();
-    let body = format!(r#"{{"metadata":{{"uid":"{uid}","ownerReferences":[{reference}]{more}}}}}"#);
+    let body = format!(
+        r#"{{"metadata":{{"uid":"{uid}","ownerReferences":[{reference}]{extra_metadata}}}}}"#
+    );
     Action::Patch(Patch { if_live: Some(owner.clone()), ..patch(child, body) })
 }
 
@@ -136,14 +138,14 @@ mod tests {
     fn shared_labels_are_evaluated_once() {
         let labels = |value: &str| StrMap::default().with("app", value);
         let (web, equal, other) = (labels("web"), labels("web"), labels("db"));
-        let asked = Cell::new(0);
+        let evaluations = Cell::new(0);
         let mut selects = of_labels(|labels| {
-            asked.set(asked.get() + 1);
+            evaluations.set(evaluations.get() + 1);
             labels.get("app") == Some("web")
         });
         let order = [&web, &web, &web.clone(), &equal, &other, &other, &web];
         assert_eq!(order.map(&mut selects), [true, true, true, true, false, false, true]);
         drop(selects);
-        assert_eq!(asked.get(), 4, "web, equal, other and web again");
+        assert_eq!(evaluations.get(), 4, "web, equal, other and web again");
     }
 }

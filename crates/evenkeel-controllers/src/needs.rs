@@ -65,8 +65,8 @@ struct Served {
 }
 
 impl Resources {
-    /// Builds the resources from discovery. A group whose discovery failed counts as served: its cache waits, whereas a
-    /// skipped controller would need a restart.
+    /// Builds the resources from discovery. A group whose discovery failed counts as served. A controller's cache
+    /// waits for the resource, whereas a skipped controller would need a restart.
     pub fn discovered(found: &ServerResources) -> Self {
         let resources = found.resources.iter().map(|resource| {
             let kind = &resource.kind;
@@ -105,7 +105,7 @@ mod tests {
     use evenkeel_runtime::discovery::FailedGroup;
 
     #[test]
-    fn disabled_gates_are_known() {
+    fn statefulset_recreate_strategy_is_off_by_default() {
         let gates = Gates::default();
         assert!(gates.enabled("VolumeAttributesClass") && !gates.enabled(OFF[0]));
     }

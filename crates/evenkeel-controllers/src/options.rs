@@ -3,8 +3,8 @@
 use crate::{apps, autoscaling, batch, certificates, core, discovery, policy, resource, storage};
 use std::time::Duration;
 
-/// Source of options: parsed and validated flags, by name without dashes. Each controller reads its options in its own
-/// folder, which thus shows its flags.
+/// Parsed and validated command-line flags, by name without dashes. Each controller's module reads the flags of that
+/// controller.
 pub trait Flags {
     /// Returns a boolean flag.
     fn bool(&self, flag: &str) -> bool;
@@ -18,7 +18,7 @@ pub trait Flags {
     fn text(&self, flag: &str) -> String;
     /// Returns a list flag.
     fn list(&self, flag: &str) -> Vec<String>;
-    /// Returns a number above zero.
+    /// Returns an integer flag whose value must be above zero.
     fn positive(&self, flag: &str) -> usize;
     /// Whether the feature gate is enabled.
     fn enabled(&self, gate: &str) -> bool;

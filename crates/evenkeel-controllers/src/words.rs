@@ -55,7 +55,7 @@ mod tests {
     use crate::fixtures::label;
 
     #[test]
-    fn selector_in_gos_format() {
+    fn selector_has_the_format_of_gos_percent_v() {
         assert_eq!(selector(&Selector::nothing()), "nil");
         assert_eq!(
             selector(&Selector::from_map(&label("app", "web"))),
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_and_durations() {
+    fn counts_have_plurals_and_durations_round_up() {
         assert_eq!((&*count(1, "pod"), &*count(0, "pod")), ("1 pod", "0 pods"));
         assert_eq!(time(Duration::from_millis(569_100)), "9m30s");
         assert_eq!(time(Duration::ZERO), "0s");

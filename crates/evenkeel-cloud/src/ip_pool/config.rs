@@ -108,7 +108,7 @@ impl Config {
     /// Parses a configuration.
     ///
     /// # Errors
-    /// When the text is invalid; the error contains the position.
+    /// Fails if the text is invalid; the error contains the position.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         serde_saphyr::from_str(text).map_err(|error| ConfigError::Text(error.to_string()))
     }
@@ -165,12 +165,12 @@ fn unique<'a>(
 }
 
 fn addresses(machine: &Machine) -> Result<(), ConfigError> {
-    let bad = machine
+    let invalid = machine
         .internal
         .iter()
         .chain(&machine.external)
         .find(|address| address.parse::<std::net::IpAddr>().is_err());
-    match bad {
+    match invalid {
         Some(address) => Err(ConfigError::Address(machine.name.clone(), address.clone())),
         None => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! Machines of nodes, from the table in the configuration. Pure.
+//! Machines of nodes, from the table in the configuration.
 
 use super::{Machine, NAME, Nodes};
 use crate::InstanceMetadata;

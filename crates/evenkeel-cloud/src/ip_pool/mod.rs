@@ -1,8 +1,8 @@
 //! Provider for machines without a cloud: load balancer addresses from pools, and nodes' metadata from a table.
 //!
-//! A service of type `LoadBalancer` gets addresses from the pools. Something else has to route them on the
-//! network, such as a router's static route, BGP or ARP. The provider stores no state: the services' statuses
-//! show which addresses are taken.
+//! A service of type `LoadBalancer` gets addresses from the pools. The network has to route them by other means,
+//! such as a static route, BGP or ARP. The provider stores no state: the services' statuses contain the allocated
+//! addresses.
 
 mod config;
 mod machines;
@@ -35,7 +35,7 @@ pub const NAME: &str = "ip-pool";
 pub const POOL_ANNOTATION: &str = "evenkeel.dev/address-pool";
 
 /// Interval at which a service without a free address is retried.
-const ASK_AGAIN: Duration = Duration::from_secs(30);
+const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Interval at which the configuration file is reread.
 const CONFIG_POLL_INTERVAL: Duration = Duration::from_secs(10);
@@ -60,7 +60,7 @@ impl IpPool {
     /// Creates a provider with these pools and nodes.
     ///
     /// # Errors
-    /// When the configuration is invalid, for example because two ranges overlap.
+    /// Fails if the configuration is invalid, for example because two ranges overlap.
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
         Ok(Self {
             config: Arc::new(RwLock::new(Arc::new(Checked::of(config)?))),
@@ -73,7 +73,7 @@ impl IpPool {
     /// Creates a provider that follows a configuration file, see [`Config`].
     ///
     /// # Errors
-    /// When the file cannot be read, or the configuration is invalid.
+    /// Fails if the file cannot be read, or the configuration is invalid.
     pub fn from_file(path: impl Into<PathBuf>) -> Result<Self, ConfigError> {
         let path = path.into();
         let text = std::fs::read_to_string(&path)
@@ -84,7 +84,7 @@ impl IpPool {
     /// Replaces pools and nodes. Services keep their current addresses.
     ///
     /// # Errors
-    /// When the configuration is invalid. The present one then stays.
+    /// Fails if the configuration is invalid. The present one then stays.
     pub fn set(&self, config: &Config) -> Result<(), ConfigError> {
         set(&self.config, config)
     }
@@ -109,10 +109,10 @@ impl IpPool {
                 reserved.reserve(&service.meta.uid, addresses.clone());
                 Ok(addresses)
             }
-            Err(refusal) if refusal.may_pass() => {
-                Err(CloudError::retry_after(refusal.to_string(), ASK_AGAIN))
+            Err(error) if error.is_transient() => {
+                Err(CloudError::retry_after(error.to_string(), RETRY_INTERVAL))
             }
-            Err(refusal) => Err(CloudError::failed(refusal.to_string())),
+            Err(error) => Err(CloudError::failed(error.to_string())),
         }
     }
 }
@@ -185,9 +185,9 @@ impl LoadBalancer for IpPool {
         service: &Service,
     ) -> Result<Option<LoadBalancerStatus>, CloudError> {
         let reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
-        let held = reserved.of(&service.meta.uid).map(status);
+        let reserved_status = reserved.of(&service.meta.uid).map(status);
         let status = &service.status.load_balancer;
-        Ok(held.or_else(|| (!status.ingress.is_empty()).then(|| status.clone())))
+        Ok(reserved_status.or_else(|| (!status.ingress.is_empty()).then(|| status.clone())))
     }
 
     async fn ensure(

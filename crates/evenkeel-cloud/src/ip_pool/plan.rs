@@ -13,7 +13,7 @@ use std::{
 
 /// Reason why a service gets no address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refusal {
+pub(super) enum AllocationError {
     #[error("spec.loadBalancerIP: {0:?} is no IP address")]
     Unreadable(Text),
     #[error("spec.loadBalancerIP: {0} is in none of the pools {1}")]
@@ -30,9 +30,9 @@ pub(super) enum Refusal {
     Exhausted(&'static str, String),
 }
 
-impl Refusal {
+impl AllocationError {
     /// Returns whether a retry can succeed, once another service releases an address.
-    pub(super) fn may_pass(&self) -> bool {
+    pub(super) fn is_transient(&self) -> bool {
         matches!(self, Self::Exhausted(..) | Self::Taken(..))
     }
 }
@@ -42,7 +42,8 @@ impl Refusal {
 pub(super) struct Reserved(BTreeMap<Text, Vec<IpAddr>>);
 
 impl Reserved {
-    /// Drops the reservations of services that no longer exist. `service` itself may be newer than the list.
+    /// Drops the reservations of services that no longer exist. Keeps the one of `service`, which may be newer than
+    /// the list.
     pub(super) fn keep(&mut self, services: &[Arc<Service>], service: &Service) {
         let present: BTreeSet<&str> = services.iter().map(|s| &*s.meta.uid).collect();
         self.0.retain(|uid, _| present.contains(&**uid) || *uid == service.meta.uid);
@@ -64,21 +65,21 @@ impl Reserved {
 /// Addresses of other Services.
 struct Others<'a> {
     /// Addresses that are allocated to other Services, with their owners.
-    given: BTreeMap<IpAddr, &'a Service>,
-    /// Addresses in the other Services' `spec.externalIPs`. They are not allocated, but a Service that has one
-    /// keeps it.
+    allocated: BTreeMap<IpAddr, &'a Service>,
+    /// Addresses in the other Services' `spec.externalIPs`. A Service gets one of them only if it requests it or
+    /// already has it.
     claimed: BTreeSet<IpAddr>,
 }
 
 /// Allocates addresses to `service`: the requested one, or else its present ones, or else the first free ones
-/// of the pools. The result has one address of the first family, and one of the second if a pool has one free.
-/// A service that requires both families gets both or none.
+/// of the pools. The result has one address of the service's first family, and one of its second family if a
+/// pool has a free one. A service that requires both families gets both or none.
 pub(super) fn allocate(
     pools: &[Pool],
     services: &[Arc<Service>],
     reserved: &Reserved,
     service: &Service,
-) -> Result<Vec<IpAddr>, Refusal> {
+) -> Result<Vec<IpAddr>, AllocationError> {
     let pools = selected_pools(pools, service)?;
     let present = present_addresses(service, reserved);
     let others = others(services, reserved, service, &present);
@@ -86,18 +87,18 @@ pub(super) fn allocate(
     let families = families(&pools, service, requested);
     if let Some(requested) = requested.filter(|requested| !families.contains(&requested.is_ipv4()))
     {
-        return Err(Refusal::OtherFamily(requested));
+        return Err(AllocationError::OtherFamily(requested));
     }
     let required = &*service.spec.ip_family_policy == "RequireDualStack";
     let mut addresses = Vec::new();
-    for (n, v4) in families.into_iter().enumerate() {
+    for (index, v4) in families.into_iter().enumerate() {
         match of_family(&pools, &others, requested, &present, v4) {
             Ok(address) => addresses.push(address),
             Err(_)
-                if n > 0
+                if index > 0
                     && !required
                     && requested.is_none_or(|requested| requested.is_ipv4() != v4) => {}
-            Err(refusal) => return Err(refusal),
+            Err(error) => return Err(error),
         }
     }
     Ok(addresses)
@@ -109,55 +110,60 @@ fn of_family(
     requested: Option<IpAddr>,
     present: &[IpAddr],
     v4: bool,
-) -> Result<IpAddr, Refusal> {
+) -> Result<IpAddr, AllocationError> {
     if let Some(requested) = requested.filter(|requested| requested.is_ipv4() == v4) {
-        return match others.given.get(&requested) {
+        return match others.allocated.get(&requested) {
             Some(owner) => {
                 let owner = format!("{}/{}", owner.meta.namespace, owner.meta.name);
-                Err(Refusal::Taken(requested, owner))
+                Err(AllocationError::Taken(requested, owner))
             }
             None => Ok(requested),
         };
     }
     let in_pools = |address: &IpAddr| pools.iter().any(|pool| pool.contains(*address));
     let own = present.iter().find(|address| {
-        address.is_ipv4() == v4 && in_pools(address) && !others.given.contains_key(*address)
+        address.is_ipv4() == v4 && in_pools(address) && !others.allocated.contains_key(*address)
     });
     if let Some(own) = own {
         return Ok(*own);
     }
-    let mut free = pools
-        .iter()
-        .flat_map(|pool| pool.addresses(v4))
-        .filter(|address| !others.given.contains_key(address) && !others.claimed.contains(address));
+    let mut free = pools.iter().flat_map(|pool| pool.addresses(v4)).filter(|address| {
+        !others.allocated.contains_key(address) && !others.claimed.contains(address)
+    });
     free.next().ok_or_else(|| {
         let family = if v4 { "IPv4" } else { "IPv6" };
         if pools.iter().any(|pool| pool.has_family(v4)) {
-            Refusal::Exhausted(family, names(pools))
+            AllocationError::Exhausted(family, names(pools))
         } else {
-            Refusal::NoFamily(family, names(pools))
+            AllocationError::NoFamily(family, names(pools))
         }
     })
 }
 
 /// Returns the pools from which a service may get addresses.
-fn selected_pools<'a>(pools: &'a [Pool], service: &Service) -> Result<Vec<&'a Pool>, Refusal> {
+fn selected_pools<'a>(
+    pools: &'a [Pool],
+    service: &Service,
+) -> Result<Vec<&'a Pool>, AllocationError> {
     let Some(name) = service.meta.annotations.get(POOL_ANNOTATION) else {
         return Ok(pools.iter().collect());
     };
     let pool = pools.iter().find(|pool| pool.name == name);
-    pool.map(|pool| vec![pool]).ok_or_else(|| Refusal::NoPool(name.into()))
+    pool.map(|pool| vec![pool]).ok_or_else(|| AllocationError::NoPool(name.into()))
 }
 
 /// Returns the address that a service requests.
-fn requested_address(pools: &[&Pool], service: &Service) -> Result<Option<IpAddr>, Refusal> {
+fn requested_address(
+    pools: &[&Pool],
+    service: &Service,
+) -> Result<Option<IpAddr>, AllocationError> {
     let text = &service.spec.load_balancer_ip;
     if text.is_empty() {
         return Ok(None);
     }
-    let requested: IpAddr = text.parse().map_err(|_| Refusal::Unreadable(text.clone()))?;
+    let requested: IpAddr = text.parse().map_err(|_| AllocationError::Unreadable(text.clone()))?;
     if !pools.iter().any(|pool| pool.contains(requested)) {
-        return Err(Refusal::Outside(requested, names(pools)));
+        return Err(AllocationError::Outside(requested, names(pools)));
     }
     Ok(Some(requested))
 }
@@ -175,7 +181,7 @@ fn families(pools: &[&Pool], service: &Service, requested: Option<IpAddr>) -> Ve
 /// Returns the present addresses of a service.
 fn present_addresses(service: &Service, reserved: &Reserved) -> Vec<IpAddr> {
     match reserved.of(&service.meta.uid) {
-        Some(held) => held.to_vec(),
+        Some(reserved_addresses) => reserved_addresses.to_vec(),
         None => status_ips(service).collect(),
     }
 }
@@ -191,13 +197,13 @@ fn others<'a>(
     service: &Service,
     present: &[IpAddr],
 ) -> Others<'a> {
-    let mut others = Others { given: BTreeMap::new(), claimed: BTreeSet::new() };
+    let mut others = Others { allocated: BTreeMap::new(), claimed: BTreeSet::new() };
     for other in services.iter().filter(|other| other.meta.uid != service.meta.uid) {
-        let held = reserved.of(&other.meta.uid);
+        let reserved_addresses = reserved.of(&other.meta.uid);
         let younger = age(other) > age(service);
-        let given = status_ips(other).filter(|address| !(younger && present.contains(address)));
-        for address in held.into_iter().flatten().copied().chain(given) {
-            others.given.insert(address, other);
+        let allocated = status_ips(other).filter(|address| !(younger && present.contains(address)));
+        for address in reserved_addresses.into_iter().flatten().copied().chain(allocated) {
+            others.allocated.insert(address, other);
         }
         others
             .claimed

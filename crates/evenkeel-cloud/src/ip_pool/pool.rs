@@ -22,16 +22,16 @@ impl Range {
     /// Parses `address`, `first-last` or `address/length`. A network's first address is left out, and for IPv4
     /// also its last one (broadcast), unless no address would remain.
     pub(super) fn parse(text: &str) -> Result<Self, ConfigError> {
-        let bad = || ConfigError::Range(text.to_owned());
+        let invalid = || ConfigError::Range(text.to_owned());
         let text = text.trim();
         if let Some(cidr) = Cidr::parse(text) {
             return Ok(Self::hosts(&cidr));
         }
         let (first, last) = text.split_once('-').unwrap_or((text, text));
-        let first: IpAddr = first.trim().parse().map_err(|_| bad())?;
-        let last: IpAddr = last.trim().parse().map_err(|_| bad())?;
+        let first: IpAddr = first.trim().parse().map_err(|_| invalid())?;
+        let last: IpAddr = last.trim().parse().map_err(|_| invalid())?;
         if first.is_ipv4() != last.is_ipv4() || first > last {
-            return Err(bad());
+            return Err(invalid());
         }
         Ok(Self { first, last })
     }

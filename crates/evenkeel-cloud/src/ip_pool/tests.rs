@@ -3,7 +3,7 @@
 use super::{
     Config, POOL_ANNOTATION,
     config::Checked,
-    plan::{Refusal, Reserved, allocate},
+    plan::{AllocationError, Reserved, allocate},
 };
 use crate::fixtures::{balanced, service};
 use evenkeel_api::views::Service;
@@ -19,7 +19,7 @@ fn allocated(
     pools: &Checked,
     others: &[Arc<Service>],
     service: &Service,
-) -> Result<Vec<String>, Refusal> {
+) -> Result<Vec<String>, AllocationError> {
     let given = allocate(&pools.pools, others, &Reserved::default(), service)?;
     Ok(given.iter().map(IpAddr::to_string).collect())
 }
@@ -49,7 +49,7 @@ fn first_free_address_is_allocated_and_kept() {
     let mut all = both.to_vec();
     all.extend(["198.18.1.5", "198.18.1.6"]);
     let full = allocated(&pools, &taken(&all), &new).unwrap_err();
-    assert!(matches!(full, Refusal::Exhausted("IPv4", _)) && full.may_pass(), "{full}");
+    assert!(matches!(full, AllocationError::Exhausted("IPv4", _)) && full.is_transient(), "{full}");
     assert!(full.to_string().contains("198.18.1.5-198.18.1.6"), "{full}");
     let kept = service(&with_ingress("s", &["198.18.1.6"]));
     assert_eq!(allocated(&pools, &taken(&["198.18.0.1"]), &kept).unwrap(), ["198.18.1.6"]);
@@ -64,16 +64,16 @@ fn first_free_address_is_allocated_and_kept() {
 #[test]
 fn load_balancer_ip_is_allocated_or_refused() {
     let pools = pools("198.18.0.0/29,fd00::/126");
-    let ask = |ip: &str, others: &[Arc<Service>]| {
-        let mut asking = with_ingress("s", &["198.18.0.1"]);
-        asking["spec"]["loadBalancerIP"] = json!(ip);
-        allocated(&pools, others, &service(&asking))
+    let allocate_requested = |ip: &str, others: &[Arc<Service>]| {
+        let mut requesting = with_ingress("s", &["198.18.0.1"]);
+        requesting["spec"]["loadBalancerIP"] = json!(ip);
+        allocated(&pools, others, &service(&requesting))
     };
-    assert_eq!(ask("198.18.0.5", &[]).unwrap(), ["198.18.0.5"]);
+    assert_eq!(allocate_requested("198.18.0.5", &[]).unwrap(), ["198.18.0.5"]);
     let other = [service(&with_ingress("other", &["198.18.0.5"]))];
-    let taken = ask("198.18.0.5", &other).unwrap_err();
+    let taken = allocate_requested("198.18.0.5", &other).unwrap_err();
     assert!(
-        taken.may_pass() && taken.to_string().ends_with("is taken by service ns/other"),
+        taken.is_transient() && taken.to_string().ends_with("is taken by service ns/other"),
         "{taken}"
     );
     for (ip, why) in [
@@ -81,23 +81,23 @@ fn load_balancer_ip_is_allocated_or_refused() {
         ("here", "is no IP address"),
         ("fd00::1", "is of a family that the service does not have"),
     ] {
-        let refusal = ask(ip, &[]).unwrap_err();
-        assert!(!refusal.may_pass() && refusal.to_string().contains(why), "{refusal}");
+        let error = allocate_requested(ip, &[]).unwrap_err();
+        assert!(!error.is_transient() && error.to_string().contains(why), "{error}");
     }
 }
 
 #[test]
-fn ip_family_policy() {
+fn ip_family_policy_decides_about_families() {
     let (both, four) = (pools("198.18.0.0/29,fd00::/126"), pools("198.18.0.0/29"));
     let two = ["IPv6", "IPv4"];
     let require = families(balanced("s"), "RequireDualStack", &two);
     assert_eq!(allocated(&both, &[], &require).unwrap(), ["fd00::1", "198.18.0.1"]);
-    assert!(matches!(allocated(&four, &[], &require), Err(Refusal::NoFamily("IPv6", _))));
+    assert!(matches!(allocated(&four, &[], &require), Err(AllocationError::NoFamily("IPv6", _))));
     let prefer = families(balanced("s"), "PreferDualStack", &["IPv4", "IPv6"]);
     assert_eq!(allocated(&both, &[], &prefer).unwrap(), ["198.18.0.1", "fd00::1"]);
     assert_eq!(allocated(&four, &[], &prefer).unwrap(), ["198.18.0.1"]);
     let six = families(balanced("s"), "SingleStack", &["IPv6"]);
-    assert!(matches!(allocated(&four, &[], &six), Err(Refusal::NoFamily("IPv6", _))));
+    assert!(matches!(allocated(&four, &[], &six), Err(AllocationError::NoFamily("IPv6", _))));
     let none = families(balanced("s"), "", &[]);
     assert_eq!(allocated(&both, &[], &none).unwrap(), ["198.18.0.1"]);
 }
@@ -106,11 +106,14 @@ fn ip_family_policy() {
 fn pool_annotation_selects_the_pool() {
     let text = "pools: [{name: a, addresses: [198.18.0.1]}, {name: b, addresses: [198.18.1.1]}]";
     let pools = Checked::of(&Config::parse(text).unwrap()).unwrap();
-    let mut asking = balanced("s");
-    asking["metadata"]["annotations"] = json!({POOL_ANNOTATION: "b"});
-    assert_eq!(allocated(&pools, &[], &service(&asking)).unwrap(), ["198.18.1.1"]);
-    asking["metadata"]["annotations"] = json!({POOL_ANNOTATION: "c"});
-    assert_eq!(allocated(&pools, &[], &service(&asking)), Err(Refusal::NoPool("c".into())));
+    let mut requesting = balanced("s");
+    requesting["metadata"]["annotations"] = json!({POOL_ANNOTATION: "b"});
+    assert_eq!(allocated(&pools, &[], &service(&requesting)).unwrap(), ["198.18.1.1"]);
+    requesting["metadata"]["annotations"] = json!({POOL_ANNOTATION: "c"});
+    assert_eq!(
+        allocated(&pools, &[], &service(&requesting)),
+        Err(AllocationError::NoPool("c".into()))
+    );
 }
 
 #[test]
@@ -120,8 +123,8 @@ fn external_ips_of_other_services_are_not_allocated() {
     claiming["spec"]["externalIPs"] = json!(["198.18.0.1"]);
     let claiming = [service(&claiming)];
     assert_eq!(allocated(&pools, &claiming, &service(&balanced("s"))).unwrap(), ["198.18.0.2"]);
-    let has = service(&with_ingress("s", &["198.18.0.1"]));
-    assert_eq!(allocated(&pools, &claiming, &has).unwrap(), ["198.18.0.1"]);
+    let keeping = service(&with_ingress("s", &["198.18.0.1"]));
+    assert_eq!(allocated(&pools, &claiming, &keeping).unwrap(), ["198.18.0.1"]);
 }
 
 #[test]
@@ -140,7 +143,7 @@ fn older_of_two_services_keeps_a_shared_address() {
 
 #[test]
 fn invalid_configurations_are_rejected() {
-    let wrong = [
+    let invalid = [
         ("pools: [{name: a, addresses: [198.18.0.1-fd00::1]}]", "198.18.0.1-fd00::1"),
         ("pools: [{name: a, addresses: [198.18.0.9-198.18.0.1]}]", "198.18.0.9"),
         (
@@ -153,7 +156,7 @@ fn invalid_configurations_are_rejected() {
         ("nodes: {machines: [{name: m, internal: [x]}]}", "\"x\" is no address"),
         ("nodes: {machines: [{name: m}, {name: m}]}", "only once"),
     ];
-    for (text, why) in wrong {
+    for (text, why) in invalid {
         let error = Config::parse(text).and_then(|config| Checked::of(&config)).unwrap_err();
         assert!(error.to_string().contains(why), "{text}: {error}");
     }
@@ -169,44 +172,47 @@ enum Step {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
-    /// Services request addresses, show them in their statuses, and are deleted, in any order. The provider may
-    /// restart whenever the statuses show all addresses.
+    /// Allocates addresses to services, writes them to the services' statuses, and releases them, in any order. The
+    /// provider restarts only when the statuses contain all addresses.
     #[test]
     fn no_address_is_allocated_twice(steps in proptest::collection::vec(prop_oneof![
-        4 => (0usize..5, proptest::option::of(1u8..6)).prop_map(|(n, ip)| Step::Ensure(n, ip)),
+        4 => (0usize..5, proptest::option::of(1u8..6)).prop_map(|(index, ip)| Step::Ensure(index, ip)),
         3 => (0usize..5).prop_map(Step::WriteStatus),
         2 => (0usize..5).prop_map(Step::Release),
         1 => Just(Step::Restart),
     ], 0..40)) {
         let pools = pools("198.18.0.1-198.18.0.4");
-        let mut objects: Vec<Value> = (0..5).map(|n| balanced(&n.to_string())).collect();
+        let mut objects: Vec<Value> = (0..5).map(|index| balanced(&index.to_string())).collect();
         let mut reserved = Reserved::default();
         let mut given: Vec<Vec<IpAddr>> = vec![Vec::new(); 5];
         for step in steps {
             match step {
-                Step::Ensure(n, ip) => {
-                    objects[n]["spec"]["loadBalancerIP"] = ip.map_or(Value::Null, |ip| json!(format!("198.18.0.{ip}")));
+                Step::Ensure(index, ip) => {
+                    let requested_ip = ip.map_or(Value::Null, |ip| json!(format!("198.18.0.{ip}")));
+                    objects[index]["spec"]["loadBalancerIP"] = requested_ip;
                     let all: Vec<_> = objects.iter().map(service).collect();
-                    if let Ok(addresses) = allocate(&pools.pools, &all, &reserved, &all[n]) {
+                    if let Ok(addresses) = allocate(&pools.pools, &all, &reserved, &all[index]) {
                         prop_assert_eq!(addresses.len(), 1);
-                        let twice = given.iter().enumerate().any(|(m, had)| m != n && had.contains(&addresses[0]));
-                        prop_assert!(!twice, "{:?} for {n}, of {given:?}", addresses);
-                        reserved.reserve(&n.to_string(), addresses.clone());
-                        given[n] = addresses;
+                        let twice = given.iter().enumerate().any(|(other, other_addresses)| {
+                                        other != index && other_addresses.contains(&addresses[0])
+                        });
+                        prop_assert!(!twice, "{:?} for {index}, of {given:?}", addresses);
+                        reserved.reserve(&index.to_string(), addresses.clone());
+                        given[index] = addresses;
                     }
                 }
-                Step::WriteStatus(n) => {
-                    let ingress: Vec<Value> = given[n].iter().map(|ip| json!({"ip": ip.to_string()})).collect();
-                    objects[n]["status"]["loadBalancer"]["ingress"] = ingress.into();
+                Step::WriteStatus(index) => {
+                    let ingress: Vec<Value> = given[index].iter().map(|ip| json!({"ip": ip.to_string()})).collect();
+                    objects[index]["status"]["loadBalancer"]["ingress"] = ingress.into();
                 }
-                Step::Release(n) => {
-                    reserved.release(&n.to_string());
-                    given[n].clear();
-                    objects[n]["status"]["loadBalancer"]["ingress"] = json!([]);
+                Step::Release(index) => {
+                    reserved.release(&index.to_string());
+                    given[index].clear();
+                    objects[index]["status"]["loadBalancer"]["ingress"] = json!([]);
                 }
                 Step::Restart => {
-                    for (n, object) in objects.iter_mut().enumerate() {
-                        let ingress: Vec<Value> = given[n].iter().map(|ip| json!({"ip": ip.to_string()})).collect();
+                    for (index, object) in objects.iter_mut().enumerate() {
+                        let ingress: Vec<Value> = given[index].iter().map(|ip| json!({"ip": ip.to_string()})).collect();
                         object["status"]["loadBalancer"]["ingress"] = ingress.into();
                     }
                     reserved = Reserved::default();

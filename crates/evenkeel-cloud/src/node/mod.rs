@@ -53,15 +53,15 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
     let controller = context
         .watching(&DESCRIPTOR, &nodes, move |event, enqueue| {
             let key = Key::of(&event.object().meta);
-            let concerns = match event {
+            let needs_sync = match event {
                 CacheEvent::Added { .. } => true,
-                CacheEvent::Updated { old, new } => plan::concerns(old, new),
+                CacheEvent::Updated { old, new } => plan::needs_sync(old, new),
                 CacheEvent::Deleted(_) => {
                     of_events.forget(&key);
                     false
                 }
             };
-            if concerns {
+            if needs_sync {
                 enqueue.add(key);
             }
         })
@@ -145,9 +145,9 @@ impl Nodes {
             tracing::info!(node = %key, "Skip sync node because cloud provided nil metadata");
             return Ok(Outcome::Settled);
         };
-        let begun = context.env.clock.instant();
+        let started = context.env.clock.instant();
         context.act(key, &plan::initialize_node(node, &machine)?).await?;
-        self.due(key, begun);
+        self.due(key, started);
         if let Some(creation) = node.meta.creation {
             let age = context.env.clock.now().duration_since(creation).as_secs_f64();
             self.metrics.taint_removal.observe(age);

@@ -38,7 +38,7 @@ pub(super) fn has_cloud_taint(node: &Node) -> bool {
 }
 
 /// Returns whether a change of a node enqueues it.
-pub(super) fn concerns(old: &Node, new: &Node) -> bool {
+pub(super) fn needs_sync(old: &Node, new: &Node) -> bool {
     old.spec.taints != new.spec.taints
         || old.meta.labels != new.meta.labels
         || old.meta.annotations != new.meta.annotations
@@ -55,9 +55,9 @@ pub(super) fn initialize_node(
     if node.spec.provider_id.is_empty() && machine.provider_id.is_empty() {
         return Err(InitializeError::NoProviderId(name.clone()));
     }
-    // Find a node IP that the cloud does not know before the taint is removed.
+    // If the cloud does not know the node's IP, fail before the taint is removed.
     addresses::node_addresses_from_node_ip(node, machine.addresses.clone())
-        .map_err(|unmatched| InitializeError::NodeIp(name.clone(), unmatched))?;
+        .map_err(|error| InitializeError::NodeIp(name.clone(), error))?;
     let mut change = json!({"spec": {
         "taints": taints(node.spec.taints.iter().filter(|taint| &*taint.key != UNINITIALISED)),
     }});
@@ -82,13 +82,13 @@ fn labels(node: &Node, machine: &InstanceMetadata) -> Map<String, Value> {
         .into_iter()
         .filter(|(_, value)| !value.is_empty())
         .flat_map(|(keys, value)| keys.map(|key| (key.to_owned(), json!(value))));
-    let further = machine
+    let additional = machine
         .labels
         .iter()
         .filter(|(key, _)| !of_kubernetes(key) && !node.meta.labels.contains(key))
         .map(|(key, value)| (key.clone(), json!(value)));
     // The provider's zone, region and instance type replace its additional labels of the same name.
-    further.chain(known).collect()
+    additional.chain(known).collect()
 }
 
 /// Returns whether a label belongs to one of Kubernetes' domains.
@@ -137,7 +137,7 @@ pub(super) fn update_node_address(
         addresses_of_node.extend(node.status.addresses.iter().filter(|a| is_hostname(a)).cloned());
     }
     let addresses_of_node = addresses::node_addresses_from_node_ip(node, addresses_of_node)
-        .map_err(|unmatched| InitializeError::NodeIp(node.meta.name.clone(), unmatched))?;
+        .map_err(|error| InitializeError::NodeIp(node.meta.name.clone(), error))?;
     if *addresses_of_node != *node.status.addresses {
         let addresses: Vec<Value> = addresses_of_node
             .iter()

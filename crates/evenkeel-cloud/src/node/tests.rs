@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     InstanceMetadata,
-    fixtures::{apply, node, node_view, shape},
+    fixtures::{action_summaries, apply, node, node_view},
 };
 use evenkeel_api::views::NodeAddress;
 use proptest::prelude::*;
@@ -51,7 +51,7 @@ fn uninitialized_node() -> Value {
 fn initialization_sets_metadata_and_removes_the_taint() {
     let mut node = uninitialized_node();
     let plan = plan::initialize_node(&node_view(&node), &machine()).unwrap();
-    assert_eq!(shape(&plan), ["patch nodes", "patch nodes", "Synced"]);
+    assert_eq!(action_summaries(&plan), ["patch nodes", "patch nodes", "Synced"]);
     apply(&plan, &mut node);
     assert_eq!(
         node["spec"],

@@ -19,7 +19,7 @@ use evenkeel_runtime::{
     plan::Key,
 };
 use metrics::Metrics;
-use plan::Machine;
+use plan::InstanceState;
 use std::{sync::Arc, time::Duration};
 
 /// Descriptor of the cloud node lifecycle controller.
@@ -50,7 +50,7 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
         .watching(&DESCRIPTOR, &nodes, |event, enqueue| {
             let needs_sync = match event {
                 CacheEvent::Added { .. } => true,
-                CacheEvent::Updated { old, new } => plan::concerns(old, new),
+                CacheEvent::Updated { old, new } => plan::needs_sync(old, new),
                 CacheEvent::Deleted(_) => false,
             };
             if needs_sync {
@@ -82,30 +82,34 @@ impl InstanceMonitor {
             context.act(key, &plan::ready(&node)).await?;
             return Ok(Outcome::Settled);
         }
-        let began = context.env.clock.instant();
+        let started = context.env.clock.instant();
         // After an error, the node is checked again after the same period, as in upstream's loop. An outage of
         // the cloud causes no backoff.
-        match self.machine(instances, &node).await {
-            Ok(machine) => {
-                context.act(key, &plan::not_ready(&node, machine)).await?;
+        match self.instance_state(instances, &node).await {
+            Ok(instance_state) => {
+                context.act(key, &plan::not_ready(&node, instance_state)).await?;
             }
             Err(error) => {
                 tracing::error!(node = %key, error = error.text(), "Cannot get the state of the node's instance");
             }
         }
-        self.metrics.seconds.observe(began.elapsed().as_secs_f64());
+        self.metrics.seconds.observe(started.elapsed().as_secs_f64());
         Ok(Outcome::again(self.period))
     }
 
     /// Returns the state of the node's instance.
-    async fn machine(&self, instances: &dyn Instances, node: &Node) -> Result<Machine, CloudError> {
+    async fn instance_state(
+        &self,
+        instances: &dyn Instances,
+        node: &Node,
+    ) -> Result<InstanceState, CloudError> {
         let exists = instances.exists(node).await;
         self.metrics.called("instance_exists", exists.as_ref().map(|exists| *exists));
         if !exists? {
-            return Ok(Machine::Gone);
+            return Ok(InstanceState::Gone);
         }
         let shut_down = instances.shut_down(node).await;
         self.metrics.called("instance_shutdown", shut_down.as_ref().map(|_| true));
-        Ok(if shut_down? { Machine::ShutDown } else { Machine::Running })
+        Ok(if shut_down? { InstanceState::ShutDown } else { InstanceState::Running })
     }
 }

@@ -11,22 +11,23 @@ const NO_SCHEDULE: &str = "NoSchedule";
 
 /// State of an instance, as the cloud provider reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Machine {
-    /// The machine exists and is not shut down.
+pub(super) enum InstanceState {
+    /// The instance exists and is not shut down.
     Running,
-    /// The machine exists and is shut down.
+    /// The instance exists and is shut down.
     ShutDown,
-    /// The machine does not exist.
+    /// The instance does not exist.
     Gone,
 }
 
-/// Returns whether to ask the cloud provider. A node that is ready must have an instance.
+/// Returns whether the node's instance must be checked. A ready node needs no check, because it must have an
+/// instance.
 pub(super) fn needs_instance_check(node: &Node) -> bool {
     condition(node, "Ready") != Some("True")
 }
 
 /// Returns whether a change of a node enqueues it.
-pub(super) fn concerns(old: &Node, new: &Node) -> bool {
+pub(super) fn needs_sync(old: &Node, new: &Node) -> bool {
     needs_instance_check(old) != needs_instance_check(new)
         || is_tainted(old) != is_tainted(new)
         || old.spec.provider_id != new.spec.provider_id
@@ -46,19 +47,19 @@ pub(super) fn ready(node: &Node) -> Plan {
 /// instance runs is not changed.
 ///
 /// Upstream: `MonitorNodes`.
-pub(super) fn not_ready(node: &Node, machine: Machine) -> Plan {
+pub(super) fn not_ready(node: &Node, state: InstanceState) -> Plan {
     let mut plan = Plan::nothing();
-    match machine {
-        Machine::Running => {}
-        Machine::ShutDown if is_tainted(node) => {}
-        Machine::ShutDown => {
+    match state {
+        InstanceState::Running => {}
+        InstanceState::ShutDown if is_tainted(node) => {}
+        InstanceState::ShutDown => {
             let taint =
                 Taint { key: SHUTDOWN.into(), effect: NO_SCHEDULE.into(), ..Taint::default() };
             let all = node.spec.taints.iter().filter(|taint| !is_shutdown(taint));
             let all = taints(all.chain([&taint]));
             plan.push(of_node(node, json!({"spec": {"taints": all}})));
         }
-        Machine::Gone => {
+        InstanceState::Gone => {
             let (regarding, name) = (target(node), &node.meta.name);
             let message =
                 format!("Deleting node {name} because it does not exist in the cloud provider");
@@ -74,7 +75,7 @@ pub(super) fn not_ready(node: &Node, machine: Machine) -> Plan {
     plan
 }
 
-/// Returns whether the node has the taint as this controller writes it, without a value and with its effect.
+/// Returns whether the node has the taint exactly as this controller writes it: `NoSchedule`, without a value.
 fn is_tainted(node: &Node) -> bool {
     node.spec.taints.iter().any(|taint| is_shutdown(taint) && taint.value.is_empty())
 }

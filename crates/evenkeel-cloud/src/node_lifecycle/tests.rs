@@ -1,7 +1,7 @@
 //! Tables of decisions, and a test that plans converge.
 
-use super::plan::{self, Machine, SHUTDOWN};
-use crate::fixtures::{apply, node, node_view, shape};
+use super::plan::{self, InstanceState, SHUTDOWN};
+use crate::fixtures::{action_summaries, apply, node, node_view};
 use evenkeel_runtime::plan::Action;
 use serde_json::{Value, json};
 
@@ -20,26 +20,33 @@ fn taints(node: &Value) -> Vec<String> {
 
 #[test]
 fn only_not_ready_nodes_need_an_instance_check() {
-    for (status, wanted) in [("True", false), ("False", true), ("Unknown", true)] {
-        assert_eq!(plan::needs_instance_check(&node_view(&with_ready(status))), wanted, "{status}");
+    for (status, expected) in [("True", false), ("False", true), ("Unknown", true)] {
+        assert_eq!(
+            plan::needs_instance_check(&node_view(&with_ready(status))),
+            expected,
+            "{status}"
+        );
     }
-    let mut silent = node("n");
-    silent["status"] = json!({});
-    assert!(plan::needs_instance_check(&node_view(&silent)), "a node without a Ready condition");
+    let mut without_condition = node("n");
+    without_condition["status"] = json!({});
+    assert!(
+        plan::needs_instance_check(&node_view(&without_condition)),
+        "a node without a Ready condition"
+    );
 }
 
 #[test]
-fn shutdown_taint_follows_the_machine() {
+fn shutdown_taint_follows_the_instance_state() {
     let mut node = with_ready("Unknown");
-    assert_eq!(apply(&plan::not_ready(&node_view(&node), Machine::Running), &mut node), 0);
-    assert_eq!(apply(&plan::not_ready(&node_view(&node), Machine::ShutDown), &mut node), 1);
+    assert_eq!(apply(&plan::not_ready(&node_view(&node), InstanceState::Running), &mut node), 0);
+    assert_eq!(apply(&plan::not_ready(&node_view(&node), InstanceState::ShutDown), &mut node), 1);
     assert_eq!(taints(&node), ["other", SHUTDOWN]);
     assert_eq!(
         node["spec"]["taints"][0]["timeAdded"], "2026-01-01T00:00:00Z",
         "other taints are unchanged"
     );
-    for machine in [Machine::ShutDown, Machine::Running] {
-        assert!(plan::not_ready(&node_view(&node), machine).is_nothing(), "{machine:?}");
+    for state in [InstanceState::ShutDown, InstanceState::Running] {
+        assert!(plan::not_ready(&node_view(&node), state).is_nothing(), "{state:?}");
     }
     node["status"]["conditions"][0]["status"] = json!("True");
     assert_eq!(apply(&plan::ready(&node_view(&node)), &mut node), 1);
@@ -59,9 +66,9 @@ fn removing_the_last_taint_removes_the_field() {
 }
 
 #[test]
-fn node_without_a_machine_is_deleted() {
-    let plan = plan::not_ready(&node_view(&with_ready("False")), Machine::Gone);
-    assert_eq!(shape(&plan), ["DeletingNode", "delete n"]);
+fn node_without_an_instance_is_deleted() {
+    let plan = plan::not_ready(&node_view(&with_ready("False")), InstanceState::Gone);
+    assert_eq!(action_summaries(&plan), ["DeletingNode", "delete n"]);
     let Action::Delete(delete) = &plan.actions[1] else { panic!("{plan:?}") };
     assert_eq!(&*delete.target.uid, "n");
     assert_eq!(delete.failed.as_ref().unwrap().reason, "DeletingNodeFailed");
@@ -71,6 +78,6 @@ fn node_without_a_machine_is_deleted() {
 fn heartbeats_do_not_enqueue_a_node() {
     let (old, mut new) = (with_ready("False"), with_ready("False"));
     new["status"]["conditions"][0]["lastHeartbeatTime"] = json!("2026-01-01T00:00:00Z");
-    assert!(!plan::concerns(&node_view(&old), &node_view(&new)));
-    assert!(plan::concerns(&node_view(&old), &node_view(&with_ready("True"))));
+    assert!(!plan::needs_sync(&node_view(&old), &node_view(&new)));
+    assert!(plan::needs_sync(&node_view(&old), &node_view(&with_ready("True"))));
 }

@@ -50,7 +50,7 @@ impl Options {
     /// Reads and validates the flags.
     ///
     /// # Errors
-    /// All invalid values.
+    /// Fails with all invalid values.
     pub(super) fn check(given: ParsedFlags) -> Result<Self, Problems> {
         let read = Reader::new(given);
         let (gates, mut warnings) =

@@ -71,7 +71,7 @@ impl ProviderRegistry {
     /// Upstream: `InitCloudProvider`.
     ///
     /// # Errors
-    /// When no provider has that name, or its options are invalid.
+    /// Fails if no provider has that name, or its options are invalid.
     pub fn init_provider(
         &self,
         name: &str,

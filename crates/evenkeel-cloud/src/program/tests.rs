@@ -1,4 +1,4 @@
-//! Tests of the options that the program accepts and refuses.
+//! Tests of the options that the program accepts and rejects, and of the registry of providers.
 
 use super::{NAME, Options, ProviderOptions, ProviderRegistry, flags};
 use evenkeel_component::flags::Invocation;
@@ -81,17 +81,17 @@ fn invalid_flags_are_rejected() {
 
 #[test]
 fn providers_are_built_by_name() {
-    let made = |name: &str, pool: Option<&str>| {
+    let init_provider = |name: &str, pool: Option<&str>| {
         let options = ProviderOptions { config: None, pool: pool.map(str::to_owned) };
         ProviderRegistry::builtin()
             .init_provider(name, &options)
             .map(|p| p.name().to_owned())
             .map_err(|e| e.to_string())
     };
-    assert_eq!(made("ip-pool", Some("198.18.0.0/24")), Ok("ip-pool".to_owned()));
-    assert!(made("ip-pool", None).is_err_and(|e| e.contains("--cloud-config")));
-    assert!(made("ip-pool", Some("here")).is_err_and(|e| e.contains("\"here\"")));
-    assert!(made("gce", None).is_err_and(|e| e.contains("known are ip-pool")));
+    assert_eq!(init_provider("ip-pool", Some("198.18.0.0/24")), Ok("ip-pool".to_owned()));
+    assert!(init_provider("ip-pool", None).is_err_and(|e| e.contains("--cloud-config")));
+    assert!(init_provider("ip-pool", Some("here")).is_err_and(|e| e.contains("\"here\"")));
+    assert!(init_provider("gce", None).is_err_and(|e| e.contains("known are ip-pool")));
 }
 
 #[test]

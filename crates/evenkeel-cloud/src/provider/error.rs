@@ -26,7 +26,7 @@ pub enum CloudError {
     /// Any other error. It is retried with backoff.
     #[error("{message}")]
     Failed {
-        /// Message for people.
+        /// Message of the error, without its cause.
         message: String,
         /// The underlying error, if any.
         #[source]
@@ -53,7 +53,7 @@ impl CloudError {
         Self::RetryAfter { message: message.into(), after }
     }
 
-    /// Returns the label `result` for metrics of calls.
+    /// Returns the value of the label `result` in metrics of calls.
     pub(crate) fn result(&self) -> &'static str {
         match self {
             Self::NotImplemented => "not_implemented",

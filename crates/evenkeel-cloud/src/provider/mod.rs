@@ -1,9 +1,11 @@
 //! Interface of cloud providers.
 //!
 //! [`CloudProvider::load_balancer`], [`CloudProvider::instances`] and [`CloudProvider::routes`] return the
-//! supported interfaces. Controllers without their interface are skipped, which is logged. The interface is
-//! upstream's (`k8s.io/cloud-provider/cloud.go`), without its unused parts: [`Instances`] is upstream's
-//! `InstancesV2`, which replaced `Instances`, `Zones` and `PVLabeler`, and `Clusters` has no callers.
+//! interfaces that a provider supports. The program skips a controller whose interface is missing, and logs the
+//! reason.
+//!
+//! The interface is upstream's (`k8s.io/cloud-provider/cloud.go`), without its unused parts: [`Instances`] is
+//! upstream's `InstancesV2`, which replaced `Instances`, `Zones` and `PVLabeler`. `Clusters` has no callers.
 //!
 //! Objects are lean views ([`evenkeel_api::views`]). A service has all of its spec and status. A node has its
 //! identifying fields: name, labels, annotations, `spec.providerID`, addresses and `status.nodeInfo`.
@@ -54,8 +56,8 @@ pub trait CloudProvider: Send + Sync + 'static {
     /// Returns the name of the provider, as in `--cloud-provider`.
     fn name(&self) -> &str;
 
-    /// Initializes the provider. Called once, before any controller starts. A provider may keep parts of the
-    /// context, and start tasks in [`ProviderContext::tasks`].
+    /// Initializes the provider. The program calls it once, before any controller starts. A provider may keep parts
+    /// of the context, and start tasks in [`ProviderContext::tasks`].
     fn initialize(&self, context: &ProviderContext) {
         let _ = context;
     }
@@ -75,8 +77,8 @@ pub trait CloudProvider: Send + Sync + 'static {
         None
     }
 
-    /// Returns whether a required cluster id is set. If not, the program ends, or with `--allow-untagged-cloud`
-    /// logs a warning.
+    /// Returns false if the provider requires a cluster id and none is set. The program then ends. With
+    /// `--allow-untagged-cloud`, it only logs a warning.
     fn has_cluster_id(&self) -> bool {
         true
     }
@@ -93,11 +95,11 @@ impl fmt::Debug for dyn CloudProvider {
 pub struct ProviderContext {
     /// Client with the provider's own permissions.
     pub client: Client,
-    /// Caches of the program. A cache that the provider requests has synced before the controllers start.
+    /// Caches of the program. Those that the provider requests have synced before the controllers start.
     pub caches: Caches,
     /// Recorder of the provider's events.
     pub events: EventRecorder,
-    /// Clock of the program, which simulations replace.
+    /// Clock of the program. Simulations replace it.
     pub clock: Clock,
     /// Group of the provider's tasks, which stops with the controllers.
     pub tasks: Tasks,
@@ -111,7 +113,7 @@ pub struct ProviderContext {
 /// provider created earlier.
 #[async_trait]
 pub trait LoadBalancer: Send + Sync {
-    /// Returns the present load balancer of this service, or `None` without one.
+    /// Returns the status of the service's load balancer, or `None` if it has none.
     async fn get(
         &self,
         cluster: &str,
@@ -125,7 +127,7 @@ pub trait LoadBalancer: Send + Sync {
     }
 
     /// Creates or updates the load balancer so that it directs traffic for `service` to `nodes`. Returns the
-    /// content of `status.loadBalancer`. It must be idempotent.
+    /// content of `status.loadBalancer`. Implementations must be idempotent.
     async fn ensure(
         &self,
         cluster: &str,
@@ -141,33 +143,33 @@ pub trait LoadBalancer: Send + Sync {
         nodes: &[Arc<Node>],
     ) -> Result<(), CloudError>;
 
-    /// Deletes the load balancer and all its parts, even if `get` no longer returns it. If nothing is left to
-    /// delete, it succeeds.
+    /// Deletes the load balancer and all its parts, even if `get` no longer returns it. Succeeds if nothing is left
+    /// to delete.
     async fn ensure_deleted(&self, cluster: &str, service: &Service) -> Result<(), CloudError>;
 }
 
-/// Returns `a` and the uid without dashes, at most 32 characters (upstream's `DefaultLoadBalancerName`).
+/// Returns the letter `a` and the uid without dashes, cut to 32 characters (upstream's `DefaultLoadBalancerName`).
 pub fn default_name(service: &Service) -> String {
     let uid = service.meta.uid.chars().filter(|c| *c != '-');
     std::iter::once('a').chain(uid).take(32).collect()
 }
 
-/// Instances (upstream's `InstancesV2`). An instance is found by `spec.providerID` if that is set, otherwise by
-/// name, labels or annotations.
+/// Instances (upstream's `InstancesV2`). A provider finds an instance by the node's `spec.providerID` if that is
+/// set, and otherwise by name, labels or annotations.
 #[async_trait]
 pub trait Instances: Send + Sync {
-    /// Returns whether the node's instance exists, even if it is shut down. If it does not exist, the node is
-    /// deleted.
+    /// Returns whether the node's instance exists, even if it is shut down. If it does not exist, the cloud node
+    /// lifecycle controller deletes the node.
     async fn exists(&self, node: &Node) -> Result<bool, CloudError>;
 
     /// Returns whether the instance is shut down.
     async fn shut_down(&self, node: &Node) -> Result<bool, CloudError>;
 
-    /// Returns the instance's metadata. `None` leaves the node unchanged.
+    /// Returns the instance's metadata. With `None`, the cloud node controller does not change the node.
     async fn metadata(&self, node: &Node) -> Result<Option<InstanceMetadata>, CloudError>;
 }
 
-/// Metadata of an instance. Empty values are not written.
+/// Metadata of an instance. The cloud node controller writes no empty values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InstanceMetadata {
     /// Value for `spec.providerID`, `<provider>://<id>`. Required unless the node has one.
@@ -190,8 +192,8 @@ pub trait Routes: Send + Sync {
     /// Returns the routes of this cluster.
     async fn list(&self, cluster: &str) -> Result<Vec<Route>, CloudError>;
 
-    /// Creates a route, whose [`Route::name`] is empty. `hint` may be part of the name, and is the same for all
-    /// routes of a node.
+    /// Creates a route. [`Route::name`] is empty, so the provider chooses the name. `hint` may be part of it, and is
+    /// the same for all routes of a node.
     async fn create(&self, cluster: &str, hint: &str, route: &Route) -> Result<(), CloudError>;
 
     /// Deletes a route that `list` returned.
@@ -205,15 +207,15 @@ pub struct Route {
     pub name: String,
     /// Name of the node, or empty if the cloud does not know it.
     pub target_node: String,
-    /// Whether [`Route::target_node_addresses`] are valid. If they are, a route to other addresses than the
-    /// node's is recreated.
+    /// Whether [`Route::target_node_addresses`] are valid. If they are, the route controller recreates a route whose
+    /// addresses differ from the node's.
     pub has_node_addresses: bool,
     /// Addresses of the route's target node.
     pub target_node_addresses: Vec<NodeAddress>,
-    /// The destination, a range of addresses.
+    /// The destination, a CIDR.
     pub destination: String,
-    /// Whether the route drops packets, for example because its machine no longer exists. Such a route is
-    /// deleted.
+    /// Whether the route drops packets, for example because its machine no longer exists. The route controller
+    /// deletes such a route.
     pub blackhole: bool,
 }
 
@@ -223,7 +225,7 @@ mod tests {
     use evenkeel_api::Meta;
 
     #[test]
-    fn default_load_balancer_name() {
+    fn default_name_is_the_uid_cut_to_32_characters() {
         let uid = "01234567-89ab-cdef-0123-456789abcdef";
         let meta = Meta { uid: uid.into(), ..Meta::default() };
         let name = default_name(&Service { meta, ..Service::default() });

@@ -41,9 +41,9 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 /// Maximum number of concurrent calls to the cloud provider.
 const MAX_CONCURRENT_CALLS: usize = 200;
-/// Minimum time between two reconciliations because of node changes.
+/// Minimum time between two reconciliations that node changes trigger.
 const MIN_NODE_CHANGE_INTERVAL: Duration = Duration::from_secs(10);
-/// Interval of reconciliations without node changes, if node changes trigger reconciliations.
+/// Interval of periodic reconciliations if node changes trigger reconciliations too.
 const RESYNC: Duration = Duration::from_secs(12 * 3600);
 
 const PERIODIC: &str = "periodic";
@@ -61,17 +61,17 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
         );
         return Ok(Started::No);
     }
-    let cluster = ranges(&options.cluster_cidrs)
+    let cluster_cidrs = ranges(&options.cluster_cidrs)
         .map_err(|reason| StartError { controller: DESCRIPTOR.name, reason })?;
     let nodes = context.env.caches.of::<Node>();
     let watch = options.watch_routes;
     let shared = Arc::new(AllRoutes {
         provider: Arc::clone(&context.provider),
-        name: options.cluster.clone(),
-        cluster,
+        cluster_name: options.cluster.clone(),
+        cluster_cidrs,
         nodes: nodes.clone(),
         period: if watch { RESYNC } else { options.route_period },
-        last: Mutex::default(),
+        last_node_change: Mutex::default(),
         syncs: counters(
             &context.registry,
             "route_controller_route_sync_total",
@@ -82,11 +82,11 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
     let controller = context
         .of_keys(&DESCRIPTOR)
         .watches(&nodes, move |event, enqueue| {
-            let concerns = match event {
+            let needs_sync = match event {
                 CacheEvent::Added { .. } | CacheEvent::Deleted(_) => true,
-                CacheEvent::Updated { old, new } => plan::concerns(old, new),
+                CacheEvent::Updated { old, new } => plan::needs_sync(old, new),
             };
-            if watch && concerns {
+            if watch && needs_sync {
                 enqueue.add(Key::new("", NODE_CHANGE));
             }
         })
@@ -100,7 +100,7 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
     Ok(Started::Yes)
 }
 
-/// Parses the cluster's ranges: one, or one of each family.
+/// Parses the cluster's CIDRs: one, or one of each IP family.
 fn ranges(texts: &[String]) -> Result<Vec<Cidr>, String> {
     let ranges: Result<Vec<Cidr>, String> = texts
         .iter()
@@ -120,14 +120,16 @@ fn ranges(texts: &[String]) -> Result<Vec<Cidr>, String> {
     }
 }
 
+/// State of the route controller. One key stands for all routes.
 struct AllRoutes {
     provider: Arc<dyn CloudProvider>,
-    name: String,
-    cluster: Vec<Cidr>,
+    /// Value of `--cluster-name`.
+    cluster_name: String,
+    cluster_cidrs: Vec<Cidr>,
     nodes: Cache<Node>,
     period: Duration,
-    /// Time of the last reconciliation because of node changes.
-    last: Mutex<Option<Instant>>,
+    /// Start of the last reconciliation that a node change triggered.
+    last_node_change: Mutex<Option<Instant>>,
     syncs: IntCounterVec,
 }
 
@@ -135,7 +137,7 @@ struct AllRoutes {
 type RouteCall<'a, T> = BoxFuture<'a, (&'a T, Result<(), CloudError>)>;
 
 /// Result of a reconciliation of all routes.
-struct Done {
+struct ReconcileResult {
     changed: bool,
     failed: bool,
 }
@@ -145,11 +147,11 @@ impl AllRoutes {
         let Some(routes) = self.provider.routes() else { return Ok(Outcome::Settled) };
         let trigger = &*key.name;
         if trigger == NODE_CHANGE
-            && let Some(left) = self.pause(context.env.clock.instant())
+            && let Some(left) = self.remaining_wait(context.env.clock.instant())
         {
             return Ok(Outcome::again(left));
         }
-        let done = self.all(routes, key, context).await;
+        let done = self.reconcile_all(routes, key, context).await;
         let outcome = match &done {
             Err(_) => "error",
             Ok(done) if done.changed => "changed",
@@ -163,14 +165,14 @@ impl AllRoutes {
                 true
             }
         };
-        let again = if failed { self.period.min(MIN_NODE_CHANGE_INTERVAL) } else { self.period };
-        Ok(if failed || trigger == PERIODIC { Outcome::again(again) } else { Outcome::Settled })
+        let delay = if failed { self.period.min(MIN_NODE_CHANGE_INTERVAL) } else { self.period };
+        Ok(if failed || trigger == PERIODIC { Outcome::again(delay) } else { Outcome::Settled })
     }
 
-    /// Returns how long a reconciliation because of node changes must wait, or `None` if it may start. In that
-    /// case a new interval begins.
-    fn pause(&self, now: Instant) -> Option<Duration> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns how long a reconciliation that a node change triggered must still wait. If it may start, records the
+    /// start and returns `None`.
+    fn remaining_wait(&self, now: Instant) -> Option<Duration> {
+        let mut last = self.last_node_change.lock().unwrap_or_else(PoisonError::into_inner);
         let left = last.and_then(|last| {
             MIN_NODE_CHANGE_INTERVAL.checked_sub(now.saturating_duration_since(last))
         });
@@ -181,21 +183,21 @@ impl AllRoutes {
         left
     }
 
-    async fn all(
+    async fn reconcile_all(
         &self,
         routes: &dyn Routes,
         key: &Key,
         context: &Context,
-    ) -> Result<Done, CloudError> {
-        let listed = routes.list(&self.name).await?;
+    ) -> Result<ReconcileResult, CloudError> {
+        let listed = routes.list(&self.cluster_name).await?;
         let nodes = self.nodes.list();
-        let changes = plan::plan(&nodes, &listed, &self.cluster);
-        let mut done = Done { changed: false, failed: false };
+        let changes = plan::plan(&nodes, &listed, &self.cluster_cidrs);
+        let mut done = ReconcileResult { changed: false, failed: false };
         let deletions: Vec<_> =
             changes.delete.iter().map(|route| self.deletion(routes, route)).collect();
         let mut deletions = stream::iter(deletions).buffer_unordered(MAX_CONCURRENT_CALLS);
         while let Some((route, answer)) = deletions.next().await {
-            done.note(answer.is_ok());
+            done.record(answer.is_ok());
             if let Err(error) = answer {
                 tracing::error!(
                     route = route.name,
@@ -210,7 +212,7 @@ impl AllRoutes {
         let mut creations = stream::iter(creations).buffer_unordered(MAX_CONCURRENT_CALLS);
         let mut failed = BTreeSet::new();
         while let Some((creation, answer)) = creations.next().await {
-            done.note(answer.is_ok());
+            done.record(answer.is_ok());
             if let Err(error) = answer {
                 context.events.record(&plan::failed_route_event(creation, &error.text()));
                 failed.insert(creation.node.meta.name.clone());
@@ -226,7 +228,7 @@ impl AllRoutes {
     }
 
     fn deletion<'a>(&'a self, routes: &'a dyn Routes, route: &'a Route) -> RouteCall<'a, Route> {
-        Box::pin(async move { (route, routes.delete(&self.name, route).await) })
+        Box::pin(async move { (route, routes.delete(&self.cluster_name, route).await) })
     }
 
     fn creation<'a>(
@@ -236,14 +238,14 @@ impl AllRoutes {
     ) -> RouteCall<'a, Creation> {
         Box::pin(async move {
             let hint = &creation.node.meta.uid;
-            (creation, routes.create(&self.name, hint, &creation.route).await)
+            (creation, routes.create(&self.cluster_name, hint, &creation.route).await)
         })
     }
 }
 
-impl Done {
-    fn note(&mut self, worked: bool) {
-        self.changed |= worked;
-        self.failed |= !worked;
+impl ReconcileResult {
+    fn record(&mut self, succeeded: bool) {
+        self.changed |= succeeded;
+        self.failed |= !succeeded;
     }
 }

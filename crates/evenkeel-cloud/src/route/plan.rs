@@ -35,26 +35,27 @@ pub(super) struct Creation {
 pub(super) fn plan(nodes: &[Arc<Node>], routes: &[Route], cluster: &[Cidr]) -> Changes {
     let by_name: BTreeMap<&str, &Arc<Node>> =
         nodes.iter().map(|node| (&*node.meta.name, node)).collect();
-    let is_good = |route: &Route| {
+    let is_matching = |route: &Route| {
         by_name.get(&*route.target_node).is_some_and(|node| {
-            has(node, &route.destination)
+            has_pod_cidr(node, &route.destination)
                 && !route.blackhole
                 && (!route.has_node_addresses
-                    || same(&node.status.addresses, &route.target_node_addresses))
+                    || same_addresses(&node.status.addresses, &route.target_node_addresses))
         })
     };
-    let (good, bad): (Vec<&Route>, Vec<&Route>) = routes.iter().partition(|route| is_good(route));
-    let there: BTreeSet<(&str, &str)> =
-        good.iter().map(|route| (&*route.target_node, &*route.destination)).collect();
+    let (matching, others): (Vec<&Route>, Vec<&Route>) =
+        routes.iter().partition(|route| is_matching(route));
+    let existing: BTreeSet<(&str, &str)> =
+        matching.iter().map(|route| (&*route.target_node, &*route.destination)).collect();
     let create = nodes.iter().flat_map(|node| {
         let ranges = node.spec.pod_cidrs.iter().map(|range| &**range);
         ranges
-            .filter(|range| !there.contains(&(&*node.meta.name, *range)))
+            .filter(|range| !existing.contains(&(&*node.meta.name, *range)))
             .map(|range| creation(node, range))
     });
     Changes {
         create: create.collect(),
-        delete: bad.into_iter().filter(|route| is_ours(route, cluster)).cloned().collect(),
+        delete: others.into_iter().filter(|route| is_of_cluster(route, cluster)).cloned().collect(),
     }
 }
 
@@ -68,29 +69,30 @@ fn creation(node: &Arc<Node>, range: &str) -> Creation {
     Creation { node: Arc::clone(node), route }
 }
 
-fn has(node: &Node, range: &str) -> bool {
+fn has_pod_cidr(node: &Node, range: &str) -> bool {
     node.spec.pod_cidrs.iter().any(|present| **present == *range)
 }
 
 /// Returns whether the addresses are the same in any order.
-fn same(one: &[NodeAddress], other: &[NodeAddress]) -> bool {
+fn same_addresses(one: &[NodeAddress], other: &[NodeAddress]) -> bool {
     one.len() == other.len() && one.iter().all(|address| other.contains(address))
 }
 
-/// Returns whether a route's destination overlaps the cluster's CIDRs.
-fn is_ours(route: &Route, cluster: &[Cidr]) -> bool {
+/// Returns whether a route's destination starts or ends in one of the cluster's CIDRs.
+fn is_of_cluster(route: &Route, cluster: &[Cidr]) -> bool {
     Cidr::parse(&route.destination).is_some_and(|range| {
-        cluster.iter().any(|ours| ours.contains(range.first()) || ours.contains(range.last()))
+        cluster.iter().any(|cidr| cidr.contains(range.first()) || cidr.contains(range.last()))
     })
 }
 
 /// Returns whether a change of a node triggers a reconciliation.
-pub(super) fn concerns(old: &Node, new: &Node) -> bool {
+pub(super) fn needs_sync(old: &Node, new: &Node) -> bool {
     old.spec.pod_cidrs != new.spec.pod_cidrs || old.status.addresses != new.status.addresses
 }
 
 /// Plans the condition `NetworkUnavailable`, which is False for a node that has all its routes. `failed` are
-/// the nodes that lack a route after this pass. A node with neither pod CIDRs nor routes is skipped.
+/// the nodes that lack a route after this reconciliation. A node with neither pod CIDRs nor routes gets no
+/// condition.
 ///
 /// Upstream: `updateNetworkingCondition`.
 pub(super) fn networking_conditions(

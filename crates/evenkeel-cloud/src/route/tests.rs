@@ -32,7 +32,9 @@ fn route(node: &str, destination: &str) -> Route {
     }
 }
 
-fn check(nodes: &[&Value], routes: &[&Route]) -> (Vec<String>, Vec<String>) {
+/// Returns the changes for these nodes and routes: the names of the routes to delete, and node and destination of
+/// the routes to create.
+fn changes(nodes: &[&Value], routes: &[&Route]) -> (Vec<String>, Vec<String>) {
     let nodes: Vec<Arc<Node>> = nodes.iter().map(|node| node_view(node)).collect();
     let routes: Vec<Route> = routes.iter().map(|route| (*route).clone()).collect();
     let changes = plan::plan(&nodes, &routes, &cluster());
@@ -49,38 +51,38 @@ fn texts(texts: &[&str]) -> Vec<String> {
 fn routes_follow_pod_cidrs() {
     let n = with_ranges("n", &["10.0.1.0/24"]);
     let good = route("n", "10.0.1.0/24");
-    assert_eq!(check(&[&n], &[]), (vec![], texts(&["n 10.0.1.0/24"])));
-    assert_eq!(check(&[&n], &[&good]), (vec![], vec![]));
-    assert_eq!(check(&[], &[&good]), (texts(&["n 10.0.1.0/24"]), vec![]), "the node is missing");
+    assert_eq!(changes(&[&n], &[]), (vec![], texts(&["n 10.0.1.0/24"])));
+    assert_eq!(changes(&[&n], &[&good]), (vec![], vec![]));
+    assert_eq!(changes(&[], &[&good]), (texts(&["n 10.0.1.0/24"]), vec![]), "the node is missing");
     let old = route("n", "10.0.2.0/24");
-    assert_eq!(check(&[&n], &[&good, &old]), (texts(&["n 10.0.2.0/24"]), vec![]));
+    assert_eq!(changes(&[&n], &[&good, &old]), (texts(&["n 10.0.2.0/24"]), vec![]));
     let foreign = [route("x", "192.168.0.0/24"), route("y", "nonsense"), route("", "11.0.0.0/8")];
-    assert_eq!(check(&[&n], &[&good, &foreign[0], &foreign[1], &foreign[2]]), (vec![], vec![]));
-    let astray = route("", "10.0.3.0/24");
-    assert_eq!(check(&[&n], &[&good, &astray]), (texts(&[" 10.0.3.0/24"]), vec![]));
+    assert_eq!(changes(&[&n], &[&good, &foreign[0], &foreign[1], &foreign[2]]), (vec![], vec![]));
+    let without_node = route("", "10.0.3.0/24");
+    assert_eq!(changes(&[&n], &[&good, &without_node]), (texts(&[" 10.0.3.0/24"]), vec![]));
 }
 
 #[test]
 fn blackhole_route_is_replaced() {
     let hole = Route { blackhole: true, ..route("n", "10.0.1.0/24") };
     let n = with_ranges("n", &["10.0.1.0/24"]);
-    assert_eq!(check(&[&n], &[&hole]), (texts(&["n 10.0.1.0/24"]), texts(&["n 10.0.1.0/24"])));
+    assert_eq!(changes(&[&n], &[&hole]), (texts(&["n 10.0.1.0/24"]), texts(&["n 10.0.1.0/24"])));
 }
 
 #[test]
 fn route_to_other_node_addresses_is_recreated() {
     let n = with_ranges("n", &["10.0.1.0/24"]);
-    let blind = route("n", "10.0.1.0/24");
-    assert_eq!(check(&[&n], &[&blind]), (vec![], vec![]));
-    let wrong = Route { has_node_addresses: true, ..blind };
-    assert_eq!(check(&[&n], &[&wrong]).1.len(), 1);
+    let without_addresses = route("n", "10.0.1.0/24");
+    assert_eq!(changes(&[&n], &[&without_addresses]), (vec![], vec![]));
+    let wrong = Route { has_node_addresses: true, ..without_addresses };
+    assert_eq!(changes(&[&n], &[&wrong]).1.len(), 1);
     let addresses = node_view(&n).status.addresses.to_vec();
     let right = Route { target_node_addresses: addresses, ..wrong };
-    assert_eq!(check(&[&n], &[&right]), (vec![], vec![]));
+    assert_eq!(changes(&[&n], &[&right]), (vec![], vec![]));
 }
 
 #[test]
-fn network_unavailable_condition() {
+fn network_unavailable_follows_the_routes() {
     let failed =
         |names: &[&str]| names.iter().map(|name| Text::from(*name)).collect::<BTreeSet<Text>>();
     let mut n = with_ranges("n", &["10.0.1.0/24"]);

@@ -29,7 +29,7 @@ impl Hosts {
         self.0.is_empty()
     }
 
-    /// Returns the first names, for people.
+    /// Returns the first names as text for events.
     pub(super) fn names(&self) -> String {
         let mut names: Vec<&str> = self.0.keys().take(MAX_NAMES).map(|name| &**name).collect();
         let more = format!("<{} more>", self.len().saturating_sub(MAX_NAMES));
@@ -51,8 +51,8 @@ pub(super) fn eligible(mut nodes: Vec<Arc<Node>>) -> Vec<Arc<Node>> {
     nodes
 }
 
-/// Returns whether an update of a node can change load balancers. The autoscaler's taint does not count, so
-/// that connections through the node can end by themselves. The next sync takes it into account.
+/// Returns whether an update of a node must update load balancers at once. The autoscaler's taint does not count,
+/// so that connections through the node can end by themselves. The next sync takes it into account.
 pub(super) fn should_sync_updated_node(old: &Node, new: &Node) -> bool {
     included(old) != included(new) || old.spec.provider_id != new.spec.provider_id
 }

@@ -23,7 +23,7 @@ pub(super) struct Metrics {
 /// Load balancers that still need an update after a change of nodes.
 struct Sweep {
     since: Instant,
-    left: HashSet<Key>,
+    pending: HashSet<Key>,
 }
 
 impl Metrics {
@@ -57,20 +57,23 @@ impl Metrics {
         }
     }
 
-    /// Records the load balancers that need an update after a change of nodes.
+    /// Starts the measurement for the load balancers that need an update after a change of nodes. An unfinished
+    /// measurement keeps its start.
     pub(super) fn begin(&self, keys: &[Key], now: Instant) {
         let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
         let since = sweep.as_ref().map_or(now, |sweep| sweep.since);
-        *sweep = (!keys.is_empty()).then(|| Sweep { since, left: keys.iter().cloned().collect() });
+        *sweep =
+            (!keys.is_empty()).then(|| Sweep { since, pending: keys.iter().cloned().collect() });
     }
 
-    /// Records that a load balancer was updated.
-    pub(super) fn updated(&self, key: &Key) {
+    /// Records that a sync of a service has ended, with or without success. After the last one, observes the
+    /// seconds since the change of nodes.
+    pub(super) fn synced(&self, key: &Key) {
         let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(present) = sweep.as_mut() else { return };
-        present.left.remove(key);
-        if present.left.is_empty() {
-            self.sweep_seconds.observe(present.since.elapsed().as_secs_f64());
+        let Some(current) = sweep.as_mut() else { return };
+        current.pending.remove(key);
+        if current.pending.is_empty() {
+            self.sweep_seconds.observe(current.since.elapsed().as_secs_f64());
             *sweep = None;
         }
     }

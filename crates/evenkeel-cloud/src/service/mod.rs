@@ -1,8 +1,8 @@
 //! Service controller: load balancers of services.
 //!
-//! Upstream: `k8s.io/cloud-provider/controllers/service`. Upstream handles update events. Here the present
-//! state is compared with the last state that this process applied, so that changes of nodes and of the service
-//! share one queue.
+//! Upstream: `k8s.io/cloud-provider/controllers/service`. Upstream handles update events. This controller compares
+//! the present state with the last state that this process applied. Changes of nodes and of the service can
+//! therefore share one queue.
 
 mod changes;
 mod hosts;
@@ -65,15 +65,15 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
         memory: Mutex::default(),
         metrics: Metrics::new(&context.registry),
     });
-    let of_services = Arc::clone(&shared);
+    let state = Arc::clone(&shared);
     let controller = context
         .watching(&DESCRIPTOR, &services, |event, enqueue| {
-            let concerns = match event {
-                CacheEvent::Added { object, .. } => plan::concerns(None, object),
-                CacheEvent::Updated { old, new } => plan::concerns(Some(old), new),
+            let needs_sync = match event {
+                CacheEvent::Added { object, .. } => plan::needs_sync(None, object),
+                CacheEvent::Updated { old, new } => plan::needs_sync(Some(old), new),
                 CacheEvent::Deleted(_) => true,
             };
-            if concerns {
+            if needs_sync {
                 enqueue.add(Key::of(&event.object().meta));
             }
         })
@@ -81,11 +81,11 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
         .workers(context.options.service_workers)
         .reads(&nodes)
         .reconcile(move |request, context| {
-            let services = Arc::clone(&of_services);
+            let services = Arc::clone(&state);
             async move { services.reconcile(&request.key, &context).await }
         });
     let queue = controller.queue();
-    let of_nodes = context
+    let node_controller = context
         .of_keys(&Descriptor { name: "service-lb-controller-nodes", queue: "node", ..DESCRIPTOR })
         .watches(&nodes, |event, enqueue| {
             let needs_sync = match event {
@@ -102,12 +102,12 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
             }
             async { Ok(Outcome::Settled) }
         });
-    context.run(of_nodes);
+    context.run(node_controller);
     context.run(controller);
     Ok(Started::Yes)
 }
 
-/// Shared state of the workers: the services, and the last applied states.
+/// Shared state of the workers, with the last applied state of each service.
 struct Services {
     provider: Arc<dyn CloudProvider>,
     cluster: String,
@@ -153,9 +153,9 @@ impl Services {
         let pass =
             Pass { of: self, balancer, key, context, hosts: Hosts::of(&nodes), nodes: &nodes };
         let service = self.services.get(&key.namespace, &key.name);
-        let ended = pass.run(service).await;
-        self.metrics.updated(key);
-        match ended {
+        let result = pass.run(service).await;
+        self.metrics.synced(key);
+        match result {
             Ok(()) => Ok(Outcome::Settled),
             Err(Problem::Cloud(_, CloudError::RetryAfter { message, after })) => {
                 tracing::debug!(service = %key, reason = message, "the cloud provider requested a retry");
@@ -220,10 +220,10 @@ impl Pass<'_> {
     }
 
     async fn clean_up(&self, service: &Service) -> Result<(), Problem> {
-        let there = self.balancer.get(&self.of.cluster, service).await.map_err(|error| {
+        let existing = self.balancer.get(&self.of.cluster, service).await.map_err(|error| {
             Problem::Cloud("failed to check if load balancer exists before cleanup: ", error)
         })?;
-        if there.is_some() {
+        if existing.is_some() {
             self.record_events(&plan::before_cleanup(service)).await;
             match self.balancer.ensure_deleted(&self.of.cluster, service).await {
                 Ok(()) | Err(CloudError::ImplementedElsewhere) => {}
@@ -262,9 +262,9 @@ impl Pass<'_> {
     async fn update_hosts(&self, service: &Arc<Service>) -> Result<(), Problem> {
         let metrics = &self.of.metrics;
         metrics.syncs.inc();
-        let begun = self.context.env.clock.instant();
+        let started = self.context.env.clock.instant();
         let updated = self.balancer.update(&self.of.cluster, service, self.nodes).await;
-        metrics.update_seconds.observe(begun.elapsed().as_secs_f64());
+        metrics.update_seconds.observe(started.elapsed().as_secs_f64());
         let error = match updated {
             Ok(()) => {
                 self.record_events(&plan::after_hosts(service, &self.hosts)).await;

@@ -37,9 +37,9 @@ pub(super) enum Decision {
     Hosts,
 }
 
-/// Returns whether a change of a service enqueues it. Other changes must not, because our own writes would
-/// shorten backoffs.
-pub(super) fn concerns(old: Option<&Service>, new: &Service) -> bool {
+/// Returns whether a change of a service enqueues it. The controller's own writes must not, because they would
+/// cut the service's backoff short.
+pub(super) fn needs_sync(old: Option<&Service>, new: &Service) -> bool {
     let Some(old) = old else { return wants_load_balancer(new) || needs_cleanup(new) };
     needs_cleanup(new)
         || wants_load_balancer(old) != wants_load_balancer(new)
@@ -48,11 +48,11 @@ pub(super) fn concerns(old: Option<&Service>, new: &Service) -> bool {
 
 /// Compares the desired state with the last applied one.
 pub(super) fn decide(service: Option<&Service>, last: Option<&Last>, hosts: &Hosts) -> Decision {
-    let wanted_before = last.is_some_and(|last| wants_load_balancer(&last.service));
+    let wanted_load_balancer = last.is_some_and(|last| wants_load_balancer(&last.service));
     let Some(service) = service else {
-        return if wanted_before { Decision::Release } else { Decision::Nothing };
+        return if wanted_load_balancer { Decision::Release } else { Decision::Nothing };
     };
-    if wanted_before && last.is_some_and(|last| last.service.meta.uid != service.meta.uid) {
+    if wanted_load_balancer && last.is_some_and(|last| last.service.meta.uid != service.meta.uid) {
         return Decision::Release;
     }
     if needs_cleanup(service) {
@@ -60,7 +60,7 @@ pub(super) fn decide(service: Option<&Service>, last: Option<&Last>, hosts: &Hos
     }
     // A service that is being deleted cannot get a finalizer.
     if !wants_load_balancer(service) || service.meta.deleting() {
-        return if wanted_before { Decision::CleanUp } else { Decision::Nothing };
+        return if wanted_load_balancer { Decision::CleanUp } else { Decision::Nothing };
     }
     match last {
         Some(last) if !last.ensured || changes::needs_update(&last.service, service) => {
@@ -119,10 +119,10 @@ fn no_hosts(service: &Service) -> EventRecord {
 pub(super) fn after_ensure(service: &Service, status: &LoadBalancerStatus) -> Plan {
     let mut plan = Plan::nothing();
     plan.push(EventRecord::normal(target(service), "EnsuredLoadBalancer", "Ensured load balancer"));
-    if !same(&service.status.load_balancer, status) {
+    if !same_status(&service.status.load_balancer, status) {
         let ingress = match &*status.ingress {
             [] => Value::Null,
-            ingress => ingress.iter().map(written).collect(),
+            ingress => ingress.iter().map(ingress_json).collect(),
         };
         let body = json!({
             "metadata": {"uid": &*service.meta.uid},
@@ -151,11 +151,11 @@ pub(super) fn before_cleanup(service: &Service) -> Plan {
 /// two writes, and leaves a stale status forever if the program ends between them.
 pub(super) fn after_cleanup(service: &Service) -> Plan {
     let mut plan = Plan::nothing();
-    let (held, has_ingress) =
+    let (has_finalizer, has_ingress) =
         (has_finalizer(service), !service.status.load_balancer.ingress.is_empty());
-    if held || has_ingress {
+    if has_finalizer || has_ingress {
         let mut body = json!({"metadata": {"uid": &*service.meta.uid}});
-        if held {
+        if has_finalizer {
             body["metadata"]["$deleteFromPrimitiveList/finalizers"] = json!([FINALIZER]);
         }
         if has_ingress {
@@ -206,7 +206,7 @@ pub(super) fn refused_hosts(service: &Service, hosts: &Hosts, error: &str) -> Pl
     plan
 }
 
-/// Returns the event after any other failure.
+/// Returns the event about a failure of any other step.
 pub(super) fn failed(service: &Service, decision: &Decision, error: &str) -> Plan {
     let (reason, message) = match decision {
         Decision::Release => ("DeleteLoadBalancerFailed", "Error deleting load balancer"),
@@ -218,7 +218,7 @@ pub(super) fn failed(service: &Service, decision: &Decision, error: &str) -> Pla
 }
 
 /// Returns whether two statuses are equal. The server defaults an address's mode to `VIP`.
-fn same(one: &LoadBalancerStatus, other: &LoadBalancerStatus) -> bool {
+fn same_status(one: &LoadBalancerStatus, other: &LoadBalancerStatus) -> bool {
     fn mode(ingress: &LoadBalancerIngress) -> &str {
         match &*ingress.ip_mode {
             "" if !ingress.ip.is_empty() => "VIP",
@@ -231,7 +231,7 @@ fn same(one: &LoadBalancerStatus, other: &LoadBalancerStatus) -> bool {
         })
 }
 
-fn written(ingress: &LoadBalancerIngress) -> Value {
+fn ingress_json(ingress: &LoadBalancerIngress) -> Value {
     let mut object = Map::new();
     let texts =
         [("ip", &ingress.ip), ("hostname", &ingress.hostname), ("ipMode", &ingress.ip_mode)];

@@ -1,11 +1,11 @@
-//! Tables of decisions, and a property: after any events, plans converge to the desired state.
+//! Tables of decisions, and a property: after any events, the plans converge to the desired state.
 
 use super::{
     changes,
     hosts::{self, Hosts},
     plan::{self, Decision, FINALIZER, Last},
 };
-use crate::fixtures::{apply, balanced, event, node, node_view, service, shape};
+use crate::fixtures::{action_summaries, apply, balanced, event, node, node_view, service};
 use evenkeel_api::views::{LoadBalancerIngress, LoadBalancerStatus, Service};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ fn with(mut service: Value, pointer: &str, value: Value) -> Value {
 }
 
 #[test]
-fn decision_by_service_and_last_state() {
+fn decision_follows_service_and_last_state() {
     use Decision::{CleanUp, Ensure, Hosts, Nothing, Release};
     let plain = balanced("s");
     let internal = with(plain.clone(), "/spec/type", json!("ClusterIP"));
@@ -63,19 +63,20 @@ fn decision_by_service_and_last_state() {
         ("replaced", Some(&other), Some((&plain, true)), Release),
         ("unknown", None, None, Nothing),
     ];
-    for (name, now, before, wanted) in table {
+    for (name, now, before, expected) in table {
         let now = now.map(service);
         let before = before.map(|(json, ensured)| last(&service(json), ensured));
         let decided = plan::decide(now.as_deref(), before.as_ref(), &hosts_of(&["a"]));
-        assert_eq!(decided, wanted, "{name}");
+        assert_eq!(decided, expected, "{name}");
     }
-    let done = last(&service(&plain), true);
-    let other_hosts = plan::decide(Some(&service(&plain)), Some(&done), &hosts_of(&["a", "b"]));
+    let up_to_date = last(&service(&plain), true);
+    let other_hosts =
+        plan::decide(Some(&service(&plain)), Some(&up_to_date), &hosts_of(&["a", "b"]));
     assert_eq!(other_hosts, Hosts);
 }
 
 #[test]
-fn needs_update_by_field() {
+fn only_fields_of_the_load_balancer_need_an_update() {
     let plain = balanced("s");
     let relevant = [
         ("/spec/ports/0/nodePort", json!(30081)),
@@ -104,7 +105,7 @@ fn needs_update_by_field() {
     for (pointer, value) in irrelevant {
         let (old, new) = (service(&plain), service(&with(plain.clone(), pointer, value)));
         assert!(
-            !changes::needs_update(&old, &new) && !plan::concerns(Some(&old), &new),
+            !changes::needs_update(&old, &new) && !plan::needs_sync(Some(&old), &new),
             "{pointer}"
         );
     }
@@ -114,27 +115,27 @@ fn needs_update_by_field() {
 fn events_and_writes_from_creation_to_deletion() {
     let mut object = balanced("s");
     let before = plan::before_ensure(&service(&object), 1);
-    assert_eq!(shape(&before), ["EnsuringLoadBalancer", "patch services"]);
+    assert_eq!(action_summaries(&before), ["EnsuringLoadBalancer", "patch services"]);
     apply(&before, &mut object);
     assert_eq!(object["metadata"]["finalizers"], json!([FINALIZER]));
     assert_eq!(
-        shape(&plan::before_ensure(&service(&object), 0)),
+        action_summaries(&plan::before_ensure(&service(&object), 0)),
         ["EnsuringLoadBalancer", "UnAvailableLoadBalancer"]
     );
     let after = plan::after_ensure(&service(&object), &status("198.18.0.1"));
-    assert_eq!(shape(&after), ["EnsuredLoadBalancer", "patch services"]);
+    assert_eq!(action_summaries(&after), ["EnsuredLoadBalancer", "patch services"]);
     apply(&after, &mut object);
     assert_eq!(object["status"]["loadBalancer"]["ingress"], json!([{"ip": "198.18.0.1"}]));
     // The server sets this default.
     object["status"]["loadBalancer"]["ingress"][0]["ipMode"] = json!("VIP");
     let again = plan::after_ensure(&service(&object), &status("198.18.0.1"));
-    assert_eq!(shape(&again), ["EnsuredLoadBalancer"], "the status is unchanged");
+    assert_eq!(action_summaries(&again), ["EnsuredLoadBalancer"], "the status is unchanged");
     let gone = plan::after_cleanup(&service(&object));
-    assert_eq!(shape(&gone), ["patch services", "DeletedLoadBalancer"]);
+    assert_eq!(action_summaries(&gone), ["patch services", "DeletedLoadBalancer"]);
     apply(&gone, &mut object);
     assert_eq!(object["metadata"]["finalizers"], json!([]));
     assert_eq!(object["status"]["loadBalancer"], json!({}));
-    assert_eq!(shape(&plan::after_cleanup(&service(&object))), ["DeletedLoadBalancer"]);
+    assert_eq!(action_summaries(&plan::after_cleanup(&service(&object))), ["DeletedLoadBalancer"]);
 }
 
 #[test]
@@ -151,7 +152,7 @@ fn status_is_written_with_all_fields() {
 }
 
 #[test]
-fn failure_event_per_operation() {
+fn failed_operations_have_their_own_event_reasons() {
     let s = service(&balanced("s"));
     let sync = plan::failed(&s, &Decision::Ensure, "no");
     assert_eq!(event(&sync).reason, "SyncLoadBalancerFailed");
@@ -173,7 +174,7 @@ fn failure_event_per_operation() {
 }
 
 #[test]
-fn eligible_nodes() {
+fn nodes_are_eligible_unless_excluded_or_about_to_be_deleted() {
     let label = "/metadata/labels";
     let excluded =
         |value: &str| json!({"node.kubernetes.io/exclude-from-external-load-balancers": value});
@@ -199,8 +200,8 @@ fn eligible_nodes() {
             false,
         ),
     ];
-    for (name, json, wanted) in table {
-        assert_eq!(hosts::eligible(vec![node_view(&json)]).len() == 1, wanted, "{name}");
+    for (name, json, expected) in table {
+        assert_eq!(hosts::eligible(vec![node_view(&json)]).len() == 1, expected, "{name}");
     }
     let n = |json: Value| node_view(&json);
     let plain = n(node("n"));
@@ -215,17 +216,18 @@ fn eligible_nodes() {
     ));
 }
 
-/// Model of a service, a cloud, and a controller that may lose its memory.
-struct World {
+/// Simulation of one service, a cloud, and a controller. A restart clears the controller's memory.
+struct Simulation {
     object: Option<Value>,
     cloud: Option<Hosts>,
     hosts: Hosts,
     memory: Option<Last>,
-    fails: u8,
+    /// Number of the next calls to the cloud that fail.
+    failures_left: u8,
 }
 
 #[derive(Debug, Clone)]
-enum WorldEvent {
+enum SimulatedEvent {
     Create,
     Type(&'static str),
     Annotate(u8),
@@ -235,30 +237,30 @@ enum WorldEvent {
     CloudFails(u8),
 }
 
-impl World {
-    fn happen(&mut self, what: &WorldEvent) {
-        match (what, &mut self.object) {
-            (WorldEvent::Create, None) => self.object = Some(balanced("s")),
-            (WorldEvent::Type(kind), Some(object)) => object["spec"]["type"] = json!(kind),
-            (WorldEvent::Annotate(n), Some(object)) => {
+impl Simulation {
+    fn apply_event(&mut self, simulated_event: &SimulatedEvent) {
+        match (simulated_event, &mut self.object) {
+            (SimulatedEvent::Create, None) => self.object = Some(balanced("s")),
+            (SimulatedEvent::Type(kind), Some(object)) => object["spec"]["type"] = json!(kind),
+            (SimulatedEvent::Annotate(n), Some(object)) => {
                 object["metadata"]["annotations"] = json!({"n": n.to_string()});
             }
-            (WorldEvent::Delete, Some(object)) => {
+            (SimulatedEvent::Delete, Some(object)) => {
                 object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-                self.reap();
+                self.remove_if_released();
             }
-            (WorldEvent::Nodes(n), _) => {
+            (SimulatedEvent::Nodes(n), _) => {
                 let names: Vec<String> = (0..*n).map(|n| n.to_string()).collect();
                 self.hosts = hosts_of(&names.iter().map(String::as_str).collect::<Vec<_>>());
             }
-            (WorldEvent::Restart, _) => self.memory = None,
-            (WorldEvent::CloudFails(n), _) => self.fails = *n,
+            (SimulatedEvent::Restart, _) => self.memory = None,
+            (SimulatedEvent::CloudFails(n), _) => self.failures_left = *n,
             _ => {}
         }
     }
 
     /// Removes a deleted object once it has no finalizers.
-    fn reap(&mut self) {
+    fn remove_if_released(&mut self) {
         let gone = |object: &mut Value| {
             let held = object["metadata"]["finalizers"].as_array().is_some_and(|f| !f.is_empty());
             !held && !object["metadata"]["deletionTimestamp"].is_null()
@@ -271,27 +273,27 @@ impl World {
         if let Some(object) = &mut self.object {
             apply(plan, object);
         }
-        self.reap();
+        self.remove_if_released();
     }
 
-    fn cloud_answers(&mut self) -> bool {
-        let fails = self.fails > 0;
-        self.fails = self.fails.saturating_sub(1);
-        !fails
+    fn call_cloud(&mut self) -> bool {
+        let succeeds = self.failures_left == 0;
+        self.failures_left = self.failures_left.saturating_sub(1);
+        succeeds
     }
 
-    /// Runs one pass as the shell does. Returns false if it has nothing to do.
-    fn pass(&mut self) -> bool {
+    /// Runs one sync as the controller does. Returns false if there is nothing to do.
+    fn sync(&mut self) -> bool {
         let now = self.object.as_ref().map(service);
         match plan::decide(now.as_deref(), self.memory.as_ref(), &self.hosts) {
             Decision::Nothing => return false,
             Decision::Release => {
-                if self.cloud_answers() {
+                if self.call_cloud() {
                     (self.cloud, self.memory) = (None, None);
                 }
             }
             Decision::CleanUp => {
-                if self.cloud_answers() {
+                if self.call_cloud() {
                     self.cloud = None;
                     self.write(&plan::after_cleanup(&now.unwrap()));
                     self.memory = None;
@@ -305,14 +307,14 @@ impl World {
                     service: Arc::clone(&now),
                 });
                 self.write(&plan::before_ensure(&now, self.hosts.len()));
-                if self.cloud_answers() {
+                if self.call_cloud() {
                     self.cloud = Some(self.hosts.clone());
                     self.write(&plan::after_ensure(&now, &status("198.18.0.1")));
                     self.memory.as_mut().unwrap().ensured = true;
                 }
             }
             Decision::Hosts => {
-                if self.cloud_answers() {
+                if self.call_cloud() {
                     self.cloud = Some(self.hosts.clone());
                     self.memory.as_mut().unwrap().hosts = self.hosts.clone();
                 }
@@ -322,15 +324,15 @@ impl World {
     }
 }
 
-fn any_event() -> impl Strategy<Value = WorldEvent> {
+fn any_event() -> impl Strategy<Value = SimulatedEvent> {
     prop_oneof![
-        3 => Just(WorldEvent::Create),
-        2 => prop_oneof![Just("ClusterIP"), Just("LoadBalancer"), Just("NodePort")].prop_map(WorldEvent::Type),
-        1 => any::<u8>().prop_map(WorldEvent::Annotate),
-        1 => Just(WorldEvent::Delete),
-        2 => (0u8..4).prop_map(WorldEvent::Nodes),
-        1 => Just(WorldEvent::Restart),
-        1 => (0u8..4).prop_map(WorldEvent::CloudFails),
+        3 => Just(SimulatedEvent::Create),
+        2 => prop_oneof![Just("ClusterIP"), Just("LoadBalancer"), Just("NodePort")].prop_map(SimulatedEvent::Type),
+        1 => any::<u8>().prop_map(SimulatedEvent::Annotate),
+        1 => Just(SimulatedEvent::Delete),
+        2 => (0u8..4).prop_map(SimulatedEvent::Nodes),
+        1 => Just(SimulatedEvent::Restart),
+        1 => (0u8..4).prop_map(SimulatedEvent::CloudFails),
     ]
 }
 
@@ -338,25 +340,26 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
     #[test]
     fn after_any_events_plans_converge(all in proptest::collection::vec((any_event(), 0usize..3), 0..12)) {
-        let mut world = World { object: None, cloud: None, hosts: hosts_of(&["0"]), memory: None, fails: 0 };
-        for (what, passes) in &all {
-            world.happen(what);
-            for _ in 0..*passes {
-                world.pass();
+        let hosts = hosts_of(&["0"]);
+        let mut simulation = Simulation { object: None, cloud: None, hosts, memory: None, failures_left: 0 };
+        for (simulated_event, syncs) in &all {
+            simulation.apply_event(simulated_event);
+            for _ in 0..*syncs {
+                simulation.sync();
             }
         }
-        for passes in 0.. {
-            prop_assert!(passes < 20, "does not converge");
-            if !world.pass() {
+        for syncs in 0.. {
+            prop_assert!(syncs < 20, "does not converge");
+            if !simulation.sync() {
                 break;
             }
         }
-        let wanted = world.object.as_ref().is_some_and(|object| plan::wants_load_balancer(&service(object)));
-        prop_assert_eq!(world.cloud.as_ref(), wanted.then_some(&world.hosts));
-        if let Some(object) = &world.object {
+        let expected = simulation.object.as_ref().is_some_and(|object| plan::wants_load_balancer(&service(object)));
+        prop_assert_eq!(simulation.cloud.as_ref(), expected.then_some(&simulation.hosts));
+        if let Some(object) = &simulation.object {
             let has_status = !service(object).status.load_balancer.ingress.is_empty();
             let is_held = object["metadata"]["finalizers"].as_array().is_some_and(|f| !f.is_empty());
-            prop_assert_eq!((has_status, is_held), (wanted, wanted));
+            prop_assert_eq!((has_status, is_held), (expected, expected));
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Credentials of the single controllers (`--use-service-account-credentials`). TokenRequest creates and renews
-//! a token of each controller's service account in `kube-system`. RBAC then grants each controller only its own
-//! permissions.
+//! Credentials of individual controllers (`--use-service-account-credentials`). The program requests and renews a
+//! token for each controller's service account in `kube-system` (TokenRequest). RBAC then grants each controller
+//! only its own permissions.
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
@@ -62,7 +62,7 @@ impl Credentials {
             let (this, name) = (this.clone(), name.clone());
             let (sender, renew, unused) = (sender.clone(), renew.clone(), unused.clone());
             async move {
-                this.keep(&name, &sender, &renew).await;
+                this.keep_renewed(&name, &sender, &renew).await;
                 unused.cancel();
             }
         });
@@ -70,18 +70,18 @@ impl Credentials {
     }
 
     /// Renews the account's token while a client uses it.
-    async fn keep(
+    async fn keep_renewed(
         &self,
         account: &str,
         sender: &watch::Sender<Option<HeaderValue>>,
         refused: &Notify,
     ) {
-        let mut pause = RETRY.0;
+        let mut backoff = RETRY.0;
         while !sender.is_closed() {
             match self.token(account).await {
                 Ok((token, lifetime)) => {
                     sender.send_replace(Some(token));
-                    pause = RETRY.0;
+                    backoff = RETRY.0;
                     tokio::select! {
                         biased;
                         () = refused.notified() => self.clock.sleep(RETRY.0).await,
@@ -94,8 +94,8 @@ impl Credentials {
                         error = format!("{error:#}"),
                         "No token for a service account, will try again"
                     );
-                    self.clock.sleep(pause).await;
-                    pause = (pause * 2).min(RETRY.1);
+                    self.clock.sleep(backoff).await;
+                    backoff = (backoff * 2).min(RETRY.1);
                 }
             }
         }
@@ -105,7 +105,7 @@ impl Credentials {
     async fn token(&self, account: &str) -> Result<(HeaderValue, Duration)> {
         let answer = match self.request(account).await {
             Err(error) if error.is_not_found() => {
-                self.make(account).await.context("the service account cannot be made")?;
+                self.create_account(account).await.context("the service account cannot be made")?;
                 self.request(account).await
             }
             answer => answer,
@@ -129,7 +129,7 @@ impl Credentials {
         self.post(path, body.to_string()).await
     }
 
-    async fn make(&self, account: &str) -> Result<(), ApiError> {
+    async fn create_account(&self, account: &str) -> Result<(), ApiError> {
         let body = json!({
             "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account, "namespace": NAMESPACE},
         });
@@ -187,7 +187,7 @@ impl Service<Request<Body>> for WithToken {
         let Self { inner, mut token, refused } = self.clone();
         Box::pin(async move {
             let current = token.wait_for(Option::is_some).await.map(|token| token.clone());
-            // The renewing task has stopped: the program is ending.
+            // The renewal task has stopped, because the program ends.
             let Ok(Some(current)) = current else { return Err("no token any more".into()) };
             request.headers_mut().insert(header::AUTHORIZATION, current);
             let response = inner.send(request).await?;
@@ -207,19 +207,19 @@ mod tests {
     use evenkeel_runtime::client::ListOptions;
 
     /// Returns two clients of one server: the administrator's, and one that is authenticated by its token.
-    async fn world() -> (Client, Credentials) {
+    async fn clients_of_one_server() -> (Client, Credentials) {
         let server = Server::builder().build().await.expect("a server");
         let clock = Clock::system();
         let root = Client::new(kube::Client::new(server.service(), "default"), clock.clone());
-        let nobody = evenkeel_apiserver::User::anonymous();
-        let anonymous = kube::Client::new(server.service_as(nobody), "default");
+        let anonymous_user = evenkeel_apiserver::User::anonymous();
+        let anonymous = kube::Client::new(server.service_as(anonymous_user), "default");
         let credentials = Credentials::new(root.clone(), anonymous, clock, Tasks::new());
         (root, credentials)
     }
 
     #[tokio::test]
     async fn an_account_is_created_and_has_the_permissions_of_its_role() {
-        let (root, credentials) = world().await;
+        let (root, credentials) = clients_of_one_server().await;
         let replicasets =
             Client::new(credentials.connect("replicaset-controller"), Clock::system());
         assert!(

@@ -1,4 +1,4 @@
-//! Connection to the API server, and the clients of single controllers.
+//! Connection to the API server, and the clients of individual controllers.
 
 mod credentials;
 
@@ -23,7 +23,7 @@ const WAIT_FOR_SERVER: Duration = Duration::from_secs(10);
 #[doc(alias = "ControllerClientBuilder")]
 pub type Clients = Arc<dyn Fn(&str) -> Client + Send + Sync>;
 
-/// Differences between the clients of single controllers.
+/// Differences between the clients of individual controllers.
 #[derive(Debug, Clone, Copy)]
 pub struct Shares {
     /// Factors of `--kube-api-qps` and `--kube-api-burst` for a controller.
@@ -145,7 +145,7 @@ impl Connection {
 /// Upstream: `WaitForAPIServer`.
 ///
 /// # Errors
-/// When the server is not healthy within ten seconds.
+/// Fails if the server is not healthy within ten seconds.
 pub fn wait_for_server<'a>(client: &'a Client, clock: &'a Clock) -> BoxFuture<'a, Result<()>> {
     Box::pin(poll_health(client, clock))
 }

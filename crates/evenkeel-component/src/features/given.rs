@@ -20,7 +20,7 @@ pub struct Resolved {
 }
 
 impl Resolved {
-    /// Reports the problems to `read`, and returns the gates and the warnings.
+    /// Reports the problems to the flag reader `read`, and returns the gates and the warnings.
     pub fn settle(self, read: &Reader) -> (Arc<FeatureGates>, Vec<String>) {
         for problem in &self.problems {
             read.refuse(problem, problem.clone());

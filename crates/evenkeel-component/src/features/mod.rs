@@ -50,7 +50,7 @@ impl FeatureGates {
     /// Registers `kubernetes_feature_enabled`, with a series for each gate.
     ///
     /// # Errors
-    /// When the registry already has the metric.
+    /// Fails if the registry already has the metric.
     pub fn register(&self, registry: &Registry) -> prometheus::Result<()> {
         let help = "This metric records the data about the stage and enablement of a k8s feature.";
         let gauge = prometheus::GaugeVec::new(

@@ -58,7 +58,7 @@ impl Versions {
     /// Parses the values of the two flags. [`Versions::problems`] checks their ranges.
     ///
     /// # Errors
-    /// When a value is not a version, or belongs to another component.
+    /// Fails if a value is not a version, or belongs to another component.
     pub(super) fn read(emulated: &[String], min_compatibility: &[String]) -> Result<Self, String> {
         let mut versions = Self::default();
         if let Some(version) = of_kube(emulated)? {

@@ -20,7 +20,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn parses_like_go() {
+    fn durations_are_parsed_as_go_does() {
         for (text, millis) in [
             ("0", 0),
             ("5s", 5_000),
@@ -39,7 +39,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn prints_what_it_parses(millis in 0u64..1_000_000_000) {
+        fn printed_duration_parses_to_the_same_value(millis in 0u64..1_000_000_000) {
             let duration = Duration::from_millis(millis);
             prop_assert_eq!(parse(&print(duration)), Ok(duration));
         }

@@ -33,7 +33,7 @@ impl Flags {
     /// Parses the arguments of `program`, without its name.
     ///
     /// # Errors
-    /// When a flag is unknown, lacks its value or has an invalid value, or when an argument is not a flag.
+    /// Fails if a flag is unknown, lacks its value or has an invalid value, or if an argument is not a flag.
     pub fn parse(
         &self,
         program: &str,
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn help_and_version_come_before_all_else() {
+    fn help_and_version_take_precedence_over_running() {
         assert!(matches!(read(&["-h", "more"]), Ok(Invocation::Help)));
         assert!(matches!(read(&["--help", "--version"]), Ok(Invocation::Help)));
         assert!(matches!(read(&["--version"]), Ok(Invocation::Version { raw: false })));

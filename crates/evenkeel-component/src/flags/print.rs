@@ -34,8 +34,7 @@ pub(super) fn value(kind: Type, value: &Value) -> String {
     }
 }
 
-/// Formats a number as Go's `%g`: with an exponent of at least two digits, if the exponent is below -4 or above
-/// 5.
+/// Formats a number as Go's `%g` does. It has an exponent, of at least two digits, if that is below -4 or above 5.
 fn number(plain: &str, scientific: &str) -> String {
     let exponent = scientific.split_once('e').and_then(|(digits, exponent)| {
         let exponent: i32 = exponent.parse().ok()?;

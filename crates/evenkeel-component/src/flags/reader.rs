@@ -146,7 +146,7 @@ impl Reader {
     /// Returns the parsed flags, if no value is invalid.
     ///
     /// # Errors
-    /// When any value was refused.
+    /// Fails if any value was refused.
     pub fn done(self) -> Result<ParsedFlags, Problems> {
         let problems = self.problems.into_inner();
         if problems.is_empty() {

@@ -125,11 +125,11 @@ impl Type {
         Ok(match self {
             Self::Bool => Value::Bool(boolean(text)?),
             Self::Int32 => Value::Int(
-                i32::try_from(whole("ParseInt", text)?)
+                i32::try_from(integer("ParseInt", text)?)
                     .map_err(|_| out_of_range("ParseInt", text))?
                     .into(),
             ),
-            Self::Int => Value::Int(whole("ParseInt", text)?),
+            Self::Int => Value::Int(integer("ParseInt", text)?),
             Self::Level => Value::Int(level(text)?),
             Self::Float => Value::Float(number(text)?),
             Self::Float32 => {
@@ -143,12 +143,12 @@ impl Type {
             Self::Ip => {
                 Value::Ip(text.trim().parse().map_err(|_| format!("failed to parse IP: {text:?}"))?)
             }
-            Self::List => more(before, separated(text)?),
-            Self::Items => more(before, vec![text.to_owned()]),
-            Self::Ints => more(before, ints(text)?),
-            Self::CertKeys => more(before, vec![cert_key(text)?]),
-            Self::Map => more_pairs(before, pairs(text)?),
-            Self::Multimap => more_pairs(before, components(text)),
+            Self::List => append_items(before, separated(text)?),
+            Self::Items => append_items(before, vec![text.to_owned()]),
+            Self::Ints => append_items(before, ints(text)?),
+            Self::CertKeys => append_items(before, vec![cert_key(text)?]),
+            Self::Map => append_pairs(before, pairs(text)?),
+            Self::Multimap => append_pairs(before, components(text)),
             Self::Quantity => {
                 Quantity::parse(text).map_err(|_| QUANTITY.to_owned())?;
                 Value::Text(text.to_owned())
@@ -193,7 +193,8 @@ impl Type {
 const QUANTITY: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
-fn more(before: Option<Value>, items: Vec<String>) -> Value {
+/// Appends items to the value of earlier occurrences.
+fn append_items(before: Option<Value>, items: Vec<String>) -> Value {
     match before {
         Some(Value::List(mut list)) => {
             list.extend(items);
@@ -203,8 +204,8 @@ fn more(before: Option<Value>, items: Vec<String>) -> Value {
     }
 }
 
-/// Appends pairs. If a key is repeated, its last value applies, except for a multimap.
-fn more_pairs(before: Option<Value>, pairs: Vec<(String, String)>) -> Value {
+/// Appends pairs, including those of a repeated key.
+fn append_pairs(before: Option<Value>, pairs: Vec<(String, String)>) -> Value {
     match before {
         Some(Value::Map(mut map)) => {
             map.extend(pairs);
@@ -231,7 +232,7 @@ fn boolean(text: &str) -> Result<bool, String> {
 }
 
 /// Parses an integer with Go's prefixes: `0x` for base 16, `0b` for base 2, `0o` and `0` for base 8.
-fn whole(function: &str, text: &str) -> Result<i64, String> {
+fn integer(function: &str, text: &str) -> Result<i64, String> {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let lower = digits.to_ascii_lowercase();
     let (base, digits) = match lower.as_bytes() {

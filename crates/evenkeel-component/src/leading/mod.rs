@@ -1,4 +1,4 @@
-//! The leader's work: waits for the API server, starts the controllers in order, and waits for their end.
+//! Work of the leader: it waits for the API server, starts the controllers in order, and waits until they end.
 //!
 //! Upstream: `RunControllers`.
 
@@ -36,7 +36,7 @@ pub trait Ready: Send + Sync + 'static {
     /// Starts the controller of this name.
     ///
     /// # Errors
-    /// When the controller cannot start with its options.
+    /// Fails if the controller cannot start with its options.
     fn start(&self, controller: &'static str) -> Result<Started>;
 
     /// Discovers the server's resources again, for the skipped controllers.
@@ -69,8 +69,8 @@ pub struct Leader<C> {
     pub controllers: C,
     /// The enabled controllers.
     pub chosen: Vec<Named>,
-    /// The controller that starts before all others, if it is enabled, because the others need the tokens that
-    /// it creates. It never migrates.
+    /// The controller that starts before all others, if it is enabled: the others need the tokens that it
+    /// creates. It never migrates.
     pub first: Option<&'static str>,
     /// Client for the check of the server's health.
     pub client: Client,
@@ -108,7 +108,7 @@ impl<C: Controllers> Leader<C> {
     /// Runs the controllers until the program stops, and then waits until all of them have ended.
     ///
     /// # Errors
-    /// When the server does not become healthy, a controller cannot start, or the migration lease is lost.
+    /// Fails if the server does not become healthy, a controller cannot start, or the migration lease is lost.
     pub async fn run(self, running: &RunContext) -> Result<()> {
         let stop = running.token();
         let server = wait_for_server(&self.client, &self.clock);
@@ -126,13 +126,13 @@ impl<C: Controllers> Leader<C> {
 
     /// Splits the controllers into those of the main lease and those of the migration lease.
     fn split_by_lease(&self) -> (Vec<&'static str>, Vec<&'static str>) {
-        let place = |one: &Named| match &self.migration_lease {
+        let filter_result = |one: &Named| match &self.migration_lease {
             Some(lease) if self.first != Some(one.name) => lease.migration.filter(one),
             _ => FilterResult::ControllerNonMigrated,
         };
         let all = |wanted| {
-            let there = self.chosen.iter().filter(move |one| place(one) == wanted);
-            there.map(|one| one.name).collect()
+            let selected = self.chosen.iter().filter(move |one| filter_result(one) == wanted);
+            selected.map(|one| one.name).collect()
         };
         (all(FilterResult::ControllerNonMigrated), all(FilterResult::ControllerMigrated))
     }

@@ -26,7 +26,7 @@ impl<R: Ready> Starting<R> {
     /// for that.
     ///
     /// # Errors
-    /// When a controller cannot start with its options.
+    /// Fails if a controller cannot start with its options.
     pub(super) async fn run(
         self,
         first: Option<&'static str>,
@@ -40,14 +40,14 @@ impl<R: Ready> Starting<R> {
         };
         let mut order: Vec<_> = names.into_iter().map(|name| (delay(name), name)).collect();
         order.sort_by_key(|(delay, name)| (*delay, first != Some(*name)));
-        let (mut passed, mut waiting) = (Duration::ZERO, Vec::new());
+        let (mut elapsed, mut skipped) = (Duration::ZERO, Vec::new());
         for (delay, name) in order {
-            if delay > passed {
-                let pause = self.clock.sleep(delay - passed);
+            if delay > elapsed {
+                let pause = self.clock.sleep(delay - elapsed);
                 if stop.run_until_cancelled(pause).await.is_none() {
                     return Ok(());
                 }
-                passed = delay;
+                elapsed = delay;
             }
             match self.start(name)? {
                 Started::Yes => {}
@@ -56,13 +56,13 @@ impl<R: Ready> Starting<R> {
                 }
                 Started::NotYet(why) => {
                     tracing::info!(controller = name, %why, "Skipping controller for now");
-                    waiting.push(name);
+                    skipped.push(name);
                 }
             }
         }
-        if !waiting.is_empty() {
+        if !skipped.is_empty() {
             tasks.spawn_until_cancelled("controllers that lack something", async move {
-                self.retry_skipped(waiting).await;
+                self.retry_skipped(skipped).await;
                 std::future::pending::<()>().await;
             });
         }
@@ -78,11 +78,11 @@ impl<R: Ready> Starting<R> {
         Ok(started)
     }
 
-    async fn retry_skipped(mut self, mut waiting: Vec<&'static str>) {
-        while !waiting.is_empty() {
+    async fn retry_skipped(mut self, mut skipped: Vec<&'static str>) {
+        while !skipped.is_empty() {
             self.clock.sleep(DISCOVERY_INTERVAL).await;
             self.ready.rediscover().await;
-            waiting.retain(|name| match self.start(name) {
+            skipped.retain(|name| match self.start(name) {
                 Ok(started) => matches!(started, Started::NotYet(_)),
                 Err(error) => {
                     tracing::error!(error = format!("{error:#}"), "A controller cannot start late");

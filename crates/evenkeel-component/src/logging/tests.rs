@@ -24,8 +24,8 @@ impl Stream {
     }
 }
 
-/// Returns the output of `tell` with these options, on standard error and on standard output.
-fn logged(options: &LoggingOptions, tell: impl FnOnce(&Log)) -> (String, String) {
+/// Returns the output of `work` with these options, on standard error and on standard output.
+fn logged(options: &LoggingOptions, work: impl FnOnce(&Log)) -> (String, String) {
     // Virtual time does not advance.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -47,11 +47,11 @@ fn logged(options: &LoggingOptions, tell: impl FnOnce(&Log)) -> (String, String)
         clock: Clock::starting_at("2026-11-21T12:00:00.00025Z".parse().expect("a time")),
         process: 321,
     };
-    tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), || tell(&log));
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), || work(&log));
     (errors.text(), others.text())
 }
 
-fn speak(_: &Log) {
+fn log_events(_: &Log) {
     tracing::info!(target: "evenkeel", pods = 3, name = "a \"b\"", "Scaled");
     tracing::debug!(target: "evenkeel", "decided");
     tracing::warn!(target: "evenkeel", slow = true, "Slow");
@@ -81,8 +81,8 @@ fn without_numbers(text: &str) -> String {
 }
 
 #[test]
-fn text_is_klogs() {
-    let (errors, _) = logged(&LoggingOptions::default(), speak);
+fn text_format_is_klogs() {
+    let (errors, _) = logged(&LoggingOptions::default(), log_events);
     assert_eq!(
         without_numbers(&errors),
         "I1121 12:00:00.000250     321 tests.rs:N] \"Scaled\" pods=3 name=\"a \\\"b\\\"\"\n\
@@ -92,10 +92,10 @@ fn text_is_klogs() {
 }
 
 #[test]
-fn json_is_component_bases() {
+fn json_format_is_component_bases() {
     let options =
         LoggingOptions { format: Format::Json, verbosity: 4, ..LoggingOptions::default() };
-    let (errors, _) = logged(&options, speak);
+    let (errors, _) = logged(&options, log_events);
     assert_eq!(
         without_numbers(&errors),
         "{\"ts\":1795262400000.25,\"caller\":\"logging/tests.rs:N\",\"msg\":\"Scaled\",\"v\":0,\"pods\":3,\"name\":\"a \\\"b\\\"\"}\n\
@@ -107,27 +107,27 @@ fn json_is_component_bases() {
 
 #[test]
 fn the_verbosity_can_change_at_run_time() {
-    let say = || tracing::debug!(target: "evenkeel", "decided");
+    let log_event = || tracing::debug!(target: "evenkeel", "decided");
     let (errors, _) = logged(&LoggingOptions::default(), |log| {
-        say();
+        log_event();
         log.set_verbosity(4);
         assert_eq!(log.verbosity(), 4);
-        say();
+        log_event();
         log.set_verbosity(0);
-        say();
+        log_event();
     });
     assert_eq!(errors.lines().count(), 1, "{errors}");
 }
 
 #[test]
 fn a_single_file_can_log_more() {
-    let say = |_: &Log| tracing::trace!(target: "evenkeel", "sent");
+    let log_event = |_: &Log| tracing::trace!(target: "evenkeel", "sent");
     let by_file = |pattern: &str| LoggingOptions {
         by_file: vec![(pattern.to_owned(), 6)],
         ..LoggingOptions::default()
     };
-    assert_eq!(logged(&by_file("test*"), say).0.lines().count(), 1);
-    assert_eq!(logged(&by_file("other"), say).0, "");
+    assert_eq!(logged(&by_file("test*"), log_event).0.lines().count(), 1);
+    assert_eq!(logged(&by_file("other"), log_event).0, "");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn streams_can_be_split_and_buffered() {
     assert_eq!((errors.text().as_str(), others.text().as_str()), ("two\n", ""));
     sink.flush();
     assert_eq!(others.text(), "one\n");
-    let (errors, others) = logged(&LoggingOptions { buffer: 0, ..options }, speak);
+    let (errors, others) = logged(&LoggingOptions { buffer: 0, ..options }, log_events);
     assert!(errors.contains("Failed") && !errors.contains("Slow"), "{errors}");
     assert!(others.contains("Slow") && !others.contains("Failed"), "{others}");
 }

@@ -23,7 +23,7 @@ impl Stability {
     }
 
     /// Returns the number of minor versions for which a deprecated metric is still exposed.
-    fn grace(self) -> u32 {
+    fn exposed_minor_versions(self) -> u32 {
         match self {
             Self::Internal | Self::Alpha => 0,
             Self::Beta => 1,
@@ -52,7 +52,9 @@ impl Entry {
         };
         match since.major.cmp(&current.major) {
             std::cmp::Ordering::Less => true,
-            std::cmp::Ordering::Equal => since.minor + stability.grace() <= current.minor,
+            std::cmp::Ordering::Equal => {
+                since.minor + stability.exposed_minor_versions() <= current.minor
+            }
             std::cmp::Ordering::Greater => false,
         }
     }
@@ -93,7 +95,7 @@ mod tests {
     const NOW: Version = Version { major: 1, minor: 37 };
 
     #[test]
-    fn deprecated_metrics_are_shown_for_a_while() {
+    fn deprecated_metric_is_exposed_for_its_grace_period() {
         for (stability, since, hidden) in [
             ("ALPHA", "1.37.0", true),
             ("ALPHA", "1.38.0", false),
@@ -110,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn incomplete_rows_are_read() {
+    fn rows_without_stability_are_read_and_broken_ones_skipped() {
         let table =
             "h\nprocess_open_fds\tgauge\t\t\t\t\nx_total\tcounter\tBETA\t1.36.0\tname\t\nbroken\n";
         let read = read(table);

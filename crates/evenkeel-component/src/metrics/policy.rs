@@ -22,7 +22,7 @@ pub(super) struct Policy {
     catalog: Catalog,
     current: Version,
     options: MetricsOptions,
-    /// Series with a value that is not allowed. Each is counted once.
+    /// Metric, label and value of each label value that is not allowed. Each combination counts once.
     unexpected: Mutex<BTreeSet<String>>,
 }
 
@@ -68,7 +68,7 @@ impl Policy {
         self.catalog.get(family.name()).copied().unwrap_or(OWN)
     }
 
-    /// Returns the metrics about metrics.
+    /// Returns the metrics about exposed, hidden and disabled metrics.
     fn about(&self, shown: &[MetricFamily], hidden: u32) -> Vec<MetricFamily> {
         let mut registered: BTreeMap<(Stability, &'static str), u32> = BTreeMap::new();
         let count = |registered: &mut BTreeMap<_, u32>, entry: Entry| {
@@ -130,11 +130,11 @@ impl Policy {
         for mut metric in family.take_metric() {
             let mut labels: Vec<LabelPair> = metric.take_label();
             for label in &mut labels {
-                let refused = rules
+                let is_unexpected = rules
                     .iter()
                     .any(|(name, values)| *name == label.name() && !values.contains(label.value()));
-                if refused {
-                    self.note(&name, label);
+                if is_unexpected {
+                    self.record_unexpected(&name, label);
                     label.set_value(UNEXPECTED.to_owned());
                 }
             }
@@ -148,7 +148,7 @@ impl Policy {
         family.set_metric(merged.into_values().collect());
     }
 
-    fn note(&self, metric: &str, label: &LabelPair) {
+    fn record_unexpected(&self, metric: &str, label: &LabelPair) {
         let mut unexpected = self.unexpected.lock().unwrap_or_else(PoisonError::into_inner);
         unexpected.insert(format!("{metric},{},{}", label.name(), label.value()));
     }
@@ -180,7 +180,7 @@ fn counter<'a>(
     family
 }
 
-/// Adds one series to another. Gauges are added too, because ours count things.
+/// Adds one series to another. Adds gauges too, because the program's gauges are counts.
 fn add(to: &mut Metric, more: &Metric, kind: MetricType) {
     match kind {
         MetricType::COUNTER => {

@@ -9,7 +9,7 @@ use prometheus::{
 /// Registers the metrics of the process.
 ///
 /// # Errors
-/// When the registry already has these metrics.
+/// Fails if the registry already has these metrics.
 pub fn register(registry: &Registry) -> prometheus::Result<()> {
     registry.register(Box::new(Process::new()?))
 }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn this_process_shows() {
+    async fn metrics_of_this_process_are_plausible() {
         let registry = Registry::new();
         register(&registry).unwrap();
         let families = registry.gather();

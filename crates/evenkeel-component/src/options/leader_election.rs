@@ -58,7 +58,7 @@ impl LeaderElectionOptions {
     /// name>_<uuid>`.
     ///
     /// # Errors
-    /// When the system provides no uuid.
+    /// Fails if the system provides no uuid.
     pub fn election(&self) -> Result<leaderelection::Config> {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let id = std::fs::read_to_string("/proc/sys/kernel/random/uuid")

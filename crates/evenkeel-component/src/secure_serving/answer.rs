@@ -59,12 +59,12 @@ pub fn status(
 /// Returns the response to a rejected request.
 ///
 /// Upstream: `Forbidden`, `InternalError` (apiserver/pkg/endpoints/handlers/responsewriters)
-pub(super) fn refused(
-    refusal: &Rejection,
+pub(super) fn rejection_response(
+    rejection: &Rejection,
     request: &http::request::Parts,
     path: &str,
 ) -> Response<Bytes> {
-    match refusal {
+    match rejection {
         Rejection::Unauthorized => {
             status(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized", request)
         }
@@ -90,7 +90,7 @@ fn escape_html(text: &str) -> String {
 
 /// Completes a response: adds the common headers, compresses a large body if the client accepts that, and
 /// removes the body for HEAD.
-pub(super) fn finished(
+pub(super) fn complete_response(
     mut response: Response<Bytes>,
     method: &Method,
     request_headers: &HeaderMap,
@@ -147,8 +147,9 @@ mod tests {
             user: "system:anonymous".to_owned(),
             reason: reason.to_owned(),
         };
-        let text = |refusal: &Rejection, path: &str, accept: &str| {
-            String::from_utf8(refused(refusal, &parts(accept), path).body().to_vec()).unwrap()
+        let text = |rejection: &Rejection, path: &str, accept: &str| {
+            String::from_utf8(rejection_response(rejection, &parts(accept), path).body().to_vec())
+                .unwrap()
         };
         assert_eq!(
             text(&forbidden(""), "/configz", "application/json"),
@@ -179,12 +180,12 @@ mod tests {
             ("br", GZIP_THRESHOLD, false),
             ("gzip", GZIP_THRESHOLD - 1, false),
         ];
-        for (encoding, size, wanted) in table {
+        for (encoding, size, expected) in table {
             let mut request_headers = HeaderMap::new();
             request_headers.insert(header::ACCEPT_ENCODING, encoding.parse().unwrap());
             let body = answer(StatusCode::OK, "text/plain", vec![b'a'; size]);
-            let response = finished(body, &Method::GET, &request_headers);
-            assert_eq!(response.headers().contains_key("content-encoding"), wanted, "{encoding}");
+            let response = complete_response(body, &Method::GET, &request_headers);
+            assert_eq!(response.headers().contains_key("content-encoding"), expected, "{encoding}");
             assert_eq!(response.headers()["content-length"], response.body().len().to_string());
         }
     }
@@ -192,7 +193,7 @@ mod tests {
     #[test]
     fn a_head_response_has_the_length_but_no_body() {
         let body = answer(StatusCode::OK, "text/plain", "body");
-        let response = finished(body, &Method::HEAD, &HeaderMap::new());
+        let response = complete_response(body, &Method::HEAD, &HeaderMap::new());
         assert_eq!(response.headers()["content-length"], "4");
         assert!(response.body().is_empty());
         assert_eq!(response.headers()["cache-control"], "no-cache, private");

@@ -9,7 +9,7 @@ use super::{
     metrics::Metrics,
     reviews::ReviewClient,
     trust::{Anchors, Authority, ProxyHeaders, Trust},
-    user::{User, common_name, left},
+    user::{User, common_name, remaining_validity},
 };
 use evenkeel_runtime::clock::Clock;
 use http::{HeaderMap, header};
@@ -19,13 +19,13 @@ use std::{collections::BTreeMap, time::Duration};
 
 /// Result of one authenticator.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Finding {
+pub(super) enum AuthenticatorResult {
     /// The credentials belong to this user.
-    Is(User),
+    Authenticated(User),
     /// The request has no such credentials.
-    Nothing,
+    NoCredentials,
     /// The credentials are invalid, for this reason.
-    Refused(String),
+    Invalid(String),
 }
 
 /// Authenticator of requests.
@@ -49,35 +49,35 @@ impl DelegatingAuthenticator {
         if let (Some(metrics), Some(first), Some(_)) =
             (&self.metrics, chain.first(), &anchors.clients)
         {
-            metrics.certificate(left(first, now));
+            metrics.certificate(remaining_validity(first, now));
         }
-        let mut refusals = Vec::new();
-        for finding in
+        let mut errors = Vec::new();
+        for result in
             [by_proxy(&anchors, headers, chain, now), by_certificate(&anchors, chain, now)]
         {
-            match finding {
-                Finding::Is(user) => return Ok(user.authenticated()),
-                Finding::Nothing => {}
-                Finding::Refused(why) => refusals.push(why),
+            match result {
+                AuthenticatorResult::Authenticated(user) => return Ok(user.authenticated()),
+                AuthenticatorResult::NoCredentials => {}
+                AuthenticatorResult::Invalid(why) => errors.push(why),
             }
         }
         match self.by_token(headers).await {
-            Finding::Is(user) => return Ok(user.authenticated()),
-            Finding::Nothing => {}
-            Finding::Refused(why) => refusals.push(why),
+            AuthenticatorResult::Authenticated(user) => return Ok(user.authenticated()),
+            AuthenticatorResult::NoCredentials => {}
+            AuthenticatorResult::Invalid(why) => errors.push(why),
         }
-        if refusals.is_empty() { Ok(User::anonymous()) } else { Err(refusals.join(", ")) }
+        if errors.is_empty() { Ok(User::anonymous()) } else { Err(errors.join(", ")) }
     }
 
-    async fn by_token(&self, headers: &HeaderMap) -> Finding {
+    async fn by_token(&self, headers: &HeaderMap) -> AuthenticatorResult {
         // Without a client for TokenReviews, a token is ignored.
         let (Some(token), Some(reviews)) = (token(headers), &self.tokens) else {
-            return Finding::Nothing;
+            return AuthenticatorResult::NoCredentials;
         };
         match reviews.authenticate_token(token).await {
-            Ok(Some(user)) => Finding::Is(user),
-            Ok(None) => Finding::Refused("invalid bearer token".to_owned()),
-            Err(error) => Finding::Refused(error),
+            Ok(Some(user)) => AuthenticatorResult::Authenticated(user),
+            Ok(None) => AuthenticatorResult::Invalid("invalid bearer token".to_owned()),
+            Err(error) => AuthenticatorResult::Invalid(error),
         }
     }
 }
@@ -89,19 +89,24 @@ fn unix(clock: &Clock) -> UnixTime {
 
 /// Returns the token of `Authorization: Bearer TOKEN`.
 fn token(headers: &HeaderMap) -> Option<&str> {
-    let given = text(headers.get(header::AUTHORIZATION)?)?.trim();
-    let mut words = given.split(' ');
-    let bearer = words.next()?.eq_ignore_ascii_case("bearer");
-    words.next().filter(|token| bearer && !token.is_empty())
+    let value = text(headers.get(header::AUTHORIZATION)?)?.trim();
+    let mut parts = value.split(' ');
+    let bearer = parts.next()?.eq_ignore_ascii_case("bearer");
+    parts.next().filter(|token| bearer && !token.is_empty())
 }
 
-fn by_certificate(anchors: &Anchors, chain: &[CertificateDer<'_>], now: UnixTime) -> Finding {
+fn by_certificate(
+    anchors: &Anchors,
+    chain: &[CertificateDer<'_>],
+    now: UnixTime,
+) -> AuthenticatorResult {
     let (Some(authority), Some(first)) = (&anchors.clients, chain.first()) else {
-        return Finding::Nothing;
+        return AuthenticatorResult::NoCredentials;
     };
     match authority.verify_chain(chain, now) {
-        Err(why) => Finding::Refused(format!("client certificate: {why}")),
-        Ok(()) => User::from_certificate(first).map_or(Finding::Nothing, Finding::Is),
+        Err(why) => AuthenticatorResult::Invalid(format!("client certificate: {why}")),
+        Ok(()) => User::from_certificate(first)
+            .map_or(AuthenticatorResult::NoCredentials, AuthenticatorResult::Authenticated),
     }
 }
 
@@ -110,47 +115,48 @@ fn by_proxy(
     headers: &HeaderMap,
     chain: &[CertificateDer<'_>],
     now: UnixTime,
-) -> Finding {
-    let (Some((authority, words)), Some(first)) = (&anchors.proxies, chain.first()) else {
-        return Finding::Nothing;
+) -> AuthenticatorResult {
+    let (Some((authority, header_names)), Some(first)) = (&anchors.proxies, chain.first()) else {
+        return AuthenticatorResult::NoCredentials;
     };
-    match is_proxy(authority, words, chain, first, now) {
-        Err(why) => Finding::Refused(format!("certificate of a proxy: {why}")),
-        Ok(()) => said(words, headers).map_or(Finding::Nothing, Finding::Is),
+    match is_proxy(authority, header_names, chain, first, now) {
+        Err(why) => AuthenticatorResult::Invalid(format!("certificate of a proxy: {why}")),
+        Ok(()) => user_from_headers(header_names, headers)
+            .map_or(AuthenticatorResult::NoCredentials, AuthenticatorResult::Authenticated),
     }
 }
 
 fn is_proxy(
     authority: &Authority,
-    words: &ProxyHeaders,
+    header_names: &ProxyHeaders,
     chain: &[CertificateDer<'_>],
     first: &CertificateDer<'_>,
     now: UnixTime,
 ) -> Result<(), String> {
     authority.verify_chain(chain, now)?;
-    if words.allowed_names.is_empty() {
+    if header_names.allowed_names.is_empty() {
         return Ok(());
     }
     let name = common_name(first);
-    if words.allowed_names.contains(&name) {
+    if header_names.allowed_names.contains(&name) {
         return Ok(());
     }
     Err(format!("the common name {name:?} is not in the allowed list"))
 }
 
 /// Returns the user in the front proxy's headers.
-fn said(words: &ProxyHeaders, headers: &HeaderMap) -> Option<User> {
+fn user_from_headers(header_names: &ProxyHeaders, headers: &HeaderMap) -> Option<User> {
     let given = |name: &String| {
         let value = text(headers.get(name)?)?;
         (!value.is_empty()).then(|| value.to_owned())
     };
-    let name = words.username.iter().find_map(given)?;
-    let uid = words.uid.iter().find_map(given).unwrap_or_default();
-    let groups = words.group.iter().flat_map(|name| headers.get_all(name));
+    let name = header_names.username.iter().find_map(given)?;
+    let uid = header_names.uid.iter().find_map(given).unwrap_or_default();
+    let groups = header_names.group.iter().flat_map(|name| headers.get_all(name));
     let groups = groups.filter_map(text).filter(|value| !value.is_empty());
     let groups = groups.map(str::to_owned).collect();
     let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for prefix in &words.extra_prefix {
+    for prefix in &header_names.extra_prefix {
         // The names of the request's headers are in lower case.
         let prefix = prefix.to_ascii_lowercase();
         for (name, value) in headers {

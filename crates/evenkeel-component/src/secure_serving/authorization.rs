@@ -21,7 +21,7 @@ impl AlwaysAllowPaths {
     /// Parses the value of `--authorization-always-allow-paths`.
     ///
     /// # Errors
-    /// When a `*` is not at the end of a path.
+    /// Fails if a `*` is not at the end of a path.
     pub fn new(paths: &[String]) -> Result<Self, AlwaysAllowPathError> {
         let mut open = Self::default();
         for path in paths {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn open_paths() {
+    fn always_allow_paths_match_exactly_or_by_prefix() {
         let paths = open(&["/healthz", "livez", "/open/*", "/"]).unwrap();
         let table = [
             ("/healthz", true),
@@ -108,8 +108,8 @@ mod tests {
             ("/", true),
             ("/metrics", false),
         ];
-        for (path, wanted) in table {
-            assert_eq!(paths.matches(path), wanted, "{path}");
+        for (path, expected) in table {
+            assert_eq!(paths.matches(path), expected, "{path}");
         }
         assert!(open(&["*"]).unwrap().matches("/anything"));
         assert_eq!(open(&["/a*b"]).unwrap_err().to_string(), "only trailing * allowed in \"a*b\"");

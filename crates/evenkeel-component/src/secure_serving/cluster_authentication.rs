@@ -70,7 +70,7 @@ impl ClusterAuthentication {
     /// Reads the ConfigMap once. A missing ConfigMap is not an error.
     ///
     /// # Errors
-    /// When the request fails or a field is invalid.
+    /// Fails if the request fails or a field is invalid.
     pub async fn once(&self, trust: &Trust) -> Result<(), ClusterAuthenticationError> {
         match self.client.get::<Full<ConfigMap>>(NAMESPACE, NAME).await {
             Ok(map) => apply(&map, self.sources, trust),
@@ -81,7 +81,8 @@ impl ClusterAuthentication {
 
     /// Watches the ConfigMap while `tasks` run. Invalid data and a deletion keep the last CAs.
     pub fn follow(&self, trust: &Trust, tasks: &Tasks) {
-        // The server has its own caches: in the program's metrics they would count as its controllers'.
+        // These caches have a registry of their own. In the program's registry they would count as the controllers'
+        // caches.
         let registry = Registry::new();
         let caches =
             Caches::in_namespace(self.client.clone(), self.clock.clone(), &registry, NAMESPACE);
@@ -94,19 +95,19 @@ impl ClusterAuthentication {
             if !sources.clients && !sources.proxies {
                 continue;
             }
-            let passes = SyncQueue::new(name, self.queues.as_ref(), &self.clock);
-            let (trigger, maps_now, trust) = (passes.clone(), maps.clone(), trust.clone());
-            maps.subscribe(move |_| trigger.ask());
-            passes.ask();
+            let syncs = SyncQueue::new(name, self.queues.as_ref(), &self.clock);
+            let (trigger, maps_now, trust) = (syncs.clone(), maps.clone(), trust.clone());
+            maps.subscribe(move |_| trigger.enqueue());
+            syncs.enqueue();
             tasks.spawn_restarting_until_cancelled(name, move || {
-                let (passes, maps, trust) = (passes.clone(), maps_now.clone(), trust.clone());
+                let (syncs, maps, trust) = (syncs.clone(), maps_now.clone(), trust.clone());
                 async move {
-                    let trouble = "The ConfigMap with the CAs is invalid; the last CAs stay in use";
+                    let message = "The ConfigMap with the CAs is invalid; the last CAs stay in use";
                     let pass = || match maps.get(NAMESPACE, NAME) {
                         Some(map) => apply(&map, sources, &trust),
                         None => Ok(()),
                     };
-                    passes.work(trouble, pass).await;
+                    syncs.work(message, pass).await;
                 }
             });
         }
@@ -152,14 +153,14 @@ fn read(
     let clients = if sources.clients { authority("client-ca-file")? } else { None };
     let proxies = if sources.proxies { authority("requestheader-client-ca-file")? } else { None };
     let Some(proxies) = proxies else { return Ok(Anchors { clients, proxies: None }) };
-    let words = ProxyHeaders {
+    let header_names = ProxyHeaders {
         allowed_names: list("requestheader-allowed-names")?,
         username: list("requestheader-username-headers")?,
         uid: list("requestheader-uid-headers")?,
         group: list("requestheader-group-headers")?,
         extra_prefix: list("requestheader-extra-headers-prefix")?,
     };
-    Ok(Anchors { clients, proxies: Some((proxies, words)) })
+    Ok(Anchors { clients, proxies: Some((proxies, header_names)) })
 }
 
 #[cfg(test)]
@@ -190,13 +191,17 @@ mod tests {
         ]);
         let read_anchors = read(&data, BOTH).unwrap();
         assert_eq!(read_anchors.clients, Some(Authority::from_pem(ca.as_bytes()).unwrap()));
-        let (authority, words) = read_anchors.proxies.unwrap();
+        let (authority, header_names) = read_anchors.proxies.unwrap();
         assert_eq!(authority, Authority::from_pem(front.as_bytes()).unwrap());
-        assert_eq!(words.allowed_names, ["front-proxy-client"]);
-        assert_eq!(words.extra_prefix, ["X-Remote-Extra-"]);
-        assert!(words.uid.is_empty());
+        assert_eq!(header_names.allowed_names, ["front-proxy-client"]);
+        assert_eq!(header_names.extra_prefix, ["X-Remote-Extra-"]);
+        assert!(header_names.uid.is_empty());
         let clients = ClientCaSources { clients: true, proxies: false };
-        assert_eq!(read(&data, clients).unwrap().proxies, None, "what files say is not looked up");
+        assert_eq!(
+            read(&data, clients).unwrap().proxies,
+            None,
+            "the proxies' CA is not read from the ConfigMap"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -220,7 +225,10 @@ mod tests {
         lookup.follow(&trust, &tasks);
         clock.sleep(std::time::Duration::from_secs(1)).await;
         let now = trust.now();
-        assert!(now.clients.is_some() && now.proxies.is_none(), "what makes no sense is left out");
+        assert!(
+            now.clients.is_some() && now.proxies.is_none(),
+            "the invalid CA of proxies is left out"
+        );
         let counted = |metric: &str| {
             let families = registry.gather();
             let family = families.iter().find(|family| family.name() == metric).unwrap();
@@ -237,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn error_names_the_invalid_field() {
         let ca = pem();
         let table = [
             (map(&[("client-ca-file", "x")]), "client-ca-file"),
@@ -266,6 +274,6 @@ mod tests {
         apply(&map, BOTH, &trust).unwrap();
         assert!(!watched.has_changed().unwrap());
         apply(&ConfigMap::default(), BOTH, &trust).unwrap();
-        assert!(trust.now().clients.is_some(), "an empty ConfigMap takes nothing away");
+        assert!(trust.now().clients.is_some(), "an empty ConfigMap keeps the last CAs");
     }
 }

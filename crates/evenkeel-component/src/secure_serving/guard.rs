@@ -102,16 +102,16 @@ impl Guard {
         };
         let (verb, path) = (request.method().as_str().to_lowercase(), path(request));
         let start = self.authenticator.clock.instant();
-        let ruling = self.authorizer.authorize(&user, &verb, &path).await;
+        let authorization = self.authorizer.authorize(&user, &verb, &path).await;
         if let Some(metrics) = &self.metrics {
-            let decision = match ruling {
+            let decision = match authorization {
                 AuthorizationResult::Allowed => Decision::Allowed,
                 AuthorizationResult::Denied(_) => Decision::NoOpinion,
                 AuthorizationResult::Failed(_) => Decision::Error,
             };
             metrics.authorized(decision, start.elapsed());
         }
-        match ruling {
+        match authorization {
             AuthorizationResult::Allowed => Ok(user),
             AuthorizationResult::Denied(reason) => {
                 tracing::debug!(user = user.name, verb, path, reason, "Forbidden");

@@ -47,9 +47,9 @@ pub struct Metrics {
 
 #[derive(Clone)]
 struct TokenMetrics {
-    asked: IntCounterVec,
+    requests: IntCounterVec,
     seconds: HistogramVec,
-    fetched: IntCounterVec,
+    fetches: IntCounterVec,
     fetching: IntGaugeVec,
 }
 
@@ -72,8 +72,8 @@ impl Metrics {
     /// Registers the metrics. Call it once for each registry.
     pub fn register(registry: &Registry) -> Self {
         let by_result = &["result"];
-        let bounds = exponential(0.001, 2.0, 15);
-        let times = |name, help| histograms(registry, name, help, &bounds, by_result);
+        let buckets = exponential(0.001, 2.0, 15);
+        let times = |name, help| histograms(registry, name, help, &buckets, by_result);
         let expiry = HistogramOpts::new(
             "apiserver_client_certificate_expiration_seconds",
             "Distribution of the remaining lifetime on the certificate used to authenticate a request.",
@@ -128,7 +128,7 @@ impl Metrics {
     pub(super) fn authenticated(&self, user: Option<&User>, took: Duration) {
         let result = if user.is_some() { "success" } else { "error" };
         if let Some(user) = user {
-            self.users.with_label_values(&[sort_of_name(&user.name)]).inc();
+            self.users.with_label_values(&[username_class(&user.name)]).inc();
         }
         self.authentications.with_label_values(&[result]).inc();
         self.authentication_seconds.with_label_values(&[result]).observe(took.as_secs_f64());
@@ -153,7 +153,7 @@ impl Metrics {
     /// Counts the authentication of a token, by whether the cache had the result (`hit`).
     pub(super) fn token(&self, hit: bool, took: Duration) {
         let status = if hit { "hit" } else { "miss" };
-        self.token.asked.with_label_values(&[status]).inc();
+        self.token.requests.with_label_values(&[status]).inc();
         self.token.seconds.with_label_values(&[status]).observe(took.as_secs_f64());
     }
 
@@ -165,7 +165,7 @@ impl Metrics {
         seconds.with_label_values(&[text]).observe(took.as_secs_f64());
         if review == Review::Token {
             let ok = code.is_some_and(|code| code.is_success());
-            self.token.fetched.with_label_values(&[if ok { "ok" } else { "error" }]).inc();
+            self.token.fetches.with_label_values(&[if ok { "ok" } else { "error" }]).inc();
         }
     }
 
@@ -200,7 +200,7 @@ impl TokenMetrics {
             fetching.with_label_values(&[status]).set(0);
         }
         Self {
-            asked: counters(
+            requests: counters(
                 registry,
                 "authentication_token_cache_request_total",
                 "Number of token authentications, by whether the cache had the result: hit or miss.",
@@ -213,7 +213,7 @@ impl TokenMetrics {
                 DEFAULT_SECONDS,
                 labels,
             ),
-            fetched: counters(
+            fetches: counters(
                 registry,
                 "authentication_token_cache_fetch_total",
                 "Number of TokenReviews by their outcome: ok or error.",
@@ -244,7 +244,7 @@ fn reviews(
 
 /// Returns the username class of a user, because names are many and personal. apiserver's request filters use
 /// the same classes.
-fn sort_of_name(name: &str) -> &str {
+fn username_class(name: &str) -> &str {
     match name {
         "admin"
         | "client"
@@ -267,7 +267,7 @@ mod tests {
             ("jane@example.org", "email_id"),
             ("system:anonymous", "other"),
         ] {
-            assert_eq!(sort_of_name(name), want);
+            assert_eq!(username_class(name), want);
         }
     }
 
@@ -282,6 +282,6 @@ mod tests {
         metrics.reviewed(Review::Access, None, Duration::ZERO);
         assert_eq!(metrics.reviews[0].0.with_label_values(&["201"]).get(), 1);
         assert_eq!(metrics.reviews[1].0.with_label_values(&["<error>"]).get(), 1);
-        assert_eq!(metrics.token.fetched.with_label_values(&["ok"]).get(), 1);
+        assert_eq!(metrics.token.fetches.with_label_values(&["ok"]).get(), 1);
     }
 }

@@ -29,8 +29,10 @@ pub fn clauses(headers: &HeaderMap) -> Vec<Clause> {
     let values = headers.get(header::ACCEPT).and_then(text);
     let mut clauses: Vec<Clause> =
         values.unwrap_or_default().split(',').filter_map(clause).collect();
-    let vague = |clause: &Clause| (clause.main == "*", clause.sub == "*");
-    clauses.sort_by(|a, b| b.weight.total_cmp(&a.weight).then_with(|| vague(a).cmp(&vague(b))));
+    let is_wildcard = |clause: &Clause| (clause.main == "*", clause.sub == "*");
+    clauses.sort_by(|a, b| {
+        b.weight.total_cmp(&a.weight).then_with(|| is_wildcard(a).cmp(&is_wildcard(b)))
+    });
     clauses
 }
 
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn people_get_indented_json() {
+    fn browsers_and_curl_get_indented_json() {
         let agent = |name: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::USER_AGENT, name.parse().unwrap());

@@ -28,7 +28,7 @@ const CAPACITY: usize = 1024;
 const MAX_CACHED_REQUEST_SIZE: usize = 10_000;
 /// Timeout of a review.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Attempts of a review and the backoff between them.
+/// Maximum number of attempts of a review. The constants below define the backoff between them.
 ///
 /// Upstream: `DefaultAuthWebhookRetryBackoff`.
 const MAX_ATTEMPTS: u32 = 5;
@@ -53,14 +53,14 @@ pub struct ReviewClient {
     clock: Clock,
     times: ReviewCacheTtls,
     metrics: Option<Metrics>,
-    /// Secret of the hash that replaces tokens as cache keys. Tokens cannot be read from memory, and collisions
-    /// cannot be forced.
+    /// Secret key of the hash that replaces tokens as cache keys. The cache thus contains no tokens, and clients
+    /// cannot provoke collisions.
     key: hmac::Key,
-    tokens: Mutex<Remembered<[u8; 32], Option<User>>>,
-    rights: Mutex<Remembered<(User, String, String), Access>>,
+    tokens: Mutex<ReviewCache<[u8; 32], Option<User>>>,
+    access_reviews: Mutex<ReviewCache<(User, String, String), Access>>,
 }
 
-type Remembered<K, V> = HashMap<K, (V, Timestamp)>;
+type ReviewCache<K, V> = HashMap<K, (V, Timestamp)>;
 
 #[derive(Deserialize)]
 struct Review<S> {
@@ -109,7 +109,7 @@ impl ReviewClient {
             metrics: None,
             key,
             tokens: Mutex::default(),
-            rights: Mutex::default(),
+            access_reviews: Mutex::default(),
         }
     }
 
@@ -148,7 +148,7 @@ impl ReviewClient {
         }
         let TokenUser { username: name, uid, groups, extra } = status.user;
         let user = status.authenticated.then_some(User { name, uid, groups, extra });
-        self.remember(&self.tokens, key, user.clone(), self.times.token);
+        self.store(&self.tokens, key, user.clone(), self.times.token);
         Ok(user)
     }
 
@@ -160,7 +160,7 @@ impl ReviewClient {
         path: &str,
     ) -> Result<Access, String> {
         let key = (user.clone(), verb.to_owned(), path.to_owned());
-        if let Some(access) = cached(&self.rights, &key, self.clock.now()) {
+        if let Some(access) = cached(&self.access_reviews, &key, self.clock.now()) {
             return Ok(access);
         }
         let mut review = serde_json::json!({
@@ -184,8 +184,8 @@ impl ReviewClient {
             )
             .await?;
         let time = if access.allowed { self.times.granted } else { self.times.denied };
-        if verb.len() + path.len() + length(user) <= MAX_CACHED_REQUEST_SIZE {
-            self.remember(&self.rights, key, access.clone(), time);
+        if verb.len() + path.len() + request_size(user) <= MAX_CACHED_REQUEST_SIZE {
+            self.store(&self.access_reviews, key, access.clone(), time);
         }
         Ok(access)
     }
@@ -197,7 +197,7 @@ impl ReviewClient {
         review: &serde_json::Value,
     ) -> Result<S, String> {
         let body = Bytes::from(review.to_string());
-        let mut pause = INITIAL_BACKOFF;
+        let mut backoff = INITIAL_BACKOFF;
         let mut attempt = 1;
         loop {
             let request = Request::builder()
@@ -224,14 +224,14 @@ impl ReviewClient {
                 return Err(full_text(&error));
             }
             attempt += 1;
-            self.clock.sleep(pause.mul_f64(1.0 + BACKOFF_JITTER * self.clock.draw(&path))).await;
-            pause = pause.mul_f64(BACKOFF_FACTOR);
+            self.clock.sleep(backoff.mul_f64(1.0 + BACKOFF_JITTER * self.clock.draw(&path))).await;
+            backoff = backoff.mul_f64(BACKOFF_FACTOR);
         }
     }
 
-    fn remember<K: Eq + Hash, V>(
+    fn store<K: Eq + Hash, V>(
         &self,
-        remembered: &Mutex<Remembered<K, V>>,
+        cache: &Mutex<ReviewCache<K, V>>,
         key: K,
         value: V,
         time: Duration,
@@ -240,14 +240,14 @@ impl ReviewClient {
             return;
         }
         let now = self.clock.now();
-        let mut remembered = remembered.lock().unwrap_or_else(PoisonError::into_inner);
-        if remembered.len() >= CAPACITY {
-            remembered.retain(|_, (_, until)| now < *until);
+        let mut cache = cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if cache.len() >= CAPACITY {
+            cache.retain(|_, (_, until)| now < *until);
         }
-        if remembered.len() >= CAPACITY {
-            remembered.clear();
+        if cache.len() >= CAPACITY {
+            cache.clear();
         }
-        remembered.insert(key, (value, now + time));
+        cache.insert(key, (value, now + time));
     }
 }
 
@@ -269,7 +269,7 @@ fn is_transient(error: &ApiError) -> bool {
     }
 }
 
-fn length(user: &User) -> usize {
+fn request_size(user: &User) -> usize {
     let extra = user.extra.iter().flat_map(|(key, values)| values.iter().chain([key]));
     user.name.len()
         + user.uid.len()
@@ -277,12 +277,12 @@ fn length(user: &User) -> usize {
 }
 
 fn cached<K: Eq + Hash, V: Clone>(
-    remembered: &Mutex<Remembered<K, V>>,
+    cache: &Mutex<ReviewCache<K, V>>,
     key: &K,
     now: Timestamp,
 ) -> Option<V> {
-    let remembered = remembered.lock().unwrap_or_else(PoisonError::into_inner);
-    remembered.get(key).filter(|(_, until)| now < *until).map(|(value, _)| value.clone())
+    let cache = cache.lock().unwrap_or_else(PoisonError::into_inner);
+    cache.get(key).filter(|(_, until)| now < *until).map(|(value, _)| value.clone())
 }
 
 #[cfg(test)]

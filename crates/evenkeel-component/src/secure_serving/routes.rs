@@ -41,7 +41,7 @@ impl Routes {
         path: &str,
         handler: impl Fn(&Request<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
     ) -> Self {
-        self.exact.insert(path.to_owned(), at_once(handler));
+        self.exact.insert(path.to_owned(), immediate(handler));
         self
     }
 
@@ -52,7 +52,7 @@ impl Routes {
         prefix: &str,
         handler: impl Fn(&Request<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
     ) -> Self {
-        self.prefixes.insert(prefix.to_owned(), at_once(handler));
+        self.prefixes.insert(prefix.to_owned(), immediate(handler));
         self
     }
 
@@ -115,7 +115,7 @@ impl Routes {
     }
 }
 
-fn at_once(
+fn immediate(
     handler: impl Fn(&Request<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
 ) -> Handler {
     Arc::new(move |request| Box::pin(std::future::ready(handler(&request))))
@@ -152,9 +152,9 @@ mod tests {
             ("/readyz/ping", "ok"),
             ("/readyz/nothing", "404 page not found\n"),
         ];
-        for (path, wanted) in table {
+        for (path, expected) in table {
             let request = Request::get(path).body(Bytes::new()).unwrap();
-            assert_eq!(routes.answer(request).await.body(), wanted, "{path}");
+            assert_eq!(routes.answer(request).await.body(), expected, "{path}");
         }
         assert_eq!(routes.listed(), ["/a", "/readyz"]);
     }

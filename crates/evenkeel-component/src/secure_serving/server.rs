@@ -1,7 +1,7 @@
 //! The server: accepts connections, performs TLS handshakes, serves requests, and shuts down gracefully.
 
 use super::{
-    answer::{finished, refused},
+    answer::{complete_response, rejection_response},
     guard::{Guard, path},
     headers::unreadable,
     plain,
@@ -38,11 +38,11 @@ use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
 
 /// Time that requests have to complete after the shutdown begins.
-const DRAIN: Duration = Duration::from_secs(5);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum size of a request body in bytes. Bodies only contain a single number.
-const BODY: usize = 64 * 1024;
+const MAX_BODY_SIZE: usize = 64 * 1024;
 /// Timeout of a request's body.
-const BODY_TIME: Duration = Duration::from_secs(60);
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Options of connections.
 #[derive(Debug, Clone, Copy, Default)]
@@ -54,7 +54,7 @@ pub struct ServerOptions {
 /// Listens on an address. The unspecified IPv4 address also includes IPv6.
 ///
 /// # Errors
-/// When the address is not available.
+/// Fails if the address is not available.
 pub fn listen(
     address: SocketAddr,
     share_address: bool,
@@ -100,11 +100,11 @@ pub async fn serve(
     shutdown: CancellationToken,
 ) {
     let tasks = Tasks::new();
-    let kept = tls.clone();
-    let keeping = clock.clone();
+    let served_tls = tls.clone();
+    let reload_clock = clock.clone();
     tasks.spawn_restarting_until_cancelled("certificates", move || {
-        let (kept, keeping) = (kept.clone(), keeping.clone());
-        async move { kept.keep(&keeping).await }
+        let (served_tls, reload_clock) = (served_tls.clone(), reload_clock.clone());
+        async move { served_tls.keep(&reload_clock).await }
     });
     let shared = Arc::new(Shared { tls, routes, guard, options, shutdown: shutdown.clone() });
     let limits = ConnectionLimits::default();
@@ -117,7 +117,7 @@ pub async fn serve(
         tasks.spawn_finite("secure connection", connection(accepted, shared.clone()));
     }
     drop(listener);
-    tasks.shut_down(DRAIN).await;
+    tasks.shut_down(DRAIN_TIMEOUT).await;
 }
 
 async fn connection(accepted: Accepted, shared: Arc<Shared>) {
@@ -136,10 +136,10 @@ async fn connection(accepted: Accepted, shared: Arc<Shared>) {
     let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let chain: Arc<[CertificateDer<'static>]> =
         chain.iter().map(|certificate| certificate.clone().into_owned()).collect();
-    // After an anonymous request, close an HTTP/2 connection: it would be a cheap way to attack the server
-    // (upstream's `UnauthenticatedHTTP2DOSMitigation`).
-    let enough = Arc::new(Notify::new());
-    let (answering, leave) = (shared.clone(), enough.clone());
+    // Close an HTTP/2 connection after an anonymous request, because anonymous clients could overload the
+    // server at little cost (upstream's `UnauthenticatedHTTP2DOSMitigation`).
+    let close_requested = Arc::new(Notify::new());
+    let (answering, leave) = (shared.clone(), close_requested.clone());
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
         let (shared, chain, leave) = (answering.clone(), chain.clone(), leave.clone());
         Box::pin(async move {
@@ -154,7 +154,7 @@ async fn connection(accepted: Accepted, shared: Arc<Shared>) {
     let leave = async {
         tokio::select! {
             () = shared.shutdown.cancelled() => {}
-            () = enough.notified() => {}
+            () = close_requested.notified() => {}
         }
     };
     if let Err(error) = serve_http(stream, protocol, options, service, leave).await {
@@ -168,8 +168,9 @@ async fn accept_tls(
     shared: &Shared,
 ) -> std::io::Result<Option<TlsStream<TcpStream>>> {
     let mut first = [0; 5];
-    let n = stream.peek(&mut first).await?;
-    if n == first.len() && [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO"].contains(&&first) {
+    let length = stream.peek(&mut first).await?;
+    if length == first.len() && [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO"].contains(&&first)
+    {
         let text =
             b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
         stream.write_all(text).await?;
@@ -201,14 +202,14 @@ impl Shared {
         }
         let admitted = self.guard.admit(&Request::from_parts(parts.clone(), ()), chain).await;
         let (response, known) = match admitted {
-            Err(refusal) => {
+            Err(rejection) => {
                 let path = path(&Request::from_parts(parts.clone(), ()));
-                let unknown = refusal.is_anonymous();
-                (refused(&refusal, &parts, &path), !unknown)
+                let unknown = rejection.is_anonymous();
+                (rejection_response(&rejection, &parts, &path), !unknown)
             }
             Ok(user) => (self.route(parts, body).await, !user.is_anonymous()),
         };
-        let mut response = finished(response, &method, &request_headers);
+        let mut response = complete_response(response, &method, &request_headers);
         if http2 {
             // HTTP/2 forbids this header.
             response.headers_mut().remove(header::CONNECTION);
@@ -219,8 +220,8 @@ impl Shared {
     async fn route(&self, mut parts: http::request::Parts, body: Incoming) -> Response<Bytes> {
         // Handlers do not need the credentials.
         parts.headers.remove(header::AUTHORIZATION);
-        let body = Limited::new(body, BODY).collect();
-        let body = match tokio::time::timeout(BODY_TIME, body).await {
+        let body = Limited::new(body, MAX_BODY_SIZE).collect();
+        let body = match tokio::time::timeout(BODY_TIMEOUT, body).await {
             Ok(Ok(body)) => body.to_bytes(),
             Err(_) => {
                 let why = "request body did not come within the allotted time";

@@ -21,16 +21,16 @@ impl SyncQueue {
         })
     }
 
-    /// Enqueues a sync. Requests before its start are merged.
-    pub(super) fn ask(&self) {
+    /// Enqueues a sync. Several calls before the sync starts cause only one.
+    pub(super) fn enqueue(&self) {
         self.0.add((), Priority::NORMAL);
     }
 
-    /// Runs syncs until dropped. A failed sync is retried with backoff. Its error is logged with the message
-    /// `trouble` when it changes.
+    /// Runs syncs until dropped, and retries a failed one with backoff. Logs an error with `message` if it differs
+    /// from the error before.
     pub(super) async fn work<E: Error + 'static>(
         &self,
-        trouble: &'static str,
+        message: &'static str,
         pass: impl Fn() -> Result<(), E>,
     ) {
         let mut failing = String::new();
@@ -43,7 +43,7 @@ impl SyncQueue {
                 Err(error) => {
                     let error = full_text(&error);
                     if error != failing {
-                        tracing::error!(error, "{trouble}");
+                        tracing::error!(error, "{message}");
                     }
                     failing = error;
                     self.0.add_rate_limited(());

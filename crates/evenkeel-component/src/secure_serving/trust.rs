@@ -23,12 +23,12 @@ impl Authority {
     /// Parses CAs from PEM.
     ///
     /// # Errors
-    /// When the text has no valid CA.
+    /// Fails if the text has no valid CA.
     pub fn from_pem(pem: &[u8]) -> Result<Self, TlsError> {
-        let pool = CertPool::from_pem(pem).map_err(unusable)?;
+        let pool = CertPool::from_pem(pem).map_err(tls_error)?;
         let subjects = pool.subjects();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier = pool.client_verifier(true, provider).map_err(unusable)?;
+        let verifier = pool.client_verifier(true, provider).map_err(tls_error)?;
         Ok(Self { verifier, subjects, pem: pem.to_vec() })
     }
 
@@ -47,7 +47,7 @@ impl Authority {
     }
 }
 
-fn unusable(error: PoolError) -> TlsError {
+fn tls_error(error: PoolError) -> TlsError {
     match error {
         PoolError::Pem(text) => TlsError::Pem(text),
         PoolError::Certificate(error) => TlsError::Use(error),
@@ -88,7 +88,7 @@ pub struct Anchors {
 }
 
 impl Anchors {
-    /// Returns the names of the CAs, which hint to clients which certificate to send.
+    /// Returns the names of the CAs. From these hints, a client chooses the certificate to send.
     pub(super) fn hints(&self) -> Vec<DistinguishedName> {
         let clients = self.clients.iter().flat_map(|authority| &authority.subjects);
         let proxies = self.proxies.iter().flat_map(|(authority, _)| &authority.subjects);

@@ -96,7 +96,7 @@ pub(super) fn common_name(certificate: &CertificateDer<'_>) -> String {
 }
 
 /// Returns the remaining validity of a certificate, or zero if it has expired.
-pub(super) fn left(certificate: &CertificateDer<'_>, now: UnixTime) -> Duration {
+pub(super) fn remaining_validity(certificate: &CertificateDer<'_>, now: UnixTime) -> Duration {
     let parsed = X509Certificate::from_der(certificate).ok().map(|(_, parsed)| parsed);
     let end = parsed.map_or(0, |parsed| parsed.validity().not_after.timestamp());
     Duration::from_secs(u64::try_from(end).unwrap_or_default().saturating_sub(now.as_secs()))

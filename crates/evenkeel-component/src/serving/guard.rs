@@ -12,8 +12,8 @@ use evenkeel_runtime::{
     manager::Manager,
 };
 
-/// Rate limit of reviews: requests per second, and burst. It is sufficient for the port's clients and bearable
-/// for the API server.
+/// Rate limit of reviews: requests per second, and burst. It suffices for the port's clients and does not overload
+/// the API server.
 const RATE: (f32, u32) = (200.0, 400);
 
 /// Guard, and the parts that keep it current.

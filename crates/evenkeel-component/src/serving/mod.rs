@@ -25,8 +25,8 @@ use std::{net::SocketAddr, sync::Arc};
 /// address. The port is bound at once, so that a port in use is reported at the start. Standbys serve it too.
 ///
 /// # Errors
-/// When a certificate or a kubeconfig cannot be read, or the port cannot be bound. Also when the ConfigMap with
-/// the CAs cannot be read, unless that is tolerated.
+/// Fails if a certificate or a kubeconfig cannot be read, or the port cannot be bound. Also fails if the ConfigMap
+/// with the CAs cannot be read, unless the options tolerate that.
 pub async fn add(
     manager: &Manager,
     program: &str,

@@ -119,8 +119,8 @@ mod tests {
 
     #[test]
     fn verbosity_is_changed_by_put() {
-        let seen = Arc::new(Mutex::new(None));
-        let sink = seen.clone();
+        let last_set = Arc::new(Mutex::new(None));
+        let sink = last_set.clone();
         let set: SetVerbosity = Arc::new(move |verbosity| *sink.lock().unwrap() = Some(verbosity));
         let table = [
             ("GET", "3", 406, "unsupported http method\n", None),
@@ -140,7 +140,7 @@ mod tests {
             let request = Request::builder().method(method).body(Bytes::from(body)).unwrap();
             let response = change(&request, &set);
             assert_eq!((response.status().as_u16(), &response.body()[..]), (code, text.as_bytes()));
-            assert_eq!(seen.lock().unwrap().take(), verbosity, "{method} {body}");
+            assert_eq!(last_set.lock().unwrap().take(), verbosity, "{method} {body}");
         }
     }
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 /// `--cert-dir` has the file name `program`.
 ///
 /// # Errors
-/// When a certificate cannot be read or created, or `--tls-curve-preferences` names no supported group.
+/// Fails if a certificate cannot be read or created, or `--tls-curve-preferences` names no supported group.
 pub(super) fn tls(program: &str, options: &ServingOptions, trust: &Trust) -> Result<Tls> {
     let named = options.tls.by_name.iter().map(|named| NamedFiles {
         certificate: named.certificate.clone().into(),

@@ -80,7 +80,7 @@ pub(super) fn statusz(program: &str, described: Described) -> Statusz {
 }
 
 impl Statusz {
-    fn up(&self) -> i64 {
+    fn uptime_seconds(&self) -> i64 {
         let Described { started, clock, .. } = &self.described;
         clock.now().duration_since(*started).as_secs().max(0)
     }
@@ -97,8 +97,10 @@ impl Structured for Statusz {
 
     fn text(&self) -> String {
         let Described { version, emulated, started, .. } = &self.described;
-        let (up, started) = (self.up(), started.strftime("%a %b %e %H:%M:%S UTC %Y"));
-        let (hours, minutes, seconds) = (up / 3600, up / 60 % 60, up % 60);
+        let (uptime_seconds, started) =
+            (self.uptime_seconds(), started.strftime("%a %b %e %H:%M:%S UTC %Y"));
+        let (hours, minutes, seconds) =
+            (uptime_seconds / 3600, uptime_seconds / 60 % 60, uptime_seconds % 60);
         let paths = self.paths.join(" ");
         format!(
             "\nStarted: {started}\nUp: {hours} hr {minutes:02} min {seconds:02} sec\nBinary version: {version}\nEmulation \
@@ -110,7 +112,7 @@ impl Structured for Statusz {
         let Described { version, emulated, started, .. } = &self.described;
         vec![
             ("startTime", json!(evenkeel_api::time::seconds(*started))),
-            ("uptimeSeconds", json!(self.up())),
+            ("uptimeSeconds", json!(self.uptime_seconds())),
             // The field is required, although this program does not use Go.
             ("goVersion", json!("")),
             ("binaryVersion", json!(version)),
@@ -124,7 +126,7 @@ impl Structured for Statusz {
 #[derive(Debug, PartialEq)]
 enum Form {
     Text,
-    Object { format: Format, version: &'static str, old: bool },
+    Object { format: Format, version: &'static str, deprecated: bool },
 }
 
 /// Returns the format for a request. The formats have the order of upstream's serializers.
@@ -138,8 +140,8 @@ fn form(headers: &HeaderMap, query: &str, kind: &str) -> Option<Form> {
     };
     clauses(headers).iter().find_map(|clause| {
         let object = |format: Format| {
-            let (version, old) = accepted_type(clause, kind)?;
-            Some(Form::Object { format, version, old })
+            let (version, deprecated) = accepted_type(clause, kind)?;
+            Some(Form::Object { format, version, deprecated })
         };
         let text = || (clause.covers("text", "plain") && plain(clause)).then_some(Form::Text);
         clause
@@ -183,11 +185,18 @@ pub(super) fn answer(page: &dyn Structured, request: &Request<Bytes>) -> Respons
             );
             secure_serving::answer(StatusCode::OK, "text/plain; charset=utf-8", text)
         }
-        Some(Form::Object { format, version, old }) => object(page, format, version, old),
+        Some(Form::Object { format, version, deprecated }) => {
+            object(page, format, version, deprecated)
+        }
     }
 }
 
-fn object(page: &dyn Structured, format: Format, version: &str, old: bool) -> Response<Bytes> {
+fn object(
+    page: &dyn Structured,
+    format: Format,
+    version: &str,
+    deprecated: bool,
+) -> Response<Bytes> {
     let kind = page.kind();
     let mut object = Map::new();
     object.insert("kind".to_owned(), json!(kind));
@@ -200,7 +209,7 @@ fn object(page: &dyn Structured, format: Format, version: &str, old: bool) -> Re
     };
     let media_type = format!("{};g={GROUP};v={version};as={kind}", format.media_type());
     let mut response = secure_serving::answer(StatusCode::OK, &media_type, body);
-    if old {
+    if deprecated {
         let page = kind.to_lowercase();
         let warning = format!(
             "299 - \"This version of the {page} endpoint is deprecated. Please use a newer version.\""
@@ -242,32 +251,32 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn text_is_for_people() {
-        let wanted = "\nkube-controller-manager statusz\nWarning: This endpoint is not meant to be machine parseable, has no \
-                      formatting compatibility guarantees and is for debugging purposes only.\n\nStarted: Sun Nov  1 12:41:21 \
-                      UTC 2026\nUp: 1 hr 02 min 03 sec\nBinary version: 1.37.1\nEmulation version: 1.37\nPaths: /configz \
-                      /metrics\n";
+        let expected = "\nkube-controller-manager statusz\nWarning: This endpoint is not meant to be machine \
+                        parseable, has no formatting compatibility guarantees and is for debugging purposes only.\n\n\
+                        Started: Sun Nov  1 12:41:21 UTC 2026\nUp: 1 hr 02 min 03 sec\nBinary version: 1.37.1\n\
+                        Emulation version: 1.37\nPaths: /configz /metrics\n";
         for accept in ["", " ", "*/*", "text/plain", "text/*", "application/json, text/plain;q=0.1"]
         {
             let response = get(accept, "");
-            assert_eq!(text(&response), wanted, "{accept}");
+            assert_eq!(text(&response), expected, "{accept}");
             assert_eq!(response.headers()["content-type"], "text/plain; charset=utf-8");
         }
         let unknown = format!("application/json;v=v9;{OBJECT},text/plain");
-        assert_eq!(text(&get(&unknown, "")), wanted);
+        assert_eq!(text(&get(&unknown, "")), expected);
     }
 
     #[tokio::test(start_paused = true)]
     async fn objects_are_for_clients_that_request_them() {
-        let old = get(&format!("application/json;v=v1alpha1;{OBJECT}"), "curl/8");
+        let deprecated = get(&format!("application/json;v=v1alpha1;{OBJECT}"), "curl/8");
         assert_eq!(
-            old.headers()["content-type"],
+            deprecated.headers()["content-type"],
             "application/json;g=config.k8s.io;v=v1alpha1;as=Statusz"
         );
         assert_eq!(
-            old.headers()["warning"],
+            deprecated.headers()["warning"],
             "299 - \"This version of the statusz endpoint is deprecated. Please use a newer version.\""
         );
-        let object: Value = serde_json::from_str(&text(&old)).unwrap();
+        let object: Value = serde_json::from_str(&text(&deprecated)).unwrap();
         assert_eq!(
             object,
             json!({

@@ -10,8 +10,8 @@ mod revisions;
 
 use std::time::Duration;
 
-/// Minimum time between two status updates of an object; changes of pods within it are written together.
-/// Upstream coalesces them through its rate-limited queue.
+/// Minimum time between two status updates of an object. One update covers all changes of pods within that time.
+/// Upstream coalesces changes through its rate-limited queue.
 const MIN_STATUS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Feature gate of `status.terminatingReplicas` in Deployments and ReplicaSets (KEP-3973).

@@ -43,9 +43,9 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Chooses the name. The hash is the one of upstream's StatefulSets, so that both implementations find
-    /// each other's revisions. A revision of the same name with other data is a collision, which changes the
-    /// hash. Upstream: `CreateControllerRevision`.
+    /// Chooses the name. The hash is the one that upstream's StatefulSet controller computes, so that both
+    /// implementations find each other's revisions. If a revision of the same name has other data, the collision
+    /// count increases, which changes the hash. Upstream: `CreateControllerRevision`.
     pub(crate) fn new(
         owner: &str,
         template: &Template,
@@ -81,7 +81,7 @@ impl Draft {
         let kind = ControllerRevision::kind();
         let labels = labels.with(hash_label, &self.hash);
         let owners = [wire::controller_reference(owner)];
-        let body = wire::json(&Whole {
+        let body = wire::json(&RevisionBody {
             api_version: &kind.api_version(),
             kind: &kind.kind,
             metadata: Fresh {
@@ -102,7 +102,7 @@ impl Draft {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Whole<'a> {
+struct RevisionBody<'a> {
     api_version: &'a str,
     kind: &'a str,
     metadata: Fresh<'a>,

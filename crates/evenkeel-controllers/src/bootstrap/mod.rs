@@ -1,4 +1,4 @@
-//! Controllers of bootstrap tokens, with which new nodes join the cluster; both are off by default. Upstream:
+//! Controllers of bootstrap tokens, which new nodes use to join the cluster. Both are off by default. Upstream:
 //! `pkg/controller/bootstrap`.
 
 pub mod signer;

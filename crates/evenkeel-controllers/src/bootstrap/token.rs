@@ -67,8 +67,8 @@ pub(super) fn for_signing(secret: &TokenSecret, now: Timestamp) -> Option<Token<
         named.len() == 6 && named.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     let token = Token { id, secret: value(secret, "token-secret") };
     let signs = value(secret, "usage-bootstrap-signing") == "true";
-    let good = is_id && named == id && !token.secret.is_empty() && signs;
-    (good && life(secret, now) != Life::Over).then_some(token)
+    let is_valid = is_id && named == id && !token.secret.is_empty() && signs;
+    (is_valid && life(secret, now) != Life::Over).then_some(token)
 }
 
 fn value<'a>(secret: &'a TokenSecret, key: &str) -> &'a str {
@@ -86,13 +86,13 @@ pub(super) mod tests {
 
     /// Returns a token's Secret with this data in addition to the required data. An empty value removes a key.
     pub(in crate::bootstrap) fn secret(id: &str, data: &[(&str, &str)]) -> TokenSecret {
-        let usual = [
+        let required = [
             ("token-id", id),
             ("token-secret", "0123456789abcdef"),
             ("usage-bootstrap-signing", "true"),
         ];
         let mut all = Map::new();
-        for (key, value) in usual.iter().chain(data) {
+        for (key, value) in required.iter().chain(data) {
             all.insert((*key).to_owned(), json!(BASE64_STANDARD.encode(value)));
         }
         all.retain(|_, value| value != &Value::from(""));
@@ -103,7 +103,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn remaining_lifetime() {
+    fn lifetime_ends_at_the_expiration() {
         let of = |text: &str| life(&secret("abcdef", &[("expiration", text)]), at(0));
         assert_eq!(of(""), Life::Endless);
         assert_eq!(of("tomorrow"), Life::Over);
@@ -115,8 +115,8 @@ pub(super) mod tests {
 
     #[test]
     fn only_valid_tokens_sign() {
-        let good = secret("abcdef", &[]);
-        let token = for_signing(&good, at(0)).unwrap();
+        let is_valid = secret("abcdef", &[]);
+        let token = for_signing(&is_valid, at(0)).unwrap();
         assert_eq!((token.id, token.secret), ("abcdef", "0123456789abcdef"));
         assert!(!format!("{token:?}").contains(token.secret));
         let bad: [(&str, &[(&str, &str)]); 7] = [

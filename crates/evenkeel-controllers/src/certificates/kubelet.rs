@@ -6,7 +6,7 @@ use super::request::Request;
 const NODES: &str = "system:nodes";
 const NODE: &str = "system:node:";
 
-/// Returns why a request is not for a kubelet's client certificate. Upstream: `ValidateKubeletClientCSR`.
+/// Returns the reason why a request is not for a kubelet's client certificate. Upstream: `ValidateKubeletClientCSR`.
 pub(super) fn client_error(request: &Request, usages: &[String]) -> Option<String> {
     let subject = || subject_error(request);
     let names = || {
@@ -22,7 +22,8 @@ pub(super) fn client_error(request: &Request, usages: &[String]) -> Option<Strin
     organization_error(request).or_else(names).or_else(subject).or_else(usage)
 }
 
-/// Returns why a request is not for a kubelet's serving certificate. Upstream: `ValidateKubeletServingCSR`.
+/// Returns the reason why a request is not for a kubelet's serving certificate. Upstream:
+/// `ValidateKubeletServingCSR`.
 pub(super) fn serving_error(request: &Request, usages: &[String]) -> Option<String> {
     let names = || {
         let none = request.dns_names.is_empty() && request.addresses.is_empty();
@@ -39,28 +40,28 @@ pub(super) fn serving_error(request: &Request, usages: &[String]) -> Option<Stri
 }
 
 fn first(table: &[(bool, &str)]) -> Option<String> {
-    table.iter().find(|(wrong, _)| *wrong).map(|(_, words)| (*words).to_owned())
+    table.iter().find(|(wrong, _)| *wrong).map(|(_, message)| (*message).to_owned())
 }
 
 fn organization_error(request: &Request) -> Option<String> {
-    let right = matches!(&*request.subject.organizations, [one] if one == NODES);
-    (!right).then(|| "subject organization is not system:nodes".to_owned())
+    let is_valid = matches!(&*request.subject.organizations, [one] if one == NODES);
+    (!is_valid).then(|| "subject organization is not system:nodes".to_owned())
 }
 
 fn subject_error(request: &Request) -> Option<String> {
-    let right = request.subject.common_name.starts_with(NODE);
-    (!right).then(|| "subject common name does not begin with system:node:".to_owned())
+    let is_valid = request.subject.common_name.starts_with(NODE);
+    (!is_valid).then(|| "subject common name does not begin with system:node:".to_owned())
 }
 
-/// Checks the usages, in any order; key encipherment is optional.
+/// Returns the error unless the usages are `auth`, digital signature and optionally key encipherment, in any order.
 fn usage_error(usages: &[String], auth: &str) -> Option<String> {
     let (signature, encipherment) = ("digital signature", "key encipherment");
     let has = |usage: &str| usages.iter().any(|one| one == usage);
     let known = usages.iter().all(|one| [signature, encipherment, auth].contains(&&**one));
     let mut allowed = [signature, encipherment, auth];
     allowed.sort_unstable();
-    let right = known && has(signature) && has(auth);
-    (!right).then(|| format!("usages did not match [{}]", allowed.join(" ")))
+    let is_valid = known && has(signature) && has(auth);
+    (!is_valid).then(|| format!("usages did not match [{}]", allowed.join(" ")))
 }
 
 #[cfg(test)]
@@ -85,12 +86,12 @@ mod tests {
     }
 
     #[test]
-    fn client_requests() {
+    fn client_request_needs_a_node_subject_no_names_and_client_auth() {
         let all = usages(&["client auth", "digital signature", "key encipherment"]);
         let short = usages(&["digital signature", "client auth"]);
         let twice = usages(&["digital signature", "client auth", "client auth"]);
-        for right in [&all, &short, &twice] {
-            assert_eq!(client_error(&node(|_| {}), right), None);
+        for is_valid in [&all, &short, &twice] {
+            assert_eq!(client_error(&node(|_| {}), is_valid), None);
         }
         let organization = "subject organization is not system:nodes";
         let table: [(Request, &str); 8] = [
@@ -113,10 +114,10 @@ mod tests {
                 "URI subjectAltNames are not allowed",
             ),
         ];
-        for (request, want) in table {
-            assert_eq!(client_error(&request, &short).as_deref(), Some(want));
+        for (request, expected) in table {
+            assert_eq!(client_error(&request, &short).as_deref(), Some(expected));
         }
-        let want = "usages did not match [client auth digital signature key encipherment]";
+        let expected = "usages did not match [client auth digital signature key encipherment]";
         for wrong in [
             &["client auth"][..],
             &["digital signature"],
@@ -125,18 +126,21 @@ mod tests {
         ] {
             assert_eq!(
                 client_error(&node(|_| {}), &usages(wrong)).as_deref(),
-                Some(want),
+                Some(expected),
                 "{wrong:?}"
             );
         }
     }
 
     #[test]
-    fn serving_requests() {
-        let right = usages(&["server auth", "digital signature"]);
-        assert_eq!(serving_error(&node(|r| r.dns_names.push("a".into())), &right), None);
-        assert_eq!(serving_error(&node(|r| r.addresses.push([1, 2, 3, 4].into())), &right), None);
-        let none = serving_error(&node(|_| {}), &right);
+    fn serving_request_needs_names_and_server_auth() {
+        let is_valid = usages(&["server auth", "digital signature"]);
+        assert_eq!(serving_error(&node(|r| r.dns_names.push("a".into())), &is_valid), None);
+        assert_eq!(
+            serving_error(&node(|r| r.addresses.push([1, 2, 3, 4].into())), &is_valid),
+            None
+        );
+        let none = serving_error(&node(|_| {}), &is_valid);
         assert_eq!(none.as_deref(), Some("DNS or IP subjectAltName is required"));
         // Usages are checked before the subject.
         let wrong = node(|r| {
@@ -148,7 +152,7 @@ mod tests {
             error.as_deref(),
             Some("usages did not match [digital signature key encipherment server auth]")
         );
-        let error = serving_error(&wrong, &right);
+        let error = serving_error(&wrong, &is_valid);
         assert_eq!(error.as_deref(), Some("subject common name does not begin with system:node:"));
     }
 }

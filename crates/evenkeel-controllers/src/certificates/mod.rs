@@ -22,7 +22,7 @@ use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use std::{sync::Arc, time::Duration};
 use sweep::Expired;
 
-/// A CertificateSigningRequest with all fields, because the controllers write it back whole.
+/// A CertificateSigningRequest with all fields, because the controllers update the whole object.
 type SigningRequest = Full<CertificateSigningRequest>;
 
 /// Number of workers of each controller; no flag changes it.
@@ -34,8 +34,8 @@ fn builder(
     descriptor: &Descriptor,
     requests: &Cache<SigningRequest>,
 ) -> Builder {
-    let patient = Backoff { base_delay: Duration::from_millis(200), ..Backoff::default() };
-    context.builder(descriptor, requests).workers(WORKERS).backoff(patient)
+    let backoff = Backoff { base_delay: Duration::from_millis(200), ..Backoff::default() };
+    context.builder(descriptor, requests).workers(WORKERS).backoff(backoff)
 }
 
 /// Planner that deletes the expired objects of a kind, once in each period.
@@ -45,7 +45,7 @@ struct Sweep<V> {
 }
 
 impl<V: View> Sweep<V> {
-    /// Runs a pass in each period.
+    /// Starts the controller, which runs a pass in each period.
     fn start(context: &ControllerContext, of: &Descriptor, period: Duration, expired: Expired<V>) {
         let objects = context.env.caches.of::<V>();
         let passes = Periodic::new(&context.env, of.name).reads(&objects);
@@ -67,7 +67,7 @@ impl<V: View> Planner for Sweep<V> {
     }
 }
 
-/// Logs why objects are deleted.
+/// Logs each deleted object with the reason.
 struct LogExpired<V>(Expired<V>);
 
 impl<V: View> PassHandler<Sweep<V>> for LogExpired<V> {

@@ -59,9 +59,9 @@ impl Request {
     pub(super) fn from_pem(pem: &[u8]) -> Result<Self, RequestError> {
         let der =
             CertificateSigningRequestDer::from_pem_slice(pem).map_err(|_| RequestError::Pem)?;
-        let broken = |error: &dyn std::fmt::Display| RequestError::Der(error.to_string());
+        let invalid = |error: &dyn std::fmt::Display| RequestError::Der(error.to_string());
         let (_, parsed) =
-            X509CertificationRequest::from_der(&der).map_err(|error| broken(&error))?;
+            X509CertificationRequest::from_der(&der).map_err(|error| invalid(&error))?;
         let info = &parsed.certification_request_info;
         let mut request = Self {
             key: info.subject_pki.raw.to_vec(),
@@ -185,9 +185,9 @@ pub(super) mod tests {
         assert_eq!(Request::from_pem(b"nothing"), Err(RequestError::Pem));
         let other = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         assert_eq!(Request::from_pem(other.as_bytes()), Err(RequestError::Pem));
-        let broken =
+        let invalid =
             "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n";
-        assert!(matches!(Request::from_pem(broken.as_bytes()), Err(RequestError::Der(_))));
+        assert!(matches!(Request::from_pem(invalid.as_bytes()), Err(RequestError::Der(_))));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use evenkeel_api::{View, time::Timestamp};
 use evenkeel_runtime::plan::{Delete, Plan};
 use std::sync::Arc;
 
-/// Function that returns why an object is expired; `None` if it is not.
+/// Function that returns the reason why an object is expired; `None` if it is not.
 pub(super) type Expired<V> = fn(&V, Timestamp) -> Option<&'static str>;
 
 /// Deletes the expired objects of a kind. Failed deletions are retried in the next pass.

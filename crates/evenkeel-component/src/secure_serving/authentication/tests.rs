@@ -45,17 +45,17 @@ fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
     headers
 }
 
-fn words(list: &[&str]) -> Vec<String> {
+fn texts(list: &[&str]) -> Vec<String> {
     list.iter().map(|word| (*word).to_owned()).collect()
 }
 
 fn proxy_headers(allowed: &[&str]) -> ProxyHeaders {
     ProxyHeaders {
-        allowed_names: words(allowed),
-        username: words(&["X-Remote-User", "X-User"]),
-        uid: words(&["X-Remote-Uid"]),
-        group: words(&["X-Remote-Group"]),
-        extra_prefix: words(&["X-Remote-Extra-"]),
+        allowed_names: texts(allowed),
+        username: texts(&["X-Remote-User", "X-User"]),
+        uid: texts(&["X-Remote-Uid"]),
+        group: texts(&["X-Remote-Group"]),
+        extra_prefix: texts(&["X-Remote-Extra-"]),
     }
 }
 
@@ -64,7 +64,7 @@ fn today() -> UnixTime {
 }
 
 #[test]
-fn tokens_are_taken_from_the_header() {
+fn token_is_read_from_the_authorization_header() {
     let table = [
         ("Bearer x", Some("x")),
         ("bearer x y", Some("x")),
@@ -74,8 +74,8 @@ fn tokens_are_taken_from_the_header() {
         ("Basic eDp5", None),
         ("x", None),
     ];
-    for (given, wanted) in table {
-        assert_eq!(token(&headers(&[("authorization", given)])), wanted, "{given}");
+    for (given, expected) in table {
+        assert_eq!(token(&headers(&[("authorization", given)])), expected, "{given}");
     }
     assert_eq!(token(&HeaderMap::new()), None);
 }
@@ -85,20 +85,23 @@ fn a_certificate_contains_name_and_groups() {
     let (ca, other) = (Ca::new("ca"), Ca::new("other"));
     let anchors = Anchors { clients: Some(ca.authority.clone()), proxies: None };
     let alice = by_certificate(&anchors, &ca.sign("alice", &["dev"]), today());
-    let Finding::Is(alice) = alice else { panic!("{alice:?}") };
-    assert_eq!((&*alice.name, &*alice.groups), ("alice", &words(&["dev"])[..]));
+    let AuthenticatorResult::Authenticated(alice) = alice else { panic!("{alice:?}") };
+    assert_eq!((&*alice.name, &*alice.groups), ("alice", &texts(&["dev"])[..]));
     let id = &alice.extra["authentication.kubernetes.io/credential-id"][0];
     assert!(id.starts_with("X509SHA256=") && id.len() == 11 + 64, "{id}");
 
     let unnamed = by_certificate(&anchors, &ca.sign("", &["dev"]), today());
-    assert_eq!(unnamed, Finding::Nothing);
-    let strange = by_certificate(&anchors, &other.sign("alice", &[]), today());
-    assert!(matches!(strange, Finding::Refused(_)), "{strange:?}");
-    assert_eq!(by_certificate(&Anchors::default(), &ca.sign("a", &[]), today()), Finding::Nothing);
-    assert_eq!(by_certificate(&anchors, &[], today()), Finding::Nothing);
+    assert_eq!(unnamed, AuthenticatorResult::NoCredentials);
+    let of_other_ca = by_certificate(&anchors, &other.sign("alice", &[]), today());
+    assert!(matches!(of_other_ca, AuthenticatorResult::Invalid(_)), "{of_other_ca:?}");
+    assert_eq!(
+        by_certificate(&Anchors::default(), &ca.sign("a", &[]), today()),
+        AuthenticatorResult::NoCredentials
+    );
+    assert_eq!(by_certificate(&anchors, &[], today()), AuthenticatorResult::NoCredentials);
     let late = UnixTime::since_unix_epoch(Duration::from_secs(90_000_000_000));
     let late = by_certificate(&anchors, &ca.sign("alice", &[]), late);
-    assert!(matches!(late, Finding::Refused(_)), "{late:?}");
+    assert!(matches!(late, AuthenticatorResult::Invalid(_)), "{late:?}");
 }
 
 #[test]
@@ -118,19 +121,23 @@ fn a_proxy_is_trusted_by_its_certificate() {
         ("x-remote-extra-scopes%2fall", "two"),
     ]);
     let bob = by_proxy(&anchors(&["proxy"]), &forwarded, &front.sign("proxy", &[]), today());
-    let Finding::Is(bob) = bob else { panic!("{bob:?}") };
-    assert_eq!((&*bob.name, &*bob.uid, &*bob.groups), ("bob", "7", &words(&["a", "b"])[..]));
+    let AuthenticatorResult::Authenticated(bob) = bob else { panic!("{bob:?}") };
+    assert_eq!((&*bob.name, &*bob.uid, &*bob.groups), ("bob", "7", &texts(&["a", "b"])[..]));
     assert_eq!(bob.extra["scopes/all"], ["one", "two"]);
 
     let anyone = by_proxy(&anchors(&[]), &forwarded, &front.sign("whoever", &[]), today());
-    assert!(matches!(anyone, Finding::Is(_)), "{anyone:?}");
-    let silent = by_proxy(&anchors(&[]), &HeaderMap::new(), &front.sign("x", &[]), today());
-    assert_eq!(silent, Finding::Nothing);
+    assert!(matches!(anyone, AuthenticatorResult::Authenticated(_)), "{anyone:?}");
+    let without_headers =
+        by_proxy(&anchors(&[]), &HeaderMap::new(), &front.sign("x", &[]), today());
+    assert_eq!(without_headers, AuthenticatorResult::NoCredentials);
     for chain in [front.sign("stranger", &[]), other.sign("proxy", &[])] {
         let refused = by_proxy(&anchors(&["proxy"]), &forwarded, &chain, today());
-        assert!(matches!(refused, Finding::Refused(_)), "{refused:?}");
+        assert!(matches!(refused, AuthenticatorResult::Invalid(_)), "{refused:?}");
     }
-    assert_eq!(by_proxy(&anchors(&["proxy"]), &forwarded, &[], today()), Finding::Nothing);
+    assert_eq!(
+        by_proxy(&anchors(&["proxy"]), &forwarded, &[], today()),
+        AuthenticatorResult::NoCredentials
+    );
 }
 
 #[tokio::test]
@@ -143,25 +150,35 @@ async fn one_valid_credential_is_enough() {
     });
     let authenticator =
         DelegatingAuthenticator { trust, tokens: None, clock: Clock::system(), metrics: None };
-    let who = async |pairs: &[(&'static str, &'static str)], chain: &[CertificateDer<'static>]| {
+    let authenticate = async |pairs: &[(&'static str, &'static str)],
+                              chain: &[CertificateDer<'static>]| {
         authenticator
             .authenticate_request(&headers(pairs), chain)
             .await
             .map(|user| (user.name, user.groups))
     };
     let alice = ca.sign("alice", &["dev"]);
-    let said = [("x-remote-user", "bob")];
-    let is = |name: &str, groups: &[&str]| Ok((name.to_owned(), words(groups)));
+    let proxy_user = [("x-remote-user", "bob")];
+    let user = |name: &str, groups: &[&str]| Ok((name.to_owned(), texts(groups)));
     // The certificate is not a proxy's, but it still identifies the client.
-    assert_eq!(who(&said, &alice).await, is("alice", &["dev", "system:authenticated"]));
-    assert_eq!(who(&said, &front.sign("proxy", &[])).await, is("bob", &["system:authenticated"]));
-    assert_eq!(who(&said, &[]).await, is("system:anonymous", &["system:unauthenticated"]));
     assert_eq!(
-        who(&[("authorization", "Bearer x")], &[]).await,
-        is("system:anonymous", &["system:unauthenticated"])
+        authenticate(&proxy_user, &alice).await,
+        user("alice", &["dev", "system:authenticated"])
     );
-    assert!(who(&said, &other.sign("mallory", &[])).await.is_err());
-    assert!(who(&[], &front.sign("proxy", &[])).await.is_err(), "a proxy is not a client");
-    let nobody = ca.sign("system:anonymous", &[]);
-    assert_eq!(who(&[], &nobody).await, is("system:anonymous", &[]));
+    assert_eq!(
+        authenticate(&proxy_user, &front.sign("proxy", &[])).await,
+        user("bob", &["system:authenticated"])
+    );
+    assert_eq!(
+        authenticate(&proxy_user, &[]).await,
+        user("system:anonymous", &["system:unauthenticated"])
+    );
+    assert_eq!(
+        authenticate(&[("authorization", "Bearer x")], &[]).await,
+        user("system:anonymous", &["system:unauthenticated"])
+    );
+    assert!(authenticate(&proxy_user, &other.sign("mallory", &[])).await.is_err());
+    assert!(authenticate(&[], &front.sign("proxy", &[])).await.is_err(), "a proxy is not a client");
+    let anonymous_certificate = ca.sign("system:anonymous", &[]);
+    assert_eq!(authenticate(&[], &anonymous_certificate).await, user("system:anonymous", &[]));
 }

@@ -50,7 +50,7 @@ async fn token_reviews_are_cached_for_their_time_to_live() {
         assert_eq!(
             reviews.authenticate_token("a").await.unwrap(),
             None,
-            "nobody's, for a while as well"
+            "an invalid token is cached, too"
         );
     }
     assert_eq!(reviews.authenticate_token("b").await.unwrap_err(), "no such token");
@@ -80,9 +80,9 @@ async fn access_reviews_are_cached_by_their_result() {
 
 #[tokio::test(start_paused = true)]
 async fn a_time_to_live_of_zero_disables_the_cache() {
-    let never = ReviewCacheTtls { token: seconds(0), granted: seconds(0), denied: seconds(0) };
+    let disabled = ReviewCacheTtls { token: seconds(0), granted: seconds(0), denied: seconds(0) };
     let granted = || status(&json!({"allowed": true}));
-    let (reviews, script, _) = reviews(vec![granted(), granted(), granted()], never);
+    let (reviews, script, _) = reviews(vec![granted(), granted(), granted()], disabled);
     let jane = User { name: "jane".to_owned(), ..User::default() };
     for n in 1..3 {
         reviews.review_access(&jane, "get", "/a").await.unwrap();
@@ -92,24 +92,28 @@ async fn a_time_to_live_of_zero_disables_the_cache() {
     let long = format!("/{}", "x".repeat(MAX_CACHED_REQUEST_SIZE));
     for n in 1..3 {
         reviews.review_access(&jane, "get", &long).await.unwrap();
-        assert_eq!(script.seen().len(), n, "what is too long");
+        assert_eq!(script.seen().len(), n, "a large request is not cached");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_transient_failure_is_retried() {
-    let passing = || failure(500, "InternalError");
+    let transient = || failure(500, "InternalError");
     let jane = User { name: "jane".to_owned(), ..User::default() };
     let table = [
-        (vec![passing(), passing(), status(&json!({"allowed": true}))], true, 3),
-        (vec![passing(), passing(), passing(), passing(), passing(), passing()], false, 5),
+        (vec![transient(), transient(), status(&json!({"allowed": true}))], true, 3),
+        (
+            vec![transient(), transient(), transient(), transient(), transient(), transient()],
+            false,
+            5,
+        ),
         (vec![failure(403, "Forbidden"), status(&json!({"allowed": true}))], false, 1),
     ];
-    for (answers, wanted, asked) in table {
+    for (answers, expected, attempts) in table {
         let (reviews, script, _) = reviews(answers, TIMES);
         let answer = reviews.review_access(&jane, "get", "/a").await;
-        assert_eq!(answer.is_ok(), wanted, "{answer:?}");
-        assert_eq!(script.seen().len(), asked);
+        assert_eq!(answer.is_ok(), expected, "{answer:?}");
+        assert_eq!(script.seen().len(), attempts);
     }
     // A server that never answers is a timeout.
     let (reviews, ..) = self::reviews(Vec::new(), TIMES);

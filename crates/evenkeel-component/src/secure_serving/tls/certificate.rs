@@ -106,13 +106,13 @@ impl Certificate {
         {
             return Self::from_files(certificate, key);
         }
-        let made = rcgen::generate_simple_self_signed(names).map_err(TlsError::Make)?;
+        let generated = rcgen::generate_simple_self_signed(names).map_err(TlsError::Make)?;
         if let Some((certificate, key)) = &files {
-            keep(certificate, &made.cert.pem(), 0o644)?;
-            keep(key, &made.signing_key.serialize_pem(), 0o600)?;
+            write_file(certificate, &generated.cert.pem(), 0o644)?;
+            write_file(key, &generated.signing_key.serialize_pem(), 0o600)?;
         }
-        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-        Ok(Self { chain: vec![made.cert.der().clone()], key: key.into() })
+        let key = PrivatePkcs8KeyDer::from(generated.signing_key.serialize_der());
+        Ok(Self { chain: vec![generated.cert.der().clone()], key: key.into() })
     }
 }
 
@@ -129,7 +129,7 @@ fn pem_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     if chain.is_empty() { Err(failed("it has none".into())) } else { Ok(chain) }
 }
 
-fn keep(path: &Path, text: &str, mode: u32) -> Result<(), TlsError> {
+fn write_file(path: &Path, text: &str, mode: u32) -> Result<(), TlsError> {
     use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
     let failed = |source| TlsError::Keep { path: path.to_owned(), source };
     if let Some(folder) = path.parent() {

@@ -30,7 +30,7 @@ use std::{
 pub const REREAD: Duration = Duration::from_secs(10);
 
 /// Interval at which TLS settings are rebuilt even if no file has changed.
-const REMAKE: Duration = Duration::from_secs(60);
+const REBUILD_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Source of the certificate that a server presents.
 pub enum Identity {
@@ -84,7 +84,7 @@ struct Read {
 }
 
 impl Read {
-    fn again(
+    fn load(
         settings: &TlsSettings,
         identity: &Identity,
         named: &[NamedFiles],
@@ -114,14 +114,14 @@ struct Served {
     config: Arc<ServerConfig>,
     /// For clients that send no server name, by the local address.
     by_address: HashMap<IpAddr, Arc<ServerConfig>>,
-    made_of: Vec<Vec<u8>>,
+    inputs: Vec<Vec<u8>>,
 }
 
 impl Tls {
     /// Reads all files for the first time.
     ///
     /// # Errors
-    /// When a file is missing or cannot be used.
+    /// Fails if a file is missing or cannot be used.
     pub fn new(
         settings: TlsSettings,
         identity: Identity,
@@ -130,7 +130,7 @@ impl Tls {
         trust: Trust,
     ) -> Result<Self, TlsError> {
         read_trust(&files, &trust)?;
-        let read = Read::again(&settings, &identity, &named)?;
+        let read = Read::load(&settings, &identity, &named)?;
         let served = Served::make(&settings, &read, &named, &trust, None)?;
         // Without an earlier state, the result is never `None`.
         let served = served.ok_or_else(|| TlsError::Pem("nothing was read".to_owned()))?;
@@ -148,16 +148,16 @@ impl Tls {
     /// unchanged.
     ///
     /// # Errors
-    /// When a file is missing or cannot be used.
+    /// Fails if a file is missing or cannot be used.
     pub fn refresh(&self) -> Result<bool, TlsError> {
         self.reread()?;
-        self.remake()
+        self.rebuild()
     }
 
     /// Rereads the files, and returns whether certificates have changed.
     fn reread(&self) -> Result<bool, TlsError> {
         read_trust(&self.files, &self.trust)?;
-        let now = Read::again(&self.settings, &self.identity, &self.named)?;
+        let now = Read::load(&self.settings, &self.identity, &self.named)?;
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = now.bytes() != read.bytes();
         *read = Arc::new(now);
@@ -165,13 +165,13 @@ impl Tls {
     }
 
     /// Rebuilds the TLS settings from the last read, and returns whether they have changed.
-    fn remake(&self) -> Result<bool, TlsError> {
+    fn rebuild(&self) -> Result<bool, TlsError> {
         let read = self.read.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let before = self.served().made_of;
-        let made = Served::make(&self.settings, &read, &self.named, &self.trust, Some(&before))?;
-        let changed = made.is_some();
-        if let Some(made) = made {
-            *self.served.lock().unwrap_or_else(PoisonError::into_inner) = made;
+        let before = self.served().inputs;
+        let rebuilt = Served::make(&self.settings, &read, &self.named, &self.trust, Some(&before))?;
+        let changed = rebuilt.is_some();
+        if let Some(rebuilt) = rebuilt {
+            *self.served.lock().unwrap_or_else(PoisonError::into_inner) = rebuilt;
         }
         Ok(changed)
     }
@@ -184,37 +184,37 @@ impl Tls {
         let files = queues.filter(|_| matches!(self.identity, Identity::Files { .. }));
         let reading = SyncQueue::new("DynamicCABundle-serving-cert", files, clock);
         let making = SyncQueue::new("DynamicServingCertificateController", queues, clock);
-        let again = async {
+        let ticks = async {
             loop {
-                reading.ask();
+                reading.enqueue();
                 clock.sleep(REREAD).await;
             }
         };
         let mut trust = self.trust.watch();
         let changes = async {
             loop {
-                making.ask();
+                making.enqueue();
                 tokio::select! {
-                    () = clock.sleep(REMAKE) => {}
+                    () = clock.sleep(REBUILD_INTERVAL) => {}
                     // The wait cannot fail, because `self.trust` owns the sender.
                     _ = trust.changed() => {}
                 }
             }
         };
-        let trouble = "Certificates cannot be reread; the last ones stay in use";
-        let read = reading.work(trouble, || {
+        let message = "Certificates cannot be reread; the last ones stay in use";
+        let read = reading.work(message, || {
             if self.reread()? {
-                making.ask();
+                making.enqueue();
             }
             Ok::<(), TlsError>(())
         });
-        let make = making.work(trouble, || {
-            if self.remake()? {
+        let make = making.work(message, || {
+            if self.rebuild()? {
                 tracing::info!("Certificates have changed; new connections use them");
             }
             Ok::<(), TlsError>(())
         });
-        tokio::join!(read, make, again, changes);
+        tokio::join!(read, make, ticks, changes);
     }
 
     /// Returns the configuration of a new connection, by the client's server name or by the local address.
@@ -242,12 +242,12 @@ impl Served {
         before: Option<&[Vec<u8>]>,
     ) -> Result<Option<Self>, TlsError> {
         let hints = trust.now().hints();
-        let mut made_of = read.bytes();
+        let mut inputs = read.bytes();
         let pairs =
             read.named.iter().cloned().zip(named.iter().map(|files| files.names.as_slice()));
         let pairs: Vec<_> = pairs.collect();
-        made_of.extend(hints.iter().map(|hint| hint.as_ref().to_vec()));
-        if before == Some(&made_of) {
+        inputs.extend(hints.iter().map(|hint| hint.as_ref().to_vec()));
+        if before == Some(&inputs) {
             return Ok(None);
         }
         let names = ByName::new(&read.own, &pairs, &settings.provider)?;
@@ -258,7 +258,7 @@ impl Served {
         });
         let by_address = by_address.collect::<Result<_, _>>()?;
         let config = settings.config(Arc::new(names), &hints)?;
-        Ok(Some(Self { config, by_address, made_of }))
+        Ok(Some(Self { config, by_address, inputs }))
     }
 }
 

@@ -25,17 +25,17 @@ impl ByName {
         pairs: &[(Certificate, &[String])],
         provider: &CryptoProvider,
     ) -> Result<Self, TlsError> {
-        let (mut found, mut given) = (HashMap::new(), HashMap::new());
+        let (mut found, mut explicit) = (HashMap::new(), HashMap::new());
         // Iterate backwards, so that earlier certificates overwrite later ones.
         for (certificate, names) in pairs.iter().rev() {
             let key = certificate.certified(provider)?;
-            given.extend(names.iter().map(|name| (name.to_lowercase(), key.clone())));
+            explicit.extend(names.iter().map(|name| (name.to_lowercase(), key.clone())));
             if names.is_empty() {
                 let names = certificate.leaf().map(names_of).unwrap_or_default();
                 found.extend(names.into_iter().map(|name| (name.to_lowercase(), key.clone())));
             }
         }
-        found.extend(given);
+        found.extend(explicit);
         Ok(Self { by_name: found, default: own.certified(provider)? })
     }
 
@@ -95,23 +95,23 @@ fn is_domain(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn made(names: &[&str]) -> Certificate {
+    fn certificate_for(names: &[&str]) -> Certificate {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         Certificate::self_signed(&names, None).unwrap()
     }
 
     #[test]
-    fn names_choose_certificates() {
+    fn server_name_selects_the_certificate() {
         let provider = rustls::crypto::ring::default_provider();
         let (own, first, second, third) = (
-            made(&["own"]),
-            made(&["a.example", "*.example"]),
-            made(&["a.example", "b.other", "b.example"]),
-            made(&["c"]),
+            certificate_for(&["own"]),
+            certificate_for(&["a.example", "*.example"]),
+            certificate_for(&["a.example", "b.other", "b.example"]),
+            certificate_for(&["c"]),
         );
-        let given = ["b.other".to_owned(), "X.example".to_owned(), "10.0.0.1".to_owned()];
+        let explicit = ["b.other".to_owned(), "X.example".to_owned(), "10.0.0.1".to_owned()];
         let pairs =
-            [(first.clone(), &[][..]), (second.clone(), &[][..]), (third.clone(), &given[..])];
+            [(first.clone(), &[][..]), (second.clone(), &[][..]), (third.clone(), &explicit[..])];
         let names = ByName::new(&own, &pairs, &provider).unwrap();
         let table = [
             ("own", &own),
@@ -125,8 +125,8 @@ mod tests {
             ("c", &own),
             ("example", &own),
         ];
-        for (name, wanted) in table {
-            assert_eq!(names.find(name).cert.first().map(AsRef::as_ref), wanted.leaf(), "{name}");
+        for (name, expected) in table {
+            assert_eq!(names.find(name).cert.first().map(AsRef::as_ref), expected.leaf(), "{name}");
         }
         let addresses: Vec<_> = names.addresses().map(|(address, _)| address).collect();
         assert_eq!(addresses, ["10.0.0.1".parse::<IpAddr>().unwrap()]);

@@ -81,7 +81,7 @@ impl TlsSettings {
     /// of unsupported groups.
     ///
     /// # Errors
-    /// When no group is supported.
+    /// Fails if no group is supported.
     pub fn set_groups(&mut self, numbers: &[u16]) -> Result<Vec<u16>, TlsError> {
         if numbers.is_empty() {
             return Ok(Vec::new());
@@ -205,7 +205,7 @@ mod tests {
         assert!(!chosen("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"));
         assert_eq!(settings.versions.len(), 2);
         settings.set_ciphers(&["TLS_AES_128_GCM_SHA256"]);
-        assert_eq!(settings.versions.len(), 1, "nothing is left to speak TLS 1.2 with");
+        assert_eq!(settings.versions.len(), 1, "no cipher suite of TLS 1.2 is left");
     }
 
     #[test]

@@ -48,7 +48,7 @@ async fn files_that_change_are_read_again() {
         let before = std::fs::read(&key).unwrap();
         std::fs::copy(text, &key).unwrap();
         clock.sleep(REREAD * 3).await;
-        assert!(Arc::ptr_eq(&now, &tls.config(true, None)), "what cannot be used changes nothing");
+        assert!(Arc::ptr_eq(&now, &tls.config(true, None)), "invalid files change nothing");
         std::fs::write(&key, before).unwrap();
         std::fs::write(folder.path().join("ca.crt"), "nonsense").unwrap();
         clock.sleep(REREAD * 3).await;
@@ -70,7 +70,7 @@ async fn files_that_change_are_read_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn passes_are_counted_under_upstreams_names() {
+async fn syncs_are_counted_under_upstreams_queue_names() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["own", "named", "ca"] {
         write(folder.path(), name, name);
@@ -102,7 +102,7 @@ async fn passes_are_counted_under_upstreams_names() {
         std::fs::remove_file(folder.path().join("own.crt")).unwrap();
         clock.sleep(REREAD).await;
         let [read, made] = counted("workqueue_retries_total");
-        assert!(read > 0 && made == 0, "what cannot be read is tried again");
+        assert!(read > 0 && made == 0, "a failed reread is retried");
     };
     tokio::select! {
         () = tls.keep(&clock) => {}
@@ -125,7 +125,7 @@ fn clients_without_a_server_name_get_the_certificate_of_the_address() {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn error_names_the_missing_file() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["own", "named"] {
         write(folder.path(), name, name);

@@ -16,9 +16,9 @@ const FREQUENCY: i32 = 100;
 /// Libraries whose stacks cannot be walked from a signal handler.
 const NOT_WALKED: [&str; 4] = ["libc", "libgcc", "pthread", "vdso"];
 
-/// Samples for the number of seconds in the request.
+/// Samples for the number of seconds that the request names, and returns the profile.
 pub(super) async fn answer(request: &Request<Bytes>) -> Response<Bytes> {
-    match take(seconds(request)).await {
+    match record_profile(seconds(request)).await {
         Ok(profile) => file("profile", &profile),
         // The usual cause is another running profile, because only one can run at a time.
         Err(error) => {
@@ -28,7 +28,7 @@ pub(super) async fn answer(request: &Request<Bytes>) -> Response<Bytes> {
     }
 }
 
-async fn take(time: Duration) -> Result<Profile, String> {
+async fn record_profile(time: Duration) -> Result<Profile, String> {
     let builder = ProfilerGuardBuilder::default().frequency(FREQUENCY).blocklist(&NOT_WALKED);
     let guard = builder.build().map_err(|error| error.to_string())?;
     tokio::time::sleep(time).await;
@@ -49,7 +49,7 @@ fn profile(report: &Report) -> Profile {
     let nanoseconds = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
     profile.taken(nanoseconds(start), nanoseconds(report.timing.duration));
     for (frames, count) in &report.data {
-        let stack = frames.frames.iter().map(|place| place.iter().map(frame).collect());
+        let stack = frames.frames.iter().map(|location| location.iter().map(frame).collect());
         let stack: Vec<Vec<Frame>> = stack.collect();
         let stack = interrupted(&stack);
         let count = i64::try_from(*count).unwrap_or(i64::MAX);
@@ -62,10 +62,10 @@ fn profile(report: &Report) -> Profile {
 /// Returns the interrupted stack, without the profiler's own frames.
 fn interrupted(stack: &[Vec<Frame>]) -> &[Vec<Frame>] {
     const OWN: [&str; 4] = ["pprof::", "backtrace::", "perf_signal_handler", "__restore_rt"];
-    let own = |place: &Vec<Frame>| {
-        place.iter().any(|frame| OWN.iter().any(|name| frame.function.contains(name)))
+    let own = |location: &Vec<Frame>| {
+        location.iter().any(|frame| OWN.iter().any(|name| frame.function.contains(name)))
     };
-    let first = stack.iter().position(|place| !own(place)).unwrap_or(stack.len());
+    let first = stack.iter().position(|location| !own(location)).unwrap_or(stack.len());
     stack.get(first..).unwrap_or_default()
 }
 
@@ -84,15 +84,15 @@ mod tests {
 
     #[test]
     fn the_profilers_own_frames_are_left_out() {
-        let place = |names: &[&str]| names.iter().map(|name| Frame::named(name)).collect();
+        let location = |names: &[&str]| names.iter().map(|name| Frame::named(name)).collect();
         let stack: Vec<Vec<Frame>> = vec![
-            place(&["backtrace::backtrace::trace_unsynchronized"]),
-            place(&[
+            location(&["backtrace::backtrace::trace_unsynchronized"]),
+            location(&[
                 "inlined",
                 "<pprof::backtrace::backtrace_rs::Trace as pprof::backtrace::Trace>::trace",
             ]),
-            place(&["work"]),
-            place(&["evenkeel_component::serving::pprof::cpu::answer"]),
+            location(&["work"]),
+            location(&["evenkeel_component::serving::pprof::cpu::answer"]),
         ];
         assert_eq!(interrupted(&stack), &stack[2..]);
         assert!(interrupted(&stack[..2]).is_empty());

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 use http::{Response, StatusCode};
 
-/// jemalloc samples by default every 512 KiB.
+/// Returns jemalloc's heap profile, which by default has one sample for every 512 KiB.
 #[cfg(feature = "heap-profile")]
 pub(super) async fn answer() -> Response<Bytes> {
     let Some(control) = jemalloc_pprof::PROF_CTL.as_ref() else {

@@ -155,7 +155,7 @@ fn parameter<'a>(request: &'a Request<Bytes>, name: &str) -> Option<&'a str> {
     pairs.into_iter().find(|(present, _)| *present == name).map(|(_, value)| value)
 }
 
-/// Returns the duration of a profile. Default, also for invalid values: 30 s, as in Go.
+/// Returns the duration of a profile. As in Go, the default is 30 s, which also replaces invalid values.
 fn seconds(request: &Request<Bytes>) -> Duration {
     let given = parameter(request, "seconds").and_then(|seconds| seconds.parse().ok());
     Duration::from_secs(given.filter(|seconds: &u64| *seconds > 0).unwrap_or(30))
@@ -178,13 +178,13 @@ mod tests {
             ("?a=b&seconds=0", 30),
             ("?seconds=-1", 30),
         ];
-        for (query, wanted) in table {
-            assert_eq!(seconds(&get(&format!("/{query}"))).as_secs(), wanted, "{query}");
+        for (query, expected) in table {
+            assert_eq!(seconds(&get(&format!("/{query}"))).as_secs(), expected, "{query}");
         }
     }
 
     #[test]
-    fn missing_profiles_explain_themselves() {
+    fn unavailable_profile_is_answered_with_a_reason() {
         for (name, code) in [("trace", 501), ("zzz", 404)] {
             let response = other(&get(&format!("{ROOT}{name}")));
             assert_eq!(response.status().as_u16(), code, "{name}");

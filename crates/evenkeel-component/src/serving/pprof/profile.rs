@@ -69,8 +69,8 @@ impl Profile {
     /// Adds a stack, innermost location first. Each location has its inlined functions, innermost first.
     pub(super) fn sample(&mut self, stack: &[Vec<Frame>], values: &[i64], labels: &[(&str, &str)]) {
         let mut sample = Vec::new();
-        for place in stack {
-            let id = self.location(place);
+        for frames in stack {
+            let id = self.location(frames);
             number(&mut sample, 1, id);
         }
         for value in values {
@@ -107,22 +107,22 @@ impl Profile {
         message
     }
 
-    fn location(&mut self, place: &[Frame]) -> u64 {
-        if let Some(id) = self.location_ids.get(place) {
+    fn location(&mut self, frames: &[Frame]) -> u64 {
+        if let Some(id) = self.location_ids.get(frames) {
             return *id;
         }
         let id = self.location_ids.len() as u64 + 1;
         let mut location = Vec::new();
         number(&mut location, 1, id);
-        number(&mut location, 3, place.first().map_or(0, |frame| frame.address));
-        for frame in place {
+        number(&mut location, 3, frames.first().map_or(0, |frame| frame.address));
+        for frame in frames {
             let mut line = Vec::new();
             number(&mut line, 1, self.function(frame));
             number(&mut line, 2, u64::from(frame.line));
             bytes(&mut location, 4, &line);
         }
         bytes(&mut self.locations, 4, &location);
-        self.location_ids.insert(place.to_vec(), id);
+        self.location_ids.insert(frames.to_vec(), id);
         id
     }
 

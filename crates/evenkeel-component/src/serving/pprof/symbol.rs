@@ -1,4 +1,5 @@
-//! Symbol lookup of program counters, for tools that request it. Our profiles already contain the names.
+//! Symbol lookup of program counters, for tools that request it. The program's own profiles already contain the
+//! names.
 
 use super::answer as reply;
 use bytes::Bytes;
@@ -10,12 +11,12 @@ const MAX_ADDRESSES: usize = 1000;
 
 pub(super) fn answer(request: &Request<Bytes>) -> Response<Bytes> {
     let body = String::from_utf8_lossy(request.body());
-    let asked = match *request.method() {
+    let requested = match *request.method() {
         Method::POST => &*body,
         _ => request.uri().query().unwrap_or_default(),
     };
     let mut text = "num_symbols: 1\n".to_owned();
-    let addresses = asked
+    let addresses = requested
         .split('+')
         .filter_map(|address| usize::from_str_radix(address.trim().strip_prefix("0x")?, 16).ok());
     for address in addresses.take(MAX_ADDRESSES) {

@@ -1,4 +1,5 @@
-//! Backoff of failed pods, so that a DaemonSet and a node that rejects its pods do not loop. Upstream:
+//! Backoff of failed pods: it prevents a hot loop between the controller and a kubelet that rejects the pods.
+//! Upstream:
 //! `failedPodsBackoff`.
 
 use evenkeel_api::{
@@ -21,15 +22,15 @@ pub(crate) struct Backoff(HashMap<BackoffKey, (Timestamp, Duration)>);
 
 impl Backoff {
     /// Returns the remaining backoff; `None` if it is over or never began.
-    pub(crate) fn remaining(&self, place: &BackoffKey, now: Timestamp) -> Option<Duration> {
-        let (since, delay) = self.0.get(place)?;
+    pub(crate) fn remaining(&self, key: &BackoffKey, now: Timestamp) -> Option<Duration> {
+        let (since, delay) = self.0.get(key)?;
         delay.checked_sub(age(*since, now)).filter(|remaining| !remaining.is_zero())
     }
 
     /// Records that a failed pod is deleted now.
-    pub(crate) fn note(&mut self, place: BackoffKey, now: Timestamp) {
+    pub(crate) fn record(&mut self, key: BackoffKey, now: Timestamp) {
         self.0.retain(|_, (since, _)| age(*since, now) <= 2 * MAX_BACKOFF);
-        let entry = self.0.entry(place).or_insert((now, Duration::ZERO));
+        let entry = self.0.entry(key).or_insert((now, Duration::ZERO));
         let delay =
             if entry.1.is_zero() { INITIAL_BACKOFF } else { (2 * entry.1).min(MAX_BACKOFF) };
         *entry = (now, delay);
@@ -45,22 +46,22 @@ mod tests {
     use super::*;
     use crate::fixtures::{T0, at};
 
-    fn place() -> BackoffKey {
+    fn key() -> BackoffKey {
         ("uid".into(), 1, "node".into())
     }
 
     #[test]
     fn backoff_doubles_up_to_15_minutes() {
         let mut backoff = Backoff::default();
-        assert_eq!(backoff.remaining(&place(), T0), None);
+        assert_eq!(backoff.remaining(&key(), T0), None);
         let mut now = T0;
         let mut delays = Vec::new();
         for _ in 0..12 {
-            backoff.note(place(), now);
-            let remaining = backoff.remaining(&place(), now).unwrap();
+            backoff.record(key(), now);
+            let remaining = backoff.remaining(&key(), now).unwrap();
             delays.push(remaining.as_secs());
             now += SignedDuration::try_from(remaining).unwrap();
-            assert_eq!(backoff.remaining(&place(), now), None);
+            assert_eq!(backoff.remaining(&key(), now), None);
         }
         assert_eq!(delays, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]);
     }
@@ -69,9 +70,9 @@ mod tests {
     fn backoff_is_reset_after_twice_the_maximum() {
         let mut backoff = Backoff::default();
         for _ in 0..5 {
-            backoff.note(place(), T0);
+            backoff.record(key(), T0);
         }
-        backoff.note(place(), at(1801));
-        assert_eq!(backoff.remaining(&place(), at(1801)), Some(INITIAL_BACKOFF));
+        backoff.record(key(), at(1801));
+        assert_eq!(backoff.remaining(&key(), at(1801)), Some(INITIAL_BACKOFF));
     }
 }

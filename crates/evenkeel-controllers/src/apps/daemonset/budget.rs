@@ -43,6 +43,6 @@ fn scaled(
     let limit = rolling.filter(|_| &*strategy.type_ == ROLLING_UPDATE).and_then(limit);
     let desired = i32::try_from(desired).unwrap_or(i32::MAX);
     // The API server rejects an invalid percentage; here it counts as 0.
-    let share = limit.and_then(|limit| limit.scaled(desired, Rounding::Up).ok());
-    usize::try_from(share.unwrap_or(0)).unwrap_or(0)
+    let count = limit.and_then(|limit| limit.scaled(desired, Rounding::Up).ok());
+    usize::try_from(count.unwrap_or(0)).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! Description of a set for `evenkeel explain`.
+//! Description of a DaemonSet for `evenkeel explain`.
 
 use super::{budget::Budget, observed::Observed, plan::Pass};
 use crate::{pods, wire, words};

@@ -141,8 +141,8 @@ impl Planner for Sets {
     fn plan(&self, observed: &Observed, backoff: &Backoff, now: Timestamp) -> (Plan, Backoff) {
         let (plan, failed) = plan::plan(observed, backoff, now);
         let mut backoff = backoff.clone();
-        for place in failed {
-            backoff.note(place, now);
+        for key in failed {
+            backoff.record(key, now);
         }
         (plan, backoff)
     }

@@ -8,7 +8,7 @@ use evenkeel_runtime::{
     plan::Key,
 };
 
-/// Caches and indexes for events of nodes.
+/// Caches and index that find the DaemonSets of a node.
 pub(super) struct Watch {
     sets: Cache<DaemonSet>,
     nodes: Cache<Node>,
@@ -22,7 +22,7 @@ impl Watch {
         let pods = pods.index("daemon", |pod, key| {
             let controller = pod.meta.controller().filter(|owner| &*owner.kind == "DaemonSet");
             if let (Some(controller), Some(node)) = (controller, target_node(pod)) {
-                key(&place(&controller.uid, node));
+                key(&index_key(&controller.uid, node));
             }
         });
         Self { sets: sets.clone(), nodes: nodes.clone(), pods }
@@ -33,15 +33,15 @@ impl Watch {
     pub(super) fn sets_of(&self, node: &str, mut enqueue: impl FnMut(Key)) {
         let found = self.nodes.get("", node);
         for set in self.sets.list() {
-            let scheduled = self.pods.count(&place(&set.meta.uid, node)) > 0;
+            let scheduled = self.pods.count(&index_key(&set.meta.uid, node)) > 0;
             let fit = found.as_ref().map(|node| PodTemplate::new(&set).fit(node));
             // A pod on a node that does not fit counts as misscheduled, even if it continues to run.
-            let concerns = match fit {
+            let affected = match fit {
                 Some(fit) if !scheduled => fit.should_run,
                 Some(fit) => !fit.should_run || set.status.number_misscheduled > 0,
                 None => scheduled,
             };
-            if concerns {
+            if affected {
                 enqueue(Key::of(&set.meta));
             }
         }
@@ -61,6 +61,6 @@ pub(super) fn matters(event: &CacheEvent<Node>) -> bool {
 }
 
 /// Returns the index key of a DaemonSet's pods on a node. Uids contain no slash, so no two keys are equal.
-fn place(uid: &str, node: &str) -> String {
+fn index_key(uid: &str, node: &str) -> String {
     format!("{uid}/{node}")
 }

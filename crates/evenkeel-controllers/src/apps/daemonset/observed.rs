@@ -82,7 +82,8 @@ pub(crate) fn hash(revision: &ControllerRevision) -> &str {
 }
 
 impl Observed {
-    /// Classifies the cached pods and revisions that the set controls or that are orphans.
+    /// Classifies the cached pods and revisions that the set controls or that are orphans. `named` finds any
+    /// revision of the namespace by its name.
     pub(crate) fn new(
         set: Arc<DaemonSet>,
         pods: impl IntoIterator<Item = Arc<Pod>>,

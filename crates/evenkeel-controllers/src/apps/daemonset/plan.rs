@@ -102,7 +102,7 @@ impl<'a> Pass<'a> {
         if pass.nodes_needing_pods.is_empty() && pass.pods_to_delete.is_empty() {
             rolling::roll_out(&mut pass);
         }
-        pass.make_and_delete();
+        pass.create_and_delete();
         pass
     }
 
@@ -196,22 +196,25 @@ impl<'a> Pass<'a> {
         let set = &self.observed.set;
         let mut running_pods = Vec::new();
         for pod in pods.into_iter().filter(|pod| !pod.meta.deleting()) {
-            let of = || format!("{}/{} on node {node}", pod.meta.namespace, pod.meta.name);
+            let pod_on_node = || format!("{}/{} on node {node}", pod.meta.namespace, pod.meta.name);
             let event = match &*pod.status.phase {
                 "Failed" => {
-                    let place = (set.meta.uid.clone(), set.status.observed_generation, node.into());
-                    if let Some(remaining) = backoff.remaining(&place, self.now) {
+                    let key = (set.meta.uid.clone(), set.status.observed_generation, node.into());
+                    if let Some(remaining) = backoff.remaining(&key, self.now) {
                         self.requeue =
                             Some(self.requeue.map_or(remaining, |other| other.min(remaining)));
                         continue;
                     }
-                    self.failed.push(place);
-                    let text = format!("Found failed daemon pod {}, will try to kill it", of());
+                    self.failed.push(key);
+                    let text =
+                        format!("Found failed daemon pod {}, will try to kill it", pod_on_node());
                     EventRecord::warning(self.target.clone(), "FailedDaemonPod", text)
                 }
                 "Succeeded" => {
-                    let text =
-                        format!("Found succeeded daemon pod {}, will try to delete it", of());
+                    let text = format!(
+                        "Found succeeded daemon pod {}, will try to delete it",
+                        pod_on_node()
+                    );
                     EventRecord::normal(self.target.clone(), "SucceededDaemonPod", text)
                 }
                 _ => {
@@ -225,8 +228,9 @@ impl<'a> Pass<'a> {
         running_pods
     }
 
-    /// Keeps the oldest pod. With `maxSurge`, keeps the oldest new and the oldest old pod, and deletes the
-    /// old one if it is not ready or the new one is available. Upstream: `podsShouldBeOnNode`.
+    /// Keeps the oldest pod. With `maxSurge`, keeps the oldest new and the oldest old pod. It then deletes the old
+    /// pod
+    /// if that is not ready or the new one is available. Upstream: `podsShouldBeOnNode`.
     fn retain_oldest(&mut self, node: &'a str, running: &[&'a Arc<Pod>], should_run: bool) {
         if !budget::allows_surge(&self.observed.set) {
             self.pods_to_delete.extend(running.iter().skip(1));
@@ -257,22 +261,22 @@ impl<'a> Pass<'a> {
     /// `getUnscheduledPodsWithoutNode`.
     fn delete_pods_of_missing_nodes(&mut self) {
         let nodes = &self.observed.nodes;
-        let homeless = self.by_node.iter().filter(|(node, _)| !nodes.contains_key(**node));
-        let pods = homeless.flat_map(|(_, pods)| pods.iter().copied());
+        let without_node = self.by_node.iter().filter(|(node, _)| !nodes.contains_key(**node));
+        let pods = without_node.flat_map(|(_, pods)| pods.iter().copied());
         let unscheduled = pods.filter(|pod| pod.spec.node_name.is_empty() && !pod.meta.deleting());
         self.pods_to_delete.extend(unscheduled);
     }
 
-    fn make_and_delete(&mut self) {
+    fn create_and_delete(&mut self) {
         let (observed, target) = (self.observed, &self.target);
         let set = &*observed.set;
         let owner = wire::controller_reference(target);
-        for (n, node) in self.nodes_needing_pods.iter().take(BURST_REPLICAS).enumerate() {
+        for (index, node) in self.nodes_needing_pods.iter().take(BURST_REPLICAS).enumerate() {
             let body = observed.pod_template.pod_json(set, node, observed.history.hash(), &owner);
             self.actions.push(
                 Create {
                     // Create the revision before the first pod.
-                    waits_for_earlier_creates: n == 0,
+                    waits_for_earlier_creates: index == 0,
                     done: Some(EventRecord::normal(
                         target.clone(),
                         "SuccessfulCreate",

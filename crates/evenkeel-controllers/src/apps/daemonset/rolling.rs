@@ -41,8 +41,8 @@ impl<'a> Pair<'a> {
     fn of(pass: &Pass<'a>, pods: &[&'a Arc<Pod>]) -> Result<Self, ()> {
         let mut pair = Self { new: None, old: None };
         for pod in pods.iter().filter(|pod| !pod.meta.deleting()) {
-            let place = if pass.is_updated(pod) { &mut pair.new } else { &mut pair.old };
-            if place.replace(pod).is_some() {
+            let entry = if pass.is_updated(pod) { &mut pair.new } else { &mut pair.old };
+            if entry.replace(pod).is_some() {
                 return Err(());
             }
         }
@@ -53,25 +53,25 @@ impl<'a> Pair<'a> {
 /// Without `maxSurge`: deletes unavailable old pods at once, and others within `maxUnavailable`. A later reconciliation
 /// creates the new pods.
 fn replace(pass: &mut Pass<'_>, budget: Budget) {
-    let (mut n_unavailable, mut free, mut candidates) = (0, Vec::new(), Vec::new());
+    let (mut unavailable, mut unavailable_old, mut available_old) = (0, Vec::new(), Vec::new());
     for pods in pass.by_node.values() {
         match Pair::of(pass, pods) {
             Ok(Pair { new: Some(new), old: None }) => {
-                n_unavailable += usize::from(!pass.is_available(new));
+                unavailable += usize::from(!pass.is_available(new));
             }
             Ok(Pair { new: None, old: Some(old) }) if pass.is_available(old) => {
-                candidates.push(old);
+                available_old.push(old);
             }
             Ok(Pair { new: None, old: Some(old) }) => {
-                free.push(old);
-                n_unavailable += 1;
+                unavailable_old.push(old);
+                unavailable += 1;
             }
-            Ok(_) | Err(()) => n_unavailable += 1,
+            Ok(_) | Err(()) => unavailable += 1,
         }
     }
-    let allowed = budget.unavailable.saturating_sub(n_unavailable);
-    pass.pods_to_delete.extend(free);
-    pass.pods_to_delete.extend(candidates.into_iter().take(allowed));
+    let allowed = budget.unavailable.saturating_sub(unavailable);
+    pass.pods_to_delete.extend(unavailable_old);
+    pass.pods_to_delete.extend(available_old.into_iter().take(allowed));
 }
 
 /// With `maxSurge`: creates a new pod next to the old one, and deletes the old one when the new one is
@@ -79,18 +79,19 @@ fn replace(pass: &mut Pass<'_>, budget: Budget) {
 /// available old pods only while more pods are available than desired.
 ///
 /// # Errors
-/// When the cache has no node of an old pod yet, or no longer. Nothing is decided then.
+/// Fails if the cache lacks the node of an old pod. The rolling update then creates and deletes no pod.
 fn surge(pass: &mut Pass<'_>, budget: Budget, desired: usize) -> Result<(), PlanError> {
-    let (mut n_surge, mut n_available) = (0, 0);
+    let (mut surging_nodes, mut available_nodes) = (0, 0);
+    // Nodes to surge on: those with an unavailable old pod do not use the budget.
     let (mut free, mut candidates) = (Vec::new(), Vec::new());
     let (mut done, mut misplaced) = (Vec::new(), Vec::new());
     for (name, pods) in &pass.by_node {
         let Ok(pair) = Pair::of(pass, pods) else {
-            n_surge += 1;
+            surging_nodes += 1;
             continue;
         };
         let available = |pod: &Arc<Pod>| pass.is_available(pod);
-        n_available += usize::from(pair.old.or(pair.new).is_some_and(available));
+        available_nodes += usize::from(pair.old.or(pair.new).is_some_and(available));
         let Some(old) = pair.old else { continue };
         let should_run = || match pass.observed.nodes.get(*name) {
             Some(node) => Ok(pass.observed.pod_template.fit(node).should_run),
@@ -104,14 +105,14 @@ fn surge(pass: &mut Pass<'_>, budget: Budget, desired: usize) -> Result<(), Plan
             None if should_run()? => candidates.push(*name),
             None => misplaced.push(old),
             Some(new) if available(new) => done.push(old),
-            Some(_) => n_surge += 1,
+            Some(_) => surging_nodes += 1,
         }
     }
-    let spare = n_available.saturating_sub(desired);
+    let spare = available_nodes.saturating_sub(desired);
     pass.pods_to_delete.extend(done);
     pass.pods_to_delete.extend(misplaced.into_iter().take(spare));
     pass.nodes_needing_pods.extend(free);
     pass.nodes_needing_pods
-        .extend(candidates.into_iter().take(budget.surge.saturating_sub(n_surge)));
+        .extend(candidates.into_iter().take(budget.surge.saturating_sub(surging_nodes)));
     Ok(())
 }

@@ -6,7 +6,7 @@ use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::plan::{Action, Outcomes, Plan, Update};
 use serde::Serialize;
 
-/// Returns the status update, and the delay until the next pod becomes available.
+/// Returns the status update, the deletions of surplus revisions, and the delay until the next pod becomes available.
 pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     let set = &*observed.set;

@@ -1,4 +1,4 @@
-//! Scenarios of single DaemonSets, and properties of whole rollouts on a model of the cluster.
+//! Scenarios of single DaemonSets, and properties of whole rollouts on a simulated cluster.
 
 use super::{
     backoff::Backoff,
@@ -23,6 +23,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
+/// Returns the DaemonSet `log` with the image `one` and this `rollingUpdate`.
 fn set(rolling: &Value) -> DaemonSet {
     object(&json!({
         "metadata": { "name": "log", "namespace": "ns", "uid": "set", "resourceVersion": "1", "generation": 1,
@@ -32,6 +33,7 @@ fn set(rolling: &Value) -> DaemonSet {
     }))
 }
 
+/// Returns a pod template: `spec` with one container of this image.
 fn template(image: &str, spec: &Value) -> Value {
     let mut template = json!({ "metadata": { "labels": { "app": "log" } }, "spec": spec });
     template["spec"]["containers"] = json!([{ "name": "c", "image": image }]);
@@ -46,6 +48,7 @@ fn surging(surge: &Value) -> Value {
     json!({ "maxUnavailable": 0, "maxSurge": surge })
 }
 
+/// Returns a node with its hostname label. The fields of `more` replace the node's.
 fn node(name: &str, more: &Value) -> Node {
     let mut node = json!({ "metadata": { "name": name, "uid": name, "labels": { "kubernetes.io/hostname": name } } });
     for (key, value) in more.as_object().into_iter().flatten() {
@@ -58,7 +61,7 @@ fn tainted(effect: &str) -> Value {
     json!({ "spec": { "taints": [{ "key": "k", "effect": effect }] } })
 }
 
-/// A DaemonSet, its nodes, and what the controller and the kubelets did.
+/// A simulated cluster: a DaemonSet, its nodes, pods and revisions, and the log of the controller's actions.
 #[derive(Debug, Clone)]
 struct World {
     set: DaemonSet,
@@ -67,7 +70,7 @@ struct World {
     revisions: Vec<ControllerRevision>,
     now: Timestamp,
     log: Vec<String>,
-    n_made: i64,
+    created_objects: i64,
 }
 
 impl World {
@@ -80,10 +83,11 @@ impl World {
             revisions: Vec::new(),
             now: T0,
             log: Vec::new(),
-            n_made: 0,
+            created_objects: 0,
         }
     }
 
+    /// Returns a cluster whose rollout is complete, with an empty log.
     fn settled(set: DaemonSet, nodes: usize) -> Self {
         let mut world = Self::new(set, nodes);
         world.settle();
@@ -110,7 +114,7 @@ impl World {
     fn pass_with(&mut self, backoff: &mut Backoff) -> bool {
         let observed = self.observed();
         let (next, failed) = plan(&observed, backoff, self.now);
-        failed.into_iter().for_each(|place| backoff.note(place, self.now));
+        failed.into_iter().for_each(|key| backoff.record(key, self.now));
         assert_eq!(evenkeel_runtime::plan::lint(&next), Vec::<String>::new());
         let outcomes = Outcomes(next.actions.iter().map(|action| self.apply(action)).collect());
         let status = status(&observed, &outcomes, self.now);
@@ -125,11 +129,11 @@ impl World {
         match action {
             Action::Create(create) => {
                 let body: Value = serde_json::from_slice(&create.body).unwrap();
-                let name = self.made(&create.kind.kind, &body);
+                let name = self.create(&create.kind.kind, &body);
                 self.record(format!("create {name}"), create.done.as_ref());
             }
             Action::Delete(delete) => {
-                self.deleted(&delete.target);
+                self.delete(&delete.target);
                 self.record(format!("delete {}", delete.target.name), delete.done.as_ref());
             }
             Action::Patch(patch) => {
@@ -161,24 +165,29 @@ impl World {
             Action::Read(_) | Action::DeleteCollection(_) | Action::Local(_) => {
                 unreachable!("not in a DaemonSet's plan")
             }
-            Action::Event(note) => self.log.push(format!("  {}: {}", note.reason, note.message)),
+            Action::Event(event) => self.log.push(format!("  {}: {}", event.reason, event.message)),
         }
         Outcome::success()
     }
 
     fn record(&mut self, what: String, done: Option<&EventRecord>) {
         self.log.push(what);
-        self.log.extend(done.map(|note| format!("  {}: {}", note.reason, note.message)));
+        self.log.extend(done.map(|event| format!("  {}: {}", event.reason, event.message)));
     }
 
-    fn made(&mut self, kind: &str, body: &Value) -> String {
-        self.n_made += 1;
-        let (uid, creation) = (format!("made-{}", self.n_made).into(), Some(at(self.n_made)));
+    fn create(&mut self, kind: &str, body: &Value) -> String {
+        self.created_objects += 1;
+        let (uid, creation) =
+            (format!("made-{}", self.created_objects).into(), Some(at(self.created_objects)));
         if kind == "Pod" {
             let mut pod: Pod = object(body);
             // Name pods by node, so that the goldens are readable.
-            let name =
-                format!("{}{}-{}", pod.meta.generate_name, target_node(&pod).unwrap(), self.n_made);
+            let name = format!(
+                "{}{}-{}",
+                pod.meta.generate_name,
+                target_node(&pod).unwrap(),
+                self.created_objects
+            );
             (pod.meta.name, pod.meta.uid, pod.meta.creation) =
                 (name.as_str().into(), uid, creation);
             pod.status.phase = "Pending".into();
@@ -192,7 +201,7 @@ impl World {
         name
     }
 
-    fn deleted(&mut self, target: &Target) {
+    fn delete(&mut self, target: &Target) {
         match &*target.kind.kind {
             "Pod" => self.pod(&target.name).meta.deletion = Some(T0),
             _ => self.revisions.retain(|revision| *revision.meta.name != *target.name),
@@ -203,15 +212,16 @@ impl World {
         self.pods.iter_mut().find(|pod| *pod.meta.name == *name).unwrap()
     }
 
-    fn on(&mut self, node: &str) -> &mut Pod {
+    fn pod_on(&mut self, node: &str) -> &mut Pod {
         self.pods.iter_mut().find(|pod| target_node(pod) == Some(node)).unwrap()
     }
 
-    /// Acts as scheduler and kubelets. Returns whether anything changed.
-    fn kubelets(&mut self) -> bool {
-        let n_pods = self.pods.len();
+    /// Acts as scheduler and kubelets: removes terminating pods and runs the others. Returns whether anything
+    /// changed.
+    fn run_pods(&mut self) -> bool {
+        let pods_before = self.pods.len();
         self.pods.retain(|pod| !pod.meta.deleting());
-        let mut moved = self.pods.len() != n_pods;
+        let mut changed = self.pods.len() != pods_before;
         for pod in &mut self.pods {
             let node = target_node(pod).unwrap_or_default().to_owned();
             let there = self.nodes.iter().any(|other| *other.meta.name == *node);
@@ -220,21 +230,23 @@ impl World {
                 let status = json!({ "status": { "phase": "Running",
                     "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": T0.to_string() }] } });
                 pod.status = object::<Pod>(&status).status;
-                moved = true;
+                changed = true;
             }
         }
-        moved
+        changed
     }
 
+    /// Alternates passes and kubelets until neither changes anything.
     fn settle(&mut self) {
         for _ in 0..300 {
-            if !self.pass() && !self.kubelets() {
+            if !self.pass() && !self.run_pods() {
                 return;
             }
         }
         panic!("does not settle: {:#?}", &self.log[self.log.len().saturating_sub(20)..]);
     }
 
+    /// Replaces the pod template, as a user's update does.
     fn roll(&mut self, template: &Value) {
         let spec = json!({ "spec": { "template": template } });
         self.set.spec.template = object::<DaemonSet>(&spec).spec.template;
@@ -307,19 +319,20 @@ fn each_node_gets_a_pod() {
 
 #[test]
 fn pod_has_node_affinity_and_daemon_tolerations() {
-    let mut given = set(&one_by_one());
+    let mut daemonset = set(&one_by_one());
     let spec = json!({ "hostNetwork": true, "nodeSelector": { "a": "b" },
         "tolerations": [{ "key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5 }],
         "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [
             { "matchExpressions": [{ "key": "c", "operator": "Exists" }] }] } } } });
-    given.spec.template =
+    daemonset.spec.template =
         object::<DaemonSet>(&json!({ "spec": { "template": template("one", &spec) } }))
             .spec
             .template;
-    let owner = owned_by(&given)[0].clone();
-    let body: Value =
-        serde_json::from_str(&PodTemplate::new(&given).pod_json(&given, "n0", "hash", &owner))
-            .unwrap();
+    let owner = owned_by(&daemonset)[0].clone();
+    let body: Value = serde_json::from_str(
+        &PodTemplate::new(&daemonset).pod_json(&daemonset, "n0", "hash", &owner),
+    )
+    .unwrap();
     expect![[r#"
         {
           "apiVersion": "v1",
@@ -420,8 +433,9 @@ fn node_should_run_and_continue_running() {
     let affinity = json!({ "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [
         { "matchExpressions": [{ "key": "disk", "operator": "In", "values": ["ssd"] }] }] } } } });
     let labelled = json!({ "metadata": { "name": "n", "labels": { "disk": "ssd" } } });
-    let borne = json!({ "tolerations": [{ "key": "k", "operator": "Exists" }] });
+    let tolerations = json!({ "tolerations": [{ "key": "k", "operator": "Exists" }] });
     let cordoned = json!({ "spec": { "unschedulable": true, "taints": [{ "key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule" }] } });
+    // Pod spec, fields of the node, and the expected `should_run` and `should_continue_running`.
     let table = [
         (json!({}), json!({}), (true, true)),
         (json!({ "nodeName": "n" }), json!({}), (true, true)),
@@ -433,17 +447,17 @@ fn node_should_run_and_continue_running() {
         (json!({}), tainted("NoSchedule"), (false, true)),
         (json!({}), tainted("NoExecute"), (false, false)),
         (json!({}), tainted("PreferNoSchedule"), (true, true)),
-        (borne.clone(), tainted("NoSchedule"), (true, true)),
-        (borne, tainted("NoExecute"), (true, true)),
+        (tolerations.clone(), tainted("NoSchedule"), (true, true)),
+        (tolerations, tainted("NoExecute"), (true, true)),
         (json!({}), cordoned, (true, true)),
     ];
     for (spec, more, (should_run, should_continue_running)) in table {
-        let mut given = set(&one_by_one());
-        given.spec.template =
+        let mut daemonset = set(&one_by_one());
+        daemonset.spec.template =
             object::<DaemonSet>(&json!({ "spec": { "template": template("one", &spec) } }))
                 .spec
                 .template;
-        let fit = PodTemplate::new(&given).fit(&node("n", &more));
+        let fit = PodTemplate::new(&daemonset).fit(&node("n", &more));
         assert_eq!(
             (fit.should_run, fit.should_continue_running),
             (should_run, should_continue_running),
@@ -532,11 +546,11 @@ fn max_surge_creates_the_new_pod_first() {
 }
 
 #[test]
-fn replacing_unavailable_pods_costs_no_budget() {
+fn replacing_unavailable_pods_uses_no_budget() {
     for rolling in [one_by_one(), surging(&json!("10%"))] {
         let mut world = World::settled(set(&rolling), 4);
         for node in ["n1", "n2"] {
-            world.on(node).status.conditions = Box::default();
+            world.pod_on(node).status.conditions = Box::default();
         }
         world.roll(&template("two", &json!({})));
         world.pass();
@@ -554,7 +568,7 @@ fn replacing_unavailable_pods_costs_no_budget() {
 #[test]
 fn surge_replaces_no_pod_while_its_node_is_not_cached() {
     let mut world = World::settled(set(&surging(&json!(1))), 2);
-    world.on("n1").status.conditions = Box::default();
+    world.pod_on("n1").status.conditions = Box::default();
     world.roll(&template("two", &json!({})));
     let missing = world.nodes.pop().unwrap();
     let (next, _) = plan(&world.observed(), &Backoff::default(), world.now);
@@ -575,14 +589,14 @@ fn surge_replaces_no_pod_while_its_node_is_not_cached() {
 
 #[test]
 fn on_delete_replaces_only_deleted_pods() {
-    let mut given = set(&one_by_one());
-    given.spec.update_strategy.type_ = "OnDelete".into();
-    let mut world = World::settled(given, 2);
+    let mut daemonset = set(&one_by_one());
+    daemonset.spec.update_strategy.type_ = "OnDelete".into();
+    let mut world = World::settled(daemonset, 2);
     world.roll(&template("two", &json!({})));
     world.settle();
     assert_eq!(world.images(), ["n0 one", "n1 one"]);
     assert_eq!(world.set.status.updated_number_scheduled, 0);
-    world.on("n1").meta.deletion = Some(T0);
+    world.pod_on("n1").meta.deletion = Some(T0);
     world.settle();
     assert_eq!(world.images(), ["n0 one", "n1 two"]);
 }
@@ -593,7 +607,7 @@ fn failed_pods_are_deleted_with_backoff() {
     let mut backoff = Backoff::default();
     let mut waits = Vec::new();
     for _ in 0..4 {
-        world.on("n0").status.phase = "Failed".into();
+        world.pod_on("n0").status.phase = "Failed".into();
         let (next, _) = plan(&world.observed(), &backoff, world.now);
         waits.push(next.requeue.map_or(0, |left| left.as_secs()));
         world.now += SignedDuration::try_from(next.requeue.unwrap_or_default()).unwrap();
@@ -606,7 +620,7 @@ fn failed_pods_are_deleted_with_backoff() {
         assert_eq!(world.log[..2], [event, format!("delete {name}")]);
         world.pods.clear();
         world.pass_with(&mut backoff);
-        world.kubelets();
+        world.run_pods();
     }
     assert_eq!(waits, [0, 1, 2, 4]);
 }
@@ -633,7 +647,7 @@ fn pod_of_a_missing_node_is_deleted() {
 }
 
 #[test]
-fn duplicate_revisions_are_merged() {
+fn newest_of_duplicate_revisions_is_kept() {
     let mut world = World::settled(set(&one_by_one()), 2);
     let mut twin = world.revisions[0].clone();
     (twin.meta.name, twin.meta.uid, twin.revision) = ("log-twin".into(), "twin".into(), 7);
@@ -653,10 +667,10 @@ fn duplicate_revisions_are_merged() {
 }
 
 #[test]
-fn revision_history_limit() {
-    let mut given = set(&one_by_one());
-    given.spec.revision_history_limit = Some(1);
-    let mut world = World::settled(given, 1);
+fn unused_revisions_beyond_the_history_limit_are_deleted() {
+    let mut daemonset = set(&one_by_one());
+    daemonset.spec.revision_history_limit = Some(1);
+    let mut world = World::settled(daemonset, 1);
     for image in ["two", "three", "four"] {
         world.roll(&template(image, &json!({})));
         world.settle();
@@ -684,7 +698,7 @@ fn revision_in_upstreams_encoding_is_reused() {
 #[test]
 fn pod_with_the_template_generation_is_updated() {
     let mut world = World::settled(set(&one_by_one()), 1);
-    let pod = world.on("n0").clone();
+    let pod = world.pod_on("n0").clone();
     assert!(is_updated(&world.set, &pod, "another"));
     world.set.meta.annotations =
         crate::fixtures::label("deprecated.daemonset.template.generation", "9");
@@ -693,11 +707,11 @@ fn pod_with_the_template_generation_is_updated() {
 
 #[test]
 fn pod_is_available_after_min_ready_seconds() {
-    let mut given = set(&one_by_one());
-    given.spec.min_ready_seconds = 30;
-    let mut world = World::new(given, 1);
+    let mut daemonset = set(&one_by_one());
+    daemonset.spec.min_ready_seconds = 30;
+    let mut world = World::new(daemonset, 1);
     world.pass();
-    world.kubelets();
+    world.run_pods();
     world.now = at(10);
     world.pass();
     assert_eq!((world.set.status.number_ready, world.set.status.number_available), (1, 0));
@@ -723,7 +737,7 @@ fn empty_selector_or_deletion_creates_no_pods() {
 }
 
 #[test]
-fn burst_limits_pods_per_pass() {
+fn pass_creates_at_most_250_pods() {
     let mut world = World::new(set(&one_by_one()), 300);
     world.pass();
     assert_eq!(world.pods.len(), 250);
@@ -733,6 +747,7 @@ fn burst_limits_pods_per_pass() {
 
 /// Returns any state that a crash, a user or another controller might have left.
 fn any_world() -> impl Strategy<Value = World> {
+    // Node, revision, phase, whether it is being deleted, and whether it is an orphan.
     let pod = (
         0..5usize,
         0..3usize,
@@ -740,6 +755,7 @@ fn any_world() -> impl Strategy<Value = World> {
         proptest::bool::weighted(0.1),
         proptest::bool::weighted(0.2),
     );
+    // Number of nodes, update strategy, limit of the rolling update, pods, and a taint for each node.
     (
         1..5usize,
         0..3u8,
@@ -769,14 +785,15 @@ fn any_world() -> impl Strategy<Value = World> {
                 })
                 .collect();
             for (n, (node, revision, phase, deleting, orphan)) in pods.into_iter().enumerate() {
-                scatter(&mut world, n, (node, revision, phase), deleting, orphan);
+                add_pod(&mut world, n, (node, revision, phase), deleting, orphan);
             }
             world.log.clear();
             world
         })
 }
 
-fn scatter(
+/// Adds the pod `start-{n}` on this node and of this revision, as an earlier state of the cluster left it.
+fn add_pod(
     world: &mut World,
     n: usize,
     (node, revision, phase): (usize, usize, u8),
@@ -787,7 +804,7 @@ fn scatter(
     let owner = owned_by(&world.set)[0].clone();
     let body =
         PodTemplate::new(&world.set).pod_json(&world.set, &format!("n{node}"), &hash, &owner);
-    world.made("Pod", &serde_json::from_str(&body).unwrap());
+    world.create("Pod", &serde_json::from_str(&body).unwrap());
     let pod = world.pods.last_mut().unwrap();
     pod.meta.name = format!("start-{n}").into();
     if orphan {
@@ -836,7 +853,7 @@ proptest! {
                 pod_template.fit(node).should_run && there
             });
             prop_assert!(desired - with.count() <= budget.unavailable, "{}", world.history());
-            world.kubelets();
+            world.run_pods();
         }
     }
 }

@@ -85,9 +85,9 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             |key| enqueue.add(key),
         );
     });
-    let of_pods = sets.clone();
+    let cached_sets = sets.clone();
     let builder = builder.watches(&pods, move |event, enqueue| {
-        events::on_pod(&deployments, &of_pods, event, |key| enqueue.add(key));
+        events::on_pod(&deployments, &cached_sets, event, |key| enqueue.add(key));
     });
     context.run(builder.planned(planner));
     Ok(())

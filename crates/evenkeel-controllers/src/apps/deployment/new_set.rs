@@ -15,7 +15,7 @@ use evenkeel_runtime::plan::EventRecord;
 impl Pass<'_> {
     /// Sets `Progressing` when the Deployment is paused or resumed, so that the progress deadline does not
     /// count the pause. Upstream: `checkPausedConditions`.
-    pub(crate) fn note_pause(&mut self) {
+    pub(crate) fn check_paused_conditions(&mut self) {
         let deployment = &*self.observed.deployment;
         let present = progress::condition(&self.conditions, PROGRESSING).map(|c| &*c.reason);
         if !has_deadline(deployment) || present == Some("ProgressDeadlineExceeded") {
@@ -54,7 +54,7 @@ impl Pass<'_> {
     }
 
     /// Returns the new set's index in `sets`; creates the set if it is missing.
-    pub(crate) fn new_or_make(&mut self) -> usize {
+    pub(crate) fn get_or_create_new_set(&mut self) -> usize {
         if let Some(index) = self.new {
             return index;
         }
@@ -73,7 +73,7 @@ impl Pass<'_> {
             changed: true,
             events: Vec::new(),
         };
-        set.replicas = self.room_for(0);
+        set.replicas = self.new_set_replicas(0);
         let name = set.name.clone();
         if set.replicas > 0 {
             let text = format!("Scaled up replica set {name} from 0 to {}", set.replicas);
@@ -94,7 +94,7 @@ impl Pass<'_> {
 
     /// Returns the size of a new set that has `present` replicas: all with `Recreate`, otherwise as many as
     /// `maxSurge` allows in addition to the old sets. Upstream: `NewRSNewReplicas`.
-    pub(crate) fn room_for(&self, present: i32) -> i32 {
+    pub(crate) fn new_set_replicas(&self, present: i32) -> i32 {
         let desired = self.budget.replicas;
         if &*self.observed.deployment.spec.strategy.type_ == RECREATE {
             return desired;

@@ -102,7 +102,7 @@ impl<'a> Pass<'a> {
         let set = &mut self.sets[index];
         let resized = set.replicas != replicas;
         if resized
-            || (always && !revision::notes_sizes(&set.annotations, budget.replicas, budget.max()))
+            || (always && !revision::has_sizes(&set.annotations, budget.replicas, budget.max()))
         {
             let direction = if set.replicas < replicas { "up" } else { "down" };
             if resized && set.present.is_some() {
@@ -144,7 +144,7 @@ impl<'a> Pass<'a> {
             alive[..surplus].iter().filter(unused).map(|set| wire::target(&***set)).collect();
     }
 
-    /// Returns the actions in order, and the index of the new set's creation.
+    /// Returns the actions in order, and the index of the action that creates the new set.
     pub(crate) fn into_actions(self) -> (Vec<Action>, Option<usize>) {
         let mut actions: Vec<Action> = Vec::new();
         if self.finish != Finish::Observed {

@@ -8,8 +8,8 @@
 //! | `replicas`, proportional scaling | `scale::is_scaling_event`, `scale::scale` |
 //! | `strategy.type`: `RollingUpdate` | `rolling::roll_out` |
 //! | `strategy.type`: `Recreate` | `recreate::roll_out` |
-//! | `rollingUpdate.maxSurge`, `rollingUpdate.maxUnavailable` | `budget::Budget`, `new_set::room_for` |
-//! | `paused` | `step`, `new_set::note_pause` |
+//! | `rollingUpdate.maxSurge`, `rollingUpdate.maxUnavailable` | `budget::Budget`, `new_set::new_set_replicas` |
+//! | `paused` | `step`, `new_set::check_paused_conditions` |
 //! | `revisionHistoryLimit` | `pass::cleanup_deployment` |
 //! | `progressDeadlineSeconds`, condition `Progressing` | `status::set_progressing_condition`, `status::deadline` |
 //! | `minReadySeconds`, which the ReplicaSets apply | `sets::update` |
@@ -50,7 +50,7 @@ impl<'a> Pass<'a> {
             pass.update_new_set();
             pass.finish = Finish::Counts;
         } else {
-            pass.note_pause();
+            pass.check_paused_conditions();
             pass.update_new_set();
             pass.step();
         }

@@ -12,7 +12,7 @@ pub(crate) fn roll_out(pass: &mut Pass<'_>) {
     if !old.is_empty() || old_pods_run(pass) {
         return;
     }
-    let new = pass.new_or_make();
+    let new = pass.get_or_create_new_set();
     pass.resize(new, pass.budget.replicas, false);
     if progress::is_complete_now(pass) {
         pass.cleanup_deployment();

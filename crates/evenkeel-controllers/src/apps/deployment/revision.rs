@@ -60,7 +60,7 @@ pub(crate) fn of_new_set(present: &StrMap, deployment: &StrMap, revision: i64) -
         number = revision.to_string();
         annotations.insert(REVISION, &number);
         if let Some(before) = present.get(REVISION) {
-            history = lengthened(present.get(HISTORY).unwrap_or_default(), before);
+            history = append_history(present.get(HISTORY).unwrap_or_default(), before);
             if let Some(history) = &history {
                 annotations.insert(HISTORY, history);
             }
@@ -75,14 +75,15 @@ pub(crate) fn with_sizes(annotations: &StrMap, replicas: i32, max: i32) -> StrMa
 }
 
 /// Whether the size annotations are up to date. Upstream: `ReplicasAnnotationsNeedUpdate`.
-pub(crate) fn notes_sizes(annotations: &StrMap, replicas: i32, max: i32) -> bool {
-    let notes = |key, size: i32| annotations.get(key).is_some_and(|text| text == size.to_string());
-    notes(DESIRED, replicas) && notes(MAX, max)
+pub(crate) fn has_sizes(annotations: &StrMap, replicas: i32, max: i32) -> bool {
+    let has_value =
+        |key, size: i32| annotations.get(key).is_some_and(|text| text == size.to_string());
+    has_value(DESIRED, replicas) && has_value(MAX, max)
 }
 
 /// Appends an entry to the history, and drops its oldest entries beyond `HISTORY_LIMIT`. Returns `None` if
-/// the entry alone is too long.
-fn lengthened(history: &str, entry: &str) -> Option<String> {
+/// a history exists and the entry alone exceeds the limit.
+fn append_history(history: &str, entry: &str) -> Option<String> {
     if history.split(',').next().is_none_or(str::is_empty) {
         return Some(entry.to_owned());
     }

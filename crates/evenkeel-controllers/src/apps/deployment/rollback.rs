@@ -13,10 +13,10 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::{EventRecord, OnError, PatchForm, Rewrite};
 use serde_json::json;
 
-/// Performs the requested rollback, or records an event that says why it cannot, and removes the annotation.
+/// Performs the requested rollback, or records an event with the reason why not. Either way, removes the annotation.
 /// Upstream: `rollback`.
 pub(crate) fn rollback(pass: &mut Pass<'_>, to_revision: i64) {
-    pass.new_or_make();
+    pass.get_or_create_new_set();
     pass.finish = Finish::Nothing;
     let revision = if to_revision == 0 { last(pass) } else { to_revision };
     let found = pass.sets.iter().position(|set| revision::of(&set.annotations) == Some(revision));
@@ -33,10 +33,10 @@ pub(crate) fn rollback(pass: &mut Pass<'_>, to_revision: i64) {
             let text = format!(
                 "The rollback revision contains the same template as current deployment \"{name}\""
             );
-            give_up(pass, "DeploymentRollbackTemplateUnchanged", text);
+            reject(pass, "DeploymentRollbackTemplateUnchanged", text);
         }
         None if to_revision == 0 && revision == 0 => {
-            give_up(
+            reject(
                 pass,
                 "DeploymentRollbackRevisionNotFound",
                 "Unable to find last revision.".into(),
@@ -44,7 +44,7 @@ pub(crate) fn rollback(pass: &mut Pass<'_>, to_revision: i64) {
         }
         None => {
             let text = "Unable to find the revision to rollback to.".into();
-            give_up(pass, "DeploymentRollbackRevisionNotFound", text);
+            reject(pass, "DeploymentRollbackRevisionNotFound", text);
         }
     }
 }
@@ -57,7 +57,8 @@ fn last(pass: &Pass<'_>) -> i64 {
     revisions.len().checked_sub(2).map_or(0, |index| revisions[index].max(0))
 }
 
-fn give_up(pass: &mut Pass<'_>, reason: &'static str, text: String) {
+/// Records a warning, and removes the annotation.
+fn reject(pass: &mut Pass<'_>, reason: &'static str, text: String) {
     pass.events.push(EventRecord::warning(pass.target.clone(), reason, text));
     rewrite(pass, None, None);
 }

@@ -57,10 +57,10 @@ impl<'a> SetCopy<'a> {
     pub(crate) fn create(self, deployment: &Deployment, owner: &Target) -> Action {
         let hash = self.name.rsplit('-').next().unwrap_or_default();
         let template = deployment.spec.template.with_label(HASH_LABEL, hash);
-        let body = Whole {
+        let body = ReplicaSetBody {
             api_version: "apps/v1",
             kind: "ReplicaSet",
-            metadata: Fresh {
+            metadata: NewMetadata {
                 name: &self.name,
                 namespace: &deployment.meta.namespace,
                 labels: &template.labels,
@@ -81,8 +81,8 @@ impl<'a> SetCopy<'a> {
         })
     }
 
-    /// Returns the write of a changed set. As upstream, it updates the whole object: roles grant the
-    /// deployment controller `update` on ReplicaSets.
+    /// Returns the update of a changed set, and its events. As upstream, the update has the whole object: the
+    /// controller's role grants `update` on ReplicaSets.
     pub(crate) fn update(self) -> impl Iterator<Item = Action> {
         let written = self.present.map(|set| {
             let mut events = self.events.into_iter();
@@ -91,7 +91,7 @@ impl<'a> SetCopy<'a> {
                 on_error: OnError::Abort,
                 ..Update::new(
                     wire::target(&**set),
-                    whole(set, self.replicas, self.min_ready_seconds, &self.annotations),
+                    replica_set_body(set, self.replicas, self.min_ready_seconds, &self.annotations),
                 )
             });
             [update].into_iter().chain(events.map(Action::Event))
@@ -100,8 +100,13 @@ impl<'a> SetCopy<'a> {
     }
 }
 
-fn whole(set: &ReplicaSet, replicas: i32, min_ready_seconds: i32, annotations: &StrMap) -> Bytes {
-    wire::json(&Whole {
+fn replica_set_body(
+    set: &ReplicaSet,
+    replicas: i32,
+    min_ready_seconds: i32,
+    annotations: &StrMap,
+) -> Bytes {
+    wire::json(&ReplicaSetBody {
         api_version: "apps/v1",
         kind: "ReplicaSet",
         metadata: wire::PreservedMetadata::with_annotations(&set.meta, annotations),
@@ -116,7 +121,7 @@ fn whole(set: &ReplicaSet, replicas: i32, min_ready_seconds: i32, annotations: &
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Whole<M> {
+struct ReplicaSetBody<M> {
     api_version: &'static str,
     kind: &'static str,
     metadata: M,
@@ -125,7 +130,7 @@ struct Whole<M> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Fresh<'a> {
+struct NewMetadata<'a> {
     name: &'a str,
     namespace: &'a str,
     #[serde(serialize_with = "wire::map")]

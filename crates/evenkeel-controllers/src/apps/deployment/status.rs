@@ -15,8 +15,8 @@ use evenkeel_runtime::plan::{EventRecord, Failure, Outcomes, Plan, Update};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Maximum number of hash collisions. Beyond it, something changes the template of each new ReplicaSet, and
-/// the controller would create sets without end.
+/// Maximum number of hash collisions. More of them mean that, for example, a webhook changes the template of each new
+/// ReplicaSet; the controller would create sets without end.
 const MAX_COLLISIONS: i32 = 20;
 const AVAILABLE: &str = "Available";
 const REPLICA_FAILURE: &str = "ReplicaFailure";
@@ -29,7 +29,7 @@ pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -
     let pass = Pass::decide(observed, now);
     let (_, created) = Pass::decide(observed, now).into_actions();
     let failure =
-        created.and_then(|at| outcomes.0.get(at)).and_then(|outcome| outcome.error.as_ref());
+        created.and_then(|index| outcomes.0.get(index)).and_then(|outcome| outcome.error.as_ref());
     if let Some(failure) = failure {
         return not_created(&pass, failure);
     }
@@ -77,7 +77,7 @@ fn not_created(pass: &Pass<'_>, failure: &Failure) -> Plan {
         }
         return plan;
     }
-    let name = pass.new.map(|at| &*pass.sets[at].name).unwrap_or_default();
+    let name = pass.new.map(|index| &*pass.sets[index].name).unwrap_or_default();
     let text = format!("Failed to create new replica set \"{name}\": {failure}");
     if has_deadline(deployment) {
         let condition = Condition::new(PROGRESSING, "False", "ReplicaSetCreateError", &text);
@@ -100,7 +100,7 @@ fn counted(pass: &Pass<'_>) -> Status {
     let mut status = Status {
         observed_generation: deployment.meta.generation,
         replicas: sum(|status| status.replicas),
-        updated_replicas: pass.new.map_or(0, |at| pass.sets[at].status().replicas),
+        updated_replicas: pass.new.map_or(0, |index| pass.sets[index].status().replicas),
         ready_replicas: sum(|status| status.ready_replicas),
         available_replicas: available,
         unavailable_replicas: pass.total().saturating_sub(available).max(0),
@@ -159,7 +159,7 @@ fn progressed(pass: &Pass<'_>) -> Status {
 /// `syncRolloutStatus`.
 fn set_progressing_condition(pass: &Pass<'_>, present: Option<&Condition>, status: &mut Status) {
     let subject = match pass.new {
-        Some(at) => format!("ReplicaSet \"{}\"", pass.sets[at].name),
+        Some(index) => format!("ReplicaSet \"{}\"", pass.sets[index].name),
         None => format!("Deployment \"{}\"", pass.observed.deployment.meta.name),
     };
     let (value, reason, text) = if is_complete(pass, status) {
@@ -238,8 +238,8 @@ pub(super) fn until_stuck_now(pass: &Pass<'_>) -> Option<Duration> {
 /// Returns the condition `ReplicaFailure`: the new set's, else an old set's.
 fn failure(pass: &Pass<'_>) -> Option<Condition> {
     let new = pass.new.into_iter();
-    let condition = new.chain(pass.old()).find_map(|at| {
-        pass.sets[at].status().conditions.iter().find(|c| &*c.type_ == REPLICA_FAILURE)
+    let condition = new.chain(pass.old()).find_map(|index| {
+        pass.sets[index].status().conditions.iter().find(|c| &*c.type_ == REPLICA_FAILURE)
     })?;
     let mut condition = Condition::from(condition);
     condition.last_update_time = condition.last_transition_time;

@@ -1,4 +1,4 @@
-//! Goldens of single passes, and properties of whole rollouts on a model of the cluster.
+//! Goldens of single passes, and properties of whole rollouts on a simulated cluster.
 
 use super::{
     observed::{Observed, set_name},
@@ -23,6 +23,7 @@ fn template(image: &str) -> Value {
     json!({ "metadata": { "labels": { "app": "web" } }, "spec": { "containers": [{ "name": "c", "image": image }] } })
 }
 
+/// Returns the Deployment `web` with the image `one` and these limits of its rolling update.
 fn deployment(replicas: i32, surge: &Value, unavailable: &Value) -> Deployment {
     object(&json!({
         "metadata": { "name": "web", "namespace": "ns", "uid": "d", "resourceVersion": "1", "generation": 1,
@@ -37,7 +38,7 @@ fn deployment_of_4() -> Deployment {
     deployment(4, &json!("25%"), &json!("25%"))
 }
 
-/// A Deployment, its ReplicaSets, and what the controller and the kubelets did.
+/// A simulated cluster: a Deployment, its ReplicaSets, and the controller's events and writes.
 #[derive(Clone)]
 struct World {
     deployment: Deployment,
@@ -52,15 +53,15 @@ impl World {
         Self { deployment, sets: Vec::new(), now: T0, events: Vec::new(), writes: Vec::new() }
     }
 
-    /// Returns a world whose rollout is complete.
+    /// Returns a cluster whose rollout is complete, without the events and writes so far.
     fn settled(deployment: Deployment) -> Self {
         let mut world = Self::new(deployment);
         world.settle();
-        world.forget();
+        world.clear_log();
         world
     }
 
-    fn forget(&mut self) {
+    fn clear_log(&mut self) {
         self.events.clear();
         self.writes.clear();
     }
@@ -180,10 +181,10 @@ impl World {
         }
     }
 
-    /// Acts as a set's controller: deletes unavailable pods first, and creates `quarters` in 4 of the missing
-    /// pods.
-    fn catch_up(&mut self, at: usize, quarters: i32) {
-        let set = &mut self.sets[at];
+    /// Acts as the ReplicaSet controller and the kubelets: removes surplus pods, unavailable ones first. Makes
+    /// `quarters` / 4 of the missing pods available.
+    fn catch_up(&mut self, index: usize, quarters: i32) {
+        let set = &mut self.sets[index];
         let replicas = set.spec.replicas.unwrap();
         let status = &mut set.status;
         status.available_replicas = status.available_replicas.min(replicas);
@@ -195,10 +196,11 @@ impl World {
         status.observed_generation = set.meta.generation;
     }
 
+    /// Alternates the ReplicaSet controller and passes until neither changes anything.
     fn settle(&mut self) {
         for _ in 0..300 {
             let before: Vec<_> = self.sets.iter().map(|set| set.status.clone()).collect();
-            (0..self.sets.len()).for_each(|at| self.catch_up(at, 4));
+            (0..self.sets.len()).for_each(|index| self.catch_up(index, 4));
             let moved = !self.sets.iter().map(|set| &set.status).eq(before.iter());
             if !self.pass() && !moved {
                 return;
@@ -207,6 +209,7 @@ impl World {
         panic!("does not settle: {:?}", &self.writes[self.writes.len() - 10..]);
     }
 
+    /// Changes the image in the template, as a user's update does.
     fn roll(&mut self, image: &str) {
         let spec = json!({ "spec": { "template": template(image) } });
         self.deployment.spec.template = object::<Deployment>(&spec).spec.template;
@@ -227,7 +230,7 @@ impl World {
         found.map_or_else(String::new, |c| format!("{} {}: {}", c.status, c.reason, c.message))
     }
 
-    /// Returns writes and events, one per line, with hashes replaced by numbers of sets.
+    /// Returns writes and events, one per line. ReplicaSets are named by index instead of by hash.
     fn story(&self) -> String {
         let events = self.events.iter().map(|event| format!("{}: {}", event.reason, event.message));
         let mut story: String =
@@ -311,7 +314,7 @@ fn rolling_update_completes() {
     );
     assert_eq!(world.sizes(), [0, 4]);
     assert_eq!(world.deployment.meta.annotations.get(revision::REVISION), Some("2"));
-    world.forget();
+    world.clear_log();
     assert!(!world.pass());
 }
 
@@ -421,7 +424,7 @@ fn rollback_restores_template_and_annotations() {
     world.deployment.meta.annotations = world.deployment.meta.annotations.with("team", "b");
     world.settle();
     roll_back_to(&mut world, "0");
-    world.forget();
+    world.clear_log();
     world.settle();
     check(
         &world,
@@ -490,7 +493,7 @@ fn rollback_without_effect_is_reported_and_cleared() {
 }
 
 #[test]
-fn progress_deadline_seconds() {
+fn rollout_times_out_after_progress_deadline_seconds() {
     let mut world = World::settled(deployment_of_4());
     world.roll("two");
     world.pass();
@@ -513,6 +516,7 @@ fn progress_deadline_seconds() {
     assert_eq!(status(&world.observed(), &Outcomes::default(), at(700)), Plan::nothing());
 }
 
+/// Returns the outcome of a plan whose only action failed with this error.
 fn refused(code: u16, reason: &str, namespace_terminating: bool) -> Outcomes {
     let message = "refused".into();
     let failure = Failure { code, reason: reason.into(), message, namespace_terminating };
@@ -616,14 +620,14 @@ fn orphan_with_the_template_is_adopted() {
 }
 
 #[test]
-fn long_names_are_truncated() {
+fn replica_set_name_is_truncated_to_253_characters() {
     let name = set_name(&"a".repeat(253), "5f6bc9d8f7");
     assert_eq!(name.len(), 253);
     assert!(name.ends_with("a-5f6bc9d8f7"));
 }
 
 #[test]
-fn revision_history_annotation_is_bounded() {
+fn revision_history_annotation_has_at_most_2000_characters() {
     let entries =
         |annotations: &StrMap| annotations.get(revision::HISTORY).unwrap_or_default().to_owned();
     let mut annotations: StrMap = [(revision::REVISION, "1")].into_iter().collect();
@@ -635,8 +639,8 @@ fn revision_history_annotation_is_bounded() {
         history.len() <= 2000 && history.ends_with("598,599") && !history.starts_with("1,"),
         "{history}"
     );
-    let odd: StrMap = [(revision::REVISION, "odd")].into_iter().collect();
-    assert_eq!(revision::of_new_set(&odd, &StrMap::default(), 7), odd);
+    let invalid: StrMap = [(revision::REVISION, "odd")].into_iter().collect();
+    assert_eq!(revision::of_new_set(&invalid, &StrMap::default(), 7), invalid);
 }
 
 #[derive(Debug, Clone)]

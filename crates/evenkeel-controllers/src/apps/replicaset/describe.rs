@@ -1,4 +1,4 @@
-//! Description of a set for `evenkeel explain`.
+//! Description of a ReplicaSet or ReplicationController for `evenkeel explain`.
 
 use super::{
     plan::{Observed, unusable},

@@ -20,7 +20,7 @@ impl DeletionAge {
     }
 
     /// Returns a metric that is not exported, for ReplicationControllers: a registry accepts only one metric
-    /// of a name.
+    /// of each name.
     pub(super) fn unregistered() -> Self {
         let help = "The ratio of chosen deleted pod's ages to the current youngest pod's age (at the time). Should be <2. \
                     The intent of this metric is to measure the rough efficacy of the LogarithmicScaleDown feature gate's \
@@ -43,8 +43,8 @@ impl DeletionAge {
                 _ => None,
             })
         };
-        let n_deleted = deleted().count();
-        if n_deleted == 0 || n_deleted >= owned.len() {
+        let deletions = deleted().count();
+        if deletions == 0 || deletions >= owned.len() {
             return;
         }
         let age =

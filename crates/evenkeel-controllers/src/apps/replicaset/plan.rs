@@ -42,7 +42,7 @@ pub(crate) struct Observed<S> {
     pub(crate) n_terminating: usize,
     /// Pods of all ReplicaSets with the same controller. A pod on a node with more of them is deleted earlier.
     pub(crate) related: Vec<Arc<Pod>>,
-    /// Rules that feature gates switch.
+    /// Feature gates that affect the decision.
     pub(crate) rules: Rules,
 }
 
@@ -66,9 +66,9 @@ impl<S: Set> Observed<S> {
             pods::is_active(pod)
         });
         let pods = Claims::by_labels(set.meta(), active, |labels| set.matches(labels));
-        let have = pods.owned.len();
-        let surplus = have.saturating_sub(desired_replicas(&*set)).min(BURST_REPLICAS);
-        let must_choose = surplus > 0 && surplus < have;
+        let present = pods.owned.len();
+        let surplus = present.saturating_sub(desired_replicas(&*set)).min(BURST_REPLICAS);
+        let must_choose = surplus > 0 && surplus < present;
         let related = if must_choose { related() } else { Vec::new() };
         Self { set, pods, n_terminating, related, rules }
     }
@@ -95,20 +95,25 @@ pub(crate) fn plan<S: Set>(observed: &Observed<S>, now: Timestamp) -> Plan {
     if set.meta().deleting() {
         return plan;
     }
-    let (have, want) = (observed.pods.owned.len(), desired_replicas(set));
+    let (present, desired) = (observed.pods.owned.len(), desired_replicas(set));
     match balance(observed) {
         Ordering::Less if unusable(set).is_some() => {}
-        Ordering::Less => plan.push(create(set, &target, (want - have).min(BURST_REPLICAS))),
+        Ordering::Less => plan.push(create(set, &target, (desired - present).min(BURST_REPLICAS))),
         Ordering::Equal => {}
         Ordering::Greater => {
-            plan.actions.extend(delete(observed, &target, (have - want).min(BURST_REPLICAS), now));
+            plan.actions.extend(delete(
+                observed,
+                &target,
+                (present - desired).min(BURST_REPLICAS),
+                now,
+            ));
         }
     }
     plan
 }
 
-/// Returns why the template is unusable: its pods would not match the selector, and the set would create pods
-/// for ever. The API server rejects such a set.
+/// Returns the reason why the template is unusable: the selector would not match its pods, so the controller would
+/// create pods for ever. The API server rejects such a set.
 pub(crate) fn unusable<S: Set>(set: &S) -> Option<&'static str> {
     let labels = &set.template().labels;
     if labels.is_empty() {
@@ -148,7 +153,7 @@ fn delete<S: Set>(
 ) -> impl Iterator<Item = Action> {
     let owned = &observed.pods.owned;
     let to_adopt = &owned[owned.len() - observed.pods.adopt..];
-    let victims = pod_deletion_ranking::pods_to_delete(
+    let pods_to_delete = pod_deletion_ranking::pods_to_delete(
         owned,
         &observed.related,
         count,
@@ -156,7 +161,7 @@ fn delete<S: Set>(
         now,
     );
     let is_owned = |pod: &Arc<Pod>| !to_adopt.iter().any(|new| Arc::ptr_eq(new, pod));
-    victims.into_iter().filter(is_owned).map(|pod| {
+    pods_to_delete.into_iter().filter(is_owned).map(|pod| {
         let done = format!("Deleted pod: {}", pod.meta.name);
         Action::Delete(Delete {
             done: Some(EventRecord::normal(target.clone(), "SuccessfulDelete", done)),

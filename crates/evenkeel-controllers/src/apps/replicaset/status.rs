@@ -18,7 +18,7 @@ pub(crate) fn status<S: Set>(observed: &Observed<S>, outcomes: &Outcomes, now: T
     if !set.selects() {
         return plan;
     }
-    // The caches show these actions soon; the reconciliation that observes them writes the status once.
+    // The cache will soon contain these changes. The reconciliation that observes them writes the status once.
     if !outcomes.0.is_empty() && outcomes.first_error().is_none() {
         return plan;
     }

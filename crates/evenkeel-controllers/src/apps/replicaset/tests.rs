@@ -1,4 +1,4 @@
-//! Tables, goldens and properties of a ReplicaSet's plan.
+//! Tables, goldens and properties of a ReplicaSet's plan and status.
 
 use super::{
     plan::{BURST_REPLICAS, Observed, Rules, plan},
@@ -20,6 +20,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
+/// Returns the ReplicaSet `web`, whose pods have the labels `app=web` and `tier=x`.
 fn set(replicas: i32) -> ReplicaSet {
     object(&json!({
         "metadata": { "name": "web", "namespace": "ns", "uid": "set", "resourceVersion": "7", "generation": 2,
@@ -30,13 +31,13 @@ fn set(replicas: i32) -> ReplicaSet {
     }))
 }
 
-fn own(set: &ReplicaSet, mut pod: Pod) -> Arc<Pod> {
+fn owned(set: &ReplicaSet, mut pod: Pod) -> Arc<Pod> {
     pod.meta.owners = owned_by(set);
     Arc::new(pod)
 }
 
-fn own_pods(set: &ReplicaSet, n: usize) -> Vec<Arc<Pod>> {
-    (0..n).map(|n| own(set, pod(&format!("p{n}"), Some(T0)))).collect()
+fn owned_pods(set: &ReplicaSet, n: usize) -> Vec<Arc<Pod>> {
+    (0..n).map(|n| owned(set, pod(&format!("p{n}"), Some(T0)))).collect()
 }
 
 fn observed(set: ReplicaSet, pods: Vec<Arc<Pod>>) -> Observed<ReplicaSet> {
@@ -79,7 +80,7 @@ fn line(action: &Action) -> String {
         Action::Read(_) | Action::DeleteCollection(_) | Action::Local(_) => {
             unreachable!("not in a ReplicaSet's plan")
         }
-        Action::Event(note) => format!("event {} {}", note.reason, note.message),
+        Action::Event(event) => format!("event {} {}", event.reason, event.message),
     }
 }
 
@@ -91,7 +92,7 @@ fn check(plan: &Plan, golden: &Expect) {
 #[test]
 fn missing_pods_are_created_from_the_template() {
     let set = set(3);
-    let pods = own_pods(&set, 1);
+    let pods = owned_pods(&set, 1);
     check(
         &plan(&observed(set, pods), T0),
         &expect![[r#"
@@ -105,7 +106,7 @@ fn matching_orphans_are_adopted_and_others_released() {
     let set = set(1);
     let mut stranger = pod("stranger", None);
     stranger.meta.labels = label("app", "other");
-    let pods = vec![Arc::new(pod("orphan", None)), own(&set, stranger)];
+    let pods = vec![Arc::new(pod("orphan", None)), owned(&set, stranger)];
     check(
         &plan(&observed(set, pods), T0),
         &expect![[r#"
@@ -118,7 +119,7 @@ fn matching_orphans_are_adopted_and_others_released() {
 #[test]
 fn adopted_pod_is_not_deleted_in_the_same_pass() {
     let set = set(1);
-    let pods = vec![own(&set, pod("own", Some(T0))), Arc::new(pod("orphan", None))];
+    let pods = vec![owned(&set, pod("own", Some(T0))), Arc::new(pod("orphan", None))];
     check(
         &plan(&observed(set, pods), T0),
         &expect![[r#"
@@ -128,7 +129,7 @@ fn adopted_pod_is_not_deleted_in_the_same_pass() {
 }
 
 #[test]
-fn terminating_set_changes_no_pods() {
+fn deleted_set_changes_no_pods() {
     let mut set = set(3);
     set.meta.deletion = Some(T0);
     let pods = vec![Arc::new(pod("orphan", None))];
@@ -150,14 +151,14 @@ fn status_counts_pods_and_requeues_for_availability() {
     set.spec.min_ready_seconds = 30;
     let mut labelled = pod("full", Some(at(-31)));
     labelled.meta.labels = labelled.meta.labels.with("tier", "x");
-    let mut dying = pod("dying", Some(at(-100)));
-    dying.meta.deletion = Some(T0);
+    let mut terminating = pod("dying", Some(at(-100)));
+    terminating.meta.deletion = Some(T0);
     let pods = vec![
-        own(&set, labelled),
-        own(&set, pod("young", Some(at(-10)))),
-        own(&set, pod("unready", None)),
-        own(&set, pod("younger", Some(at(-5)))),
-        own(&set, dying),
+        owned(&set, labelled),
+        owned(&set, pod("young", Some(at(-10)))),
+        owned(&set, pod("unready", None)),
+        owned(&set, pod("younger", Some(at(-5)))),
+        owned(&set, terminating),
     ];
     check(
         &status(&observed(set, pods), &Outcomes::default(), T0),
@@ -192,7 +193,7 @@ fn failed_create_sets_replica_failure() {
 #[test]
 fn failed_delete_sets_replica_failure() {
     let set = set(0);
-    let pods = own_pods(&set, 1);
+    let pods = owned_pods(&set, 1);
     let body = status_of(&status(&observed(set, pods), &failed("no", false), T0)).unwrap();
     assert_eq!(body["conditions"][0]["reason"], "FailedDelete");
     assert_eq!(body["conditions"][0]["message"], "unable to delete pods: no");
@@ -252,16 +253,17 @@ fn apply_status(set: &mut ReplicaSet, plan: &Plan) {
     }
 }
 
-/// Acts as the API server: creates and deletes the plan's pods, and changes their owners.
-fn replay(set: &ReplicaSet, pods: &mut Vec<Arc<Pod>>, plan: &Plan, pass: usize) {
+/// Acts as the API server: creates and deletes the plan's pods, and patches their owner references.
+fn apply(set: &ReplicaSet, pods: &mut Vec<Arc<Pod>>, plan: &Plan, pass: usize) {
     for action in &plan.actions {
         match action {
             Action::Create(create) => {
                 for n in 0..create.count {
-                    let mut made: Pod = object(&serde_json::from_slice(&create.body).unwrap());
-                    let name = format!("{}{pass}-{n}", made.meta.generate_name);
-                    (made.meta.name, made.meta.uid) = (name.as_str().into(), name.as_str().into());
-                    pods.push(Arc::new(made));
+                    let mut created: Pod = object(&serde_json::from_slice(&create.body).unwrap());
+                    let name = format!("{}{pass}-{n}", created.meta.generate_name);
+                    (created.meta.name, created.meta.uid) =
+                        (name.as_str().into(), name.as_str().into());
+                    pods.push(Arc::new(created));
                 }
             }
             Action::Delete(delete) => pods.retain(|pod| *pod.meta.uid != *delete.target.uid),
@@ -276,17 +278,18 @@ fn replay(set: &ReplicaSet, pods: &mut Vec<Arc<Pod>>, plan: &Plan, pass: usize) 
     }
 }
 
+/// Returns pods of any owner, label, phase, node, age, deletion cost and readiness.
 fn any_pods(set: &ReplicaSet) -> impl Strategy<Value = Vec<Arc<Pod>>> + use<> {
     let owners = owned_by(set);
     let one = (any::<[bool; 3]>(), 0..4usize, 0..3usize, -1_000_000..0i64, -99..99i32, 0..3i32);
     prop::collection::vec(one, 0..40).prop_map(move |all| {
-        let made = all.into_iter().enumerate().map(
-            |(n, ([own, matching, dying], phase, node, age, cost, ready))| {
+        let created = all.into_iter().enumerate().map(
+            |(n, ([owned, matching, terminating], phase, node, age, cost, ready))| {
                 let mut pod = pod(&format!("p{n}"), (ready > 0).then(|| at(age / 7)));
                 pod.meta.creation = (age % 5 != 0).then(|| at(age));
-                pod.meta.deletion = dying.then_some(T0);
+                pod.meta.deletion = terminating.then_some(T0);
                 pod.meta.labels = label("app", if matching { "web" } else { "other" });
-                pod.meta.owners = if own { owners.clone() } else { Shared::default() };
+                pod.meta.owners = if owned { owners.clone() } else { Shared::default() };
                 pod.meta.annotations =
                     label("controller.kubernetes.io/pod-deletion-cost", &cost.to_string());
                 pod.spec.node_name = ["", "a", "b"][node].into();
@@ -294,7 +297,7 @@ fn any_pods(set: &ReplicaSet) -> impl Strategy<Value = Vec<Arc<Pod>>> + use<> {
                 Arc::new(pod)
             },
         );
-        made.collect()
+        created.collect()
     })
 }
 
@@ -305,7 +308,7 @@ proptest! {
     fn plans_converge(want in 0..1200i32, start in any_pods(&set(0)), more in 0..1200usize) {
         let mut set = set(want);
         let mut pods = start;
-        pods.extend(own_pods(&set, more).into_iter().map(|pod| {
+        pods.extend(owned_pods(&set, more).into_iter().map(|pod| {
             let mut pod = Pod::clone(&pod);
             pod.meta.uid = format!("more-{}", pod.meta.uid).into();
             pod.meta.name = pod.meta.uid.clone();
@@ -320,7 +323,7 @@ proptest! {
             if next.is_nothing() && status.is_nothing() {
                 break;
             }
-            replay(&set, &mut pods, &next, passes);
+            apply(&set, &mut pods, &next, passes);
             apply_status(&mut set, &status);
             passes += 1;
             prop_assert!(passes < 20, "does not settle");
@@ -333,14 +336,14 @@ proptest! {
 
     #[test]
     fn plan_is_independent_of_pod_order(want in 0..20i32, (pods, shuffled) in any_pods(&set(0)).prop_flat_map(|pods| (Just(pods.clone()), Just(pods).prop_shuffle()))) {
-        let of = |pods| Observed::new(Arc::new(set(want)), pods, pods_related, Rules::of(&Gates::default()));
+        let of = |pods| Observed::new(Arc::new(set(want)), pods, no_related_pods, Rules::of(&Gates::default()));
         prop_assert_eq!(plan(&of(pods), T0), plan(&of(shuffled), T0));
     }
 
     #[test]
     fn burst_replicas_limit_each_pass(want in 0..5000i32, have in 0..1500usize) {
         let set = set(want);
-        let pods = own_pods(&set, have);
+        let pods = owned_pods(&set, have);
         let next = plan(&observed(set, pods), T0);
         let sizes = next.actions.iter().map(|action| match action {
             Action::Create(create) => create.count as usize,
@@ -351,12 +354,12 @@ proptest! {
     }
 }
 
-fn pods_related() -> Vec<Arc<Pod>> {
+fn no_related_pods() -> Vec<Arc<Pod>> {
     Vec::new()
 }
 
 #[test]
-fn pods_to_delete_by_each_rule() {
+fn pods_to_delete_follow_each_ranking_rule() {
     let base = || pod("base", Some(at(-1000)));
     let with = |name: &str, change: &dyn Fn(&mut Pod)| {
         let mut pod = base();
@@ -403,7 +406,7 @@ fn pods_to_delete_by_each_rule() {
         ("same age bucket by uid", ready(Some(at(-900))), ready(Some(at(-800)))),
     ];
     for (rule, first, second) in table {
-        // The names contradict the rule, except in the rule about names.
+        // Names, which are also uids, would reverse the order, except in the rule about uids.
         let names = if rule.contains("uid") { ("a", "b") } else { ("z", "b") };
         let (first, second) = (with(names.0, &first), with(names.1, &second));
         for pods in [[first.clone(), second.clone()], [second, first.clone()]] {
@@ -430,7 +433,7 @@ fn pods_colocated_on_a_node_are_deleted_first() {
 
 #[test]
 fn pod_deletion_cost_and_terminating_replicas_need_their_gates() {
-    let costing = |name: &str, cost: &str| {
+    let with_deletion_cost = |name: &str, cost: &str| {
         let mut pod = pod(name, Some(T0));
         pod.meta.annotations =
             [("controller.kubernetes.io/pod-deletion-cost", cost)].into_iter().collect();
@@ -438,7 +441,8 @@ fn pod_deletion_cost_and_terminating_replicas_need_their_gates() {
     };
     let mut terminating = pod("c", Some(T0));
     terminating.meta.deletion = Some(T0);
-    let pods = [costing("a", "9"), costing("z", "-9"), terminating].map(|pod| own(&set(1), pod));
+    let pods = [with_deletion_cost("a", "9"), with_deletion_cost("z", "-9"), terminating]
+        .map(|pod| owned(&set(1), pod));
     let old = Gates::new(|gate| !["PodDeletionCost", TERMINATING].contains(&gate));
     for (gates, deleted, n) in [(Gates::default(), "z", json!(1)), (old, "a", Value::Null)] {
         let mut observed = observed(set(1), pods.to_vec());
@@ -454,7 +458,7 @@ fn pod_deletion_cost_and_terminating_replicas_need_their_gates() {
 }
 
 #[test]
-fn no_pods_are_created_that_the_selector_does_not_match() {
+fn template_that_the_selector_does_not_match_creates_no_pods() {
     let mut set = set(3);
     set.spec.selector =
         object::<ReplicaSet>(&json!({"spec": {"selector": {"matchLabels": {"app": "nobody"}}}}))

@@ -1,4 +1,4 @@
-//! ReplicationController controller; it runs the ReplicaSet controller's code for the older kind. Upstream:
+//! ReplicationController controller: runs the ReplicaSet controller's code for the older kind. Upstream:
 //! `pkg/controller/replication`.
 
 use super::replicaset;

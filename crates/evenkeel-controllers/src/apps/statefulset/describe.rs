@@ -1,4 +1,4 @@
-//! Description of a set for `evenkeel explain`.
+//! Description of a StatefulSet for `evenkeel explain`.
 
 use super::{
     identity,
@@ -50,7 +50,7 @@ fn revision(observed: &Observed) -> String {
 
 fn waits(pass: &Pass<'_>, description: &mut Description) {
     let min_ready_seconds = pass.observed.set.spec.min_ready_seconds;
-    let unavailable = pass.replicas.iter().filter_map(|slot| match slot {
+    let unavailable = pass.replicas.iter().filter_map(|replica| match replica {
         Replica::Existing(pod) if pass.is_unavailable(pod) => Some(*pod),
         Replica::Existing(_) | Replica::Missing(_) => None,
     });

@@ -51,9 +51,11 @@ pub(crate) fn replicas(set: &StatefulSet) -> i32 {
 }
 
 /// Returns the position of an ordinal among the set's replicas; `None` beyond them. Upstream: `podInOrdinalRange`.
-pub(crate) fn place(set: &StatefulSet, ordinal: i32) -> Option<usize> {
-    let place = i64::from(ordinal) - i64::from(ordinals_start(set));
-    usize::try_from(place).ok().filter(|place| *place < replicas(set).unsigned_abs() as usize)
+pub(crate) fn position(set: &StatefulSet, ordinal: i32) -> Option<usize> {
+    let position = i64::from(ordinal) - i64::from(ordinals_start(set));
+    usize::try_from(position)
+        .ok()
+        .filter(|position| *position < replicas(set).unsigned_abs() as usize)
 }
 
 /// Returns the body of the pod with this ordinal. Upstream: `newVersionedStatefulSetPod`.
@@ -82,12 +84,13 @@ pub(crate) fn pod_json(
     template.named_pod_json(&name, &prefix, &set.meta.namespace, owner)
 }
 
-/// Returns a volume for each claim, and the template's volumes of other names. Upstream: `updateStorage`.
-fn volumes(set: &StatefulSet, ordinal: i32, given: Value) -> Value {
+/// Returns a volume for each claim template, and the pod template's volumes of other names. Upstream:
+/// `updateStorage`.
+fn volumes(set: &StatefulSet, ordinal: i32, present: Value) -> Value {
     let templates = &set.spec.volume_claim_templates;
     let claims = templates.iter().map(|claim| volume(set, &claim.name, ordinal));
-    let Value::Array(given) = given else { return claims.collect() };
-    let others = given
+    let Value::Array(present) = present else { return claims.collect() };
+    let others = present
         .into_iter()
         .filter(|volume| templates.iter().all(|claim| volume["name"] != *claim.name));
     claims.chain(others).collect()

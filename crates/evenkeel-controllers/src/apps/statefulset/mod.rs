@@ -96,7 +96,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Enqueues the sets that wait for a deleted claim before they create its successor.
+/// Enqueues the sets to which a deleted claim belonged: they may wait for its deletion to create its successor.
 fn on_claim(
     sets: &Cache<StatefulSet>,
     event: &CacheEvent<PersistentVolumeClaim>,
@@ -105,11 +105,11 @@ fn on_claim(
     let CacheEvent::Deleted(claim) = event else { return };
     let Some((name, _)) = identity::parse(&claim.meta.name) else { return };
     for set in sets.namespace(&claim.meta.namespace) {
-        let is_its = |template: &str| {
+        let belongs_to_set = |template: &str| {
             name.strip_prefix(template).and_then(|rest| rest.strip_prefix('-'))
                 == Some(&set.meta.name)
         };
-        if set.spec.volume_claim_templates.iter().any(|template| is_its(&template.name)) {
+        if set.spec.volume_claim_templates.iter().any(|template| belongs_to_set(&template.name)) {
             enqueue(Key::of(&set.meta));
         }
     }

@@ -52,8 +52,8 @@ impl Update {
 }
 
 impl Observed {
-    /// Classifies the cached pods and revisions that the set controls or that are orphans, and finds claims and
-    /// revisions by name.
+    /// Classifies the cached pods and revisions that the set controls or that are orphans. `revision` and `volume`
+    /// find revisions and claims of the namespace by name.
     pub(crate) fn new(
         set: Arc<StatefulSet>,
         pods: impl IntoIterator<Item = Arc<Pod>>,
@@ -93,8 +93,8 @@ impl Observed {
     }
 }
 
-/// Finds the update revision. The newest one stays if it restores an equivalent template, so that new API
-/// defaults create no revision. While the spec is unchanged, the revision in the status stays. Otherwise the
+/// Finds the update revision. The newest revision stays if it restores an equivalent template, so that new API
+/// defaults create no revision. While the spec is unchanged, the revision that the status names stays. Otherwise the
 /// plan renumbers an older equivalent revision or creates a new one. Upstream: `getStatefulSetRevisions`.
 fn update(
     set: &StatefulSet,
@@ -105,15 +105,15 @@ fn update(
     let next = history.last().map_or(1, |newest| newest.revision.saturating_add(1));
     let equal = history.iter().rfind(|revision| revision.data.matches_template(template));
     let is_newest = |equal| history.last().is_some_and(|newest| Arc::ptr_eq(newest, equal));
-    let chosen = || {
+    let from_status = || {
         let is_current = set.status.observed_generation == set.meta.generation;
         history.iter().find(|r| is_current && r.meta.name == set.status.update_revision)
     };
     match equal {
         Some(equal) if is_newest(equal) => Update::Present(equal.clone()),
         _ if set.meta.deleting() => Update::Gone(set.status.update_revision.clone()),
-        _ => match (chosen(), equal) {
-            (Some(chosen), _) => Update::Present(chosen.clone()),
+        _ => match (from_status(), equal) {
+            (Some(from_status), _) => Update::Present(from_status.clone()),
             (None, Some(equal)) => Update::Renumbered(equal.clone(), next),
             (None, None) => {
                 let collisions = set.status.collision_count.unwrap_or(0);
@@ -142,7 +142,7 @@ fn volumes(
     let condemned = pods
         .iter()
         .filter_map(|pod| identity::ordinal(pod))
-        .filter(|ordinal| identity::place(set, *ordinal).is_none());
+        .filter(|ordinal| identity::position(set, *ordinal).is_none());
     let names = desired.chain(condemned).flat_map(|ordinal| {
         templates.iter().map(move |claim| identity::claim_name(set, &claim.name, ordinal))
     });

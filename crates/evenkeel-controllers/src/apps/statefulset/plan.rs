@@ -1,8 +1,9 @@
 //! Pods and claims that a StatefulSet creates, updates and deletes. Upstream: `updateStatefulSet` in
 //! `stateful_set_control.go`.
 //!
-//! With `OrderedReady`, a reconciliation makes one change. The first replica, by ordinal, that is not running and ready
-//! blocks the later ones; condemned pods are deleted from the last, once all replicas are available. With `Parallel`,
+//! With `OrderedReady`, a reconciliation makes one change. The first replica, by ordinal, that is not running and
+//! ready
+//! blocks the later ones. Condemned pods are deleted from the last, once all replicas are available. With `Parallel`,
 //! replicas do not wait for each other. Then the rolling update replaces pods of old revisions ([`super::rolling`]).
 //!
 //! | documented | where |
@@ -166,8 +167,8 @@ impl<'a> Pass<'a> {
         for pod in &observed.pods.owned {
             // A pod without an ordinal is ignored.
             let Some(ordinal) = identity::ordinal(pod) else { continue };
-            match identity::place(set, ordinal) {
-                Some(place) => replicas[place] = Replica::Existing(pod),
+            match identity::position(set, ordinal) {
+                Some(position) => replicas[position] = Replica::Existing(pod),
                 None => condemned.push((ordinal, pod)),
             }
         }
@@ -233,8 +234,10 @@ impl<'a> Pass<'a> {
         Next::Wait
     }
 
-    /// Processes all replicas without waiting. A blocked replica does not keep others from being created, but prevents
-    /// scaling down and updates. (Upstream creates in batches by ordinal, and no later batch after a failure.)
+    /// Processes all replicas without waiting. A blocked replica prevents scaling down and updates, but other
+    /// replicas
+    /// are still created. Upstream creates in batches by ordinal, and no later batch after a failure.
+    ///
     /// Upstream: `runForAll` with `monotonic` off.
     fn process_parallel(&mut self) -> Next {
         let (mut missing, mut next) = (Vec::new(), Next::Continue);
@@ -274,8 +277,9 @@ impl<'a> Pass<'a> {
         Next::Continue
     }
 
-    /// Processes one replica: creates it if it is missing, deletes it if it is Failed or Succeeded, so that it is
-    /// recreated, and updates its identity. Upstream: `processReplica`.
+    /// Processes one replica. Creates it if it is missing, deletes it for recreation if it is Failed or Succeeded,
+    /// and
+    /// updates its identity. Upstream: `processReplica`.
     ///
     /// With `OrderedReady`, a rollout to a template whose pods never become ready stops here, even after the template
     /// is reverted. The broken pod is neither ready nor terminal and blocks all replicas, itself included. As
@@ -317,8 +321,8 @@ impl<'a> Pass<'a> {
         self.update_stateful_pod(ordinal, pod)
     }
 
-    /// Whether the replica's claims still belong to an earlier pod of its name, and will be deleted with that
-    /// pod.
+    /// Whether an earlier pod of the same name owns a claim of the replica. The garbage collector deletes such a
+    /// claim with that pod.
     fn has_stale_claims(&self, ordinal: i32) -> bool {
         let owners = Owners::new(&self.observed.set, ordinal, None);
         self.claims(ordinal).any(|(_, _, claim)| claim.is_some_and(|claim| owners.is_stale(claim)))
@@ -352,8 +356,8 @@ impl<'a> Pass<'a> {
                 Next::Continue | Next::Wait => ready.push(*ordinal),
             }
         }
-        for (n, ordinal) in ready.into_iter().enumerate() {
-            self.create_pod(ordinal, n == 0);
+        for (index, ordinal) in ready.into_iter().enumerate() {
+            self.create_pod(ordinal, index == 0);
             self.update_claim_retention(ordinal, None, ClaimUpdate::Created);
         }
         next
@@ -361,12 +365,12 @@ impl<'a> Pass<'a> {
 
     /// Records an event about terminating claims that block a pod.
     fn record_claim_errors(&mut self, ordinal: i32, verb: &str) {
-        let going: Vec<String> = self
+        let terminating: Vec<String> = self
             .claims(ordinal)
             .filter(|(_, _, claim)| claim.is_some_and(|claim| claim.meta.deleting()))
             .map(|(_, name, _)| format!("pvc {name} is being deleted"))
             .collect();
-        let error = match &going[..] {
+        let error = match &terminating[..] {
             [] => return,
             [one] => one.clone(),
             several => format!("[{}]", several.join(", ")),
@@ -434,12 +438,12 @@ impl<'a> Pass<'a> {
     pub(crate) fn template_by_partition(&self, ordinal: i32) -> (&'a Template, &'a str) {
         let observed = self.observed;
         let set = &*observed.set;
-        let place = i64::from(ordinal) - i64::from(identity::ordinals_start(set));
+        let position = i64::from(ordinal) - i64::from(identity::ordinals_start(set));
         let keeps_old = match set.spec.update_strategy.rolling_update.as_deref() {
-            Some(rolling) => place < i64::from(rolling.partition.unwrap_or(0)),
+            Some(rolling) => position < i64::from(rolling.partition.unwrap_or(0)),
             None => {
                 Strategy::of(set) == Strategy::RollingUpdate
-                    && place < i64::from(set.status.current_replicas)
+                    && position < i64::from(set.status.current_replicas)
             }
         };
         match observed.current().filter(|_| keeps_old) {
@@ -532,9 +536,9 @@ impl<'a> Pass<'a> {
     /// Deletes a pod, at most once in a reconciliation.
     pub(crate) fn delete(&mut self, pod: &Pod) {
         let target = wire::target(pod);
-        let again =
+        let is_repeated =
             |action: &Action| matches!(action, Action::Delete(delete) if delete.target == target);
-        if self.actions.iter().any(again) {
+        if self.actions.iter().any(is_repeated) {
             return;
         }
         let name = &pod.meta.name;

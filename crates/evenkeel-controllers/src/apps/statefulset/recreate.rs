@@ -18,10 +18,10 @@ const PROGRESSING: &str = "Progressing";
 pub(crate) type Progress = (&'static str, &'static str);
 
 const DELETING: Progress = ("RecreateInProgress", "Deleting old revision pods");
-const MAKING: Progress = ("RecreateInProgress", "Waiting for new-revision pods to be created");
+const CREATING: Progress = ("RecreateInProgress", "Waiting for new-revision pods to be created");
 const COMPLETED: Progress = ("RecreateCompleted", "All pods recreated successfully");
 
-/// Whether the set has this strategy while its gate is off; the controller then only records an event.
+/// Whether the set has this strategy although its gate is off. The controller then only records an event.
 pub(crate) fn is_disabled(observed: &Observed) -> bool {
     Strategy::of(&observed.set) == Strategy::Recreate && !observed.features.recreate
 }
@@ -36,8 +36,8 @@ pub(crate) fn unknown(pass: &Pass<'_>) -> EventRecord {
     EventRecord::warning(pass.target.clone(), "UnknownStrategy", text)
 }
 
-/// Deletes all pods of old revisions, condemned ones included. Returns whether any exist: the controller does
-/// nothing else until they are gone.
+/// Deletes all pods of old revisions, condemned ones included. Returns whether any exist; while they do, the
+/// controller only deletes.
 pub(crate) fn delete_old_pods(pass: &mut Pass<'_>) -> bool {
     let (observed, update) = (pass.observed, pass.observed.update.name());
     let is_old = |pod: &&Arc<Pod>| identity::ordinal(pod).is_some() && revision_of(pod) != update;
@@ -48,7 +48,7 @@ pub(crate) fn delete_old_pods(pass: &mut Pass<'_>) -> bool {
     if !old.is_empty() {
         pass.progress = Some(DELETING);
     } else if observed.current_name() != update {
-        pass.progress = Some(MAKING);
+        pass.progress = Some(CREATING);
     }
     !old.is_empty()
 }

@@ -1,5 +1,5 @@
-//! `persistentVolumeClaimRetentionPolicy`: owner references of claims, by which the garbage collector deletes them
-//! (KEP-1847).
+//! `persistentVolumeClaimRetentionPolicy` (KEP-1847): owner references of claims. The garbage collector deletes a
+//! claim with its owner.
 
 use super::identity;
 use crate::wire;
@@ -11,25 +11,25 @@ use evenkeel_runtime::plan::Target;
 
 /// Value of a retention policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum Retention {
     Retain,
     Delete,
 }
 
-impl Fate {
+impl Retention {
     /// Any value but `Delete` counts as `Retain`.
-    fn of(said: &str) -> Self {
-        if said == "Delete" { Self::Delete } else { Self::Retain }
+    fn of(value: &str) -> Self {
+        if value == "Delete" { Self::Delete } else { Self::Retain }
     }
 }
 
-/// The policy of a set.
+/// Retention policy of a StatefulSet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Policy {
     /// For all claims, when the set is deleted.
-    when_deleted: Fate,
+    when_deleted: Retention,
     /// For claims of condemned pods, when the set is scaled down.
-    when_scaled: Fate,
+    when_scaled: Retention,
 }
 
 /// Owner that the policy assigns to a claim.
@@ -44,19 +44,19 @@ impl Policy {
     fn of(set: &StatefulSet) -> Self {
         let policy = set.spec.persistent_volume_claim_retention_policy.as_deref();
         Self {
-            when_deleted: Fate::of(policy.map_or("", |policy| &policy.when_deleted)),
-            when_scaled: Fate::of(policy.map_or("", |policy| &policy.when_scaled)),
+            when_deleted: Retention::of(policy.map_or("", |policy| &policy.when_deleted)),
+            when_scaled: Retention::of(policy.map_or("", |policy| &policy.when_scaled)),
         }
     }
 
     fn retains_all(self) -> bool {
-        self.when_deleted == Fate::Retain && self.when_scaled == Fate::Retain
+        self.when_deleted == Retention::Retain && self.when_scaled == Retention::Retain
     }
 
     /// Returns the owner of a claim, for a replica or a condemned pod. Upstream: `updateClaimOwnerRefForSetAndPod`.
     fn owner(self, condemned: bool) -> Owner {
-        use Fate::{Delete, Retain};
         use Owner::{Nobody, Pod, Set};
+        use Retention::{Delete, Retain};
         let [in_range, beyond] = match (self.when_deleted, self.when_scaled) {
             (Retain, Retain) => [Nobody, Nobody],
             (Delete, Retain) => [Set, Set],
@@ -85,32 +85,36 @@ impl<'a> Owners<'a> {
             set,
             of_set: wire::target(set),
             of_pod: Target::new(Pod::kind(), &set.meta.namespace, &name, uid),
-            condemned: identity::place(set, ordinal).is_none(),
+            condemned: identity::position(set, ordinal).is_none(),
         }
     }
 
-    /// Whether an earlier pod of the name owns the claim: the garbage collector deletes the claim with that
-    /// pod. Upstream: `isClaimOwnerUpToDate`, `hasStaleOwnerRef`.
+    /// Whether an earlier pod of the same name owns the claim. The garbage collector deletes such a claim with that
+    /// pod.
+    /// Upstream: `isClaimOwnerUpToDate`, `hasStaleOwnerRef`.
     pub(crate) fn is_stale(&self, claim: &PersistentVolumeClaim) -> bool {
-        Policy::of(self.set).when_scaled == Fate::Delete && has_stale(&claim.meta, &self.of_pod)
+        Policy::of(self.set).when_scaled == Retention::Delete
+            && has_stale_reference(&claim.meta, &self.of_pod)
     }
 
     /// Whether another controller owns the claim, in conflict with the policy. Upstream: `hasUnexpectedController`.
     pub(crate) fn conflict(&self, claim: &PersistentVolumeClaim) -> bool {
         !Policy::of(self.set).retains_all()
             && claim.meta.owners.iter().any(|owner| {
-                match [&self.of_set, &self.of_pod].into_iter().find(|of| means(owner, of)) {
+                match [&self.of_set, &self.of_pod].into_iter().find(|of| refers_to(owner, of)) {
                     Some(of) => *owner.uid != *of.uid,
                     None => owner.controller,
                 }
             })
     }
 
-    /// Returns the corrected owner references; `None` if they need no change. The garbage collector handles
-    /// references to an earlier set or pod of the name.
+    /// Returns the corrected owner references; `None` if they need no change. Leaves references to an earlier set or
+    /// pod of the same name to the garbage collector.
     pub(crate) fn corrected(&self, claim: &PersistentVolumeClaim) -> Option<Vec<OwnerReference>> {
         let owners = &claim.meta.owners;
-        if has_stale(&claim.meta, &self.of_set) || has_stale(&claim.meta, &self.of_pod) {
+        if has_stale_reference(&claim.meta, &self.of_set)
+            || has_stale_reference(&claim.meta, &self.of_pod)
+        {
             return None;
         }
         let owns = |of: &Target| owners.iter().any(|owner| *owner.uid == *of.uid);
@@ -129,7 +133,7 @@ impl<'a> Owners<'a> {
         }
         let mut corrected: Vec<OwnerReference> = owners
             .iter()
-            .filter(|owner| !means(owner, &self.of_set) && !means(owner, &self.of_pod))
+            .filter(|owner| !refers_to(owner, &self.of_set) && !refers_to(owner, &self.of_pod))
             .cloned()
             .collect();
         for (of, owns) in [(&self.of_set, set_owns), (&self.of_pod, pod_owns)] {
@@ -142,12 +146,17 @@ impl<'a> Owners<'a> {
 }
 
 /// Whether the reference has the kind and name of the target, whatever its uid.
-fn means(owner: &OwnerReference, of: &Target) -> bool {
+fn refers_to(owner: &OwnerReference, of: &Target) -> bool {
     *owner.api_version == *of.kind.api_version()
         && *owner.kind == *of.kind.kind
         && *owner.name == *of.name
 }
 
-fn has_stale(claim: &Meta, of: &Target) -> bool {
-    claim.owners.iter().find(|owner| means(owner, of)).is_some_and(|owner| *owner.uid != *of.uid)
+/// Whether the claim refers to an earlier object with the target's name.
+fn has_stale_reference(claim: &Meta, of: &Target) -> bool {
+    claim
+        .owners
+        .iter()
+        .find(|owner| refers_to(owner, of))
+        .is_some_and(|owner| *owner.uid != *of.uid)
 }

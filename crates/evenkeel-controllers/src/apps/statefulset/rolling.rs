@@ -8,8 +8,8 @@ use super::{
 
 /// Deletes pods of old revisions with ordinals from `partition` on.
 ///
-/// With `OrderedReady`, deletes as many as may become unavailable. With `Parallel`, deletes unavailable pods
-/// first, outside the budget, then others within it. Upstream: `updateStatefulSetAfterInvariantEstablished`.
+/// With `OrderedReady`, deletes pods within the budget. With `Parallel`, deletes unavailable pods first, which uses
+/// no budget, then others within it. Upstream: `updateStatefulSetAfterInvariantEstablished`.
 pub(crate) fn roll_out(pass: &mut Pass<'_>) {
     if !pass.observed.features.max_unavailable {
         return one_by_one(pass);
@@ -34,12 +34,12 @@ pub(crate) fn roll_out(pass: &mut Pass<'_>) {
     let partition = budget::partition(&pass.observed.set);
     let mut budget = max - unavailable;
     let candidates = old.into_iter().filter(|(index, _)| *index >= partition).map(|(_, pod)| pod);
-    let (free, rest): (Vec<_>, Vec<_>) =
+    let (unavailable_pods, available_pods): (Vec<_>, Vec<_>) =
         candidates.partition(|pod| !ordered && pass.is_unavailable(pod));
-    for pod in free {
+    for pod in unavailable_pods {
         replace(pass, pod);
     }
-    for pod in rest {
+    for pod in available_pods {
         if budget <= 0 {
             return;
         }
@@ -48,14 +48,14 @@ pub(crate) fn roll_out(pass: &mut Pass<'_>) {
     }
 }
 
-/// Rolling update without the gate `MaxUnavailableStatefulSet`: deletes the last pod of an old revision, unless a later
-/// one is unavailable.
+/// Rolling update without the gate `MaxUnavailableStatefulSet`. Of the pods with an old revision, deletes the one
+/// with the highest ordinal, unless a pod with a higher one is unavailable.
 fn one_by_one(pass: &mut Pass<'_>) {
     let update = pass.observed.update.name();
     for index in (budget::partition(&pass.observed.set)..pass.replicas.len()).rev() {
-        let slot = pass.replicas[index];
-        match slot {
-            Replica::Existing(pod) if pass.revision(slot) != update && !pod.meta.deleting() => {
+        let replica = pass.replicas[index];
+        match replica {
+            Replica::Existing(pod) if pass.revision(replica) != update && !pod.meta.deleting() => {
                 return replace(pass, pod);
             }
             Replica::Existing(pod) if !pass.is_unavailable(pod) => {}
@@ -67,7 +67,7 @@ fn one_by_one(pass: &mut Pass<'_>) {
 fn replace(pass: &mut Pass<'_>, pod: &evenkeel_api::views::Pod) {
     let index = pass.actions.len();
     pass.delete(pod);
-    // The plan may delete a terminal pod already.
+    // `delete` adds no action if the plan already deletes the pod, for example because it is terminal.
     if pass.actions.len() > index {
         pass.replaced.push(index);
     }

@@ -46,11 +46,10 @@ pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -
     plan
 }
 
-/// Returns events about failed creations. AlreadyExists is not reported: it only shows that the cache lags
-/// behind.
+/// Returns events about failed creations. An AlreadyExists error causes none: it only shows that the cache is stale.
 fn failures(pass: &Pass<'_>, outcomes: &Outcomes) -> impl Iterator<Item = EventRecord> {
-    let events = pass.created.iter().flat_map(|(at, created)| {
-        let error = outcomes.0.get(*at).and_then(|outcome| outcome.error.as_ref())?;
+    let events = pass.created.iter().flat_map(|(index, created)| {
+        let error = outcomes.0.get(*index).and_then(|outcome| outcome.error.as_ref())?;
         if error.is_already_exists() || error.namespace_terminating {
             return None;
         }
@@ -87,8 +86,12 @@ fn counted(pass: &Pass<'_>, outcomes: &Outcomes) -> Status {
         i32::try_from(pods.iter().filter(|pod| counts(pod)).count()).unwrap_or(i32::MAX)
     };
     let of = |revision: &str| count(&|pod| !pod.meta.deleting() && revision_of(pod) == revision);
-    let replaced = pass.replaced.iter().filter(|at| {
-        outcomes.0.get(**at).is_some_and(|outcome| outcome.error.is_none() && outcome.succeeded > 0)
+    // Pods of the current revision that this reconciliation deleted, although the cache still contains them.
+    let replaced = pass.replaced.iter().filter(|index| {
+        outcomes
+            .0
+            .get(**index)
+            .is_some_and(|outcome| outcome.error.is_none() && outcome.succeeded > 0)
     });
     let mut status = Status {
         observed_generation: set.meta.generation,

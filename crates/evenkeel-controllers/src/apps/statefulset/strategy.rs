@@ -8,7 +8,8 @@ use evenkeel_api::views::StatefulSet;
 pub(crate) enum Strategy {
     /// The controller replaces pods within the budget ([`super::rolling`]).
     RollingUpdate,
-    /// The user deletes pods. Unknown types count as this one.
+    /// The user deletes pods, and the controller recreates them from the current template. Unknown types count as
+    /// this one.
     OnDelete,
     /// The controller deletes all old pods before it creates a new one ([`super::recreate`]; KEP-3541).
     Recreate,

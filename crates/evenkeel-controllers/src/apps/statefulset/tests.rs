@@ -1,4 +1,4 @@
-//! Scenarios of single StatefulSets, and properties of whole rollouts on a model of the cluster.
+//! Scenarios of single StatefulSets, and properties of whole rollouts on a simulated cluster.
 
 use super::{identity, observed::Observed, plan::plan, status::status, strategy::Features};
 use crate::{
@@ -21,6 +21,7 @@ fn template(image: &str) -> Value {
     json!({ "metadata": { "labels": { "app": "db" } }, "spec": { "containers": [{ "name": "c", "image": image }] } })
 }
 
+/// Returns the StatefulSet `db` with the image `one`, changed by the merge patch `more`.
 fn set(replicas: i32, more: &Value) -> StatefulSet {
     let mut set = json!({
         "metadata": { "name": "db", "namespace": "ns", "uid": "set", "resourceVersion": "1", "generation": 1 },
@@ -32,14 +33,14 @@ fn set(replicas: i32, more: &Value) -> StatefulSet {
     object(&set)
 }
 
-/// Applies a JSON merge patch (RFC 7386), except for what no test needs.
-fn json_patch_merge(into: &mut Value, change: &Value) {
+/// Applies a JSON merge patch (RFC 7386), but sets a field to null where a merge patch would remove it.
+fn json_patch_merge(document: &mut Value, change: &Value) {
     let Value::Object(fields) = change else {
-        *into = change.clone();
+        *document = change.clone();
         return;
     };
     for (key, value) in fields {
-        json_patch_merge(&mut into[key.as_str()], value);
+        json_patch_merge(&mut document[key.as_str()], value);
     }
 }
 
@@ -54,7 +55,7 @@ fn with_claims(retention: &Value) -> Value {
     } })
 }
 
-/// A StatefulSet, and what the controller and the kubelets did.
+/// A simulated cluster: a StatefulSet, its pods, revisions and claims, and the log of the controller's actions.
 #[derive(Debug, Clone)]
 struct World {
     set: StatefulSet,
@@ -63,10 +64,10 @@ struct World {
     claims: Vec<PersistentVolumeClaim>,
     now: Timestamp,
     log: Vec<String>,
-    /// Creations of names that contain this fail.
+    /// The API server forbids the creation of objects whose names contain this text.
     refused: &'static str,
     features: Features,
-    n_made: i64,
+    created_objects: i64,
 }
 
 impl World {
@@ -80,10 +81,11 @@ impl World {
             log: Vec::new(),
             refused: "nobody",
             features: Features::of(&Gates::default()),
-            n_made: 0,
+            created_objects: 0,
         }
     }
 
+    /// Returns a cluster whose rollout is complete, with an empty log.
     fn settled(set: StatefulSet) -> Self {
         let mut world = Self::new(set);
         world.settle();
@@ -191,8 +193,9 @@ impl World {
     }
 
     fn created(&mut self, kind: &str, body: &Value) {
-        self.n_made += 1;
-        let (uid, creation) = (format!("made-{}", self.n_made).into(), Some(at(self.n_made)));
+        self.created_objects += 1;
+        let (uid, creation) =
+            (format!("made-{}", self.created_objects).into(), Some(at(self.created_objects)));
         match kind {
             "Pod" => {
                 let mut pod: Pod = object(body);
@@ -248,34 +251,38 @@ impl World {
         self.pods.iter_mut().find(|pod| *pod.meta.name == *name).unwrap()
     }
 
-    /// Acts as the kubelets. Returns whether anything changed.
-    fn kubelets(&mut self) -> bool {
-        let n_pods = self.pods.len();
-        // The garbage collector deletes claims with their pods.
-        let gone: Vec<_> =
+    /// Acts as kubelets and garbage collector: removes terminating pods and runs the others. Returns whether anything
+    /// changed.
+    fn run_pods(&mut self) -> bool {
+        let pods_before = self.pods.len();
+        // Delete the claims that a deleted pod owns.
+        let deleted_pods: Vec<_> =
             self.pods.iter().filter(|p| p.meta.deleting()).map(|p| p.meta.uid.clone()).collect();
-        self.claims
-            .retain(|claim| claim.meta.owners.iter().all(|owner| !gone.contains(&owner.uid)));
+        self.claims.retain(|claim| {
+            claim.meta.owners.iter().all(|owner| !deleted_pods.contains(&owner.uid))
+        });
         self.pods.retain(|pod| !pod.meta.deleting());
-        let mut moved = self.pods.len() != n_pods;
+        let mut changed = self.pods.len() != pods_before;
         for pod in &mut self.pods {
             if !pods::is_ready(pod) && !pods::is_terminal(pod) {
                 *pod = ready(pod.clone());
-                moved = true;
+                changed = true;
             }
         }
-        moved
+        changed
     }
 
+    /// Alternates passes and kubelets until neither changes anything.
     fn settle(&mut self) {
         for _ in 0..300 {
-            if !self.pass() && !self.kubelets() {
+            if !self.pass() && !self.run_pods() {
                 return;
             }
         }
         panic!("does not settle: {:#?}", &self.log[self.log.len().saturating_sub(20)..]);
     }
 
+    /// Changes the image in the template, as a user's update does.
     fn roll(&mut self, image: &str) {
         let spec = json!({ "spec": { "template": template(image) } });
         self.set.spec.template = object::<StatefulSet>(&spec).spec.template;
@@ -348,10 +355,10 @@ fn ordered_ready_creates_pods_in_order() {
         (&status.update_revision, Some(0))
     );
     let observed = world.observed();
-    assert!(plan(&observed, T0).is_nothing() && status_is_silent(&observed));
+    assert!(plan(&observed, T0).is_nothing() && status_plans_nothing(&observed));
 }
 
-fn status_is_silent(observed: &Observed) -> bool {
+fn status_plans_nothing(observed: &Observed) -> bool {
     status(observed, &Outcomes::default(), T0).is_nothing()
 }
 
@@ -379,7 +386,7 @@ fn pod_has_its_identity_and_claims() {
 }
 
 #[test]
-fn rolling_update_from_last_ordinal_and_rollback() {
+fn rolling_update_replaces_pods_from_the_last_ordinal() {
     let mut world = World::settled(set(3, &json!({})));
     world.roll("two");
     world.settle();
@@ -441,30 +448,30 @@ fn partition_keeps_lower_ordinals_at_the_old_revision() {
 }
 
 #[test]
-fn max_unavailable_percentage() {
+fn max_unavailable_percentage_is_rounded_down() {
     let rolling =
         json!({ "spec": { "updateStrategy": { "rollingUpdate": { "maxUnavailable": "50%" } } } });
     let mut world = World::settled(set(5, &rolling));
     world.roll("two");
     world.pass();
-    let ending: Vec<_> =
+    let terminating: Vec<_> =
         world.pods.iter().filter(|p| p.meta.deleting()).map(|p| &*p.meta.name).collect();
-    assert_eq!(ending, ["db-3", "db-4"]);
+    assert_eq!(terminating, ["db-3", "db-4"]);
     assert_eq!(world.set.status.current_replicas, 3);
     world.pass();
     assert_eq!(world.pods.iter().filter(|p| p.meta.deleting()).count(), 2);
 }
 
 #[test]
-fn parallel_updates_and_scales_down() {
+fn parallel_replaces_a_broken_pod_and_scales_down_at_once() {
     let mut world = World::settled(set(3, &parallel()));
     assert_eq!(world.images(), ["db-0 one", "db-1 one", "db-2 one"]);
     world.roll("bad");
     world.pass();
-    world.kubelets();
+    world.run_pods();
     world.pass();
     world.pod("db-2").status = object::<Pod>(&json!({ "status": { "phase": "Pending" } })).status;
-    // The budget is spent on a pod that never starts: only its replacement helps, and costs nothing.
+    // A pod that never starts uses the whole budget. Its replacement uses none.
     world.log.clear();
     world.roll("good");
     world.pass();
@@ -528,7 +535,7 @@ fn finished_pods_are_recreated() {
 }
 
 #[test]
-fn claims_are_created_first_and_failures_reported() {
+fn claims_are_created_before_their_pod() {
     let mut world = World::new(set(1, &with_claims(&Value::Null)));
     world.refused = "data-db";
     world.pass();
@@ -544,7 +551,7 @@ fn claims_are_created_first_and_failures_reported() {
     world.refused = "nobody";
     world.settle();
     assert_eq!(world.images(), ["db-0 one"]);
-    // A pod cannot start without a claim that somebody deleted.
+    // A pending pod cannot start without its claim, so a deleted claim is recreated.
     world.claims.clear();
     world.pod("db-0").status = object::<Pod>(&json!({ "status": { "phase": "Pending" } })).status;
     world.log.clear();
@@ -591,7 +598,7 @@ fn parallel_terminating_claim_blocks_scale_down_and_update() {
     world.roll("two");
     world.log.clear();
     world.pass();
-    // Neither the condemned pod nor an old one is deleted; the existing pod causes no event.
+    // The pass deletes neither the condemned pod nor an old one, and records no event about the pending pod.
     check(
         &world,
         &expect![[r#"
@@ -723,7 +730,7 @@ fn recreate_deletes_all_pods_first() {
 }
 
 #[test]
-fn claim_owners_by_retention_policy() {
+fn claim_owners_follow_the_retention_policy() {
     let owners = |world: &World| -> Vec<String> {
         let owners = |claim: &PersistentVolumeClaim| {
             claim
@@ -736,23 +743,25 @@ fn claim_owners_by_retention_policy() {
         };
         world.claims.iter().map(|claim| format!("{}: {}", claim.meta.name, owners(claim))).collect()
     };
-    for (deleted, scaled, all, in_range, condemned) in [
-        ("Retain", "Retain", 2, "", Some("")),
-        ("Delete", "Retain", 2, "StatefulSet/db", Some("StatefulSet/db")),
-        ("Retain", "Delete", 2, "", None),
-        ("Delete", "Delete", 2, "StatefulSet/db", None),
+    // `whenDeleted`, `whenScaled`, and the expected owner of a replica's and of a condemned pod's claim; `None` if
+    // that claim is deleted with the pod.
+    for (deleted, scaled, in_range, condemned) in [
+        ("Retain", "Retain", "", Some("")),
+        ("Delete", "Retain", "StatefulSet/db", Some("StatefulSet/db")),
+        ("Retain", "Delete", "", None),
+        ("Delete", "Delete", "StatefulSet/db", None),
     ] {
         let policy = json!({ "whenDeleted": deleted, "whenScaled": scaled });
-        let mut world = World::settled(set(all, &with_claims(&policy)));
+        let mut world = World::settled(set(2, &with_claims(&policy)));
         assert_eq!(
             owners(&world),
             [format!("data-db-0: {in_range}"), format!("data-db-1: {in_range}")]
         );
         world.change(|set| set.spec.replicas = Some(1));
         world.settle();
-        let mut wanted = vec![format!("data-db-0: {in_range}")];
-        wanted.extend(condemned.map(|owner| format!("data-db-1: {owner}")));
-        assert_eq!(owners(&world), wanted, "{deleted}, {scaled}");
+        let mut expected = vec![format!("data-db-0: {in_range}")];
+        expected.extend(condemned.map(|owner| format!("data-db-1: {owner}")));
+        assert_eq!(owners(&world), expected, "{deleted}, {scaled}");
         world.change(|set| set.spec.replicas = Some(2));
         world.settle();
         assert_eq!(owners(&world).len(), 2);
@@ -791,8 +800,8 @@ fn claim_of_another_controller_is_unchanged() {
     );
 }
 
-/// Returns the claims whose owners the next pass changes, each with the event of a failure.
-fn settled_claims(world: &World) -> Vec<(String, Option<String>)> {
+/// Returns the claims whose owner references the next pass changes, each with the reason of the event if that fails.
+fn planned_claim_updates(world: &World) -> Vec<(String, Option<String>)> {
     let plan = plan(&world.observed(), world.now);
     let rewrites = plan.actions.iter().filter_map(|action| match action {
         Action::Rewrite(rewrite) => Some(rewrite),
@@ -807,9 +816,9 @@ fn settled_claims(world: &World) -> Vec<(String, Option<String>)> {
         .collect()
 }
 
-/// Upstream: the callers of `UpdatePodClaimForRetentionPolicy`; only those for condemned pods record nothing.
+/// Upstream's callers of `UpdatePodClaimForRetentionPolicy` record an event, except the one for condemned pods.
 #[test]
-fn failed_claim_update_event_except_for_condemned_pods() {
+fn failed_claim_update_records_an_event_except_for_condemned_pods() {
     let policy = |deleted: &str, scaled: &str| {
         with_claims(&json!({ "whenDeleted": deleted, "whenScaled": scaled }))
     };
@@ -825,28 +834,28 @@ fn failed_claim_update_event_except_for_condemned_pods() {
         // The pass checks a pending pod's claim twice, and writes it once.
         world.pod("db-0").status =
             object::<Pod>(&json!({ "status": { "phase": "Pending" } })).status;
-        let settled = settled_claims(&world);
-        assert_eq!(settled[0], failed_update("data-db-0"));
-        assert_eq!(settled.iter().filter(|(name, _)| name == "data-db-0").count(), 1);
+        let updates = planned_claim_updates(&world);
+        assert_eq!(updates[0], failed_update("data-db-0"));
+        assert_eq!(updates.iter().filter(|(name, _)| name == "data-db-0").count(), 1);
 
         let mut world = World::settled(set(2, &with(policy("Retain", "Retain"))));
         world.set.spec = set(1, &with(policy("Retain", "Delete"))).spec;
-        assert_eq!(settled_claims(&world), [("data-db-1".to_owned(), None)]);
+        assert_eq!(planned_claim_updates(&world), [("data-db-1".to_owned(), None)]);
     }
 }
 
-/// Upstream: `UpdateStatefulPod` retries conflicts.
+/// Upstream's `UpdateStatefulPod` retries conflicts.
 #[test]
 fn pod_identity_update_retries_conflicts() {
     let mut world = World::settled(set(1, &json!({})));
     let pod = world.pod("db-0");
     pod.meta.labels = pod.meta.labels.with("statefulset.kubernetes.io/pod-name", "another");
     let plan = plan(&world.observed(), world.now);
-    let mended = plan.actions.iter().any(|action| {
+    let is_retried = plan.actions.iter().any(|action| {
         matches!(action, Action::Rewrite(change)
             if change.target.kind.kind == "Pod" && change.failed.is_some() && change.retries_on_conflict)
     });
-    assert!(mended, "{plan:?}");
+    assert!(is_retried, "{plan:?}");
 }
 
 #[test]
@@ -886,7 +895,7 @@ fn revision_name_collision_increments_collision_count() {
 }
 
 #[test]
-fn revision_history_limit() {
+fn unused_revisions_beyond_the_history_limit_are_deleted() {
     let mut world = World::settled(set(1, &json!({ "spec": { "revisionHistoryLimit": 2 } })));
     for image in ["two", "three", "four", "five"] {
         world.roll(image);
@@ -932,7 +941,7 @@ fn orphaned_pods_and_revisions_are_adopted() {
 fn pod_is_available_after_min_ready_seconds() {
     let mut world = World::new(set(2, &json!({ "spec": { "minReadySeconds": 30 } })));
     world.pass();
-    world.kubelets();
+    world.run_pods();
     world.now = at(10);
     world.pass();
     assert_eq!(world.pods.len(), 1);
@@ -945,7 +954,7 @@ fn pod_is_available_after_min_ready_seconds() {
 }
 
 #[test]
-fn terminating_set_changes_no_pods() {
+fn deleted_set_changes_no_pods() {
     let mut world = World::settled(set(2, &json!({})));
     world.set.meta.deletion = Some(T0);
     world.revisions.clear();
@@ -957,8 +966,11 @@ fn terminating_set_changes_no_pods() {
 
 /// Returns any state that a crash, a user or another controller might have left.
 fn any_world() -> impl Strategy<Value = World> {
+    // Ordinal, revision, phase, whether it is being deleted, and whether it is an orphan.
     let pod =
         (0..7i32, 0..3u8, 0..5u8, proptest::bool::weighted(0.1), proptest::bool::weighted(0.2));
+    // Replicas, whether `OrderedReady`, partition, `maxUnavailable`, pods, number of earlier images, `whenScaled`,
+    // and whether the set has claims.
     (
         0..5i32,
         proptest::bool::ANY,
@@ -987,14 +999,15 @@ fn any_world() -> impl Strategy<Value = World> {
             world.pass();
             world.pods.clear();
             for (ordinal, revision, phase, deleting, orphan) in pods {
-                scatter(&mut world, ordinal, revision, phase, deleting, orphan);
+                add_pod(&mut world, ordinal, revision, phase, deleting, orphan);
             }
             world.log.clear();
             world
         })
 }
 
-fn scatter(world: &mut World, ordinal: i32, revision: u8, phase: u8, deleting: bool, orphan: bool) {
+/// Adds a pod of this ordinal and revision, unless one exists, as an earlier state of the cluster left it.
+fn add_pod(world: &mut World, ordinal: i32, revision: u8, phase: u8, deleting: bool, orphan: bool) {
     let name = identity::pod_name(&world.set, ordinal);
     if world.pods.iter().any(|pod| *pod.meta.name == *name) {
         return;
@@ -1026,8 +1039,8 @@ proptest! {
         let partition = world.set.spec.update_strategy.rolling_update.as_ref().unwrap().partition.unwrap();
         let mut names: Vec<_> = world.pods.iter().map(|pod| pod.meta.name.to_string()).collect();
         names.sort();
-        let wanted: Vec<_> = (start..start + replicas).map(|n| format!("db-{n}")).collect();
-        prop_assert_eq!(names, wanted);
+        let expected: Vec<_> = (start..start + replicas).map(|n| format!("db-{n}")).collect();
+        prop_assert_eq!(names, expected);
         for pod in &world.pods {
             prop_assert!(pod.meta.controlled_by("set") && pods::is_ready(pod));
             if identity::ordinal(pod).unwrap() >= partition {
@@ -1049,15 +1062,15 @@ proptest! {
                 let name = identity::pod_name(&world.set, n);
                 world.pods.iter().any(|pod| *pod.meta.name == *name && pods::is_ready(pod) && !pod.meta.deleting())
             };
-            let moment = world.clone();
+            let before_pass = world.clone();
             world.pass();
             let created: Vec<_> = world.pods.iter().filter(|pod| !before.contains(&pod.meta.name)).collect();
             prop_assert!(created.len() <= 1);
             for pod in created {
                 let ordinal = identity::ordinal(pod).unwrap();
-                prop_assert!((0..ordinal).all(|n| available(&moment, n)), "{}", pod.meta.name);
+                prop_assert!((0..ordinal).all(|n| available(&before_pass, n)), "{}", pod.meta.name);
             }
-            world.kubelets();
+            world.run_pods();
         }
     }
 
@@ -1072,7 +1085,7 @@ proptest! {
             let there = world.pods.iter().filter(|pod| pods::is_ready(pod) && !pod.meta.deleting()).count();
             let missing = identity::replicas(&world.set) - i32::try_from(there).unwrap();
             prop_assert!(missing <= max, "{missing} of {max}: {}", world.history());
-            world.kubelets();
+            world.run_pods();
         }
     }
 }

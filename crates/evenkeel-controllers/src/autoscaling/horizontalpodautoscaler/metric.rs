@@ -2,7 +2,7 @@
 
 use super::{
     readings::Reading,
-    replicas::{ReplicaCount, Scene},
+    replicas::{CalculatorInputs, ReplicaCount},
 };
 use crate::words;
 use evenkeel_api::{
@@ -23,9 +23,9 @@ pub(super) struct Proposal {
     pub(super) status: MetricStatus,
 }
 
-/// Failure to compute a metric's proposal.
+/// Error of the computation of a metric's proposal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct MetricError {
     /// Reason of the event and of the condition.
     pub(super) reason: &'static str,
     /// Message of the event and of the condition.
@@ -33,7 +33,7 @@ pub(super) struct Refusal {
     /// Message of the error that the reconciliation returns.
     pub(super) error: String,
     /// Whether the autoscaler's spec is invalid.
-    pub(super) of_spec: bool,
+    pub(super) is_spec_error: bool,
 }
 
 /// A metric's values, or the message of the error.
@@ -43,50 +43,55 @@ pub(super) type Read = Result<Reading, String>;
 pub(super) fn propose(
     metric: &MetricSpec,
     read: Read,
-    scene: &Scene<'_>,
+    inputs: &CalculatorInputs<'_>,
     namespace: &str,
-) -> Result<Proposal, Refusal> {
-    let refused =
-        |reason, message: String, error: String| Refusal { reason, message, error, of_spec: false };
+) -> Result<Proposal, MetricError> {
+    let metric_error = |reason, message: String, error: String| MetricError {
+        reason,
+        message,
+        error,
+        is_spec_error: false,
+    };
     if let Some(source) = &metric.resource {
-        let of = OfResource { resource: &source.name, container: "", target: &source.target };
-        return of.propose(read, scene).map_err(|message| {
+        let of = ResourceMetric { resource: &source.name, container: "", target: &source.target };
+        return of.propose(read, inputs).map_err(|message| {
             let error = format!("failed to get {} resource metric value: {message}", source.name);
-            refused("FailedGetResourceMetric", message, error)
+            metric_error("FailedGetResourceMetric", message, error)
         });
     }
     if let Some(source) = &metric.container_resource {
         let (resource, container) = (&*source.name, &*source.container);
-        let of = OfResource { resource, container, target: &source.target };
-        return of.propose(read, scene).map_err(|message| {
+        let of = ResourceMetric { resource, container, target: &source.target };
+        return of.propose(read, inputs).map_err(|message| {
             let error = format!("failed to get {container} container metric value: {message}");
-            refused("FailedGetContainerResourceMetric", message, error)
+            metric_error("FailedGetContainerResourceMetric", message, error)
         });
     }
     if let Some(source) = &metric.pods {
-        return of_pods(source, read, scene).map_err(|message| {
+        return of_pods(source, read, inputs).map_err(|message| {
             let error = format!("failed to get pods metric value: {message}");
-            refused("FailedGetPodsMetric", message, error)
+            metric_error("FailedGetPodsMetric", message, error)
         });
     }
     if let Some(source) = &metric.object {
-        return of_object(source, read, scene, namespace).map_err(|(message, within)| {
-            let error = format!("failed to get object metric value: {within}{message}");
-            refused("FailedGetObjectMetric", message, error)
+        return of_object(source, read, inputs, namespace).map_err(|(message, prefix)| {
+            let error = format!("failed to get object metric value: {prefix}{message}");
+            metric_error("FailedGetObjectMetric", message, error)
         });
     }
     if let Some(source) = &metric.external {
-        return of_external(source, read, scene, namespace).map_err(|(message, within)| {
+        return of_external(source, read, inputs, namespace).map_err(|(message, prefix)| {
             let name = &source.metric.name;
-            let error = format!("failed to get {name} external metric value: {within}{message}");
-            refused("FailedGetExternalMetric", message, error)
+            let error = format!("failed to get {name} external metric value: {prefix}{message}");
+            metric_error("FailedGetExternalMetric", message, error)
         });
     }
     let message = format!("unknown metric source type {:?}", &*metric.type_);
     let reason = "InvalidMetricSourceType";
-    Err(Refusal { reason, message: message.clone(), error: message, of_spec: true })
+    Err(MetricError { reason, message: message.clone(), error: message, is_spec_error: true })
 }
 
+/// Returns the samples of pods.
 fn samples(read: Read) -> Result<super::samples::Samples, String> {
     match read? {
         Reading::Samples(samples) => Ok(samples),
@@ -103,38 +108,38 @@ fn sum(read: Read) -> Result<i64, String> {
     }
 }
 
-fn average(value: i64) -> MetricValueStatus {
+fn average_value_status(value: i64) -> MetricValueStatus {
     MetricValueStatus {
         average_value: Some(Quantity::from_millis(value)),
         ..MetricValueStatus::default()
     }
 }
 
-fn whole(value: i64) -> MetricValueStatus {
+fn total_value(value: i64) -> MetricValueStatus {
     MetricValueStatus { value: Some(Quantity::from_millis(value)), ..MetricValueStatus::default() }
 }
 
 /// A resource metric of pods, or of one container of each.
-struct OfResource<'a> {
+struct ResourceMetric<'a> {
     resource: &'a str,
     /// The container's name, empty for whole pods.
     container: &'a str,
     target: &'a MetricTarget,
 }
 
-impl OfResource<'_> {
-    fn propose(&self, read: Read, scene: &Scene<'_>) -> Result<Proposal, String> {
+impl ResourceMetric<'_> {
+    fn propose(&self, read: Read, inputs: &CalculatorInputs<'_>) -> Result<Proposal, String> {
         let Self { resource, container, target } = *self;
         let read = samples(read)
             .map_err(|why| format!("unable to get metrics for resource {resource}: {why}"));
         let (count, name) = if let Some(target) = target.average_value {
             let count =
-                read.and_then(|read| scene.by_average(resource, read, target.milli_value()));
+                read.and_then(|read| inputs.by_average(resource, read, target.milli_value()));
             let count = count.map_err(|why| format!("failed to get {resource} usage: {why}"))?;
             (count, format!("{resource} resource"))
         } else if let Some(target) = target.average_utilization {
             let count =
-                read.and_then(|read| scene.by_utilization(resource, container, read, target));
+                read.and_then(|read| inputs.by_utilization(resource, container, read, target));
             let count =
                 count.map_err(|why| format!("failed to get {resource} utilization: {why}"))?;
             let of = if container.is_empty() { "" } else { " container" };
@@ -177,12 +182,16 @@ impl OfResource<'_> {
     }
 }
 
-fn of_pods(source: &PodsMetricSource, read: Read, scene: &Scene<'_>) -> Result<Proposal, String> {
+fn of_pods(
+    source: &PodsMetricSource,
+    read: Read,
+    inputs: &CalculatorInputs<'_>,
+) -> Result<Proposal, String> {
     let name = &source.metric.name;
     let read = samples(read).map_err(|why| format!("unable to get metric {name}: {why}"))?;
     let target = source.target.average_value.unwrap_or_default().milli_value();
-    let count = scene.by_average("", read, target)?;
-    let current = average(count.usage);
+    let count = inputs.by_average("", read, target)?;
+    let current = average_value_status(count.usage);
     let status = MetricStatus {
         type_: "Pods".into(),
         pods: Some(Box::new(PodsMetricStatus { metric: source.metric.clone(), current })),
@@ -191,15 +200,15 @@ fn of_pods(source: &PodsMetricSource, read: Read, scene: &Scene<'_>) -> Result<P
     Ok(Proposal { replicas: count.replicas, name: format!("pods metric {name}"), status })
 }
 
-/// Message of the event, and prefix of the error.
-type Within = (String, String);
+/// Message of the event, and the prefix that the reconciliation's error adds.
+type MetricMessages = (String, String);
 
 fn of_object(
     source: &ObjectMetricSource,
     read: Read,
-    scene: &Scene<'_>,
+    inputs: &CalculatorInputs<'_>,
     namespace: &str,
-) -> Result<Proposal, Within> {
+) -> Result<Proposal, MetricMessages> {
     let (name, object) = (&source.metric.name, &source.described_object);
     let read = sum(read).map_err(|why| {
         format!("unable to get metric {name} on {} {namespace}/{}: {why}", object.kind, object.name)
@@ -207,16 +216,20 @@ fn of_object(
     let target = &source.target;
     let (count, current, message) = match (&*target.type_, target.value, target.average_value) {
         ("Value", Some(target), _) => {
-            let count = read.and_then(|usage| scene.by_value(usage, target.milli_value()));
+            let count = read.and_then(|usage| inputs.by_value(usage, target.milli_value()));
             let count = count.map_err(|message| (message, String::new()))?;
-            (count, whole(count.usage), format!("{} metric {name}", object.kind))
+            (count, total_value(count.usage), format!("{} metric {name}", object.kind))
         }
         ("AverageValue", _, Some(target)) => {
             let usage =
                 read.map_err(|message| (message, format!("failed to get {name} object metric: ")))?;
-            let count = scene.by_value_per_pod(usage, target.milli_value());
+            let count = inputs.by_value_per_pod(usage, target.milli_value());
             let selector = words::selector(&source.metric.selector);
-            (count, average(count.usage), format!("external metric {name}({selector})"))
+            (
+                count,
+                average_value_status(count.usage),
+                format!("external metric {name}({selector})"),
+            )
         }
         _ => {
             let message = "invalid object metric source: neither a value target nor an average value target was set";
@@ -239,9 +252,9 @@ fn of_object(
 fn of_external(
     source: &ExternalMetricSource,
     read: Read,
-    scene: &Scene<'_>,
+    inputs: &CalculatorInputs<'_>,
     namespace: &str,
-) -> Result<Proposal, Within> {
+) -> Result<Proposal, MetricMessages> {
     let name = &source.metric.name;
     let selector = words::selector(&source.metric.selector);
     let read = sum(read).map_err(|why| {
@@ -251,13 +264,13 @@ fn of_external(
     let (count, current) = if let Some(target) = target.average_value {
         let usage =
             read.map_err(|message| (message, format!("failed to get {name} external metric: ")))?;
-        let count = scene.by_value_per_pod(usage, target.milli_value());
-        (count, average(count.usage))
+        let count = inputs.by_value_per_pod(usage, target.milli_value());
+        (count, average_value_status(count.usage))
     } else if let Some(target) = target.value {
-        let count = read.and_then(|usage| scene.by_value(usage, target.milli_value()));
+        let count = read.and_then(|usage| inputs.by_value(usage, target.milli_value()));
         let count = count
             .map_err(|message| (message, format!("failed to get external metric {name}: ")))?;
-        (count, whole(count.usage))
+        (count, total_value(count.usage))
     } else {
         let message = "invalid external metric source: neither a value target nor an average value target was set";
         return Err((message.to_owned(), String::new()));

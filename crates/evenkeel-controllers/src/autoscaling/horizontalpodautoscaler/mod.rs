@@ -58,8 +58,9 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         shared_reads: shared_reads.clone(),
         options,
     };
-    let passes = Passes { shared_reads, metrics: metrics.clone(), options };
-    let every =
+    let reconciliation_handler =
+        ReconciliationHandler { shared_reads, metrics: metrics.clone(), options };
+    let periodic =
         Backoff { base_delay: options.sync_period, max_delay: options.sync_period, bucket: false };
     let builder = context
         .builder_watching(&DESCRIPTOR, &autoscalers, move |event, enqueue| {
@@ -68,8 +69,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .reads(&pods)
         .workers(options.concurrent_syncs)
         .stale_skips_metric("horizontal_pod_autoscaler_controller_stale_sync_skips_total")
-        .backoff(every);
-    context.run(builder.planned_with(planner, passes));
+        .backoff(periodic);
+    context.run(builder.planned_with(planner, reconciliation_handler));
     Ok(())
 }
 
@@ -175,27 +176,27 @@ impl Planner for Autoscalers {
 }
 
 /// Counts reconciliations, and records shared reads for later ones.
-struct Passes {
+struct ReconciliationHandler {
     shared_reads: Arc<SharedReads>,
     metrics: Arc<Metrics>,
     options: Options,
 }
 
-impl PassHandler<Autoscalers> for Passes {
+impl PassHandler<Autoscalers> for ReconciliationHandler {
     fn on_passed(&self, watched: &Watched, pass: &Pass<'_, StabilizationHistory>) {
         let steps = &mut Steps::of(pass.outcomes);
         let (history, now) = (pass.memory, pass.planned);
         let reconciled = reconcile_autoscaler(watched, history, &self.options, now, steps);
         let Ok(reconciled) = reconciled else { return };
         let key = &watched.key;
-        for Computation { type_, done, of_spec, took } in reconciled.computations {
-            self.metrics.computed(&type_, done, of_spec, took);
+        for Computation { type_, action, is_spec_error, took } in reconciled.computations {
+            self.metrics.observe_computation(&type_, action, is_spec_error, took);
         }
         if let Some(replicas) = reconciled.desired {
-            self.metrics.wants(&key.namespace, &key.name, replicas);
+            self.metrics.set_desired_replicas(&key.namespace, &key.name, replicas);
         }
-        let of_spec = reconciled.result.err().map(|problem| problem.of_spec);
-        self.metrics.passed(reconciled.done, of_spec, pass.took);
+        let is_spec_error = reconciled.result.err().map(|problem| problem.is_spec_error);
+        self.metrics.observe_reconciliation(reconciled.action, is_spec_error, pass.took);
         if let Some(selector) = &reconciled.selector {
             self.shared_reads.selectors().record(key, selector);
         }
@@ -210,8 +211,8 @@ impl PassHandler<Autoscalers> for Passes {
     }
 }
 
-/// Enqueues new, changed and deleted autoscalers at once, others after the sync period. Upstream:
-/// `enqueueHPA`, `updateHPA`.
+/// Enqueues an autoscaler at once if it is new, its spec changed, or it was deleted; otherwise after the sync period.
+/// Upstream: `enqueueHPA`, `updateHPA`.
 fn on_autoscaler(
     metrics: &Metrics,
     options: &Options,

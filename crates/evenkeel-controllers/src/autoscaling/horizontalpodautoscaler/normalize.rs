@@ -10,7 +10,7 @@ use evenkeel_api::{
 };
 use std::time::Duration;
 
-/// Limits of the spec and the current scale.
+/// Limits of the spec, and the current replicas of the target.
 pub(super) struct Bounds<'a> {
     pub(super) min: i32,
     pub(super) max: i32,
@@ -27,10 +27,10 @@ pub(super) type ReasonAndMessage = (&'static str, &'static str);
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Normalized {
     pub(super) replicas: i32,
-    /// For `AbleToScale`: whether stabilization changed the number.
+    /// For `AbleToScale`: whether stabilization changed the proposal.
     pub(super) able: ReasonAndMessage,
     pub(super) limited: bool,
-    /// For `ScalingLimited`: the limit that applies, if any.
+    /// For `ScalingLimited`: the limit that applied, or that none did.
     pub(super) limit: ReasonAndMessage,
 }
 
@@ -103,9 +103,9 @@ pub(super) fn normalize_desired_replicas(
 }
 
 /// Applies the limits without `spec.behavior`: at most twice the current replicas or four, whichever is more.
-/// The default behavior has the same limits. The API server applies defaults to a partial `behavior`
-/// (`autoscaler` in `defaults/objects.rs` in `evenkeel-kinds`). Upstream: `convertDesiredReplicasWithRules`,
-/// `calculateScaleUpLimit`.
+/// The API server's default `behavior` has the same limits (`autoscaler` in `defaults/objects.rs` in
+/// `evenkeel-kinds`).
+/// Upstream: `convertDesiredReplicasWithRules`, `calculateScaleUpLimit`.
 fn convert_desired_replicas_with_rules(
     proposed: i32,
     bounds: &Bounds<'_>,
@@ -132,18 +132,18 @@ fn convert_desired_replicas_with_behavior_rate(
     now: Timestamp,
 ) -> (i32, ReasonAndMessage) {
     let current = bounds.current;
-    let start = |policy: &HpaScalingPolicy| {
+    let period_start = |policy: &HpaScalingPolicy| {
         history.replicas_at_period_start(current, policy.period_seconds, now)
     };
     if proposed > current {
-        let rate_limit = scale_up_limit(up, current, start).max(current);
+        let rate_limit = scale_up_limit(up, current, period_start).max(current);
         let (max, reason) =
             if bounds.max > rate_limit { (rate_limit, UP_LIMIT) } else { (bounds.max, TOO_MANY) };
         if proposed > max {
             return (max, reason);
         }
     } else if proposed < current {
-        let rate_limit = scale_down_limit(down, current, start).min(current);
+        let rate_limit = scale_down_limit(down, current, period_start).min(current);
         let (min, reason) =
             if bounds.min < rate_limit { (rate_limit, DOWN_LIMIT) } else { (bounds.min, TOO_FEW) };
         if proposed < min {
@@ -158,13 +158,15 @@ fn convert_desired_replicas_with_behavior_rate(
 fn scale_up_limit(
     rules: &HpaScalingRules,
     current: i32,
-    start: impl Fn(&HpaScalingPolicy) -> i32,
+    period_start: impl Fn(&HpaScalingPolicy) -> i32,
 ) -> i32 {
     let to = rules.policies.iter().map(|policy| {
-        let start = start(policy);
+        let period_start = period_start(policy);
         match &*policy.type_ {
-            "Percent" => (f64::from(start) * (1.0 + f64::from(policy.value) / 100.0)).ceil() as i32,
-            _ => start.saturating_add(policy.value),
+            "Percent" => {
+                (f64::from(period_start) * (1.0 + f64::from(policy.value) / 100.0)).ceil() as i32
+            }
+            _ => period_start.saturating_add(policy.value),
         }
     });
     match &*rules.select_policy {
@@ -178,13 +180,13 @@ fn scale_up_limit(
 fn scale_down_limit(
     rules: &HpaScalingRules,
     current: i32,
-    start: impl Fn(&HpaScalingPolicy) -> i32,
+    period_start: impl Fn(&HpaScalingPolicy) -> i32,
 ) -> i32 {
     let to = rules.policies.iter().map(|policy| {
-        let start = start(policy);
+        let period_start = period_start(policy);
         match &*policy.type_ {
-            "Percent" => (f64::from(start) * (1.0 - f64::from(policy.value) / 100.0)) as i32,
-            _ => start.saturating_sub(policy.value),
+            "Percent" => (f64::from(period_start) * (1.0 - f64::from(policy.value) / 100.0)) as i32,
+            _ => period_start.saturating_sub(policy.value),
         }
     });
     match &*rules.select_policy {
@@ -212,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn default_limits_without_behavior() {
+    fn default_limits_apply_without_behavior() {
         let to = |proposed, current| {
             let limited = normalize_desired_replicas(
                 proposed,
@@ -244,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn scale_up_policies() {
+    fn scale_up_policies_limit_the_rate() {
         let both = json!([policy("Pods", 4, 15), policy("Percent", 100, 15)]);
         let down = json!({"selectPolicy": "Max", "policies": [policy("Percent", 100, 15)], "stabilizationWindowSeconds": 0});
         let to = |select: &str, policies: &Value, proposed, current| {
@@ -272,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn scale_down_policies() {
+    fn scale_down_policies_limit_the_rate() {
         let both = json!([policy("Pods", 4, 15), policy("Percent", 30, 15)]);
         let up = json!({"selectPolicy": "Max", "policies": [policy("Percent", 100, 15)], "stabilizationWindowSeconds": 0});
         let to = |select: &str, proposed, current| {
@@ -295,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_added_within_the_period_count() {
+    fn replicas_added_within_the_period_use_up_the_policy() {
         let up = json!({"selectPolicy": "Max", "policies": [policy("Pods", 4, 60)], "stabilizationWindowSeconds": 0});
         let behavior = behavior(&up, &up);
         let mut history = StabilizationHistory::default();

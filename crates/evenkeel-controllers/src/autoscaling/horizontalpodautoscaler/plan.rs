@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `minReplicas`, `maxReplicas` | `course`, `normalize::normalize_desired_replicas` |
 //! | `metrics`, `type`: `Resource`, `ContainerResource`, `Pods`, `Object`, `External` | `metric::propose`, read by `readings::read` |
-//! | several metrics: the highest proposal; metrics that cannot be read | `weigh` |
+//! | several metrics: the highest proposal; metrics that cannot be read | `compute_replicas_for_metrics` |
 //! | `target.averageUtilization` | `replicas::by_utilization` |
 //! | `target.averageValue` | `replicas::by_average`, `replicas::by_value_per_pod` |
 //! | `target.value` | `replicas::by_value` |
@@ -19,13 +19,14 @@
 //! | `policies`: `type` `Pods`, `Percent`, `value`, `periodSeconds`; `selectPolicy`: `Max`, `Min`, `Disabled` | `normalize::scale_up_limit`, `normalize::scale_down_limit`, `stabilization::replicas_at_period_start` |
 //! | the default behavior | `normalize::convert_desired_replicas_with_rules` |
 //! | defaults of `minReplicas`, `metrics`, and of a partial `behavior` | `../../../../evenkeel-kinds/src/defaults/objects.rs` |
-//! | scaling to zero and from it, condition `ScaledToZero` | `course`, `is_scaled_to_zero`, `note_zero` |
-//! | conditions `AbleToScale`, `ScalingActive`, `ScalingLimited` | `decide`, `weigh`, `normalize`, `conclude` |
-//! | `AmbiguousSelector`: pods that several autoscalers select | `selectors::alone` |
+//! | scaling to zero and from it, condition `ScaledToZero` | `course`, `is_scaled_to_zero`, `set_scaled_to_zero` |
+//! | conditions `AbleToScale`, `ScalingLimited` | `decide`, `normalize`, `conclude` |
+//! | condition `ScalingActive` | `decide`, `compute_replicas_for_metrics` |
+//! | `AmbiguousSelector`: pods that several autoscalers select | `selectors::check_unambiguous` |
 
 use super::{
     Options,
-    metric::{Proposal, Refusal},
+    metric::{MetricError, Proposal},
     normalize::{self, Bounds},
     replicas::Tolerances,
     stabilization::StabilizationHistory,
@@ -59,7 +60,7 @@ impl Observed {
         self.autoscaler.spec.behavior.as_deref()
     }
 
-    /// Whether the autoscaler has an object or external metric, which exists without pods.
+    /// Whether the autoscaler has an object or external metric, which has values even without pods.
     fn has_outside_metric(&self) -> bool {
         let metrics = self.autoscaler.spec.metrics.iter();
         metrics.into_iter().any(|metric| matches!(&*metric.type_, "Object" | "External"))
@@ -102,9 +103,10 @@ pub(super) enum Course {
 pub(super) fn course(observed: &Observed, options: &Options) -> Course {
     let current = observed.scale.replicas;
     if current == 0 {
-        let ours = observed.is_scaled_to_zero(options);
-        let goes_on = ours && (observed.min() != 0 || observed.has_outside_metric());
-        return if goes_on { Course::Measure } else { Course::Disabled };
+        let scaled_to_zero_by_autoscaler = observed.is_scaled_to_zero(options);
+        let is_active =
+            scaled_to_zero_by_autoscaler && (observed.min() != 0 || observed.has_outside_metric());
+        return if is_active { Course::Measure } else { Course::Disabled };
     }
     if current > observed.max() {
         Course::Bound(observed.max(), "Current number of replicas above Spec.MaxReplicas")
@@ -119,8 +121,9 @@ pub(super) fn course(observed: &Observed, options: &Options) -> Course {
 #[derive(Debug)]
 pub(super) enum Measured {
     /// One proposal or error for each metric, in the order of the spec.
-    Each(Vec<Result<Proposal, Refusal>>),
-    /// The selector is missing, invalid or ambiguous: event reason (or none), condition reason and message, error.
+    Each(Vec<Result<Proposal, MetricError>>),
+    /// The selector is missing, invalid or ambiguous. `event` is the event's reason, empty for no event; `reason` and
+    /// `message` are the condition's.
     Unselected { event: &'static str, reason: &'static str, message: String, error: String },
 }
 
@@ -143,7 +146,7 @@ pub(super) struct Decision {
 pub(super) struct Problem {
     pub(super) text: String,
     /// Whether the autoscaler's spec is invalid.
-    pub(super) of_spec: bool,
+    pub(super) is_spec_error: bool,
 }
 
 /// Returns the status of an autoscaler whose scale target cannot be read.
@@ -160,7 +163,7 @@ pub(super) fn without_scale(
 }
 
 /// Result over all metrics.
-struct Weighed {
+struct ComputedReplicas {
     /// Replicas and the metric that proposes them; `None` without a result.
     replicas: Option<(i32, String)>,
     statuses: Vec<MetricStatus>,
@@ -169,53 +172,57 @@ struct Weighed {
 
 /// Returns the maximum of the proposals. If a metric failed and the maximum would scale down, returns no
 /// replicas. Upstream: `computeReplicasForMetrics`.
-fn weigh(observed: &Observed, measured: Measured, builder: &mut StatusBuilder) -> Weighed {
+fn compute_replicas_for_metrics(
+    observed: &Observed,
+    measured: Measured,
+    builder: &mut StatusBuilder,
+) -> ComputedReplicas {
     let each = match measured {
         Measured::Each(each) => each,
         Measured::Unselected { event, reason, message, error } => {
             builder.warn(event, error.clone());
             builder.set(SCALING_ACTIVE, false, reason, &message);
-            let error = Some(Problem { text: error, of_spec: false });
-            return Weighed { replicas: None, statuses: Vec::new(), error };
+            let error = Some(Problem { text: error, is_spec_error: false });
+            return ComputedReplicas { replicas: None, statuses: Vec::new(), error };
         }
     };
     let count = each.len();
-    let (mut most, mut statuses) = ((0, String::new()), Vec::new());
-    let mut refusals: Vec<Refusal> = Vec::new();
+    let (mut highest, mut statuses) = ((0, String::new()), Vec::new());
+    let mut errors: Vec<MetricError> = Vec::new();
     for metric in each {
         match metric {
             Ok(proposal) => {
                 statuses.push(proposal.status);
-                if most.0 == 0 || proposal.replicas > most.0 {
-                    most = (proposal.replicas, proposal.name);
+                if highest.0 == 0 || proposal.replicas > highest.0 {
+                    highest = (proposal.replicas, proposal.name);
                 }
             }
-            Err(refusal) => {
+            Err(error) => {
                 statuses.push(MetricStatus::default());
-                builder.warn(refusal.reason, refusal.message.clone());
-                refusals.push(refusal);
+                builder.warn(error.reason, error.message.clone());
+                errors.push(error);
             }
         }
     }
-    let error = refusals.first().map(|first| Problem {
+    let error = errors.first().map(|first| Problem {
         text: format!(
             "invalid metrics ({} invalid out of {count}), first error is: {}",
-            refusals.len(),
+            errors.len(),
             first.error
         ),
-        of_spec: first.of_spec,
+        is_spec_error: first.is_spec_error,
     });
-    if let Some(first) = refusals.first()
-        && (refusals.len() >= count || most.0 < observed.scale.replicas)
+    if let Some(first) = errors.first()
+        && (errors.len() >= count || highest.0 < observed.scale.replicas)
     {
         let message = format!("the HPA was unable to compute the replica count: {}", first.message);
         builder.set(SCALING_ACTIVE, false, first.reason, &message);
-        return Weighed { replicas: None, statuses, error };
+        return ComputedReplicas { replicas: None, statuses, error };
     }
     let message =
-        format!("the HPA was able to successfully calculate a replica count from {}", most.1);
+        format!("the HPA was able to successfully calculate a replica count from {}", highest.1);
     builder.set(SCALING_ACTIVE, true, "ValidMetricFound", &message);
-    Weighed { replicas: Some(most), statuses, error }
+    ComputedReplicas { replicas: Some(highest), statuses, error }
 }
 
 /// Computes the desired replicas. `measured` has the proposals for [`Course::Measure`].
@@ -248,13 +255,13 @@ pub(super) fn decide(
             (to, Some(why.to_owned()))
         }
         Course::Measure => {
-            let weighed = weigh(observed, measured, &mut builder);
-            builder.status.current_metrics = weighed.statuses.into();
-            error = weighed.error;
-            match weighed.replicas {
-                Some((most, metric)) => {
+            let computed = compute_replicas_for_metrics(observed, measured, &mut builder);
+            builder.status.current_metrics = computed.statuses.into();
+            error = computed.error;
+            match computed.replicas {
+                Some((highest, metric)) => {
                     let (to, why) =
-                        normalize(observed, most, &metric, &mut builder, history, options, now);
+                        normalize(observed, highest, &metric, &mut builder, history, options, now);
                     (to, (to != current).then_some(why))
                 }
                 None => {
@@ -272,7 +279,7 @@ pub(super) fn decide(
 /// Limits the desired replicas, and returns the reason of a change. Upstream: `normalizeDesiredReplicas`.
 fn normalize(
     observed: &Observed,
-    most: i32,
+    highest: i32,
     metric: &str,
     builder: &mut StatusBuilder,
     history: &mut StabilizationHistory,
@@ -280,7 +287,7 @@ fn normalize(
     now: Timestamp,
 ) -> (i32, String) {
     let current = observed.scale.replicas;
-    let (proposed, metric) = if most > 0 { (most, metric) } else { (0, "") };
+    let (proposed, metric) = if highest > 0 { (highest, metric) } else { (0, "") };
     let mut why = match proposed.cmp(&current) {
         std::cmp::Ordering::Greater => format!("{metric} above target"),
         std::cmp::Ordering::Less => "All metrics below target".to_owned(),
@@ -297,7 +304,7 @@ fn normalize(
     builder.set(ABLE_TO_SCALE, true, limited.able.0, limited.able.1);
     builder.set(SCALING_LIMITED, limited.limited, limited.limit.0, limited.limit.1);
     let mut desired = limited.replicas;
-    // `minReplicas` was raised while the target was at zero.
+    // The user raised `minReplicas` while the target had no replicas.
     if current == 0
         && observed.min() != 0
         && observed.is_scaled_to_zero(options)
@@ -311,7 +318,7 @@ fn normalize(
     (desired, why)
 }
 
-/// Sets the status. `scaled` is the result of the scale update, if there was one.
+/// Returns the status after the scale update. `scaled` is the update's result, `None` without an update.
 pub(super) fn conclude(
     observed: &Observed,
     decision: &Decision,
@@ -345,7 +352,7 @@ pub(super) fn conclude(
                 let rules = if up { &behavior.scale_up } else { &behavior.scale_down };
                 history.store_scale_event(current, desired, rules.as_deref(), now);
             }
-            note_zero(observed, desired, &mut builder, options);
+            set_scaled_to_zero(observed, desired, &mut builder, options);
             builder.set_last_scale_time();
             desired
         }
@@ -360,7 +367,12 @@ pub(super) fn conclude(
 }
 
 /// Sets the condition `ScaledToZero` with each rescale, so that it is never stale.
-fn note_zero(observed: &Observed, desired: i32, builder: &mut StatusBuilder, options: &Options) {
+fn set_scaled_to_zero(
+    observed: &Observed,
+    desired: i32,
+    builder: &mut StatusBuilder,
+    options: &Options,
+) {
     if !options.to_zero {
         builder.remove(SCALED_TO_ZERO);
         return;

@@ -65,7 +65,7 @@ impl From<String> for Missing {
 
 impl Missing {
     /// Prefixes the error with a message.
-    fn within(self, words: &str) -> Self {
+    fn with_prefix(self, words: &str) -> Self {
         match self {
             Self::Error(why) => Self::Error(format!("{words}: {why}")),
             step @ Self::Step(_) => step,
@@ -73,11 +73,12 @@ impl Missing {
     }
 }
 
-/// A request, and client-go's name for it in errors.
+/// A GET request to a metrics API.
 struct MetricsRequest<'a> {
     path: String,
     selectors: Vec<(&'static str, &'a Selector)>,
-    named: String,
+    /// Client-go's name for the request in errors.
+    client_go_name: String,
 }
 
 impl Readings<'_> {
@@ -119,10 +120,10 @@ impl Readings<'_> {
         let request = MetricsRequest {
             path: format!("/apis/metrics.k8s.io/v1beta1/namespaces/{}/pods", self.namespace),
             selectors: vec![("labelSelector", self.pods)],
-            named: "get pods.metrics.k8s.io".to_owned(),
+            client_go_name: "get pods.metrics.k8s.io".to_owned(),
         };
         let list: wire::PodMetricsList = get(request, steps).map_err(|missing| {
-            missing.within("unable to fetch metrics from resource metrics API")
+            missing.with_prefix("unable to fetch metrics from resource metrics API")
         })?;
         if list.items.is_empty() {
             return Err("no metrics returned from resource metrics API".to_owned().into());
@@ -138,7 +139,7 @@ impl Readings<'_> {
         metric: &MetricIdentifier,
         steps: &mut Steps<'_>,
     ) -> Result<Reading, Missing> {
-        let list = self.list_of_pods(metric, steps).map_err(of_custom)?;
+        let list = self.list_of_pods(metric, steps).map_err(custom_metrics_error)?;
         if list.items.is_empty() {
             return Err("no metrics returned from custom metrics API".to_owned().into());
         }
@@ -163,7 +164,7 @@ impl Readings<'_> {
                 ("labelSelector", self.pods),
                 ("metricLabelSelector", &metric.selector),
             ],
-            named: format!("get pods.{CUSTOM} *"),
+            client_go_name: format!("get pods.{CUSTOM} *"),
         };
         get(request, steps)
     }
@@ -174,10 +175,10 @@ impl Readings<'_> {
         metric: &MetricIdentifier,
         steps: &mut Steps<'_>,
     ) -> Result<Reading, Missing> {
-        let list = self.list_of_object(object, metric, steps).map_err(of_custom)?;
+        let list = self.list_of_object(object, metric, steps).map_err(custom_metrics_error)?;
         match &*list.items {
             [value] => Ok(Reading::Value(value.milli_value())),
-            several => Err(of_custom(Missing::Error(format!(
+            several => Err(custom_metrics_error(Missing::Error(format!(
                 "the custom metrics API server returned {} results when we asked for exactly one",
                 several.len()
             )))),
@@ -191,11 +192,11 @@ impl Readings<'_> {
         steps: &mut Steps<'_>,
     ) -> Result<wire::MetricValueList, Missing> {
         let version = self.custom_version(steps)?;
-        let (place, named) = place_of(object, metric, steps)?;
+        let (object_path, client_go_name) = object_path(object, metric, steps)?;
         let request = MetricsRequest {
-            path: format!("/apis/{CUSTOM}/{version}/namespaces/{}/{place}", self.namespace),
+            path: format!("/apis/{CUSTOM}/{version}/namespaces/{}/{object_path}", self.namespace),
             selectors: vec![("metricLabelSelector", &metric.selector)],
-            named: format!("get {named}"),
+            client_go_name: format!("get {client_go_name}"),
         };
         get(request, steps)
     }
@@ -209,10 +210,10 @@ impl Readings<'_> {
         let request = MetricsRequest {
             path: format!("/apis/external.metrics.k8s.io/v1beta1/namespaces/{namespace}/{name}"),
             selectors: vec![("labelSelector", &metric.selector)],
-            named: format!("get {}.external.metrics.k8s.io", metric.name),
+            client_go_name: format!("get {}.external.metrics.k8s.io", metric.name),
         };
         let list: wire::MetricValueList = get(request, steps).map_err(|missing| {
-            missing.within("unable to fetch metrics from external metrics API")
+            missing.with_prefix("unable to fetch metrics from external metrics API")
         })?;
         if list.items.is_empty() {
             return Err("no metrics returned from external metrics API".to_owned().into());
@@ -220,7 +221,7 @@ impl Readings<'_> {
         Ok(Reading::Values(list.items.iter().map(wire::MetricValue::milli_value).collect()))
     }
 
-    /// Returns the server's preferred version of custom metrics, among the known ones.
+    /// Returns the server's preferred version of custom metrics, or else the first that this client knows.
     fn custom_version(&mut self, steps: &mut Steps<'_>) -> Result<Text, Missing> {
         if let Some(version) = &self.custom_version {
             return Ok(version.clone());
@@ -228,7 +229,7 @@ impl Readings<'_> {
         let request = MetricsRequest {
             path: "/apis".to_owned(),
             selectors: Vec::new(),
-            named: String::new(),
+            client_go_name: String::new(),
         };
         let groups: wire::Groups = get(request, steps)?;
         let group = groups.groups.iter().find(|group| &*group.name == CUSTOM);
@@ -242,7 +243,7 @@ impl Readings<'_> {
 }
 
 /// Returns the path of an object's metric below the namespace, and client-go's name for it.
-fn place_of(
+fn object_path(
     object: &CrossVersionObjectReference,
     metric: &MetricIdentifier,
     steps: &mut Steps<'_>,
@@ -259,8 +260,8 @@ fn place_of(
     let first = mapped.first().ok_or_else(|| "the kind has no resource".to_owned())?;
     let dot = if group.is_empty() { "" } else { "." };
     let resource = format!("{}{dot}{group}", first.kind.plural);
-    let named = format!("{resource}.{CUSTOM} {}", object.name);
-    Ok((format!("{resource}/{}/{name}", escape(&object.name)), named))
+    let client_go_name = format!("{resource}.{CUSTOM} {}", object.name);
+    Ok((format!("{resource}/{}/{name}", escape(&object.name)), client_go_name))
 }
 
 fn get<T: DeserializeOwned>(
@@ -277,14 +278,14 @@ fn get<T: DeserializeOwned>(
     let read = LiveRead { on_error: OnError::Ignore, ..LiveRead::json(&path) };
     let read = steps.one(read)?;
     if let Some(error) = &read.error {
-        return Err(words(error, &request.named).into());
+        return Err(words(error, &request.client_go_name).into());
     }
     let body = read.reply.as_ref().map(|reply| reply.body().clone()).unwrap_or_default();
     serde_json::from_slice(&body).map_err(|error| error.to_string().into())
 }
 
-fn of_custom(missing: Missing) -> Missing {
-    missing.within("unable to fetch metrics from custom metrics API")
+fn custom_metrics_error(missing: Missing) -> Missing {
+    missing.with_prefix("unable to fetch metrics from custom metrics API")
 }
 
 fn escape(text: &str) -> String {

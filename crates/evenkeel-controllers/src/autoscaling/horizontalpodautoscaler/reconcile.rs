@@ -3,10 +3,10 @@
 
 use super::{
     Options,
-    metric::{self, Proposal, Read, Refusal},
+    metric::{self, MetricError, Proposal, Read},
     plan::{self, Course, Decision, Measured, Observed, Pods, Problem},
     readings::Readings,
-    replicas::Scene,
+    replicas::CalculatorInputs,
     selectors::{self, Selectors},
     stabilization::StabilizationHistory,
     status::StatusBuilder,
@@ -21,10 +21,10 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::{Action, Failure, Key, OnError, Plan, Steps, Update};
 use std::{sync::Arc, time::Duration};
 
-/// Attempts to update a scale after conflicts. Upstream: `retry.DefaultRetry`.
+/// Maximum number of attempts to update a scale, after conflicts. Upstream: `retry.DefaultRetry`.
 const MAX_ATTEMPTS: u32 = 5;
 
-/// Pause between attempts.
+/// Delay before the read that precedes each further attempt.
 const RETRY_DELAY: Duration = Duration::from_millis(10);
 
 /// An autoscaler and its pods, before its scale is read.
@@ -41,15 +41,15 @@ pub(super) struct Watched {
 
 /// Scaling action, as metrics name it. Upstream: `ActionLabel`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Done {
+pub(super) enum ScalingAction {
     Up,
     Down,
     #[default]
     Nothing,
 }
 
-impl Done {
-    /// Compares the numbers of replicas.
+impl ScalingAction {
+    /// Returns the action that changes the replicas from `from` to `to`.
     fn of(from: i32, to: i32) -> Self {
         match to.cmp(&from) {
             std::cmp::Ordering::Greater => Self::Up,
@@ -59,14 +59,14 @@ impl Done {
     }
 }
 
-/// Computation of one metric, for the controller's own metrics.
+/// Computation of one metric of the autoscaler, for the controller's Prometheus metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Computation {
     /// Type of the metric, such as `Resource`.
     pub(super) type_: Text,
-    pub(super) done: Done,
+    pub(super) action: ScalingAction,
     /// Whether the spec is invalid; `None` without an error.
-    pub(super) of_spec: Option<bool>,
+    pub(super) is_spec_error: Option<bool>,
     pub(super) took: Duration,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct Computation {
 pub(super) struct Reconciled {
     /// The error, if it failed.
     pub(super) result: Result<(), Problem>,
-    pub(super) done: Done,
+    pub(super) action: ScalingAction,
     /// Desired replicas, if they were computed.
     pub(super) desired: Option<i32>,
     /// History for the next reconciliation.
@@ -111,7 +111,7 @@ pub(super) fn reconcile_autoscaler(
 ) -> Result<Reconciled, Plan> {
     let mut reconciled = Reconciled {
         result: Ok(()),
-        done: Done::Nothing,
+        action: ScalingAction::Nothing,
         desired: None,
         history: history.clone(),
         selector: None,
@@ -153,17 +153,17 @@ impl Reconciled {
         observed: &Observed,
         decision: Decision,
         scaled: Option<Result<(), String>>,
-        unwritten: Option<&Failure>,
+        status_error: Option<&Failure>,
     ) {
         let name = &observed.autoscaler.meta.name;
-        let internal = |text| Err(Problem { text, of_spec: false });
+        let internal = |text| Err(Problem { text, is_spec_error: false });
         if let Some(Err(error)) = scaled {
             self.result = internal(format!("failed to rescale: {error}"));
             return;
         }
-        self.done = Done::of(observed.scale.replicas, decision.desired);
+        self.action = ScalingAction::of(observed.scale.replicas, decision.desired);
         self.desired = (!decision.failed).then_some(decision.desired);
-        self.result = match (unwritten, decision.error) {
+        self.result = match (status_error, decision.error) {
             (Some(failure), _) if !decision.failed => {
                 internal(format!("failed to update status for {name}: {failure}"))
             }
@@ -176,14 +176,14 @@ impl Reconciled {
 /// Returns the error of a reconciliation whose scale cannot be read.
 fn no_scale(autoscaler: &HorizontalPodAutoscaler, why: &str) -> Problem {
     let target = &autoscaler.spec.scale_target_ref;
-    let of_spec = group_of(&target.api_version).is_err();
-    let text = if of_spec {
+    let is_spec_error = group_of(&target.api_version).is_err();
+    let text = if is_spec_error {
         format!("invalid API version in scale target reference: {why}")
     } else {
         let (kind, name, namespace) = (&target.kind, &target.name, &autoscaler.meta.namespace);
         format!("failed to query scale subresource for {kind}/{namespace}/{name}: {why}")
     };
-    Problem { text, of_spec }
+    Problem { text, is_spec_error }
 }
 
 /// Records the events and writes the status. Returns the error of the write.
@@ -192,16 +192,16 @@ fn write_status<'a>(
     autoscaler: &HorizontalPodAutoscaler,
     steps: &mut Steps<'a>,
 ) -> Result<Result<(), &'a Failure>, Plan> {
-    let judged = builder.plan(autoscaler).actions.into_iter().map(|action| match action {
+    let actions = builder.plan(autoscaler).actions.into_iter().map(|action| match action {
         Action::Update(update) => Update { on_error: OnError::Ignore, ..update }.into(),
         other => other,
     });
-    let outcomes = steps.all(Plan::of(judged.collect()))?;
+    let outcomes = steps.all(Plan::of(actions.collect()))?;
     Ok(outcomes.iter().find_map(|outcome| outcome.error.as_ref()).map_or(Ok(()), Err))
 }
 
-/// Returns the scale target's resource and scale; of several resources of a kind, the first that exists. Upstream:
-/// `scaleForResourceMappings`.
+/// Returns the scale target's resource and scale. If the kind has several resources, returns the first with this
+/// object. Upstream: `scaleForResourceMappings`.
 fn scale_for_resource_mappings(
     autoscaler: &HorizontalPodAutoscaler,
     steps: &mut Steps<'_>,
@@ -245,7 +245,7 @@ fn measure(
     pods.retain(|pod| selector.matches(&pod.meta.labels));
     let selector = &*reconciled.selector.insert(selector);
     if let Err(ambiguous) =
-        selectors::alone(&watched.selectors, &watched.key, text, selector, &pods)
+        selectors::check_unambiguous(&watched.selectors, &watched.key, text, selector, &pods)
     {
         return Ok(ambiguous);
     }
@@ -255,10 +255,10 @@ fn measure(
     let mut readings = Readings { namespace, pods: selector, custom_version: &mut version };
     let mut each = Vec::new();
     for metric in &observed.autoscaler.spec.metrics {
-        let begun = steps.took();
+        let started = steps.took();
         let read = readings.read(metric, steps)?;
         let proposal = propose(metric, read, observed, &pods, options, now);
-        let took = steps.took().saturating_sub(begun);
+        let took = steps.took().saturating_sub(started);
         reconciled.computations.push(computed(metric, &proposal, observed, took));
         each.push(proposal);
     }
@@ -275,16 +275,16 @@ fn known_version(watched: &Watched, options: &Options, now: Timestamp) -> Option
 
 fn computed(
     metric: &MetricSpec,
-    proposal: &Result<Proposal, Refusal>,
+    proposal: &Result<Proposal, MetricError>,
     observed: &Observed,
     took: Duration,
 ) -> Computation {
     let before = observed.autoscaler.status.current_replicas;
-    let (done, of_spec) = match proposal {
-        Ok(proposal) => (Done::of(before, proposal.replicas), None),
-        Err(refusal) => (Done::Nothing, Some(refusal.of_spec)),
+    let (action, is_spec_error) = match proposal {
+        Ok(proposal) => (ScalingAction::of(before, proposal.replicas), None),
+        Err(error) => (ScalingAction::Nothing, Some(error.is_spec_error)),
     };
-    Computation { type_: metric.type_.clone(), done, of_spec, took }
+    Computation { type_: metric.type_.clone(), action, is_spec_error, took }
 }
 
 fn propose(
@@ -294,9 +294,9 @@ fn propose(
     pods: &Pods,
     options: &Options,
     now: Timestamp,
-) -> Result<Proposal, Refusal> {
+) -> Result<Proposal, MetricError> {
     let behavior = observed.autoscaler.spec.behavior.as_deref();
-    let scene = Scene {
+    let inputs = CalculatorInputs {
         pods,
         spec_replicas: observed.scale.replicas,
         status_replicas: observed.scale.current,
@@ -304,7 +304,7 @@ fn propose(
         options,
         now,
     };
-    metric::propose(metric, read, &scene, &observed.autoscaler.meta.namespace)
+    metric::propose(metric, read, &inputs, &observed.autoscaler.meta.namespace)
 }
 
 /// Updates the scale, and retries conflicts with the new resource version. Upstream: `RetryOnConflict` around
@@ -319,9 +319,9 @@ fn rescale(
     let mut scale = observed.scale.clone();
     for attempt in 1.. {
         let changed = scale::update(kind, namespace, &scale, replicas, steps)?;
-        let Err(refused) = changed else { break };
-        if refused.code != 409 || attempt == MAX_ATTEMPTS {
-            return Ok(Err(refused.message));
+        let Err(failure) = changed else { break };
+        if failure.code != 409 || attempt == MAX_ATTEMPTS {
+            return Ok(Err(failure.message));
         }
         if let Ok(latest) = scale::get(kind, namespace, &scale.name, RETRY_DELAY, steps)? {
             scale = latest;
@@ -330,7 +330,7 @@ fn rescale(
     Ok(Ok(()))
 }
 
-/// Returns the group of the target's `apiVersion`.
+/// Returns the group of the target's `apiVersion`, or the error that it is no group and version.
 fn group_of(api_version: &str) -> Result<&str, String> {
     match *api_version.split('/').collect::<Vec<_>>() {
         [_] => Ok(""),

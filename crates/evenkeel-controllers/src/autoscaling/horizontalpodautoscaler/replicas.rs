@@ -2,7 +2,7 @@
 
 use super::{
     Options,
-    samples::{Groups, Sample, Samples, requested},
+    samples::{Groups, Sample, Samples, calculate_requests},
 };
 use crate::pods::is_ready;
 use evenkeel_api::{Text, time::Timestamp, views::Pod};
@@ -23,7 +23,7 @@ impl Tolerances {
 }
 
 /// Inputs of the calculation besides the metric.
-pub(super) struct Scene<'a> {
+pub(super) struct CalculatorInputs<'a> {
     /// Pods of the scale target.
     pub(super) pods: &'a [Arc<Pod>],
     /// `spec.replicas` of the scale.
@@ -49,7 +49,7 @@ fn ceil(number: f64) -> i32 {
     number.ceil() as i32
 }
 
-impl Scene<'_> {
+impl CalculatorInputs<'_> {
     /// Returns the replicas by utilization: usage in percent of the requests, of pods or one container of
     /// each. Upstream: `GetResourceReplicas`.
     pub(super) fn by_utilization(
@@ -59,15 +59,16 @@ impl Scene<'_> {
         samples: Samples,
         target: i32,
     ) -> Result<ReplicaCount, String> {
-        let (samples, groups) = self.sorted(samples, resource)?;
-        let requests = requested(self.pods, container, resource, self.options)?;
-        let share = |samples: &Samples| utilization(samples, &requests, target);
-        let first = share(&samples)?;
+        let (samples, groups) = self.group_pods(samples, resource)?;
+        let requests = calculate_requests(self.pods, container, resource, self.options)?;
+        let utilization_of = |samples: &Samples| utilization(samples, &requests, target);
+        let first = utilization_of(&samples)?;
         let (utilization, usage) = (Some(first.percent), first.average);
         // 100 % of a pod's request, or the target if higher.
         let percent = i64::from(target.max(100));
         let full_use = |pod: &str| requests.get(pod).map_or(0, |request| request * percent / 100);
-        let ratio_of = |samples: &Samples| share(samples).map(|share| share.ratio);
+        let ratio_of =
+            |samples: &Samples| utilization_of(samples).map(|utilization| utilization.ratio);
         let replicas = self.desired_replicas(samples, &groups, first.ratio, full_use, ratio_of)?;
         Ok(ReplicaCount { replicas, usage, utilization })
     }
@@ -80,7 +81,7 @@ impl Scene<'_> {
         samples: Samples,
         target: i64,
     ) -> Result<ReplicaCount, String> {
-        let (samples, groups) = self.sorted(samples, resource)?;
+        let (samples, groups) = self.group_pods(samples, resource)?;
         let usage = average(&samples);
         let ratio_of = |samples: &Samples| Ok(average(samples) as f64 / target as f64);
         let first = ratio_of(&samples)?;
@@ -88,7 +89,7 @@ impl Scene<'_> {
         Ok(ReplicaCount { replicas, usage, utilization: None })
     }
 
-    /// Returns the replicas by one value in proportion to the ready pods. Upstream:
+    /// Returns the replicas by one value: the ready pods times the ratio of the value to its target. Upstream:
     /// `GetObjectMetricReplicas`, `GetExternalMetricReplicas`.
     pub(super) fn by_value(&self, usage: i64, target: i64) -> Result<ReplicaCount, String> {
         let ratio = usage as f64 / target as f64;
@@ -120,7 +121,7 @@ impl Scene<'_> {
     }
 
     /// Returns the samples that count, and the groups of pods. Upstream: `groupPods`.
-    fn sorted(
+    fn group_pods(
         &self,
         mut samples: Samples,
         resource: &str,
@@ -158,8 +159,12 @@ impl Scene<'_> {
     ) -> Result<i32, String> {
         let up_with_unready = !groups.unready.is_empty() && ratio > 1.0;
         if !up_with_unready && groups.missing.is_empty() {
-            let near = self.tolerances.is_within(ratio);
-            return Ok(if near { self.spec_replicas } else { ceil(ratio * groups.ready as f64) });
+            let is_near_target = self.tolerances.is_within(ratio);
+            return Ok(if is_near_target {
+                self.spec_replicas
+            } else {
+                ceil(ratio * groups.ready as f64)
+            });
         }
         let mut assume = |pod: &str, value| {
             samples.insert(pod.into(), Sample { value, at: self.now, window: Duration::ZERO });
@@ -188,14 +193,19 @@ impl Scene<'_> {
         if self.pods.is_empty() {
             return Err("unable to calculate ready pods: no pods returned by selector while calculating replica count".to_owned());
         }
-        let works = |pod: &&Arc<Pod>| &*pod.status.phase == "Running" && is_ready(pod);
-        Ok(self.pods.iter().filter(works).count())
+        let is_running_and_ready =
+            |pod: &&Arc<Pod>| &*pod.status.phase == "Running" && is_ready(pod);
+        Ok(self.pods.iter().filter(is_running_and_ready).count())
     }
 }
 
+/// Usage in relation to requests, over all samples.
 struct Utilization {
+    /// Ratio of `percent` to the target.
     ratio: f64,
+    /// Usage in percent of the requests.
     percent: i32,
+    /// Average usage of a pod.
     average: i64,
 }
 
@@ -221,7 +231,7 @@ fn utilization(
     Ok(Utilization { ratio, percent, average: used / count })
 }
 
-/// Returns the average of at least one sample.
+/// Returns the average of the samples, rounded toward zero; there must be at least one.
 fn average(samples: &Samples) -> i64 {
     let sum = samples.values().fold(0_i64, |sum, sample| sum.saturating_add(sample.value));
     sum / i64::try_from(samples.len()).unwrap_or(i64::MAX).max(1)

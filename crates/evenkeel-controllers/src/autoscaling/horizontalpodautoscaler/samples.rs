@@ -87,24 +87,24 @@ fn is_starting(pod: &Pod, sample: &Sample, options: &Options, now: Timestamp) ->
 
 /// Returns the requests of a resource by pod, in thousandths, of one container or of all. Upstream:
 /// `calculateRequests`.
-pub(super) fn requested(
+pub(super) fn calculate_requests(
     pods: &[Arc<Pod>],
     container: &str,
     resource: &str,
     options: &Options,
 ) -> Result<BTreeMap<Text, i64>, String> {
     let of_pod = |pod: &Arc<Pod>| {
-        let whole = pod.spec.resources.as_deref().filter(|_| options.pod_level);
-        let is_set = whole.is_some_and(|whole| {
-            whole
+        let pod_resources = pod.spec.resources.as_deref().filter(|_| options.pod_level);
+        let is_set = pod_resources.is_some_and(|pod_resources| {
+            pod_resources
                 .requests
                 .iter()
                 .any(|(name, _)| matches!(name, "cpu" | "memory") || name.starts_with("hugepages-"))
         });
         let amount = if is_set && container.is_empty() {
-            of_whole(pod, resource)?
+            pod_level_request(pod, resource)?
         } else {
-            of_containers(pod, container, resource)?
+            container_requests(pod, container, resource)?
         };
         Ok((pod.meta.name.clone(), amount))
     };
@@ -112,37 +112,42 @@ pub(super) fn requested(
 }
 
 /// Returns pod-level requests (KEP-2837). Upstream: `calculatePodLevelRequests`.
-fn of_whole(pod: &Pod, resource: &str) -> Result<i64, String> {
-    let named = pod.spec.resources.as_ref().and_then(|whole| whole.requests.get(resource)).copied();
+fn pod_level_request(pod: &Pod, resource: &str) -> Result<i64, String> {
+    let explicit_request = pod
+        .spec
+        .resources
+        .as_ref()
+        .and_then(|pod_resources| pod_resources.requests.get(resource))
+        .copied();
     let summed = || {
-        let each = |container, _: Option<_>| resource::amounts(amounts_of(container));
+        let each = |container, _: Option<_>| resource::amounts(requests_of(container));
         let all = resource::aggregate(pod, each);
         all.into_iter().find(|(name, _)| *name == resource).map(|(_, amount)| amount)
     };
-    let amount = named.or_else(summed).ok_or_else(|| {
+    let amount = explicit_request.or_else(summed).ok_or_else(|| {
         format!("missing pod-level request for {resource} in Pod {}", pod.meta.name)
     })?;
     let overhead = pod.spec.overhead.get(resource).copied().unwrap_or_default();
     Ok(amount.plus(overhead).milli_value())
 }
 
-fn amounts_of(container: &Container) -> &evenkeel_api::map::Map<evenkeel_api::quantity::Quantity> {
+fn requests_of(container: &Container) -> &evenkeel_api::map::Map<evenkeel_api::quantity::Quantity> {
     &container.resources.requests
 }
 
 /// Returns the sum of the requests of containers and sidecars; each must have one. Upstream:
 /// `calculatePodRequestsFromContainers`.
-fn of_containers(pod: &Pod, container: &str, resource: &str) -> Result<i64, String> {
+fn container_requests(pod: &Pod, container: &str, resource: &str) -> Result<i64, String> {
     let sidecars = pod.spec.init_containers.iter().filter(|c| &*c.restart_policy == "Always");
     let mut sum = 0_i64;
-    for one in pod.spec.containers.iter().chain(sidecars) {
-        if !container.is_empty() && *one.name != *container {
+    for candidate in pod.spec.containers.iter().chain(sidecars) {
+        if !container.is_empty() && *candidate.name != *container {
             continue;
         }
-        let amount = one.resources.requests.get(resource).ok_or_else(|| {
+        let amount = candidate.resources.requests.get(resource).ok_or_else(|| {
             format!(
                 "missing request for {resource} in container {} of Pod {}",
-                one.name, pod.meta.name
+                candidate.name, pod.meta.name
             )
         })?;
         sum = sum.saturating_add(amount.milli_value());

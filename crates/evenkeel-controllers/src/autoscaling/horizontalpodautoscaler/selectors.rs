@@ -1,5 +1,5 @@
-//! Selectors of scale targets, to detect autoscalers with common pods, which would scale against each other. Upstream:
-//! `selectors.BiMultimap`.
+//! Selectors of scale targets. They reveal autoscalers that select the same pods and would scale against each other.
+//! Upstream: `selectors.BiMultimap`.
 
 use super::plan::{Measured, Pods};
 use evenkeel_api::selector::Selector;
@@ -24,18 +24,18 @@ impl Selectors {
     /// Returns the selectors of the autoscalers in a namespace.
     pub(super) fn of_namespace(&self, namespace: &str) -> Self {
         let all = self.0.range(Key::new(namespace, "")..);
-        let near = all.take_while(|(key, _)| *key.namespace == *namespace);
-        Self(near.map(|(key, selector)| (key.clone(), selector.clone())).collect())
+        let in_namespace = all.take_while(|(key, _)| *key.namespace == *namespace);
+        Self(in_namespace.map(|(key, selector)| (key.clone(), selector.clone())).collect())
     }
 
-    /// Returns two autoscalers that select any of `pods`; `None` if fewer do.
-    fn others(self, pods: &Pods) -> Option<[Key; 2]> {
-        let mut meant = self
+    /// Returns the first two autoscalers that select any of `pods`; `None` if fewer do.
+    fn first_two(self, pods: &Pods) -> Option<[Key; 2]> {
+        let mut matching = self
             .0
             .into_iter()
             .filter(|(_, selector)| pods.iter().any(|pod| selector.matches(&pod.meta.labels)))
             .map(|(other, _)| other);
-        Some([meant.next()?, meant.next()?])
+        Some([matching.next()?, matching.next()?])
     }
 }
 
@@ -69,7 +69,7 @@ pub(super) fn parse(text: &str) -> Result<Selector, Measured> {
 ///
 /// # Errors
 /// The condition for an ambiguous selector. Upstream: `validateAndParseSelector`.
-pub(super) fn alone(
+pub(super) fn check_unambiguous(
     selectors: &Selectors,
     key: &Key,
     text: &str,
@@ -78,7 +78,7 @@ pub(super) fn alone(
 ) -> Result<(), Measured> {
     let mut selectors = selectors.of_namespace(&key.namespace);
     selectors.record(key, selector);
-    let Some([one, other]) = selectors.others(pods) else { return Ok(()) };
+    let Some([one, other]) = selectors.first_two(pods) else { return Ok(()) };
     let error = format!(
         "pods by selector {text} are controlled by more than one HPA (e.g. [{one} {other}])"
     );

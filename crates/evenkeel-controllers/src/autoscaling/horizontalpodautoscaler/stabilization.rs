@@ -74,8 +74,9 @@ impl StabilizationHistory {
     /// Stabilizes scaling with `behavior`, and records the recommendation. `windows` are `stabilizationWindowSeconds` of
     /// scaling up and of scaling down.
     ///
-    /// The result is `current_replicas`, unless every recommendation of the up window, the new one included, is higher: then it
-    /// is the lowest of them. If every recommendation of the down window is lower, it is the highest of them.
+    /// Returns the lowest recommendation of the scale-up window, the new one included, if all of them are higher than
+    /// `current_replicas`. Returns the highest one of the scale-down window if all of them are lower. Otherwise
+    /// returns `current_replicas`.
     ///
     /// Upstream: `stabilizeRecommendationWithBehaviors`.
     pub(super) fn stabilize_recommendation_with_behaviors(
@@ -100,7 +101,9 @@ impl StabilizationHistory {
         current_replicas.max(lowest).min(highest)
     }
 
-    /// Returns the replicas `period` seconds ago, by the recorded scale events. Upstream: `getReplicasChangePerPeriod`.
+    /// Returns the number of replicas `period` seconds ago: the current one without the scale events since then.
+    /// Upstream:
+    /// `getReplicasChangePerPeriod`.
     pub(super) fn replicas_at_period_start(
         &self,
         current_replicas: i32,
@@ -117,7 +120,7 @@ impl StabilizationHistory {
             .saturating_add(changed(&self.scale_down_events))
     }
 
-    /// Records a scale event. It counts for the longest period in `rules`.
+    /// Records a scale event. May overwrite an event that is older than the longest period in `rules`.
     ///
     /// Upstream: `storeScaleEvent`.
     pub(super) fn store_scale_event(
@@ -144,7 +147,7 @@ mod tests {
     const WINDOW: Duration = Duration::from_secs(300);
 
     #[test]
-    fn highest_recommendation_in_the_window_wins() {
+    fn scale_down_uses_the_highest_recommendation_in_the_window() {
         let mut history = StabilizationHistory::default();
         history.record_initial_recommendation(5, T0);
         history.record_initial_recommendation(9, T0);
@@ -173,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_at_period_start_undo_scale_events() {
+    fn replicas_at_period_start_exclude_later_scale_events() {
         let rules: HpaScalingRules =
             HpaScalingRules { policies: Box::new([]), ..HpaScalingRules::default() };
         let mut history = StabilizationHistory::default();

@@ -48,15 +48,15 @@ impl StatusBuilder {
     pub(super) fn set(&mut self, type_: &str, holds: bool, reason: &str, message: &str) {
         let status = if holds { "True" } else { "False" };
         let mut all = std::mem::take(&mut self.status.conditions).into_vec();
-        let at = all.iter().position(|condition| &*condition.type_ == type_);
-        let at = at.unwrap_or_else(|| {
+        let index = all.iter().position(|condition| &*condition.type_ == type_);
+        let index = index.unwrap_or_else(|| {
             all.push(HorizontalPodAutoscalerCondition {
                 type_: type_.into(),
                 ..HorizontalPodAutoscalerCondition::default()
             });
             all.len() - 1
         });
-        let condition = &mut all[at];
+        let condition = &mut all[index];
         if &*condition.status != status {
             condition.last_transition_time = Some(wire::whole_second(self.now));
         }
@@ -100,83 +100,83 @@ impl StatusBuilder {
 fn json_of(status: &HorizontalPodAutoscalerStatus) -> Value {
     let conditions: Vec<Value> = status.conditions.iter().map(condition).collect();
     let metrics: Vec<Value> = status.current_metrics.iter().map(metric).collect();
-    let mut written = json!({
+    let mut json = json!({
         "currentReplicas": status.current_replicas, "desiredReplicas": status.desired_replicas,
         "currentMetrics": metrics, "conditions": conditions,
     });
     if let Some(generation) = status.observed_generation {
-        written["observedGeneration"] = generation.into();
+        json["observedGeneration"] = generation.into();
     }
     if let Some(time) = status.last_scale_time {
-        written["lastScaleTime"] = time.to_string().into();
+        json["lastScaleTime"] = time.to_string().into();
     }
-    written
+    json
 }
 
 fn condition(condition: &HorizontalPodAutoscalerCondition) -> Value {
-    let mut written = json!({
+    let mut json = json!({
         "type": condition.type_, "status": condition.status,
         "reason": condition.reason, "message": condition.message,
         "lastTransitionTime": condition.last_transition_time.map(|time| time.to_string()),
     });
     if condition.observed_generation != 0 {
-        written["observedGeneration"] = condition.observed_generation.into();
+        json["observedGeneration"] = condition.observed_generation.into();
     }
-    written
+    json
 }
 
 fn metric(metric: &MetricStatus) -> Value {
-    let mut written = json!({"type": metric.type_});
+    let mut json = json!({"type": metric.type_});
     if let Some(status) = &metric.object {
-        written["object"] = json!({
+        json["object"] = json!({
             "metric": identifier(&status.metric), "current": current(&status.current),
             "describedObject": reference(&status.described_object),
         });
     }
     if let Some(status) = &metric.pods {
-        written["pods"] =
+        json["pods"] =
             json!({"metric": identifier(&status.metric), "current": current(&status.current)});
     }
     if let Some(status) = &metric.resource {
-        written["resource"] = json!({"name": status.name, "current": current(&status.current)});
+        json["resource"] = json!({"name": status.name, "current": current(&status.current)});
     }
     if let Some(status) = &metric.container_resource {
-        written["containerResource"] = json!({
+        json["containerResource"] = json!({
             "name": status.name, "container": status.container, "current": current(&status.current),
         });
     }
     if let Some(status) = &metric.external {
-        written["external"] =
+        json["external"] =
             json!({"metric": identifier(&status.metric), "current": current(&status.current)});
     }
-    written
+    json
 }
 
 fn reference(object: &CrossVersionObjectReference) -> Value {
-    let mut written = json!({"kind": object.kind, "name": object.name});
+    let mut json = json!({"kind": object.kind, "name": object.name});
     if !object.api_version.is_empty() {
-        written["apiVersion"] = (&*object.api_version).into();
+        json["apiVersion"] = (&*object.api_version).into();
     }
-    written
+    json
 }
 
 fn identifier(metric: &MetricIdentifier) -> Value {
-    let mut written = json!({"name": metric.name});
+    let mut json = json!({"name": metric.name});
     if let Some(selector) = metric.selector.to_json() {
-        written["selector"] = selector;
+        json["selector"] = selector;
     }
-    written
+    json
 }
 
 fn current(value: &MetricValueStatus) -> Value {
-    let mut written = json!({});
+    let mut json = json!({});
     for (name, amount) in [("value", value.value), ("averageValue", value.average_value)] {
         if let Some(amount) = amount {
-            written[name] = amount.to_string().into();
+            json[name] = amount.to_string().into();
         }
     }
     if let Some(percent) = value.average_utilization {
-        written["averageUtilization"] = percent.into();
+        json["averageUtilization"] = percent.into();
     }
-    written
+    json
 }

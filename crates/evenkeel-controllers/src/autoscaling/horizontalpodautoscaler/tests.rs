@@ -5,7 +5,7 @@ use super::{
     metric::{self, Proposal, Read},
     plan::{self, Course, Measured, Observed},
     readings::Reading,
-    replicas::{ReplicaCount, Scene, Tolerances},
+    replicas::{CalculatorInputs, ReplicaCount, Tolerances},
     samples::{Sample, Samples},
     selectors::{self, Selectors},
     stabilization::StabilizationHistory,
@@ -40,7 +40,7 @@ pub(super) const OPTIONS: Options = Options {
     pod_level: true,
 };
 
-/// State of a pod.
+/// State of a pod in the tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PodState {
     Ready,
@@ -51,7 +51,7 @@ enum PodState {
     Terminating,
 }
 
-/// Returns a pod that requests 1 CPU and started ten minutes ago.
+/// Returns a pod in this state, which requests 1 CPU and started ten minutes ago.
 fn pod_in_state(n: usize, state: PodState) -> Arc<Pod> {
     let containers =
         json!([{"name": "app", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]);
@@ -87,9 +87,9 @@ fn samples(values: &[Option<i64>]) -> Samples {
     each.collect()
 }
 
-fn calculator<'a>(pods: &'a [Arc<Pod>], replicas: i32) -> Scene<'a> {
+fn calculator<'a>(pods: &'a [Arc<Pod>], replicas: i32) -> CalculatorInputs<'a> {
     let tolerances = Tolerances { down: 0.1, up: 0.1 };
-    Scene {
+    CalculatorInputs {
         pods,
         spec_replicas: replicas,
         status_replicas: replicas,
@@ -100,15 +100,15 @@ fn calculator<'a>(pods: &'a [Arc<Pod>], replicas: i32) -> Scene<'a> {
 }
 
 /// Returns the desired replicas for this CPU usage, and the utilization in percent.
-fn by_cpu(states: &[PodState], used: &[Option<i64>], target: i32) -> Result<(i32, i32), String> {
+fn by_cpu(states: &[PodState], usage: &[Option<i64>], target: i32) -> Result<(i32, i32), String> {
     let pods = pods(states);
     let replicas = i32::try_from(states.len()).unwrap();
-    let count = calculator(&pods, replicas).by_utilization("cpu", "", samples(used), target)?;
+    let count = calculator(&pods, replicas).by_utilization("cpu", "", samples(usage), target)?;
     Ok((count.replicas, count.utilization.unwrap()))
 }
 
 #[test]
-fn replicas_by_utilization() {
+fn replicas_follow_the_average_utilization() {
     use PodState::{Failed, Pending, Ready, Terminating, Unready};
     let all = |value, count| vec![Some(value); count];
     // Scale up, scale down, and stay within the tolerance.
@@ -142,12 +142,12 @@ fn replicas_by_utilization() {
 }
 
 #[test]
-fn replicas_by_average_value() {
-    let by = |states: &[PodState], used: &[Option<i64>], target| {
+fn replicas_follow_the_average_value() {
+    let by = |states: &[PodState], values: &[Option<i64>], target| {
         let pods = pods(states);
         let replicas = i32::try_from(states.len()).unwrap();
         calculator(&pods, replicas)
-            .by_average("", samples(used), target)
+            .by_average("", samples(values), target)
             .map(|a| (a.replicas, a.usage))
     };
     assert_eq!(
@@ -165,7 +165,7 @@ fn replicas_by_average_value() {
 }
 
 #[test]
-fn replicas_by_value() {
+fn replicas_follow_the_value() {
     let pods = pods(&[PodState::Ready, PodState::Ready, PodState::Unready]);
     let by = |replicas, usage, target| {
         calculator(&pods, replicas).by_value(usage, target).map(|a| a.replicas)
@@ -176,7 +176,7 @@ fn replicas_by_value() {
     assert_eq!(by(0, 0, 10_000), Ok(0));
     assert_eq!(by(3, i64::MAX, 1), Ok(i32::MAX));
     let per_pod = |replicas, usage, target| {
-        Scene { status_replicas: replicas, ..calculator(&pods, replicas) }
+        CalculatorInputs { status_replicas: replicas, ..calculator(&pods, replicas) }
             .by_value_per_pod(usage, target)
     };
     assert_eq!(
@@ -199,7 +199,7 @@ fn replicas_by_value() {
 
 #[test]
 fn cpu_of_starting_pods_is_ignored() {
-    let used = |started: i64, ready: &str, since: i64, measured: i64| {
+    let sample_counts = |started: i64, ready: &str, since: i64, measured: i64| {
         let mut pod = (*pod_in_state(0, PodState::Ready)).clone();
         pod.status.start_time = Some(at(started));
         let mut conditions = pod.status.conditions.to_vec();
@@ -210,15 +210,15 @@ fn cpu_of_starting_pods_is_ignored() {
         let samples = [("p0".into(), sample)].into_iter().collect();
         calculator(&[Arc::new(pod)], 1).by_utilization("cpu", "", samples, 50).is_ok()
     };
-    assert!(used(-600, "True", -500, 0));
+    assert!(sample_counts(-600, "True", -500, 0));
     // Within five minutes of its start, one window must have passed since it became ready.
-    assert!(!used(-100, "True", -20, 0));
-    assert!(used(-100, "True", -30, 0));
-    assert!(!used(-100, "False", -90, 0));
+    assert!(!sample_counts(-100, "True", -20, 0));
+    assert!(sample_counts(-100, "True", -30, 0));
+    assert!(!sample_counts(-100, "False", -90, 0));
     // After that period, an unready pod is ignored if it became unready within 30 s of its start: it has
     // never been ready.
-    assert!(!used(-600, "False", -580, 0));
-    assert!(used(-600, "False", -100, 0), "it has been ready");
+    assert!(!sample_counts(-600, "False", -580, 0));
+    assert!(sample_counts(-600, "False", -100, 0), "it has been ready");
 }
 
 #[test]
@@ -236,12 +236,12 @@ fn utilization_needs_requests() {
     assert_eq!(with(two.clone(), ""), Ok(25));
     assert_eq!(with(two.clone(), "b"), Ok(50));
     assert_eq!(with(two, "c"), Err("container c not found in Pod p0".to_owned()));
-    let lacks = json!({"containers": [container("a", "1"), {"name": "b"}]});
+    let without_request = json!({"containers": [container("a", "1"), {"name": "b"}]});
     assert_eq!(
-        with(lacks.clone(), ""),
+        with(without_request.clone(), ""),
         Err("missing request for cpu in container b of Pod p0".to_owned())
     );
-    assert_eq!(with(lacks, "a"), Ok(50));
+    assert_eq!(with(without_request, "a"), Ok(50));
     let mut sidecar = json!({"containers": [container("a", "1")], "initContainers": [container("s", "1"), container("i", "9")]});
     sidecar["initContainers"][0]["restartPolicy"] = "Always".into();
     assert_eq!(with(sidecar, ""), Ok(25));
@@ -260,10 +260,12 @@ fn autoscaler(spec: &Value, status: &Value) -> HorizontalPodAutoscaler {
     HorizontalPodAutoscaler { meta: meta("hpa"), ..object(&body) }
 }
 
+/// Returns a CPU metric with a target of 50 % of the requests.
 fn cpu() -> Value {
     json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}})
 }
 
+/// Returns the external metric `jobs` with a target of 2 for each pod.
 fn queue() -> Value {
     json!({"type": "External", "external": {"metric": {"name": "jobs"}, "target": {"type": "AverageValue", "averageValue": "2"}}})
 }
@@ -314,7 +316,7 @@ fn conclude(
     let written = builder.plan(&observed.autoscaler);
     assert!(lint(&written).is_empty(), "{written:?}");
     let events = written.actions.iter().filter_map(|action| match action {
-        Action::Event(note) => Some(format!("{}: {}", note.reason, note.message)),
+        Action::Event(event) => Some(format!("{}: {}", event.reason, event.message)),
         _ => None,
     });
     let events = events.collect();
@@ -374,7 +376,7 @@ fn manual_scale_to_zero_disables_scaling() {
 }
 
 #[test]
-fn scale_to_zero_and_back() {
+fn autoscaler_scales_to_zero_and_back() {
     let spec = json!({"minReplicas": 0, "maxReplicas": 9, "metrics": [queue()]});
     let mut history = StabilizationHistory::default();
     let jobs = |n: i64| vec![Ok(Reading::Values(vec![n * 1000]))];
@@ -433,17 +435,17 @@ fn highest_proposal_wins() {
             .to_string(),
         "3334m"
     );
-    // A metric that cannot be read allows scaling up, but not down.
-    let lost = || Err("no answer".to_owned());
+    // If one metric cannot be read, the others may scale up, but not down.
+    let failed_read = || Err("no answer".to_owned());
     let (builder, events, to) =
-        pass(&observed, vec![lost(), jobs(10)], &mut StabilizationHistory::default(), T0);
+        pass(&observed, vec![failed_read(), jobs(10)], &mut StabilizationHistory::default(), T0);
     assert_eq!((to, status_and_reason(&builder, "ScalingActive").0.as_str()), (Some(5), "True"));
     assert_eq!(
         events[0],
         "FailedGetResourceMetric: failed to get cpu utilization: unable to get metrics for resource cpu: no answer"
     );
     let (builder, events, to) =
-        pass(&observed, vec![lost(), jobs(1)], &mut StabilizationHistory::default(), T0);
+        pass(&observed, vec![failed_read(), jobs(1)], &mut StabilizationHistory::default(), T0);
     assert_eq!(
         (to, status_and_reason(&builder, "ScalingActive")),
         (None, ("False".into(), "FailedGetResourceMetric".into()))
@@ -454,7 +456,7 @@ fn highest_proposal_wins() {
 }
 
 #[test]
-fn failed_metric_event_per_source() {
+fn each_metric_source_has_its_own_failure_event() {
     let of = |metric: Value| {
         let spec = json!({"maxReplicas": 9, "metrics": [metric]});
         let observed = observed(&spec, &json!({}), 2);
@@ -491,7 +493,7 @@ fn failed_metric_event_per_source() {
 }
 
 #[test]
-fn memory_is_shown_in_binary_units() {
+fn memory_status_has_binary_units() {
     let metric = json!({"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "64Mi"}}});
     let spec = json!({"maxReplicas": 9, "metrics": [metric]});
     let observed = observed(&spec, &json!({}), 2);
@@ -539,11 +541,11 @@ fn failed_rescale_is_reported() {
         ("False".into(), "FailedUpdateScale".into())
     );
     assert_eq!((builder.status.desired_replicas, builder.status.last_scale_time), (7, None));
-    let Action::Event(note) = &builder.plan(&observed.autoscaler).actions[0] else {
+    let Action::Event(event) = &builder.plan(&observed.autoscaler).actions[0] else {
         panic!("the event is first")
     };
     assert_eq!(
-        note.message,
+        event.message,
         "New size: 4; reason: Current number of replicas above Spec.MaxReplicas; error: no"
     );
 }
@@ -565,12 +567,12 @@ fn ambiguous_selector_is_reported() {
     let (mut selectors, pods) = (Selectors::default(), pods(&[PodState::Ready]));
     let web = Selector::from_map(&label("app", "web"));
     let (a, b, far) = (Key::new("ns", "a"), Key::new("ns", "b"), Key::new("other", "a"));
-    assert!(selectors::alone(&selectors, &a, "app=web", &web, &pods).is_ok());
+    assert!(selectors::check_unambiguous(&selectors, &a, "app=web", &web, &pods).is_ok());
     selectors.record(&a, &web);
     selectors.record(&far, &web);
-    assert!(selectors::alone(&selectors, &far, "app=web", &web, &pods).is_ok());
+    assert!(selectors::check_unambiguous(&selectors, &far, "app=web", &web, &pods).is_ok());
     let Err(Measured::Unselected { event, error, .. }) =
-        selectors::alone(&selectors, &b, "app=web", &web, &pods)
+        selectors::check_unambiguous(&selectors, &b, "app=web", &web, &pods)
     else {
         panic!("both select the pod")
     };
@@ -582,13 +584,13 @@ fn ambiguous_selector_is_reported() {
         )
     );
     assert!(
-        selectors::alone(&selectors, &b, "app=web", &web, &Vec::new()).is_ok(),
+        selectors::check_unambiguous(&selectors, &b, "app=web", &web, &Vec::new()).is_ok(),
         "no pod is selected twice"
     );
     selectors.record(&b, &web);
-    assert!(selectors::alone(&selectors, &a, "app=web", &web, &pods).is_err());
+    assert!(selectors::check_unambiguous(&selectors, &a, "app=web", &web, &pods).is_err());
     selectors.forget(&a);
-    assert!(selectors::alone(&selectors, &b, "app=web", &web, &pods).is_ok());
+    assert!(selectors::check_unambiguous(&selectors, &b, "app=web", &web, &pods).is_ok());
 }
 
 #[test]
@@ -659,7 +661,7 @@ proptest! {
 }
 
 #[test]
-fn proposal_of_a_resource_metric() {
+fn resource_metric_proposes_replicas_by_utilization() {
     let spec: MetricSpec =
         autoscaler(&json!({"metrics": [cpu()]}), &json!({})).spec.metrics[0].clone();
     let pods = pods(&[PodState::Ready; 2]);

@@ -4,19 +4,21 @@ use crate::batch::job;
 use evenkeel_api::views::{CronJob, Job};
 use std::{cmp::Ordering, sync::Arc};
 
-/// Returns the Jobs beyond `successfulJobsHistoryLimit` and `failedJobsHistoryLimit`, oldest first.
+/// Returns the oldest successful Jobs beyond `successfulJobsHistoryLimit`, then the oldest failed ones beyond
+/// `failedJobsHistoryLimit`.
 pub(super) fn surplus<'a>(cron: &CronJob, jobs: &'a [Arc<Job>]) -> Vec<&'a Arc<Job>> {
-    let ended = |type_: &str| -> Vec<&'a Arc<Job>> {
-        let ended = jobs.iter().filter(|job| {
+    let finished = |type_: &str| -> Vec<&'a Arc<Job>> {
+        let finished = jobs.iter().filter(|job| {
             !job.meta.deleting() && job::finished(job).is_some_and(|c| &*c.type_ == type_)
         });
-        ended.collect()
+        finished.collect()
     };
-    let mut surplus = oldest(ended("Complete"), cron.spec.successful_jobs_history_limit);
-    surplus.extend(oldest(ended("Failed"), cron.spec.failed_jobs_history_limit));
+    let mut surplus = oldest(finished("Complete"), cron.spec.successful_jobs_history_limit);
+    surplus.extend(oldest(finished("Failed"), cron.spec.failed_jobs_history_limit));
     surplus
 }
 
+/// Returns the oldest Jobs beyond the limit; none without a limit.
 fn oldest(mut jobs: Vec<&Arc<Job>>, limit: Option<i32>) -> Vec<&Arc<Job>> {
     let Some(limit) = limit else { return Vec::new() };
     jobs.sort_by(|a, b| by_start(a, b));

@@ -94,9 +94,9 @@ fn observe_skew(crons: &Cache<CronJob>, job: &Job, skew: &Histogram) {
     let owner = job.meta.controller();
     let cron = owner.and_then(|owner| resolve(crons, &job.meta.namespace, owner));
     if let Some(run) = cron.and_then(|cron| Run::of(&cron, job))
-        && let Some(made) = job.meta.creation
+        && let Some(created) = job.meta.creation
     {
-        skew.observe(made.duration_since(run.at).as_secs_f64());
+        skew.observe(created.duration_since(run.at).as_secs_f64());
     }
 }
 
@@ -115,9 +115,9 @@ impl Planner for CronJobs {
 
     fn observe(&self, key: &Key, _: &Plan) -> Option<Observed> {
         let cron = self.crons.get(&key.namespace, &key.name)?;
-        let all = self.jobs.version() >= cron.meta.version();
+        let cache_is_current = self.jobs.version() >= cron.meta.version();
         let jobs = self.of_jobs.owned(&cron.meta.uid);
-        Some(Observed::new(cron, jobs, all, self.local_zone.clone()))
+        Some(Observed::new(cron, jobs, cache_is_current, self.local_zone.clone()))
     }
 
     fn plan(&self, observed: &Observed, _: &Plan, now: Timestamp) -> (Plan, Plan) {

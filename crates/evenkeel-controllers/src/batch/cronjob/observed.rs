@@ -14,8 +14,8 @@ pub(super) struct Observed {
     pub(super) cron: Arc<CronJob>,
     /// Jobs of the CronJob, by name.
     pub(super) jobs: Vec<Arc<Job>>,
-    /// Whether the cache of Jobs is at least as new as the CronJob, so that a Job missing in `jobs` is gone.
-    pub(super) all: bool,
+    /// Whether the cache of Jobs is at least as new as the CronJob. If so, a Job that `jobs` lacks does not exist.
+    pub(super) cache_is_current: bool,
     /// Time zone of a schedule without one.
     pub(super) local_zone: TimeZone,
 }
@@ -24,11 +24,11 @@ impl Observed {
     pub(super) fn new(
         cron: Arc<CronJob>,
         mut jobs: Vec<Arc<Job>>,
-        all: bool,
+        cache_is_current: bool,
         local_zone: TimeZone,
     ) -> Self {
         jobs.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
-        Self { cron, jobs, all, local_zone }
+        Self { cron, jobs, cache_is_current, local_zone }
     }
 
     /// Whether `status.active` has the Job. Upstream: `inActiveList`.
@@ -36,13 +36,12 @@ impl Observed {
         self.cron.status.active.iter().any(|active| active.uid == job.meta.uid)
     }
 
-    /// Returns the entries of `status.active` without those whose Job is finished or, if the cache is new
-    /// enough, missing.
+    /// Returns the entries of `status.active` whose Job is not finished. Omits a missing Job if the cache is current.
     pub(super) fn active(&self) -> impl Iterator<Item = (&ObjectReference, Option<&Arc<Job>>)> {
         let found =
             |active: &ObjectReference| self.jobs.iter().find(|job| job.meta.uid == active.uid);
         let active = self.cron.status.active.iter().map(move |active| (active, found(active)));
-        active.filter(|(_, job)| job.map_or(!self.all, |job| !job::is_finished(job)))
+        active.filter(|(_, job)| job.map_or(!self.cache_is_current, |job| !job::is_finished(job)))
     }
 
     /// Returns the Jobs that the status lacks, with their scheduled times.
@@ -59,7 +58,7 @@ impl Observed {
         self.new_runs().map(|(job, _)| job).filter(|job| !job::is_finished(job))
     }
 
-    /// Returns the last scheduled time, also of Jobs that the status lacks.
+    /// Returns the last time at which a Job was scheduled, including Jobs that the status lacks.
     pub(super) fn last_schedule(&self) -> Option<Timestamp> {
         self.cron.status.last_schedule_time.max(self.new_runs().map(|(_, at)| at).max())
     }

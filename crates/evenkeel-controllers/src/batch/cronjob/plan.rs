@@ -1,7 +1,7 @@
 //! Jobs that a CronJob creates and deletes. Upstream: `syncCronJob` in `cronjob_controllerv2.go`.
 //!
-//! A Job's name follows from its scheduled time, so that it is created once. A later reconciliation
-//! observes the Job and updates the status, so a crash in between does no harm.
+//! A Job's name contains its scheduled time, so the API server accepts the Job only once. A later reconciliation
+//! observes the Job and updates the status, even if the controller crashed in between.
 //!
 //! | documented | where |
 //! |---|---|
@@ -18,7 +18,7 @@ use super::{
     history,
     observed::Observed,
     run::Run,
-    times::{Times, Unusable},
+    times::{ScheduleError, Times},
 };
 use crate::wire;
 use evenkeel_api::{
@@ -30,13 +30,13 @@ use evenkeel_runtime::plan::{
     Action, Create, Delete, EventRecord, OnError, Plan, Propagation, Target,
 };
 
-/// Deletes finished Jobs beyond the history limits, then creates the Job of a scheduled time that has come. Upstream:
-/// `syncCronJob`, `cleanupFinishedJobs`.
+/// Deletes finished Jobs beyond the history limits, then creates the Job that is due. Upstream: `syncCronJob`,
+/// `cleanupFinishedJobs`.
 pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let cron = &*observed.cron;
     let mut plan = Plan::nothing();
     for job in history::surplus(cron, &observed.jobs) {
-        // A failed deletion is repeated with the next schedule: a backoff would miss schedules.
+        // The reconciliation at the next scheduled time repeats a failed deletion. A backoff could miss that time.
         let delete = delete(cron, wire::target(&**job));
         plan.push(Delete { on_error: OnError::Ignore, ..delete });
     }
@@ -57,7 +57,7 @@ fn times(observed: &Observed, plan: &mut Plan) -> Option<Times> {
     let warn = |reason, message: String| EventRecord::warning(wire::target(cron), reason, message);
     let schedule = &cron.spec.schedule;
     match Times::of(cron, &observed.local_zone) {
-        Err(Unusable::Zone(why)) => {
+        Err(ScheduleError::Zone(why)) => {
             let zone = cron.spec.time_zone.as_deref().unwrap_or_default();
             plan.push(Action::Event(warn(
                 "UnknownTimeZone",
@@ -65,12 +65,12 @@ fn times(observed: &Observed, plan: &mut Plan) -> Option<Times> {
             )));
             None
         }
-        Err(Unusable::Schedule(why)) if !cron.spec.suspend => {
+        Err(ScheduleError::Schedule(why)) if !cron.spec.suspend => {
             let message = format!("unparseable schedule: {schedule:?} : {why}");
             plan.push(Action::Event(warn("UnparseableSchedule", message)));
             None
         }
-        Err(Unusable::Schedule(_)) => None,
+        Err(ScheduleError::Schedule(_)) => None,
         Ok(times) => {
             if schedule.contains("TZ") && !cron.spec.suspend {
                 let message = format!(
@@ -84,7 +84,7 @@ fn times(observed: &Observed, plan: &mut Plan) -> Option<Times> {
     }
 }
 
-/// Creates the Job of a scheduled time that has come, if deadline and concurrency policy allow it. Upstream:
+/// Creates the Job of the most recent scheduled time, if deadline and concurrency policy allow it. Upstream:
 /// `syncCronJob`.
 fn start_due_job(observed: &Observed, times: &Times, now: Timestamp, plan: &mut Plan) {
     let cron = &*observed.cron;
@@ -116,8 +116,8 @@ fn start_due_job(observed: &Observed, times: &Times, now: Timestamp, plan: &mut 
         )));
     }
     if not_before.is_some_and(|not_before| at < not_before) {
-        let when = at.strftime("%a, %d %b %Y %H:%M:%S +0000");
-        let message = format!("Missed scheduled time to start a job: {when}");
+        let scheduled = at.strftime("%a, %d %b %Y %H:%M:%S +0000");
+        let message = format!("Missed scheduled time to start a job: {scheduled}");
         return plan.push(Action::Event(EventRecord::warning(target, "MissSchedule", message)));
     }
     let run = Run { at };
@@ -141,7 +141,7 @@ fn start_due_job(observed: &Observed, times: &Times, now: Timestamp, plan: &mut 
         "Replace" => replace_active_jobs(observed, plan),
         _ => {}
     }
-    // `status` reports other errors than AlreadyExists.
+    // `status` records an event about a failure, except for AlreadyExists.
     plan.push(Create {
         done: Some(EventRecord::normal(target, "SuccessfulCreate", "Created job {name}")),
         ..Create::new(Job::kind(), &cron.meta.namespace, run.body(cron))
@@ -153,12 +153,12 @@ fn start_due_job(observed: &Observed, times: &Times, now: Timestamp, plan: &mut 
 fn replace_active_jobs(observed: &Observed, plan: &mut Plan) {
     let cron = &*observed.cron;
     for (active, _) in observed.active() {
-        let delete = Delete { on_error: OnError::SkipRest, ..delete(cron, named(active)) };
+        let delete = Delete { on_error: OnError::SkipRest, ..delete(cron, job_target(active)) };
         plan.push(delete);
     }
 }
 
-fn named(active: &ObjectReference) -> Target {
+fn job_target(active: &ObjectReference) -> Target {
     Target::new(Job::kind(), &active.namespace, &active.name, &active.uid)
 }
 

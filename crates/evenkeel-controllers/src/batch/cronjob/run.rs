@@ -11,7 +11,7 @@ use evenkeel_runtime::plan::Target;
 use jiff::tz::TimeZone;
 use serde_json::json;
 
-/// Annotation of a Job with its scheduled time, in the zone of the CronJob's `timeZone`, otherwise in UTC. Upstream:
+/// Annotation of a Job with its scheduled time, in the CronJob's `timeZone` or else in UTC. Upstream:
 /// `CronJobScheduledTimestampAnnotation`.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
@@ -38,7 +38,7 @@ impl Run {
     pub(super) fn body(self, cron: &CronJob) -> Vec<u8> {
         let zone = cron.spec.time_zone.as_deref().and_then(zone).unwrap_or(TimeZone::UTC);
         let template = &cron.spec.job_template;
-        let annotations = template.annotations.with(SCHEDULED, &self.written(&zone));
+        let annotations = template.annotations.with(SCHEDULED, &self.rfc3339(&zone));
         let owner = wire::controller_reference(&Target::of(CronJob::kind(), &cron.meta)).to_json();
         let labels: serde_json::Map<_, _> =
             template.labels.iter().map(|(key, value)| (key.to_owned(), value.into())).collect();
@@ -59,7 +59,7 @@ impl Run {
     }
 
     /// Formats the time as RFC 3339 in the time zone.
-    fn written(self, zone: &TimeZone) -> String {
+    fn rfc3339(self, zone: &TimeZone) -> String {
         let at = self.at.to_zoned(zone.clone());
         if at.offset().is_zero() {
             return at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();

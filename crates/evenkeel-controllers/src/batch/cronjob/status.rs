@@ -15,7 +15,7 @@ pub(super) fn status(observed: &Observed, plan: &Plan, outcomes: &Outcomes) -> P
     let target = wire::target(cron);
     let mut after = Plan::nothing();
     for (action, outcome) in plan.actions.iter().zip(&outcomes.0) {
-        // Report no AlreadyExists: the Job exists, and the cache will show it.
+        // AlreadyExists causes no event: the Job exists, and the cache will contain it.
         if let (Action::Create(_), Some(error)) = (action, &outcome.error)
             && !error.is_already_exists()
             && !error.namespace_terminating
@@ -58,8 +58,8 @@ fn events(observed: &Observed) -> Vec<EventRecord> {
         let name = &job.meta.name;
         match job::finished(job) {
             Some(condition) if observed.is_active(job) => {
-                let how = &condition.type_;
-                let message = format!("Saw completed job: {name}, condition: {how}");
+                let condition_type = &condition.type_;
+                let message = format!("Saw completed job: {name}, condition: {condition_type}");
                 events.push(EventRecord::normal(target.clone(), "SawCompletedJob", message));
             }
             None if !observed.is_active(job)
@@ -82,7 +82,7 @@ fn events(observed: &Observed) -> Vec<EventRecord> {
 /// Returns the entries of `status.active` whose Jobs are gone.
 fn missing(observed: &Observed) -> impl Iterator<Item = &ObjectReference> {
     let is_missing = |active: &&ObjectReference| {
-        observed.all && !observed.jobs.iter().any(|job| job.meta.uid == active.uid)
+        observed.cache_is_current && !observed.jobs.iter().any(|job| job.meta.uid == active.uid)
     };
     observed.cron.status.active.iter().filter(is_missing)
 }

@@ -1,4 +1,4 @@
-//! Tables of the rules, and a CronJob's day.
+//! Tables of the scheduling rules, and passes of single CronJobs.
 
 use super::{observed::Observed, plan::plan, status::status};
 use crate::fixtures::{object, owned_by};
@@ -14,6 +14,7 @@ fn time(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
+/// Returns the CronJob `tick`, which runs every hour and was created at 09:30. The fields of `spec` replace its own.
 fn cron(spec: &Value) -> CronJob {
     let mut body = json!({
         "metadata": { "name": "tick", "namespace": "ns", "uid": "cron", "creationTimestamp": "2026-01-05T09:30:00Z" },
@@ -31,6 +32,7 @@ fn cron(spec: &Value) -> CronJob {
     object(&body)
 }
 
+/// Returns a Job of the CronJob that started, and with a condition also finished, at this time.
 fn job(cron: &CronJob, name: &str, condition: Option<&str>, at: &str) -> Arc<Job> {
     let conditions = condition.map(|type_| json!([{ "type": type_, "status": "True" }]));
     let mut job: Job = object(&json!({
@@ -41,19 +43,20 @@ fn job(cron: &CronJob, name: &str, condition: Option<&str>, at: &str) -> Arc<Job
     Arc::new(job)
 }
 
-fn active(cron: &mut CronJob, names: &[&str]) {
-    let active: Vec<Value> = names
+/// Sets `status.active`.
+fn set_active(cron: &mut CronJob, names: &[&str]) {
+    let set_active: Vec<Value> = names
         .iter()
         .map(|name| json!({ "kind": "Job", "apiVersion": "batch/v1", "namespace": "ns", "name": name, "uid": name }))
         .collect();
-    cron.status = object::<CronJob>(&json!({ "status": { "active": active } })).status;
+    cron.status = object::<CronJob>(&json!({ "status": { "active": set_active } })).status;
 }
 
 fn observed(cron: &CronJob, jobs: &[Arc<Job>]) -> Observed {
     Observed::new(Arc::new(cron.clone()), jobs.to_vec(), true, TimeZone::UTC)
 }
 
-/// Returns a short form of each action.
+/// Returns a summary of each action.
 fn action_summaries(plan: &Plan) -> Vec<String> {
     let summary = |action: &Action| match action {
         Action::Create(create) => {
@@ -61,7 +64,7 @@ fn action_summaries(plan: &Plan) -> Vec<String> {
             format!("create {}", body["metadata"]["name"].as_str().unwrap())
         }
         Action::Delete(delete) => format!("delete {}", delete.target.name),
-        Action::Event(note) => note.reason.to_owned(),
+        Action::Event(event) => event.reason.to_owned(),
         Action::Update(_) => "update".to_owned(),
         other => panic!("{other:?}"),
     };
@@ -74,8 +77,8 @@ fn schedule_without_time_zone_uses_the_local_zone() {
     let daily = cron(&json!({ "schedule": "0 12 * * *" }));
     let observed = Observed { local_zone: vienna, ..observed(&daily, &[]) };
     assert_eq!(action_summaries(&plan(&observed, time("2026-01-05T10:59:00Z"))), [""; 0]);
-    let made = plan(&observed, time("2026-01-05T11:00:00Z"));
-    let [Action::Create(create)] = &made.actions[..] else { panic!("{made:?}") };
+    let planned = plan(&observed, time("2026-01-05T11:00:00Z"));
+    let [Action::Create(create)] = &planned.actions[..] else { panic!("{planned:?}") };
     let body: Value = serde_json::from_slice(&create.body).unwrap();
     let scheduled =
         &body["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"];
@@ -84,6 +87,7 @@ fn schedule_without_time_zone_uses_the_local_zone() {
 
 #[test]
 fn job_is_created_when_due() {
+    // Spec, time of the pass, and expected actions.
     let table: [(Value, &str, &[&str]); 7] = [
         (json!({}), "2026-01-05T09:59:59Z", &[]),
         (json!({}), "2026-01-05T10:00:00Z", &["create tick-29460120"]),
@@ -97,10 +101,10 @@ fn job_is_created_when_due() {
             &["TooManyMissedTimes", "create tick-29460240"],
         ),
     ];
-    for (spec, now, want) in table {
+    for (spec, now, expected) in table {
         assert_eq!(
             action_summaries(&plan(&observed(&cron(&spec), &[]), time(now))),
-            want,
+            expected,
             "{spec} {now}"
         );
     }
@@ -109,8 +113,8 @@ fn job_is_created_when_due() {
 #[test]
 fn job_is_built_from_the_template() {
     let cron = cron(&json!({ "timeZone": "Asia/Tokyo" }));
-    let made = plan(&observed(&cron, &[]), time("2026-01-05T10:00:00Z"));
-    let Some(Action::Create(create)) = made.actions.first() else { panic!("{made:?}") };
+    let planned = plan(&observed(&cron, &[]), time("2026-01-05T10:00:00Z"));
+    let Some(Action::Create(create)) = planned.actions.first() else { panic!("{planned:?}") };
     let body: Value = serde_json::from_slice(&create.body).unwrap();
     assert_eq!(body["metadata"]["labels"], json!({ "from": "tick" }));
     assert_eq!(body["metadata"]["annotations"]["note"], "hello");
@@ -119,31 +123,32 @@ fn job_is_built_from_the_template() {
     assert_eq!(scheduled, "2026-01-05T19:00:00+09:00");
     assert_eq!(body["metadata"]["ownerReferences"][0]["uid"], "cron");
     assert_eq!(body["spec"]["backoffLimit"], 0);
-    assert_eq!(made.requeue, Some(Duration::from_millis(3_600_100)));
+    assert_eq!(planned.requeue, Some(Duration::from_millis(3_600_100)));
 }
 
 #[test]
-fn concurrency_policy_allow_forbid_replace() {
-    for (policy, want) in [
+fn concurrency_policy_decides_about_active_jobs() {
+    for (policy, expected) in [
         ("Allow", vec!["create tick-29460120"]),
         ("Forbid", vec!["JobAlreadyActive"]),
         ("Replace", vec!["delete old", "create tick-29460120"]),
     ] {
         let mut cron = cron(&json!({ "concurrencyPolicy": policy }));
-        active(&mut cron, &["old"]);
+        set_active(&mut cron, &["old"]);
         let jobs = [job(&cron, "old", None, "2026-01-05T09:31:00Z")];
         assert_eq!(
             action_summaries(&plan(&observed(&cron, &jobs), time("2026-01-05T10:00:00Z"))),
-            want
+            expected
         );
         // A finished Job does not block the next one.
         let jobs = [job(&cron, "old", Some("Complete"), "2026-01-05T09:31:00Z")];
-        let made = action_summaries(&plan(&observed(&cron, &jobs), time("2026-01-05T10:00:00Z")));
-        assert_eq!(made, ["create tick-29460120"]);
+        let planned =
+            action_summaries(&plan(&observed(&cron, &jobs), time("2026-01-05T10:00:00Z")));
+        assert_eq!(planned, ["create tick-29460120"]);
     }
 }
 
-/// Returns a Job of the CronJob that the status lacks.
+/// Returns a Job of the CronJob with its scheduled time, which the status does not contain.
 fn scheduled_job(cron: &CronJob, name: &str, at: &str, condition: Option<&str>) -> Arc<Job> {
     let mut job = job(cron, name, condition, at);
     Arc::make_mut(&mut job).meta.annotations =
@@ -159,10 +164,11 @@ fn forbid_counts_unfinished_jobs_that_the_status_lacks() {
         (Some("Complete"), vec!["create tick-29460180"]),
         (Some("Failed"), vec!["create tick-29460180"]),
     ];
-    for (condition, want) in table {
+    for (condition, expected) in table {
         let jobs = [scheduled_job(&cron, "tick-29460120", "2026-01-05T10:00:00Z", condition)];
-        let made = action_summaries(&plan(&observed(&cron, &jobs), time("2026-01-05T11:00:00Z")));
-        assert_eq!(made, want, "{condition:?}");
+        let planned =
+            action_summaries(&plan(&observed(&cron, &jobs), time("2026-01-05T11:00:00Z")));
+        assert_eq!(planned, expected, "{condition:?}");
     }
 }
 
@@ -179,7 +185,7 @@ fn history_limits_delete_the_oldest_finished_jobs() {
     ];
     let plan = plan(&observed(&cron, &jobs), time("2026-01-05T09:40:00Z"));
     assert_eq!(action_summaries(&plan), ["delete c", "delete b"]);
-    // A refused deletion does not delay the next scheduled time by a backoff.
+    // A failed deletion causes no backoff, which would delay the next Job.
     let is_ignored = |action: &Action| match action {
         Action::Delete(delete) => delete.on_error == OnError::Ignore,
         _ => false,
@@ -187,7 +193,7 @@ fn history_limits_delete_the_oldest_finished_jobs() {
     assert!(plan.actions.iter().all(is_ignored), "{plan:?}");
 }
 
-/// Runs a pass whose writes succeed. Returns the actions of its second half, and the written status.
+/// Runs a pass whose writes succeed. Returns summaries of the status plan, and the written status.
 fn sync(cron: &CronJob, jobs: &[Arc<Job>], now: &str) -> (Vec<String>, Value) {
     let observed = observed(cron, jobs);
     let planned = plan(&observed, time(now));
@@ -210,7 +216,7 @@ fn status_tracks_active_and_finished_jobs() {
     assert_eq!(status["active"][0]["name"], "tick-29460120");
     assert_eq!(status["lastScheduleTime"], "2026-01-05T10:00:00Z");
 
-    active(&mut cron, &["done", "gone"]);
+    set_active(&mut cron, &["done", "gone"]);
     cron.status.last_schedule_time = Some(time("2026-01-05T10:00:00Z"));
     let jobs = [
         job(&cron, "done", Some("Complete"), "2026-01-05T09:59:00Z"),
@@ -218,16 +224,16 @@ fn status_tracks_active_and_finished_jobs() {
     ];
     let (actions, status) = sync(&cron, &jobs, now);
     assert_eq!(actions, ["update", "SawCompletedJob", "UnexpectedJob", "MissingJob"]);
-    let want = json!({
+    let expected = json!({
         "lastScheduleTime": "2026-01-05T10:00:00Z", "lastSuccessfulTime": "2026-01-05T09:59:00Z",
     });
-    assert_eq!(status, want);
+    assert_eq!(status, expected);
 }
 
 #[test]
 fn active_job_missing_from_a_stale_cache_is_kept() {
     let mut cron = cron(&json!({ "concurrencyPolicy": "Forbid" }));
-    active(&mut cron, &["late"]);
+    set_active(&mut cron, &["late"]);
     let observed = Observed::new(Arc::new(cron), Vec::new(), false, TimeZone::UTC);
     let planned = plan(&observed, time("2026-01-05T10:00:00Z"));
     assert_eq!(action_summaries(&planned), ["JobAlreadyActive"]);
@@ -236,11 +242,11 @@ fn active_job_missing_from_a_stale_cache_is_kept() {
 }
 
 #[test]
-fn failed_create_event_except_for_already_exists() {
+fn failed_create_records_an_event_except_for_already_exists() {
     let cron = cron(&json!({}));
     let observed = observed(&cron, &[]);
     let planned = plan(&observed, time("2026-01-05T10:00:00Z"));
-    for (code, reason, want) in
+    for (code, reason, expected) in
         [(409, "AlreadyExists", vec![]), (403, "Forbidden", vec!["FailedCreate"])]
     {
         let failure = Failure {
@@ -250,6 +256,6 @@ fn failed_create_event_except_for_already_exists() {
             namespace_terminating: false,
         };
         let status = status(&observed, &planned, &Outcomes(vec![Outcome::failure(failure)]));
-        assert_eq!(action_summaries(&status), want);
+        assert_eq!(action_summaries(&status), expected);
     }
 }

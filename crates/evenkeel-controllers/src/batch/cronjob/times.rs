@@ -8,9 +8,9 @@ use evenkeel_component_helpers::cron::{Schedule, zone};
 use jiff::tz::TimeZone;
 use std::time::Duration;
 
-/// Delay of a reconciliation after the scheduled time, because clocks differ. Upstream: `nextScheduleDelta`.
+/// Time between a scheduled time and its reconciliation, to tolerate clock skew. Upstream: `nextScheduleDelta`.
 const SCHEDULE_DELAY: Duration = Duration::from_millis(100);
-/// Number of missed times above which an event is recorded.
+/// Number of missed times above which the controller records the event `TooManyMissedTimes`.
 const MAX_MISSED_TIMES: i64 = 100;
 
 /// A schedule in its time zone.
@@ -22,7 +22,7 @@ pub(super) struct Times {
 
 /// Reason why a schedule cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Unusable {
+pub(super) enum ScheduleError {
     /// The time zone is unknown.
     Zone(String),
     /// The schedule cannot be parsed.
@@ -41,27 +41,27 @@ pub(super) struct Due {
 }
 
 impl Times {
-    /// Parses the schedule. Without `timeZone` and without a `TZ` prefix, it is in the zone `local` of the
+    /// Parses the schedule. Its time zone is the one of a `TZ` prefix, else `timeZone`, else `local`, the zone of the
     /// controller's machine. Upstream: `formatSchedule`.
-    pub(super) fn of(cron: &CronJob, local: &TimeZone) -> Result<Self, Unusable> {
-        let unknown = |name: &str| Unusable::Zone(format!("unknown time zone {name}"));
+    pub(super) fn of(cron: &CronJob, local: &TimeZone) -> Result<Self, ScheduleError> {
+        let unknown = |name: &str| ScheduleError::Zone(format!("unknown time zone {name}"));
         let named = cron.spec.time_zone.as_deref();
-        let beside = named.map_or_else(|| Some(local.clone()), zone);
-        let beside = beside.ok_or_else(|| unknown(named.unwrap_or_default()))?;
+        let spec_zone = named.map_or_else(|| Some(local.clone()), zone);
+        let spec_zone = spec_zone.ok_or_else(|| unknown(named.unwrap_or_default()))?;
         let text = &*cron.spec.schedule;
-        let inside = ["TZ=", "CRON_TZ="].iter().find_map(|prefix| text.strip_prefix(prefix));
-        let (zone, text) = match inside.and_then(|rest| rest.split_once(' ')) {
+        let prefix_zone = ["TZ=", "CRON_TZ="].iter().find_map(|prefix| text.strip_prefix(prefix));
+        let (zone, text) = match prefix_zone.and_then(|rest| rest.split_once(' ')) {
             Some((name, rest)) => {
                 let zone = zone(name).ok_or_else(|| {
-                    Unusable::Schedule(format!(
+                    ScheduleError::Schedule(format!(
                         "provided bad location {name}: unknown time zone {name}"
                     ))
                 })?;
                 (zone, rest.trim_start())
             }
-            None => (beside, text),
+            None => (spec_zone, text),
         };
-        let schedule = Schedule::parse(text).map_err(Unusable::Schedule)?;
+        let schedule = Schedule::parse(text).map_err(ScheduleError::Schedule)?;
         Ok(Self { schedule, zone })
     }
 
@@ -69,7 +69,7 @@ impl Times {
     /// `mostRecentScheduleTime`.
     ///
     /// # Errors
-    /// The schedule has fewer than two times.
+    /// Fails if the schedule has fewer than two times.
     pub(super) fn due(
         &self,
         cron: &CronJob,
@@ -78,7 +78,7 @@ impl Times {
     ) -> Result<Due, &'static str> {
         const NEVER: &str = "time difference between two schedules is less than 1 second";
         let since = since(cron).max(not_before.unwrap_or(Timestamp::MIN));
-        // `next` finds no time that is many years away.
+        // `next` searches only a few years ahead.
         let Some(first) = self.next(since) else { return Err(NEVER) };
         if now < first {
             return Ok(Due::default());
@@ -116,10 +116,10 @@ impl Times {
     }
 }
 
-/// Returns the time from which schedules count.
+/// Returns the time after which scheduled times count: the last schedule time, else the creation time.
 fn since(cron: &CronJob) -> Timestamp {
-    let made = || cron.meta.creation.unwrap_or(Timestamp::UNIX_EPOCH);
-    cron.status.last_schedule_time.unwrap_or_else(made)
+    let created = || cron.meta.creation.unwrap_or(Timestamp::UNIX_EPOCH);
+    cron.status.last_schedule_time.unwrap_or_else(created)
 }
 
 #[cfg(test)]
@@ -141,8 +141,9 @@ mod tests {
     }
 
     #[test]
-    fn most_recent_schedule_time() {
-        for (schedule, last, now, want, many) in [
+    fn most_recent_scheduled_time_is_due() {
+        // Schedule, `lastScheduleTime`, time of the pass, expected due time, and whether too many times were missed.
+        for (schedule, last, now, expected, too_many) in [
             ("0 * * * *", "2026-01-05T10:00:00Z", "2026-01-05T10:59:59Z", None, false),
             (
                 "0 * * * *",
@@ -183,7 +184,7 @@ mod tests {
             let cron = cron(schedule, last);
             let due =
                 Times::of(&cron, &TimeZone::UTC).unwrap().due(&cron, None, time(now)).unwrap();
-            assert_eq!((due.at, due.too_many), (want.map(time), many), "{schedule} {now}");
+            assert_eq!((due.at, due.too_many), (expected.map(time), too_many), "{schedule} {now}");
         }
         let never = cron("59 23 31 2 *", "2026-01-05T10:00:00Z");
         assert!(
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn time_until_the_next_schedule() {
+    fn requeue_delay_ends_after_the_next_scheduled_time() {
         let cron = cron("0 * * * *", "2026-01-05T10:00:00Z");
         let times = Times::of(&cron, &TimeZone::UTC).unwrap();
         for (now, seconds) in [
@@ -203,13 +204,13 @@ mod tests {
             ("2026-01-05T13:30:00Z", 30 * 60),
             ("2026-01-05T11:00:00Z", 3600),
         ] {
-            let want = Duration::from_secs(seconds) + SCHEDULE_DELAY;
-            assert_eq!(times.until_next(&cron, time(now)), Some(want), "{now}");
+            let expected = Duration::from_secs(seconds) + SCHEDULE_DELAY;
+            assert_eq!(times.until_next(&cron, time(now)), Some(expected), "{now}");
         }
     }
 
     #[test]
-    fn zone_is_from_schedule_or_time_zone_or_local() {
+    fn zone_is_of_the_schedule_else_of_time_zone_else_local() {
         let mut cron = cron("TZ=Asia/Tokyo 0 0 * * *", "2026-01-05T10:00:00Z");
         assert_eq!(Times::of(&cron, &TimeZone::UTC).unwrap().zone.iana_name(), Some("Asia/Tokyo"));
         cron.spec.schedule = "0 0 * * *".into();
@@ -220,7 +221,7 @@ mod tests {
         cron.spec.time_zone = Some("Mars/Olympus".into());
         assert_eq!(
             Times::of(&cron, &TimeZone::UTC).err(),
-            Some(Unusable::Zone("unknown time zone Mars/Olympus".into()))
+            Some(ScheduleError::Zone("unknown time zone Mars/Olympus".into()))
         );
     }
 }

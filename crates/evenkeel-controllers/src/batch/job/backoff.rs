@@ -1,4 +1,4 @@
-//! Backoff before failed pods of a Job are replaced. Upstream: `backoff_utils.go`.
+//! Backoff before a Job replaces its failed pods. Upstream: `backoff_utils.go`.
 
 use super::{per_index, pod};
 use evenkeel_api::{
@@ -16,9 +16,9 @@ const MAX_BACKOFF: Duration = Duration::from_mins(10);
 /// Failures since a pod last succeeded; each doubles the backoff, which starts at the last failure. Upstream:
 /// `backoffRecord`.
 ///
-/// The count is kept across reconciliations, because failed pods may disappear: with `podReplacementPolicy:
-/// TerminatingOrFailed`, an evicted pod has failed and is soon gone. After a restart, the existing pods are counted
-/// (upstream starts from zero).
+/// The count is kept across reconciliations, because failed pods may disappear. With `podReplacementPolicy:
+/// TerminatingOrFailed`, an evicted pod counts as failed as soon as it terminates. After a restart, the controller
+/// counts the existing pods, whereas upstream starts from zero.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Failures {
     number: u32,
@@ -54,8 +54,8 @@ impl Failures {
         };
         let (number, last) = failures
             .fold(before, |(n, last), failure| (n.saturating_add(1), last.max(Some(failure))));
-        let held = ended().filter(|pod| pod::is_tracked(pod));
-        Self { number, last, counted: held.map(|pod| pod.meta.uid.clone()).collect() }
+        let tracked = ended().filter(|pod| pod::is_tracked(pod));
+        Self { number, last, counted: tracked.map(|pod| pod.meta.uid.clone()).collect() }
     }
 
     /// Returns the remaining backoff. Upstream: `getRemainingTime`.
@@ -64,7 +64,8 @@ impl Failures {
     }
 }
 
-/// Returns the remaining backoff of an index, after its last failed pod. Upstream: `getRemainingTimePerIndex`.
+/// Returns the remaining backoff of an index. `last` is the index's last failed pod. Upstream:
+/// `getRemainingTimePerIndex`.
 pub(super) fn remaining_of_index(last: &Pod, now: Timestamp) -> Duration {
     let earlier = u32::try_from(per_index::index_failure_counts(last).sum()).unwrap_or(0);
     remaining(earlier.saturating_add(1), pod::finished_at(last), now)
@@ -86,7 +87,7 @@ mod tests {
 
     #[test]
     fn backoff_doubles_up_to_ten_minutes() {
-        for (failures, passed, want) in [
+        for (failures, passed, expected) in [
             (1, 0, 10),
             (1, 4, 6),
             (1, 11, 0),
@@ -98,7 +99,7 @@ mod tests {
             (1, -5, 10),
         ] {
             let remaining = remaining(failures, T0, at(passed)).as_secs();
-            assert_eq!(remaining, want, "{failures} failures, {passed} s ago");
+            assert_eq!(remaining, expected, "{failures} failures, {passed} s ago");
         }
     }
 }

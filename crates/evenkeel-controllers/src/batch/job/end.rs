@@ -1,4 +1,4 @@
-//! Conditions under which a Job finishes, and how.
+//! Conditions under which a Job completes or fails.
 //!
 //! A Job finishes in two steps: first an interim condition (`FailureTarget`, `SuccessCriteriaMet`), then the final one
 //! (`Failed`, `Complete`), when all pods are counted and terminal.
@@ -11,7 +11,7 @@ use evenkeel_api::{
 };
 use std::time::Duration;
 
-/// How a Job finishes. Upstream: `finishedCondition`.
+/// Condition with which a Job finishes. Upstream: `finishedCondition`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FinishedCondition {
     /// `Complete` rather than `Failed`.
@@ -60,7 +60,7 @@ pub(crate) fn is_finished(job: &Job) -> bool {
 }
 
 /// Whether the controller ignores the Job: it is finished, another controller manages it, or its selector is invalid.
-pub(super) fn is_left_alone(job: &Job) -> bool {
+pub(super) fn is_ignored(job: &Job) -> bool {
     is_finished(job) || is_managed_elsewhere(job) || job.spec.selector.error().is_some()
 }
 
@@ -71,19 +71,20 @@ pub(super) fn is_managed_elsewhere(job: &Job) -> bool {
 
 /// Returns the final condition.
 pub(crate) fn finished(job: &Job) -> Option<&JobCondition> {
-    holds(job, "Complete").or_else(|| holds(job, "Failed"))
+    true_condition(job, "Complete").or_else(|| true_condition(job, "Failed"))
 }
 
-fn holds<'a>(job: &'a Job, type_: &str) -> Option<&'a JobCondition> {
+fn true_condition<'a>(job: &'a Job, type_: &str) -> Option<&'a JobCondition> {
     job.status.conditions.iter().find(|c| &*c.type_ == type_ && &*c.status == "True")
 }
 
-/// Decides whether the Job finishes: by the interim condition, a failure, or the success policy. The status
-/// decides whether `completions` is reached, after pods were created and deleted. Upstream: `syncJob`.
+/// Returns the condition with which the Job finishes: by the interim condition, a failure, or the success policy.
+/// After pods were created and deleted, `status` checks whether `completions` is reached. Upstream: `syncJob`.
 pub(super) fn finished_condition(observed: &Observed, now: Timestamp) -> Option<FinishedCondition> {
     let job = &*observed.job;
-    let announced =
-        |complete, type_| holds(job, type_).map(|c| FinishedCondition::of_condition(complete, c));
+    let announced = |complete, type_| {
+        true_condition(job, type_).map(|c| FinishedCondition::of_condition(complete, c))
+    };
     announced(true, "SuccessCriteriaMet")
         .or_else(|| announced(false, "FailureTarget"))
         .or_else(|| failed_by_policy(observed))
@@ -155,7 +156,7 @@ fn failed_by_indexes(observed: &Observed) -> Option<FinishedCondition> {
         let message = "Job has exceeded the specified maximal number of failed indexes";
         return Some(FinishedCondition::failure("MaxFailedIndexesExceeded", message));
     }
-    let ended = failed + indexes.succeeded.total();
-    let all = failed > 0 && ended >= pod::completions(job) as usize;
+    let finished_indexes = failed + indexes.succeeded.total();
+    let all = failed > 0 && finished_indexes >= pod::completions(job) as usize;
     all.then(|| FinishedCondition::failure("FailedIndexes", "Job has failed indexes"))
 }

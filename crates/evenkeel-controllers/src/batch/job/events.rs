@@ -1,4 +1,4 @@
-//! Maps events to the Jobs to enqueue, with delays.
+//! Maps events of Jobs and pods to the Jobs to enqueue, with delays.
 
 use super::{BATCH, end};
 use crate::children::on_child;

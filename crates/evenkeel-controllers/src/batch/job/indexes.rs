@@ -7,21 +7,21 @@ use std::fmt;
 pub(super) struct Indexes(Vec<(u32, u32)>);
 
 impl Indexes {
-    /// Parses the status. Indexes from `completions` on are dropped, because an elastic Job may have shrunk; invalid
-    /// text is skipped. Upstream: `parseIndexesFromString`.
+    /// Parses indexes in the status. Drops indexes that are not below `completions`, because an elastic Job may have
+    /// shrunk. Skips invalid text. Upstream: `parseIndexesFromString`.
     pub(super) fn parse(text: &str, completions: u32) -> Self {
-        let mut runs = Self::default();
-        for run in text.split(',').filter(|run| !run.is_empty()) {
-            let (first, last) = run.split_once('-').unwrap_or((run, run));
+        let mut intervals = Self::default();
+        for interval in text.split(',').filter(|interval| !interval.is_empty()) {
+            let (first, last) = interval.split_once('-').unwrap_or((interval, interval));
             let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) else {
                 continue;
             };
             if first >= completions {
                 break;
             }
-            runs.append(first, last.min(completions - 1));
+            intervals.append(first, last.min(completions - 1));
         }
-        runs
+        intervals
     }
 
     /// Returns the number of indexes.
@@ -36,33 +36,34 @@ impl Indexes {
 
     /// Whether the set contains the index.
     pub(super) fn has(&self, index: u32) -> bool {
-        let at = self.0.partition_point(|(_, last)| *last < index);
-        self.0.get(at).is_some_and(|(first, _)| *first <= index)
+        let position = self.0.partition_point(|(_, last)| *last < index);
+        self.0.get(position).is_some_and(|(first, _)| *first <= index)
     }
 
     /// Returns the union with single indexes. Upstream: `withOrderedIndexes`.
     #[must_use]
     pub(super) fn with(&self, others: impl IntoIterator<Item = u32>) -> Self {
-        let mut runs: Vec<(u32, u32)> = others.into_iter().map(|index| (index, index)).collect();
-        runs.extend(&self.0);
-        Self::of_runs(runs)
+        let mut intervals: Vec<(u32, u32)> =
+            others.into_iter().map(|index| (index, index)).collect();
+        intervals.extend(&self.0);
+        Self::of_intervals(intervals)
     }
 
     /// Returns the union. Upstream: `merge`.
     #[must_use]
     pub(super) fn union(&self, others: &Self) -> Self {
-        Self::of_runs(self.0.iter().chain(&others.0).copied().collect())
+        Self::of_intervals(self.0.iter().chain(&others.0).copied().collect())
     }
 
     /// Returns the size of the intersection.
     pub(super) fn overlap(&self, others: &Self) -> usize {
-        let both = |(a, b): (u32, u32)| {
+        let overlap_with_others = |(a, b): (u32, u32)| {
             let common = others.0.iter().filter_map(move |(first, last)| {
                 b.min(*last).checked_sub(a.max(*first)).map(|length| length as usize + 1)
             });
             common.sum::<usize>()
         };
-        self.0.iter().copied().map(both).sum()
+        self.0.iter().copied().map(overlap_with_others).sum()
     }
 
     /// Returns the first `count` indexes below `completions` that the set lacks.
@@ -78,17 +79,19 @@ impl Indexes {
         found
     }
 
-    fn of_runs(mut runs: Vec<(u32, u32)>) -> Self {
-        runs.sort_unstable();
+    fn of_intervals(mut intervals: Vec<(u32, u32)>) -> Self {
+        intervals.sort_unstable();
         let mut merged = Self::default();
-        runs.into_iter().for_each(|(first, last)| merged.append(first, last));
+        intervals.into_iter().for_each(|(first, last)| merged.append(first, last));
         merged
     }
 
     /// Appends an interval that starts no earlier than the last one.
     fn append(&mut self, first: u32, last: u32) {
         match self.0.last_mut() {
-            Some(run) if first <= run.1.saturating_add(1) => run.1 = run.1.max(last),
+            Some(interval) if first <= interval.1.saturating_add(1) => {
+                interval.1 = interval.1.max(last)
+            }
             _ if first <= last => self.0.push((first, last)),
             _ => {}
         }
@@ -98,8 +101,8 @@ impl Indexes {
 impl fmt::Display for Indexes {
     /// Formats in ascending order; three or more consecutive indexes as `a-b`. Upstream: `String`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, (first, last)) in self.0.iter().enumerate() {
-            let comma = if at > 0 { "," } else { "" };
+        for (position, (first, last)) in self.0.iter().enumerate() {
+            let comma = if position > 0 { "," } else { "" };
             match last - first {
                 0 => write!(f, "{comma}{first}")?,
                 1 => write!(f, "{comma}{first},{last}")?,
@@ -118,7 +121,7 @@ mod tests {
 
     #[test]
     fn intervals_are_parsed_and_formatted() {
-        for (text, completions, want, total) in [
+        for (text, completions, expected, total) in [
             ("", 5, "", 0),
             ("0", 5, "0", 1),
             ("0,1", 5, "0,1", 2),
@@ -130,7 +133,11 @@ mod tests {
             ("a,1,2-b,3", 5, "1,3", 2),
         ] {
             let indexes = Indexes::parse(text, completions);
-            assert_eq!((indexes.to_string().as_str(), indexes.total()), (want, total), "{text}");
+            assert_eq!(
+                (indexes.to_string().as_str(), indexes.total()),
+                (expected, total),
+                "{text}"
+            );
         }
     }
 

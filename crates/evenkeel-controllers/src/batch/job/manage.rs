@@ -104,11 +104,9 @@ fn duplicate_index_pods(
         }
     }
     for pods in by_index.into_values() {
-        let less_useful = pod_deletion_ranking::pods_of_job_to_delete(&pods, pods.len() - 1);
-        rest.extend(
-            pods.into_iter().filter(|pod| !less_useful.iter().any(|p| Arc::ptr_eq(p, pod))),
-        );
-        to_delete.extend(less_useful);
+        let duplicates = pod_deletion_ranking::pods_of_job_to_delete(&pods, pods.len() - 1);
+        rest.extend(pods.into_iter().filter(|pod| !duplicates.iter().any(|p| Arc::ptr_eq(p, pod))));
+        to_delete.extend(duplicates);
     }
     (to_delete, rest)
 }

@@ -1,6 +1,6 @@
 //! Metrics of the Job controller, with upstream's names.
 //!
-//! Finished Jobs are counted when the cache shows them, so that failed or repeated writes do not count.
+//! A finished Job counts when the cache receives its final status. Failed or repeated writes thus do not count.
 
 use super::{
     end, indexes::Indexes, manage::PodChange, observed::Observed, plan::Decision, pod, policy,
@@ -18,7 +18,7 @@ pub(super) struct Metrics {
     jobs_finished: IntCounterVec,
     pods_finished: IntCounterVec,
     indexes_finished: IntCounterVec,
-    pods_made: IntCounterVec,
+    pods_created: IntCounterVec,
     tracked_pods: IntCounterVec,
     by_policy: IntCounterVec,
     managed_elsewhere: IntCounterVec,
@@ -56,7 +56,7 @@ impl Metrics {
                 "The number of finished indexes",
                 &["status", "backoffLimit"],
             ),
-            pods_made: counters(
+            pods_created: counters(
                 "job_controller_job_pods_creation_total",
                 "The number of Pods created by the Job controller labelled with a reason for the Pod creation",
                 &["reason", "status"],
@@ -81,34 +81,37 @@ impl Metrics {
     }
 
     /// Counts Jobs, pods and indexes that finished, and Jobs of other controllers.
-    pub(super) fn see_job(&self, event: &CacheEvent<Job>) {
+    pub(super) fn observe_job(&self, event: &CacheEvent<Job>) {
         match event {
             CacheEvent::Added { object: job, .. } if end::is_managed_elsewhere(job) => {
                 self.managed_elsewhere.with_label_values(&[&*job.spec.managed_by]).inc();
             }
-            CacheEvent::Updated { old, new } => self.see_progress(old, new),
+            CacheEvent::Updated { old, new } => self.observe_progress(old, new),
             CacheEvent::Added { .. } | CacheEvent::Deleted(_) => {}
         }
     }
 
-    fn see_progress(&self, old: &Job, new: &Job) {
-        let mode = mode(new);
+    /// Counts the Job's end, and the increase of its succeeded and failed pods and indexes.
+    fn observe_progress(&self, old: &Job, new: &Job) {
+        let completion_mode = completion_mode(new);
         if let Some(condition) = end::finished(new).filter(|_| !end::is_finished(old)) {
             let result = if &*condition.type_ == "Complete" { "succeeded" } else { "failed" };
-            self.jobs_finished.with_label_values(&[mode, result, &*condition.reason]).inc();
+            self.jobs_finished
+                .with_label_values(&[completion_mode, result, &*condition.reason])
+                .inc();
         }
         let more = |result: &str, old: i32, new: i32| {
             let more = u64::try_from(new.saturating_sub(old)).unwrap_or(0);
-            self.pods_finished.with_label_values(&[mode, result]).inc_by(more);
+            self.pods_finished.with_label_values(&[completion_mode, result]).inc_by(more);
         };
         more("succeeded", old.status.succeeded, new.status.succeeded);
         more("failed", old.status.failed, new.status.failed);
         if pod::is_indexed(new) {
-            self.see_indexes(old, new);
+            self.observe_indexes(old, new);
         }
     }
 
-    fn see_indexes(&self, old: &Job, new: &Job) {
+    fn observe_indexes(&self, old: &Job, new: &Job) {
         let limit = if new.spec.backoff_limit_per_index.is_some() { "perIndex" } else { "global" };
         let total = |text: &str| Indexes::parse(text, pod::completions(new)).total();
         let more = |status: &str, old: &str, new: &str| {
@@ -121,12 +124,12 @@ impl Metrics {
     }
 
     /// Counts pods that became terminal with the finalizer, and terminal pods that lost it.
-    pub(super) fn see_pod(&self, event: &CacheEvent<Pod>) {
-        let held = |pod: &Pod| pods::is_terminal(pod) && pod::is_tracked(pod);
+    pub(super) fn observe_pod(&self, event: &CacheEvent<Pod>) {
+        let awaits_tracking = |pod: &Pod| pods::is_terminal(pod) && pod::is_tracked(pod);
         let (before, after) = match event {
-            CacheEvent::Added { object, .. } => (false, held(object)),
-            CacheEvent::Updated { old, new } => (held(old), held(new)),
-            CacheEvent::Deleted(pod) => (held(pod), false),
+            CacheEvent::Added { object, .. } => (false, awaits_tracking(object)),
+            CacheEvent::Updated { old, new } => (awaits_tracking(old), awaits_tracking(new)),
+            CacheEvent::Deleted(pod) => (awaits_tracking(pod), false),
         };
         match (before, after) {
             (false, true) => self.tracked_pods.with_label_values(&["add"]).inc(),
@@ -136,7 +139,12 @@ impl Metrics {
     }
 
     /// Counts a reconciliation, created pods, and pods by the action of the failure policy.
-    pub(super) fn passed<M>(&self, observed: &Observed, decision: &Decision, pass: &Pass<'_, M>) {
+    pub(super) fn observe_pass<M>(
+        &self,
+        observed: &Observed,
+        decision: &Decision,
+        pass: &Pass<'_, M>,
+    ) {
         let job = &*observed.job;
         let (outcomes, result) = (pass.outcomes, if pass.succeeded { "success" } else { "error" });
         let action = match &decision.manage {
@@ -145,19 +153,19 @@ impl Metrics {
             Some(PodChange::Nothing) => "tracking",
             None => "reconciling",
         };
-        self.syncs.with_label_values(&[mode(job), result, action]).inc();
+        self.syncs.with_label_values(&[completion_mode(job), result, action]).inc();
         let took = pass.took.as_secs_f64();
-        self.sync_duration.with_label_values(&[mode(job), result, action]).observe(took);
-        if let Some(PodChange::Create(slots)) = &decision.manage {
-            let made = outcomes
+        self.sync_duration.with_label_values(&[completion_mode(job), result, action]).observe(took);
+        if let Some(PodChange::Create(indexes)) = &decision.manage {
+            let created = outcomes
                 .0
                 .iter()
                 .skip(observed.pods.n_actions() + decision.finalizers_to_remove.len());
-            let made: u64 = made.map(|outcome| u64::from(outcome.succeeded)).sum();
+            let created: u64 = created.map(|outcome| u64::from(outcome.succeeded)).sum();
             let reason = reason(observed);
-            self.pods_made.with_label_values(&[reason, "succeeded"]).inc_by(made);
-            let failed = (slots.len() as u64).saturating_sub(made);
-            self.pods_made.with_label_values(&[reason, "failed"]).inc_by(failed);
+            self.pods_created.with_label_values(&[reason, "succeeded"]).inc_by(created);
+            let failed = (indexes.len() as u64).saturating_sub(created);
+            self.pods_created.with_label_values(&[reason, "failed"]).inc_by(failed);
         }
         let failed = decision.finalizers_to_remove.iter().filter(|pod| pod::has_failed(pod, job));
         for action in failed.filter_map(|pod| policy::match_pod_failure_policy(job, pod).action()) {
@@ -175,6 +183,6 @@ fn reason(observed: &Observed) -> &'static str {
     }
 }
 
-fn mode(job: &Job) -> &'static str {
+fn completion_mode(job: &Job) -> &'static str {
     if pod::is_indexed(job) { "Indexed" } else { "NonIndexed" }
 }

@@ -63,7 +63,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 /// Feature gate that clears the start time of a suspended Job and lets its scheduling directives change.
 const MUTABLE_WHILE_SUSPENDED: &str = "MutableSchedulingDirectivesForSuspendedJobs";
 
-/// Events of a Job's pods within this time lead to one reconciliation. Upstream: `syncJobBatchPeriod`.
+/// Delay of a reconciliation after an event of a pod, so that events in quick succession cause only one. Upstream:
+/// `syncJobBatchPeriod`.
 const BATCH: Duration = Duration::from_secs(1);
 
 /// Backoff of failed reconciliations. Upstream: `DefaultJobApiBackOff`, `MaxJobApiBackOff`.
@@ -81,25 +82,25 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         pods: ByController::of(&pods),
         clears_start_time: context.gates.enabled(MUTABLE_WHILE_SUSPENDED),
     };
-    let (of_pods, counted, passes) = (jobs.clone(), metrics.clone(), metrics.clone());
+    let (of_pods, pod_metrics, pass_metrics) = (jobs.clone(), metrics.clone(), metrics.clone());
     let builder = context
         .builder_watching(&DESCRIPTOR, &jobs, move |event, enqueue| {
-            metrics.see_job(event);
+            metrics.observe_job(event);
             events::on_job(event, enqueue);
         })
         .workers(context.options.job.concurrent_syncs)
         .backoff(BACKOFF)
         .stale_skips_metric("job_controller_stale_sync_skips_total")
         .watches(&pods, move |event, enqueue| {
-            counted.see_pod(event);
+            pod_metrics.observe_pod(event);
             events::on_pod(&of_pods, event, |key| enqueue.add_after(key, BATCH));
         });
-    context.run(builder.planned_with(planner, passes));
+    context.run(builder.planned_with(planner, pass_metrics));
     start_orphan_pods(context, &jobs, &pods);
     Ok(())
 }
 
-/// Starts the controller of orphan pods next to the controller of Jobs.
+/// Starts the controller that removes the finalizer from orphan pods.
 fn start_orphan_pods(context: &ControllerContext, jobs: &Cache<Job>, pods: &Cache<Pod>) {
     let (owned, of_pods) = (ByController::of(pods), jobs.clone());
     let builder = context
@@ -134,14 +135,14 @@ struct Jobs {
 struct Memory {
     /// Failures as of the last reconciliation, with the Job's uid. Upstream: `podBackoffStore`.
     failures: Option<(Text, Failures)>,
-    /// The decision of a pass, kept until the status is computed: a second decision, at a later time, might differ.
+    /// The decision of a pass, until the status is computed from it. A second decision at a later time could differ.
     decision: Option<Decision>,
 }
 
 impl PassHandler<Jobs> for Metrics {
     fn on_passed(&self, observed: &Observed, pass: &Pass<'_, Memory>) {
         if let Some(decision) = &pass.memory.decision {
-            self.passed(observed, decision, pass);
+            self.observe_pass(observed, decision, pass);
         }
     }
 }
@@ -152,7 +153,7 @@ impl Planner for Jobs {
 
     fn observe(&self, key: &Key, memory: &Memory) -> Option<Observed> {
         let job = self.jobs.get(&key.namespace, &key.name);
-        let job = job.filter(|job| !end::is_left_alone(job))?;
+        let job = job.filter(|job| !end::is_ignored(job))?;
         let earlier = memory.failures.as_ref().filter(|(uid, _)| *uid == job.meta.uid);
         let earlier = earlier.map(|(_, failures)| failures);
         let candidates = self.pods.owned_and_orphans(&job.meta.uid, &job.meta.namespace);

@@ -65,7 +65,7 @@ pub(super) struct PodCounts {
     /// Number of counted failures.
     pub(super) failed: usize,
     /// Counts of an Indexed Job.
-    pub(super) indexes: Option<IndexTally>,
+    pub(super) indexes: Option<IndexCounts>,
     /// Pods in `status.uncountedTerminatedPods`.
     pub(super) uncounted: Uncounted,
 }
@@ -91,7 +91,7 @@ impl Uncounted {
 
 /// Counts of indexes.
 #[derive(Debug)]
-pub(super) struct IndexTally {
+pub(super) struct IndexCounts {
     /// Indexes in `status.completedIndexes`.
     pub(super) recorded: Indexes,
     /// Succeeded indexes, recorded or not.
@@ -100,7 +100,7 @@ pub(super) struct IndexTally {
     pub(super) per_index: Option<PerIndexFailures>,
 }
 
-impl IndexTally {
+impl IndexCounts {
     /// Returns the failed indexes. Upstream: `failedIndexes`.
     pub(super) fn failed(&self) -> Option<&Indexes> {
         self.per_index.as_ref().map(|per_index| &per_index.failed)
@@ -116,15 +116,17 @@ impl PodCounts {
     fn new(job: &Job, own: &[Arc<Pod>], all: &[Arc<Pod>]) -> Self {
         let active: Vec<_> = all.iter().filter(|pod| pods::is_active(pod)).cloned().collect();
         let uncounted = Uncounted::of(job);
-        let fresh = |pod: &Pod, known: &HashSet<Text>| {
+        let is_unrecorded = |pod: &Pod, known: &HashSet<Text>| {
             pod::is_tracked(pod) && pod::counts(pod, job) && !known.contains(&pod.meta.uid)
         };
-        let is_success = |pod: &Pod| pod::has_succeeded(pod) && fresh(pod, &uncounted.succeeded);
+        let is_success =
+            |pod: &Pod| pod::has_succeeded(pod) && is_unrecorded(pod, &uncounted.succeeded);
         let succeeded = own.iter().filter(|pod| is_success(pod)).count();
-        let is_failure = |pod: &Pod| pod::has_failed(pod, job) && fresh(pod, &uncounted.failed);
+        let is_failure =
+            |pod: &Pod| pod::has_failed(pod, job) && is_unrecorded(pod, &uncounted.failed);
         let failures = own.iter().filter(|pod| is_failure(pod));
         let failures = failures.filter(|pod| policy::match_pod_failure_policy(job, pod).counts());
-        let indexes = pod::is_indexed(job).then(|| IndexTally::new(job, own, &active));
+        let indexes = pod::is_indexed(job).then(|| IndexCounts::new(job, own, &active));
         let counted = size(job.status.succeeded) + uncounted.succeeded.len() + succeeded;
         Self {
             ready: active.iter().filter(|pod| pods::is_ready(pod)).count(),
@@ -139,15 +141,15 @@ impl PodCounts {
 
     /// Whether the pod must stay until its index has a new pod. Upstream: `podsWithDelayedDeletionPerIndex`.
     pub(super) fn delays_deletion(&self, pod: &Pod) -> bool {
-        let held = || {
+        let delayed = || {
             let indexes = self.indexes.as_ref()?;
             indexes.pod_with_delayed_deletion(pod::index(pod)?)
         };
-        held().is_some_and(|held| held.meta.uid == pod.meta.uid)
+        delayed().is_some_and(|delayed| delayed.meta.uid == pod.meta.uid)
     }
 }
 
-impl IndexTally {
+impl IndexCounts {
     fn new(job: &Job, own: &[Arc<Pod>], active: &[Arc<Pod>]) -> Self {
         let completions = pod::completions(job);
         let tracked = || {
@@ -155,8 +157,9 @@ impl IndexTally {
             tracked.filter_map(|pod| Some((pod::valid_index(pod, job)?, pod)))
         };
         let recorded = Indexes::parse(&job.status.completed_indexes, completions);
-        let done = tracked().filter(|(_, pod)| pod::has_succeeded(pod)).map(|(index, _)| index);
-        let succeeded = recorded.with(done);
+        let succeeded_now =
+            tracked().filter(|(_, pod)| pod::has_succeeded(pod)).map(|(index, _)| index);
+        let succeeded = recorded.with(succeeded_now);
         let per_index = PerIndexFailures::of(job, tracked(), active, &succeeded);
         Self { recorded, succeeded, per_index }
     }

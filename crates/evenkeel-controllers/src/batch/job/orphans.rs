@@ -1,5 +1,5 @@
-//! Removes the finalizer from pods whose Job is gone or finished: no Job counts them, and the finalizer would keep them
-//! from being deleted. Upstream: `orphanWorker`.
+//! Removes the finalizer from pods whose Job is deleted or finished. No Job counts these pods any more, and the
+//! finalizer would block their deletion. Upstream: `orphanWorker`.
 
 use super::{BATCH, end, plan, pod};
 use evenkeel_api::{
@@ -12,9 +12,10 @@ use evenkeel_runtime::{
 };
 use std::sync::Arc;
 
-/// A pod, and whether no cached Job counts it.
+/// A pod that may be an orphan.
 pub(super) struct OrphanPod {
     pub(super) pod: Arc<Pod>,
+    /// Whether the pod has the finalizer and no cached Job counts it.
     pub(super) is_orphan: bool,
     /// The Job that controls the pod, if the cache lacks it.
     pub(super) missing_job: Option<OwnerReference>,
@@ -32,8 +33,8 @@ pub(super) fn is_orphan(pod: &Pod, job: impl FnOnce(&OwnerReference) -> Option<A
     job(owner).is_none_or(|job| end::is_finished(&job) && !end::is_managed_elsewhere(&job))
 }
 
-/// Removes the finalizer of an orphan. Reads a Job live if the cache lacks it, because the cache may lag
-/// behind. Upstream: `syncOrphanPod`.
+/// Removes the finalizer of an orphan. Reads a Job live if the cache lacks it, because the cache may be stale.
+/// Upstream: `syncOrphanPod`.
 pub(super) fn sync_orphan_pod(orphan: &OrphanPod, steps: &mut Steps<'_>) -> Result<Plan, Plan> {
     if !orphan.is_orphan {
         return Ok(Plan::nothing());
@@ -49,7 +50,7 @@ pub(super) fn sync_orphan_pod(orphan: &OrphanPod, steps: &mut Steps<'_>) -> Resu
             Err(failure) => return Ok(Plan::failure(failure.message)),
         }
     }
-    Ok(Plan::one(plan::untrack(&orphan.pod)))
+    Ok(Plan::one(plan::remove_finalizer(&orphan.pod)))
 }
 
 #[cfg(test)]
@@ -75,9 +76,9 @@ mod tests {
     #[test]
     fn orphan_has_the_finalizer_but_no_job() {
         let job = Arc::new(job());
-        let (owned, alone) = (tracked(Some(&job)), tracked(None));
+        let (owned, without_owner) = (tracked(Some(&job)), tracked(None));
         assert!(!is_orphan(&owned, |_| Some(job.clone())));
-        assert!(is_orphan(&owned, |_| None) && is_orphan(&alone, |_| None));
+        assert!(is_orphan(&owned, |_| None) && is_orphan(&without_owner, |_| None));
         assert!(!is_orphan(&pod("p", None), |_| None), "without the finalizer");
     }
 
@@ -94,20 +95,20 @@ mod tests {
             ..Outcome::success()
         };
         let failed = |code| Outcome::failure(Failure { code, ..Failure::local("no") });
-        let untracked = Some(Plan::one(plan::untrack(&orphan.pod)));
-        let waits = Some(Plan { requeue: Some(BATCH), ..Plan::nothing() });
+        let untracked = Some(Plan::one(plan::remove_finalizer(&orphan.pod)));
+        let requeued = Some(Plan { requeue: Some(BATCH), ..Plan::nothing() });
         let first = next(Vec::new()).expect("a step");
         let [Action::Read(read)] = &first.actions[..] else { panic!("{first:?}") };
         assert_eq!(read.path(), "/apis/batch/v1/namespaces/ns/jobs/job");
         let table = [
-            (vec![found("job")], waits),
+            (vec![found("job")], requeued),
             (vec![found("another")], untracked.clone()),
             (vec![failed(404)], untracked),
             (vec![failed(500)], Some(Plan::failure("no"))),
             (vec![failed(404), Outcome::success()], None),
         ];
-        for (number, (outcomes, want)) in table.into_iter().enumerate() {
-            assert_eq!(next(outcomes), want, "{number}");
+        for (number, (outcomes, expected)) in table.into_iter().enumerate() {
+            assert_eq!(next(outcomes), expected, "{number}");
         }
     }
 
@@ -117,7 +118,7 @@ mod tests {
         for is_orphan in [true, false] {
             let orphan = OrphanPod { pod: pod.clone(), is_orphan, missing_job: None };
             let plan = Steps::next(&Outcomes::default(), |steps| sync_orphan_pod(&orphan, steps));
-            let released = Plan::one(plan::untrack(&pod));
+            let released = Plan::one(plan::remove_finalizer(&pod));
             assert_eq!(plan, Some(if is_orphan { released } else { Plan::nothing() }));
         }
     }

@@ -44,8 +44,8 @@ impl PerIndexFailures {
             if succeeded.has(index) || failed.has(index) || running.contains(&index) {
                 continue;
             }
-            let later = |other: &Arc<Pod>| attempt_order(pod) >= attempt_order(other);
-            if pods_with_delayed_deletion.get(&index).is_none_or(later) {
+            let is_later = |other: &Arc<Pod>| attempt_order(pod) >= attempt_order(other);
+            if pods_with_delayed_deletion.get(&index).is_none_or(is_later) {
                 pods_with_delayed_deletion.insert(index, pod.clone());
             }
         }

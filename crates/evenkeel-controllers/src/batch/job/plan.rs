@@ -43,11 +43,11 @@ use std::{sync::Arc, time::Duration};
 /// Decision of one reconciliation.
 #[derive(Debug, PartialEq)]
 pub(super) struct Decision {
-    /// How the Job finishes, if it does.
+    /// The condition with which the Job finishes, if it does.
     pub(super) end: Option<FinishedCondition>,
-    /// Pods whose finalizer is removed: they are counted, or need not be.
+    /// Pods whose finalizer the plan removes: the status has counted them, or they do not count.
     pub(super) finalizers_to_remove: Vec<Arc<Pod>>,
-    /// Decision about the number of pods; `None` if the Job finishes or is being deleted.
+    /// Pods to create or delete; `None` if the Job finishes or is being deleted.
     pub(super) manage: Option<PodChange>,
 }
 
@@ -69,8 +69,8 @@ impl Decision {
     }
 }
 
-/// Returns the pods whose finalizer is removed; none while the interim condition is not written, because the
-/// decision may depend on these pods. Upstream: `trackJobStatusAndRemoveFinalizers`.
+/// Returns the pods whose finalizer the plan removes. As long as the status lacks the interim condition, the plan
+/// keeps all of them, because the condition may depend on these pods. Upstream: `trackJobStatusAndRemoveFinalizers`.
 fn finalizers_to_remove(observed: &Observed, end: Option<&FinishedCondition>) -> Vec<Arc<Pod>> {
     if end.is_some_and(|end| !end.announced) {
         return Vec::new();
@@ -106,7 +106,7 @@ pub(super) enum Record {
     Failed,
 }
 
-/// Returns how to record the pod; `None` if it is recorded or does not count.
+/// Returns the record to add for the pod; `None` if the status has it, or if the pod does not count.
 pub(super) fn to_record(
     observed: &Observed,
     pod: &Pod,
@@ -157,15 +157,20 @@ pub(super) fn plan(observed: &Observed, decision: &Decision, now: Timestamp) -> 
     }
     let claims = observed.pods.actions_with_finalizer(&target, pod::FINALIZER);
     let mut plan = Plan::of(claims.collect());
-    plan.actions.extend(decision.finalizers_to_remove.iter().map(|pod| untrack(pod).into()));
+    plan.actions
+        .extend(decision.finalizers_to_remove.iter().map(|pod| remove_finalizer(pod).into()));
     match &decision.manage {
-        Some(PodChange::Create(slots)) => plan.actions.extend(make(observed, &target, slots)),
+        Some(PodChange::Create(indexes)) => {
+            plan.actions.extend(create_pods(observed, &target, indexes))
+        }
         Some(PodChange::BackOff(time)) => plan.requeue_after(*time),
         // Remove the finalizer before the deletion, so that these pods do not count as failed.
         Some(PodChange::Delete(pods)) => {
             let tracked = pods.iter().filter(|pod| pod::is_tracked(pod));
             plan.actions.extend(
-                tracked.map(|pod| Patch { on_error: OnError::SkipRest, ..untrack(pod) }.into()),
+                tracked.map(|pod| {
+                    Patch { on_error: OnError::SkipRest, ..remove_finalizer(pod) }.into()
+                }),
             );
         }
         Some(PodChange::Nothing) | None => {}
@@ -179,7 +184,7 @@ pub(super) fn plan(observed: &Observed, decision: &Decision, now: Timestamp) -> 
     plan
 }
 
-fn make(observed: &Observed, target: &Target, slots: &[Option<u32>]) -> Vec<Action> {
+fn create_pods(observed: &Observed, target: &Target, indexes: &[Option<u32>]) -> Vec<Action> {
     let body = |index: Option<u32>| {
         let replaced = index
             .and_then(|index| observed.counts.indexes.as_ref()?.pod_with_delayed_deletion(index))
@@ -196,14 +201,14 @@ fn make(observed: &Observed, target: &Target, slots: &[Option<u32>]) -> Vec<Acti
         )),
         ..Create::new(Pod::kind(), &observed.job.meta.namespace, body)
     };
-    match slots {
-        [None, ..] => vec![create(body(None), slots.len()).into()],
-        slots => slots.iter().map(|index| create(body(*index), 1).into()).collect(),
+    match indexes {
+        [None, ..] => vec![create(body(None), indexes.len()).into()],
+        indexes => indexes.iter().map(|index| create(body(*index), 1).into()).collect(),
     }
 }
 
 /// Returns the patch that removes the finalizer. Upstream: `removeTrackingFinalizerPatch`.
-pub(super) fn untrack(pod: &Pod) -> Patch {
+pub(super) fn remove_finalizer(pod: &Pod) -> Patch {
     let finalizer = pod::FINALIZER;
     let body =
         format!(r#"{{"metadata":{{"$deleteFromPrimitiveList/finalizers":["{finalizer}"]}}}}"#);

@@ -26,8 +26,8 @@ pub(super) fn has_succeeded(pod: &Pod) -> bool {
     &*pod.status.phase == "Succeeded"
 }
 
-/// Whether the pod failed: by its phase, or as soon as it is terminating unless `podReplacementPolicy` is `Failed`
-/// (KEP-3939). Upstream: `isPodFailed`.
+/// Whether the pod failed. A terminating pod counts as failed, unless `podReplacementPolicy` is `Failed` (KEP-3939).
+/// Upstream: `isPodFailed`.
 pub(super) fn has_failed(pod: &Pod, job: &Job) -> bool {
     match &*pod.status.phase {
         "Failed" => true,
@@ -73,12 +73,15 @@ pub(super) fn finished_at(pod: &Pod) -> Timestamp {
     let condition = pod.status.conditions.iter().find(|c| &*c.type_ == "Ready");
     let not_ready =
         || condition.filter(|c| &*c.status == "False").and_then(|c| c.last_transition_time);
-    let reported = || {
+    let deletion_requested_at = || {
         let grace = SignedDuration::from_secs(pod.meta.deletion_grace_seconds.unwrap_or(0));
         pod.meta.deletion.map(|end| end.checked_sub(grace).unwrap_or(end))
     };
-    let made = || pod.meta.creation.unwrap_or(Timestamp::UNIX_EPOCH);
-    containers_ended(pod).or_else(not_ready).or_else(reported).unwrap_or_else(made)
+    let created_at = || pod.meta.creation.unwrap_or(Timestamp::UNIX_EPOCH);
+    containers_ended(pod)
+        .or_else(not_ready)
+        .or_else(deletion_requested_at)
+        .unwrap_or_else(created_at)
 }
 
 /// Returns the end of the last container, sidecars included, if all have terminated. Upstream:

@@ -56,7 +56,8 @@ pub(super) fn match_pod_failure_policy(job: &Job, pod: &Pod) -> PodFailurePolicy
     actions.next().unwrap_or(PodFailurePolicyAction::Unmatched)
 }
 
-/// Returns how a rule matches the pod, for the message. Upstream: `matchOnExitCodes`, `matchOnPodConditions`.
+/// Returns the message about the match of a rule and a pod; `None` if the rule does not match. Upstream:
+/// `matchOnExitCodes`, `matchOnPodConditions`.
 fn matched(rule: &PodFailurePolicyRule, pod: &Pod) -> Option<String> {
     let id = format_args!("{}/{}", pod.meta.namespace, pod.meta.name).to_string();
     if let Some(codes) = &rule.on_exit_codes {
@@ -67,11 +68,13 @@ fn matched(rule: &PodFailurePolicyRule, pod: &Pod) -> Option<String> {
     }
     let condition = pod.status.conditions.iter().find(|condition| {
         let mut patterns = rule.on_pod_conditions.iter();
-        patterns.any(|want| want.type_ == condition.type_ && want.status == condition.status)
+        patterns
+            .any(|pattern| pattern.type_ == condition.type_ && pattern.status == condition.status)
     })?;
     Some(format!("Pod {id} has condition {}", condition.type_))
 }
 
+/// Returns the container's name and exit code if they match the requirement. Exit code 0 never matches.
 fn exited<'a>(status: &'a ContainerStatus, codes: &OnExitCodes) -> Option<(&'a str, i32)> {
     let code = status.state.terminated.as_ref()?.exit_code;
     let named = codes.container_name.is_empty() || codes.container_name == status.name;

@@ -22,7 +22,7 @@ use std::{collections::HashSet, time::Duration};
 /// Maximum number of uids in `uncountedTerminatedPods`, about 20 kB. Upstream: `MaxUncountedPods`.
 const MAX_UNCOUNTED: usize = 500;
 
-/// Returns the status update with its events, if anything changed, and a requeue if another step follows.
+/// Returns the status update with its events, if anything changed. Requeues the Job if another step follows.
 pub(super) fn status(
     observed: &Observed,
     decision: &Decision,
@@ -32,22 +32,23 @@ pub(super) fn status(
     if !observed.mode_is_known() {
         return Plan::nothing();
     }
-    let done = Done::new(observed, decision, outcomes);
-    let mut next = Next::new(observed, &done, now);
+    let done = ActionResults::new(observed, decision, outcomes);
+    let mut next = NewStatus::new(observed, &done, now);
     next.update_end(observed, decision, &done);
     next.record(observed);
-    let held = next.count(observed, &done);
-    next.finish(observed, held);
+    let tracked_pods = next.count(observed, &done);
+    next.finish(observed, tracked_pods);
     next.into_plan(observed)
 }
 
-/// Results of the actions.
+/// Results of the plan's actions.
 #[derive(Debug, Default)]
-struct Done<'a> {
+struct ActionResults<'a> {
     /// Number of created pods.
-    made: usize,
-    /// Number of deleted pods, and how many of them were ready.
+    created: usize,
+    /// Number of deleted pods.
     deleted: usize,
+    /// Number of deleted pods that were ready.
     deleted_ready: usize,
     /// Whether all deletions succeeded.
     all_deleted: bool,
@@ -55,19 +56,19 @@ struct Done<'a> {
     finalizers_removed: HashSet<&'a str>,
 }
 
-impl<'a> Done<'a> {
+impl<'a> ActionResults<'a> {
     fn new(observed: &'a Observed, decision: &'a Decision, outcomes: &Outcomes) -> Self {
         let mut outcomes = outcomes.0.iter().skip(observed.pods.n_actions());
-        let went_well = |outcome: Option<&Outcome>| outcome.is_some_and(|o| o.error.is_none());
+        let has_succeeded = |outcome: Option<&Outcome>| outcome.is_some_and(|o| o.error.is_none());
         let mut done = Self { all_deleted: true, ..Self::default() };
         for pod in &decision.finalizers_to_remove {
-            if went_well(outcomes.next()) {
+            if has_succeeded(outcomes.next()) {
                 done.finalizers_removed.insert(&pod.meta.uid);
             }
         }
         match &decision.manage {
             Some(PodChange::Create(_)) => {
-                done.made = outcomes.by_ref().map(|outcome| outcome.succeeded as usize).sum();
+                done.created = outcomes.by_ref().map(|outcome| outcome.succeeded as usize).sum();
             }
             Some(PodChange::Delete(pods)) => {
                 let tracked = pods.iter().filter(|pod| pod::is_tracked(pod)).count();
@@ -76,7 +77,7 @@ impl<'a> Done<'a> {
             _ => {}
         }
         for pod in decision.deletes(observed) {
-            let deleted = went_well(outcomes.next());
+            let deleted = has_succeeded(outcomes.next());
             done.all_deleted &= deleted;
             done.deleted += usize::from(deleted);
             done.deleted_ready += usize::from(deleted && pods::is_ready(pod));
@@ -86,36 +87,36 @@ impl<'a> Done<'a> {
 }
 
 /// The new status, and events about it.
-struct Next {
+struct NewStatus {
     body: Body,
     conditions: Vec<Condition>,
     end: Option<FinishedCondition>,
     events: Vec<EventRecord>,
     /// Whether pods are not recorded because the limit is reached.
-    full: bool,
+    uncounted_is_full: bool,
     now: Timestamp,
 }
 
-impl Next {
-    fn new(observed: &Observed, done: &Done<'_>, now: Timestamp) -> Self {
+impl NewStatus {
+    fn new(observed: &Observed, done: &ActionResults<'_>, now: Timestamp) -> Self {
         let (job, counts) = (&*observed.job, &observed.counts);
         let mut body = Body::of(&job.status);
         if body.start_time.is_none() && !job.spec.suspend {
             body.start_time = Some(now);
         }
-        let active = counts.active.len() + done.made;
+        let active = counts.active.len() + done.created;
         body.active = count(active.saturating_sub(done.deleted));
         body.ready = Some(count(counts.ready.saturating_sub(done.deleted_ready)));
         body.terminating = Some(count(counts.terminating + done.deleted));
         let conditions = job.status.conditions.iter().map(Condition::from).collect();
-        Self { body, conditions, end: None, events: Vec::new(), full: false, now }
+        Self { body, conditions, end: None, events: Vec::new(), uncounted_is_full: false, now }
     }
 
     /// Sets the interim condition, or the condition `Suspended`.
-    fn update_end(&mut self, observed: &Observed, decision: &Decision, done: &Done<'_>) {
+    fn update_end(&mut self, observed: &Observed, decision: &Decision, done: &ActionResults<'_>) {
         if decision.end.is_some() {
-            // The end waits until all deletions succeed, because pods that stay active could not be counted
-            // after it.
+            // Set the condition only after all deletions succeeded: the controller could not count pods that stay
+            // active once the Job has finished.
             self.end = decision.end.clone().filter(|_| done.all_deleted);
         } else if self.is_complete(observed) {
             self.end = Some(FinishedCondition::completed());
@@ -173,7 +174,7 @@ impl Next {
             }
             let Some(record) = to_record(observed, pod, self.end.as_ref()) else { continue };
             if uncounted + indexes.len() + succeeded.len() + failed.len() >= MAX_UNCOUNTED {
-                self.full = true;
+                self.uncounted_is_full = true;
                 break;
             }
             match record {
@@ -195,14 +196,14 @@ impl Next {
 
     /// Moves pods without the finalizer from `uncountedTerminatedPods` to the counters. Returns the number of
     /// pods that still have it. Upstream: `flushUncountedAndRemoveFinalizers`.
-    fn count(&mut self, observed: &Observed, done: &Done<'_>) -> usize {
-        let stays =
+    fn count(&mut self, observed: &Observed, done: &ActionResults<'_>) -> usize {
+        let is_still_tracked =
             |pod: &&Pod| pod::is_tracked(pod) && !done.finalizers_removed.contains(&*pod.meta.uid);
         let tracked: HashSet<&str> = observed
             .own()
             .iter()
             .map(|pod| &**pod)
-            .filter(stays)
+            .filter(is_still_tracked)
             .map(|pod| &*pod.meta.uid)
             .collect();
         let drain = |uids: &mut Vec<Text>| {
@@ -216,9 +217,9 @@ impl Next {
     }
 
     /// Sets the final condition once the status has the interim one and all pods are counted and terminal.
-    fn finish(&mut self, observed: &Observed, held: usize) {
+    fn finish(&mut self, observed: &Observed, tracked_pods: usize) {
         let Some(end) = self.end.as_ref().filter(|end| end.announced) else { return };
-        if held > 0 || self.body.terminating != Some(0) {
+        if tracked_pods > 0 || self.body.terminating != Some(0) {
             return;
         }
         let target = wire::target(&*observed.job);
@@ -229,8 +230,8 @@ impl Next {
             let completions = observed.job.spec.completions;
             if completions.is_some_and(|completions| self.body.succeeded > completions) {
                 let message = "Too many succeeded pods running after completion count reached";
-                let note = EventRecord::warning(target.clone(), "TooManySucceededPods", message);
-                self.events.push(note);
+                let event = EventRecord::warning(target.clone(), "TooManySucceededPods", message);
+                self.events.push(event);
             }
             self.events.push(EventRecord::normal(target, "Completed", "Job completed"));
         } else {
@@ -249,7 +250,8 @@ impl Next {
         let changed = self.body != Body::of(&job.status) || self.conditions != old;
         // The next reconciliation removes finalizers of recorded pods, or sets the final condition.
         let finished = self.end.as_ref().is_some_and(|end| !end.announced);
-        let more = self.full || self.body.uncounted_terminated_pods.len() > 0 || finished;
+        let has_next_step =
+            self.uncounted_is_full || self.body.uncounted_terminated_pods.len() > 0 || finished;
         let recorded = *self.body.completed_indexes != *job.status.completed_indexes;
         if changed {
             let body = Status { body: self.body, conditions: self.conditions };
@@ -257,7 +259,7 @@ impl Next {
             let target: Target = wire::target(job);
             plan.push(Update { on_error: OnError::Abort, ..Update::status(target, body) });
             plan.actions.extend(self.events.into_iter().map(Action::Event));
-            if more || recorded {
+            if has_next_step || recorded {
                 plan.requeue_after(Duration::ZERO);
             }
         }

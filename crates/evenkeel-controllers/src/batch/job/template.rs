@@ -13,10 +13,10 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::Target;
 use serde_json::{Value, json};
 
-/// Maximum length of the prefix of generated names.
+/// Maximum length of the prefix of generated names. The API server appends five characters, up to 63.
 const MAX_PREFIX: usize = 58;
 
-/// Returns the body of a pod. `replaced` is the failed pod of the index.
+/// Returns the body of a pod. `replaced` is the failed pod of the same index that it replaces.
 pub(super) fn pod(job: &Job, index: Option<u32>, replaced: Option<&Pod>) -> String {
     let owner = wire::controller_reference(&Target::of(Job::kind(), &job.meta));
     let mut template = job.spec.template.with_finalizer(pod::FINALIZER);
@@ -30,8 +30,8 @@ pub(super) fn pod(job: &Job, index: Option<u32>, replaced: Option<&Pod>) -> Stri
 
 fn prefix_with_index(name: &str, index: u32) -> String {
     let end = format!("-{index}-");
-    let room = MAX_PREFIX.saturating_sub(end.len()).min(name.len());
-    format!("{}{end}", name.get(..room).unwrap_or(name))
+    let available = MAX_PREFIX.saturating_sub(end.len()).min(name.len());
+    format!("{}{end}", name.get(..available).unwrap_or(name))
 }
 
 fn with_index(template: &Template, job: &Job, index: u32, replaced: Option<&Pod>) -> Template {

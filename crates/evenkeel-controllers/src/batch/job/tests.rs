@@ -1,4 +1,4 @@
-//! Tables of the rules, and a model of an API server in which any write may fail and any pass may break off.
+//! Tables of the rules, and a simulated API server on which any write may fail and any pass may end early.
 
 use super::{
     backoff::Failures,
@@ -20,6 +20,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+/// Returns the Job `work`. The fields of `spec` replace its own.
 fn job(spec: &Value) -> Job {
     let mut body = json!({
         "metadata": { "name": "work", "namespace": "ns", "uid": "job", "generation": 1 },
@@ -38,6 +39,7 @@ fn job(spec: &Value) -> Job {
     object(&body)
 }
 
+/// Returns a pod of the Job with the finalizer, created at [`T0`].
 fn pod(job: &Job, name: &str, index: Option<u32>, phase: &str) -> Pod {
     let index = index.map(|index| json!({ INDEX: index.to_string() })).unwrap_or(json!({}));
     let mut pod: Pod = object(&json!({
@@ -67,7 +69,8 @@ fn failed_long_ago(job: &Job, name: &str, index: Option<u32>) -> Pod {
 }
 
 #[test]
-fn pods_created_by_parallelism_and_completions() {
+fn parallelism_and_completions_limit_created_pods() {
+    // Spec, active pods, succeeded pods, and the number of pods to create.
     let table = [
         (json!({ "parallelism": 3, "completions": 5 }), 0, 0, 3),
         (json!({ "parallelism": 3, "completions": 5 }), 1, 4, 0),
@@ -79,22 +82,22 @@ fn pods_created_by_parallelism_and_completions() {
         (json!({ "parallelism": 3, "completions": 5, "suspend": true }), 0, 0, 0),
         (json!({ "parallelism": 1000, "completions": 1000 }), 0, 0, 500),
     ];
-    for (spec, active, succeeded, want) in table {
+    for (spec, active, succeeded, expected) in table {
         let mut job = job(&spec);
         job.status.succeeded = succeeded;
         let pods: Vec<Pod> =
             (0..active).map(|n| pod(&job, &format!("p{n}"), None, "Running")).collect();
         let observed = observed(&job, &pods);
-        let made = match Decision::new(&observed, T0).manage {
-            Some(PodChange::Create(slots)) => slots.len(),
+        let created = match Decision::new(&observed, T0).manage {
+            Some(PodChange::Create(indexes)) => indexes.len(),
             _ => 0,
         };
-        assert_eq!(made, want, "{spec} with {active} active and {succeeded} succeeded");
+        assert_eq!(created, expected, "{spec} with {active} active and {succeeded} succeeded");
     }
 }
 
 #[test]
-fn failure_reason_and_message() {
+fn failed_job_has_reason_and_message() {
     let policy = json!({ "podFailurePolicy": { "rules": [
         { "action": "Ignore", "onPodConditions": [{ "type": "DisruptionTarget", "status": "True" }] },
         { "action": "FailJob", "onExitCodes": { "operator": "In", "values": [42] } },
@@ -108,11 +111,11 @@ fn failure_reason_and_message() {
         .container_statuses;
         pod
     };
-    let check = |job: &Job, pods: &[Pod], want: Option<(&str, &str)>| {
+    let check = |job: &Job, pods: &[Pod], expected: Option<(&str, &str)>| {
         let observed = observed(job, pods);
         let decision = Decision::new(&observed, T0);
         let end = decision.end.as_ref().map(|end| (&*end.reason, &*end.message));
-        assert_eq!(end, want);
+        assert_eq!(end, expected);
     };
     let limited = job(&json!({ "backoffLimit": 0 }));
     let limit = ("BackoffLimitExceeded", "Job has reached the specified backoff limit");
@@ -173,24 +176,28 @@ fn failed_pods_are_replaced_after_the_backoff() {
 fn backoff_counts_failures_of_removed_pods() {
     let job = job(&json!({ "completions": 9, "podReplacementPolicy": "TerminatingOrFailed" }));
     let mut failures: Option<Failures> = None;
-    let mut look = |pods: &[Pod], now: Timestamp| {
+    let mut manage_at = |pods: &[Pod], now: Timestamp| {
         let observed = observed_with_failures(&job, pods, failures.as_ref());
         failures = Some(observed.failures.clone());
         format!("{:?}", Decision::new(&observed, now).manage)
     };
-    for (at_, wait) in [(0, 10), (100, 20), (200, 40)] {
-        let mut evicted = pod(&job, &format!("p{at_}"), None, "Running");
-        evicted.meta.deletion = Some(at(at_));
-        let waits = format!("Some(BackOff({wait}s))");
-        assert_eq!(look(&[evicted.clone()], at(at_)), waits);
-        assert_eq!(look(&[evicted.clone()], at(at_)), waits, "counted once");
+    for (seconds, wait) in [(0, 10), (100, 20), (200, 40)] {
+        let mut evicted = pod(&job, &format!("p{seconds}"), None, "Running");
+        evicted.meta.deletion = Some(at(seconds));
+        let backs_off = format!("Some(BackOff({wait}s))");
+        assert_eq!(manage_at(&[evicted.clone()], at(seconds)), backs_off);
+        assert_eq!(manage_at(&[evicted.clone()], at(seconds)), backs_off, "counted once");
         evicted.meta.finalizers = Default::default();
-        assert_eq!(look(&[evicted], at(at_)), waits, "the finalizer is removed");
-        assert_eq!(look(&[], at(at_)), waits, "the pod is removed");
+        assert_eq!(manage_at(&[evicted], at(seconds)), backs_off, "the finalizer is removed");
+        assert_eq!(manage_at(&[], at(seconds)), backs_off, "the pod is removed");
     }
-    assert_eq!(look(&[], at(240)), "Some(Create([None]))");
+    assert_eq!(manage_at(&[], at(240)), "Some(Create([None]))");
     let success = pod(&job, "s", None, "Succeeded");
-    assert_eq!(look(&[success], at(201)), "Some(Create([None]))", "a success resets the backoff");
+    assert_eq!(
+        manage_at(&[success], at(201)),
+        "Some(Create([None]))",
+        "a success resets the backoff"
+    );
 }
 
 #[test]
@@ -218,21 +225,21 @@ fn indexed_pod_is_created_after_the_backoff_of_its_index() {
     let job = job(&json!({
         "completionMode": "Indexed", "completions": 4, "parallelism": 4, "backoffLimitPerIndex": 1,
     }));
-    let mut again = pod(&job, "b", Some(1), "Failed");
-    again.meta.creation = Some(at(-4));
+    let mut recently_failed = pod(&job, "b", Some(1), "Failed");
+    recently_failed.meta.creation = Some(at(-4));
     let pods = [
         pod(&job, "a", Some(0), "Succeeded"),
-        again,
+        recently_failed,
         failed_long_ago(&job, "c", Some(2)),
         pod(&job, "d", Some(3), "Running"),
     ];
     let observed = observed(&job, &pods);
     let decision = Decision::new(&observed, T0);
     assert_eq!(decision.manage, Some(PodChange::Create(vec![Some(2)])));
-    // The failed pods stay until their indexes have others, and the one that succeeded until it is recorded.
+    // Failed pods keep the finalizer until their index has a new pod, the succeeded one until the status records it.
     assert!(decision.finalizers_to_remove.is_empty());
-    let made = plan(&observed, &decision, T0);
-    let Some(Action::Create(create)) = made.actions.first() else { panic!("{made:?}") };
+    let created = plan(&observed, &decision, T0);
+    let Some(Action::Create(create)) = created.actions.first() else { panic!("{created:?}") };
     let body: Value = serde_json::from_slice(&create.body).unwrap();
     assert_eq!(body["metadata"]["generateName"], "work-2-");
     assert_eq!(body["metadata"]["annotations"][INDEX], "2");
@@ -274,8 +281,7 @@ fn pods_ready_for_less_time_are_deleted_first() {
             [("controller.kubernetes.io/pod-deletion-cost", cost)].into_iter().collect();
         pod
     };
-    // The ranking of ReplicaSets would treat these ages as equal and keep the pod with the highest deletion
-    // cost.
+    // A ReplicaSet would treat these ages as equal and keep the pod with the highest deletion cost.
     let pods = [ready("a", -800, "-5"), ready("b", -900, "-5"), ready("c", -799, "100")];
     let observed = observed(&job, &pods);
     let decision = Decision::new(&observed, T0);
@@ -291,7 +297,7 @@ fn no_pod_is_deleted_before_all_finalizers_are_removed() {
     model.settle();
     model.job.spec.suspend = true;
     // Removing the second of the two finalizers fails.
-    model.luck = vec![true, false, true];
+    model.write_results = vec![true, false, true];
     model.pass();
     assert!(model.pods.values().all(crate::pods::is_active), "{:?}", model.pods);
     assert_eq!((tracked(&model), model.job.status.active), (1, 2));
@@ -301,40 +307,49 @@ fn no_pod_is_deleted_before_all_finalizers_are_removed() {
 }
 
 #[test]
-fn managed_by_another_controller_is_skipped() {
-    for (manager, alone) in
+fn job_of_another_controller_is_ignored() {
+    for (manager, ignored) in
         [("", false), ("kubernetes.io/job-controller", false), ("kueue.x-k8s.io/multikueue", true)]
     {
         let job = job(&json!({ "managedBy": manager }));
-        assert_eq!(super::end::is_left_alone(&job), alone, "{manager}");
+        assert_eq!(super::end::is_ignored(&job), ignored, "{manager}");
     }
 }
 
-/// An API server that holds one Job and its pods.
+/// A simulated API server with one Job and its pods.
 struct Model {
     job: Job,
     pods: BTreeMap<Text, Pod>,
-    made: usize,
+    created: usize,
     now: Timestamp,
-    /// Results of the coming writes, from the last: `false` fails one.
-    luck: Vec<bool>,
-    /// Numbers of pods that really succeeded and failed.
-    truth: (i32, i32),
+    /// Results of the next writes, in reverse order: `false` makes one fail.
+    write_results: Vec<bool>,
+    /// Numbers of pods that succeeded and failed in the simulation.
+    finished_pods: (i32, i32),
     events: Vec<&'static str>,
     /// The controller's memory, until it crashes.
     failures: Option<Failures>,
 }
 
 impl Model {
-    fn new(job: Job, luck: Vec<bool>) -> Self {
+    fn new(job: Job, write_results: Vec<bool>) -> Self {
         let pods = BTreeMap::new();
-        let (truth, events) = ((0, 0), Vec::new());
-        Self { job, pods, made: 0, now: T0, luck, truth, events, failures: None }
+        let (finished_pods, events) = ((0, 0), Vec::new());
+        Self {
+            job,
+            pods,
+            created: 0,
+            now: T0,
+            write_results,
+            finished_pods,
+            events,
+            failures: None,
+        }
     }
 
-    /// Runs one pass, perhaps only its first half. Returns whether it wrote anything, or waits to.
+    /// Runs one pass, which may crash before it writes the status. Returns whether it wrote anything or crashed.
     fn pass(&mut self) -> bool {
-        if super::end::is_left_alone(&self.job) {
+        if super::end::is_ignored(&self.job) {
             return false;
         }
         let pods: Vec<Pod> = self.pods.values().cloned().collect();
@@ -343,14 +358,14 @@ impl Model {
         let decision = Decision::new(&observed, self.now);
         let planned = plan(&observed, &decision, self.now);
         assert_eq!(lint(&planned), Vec::<String>::new());
-        let outcomes = self.carry_out(&planned);
-        if self.luck.pop() == Some(false) {
+        let outcomes = self.run(&planned);
+        if self.write_results.pop() == Some(false) {
             self.failures = None;
             return true;
         }
         let after = status(&observed, &decision, &outcomes, self.now);
         for action in &after.actions {
-            if self.act(action).error.is_some() {
+            if self.apply(action).error.is_some() {
                 break;
             }
         }
@@ -358,15 +373,15 @@ impl Model {
         wrote(&planned) || wrote(&after)
     }
 
-    /// Carries out a plan. Patches run side by side; after a failed one that says so, no later action runs.
-    fn carry_out(&mut self, planned: &Plan) -> Outcomes {
+    /// Runs a plan. All patches run; if one with `OnError::SkipRest` fails, the later actions do not.
+    fn run(&mut self, planned: &Plan) -> Outcomes {
         let (mut outcomes, mut skips) = (Vec::new(), false);
         for action in &planned.actions {
             let patch = if let Action::Patch(patch) = action { Some(patch) } else { None };
             if skips && patch.is_none() {
                 break;
             }
-            let outcome = self.act(action);
+            let outcome = self.apply(action);
             skips |= outcome.error.is_some()
                 && patch.is_some_and(|patch| patch.on_error == OnError::SkipRest);
             outcomes.push(outcome);
@@ -374,12 +389,12 @@ impl Model {
         Outcomes(outcomes)
     }
 
-    fn act(&mut self, action: &Action) -> Outcome {
-        if let Action::Event(note) = action {
-            self.events.push(note.reason);
+    fn apply(&mut self, action: &Action) -> Outcome {
+        if let Action::Event(event) = action {
+            self.events.push(event.reason);
             return Outcome::success();
         }
-        if self.luck.pop() == Some(false) {
+        if self.write_results.pop() == Some(false) {
             let (reason, message) = (String::new(), "bad luck".to_owned());
             return Outcome::failure(Failure {
                 code: 500,
@@ -392,9 +407,9 @@ impl Model {
             Action::Create(create) => {
                 let body: Value = serde_json::from_slice(&create.body).unwrap();
                 for _ in 0..create.count {
-                    self.made += 1;
+                    self.created += 1;
                     let mut pod: Pod = object(&body);
-                    pod.meta.name = format!("p{:04}", self.made).into();
+                    pod.meta.name = format!("p{:04}", self.created).into();
                     pod.meta.uid = pod.meta.name.clone();
                     pod.meta.creation = Some(self.now);
                     pod.status.phase = "Pending".into();
@@ -405,7 +420,7 @@ impl Model {
             Action::Patch(patch) => {
                 let pod = self.pods.get_mut(&*patch.target.name).unwrap();
                 pod.meta.finalizers = Box::default();
-                self.collect(&patch.target.name);
+                self.remove_if_released(&patch.target.name);
             }
             Action::Delete(delete) => {
                 self.delete(&delete.target.name);
@@ -422,12 +437,12 @@ impl Model {
     fn delete(&mut self, name: &str) {
         if let Some(pod) = self.pods.get_mut(name) {
             pod.meta.deletion = Some(self.now);
-            self.collect(name);
+            self.remove_if_released(name);
         }
     }
 
     /// Removes a terminating pod without finalizers.
-    fn collect(&mut self, name: &str) {
+    fn remove_if_released(&mut self, name: &str) {
         let gone = |pod: &Pod| pod.meta.deleting() && pod.meta.finalizers.is_empty();
         if self.pods.get(name).is_some_and(gone) {
             self.pods.remove(name);
@@ -447,12 +462,12 @@ impl Model {
         let n = n % running.len();
         running[n].status.phase = phase.into();
         match phase {
-            "Succeeded" => self.truth.0 += 1,
-            _ => self.truth.1 += 1,
+            "Succeeded" => self.finished_pods.0 += 1,
+            _ => self.finished_pods.1 += 1,
         }
     }
 
-    /// Runs passes until nothing more is written. Time passes between them, so that no backoff delays them.
+    /// Runs passes until one writes nothing. Advances the clock between them, so that no backoff applies.
     fn settle(&mut self) {
         for _ in 0..200 {
             if !self.pass() {
@@ -485,7 +500,7 @@ fn job_completes() {
     assert_eq!((status.succeeded, status.failed, status.active), (3, 0, 0));
     assert_eq!((status.ready, status.terminating), (Some(0), Some(0)));
     assert!(status.completion_time.is_some());
-    assert_eq!((tracked(&model), model.made), (0, 3));
+    assert_eq!((tracked(&model), model.created), (0, 3));
     assert_eq!(model.events, ["Completed"]);
 }
 
@@ -570,33 +585,32 @@ fn success_policy_completes_the_job() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
-    /// Whatever fails and whenever: every pod that ended is counted once, and a finished Job leaves no
-    /// finalizer behind.
+    /// Even if any writes fail, each pod that ended is counted once, and a finished Job leaves no finalizer.
     #[test]
     fn each_finished_pod_is_counted_once(
         indexed: bool,
         completions in 1u32..6,
         parallelism in 1u32..5,
         ends in prop::collection::vec((0usize..4, prop::bool::weighted(0.7), 0usize..3), 0..14),
-        luck in prop::collection::vec(prop::bool::weighted(0.7), 0..60),
+        write_results in prop::collection::vec(prop::bool::weighted(0.7), 0..60),
     ) {
         let mode = if indexed { "Indexed" } else { "NonIndexed" };
         let mut model = Model::new(
             job(&json!({
                 "completionMode": mode, "completions": completions, "parallelism": parallelism, "backoffLimit": 100,
             })),
-            luck,
+            write_results,
         );
-        for (which, good, passes) in ends {
+        for (running_index, succeeds, passes) in ends {
             for _ in 0..passes {
                 model.pass();
                 model.now += Duration::from_mins(11);
             }
-            model.end(which, if good { "Succeeded" } else { "Failed" });
+            model.end(running_index, if succeeds { "Succeeded" } else { "Failed" });
         }
         model.settle();
         let status = &model.job.status;
-        prop_assert_eq!((status.succeeded, status.failed), model.truth);
+        prop_assert_eq!((status.succeeded, status.failed), model.finished_pods);
         prop_assert_eq!(status.active as usize, model.pods.values().filter(|pod| crate::pods::is_active(pod)).count());
         let complete = status.succeeded >= i32::try_from(completions).unwrap();
         prop_assert_eq!(is_finished(&model.job), complete);
@@ -608,7 +622,7 @@ proptest! {
 }
 
 #[test]
-fn status_update_body() {
+fn status_update_has_kind_and_counts() {
     let job = job(&json!({}));
     let observed = observed(&job, &[]);
     let decision = Decision::new(&observed, T0);

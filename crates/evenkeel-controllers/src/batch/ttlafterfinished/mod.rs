@@ -36,8 +36,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let jobs = context.env.caches.of::<Job>();
     let help = "The time it took to delete the job since it became eligible for deletion";
     let name = "ttl_after_finished_controller_job_deletion_duration_seconds";
-    let bounds = metrics::exponential(0.1, 2.0, 14);
-    let late = metrics::histogram(&context.registry, name, help, &bounds);
+    let buckets = metrics::exponential(0.1, 2.0, 14);
+    let delay = metrics::histogram(&context.registry, name, help, &buckets);
     let builder = context
         .builder_watching(&DESCRIPTOR, &jobs, |event, enqueue| {
             let job = event.object();
@@ -46,28 +46,28 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         })
         .workers(context.options.ttlafterfinished.concurrent_syncs);
-    context.run(builder.planned_with(Ended { jobs }, DeletionDelay(late)));
+    context.run(builder.planned_with(FinishedJobs { jobs }, DeletionDelay(delay)));
     Ok(())
 }
 
 /// The time from a Job's expiry to its deletion.
 struct DeletionDelay(Histogram);
 
-impl PassHandler<Ended> for DeletionDelay {
+impl PassHandler<FinishedJobs> for DeletionDelay {
     fn on_passed(&self, job: &Arc<Job>, pass: &Pass<'_>) {
         let deleted = pass.outcomes.0.iter().any(|outcome| outcome.succeeded > 0);
         if let Some(due) = plan::due(job).filter(|_| deleted && !pass.is_incomplete) {
-            let late = pass.planned.duration_since(due).as_secs_f64() + pass.took.as_secs_f64();
-            self.0.observe(late);
+            let delay = pass.planned.duration_since(due).as_secs_f64() + pass.took.as_secs_f64();
+            self.0.observe(delay);
         }
     }
 }
 
-struct Ended {
+struct FinishedJobs {
     jobs: Cache<Job>,
 }
 
-impl Planner for Ended {
+impl Planner for FinishedJobs {
     type Observed = Arc<Job>;
     type Memory = ();
 

@@ -15,13 +15,14 @@ pub(super) fn due(job: &Job) -> Option<Timestamp> {
         return None;
     }
     let ttl = job.spec.ttl_seconds_after_finished?;
-    let ended = job::finished(job)?.last_transition_time?;
-    ended.checked_add(SignedDuration::from_secs(ttl.into())).ok()
+    let finished_at = job::finished(job)?.last_transition_time?;
+    finished_at.checked_add(SignedDuration::from_secs(ttl.into())).ok()
 }
 
-/// Deletes an expired Job in the foreground, with its resource version as precondition: the TTL may have changed. A
-/// conflict is no failure, because the event of the change plans the Job again. Upstream: `processJob`, which reads the
-/// Job live instead.
+/// Deletes an expired Job in the foreground. The resource version is a precondition, because the TTL may have
+/// changed.
+/// A conflict counts as success: the event of the change enqueues the Job again. Upstream: `processJob`, which reads
+/// the Job live instead.
 pub(super) fn plan(job: &Job, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     let Some(due) = due(job) else { return plan };
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn terminating_job_is_skipped() {
+    fn job_that_is_being_deleted_is_skipped() {
         let mut job = job(Some(0), "Complete", -1);
         job.meta.deletion = Some(T0);
         assert!(plan(&job, T0).is_nothing());

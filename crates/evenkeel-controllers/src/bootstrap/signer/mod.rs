@@ -1,5 +1,5 @@
-//! Bootstrap signer: signs the ConfigMap `cluster-info` with every bootstrap token, so that a new node can verify it
-//! with one of them. Upstream: `pkg/controller/bootstrap/bootstrapsigner.go`; RFC 7515, appendix F.
+//! Bootstrap signer: signs the ConfigMap `cluster-info` with every bootstrap token. A new node has one of the tokens
+//! and verifies the ConfigMap with it. Upstream: `pkg/controller/bootstrap/bootstrapsigner.go`; RFC 7515, appendix F.
 
 mod plan;
 
@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use plan::Observed;
 
 /// Namespace and name of the signed ConfigMap.
-const INFO: (&str, &str) = ("kube-public", "cluster-info");
+const CLUSTER_INFO: (&str, &str) = ("kube-public", "cluster-info");
 
 /// The bootstrap signer. Upstream: `newBootstrapSignerControllerDescriptor`.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -31,11 +31,11 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
     let tokens = secrets(caches);
-    let maps = caches.selected::<Full<ConfigMap>>("", &format!("metadata.name={}", INFO.1));
-    let info = || Key::new(INFO.0, INFO.1);
+    let maps = caches.selected::<Full<ConfigMap>>("", &format!("metadata.name={}", CLUSTER_INFO.1));
+    let info = || Key::new(CLUSTER_INFO.0, CLUSTER_INFO.1);
     let builder = context
         .builder_watching(&DESCRIPTOR, &maps, move |event, enqueue| {
-            if &*event.object().meta().namespace == INFO.0 {
+            if &*event.object().meta().namespace == CLUSTER_INFO.0 {
                 enqueue.add(info());
             }
         })
@@ -64,7 +64,7 @@ impl Planner for Signer {
 
     fn describe(&self, observed: &Observed, now: Timestamp) -> Description {
         let mut description = Description::new();
-        description.fact("tokens that sign", plan::signing(observed, now).join(", "));
+        description.fact("tokens that sign", plan::signing_ids(observed, now).join(", "));
         description
     }
 

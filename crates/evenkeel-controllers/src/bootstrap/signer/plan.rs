@@ -30,15 +30,15 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     let Some(data) = &observed.info.data else { return plan };
     let Some(content) = data.get(CONTENT) else { return plan };
-    let mut right = data.clone();
-    right.retain(|key, _| !key.starts_with(SIGNATURE));
-    for token in good(observed, now).values() {
-        right.insert(format!("{SIGNATURE}{}", token.id), detached(content, *token));
+    let mut signed = data.clone();
+    signed.retain(|key, _| !key.starts_with(SIGNATURE));
+    for token in signing_tokens(observed, now).values() {
+        signed.insert(format!("{SIGNATURE}{}", token.id), detached_signature(content, *token));
     }
-    if right != *data {
+    if signed != *data {
         let mut map: ConfigMap = (**observed.info).clone();
         map.metadata.managed_fields = None;
-        map.data = Some(right);
+        map.data = Some(signed);
         plan.push(Update::new(wire::target(&*observed.info), wire::json(&map)));
     }
     for token in &observed.tokens {
@@ -50,17 +50,17 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
 }
 
 /// Returns the ids of the signing tokens.
-pub(super) fn signing(observed: &Observed, now: Timestamp) -> Vec<&str> {
-    good(observed, now).into_keys().collect()
+pub(super) fn signing_ids(observed: &Observed, now: Timestamp) -> Vec<&str> {
+    signing_tokens(observed, now).into_keys().collect()
 }
 
-fn good(observed: &Observed, now: Timestamp) -> BTreeMap<&str, Token<'_>> {
+fn signing_tokens(observed: &Observed, now: Timestamp) -> BTreeMap<&str, Token<'_>> {
     let tokens = observed.tokens.iter().filter_map(|secret| for_signing(secret, now));
     tokens.map(|token| (token.id, token)).collect()
 }
 
 /// Returns a detached JSON web signature of the content. Upstream: `ComputeDetachedSignature`.
-fn detached(content: &str, token: Token<'_>) -> String {
+fn detached_signature(content: &str, token: Token<'_>) -> String {
     let part = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
     let header = part(format!(r#"{{"alg":"HS256","kid":"{}"}}"#, token.id).as_bytes());
     let message = format!("{header}.{}", part(content.as_bytes()));
@@ -104,11 +104,14 @@ mod tests {
     fn detached_signature_equals_upstreams() {
         // From upstream's tests.
         let token = Token { id: "joshua", secret: "my voice is my passcode" };
-        let want =
+        let expected =
             "eyJhbGciOiJIUzI1NiIsImtpZCI6Impvc2h1YSJ9..VShe2taLd-YTrmWuRkcL_8QTNDHYxQIEBsAYYiIj1_8";
         assert_eq!(
-            detached("Hello from the other side. I must have called a thousand times.", token),
-            want
+            detached_signature(
+                "Hello from the other side. I must have called a thousand times.",
+                token
+            ),
+            expected
         );
     }
 
@@ -150,12 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn requeued_at_token_expiration() {
+    fn plan_requeues_at_the_token_expiration() {
         let end = seconds(at(60));
         let observed =
             observed(&json!({"kubeconfig": "c"}), vec![secret("abcdef", &[("expiration", &end)])]);
         assert_eq!(plan(&observed, at(0)).requeue.map(|time| time.as_secs()), Some(60));
-        assert_eq!(signing(&observed, at(0)), ["abcdef"]);
-        assert!(signing(&observed, at(60)).is_empty());
+        assert_eq!(signing_ids(&observed, at(0)), ["abcdef"]);
+        assert!(signing_ids(&observed, at(60)).is_empty());
     }
 }

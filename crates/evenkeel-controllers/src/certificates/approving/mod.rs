@@ -47,8 +47,14 @@ impl Planner for Approver {
         (plan::plan(observed), ())
     }
 
-    fn next(&self, observed: &Observed, (): &(), done: &Outcomes, _: Timestamp) -> Option<Plan> {
-        plan::next(observed, done)
+    fn next(
+        &self,
+        observed: &Observed,
+        (): &(),
+        outcomes: &Outcomes,
+        _: Timestamp,
+    ) -> Option<Plan> {
+        plan::next(observed, outcomes)
     }
 
     fn describe(&self, observed: &Observed, _: Timestamp) -> Description {

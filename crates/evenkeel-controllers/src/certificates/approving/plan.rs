@@ -25,69 +25,72 @@ const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 
-/// A request, and the permissions for its approval; one is sufficient.
+/// A request, and its permissions. The request is approved if the requester has any one of them.
 pub(super) struct Observed {
     request: Arc<SigningRequest>,
-    rights: Result<Vec<Right>, RequestError>,
+    permissions: Result<Vec<Permission>, RequestError>,
 }
 
 impl Observed {
     /// Observes the request.
     pub(super) fn new(request: Arc<SigningRequest>) -> Self {
-        let rights = rights(&request);
-        Self { request, rights }
+        let permissions = permissions(&request);
+        Self { request, permissions }
     }
 }
 
 /// A permission with which a request is approved. Upstream: `csrRecognizer`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Right {
+struct Permission {
     /// Sub-resource of `certificatesigningrequests` that the requester must be allowed to create.
     subresource: &'static str,
     /// Message of the approval.
     message: &'static str,
 }
 
-/// Permission to renew one's own certificate. Upstream: `selfnodeclient`.
-const OWN: Right = Right {
+/// Permission of a node to renew its own certificate. Upstream: `selfnodeclient`.
+const SELF_NODE_CLIENT: Permission = Permission {
     subresource: "selfnodeclient",
     message: "Auto approving self kubelet client certificate after SubjectAccessReview.",
 };
 
 /// Permission to get any node's certificate. Upstream: `nodeclient`.
-const ANY: Right = Right {
+const NODE_CLIENT: Permission = Permission {
     subresource: "nodeclient",
     message: "Auto approving kubelet client certificate after SubjectAccessReview.",
 };
 
 /// Reviews the first permission. Upstream: `handle`.
 pub(super) fn plan(observed: &Observed) -> Plan {
-    match &observed.rights {
+    match &observed.permissions {
         Err(error) => Plan::failure(error.to_string()),
-        Ok(rights) => rights.first().map_or_else(Plan::nothing, |right| ask(observed, *right)),
+        Ok(permissions) => permissions
+            .first()
+            .map_or_else(Plan::nothing, |permission| create_review(observed, *permission)),
     }
 }
 
 /// Returns the step after a review. A permission may be granted later, so a request without one is retried.
 /// Upstream: `handle`.
-pub(super) fn next(observed: &Observed, done: &Outcomes) -> Option<Plan> {
-    let Ok(rights) = &observed.rights else { return None };
-    let right = *rights.get(done.0.len().checked_sub(1)?)?;
-    Some(match is_allowed(done.0.last()?)? {
+pub(super) fn next(observed: &Observed, outcomes: &Outcomes) -> Option<Plan> {
+    let Ok(permissions) = &observed.permissions else { return None };
+    let permission = *permissions.get(outcomes.0.len().checked_sub(1)?)?;
+    Some(match is_allowed(outcomes.0.last()?)? {
         Err(message) => Plan::failure(message),
-        Ok(true) => approve(observed, right),
-        Ok(false) => rights
-            .get(done.0.len())
-            .map_or_else(|| not_allowed(observed, rights), |right| ask(observed, *right)),
+        Ok(true) => approve(observed, permission),
+        Ok(false) => permissions.get(outcomes.0.len()).map_or_else(
+            || not_allowed(observed, permissions),
+            |permission| create_review(observed, *permission),
+        ),
     })
 }
 
-fn ask(observed: &Observed, right: Right) -> Plan {
-    let review = LiveRead::review(REVIEWS, review(&observed.request, right).to_string());
+fn create_review(observed: &Observed, permission: Permission) -> Plan {
+    let review = LiveRead::review(REVIEWS, review(&observed.request, permission).to_string());
     Plan::one(LiveRead { on_error: OnError::Abort, ..review })
 }
 
-/// Reads a review's reply; `None` if the outcome is another action's.
+/// Reads a review's reply; `None` if the outcome is not of a review.
 fn is_allowed(outcome: &Outcome) -> Option<Result<bool, String>> {
     let Some(reply) = &outcome.reply else {
         return outcome.error.as_ref().map(|error| Err(error.message.clone()));
@@ -97,23 +100,25 @@ fn is_allowed(outcome: &Outcome) -> Option<Result<bool, String>> {
     Some(review.map(|review| allowed(review) == Some(true)).map_err(|error| error.to_string()))
 }
 
-fn approve(observed: &Observed, right: Right) -> Plan {
+fn approve(observed: &Observed, permission: Permission) -> Plan {
     let request = &*observed.request;
-    let body = wire::json(&approved(request, right));
+    let body = wire::json(&approved(request, permission));
     let update = Update::new(wire::target(request), body);
     Plan::one(Update { subresource: "approval", on_error: OnError::Abort, ..update })
 }
 
-fn not_allowed(observed: &Observed, rights: &[Right]) -> Plan {
-    let tried = rights.iter().map(|right| right.subresource).collect::<Vec<_>>().join(" ");
+fn not_allowed(observed: &Observed, permissions: &[Permission]) -> Plan {
+    let subresources =
+        permissions.iter().map(|permission| permission.subresource).collect::<Vec<_>>().join(" ");
     let name = observed.request.metadata.name.as_deref().unwrap_or_default();
     Plan::failure(format!(
-        "recognized csr {name:?} as [{tried}] but subject access review was not approved"
+        "recognized csr {name:?} as [{subresources}] but subject access review was not approved"
     ))
 }
 
-/// Returns the permissions, in order, any of which is sufficient; none for other or decided requests. Upstream: `recognizers`.
-fn rights(request: &SigningRequest) -> Result<Vec<Right>, RequestError> {
+/// Returns the permissions in the order of their reviews. Returns none for other kinds of requests, and for requests
+/// that are approved, denied or issued. Upstream: `recognizers`.
+fn permissions(request: &SigningRequest) -> Result<Vec<Permission>, RequestError> {
     if issued(request).is_some() || has(request, "Approved") || has(request, "Denied") {
         return Ok(Vec::new());
     }
@@ -124,11 +129,11 @@ fn rights(request: &SigningRequest) -> Result<Vec<Right>, RequestError> {
     }
     let is_own =
         request.spec.username.as_deref().unwrap_or_default() == content.subject.common_name;
-    Ok(if is_own { vec![OWN, ANY] } else { vec![ANY] })
+    Ok(if is_own { vec![SELF_NODE_CLIENT, NODE_CLIENT] } else { vec![NODE_CLIENT] })
 }
 
 /// Returns the SubjectAccessReview of the requester.
-fn review(request: &SigningRequest, right: Right) -> Value {
+fn review(request: &SigningRequest, permission: Permission) -> Value {
     let spec = &request.spec;
     json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
@@ -136,14 +141,14 @@ fn review(request: &SigningRequest, right: Right) -> Value {
             "user": spec.username, "uid": spec.uid, "groups": spec.groups, "extra": spec.extra,
             "resourceAttributes": {
                 "group": "certificates.k8s.io", "version": "*", "resource": "certificatesigningrequests",
-                "subresource": right.subresource, "verb": "create",
+                "subresource": permission.subresource, "verb": "create",
             },
         },
     })
 }
 
 /// Returns the approved request. Upstream: `appendApprovalCondition`.
-fn approved(request: &SigningRequest, right: Right) -> CertificateSigningRequest {
+fn approved(request: &SigningRequest, permission: Permission) -> CertificateSigningRequest {
     let mut request: CertificateSigningRequest = (**request).clone();
     request.metadata.managed_fields = None;
     let conditions = request.status.get_or_insert_default().conditions.get_or_insert_default();
@@ -151,7 +156,7 @@ fn approved(request: &SigningRequest, right: Right) -> CertificateSigningRequest
         type_: "Approved".to_owned(),
         status: "True".to_owned(),
         reason: Some("AutoApproved".to_owned()),
-        message: Some(right.message.to_owned()),
+        message: Some(permission.message.to_owned()),
         ..CertificateSigningRequestCondition::default()
     });
     request
@@ -160,12 +165,12 @@ fn approved(request: &SigningRequest, right: Right) -> CertificateSigningRequest
 /// Describes the conditions of an approval.
 pub(super) fn describe(observed: &Observed) -> Description {
     let mut description = Description::new();
-    match &observed.rights {
+    match &observed.permissions {
         Err(error) => description.fact("request", error),
-        Ok(rights) => {
+        Ok(permissions) => {
             let user = observed.request.spec.username.as_deref().unwrap_or("nobody");
-            for right in rights {
-                let subresource = right.subresource;
+            for permission in permissions {
+                let subresource = permission.subresource;
                 description.fact("approved if", format!("{user} may create {subresource}"));
             }
         }
@@ -193,11 +198,11 @@ mod tests {
     }
 
     #[test]
-    fn rights_of_kubelet_client_requests() {
+    fn only_pending_kubelet_client_requests_can_be_approved() {
         let (nodes, none) = ("system:nodes", json!({}));
-        let table: [(SigningRequest, &[Right]); 7] = [
-            (request(SIGNER, "system:node:a", nodes, &none), &[OWN, ANY]),
-            (request(SIGNER, "bootstrap", nodes, &none), &[ANY]),
+        let table: [(SigningRequest, &[Permission]); 7] = [
+            (request(SIGNER, "system:node:a", nodes, &none), &[SELF_NODE_CLIENT, NODE_CLIENT]),
+            (request(SIGNER, "bootstrap", nodes, &none), &[NODE_CLIENT]),
             (request(SIGNER, "bootstrap", "others", &none), &[]),
             (request("kubernetes.io/kubelet-serving", "system:node:a", nodes, &none), &[]),
             (
@@ -220,18 +225,18 @@ mod tests {
             ),
             (request(SIGNER, "bootstrap", nodes, &json!({"certificate": "QQ=="})), &[]),
         ];
-        for (number, (request, want)) in table.iter().enumerate() {
-            assert_eq!(&*rights(request).unwrap(), *want, "{number}");
+        for (number, (request, expected)) in table.iter().enumerate() {
+            assert_eq!(&*permissions(request).unwrap(), *expected, "{number}");
         }
     }
 
     #[test]
-    fn subject_access_review_and_approved_condition() {
+    fn review_is_of_the_requester_and_approval_sets_the_condition() {
         let request = request(SIGNER, "boot", "system:nodes", &json!({}));
-        let review = review(&request, ANY);
+        let review = review(&request, NODE_CLIENT);
         assert_eq!(review["spec"]["user"], "boot");
         assert_eq!(review["spec"]["resourceAttributes"]["subresource"], "nodeclient");
-        let approved = approved(&request, OWN);
+        let approved = approved(&request, SELF_NODE_CLIENT);
         let condition = &approved.status.unwrap().conditions.unwrap()[0];
         assert_eq!(
             (&*condition.type_, condition.reason.as_deref()),
@@ -258,22 +263,22 @@ mod tests {
             Observed::new(Arc::new(request(SIGNER, "system:node:a", "system:nodes", &json!({}))));
         assert_eq!(reviewed_subresource(&plan(&observed)), "selfnodeclient");
         let (no, yes) = (json!({"status": {}}), json!({"status": {"allowed": true}}));
-        let after = |done: &[Outcome]| next(&observed, &Outcomes(done.to_vec()));
+        let after = |outcomes: &[Outcome]| next(&observed, &Outcomes(outcomes.to_vec()));
         assert_eq!(reviewed_subresource(&after(&[replied(&no)]).unwrap()), "nodeclient");
-        let refused = after(&[replied(&no), replied(&no)]).unwrap();
+        let denied = after(&[replied(&no), replied(&no)]).unwrap();
         assert_eq!(
-            refused.error.unwrap().message,
+            denied.error.unwrap().message,
             "recognized csr \"a\" as [selfnodeclient nodeclient] but subject access review was not approved"
         );
-        for (done, message) in [
+        for (outcomes, message) in [
             (&[replied(&yes)][..], "self kubelet client certificate"),
             (&[replied(&no), replied(&yes)], "approving kubelet client certificate"),
         ] {
-            let approval = after(done).unwrap();
+            let approval = after(outcomes).unwrap();
             let [Action::Update(update)] = &approval.actions[..] else { panic!("{approval:?}") };
             assert_eq!((update.subresource, &*update.target.name), ("approval", "a"));
             assert!(String::from_utf8_lossy(&update.body).contains(message));
-            let all: Vec<_> = done.iter().cloned().chain([Outcome::success()]).collect();
+            let all: Vec<_> = outcomes.iter().cloned().chain([Outcome::success()]).collect();
             assert_eq!(after(&all), None, "nothing follows the approval");
         }
         assert_eq!(after(&[]), None);

@@ -19,6 +19,6 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
-    Sweep::start(context, &DESCRIPTOR, POLLING_INTERVAL, plan::due);
+    Sweep::start(context, &DESCRIPTOR, POLLING_INTERVAL, plan::expiration_reason);
     Ok(())
 }

@@ -9,33 +9,33 @@ use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 /// Lifetime of approved, denied and failed requests. Upstream: `approvedExpiration`, `deniedExpiration`.
-const DECIDED: SignedDuration = SignedDuration::from_hours(1);
-/// Lifetime of pending requests. Upstream: `pendingExpiration`.
-const OPEN: SignedDuration = SignedDuration::from_hours(24);
+const DECIDED_LIFETIME: SignedDuration = SignedDuration::from_hours(1);
+/// Lifetime of pending requests, and of approved ones without a certificate. Upstream: `pendingExpiration`.
+const PENDING_LIFETIME: SignedDuration = SignedDuration::from_hours(24);
 
-/// Returns why a request is expired; `None` if it is not.
-pub(super) fn due(request: &SigningRequest, now: Timestamp) -> Option<&'static str> {
+/// Returns the reason why a request is expired; `None` if it is not.
+pub(super) fn expiration_reason(request: &SigningRequest, now: Timestamp) -> Option<&'static str> {
     let status = request.status.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let older = |since: Option<Timestamp>, limit| {
         since.is_some_and(|since| now.duration_since(since) > limit)
     };
-    let said = |type_: &str, limit| {
-        let of_type = conditions.iter().filter(|one| one.type_ == type_);
-        let times = of_type.map(|one| one.last_update_time.as_ref().map(|time| time.0));
+    let has_older = |type_: &str, limit| {
+        let of_type = conditions.iter().filter(|condition| condition.type_ == type_);
+        let times = of_type.map(|condition| condition.last_update_time.as_ref().map(|time| time.0));
         times.into_iter().any(|time| older(time, limit))
     };
     let certificate = issued(request);
-    let approved = conditions.iter().any(|one| one.type_ == "Approved");
+    let approved = conditions.iter().any(|condition| condition.type_ == "Approved");
     match certificate {
-        Some(_) if said("Approved", DECIDED) => Some("it was issued long ago"),
-        _ if said("Denied", DECIDED) => Some("it was denied long ago"),
-        _ if said("Failed", DECIDED) => Some("it failed long ago"),
-        _ if conditions.is_empty() && older(request.meta().creation, OPEN) => {
+        Some(_) if has_older("Approved", DECIDED_LIFETIME) => Some("it was issued long ago"),
+        _ if has_older("Denied", DECIDED_LIFETIME) => Some("it was denied long ago"),
+        _ if has_older("Failed", DECIDED_LIFETIME) => Some("it failed long ago"),
+        _ if conditions.is_empty() && older(request.meta().creation, PENDING_LIFETIME) => {
             Some("nobody has decided upon it")
         }
         Some(pem) if approved && is_expired(pem, now) => Some("its certificate has expired"),
-        None if said("Approved", OPEN) => Some("it was approved and never issued"),
+        None if has_older("Approved", PENDING_LIFETIME) => Some("it was approved and never issued"),
         _ => None,
     }
 }
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn expired_requests_by_condition_and_age() {
+    fn request_expires_by_condition_and_age() {
         let good = certificate(48 * HOUR);
         let old = certificate(-48 * HOUR);
         type Row<'a> = (&'a [(&'a str, i64)], Option<&'a str>, bool);
@@ -102,20 +102,24 @@ mod tests {
             (&[("Other", 1000 * HOUR)], None, false),
             (&[("Other", 1)], Some(&old), false),
         ];
-        for (number, (conditions, certificate, want)) in table.into_iter().enumerate() {
-            assert_eq!(due(&request(conditions, certificate), at(0)).is_some(), want, "{number}");
+        for (number, (conditions, certificate, expected)) in table.into_iter().enumerate() {
+            assert_eq!(
+                expiration_reason(&request(conditions, certificate), at(0)).is_some(),
+                expected,
+                "{number}"
+            );
         }
     }
 
     #[test]
     fn pending_request_is_deleted_after_24_hours() {
-        let fresh = |age: i64| -> SigningRequest {
+        let pending = |age: i64| -> SigningRequest {
             object(&json!({
                 "metadata": {"name": "a", "creationTimestamp": seconds(at(-age))},
                 "spec": {"request": "", "signerName": "x"},
             }))
         };
-        assert_eq!(due(&fresh(24 * HOUR), at(0)), None);
-        assert!(due(&fresh(24 * HOUR + 1), at(0)).is_some());
+        assert_eq!(expiration_reason(&pending(24 * HOUR), at(0)), None);
+        assert!(expiration_reason(&pending(24 * HOUR + 1), at(0)).is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! The ClusterTrustBundle of the signer, which has a hash of its content in its name.
+//! The ClusterTrustBundle of the signer. Its name contains a hash of its content.
 
 use crate::wire;
 use evenkeel_api::View;
@@ -35,9 +35,9 @@ pub(super) fn name(ca: &str) -> String {
 pub(super) fn plan(observed: &Observed) -> Plan {
     let mut plan = Plan::nothing();
     let kind = Full::<Bundle>::kind();
-    let (ours, others): (Vec<_>, Vec<_>) =
+    let (current, others): (Vec<_>, Vec<_>) =
         observed.bundles.iter().partition(|bundle| *bundle.meta().name == *observed.name);
-    match ours.first() {
+    match current.first() {
         None => {
             let body = json!({
                 "apiVersion": "certificates.k8s.io/v1", "kind": "ClusterTrustBundle",
@@ -47,13 +47,13 @@ pub(super) fn plan(observed: &Observed) -> Plan {
             plan.push(Create { on_error: OnError::Abort, ..create });
         }
         Some(bundle) if bundle.spec.trust_bundle != *observed.ca => {
-            let mut right: Bundle = (****bundle).clone();
-            right.metadata.managed_fields = None;
-            right.spec.trust_bundle = observed.ca.to_string();
+            let mut repaired: Bundle = (****bundle).clone();
+            repaired.metadata.managed_fields = None;
+            repaired.spec.trust_bundle = observed.ca.to_string();
             let target = Target::of(kind.clone(), bundle.meta());
             plan.push(Update {
                 on_error: OnError::Abort,
-                ..Update::new(target, wire::json(&right))
+                ..Update::new(target, wire::json(&repaired))
             });
         }
         Some(_) => {}
@@ -96,8 +96,8 @@ mod tests {
         };
         let body: Value = serde_json::from_slice(&create.body).unwrap();
         assert_eq!((&body["metadata"]["name"], &*delete.target.name), (&json!(name), "old"));
-        let mended = plan(&observed(&[(&name, "forged")]));
-        let [Action::Update(update)] = &*mended.actions else { panic!("{mended:?}") };
+        let repaired = plan(&observed(&[(&name, "forged")]));
+        let [Action::Update(update)] = &*repaired.actions else { panic!("{repaired:?}") };
         let body: Value = serde_json::from_slice(&update.body).unwrap();
         assert_eq!(body["spec"]["trustBundle"], "PEM");
     }

@@ -7,13 +7,16 @@ use evenkeel_api::{
 use evenkeel_runtime::cache::Full;
 pub(super) use k8s_openapi::api::certificates::v1::PodCertificateRequest as PodRequest;
 
-/// Lifetime of any request: no kubelet waits longer.
-const KEPT: SignedDuration = SignedDuration::from_mins(15);
+/// Lifetime of any request; no kubelet waits longer for its certificate.
+const LIFETIME: SignedDuration = SignedDuration::from_mins(15);
 
-/// Returns why a request is expired; `None` if it is not.
-pub(super) fn due(request: &Full<PodRequest>, now: Timestamp) -> Option<&'static str> {
-    let made = request.meta().creation?;
-    (now.duration_since(made) >= KEPT).then_some("nobody waits for it any more")
+/// Returns the reason why a request is expired; `None` if it is not.
+pub(super) fn expiration_reason(
+    request: &Full<PodRequest>,
+    now: Timestamp,
+) -> Option<&'static str> {
+    let created = request.meta().creation?;
+    (now.duration_since(created) >= LIFETIME).then_some("nobody waits for it any more")
 }
 
 #[cfg(test)]
@@ -30,7 +33,7 @@ mod tests {
             "spec": {"signerName": "x", "podName": "p", "podUID": "p", "nodeName": "n", "nodeUID": "n", "serviceAccountName": "s",
                 "serviceAccountUID": "s", "proofOfPossession": "", "pkixPublicKey": "", "stubPKCS10Request": ""},
         }));
-        assert_eq!(due(&request, at(899)), None);
-        assert!(due(&request, at(900)).is_some());
+        assert_eq!(expiration_reason(&request, at(899)), None);
+        assert!(expiration_reason(&request, at(900)).is_some());
     }
 }

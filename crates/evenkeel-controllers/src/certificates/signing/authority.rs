@@ -1,7 +1,7 @@
 //! Certificate authority: its certificate and key, and the signing of requests.
 
 use super::{
-    certificate::{By, Content, signed, to_be_signed},
+    certificate::{Content, IssuerFields, signed, to_be_signed},
     plan::{self, Expired},
     usage::{UnknownUsages, Usages},
 };
@@ -25,7 +25,7 @@ pub(super) enum AuthorityError {
     #[error(transparent)]
     Key(#[from] KeyError),
     #[error("the key is not that of the certificate")]
-    Other,
+    KeyMismatch,
 }
 
 /// Error in signing a request.
@@ -38,7 +38,7 @@ pub(super) enum SignError {
     #[error(transparent)]
     Expired(#[from] Expired),
     #[error("unable to generate a serial number: the random number generator failed")]
-    Chance,
+    RandomNumbers,
 }
 
 /// PEM texts of a certificate and its key.
@@ -59,14 +59,15 @@ pub(super) struct CertificateAuthority {
 impl CertificateAuthority {
     /// Parses the authority's certificate and key.
     pub(super) fn new((certificate, key): &Texts) -> Result<Self, AuthorityError> {
-        let broken = |error: &dyn std::fmt::Display| AuthorityError::Certificate(error.to_string());
+        let invalid =
+            |error: &dyn std::fmt::Display| AuthorityError::Certificate(error.to_string());
         let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
-        let all = all.map_err(|error| broken(&error))?;
+        let all = all.map_err(|error| invalid(&error))?;
         let [der] = &*all else { return Err(AuthorityError::Count(all.len())) };
-        let (_, parsed) = X509Certificate::from_der(der).map_err(|error| broken(&error))?;
+        let (_, parsed) = X509Certificate::from_der(der).map_err(|error| invalid(&error))?;
         let key = PrivateKey::from_pem(key, Form::Der)?;
         if key.public() != parsed.public_key().raw {
-            return Err(AuthorityError::Other);
+            return Err(AuthorityError::KeyMismatch);
         }
         let key_id = parsed.iter_extensions().find_map(|one| match one.parsed_extension() {
             x509_parser::extensions::ParsedExtension::SubjectKeyIdentifier(id) => {
@@ -78,13 +79,13 @@ impl CertificateAuthority {
         Ok(Self {
             name: parsed.subject().as_raw().to_vec(),
             key_id: key_id.unwrap_or_default(),
-            not_after: not_after.map_err(|error| broken(&error))?,
+            not_after: not_after.map_err(|error| invalid(&error))?,
             key,
         })
     }
 
-    /// Returns a certificate for the request, in PEM. It has the request's subject, alternative names and
-    /// key, and no other extensions of the request. Upstream: `Sign`.
+    /// Returns a certificate for the request, in PEM. The certificate has the request's subject, alternative names
+    /// and key, but none of its other extensions. Upstream: `Sign`.
     pub(super) fn sign(
         &self,
         request: &Request,
@@ -97,10 +98,14 @@ impl CertificateAuthority {
         let usages = Usages::read(usages)?;
         let (not_before, not_after) = plan::validity(lifetime, self.not_after, now)?;
         let content = Content { request, usages: &usages, serial, not_before, not_after };
-        let by = By { name: &self.name, key_id: &self.key_id, algorithm: self.key.algorithm() };
-        let inner = to_be_signed(&content, &by);
-        let signature = self.key.sign(&inner).map_err(|_| SignError::Chance)?;
-        Ok(pem(&signed(&inner, &by, &signature)))
+        let issuer = IssuerFields {
+            name: &self.name,
+            key_id: &self.key_id,
+            algorithm: self.key.algorithm(),
+        };
+        let to_sign = to_be_signed(&content, &issuer);
+        let signature = self.key.sign(&to_sign).map_err(|_| SignError::RandomNumbers)?;
+        Ok(pem(&signed(&to_sign, &issuer, &signature)))
     }
 }
 
@@ -110,10 +115,10 @@ fn pem(der: &[u8]) -> String {
     let mut pem = "-----BEGIN CERTIFICATE-----\n".to_owned();
     let mut rest = &*text;
     while !rest.is_empty() {
-        let (line, later) = rest.split_at(rest.len().min(64));
+        let (line, following) = rest.split_at(rest.len().min(64));
         pem.push_str(line);
         pem.push('\n');
-        rest = later;
+        rest = following;
     }
     pem + "-----END CERTIFICATE-----\n"
 }

@@ -1,6 +1,6 @@
-//! Encoder of certificates, with the fields, order and encodings of Go's `crypto/x509`, so that this program
-//! and upstream's issue the same certificates. (Rust libraries encode only one value per attribute, but users
-//! have several groups.)
+//! Encoder of certificates, with the fields, order and encodings of Go's `crypto/x509`. This program and upstream's
+//! thus issue the same certificates. Rust libraries encode only one value per attribute, whereas users have several
+//! groups.
 
 use super::usage::Usages;
 use crate::certificates::request::{Request, Subject};
@@ -20,7 +20,7 @@ pub(super) struct Content<'a> {
 }
 
 /// Issuer of a certificate.
-pub(super) struct By<'a> {
+pub(super) struct IssuerFields<'a> {
     /// Subject of its own certificate, in DER.
     pub(super) name: &'a [u8],
     /// Subject key identifier; empty if its certificate has none.
@@ -29,14 +29,14 @@ pub(super) struct By<'a> {
 }
 
 /// Returns the `TBSCertificate` in DER.
-pub(super) fn to_be_signed(content: &Content<'_>, by: &By<'_>) -> Vec<u8> {
+pub(super) fn to_be_signed(content: &Content<'_>, issuer: &IssuerFields<'_>) -> Vec<u8> {
     let subject = name(&content.request.subject);
     construct_der(|writer| {
         writer.write_sequence(|writer| {
             writer.next().write_tagged(Tag::context(0), |writer| writer.write_i8(2));
             writer.next().write_bigint_bytes(&content.serial, true);
-            algorithm(writer.next(), by.algorithm);
-            writer.next().write_der(by.name);
+            algorithm(writer.next(), issuer.algorithm);
+            writer.next().write_der(issuer.name);
             writer.next().write_sequence(|writer| {
                 time(writer.next(), content.not_before);
                 time(writer.next(), content.not_after);
@@ -44,18 +44,18 @@ pub(super) fn to_be_signed(content: &Content<'_>, by: &By<'_>) -> Vec<u8> {
             writer.next().write_der(&subject);
             writer.next().write_der(&content.request.key);
             writer.next().write_tagged(Tag::context(3), |writer| {
-                writer.write_sequence(|writer| extensions(writer, content, by, &subject));
+                writer.write_sequence(|writer| extensions(writer, content, issuer, &subject));
             });
         });
     })
 }
 
 /// Returns the signed certificate in DER.
-pub(super) fn signed(to_be_signed: &[u8], by: &By<'_>, signature: &[u8]) -> Vec<u8> {
+pub(super) fn signed(to_be_signed: &[u8], issuer: &IssuerFields<'_>, signature: &[u8]) -> Vec<u8> {
     construct_der(|writer| {
         writer.write_sequence(|writer| {
             writer.next().write_der(to_be_signed);
-            algorithm(writer.next(), by.algorithm);
+            algorithm(writer.next(), issuer.algorithm);
             writer.next().write_bitvec_bytes(signature, signature.len() * 8);
         });
     })
@@ -124,15 +124,20 @@ fn name(subject: &Subject) -> Vec<u8> {
 
 /// Writes a PrintableString if possible, else a UTF8String. As in Go, the asterisk and the ampersand are not printable.
 fn text(writer: DERWriter<'_>, text: &str) {
-    let narrow = |byte: u8| byte.is_ascii_alphanumeric() || b" '()+,-./:=?".contains(&byte);
-    if text.bytes().all(narrow) {
+    let is_printable = |byte: u8| byte.is_ascii_alphanumeric() || b" '()+,-./:=?".contains(&byte);
+    if text.bytes().all(is_printable) {
         writer.write_printable_string(text);
     } else {
         writer.write_utf8_string(text);
     }
 }
 
-fn extensions(writer: &mut DERWriterSeq<'_>, content: &Content<'_>, by: &By<'_>, subject: &[u8]) {
+fn extensions(
+    writer: &mut DERWriterSeq<'_>,
+    content: &Content<'_>,
+    issuer: &IssuerFields<'_>,
+    subject: &[u8],
+) {
     let Content { request, usages, .. } = content;
     let bits = usages.bits();
     if bits != 0 {
@@ -149,10 +154,10 @@ fn extensions(writer: &mut DERWriterSeq<'_>, content: &Content<'_>, by: &By<'_>,
     }
     // Basic constraints: not a certificate authority.
     extension(writer, 19, true, &construct_der(|writer| writer.write_sequence(|_| {})));
-    if !by.key_id.is_empty() && by.name != subject {
+    if !issuer.key_id.is_empty() && issuer.name != subject {
         let value = construct_der(|writer| {
             writer.write_sequence(|writer| {
-                let id = |writer: DERWriter<'_>| writer.write_bytes(by.key_id);
+                let id = |writer: DERWriter<'_>| writer.write_bytes(issuer.key_id);
                 writer.next().write_tagged_implicit(Tag::context(0), id);
             });
         });
@@ -195,8 +200,8 @@ fn alternative_names(request: &Request) -> Option<Vec<u8>> {
     all.extend(addresses.iter().map(|address| match address {
         IpAddr::V4(address) => (7, address.octets().to_vec()),
         IpAddr::V6(address) => {
-            let short = address.to_ipv4_mapped().map(|address| address.octets().to_vec());
-            (7, short.unwrap_or_else(|| address.octets().to_vec()))
+            let ipv4 = address.to_ipv4_mapped().map(|address| address.octets().to_vec());
+            (7, ipv4.unwrap_or_else(|| address.octets().to_vec()))
         }
     }));
     all.extend(uris.iter().map(|name| (6, name.clone().into_bytes())));

@@ -1,4 +1,4 @@
-//! CSR signer: signs approved CertificateSigningRequests, by the rules and with the key of each signer.
+//! CSR signer: signs approved CertificateSigningRequests with the key of their signer, if they obey its rules.
 //!
 //! Upstream: `pkg/controller/certificates/signer`, `…/authority`.
 
@@ -117,13 +117,13 @@ impl CaProvider {
         Ok(Self { source: source.clone(), last: Mutex::new((texts, authority)) })
     }
 
-    /// Returns the authority in the current files. If they cannot be read or do not match (a certificate may
-    /// be written before its key), returns the last valid one. Reading the files for each request is cheap,
+    /// Returns the authority in the current files. Returns the last valid one if the files cannot be read or do not
+    /// match, for example between the writes of certificate and key. Reading the files for each request is cheap,
     /// because they are small and requests are few. Upstream: `currentCA`.
     fn current(&self) -> Arc<CertificateAuthority> {
         let texts = match read(&self.source) {
             Ok(texts) => texts,
-            Err(error) => return self.keep(&error),
+            Err(error) => return self.keep_last(&error),
         };
         if self.lock().0 == texts {
             return Arc::clone(&self.lock().1);
@@ -134,11 +134,11 @@ impl CaProvider {
                 *self.lock() = (texts, Arc::clone(&authority));
                 authority
             }
-            Err(error) => self.keep(&error),
+            Err(error) => self.keep_last(&error),
         }
     }
 
-    fn keep(&self, error: &AuthorityError) -> Arc<CertificateAuthority> {
+    fn keep_last(&self, error: &AuthorityError) -> Arc<CertificateAuthority> {
         tracing::warn!(%error, source = ?self.source, "The authority stays as it was");
         Arc::clone(&self.lock().1)
     }

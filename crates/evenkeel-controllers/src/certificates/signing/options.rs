@@ -77,13 +77,16 @@ impl Options {
             Signer::User => self.client.as_ref(),
             Signer::LegacyUnknown => self.legacy_unknown.as_ref(),
         };
-        let own: Vec<_> = Signer::ALL.into_iter().filter_map(|one| Some((one, of(one)?))).collect();
-        match (common, own.is_empty()) {
+        let pairs_of_signers: Vec<_> =
+            Signer::ALL.into_iter().filter_map(|signer| Some((signer, of(signer)?))).collect();
+        match (common, pairs_of_signers.is_empty()) {
             (Some(_), false) => {
                 Err("cannot specify default and per controller certs at the same time")
             }
-            (Some(common), true) => Ok(Signer::ALL.into_iter().map(|one| (one, common)).collect()),
-            (None, _) => Ok(own),
+            (Some(common), true) => {
+                Ok(Signer::ALL.into_iter().map(|signer| (signer, common)).collect())
+            }
+            (None, _) => Ok(pairs_of_signers),
         }
     }
 }
@@ -120,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn common_or_per_signer_key_pairs() {
+    fn common_pair_excludes_pairs_of_single_signers() {
         let none = Options::default();
         assert_eq!(none.signers(), Ok(Vec::new()));
         let common = Options { common: files("c", "k"), ..Options::default() };
@@ -130,9 +133,14 @@ mod tests {
             Options { common: files("c", ""), ..Options::default() }.signers(),
             Ok(Vec::new())
         );
-        let own = Options { client: files("c", ""), ..Options::default() };
+        let pairs_of_signers = Options { client: files("c", ""), ..Options::default() };
         assert_eq!(
-            own.signers().unwrap().iter().map(|(one, _)| *one).collect::<Vec<_>>(),
+            pairs_of_signers
+                .signers()
+                .unwrap()
+                .iter()
+                .map(|(signer, _)| *signer)
+                .collect::<Vec<_>>(),
             [Signer::User]
         );
         assert!(Options { client: files("c", "k"), ..common }.signers().is_err());

@@ -20,10 +20,9 @@ use k8s_openapi::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Backdating of certificates, because clocks differ. Upstream: `PermissiveSigningPolicy.Backdate`.
+/// Time by which `notBefore` is backdated, to tolerate clock skew. Upstream: `PermissiveSigningPolicy.Backdate`.
 const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
-/// Certificates with a shorter validity are not shortened by the backdating. Upstream:
-/// `PermissiveSigningPolicy.Short`.
+/// Lifetime below which the backdating does not shorten the validity. Upstream: `PermissiveSigningPolicy.Short`.
 const SHORT: Duration = Duration::from_secs(8 * 3600);
 /// Minimum of `spec.expirationSeconds`. Upstream: `duration`.
 const MIN_DURATION: Duration = Duration::from_secs(600);
@@ -56,7 +55,7 @@ impl Signer {
         }
     }
 
-    /// Returns why the request breaks the rules of the signer, if it does.
+    /// Returns the message about a broken rule of the signer; `None` if the request obeys all.
     fn error(self, request: &Request, usages: &[String]) -> Option<String> {
         match self {
             Self::KubeletServing => kubelet::serving_error(request, usages),
@@ -115,7 +114,7 @@ pub(super) fn step(request: &SigningRequest, signers: &[Signer]) -> Result<Step,
     let content = Request::from_pem(&request.spec.request.0)?;
     let usages = request.spec.usages.as_deref().unwrap_or_default();
     Ok(match signer.error(&content, usages) {
-        Some(words) => Step::Refuse(words),
+        Some(message) => Step::Refuse(message),
         None => Step::Sign(signer, Box::new(content)),
     })
 }
@@ -124,7 +123,9 @@ pub(super) fn step(request: &SigningRequest, signers: &[Signer]) -> Result<Step,
 pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let request = &*observed.request;
     match (&observed.step, &observed.issuer) {
-        (Ok(Step::Refuse(words)), _) => update_status(request, &refused(request, words, now)),
+        (Ok(Step::Refuse(message)), _) => {
+            update_status(request, &with_failed_condition(request, message, now))
+        }
         (Ok(Step::Sign(_, content)), Some(issuer)) => match sign(observed, content, issuer, now) {
             Ok(pem) => update_status(request, &with_certificate(request, pem)),
             Err(error) => Plan::failure(error.to_string()),
@@ -143,7 +144,7 @@ fn sign(
     let spec = &observed.request.spec;
     let usages = spec.usages.as_deref().unwrap_or_default();
     let lifetime = lifetime(spec.expiration_seconds, observed.max_duration);
-    let serial = issuer.serial.ok_or(SignError::Chance)?;
+    let serial = issuer.serial.ok_or(SignError::RandomNumbers)?;
     issuer.authority.sign(content, usages, serial, lifetime, now)
 }
 
@@ -162,12 +163,12 @@ pub(super) enum Expired {
     Certificate(Timestamp),
 }
 
-/// Returns the validity of a certificate: the requested one, at least [`MIN_DURATION`] and at most `longest`.
-/// Upstream: `duration`.
-fn lifetime(requested: Option<i32>, longest: Duration) -> Duration {
-    let Some(requested) = requested else { return longest };
+/// Returns the lifetime of a certificate: the requested one, at least [`MIN_DURATION`], and `max_duration` if it
+/// exceeds that or none is requested. Upstream: `duration`.
+fn lifetime(requested: Option<i32>, max_duration: Duration) -> Duration {
+    let Some(requested) = requested else { return max_duration };
     let requested = Duration::from_secs(u64::try_from(requested).unwrap_or_default());
-    if requested > longest { longest } else { requested.max(MIN_DURATION) }
+    if requested > max_duration { max_duration } else { requested.max(MIN_DURATION) }
 }
 
 /// Returns `notBefore` and `notAfter` of a certificate whose signer is valid until `signer_end`.
@@ -178,8 +179,8 @@ pub(super) fn validity(
 ) -> Result<(Timestamp, Timestamp), Expired> {
     let start = saturating_sub(now, BACKDATE);
     let from = if lifetime < SHORT { now } else { start };
-    let lasts = SignedDuration::try_from(lifetime).unwrap_or(SignedDuration::MAX);
-    let end = saturating_add(from, lasts).min(signer_end);
+    let lifetime_duration = SignedDuration::try_from(lifetime).unwrap_or(SignedDuration::MAX);
+    let end = saturating_add(from, lifetime_duration).min(signer_end);
     if start >= signer_end {
         return Err(Expired::Signer(signer_end));
     }
@@ -197,14 +198,18 @@ fn with_certificate(request: &SigningRequest, pem: String) -> CertificateSigning
 }
 
 /// Returns the request with the condition `Failed`.
-fn refused(request: &SigningRequest, words: &str, now: Timestamp) -> CertificateSigningRequest {
+fn with_failed_condition(
+    request: &SigningRequest,
+    message: &str,
+    now: Timestamp,
+) -> CertificateSigningRequest {
     let mut request = changed(request);
     let conditions = request.status.get_or_insert_default().conditions.get_or_insert_default();
     conditions.push(CertificateSigningRequestCondition {
         type_: "Failed".to_owned(),
         status: "True".to_owned(),
         reason: Some("SignerValidationFailure".to_owned()),
-        message: Some(words.to_owned()),
+        message: Some(message.to_owned()),
         last_update_time: Some(Time(now)),
         last_transition_time: None,
     });

@@ -7,10 +7,10 @@ fn changed_files_are_reloaded_once_they_match() {
     std::fs::create_dir_all(&folder).unwrap();
     let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
     let files = Pair::Files { certificate: path("ca.crt"), key: path("ca.key") };
-    let write = |pair: &Pair, half: bool| {
+    let write = |pair: &Pair, certificate_only: bool| {
         let Pair::Texts { certificate, key } = pair else { panic!("{pair:?}") };
         std::fs::write(path("ca.crt"), certificate).unwrap();
-        if !half {
+        if !certificate_only {
             std::fs::write(path("ca.key"), key).unwrap();
         }
     };

@@ -47,19 +47,19 @@ pub(super) struct UnknownUsages(Vec<String>);
 
 impl Usages {
     /// Parses the names of `spec.usages`.
-    pub(super) fn read(words: &[String]) -> Result<Self, UnknownUsages> {
-        let bit = |word: &str| BITS.iter().find(|(known, _)| *known == word).map(|(_, bit)| *bit);
-        let is_purpose = |word: &str| PURPOSES.iter().any(|(known, _)| *known == word);
-        let unknown = words.iter().filter(|word| bit(word).is_none() && !is_purpose(word));
+    pub(super) fn read(names: &[String]) -> Result<Self, UnknownUsages> {
+        let bit = |name: &str| BITS.iter().find(|(known, _)| *known == name).map(|(_, bit)| *bit);
+        let is_purpose = |name: &str| PURPOSES.iter().any(|(known, _)| *known == name);
+        let unknown = names.iter().filter(|name| bit(name).is_none() && !is_purpose(name));
         let unknown: Vec<String> = unknown.cloned().collect();
         if !unknown.is_empty() {
             return Err(UnknownUsages(unknown));
         }
-        let requested = PURPOSES.iter().filter(|(known, _)| words.iter().any(|word| word == known));
+        let requested = PURPOSES.iter().filter(|(known, _)| names.iter().any(|name| name == known));
         let mut purposes: Vec<&[u64]> = requested.map(|(_, numbers)| *numbers).collect();
         purposes.dedup();
         Ok(Self {
-            bits: words.iter().filter_map(|word| bit(word)).fold(0, |all, bit| all | bit),
+            bits: names.iter().filter_map(|name| bit(name)).fold(0, |all, bit| all | bit),
             purposes,
         })
     }
@@ -81,8 +81,8 @@ mod tests {
 
     #[test]
     fn usages_become_bits_and_purposes() {
-        let read = |words: &[&str]| {
-            Usages::read(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+        let read = |names: &[&str]| {
+            Usages::read(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
         };
         let usages = read(&[
             "client auth",

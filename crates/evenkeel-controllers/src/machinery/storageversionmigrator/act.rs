@@ -1,7 +1,8 @@
 //! Storage migration: rewrites all objects of a resource, so that they are stored in the storage version.
 //!
-//! It has its own shell: it lists the objects page by page and updates them one by one, until an update fails. A planner would
-//! hold all pages, and decide again from the first object after each of perhaps 100,000 writes.
+//! The controller lists the objects page by page, and updates them one by one until an update fails. It is no
+//! planner: a planner would hold all pages, and decide anew from the first object after each of perhaps
+//! 100,000 writes.
 
 use super::{
     Migration, name,
@@ -19,8 +20,8 @@ use evenkeel_runtime::{
 use serde_json::json;
 use std::sync::Arc;
 
-/// Page size of lists.
-const PAGE: u32 = 500;
+/// Number of objects in a page of a list.
+const PAGE_SIZE: u32 = 500;
 
 /// Cache of the migrator.
 pub(super) struct Migrator {
@@ -28,18 +29,20 @@ pub(super) struct Migrator {
 }
 
 impl Migrator {
-    /// Rewrites each object that is older than the migration, unchanged. The server stores it in the storage version.
+    /// Rewrites each object that is older than the migration, without changes. The API server then stores it in the
+    /// storage version.
     pub(super) async fn migrate(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
-        let noted = |one: &Arc<Migration>| plan::is_open(one) && !plan::version(one).is_empty();
-        let Some(migration) = self.migrations.get("", &key.name).filter(noted) else {
+        let is_ready = |one: &Arc<Migration>| plan::is_open(one) && !plan::version(one).is_empty();
+        let Some(migration) = self.migrations.get("", &key.name).filter(is_ready) else {
             return Ok(Outcome::Settled);
         };
         let Some(found) = self.found(key, context, &migration).await? else {
             return Ok(Outcome::Settled);
         };
         let Ok(until) = plan::version(&migration).parse::<u64>() else {
-            let words = "the version that was noted is no number".to_owned();
-            self.update_status(key, context, &migration, StatusChange::Failed(None, words)).await?;
+            let message = "the version that was noted is no number".to_owned();
+            self.update_status(key, context, &migration, StatusChange::Failed(None, message))
+                .await?;
             return Ok(Outcome::Settled);
         };
         let client = &context.env.client;
@@ -47,15 +50,15 @@ impl Migrator {
         for (done, object) in objects.iter().enumerate() {
             let Err(error) = rewrite(client, &found.kind, object).await else { continue };
             let progress = Progress { remaining: objects.len() - done, all };
-            let words = error.to_string();
-            if passes(&error) {
+            let message = error.to_string();
+            if is_temporary(&error) {
                 // The migration is retried in any case, so a failed status update is ignored.
                 let _ = self
                     .update_status(
                         key,
                         context,
                         &migration,
-                        StatusChange::Interrupted(progress, words),
+                        StatusChange::Interrupted(progress, message),
                     )
                     .await;
                 return Err(error.into());
@@ -64,7 +67,7 @@ impl Migrator {
                 key,
                 context,
                 &migration,
-                StatusChange::Failed(Some(progress), words),
+                StatusChange::Failed(Some(progress), message),
             )
             .await?;
             return Ok(Outcome::Settled);
@@ -74,7 +77,8 @@ impl Migrator {
         Ok(Outcome::Settled)
     }
 
-    /// Returns the discovered resource. A migration of an unknown resource fails after the grace period for new resources.
+    /// Returns the discovered resource; `None` if the migration has none. If the resource is still unknown after the
+    /// grace period for new resources, records that the migration failed.
     async fn found(
         &self,
         key: &Key,
@@ -84,9 +88,9 @@ impl Migrator {
         let Some(wanted) = plan::resource(migration) else { return Ok(None) };
         let all = context.env.client.api_resources().await?;
         match plan::find(&all, wanted, migration, context.env.clock.now()) {
-            Found::Is(found) => Ok(Some(found)),
+            Found::Served(found) => Ok(Some(found)),
             Found::NotYet(why) => Err(Error::message(why)),
-            Found::Never(why) => {
+            Found::NotServed(why) => {
                 self.update_status(key, context, migration, StatusChange::Unsupported(why)).await?;
                 Ok(None)
             }
@@ -98,15 +102,15 @@ impl Migrator {
         key: &Key,
         context: &Context,
         migration: &Arc<Migration>,
-        news: StatusChange,
+        change: StatusChange,
     ) -> Result<(), Error> {
-        let Some(changed) = plan::with(migration, news, context.env.clock.now()) else {
+        let Some(changed) = plan::with_change(migration, change, context.env.clock.now()) else {
             return Ok(());
         };
         let (client, kind) = (&context.env.client, self.migrations.kind());
         let body = wire::json(&changed);
-        let made = client.update::<Metadata>(kind, "", name(migration), "status", body).await?;
-        context.wrote(key, kind, &made.meta.resource_version);
+        let updated = client.update::<Metadata>(kind, "", name(migration), "status", body).await?;
+        context.wrote(key, kind, &updated.meta.resource_version);
         Ok(())
     }
 }
@@ -117,7 +121,7 @@ async fn objects(
     kind: &Kind,
     until: u64,
 ) -> Result<(usize, Vec<Metadata>), Error> {
-    let mut options = ListOptions { limit: PAGE, ..ListOptions::default() };
+    let mut options = ListOptions { limit: PAGE_SIZE, ..ListOptions::default() };
     let (mut all, mut old) = (0, Vec::new());
     loop {
         let page = client.list_metadata(kind, "", &options).await?;
@@ -145,7 +149,7 @@ async fn rewrite(client: &Client, kind: &Kind, object: &Metadata) -> Result<(), 
     }
 }
 
-/// Whether the error is temporary.
-fn passes(error: &ApiError) -> bool {
+/// Whether the error is temporary, so that a retry may succeed.
+fn is_temporary(error: &ApiError) -> bool {
     matches!(error.code(), 0 | 429 | 500 | 503 | 504)
 }

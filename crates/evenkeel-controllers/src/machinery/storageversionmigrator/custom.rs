@@ -10,16 +10,18 @@ pub(super) const MANAGER: &str = "migration-runner-controller";
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Stage<'a> {
     /// The migration of this name runs.
-    Begun(&'a str),
+    Running(&'a str),
     /// The migration has ended.
-    Ended {
+    Finished {
         /// Whether it succeeded.
-        well: bool,
+        succeeded: bool,
     },
 }
 
-/// Returns the status to apply to a CustomResourceDefinition. After a migration of the present generation, the storage
-/// version is the only stored version.
+/// Returns the status to apply to a CustomResourceDefinition. At the end of a migration, even of a failed one, the
+/// storage version becomes the only stored version, unless the definition has changed since the migration started.
+///
+/// Upstream: `finishCRDMigration`.
 pub(super) fn status(definition: &Value, stage: Stage<'_>, now: Timestamp) -> Value {
     let metadata = &definition["metadata"];
     let generation = &metadata["generation"];
@@ -28,16 +30,19 @@ pub(super) fn status(definition: &Value, stage: Stage<'_>, now: Timestamp) -> Va
         .and_then(|all| all.iter().find(|condition| condition["type"] == "StorageMigrating"));
     let unchanged = before.is_some_and(|before| before["observedGeneration"] == *generation);
     let (status, reason, message) = match stage {
-        Stage::Begun(name) => ("True", "MigrationRunning", format!("Migration {name} is running")),
-        Stage::Ended { well: true } if unchanged => {
-            let words = "The migration has succeeded and the stored versions have been updated";
-            ("False", "MigrationSucceeded", words.to_owned())
+        Stage::Running(name) => {
+            ("True", "MigrationRunning", format!("Migration {name} is running"))
         }
-        Stage::Ended { well: true } => {
-            let words = "The migration has succeeded but the stored versions have not been updated due to a generation mismatch";
-            ("False", "MigrationSucceeded", words.to_owned())
+        Stage::Finished { succeeded: true } if unchanged => {
+            let message = "The migration has succeeded and the stored versions have been updated";
+            ("False", "MigrationSucceeded", message.to_owned())
         }
-        Stage::Ended { well: false } => {
+        Stage::Finished { succeeded: true } => {
+            let message = "The migration has succeeded but the stored versions have not been updated due to a \
+                           generation mismatch";
+            ("False", "MigrationSucceeded", message.to_owned())
+        }
+        Stage::Finished { succeeded: false } => {
             ("False", "MigrationFailed", "The migration has failed".to_owned())
         }
     };
@@ -45,7 +50,7 @@ pub(super) fn status(definition: &Value, stage: Stage<'_>, now: Timestamp) -> Va
         "type": "StorageMigrating", "status": status, "reason": reason, "message": message,
         "lastTransitionTime": seconds(now), "observedGeneration": generation,
     }]});
-    if unchanged && matches!(stage, Stage::Ended { .. }) {
+    if unchanged && matches!(stage, Stage::Finished { .. }) {
         let versions = definition["spec"]["versions"].as_array();
         let stored = versions.and_then(|all| all.iter().find(|version| version["storage"] == true));
         if let Some(stored) = stored {
@@ -78,14 +83,14 @@ mod tests {
 
     #[test]
     fn stored_versions_are_pruned_only_for_the_observed_generation() {
-        let patch = status(&definition(3), Stage::Ended { well: true }, T0);
+        let patch = status(&definition(3), Stage::Finished { succeeded: true }, T0);
         assert_eq!(patch["status"]["storedVersions"], json!(["v2"]));
         assert_eq!(patch["metadata"]["resourceVersion"], "7");
         assert_eq!(patch["status"]["conditions"][0]["status"], "False");
-        let patch = status(&definition(2), Stage::Ended { well: true }, T0);
+        let patch = status(&definition(2), Stage::Finished { succeeded: true }, T0);
         assert!(patch["status"]["storedVersions"].is_null());
         assert!(patch["status"]["conditions"][0]["message"].as_str().unwrap().contains("mismatch"));
-        let patch = status(&definition(3), Stage::Begun("m"), T0);
+        let patch = status(&definition(3), Stage::Running("m"), T0);
         assert!(patch["status"]["storedVersions"].is_null());
         assert_eq!(patch["status"]["conditions"][0]["message"], "Migration m is running");
     }

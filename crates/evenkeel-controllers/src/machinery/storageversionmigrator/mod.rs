@@ -24,9 +24,9 @@ use evenkeel_runtime::{
 };
 use k8s_openapi::api::storagemigration::v1::StorageVersionMigration;
 use std::sync::Arc;
-use steps::OfResource;
+use steps::ResourceMigrations;
 
-/// A migration with all fields, because the controller writes it back whole.
+/// A migration with all fields, because the controller updates the whole object.
 type Migration = Full<StorageVersionMigration>;
 
 /// Maximum number of concurrent migrations; no flag changes it.
@@ -48,13 +48,14 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::ORDINARY
 };
 
-/// Name of the queue of upstream's two helpers.
+/// Name of the queue that upstream's first two parts share.
 const HELPERS: &str = "resource-version-controller";
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let migrations = context.env.caches.of::<Migration>();
     let client = context.client(&DESCRIPTOR);
-    let shared = |builder: Builder| builder.client(client.clone()).component(DESCRIPTOR.client);
+    let as_migrator =
+        |builder: Builder| builder.client(client.clone()).component(DESCRIPTOR.client);
     // A key of the first part is a resource, with its group in place of the namespace.
     let none = Kind::new("", "", "", "", false);
     let runner = Builder::of_keys(&context.env, "migration-runner-controller", none).watches(
@@ -66,15 +67,15 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         },
     );
-    let runner = shared(runner.queue(HELPERS));
+    let runner = as_migrator(runner.queue(HELPERS));
     context.run(runner.planned(Runner { migrations: migrations.clone() }));
     let versions = Builder::new(&context.env, "resource-version-controller", &migrations);
-    let versions = shared(versions.queue(HELPERS));
+    let versions = as_migrator(versions.queue(HELPERS));
     context.run(versions.planned(Versions { migrations: migrations.clone() }));
-    let explained = migrations.clone();
+    let for_explain = migrations.clone();
     let migrating =
         context.builder(&DESCRIPTOR, &migrations).workers(WORKERS).explains(move |key, _| {
-            let migration = explained.get("", &key.name)?;
+            let migration = for_explain.get("", &key.name)?;
             Some((plan::describe(&migration), Vec::new()))
         });
     let migrator = Arc::new(Migrator { migrations });
@@ -91,30 +92,33 @@ struct Runner {
 }
 
 impl Planner for Runner {
-    type Observed = OfResource;
+    type Observed = ResourceMigrations;
     type Memory = ();
 
-    fn observe(&self, key: &Key, (): &()) -> Option<OfResource> {
+    fn observe(&self, key: &Key, (): &()) -> Option<ResourceMigrations> {
         let mut migrations = self.migrations.list();
         migrations.retain(|migration| {
             plan::resource(migration)
                 .is_some_and(|one| one.group == *key.namespace && one.resource == *key.name)
         });
-        Some(OfResource { definition: format!("{}.{}", key.name, key.namespace), migrations })
+        Some(ResourceMigrations {
+            definition: format!("{}.{}", key.name, key.namespace),
+            migrations,
+        })
     }
 
-    fn plan(&self, observed: &OfResource, (): &(), now: Timestamp) -> (Plan, ()) {
+    fn plan(&self, observed: &ResourceMigrations, (): &(), now: Timestamp) -> (Plan, ()) {
         (self.first_step(observed, &(), now), ())
     }
 
     fn next(
         &self,
-        observed: &OfResource,
+        observed: &ResourceMigrations,
         (): &(),
-        done: &Outcomes,
+        outcomes: &Outcomes,
         now: Timestamp,
     ) -> Option<Plan> {
-        steps::run_next(observed, done, now)
+        steps::run_next(observed, outcomes, now)
     }
 }
 
@@ -139,10 +143,10 @@ impl Planner for Versions {
         &self,
         migration: &Arc<Migration>,
         (): &(),
-        done: &Outcomes,
+        outcomes: &Outcomes,
         now: Timestamp,
     ) -> Option<Plan> {
-        steps::note_version(migration, done, now)
+        steps::record_version(migration, outcomes, now)
     }
 
     fn describe(&self, migration: &Arc<Migration>, _: Timestamp) -> Description {

@@ -25,8 +25,8 @@ pub(super) struct Schedule {
     pub(super) next: Option<Arc<Migration>>,
 }
 
-/// Returns the oldest migration that has not started, unless one runs. A finished migration that still has the condition
-/// `Running` does not count as running for others, as upstream.
+/// Returns the oldest migration that has not started, unless another one runs. As upstream, a finished migration with
+/// the condition `Running` does not keep the next one from starting.
 pub(super) fn schedule(migrations: Vec<Arc<Migration>>) -> Schedule {
     let (running, mut waiting): (Vec<_>, Vec<_>) =
         migrations.into_iter().partition(|one| is_running(one));
@@ -67,10 +67,10 @@ pub(super) fn version(migration: &Migration) -> &str {
     status.and_then(|status| status.resource_version.as_deref()).unwrap_or_default()
 }
 
-/// Whether the migration is so new that discovery may lack its resource.
+/// Whether the migration is less than one minute old, so that discovery may still lack its resource.
 fn is_new(migration: &Migration, now: Timestamp) -> bool {
-    let made = migration.meta().creation;
-    made.is_some_and(|made| now.duration_since(made).as_secs() < 60)
+    let created = migration.meta().creation;
+    created.is_some_and(|created| now.duration_since(created).as_secs() < 60)
 }
 
 /// Whether the migration is running and not finished.
@@ -86,11 +86,11 @@ pub(super) fn resource(migration: &Migration) -> Option<&GroupResource> {
 /// Result of the discovery of a migration's resource.
 pub(super) enum Found {
     /// The server serves the resource.
-    Is(Resource),
+    Served(Resource),
     /// The resource may be too new for discovery. The text is the reason of the retry.
     NotYet(&'static str),
     /// The server does not serve the resource. The text is the message of the status.
-    Never(String),
+    NotServed(String),
 }
 
 /// Finds a migration's resource.
@@ -104,11 +104,11 @@ pub(super) fn find(
         *one.kind.group == *group_resource.group && *one.kind.plural == *group_resource.resource
     };
     match all.preferred().find(is_it) {
-        Some(found) => Found::Is(found.clone()),
+        Some(found) => Found::Served(found.clone()),
         None if is_new(migration, now) => {
             Found::NotYet("resource does not exist in our rest mapper, requeuing to attempt again")
         }
-        None => Found::Never("resource does not exist in discovery".to_owned()),
+        None => Found::NotServed("resource does not exist in discovery".to_owned()),
     }
 }
 
@@ -141,22 +141,22 @@ pub(super) enum StatusChange {
 }
 
 /// Returns the migration with the changed status; `None` if nothing changes.
-pub(super) fn with(
+pub(super) fn with_change(
     migration: &Migration,
-    news: StatusChange,
+    change: StatusChange,
     now: Timestamp,
 ) -> Option<StorageVersionMigration> {
     let mut changed: StorageVersionMigration = (**migration).clone();
     changed.metadata.managed_fields = None;
     let generation = changed.metadata.generation;
     let status = changed.status.get_or_insert_default();
-    if let StatusChange::Version(version) = news {
+    if let StatusChange::Version(version) = change {
         status.resource_version = Some(version);
         return Some(changed);
     }
     let all = status.conditions.get_or_insert_default();
     let mut set = |type_: &str, status: &str, reason: &str, message: String, generation| {
-        put(
+        set_condition(
             all,
             Condition {
                 type_: type_.to_owned(),
@@ -168,30 +168,31 @@ pub(super) fn with(
             },
         )
     };
-    let runs = |progress: Option<Progress>, error: &str| running_words(progress, error);
+    let runs = |progress: Option<Progress>, error: &str| running_message(progress, error);
     let (running, reason) = ("MigrationRunning", "StorageVersionMigrationFailed");
-    let is_new = match news {
+    let is_changed = match change {
         StatusChange::Started => set(RUNNING, "True", running, runs(None, ""), None),
         StatusChange::Interrupted(progress, error) => {
             set(RUNNING, "True", running, runs(Some(progress), &error), None)
         }
         StatusChange::Succeeded(progress) => {
-            let said = set(RUNNING, "True", running, runs(Some(progress), ""), None);
-            let words = "Migration completed".to_owned();
-            set(SUCCEEDED, "True", "StorageVersionMigrationSucceeded", words, None) || said
+            let is_running_changed = set(RUNNING, "True", running, runs(Some(progress), ""), None);
+            let message = "Migration completed".to_owned();
+            set(SUCCEEDED, "True", "StorageVersionMigrationSucceeded", message, None)
+                || is_running_changed
         }
-        StatusChange::Unsupported(words) => set(FAILED, "True", reason, words, None),
+        StatusChange::Unsupported(message) => set(FAILED, "True", reason, message, None),
         StatusChange::Failed(None, error) => {
-            let words = format!("migration encountered unhandled error: {error}");
-            set(FAILED, "True", reason, words, None)
+            let message = format!("migration encountered unhandled error: {error}");
+            set(FAILED, "True", reason, message, None)
         }
         StatusChange::Failed(Some(progress), error) => {
-            let said = set(RUNNING, "True", running, runs(Some(progress), ""), None);
+            let is_running_changed = set(RUNNING, "True", running, runs(Some(progress), ""), None);
             let Progress { remaining, all } = progress;
-            let words = format!(
+            let message = format!(
                 "{remaining}/{all} not yet migrated. migration encountered unhandled error: {error}"
             );
-            set(FAILED, "True", reason, words, None) || said
+            set(FAILED, "True", reason, message, None) || is_running_changed
         }
         StatusChange::Finished => set(
             RUNNING,
@@ -202,11 +203,11 @@ pub(super) fn with(
         ),
         StatusChange::Version(_) => false,
     };
-    is_new.then_some(changed)
+    is_changed.then_some(changed)
 }
 
 /// Sets a condition; its time changes only with its status. Returns whether anything changed.
-fn put(all: &mut Vec<Condition>, mut new: Condition) -> bool {
+fn set_condition(all: &mut Vec<Condition>, mut new: Condition) -> bool {
     match all.iter_mut().find(|one| one.type_ == new.type_) {
         None => {
             all.push(new);
@@ -223,21 +224,21 @@ fn put(all: &mut Vec<Condition>, mut new: Condition) -> bool {
     }
 }
 
-fn running_words(progress: Option<Progress>, error: &str) -> String {
-    let mut words = "The migration is running".to_owned();
+fn running_message(progress: Option<Progress>, error: &str) -> String {
+    let mut message = "The migration is running".to_owned();
     match progress {
         Some(Progress { all: 0, .. }) | None => {}
         Some(Progress { remaining: 0, all }) => {
-            words += &format!(", {all} objects verified migrated");
+            message += &format!(", {all} objects verified migrated");
         }
         Some(Progress { remaining, all }) => {
-            words += &format!(", {remaining}/{all} objects not yet migrated");
+            message += &format!(", {remaining}/{all} objects not yet migrated");
         }
     }
     if !error.is_empty() {
-        words += &format!("; transient error: {error}");
+        message += &format!("; transient error: {error}");
     }
-    words
+    message
 }
 
 /// Describes a migration.
@@ -290,48 +291,50 @@ mod tests {
             description(&[waiting("b", 5), ended]),
             (vec!["ended".to_owned()], Some("b".to_owned()))
         );
-        let over = migration("over", 7, &[(RUNNING, "False"), (FAILED, "True")]);
-        assert_eq!(description(&[over]), (vec![], None));
+        let finished = migration("over", 7, &[(RUNNING, "False"), (FAILED, "True")]);
+        assert_eq!(description(&[finished]), (vec![], None));
     }
 
     fn described_conditions(
         migration: Option<StorageVersionMigration>,
     ) -> Vec<(String, String, String)> {
         let migration = migration.expect("a change");
-        let words = |one: &Condition| (one.type_.clone(), one.status.clone(), one.message.clone());
-        conditions(&migration).iter().map(words).collect()
+        let message =
+            |one: &Condition| (one.type_.clone(), one.status.clone(), one.message.clone());
+        conditions(&migration).iter().map(message).collect()
     }
 
     #[test]
-    fn conditions_of_each_status_change() {
-        let fresh = migration("m", 0, &[]);
-        let begun = with(&fresh, StatusChange::Started, T0);
+    fn each_status_change_sets_its_conditions() {
+        let pending = migration("m", 0, &[]);
+        let begun = with_change(&pending, StatusChange::Started, T0);
         let text = |text: &str| text.to_owned();
         assert_eq!(
             described_conditions(begun.clone()),
             [(text(RUNNING), text("True"), text("The migration is running"))]
         );
         let begun = Full::new(begun.unwrap());
-        assert_eq!(with(&begun, StatusChange::Started, at(9)), None);
+        assert_eq!(with_change(&begun, StatusChange::Started, at(9)), None);
         let progress = Progress { remaining: 2, all: 3 };
-        let late = described_conditions(with(
+        let interrupted = described_conditions(with_change(
             &begun,
             StatusChange::Interrupted(progress, text("too busy")),
             T0,
         ));
         assert_eq!(
-            late[0].2,
+            interrupted[0].2,
             "The migration is running, 2/3 objects not yet migrated; transient error: too busy"
         );
-        let done = with(&begun, StatusChange::Succeeded(Progress { remaining: 0, all: 3 }), at(9));
-        let words = described_conditions(done.clone());
-        assert_eq!(words[0].2, "The migration is running, 3 objects verified migrated");
-        assert_eq!((&*words[1].0, &*words[1].2), (SUCCEEDED, "Migration completed"));
+        let done =
+            with_change(&begun, StatusChange::Succeeded(Progress { remaining: 0, all: 3 }), at(9));
+        let message = described_conditions(done.clone());
+        assert_eq!(message[0].2, "The migration is running, 3 objects verified migrated");
+        assert_eq!((&*message[1].0, &*message[1].2), (SUCCEEDED, "Migration completed"));
         let done = Full::new(done.unwrap());
         assert_eq!(conditions(&done)[0].last_transition_time.0, T0);
-        let over = described_conditions(with(&done, StatusChange::Finished, at(10)));
-        assert_eq!((&*over[0].1, &*over[0].2), ("False", "Migration completed"));
-        let failed = described_conditions(with(
+        let finished = described_conditions(with_change(&done, StatusChange::Finished, at(10)));
+        assert_eq!((&*finished[0].1, &*finished[0].2), ("False", "Migration completed"));
+        let failed = described_conditions(with_change(
             &begun,
             StatusChange::Failed(Some(progress), text("no")),
             T0,

@@ -1,5 +1,5 @@
-//! Steps of the two planners that prepare a migration: one starts the oldest migration of a resource, one records the resource
-//! version up to which objects are migrated.
+//! Steps of the two planners that prepare a migration. One starts the oldest migration of a resource. The other
+//! records the resource version up to which objects are migrated.
 
 use super::{
     Migration,
@@ -20,30 +20,35 @@ use std::{sync::Arc, time::Duration};
 
 /// Verbs that a resource must support.
 pub(super) const VERBS: [&str; 3] = ["update", "patch", "list"];
-/// A name that no namespace has, so that a list in it is empty and only returns the resource version. Upstream: `fakeSVMNamespaceName`.
+/// A name that no namespace has. A list in it is empty and only returns the resource version. Upstream:
+/// `fakeSVMNamespaceName`.
 const FAKE_NAMESPACE: &str = "@fake:svm_ns!";
-/// Maximum attempts to update a definition that others change.
+/// Maximum number of attempts to update a definition after conflicts.
 const MAX_ATTEMPTS: usize = 5;
 
 /// The migrations of a resource.
-pub(super) struct OfResource {
+pub(super) struct ResourceMigrations {
     /// Name of the CustomResourceDefinition, for a custom resource.
     pub(super) definition: String,
     pub(super) migrations: Vec<Arc<Migration>>,
 }
 
 /// Completes finished migrations of a resource, and starts the next one.
-pub(super) fn run_next(observed: &OfResource, done: &Outcomes, now: Timestamp) -> Option<Plan> {
-    Steps::next(done, |steps| {
+pub(super) fn run_next(
+    observed: &ResourceMigrations,
+    outcomes: &Outcomes,
+    now: Timestamp,
+) -> Option<Plan> {
+    Steps::next(outcomes, |steps| {
         let (schedule, definition) =
             (plan::schedule(observed.migrations.clone()), &*observed.definition);
         for ended in &schedule.ended {
-            let well = plan::has_succeeded(ended);
-            update_definition_status(definition, Stage::Ended { well }, now, steps)?;
+            let succeeded = plan::has_succeeded(ended);
+            update_definition_status(definition, Stage::Finished { succeeded }, now, steps)?;
             update_status(ended, StatusChange::Finished, now, steps)?;
         }
         if let Some(next) = &schedule.next {
-            update_definition_status(definition, Stage::Begun(name(next)), now, steps)?;
+            update_definition_status(definition, Stage::Running(name(next)), now, steps)?;
             update_status(next, StatusChange::Started, now, steps)?;
         }
         Ok(Plan::nothing())
@@ -51,14 +56,18 @@ pub(super) fn run_next(observed: &OfResource, done: &Outcomes, now: Timestamp) -
 }
 
 /// Records the resource version up to which objects are migrated.
-pub(super) fn note_version(migration: &Migration, done: &Outcomes, now: Timestamp) -> Option<Plan> {
-    Steps::next(done, |steps| {
+pub(super) fn record_version(
+    migration: &Migration,
+    outcomes: &Outcomes,
+    now: Timestamp,
+) -> Option<Plan> {
+    Steps::next(outcomes, |steps| {
         if !plan::is_open(migration) || !plan::version(migration).is_empty() {
             return Ok(Plan::nothing());
         }
         let Some(found) = found(migration, now, steps)? else { return Ok(Plan::nothing()) };
-        if let Some(words) = unsupported(&found) {
-            update_status(migration, StatusChange::Unsupported(words), now, steps)?;
+        if let Some(message) = unsupported(&found) {
+            update_status(migration, StatusChange::Unsupported(message), now, steps)?;
             return Ok(Plan::nothing());
         }
         let namespace = if found.kind.namespaced { FAKE_NAMESPACE } else { "" };
@@ -81,7 +90,7 @@ pub(super) fn note_version(migration: &Migration, done: &Outcomes, now: Timestam
     })
 }
 
-/// Returns why the resource cannot be migrated, if it cannot.
+/// Returns the reason why the resource cannot be migrated; `None` if it can.
 pub(super) fn unsupported(found: &Resource) -> Option<String> {
     if VERBS.iter().all(|verb| found.supports_verb(verb)) {
         return None;
@@ -93,23 +102,24 @@ pub(super) fn unsupported(found: &Resource) -> Option<String> {
     ))
 }
 
-/// Returns the discovered resource. A migration of an unknown resource fails after the grace period for new resources.
+/// Returns the discovered resource; `None` if the migration has none. If the resource is still unknown after the
+/// grace period for new resources, records that the migration failed.
 fn found(
     migration: &Migration,
     now: Timestamp,
     steps: &mut Steps<'_>,
 ) -> Result<Option<Resource>, Plan> {
-    let Some(wanted) = plan::resource(migration) else { return Ok(None) };
+    let Some(group_resource) = plan::resource(migration) else { return Ok(None) };
     let read = LiveRead { on_error: OnError::Abort, ..LiveRead::resources(Duration::ZERO) };
     let read = steps.one(read)?;
     let Some(resources) = read.reply.as_ref().and_then(|reply| reply.resources()) else {
         let error = read.error.as_ref().map(|error| error.message.clone());
         return Err(Plan::failure(error.unwrap_or_default()));
     };
-    match plan::find(resources, wanted, migration, now) {
-        plan::Found::Is(found) => Ok(Some(found)),
+    match plan::find(resources, group_resource, migration, now) {
+        plan::Found::Served(found) => Ok(Some(found)),
         plan::Found::NotYet(why) => Err(Plan::failure(why)),
-        plan::Found::Never(why) => {
+        plan::Found::NotServed(why) => {
             update_status(migration, StatusChange::Unsupported(why), now, steps)?;
             Ok(None)
         }
@@ -119,11 +129,11 @@ fn found(
 /// Updates the migration's status, if it differs.
 fn update_status(
     migration: &Migration,
-    news: StatusChange,
+    change: StatusChange,
     now: Timestamp,
     steps: &mut Steps<'_>,
 ) -> Result<(), Plan> {
-    if let Some(changed) = plan::with(migration, news, now) {
+    if let Some(changed) = plan::with_change(migration, change, now) {
         steps.one(status_update(migration, &changed))?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Responses of the metrics APIs, with the fields that are read.
+//! Responses of the metrics APIs, with the fields that the autoscaler reads.
 
 use crate::autoscaling::horizontalpodautoscaler::samples::Sample;
 use evenkeel_api::{Text, duration, quantity::Quantity, time::Timestamp};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 use std::{collections::BTreeMap, time::Duration};
 
 /// Default window of a custom metric. Upstream: `metricServerDefaultMetricWindow`.
-const WINDOW: Duration = Duration::from_secs(60);
+const DEFAULT_WINDOW: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Deserialize)]
 pub(super) struct PodMetricsList {
@@ -42,14 +42,17 @@ impl PodMetrics {
         &self.metadata.name
     }
 
-    /// Returns the usage of a resource by the pod or one container; `None` if a container lacks it.
+    /// Returns the usage of a resource by one container, or by the pod if `container` is empty. `None` if a container
+    /// does not report the resource.
     pub(super) fn sample(&self, resource: &str, container: &str) -> Option<Sample> {
-        let named = |one: &&ContainerMetrics| container.is_empty() || *one.name == *container;
+        let named =
+            |metrics: &&ContainerMetrics| container.is_empty() || *metrics.name == *container;
         let containers: Vec<_> = self.containers.iter().filter(named).collect();
         if containers.is_empty() {
             return None;
         }
-        let amounts = containers.iter().map(|one| one.usage.get(resource).map(|used| used.0));
+        let amounts =
+            containers.iter().map(|metrics| metrics.usage.get(resource).map(|used| used.0));
         let value = amounts.sum::<Option<i64>>()?;
         Some(Sample { value, at: self.timestamp, window: self.window })
     }
@@ -68,7 +71,7 @@ pub(super) struct MetricValue {
     #[serde(default)]
     pub(super) described_object: Name,
     pub(super) timestamp: Timestamp,
-    /// `window` in v1beta1.
+    /// Seconds that the value covers; the field is called `window` in v1beta1.
     #[serde(alias = "window")]
     window_seconds: Option<u64>,
     value: Amount,
@@ -80,7 +83,7 @@ impl MetricValue {
     }
 
     pub(super) fn window(&self) -> Duration {
-        self.window_seconds.map_or(WINDOW, Duration::from_secs)
+        self.window_seconds.map_or(DEFAULT_WINDOW, Duration::from_secs)
     }
 }
 
@@ -154,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn metric_values_of_v1beta1_and_v1beta2() {
+    fn metric_values_are_decoded_from_v1beta1_and_v1beta2() {
         let text = r#"{"items":[
             {"describedObject":{"name":"p"},"metricName":"qps","timestamp":"2026-01-01T00:00:00Z","window":9,"value":"1500m"},
             {"describedObject":{"name":"q"},"metric":{"name":"qps"},"timestamp":"2026-01-01T00:00:00Z","value":"3"}]}"#;

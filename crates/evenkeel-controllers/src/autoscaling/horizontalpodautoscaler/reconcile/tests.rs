@@ -9,7 +9,7 @@ use evenkeel_runtime::{
 };
 use serde_json::{Value, json};
 
-/// An autoscaler of 1 to 5 replicas with this metric, and two pods that request 1 CPU each.
+/// Returns an autoscaler of 1 to 5 replicas with this metric, and two pods that request 1 CPU each.
 fn watched(metric: &Value) -> Watched {
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     let spec = json!({
@@ -36,11 +36,13 @@ fn watched(metric: &Value) -> Watched {
     }
 }
 
+/// Returns a CPU metric with a target of 50 % of the requests.
 fn cpu() -> Value {
     let target = json!({"type": "Utilization", "averageUtilization": 50});
     json!({"type": "Resource", "resource": {"name": "cpu", "target": target}})
 }
 
+/// Returns a custom metric of pods with a target of 10 requests for each pod.
 fn requests() -> Value {
     let target = json!({"type": "AverageValue", "averageValue": "10"});
     json!({"type": "Pods", "pods": {"metric": {"name": "requests"}, "target": target}})
@@ -62,8 +64,7 @@ fn scale(version: &str) -> Value {
     })
 }
 
-/// Returns the API server's response without faults: each pod uses the CPU that it requests, and gets 20
-/// requests.
+/// Acts as the API server without errors. Each pod uses the CPU that it requests, and receives 20 requests.
 fn answer(action: &Action) -> Outcome {
     let Action::Read(read) = action else { return Outcome::success() };
     if read.is_discovery() {
@@ -100,7 +101,7 @@ fn answer(action: &Action) -> Outcome {
     }
 }
 
-/// Carries out the steps. Returns short forms of their actions, and the outcomes with the last plan.
+/// Runs the steps. Returns summaries of their actions, the outcomes, and the last plan.
 fn run(
     watched: &Watched,
     mut answer: impl FnMut(&Action) -> Outcome,
@@ -122,7 +123,7 @@ fn run(
 
 fn action_summary(action: &Action) -> String {
     match action {
-        Action::Event(note) => note.reason.to_owned(),
+        Action::Event(event) => event.reason.to_owned(),
         Action::Update(update) => {
             let body: Value = serde_json::from_slice(&update.body).expect("JSON");
             let replicas = &body["spec"]["replicas"];
@@ -151,11 +152,11 @@ const CPU: &str =
 fn resource_metric_scales_the_target() {
     let watched = watched(&cpu());
     let (summaries, outcomes, last) = run(&watched, answer);
-    let want = [DISCOVER, SCALE, CPU, "scale 4 7", "SuccessfulRescale", "status null 1"];
-    assert_eq!(summaries, want);
+    let expected = [DISCOVER, SCALE, CPU, "scale 4 7", "SuccessfulRescale", "status null 1"];
+    assert_eq!(summaries, expected);
     assert_eq!(last, Plan { requeue: Some(OPTIONS.sync_period), ..Plan::nothing() });
     let reconciled = reconciled(&watched, &outcomes);
-    assert_eq!((reconciled.done, reconciled.desired), (Done::Up, Some(4)));
+    assert_eq!((reconciled.action, reconciled.desired), (ScalingAction::Up, Some(4)));
     assert!(
         reconciled.history != StabilizationHistory::default(),
         "the recommendation is recorded"
@@ -166,12 +167,12 @@ fn resource_metric_scales_the_target() {
 
 #[test]
 fn conflicting_scale_update_is_retried() {
-    let (watched, mut puts) = (watched(&cpu()), 0);
-    let mut conflicts = |most: u32| {
-        puts = 0;
+    let (watched, mut conflicts_sent) = (watched(&cpu()), 0);
+    let mut conflicts = |count: u32| {
+        conflicts_sent = 0;
         run(&watched, |action| match action {
-            Action::Update(update) if update.subresource == "scale" && puts < most => {
-                puts += 1;
+            Action::Update(update) if update.subresource == "scale" && conflicts_sent < count => {
+                conflicts_sent += 1;
                 failed(409)
             }
             Action::Read(read) if !read.delay.is_zero() => reply(&scale("8")),
@@ -185,7 +186,7 @@ fn conflicting_scale_update_is_retried() {
     assert_eq!(summaries.iter().filter(|summary| summary.starts_with("scale")).count(), 5);
     assert_eq!(summaries[summaries.len() - 2..], ["FailedRescale", "status null 1"]);
     assert_eq!(last, Plan::failure("failed to rescale: no"));
-    assert_eq!(reconciled(&watched, &outcomes).done, Done::Nothing);
+    assert_eq!(reconciled(&watched, &outcomes).action, ScalingAction::Nothing);
 }
 
 #[test]
@@ -213,7 +214,7 @@ fn missing_scale_subresource_is_reported() {
     assert_eq!(summaries, [DISCOVER, SCALE, "FailedGetScale", "status null 1"]);
     let why = "failed to query scale subresource for Deployment/ns/web: no";
     assert_eq!(last, Plan::failure(why));
-    assert_eq!(reconciled(&watched, &outcomes).result.map_err(|p| p.of_spec), Err(false));
+    assert_eq!(reconciled(&watched, &outcomes).result.map_err(|p| p.is_spec_error), Err(false));
 }
 
 #[test]
@@ -238,14 +239,18 @@ fn failed_status_update_is_an_error() {
         other => answer(other),
     });
     assert_eq!(last, Plan::failure("failed to update status for web: no"));
-    assert_eq!(reconciled(&watched, &outcomes).done, Done::Up, "the target is scaled anyway");
+    assert_eq!(
+        reconciled(&watched, &outcomes).action,
+        ScalingAction::Up,
+        "the target is scaled anyway"
+    );
 }
 
 #[test]
-fn group_of_api_version() {
-    for (api_version, want) in
+fn group_is_parsed_from_api_version() {
+    for (api_version, expected) in
         [("apps/v1", Some("apps")), ("v1", Some("")), ("", Some("")), ("a/b/c", None)]
     {
-        assert_eq!(group_of(api_version).ok(), want, "{api_version}");
+        assert_eq!(group_of(api_version).ok(), expected, "{api_version}");
     }
 }

@@ -8,6 +8,7 @@ use x509_parser::extensions::{GeneralName, ParsedExtension};
 
 const RSA_KEY: &str = include_str!("../../../core/serviceaccounttoken/testdata/rsa.pem");
 
+/// Returns a certificate authority with this key, valid until this many days after [`T0`].
 fn authority_of(key: &KeyPair, days: i64) -> Pair {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -37,8 +38,8 @@ fn open(pair: &Pair) -> Result<CertificateAuthority, AuthorityError> {
     CertificateAuthority::new(&(certificate.as_bytes().into(), key.as_bytes().into()))
 }
 
-/// Parses a certificate, and checks that its authority signed it.
-fn check(pair: &Pair, pem: &str, look: impl FnOnce(&X509Certificate<'_>)) {
+/// Checks that the authority signed a certificate, and then the certificate's content.
+fn check(pair: &Pair, pem: &str, check_content: impl FnOnce(&X509Certificate<'_>)) {
     let der = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
     let (rest, parsed) = X509Certificate::from_der(&der).unwrap();
     assert!(rest.is_empty());
@@ -47,7 +48,7 @@ fn check(pair: &Pair, pem: &str, look: impl FnOnce(&X509Certificate<'_>)) {
     let (_, ca) = X509Certificate::from_der(&ca).unwrap();
     assert_eq!(parsed.issuer().as_raw(), ca.subject().as_raw());
     parsed.verify_signature(Some(ca.public_key())).unwrap();
-    look(&parsed);
+    check_content(&parsed);
 }
 
 #[test]
@@ -125,7 +126,7 @@ fn each_key_algorithm_signs() {
     check(&pair, &sign(&pair, &request, &["any"], 1).unwrap(), |_| {});
 }
 
-/// The library that creates certificates here reads RSA keys in one form only.
+/// Returns the RSA key of the test data, converted to PKCS#8, the only form that `rcgen` reads.
 fn rsa() -> KeyPair {
     let der = rustls_pki_types::PrivateKeyDer::from_pem_slice(RSA_KEY.as_bytes()).unwrap();
     let der = match &der {
@@ -146,7 +147,7 @@ fn rsa() -> KeyPair {
 }
 
 #[test]
-fn sign_and_authority_errors() {
+fn invalid_authority_or_usage_is_rejected() {
     let request = Request::from_pem(request_pem("", "me", &[]).as_bytes()).unwrap();
     let old = authority(-2);
     assert!(matches!(sign(&old, &request, &["any"], 1), Err(SignError::Expired(_))));
@@ -157,7 +158,7 @@ fn sign_and_authority_errors() {
     let open = |certificate: &str, key: &str| {
         open(&Pair::Texts { certificate: certificate.to_owned(), key: key.to_owned() }).err()
     };
-    assert!(matches!(open(&certificate, &other), Some(AuthorityError::Other)));
+    assert!(matches!(open(&certificate, &other), Some(AuthorityError::KeyMismatch)));
     assert!(matches!(open(&certificate.repeat(2), &key), Some(AuthorityError::Count(2))));
     assert!(matches!(open("", &key), Some(AuthorityError::Count(0))));
     assert!(matches!(open(&certificate, &certificate), Some(AuthorityError::Key(_))));

@@ -45,9 +45,9 @@ fn only_approved_pending_requests_are_signed() {
         (conditions(&[("Approved", "True"), ("Failed", "False")]), true),
         (done, false),
     ];
-    for (status, want) in table {
+    for (status, expected) in table {
         let step = step(&client(&status), &Signer::ALL).unwrap();
-        assert_eq!(matches!(step, Step::Sign(Signer::User, _)), want, "{status}: {step:?}");
+        assert_eq!(matches!(step, Step::Sign(Signer::User, _)), expected, "{status}: {step:?}");
     }
     // A request to another signer, or to one without a key.
     let other = request("example.test/signer", &["client auth"], &approved);
@@ -56,35 +56,35 @@ fn only_approved_pending_requests_are_signed() {
 }
 
 #[test]
-fn validation_per_signer() {
+fn each_signer_has_its_own_rules() {
     let approved = conditions(&[("Approved", "True")]);
-    let refuse = |words: &str| Step::Refuse(words.to_owned());
+    let refusal = |words: &str| Step::Refuse(words.to_owned());
     let organization = "subject organization is not system:nodes";
     let table = [
-        (Signer::KubeletUser, &["client auth", "digital signature"][..], refuse(organization)),
-        (Signer::KubeletServing, &["server auth", "digital signature"], refuse(organization)),
+        (Signer::KubeletUser, &["client auth", "digital signature"][..], refusal(organization)),
+        (Signer::KubeletServing, &["server auth", "digital signature"], refusal(organization)),
         (
             Signer::User,
             &["client auth", "server auth"],
-            refuse("invalid usage for client certificate: server auth"),
+            refusal("invalid usage for client certificate: server auth"),
         ),
         (
             Signer::User,
             &["digital signature"],
-            refuse("missing required usage for client certificate: client auth"),
+            refusal("missing required usage for client certificate: client auth"),
         ),
-        (Signer::User, &[], refuse("missing required usage for client certificate: client auth")),
+        (Signer::User, &[], refusal("missing required usage for client certificate: client auth")),
     ];
-    for (signer, usages, want) in table {
+    for (signer, usages, expected) in table {
         let step = step(&request(signer.name(), usages, &approved), &Signer::ALL);
-        assert_eq!(step, Ok(want), "{signer:?} {usages:?}");
+        assert_eq!(step, Ok(expected), "{signer:?} {usages:?}");
     }
     let anything = request(Signer::LegacyUnknown.name(), &["cert sign"], &approved);
     assert!(matches!(step(&anything, &Signer::ALL), Ok(Step::Sign(Signer::LegacyUnknown, _))));
 }
 
 #[test]
-fn lifetime_by_expiration_seconds_and_flag() {
+fn lifetime_is_bounded_by_the_flag_and_ten_minutes() {
     let year = Duration::from_secs(8760 * HOUR);
     let table = [
         (None, year, 8760 * HOUR),
@@ -97,8 +97,12 @@ fn lifetime_by_expiration_seconds_and_flag() {
         (Some(30), Duration::from_secs(60), 600),
         (Some(90), Duration::from_secs(60), 60),
     ];
-    for (asked, longest, want) in table {
-        assert_eq!(lifetime(asked, longest).as_secs(), want, "{asked:?} {longest:?}");
+    for (requested, max_duration, expected) in table {
+        assert_eq!(
+            lifetime(requested, max_duration).as_secs(),
+            expected,
+            "{requested:?} {max_duration:?}"
+        );
     }
 }
 
@@ -116,7 +120,7 @@ fn validity_is_backdated_and_ends_with_the_signer() {
 #[test]
 fn failed_condition_has_reason_and_message() {
     let request = client(&conditions(&[("Approved", "True")]));
-    let status = refused(&request, "because", T0).status.unwrap();
+    let status = with_failed_condition(&request, "because", T0).status.unwrap();
     let last = &status.conditions.unwrap()[1];
     assert_eq!(
         (&*last.type_, &*last.status, last.reason.as_deref()),
@@ -154,14 +158,14 @@ fn approved_request_gets_a_certificate() {
     let certificate = signed.status.unwrap().certificate.unwrap();
     assert!(certificate.0.starts_with(b"-----BEGIN CERTIFICATE-----"));
     let failed = plan(&observed(request(), None), T0);
-    assert_eq!(failed, Plan::failure(SignError::Chance.to_string()));
+    assert_eq!(failed, Plan::failure(SignError::RandomNumbers.to_string()));
 }
 
 #[test]
 fn invalid_request_fails_and_pending_one_is_skipped() {
     let approved = conditions(&[("Approved", "True")]);
-    let seen = observed(request(Signer::User.name(), &[], &approved), Some([7; 16]));
-    let conditions = written(&plan(&seen, T0)).status.unwrap().conditions.unwrap();
+    let invalid = observed(request(Signer::User.name(), &[], &approved), Some([7; 16]));
+    let conditions = written(&plan(&invalid, T0)).status.unwrap().conditions.unwrap();
     assert_eq!(conditions[1].type_, "Failed");
     assert_eq!(plan(&observed(client(&json!({})), None), T0), Plan::nothing());
 }
@@ -171,15 +175,16 @@ proptest! {
 
     #[test]
     fn validity_contains_now_and_is_bounded(
-        asked in proptest::option::of(any::<i32>()), longest in 1u64..1_000_000_000, signer in -1000i64..2_000_000_000,
+        requested in proptest::option::of(any::<i32>()), max_duration in 1u64..1_000_000_000,
+        signer in -1000i64..2_000_000_000,
     ) {
-        let longest = Duration::from_secs(longest);
-        let lasts = lifetime(asked, longest);
-        prop_assert!(lasts <= longest.max(MIN_DURATION));
-        match validity(lasts, at(signer), T0) {
+        let max_duration = Duration::from_secs(max_duration);
+        let lifetime = lifetime(requested, max_duration);
+        prop_assert!(lifetime <= max_duration.max(MIN_DURATION));
+        match validity(lifetime, at(signer), T0) {
             Ok((start, end)) => {
                 prop_assert!(start < T0 && T0 < end.max(at(1)) && end <= at(signer));
-                prop_assert!(end <= at(i64::try_from(lasts.as_secs()).unwrap()));
+                prop_assert!(end <= at(i64::try_from(lifetime.as_secs()).unwrap()));
             }
             Err(_) => prop_assert!(signer <= 0),
         }

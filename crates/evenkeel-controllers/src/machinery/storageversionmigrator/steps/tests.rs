@@ -29,11 +29,11 @@ fn action_summaries(plan: &Plan) -> Vec<String> {
         Action::Update(update) => {
             let body: Value = serde_json::from_slice(&update.body).unwrap();
             let status = &body["status"];
-            let said = |one: &Value| format!("{}={}", one["type"], one["status"]);
-            let conditions = status["conditions"].as_array().into_iter().flatten().map(said);
+            let condition = |one: &Value| format!("{}={}", one["type"], one["status"]);
+            let conditions = status["conditions"].as_array().into_iter().flatten().map(condition);
             let version = status["resourceVersion"].as_str().map(str::to_owned);
-            let said: Vec<String> = conditions.chain(version).collect();
-            format!("{} {}", update.target.name, said.join(" ")).replace('"', "")
+            let fields: Vec<String> = conditions.chain(version).collect();
+            format!("{} {}", update.target.name, fields.join(" ")).replace('"', "")
         }
         other => panic!("{other:?}"),
     });
@@ -46,24 +46,24 @@ const DEFINITION: &str = "read /apis/apiextensions.k8s.io/v1/customresourcedefin
 fn finished_migration_is_closed_before_the_next_starts() {
     let ended = migration("old", &["Running", "Succeeded"]);
     let migrations = vec![ended, migration("new", &[])];
-    let observed = OfResource { definition: "r.g".to_owned(), migrations };
-    let after = |done: &[Outcome]| run_next(&observed, &Outcomes(done.to_vec()), T0);
+    let observed = ResourceMigrations { definition: "r.g".to_owned(), migrations };
+    let after = |outcomes: &[Outcome]| run_next(&observed, &Outcomes(outcomes.to_vec()), T0);
     let crd = || replied(&json!({"metadata": {"name": "r.g", "resourceVersion": "7"}}));
-    let mut done = Vec::new();
+    let mut outcomes = Vec::new();
     for (step, outcome) in [
         (DEFINITION, crd()),
         ("apply r.g", failed(409, "Conflict")),
         (DEFINITION, crd()),
         ("apply r.g", Outcome::success()),
         ("old Running=False Succeeded=True", Outcome::success()),
-        // The definition was deleted meanwhile.
+        // NotFound: another client deleted the definition in the meantime.
         (DEFINITION, failed(404, "NotFound")),
         ("new Running=True", Outcome::success()),
     ] {
-        assert_eq!(action_summaries(&after(&done).unwrap()), [step]);
-        done.push(outcome);
+        assert_eq!(action_summaries(&after(&outcomes).unwrap()), [step]);
+        outcomes.push(outcome);
     }
-    assert_eq!(after(&done), Some(Plan::nothing()));
+    assert_eq!(after(&outcomes), Some(Plan::nothing()));
     assert_eq!(after(&[crd(), failed(500, "")]), Some(Plan::failure("down")));
     let conflicts: Vec<Outcome> =
         (0..MAX_ATTEMPTS).flat_map(|_| [crd(), failed(409, "Conflict")]).collect();
@@ -80,7 +80,8 @@ fn resource(verbs: &[&str]) -> Outcome {
 #[test]
 fn resource_version_of_a_list_is_recorded() {
     let running = migration("m", &["Running"]);
-    let after = |done: &[Outcome], now| note_version(&running, &Outcomes(done.to_vec()), now);
+    let after =
+        |outcomes: &[Outcome], now| record_version(&running, &Outcomes(outcomes.to_vec()), now);
     assert_eq!(action_summaries(&after(&[], T0).unwrap()), ["discover"]);
     let found = resource(&VERBS);
     assert_eq!(
@@ -91,8 +92,8 @@ fn resource_version_of_a_list_is_recorded() {
         "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList",
         "metadata": {"resourceVersion": "42"}, "items": [],
     }));
-    let noted = after(&[found.clone(), list.clone()], T0).unwrap();
-    assert_eq!(action_summaries(&noted), ["m Running=True 42"]);
+    let recorded = after(&[found.clone(), list.clone()], T0).unwrap();
+    assert_eq!(action_summaries(&recorded), ["m Running=True 42"]);
     assert_eq!(after(&[found.clone(), list, Outcome::success()], T0), Some(Plan::nothing()));
     assert_eq!(after(&[found, failed(404, "")], T0), Some(Plan::failure("down")));
     let readonly = after(&[resource(&["list"])], T0).unwrap();
@@ -104,6 +105,6 @@ fn resource_version_of_a_list_is_recorded() {
     );
     assert_eq!(action_summaries(&after(&[none], at(60)).unwrap()), ["m Running=True Failed=True"]);
     for idle in [migration("m", &[]), migration("m", &["Running", "Failed"])] {
-        assert_eq!(note_version(&idle, &Outcomes::default(), T0), Some(Plan::nothing()));
+        assert_eq!(record_version(&idle, &Outcomes::default(), T0), Some(Plan::nothing()));
     }
 }
