@@ -36,7 +36,7 @@ pub(super) fn needs_sync(old: &Node, new: &Node) -> bool {
 /// Plans to remove the taint of a node that is ready again.
 pub(super) fn ready(node: &Node) -> Plan {
     let mut plan = Plan::nothing();
-    if is_tainted(node) {
+    if node.spec.taints.iter().any(is_shutdown) {
         let kept = node.spec.taints.iter().filter(|taint| !is_shutdown(taint));
         plan.push(of_node(node, json!({"spec": {"taints": taints(kept)}})));
     }

@@ -60,6 +60,10 @@ fn removing_the_last_taint_removes_the_field() {
     only["spec"]["taints"] = json!([{"key": SHUTDOWN, "effect": "NoSchedule"}]);
     apply(&plan::ready(&node_view(&only)), &mut only);
     assert_eq!(only["spec"], json!({}));
+    // The value of a taint does not matter to its removal.
+    only["spec"]["taints"] = json!([{"key": SHUTDOWN, "value": "x", "effect": "NoSchedule"}]);
+    apply(&plan::ready(&node_view(&only)), &mut only);
+    assert_eq!(only["spec"], json!({}));
     // A taint with the same key but another effect is not this controller's.
     only["spec"]["taints"] = json!([{"key": SHUTDOWN, "effect": "NoExecute"}]);
     assert!(plan::ready(&node_view(&only)).is_nothing());

@@ -1,7 +1,10 @@
 //! Authorizes requests. `system:masters` may do everything, and some paths need no authorization. A
 //! SubjectAccessReview decides all other requests.
 
-use super::{reviews::ReviewClient, user::User};
+use super::{
+    reviews::{Access, ReviewClient},
+    user::User,
+};
 
 /// Paths that need no authorization: exact paths, and prefixes that end in `*`.
 ///
@@ -46,8 +49,10 @@ impl AlwaysAllowPaths {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AuthorizationResult {
     Allowed,
-    /// The reason may be empty.
+    /// An authorizer refused explicitly. The reason may be empty.
     Denied(String),
+    /// No authorizer allowed or refused it, which forbids it as well. The reason may be empty.
+    NoOpinion(String),
     /// The SubjectAccessReview failed.
     Failed(String),
 }
@@ -71,15 +76,25 @@ impl DelegatingAuthorizer {
             return AuthorizationResult::Allowed;
         }
         let Some(reviews) = &self.reviews else {
-            return AuthorizationResult::Denied(String::new());
+            return AuthorizationResult::NoOpinion(String::new());
         };
-        match reviews.review_access(user, verb, path).await {
-            Ok(answer) if answer.allowed && answer.denied => AuthorizationResult::Failed(
-                "the access review was both granted and denied".to_owned(),
-            ),
-            Ok(answer) if answer.allowed => AuthorizationResult::Allowed,
-            Ok(answer) => AuthorizationResult::Denied(answer.reason),
-            Err(error) => AuthorizationResult::Failed(error),
+        reviews
+            .review_access(user, verb, path)
+            .await
+            .map_or_else(AuthorizationResult::Failed, AuthorizationResult::from)
+    }
+}
+
+impl From<Access> for AuthorizationResult {
+    /// Upstream: `WebhookAuthorizer`
+    fn from(Access { allowed, denied, reason }: Access) -> Self {
+        match (allowed, denied) {
+            (true, true) => {
+                Self::Failed("the access review was both granted and denied".to_owned())
+            }
+            (true, false) => Self::Allowed,
+            (false, true) => Self::Denied(reason),
+            (false, false) => Self::NoOpinion(reason),
         }
     }
 }
@@ -116,6 +131,17 @@ mod tests {
         assert!(open(&["/a**"]).is_err());
     }
 
+    #[test]
+    fn explicit_denials_are_told_apart_from_no_opinion() {
+        let of = |allowed, denied| {
+            AuthorizationResult::from(Access { allowed, denied, reason: "why".to_owned() })
+        };
+        assert_eq!(of(true, false), AuthorizationResult::Allowed);
+        assert_eq!(of(false, true), AuthorizationResult::Denied("why".to_owned()));
+        assert_eq!(of(false, false), AuthorizationResult::NoOpinion("why".to_owned()));
+        assert!(matches!(of(true, true), AuthorizationResult::Failed(_)));
+    }
+
     #[tokio::test]
     async fn without_reviews_only_open_paths_and_masters_pass() {
         let authorizer = DelegatingAuthorizer { open: open(&["/healthz"]).unwrap(), reviews: None };
@@ -124,12 +150,12 @@ mod tests {
             groups: vec!["system:masters".to_owned()],
             ..User::default()
         };
-        let denied = AuthorizationResult::Denied(String::new());
+        let no_opinion = AuthorizationResult::NoOpinion(String::new());
         assert_eq!(
             authorizer.authorize(&User::anonymous(), "get", "/healthz").await,
             AuthorizationResult::Allowed
         );
-        assert_eq!(authorizer.authorize(&User::anonymous(), "get", "/metrics").await, denied);
+        assert_eq!(authorizer.authorize(&User::anonymous(), "get", "/metrics").await, no_opinion);
         assert_eq!(
             authorizer.authorize(&master, "delete", "/metrics").await,
             AuthorizationResult::Allowed

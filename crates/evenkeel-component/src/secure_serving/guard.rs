@@ -106,14 +106,15 @@ impl Guard {
         if let Some(metrics) = &self.metrics {
             let decision = match authorization {
                 AuthorizationResult::Allowed => Decision::Allowed,
-                AuthorizationResult::Denied(_) => Decision::NoOpinion,
+                AuthorizationResult::Denied(_) => Decision::Denied,
+                AuthorizationResult::NoOpinion(_) => Decision::NoOpinion,
                 AuthorizationResult::Failed(_) => Decision::Error,
             };
             metrics.authorized(decision, start.elapsed());
         }
         match authorization {
             AuthorizationResult::Allowed => Ok(user),
-            AuthorizationResult::Denied(reason) => {
+            AuthorizationResult::Denied(reason) | AuthorizationResult::NoOpinion(reason) => {
                 tracing::debug!(user = user.name, verb, path, reason, "Forbidden");
                 Err(Rejection::Forbidden { user: user.name, reason })
             }

@@ -64,6 +64,7 @@ pub(super) enum Review {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Decision {
     Allowed,
+    Denied,
     NoOpinion,
     Error,
 }
@@ -138,6 +139,7 @@ impl Metrics {
     pub(super) fn authorized(&self, decision: Decision, took: Duration) {
         let result = match decision {
             Decision::Allowed => "allowed",
+            Decision::Denied => "denied",
             Decision::NoOpinion => "no-opinion",
             Decision::Error => "error",
         };
