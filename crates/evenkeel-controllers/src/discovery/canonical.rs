@@ -1,5 +1,5 @@
-//! Canonical form of subsets: addresses with equal ports are in one subset, each address occurs once, and all are
-//! sorted. Upstream: `RepackSubsets` in `pkg/api/v1/endpoints/util.go`.
+//! Canonical form of subsets: each port occurs in one subset, ports with equal addresses share a subset, and
+//! everything is sorted. Upstream: `RepackSubsets` in `pkg/api/v1/endpoints/util.go`.
 
 use super::{order, pod::same_reference};
 use evenkeel_api::views::{EndpointAddress, EndpointPort, EndpointSubset};
@@ -12,7 +12,7 @@ pub(super) struct EndpointCandidate<'a> {
     pub(super) ports: &'a [EndpointPort],
 }
 
-/// Positions of addresses in the sorted list, each with its readiness.
+/// Addresses as indexes into the sorted list, each with its readiness.
 type Group = Vec<(usize, bool)>;
 
 /// Returns the canonical subsets. An address that is both ready and unready for the same port counts as unready.
@@ -137,6 +137,7 @@ mod tests {
         assert_eq!(repack(&portless), portless);
     }
 
+    /// Strategy for subsets: for each, the last octets of its ready and unready addresses, and its ports above 80.
     fn address_sets() -> impl Strategy<Value = Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>> {
         let few = || proptest::collection::vec(0u8..4, 0..4);
         proptest::collection::vec((few(), few(), few()), 0..4)

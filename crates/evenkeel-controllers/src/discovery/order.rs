@@ -1,5 +1,5 @@
-//! Order of ports and subsets. They are sorted by upstream's hash of Go's text dump, so that both implementations
-//! agree. Upstream: `pkg/api/v1/endpoints/util.go`, `endpointslice/util/controller_utils.go`, `k8s.io/utils/dump`.
+//! Sorts ports and subsets by upstream's hash of Go's text dump, so that both implementations sort alike. Upstream:
+//! `pkg/api/v1/endpoints/util.go`, `endpointslice/util/controller_utils.go`, `k8s.io/utils/dump`.
 
 use evenkeel_api::views::{EndpointAddress, EndpointPort, EndpointSubset, SlicePort};
 use std::fmt::{self, Write};
@@ -137,7 +137,7 @@ mod tests {
     use evenkeel_api::views::{EndpointSlice, Endpoints};
     use serde_json::json;
 
-    /// Hashes are equal to those that upstream's code computes for the same values.
+    /// The expected hashes were computed by upstream's code for the same values.
     #[test]
     fn hashes_equal_upstreams() {
         let slice: EndpointSlice = object(&json!({"ports": [

@@ -32,7 +32,7 @@ impl Selected {
                 key(at(&mut buffer, &pod.meta.namespace, name, value));
             }
         });
-        // A Service is indexed by only one label of its selector. The others are compared at lookup.
+        // A Service is indexed by only one label of its selector. A lookup compares the other labels.
         let services = services.index("selector", |service, key| {
             if let Some((name, value)) = service.spec.selector.iter().next() {
                 key(at(&mut String::new(), &service.meta.namespace, name, value));
@@ -47,7 +47,7 @@ impl Selected {
         let keys = selector
             .iter()
             .map(|(name, value)| at(&mut String::new(), namespace, name, value).to_owned());
-        // The index is searched by the label that the fewest pods have.
+        // Search the index by the label that the fewest pods have.
         let Some(key) = keys.min_by_key(|key| self.pods.count(key)) else { return Vec::new() };
         let mut found = Vec::new();
         self.pods.for_each(&key, |pod| {

@@ -1,4 +1,5 @@
-//! Model of a cluster: objects, owners, deletion with its three propagation policies, and a work queue.
+//! Tests of the graph and the plan on a model of a cluster: objects, deletion with its three propagation policies,
+//! and a work queue.
 
 use super::{
     graph::{FOREGROUND, Graph, ORPHAN, Uid, Work},
@@ -304,8 +305,8 @@ fn owner_in_another_namespace_is_invalid() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// From any graph and any deletions, the collector becomes idle. Then each object has no owners or an existing one, and
-    /// an object that never lost an owner exists.
+    /// From any graph and any deletions, the collector becomes idle. Then each object has no owners or at least one
+    /// existing owner. An object that never lost an owner exists.
     #[test]
     fn idle_graph_has_no_dangling_owners(
         edges in prop::collection::vec((0u8..12, 0u8..12, any::<bool>()), 0..24),

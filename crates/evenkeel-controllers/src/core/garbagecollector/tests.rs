@@ -1,4 +1,4 @@
-//! Panics in parts of the garbage collector.
+//! Tests of panics: one while the graph changes ends the controller, and one while the graph is read does not.
 
 use super::{DESCRIPTOR, GarbageCollector, sync_errors};
 use crate::{options::Options, wiring::descriptor::ControllerContext};

@@ -26,7 +26,7 @@ pub(super) enum Verdict {
     Delete,
 }
 
-/// Age from which tokens are cleaned.
+/// Cutoff between tokens to clean and tokens to keep.
 pub(super) struct Age {
     now: Timestamp,
     /// Tokens created or used after this time are kept.
@@ -34,8 +34,10 @@ pub(super) struct Age {
 }
 
 impl Age {
-    /// Returns the age; `None` until the API server has tracked the use of tokens for `period`. Tracking began on the
-    /// date `tracked`.
+    /// Returns the cutoff `period` before `now`; `None` until the API server has tracked the use of tokens for
+    /// `period`. Tracking began on the date `tracked`.
+    ///
+    /// Fails if `tracked` is not a date.
     pub(super) fn new(
         now: Timestamp,
         period: Duration,

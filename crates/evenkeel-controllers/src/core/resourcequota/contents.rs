@@ -1,4 +1,4 @@
-//! Contents of namespaces: caches of all kinds that quotas can limit. Upstream: `QuotaMonitor`.
+//! Contents of namespaces: a cache for each kind that quotas can limit. Upstream: `QuotaMonitor`.
 
 use super::plan::{Content, Observed, Part};
 use evenkeel_api::{
@@ -77,7 +77,7 @@ impl Contents {
         self.kinds.remove(evaluator.count());
     }
 
-    /// Declares the initial kinds complete. Returns whether they already were.
+    /// Records that the initial kinds are complete. Returns whether they already were.
     pub(super) fn complete(&mut self) -> bool {
         std::mem::replace(&mut self.complete, true)
     }
@@ -88,7 +88,7 @@ impl Contents {
         self.kinds.values().any(|counted| counted.evaluator.matches_resource(name, &classes))
     }
 
-    /// Returns the observed state of a quota, of synced kinds; `None` before the initial kinds are complete.
+    /// Returns a quota and the content that it limits, of synced kinds; `None` before the initial kinds are complete.
     pub(super) fn of(&self, quota: Arc<ResourceQuota>) -> Option<Observed> {
         if !self.complete {
             return None;

@@ -13,6 +13,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 
+/// Returns the quota `q` with these limits and this status.
 fn quota(hard: &Value, status: &Value) -> Arc<ResourceQuota> {
     Arc::new(object(&json!({
         "metadata": {"name": "q", "namespace": "ns", "resourceVersion": "7", "labels": {"a": "b"}},
@@ -32,6 +33,7 @@ fn pods(pods: &[Value]) -> Part {
     part("", "pods", Content::Pods(all(pods)))
 }
 
+/// Returns a pod whose container requests this CPU.
 fn pod(cpu: &str) -> Value {
     json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}})
 }

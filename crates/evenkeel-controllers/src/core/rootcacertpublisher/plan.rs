@@ -60,7 +60,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     plan
 }
 
-/// Whether the ConfigMap has the CA and a description, of any text.
+/// Whether the ConfigMap has exactly the CA as data, and a description of any text.
 fn is_right(map: &ConfigMap, ca: &str) -> bool {
     map.data.len() == 1
         && map.data.get(KEY) == Some(ca)

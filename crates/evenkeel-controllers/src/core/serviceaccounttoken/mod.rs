@@ -1,5 +1,6 @@
-//! Token controller: fills token Secrets of service accounts, and deletes those without an account. It starts first,
-//! with the program's own credentials. Upstream: `pkg/controller/serviceaccount/tokens_controller.go`.
+//! Token controller: fills token Secrets of service accounts, and deletes token Secrets whose account does not exist.
+//! It starts first, with the program's own credentials. Upstream:
+//! `pkg/controller/serviceaccount/tokens_controller.go`.
 
 mod options;
 mod plan;
@@ -33,7 +34,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 /// Maximum number of retries of a failing Secret. Upstream: `maxRetries`.
 const RETRIES: u32 = 10;
 
-/// Returns the cache of the Secrets with the type of tokens.
+/// Returns the cache of token Secrets.
 pub(super) fn token_secrets(caches: &Caches) -> Cache<Full<Secret>> {
     caches.selected("", &format!("type={}", token_secret::TYPE))
 }

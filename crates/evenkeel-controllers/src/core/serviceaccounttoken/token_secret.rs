@@ -25,7 +25,7 @@ pub(crate) struct Claim<'a> {
 }
 
 impl<'a> Claim<'a> {
-    /// Reads the annotations; `None` for another type, or without a name.
+    /// Reads the annotations of a Secret; `None` if it has another type or names no account.
     pub(crate) fn of(secret: &'a Full<Secret>) -> Option<Self> {
         let meta = secret.meta();
         let account = meta.annotations.get(ACCOUNT).filter(|name| !name.is_empty())?;
@@ -33,7 +33,8 @@ impl<'a> Claim<'a> {
         is_token.then(|| Self { account, uid: meta.annotations.get(UID).unwrap_or_default() })
     }
 
-    /// Whether the service account, found by this name, also has this uid, if one is given.
+    /// Whether an account with this name is the one that the Secret names. Without a uid in the Secret, every such
+    /// account is.
     pub(crate) fn means(&self, account: &ServiceAccount) -> bool {
         self.uid.is_empty() || *self.uid == *account.meta.uid
     }
@@ -91,8 +92,8 @@ pub(super) fn claims(secret: &Full<Secret>, account: &ServiceAccount) -> Value {
     })
 }
 
-/// Returns the change of the Secret. `ca` and `token` are plain text; `encode` applies base64. Upstream:
-/// `generateTokenIfNeeded`.
+/// Returns the change that fills in what `lacks` names. `ca` and `token` are plain text; `encode` applies base64.
+/// Upstream: `generateTokenIfNeeded`.
 pub(super) fn change(
     account: &ServiceAccount,
     lacks: Lacks,

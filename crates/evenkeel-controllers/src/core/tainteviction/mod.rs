@@ -41,8 +41,8 @@ pub(super) fn pods_by_node(pods: &Cache<Pod>) -> Index<Pod> {
     pods.index("node", corev1::node_key)
 }
 
-/// Starts the controller: alone or, without the gate `SeparateTaintEvictionController`, from the node lifecycle
-/// controller.
+/// Starts the controller. Without the gate `SeparateTaintEvictionController`, the node lifecycle controller calls
+/// this function.
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let (pods, nodes) = (context.env.caches.of::<Pod>(), context.env.caches.of::<Node>());
     let on_node = pods_by_node(&pods);
@@ -108,7 +108,7 @@ struct Evictions {
     nodes: Cache<Node>,
 }
 
-/// Counts evictions.
+/// Pass handler that counts evictions and their latency.
 struct Metrics {
     late: Histogram,
     deletions: IntCounter,

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | taints with `effect`: `NoExecute` | `evicting` |
 //! | `tolerations`: `key`, `operator`, `value`, `effect` | `min_toleration_time`, `../../../../evenkeel-component-helpers/src/scheduling/corev1/mod.rs` |
-//! | `tolerationSeconds`, the shortest of the matching ones; zero and negative values | `min_toleration_time` |
+//! | `tolerationSeconds`: the shortest of the matching tolerations; zero and negative values | `min_toleration_time`
+//! |
 //! | a scheduled eviction keeps its time, or is cancelled | `verdict`, `plan` |
 //! | condition `DisruptionTarget`: `DeletionByTaintManager` | `plan` |
 //! | `not-ready` and `unreachable` with `NoExecute` | `../nodelifecycle/plan/no_execute.rs` |
-//! | 300 s for these two by default (`DefaultTolerationSeconds`) | `../../../../evenkeel-apiserver/src/admission/pods.rs` |
+//! | 300 s for `not-ready` and `unreachable` by default (`DefaultTolerationSeconds`) |
+//! `../../../../evenkeel-apiserver/src/admission/pods.rs` |
 
 use crate::{
     disruption::{Why, marked},
@@ -34,8 +36,9 @@ pub(super) struct Observed {
     pub(super) key: Key,
     /// The pod; `None` if it is deleted.
     pub(super) pod: Option<Arc<Pod>>,
-    /// The node's `NoExecute` taints; `None` without the node. Upstream: `getNoExecuteTaints`.
+    /// The node's `NoExecute` taints; `None` if the node does not exist. Upstream: `getNoExecuteTaints`.
     pub(super) taints: Option<Box<[Taint]>>,
+    /// The eviction that an earlier pass scheduled.
     pub(super) pending: Option<Pending>,
 }
 
@@ -45,7 +48,7 @@ pub(super) struct Pending {
     pub(super) due: Timestamp,
 }
 
-/// Decision about a pod, which is remembered for its next reconciliation. Upstream: `taintEvictionQueue`.
+/// Decision about a pod. The pod's next pass receives it. Upstream: `taintEvictionQueue`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The pod stays.
@@ -58,7 +61,7 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
-    /// Returns the scheduled eviction.
+    /// Returns the eviction that is scheduled or due.
     pub(super) fn pending(&self) -> Option<Pending> {
         match self {
             Self::Stay => None,
@@ -67,7 +70,7 @@ impl Verdict {
     }
 }
 
-/// Whether the decided eviction succeeded. Until then it stays scheduled.
+/// Whether the decided eviction succeeded. Until it does, it stays scheduled.
 pub(super) fn is_evicted(verdict: &Verdict, outcomes: &Outcomes) -> bool {
     matches!(verdict, Verdict::Evict(_)) && outcomes.first_error().is_none()
 }
@@ -77,8 +80,8 @@ pub(super) fn evicting(taints: &[Taint]) -> impl Iterator<Item = &Taint> {
     taints.iter().filter(|taint| &*taint.effect == "NoExecute")
 }
 
-/// Decides about the pod. As upstream, a scheduled eviction keeps its time while the taints are tolerated at all, even
-/// if they change. Upstream: `processPodOnNode`.
+/// Decides about the pod. As upstream, a scheduled eviction keeps its time as long as all taints are tolerated for
+/// some time, even if taints or tolerations change. Upstream: `processPodOnNode`.
 pub(super) fn verdict(observed: &Observed, now: Timestamp) -> Verdict {
     let Some(pod) = observed.pod.as_ref().filter(|pod| !pod.meta.deleting()) else {
         return Verdict::Stay;
@@ -145,7 +148,7 @@ pub(super) fn plan(observed: &Observed, verdict: Verdict, now: Timestamp) -> Pla
             plan.requeue_after(remaining);
         }
         (Verdict::Evict(_), Some(pod)) => {
-            // An immediate eviction cancels the scheduled one, with its event.
+            // An immediate eviction cancels the scheduled one, and records the event of that.
             if waits {
                 plan.push(event("Cancelling deletion of"));
             }
@@ -179,6 +182,8 @@ mod tests {
         }
     }
 
+    /// Returns a pod with these tolerations (key and seconds) on a node with these taints. An eviction is scheduled
+    /// if `due`.
     fn observed(
         taints: &[&str],
         tolerations: &[(&str, Option<i64>)],
@@ -209,7 +214,7 @@ mod tests {
             (observed(&["a", "b"], &[("a", Some(30)), ("b", Some(20))], None), wait(20)),
             (observed(&["a", "b"], &[("a", Some(30)), ("b", None)], None), wait(30)),
             (observed(&["a", "b"], &[("a", Some(30))], None), now),
-            // A scheduled eviction keeps its time, whatever the tolerations are now.
+            // A scheduled eviction keeps its time, whatever `tolerationSeconds` says now.
             (observed(&["a"], &[("a", Some(30))], Some(5)), wait(5)),
             (observed(&["a"], &[("a", Some(3))], Some(5)), wait(5)),
             (observed(&["a"], &[("a", Some(0))], Some(5)), wait(5)),
@@ -223,7 +228,7 @@ mod tests {
         for (number, (observed, want)) in table.iter().enumerate() {
             assert_eq!(verdict(observed, T0), *want, "{number}");
         }
-        // Without a node, a scheduled eviction keeps its time.
+        // If the node does not exist, a scheduled eviction keeps its time.
         let lost = Observed { taints: None, ..observed(&["a"], &[], Some(5)) };
         assert_eq!(verdict(&lost, T0), wait(5));
         assert_eq!(verdict(&Observed { pending: None, ..lost }, T0), stay);

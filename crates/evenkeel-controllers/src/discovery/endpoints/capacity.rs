@@ -1,4 +1,4 @@
-//! Capacity of Endpoints, which is 1000 addresses. Upstream: `truncateEndpoints`.
+//! Capacity of an Endpoints object: 1000 addresses. Upstream: `truncateEndpoints`.
 
 use evenkeel_api::views::{EndpointAddress, EndpointSubset};
 
@@ -9,8 +9,8 @@ pub(super) const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 /// Value of the annotation.
 pub(super) const TRUNCATED: &str = "truncated";
 
-/// Truncates the subsets to the capacity and returns whether it had to. Ready addresses take precedence. Each subset
-/// keeps a proportional number, rounded up as long as capacity remains. Upstream: `truncateEndpoints`.
+/// Truncates the subsets to the capacity, and returns whether they exceeded it. Ready addresses take precedence. Each
+/// subset keeps a proportional number, rounded up while capacity remains. Upstream: `truncateEndpoints`.
 pub(super) fn truncate(subsets: &mut [EndpointSubset]) -> bool {
     let ready: usize = subsets.iter().map(|subset| subset.addresses.len()).sum();
     let unready: usize = subsets.iter().map(|subset| subset.not_ready_addresses.len()).sum();

@@ -21,7 +21,7 @@ pub(super) struct Group {
     pub(super) endpoints: Vec<Endpoint>,
 }
 
-/// Returns the endpoints of a family, grouped by ports. A pod whose node does not exist is omitted, unless the Service
+/// Returns the endpoints of a family, grouped by ports. Omits a pod whose node does not exist, unless the Service
 /// sets `publishNotReadyAddresses`. A pod without an address of the family still creates its group.
 pub(super) fn groups(service: &Service, pods: &[Placed], family: Family) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
@@ -38,7 +38,7 @@ pub(super) fn groups(service: &Service, pods: &[Placed], family: Family) -> Vec<
     groups
 }
 
-/// Returns the error about pods whose node does not exist, or `None` if there are none.
+/// Returns the error about pods whose node does not exist, or `None` if there are no such pods.
 pub(super) fn missing_nodes_error(service: &Service, pods: &[Placed]) -> Option<String> {
     let lost = pods.iter().filter(|(pod, node)| node.is_none() && pod::belongs_in_endpoints(pod));
     let published = service.spec.publish_not_ready_addresses;
@@ -59,8 +59,8 @@ pub(super) fn missing_nodes_error(service: &Service, pods: &[Placed]) -> Option<
     }
 }
 
-/// Returns the pod's ports for the Service, sorted. A pod that has none of them becomes an endpoint without ports.
-/// Upstream: `getEndpointPorts`.
+/// Returns the pod's ports for the Service, sorted. A pod with none of the Service's ports becomes an endpoint
+/// without ports. Upstream: `getEndpointPorts`.
 fn ports(service: &Service, pod: &Pod) -> Vec<SlicePort> {
     let of = |port: &evenkeel_api::views::ServicePort| {
         Some(SlicePort {

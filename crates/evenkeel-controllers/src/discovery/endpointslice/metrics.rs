@@ -23,6 +23,7 @@ pub(super) struct Metrics {
     changed: HistogramVec,
     syncs: IntCounterVec,
     distributions: IntGaugeVec,
+    /// The traffic distribution of each Service that has one.
     by_service: Mutex<HashMap<Key, Text>>,
 }
 
@@ -76,7 +77,7 @@ impl Metrics {
         }
     }
 
-    /// Records a pass.
+    /// Records the counts and the result of a pass.
     pub(super) fn passed(&self, observed: &Observed, decision: &Decision, outcomes: &Outcomes) {
         let well = outcomes.first_error().is_none() && !decision.incomplete;
         self.syncs.with_label_values(&[if well { "success" } else { "error" }]).inc();
@@ -97,6 +98,7 @@ impl Metrics {
         self.distribute(key, "");
     }
 
+    /// Moves a Service from the gauge of its previous traffic distribution to that of `now`; empty for none.
     fn distribute(&self, key: &Key, now: &str) {
         let mut by_service = self.lock();
         let before = by_service.get(key).map_or("", |before| before);

@@ -120,8 +120,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Reports whether a node's event may change the zone of endpoints, or restore endpoints that were omitted because the
-/// node did not exist.
+/// Reports whether a node's event may change endpoints: their zone, or whether they exist. Endpoints whose node did
+/// not exist were omitted.
 fn affects_endpoints(event: &CacheEvent<Node>) -> bool {
     match event {
         CacheEvent::Added { initial, .. } => !initial,
@@ -130,7 +130,7 @@ fn affects_endpoints(event: &CacheEvent<Node>) -> bool {
     }
 }
 
-/// State shared by event handlers and passes.
+/// State that event handlers and passes share.
 struct Shared {
     selected: Selected,
     slices: ByService,
@@ -142,7 +142,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Records a node's event. Returns the Services for which a zone now has too few endpoints. Upstream:
+    /// Records a node's event. Returns the Services that now have too few endpoints in a zone. Upstream:
     /// `checkNodeTopologyDistribution`.
     fn overloaded_after(&self, event: &CacheEvent<Node>) -> Vec<Key> {
         let mut zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
@@ -187,7 +187,8 @@ struct Memory {
     decision: Option<Arc<Decision>>,
 }
 
-/// Records the writes of a plan, so that their events are recognized, and the Services with hints. Counts the passes.
+/// Pass handler. Records the writes of a plan, so that their events are recognized, and the topology hints of
+/// Services. Updates the metrics after each pass.
 struct Passes {
     shared: Arc<Shared>,
     metrics: Metrics,
@@ -207,7 +208,7 @@ impl PassHandler<Controller> for Passes {
         }
     }
 
-    /// Forgets a deleted Service. The garbage collector deletes its slices.
+    /// Removes the records of a deleted Service. The garbage collector deletes its slices.
     fn on_gone(&self, key: &Key) {
         self.shared.own.forget(key);
         self.shared.remember(key, Hinted::default());

@@ -1,4 +1,4 @@
-//! Table tests of plans. A property test checks that slices stay well packed with few changes.
+//! Table tests of plans. A property test checks that slices contain each pod once, with few writes.
 
 use super::{
     hints::Hinted,
@@ -18,7 +18,7 @@ use std::{
     sync::Arc,
 };
 
-/// A Service with its pods and slices.
+/// A Service `ns/web` with its pods, slices and nodes.
 struct World {
     service: Service,
     pods: BTreeMap<String, Pod>,
@@ -28,9 +28,11 @@ struct World {
     ratios: Option<Ratios>,
     hinted: Hinted,
     max: usize,
+    /// Number of slices created so far.
     made: usize,
 }
 
+/// Returns the Service `web`; the fields of `spec` override its own.
 fn service(spec: &Value, annotations: &Value) -> Service {
     let mut service = json!({
         "metadata": {
@@ -74,6 +76,8 @@ impl World {
         }
     }
 
+    /// Adds the ready pod number `n`, on the node `n-a` of zone `a` if `n` is even, else on the node `n-b` of zone
+    /// `b`.
     fn add(&mut self, n: usize) {
         let node = if n.is_multiple_of(2) { "n-a" } else { "n-b" };
         let ips = [format!("10.0.{}.{}", n / 256, n % 256), format!("fd00::{n:x}")];
@@ -104,8 +108,7 @@ impl World {
         }
     }
 
-    /// Executes one pass. Returns how many slices were created, updated and deleted, and the
-    /// messages of events.
+    /// Executes one pass. Returns how many slices were created, updated and deleted, and the messages of events.
     fn pass(&mut self) -> ([usize; 3], Vec<String>) {
         let decision = decide(&self.observed());
         self.hinted = decision.hinted.clone();
@@ -144,6 +147,7 @@ impl World {
         (counts, events)
     }
 
+    /// Returns the sizes of a family's slices, in ascending order.
     fn sizes(&self, family: &str) -> Vec<usize> {
         let of = self.slices.values().filter(|slice| &*slice.address_type == family);
         let mut sizes: Vec<usize> = of.map(|slice| slice.endpoints.len()).collect();
@@ -155,6 +159,7 @@ impl World {
         self.slices.values().flat_map(|slice| &slice.endpoints).collect()
     }
 
+    /// Returns the number of endpoints by hint, as `zones/nodes`.
     fn hints(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
         for endpoint in self.endpoints() {
@@ -374,11 +379,14 @@ fn topology_hints_follow_the_annotation() {
     assert_eq!(world.hints(), BTreeMap::from([("/".to_owned(), 2)]));
 }
 
+/// A change of the world. Numbers identify pods.
 #[derive(Debug, Clone)]
 enum Step {
+    /// The pod is added; the flag chooses between two numbers of its port `http`.
     Add(usize, bool),
     Remove(usize),
     BecomeUnready(usize),
+    /// The Service gets this `trafficDistribution`.
     Mode(&'static str),
 }
 

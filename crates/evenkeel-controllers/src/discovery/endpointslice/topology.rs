@@ -8,7 +8,7 @@ use super::{
 use evenkeel_api::Text;
 use std::collections::BTreeMap;
 
-/// Maximum overload of the endpoints in a zone, as a fraction. Upstream: `overloadThreshold`.
+/// Maximum overload of the endpoints in a zone, as a fraction of their share. Upstream: `overloadThreshold`.
 const OVERLOAD: f64 = 0.2;
 
 /// Number of endpoints allocated to each zone.
@@ -22,11 +22,11 @@ struct Allocation {
 }
 
 /// Sets the hints in slices that are written, and in unchanged slices whose hints are invalid. Returns the number of
-/// endpoints of each zone. Upstream: `AddHints`.
+/// endpoints allocated to each zone. Upstream: `AddHints`.
 ///
 /// # Errors
 ///
-/// The reason why hints are not possible.
+/// The reason why no hints can be set.
 pub(super) fn allocate(layout: &mut Layout<'_>, ratios: Option<&Ratios>) -> Result<Counts, String> {
     let allocations = allocations(layout.ready(), ratios)?;
     let (mut given, wrong) = unchanged(layout, &allocations);
@@ -65,11 +65,11 @@ pub(super) fn allocate(layout: &mut Layout<'_>, ratios: Option<&Ratios>) -> Resu
     Ok(given)
 }
 
-/// Returns the allocations of this number of endpoints to zones. Upstream: `getAllocations`.
+/// Returns the allocation of this number of endpoints to each zone. Upstream: `getAllocations`.
 ///
 /// # Errors
 ///
-/// If the ratios are unknown, or a zone would be overloaded.
+/// The ratios are unknown, or a zone would be overloaded.
 fn allocations(
     endpoints: usize,
     ratios: Option<&Ratios>,
@@ -95,7 +95,8 @@ fn allocations(
     Ok(ratios.iter().map(|(zone, ratio)| (zone.clone(), allocation(*ratio))).collect())
 }
 
-/// Returns how many endpoints the unchanged slices allocate to each zone, and the slices whose hints are invalid.
+/// Returns how many endpoints the unchanged slices allocate to each zone, and the indexes of slices whose hints are
+/// invalid.
 fn unchanged(
     layout: &Layout<'_>,
     allocations: &BTreeMap<Text, Allocation>,
@@ -114,8 +115,8 @@ fn unchanged(
     (given, wrong)
 }
 
-/// Returns how many endpoints a slice allocates to each zone, or `None` if its hints are invalid: one is missing, or
-/// names a zone that needs no more endpoints. Upstream: `getHintsByZone`.
+/// Returns how many endpoints a slice allocates to each zone, or `None` if its hints are invalid. They are if one is
+/// missing, or if they give a zone more than its maximum. Upstream: `getHintsByZone`.
 fn hinted(
     layout: &Layout<'_>,
     index: usize,
@@ -144,8 +145,8 @@ fn hinted(
     (!counts.iter().any(|(zone, n)| too_many(zone, *n))).then_some(counts)
 }
 
-/// Returns how many endpoints each zone gives and receives. The zone with the largest surplus gives to the one with the
-/// largest deficit. Upstream: `getGivingAndReceivingZones`.
+/// Returns how many endpoints each zone gives and receives. Repeatedly, the zone with the largest surplus gives one
+/// to the zone with the largest deficit. Upstream: `getGivingAndReceivingZones`.
 fn exchange(allocations: &BTreeMap<Text, Allocation>, given: &Counts) -> (Counts, Counts) {
     let surplus = |zone: &str, allocation: &Allocation| {
         given.get(zone).copied().unwrap_or_default() as f64 - allocation.desired
@@ -176,7 +177,7 @@ fn largest<'a>(zones: &BTreeMap<&'a str, f64>) -> Option<(&'a str, f64)> {
     all.filter(|(_, n)| *n > 0.0).max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// Reports whether some zone has too few of these endpoints for the current ratios.
+/// Reports whether a zone has too few of these endpoints for the current ratios.
 pub(super) fn is_overloaded(given: &Counts, ratios: Option<&Ratios>) -> bool {
     let Some(ratios) = ratios else { return !given.is_empty() };
     let total: usize = given.values().sum();

@@ -94,7 +94,7 @@ fn starts_or_ends_mirroring(event: &CacheEvent<Service>) -> bool {
     }
 }
 
-/// State shared by event handlers and passes.
+/// State that event handlers and passes share.
 struct Shared {
     services: Cache<Service>,
     slices: ByService,
@@ -102,8 +102,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// Reports whether an event of Endpoints needs a pass. Endpoints of a Service with a selector need none unless a
-    /// slice mirrors them. Most Endpoints are of this kind.
+    /// Reports whether an event of Endpoints needs a pass. Most Endpoints belong to a Service with a selector. They
+    /// need a pass only while a slice mirrors them.
     fn is_relevant(&self, event: &CacheEvent<Endpoints>) -> bool {
         let endpoints = event.object();
         let mirrored = match event {
@@ -129,7 +129,8 @@ struct Mirror {
 /// Decision of the current pass.
 type Memory = Option<Arc<Decision>>;
 
-/// Records the writes of a plan, so that their events are recognized. Counts the passes.
+/// Pass handler. Records the writes of a plan, so that their events are recognized. Updates the metrics after each
+/// pass.
 struct Passes {
     shared: Arc<Shared>,
     metrics: Metrics,

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, sync::Arc};
 
+/// Endpoints `ns/web`, their Service and the slices that mirror them.
 struct World {
     endpoints: Option<Endpoints>,
     service: Option<Service>,
@@ -16,6 +17,7 @@ struct World {
     made: usize,
 }
 
+/// Returns the Endpoints `web` with these subsets.
 fn endpoints(subsets: &Value) -> Endpoints {
     object(&json!({
         "metadata": {
@@ -88,6 +90,7 @@ impl World {
         (counts, events, decision.counts)
     }
 
+    /// Returns each slice as `family ports addresses`.
     fn formatted(&self) -> Vec<String> {
         let one = |slice: &EndpointSlice| {
             let ports: Vec<String> =
@@ -195,6 +198,7 @@ fn too_many_and_invalid_addresses_are_reported() {
     assert_eq!(world.formatted(), ["IPv4 80 10.0.0.1"]);
 }
 
+/// Strategy for up to 3 subsets with IPv4 and IPv6 addresses, each with one of three ports.
 fn subsets() -> impl Strategy<Value = Value> {
     let few = || proptest::collection::vec(0u8..6, 0..4);
     let one = (few(), few(), 80u16..83).prop_map(|(ready, not, port)| {

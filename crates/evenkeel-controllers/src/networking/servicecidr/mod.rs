@@ -45,7 +45,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .builder_watching(&DESCRIPTOR, &cidrs, move |event, enqueue| {
             let cidr = event.object();
             enqueue.add(Key::of(&cidr.meta));
-            // A new ServiceCIDR may contain addresses that block a deleted one.
+            // A new ServiceCIDR may contain the addresses that block a terminating one.
             if let CacheEvent::Added { initial: false, .. } = event {
                 for other in of_cidrs.list().iter().filter(|other| plan::overlap(cidr, other)) {
                     enqueue.add(Key::of(&other.meta));
@@ -60,7 +60,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             {
                 return;
             }
-            // Only a terminating ServiceCIDR depends on addresses.
+            // Only a terminating ServiceCIDR depends on its addresses.
             let Some(ip) = plan::allocated(event.object()) else { return };
             for cidr in of_addresses.list().iter().filter(|cidr| cidr.meta.deleting()) {
                 if plan::contains(cidr, ip) {
@@ -78,7 +78,7 @@ struct ServiceCidrs {
 }
 
 impl ServiceCidrs {
-    /// Returns an address that belongs to this terminating ServiceCIDR only. Upstream: `canDeleteCIDR`.
+    /// Returns an address that no other ServiceCIDR contains, if this one is terminating. Upstream: `canDeleteCIDR`.
     fn orphan(&self, cidr: &ServiceCidr, others: &[Arc<ServiceCidr>]) -> Option<IpAddr> {
         if !cidr.meta.deleting() || plan::is_covered(cidr, others) {
             return None;
@@ -116,7 +116,7 @@ impl Planner for ServiceCidrs {
     }
 }
 
-/// Returns the CIDRs that can be parsed.
+/// Returns the CIDRs of a ServiceCIDR. Ignores a text that is not a CIDR.
 fn ranges(cidr: &ServiceCidr) -> impl Iterator<Item = Cidr> {
     cidr.spec.cidrs.iter().filter_map(|range| Cidr::parse(range))
 }

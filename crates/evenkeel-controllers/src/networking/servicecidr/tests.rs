@@ -7,6 +7,7 @@ use evenkeel_runtime::plan::{Action, PatchForm};
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 
+/// Returns a ServiceCIDR, deleted at this second, with this status of its condition `Ready`.
 fn cidr(
     name: &str,
     ranges: &[&str],
@@ -34,7 +35,7 @@ fn cidr(
 
 const HELD: &[&str] = &["networking.k8s.io/service-cidr-finalizer"];
 
-/// Returns short forms of the writes, and the delay until the next pass.
+/// Returns the field or condition that each patch sets, and the delay until the next pass in seconds.
 fn done(cidr: Arc<ServiceCidr>, orphan: bool) -> (Vec<String>, Option<u64>) {
     let orphan = orphan.then(|| "10.1.0.1".parse().unwrap());
     let plan = plan(&Observed { cidr, orphan }, T0);

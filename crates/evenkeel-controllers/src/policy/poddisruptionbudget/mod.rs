@@ -33,10 +33,10 @@ use std::sync::{Arc, OnceLock};
 /// Source of the controller's events.
 const EVENT_SOURCE: &str = "controllermanager";
 
-/// Number of budgets processed concurrently; `--concurrent-disruption-syncs`.
+/// Number of budgets processed concurrently; `--concurrent-disruption-syncs`, default 1.
 pub type Options = Workers<1>;
 
-/// Name of the flag with the number of workers.
+/// Flag with the number of workers.
 pub(crate) const WORKERS: &str = "concurrent-disruption-syncs";
 
 /// The disruption controller.
@@ -72,7 +72,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Builds the controller of pods: it resets stale conditions, and records events about several budgets.
+/// Builds the controller of pods, which resets stale conditions, and records an event if several budgets select a
+/// pod.
 fn pod_passes(
     context: &ControllerContext,
     pods: &Cache<Pod>,
@@ -124,7 +125,7 @@ fn on_pod(
     }
 }
 
-/// Returns the budgets that select the pod, by name.
+/// Returns the budgets that select the pod, sorted by name.
 fn budgets_of(budgets: &Cache<PodDisruptionBudget>, pod: &Pod) -> Vec<Arc<PodDisruptionBudget>> {
     let mut budgets = budgets.namespace(&pod.meta.namespace);
     budgets.retain(|budget| budget.spec.selector.matches(&pod.meta.labels));
@@ -164,7 +165,8 @@ impl Planner for Budgets {
     type Observed = BudgetPods;
     type Memory = ();
 
-    /// Returns a budget and its pods. A null selector matches no pod, an empty one (`{}`) all pods of the namespace.
+    /// Returns a budget and its pods. A null selector matches no pod; an empty one (`{}`) matches all pods of the
+    /// namespace.
     fn observe(&self, key: &Key, (): &()) -> Option<BudgetPods> {
         let budget = self.budgets.get(&key.namespace, &key.name)?;
         let mut pods = self.pods.namespace(&key.namespace);
@@ -194,9 +196,10 @@ impl Planner for Budgets {
     }
 }
 
-/// Puts budgets whose status was updated into the recheck queue. Upstream: `enqueuePdbForRecheck`, `recheckQueue`.
+/// Pass handler that adds budgets to the recheck queue after an update of their status. Upstream:
+/// `enqueuePdbForRecheck`, `recheckQueue`.
 ///
-/// The queue is separate, because a backoff in the main queue would replace the delay there.
+/// The queue is separate, because a backoff in the main queue would replace the delay of the recheck.
 #[derive(Clone, Default)]
 struct Recheck(Arc<OnceLock<Queue<Key>>>);
 

@@ -1,5 +1,5 @@
-//! Expected pods of owners, from the caches ([`super::owner_caches`]) or else from the scale sub-resource.
-//! Upstream: `getExpectedScale`.
+//! Expected pods of owners, from the caches ([`super::owner_caches`]), else from the `scale` subresource. Upstream:
+//! `getExpectedScale`.
 
 use super::plan::ExpectedPods;
 use crate::scale;
@@ -21,8 +21,8 @@ pub(super) struct Owner {
     pub(super) cached: Option<Scaled>,
 }
 
-/// Returns the expected pods of the owners. Live-reads the owners that the caches lack, up to the first error.
-/// Upstream: `getExpectedScale`.
+/// Returns the expected pods of the owners, or the first error. Reads live the owners that the caches lack. Upstream:
+/// `getExpectedScale`.
 pub(super) fn expected_pods(owners: &[Owner], steps: &mut Steps<'_>) -> Result<ExpectedPods, Plan> {
     let mut expected_pods = BTreeMap::new();
     for owner in owners {
@@ -41,7 +41,7 @@ pub(super) fn expected_pods(owners: &[Owner], steps: &mut Steps<'_>) -> Result<E
     Ok(Ok(expected_pods))
 }
 
-/// Reads an owner's scale; `None` if the owner is deleted. Upstream: `getScaleController`.
+/// Reads an owner's scale; `None` if the owner does not exist. Upstream: `getScaleController`.
 fn by_scale(owner: &Owner, steps: &mut Steps<'_>) -> Result<Result<Option<Scaled>, String>, Plan> {
     let Owner { namespace, reference, .. } = owner;
     let resource = match scale::resource(&reference.api_version, &reference.kind, steps)? {
@@ -90,7 +90,7 @@ mod tests {
         }
     }
 
-    /// Returns the discovery of a kind with this sub-resource.
+    /// Returns the discovery of a kind with this subresource.
     fn discovered(subresource: &str) -> Outcome {
         let web = fixtures::resource(Kind::new("x.io", "v1", "Web", "webs", true));
         fixtures::discovered(vec![Resource { subresources: [subresource.into()].into(), ..web }])

@@ -31,8 +31,8 @@ use evenkeel_runtime::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// Time from an admitted eviction to the pod's deletion; after that the eviction counts as failed. Upstream:
-/// `DeletionTimeout`.
+/// Time from an admitted eviction to the pod's deletion. The eviction of a pod that still exists after it counts as
+/// failed. Upstream: `DeletionTimeout`.
 pub(super) const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_secs(120);
 
 /// A budget with its pods, from the caches.
@@ -56,7 +56,7 @@ pub(super) struct Observed {
 /// Expected pods by the owner's uid, or the error. Upstream: `getExpectedScale`.
 pub(super) type ExpectedPods = Result<BTreeMap<Text, i32>, String>;
 
-/// Whether the budget depends on the owners' pods: it is a percentage, or `maxUnavailable`.
+/// Whether the budget depends on the replicas of the pods' owners: it is a percentage, or `maxUnavailable`.
 pub(super) fn asks_owners(budget: &PodDisruptionBudget) -> bool {
     budget.spec.max_unavailable.is_some()
         || matches!(budget.spec.min_available, Some(IntOrString::String(_)))
@@ -69,7 +69,7 @@ pub(super) struct Expected {
     pub(super) desired_healthy: i32,
 }
 
-/// Computes the expected pods, with percentages rounded up. Upstream: `getExpectedPodCount`.
+/// Returns the expected and the desired pods, with percentages rounded up. Upstream: `getExpectedPodCount`.
 pub(super) fn expected(observed: &Observed) -> Result<Expected, String> {
     let spec = &observed.budget.spec;
     let of_owners = || match &observed.expected_pods {
@@ -106,11 +106,11 @@ fn clamp(count: usize) -> i32 {
 /// Admitted evictions. Upstream: `buildDisruptedPodMap`.
 #[derive(Debug, Default)]
 struct Disrupted<'a> {
-    /// Pods that are not deleted yet, within the deletion timeout.
+    /// Pods that are not yet deleted, within the deletion timeout.
     awaited: Vec<(&'a Pod, Timestamp)>,
     /// Pods that were not deleted in time.
     given_up: Vec<&'a Pod>,
-    /// Time until the first deletion timeout.
+    /// Time until the first deletion timeout; `None` if no deletion is awaited.
     recheck: Option<SignedDuration>,
 }
 
@@ -135,7 +135,7 @@ fn disrupted<'a>(
     disrupted
 }
 
-/// Counts ready pods that are neither deleted nor evicted. Upstream: `countHealthyPods`.
+/// Counts ready pods that are neither terminating nor evicted. Upstream: `countHealthyPods`.
 fn healthy(pods: &[Arc<Pod>], disrupted: &Disrupted<'_>, now: Timestamp) -> i32 {
     let goes = |pod: &Pod| {
         disrupted.awaited.iter().any(|(gone, since)| {
@@ -162,8 +162,7 @@ pub(super) fn sync(
     })
 }
 
-/// Returns the time after which the budget is rechecked, and the result of its status update. Upstream:
-/// `trySync`.
+/// Returns the delay until the budget is rechecked, and the result of its status update. Upstream: `trySync`.
 pub(super) fn try_sync<'a>(
     budget: &BudgetPods,
     now: Timestamp,
@@ -180,7 +179,7 @@ pub(super) fn try_sync<'a>(
     Ok((requeue, failed.map_or(Ok(()), Err)))
 }
 
-/// Live-reads the owners that the caches lack.
+/// Returns the observed state. Reads live the owners that the caches lack.
 fn observed(budget: &BudgetPods, steps: &mut Steps<'_>) -> Result<Observed, Plan> {
     let expected_pods = if asks_owners(&budget.budget) {
         Some(owners::expected_pods(&budget.owners, steps)?)
@@ -191,7 +190,7 @@ fn observed(budget: &BudgetPods, steps: &mut Steps<'_>) -> Result<Observed, Plan
     Ok(Observed { budget: budget.clone(), pods: pods.clone(), expected_pods })
 }
 
-/// Returns the status update and the events.
+/// Returns the update of the status, and the events.
 pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let (budget, mut plan) = (&observed.budget, Plan::nothing());
     let target = wire::target(&**budget);
@@ -247,8 +246,8 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     plan
 }
 
-/// Returns the allowed disruptions; zero without expected pods, so that a budget created before its pods is safe.
-/// Upstream: `updatePdbStatus`.
+/// Returns the allowed disruptions. They are zero without expected pods, because a budget may be created before its
+/// pods. Upstream: `updatePdbStatus`.
 fn allowed(expected: Expected, healthy: i32) -> i32 {
     if expected.pods <= 0 { 0 } else { healthy.saturating_sub(expected.desired_healthy).max(0) }
 }

@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 
-/// Counts of the status.
+/// Counts in the status of a budget.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) current_healthy: i32,
@@ -58,7 +58,8 @@ pub(super) fn counted(
     Some(update(budget, counts, generation, &conditions))
 }
 
-/// Returns the update to zero allowed disruptions, after an error. Upstream: `failSafe`.
+/// Returns the update to zero allowed disruptions after the error `why`; `None` if it was written before. Upstream:
+/// `failSafe`.
 pub(super) fn fail_safe(budget: &PodDisruptionBudget, why: &str, now: Timestamp) -> Option<Action> {
     let generation = budget.status.observed_generation;
     let conditions = with(budget, FALSE, "SyncFailed", why, generation, now);
@@ -69,7 +70,7 @@ pub(super) fn fail_safe(budget: &PodDisruptionBudget, why: &str, now: Timestamp)
     Some(update(budget, &counts, generation, &conditions))
 }
 
-/// Sets the condition; its transition time changes only with its status.
+/// Returns the conditions with `DisruptionAllowed` set. Its transition time changes only with its status.
 fn with(
     budget: &PodDisruptionBudget,
     status: &str,

@@ -1,4 +1,4 @@
-//! Tables and properties of what a budget allows.
+//! Table and property tests of the disruptions that a budget allows.
 
 use super::plan::{
     BudgetPods, DELETION_TIMEOUT, Expected, ExpectedPods, Observed, expected, plan, sync, try_sync,
@@ -21,6 +21,7 @@ fn budget(spec: &Value, status: &Value) -> PodDisruptionBudget {
     PodDisruptionBudget { meta: meta("budget"), ..object(&body) }
 }
 
+/// Returns the expected pods of owners with these replicas.
 fn expected_pods(replicas: &[i32]) -> ExpectedPods {
     Ok(replicas.iter().enumerate().map(|(at, n)| (at.to_string().into(), *n)).collect())
 }
@@ -109,7 +110,7 @@ fn disruptions_allowed() {
     let few = written_status(&spec, &json!({}), pods(1, 3), None);
     assert_eq!(few["disruptionsAllowed"], 0);
     assert_eq!(few["conditions"][0]["reason"], "InsufficientPods");
-    // If no pods are expected, no disruption is allowed, whatever pods exist.
+    // If no pods are expected, no disruption is allowed, even if pods exist.
     let scaled = written_status(
         &json!({"maxUnavailable": 1}),
         &json!({}),

@@ -1,4 +1,4 @@
-//! Cache of deleted pods, which need no live read. Upstream: `deletedObjects`.
+//! Cache of deleted pods: a pod in it needs no live read. Upstream: `deletedObjects`.
 
 use evenkeel_api::Text;
 use std::collections::{HashSet, VecDeque};

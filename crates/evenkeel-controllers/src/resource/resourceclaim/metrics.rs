@@ -1,4 +1,4 @@
-//! Metrics of ResourceClaims: creations, and numbers by state.
+//! Metrics of ResourceClaims: a counter of creations, and gauges of claims by state.
 
 use super::{
     Claim,
@@ -52,7 +52,7 @@ fn source(claim: &Claim) -> &'static str {
     }
 }
 
-/// Gauge of claims, computed when it is collected.
+/// Gauge of claims by state, computed at each scrape.
 #[derive(Clone)]
 struct Count {
     claims: Cache<Claim>,

@@ -1,5 +1,5 @@
 //! ResourceClaim controller: creates pods' claims from templates, reserves claims for scheduled pods, and releases
-//! those of finished pods (KEP-3063, KEP-4381). Upstream: `pkg/controller/resourceclaim`.
+//! the claims of finished pods (KEP-3063, KEP-4381). Upstream: `pkg/controller/resourceclaim`.
 
 mod gone;
 mod metrics;
@@ -28,15 +28,16 @@ use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use metrics::Metrics;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A ResourceClaim with all fields, because the controller writes it back whole.
+/// A ResourceClaim with all fields, because an update sends the whole object.
 type Claim = Full<ResourceClaim>;
 /// A ResourceClaimTemplate with all fields.
 type Template = Full<ResourceClaimTemplate>;
 
-/// Number of pods, and number of claims, processed concurrently; `--concurrent-resourceclaim-syncs`.
+/// Number of pods, and number of claims, that are processed concurrently; `--concurrent-resourceclaim-syncs`, default
+/// 50.
 pub type Options = Workers<50>;
 
-/// Name of the flag with the number of workers.
+/// Flag with the number of workers.
 pub(crate) const WORKERS: &str = "concurrent-resourceclaim-syncs";
 
 /// The ResourceClaim controller. Upstream: `newResourceClaimControllerDescriptor`.
@@ -51,7 +52,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::ORDINARY
 };
 
-/// Name of the queue of claims; the main queue has pods.
+/// Name of the queue of claims. (The main queue holds pods.)
 const OF_CLAIMS: &str = "resourceclaim-controller-claims";
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
@@ -90,7 +91,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Enqueues pods on events of their claims and templates.
+/// Starts the controller of pods, which events of their claims and templates enqueue, too.
 fn of_pods(
     context: &ControllerContext,
     planner: PodClaims,
@@ -117,7 +118,7 @@ fn of_pods(
     context.run(builder.planned_with(planner, metrics));
 }
 
-/// Enqueues claims on events of pods that no longer need them.
+/// Starts the controller of claims, which events of finished and deleted pods enqueue, too.
 fn of_claims(context: &ControllerContext, planner: Claims) {
     let gone = planner.gone.clone();
     let builder = context
@@ -142,7 +143,7 @@ fn of_claims(context: &ControllerContext, planner: Claims) {
     context.run(builder.planned(planner));
 }
 
-/// Planner of pods' claims, with its caches.
+/// Planner of pods' claims.
 struct PodClaims {
     pods: Cache<Pod>,
     claims: Cache<Claim>,
@@ -199,14 +200,14 @@ impl PassHandler<PodClaims> for Metrics {
     }
 }
 
-/// Planner of claims' reservations, with its caches.
+/// Planner of claims' reservations.
 struct Claims {
     pods: Cache<Pod>,
     claims: Cache<Claim>,
     gone: DeletedPods,
 }
 
-/// The last deleted pods; clones share them.
+/// The last deleted pods; clones refer to the same ones.
 #[derive(Clone, Default)]
 struct DeletedPods(Arc<Mutex<Gone>>);
 
@@ -252,6 +253,7 @@ impl Planner for Claims {
     }
 }
 
+/// Enqueues the pods that the index has under the object's name.
 fn named<V: evenkeel_api::View>(event: &CacheEvent<V>, index: &Index<Pod>, enqueue: &Enqueue) {
     let meta = event.object().meta();
     let pods = index.get(&within(&meta.namespace, &meta.name));

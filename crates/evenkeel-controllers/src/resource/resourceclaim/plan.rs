@@ -16,7 +16,8 @@ use std::collections::BTreeMap;
 
 /// Annotation of a claim with its name in the pod's spec. Upstream: `PodResourceClaimAnnotation`.
 pub(super) const POD_CLAIM: &str = "resource.kubernetes.io/pod-claim-name";
-/// Maximum length of the prefix of a generated name, before a hyphen and five letters.
+/// Maximum length of the prefix of a generated name, which leaves room for a hyphen and five letters in 63
+/// characters.
 const BASE: usize = 57;
 
 /// Name of a pod's claim. Upstream: `resourceclaim.Name`.
@@ -77,7 +78,7 @@ pub(super) fn is_for(claim: &Claim, pod: &Pod) -> bool {
     claim.meta().controlled_by(&pod.meta.uid)
 }
 
-/// Whether the claim has this name in the pod's spec; the pod's status may lack it.
+/// Whether the claim's annotation has this name from the pod's spec. The pod's status may lack the claim.
 pub(super) fn is_made_as(claim: &Claim, within_pod: &str) -> bool {
     claim.meta().annotations.get(POD_CLAIM) == Some(within_pod)
 }
@@ -109,7 +110,7 @@ pub(super) fn allowed(
     }
 }
 
-/// Whether the spec requests admin access; prioritized subrequests have none.
+/// Whether the spec requests admin access. Prioritized subrequests cannot request it.
 pub(super) fn wants_admin_access(spec: Option<&ResourceClaimSpec>) -> bool {
     requests(spec).iter().any(|request| {
         request.exactly.as_ref().is_some_and(|exactly| exactly.admin_access == Some(true))
@@ -121,7 +122,7 @@ fn requests(spec: Option<&ResourceClaimSpec>) -> &[DeviceRequest] {
     devices.and_then(|devices| devices.requests.as_deref()).unwrap_or_default()
 }
 
-/// Returns the claim to create for the pod.
+/// Returns the claim to create for the entry `within_pod` of the pod's spec.
 pub(super) fn made(pod: &Pod, within_pod: &str, template: &Template) -> ResourceClaim {
     let from = template.spec.clone().unwrap_or_default();
     let meta = from.metadata.unwrap_or_default();
@@ -148,13 +149,13 @@ pub(super) fn made(pod: &Pod, within_pod: &str, template: &Template) -> Resource
     }
 }
 
-/// Returns the prefix of the claim's name; if it is too long, both parts are cut in proportion.
+/// Returns the prefix of the claim's name. If it is too long, both parts are cut in proportion.
 fn base(pod: &str, claim: &str) -> String {
     let whole = format!("{pod}-{claim}-");
     if whole.len() <= BASE {
         return whole;
     }
-    // Names are ASCII, so cutting splits no character.
+    // Names are ASCII, so a cut does not split a character.
     let cut = |part: &str| {
         let length = part.len() * BASE / whole.len();
         part.get(..length).unwrap_or(part).to_owned()
@@ -162,7 +163,7 @@ fn base(pod: &str, claim: &str) -> String {
     format!("{}-{}", cut(pod), cut(claim))
 }
 
-/// Returns the pod's `resourceClaimStatuses` with the created claims.
+/// Returns the apply configuration of the pod's `resourceClaimStatuses`, extended by the created claims.
 pub(super) fn statuses(pod: &Pod, made: &BTreeMap<String, String>) -> Value {
     let mut all: BTreeMap<&str, &str> = pod
         .status
@@ -265,7 +266,7 @@ mod tests {
     fn long_names_are_truncated_in_proportion() {
         assert_eq!(base("pod", "claim"), "pod-claim-");
         let (pod, claim) = ("p".repeat(60), "c".repeat(20));
-        // 60 and 20 of 82 letters, in 57.
+        // 60 and 20 of 82 letters, scaled to 57.
         assert_eq!(base(&pod, &claim), format!("{}-{}", "p".repeat(41), "c".repeat(13)));
     }
 

@@ -1,5 +1,5 @@
-//! Steps for a pod's claims: live-read the named claims that the cache lacks, create missing ones one by one,
-//! then name them in the pod's status. Once the status names all claims, reserve the allocated ones.
+//! Steps for a pod's claims. Read live the claims that the status names and the cache lacks, create missing claims
+//! one by one, and name them in the pod's status. Once the status names all claims, reserve the allocated ones.
 //! Upstream: `syncPod`.
 
 use super::{
@@ -64,13 +64,13 @@ impl Observed {
         self.pod.spec.resource_claims.iter().zip(&self.named)
     }
 
-    /// Whether the pod needs claims. A finished or deleted pod does not: the claims created for it are being
+    /// Whether the pod needs claims. A finished or terminating pod does not: the claims created for it are being
     /// deleted.
     fn needs_claims(&self) -> bool {
         !self.pod.meta.deleting() && !plan::is_done(&self.pod)
     }
 
-    /// Whether to read a claim live: it was created from a template and has a name, but the cache lacks it.
+    /// Whether to read a claim live: it is from a template, the status names it, but the cache lacks it.
     fn asks(&self, claim: &PodResourceClaim, named: &Named) -> bool {
         plan::is_made(claim)
             && named.claim.is_none()
@@ -78,7 +78,7 @@ impl Observed {
     }
 }
 
-/// Live-reads the claims that the cache lacks. If it lacks none, takes the next step at once.
+/// Reads live the claims that the cache lacks. If it has all, takes the next step at once.
 pub(super) fn plan(observed: &Observed) -> Plan {
     if !observed.needs_claims() {
         return Plan::nothing();
@@ -100,7 +100,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     Plan::of(reads)
 }
 
-/// Creates the next missing claim, updates the pod's status, or reserves its claims.
+/// Creates the next missing claim. If none is missing, updates the pod's status, or reserves its claims.
 pub(super) fn next(observed: &Observed, done: &Outcomes) -> Option<Plan> {
     if !observed.needs_claims() {
         return None;
@@ -130,11 +130,11 @@ pub(super) fn next(observed: &Observed, done: &Outcomes) -> Option<Plan> {
     if done.writes.next().is_some() {
         return None;
     }
-    // A later pass, which observes the created claims, reserves them.
+    // Do not reserve created claims now: a later pass, which observes them, does.
     Some(if made.is_empty() { reserve(observed) } else { update_status(observed, &made) })
 }
 
-/// The outcomes so far: of the first step's reads, then of the writes.
+/// The outcomes so far: those of the first step's reads, then those of the writes.
 struct Replay<'a> {
     reads: std::slice::Iter<'a, Outcome>,
     writes: std::slice::Iter<'a, Outcome>,
@@ -150,10 +150,12 @@ impl<'a> Replay<'a> {
 
 /// Name of a pod's claim, or the claim to create.
 enum Found {
-    /// No change: the claim exists under the name in the status, the user creates it, or the pod needs none.
+    /// Nothing changes: the claim exists under the name in the status, the user creates it, or the pod needs no
+    /// claim.
     NotNeeded,
     /// The claim exists, but the pod's status does not name it.
     Is(String),
+    /// The claim does not exist, and must be created.
     Lacks(Box<ResourceClaim>),
 }
 
@@ -211,7 +213,7 @@ fn create(observed: &Observed, new: &ResourceClaim) -> Create {
     Create { on_error: OnError::Ignore, ..create }
 }
 
-/// Records an event that says why a claim was not created, and fails.
+/// Returns the plan that records an event about a claim that was not created, and fails.
 fn refuse(observed: &Observed, claim: &PodResourceClaim, error: &NotMade) -> Plan {
     let meta = &observed.pod.meta;
     let message = format!("PodResourceClaim {}: {error}", claim.name);

@@ -1,7 +1,7 @@
-//! Release of claims: removes reservations of finished pods, deallocates, and deletes claims created for such pods.
-//! Upstream: `syncClaim`.
+//! Release of claims: removes reservations of finished pods, deallocates claims without reservations, and deletes
+//! claims that were created for finished pods. Upstream: `syncClaim`.
 //!
-//! The first step live-reads the pods that the cache lacks. Each later step is one write.
+//! The first step reads live the pods that the cache lacks. Each later step is one write.
 
 use super::{Claim, plan};
 use crate::wire;
@@ -22,7 +22,7 @@ pub(super) struct Observed {
     pub(super) claim: Arc<Claim>,
     /// Decisions about the consumers, in the order of `status.reservedFor`.
     pub(super) decisions: Vec<ConsumerDecision>,
-    /// The pod with the name of the owning pod.
+    /// The cached pod that has the name of the owning pod.
     pub(super) owner: Option<Arc<Pod>>,
 }
 
@@ -31,7 +31,7 @@ pub(super) fn consumers(claim: &Claim) -> &[ResourceClaimConsumerReference] {
     claim.status.as_ref().and_then(|status| status.reserved_for.as_deref()).unwrap_or_default()
 }
 
-/// Live-reads the consumers that the cache lacks. If it lacks none, takes the next step at once.
+/// Reads live the pods that the cache lacks. If it has all, takes the next step at once.
 pub(super) fn plan(observed: &Observed) -> Plan {
     let consumers = consumers(&observed.claim).iter().zip(&observed.decisions);
     let to_read = consumers.filter(|(_, decision)| **decision == ConsumerDecision::ReadLive);
@@ -47,7 +47,8 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     Plan::of(reads)
 }
 
-/// Writes the status without the reservations of finished pods, then removes the finalizer, then deletes an unused claim.
+/// Writes the status without the reservations of finished pods, then removes the finalizer, then deletes an unused
+/// claim.
 pub(super) fn next(observed: &Observed, done: &Outcomes) -> Option<Plan> {
     let claim = &*observed.claim;
     let n_reads = observed
@@ -124,11 +125,12 @@ pub(super) enum ConsumerDecision {
     Keep,
     /// The reservation is removed.
     Remove,
-    /// The cache lacks the pod: a live read decides, because the scheduler may be ahead of the cache.
+    /// A live read decides, because the cache lacks the pod: the scheduler may be ahead of the cache.
     ReadLive,
 }
 
-/// Decides about a consumer. `pod` is the cached pod of its name. Consumers other than pods stay.
+/// Decides about a consumer. `pod` is the cached pod with the consumer's name. The reservations of other consumers
+/// than pods stay.
 pub(super) fn decide_consumer(
     consumer: &ResourceClaimConsumerReference,
     known_gone: bool,
@@ -172,7 +174,7 @@ fn release(claim: &Claim, remaining: &[ResourceClaimConsumerReference]) -> Relea
         changed
     };
     if remaining.len() < before.len() {
-        // Deallocate the claim with its last reservation.
+        // The last reservation ends, so deallocate the claim.
         let stays = allocated && !(remaining.is_empty() && protected);
         return Release { status: Some(with(stays)), unprotect: protected && !stays };
     }
@@ -198,8 +200,8 @@ fn written(claim: &Claim) -> ResourceClaim {
     claim
 }
 
-/// Whether an unreserved claim is deleted, because its owning pod is finished or replaced. `owner` is the
-/// cached pod of the owning pod's name; without it, the garbage collector deletes the claim.
+/// Whether an unreserved claim must be deleted, because its owning pod is finished or replaced. `owner` is the cached
+/// pod with the owning pod's name. Without it, the garbage collector deletes the claim.
 fn is_useless(claim: &Claim, owner: Option<&Pod>) -> bool {
     let Some(made_for) = plan::owning_pod(claim) else { return false };
     owner.is_some_and(|pod| pod.meta.uid != made_for.uid || plan::is_done(pod))
@@ -256,8 +258,7 @@ mod tests {
         object(&claim)
     }
 
-    /// Returns the written status (allocated, number of reservations), if any, and whether the finalizer is
-    /// removed.
+    /// Returns the written status (allocated, number of reservations), if any, and whether the finalizer is removed.
     fn outcome(claim: &Claim, remaining: usize) -> (Option<(bool, usize)>, bool) {
         let all = claim
             .status
@@ -281,7 +282,7 @@ mod tests {
             (claim(&ours, false, &two), 2, (None, false)),
             (claim(&ours, false, &two), 1, (Some((true, 1)), false)),
             (claim(&ours, false, &two), 0, (Some((false, 0)), true)),
-            // Another allocator, which sets no finalizer, deallocates its claims itself.
+            // Without the finalizer, another allocator owns the claim, and deallocates it.
             (claim(&none, false, &two), 0, (Some((true, 0)), false)),
             (claim(&ours, false, &free), 0, (None, false)),
             (claim(&ours, true, &free), 0, (Some((false, 0)), true)),
@@ -325,7 +326,7 @@ mod tests {
         Outcome::failure(Failure { code, reason, message, namespace_terminating: false })
     }
 
-    /// Returns sub-resource and body of a plan's only action.
+    /// Returns the subresource and the body of the plan's only action, an update.
     fn update(plan: Option<Plan>) -> (&'static str, Value) {
         let plan = plan.unwrap();
         let [Action::Update(update)] = &plan.actions[..] else { panic!("{plan:?}") };

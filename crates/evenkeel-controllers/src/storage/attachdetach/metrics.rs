@@ -21,6 +21,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
+/// Buckets of the histogram, in seconds.
 const SECONDS: [f64; 13] =
     [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0];
 const ATTACH: &str = "volume_attach";
@@ -57,7 +58,8 @@ impl Operations {
         Self { took, begun: Mutex::default() }
     }
 
-    /// Handles a change of an attachment.
+    /// Records the operations that a change of an attachment starts and ends. Ignores attachments that this
+    /// controller did not create.
     pub(super) fn on_attachment_event(
         &self,
         event: &CacheEvent<VolumeAttachment>,
@@ -92,7 +94,8 @@ impl Operations {
 
 type Ended = (&'static str, &'static str);
 
-/// Returns the operation that an attachment's change ends with its result, and whether the change starts an operation.
+/// Returns the operation that an attachment's change ends, with its result, and whether the change starts an
+/// operation.
 fn operations_of_change(event: &CacheEvent<VolumeAttachment>) -> (Option<Ended>, bool) {
     let (old, new) = match event {
         CacheEvent::Added { object, .. } => {
@@ -118,7 +121,7 @@ fn operations_of_change(event: &CacheEvent<VolumeAttachment>) -> (Option<Ended>,
 
 const CSI: &str = "kubernetes.io/csi";
 
-/// Returns the plugin in a unique volume name.
+/// Returns the plugin that a unique volume name begins with.
 fn plugin_of_name(name: &str) -> String {
     match attach::split_attached_name(name) {
         Some((driver, _)) => format!("{CSI}:{driver}"),

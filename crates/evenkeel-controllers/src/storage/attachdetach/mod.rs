@@ -1,8 +1,8 @@
 //! Attach-detach controller: attaches volumes to the nodes whose pods use them, and detaches unused volumes. Upstream:
 //! `pkg/controller/volume/attachdetach`.
 //!
-//! VolumeAttachments are the actual state of world. CSI drivers act on them, also for in-tree plugins that migrated to
-//! CSI. For network devices (iSCSI, Fibre Channel) it is `status.volumesAttached` of the node.
+//! VolumeAttachments are the actual state of world. CSI drivers act on them, also for in-tree plugins that migrated
+//! to CSI. The actual state of network devices (iSCSI, Fibre Channel) is the node's `status.volumesAttached`.
 
 mod iscsi_fc;
 mod metrics;
@@ -120,7 +120,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             for attachment in of_volume.get(&volume.meta.name) {
                 enqueue.add(Key::new("", &attachment.spec.node_name));
             }
-            // The cache may show the volume's binding after the claim's.
+            // The cache may show the binding of the volume later than the binding of the claim.
             let is_new = match event {
                 CacheEvent::Added { initial, .. } => !initial,
                 CacheEvent::Updated { old, new } => old.spec.claim_ref != new.spec.claim_ref,
@@ -133,13 +133,13 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         })
         .reads(&state_of_world.drivers);
-    // There is only one worker, because two nodes that attach the same volume concurrently would not see each other's
+    // There is only one worker. With two, nodes that attach the same volume concurrently would not see each other's
     // reservation.
     context.run(builder.planned_with(planner, handler));
     Ok(())
 }
 
-/// Reports whether a volume of the pod may have to be attached.
+/// Reports whether the pod has a volume that the controller may have to attach.
 fn may_attach(pod: &Pod) -> bool {
     claims::of_pod(pod).next().is_some()
         || pod
@@ -173,7 +173,7 @@ struct NodeStates {
 }
 
 impl NodeStates {
-    /// Records a node, whose last version is needed after its deletion.
+    /// Records the current version of a node, which is needed after the node's deletion.
     fn on_node_event(&self, node: &Arc<Node>) {
         self.last().insert(node.meta.name.clone(), Arc::clone(node));
     }
@@ -183,7 +183,7 @@ impl NodeStates {
         self.last().get(name).cloned()
     }
 
-    /// Forgets a deleted node.
+    /// Removes the last version of a deleted node.
     fn forget_node(&self, name: &str) {
         self.last().remove(name);
     }
@@ -210,7 +210,7 @@ struct Attachments {
     options: Options,
 }
 
-/// Counts forced detaches, and records reservations before the actions of a plan run.
+/// Pass handler that counts forced detaches, and records reservations before the actions of a plan run.
 struct Passes {
     node_states: Arc<NodeStates>,
     forced: IntCounterVec,

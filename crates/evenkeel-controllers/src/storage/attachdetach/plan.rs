@@ -31,15 +31,16 @@ use std::{
     time::Duration,
 };
 
+/// Annotation of nodes whose volumes the controller attaches.
 const MANAGED: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// Time after which a volume is force-detached from a node that is not ready. Upstream: `maxWaitForUnmountDuration`.
 const MAX_WAIT_FOR_UNMOUNT: Duration = Duration::from_secs(360);
 /// Time that a CSI driver has to attach a volume before an event is recorded. Upstream: `csiTimeout`.
 const CSI_TIMEOUT: Duration = Duration::from_secs(120);
-/// Lifetime of a reservation. By then the caches show the attachment.
+/// Lifetime of a reservation. After it, the caches show the attachment.
 const RESERVATION_LIFETIME: Duration = Duration::from_secs(10);
-/// Delay before a volume that is attached or reserved elsewhere is checked again.
+/// Delay until a volume that is attached or reserved elsewhere is checked again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Observed state of a node and its volumes.
@@ -62,7 +63,7 @@ pub(super) struct Observed {
 pub(super) struct DesiredVolume {
     /// Unique volume name in the form of the node's status.
     pub(super) name: Text,
-    /// Name of the PersistentVolume, or of the pod's inline volume.
+    /// Name of the PersistentVolume or of the pod's inline volume, for messages.
     pub(super) called: Text,
     /// The PersistentVolume; `None` for an inline volume.
     pub(super) volume: Option<Arc<PersistentVolume>>,
@@ -74,8 +75,8 @@ pub(super) struct DesiredVolume {
 }
 
 impl DesiredVolume {
-    /// Reports whether the volume can be attached to only one node. Returns false for an inline volume, about which
-    /// this is unknown.
+    /// Reports whether the volume can be attached to only one node. Returns false for an inline volume, whose access
+    /// modes are unknown.
     fn is_exclusive(&self) -> bool {
         self.volume.as_deref().is_some_and(is_exclusive)
     }
@@ -145,7 +146,7 @@ pub(super) struct Decision {
     pub(super) memory: Memory,
 }
 
-/// Reports whether this controller instead of the kubelet attaches the node's volumes. The annotation may have any
+/// Reports whether this controller, and not the kubelet, attaches the node's volumes. The annotation may have any
 /// value.
 pub(super) fn is_managed(node: &Node) -> bool {
     node.meta.annotations.contains(MANAGED)
@@ -169,7 +170,7 @@ fn is_ready(node: &Node) -> bool {
     conditions.any(|condition| &*condition.type_ == "Ready" && &*condition.status == "True")
 }
 
-/// Reports whether the pod is not terminated, so that it needs its volumes. Upstream: `IsPodTerminated`.
+/// Reports whether the pod needs its volumes, because it is not terminated. Upstream: `IsPodTerminated`.
 pub(super) fn needs_volumes(pod: &Pod) -> bool {
     !persistentvolumeclaimprotection::is_terminated(pod)
 }
@@ -179,8 +180,8 @@ pub(super) fn is_multi_attach(desired: &DesiredVolume) -> bool {
     desired.is_exclusive() && !desired.elsewhere.is_empty()
 }
 
-/// Reports whether the volume can be attached to only one node. Returns false for a volume without access modes, about
-/// which this is unknown. Upstream: `IsMultiAttachAllowed`.
+/// Reports whether the volume can be attached to only one node. Returns false for a volume without access modes.
+/// Upstream: `IsMultiAttachAllowed`.
 fn is_exclusive(volume: &PersistentVolume) -> bool {
     let modes = &volume.spec.access_modes;
     let all = |mode: &str| matches!(mode, "ReadWriteMany" | "ReadOnlyMany");
@@ -208,7 +209,7 @@ pub(super) fn plan(observed: &Observed, options: &Options, now: Timestamp) -> De
     decision
 }
 
-/// Reports whether this controller created the attachment, judging by its name. It leaves other attachments alone.
+/// Reports whether this controller created the attachment, judging by its name. It does not touch other attachments.
 fn is_own(attached_volume: &AttachedVolume) -> bool {
     let attachment = &attached_volume.attachment;
     let Some(name) = &attached_volume.name else {
@@ -245,8 +246,8 @@ fn detaching<'a>(
     detaching
 }
 
-/// Returns the network devices to report as attached: those that pods use and that no other node has, and those that
-/// the node may still have mounted.
+/// Returns the network devices to report as attached. These are the devices that pods use and no other node has, and
+/// the devices that the node may still have mounted.
 fn network_devices<'a>(
     observed: &'a Observed,
     options: &Options,
@@ -274,7 +275,7 @@ fn network_devices<'a>(
     network_devices
 }
 
-/// Reports whether an unused volume can be detached now. Otherwise schedules the forced detach. Upstream: `reconcile`.
+/// Reports whether an unused volume can be detached now. If not, schedules the forced detach. Upstream: `reconcile`.
 fn can_detach(
     observed: &Observed,
     id: &Text,
@@ -307,7 +308,7 @@ fn can_detach(
     false
 }
 
-/// Reports whether the node may have the volume mounted. For a deleted node its last status decides.
+/// Reports whether the node may have the volume mounted. For a deleted node, its last known status decides.
 fn is_mounted(observed: &Observed, name: Option<&Text>) -> bool {
     let node = observed.node.as_deref().or(observed.last.as_deref());
     let in_use = node.map(|node| &*node.status.volumes_in_use).unwrap_or_default();
@@ -349,8 +350,8 @@ fn update_node_status(
         still_attached.iter().map(|name| json!({"name": name, "devicePath": ""})).collect();
     let mut body = json!({"metadata": {"uid": node.meta.uid}, "status": {"volumesAttached": list}});
     if still_attached.len() < known.len() + new.len() {
-        // The kubelet may have mounted a removed volume in the meantime. The resource version makes the write conflict
-        // in that case.
+        // The kubelet may have mounted a removed volume in the meantime. In that case, the resource version makes the
+        // write conflict.
         body["metadata"]["resourceVersion"] = (*node.meta.resource_version).into();
     }
     plan.push(Patch {
@@ -379,8 +380,8 @@ fn create_attachments(observed: &Observed, now: Timestamp, decision: &mut Decisi
             .iter()
             .find(|attached_volume| attached_volume.name.as_ref() == Some(&one.name));
         match attached_volume {
-            // The driver has attached the volume. A new attachment can only be created after a terminating one is
-            // deleted.
+            // The driver has attached the volume. If the attachment is terminating, a new one can only be created
+            // after its deletion.
             Some(attached_volume) if attached_volume.attachment.status.attached => {}
             Some(attached_volume) => {
                 let volume = &one.called;

@@ -1,4 +1,4 @@
-//! State of world: caches and indexes of the volumes that pods use, and of attachments.
+//! State of world: caches and indexes of volumes, of the pods that use them, and of attachments.
 
 use super::{
     iscsi_fc,
@@ -89,6 +89,7 @@ impl StateOfWorld {
         desired
     }
 
+    /// Returns the entry of a volume that the pod uses, with the other nodes that have the volume.
     fn used(
         &self,
         name: Text,
@@ -110,7 +111,7 @@ impl StateOfWorld {
         DesiredVolume { name, called, volume, pods: vec![Arc::clone(pod)], elsewhere, others }
     }
 
-    /// Returns the PersistentVolume bound to a pod's claim, if it has to be attached.
+    /// Returns the PersistentVolume bound to a pod's claim, if the controller must attach it.
     fn volume(&self, pod: &Pod, used: &claims::ClaimUse<'_>) -> Option<Arc<PersistentVolume>> {
         let volume = self.bound(pod, used)?;
         let attaches = match csi_translation::driver_and_handle(&volume) {

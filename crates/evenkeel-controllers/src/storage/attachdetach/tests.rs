@@ -21,11 +21,13 @@ fn plan(observed: &Observed, options: &Options, now: Timestamp) -> Decision {
     plan::plan(observed, options, now)
 }
 
+/// Returns the PersistentVolume `v` of the CSI driver `d`, with this access mode.
 fn volume(mode: &str) -> Arc<PersistentVolume> {
     Arc::new(object(&json!({"metadata": {"name": "v"}, "spec": {"accessModes": [mode],
         "csi": {"driver": "d", "volumeHandle": "h"}}})))
 }
 
+/// Returns the node `n`: its `Ready` status, whether it has `v` in use or attached, and whether it is out of service.
 fn node(ready: &str, in_use: bool, attached: bool, out: bool) -> Arc<Node> {
     let name = "kubernetes.io/csi/d^h";
     let names = |yes: bool| if yes { json!([name]) } else { json!([]) };
@@ -36,6 +38,7 @@ fn node(ready: &str, in_use: bool, attached: bool, out: bool) -> Arc<Node> {
         "status": {"conditions": [{"type": "Ready", "status": ready}], "volumesInUse": names(in_use), "volumesAttached": attached}})))
 }
 
+/// Returns the volume `v` that the pod `p` uses. The pod `q` uses it on each node of `elsewhere`.
 fn desired(mode: &str, elsewhere: &[&str]) -> DesiredVolume {
     let volume = volume(mode);
     DesiredVolume {
@@ -48,6 +51,7 @@ fn desired(mode: &str, elsewhere: &[&str]) -> DesiredVolume {
     }
 }
 
+/// Returns the attachment of `v` to `n`.
 fn attached_volume(attached: bool, going: bool) -> AttachedVolume {
     let mut attachment: VolumeAttachment = object(
         &json!({"metadata": {"name": attachment_name("h", "d", "n"), "uid": "a"},
@@ -329,7 +333,7 @@ fn attachments_of_others_are_kept() {
     let foreign = ["a", "csi-", &attachment_name("other", "d", "n")];
     assert_eq!(foreign.map(|id| nobodys(id, true).len()), [0, 0, 0]);
     assert_eq!(["a", "csi-0"].map(|id| nobodys(id, false).len()), [0, 0]);
-    // The volume was deleted, but the attachment has the name that this controller gives.
+    // The volume does not exist, but the attachment has the name that this controller generates.
     assert_eq!(nobodys(&attachment_name("h", "d", "n"), false), ["delete"]);
 }
 

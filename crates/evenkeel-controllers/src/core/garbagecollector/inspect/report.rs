@@ -12,7 +12,7 @@ use evenkeel_runtime::introspect::{Description, ObjectReport, Subject};
 /// Maximum number of dependents listed by name.
 const MAX_LISTED_DEPENDENTS: usize = 20;
 
-/// Returns the report about an object, and its uid.
+/// Returns the report about an object, and its uid; `None` if the graph has no such object.
 pub(in super::super) fn report(
     graph: &Graph,
     subject: &Subject,

@@ -32,7 +32,7 @@ fn account(secrets: &[&str]) -> Arc<ServiceAccount> {
 fn cleanup_needs_tracking_for_the_whole_period() {
     let known = |tracked| Age::new(NOW, YEAR, tracked).map(|age| age.is_some());
     assert_eq!(known("2024-12-30"), Ok(true));
-    // Tracking may have begun at the end of the last day of 2024.
+    // The date has no time of day: tracking may have begun at the end of 2024-12-31.
     assert_eq!(known("2024-12-31"), Ok(true));
     assert_eq!(known("2025-01-01"), Ok(false));
     assert!(known("yesterday").is_err());

@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub(crate) struct Allocator {
     pub(crate) sets: Vec<Set>,
-    /// Allocated CIDRs, written or not: a write without a response is repeated with the same CIDRs.
+    /// Allocated CIDRs by node, whether the write has succeeded or not: a write without a response is repeated with
+    /// the same CIDRs.
     held: BTreeMap<Text, Vec<Cidr>>,
 }
 
@@ -29,7 +30,7 @@ pub(crate) enum Verdict {
 }
 
 impl Allocator {
-    /// Builds the allocator without allocations; the Services' CIDRs are occupied.
+    /// Builds an allocator without allocations for nodes; the Services' CIDRs are occupied.
     pub(crate) fn new(config: &Config) -> Result<Self, Problem> {
         let sets: Result<Vec<Set>, Problem> =
             config.families.iter().map(|family| Set::new(*family)).collect();
@@ -66,7 +67,7 @@ impl Allocator {
         Verdict::Give(ranges, Some(looked_at))
     }
 
-    /// Records a node, or its deletion, and returns the verdict about it.
+    /// Records a node, or its deletion if `node` is `None`, and returns the verdict about it.
     pub(crate) fn look(&mut self, name: &str, node: Option<&Node>) -> Verdict {
         let Some(node) = node else {
             self.release(name);
@@ -77,7 +78,7 @@ impl Allocator {
         verdict
     }
 
-    /// Records the CIDRs that a node has, or that the verdict gives it.
+    /// Records the CIDRs that a node has, or those that the verdict allocates to it.
     pub(crate) fn record(&mut self, name: &str, node: &Node, verdict: &Verdict) {
         if !node.spec.pod_cidrs.is_empty() {
             self.occupy(name, &node.spec.pod_cidrs);
@@ -140,7 +141,7 @@ impl Allocator {
             // An allocated CIDR lies in its set.
             let _ = set.release(range);
         }
-        // Two nodes may share a CIDR that a user set: it stays occupied.
+        // Another node may have the same CIDR, set by a user: such a CIDR stays occupied.
         for held in self.held.values() {
             for (index, range) in held.iter().enumerate() {
                 if ranges.get(index).is_some_and(|released| released.overlaps(range)) {
@@ -197,7 +198,7 @@ mod tests {
             allocated(&allocator.look("b", Some(&node(&[])))),
             "10.97.1.0/24,fd00:10:244:1::/64"
         );
-        // Before the write is visible, a second request gets the same CIDRs.
+        // Until the write is visible, a second request gets the same CIDRs.
         assert_eq!(
             allocated(&allocator.look("a", Some(&node(&[])))),
             "10.97.0.0/24,fd00:10:244::/64"

@@ -4,8 +4,8 @@ use super::config::Family;
 use evenkeel_api::cidr::{Cidr, from_number, number};
 use std::ops::RangeInclusive;
 
-/// Maximum difference of prefix lengths for IPv6, because each part takes a bit of memory. Upstream:
-/// `clusterSubnetMaxDiff`.
+/// Maximum difference between the prefix lengths of a node and of the set, for IPv6: each part takes a bit of memory.
+/// Upstream: `clusterSubnetMaxDiff`.
 const MOST_BITS: u8 = 16;
 
 /// Error of a CIDR set.
@@ -39,8 +39,9 @@ pub(crate) struct Set {
     taken: usize,
     /// Index at which the search continues. Upstream: `nextCandidate`.
     next: usize,
-    /// Number of allocations and of releases so far.
+    /// Number of allocations so far.
     pub(crate) allocated: u64,
+    /// Number of releases so far.
     pub(crate) released: u64,
 }
 
@@ -94,7 +95,7 @@ impl Set {
         self.set_used(index, true);
     }
 
-    /// Checks that the CIDR overlaps the set's.
+    /// Checks that the CIDR overlaps the set.
     pub(crate) fn check(&self, cidr: &Cidr) -> Result<(), Problem> {
         self.parts_in(cidr).map(drop)
     }
@@ -142,7 +143,7 @@ impl Set {
         Ok(self.index(number(cidr.first()))..=self.index(number(cidr.last())))
     }
 
-    /// Returns the index of the part with an address.
+    /// Returns the index of the part that contains `address`, which must lie in the set.
     fn index(&self, address: u128) -> usize {
         let distance = address - number(self.range.first());
         // The address is in the set, so the index fits.
@@ -189,7 +190,7 @@ mod tests {
         );
         v4.release(&cidr("10.1.0.0/24")).unwrap();
         v4.release(&cidr("10.1.2.0/24")).unwrap();
-        // The search continues after the last one, then wraps around.
+        // The search continues after the last allocated part, then wraps around.
         assert_eq!(take(&mut v4, 3), ["10.1.0.0/24", "10.1.2.0/24", "none"]);
         assert_eq!((v4.allocated, v4.released, v4.taken()), (6, 2, 4));
         let mut v6 = set("fd00:10:244::/62", 64);

@@ -16,7 +16,7 @@ const NO_SCHEDULE: &str = "NoSchedule";
 /// Taint of a cordoned node. Upstream: `TaintNodeUnschedulable`.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// Condition, status, and key of the taint. Upstream: `nodeConditionToTaintKeyStatusMap`.
+/// Node condition, its status, and the key of the resulting taint. Upstream: `nodeConditionToTaintKeyStatusMap`.
 const TAINTS: [(&str, &str, &str); 6] = [
     ("Ready", "False", "node.kubernetes.io/not-ready"),
     ("Ready", "Unknown", "node.kubernetes.io/unreachable"),
@@ -41,7 +41,8 @@ pub(crate) fn plan(node: &Node, now: Timestamp) -> Plan {
     plan
 }
 
-/// Returns the patch of deprecated labels, which take the values of the current ones. Upstream: `reconcileNodeLabels`.
+/// Returns the patch that copies the values of current labels to their deprecated names. Upstream:
+/// `reconcileNodeLabels`.
 fn labels(node: &Node) -> Option<String> {
     let labels = &node.meta.labels;
     let missing: Map<String, Value> = OLD_NAMES
@@ -53,7 +54,7 @@ fn labels(node: &Node) -> Option<String> {
     (!missing.is_empty()).then(|| json!({"metadata": {"labels": missing}}).to_string())
 }
 
-/// Returns the patch that adds missing taints and removes outdated ones; taints of others stay. Upstream:
+/// Returns the patch that adds missing taints and removes outdated ones; other taints stay. Upstream:
 /// `doNoScheduleTaintingPass`.
 fn taints(node: &Node, now: Timestamp) -> Option<String> {
     let expected_taints = expected_taints(node);
@@ -153,7 +154,7 @@ mod tests {
         }
     }
 
-    /// Returns the keys of the taints after the plan; `None` if the plan does nothing.
+    /// Returns the taints after the plan, as `key:effect`; `None` if the plan does nothing.
     fn taints_after_plan(node: &Node) -> Option<Vec<String>> {
         let plan = plan(node, T0);
         let Some(Action::Patch(patch)) = plan.actions.first() else { return None };

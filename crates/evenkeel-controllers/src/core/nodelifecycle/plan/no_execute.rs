@@ -61,7 +61,7 @@ pub(crate) fn taints_patch(node: &Node, now: Timestamp) -> Option<String> {
     Some(taints_body(node, all))
 }
 
-/// Returns the patch that removes both taints, whatever the condition; `None` without them. Upstream:
+/// Returns the patch that removes both taints, whatever the condition; `None` if the node has neither. Upstream:
 /// `markNodeAsReachable`.
 pub(crate) fn reachable_patch(node: &Node) -> Option<String> {
     let ours = |taint: &&Taint| {
@@ -91,6 +91,7 @@ mod tests {
     use crate::fixtures::{T0, meta};
     use evenkeel_api::views::NodeCondition;
 
+    /// Returns a node with this status of `Ready`, none if empty, and these taints as `key:effect`.
     fn node(ready: &str, taints: &[&str]) -> Node {
         let mut node = Node { meta: meta("n"), ..Node::default() };
         if !ready.is_empty() {

@@ -3,7 +3,7 @@
 use evenkeel_api::time::{Timestamp, seconds};
 use serde_json::{Value, json};
 
-/// Conditions that the kubelet owns. The route or cloud controller owns `NetworkUnavailable`.
+/// Conditions that the kubelet owns. (The route or cloud controller owns `NetworkUnavailable`.)
 const KUBELETS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
 /// Sets the kubelet's conditions to `Unknown`, and adds missing ones. Upstream: `tryUpdateNodeHealth`.

@@ -16,9 +16,10 @@ const DISRUPTION_EXCLUSION: &str = "node.kubernetes.io/exclude-disruption";
 pub(crate) enum ZoneState {
     /// The state before the first pass.
     Initial,
-    /// At most two nodes are not ready, or fewer than `--unhealthy-zone-threshold` of all.
+    /// A node is ready, and at most two nodes or fewer than `--unhealthy-zone-threshold` of all are not. Also a zone
+    /// without counted nodes.
     Normal,
-    /// More than two nodes, and at least `--unhealthy-zone-threshold` of all, are not ready.
+    /// A node is ready, but more than two nodes, and at least `--unhealthy-zone-threshold` of all, are not.
     PartialDisruption,
     /// No node is ready.
     FullDisruption,
@@ -36,7 +37,7 @@ pub(crate) enum DisruptionChange {
     LeftFullDisruption,
 }
 
-/// Ready and other nodes of a zone, without excluded ones.
+/// Numbers of ready and of other nodes of a zone, without excluded nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct NodeCounts {
     pub(crate) ready: usize,
@@ -78,7 +79,7 @@ pub(crate) fn zone_key(labels: &StrMap) -> Text {
     if zone.is_empty() && region.is_empty() {
         return Text::new();
     }
-    // Labels have no null character, so keys are unique.
+    // Labels have no null character, so different zones have different keys.
     format!("{region}:\0:{zone}").into()
 }
 
@@ -100,7 +101,7 @@ struct Zone {
 }
 
 impl Zones {
-    /// Adds a zone if it is new. Returns whether it is. Upstream: `addPodEvictorForNewZone`.
+    /// Adds a zone if it is new. Returns whether it was new. Upstream: `addPodEvictorForNewZone`.
     pub(crate) fn add(&mut self, zone: &str, options: &Options, now: Moment) -> bool {
         if self.0.contains_key(zone) {
             return false;
@@ -123,7 +124,7 @@ impl Zones {
         self.0.get(zone).map_or(ZoneState::Initial, |zone| zone.state)
     }
 
-    /// Enqueues a node to be tainted when the zone's rate limiter allows. A queued node keeps its position.
+    /// Enqueues a node to be tainted once the zone's rate limiter allows it. A queued node keeps its position.
     pub(crate) fn enqueue(&mut self, zone: &str, node: &str) {
         if let Some(zone) = self.0.get_mut(zone)
             && !zone.queue.iter().any(|waiting| &**waiting == node)
@@ -208,12 +209,12 @@ fn eviction_rate(state: ZoneState, size: usize, options: &Options) -> f32 {
             options.secondary_eviction_rate
         }
         ZoneState::PartialDisruption => 0.0,
-        // Another zone has ready nodes, so a zone without any has really failed and is evicted.
+        // Another zone has ready nodes, so the nodes of a zone without any have failed and are tainted.
         ZoneState::Initial | ZoneState::Normal | ZoneState::FullDisruption => options.eviction_rate,
     }
 }
 
-/// Token bucket of size one: one node at once, then `per_second` nodes per second.
+/// Token bucket of size one: one node at once, then `per_second` nodes each second.
 #[derive(Debug)]
 struct RateLimiter {
     per_second: f32,
@@ -242,8 +243,8 @@ impl RateLimiter {
         SignedDuration::try_from_secs_f32(1.0 / self.per_second).unwrap_or(SignedDuration::MAX)
     }
 
-    /// Changes the rate. If the current wait is not over, the next token comes after one interval of the new
-    /// rate.
+    /// Changes the rate. If the next token is not yet available, it becomes available one interval of the new rate
+    /// from now.
     fn set_rate(&mut self, per_second: f32, now: Moment) {
         #[expect(clippy::float_cmp, reason = "the same setting, unchanged")]
         if self.per_second == per_second {

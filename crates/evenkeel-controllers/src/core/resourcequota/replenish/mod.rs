@@ -1,4 +1,5 @@
-//! Caches of the counted kinds, which follow discovery, and the recounts after their events. Upstream: `replenishQuota`.
+//! Caches of the counted kinds, which follow discovery, and the recounts after their events. Upstream:
+//! `replenishQuota`.
 
 mod update_filter;
 
@@ -30,7 +31,8 @@ pub(super) struct Replenish {
 }
 
 impl Replenish {
-    /// Enqueues the quotas that limit this kind, in one namespace or, if empty, in all. Upstream: `replenishQuota`.
+    /// Enqueues the quotas that limit this kind, in one namespace; in all namespaces if `namespace` is empty.
+    /// Upstream: `replenishQuota`.
     fn enqueue(&self, evaluator: &Evaluator, namespace: &str, priority: Priority) {
         let quotas = if namespace.is_empty() {
             self.quotas.list()
@@ -76,7 +78,7 @@ impl Follower for Replenish {
     }
 }
 
-/// Adds a kind, and subscribes to its events.
+/// Action that adds a kind with its cache, and subscribes to the cache's events.
 struct Attach(Replenish, Evaluator);
 
 impl WithCache for Attach {

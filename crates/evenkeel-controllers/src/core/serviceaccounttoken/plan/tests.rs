@@ -27,6 +27,7 @@ fn secret_json(data: &Value) -> Value {
     })
 }
 
+/// Returns the token Secret `t` with this data, and its account if the cache has it.
 fn seen(data: &Value, account: bool) -> Observed {
     let account = account.then(|| Arc::new(object(&account_json())));
     Observed::Secret { secret: Arc::new(object(&secret_json(data))), account }

@@ -3,6 +3,7 @@ use crate::fixtures::object;
 use evenkeel_runtime::plan::{Action, Reply};
 use serde_json::{Value, json};
 
+/// Returns a claim of the pod with the uid `owner`; `more` overrides its fields.
 fn claim(name: &str, owner: &str, more: &Value) -> Arc<Claim> {
     let owner =
         json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": owner, "controller": true});
@@ -13,7 +14,7 @@ fn claim(name: &str, owner: &str, more: &Value) -> Arc<Claim> {
     Arc::new(object(&claim))
 }
 
-/// Returns a pod with claims `a` and `b`, both from the template `t`, with these statuses.
+/// Returns a pod on `node` with claims `a` and `b`, both from the template `t`, and with these statuses.
 fn observed(statuses: &Value, node: &str) -> Observed {
     let pod: Pod = object(&json!({
         "metadata": {"name": "p", "namespace": "ns", "uid": "u"},
@@ -145,7 +146,7 @@ fn claims_missing_from_the_cache_are_read_live() {
         });
         Outcome { reply: Some(Reply::json(claim.to_string())), ..Outcome::success() }
     };
-    // The cache lacks the first claim, so nothing is reserved yet.
+    // The cache lacks the first claim, so this pass reserves nothing.
     assert_eq!(after(&seen, &[read("u")]), Some(Plan::nothing()));
     for other in [read("before"), failure(404, "gone")] {
         assert_eq!(actions(&after(&seen, &[other]).unwrap()), ["create p-a-"]);
@@ -172,7 +173,7 @@ fn allocated_claims_of_a_scheduled_pod_are_reserved() {
     assert_eq!(actions(&plan(&with("node", "u"))), ["reserve p-a-x"]);
     assert_eq!(after(&with("node", "u"), &[Outcome::success()]), None);
     assert_eq!(plan(&with("", "u")), Plan::nothing());
-    // Another pod's claim does not count: one is created.
+    // A claim that another pod owns does not count: a new claim is created.
     assert_eq!(actions(&plan(&with("node", "before"))), ["create p-b-"]);
     let mut done = with("node", "u");
     let mut pod = (*done.pod).clone();

@@ -1,6 +1,4 @@
-//! Worker of the claim queue.
-//!
-//! Upstream: `claimWorker`.
+//! Planner of the claim queue. Upstream: `claimWorker`.
 
 use super::{
     Binder, DESCRIPTOR,
@@ -19,8 +17,8 @@ use evenkeel_runtime::{
 };
 use std::sync::Arc;
 
-/// Starts the worker of the claim queue. There is only one, because two could choose the same volume for different
-/// claims.
+/// Starts the controller of the claim queue. It has only one worker, because two could choose the same volume for
+/// different claims.
 pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
     let (of_volumes, of_classes) = (Arc::clone(binder), Arc::clone(binder));
     let metrics = binder.metrics.clone();
