@@ -2,7 +2,7 @@
 
 use crate::text::Text;
 
-/// A small map with string keys: one allocation for the entries, sorted by key.
+/// A small map with string keys. It has one allocation for the entries, which are sorted by key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Map<T>(Box<[(Text, T)]>);
 
@@ -59,11 +59,12 @@ impl<K: Into<Text>, T> FromIterator<(K, T)> for Map<T> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Unread;
 
-/// A JSON value as text, to pass on without decoding; empty if it is absent.
+/// A JSON value as text, which is passed on without decoding; empty if it is absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct RawJson(pub Text);
 
-/// Sorts entries by key and keeps the last of those with the same key. Entries from the server are usually sorted.
+/// Sorts entries by key, and keeps the last of several entries with the same key. Entries from the server are usually
+/// sorted.
 pub(crate) fn settle<T>(mut entries: Vec<(Text, T)>) -> Vec<(Text, T)> {
     if !entries.is_sorted_by(|a, b| a.0 < b.0) {
         // Reverse first: the stable sort then puts the last of equal keys first, which `dedup_by` keeps.

@@ -30,7 +30,7 @@ impl Field for Text {
 
     fn merge(partial: &mut Self, wire: Wire, reader: &mut Reader<'_>) -> Result<(), WireError> {
         let bytes = reader.expect_bytes(wire)?;
-        // Upstream does not validate UTF-8. Like JSON clients of the same object, replace invalid characters.
+        // Upstream does not validate UTF-8. Replace invalid characters, as JSON clients do with the same object.
         *partial = match std::str::from_utf8(bytes) {
             Ok(text) => Text::recalled(text),
             Err(_) => Text::recalled(&String::from_utf8_lossy(bytes)),

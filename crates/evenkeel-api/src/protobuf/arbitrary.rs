@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::schema::{Descriptor, FieldDescriptor, Form, Kind, Label, Schema};
 
-/// A small random generator; a seed determines the object.
+/// A small random generator; the seed determines the object.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -23,8 +23,7 @@ impl Random {
         words[self.below(words.len() as u64) as usize]
     }
 
-    /// Returns JSON of a message as Go's encoder could have written it, except that it may contain values that Go
-    /// omits.
+    /// Returns JSON of a message as Go's encoder could have written it. It may also contain values that Go omits.
     pub(crate) fn message(&mut self, descriptor: &'static Descriptor, depth: u32) -> Value {
         match descriptor.form {
             Form::Object => {

@@ -1,4 +1,4 @@
-//! Watches of all resources, shared by the garbage collector and the quota controller; they follow discovery.
+//! Watches of all resources, which the garbage collector and the quota controller share. They follow discovery.
 //!
 //! The module discovers resources, and starts and stops watches by [`WatchChanges`]. It does not decide about objects.
 
@@ -26,10 +26,10 @@ use std::{
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// Period of discovery.
+/// Interval between discoveries.
 const DISCOVERY: Duration = Duration::from_secs(30);
 
-/// Maximum wait for all watches at the start: a broken custom resource must not block the others.
+/// Maximum wait for all watches to sync after a change: a broken custom resource must not block the other resources.
 const SYNC: Duration = Duration::from_secs(30);
 
 /// A controller that watches many resources.
@@ -51,7 +51,7 @@ pub(crate) trait Follower: Send + Sync + 'static {
     fn settled(&self) {}
 }
 
-/// The shared watches; clones refer to the same state.
+/// The shared watches; clones refer to the same watches.
 #[derive(Clone)]
 pub struct Monitors(Arc<Shared>);
 
@@ -78,7 +78,7 @@ impl Monitors {
         }))
     }
 
-    /// Registers a follower. The first one starts the watches, which stop with `tasks`.
+    /// Registers a follower. The first follower starts the watches, which stop with `tasks`.
     pub(crate) fn follow(&self, tasks: &Tasks, follower: impl Follower) {
         let following = Following { follower: Box::new(follower), watched: Mutex::default() };
         let first = {
@@ -88,7 +88,7 @@ impl Monitors {
         };
         if first {
             let (this, stop) = (self.clone(), tasks.token());
-            // Do not restart it: a second run would treat watches that have not synced as complete.
+            // Do not restart this task: a second run would treat watches that have not synced as complete.
             tasks.spawn("monitors", async move { this.run(stop).await });
         } else {
             self.0.joined.notify_one();
@@ -101,7 +101,7 @@ impl Monitors {
     }
 
     async fn run(&self, stop: CancellationToken) {
-        // The last applied discovery, and the number of followers then.
+        // The last discovery that was applied, and the number of followers then.
         let mut taken: Option<(Arc<ServerResources>, usize)> = None;
         loop {
             let found = tokio::select! {
@@ -175,7 +175,7 @@ impl Monitors {
             removed.extend(following.changes(found, &lock(&following.watched)).stop);
         }
         for kind in removed {
-            // A cache of another controller stays and delivers events after the kind is restored.
+            // The cache stays if another controller uses it. It then delivers events after the kind is restored.
             if self.0.env.caches.stop(&kind) {
                 for following in followers {
                     if lock(&following.watched).remove(&kind) {
@@ -214,7 +214,7 @@ pub(crate) trait WithCache {
     fn with<V: View>(self, cache: Cache<V>) -> Self::Out;
 }
 
-/// Calls `what` with the cache of a kind: the typed one if controllers share it, else one of metadata.
+/// Calls the operation with the cache of a kind: the typed cache if controllers share one, else a cache of metadata.
 pub(crate) fn with_cache<W: WithCache>(caches: &Caches, kind: &Kind, what: W) -> W::Out {
     macro_rules! shared {
         ($($view:ty),* $(,)?) => {$(

@@ -1,4 +1,4 @@
-//! Decides whether an external controller has to expand a volume, and records events about it.
+//! Decides whether an external controller must expand a volume, and records events about it.
 
 use crate::wire;
 use evenkeel_api::{
@@ -20,7 +20,7 @@ pub(super) struct Observed {
     pub(super) volume: Option<Arc<PersistentVolume>>,
 }
 
-/// Reports whether the claim's request or capacity grew.
+/// Reports whether the claim's request or its capacity grew.
 pub(super) fn grew(old: &PersistentVolumeClaim, new: &PersistentVolumeClaim) -> bool {
     volume::requested(new) > volume::requested(old) || has(new) > has(old)
 }
@@ -29,7 +29,7 @@ fn has(claim: &PersistentVolumeClaim) -> Quantity {
     claim.status.capacity.get("storage").copied().unwrap_or(Quantity::from_units(0))
 }
 
-/// Reports whether the claim's volume is smaller than the request, or is already being expanded.
+/// Reports whether the claim's volume is smaller than requested, or is being expanded.
 pub(super) fn needs_expansion(observed: &Observed) -> bool {
     let claim = &*observed.claim;
     observed.volume.as_deref().is_some_and(|volume| {
@@ -92,6 +92,8 @@ mod tests {
     use evenkeel_runtime::plan::Action;
     use serde_json::Value;
 
+    /// Returns a claim that requests one size and has another, and its volume, which is bound to the claim's uid
+    /// `of`.
     fn observed(asks: &str, has: &str, source: &Value, of: &str) -> Observed {
         let mut spec = json!({"claimRef": {"namespace": "ns", "name": "c", "uid": of}});
         for (key, value) in source.as_object().into_iter().flatten() {

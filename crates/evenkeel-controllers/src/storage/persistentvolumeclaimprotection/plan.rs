@@ -1,7 +1,7 @@
 //! Decides whether a claim's finalizer is added or removed, and sets the claim's condition `Unused`.
 //!
-//! If the cache shows a claim as unused and that would change it, the first step lists the pods of the namespace live.
-//! The next step decides by that list.
+//! A claim that is unused according to the cache may have to change. In that case, the first step lists the pods of
+//! the namespace live, and the next step decides by that list.
 
 use crate::{conditions::Condition, storage::finalizers, wire};
 use evenkeel_api::{
@@ -104,8 +104,8 @@ pub(super) fn condition(claim: &PersistentVolumeClaim) -> Option<&PersistentVolu
     claim.status.conditions.iter().find(|condition| &*condition.type_ == UNUSED)
 }
 
-/// Reports whether the pod blocks the deletion of the claim. A scheduled pod does, even after it has ended. A pod that
-/// has shut down does not block its own ephemeral claim.
+/// Reports whether the pod blocks the deletion of the claim. A scheduled pod does, even after it has ended. A pod
+/// that has shut down does not block its own ephemeral claim.
 fn blocks_deletion(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
     let shut_down = pod.meta.deleting() && pod.meta.deletion_grace_seconds == Some(0);
     !pod.spec.node_name.is_empty() && names(pod, claim, shut_down)
@@ -116,6 +116,7 @@ fn uses(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
     !is_terminated(pod) && names(pod, claim, false)
 }
 
+/// Reports whether the pod names the claim. With `only_by_name`, an ephemeral volume does not count.
 fn names(pod: &Pod, claim: &PersistentVolumeClaim, only_by_name: bool) -> bool {
     pod.meta.namespace == claim.meta.namespace
         && claims::of_pod(pod).any(|used| {
@@ -139,7 +140,7 @@ pub(in crate::storage) fn is_terminated(pod: &Pod) -> bool {
             && idle(&pod.status.ephemeral_container_statuses))
 }
 
-/// Reports whether a pod's update does not matter for its claims.
+/// Reports whether a pod's update cannot affect its claims.
 pub(super) fn is_irrelevant_update(old: &Pod, new: &Pod) -> bool {
     let of = |pod: &Pod| {
         let shut_down = pod.meta.deleting() && pod.meta.deletion_grace_seconds == Some(0);
@@ -148,7 +149,7 @@ pub(super) fn is_irrelevant_update(old: &Pod, new: &Pod) -> bool {
     of(old) == of(new)
 }
 
-/// Reports whether the claim would be changed as an unused one. That requires a live list of pods.
+/// Reports whether the claim would be changed because it is unused. Such a change requires a live list of pods.
 fn needs_live_pods(claim: &PersistentVolumeClaim, users: &[Arc<Pod>], sets_unused: bool) -> bool {
     let would_lose_finalizer =
         is_held(claim) && !users.iter().any(|pod| blocks_deletion(pod, claim));
@@ -182,7 +183,7 @@ fn protect(
     if let (false, Some(Action::Rewrite(second))) =
         (plan.actions.is_empty(), protection.actions.first_mut())
     {
-        // The write of the condition precedes this one and changes the resource version.
+        // The write of the condition precedes this write and changes the resource version, so this write has none.
         second.resource_version = Arc::from("");
     }
     plan.actions.extend(protection.actions);
@@ -196,7 +197,7 @@ fn unused_condition(claim: &PersistentVolumeClaim, used: bool, now: Timestamp) -
     } else {
         ("True", "NoPodsUsingPVC", "No pods are currently referencing this PVC")
     };
-    // As upstream, any status but `True` counts as correct for a claim in use.
+    // As upstream, any status except `True` counts as correct for a claim in use.
     let known = condition(claim).is_some_and(|known| match (used, &*known.status) {
         (true, known) => known != "True",
         (false, known) => known == "True",
@@ -223,6 +224,7 @@ mod tests {
     use evenkeel_runtime::plan::{Failure, Outcome, Reply};
     use serde_json::Value;
 
+    /// Returns the claim `p-data` of the pod `p`, with this status of its condition `Unused`.
     fn claim(terminating: bool, unused: Option<&str>) -> PersistentVolumeClaim {
         let conditions: Vec<Value> = unused
             .map(|status| json!({"type": UNUSED, "status": status, "lastTransitionTime": T0.to_string()}))
@@ -238,6 +240,7 @@ mod tests {
         claim
     }
 
+    /// Returns the pod `p`, which uses the claim `p-data`, with these changes.
     fn pod(change: &Value) -> Arc<Pod> {
         let mut pod = json!({
             "metadata": {"name": "p", "namespace": "ns", "uid": "p"},

@@ -41,7 +41,7 @@ pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
     context.run(builder.planned_with(Claims(Arc::clone(binder)), Claims(Arc::clone(binder))));
 }
 
-/// Planner of claims, which also measures their provisioning.
+/// Planner of claims, and pass handler that measures their provisioning.
 struct Claims(Arc<Binder>);
 
 impl Planner for Claims {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 pub(super) use csi_translation::driver_of as driver;
 
-/// Returns the change of the annotation `migrated-to`, or `None` if its value is correct.
+/// Returns the change of the annotation `migrated-to`, or `None` if it has the right value.
 fn annotation(annotations: &StrMap, provisioner: Option<&str>) -> Option<Value> {
     let current = annotations.get(volume::MIGRATED_TO).unwrap_or_default();
     let driver_name = driver(provisioner?).unwrap_or_default();

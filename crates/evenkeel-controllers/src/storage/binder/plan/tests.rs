@@ -1,5 +1,5 @@
-//! Table tests of plans for claims and volumes. A property test interrupts plans and checks that both objects reach
-//! their final state.
+//! Table tests of plans for claims and volumes. A property test interrupts plans, and checks that both objects still
+//! reach their final state.
 
 use super::{
     claim::{self, Next, Provisioner},
@@ -78,6 +78,7 @@ fn claim_plan(observed: &claim::Observed, options: &Options) -> Plan {
     claim::plan(observed, &claim::next(observed, options), options)
 }
 
+/// Formats the actions of a plan.
 fn lines(plan: &Plan) -> Vec<String> {
     let text = |rewrite: &Rewrite| {
         let kind = &rewrite.target.kind.kind;
@@ -340,10 +341,11 @@ fn bound_claim_without_its_volume_is_lost() {
     }
     let lost = json!({"status": {"phase": "Lost"}});
     assert!(plan(&with(&lost, None)).is_nothing(), "the event is recorded once");
-    // An unbound volume is bound again.
+    // A volume without `claimRef` is bound again.
     assert_eq!(lines(&plan(&with(&json!({}), Some(volume("v", &json!({})))))).len(), 2);
 }
 
+/// Returns the volume `v` with these changes, and its claim if the cache has it.
 fn of(change: &Value, claim_change: Option<&Value>) -> volume::Observed {
     volume::Observed {
         volume: volume("v", change),
@@ -354,6 +356,7 @@ fn of(change: &Value, claim_change: Option<&Value>) -> volume::Observed {
     }
 }
 
+/// Returns the changes that make a volume claimed by `ns/data`, with this reclaim policy and phase.
 fn claimed(policy: &str, phase: &str) -> Value {
     json!({"spec": {"persistentVolumeReclaimPolicy": policy, "claimRef": {"namespace": "ns", "name": "data", "uid": "c"}},
         "status": {"phase": phase}})
@@ -428,8 +431,8 @@ fn claim_missing_from_the_cache_is_read_live() {
         let lines = lines(&volume_step(&observed, &[done]).unwrap());
         assert!(lines.len() == 1 && lines[0].contains("Released"), "{lines:?}");
     }
-    // The cache may show a new claim with this name too early, so it is read live. Without any claim, a released volume
-    // stays released.
+    // The cache may show a new claim with this name too early, so the claim is read live. If the cache has no such
+    // claim, a released volume stays released.
     let released = of(&claimed("Retain", "Released"), None);
     assert_eq!(volume_step(&released, &[]), Some(Plan::nothing()));
     let taken = volume::Observed { name_is_taken: true, ..released };
@@ -632,7 +635,7 @@ impl World {
         }
     }
 
-    /// Executes at most this many writes of the plan. Returns how many it executed.
+    /// Executes at most `at_most` writes of the plan. Returns the number of executed writes.
     fn act(&mut self, plan: &Plan, at_most: usize) -> usize {
         let rewrites = plan.actions.iter().filter_map(|action| match action {
             Action::Rewrite(rewrite) => Some(rewrite),

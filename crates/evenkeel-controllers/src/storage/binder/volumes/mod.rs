@@ -1,6 +1,4 @@
-//! Workers of the volume queue.
-//!
-//! Upstream: `volumeWorker`.
+//! Planner of the volume queue. Upstream: `volumeWorker`.
 
 use super::{
     Binder, DESCRIPTOR,
@@ -21,7 +19,7 @@ use evenkeel_runtime::{
 };
 use std::sync::Arc;
 
-/// Starts the workers of the volume queue.
+/// Starts the controller of the volume queue.
 pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
     let of_claims = Arc::clone(binder);
     let builder = context
