@@ -47,7 +47,7 @@ fn recorded_fields_are_consistent() {
 fn round_trip(object: &Value) -> Value {
     let bytes = Transcoder::encode_envelope(object).unwrap();
     let decoded = Transcoder::decode_envelope(&bytes).unwrap();
-    // After one conversion, the object is in normal form and does not change any more.
+    // After one conversion, the object is in normal form, so a second conversion changes nothing.
     assert_eq!(Transcoder::encode_envelope(&decoded).unwrap(), bytes);
     decoded
 }
@@ -137,7 +137,7 @@ fn errors_name_the_field() {
     );
 }
 
-/// Random objects of all messages survive a conversion to protobuf and back; each message has its own seed.
+/// Random objects of all messages survive a conversion to protobuf and back. Each message has its own seeds.
 #[test]
 fn any_object_round_trips() {
     for (number, name) in Schema::get().names().enumerate() {
@@ -157,7 +157,8 @@ fn any_object_round_trips() {
     }
 }
 
-/// Recorded responses of upstream's server match: the same object in JSON and, field by field, in protobuf.
+/// Recorded responses of upstream's server have the same object in JSON and in protobuf, which is compared field by
+/// field.
 #[test]
 fn recorded_responses_are_reproduced() {
     let answers: Value =
@@ -175,7 +176,7 @@ fn recorded_responses_are_reproduced() {
     assert!(n_compared >= 3, "{n_compared}");
 }
 
-/// Replaces the placeholders of the recording by values.
+/// Replaces the placeholders of the recording with values.
 fn fill(value: &Value) -> Value {
     match value {
         Value::String(text) if text == "<time>" => "2026-01-02T03:04:05Z".into(),

@@ -5,7 +5,7 @@ use super::*;
 use crate::protobuf::{Transcoder, arbitrary::Random, schema};
 use crate::{Encoding, View};
 
-/// Checks that a random object decodes to the same view from both encodings.
+/// Checks that a random object decodes to the same view from both encodings. Returns its protobuf bytes.
 fn check_parity<V: View + PartialEq + std::fmt::Debug>(seed: u64) -> Vec<u8> {
     let kind = V::kind();
     let (api_version, kind) = (kind.api_version(), &*kind.kind);
@@ -20,7 +20,7 @@ fn check_parity<V: View + PartialEq + std::fmt::Debug>(seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Corrupts bytes in many ways, and decodes them without a panic.
+/// Corrupts the bytes in many ways, and checks that decoding them does not panic.
 fn check_broken<V: View>(bytes: &[u8], seed: u64) {
     let mut random = Random(seed);
     for _ in 0..20 {
