@@ -113,6 +113,7 @@ mod tests {
 
     #[test]
     fn ranges_contain_cover_and_overlap() {
+        // Range, and its first and last address.
         let table = [
             ("10.0.0.7/24", "10.0.0.0", "10.0.0.255"),
             ("10.1.2.3/32", "10.1.2.3", "10.1.2.3"),

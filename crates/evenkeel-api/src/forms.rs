@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn valid_and_invalid_names() {
+    fn forms_accept_valid_and_reject_invalid_names() {
         let x = |length: usize| "x".repeat(length);
         check(dns_label, &["a", "0-b", &x(63)], &["", "A", "-a", "a-", "a.b", "é", &x(64)]);
         check(

@@ -9,8 +9,8 @@ pub struct Map<T>(Box<[(Text, T)]>);
 impl<T> Map<T> {
     /// Returns the value of `key`.
     pub fn get(&self, key: &str) -> Option<&T> {
-        let at = self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
-        Some(&self.0[at].1)
+        let index = self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
+        Some(&self.0[index].1)
     }
 
     /// Whether the map contains `key`.
@@ -35,7 +35,7 @@ impl<T> Map<T> {
 
     /// Builds a map from entries in any order. The last of entries with the same key wins.
     pub fn from_entries(entries: Vec<(Text, T)>) -> Self {
-        Self(settle(entries).into_boxed_slice())
+        Self(sort_and_dedup(entries).into_boxed_slice())
     }
 
     pub(crate) fn into_entries(self) -> Vec<(Text, T)> {
@@ -65,7 +65,7 @@ pub struct RawJson(pub Text);
 
 /// Sorts entries by key, and keeps the last of several entries with the same key. Entries from the server are usually
 /// sorted.
-pub(crate) fn settle<T>(mut entries: Vec<(Text, T)>) -> Vec<(Text, T)> {
+pub(crate) fn sort_and_dedup<T>(mut entries: Vec<(Text, T)>) -> Vec<(Text, T)> {
     if !entries.is_sorted_by(|a, b| a.0 < b.0) {
         // Reverse first: the stable sort then puts the last of equal keys first, which `dedup_by` keeps.
         entries.reverse();

@@ -1,7 +1,7 @@
 //! ObjectMeta, the metadata of every kind.
 
 use crate::decode::message;
-use crate::map::settle;
+use crate::map::sort_and_dedup;
 use crate::shared::{Shared, recalled};
 use crate::text::Text;
 use crate::time::Timestamp;
@@ -17,8 +17,8 @@ recalled!(OwnerReference);
 impl StrMap {
     /// Returns the value of `key`.
     pub fn get(&self, key: &str) -> Option<&str> {
-        let at = self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
-        Some(&self.0[at].1)
+        let index = self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
+        Some(&self.0[index].1)
     }
 
     /// Whether the map contains `key`.
@@ -57,7 +57,9 @@ impl StrMap {
 impl<K: Into<Text>, V: Into<Text>> FromIterator<(K, V)> for StrMap {
     /// Builds a map from entries in any order. The last of several entries with the same key wins.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
-        Self(settle(entries.into_iter().map(|(k, v)| (k.into(), v.into())).collect()).into())
+        Self(
+            sort_and_dedup(entries.into_iter().map(|(k, v)| (k.into(), v.into())).collect()).into(),
+        )
     }
 }
 

@@ -179,8 +179,8 @@ impl fmt::Display for Quantity {
         }
         let (mut number, mut power) = (nanos, 0);
         // The largest suffix is exa, but exponents have no limit.
-        let most = if self.format == Format::DecimalExponent { usize::MAX } else { 9 };
-        while number % 1000 == 0 && power < most {
+        let max_power = if self.format == Format::DecimalExponent { usize::MAX } else { 9 };
+        while number % 1000 == 0 && power < max_power {
             number /= 1000;
             power += 1;
         }

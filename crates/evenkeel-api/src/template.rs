@@ -78,7 +78,7 @@ impl Template {
             && self.annotations == other.annotations
             && self.finalizers == other.finalizers
             && self.other == other.other
-            && labels_but_hash(&self.labels).eq(labels_but_hash(&other.labels))
+            && labels_without_hash(&self.labels).eq(labels_without_hash(&other.labels))
     }
 
     /// Returns a copy with this label.
@@ -177,8 +177,8 @@ impl Template {
             body.push_str(",\"");
             body.push_str(name);
             body.push_str("\":{");
-            for (at, (key, value)) in map.iter().enumerate() {
-                if at > 0 {
+            for (index, (key, value)) in map.iter().enumerate() {
+                if index > 0 {
                     body.push(',');
                 }
                 push_json(body, key);
@@ -189,8 +189,8 @@ impl Template {
         }
         if !self.finalizers.is_empty() {
             body.push_str(",\"finalizers\":[");
-            for (at, finalizer) in self.finalizers.iter().enumerate() {
-                if at > 0 {
+            for (index, finalizer) in self.finalizers.iter().enumerate() {
+                if index > 0 {
                     body.push(',');
                 }
                 push_json(body, finalizer);
@@ -206,7 +206,7 @@ fn strings(value: &Value) -> StrMap {
     entries.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default())).collect()
 }
 
-fn labels_but_hash(labels: &StrMap) -> impl Iterator<Item = (&str, &str)> {
+fn labels_without_hash(labels: &StrMap) -> impl Iterator<Item = (&str, &str)> {
     labels.iter().filter(|(key, _)| *key != HASH_LABEL)
 }
 

@@ -213,8 +213,8 @@ impl Frames {
     }
 
     fn prefixed_end(&mut self) -> Result<Option<usize>, DecodeError> {
-        let there = self.carry.len() + self.chunk.len();
-        if there < PREFIX {
+        let available = self.carry.len() + self.chunk.len();
+        if available < PREFIX {
             return Ok(None);
         }
         let mut prefix = [0; PREFIX];
@@ -226,7 +226,7 @@ impl Frames {
             return Err(endless(format!("a frame of {length} bytes")));
         }
         let missing = (PREFIX + length).saturating_sub(self.carry.len());
-        if there < PREFIX + length {
+        if available < PREFIX + length {
             self.carry.reserve(missing);
             return Ok(None);
         }

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_have_paths() {
+    fn path_names_the_value_at_a_position() {
         for (text, path) in [
             (r#"{"spec": {"replicas": "x"^}}"#, "spec.replicas"),
             (r#"{"spec": {"replicas": {^}}}"#, "spec.replicas"),

@@ -70,11 +70,11 @@ impl Random {
     }
 
     fn field(&mut self, field: &'static FieldDescriptor, depth: u32) -> Value {
-        let n = 1 + self.below(2);
+        let count = 1 + self.below(2);
         match field.label {
             Label::Singular => self.value(field.kind, depth),
-            Label::Repeated => (0..n).map(|_| self.value(field.kind, depth)).collect(),
-            Label::Map => (0..n)
+            Label::Repeated => (0..count).map(|_| self.value(field.kind, depth)).collect(),
+            Label::Map => (0..count)
                 .map(|_| (self.word(), self.value(field.kind, depth)))
                 .collect::<Map<_, _>>()
                 .into(),

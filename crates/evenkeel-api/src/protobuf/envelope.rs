@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn envelope_is_opened() {
+    fn opened_envelope_has_the_sealed_type_and_bytes() {
         let sealed = Envelope::seal("apps/v1", "Deployment", b"hello");
         let open = Envelope::open(&sealed).unwrap();
         assert_eq!(

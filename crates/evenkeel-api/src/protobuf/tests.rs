@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn recorded_fields_are_consistent() {
     let proto: Value = serde_json::from_str(include_str!("../../data/protobuf.json")).unwrap();
-    let mut n_fields = 0;
+    let mut field_count = 0;
     for (package, messages) in proto["messages"].as_object().unwrap() {
         for (message, fields) in messages.as_object().unwrap() {
             let descriptor = Schema::get().named(&format!("{package}.{message}")).unwrap();
@@ -16,7 +16,7 @@ fn recorded_fields_are_consistent() {
                 fields.as_array().unwrap().len(),
                 "{package}.{message}"
             );
-            n_fields += descriptor.fields.len();
+            field_count += descriptor.fields.len();
             for field in &descriptor.fields {
                 assert!(
                     !(field.pointer && field.label != Label::Singular),
@@ -29,7 +29,7 @@ fn recorded_fields_are_consistent() {
             }
         }
     }
-    assert!(n_fields > 3000, "{n_fields}");
+    assert!(field_count > 3000, "{field_count}");
     let go: Value = serde_json::from_str(include_str!("../../data/go-fields.json")).unwrap();
     for (package, messages) in go["fields"].as_object().unwrap() {
         for (message, flags) in messages.as_object().unwrap() {
@@ -163,7 +163,7 @@ fn any_object_round_trips() {
 fn recorded_responses_are_reproduced() {
     let answers: Value =
         serde_json::from_str(include_str!("../../data/recorded-protobuf.json")).unwrap();
-    let mut n_compared = 0;
+    let mut compared_count = 0;
     for pair in answers.as_array().unwrap() {
         let object: Value = fill(&pair["json"]);
         let (api_version, kind) =
@@ -171,9 +171,9 @@ fn recorded_responses_are_reproduced() {
         let bytes = Transcoder::encode(api_version, kind, &object).unwrap();
         let found = tree(&bytes, &pair["raw"]);
         assert_eq!(found, pair["raw"], "{kind}");
-        n_compared += 1;
+        compared_count += 1;
     }
-    assert!(n_compared >= 3, "{n_compared}");
+    assert!(compared_count >= 3, "{compared_count}");
 }
 
 /// Replaces the placeholders of the recording with values.

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn field_encodings() {
+    fn fields_are_encoded_with_their_computed_size() {
         assert_eq!(written(|out| number(out, 1, 150)), [0x08, 0x96, 0x01]);
         assert_eq!(written(|out| number(out, 16, 0)), [0x80, 0x01, 0]);
         assert_eq!(written(|out| bytes(out, 2, b"testing")), *b"\x12\x07testing");

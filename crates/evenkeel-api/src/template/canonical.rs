@@ -46,7 +46,7 @@ fn push_object(text: &mut String, descriptor: Option<&'static Descriptor>, objec
             Some(field) => push_field(text, field, &value),
             None => push_value(text, None, &value),
         }
-        if field.is_some_and(|field| says_nothing(field, &text[start..])) {
+        if field.is_some_and(|field| equals_absence(field, &text[start..])) {
             text.truncate(before);
         }
     }
@@ -84,7 +84,7 @@ fn find(descriptor: &'static Descriptor, name: &str) -> Option<&'static FieldDes
 }
 
 /// Whether a field's value is equivalent to its absence.
-fn says_nothing(field: &FieldDescriptor, text: &str) -> bool {
+fn equals_absence(field: &FieldDescriptor, text: &str) -> bool {
     match field.label {
         Label::Repeated => text == "[]",
         Label::Map => text == "{}",

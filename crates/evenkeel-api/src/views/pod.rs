@@ -47,12 +47,12 @@ pub struct PodSpec {
 }
 
 /// Shared fields of the default spec.
-static NOTHING: LazyLock<Arc<CommonPodSpec>> = LazyLock::new(Arc::default);
+static DEFAULT_SPEC: LazyLock<Arc<CommonPodSpec>> = LazyLock::new(Arc::default);
 
 impl Default for PodSpec {
     fn default() -> Self {
         let (node_name, hostname) = (Text::new(), Text::new());
-        Self { node_name, hostname, common: Arc::clone(&NOTHING) }
+        Self { node_name, hostname, common: Arc::clone(&DEFAULT_SPEC) }
     }
 }
 
@@ -111,7 +111,7 @@ impl Field for PodSpec {
     }
 
     fn open(self) -> CommonPodSpec {
-        if Arc::ptr_eq(&self.common, &NOTHING) {
+        if Arc::ptr_eq(&self.common, &DEFAULT_SPEC) {
             return CommonPodSpec::default();
         }
         let Self { node_name, hostname, common } = self;
