@@ -122,8 +122,8 @@ impl<T> fmt::Display for List<'_, T> {
         if self.0.is_empty() {
             return f.write_str("<nil>");
         }
-        for (n, item) in self.0.iter().enumerate() {
-            f.write_str(if n == 0 { "[" } else { " " })?;
+        for (index, item) in self.0.iter().enumerate() {
+            f.write_str(if index == 0 { "[" } else { " " })?;
             (self.1)(item, f)?;
         }
         f.write_str("]")
@@ -139,7 +139,7 @@ mod tests {
 
     /// The expected hashes were computed by upstream's code for the same values.
     #[test]
-    fn hashes_equal_upstreams() {
+    fn hashes_equal_those_of_upstream() {
         let slice: EndpointSlice = object(&json!({"ports": [
             {"name": "http", "protocol": "TCP", "port": 80},
             {"name": "", "protocol": "TCP", "port": 80, "appProtocol": "example.test/x"},

@@ -25,8 +25,8 @@ pub(super) fn change(old: &Pod, new: &Pod) -> Change {
     if old.meta.resource_version == new.meta.resource_version {
         return Change::Nothing;
     }
-    let of = |pod: &Pod| (pod.meta.deleting(), pods::is_terminal(pod), pods::is_ready(pod));
-    let itself = of(old) != of(new) || old.status.pod_ips != new.status.pod_ips;
+    let state = |pod: &Pod| (pod.meta.deleting(), pods::is_terminal(pod), pods::is_ready(pod));
+    let itself = state(old) != state(new) || old.status.pod_ips != new.status.pod_ips;
     match (itself, old.meta.labels != new.meta.labels) {
         (false, false) => Change::Nothing,
         (true, false) => Change::Itself,
@@ -116,6 +116,7 @@ mod tests {
                 {"name": "side", "restartPolicy": "Always", "ports": [{"name": "metrics", "containerPort": 7070}]},
             ],
         }}));
+        // Port of the Service, and the container port that it targets.
         let table = [
             (json!({"port": 80, "targetPort": 8081}), Some(8081)),
             (json!({"port": 80, "targetPort": "http", "protocol": "TCP"}), Some(8080)),
@@ -134,8 +135,9 @@ mod tests {
     #[test]
     fn only_relevant_updates_are_changes() {
         let old = pod("a", Some(T0));
-        type Case = (&'static str, fn(&mut Pod), Change);
-        let table: [Case; 7] = [
+        /// What changes, its edit, and the expected change.
+        type Row = (&'static str, fn(&mut Pod), Change);
+        let table: [Row; 7] = [
             ("a resync", |_| {}, Change::Nothing),
             ("an annotation", |pod| pod.meta.annotations = label("a", "b"), Change::Nothing),
             ("readiness", |pod| pod.status.conditions = Box::default(), Change::Itself),

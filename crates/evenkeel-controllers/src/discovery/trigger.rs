@@ -39,7 +39,7 @@ impl Times {
         let Some(before) = before else { return time(self.service) };
         let is_new = |(pod, time): &&(u64, i64)| {
             let known = before.pods.binary_search_by_key(pod, |(pod, _)| *pod);
-            known.is_ok_and(|at| *time > before.pods[at].1) || known.is_err()
+            known.is_ok_and(|index| *time > before.pods[index].1) || known.is_err()
         };
         let pods = self.pods.iter().filter(is_new).map(|(_, time)| *time);
         let service = Some(self.service).filter(|time| *time > before.service);
@@ -100,6 +100,7 @@ mod tests {
     use super::*;
     use crate::fixtures::{T0, at, meta, pod};
 
+    /// Returns the trigger times of a Service and of its pods, which became ready at these seconds.
     fn times(pods: &[(&str, i64)]) -> Times {
         let service = Service { meta: meta("web"), ..Service::default() };
         let pods: Vec<Arc<Pod>> =
@@ -110,6 +111,7 @@ mod tests {
     #[test]
     fn trigger_time_is_the_earliest_new_time() {
         type Pods = &'static [(&'static str, i64)];
+        // What changes, the trigger times of the pods before and now, and the trigger time of the Service.
         let table: [(&str, Option<Pods>, Pods, Option<i64>); 6] = [
             ("an unknown Service", None, &[("a", 5)], Some(0)),
             ("nothing new", Some(&[("a", 5)]), &[("a", 5)], None),

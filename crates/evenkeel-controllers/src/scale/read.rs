@@ -10,10 +10,10 @@ use evenkeel_runtime::{
 use std::{sync::Arc, time::Duration};
 
 /// Maximum age of a discovery that is used; upstream resets its REST mapper at this interval.
-const KNOWN_FOR: Duration = Duration::from_secs(30);
+const MAX_DISCOVERY_AGE: Duration = Duration::from_secs(30);
 
 /// Maximum age of a discovery that lacks the kind; an older one is repeated.
-const MISSED_FOR: Duration = Duration::from_secs(5);
+const MAX_AGE_WITHOUT_KIND: Duration = Duration::from_secs(5);
 
 /// Result of a step, or the plan that must be executed first.
 type Step<T, E> = Result<Result<T, E>, Plan>;
@@ -59,7 +59,7 @@ fn lookup<T>(
     find: impl Fn(&ServerResources) -> Option<T>,
     steps: &mut Steps<'_>,
 ) -> Step<Option<T>, ScaleError> {
-    for max_age in [KNOWN_FOR, MISSED_FOR] {
+    for max_age in [MAX_DISCOVERY_AGE, MAX_AGE_WITHOUT_KIND] {
         let read = steps.one(ignored(LiveRead::resources(max_age)))?;
         if let Some(error) = &read.error {
             return Ok(Err(ScaleError::Refused(error.clone())));
@@ -147,9 +147,9 @@ mod tests {
     fn missing_kind_is_rediscovered() {
         let (served, missing) = (discovered(vec![deployments()]), discovered(Vec::new()));
         let none = "no matches for kind \"Deployment\" in group \"apps\"";
-        assert_eq!(found(vec![]), Err(KNOWN_FOR));
+        assert_eq!(found(vec![]), Err(MAX_DISCOVERY_AGE));
         assert_eq!(found(vec![served.clone()]), Ok(Ok("deployments".to_owned())));
-        assert_eq!(found(vec![missing.clone()]), Err(MISSED_FOR));
+        assert_eq!(found(vec![missing.clone()]), Err(MAX_AGE_WITHOUT_KIND));
         assert_eq!(found(vec![missing.clone(), served]), Ok(Ok("deployments".to_owned())));
         assert_eq!(found(vec![missing.clone(), missing]), Ok(Err(none.to_owned())));
         assert_eq!(found(vec![failed(500)]), Ok(Err("no".to_owned())));

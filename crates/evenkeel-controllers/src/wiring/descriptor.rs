@@ -245,7 +245,7 @@ mod tests {
     fn unmet_gates_and_resources_are_named() {
         let cidrs = Resource { group: "networking.k8s.io", version: "v1", plural: "servicecidrs" };
         let resources = [cidrs];
-        let needy = Descriptor {
+        let descriptor = Descriptor {
             gates: &["StatefulSetRecreateStrategy"],
             resources: Box::leak(Box::new(resources)),
             ..Descriptor::ORDINARY
@@ -253,7 +253,7 @@ mod tests {
         let (none, all) =
             (Resources::discovered(&ServerResources::default()), Resources::default());
         let unmet = |gates: &Gates, resources: &Resources| {
-            needy.unmet(gates, resources).map(|unmet| unmet.to_string())
+            descriptor.unmet(gates, resources).map(|unmet| unmet.to_string())
         };
         let on = Gates::new(|_| true);
         assert_eq!(

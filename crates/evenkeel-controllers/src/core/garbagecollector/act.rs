@@ -71,14 +71,14 @@ impl GarbageCollector {
                     .collect(),
             )
         };
-        let mut all_freed = Ok(());
-        for some in dependents.chunks(MAX_CONCURRENT) {
-            let freed = some.iter().map(|(dependent, coordinates)| {
+        let mut result = Ok(());
+        for batch in dependents.chunks(MAX_CONCURRENT) {
+            let removals = batch.iter().map(|(dependent, coordinates)| {
                 self.remove_owner_reference(dependent, coordinates, uid)
             });
-            all_freed = join_all(freed).await.into_iter().fold(all_freed, Result::and);
+            result = join_all(removals).await.into_iter().fold(result, Result::and);
         }
-        all_freed?;
+        result?;
         let kind = self.kind(&coordinates)?;
         if let Some(item) = self.read(&kind, &coordinates.namespace, &coordinates.name, uid).await?
         {

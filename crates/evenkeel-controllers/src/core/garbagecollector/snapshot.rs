@@ -40,7 +40,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn virtual_owners_are_incomplete() {
+    fn object_known_from_references_only_is_incomplete() {
         let owner =
             |name: &str| json!({ "apiVersion": "v1", "kind": "Pod", "name": name, "uid": name });
         let pod = |name: &str, owners: &[&str]| {

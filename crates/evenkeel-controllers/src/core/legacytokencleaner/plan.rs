@@ -58,15 +58,15 @@ pub(super) fn next(observed: &Observed, done: &Outcomes, now: Timestamp) -> Opti
         Err(error) => return Some(Plan::failure(error)),
     };
     let candidates = candidates(&observed.tokens, &age);
-    let n_listed = replies.clone().count();
+    let listed_count = replies.clone().count();
     let last = done.0.last()?;
     let Some(listed) = last.reply.as_ref() else {
-        let error = last.error.as_ref().filter(|_| n_listed < candidates.len())?;
+        let error = last.error.as_ref().filter(|_| listed_count < candidates.len())?;
         return Some(Plan::failure(error.message.clone()));
     };
     let mut plan = Plan::nothing();
-    let mut rest = candidates.iter().skip(n_listed.saturating_sub(1));
-    if n_listed > 0 {
+    let mut rest = candidates.iter().skip(listed_count.saturating_sub(1));
+    if listed_count > 0 {
         let mounted = match mounted(listed) {
             Ok(mounted) => mounted,
             Err(error) => return Some(Plan::failure(error)),

@@ -63,7 +63,7 @@ pub(super) fn is_candidate(
     let old = meta.creation.is_some_and(|made| made < age.since) && !meta.deleting();
     // A token that no service account refers to was created by a user, and is kept.
     let made_for_account = account.is_some_and(|account| {
-        claim.means(account) && account.secrets.iter().any(|one| one.name == meta.name)
+        claim.is_for(account) && account.secrets.iter().any(|one| one.name == meta.name)
     });
     let unused = match meta.labels.get(LAST_USED) {
         None => true,

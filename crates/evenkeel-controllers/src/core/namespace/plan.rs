@@ -6,7 +6,7 @@
 //! | documented | where |
 //! |---|---|
 //! | `status.phase`: `Terminating` | `terminating` |
-//! | `spec.finalizers`, the `finalize` sub-resource | `next`, `finalized` |
+//! | `spec.finalizers`, the `finalize` subresource | `next`, `finalized` |
 //! | conditions `NamespaceDeletionDiscoveryFailure`, `NamespaceDeletionGroupVersionParsingFailure`, `NamespaceDeletionContentFailure`, `NamespaceContentRemaining`, `NamespaceFinalizersRemaining` | `conditions` |
 //! | `terminationGracePeriodSeconds` of remaining pods, `--namespace-sync-period` | `pods_estimate`, `within` |
 //! | deletable kinds, pods first, and their deletion | `content::delete`, `content::delete_all` |
@@ -193,57 +193,58 @@ impl Findings {
             .iter()
             .map(|(name, count)| format!("{name} in {count} resource instances"))
             .collect();
-        let of = |failure: Option<String>, bad: &'static str, good: &'static str, fine: &str| {
-            match failure {
-                Some(message) => (true, bad, message),
-                None => (false, good, fine.to_owned()),
-            }
-        };
-        let some = |list: Vec<String>, lead: &str| {
+        let outcome =
+            |failure: Option<String>, bad: &'static str, good: &'static str, fine: &str| {
+                match failure {
+                    Some(message) => (true, bad, message),
+                    None => (false, good, fine.to_owned()),
+                }
+            };
+        let joined = |list: Vec<String>, lead: &str| {
             (!list.is_empty()).then(|| format!("{lead}: {}", list.join(", ")))
         };
-        let with = |kind, (status, reason, message)| (kind, status, reason, message);
+        let condition = |kind, (status, reason, message)| (kind, status, reason, message);
         [
-            with(
+            condition(
                 "NamespaceDeletionDiscoveryFailure",
-                of(
+                outcome(
                     self.discovery.clone(),
                     "DiscoveryFailed",
                     "ResourcesDiscovered",
                     "All resources successfully discovered",
                 ),
             ),
-            with(
+            condition(
                 "NamespaceDeletionGroupVersionParsingFailure",
-                of(
+                outcome(
                     None,
                     "GroupVersionParsingFailed",
                     "ParsedGroupVersions",
                     "All legacy kube types successfully parsed",
                 ),
             ),
-            with(
+            condition(
                 "NamespaceDeletionContentFailure",
-                of(
+                outcome(
                     content_failure,
                     "ContentDeletionFailed",
                     "ContentDeleted",
                     "All content successfully deleted, may be waiting on finalization",
                 ),
             ),
-            with(
+            condition(
                 "NamespaceContentRemaining",
-                of(
-                    some(remaining_resources, "Some resources are remaining"),
+                outcome(
+                    joined(remaining_resources, "Some resources are remaining"),
                     "SomeResourcesRemain",
                     "ContentRemoved",
                     "All content successfully removed",
                 ),
             ),
-            with(
+            condition(
                 "NamespaceFinalizersRemaining",
-                of(
-                    some(held, "Some content in the namespace has finalizers remaining"),
+                outcome(
+                    joined(held, "Some content in the namespace has finalizers remaining"),
                     "SomeFinalizersRemain",
                     "ContentHasNoFinalizers",
                     "All content-preserving finalizers finished",
@@ -375,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_discovery_message() {
+    fn discovery_failure_names_group_versions_in_order() {
         let failed = |group: &str, reason: &str| FailedGroup {
             group: group.into(),
             version: "v1".into(),

@@ -142,7 +142,7 @@ impl Recorder {
         };
         for node in nodes.iter().filter(|node| !node.spec.pod_cidrs.is_empty()) {
             let name = &*node.meta.name;
-            if let Verdict::Foreign(problem) = state.allocator.look(name, Some(node)) {
+            if let Verdict::Foreign(problem) = state.allocator.record_node(name, Some(node)) {
                 tracing::warn!(
                     node = name,
                     problem,

@@ -126,7 +126,7 @@ impl Monitor {
 
     /// Registers new nodes and removes deleted ones. Upstream: `classifyNodes`.
     ///
-    /// Upstream removes both `NoExecute` taints from each node that is new to it, thus from all nodes at each start. A
+    /// Upstream removes both `NoExecute` taints from each node that is new to it, so from all nodes at each start. A
     /// node that is not ready then waits for the zone's rate limiter, in a partially disrupted zone perhaps for ever.
     /// Here the taint stays until the node's condition changes ([`no_execute::taint_action`]), because a restart or a
     /// new leader is no evidence about a node.
@@ -134,10 +134,10 @@ impl Monitor {
         let now = self.memory.now();
         let mut state = self.memory.lock();
         let State { nodes: known, zones, .. } = &mut *state;
-        let there: BTreeMap<&str, &Node> =
+        let existing: BTreeMap<&str, &Node> =
             nodes.iter().map(|node| (&*node.meta.name, &**node)).collect();
         known.retain(|name, known| {
-            let stays = there.get(&**name).is_some_and(|node| node.meta.uid == known.uid);
+            let stays = existing.get(&**name).is_some_and(|node| node.meta.uid == known.uid);
             if !stays {
                 self.record_event(
                     name,
@@ -216,8 +216,8 @@ impl Monitor {
             health.ready
         };
         self.process_taint_based_eviction(node, ready).await;
-        let marks = self.memory.lock().nodes.get(name).is_some_and(|known| known.pods_to_mark);
-        if marks {
+        let must_mark = self.memory.lock().nodes.get(name).is_some_and(|known| known.pods_to_mark);
+        if must_mark {
             let done = ready == Some(Ready::Yes) || self.mark_pods(name).await;
             self.memory.lock().change(name, |known| known.pods_to_mark = !done);
         }

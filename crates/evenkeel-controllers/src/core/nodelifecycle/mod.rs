@@ -86,13 +86,13 @@ fn watch_pods(
     memory: &MonitorState,
 ) {
     let builder = Builder::watching(&context.env, "node-lifecycle-pods", pods, |event, enqueue| {
-        let comes = match event {
+        let is_assigned = match event {
             CacheEvent::Added { .. } => true,
             CacheEvent::Updated { old, new } => old.spec.node_name != new.spec.node_name,
             CacheEvent::Deleted(_) => false,
         };
         let pod = event.object();
-        if comes && !pod.spec.node_name.is_empty() {
+        if is_assigned && !pod.spec.node_name.is_empty() {
             enqueue.add(Key::of(&pod.meta));
         }
     });

@@ -54,7 +54,7 @@ impl State {
         }
     }
 
-    /// Records that the lease cache has to reach this resource version.
+    /// Records that the lease cache must reach this resource version.
     pub(super) fn await_lease_version(&mut self, version: u64) {
         self.lease_cache_behind = self.lease_cache_behind.max(Some(version));
     }
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lease_cache_has_to_reach_the_newest_live_lease() {
+    fn lease_cache_must_reach_the_newest_live_lease() {
         let mut state = State::default();
         assert_eq!(state.awaited_lease_version(0), None);
         state.await_lease_version(9);

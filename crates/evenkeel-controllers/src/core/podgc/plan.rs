@@ -195,9 +195,9 @@ fn superfluous(pods: &[Arc<Pod>], threshold: i64) -> Vec<&Arc<Pod>> {
     if threshold == 0 || ended.len() <= threshold {
         return Vec::new();
     }
-    let n_excess = ended.len() - threshold;
+    let excess_count = ended.len() - threshold;
     let mut ended = in_order(ended);
-    ended.truncate(n_excess);
+    ended.truncate(excess_count);
     ended
 }
 
@@ -345,6 +345,7 @@ mod tests {
         let memory = Memory { missed: vec!["m".into(), "n".into()], ..Memory::default() };
         let (done, failed) =
             (Outcome::success, |code| Outcome::failure(Failure { code, ..Failure::local("no") }));
+        // Outcomes of the steps so far, and the next step. The previous pass missed both nodes.
         let table: [(&[Outcome], Option<&str>); 8] = [
             (&[], Some("read /api/v1/nodes/m, read /api/v1/nodes/n")),
             (&[done(), failed(500)], Some("again after 20 s")),
@@ -358,8 +359,8 @@ mod tests {
         for (number, (outcomes, want)) in table.iter().enumerate() {
             assert_eq!(next(&observed, &memory, outcomes).as_deref(), *want, "{number}");
         }
-        let nobody = Memory::default();
-        assert_eq!(next(&observed, &nobody, &[]).as_deref(), Some("again after 20 s"));
+        let none_missed = Memory::default();
+        assert_eq!(next(&observed, &none_missed, &[]).as_deref(), Some("again after 20 s"));
     }
 
     #[test]

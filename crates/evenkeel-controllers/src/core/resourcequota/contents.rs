@@ -35,7 +35,7 @@ trait CountedCache: Send + Sync {
 impl<V: View> CountedCache for Cache<V> {
     fn content(&self, sort: EvaluatorKind, namespace: &str) -> Content {
         let any: &dyn Any = self;
-        let looked_into = match sort {
+        let objects = match sort {
             EvaluatorKind::Pods => any
                 .downcast_ref::<Cache<Pod>>()
                 .map(|cache| Content::Pods(cache.namespace(namespace))),
@@ -50,7 +50,7 @@ impl<V: View> CountedCache for Cache<V> {
                 .map(|cache| Content::DeviceClaims(cache.namespace(namespace), Vec::new())),
             EvaluatorKind::Plain => None,
         };
-        looked_into.unwrap_or_else(|| Content::Number(self.count(namespace)))
+        objects.unwrap_or_else(|| Content::Number(self.count(namespace)))
     }
 
     fn has_synced(&self) -> bool {

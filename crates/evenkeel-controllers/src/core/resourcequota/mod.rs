@@ -84,14 +84,14 @@ fn on_quota(contents: &SharedContents, event: &CacheEvent<ResourceQuota>, enqueu
         return;
     }
     let key = Key::of(&quota.meta);
-    if lacks_figures(contents, quota) {
+    if lacks_usage(contents, quota) {
         enqueue.add_with(key, MISSING_USAGE_PRIORITY);
     } else {
         enqueue.add(key);
     }
 }
 
-fn lacks_figures(contents: &SharedContents, quota: &ResourceQuota) -> bool {
+fn lacks_usage(contents: &SharedContents, quota: &ResourceQuota) -> bool {
     let status = &quota.status;
     let mut unused = status.hard.iter().filter(|(name, _)| !status.used.contains(name));
     Usage::from(&quota.spec.hard) != Usage::from(&status.hard)

@@ -4,8 +4,7 @@
 //! |---|---|
 //! | `status.hard`, `status.used` | `plan`, `counted` |
 //! | `scopes`, `scopeSelector` | `counted`, `../../../../evenkeel-component-helpers/src/quota/scope.rs` |
-//! | `requests.*`, `limits.*`, `count/*`, `pods`, `services.nodeports`, `persistentvolumeclaims`, claims of a class |
-//! `counted`, `../../../../evenkeel-component-helpers/src/quota/mod.rs` |
+//! | `requests.*`, `limits.*`, `count/*`, `pods`, `services.nodeports`, `persistentvolumeclaims`, claims of a class | `counted`, `../../../../evenkeel-component-helpers/src/quota/mod.rs` |
 //! | terminal pods, and pods past their grace period | `overdue`, `../../../../evenkeel-component-helpers/src/quota/pods.rs` |
 //! | changes that decrease usage before `--resource-quota-sync-period` passes | `replenish/update_filter.rs` |
 //! | no object is created beyond `hard` | `../../../../evenkeel-apiserver/src/admission/quota.rs` |

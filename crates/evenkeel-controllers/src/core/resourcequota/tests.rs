@@ -21,6 +21,7 @@ fn quota(hard: &Value, status: &Value) -> Arc<ResourceQuota> {
     })))
 }
 
+/// Returns a counted resource with this content.
 fn part(group: &str, plural: &str, content: Content) -> Part {
     Part { evaluator: Arc::new(Evaluator::new(group, plural).unwrap()), content }
 }
@@ -144,16 +145,17 @@ fn requeued_when_the_next_terminating_pod_is_overdue() {
 }
 
 #[test]
-fn claim_updates_that_may_decrease_usage() {
-    let claim = |asked: &str, set_aside: Value, phase: &str| -> PersistentVolumeClaim {
+fn changed_claim_storage_may_decrease_usage() {
+    let claim = |requested: &str, allocated: Value, phase: &str| -> PersistentVolumeClaim {
         object(&json!({
-            "spec": {"resources": {"requests": {"storage": asked}}},
-            "status": {"allocatedResources": set_aside, "phase": phase},
+            "spec": {"resources": {"requests": {"storage": requested}}},
+            "status": {"allocatedResources": allocated, "phase": phase},
         }))
     };
     let none = || json!({});
     let large = || json!({"storage": "20Gi"});
     let before = claim("10Gi", none(), "Pending");
+    // The claim after the update, and whether the update may decrease usage.
     let table = [
         (claim("10Gi", none(), "Bound"), false),
         (claim("10240Mi", none(), "Pending"), false),

@@ -65,7 +65,7 @@ pub(super) fn next(observed: &Observed, filling: &Filling, done: &Outcomes) -> O
             match found.transpose() {
                 Ok(found) => {
                     let claim = Claim::of(secret)?;
-                    let account = found.filter(|account| claim.means(account));
+                    let account = found.filter(|account| claim.is_for(account));
                     settle(secret, account.as_ref(), filling, rest)
                 }
                 Err(error) => Some(Plan::failure(error.message)),

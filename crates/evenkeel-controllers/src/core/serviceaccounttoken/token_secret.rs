@@ -35,7 +35,7 @@ impl<'a> Claim<'a> {
 
     /// Whether an account with this name is the one that the Secret names. Without a uid in the Secret, every such
     /// account is.
-    pub(crate) fn means(&self, account: &ServiceAccount) -> bool {
+    pub(crate) fn is_for(&self, account: &ServiceAccount) -> bool {
         self.uid.is_empty() || *self.uid == *account.meta.uid
     }
 }
@@ -142,8 +142,8 @@ mod tests {
         let named = secret(&json!({ACCOUNT: "robot"}), &json!({}));
         let claim = Claim::of(&named).expect("it names an account");
         assert_eq!((claim.account, claim.uid), ("robot", ""));
-        assert!(claim.means(&account()));
-        assert!(!Claim { uid: "u2", ..claim }.means(&account()));
+        assert!(claim.is_for(&account()));
+        assert!(!Claim { uid: "u2", ..claim }.is_for(&account()));
         assert_eq!(Claim::of(&secret(&json!({}), &json!({}))), None);
     }
 
@@ -152,6 +152,7 @@ mod tests {
         // "x" and "ca" in base64.
         let (x, ca) = ("eA==", "Y2E=");
         let all = Lacks { ca: true, namespace: true, token: true };
+        // Data of the Secret, the CA certificate if it is known, and the verdict.
         let table = [
             (json!({}), Some("ca"), Verdict::Fill(all)),
             (json!({}), None, Verdict::Fill(Lacks { ca: false, ..all })),

@@ -48,13 +48,13 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let on_node = pods_by_node(&pods);
     let help = "Latency, in seconds, between the time when a taint effect has been activated for the Pod and its deletion via TaintEvictionController.";
     let name = "taint_eviction_controller_pod_deletion_duration_seconds";
-    let late = metrics::histogram(&context.registry, name, help, &SECONDS);
+    let latency = metrics::histogram(&context.registry, name, help, &SECONDS);
     let deletions = IntCounter::new(
         "taint_eviction_controller_pod_deletions_total",
         "Total number of Pods deleted by TaintEvictionController since its start.",
     )
     .expect("the name is a valid literal");
-    let metrics = Metrics { late, deletions: metrics::register(&context.registry, deletions) };
+    let metrics = Metrics { latency, deletions: metrics::register(&context.registry, deletions) };
     let planner = Evictions { pods: pods.clone(), nodes: nodes.clone() };
     let builder = context
         .builder_watching(&DESCRIPTOR, &pods, |event, enqueue| {
@@ -110,7 +110,7 @@ struct Evictions {
 
 /// Pass handler that counts evictions and their latency.
 struct Metrics {
-    late: Histogram,
+    latency: Histogram,
     deletions: IntCounter,
 }
 
@@ -121,8 +121,8 @@ impl PassHandler<Evictions> for Metrics {
             && !pass.is_incomplete
         {
             self.deletions.inc();
-            let late = pass.planned.duration_since(pending.due).as_secs_f64();
-            self.late.observe(late + pass.took.as_secs_f64());
+            let latency = pass.planned.duration_since(pending.due).as_secs_f64();
+            self.latency.observe(latency + pass.took.as_secs_f64());
         }
     }
 }

@@ -4,13 +4,11 @@
 //! |---|---|
 //! | taints with `effect`: `NoExecute` | `evicting` |
 //! | `tolerations`: `key`, `operator`, `value`, `effect` | `min_toleration_time`, `../../../../evenkeel-component-helpers/src/scheduling/corev1/mod.rs` |
-//! | `tolerationSeconds`: the shortest of the matching tolerations; zero and negative values | `min_toleration_time`
-//! |
+//! | `tolerationSeconds`: the shortest of the matching tolerations; zero and negative values | `min_toleration_time` |
 //! | a scheduled eviction keeps its time, or is cancelled | `verdict`, `plan` |
 //! | condition `DisruptionTarget`: `DeletionByTaintManager` | `plan` |
 //! | `not-ready` and `unreachable` with `NoExecute` | `../nodelifecycle/plan/no_execute.rs` |
-//! | 300 s for `not-ready` and `unreachable` by default (`DefaultTolerationSeconds`) |
-//! `../../../../evenkeel-apiserver/src/admission/pods.rs` |
+//! | 300 s for `not-ready` and `unreachable` by default (`DefaultTolerationSeconds`) | `../../../../evenkeel-apiserver/src/admission/pods.rs` |
 
 use crate::{
     disruption::{Why, marked},
@@ -200,9 +198,10 @@ mod tests {
     }
 
     #[test]
-    fn verdict_by_taints_and_toleration_seconds() {
+    fn taints_evict_and_toleration_seconds_delay() {
         let (stay, now) = (Verdict::Stay, Verdict::Evict(Pending { due: T0 }));
         let wait = |seconds| Verdict::Wait(Pending { due: at(seconds) });
+        // Pod and node, and the verdict at `T0`.
         let table = [
             (observed(&[], &[], None), stay),
             (observed(&["a"], &[], None), now),
@@ -235,15 +234,15 @@ mod tests {
     }
 
     fn events(plan: &Plan) -> Vec<&str> {
-        let notes = plan.actions.iter().filter_map(|action| match action {
+        let messages = plan.actions.iter().filter_map(|action| match action {
             Action::Event(event) => Some(&*event.message),
             _ => None,
         });
-        notes.collect()
+        messages.collect()
     }
 
     #[test]
-    fn eviction_event_condition_and_delete() {
+    fn eviction_records_event_and_condition_and_deletes_the_pod() {
         let observed = observed(&["a"], &[], None);
         let plan = plan(&observed, verdict(&observed, T0), T0);
         assert_eq!(events(&plan), ["Marking for deletion Pod ns/p"]);
@@ -279,22 +278,22 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
         #[test]
-        fn toleration_seconds_delay_the_eviction(seconds in 1i64..1000, looks in proptest::collection::vec(0i64..1000, 1..10)) {
-            let mut looks = looks;
-            looks.sort_unstable();
+        fn toleration_seconds_delay_the_eviction(seconds in 1i64..1000, times in proptest::collection::vec(0i64..1000, 1..10)) {
+            let mut times = times;
+            times.sort_unstable();
             let mut pending = None;
             let mut first = None;
-            for look in looks {
+            for time in times {
                 let observed = Observed { pending, ..observed(&["a"], &[("a", Some(seconds))], None) };
-                let start = *first.get_or_insert(look);
-                match verdict(&observed, at(look)) {
+                let start = *first.get_or_insert(time);
+                match verdict(&observed, at(time)) {
                     Verdict::Wait(waits) => {
                         prop_assert_eq!(waits.due, at(start + seconds));
-                        prop_assert!(look < start + seconds);
+                        prop_assert!(time < start + seconds);
                         pending = Some(waits);
                     }
                     Verdict::Evict(_) => {
-                        prop_assert!(look >= start + seconds);
+                        prop_assert!(time >= start + seconds);
                         break;
                     }
                     Verdict::Stay => prop_assert!(false, "the toleration is limited"),

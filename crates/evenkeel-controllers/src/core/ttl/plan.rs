@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn ttl_by_cluster_size_with_hysteresis() {
+    fn ttl_follows_the_cluster_size_with_hysteresis() {
         for (nodes, seconds) in
             [(0, 0), (100, 0), (101, 15), (500, 15), (501, 30), (1001, 60), (2000, 60), (2001, 300)]
         {

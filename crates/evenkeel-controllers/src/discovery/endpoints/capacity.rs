@@ -46,10 +46,10 @@ mod tests {
     use super::*;
 
     fn subset(ready: usize, unready: usize) -> EndpointSubset {
-        let some = |n| vec![EndpointAddress::default(); n].into();
+        let addresses = |n| vec![EndpointAddress::default(); n].into();
         EndpointSubset {
-            addresses: some(ready),
-            not_ready_addresses: some(unready),
+            addresses: addresses(ready),
+            not_ready_addresses: addresses(unready),
             ports: Box::default(),
         }
     }
@@ -57,6 +57,7 @@ mod tests {
     #[test]
     fn truncation_keeps_ready_addresses_and_is_proportional() {
         type Sizes = &'static [(usize, usize)];
+        // Ready and unready addresses of each subset, whether some are removed, and the numbers that remain.
         let table: [(Sizes, bool, Sizes); 6] = [
             (&[(1000, 0)], false, &[(1000, 0)]),
             (&[(0, 0)], false, &[(0, 0)]),
@@ -67,7 +68,7 @@ mod tests {
         ];
         for (before, is_cut, after) in table {
             let mut subsets: Vec<_> =
-                before.iter().map(|(ready, not)| subset(*ready, *not)).collect();
+                before.iter().map(|(ready, unready)| subset(*ready, *unready)).collect();
             assert_eq!(truncate(&mut subsets), is_cut, "{before:?}");
             let sizes: Vec<_> =
                 subsets.iter().map(|s| (s.addresses.len(), s.not_ready_addresses.len())).collect();

@@ -50,7 +50,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         endpoints: endpoints.clone(),
         selected: selected.clone(),
     };
-    let of_endpoints = services.clone();
+    let existing_services = services.clone();
     let builder = context
         .builder(&DESCRIPTOR, &services)
         .workers(options.concurrent_syncs)
@@ -61,7 +61,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         })
         .watches(&endpoints, move |event, enqueue| {
-            if is_relevant(event, &of_endpoints) {
+            if is_relevant(event, &existing_services) {
                 enqueue.add(Key::of(&event.object().meta));
             }
         });

@@ -92,7 +92,7 @@ fn formatted(subsets: &[EndpointSubset]) -> String {
 }
 
 #[test]
-fn subsets_by_readiness_and_ports() {
+fn pods_are_grouped_into_subsets_by_readiness_and_ports() {
     let (a, b) = (pod_json("a", "10.0.0.2", true), pod_json("b", "10.0.0.1", true));
     let with = |pod: &Value, path: &str, value: Value| {
         let mut pod = pod.clone();
@@ -107,6 +107,7 @@ fn subsets_by_readiness_and_ports() {
     let dual = with(&a, "/status/podIPs", json!([{"ip": "10.0.0.2"}, {"ip": "fd00::2"}]));
     let unready = pod_json("a", "10.0.0.2", false);
     let headless = json!({"clusterIP": "None"});
+    // What is special, changes of the Service's spec, its pods, and its formatted subsets.
     let table: [(&str, Value, Vec<Value>, &str); 14] = [
         ("two ready", json!({}), vec![a.clone(), b.clone()], "10.0.0.1,10.0.0.2|:8080"),
         ("one unready", json!({}), vec![unready.clone(), b.clone()], "10.0.0.1|10.0.0.2:8080"),
@@ -165,7 +166,7 @@ fn subsets_by_readiness_and_ports() {
 }
 
 #[test]
-fn endpoints_labels_and_trigger_time() {
+fn endpoints_get_the_labels_of_the_service_and_the_trigger_time() {
     let headless = service(&json!({"clusterIP": "None"}));
     let mut observed = observed(headless, &[pod_json("a", "10.0.0.2", true)], None);
     observed.previous_trigger_times = None;
@@ -188,7 +189,7 @@ fn endpoints_labels_and_trigger_time() {
 }
 
 #[test]
-fn services_without_managed_endpoints() {
+fn only_services_with_a_selector_have_endpoints() {
     for spec in [json!({"selector": {}}), json!({"type": "ExternalName"})] {
         assert!(
             plan(&observed(service(&spec), &[pod_json("a", "10.0.0.2", true)], None)).is_nothing(),

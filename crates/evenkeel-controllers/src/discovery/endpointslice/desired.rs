@@ -27,12 +27,12 @@ pub(super) fn groups(service: &Service, pods: &[Placed], family: Family) -> Vec<
     let mut groups: Vec<Group> = Vec::new();
     for (pod, node) in pods.iter().filter(|(pod, _)| pod::belongs_in_endpoints(pod)) {
         let ports = ports(service, pod);
-        let at = groups.iter().position(|group| group.ports == ports).unwrap_or_else(|| {
+        let index = groups.iter().position(|group| group.ports == ports).unwrap_or_else(|| {
             groups.push(Group { ports, endpoints: Vec::new() });
             groups.len() - 1
         });
         if node.is_some() || service.spec.publish_not_ready_addresses {
-            groups[at].endpoints.extend(endpoint(service, pod, node.as_deref(), family));
+            groups[index].endpoints.extend(endpoint(service, pod, node.as_deref(), family));
         }
     }
     groups
@@ -40,9 +40,10 @@ pub(super) fn groups(service: &Service, pods: &[Placed], family: Family) -> Vec<
 
 /// Returns the error about pods whose node does not exist, or `None` if there are no such pods.
 pub(super) fn missing_nodes_error(service: &Service, pods: &[Placed]) -> Option<String> {
-    let lost = pods.iter().filter(|(pod, node)| node.is_none() && pod::belongs_in_endpoints(pod));
+    let unassigned =
+        pods.iter().filter(|(pod, node)| node.is_none() && pod::belongs_in_endpoints(pod));
     let published = service.spec.publish_not_ready_addresses;
-    let texts: Vec<String> = lost
+    let texts: Vec<String> = unassigned
         .filter(|_| !published)
         .map(|(pod, _)| {
             let (service, node) = (&service.meta, &pod.spec.node_name);
@@ -62,7 +63,7 @@ pub(super) fn missing_nodes_error(service: &Service, pods: &[Placed]) -> Option<
 /// Returns the pod's ports for the Service, sorted. A pod with none of the Service's ports becomes an endpoint
 /// without ports. Upstream: `getEndpointPorts`.
 fn ports(service: &Service, pod: &Pod) -> Vec<SlicePort> {
-    let of = |port: &evenkeel_api::views::ServicePort| {
+    let slice_port = |port: &evenkeel_api::views::ServicePort| {
         Some(SlicePort {
             name: port.name.clone(),
             protocol: pod::protocol(&port.protocol).into(),
@@ -70,7 +71,7 @@ fn ports(service: &Service, pod: &Pod) -> Vec<SlicePort> {
             app_protocol: port.app_protocol.clone(),
         })
     };
-    let mut ports: Vec<SlicePort> = service.spec.ports.iter().filter_map(of).collect();
+    let mut ports: Vec<SlicePort> = service.spec.ports.iter().filter_map(slice_port).collect();
     order::slice_ports(&mut ports);
     ports
 }

@@ -55,12 +55,12 @@ impl Layout<'_> {
 
     /// Returns the endpoints of the slices that are written; new slices precede existing ones.
     pub(super) fn written(&self) -> impl Iterator<Item = usize> {
-        let of = |new: bool| {
+        let of_slices = |new: bool| {
             self.slices
                 .iter()
                 .filter(move |slice| slice.needs_write && slice.existing.is_none() == new)
         };
-        of(true).chain(of(false)).flat_map(|slice| slice.members.iter().copied())
+        of_slices(true).chain(of_slices(false)).flat_map(|slice| slice.members.iter().copied())
     }
 
     /// Returns the desired endpoints of a slice, each with the existing endpoint at its position.

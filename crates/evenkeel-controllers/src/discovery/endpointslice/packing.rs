@@ -12,7 +12,7 @@ pub(in crate::discovery) struct PackedSlice<'a> {
     pub(in crate::discovery) existing: Option<&'a EndpointSlice>,
     /// Indexes into the desired endpoints.
     pub(in crate::discovery) members: Vec<usize>,
-    /// Whether the slice has to be created or updated.
+    /// Whether the slice must be created or updated.
     pub(in crate::discovery) needs_write: bool,
 }
 
@@ -134,14 +134,15 @@ fn fill_unchanged_or_new_slices(
     max: usize,
 ) {
     while !unplaced.is_empty() {
-        let n = unplaced.len();
-        let has_room_for_all =
-            |slice: &&mut PackedSlice<'_>| !slice.needs_write && slice.members.len() + n <= max;
+        let unplaced_count = unplaced.len();
+        let has_room_for_all = |slice: &&mut PackedSlice<'_>| {
+            !slice.needs_write && slice.members.len() + unplaced_count <= max
+        };
         // Of equally full slices, take the first by name. Upstream: `getSliceToFill`.
         let best = slices
             .iter_mut()
             .filter(has_room_for_all)
-            .filter(|_| n < max)
+            .filter(|_| unplaced_count < max)
             .rev()
             .max_by_key(|slice| slice.members.len());
         match best {

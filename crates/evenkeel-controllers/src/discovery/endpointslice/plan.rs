@@ -197,15 +197,15 @@ impl<'a> Slices<'a> {
         let (own, foreign): (Vec<_>, Vec<_>) =
             existing.iter().partition(|slice| is_owned(slice, &observed.service));
         all.deleted = foreign;
-        let keys: Vec<Vec<SlicePort>> = own.iter().map(|slice| in_order(&slice.ports)).collect();
+        let keys: Vec<Vec<SlicePort>> = own.iter().map(|slice| sorted(&slice.ports)).collect();
         let groups = desired::groups(&observed.service, &observed.pods, family);
         let is_grouped = |ports: &Vec<SlicePort>| groups.iter().any(|group| group.ports == *ports);
         let ungrouped = own.iter().zip(&keys).filter(|(_, ports)| !is_grouped(ports));
         all.deleted.extend(ungrouped.map(|(slice, _)| *slice));
         for group in groups {
-            let of = own.iter().zip(&keys).filter(|(_, ports)| **ports == group.ports);
-            let of: Vec<&EndpointSlice> = of.map(|(slice, _)| *slice).collect();
-            all.add(group, &of, observed.max, &common.labels);
+            let with_ports = own.iter().zip(&keys).filter(|(_, ports)| **ports == group.ports);
+            let with_ports: Vec<&EndpointSlice> = with_ports.map(|(slice, _)| *slice).collect();
+            all.add(group, &with_ports, observed.max, &common.labels);
         }
         all.ensure_one(&observed.service, &common.labels);
         all.recycle(&observed.service);
@@ -219,7 +219,9 @@ impl<'a> Slices<'a> {
         max: usize,
         labels: &StrMap,
     ) {
-        let relabel = |slice: &EndpointSlice| !plain(&slice.meta.labels).eq(plain(labels));
+        let relabel = |slice: &EndpointSlice| {
+            !without_reserved(&slice.meta.labels).eq(without_reserved(labels))
+        };
         let packed = packing::reconcile_by_port_mapping(existing, &group.endpoints, max, relabel);
         self.added += packed.added;
         self.removed += packed.removed;
@@ -399,15 +401,15 @@ fn event(common: &Common<'_>, (warning, reason, message): HintsEvent) -> Action 
 fn labels(service: &Service) -> StrMap {
     let headless = (!address::has_cluster_ip(service)).then_some((HEADLESS, ""));
     let own = [(SERVICE_NAME, &*service.meta.name), (MANAGED_BY, MANAGER)];
-    plain(&service.meta.labels).chain(headless).chain(own).collect()
+    without_reserved(&service.meta.labels).chain(headless).chain(own).collect()
 }
 
 /// Returns the labels that are copied from the Service.
-fn plain(labels: &StrMap) -> impl Iterator<Item = (&str, &str)> {
+fn without_reserved(labels: &StrMap) -> impl Iterator<Item = (&str, &str)> {
     labels.iter().filter(|(key, _)| !RESERVED.contains(key))
 }
 
-fn in_order(ports: &[SlicePort]) -> Vec<SlicePort> {
+fn sorted(ports: &[SlicePort]) -> Vec<SlicePort> {
     let mut ports = ports.to_vec();
     crate::discovery::order::slice_ports(&mut ports);
     ports

@@ -151,23 +151,24 @@ fn exchange(allocations: &BTreeMap<Text, Allocation>, given: &Counts) -> (Counts
     let surplus = |zone: &str, allocation: &Allocation| {
         given.get(zone).copied().unwrap_or_default() as f64 - allocation.desired
     };
-    let of = |sign: f64| -> BTreeMap<&str, f64> {
+    let differences = |sign: f64| -> BTreeMap<&str, f64> {
         let all = allocations
             .iter()
             .map(|(zone, allocation)| (&**zone, sign * surplus(zone, allocation)));
         all.filter(|(_, n)| *n > 0.0).collect()
     };
-    let (mut has, mut lacks) = (of(1.0), of(-1.0));
+    let (mut surpluses, mut deficits) = (differences(1.0), differences(-1.0));
     let (mut giving, mut receiving) = (Counts::new(), Counts::new());
-    while let (Some((giver, surplus)), Some((receiver, deficit))) = (largest(&has), largest(&lacks))
+    while let (Some((giver, surplus)), Some((receiver, deficit))) =
+        (largest(&surpluses), largest(&deficits))
     {
         if (surplus < 1.0 && deficit < 1.0) || surplus < 0.5 || deficit < 0.5 {
             break;
         }
         *giving.entry(giver.into()).or_default() += 1;
         *receiving.entry(receiver.into()).or_default() += 1;
-        has.entry(giver).and_modify(|n| *n -= 1.0);
-        lacks.entry(receiver).and_modify(|n| *n -= 1.0);
+        surpluses.entry(giver).and_modify(|n| *n -= 1.0);
+        deficits.entry(receiver).and_modify(|n| *n -= 1.0);
     }
     (giving, receiving)
 }
@@ -199,14 +200,17 @@ mod tests {
     #[test]
     fn allocations_are_proportional_to_cpu() {
         let even = ratios(&[("a", 0.5), ("b", 0.5)]);
-        let of = |endpoints, ratios: Option<&Ratios>| -> Result<Vec<(usize, f64)>, String> {
-            let all = allocations(endpoints, ratios)?;
-            Ok(all.into_values().map(|zone| (zone.maximum, zone.desired)).collect::<Vec<_>>())
+        let maximum_and_desired =
+            |endpoints, ratios: Option<&Ratios>| -> Result<Vec<(usize, f64)>, String> {
+                let all = allocations(endpoints, ratios)?;
+                Ok(all.into_values().map(|zone| (zone.maximum, zone.desired)).collect::<Vec<_>>())
+            };
+        assert_eq!(maximum_and_desired(4, Some(&even)), Ok(vec![(2, 2.0), (2, 2.0)]));
+        assert_eq!(maximum_and_desired(10, Some(&even)), Ok(vec![(5, 5.0), (5, 5.0)]));
+        assert_eq!(maximum_and_desired(20, Some(&even)), Ok(vec![(11, 10.0), (11, 10.0)]));
+        let refused = |endpoints, ratios: Option<&Ratios>| {
+            maximum_and_desired(endpoints, ratios).unwrap_err()
         };
-        assert_eq!(of(4, Some(&even)), Ok(vec![(2, 2.0), (2, 2.0)]));
-        assert_eq!(of(10, Some(&even)), Ok(vec![(5, 5.0), (5, 5.0)]));
-        assert_eq!(of(20, Some(&even)), Ok(vec![(11, 10.0), (11, 10.0)]));
-        let refused = |endpoints, ratios: Option<&Ratios>| of(endpoints, ratios).unwrap_err();
         assert_eq!(
             refused(1, Some(&even)),
             "Insufficient number of endpoints (1 endpoints, 2 zones)"
@@ -222,13 +226,16 @@ mod tests {
     #[test]
     fn overloaded_zones_are_detected() {
         let even = ratios(&[("a", 0.5), ("b", 0.5)]);
-        let given = |shares: &[(&str, usize)]| -> Counts {
+        let endpoint_counts = |shares: &[(&str, usize)]| -> Counts {
             shares.iter().map(|(zone, n)| ((*zone).into(), *n)).collect()
         };
-        assert!(!is_overloaded(&given(&[("a", 5), ("b", 5)]), Some(&even)));
-        assert!(is_overloaded(&given(&[("a", 8), ("b", 2)]), Some(&even)));
-        assert!(is_overloaded(&given(&[("a", 8)]), Some(&even)), "a zone without endpoints");
-        assert!(is_overloaded(&given(&[("a", 8)]), None), "no CPU ratios");
+        assert!(!is_overloaded(&endpoint_counts(&[("a", 5), ("b", 5)]), Some(&even)));
+        assert!(is_overloaded(&endpoint_counts(&[("a", 8), ("b", 2)]), Some(&even)));
+        assert!(
+            is_overloaded(&endpoint_counts(&[("a", 8)]), Some(&even)),
+            "a zone without endpoints"
+        );
+        assert!(is_overloaded(&endpoint_counts(&[("a", 8)]), None), "no CPU ratios");
         assert!(!is_overloaded(&Counts::new(), None));
     }
 }

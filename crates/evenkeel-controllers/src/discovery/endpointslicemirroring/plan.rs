@@ -76,9 +76,9 @@ pub(super) fn may_be_mirrored(endpoints: &Endpoints) -> bool {
 /// Mirrors the Endpoints if their Service has no selector. Otherwise, deletes the slices that mirror them.
 pub(super) fn decide(observed: &Observed) -> Decision {
     let endpoints = observed.endpoints.as_ref().filter(|endpoints| may_be_mirrored(endpoints));
-    let selectorless =
+    let lacks_selector =
         observed.service.as_ref().is_some_and(|service| service.spec.selector.is_empty());
-    match endpoints.filter(|_| selectorless) {
+    match endpoints.filter(|_| lacks_selector) {
         Some(endpoints) => mirror(observed, endpoints),
         None => clear(observed),
     }
@@ -208,13 +208,13 @@ fn groups(subsets: &[EndpointSubset], max: usize) -> (Vec<Group>, usize, usize) 
 }
 
 fn ports(subset: &EndpointSubset) -> Vec<SlicePort> {
-    let of = |port: &evenkeel_api::views::EndpointPort| SlicePort {
+    let slice_port = |port: &evenkeel_api::views::EndpointPort| SlicePort {
         name: port.name.clone(),
         protocol: port.protocol.clone(),
         port: Some(port.port),
         app_protocol: port.app_protocol.clone(),
     };
-    let mut ports: Vec<SlicePort> = subset.ports.iter().map(of).collect();
+    let mut ports: Vec<SlicePort> = subset.ports.iter().map(slice_port).collect();
     order::slice_ports(&mut ports);
     ports
 }

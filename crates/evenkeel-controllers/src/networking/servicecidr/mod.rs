@@ -34,20 +34,20 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 const WORKERS: usize = 5;
 /// Maximum number of retries of a failing ServiceCIDR until its next event. Upstream: `maxRetries`.
 const MAX_RETRIES: u32 = 15;
-/// Kind of IPAddresses, of which only metadata is read.
+/// Kind of IPAddresses. The controller caches only their metadata.
 const ADDRESSES: Kind = Kind::new("networking.k8s.io", "v1", "IPAddress", "ipaddresses", false);
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
     let (cidrs, addresses) = (caches.of::<ServiceCidr>(), caches.metadata(ADDRESSES));
-    let (of_cidrs, of_addresses) = (cidrs.clone(), cidrs.clone());
+    let (for_cidrs, for_addresses) = (cidrs.clone(), cidrs.clone());
     let builder = context
         .builder_watching(&DESCRIPTOR, &cidrs, move |event, enqueue| {
             let cidr = event.object();
             enqueue.add(Key::of(&cidr.meta));
             // A new ServiceCIDR may contain the addresses that block a terminating one.
             if let CacheEvent::Added { initial: false, .. } = event {
-                for other in of_cidrs.list().iter().filter(|other| plan::overlap(cidr, other)) {
+                for other in for_cidrs.list().iter().filter(|other| plan::overlap(cidr, other)) {
                     enqueue.add(Key::of(&other.meta));
                 }
             }
@@ -62,7 +62,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
             // Only a terminating ServiceCIDR depends on its addresses.
             let Some(ip) = plan::allocated(event.object()) else { return };
-            for cidr in of_addresses.list().iter().filter(|cidr| cidr.meta.deleting()) {
+            for cidr in for_addresses.list().iter().filter(|cidr| cidr.meta.deleting()) {
                 if plan::contains(cidr, ip) {
                     enqueue.add(Key::of(&cidr.meta));
                 }

@@ -52,8 +52,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let (budgets, pods) = (context.env.caches.of(), context.env.caches.of::<Pod>());
     let owners = OwnerCaches::new(&context.env.caches);
-    let of_pods = pod_passes(context, &pods, &budgets);
-    let (all_budgets, pods_queue) = (budgets.clone(), of_pods.queue());
+    let pod_controller = pod_passes(context, &pods, &budgets);
+    let (all_budgets, pods_queue) = (budgets.clone(), pod_controller.queue());
     let builder = context
         .builder(&DESCRIPTOR, &budgets)
         .event_source(EVENT_SOURCE)
@@ -68,7 +68,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let controller = builder.planned_with(planner, recheck.clone());
     context.run(recheck.enqueues(context, controller.queue()));
     context.run(controller);
-    context.run(of_pods);
+    context.run(pod_controller);
     Ok(())
 }
 
@@ -172,7 +172,7 @@ impl Planner for Budgets {
         let mut pods = self.pods.namespace(&key.namespace);
         pods.retain(|pod| budget.spec.selector.matches(&pod.meta.labels));
         pods.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
-        let needs_owners = plan::asks_owners(&budget);
+        let needs_owners = plan::needs_owners(&budget);
         let owners = if needs_owners { self.owners.owners(&pods) } else { Vec::new() };
         Some(BudgetPods { budget, pods, owners })
     }
@@ -226,7 +226,7 @@ impl PassHandler<Budgets> for Recheck {
                     queue.add_after(key, left);
                 }
             }
-            Err(lost) if lost.code == 409 => {}
+            Err(conflict) if conflict.code == 409 => {}
             Err(error) => {
                 tracing::warn!(%key, %error, "Failed to update the status of the PodDisruptionBudget");
             }

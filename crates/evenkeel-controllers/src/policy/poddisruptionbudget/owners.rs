@@ -74,6 +74,7 @@ mod tests {
     };
     use serde_json::json;
 
+    /// Returns the controller of the pod `p`. The cache has it with these replicas, if any.
     fn owner(cached: Option<i32>) -> Owner {
         Owner {
             pod: "p".into(),
@@ -96,6 +97,7 @@ mod tests {
         fixtures::discovered(vec![Resource { subresources: [subresource.into()].into(), ..web }])
     }
 
+    /// Returns the live Scale of an owner.
     fn scale(uid: &str, replicas: i32) -> Outcome {
         let body = json!({"metadata": {"uid": uid}, "spec": {"replicas": replicas}});
         Outcome { reply: Some(Reply::json(body.to_string())), ..Outcome::success() }
@@ -104,18 +106,18 @@ mod tests {
     #[test]
     fn owner_without_cache_is_read_by_its_scale() {
         let gone = || Outcome::failure(Failure { code: 404, ..Failure::local("gone") });
-        let of = |outcomes: Vec<Outcome>| {
+        let owner_pods = |outcomes: Vec<Outcome>| {
             let outcomes = Outcomes(outcomes);
             let found = expected_pods(&[owner(None)], &mut Steps::of(&outcomes)).expect("done");
             found.map(|pods| pods.values().sum::<i32>())
         };
         let nobody = Err("found no controllers for pod \"p\"".to_owned());
-        assert_eq!(of(vec![discovered("scale"), scale("u", 3)]), Ok(3));
-        assert_eq!(of(vec![discovered("scale"), scale("another", 3)]), nobody);
-        assert_eq!(of(vec![discovered("scale"), gone()]), nobody);
+        assert_eq!(owner_pods(vec![discovered("scale"), scale("u", 3)]), Ok(3));
+        assert_eq!(owner_pods(vec![discovered("scale"), scale("another", 3)]), nobody);
+        assert_eq!(owner_pods(vec![discovered("scale"), gone()]), nobody);
         let none = "webs.x.io does not implement the scale subresource";
-        assert_eq!(of(vec![discovered("status"), gone()]), Err(none.to_owned()));
-        assert_eq!(of(vec![gone()]), Err("gone".to_owned()));
+        assert_eq!(owner_pods(vec![discovered("status"), gone()]), Err(none.to_owned()));
+        assert_eq!(owner_pods(vec![gone()]), Err("gone".to_owned()));
     }
 
     #[test]

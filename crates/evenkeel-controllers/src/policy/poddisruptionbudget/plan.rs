@@ -3,7 +3,7 @@
 //! | documented | where |
 //! |---|---|
 //! | `minAvailable`, `maxUnavailable`, numbers and percentages, rounded up; `status.desiredHealthy` | `expected` |
-//! | percentages of the owners' pods (`scale`); `status.expectedPods` | `asks_owners`, `owners::expected_pods` |
+//! | percentages of the owners' pods (`scale`); `status.expectedPods` | `needs_owners`, `owners::expected_pods` |
 //! | `selector`: absent (null) and empty | `mod::observe` |
 //! | `status.currentHealthy` | `healthy` |
 //! | `status.disruptionsAllowed` | `allowed` |
@@ -57,7 +57,7 @@ pub(super) struct Observed {
 pub(super) type ExpectedPods = Result<BTreeMap<Text, i32>, String>;
 
 /// Whether the budget depends on the replicas of the pods' owners: it is a percentage, or `maxUnavailable`.
-pub(super) fn asks_owners(budget: &PodDisruptionBudget) -> bool {
+pub(super) fn needs_owners(budget: &PodDisruptionBudget) -> bool {
     budget.spec.max_unavailable.is_some()
         || matches!(budget.spec.min_available, Some(IntOrString::String(_)))
 }
@@ -120,9 +120,9 @@ fn disrupted<'a>(
     now: Timestamp,
 ) -> Disrupted<'a> {
     let mut disrupted = Disrupted::default();
-    let noted = &budget.status.disrupted_pods;
+    let disrupted_pods = &budget.status.disrupted_pods;
     for pod in pods.iter().filter(|pod| !pod.meta.deleting()) {
-        let Some(since) = noted.get(&pod.meta.name) else { continue };
+        let Some(since) = disrupted_pods.get(&pod.meta.name) else { continue };
         let remaining = DELETION_TIMEOUT - now.duration_since(*since);
         if remaining.is_negative() {
             disrupted.given_up.push(pod);
@@ -137,12 +137,12 @@ fn disrupted<'a>(
 
 /// Counts ready pods that are neither terminating nor evicted. Upstream: `countHealthyPods`.
 fn healthy(pods: &[Arc<Pod>], disrupted: &Disrupted<'_>, now: Timestamp) -> i32 {
-    let goes = |pod: &Pod| {
-        disrupted.awaited.iter().any(|(gone, since)| {
-            gone.meta.name == pod.meta.name && now.duration_since(*since) < DELETION_TIMEOUT
+    let is_evicted = |pod: &Pod| {
+        disrupted.awaited.iter().any(|(evicted, since)| {
+            evicted.meta.name == pod.meta.name && now.duration_since(*since) < DELETION_TIMEOUT
         })
     };
-    let stays = |pod: &&Arc<Pod>| !pod.meta.deleting() && pods::is_ready(pod) && !goes(pod);
+    let stays = |pod: &&Arc<Pod>| !pod.meta.deleting() && pods::is_ready(pod) && !is_evicted(pod);
     clamp(pods.iter().filter(stays).count())
 }
 
@@ -155,7 +155,7 @@ pub(super) fn sync(
     let updated = try_sync(budget, now, steps)?.1;
     Ok(match updated {
         Ok(()) => Plan::nothing(),
-        Err(lost) if lost.code == 409 => Plan::failure(&*lost.message),
+        Err(conflict) if conflict.code == 409 => Plan::failure(&*conflict.message),
         Err(refused) => {
             Plan::of(Vec::from_iter(status::fail_safe(&budget.budget, &refused.message, now)))
         }
@@ -169,19 +169,19 @@ pub(super) fn try_sync<'a>(
     steps: &mut Steps<'a>,
 ) -> Result<(Option<Duration>, Result<(), &'a Failure>), Plan> {
     let Plan { actions, requeue, .. } = plan(&observed(budget, steps)?, now);
-    let judged = actions.into_iter().map(|action| match action {
+    let writes = actions.into_iter().map(|action| match action {
         // This function handles the failure.
         Action::Update(update) => Update { on_error: OnError::Ignore, ..update }.into(),
         other => other,
     });
-    let outcomes = steps.all(Plan::of(judged.collect()))?;
+    let outcomes = steps.all(Plan::of(writes.collect()))?;
     let failed = outcomes.iter().find_map(|outcome| outcome.error.as_ref());
     Ok((requeue, failed.map_or(Ok(()), Err)))
 }
 
 /// Returns the observed state. Reads live the owners that the caches lack.
 fn observed(budget: &BudgetPods, steps: &mut Steps<'_>) -> Result<Observed, Plan> {
-    let expected_pods = if asks_owners(&budget.budget) {
+    let expected_pods = if needs_owners(&budget.budget) {
         Some(owners::expected_pods(&budget.owners, steps)?)
     } else {
         None
@@ -211,7 +211,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
             return plan;
         }
     };
-    if asks_owners(budget) && observed.pods.iter().any(|pod| pod.meta.controller().is_none()) {
+    if needs_owners(budget) && observed.pods.iter().any(|pod| pod.meta.controller().is_none()) {
         let selector = words::selector(&budget.spec.selector);
         plan.push(EventRecord::warning(
             target,

@@ -127,11 +127,13 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
+    /// Returns a ClusterRole with one rule for each verb.
     fn role(name: &str, labels: &Value, verbs: &[&str]) -> Value {
         let rules: Vec<Value> = verbs.iter().map(|verb| json!({"verbs": [verb]})).collect();
         json!({"metadata": {"name": name, "labels": labels}, "rules": rules})
     }
 
+    /// Returns the ClusterRole `m` with these aggregation selectors and rules for these verbs.
     fn aggregated(selectors: &Value, verbs: &[&str]) -> Value {
         let mut role = role("m", &json!({"part": "1"}), verbs);
         role["aggregationRule"] = json!({"clusterRoleSelectors": selectors});
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_roles_and_invalid_selectors_are_skipped() {
+    fn plain_roles_and_invalid_selectors_are_unchanged() {
         let plain = role("m", &json!({}), &["get"]);
         assert_eq!(verbs(&observed(&plain, &[role("a", &json!({}), &["list"])])), None);
         let bad = json!([{"matchExpressions": [{"key": "a", "operator": "Like"}]}]);

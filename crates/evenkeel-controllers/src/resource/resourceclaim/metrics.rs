@@ -31,8 +31,8 @@ impl Metrics {
     }
 
     /// Counts the creation of a claim, or its failure.
-    pub(super) fn made(&self, claim: &ResourceClaim, well: bool) {
-        let status = if well { "success" } else { "failure" };
+    pub(super) fn created(&self, claim: &ResourceClaim, succeeded: bool) {
+        let status = if succeeded { "success" } else { "failure" };
         self.made.with_label_values(&[status, admin_access(claim), "", "Pod"]).inc();
     }
 }

@@ -23,7 +23,7 @@ use evenkeel_runtime::{
     introspect::Description,
     plan::{Key, Outcomes, Pass, PassHandler, Plan, Planner},
 };
-use gone::Gone;
+use gone::DeletedUidCache;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use metrics::Metrics;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -62,14 +62,14 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let using = pods.index("claims", |pod, key| {
         for claim in &pod.spec.resource_claims {
             if let plan::Name::Is(name) = plan::name(pod, claim) {
-                key(&within(&pod.meta.namespace, name));
+                key(&index_key(&pod.meta.namespace, name));
             }
         }
     });
     let made_from = pods.index("claim templates", |pod, key| {
         for claim in &pod.spec.resource_claims {
             if !claim.resource_claim_template_name.is_empty() {
-                key(&within(&pod.meta.namespace, &claim.resource_claim_template_name));
+                key(&index_key(&pod.meta.namespace, &claim.resource_claim_template_name));
             }
         }
     });
@@ -102,17 +102,17 @@ fn of_pods(
     let builder = context
         .builder_watching(&DESCRIPTOR, &planner.pods, |event, enqueue| {
             let pod = event.object();
-            let is_there = !matches!(event, CacheEvent::Deleted(_)) && !pod.meta.deleting();
-            if is_there && !pod.spec.resource_claims.is_empty() {
+            let is_present = !matches!(event, CacheEvent::Deleted(_)) && !pod.meta.deleting();
+            if is_present && !pod.spec.resource_claims.is_empty() {
                 enqueue.add(Key::of(&pod.meta));
             }
         })
         .event_source("resource_claim")
         .workers(context.options.resourceclaim.concurrent_syncs)
-        .watches(&planner.claims, move |event, enqueue| named(event, &using, enqueue))
+        .watches(&planner.claims, move |event, enqueue| enqueue_users(event, &using, enqueue))
         .watches(&planner.templates, move |event, enqueue| {
             if !matches!(event, CacheEvent::Deleted(_)) {
-                named(event, &made_from, enqueue);
+                enqueue_users(event, &made_from, enqueue);
             }
         });
     context.run(builder.planned_with(planner, metrics));
@@ -194,8 +194,8 @@ impl Planner for PodClaims {
 
 impl PassHandler<PodClaims> for Metrics {
     fn on_passed(&self, observed: &pod::Observed, pass: &Pass<'_>) {
-        for (claim, well) in pod::creates(observed, pass.outcomes) {
-            self.made(&claim, well);
+        for (claim, succeeded) in pod::creates(observed, pass.outcomes) {
+            self.created(&claim, succeeded);
         }
     }
 }
@@ -209,10 +209,10 @@ struct Claims {
 
 /// The last deleted pods; clones refer to the same ones.
 #[derive(Clone, Default)]
-struct DeletedPods(Arc<Mutex<Gone>>);
+struct DeletedPods(Arc<Mutex<DeletedUidCache>>);
 
 impl DeletedPods {
-    fn lock(&self) -> MutexGuard<'_, Gone> {
+    fn lock(&self) -> MutexGuard<'_, DeletedUidCache> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -254,12 +254,16 @@ impl Planner for Claims {
 }
 
 /// Enqueues the pods that the index has under the object's name.
-fn named<V: evenkeel_api::View>(event: &CacheEvent<V>, index: &Index<Pod>, enqueue: &Enqueue) {
+fn enqueue_users<V: evenkeel_api::View>(
+    event: &CacheEvent<V>,
+    index: &Index<Pod>,
+    enqueue: &Enqueue,
+) {
     let meta = event.object().meta();
-    let pods = index.get(&within(&meta.namespace, &meta.name));
+    let pods = index.get(&index_key(&meta.namespace, &meta.name));
     pods.iter().filter(|pod| !pod.meta.deleting()).for_each(|pod| enqueue.add(Key::of(&pod.meta)));
 }
 
-fn within(namespace: &str, name: &str) -> String {
+fn index_key(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }

@@ -4,7 +4,7 @@
 
 use super::{
     Claim, Template,
-    plan::{self, Name, SwitchedOff},
+    plan::{self, DisabledFeature, Name},
 };
 use crate::wire;
 use evenkeel_api::{
@@ -26,17 +26,17 @@ const MANAGER: &str = "ResourceClaimController";
 
 /// Error in finding or creating a pod's claim.
 #[derive(Debug, thiserror::Error)]
-enum NotMade {
+enum ClaimError {
     #[error("checking for claim before creating it: none of the supported fields are set")]
     Unknown,
     #[error("resource claim template {0:?}: resourceclaimtemplate.resource.k8s.io {0:?} not found")]
     NoTemplate(String),
     #[error(transparent)]
-    SwitchedOff(#[from] SwitchedOff),
+    DisabledFeature(#[from] DisabledFeature),
     #[error("create ResourceClaim : {0}")]
     Create(Failure),
     #[error("checking claim existence: {0}")]
-    Look(Failure),
+    Read(Failure),
 }
 
 /// A pod, and its claims in the caches.
@@ -71,8 +71,8 @@ impl Observed {
     }
 
     /// Whether to read a claim live: it is from a template, the status names it, but the cache lacks it.
-    fn asks(&self, claim: &PodResourceClaim, named: &Named) -> bool {
-        plan::is_made(claim)
+    fn needs_live_read(&self, claim: &PodResourceClaim, named: &Named) -> bool {
+        plan::is_from_template(claim)
             && named.claim.is_none()
             && matches!(plan::name(&self.pod, claim), Name::Is(_))
     }
@@ -84,7 +84,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
         return Plan::nothing();
     }
     let pod = &*observed.pod;
-    let to_read = observed.claims().filter(|(claim, named)| observed.asks(claim, named));
+    let to_read = observed.claims().filter(|(claim, named)| observed.needs_live_read(claim, named));
     let reads: Vec<_> = to_read
         .filter_map(|(claim, _)| match plan::name(pod, claim) {
             Name::Is(name) => {
@@ -108,7 +108,7 @@ pub(super) fn next(observed: &Observed, done: &Outcomes) -> Option<Plan> {
     let mut done = Replay::of(observed, done);
     let mut made = BTreeMap::new();
     for (claim, named) in observed.claims() {
-        let answer = observed.asks(claim, named).then(|| done.reads.next()).flatten();
+        let answer = observed.needs_live_read(claim, named).then(|| done.reads.next()).flatten();
         let found = match find(observed, claim, named, answer) {
             Ok(Found::NotNeeded) => continue,
             Ok(Found::Is(name)) => name,
@@ -116,7 +116,7 @@ pub(super) fn next(observed: &Observed, done: &Outcomes) -> Option<Plan> {
                 None => return Some(Plan::one(create(observed, &new))),
                 Some(Outcome { created: Some(name), .. }) => name.to_string(),
                 Some(Outcome { error: Some(error), .. }) => {
-                    let error = NotMade::Create(error.clone());
+                    let error = ClaimError::Create(error.clone());
                     return done.writes.next().is_none().then(|| refuse(observed, claim, &error));
                 }
                 Some(_) => return None,
@@ -142,7 +142,8 @@ struct Replay<'a> {
 
 impl<'a> Replay<'a> {
     fn of(observed: &Observed, done: &'a Outcomes) -> Self {
-        let to_read = observed.claims().filter(|(claim, named)| observed.asks(claim, named));
+        let to_read =
+            observed.claims().filter(|(claim, named)| observed.needs_live_read(claim, named));
         let (reads, writes) = done.0.split_at(to_read.count().min(done.0.len()));
         Self { reads: reads.iter(), writes: writes.iter() }
     }
@@ -165,24 +166,25 @@ fn find(
     claim: &PodResourceClaim,
     named: &Named,
     answer: Option<&Outcome>,
-) -> Result<Found, NotMade> {
+) -> Result<Found, ClaimError> {
     let pod = &*observed.pod;
     match plan::name(pod, claim) {
         Name::NotNeeded => return Ok(Found::NotNeeded),
-        Name::Unknown => return Err(NotMade::Unknown),
+        Name::Unknown => return Err(ClaimError::Unknown),
         Name::Is(_) if exists(pod, claim, named, answer)? => return Ok(Found::NotNeeded),
         // The user creates this claim.
-        Name::Is(_) if !plan::is_made(claim) => return Ok(Found::NotNeeded),
+        Name::Is(_) if !plan::is_from_template(claim) => return Ok(Found::NotNeeded),
         Name::Is(_) | Name::NotYet => {}
     }
     // A claim may exist whose name is not in the pod's status. Upstream: `findPodResourceClaim`.
-    if let Some(found) = observed.owned.iter().find(|one| plan::is_made_as(one, &claim.name)) {
+    if let Some(found) = observed.owned.iter().find(|one| plan::has_name_in_pod(one, &claim.name)) {
         return Ok(Found::Is(found.meta().name.to_string()));
     }
     let name = &*claim.resource_claim_template_name;
-    let template = named.template.as_ref().ok_or_else(|| NotMade::NoTemplate(name.to_owned()))?;
+    let template =
+        named.template.as_ref().ok_or_else(|| ClaimError::NoTemplate(name.to_owned()))?;
     plan::allowed(template, observed.admin_access, observed.prioritized)?;
-    Ok(Found::Lacks(Box::new(plan::made(pod, &claim.name, template))))
+    Ok(Found::Lacks(Box::new(plan::new_claim(pod, &claim.name, template))))
 }
 
 /// Whether the claim exists and belongs to the pod, by the cache or by the outcome of the live read.
@@ -191,17 +193,17 @@ fn exists(
     claim: &PodResourceClaim,
     named: &Named,
     answer: Option<&Outcome>,
-) -> Result<bool, NotMade> {
-    let is_right = |found: &Claim| !plan::is_made(claim) || plan::is_for(found, pod);
+) -> Result<bool, ClaimError> {
+    let belongs_to_pod = |found: &Claim| !plan::is_from_template(claim) || plan::is_for(found, pod);
     if let Some(found) = &named.claim {
-        return Ok(is_right(found));
+        return Ok(belongs_to_pod(found));
     }
     let Some(answer) = answer else { return Ok(false) };
     match (&answer.reply, &answer.error) {
         (Some(reply), _) => {
-            reply.object::<Claim>().map(|found| is_right(&found)).map_err(NotMade::Look)
+            reply.object::<Claim>().map(|found| belongs_to_pod(&found)).map_err(ClaimError::Read)
         }
-        (None, Some(error)) if !error.is_not_found() => Err(NotMade::Look(error.clone())),
+        (None, Some(error)) if !error.is_not_found() => Err(ClaimError::Read(error.clone())),
         (None, _) => Ok(false),
     }
 }
@@ -214,7 +216,7 @@ fn create(observed: &Observed, new: &ResourceClaim) -> Create {
 }
 
 /// Returns the plan that records an event about a claim that was not created, and fails.
-fn refuse(observed: &Observed, claim: &PodResourceClaim, error: &NotMade) -> Plan {
+fn refuse(observed: &Observed, claim: &PodResourceClaim, error: &ClaimError) -> Plan {
     let meta = &observed.pod.meta;
     let message = format!("PodResourceClaim {}: {error}", claim.name);
     let failure = format!("pod {}/{}, {message}", meta.namespace, meta.name);
@@ -239,7 +241,7 @@ fn reserve(observed: &Observed) -> Plan {
     for (claim, named) in observed.claims() {
         let Name::Is(name) = plan::name(pod, claim) else { continue };
         let Some(found) = &named.claim else { break };
-        if plan::is_made(claim) && !plan::is_for(found, pod) {
+        if plan::is_from_template(claim) && !plan::is_for(found, pod) {
             let (namespace, pod) = (&pod.meta.namespace, &pod.meta.name);
             plan.error = Some(PlanError::new(format!(
                 "ResourceClaim {namespace}/{name} was not created for Pod {namespace}/{pod} (Pod is not owner)"
@@ -263,7 +265,7 @@ pub(super) fn creates(observed: &Observed, done: &Outcomes) -> Vec<(ResourceClai
     let mut done = Replay::of(observed, done);
     let mut all = Vec::new();
     for (claim, named) in observed.claims() {
-        let answer = observed.asks(claim, named).then(|| done.reads.next()).flatten();
+        let answer = observed.needs_live_read(claim, named).then(|| done.reads.next()).flatten();
         match find(observed, claim, named, answer) {
             Ok(Found::Lacks(new)) => {
                 let Some(outcome) = done.writes.next() else { break };

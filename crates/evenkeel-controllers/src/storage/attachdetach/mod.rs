@@ -60,7 +60,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         node_states: Arc::clone(&node_states),
         forced: metrics::forced(&context.registry),
     };
-    let (users, waiting, bound) =
+    let (users, users_of_detached, users_of_bound) =
         (state_of_world.users.clone(), state_of_world.users.clone(), state_of_world.users.clone());
     let of_volume = state_of_world.by_volume.clone();
     let measured = state_of_world.volumes.clone();
@@ -100,7 +100,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             // Another node may wait until the volume is detached from this one.
             let volume = attachment.spec.source.persistent_volume_name.as_deref();
             if let (CacheEvent::Deleted(_), Some(volume)) = (event, volume) {
-                for key in nodes_of_users(volume, &claims, &waiting) {
+                for key in nodes_of_users(volume, &claims, &users_of_detached) {
                     enqueue.add(key);
                 }
             }
@@ -127,7 +127,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
                 CacheEvent::Deleted(_) => false,
             };
             if is_new {
-                for key in nodes_of_users(&volume.meta.name, &claims_of_volume, &bound) {
+                for key in nodes_of_users(&volume.meta.name, &claims_of_volume, &users_of_bound) {
                     enqueue.add(key);
                 }
             }
@@ -196,7 +196,7 @@ impl NodeStates {
     /// Records the reservations of a plan before its actions run.
     fn reserve(&self, observed: &Observed, memory: &Memory, now: Timestamp) {
         let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
-        reserved.note(observed, memory, now);
+        reserved.record(observed, memory, now);
     }
 
     fn last(&self) -> MutexGuard<'_, HashMap<Text, Arc<Node>>> {
@@ -285,7 +285,7 @@ impl Planner for Attachments {
         for one in observed.desired.iter().filter(|one| plan::is_multi_attach(one)) {
             description.waits(format!(
                 "volume {} is attached to {}",
-                one.called,
+                one.volume_name,
                 one.elsewhere.join(", ")
             ));
         }

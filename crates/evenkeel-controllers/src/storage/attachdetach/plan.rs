@@ -64,7 +64,7 @@ pub(super) struct DesiredVolume {
     /// Unique volume name in the form of the node's status.
     pub(super) name: Text,
     /// Name of the PersistentVolume or of the pod's inline volume, for messages.
-    pub(super) called: Text,
+    pub(super) volume_name: Text,
     /// The PersistentVolume; `None` for an inline volume.
     pub(super) volume: Option<Arc<PersistentVolume>>,
     pub(super) pods: Vec<Arc<Pod>>,
@@ -118,7 +118,7 @@ pub(super) struct ReservedVolumes(HashMap<Text, (Arc<str>, Timestamp)>);
 
 impl ReservedVolumes {
     /// Adds the reservations of a decision, and drops those that expired or whose node no longer needs the volume.
-    pub(super) fn note(&mut self, observed: &Observed, memory: &Memory, now: Timestamp) {
+    pub(super) fn record(&mut self, observed: &Observed, memory: &Memory, now: Timestamp) {
         let wants = |name: &Text| observed.desired.iter().any(|one| one.name == *name);
         self.0.retain(|name, (node, since)| {
             is_fresh(*since, now) && (*node != observed.name || wants(name))
@@ -158,10 +158,10 @@ pub(super) fn is_irrelevant_update(old: &Node, new: &Node) -> bool {
         && old.status.volumes_attached == new.status.volumes_attached
         && is_managed(old) == is_managed(new)
         && is_ready(old) == is_ready(new)
-        && is_out(old) == is_out(new)
+        && is_out_of_service(old) == is_out_of_service(new)
 }
 
-fn is_out(node: &Node) -> bool {
+fn is_out_of_service(node: &Node) -> bool {
     node.spec.taints.iter().any(|taint| &*taint.key == OUT_OF_SERVICE)
 }
 
@@ -184,13 +184,13 @@ pub(super) fn is_multi_attach(desired: &DesiredVolume) -> bool {
 /// Upstream: `IsMultiAttachAllowed`.
 fn is_exclusive(volume: &PersistentVolume) -> bool {
     let modes = &volume.spec.access_modes;
-    let all = |mode: &str| matches!(mode, "ReadWriteMany" | "ReadOnlyMany");
+    let many_nodes = |mode: &str| matches!(mode, "ReadWriteMany" | "ReadOnlyMany");
     let only_read = |mode: &str| mode == "ReadOnlyMany";
     if volume.spec.source.gce_persistent_disk.is_some() {
         // A GCE persistent disk can be attached to several nodes only for reading, whatever its access modes.
         return !modes.iter().all(|mode| only_read(mode));
     }
-    !modes.is_empty() && !modes.iter().any(|mode| all(mode))
+    !modes.is_empty() && !modes.iter().any(|mode| many_nodes(mode))
 }
 
 /// Decides about the volumes of a node. Upstream: `reconcile`.
@@ -296,7 +296,7 @@ fn can_detach(
         decision.memory.forced.push("timeout");
         return true;
     }
-    if node.is_some_and(is_out) {
+    if node.is_some_and(is_out_of_service) {
         decision.memory.forced.push("out-of-service");
         return true;
     }
@@ -360,10 +360,10 @@ fn update_node_status(
         ..Patch::new(wire::target(node), PatchForm::Strategic, body.to_string())
     });
     for one in observed.desired.iter().filter(|one| new.contains(&&*one.name)) {
-        let message = format!("AttachVolume.Attach succeeded for volume \"{}\" ", one.called);
+        let message = format!("AttachVolume.Attach succeeded for volume \"{}\" ", one.volume_name);
         for pod in &one.pods {
-            let of = wire::target(&**pod);
-            plan.push(EventRecord::normal(of, "SuccessfulAttachVolume", message.clone()));
+            let target = wire::target(&**pod);
+            plan.push(EventRecord::normal(target, "SuccessfulAttachVolume", message.clone()));
         }
     }
 }
@@ -384,7 +384,7 @@ fn create_attachments(observed: &Observed, now: Timestamp, decision: &mut Decisi
             // after its deletion.
             Some(attached_volume) if attached_volume.attachment.status.attached => {}
             Some(attached_volume) => {
-                let volume = &one.called;
+                let volume = &one.volume_name;
                 let failed = format!("AttachVolume.Attach failed for volume \"{volume}\" : ");
                 if let Some(error) = attached_volume.attachment.status.attach_error.as_deref() {
                     record_attach_failure(
@@ -401,9 +401,13 @@ fn create_attachments(observed: &Observed, now: Timestamp, decision: &mut Decisi
             None if is_multi_attach(one) => {
                 if !observed.memory.reported_multi_attach.contains(&one.name) {
                     for pod in &one.pods {
-                        let of = wire::target(&**pod);
+                        let target = wire::target(&**pod);
                         let message = multi_attach_message(one, pod);
-                        decision.plan.push(EventRecord::warning(of, "FailedAttachVolume", message));
+                        decision.plan.push(EventRecord::warning(
+                            target,
+                            "FailedAttachVolume",
+                            message,
+                        ));
                     }
                 }
                 decision.memory.reported_multi_attach.insert(one.name.clone());
@@ -467,7 +471,7 @@ fn record_attach_failure(one: &DesiredVolume, plan: &mut Plan, message: &str) {
 
 /// Returns the message about a volume that is attached elsewhere. Upstream: `reportMultiAttachError`.
 fn multi_attach_message(one: &DesiredVolume, pod: &Pod) -> String {
-    let volume = &one.called;
+    let volume = &one.volume_name;
     let is_same_namespace = |other: &&Arc<Pod>| other.meta.namespace == pod.meta.namespace;
     let local: Vec<&str> =
         one.others.iter().filter(is_same_namespace).map(|pod| &*pod.meta.name).collect();

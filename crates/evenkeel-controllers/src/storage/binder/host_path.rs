@@ -187,6 +187,7 @@ mod tests {
         Options { host_path_provisioning: true, ..Options::default() }
     }
 
+    /// Returns a claim of the class `local`, with this volume mode.
     fn claim(mode: &str) -> Observed {
         let claim = decoded(&json!({
             "metadata": {"name": "data", "namespace": "ns", "uid": "c"},

@@ -85,8 +85,8 @@ impl Metrics {
 
     /// Records that a claim is bound, and the duration of its provisioning if its start was recorded.
     pub(super) fn bound(&self, claim: &Meta, now: Timestamp) {
-        let made = self.provisioning().remove(&Key::of(claim));
-        if let Some((provisioner, since)) = made {
+        let started = self.provisioning().remove(&Key::of(claim));
+        if let Some((provisioner, since)) = started {
             let seconds = now.duration_since(since).as_secs_f64();
             self.took.with_label_values(&[&*provisioner, "provision"]).observe(seconds);
         }

@@ -153,7 +153,7 @@ impl Binder {
     }
 
     /// Returns the volumes to enqueue for a claim event: the volumes that the claim names or named, and the volumes
-    /// whose `claimRef` is the claim. Upstream enqueues the latter in its periodic `resync`.
+    /// whose `claimRef` is the claim. Upstream finds a volume by its `claimRef` in its periodic `resync`.
     fn volumes_to_enqueue(&self, event: &CacheEvent<PersistentVolumeClaim>) -> Vec<Key> {
         let claim = event.object();
         let old = if let CacheEvent::Updated { old, .. } = event { Some(old) } else { None };

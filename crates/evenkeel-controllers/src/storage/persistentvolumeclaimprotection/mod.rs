@@ -53,13 +53,13 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         waiting: waiting.clone(),
         sets_unused,
     };
-    let (of_claims, of_pods) = (waiting.clone(), waiting.clone());
+    let (for_claims, for_pods) = (waiting.clone(), waiting.clone());
     let controller = Builder::of_keys(&context.env, DESCRIPTOR.name, Namespace::kind())
         .queue(DESCRIPTOR.queue)
         .client((context.clients)(DESCRIPTOR.client))
         .component(DESCRIPTOR.client)
-        .watches(&claims, move |event, enqueue| of_claims.on_claim(event, sets_unused, enqueue))
-        .watches(&pods, move |event, enqueue| of_pods.on_pod(event, sets_unused, enqueue))
+        .watches(&claims, move |event, enqueue| for_claims.on_claim(event, sets_unused, enqueue))
+        .watches(&pods, move |event, enqueue| for_pods.on_pod(event, sets_unused, enqueue))
         .planned_with(protection, waiting);
     context.run(controller);
     Ok(())

@@ -262,13 +262,13 @@ mod tests {
     }
 
     #[test]
-    fn blocks_deletion_and_uses() {
+    fn scheduled_pods_block_deletion_and_unfinished_pods_use_the_claim() {
         let ephemeral = json!({"spec": {"volumes": [{"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]}});
         let gone = json!({"metadata": {"deletionTimestamp": T0.to_string(), "deletionGracePeriodSeconds": 0}});
         let both = |a: &Value, b: &Value| {
-            let mut it = a.clone();
-            json_patch_merge(&mut it, b);
-            it
+            let mut merged = a.clone();
+            json_patch_merge(&mut merged, b);
+            merged
         };
         for (what, change, blocks, used) in [
             ("a running pod", json!({}), true, true),
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn unused_condition_by_use() {
+    fn unused_condition_follows_use() {
         let users = [pod(&json!({}))];
         for (status, used, want) in [
             (None, true, Some("False")),
@@ -355,14 +355,14 @@ mod tests {
     #[test]
     fn pods_are_listed_live_only_before_a_change() {
         let users = [pod(&json!({}))];
-        for (claim, pods, sure) in [
+        for (claim, pods, needs_list) in [
             (claim(true, None), &users[..], false),
             (claim(true, None), &[], true),
             (claim(false, Some("True")), &[], false),
             (claim(false, Some("False")), &[], true),
             (claim(false, None), &users, false),
         ] {
-            assert_eq!(needs_live_pods(&claim, pods, true), sure, "{:?}", claim.status);
+            assert_eq!(needs_live_pods(&claim, pods, true), needs_list, "{:?}", claim.status);
         }
         let plan = protect(&claim(true, None), &[], true, T0);
         assert_eq!(bodies(&plan), [json!({"metadata": {"finalizers": []}})]);
@@ -375,10 +375,10 @@ mod tests {
     }
 
     #[test]
-    fn live_pod_list_decides() {
+    fn finalizer_stays_if_the_live_list_has_a_user() {
         let observed = observed(vec![claim(true, None), claim(true, None)], &[]);
-        let asked = plan(&observed, T0);
-        let [Action::Read(read)] = &asked.actions[..] else { panic!("{asked:?}") };
+        let first = plan(&observed, T0);
+        let [Action::Read(read)] = &first.actions[..] else { panic!("{first:?}") };
         assert_eq!((read.path(), read.on_error), ("/api/v1/namespaces/ns/pods", OnError::Abort));
         let after = |outcomes: Vec<Outcome>| next(&observed, &Outcomes(outcomes), T0);
         let listed = |items: Value| Outcome {

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn requested_current_and_target_class_of_a_claim() {
+    fn claim_uses_its_requested_current_and_target_class() {
         let claim: PersistentVolumeClaim = object(&json!({
             "spec": {"volumeAttributesClassName": "a"},
             "status": {"currentVolumeAttributesClassName": "b",

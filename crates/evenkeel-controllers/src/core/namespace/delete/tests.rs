@@ -215,7 +215,7 @@ fn conflicts_are_retried_for_the_same_uid() {
         Action::Update(_) => failed(409),
         other => world.answer(other),
     });
-    assert_eq!((summaries.len(), deleted.plan), (12, Plan::failure("no")), "5 attempts");
+    assert_eq!((summaries.len(), deleted.plan), (12, Plan::failure("no")), "5 retries");
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn missing_namespace_or_failed_discovery_is_not_finalized() {
 }
 
 #[test]
-fn deletion_of_content_waits_for_the_grace() {
+fn deletion_of_content_waits_for_the_grace_period() {
     let next = |namespace: &Namespace, now| {
         sync_namespace(namespace, PERIOD, now, &mut Steps::of(&Outcomes::default()))
             .map(|deleted| deleted.plan.requeue)

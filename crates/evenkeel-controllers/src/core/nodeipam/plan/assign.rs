@@ -124,6 +124,7 @@ mod tests {
         Observed { node: Some(Arc::new(Node { meta, ..Node::default() })), allocations }
     }
 
+    /// Returns a node whose allocated CIDR is not yet written.
     fn given() -> Observed {
         let ranges = vec![Cidr::parse("10.0.0.0/24").expect("a CIDR")];
         observed(Allocations::Recorded(Verdict::Give(ranges, None)))

@@ -98,6 +98,7 @@ fn family(range: Cidr, dual: bool, options: &Options) -> Result<Family, String> 
 mod tests {
     use super::*;
 
+    /// Returns the node mask size of each family. The mask size flags are for any family, IPv4 and IPv6; 0 is unset.
     fn config(cluster: &str, services: &str, masks: [i64; 3]) -> Result<Vec<u8>, String> {
         let [mask, mask_ipv4, mask_ipv6] = masks;
         let (cluster, services) = (cluster.to_owned(), services.to_owned());
@@ -107,7 +108,8 @@ mod tests {
     }
 
     #[test]
-    fn node_mask_size_by_family() {
+    fn each_family_has_its_node_mask_size() {
+        // Cluster CIDRs, the mask size flags, and the node mask size of each family.
         let table: [(&str, [i64; 3], &[u8]); 7] = [
             ("10.244.0.0/16", [0, 0, 0], &[24]),
             ("10.244.0.0/16", [26, 0, 0], &[26]),

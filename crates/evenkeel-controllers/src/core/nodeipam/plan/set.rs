@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 /// Maximum difference between the prefix lengths of a node and of the set, for IPv6: each part takes a bit of memory.
 /// Upstream: `clusterSubnetMaxDiff`.
-const MOST_BITS: u8 = 16;
+const MAX_IPV6_PART_BITS: u8 = 16;
 
 /// Error of a CIDR set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -50,7 +50,7 @@ impl Set {
     pub(crate) fn new(family: Family) -> Result<Self, Problem> {
         let Family { range, node_length: length } = family;
         let bits = length.saturating_sub(range.length());
-        if bits > MOST_BITS && !range.is_ipv4() || u32::from(bits) >= usize::BITS {
+        if bits > MAX_IPV6_PART_BITS && !range.is_ipv4() || u32::from(bits) >= usize::BITS {
             return Err(Problem::TooFine { range, length });
         }
         Ok(Self { range, length, used: Vec::new(), taken: 0, next: 0, allocated: 0, released: 0 })
@@ -176,6 +176,7 @@ mod tests {
         Set::new(Family { range: cidr(range), node_length }).unwrap()
     }
 
+    /// Allocates this many CIDRs; `none` if all are allocated.
     fn take(set: &mut Set, count: usize) -> Vec<String> {
         let parts = std::iter::repeat_with(|| set.take_next()).take(count);
         parts.map(|part| part.map_or("none".into(), |(part, _)| part.to_string())).collect()

@@ -129,6 +129,7 @@ mod tests {
 
     const T0: Timestamp = Timestamp::UNIX_EPOCH;
 
+    /// Returns a node with these conditions (type, status) and taints (key, effect).
     fn node(conditions: &[(&str, &str)], taints: &[(&str, &str)], unschedulable: bool) -> Node {
         let condition = |(type_, status): &(&str, &str)| NodeCondition {
             type_: (*type_).into(),
@@ -190,11 +191,12 @@ mod tests {
 
     #[test]
     fn healthy_node_loses_only_condition_taints() {
+        // Taints of a condition, of a condition with another effect, and of an administrator.
         let taints =
             [(TAINTS[0].2, NO_SCHEDULE), (TAINTS[0].2, "NoExecute"), ("dedicated", NO_SCHEDULE)];
-        let left = taints_after_plan(&node(&[("Ready", "True")], &taints, false));
+        let remaining = taints_after_plan(&node(&[("Ready", "True")], &taints, false));
         assert_eq!(
-            left,
+            remaining,
             Some(vec![format!("{}:NoExecute", TAINTS[0].2), "dedicated:NoSchedule".to_owned()])
         );
     }

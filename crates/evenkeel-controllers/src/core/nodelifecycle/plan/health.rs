@@ -160,6 +160,7 @@ mod tests {
 
     #[test]
     fn probe_time_follows_heartbeats_and_lease_renewals() {
+        // Observations, and the probe time after them.
         let table: [(&[Observation], i64); 9] = [
             (&[(100, "True", 7, None)], 100),
             (&[(100, "True", 7, None), (200, "True", 7, None)], 100),

@@ -124,6 +124,7 @@ mod tests {
         let body: Value = serde_json::from_slice(&update.body).expect("JSON");
         assert_eq!(body["status"]["conditions"][0]["status"], "False");
         assert_eq!(update.done, Some(node_not_ready(&pod("p", None))));
+        // Outcomes of the steps so far, and the next plan.
         let table = [
             (vec![failed(404)], Some(Plan::nothing())),
             (vec![found("another")], Some(Plan::nothing())),

@@ -30,7 +30,7 @@ pub(crate) enum ZoneState {
 pub(crate) enum DisruptionChange {
     /// Evictions continue, or stay stopped.
     None,
-    /// No zone has a ready node any more: `NoExecute` taints are removed and none is added. Upstream: master disruption
+    /// No zone has a ready node: `NoExecute` taints are removed and none is added. Upstream: master disruption
     /// mode.
     EnteredFullDisruption,
     /// A node is ready again: the probe time of all nodes is reset to now.
@@ -270,6 +270,7 @@ mod tests {
         Options::default()
     }
 
+    /// Returns zones with these keys, added at 0 s.
     fn zones(names: &[&str]) -> Zones {
         let mut zones = Zones::default();
         for name in names {
@@ -278,6 +279,7 @@ mod tests {
         zones
     }
 
+    /// Returns the numbers of ready and unready nodes of each zone.
     fn counts(all: &[(&str, usize, usize)]) -> BTreeMap<Text, NodeCounts> {
         let count = |(zone, ready, not_ready): &(&str, usize, usize)| {
             ((*zone).into(), NodeCounts { ready: *ready, not_ready: *not_ready })
@@ -286,7 +288,8 @@ mod tests {
     }
 
     #[test]
-    fn zone_state_by_ready_nodes() {
+    fn zone_state_depends_on_its_ready_nodes() {
+        // Numbers of ready and unready nodes, and the state of their zone.
         let table = [
             (0, 0, ZoneState::Normal),
             (1, 0, ZoneState::Normal),
@@ -307,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn eviction_rate_by_zone_state_and_cluster_size() {
+    fn eviction_rate_depends_on_zone_state_and_size() {
         let eviction_rate = |state, size| eviction_rate(state, size, &options());
         assert_eq!(eviction_rate(ZoneState::Normal, 1), 0.1);
         assert_eq!(eviction_rate(ZoneState::FullDisruption, 1), 0.1);
@@ -316,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn zone_key_of_labels() {
+    fn zone_key_joins_region_and_zone() {
         let labels = |all: &[(&str, &str)]| all.iter().copied().collect::<StrMap>();
         assert_eq!(&*zone_key(&label("a", "b")), "");
         assert_eq!(&*zone_key(&label("topology.kubernetes.io/zone", "z")), ":\0:z");
@@ -327,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn one_node_per_zone_every_ten_seconds() {
+    fn one_node_per_zone_is_tainted_every_ten_seconds() {
         let mut zones = zones(&["a", "b"]);
         for node in ["1", "2", "3", "1"] {
             zones.enqueue("a", node);

@@ -56,14 +56,14 @@ impl Follower for Replenish {
         is_countable(resource)
     }
 
-    fn take_up(&self, kind: &Kind) -> BoxFuture<'static, ()> {
+    fn start_watching(&self, kind: &Kind) -> BoxFuture<'static, ()> {
         match Evaluator::new(&kind.group, &kind.plural) {
             Some(evaluator) => with_cache(&self.caches, kind, Attach(self.clone(), evaluator)),
             None => Box::pin(async {}),
         }
     }
 
-    fn put_down(&self, kind: &Kind) {
+    fn stop_watching(&self, kind: &Kind) {
         if let Some(evaluator) = Evaluator::new(&kind.group, &kind.plural) {
             self.contents.change(|contents| contents.remove(&evaluator));
         }
@@ -88,18 +88,18 @@ impl WithCache for Attach {
         let Self(this, evaluator) = self;
         let evaluator = Arc::new(evaluator);
         this.contents.change(|contents| contents.add(&evaluator, cache.clone()));
-        let (heard, of_event) = (this.clone(), evaluator.clone());
+        let (replenish, of_event) = (this.clone(), evaluator.clone());
         cache.subscribe(move |event| {
-            let less = match event {
+            let may_decrease = match event {
                 CacheEvent::Added { .. } => false,
                 CacheEvent::Updated { old, new } => {
-                    may_decrease_usage(&**old, &**new, heard.clock.now())
+                    may_decrease_usage(&**old, &**new, replenish.clock.now())
                 }
                 CacheEvent::Deleted(_) => true,
             };
-            if less {
+            if may_decrease {
                 let namespace = &event.object().meta().namespace;
-                heard.enqueue(&of_event, namespace, Priority::NORMAL);
+                replenish.enqueue(&of_event, namespace, Priority::NORMAL);
             }
         });
         Box::pin(async move {

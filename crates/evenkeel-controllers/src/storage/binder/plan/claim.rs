@@ -296,7 +296,8 @@ fn set_provisioner(claim: &PersistentVolumeClaim, provisioner: &str) -> Option<R
         volume::BETA_STORAGE_PROVISIONER: provisioner,
         volume::STORAGE_PROVISIONER: provisioner,
     });
-    // The annotation `migrated-to` depends on the provisioner, so it is removed and computed again.
+    // The annotation `migrated-to` belongs to the previous provisioner, so it is removed. The next pass computes it
+    // again.
     if annotations.contains(volume::MIGRATED_TO) {
         new_annotations[volume::MIGRATED_TO] = Value::Null;
     }

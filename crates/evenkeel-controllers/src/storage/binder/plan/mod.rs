@@ -9,8 +9,7 @@
 //! | a claim's `accessModes`, `volumeMode`, `storage` requested, `selector`, `storageClassName`, `volumeAttributesClassName` | `claim::best`, `../../../../../evenkeel-component-helpers/src/storage/volume.rs` |
 //! | reserving by a claim's `volumeName` | `claim::prebound`, `claim::mismatch` |
 //! | reserving by a volume's `claimRef` | `claim::best`, `claim_ref` |
-//! | the default class (`storageclass.kubernetes.io/is-default-class`), also for existing claims |
-//! `claim::default_class` |
+//! | the default class (`storageclass.kubernetes.io/is-default-class`), also for existing claims | `claim::default_class` |
 //! | `volumeBindingMode`: `WaitForFirstConsumer`; `volume.kubernetes.io/selected-node`, which the scheduler sets | `claim::next`, `claim::waits_for_pod` |
 //! | dynamic provisioning: `provisioner`, `kubernetes.io/no-provisioner` | `claim::provisioner` |
 //! | `volume.kubernetes.io/storage-provisioner` | `claim::set_provisioner` |
@@ -75,22 +74,22 @@ fn change_claim(claim: &PersistentVolumeClaim, body: &Value) -> Rewrite {
 /// Returns the missing writes that bind the volume and the claim: `claimRef` and phase of the volume, `volumeName`
 /// and status of the claim.
 fn bind(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Vec<Action> {
-    let mut of_volume = Changes::of(&volume.meta.resource_version);
+    let mut volume_changes = Changes::of(&volume.meta.resource_version);
     if let Some(body) = claim_ref(volume, claim) {
-        of_volume.push(change_volume(volume, &body));
+        volume_changes.push(change_volume(volume, &body));
     }
     if let Some(change) = phase(volume, "Bound", "") {
-        of_volume.push(change);
+        volume_changes.push(change);
     }
-    let mut of_claim = Changes::of(&claim.meta.resource_version);
+    let mut claim_changes = Changes::of(&claim.meta.resource_version);
     if let Some(body) = volume_name(claim, volume) {
-        of_claim.push(change_claim(claim, &body));
+        claim_changes.push(change_claim(claim, &body));
     }
     if let Some(change) = claim_status(claim, "Bound", Some(volume)) {
-        of_claim.push(change);
+        claim_changes.push(change);
     }
-    of_volume.actions.extend(of_claim.actions);
-    of_volume.actions
+    volume_changes.actions.extend(claim_changes.actions);
+    volume_changes.actions
 }
 
 /// Returns the update that sets the volume's `claimRef`, or `None` if it is complete. The update annotates the volume
@@ -174,8 +173,8 @@ fn claim_status(
     volume: Option<&PersistentVolume>,
 ) -> Option<Rewrite> {
     let (was, mut status) = (&claim.status, Object::new());
-    let moves = *was.phase != *phase;
-    if moves {
+    let phase_changes = *was.phase != *phase;
+    if phase_changes {
         status.insert("phase".into(), phase.into());
     }
     let modes = volume.map_or(&[][..], |volume| &volume.spec.access_modes);
@@ -194,7 +193,7 @@ fn claim_status(
             }
         }
         Some(volume) => {
-            if let Some(capacity) = capacity(claim, volume).filter(|_| moves) {
+            if let Some(capacity) = capacity(claim, volume).filter(|_| phase_changes) {
                 status.insert("capacity".into(), capacity);
             }
             let class = &volume.spec.volume_attributes_class_name;

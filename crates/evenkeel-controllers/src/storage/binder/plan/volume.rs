@@ -148,8 +148,8 @@ fn half_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Plan 
 /// reclaimed; any other becomes available.
 fn claim_bound_elsewhere(observed: &Observed, options: &Options) -> Decision {
     let volume = &*observed.volume;
-    let made = volume.meta.annotations.contains(volume::PROVISIONED_BY);
-    if made && &*volume.spec.persistent_volume_reclaim_policy == "Delete" {
+    let is_provisioned = volume.meta.annotations.contains(volume::PROVISIONED_BY);
+    if is_provisioned && &*volume.spec.persistent_volume_reclaim_policy == "Delete" {
         return released(observed, options);
     }
     Plan::of(unbind(volume)).into()
