@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn only_relevant_updates_are_changes() {
         let old = pod("a", Some(T0));
-        /// What changes, its edit, and the expected change.
+        /// Name of the update, the update, and the expected change.
         type Row = (&'static str, fn(&mut Pod), Change);
         let table: [Row; 7] = [
             ("a resync", |_| {}, Change::Nothing),

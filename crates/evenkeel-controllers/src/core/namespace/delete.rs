@@ -17,8 +17,8 @@ use std::{sync::Arc, time::Duration};
 /// `namespaceDeletionGracePeriod`.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 
-/// Retries of a write after conflicts.
-const CONFLICTS: usize = 5;
+/// Maximum number of retries of a write after conflicts.
+const MAX_CONFLICTS: usize = 5;
 
 /// Result of the last step.
 #[derive(Debug, Default, PartialEq)]
@@ -163,7 +163,7 @@ fn write(
                 break;
             }
             Some(error)
-                if error.code == 409 && !error.is_already_exists() && attempt < CONFLICTS =>
+                if error.code == 409 && !error.is_already_exists() && attempt < MAX_CONFLICTS =>
             {
                 let now = live(&name, steps)?;
                 if now["metadata"]["uid"] != namespace["metadata"]["uid"] {

@@ -8,7 +8,7 @@ use prometheus::{GaugeVec, HistogramVec, IntCounterVec, Registry};
 pub(super) struct Metrics {
     allocations: IntCounterVec,
     releases: IntCounterVec,
-    most: GaugeVec,
+    max_cidrs: GaugeVec,
     usage: GaugeVec,
     tries: HistogramVec,
 }
@@ -29,7 +29,7 @@ impl Metrics {
                 "Counter measuring total number of CIDR releases.",
                 RANGE,
             ),
-            most: metrics::gauges(
+            max_cidrs: metrics::gauges(
                 registry,
                 "node_ipam_controller_cirdset_max_cidrs",
                 "Maximum number of CIDRs that can be allocated.",
@@ -62,7 +62,7 @@ impl Metrics {
         if set.released > 0 {
             releases.inc_by(set.released.saturating_sub(releases.get()));
         }
-        self.most.with_label_values(&label).set(set.size() as f64);
+        self.max_cidrs.with_label_values(&label).set(set.size() as f64);
         self.usage.with_label_values(&label).set(set.taken() as f64 / set.size() as f64);
     }
 

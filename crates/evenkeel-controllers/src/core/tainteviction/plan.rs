@@ -146,7 +146,7 @@ pub(super) fn plan(observed: &Observed, verdict: Verdict, now: Timestamp) -> Pla
             plan.requeue_after(remaining);
         }
         (Verdict::Evict(_), Some(pod)) => {
-            // An immediate eviction cancels the scheduled one, and records the event of that.
+            // An immediate eviction cancels the scheduled one, and records an event about that.
             if waits {
                 plan.push(event("Cancelling deletion of"));
             }

@@ -107,7 +107,7 @@ fn pods_are_grouped_into_subsets_by_readiness_and_ports() {
     let dual = with(&a, "/status/podIPs", json!([{"ip": "10.0.0.2"}, {"ip": "fd00::2"}]));
     let unready = pod_json("a", "10.0.0.2", false);
     let headless = json!({"clusterIP": "None"});
-    // What is special, changes of the Service's spec, its pods, and its formatted subsets.
+    // Name of the case, changes of the Service's spec, its pods, and its formatted subsets.
     let table: [(&str, Value, Vec<Value>, &str); 14] = [
         ("two ready", json!({}), vec![a.clone(), b.clone()], "10.0.0.1,10.0.0.2|:8080"),
         ("one unready", json!({}), vec![unready.clone(), b.clone()], "10.0.0.1|10.0.0.2:8080"),

@@ -284,7 +284,7 @@ fn iscsi_volumes_are_reported_in_node_status() {
         "SuccessfulAttachVolume: AttachVolume.Attach succeeded for volume \"v\" ",
     );
     let multi_attach_message = "FailedAttachVolume: Waiting for detach for volume \"v\" Volume is already used by pod(s) q";
-    /// What is special, the node, its desired volumes, and the expected actions.
+    /// Name of the case, the node, its desired volumes, and the expected actions.
     type Row = (&'static str, Option<Arc<Node>>, Vec<DesiredVolume>, Vec<&'static str>);
     let table: [Row; 8] = [
         ("inline", node("True", false, false), vec![inline()], vec!["report 1", inlined]),

@@ -142,11 +142,11 @@ pub(in crate::storage) fn is_terminated(pod: &Pod) -> bool {
 
 /// Reports whether a pod's update cannot affect its claims.
 pub(super) fn is_irrelevant_update(old: &Pod, new: &Pod) -> bool {
-    let of = |pod: &Pod| {
+    let state = |pod: &Pod| {
         let shut_down = pod.meta.deleting() && pod.meta.deletion_grace_seconds == Some(0);
         (is_terminated(pod), pod.spec.node_name.is_empty(), shut_down)
     };
-    of(old) == of(new)
+    state(old) == state(new)
 }
 
 /// Reports whether the claim would be changed because it is unused. Such a change requires a live list of pods.

@@ -401,8 +401,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-        /// In any sequence of zone states, the number of tainted nodes stays within one plus the highest eviction rate times
-        /// the elapsed time.
+        /// In any sequence of zone states, the number of tainted nodes is at most one plus the highest eviction rate
+        /// times the elapsed time.
         #[test]
         fn taints_stay_within_the_eviction_rate(steps in proptest::collection::vec((0i64..30, 0usize..4, 0usize..6), 1..60)) {
             let mut zones = zones(&["a", "z"]);
