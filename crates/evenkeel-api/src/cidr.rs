@@ -12,15 +12,15 @@ pub struct Cidr {
 }
 
 impl Cidr {
-    /// Parses a CIDR, and clears the host bits.
+    /// Parses a CIDR, ignores spaces around it, and clears the host bits.
     pub fn parse(text: &str) -> Option<Self> {
         let (address, length) = text.trim().split_once('/')?;
         let address: IpAddr = address.parse().ok()?;
         Some(Self::new(address, parse_prefix_length(address, length)?))
     }
 
-    /// Returns the range with this prefix length that contains an address. A length above the address's own is
-    /// reduced to it.
+    /// Returns the range with this prefix length that contains the address. A length that exceeds the address's bits
+    /// is reduced to them.
     pub fn new(address: IpAddr, length: u8) -> Self {
         let length = length.min(bits(address));
         let first = from_number(number(address) & !mask(address, length), address.is_ipv4());
@@ -47,7 +47,7 @@ impl Cidr {
         self.first.is_ipv4()
     }
 
-    /// Whether the other range lies within this one.
+    /// Whether the other range lies completely within this one.
     pub fn covers(&self, other: &Self) -> bool {
         self.length <= other.length && self.contains(other.first)
     }
@@ -69,10 +69,10 @@ impl fmt::Display for Cidr {
     }
 }
 
-/// Parses the prefix length after the `/` of a CIDR: decimal digits, at most the bits of the address. Leading zeros are
-/// allowed, as in Go's `net.ParseCIDR`.
+/// Parses the prefix length after the `/` of a CIDR: decimal digits, at most the number of bits of the address.
+/// Leading zeros are allowed, as in Go's `net.ParseCIDR`.
 pub fn parse_prefix_length(address: IpAddr, text: &str) -> Option<u8> {
-    // `u8::from_str` also takes a sign.
+    // `u8::from_str` also accepts a sign.
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|length| digits && *length <= bits(address))
 }
@@ -113,6 +113,7 @@ mod tests {
 
     #[test]
     fn ranges_contain_cover_and_overlap() {
+        // Range, and its first and last address.
         let table = [
             ("10.0.0.7/24", "10.0.0.0", "10.0.0.255"),
             ("10.1.2.3/32", "10.1.2.3", "10.1.2.3"),

@@ -35,9 +35,9 @@ pub fn is_true<C: Condition>(conditions: &[C], type_: &str) -> bool {
     find(conditions, type_).is_some_and(|condition| condition.status() == TRUE)
 }
 
-/// Returns the conditions with `new` in place of the one of its type, or at the end. The transition time is kept if
-/// the status stays the same. `None` if neither status nor reason changes: upstream's controllers leave such a
-/// condition alone, including message and times.
+/// Returns the conditions without any of `new`'s type, and `new` at the end. The transition time is kept if the
+/// status stays the same. Returns `None` if neither status nor reason changes: as upstream's controllers, leave such
+/// a condition unchanged, including its message and times.
 pub fn with<C: Condition + Clone>(conditions: &[C], mut new: C) -> Option<Vec<C>> {
     let old = find(conditions, new.type_());
     if let Some(old) = old {
@@ -53,7 +53,7 @@ pub fn with<C: Condition + Clone>(conditions: &[C], mut new: C) -> Option<Vec<C>
     Some(all)
 }
 
-/// Returns the conditions without the one of this type.
+/// Returns the conditions except the one of this type.
 pub fn without<C: Condition + Clone>(conditions: &[C], type_: &str) -> Vec<C> {
     conditions.iter().filter(|condition| condition.type_() != type_).cloned().collect()
 }

@@ -1,5 +1,6 @@
 //! Go durations in flags and in `metav1.Duration`: `1h30m`, `1.5s`, `-2ms`.
 
+/// Units and their nanoseconds.
 const UNITS: [(&str, f64); 8] = [
     ("ns", 1.0),
     ("us", 1e3),
@@ -11,7 +12,7 @@ const UNITS: [(&str, f64); 8] = [
     ("h", 3600e9),
 ];
 
-/// Returns a duration in Go's canonical form: `90m` becomes `1h30m0s`.
+/// Returns a duration in Go's canonical form: `90m` becomes `1h30m0s`. Fails if the text is not a duration.
 pub fn canonical(text: &str) -> Result<String, String> {
     nanoseconds(text).map(format)
 }

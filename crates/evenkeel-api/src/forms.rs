@@ -1,6 +1,6 @@
 //! Validation of names, labels and other strings, with upstream's messages
-//! (`k8s.io/apimachinery/pkg/util/validation`).
-//! Each function returns the broken rules; an empty list means that the string is valid.
+//! (`k8s.io/apimachinery/pkg/util/validation`). Each function returns the broken rules; an empty list means that the
+//! string is valid.
 
 /// Messages about the rules that a string breaks; empty if the string is valid.
 pub type Messages = Vec<String>;
@@ -218,7 +218,7 @@ pub fn label_value(text: &str) -> Messages {
     messages
 }
 
-/// Validates a name that only has to fit into a path segment, such as the name of an RBAC role or binding.
+/// Validates a name whose only rule is that it fits into a path segment, such as the name of an RBAC role or binding.
 ///
 /// Upstream: `ValidatePathSegmentName`.
 pub fn path_segment(text: &str) -> Messages {
@@ -259,7 +259,7 @@ pub fn config_key(text: &str) -> Messages {
     messages
 }
 
-/// Validates the name of an environment variable: any printable ASCII except `=`.
+/// Validates the name of an environment variable: any printable ASCII characters except `=`.
 ///
 /// Upstream: `IsRelaxedEnvVarName`.
 pub fn env_name(text: &str) -> Messages {
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn valid_and_invalid_names() {
+    fn forms_accept_valid_and_reject_invalid_names() {
         let x = |length: usize| "x".repeat(length);
         check(dns_label, &["a", "0-b", &x(63)], &["", "A", "-a", "a-", "a.b", "é", &x(64)]);
         check(

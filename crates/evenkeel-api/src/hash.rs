@@ -1,4 +1,4 @@
-//! Hashes, and names that are derived from them.
+//! Hash functions, and names that contain hashes.
 
 use crate::template::{HASH_LABEL, Template};
 
@@ -31,8 +31,7 @@ impl Fnv32a {
     }
 }
 
-/// Returns the FNV-1 hash of 32 bits (first multiply, then exclusive or), which names of ControllerRevisions
-/// contain.
+/// Returns the FNV-1 hash of 32 bits: first multiply, then exclusive or. Names of ControllerRevisions contain it.
 pub fn fnv32(bytes: &[u8]) -> u32 {
     bytes
         .iter()
@@ -46,8 +45,8 @@ pub fn safe_encode_string(text: &str) -> String {
     text.bytes().map(|byte| char::from(ALPHANUMS[usize::from(byte) % ALPHANUMS.len()])).collect()
 }
 
-/// Returns the hash of a pod template, for the name of a ReplicaSet and the label on its pods. It is computed from
-/// the canonical text, so it is the same in every release. It differs from upstream's, which is harmless:
+/// Returns the hash of a pod template, for the name of a ReplicaSet and the label on its pods. The hash depends on
+/// the canonical text, so it is the same in every release. It differs from upstream's hash, which is harmless:
 /// controllers find a template's ReplicaSet by comparing templates. Another collision count yields another hash.
 pub fn template(template: &Template, collisions: Option<i32>) -> String {
     let mut fnv = Fnv32a::default();

@@ -44,7 +44,7 @@ impl IntOrString {
                 let percent = percent(text).ok_or_else(|| NotPercent(text.clone()))?;
                 let product = i64::from(percent) * i64::from(total);
                 let share = match rounding {
-                    // Upstream rounds the quotient with `math.Ceil` and `math.Floor`, so negative ones round the
+                    // Upstream rounds the quotient with `math.Ceil` and `math.Floor`, so negative quotients round the
                     // same way.
                     Rounding::Up => {
                         product.div_euclid(100) + i64::from(product.rem_euclid(100) != 0)

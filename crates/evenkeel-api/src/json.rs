@@ -1,7 +1,7 @@
 //! JSON from untrusted input, with one bound on its nesting for all readers and writers of the project.
 //!
-//! Code that walks a value recurses, on stacks of 2 MiB and in debug builds with large frames. Nesting is therefore
-//! bounded where bytes are decoded and where objects are stored, and every later walk relies on that.
+//! Code that walks a value recurses, on stacks of 2 MiB, and in debug builds with large frames. Nesting is therefore
+//! bounded where bytes are decoded and where objects are stored. Every later walk relies on that.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 #![deny(clippy::indexing_slicing)]
@@ -11,10 +11,10 @@ use serde::de::Error as _;
 use serde_json::{Deserializer, Error, Value};
 
 /// Maximum nesting of arrays and objects in an API object. Go's decoder accepts 10,000 levels because its stacks
-/// grow. The deepest CustomResourceDefinitions in use have about 60.
+/// grow. The deepest CustomResourceDefinitions in use have about 60 levels.
 pub const MAX_DEPTH: usize = 256;
 
-/// Additional levels around an object in lists, watch events and reviews.
+/// Additional levels of lists, watch events and reviews around an object.
 const AROUND: usize = 8;
 
 /// Error text for a document that nests too deep, as Go's decoder words it.
@@ -49,8 +49,8 @@ pub fn deserializer(bytes: &[u8]) -> Result<Deserializer<serde_json::de::SliceRe
     Ok(reader)
 }
 
-/// Whether JSON text nests more than `limit` arrays and objects, determined without recursion. Of other text, the
-/// brackets count.
+/// Whether JSON text nests more than `limit` arrays and objects. Does not recurse. In text that is not JSON, counts
+/// the brackets outside strings.
 pub fn text_is_deeper(text: &[u8], limit: usize) -> bool {
     let (mut depth, mut position) = (0usize, 0);
     while let Some(byte) = text.get(position) {
@@ -81,7 +81,7 @@ fn end_of_string(text: &[u8], mut position: usize) -> usize {
     }
 }
 
-/// Whether a value nests more than `limit` arrays and objects. Visits no deeper levels.
+/// Whether a value nests more than `limit` arrays and objects. Does not visit deeper levels.
 pub fn is_deeper(value: &Value, limit: usize) -> bool {
     match (value, limit.checked_sub(1)) {
         (Value::Array(_) | Value::Object(_), None) => true,

@@ -44,8 +44,8 @@ impl Kind {
         }
     }
 
-    /// Returns the path of the collection, such as `/api/v1/namespaces/ns/pods`; without a namespace, of all
-    /// objects.
+    /// Returns the path of the collection, such as `/api/v1/namespaces/ns/pods`. Without a namespace, it is the path
+    /// of the objects of all namespaces.
     pub fn path(&self, namespace: &str) -> String {
         let root = if self.group.is_empty() { "/api" } else { "/apis" };
         let mut path = format!("{root}/{}", self.api_version());

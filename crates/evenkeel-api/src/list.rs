@@ -30,12 +30,12 @@ pub struct List<V> {
     pub resource_version: Text,
     /// Continue token for the next page; empty on the last.
     pub continue_: Text,
-    /// Errors of objects that could not be decoded, which `items` lacks.
+    /// Errors of the objects that could not be decoded. `items` lacks these objects.
     pub skipped: Vec<DecodeError>,
 }
 
 impl<V: View> List<V> {
-    /// Decodes a list with [`items`]. Reports items that cannot be decoded separately, with their names if those
+    /// Decodes a list with [`items`]. Reports items that cannot be decoded separately, with their names if the names
     /// can be decoded.
     ///
     /// # Errors
@@ -51,9 +51,8 @@ impl<V: View> List<V> {
     }
 }
 
-/// Calls `each` with the bytes of every item of a list, in order, and returns the list's metadata. `each` decides
-/// how to handle an item that cannot be decoded; it need not stop the others. Protobuf bytes are the list's message
-/// without an envelope.
+/// Calls `each` with the bytes of every item of a list, in order, and returns the list's metadata. An item that
+/// `each` cannot decode need not stop the others. Protobuf bytes are the list's message without an envelope.
 ///
 /// # Errors
 /// The bytes are not a list.

@@ -2,15 +2,15 @@
 
 use crate::text::Text;
 
-/// A small map with string keys: one allocation for the entries, sorted by key.
+/// A small map with string keys. It has one allocation for the entries, which are sorted by key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Map<T>(Box<[(Text, T)]>);
 
 impl<T> Map<T> {
     /// Returns the value of `key`.
     pub fn get(&self, key: &str) -> Option<&T> {
-        let at = self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
-        Some(&self.0[at].1)
+        let index = self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
+        Some(&self.0[index].1)
     }
 
     /// Whether the map contains `key`.
@@ -35,7 +35,7 @@ impl<T> Map<T> {
 
     /// Builds a map from entries in any order. The last of entries with the same key wins.
     pub fn from_entries(entries: Vec<(Text, T)>) -> Self {
-        Self(settle(entries).into_boxed_slice())
+        Self(sort_and_dedup(entries).into_boxed_slice())
     }
 
     pub(crate) fn into_entries(self) -> Vec<(Text, T)> {
@@ -59,12 +59,13 @@ impl<K: Into<Text>, T> FromIterator<(K, T)> for Map<T> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Unread;
 
-/// A JSON value as text, to pass on without decoding; empty if it is absent.
+/// A JSON value as text, which is passed on without decoding; empty if it is absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct RawJson(pub Text);
 
-/// Sorts entries by key and keeps the last of those with the same key. Entries from the server are usually sorted.
-pub(crate) fn settle<T>(mut entries: Vec<(Text, T)>) -> Vec<(Text, T)> {
+/// Sorts entries by key, and keeps the last of several entries with the same key. Entries from the server are usually
+/// sorted.
+pub(crate) fn sort_and_dedup<T>(mut entries: Vec<(Text, T)>) -> Vec<(Text, T)> {
     if !entries.is_sorted_by(|a, b| a.0 < b.0) {
         // Reverse first: the stable sort then puts the last of equal keys first, which `dedup_by` keeps.
         entries.reverse();

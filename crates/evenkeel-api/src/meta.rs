@@ -1,12 +1,13 @@
 //! ObjectMeta, the metadata of every kind.
 
 use crate::decode::message;
-use crate::map::settle;
+use crate::map::sort_and_dedup;
 use crate::shared::{Shared, recalled};
 use crate::text::Text;
 use crate::time::Timestamp;
 
-/// A small map of strings (labels, annotations, node selectors), sorted by key. Objects with equal maps share one.
+/// A small map of strings (labels, annotations, node selectors), sorted by key. Equal maps of objects often share one
+/// allocation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct StrMap(pub(crate) Shared<(Text, Text)>);
 
@@ -16,8 +17,8 @@ recalled!(OwnerReference);
 impl StrMap {
     /// Returns the value of `key`.
     pub fn get(&self, key: &str) -> Option<&str> {
-        let at = self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
-        Some(&self.0[at].1)
+        let index = self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
+        Some(&self.0[index].1)
     }
 
     /// Whether the map contains `key`.
@@ -40,8 +41,8 @@ impl StrMap {
         self.0.is_empty()
     }
 
-    /// Whether both share one allocation, as equal labels of objects do that were decoded in succession. Maps with
-    /// different allocations may still be equal.
+    /// Whether both maps share one allocation, as equal labels do in objects that were decoded in succession. Maps
+    /// with different allocations may still be equal.
     pub fn is_same(&self, other: &Self) -> bool {
         self.0.is_same(&other.0)
     }
@@ -54,9 +55,11 @@ impl StrMap {
 }
 
 impl<K: Into<Text>, V: Into<Text>> FromIterator<(K, V)> for StrMap {
-    /// Builds a map; the last of entries with the same key wins.
+    /// Builds a map from entries in any order. The last of several entries with the same key wins.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
-        Self(settle(entries.into_iter().map(|(k, v)| (k.into(), v.into())).collect()).into())
+        Self(
+            sort_and_dedup(entries.into_iter().map(|(k, v)| (k.into(), v.into())).collect()).into(),
+        )
     }
 }
 
@@ -65,7 +68,7 @@ message! {
     pub struct Meta("k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta") {
         /// Name, unique within the namespace and resource.
         name: Text = 1 "name",
-        /// Prefix from which the name was generated; empty otherwise. Decoded so that a PUT of metadata keeps it.
+        /// Prefix from which the server generated the name; empty otherwise. A PUT of metadata keeps it.
         generate_name: Text = 2 "generateName",
         /// Namespace; empty for cluster-scoped objects.
         namespace: Text = 3 "namespace",
@@ -78,7 +81,7 @@ message! {
         generation: i64 = 7 "generation",
         /// Time of creation; set by the server.
         creation: Option<Timestamp> = 8 "creationTimestamp",
-        /// End of the grace period of a deletion; absent unless the object is being deleted.
+        /// End of the grace period of a deletion; absent unless the object is terminating.
         deletion: Option<Timestamp> = 9 "deletionTimestamp",
         /// Grace period of the deletion in seconds; set together with the deletion timestamp.
         deletion_grace_seconds: Option<i64> = 10 "deletionGracePeriodSeconds",
@@ -86,7 +89,7 @@ message! {
         labels: StrMap = 11 "labels",
         /// Annotations: arbitrary values of users and controllers, which selectors do not match.
         annotations: StrMap = 12 "annotations",
-        /// Owners; the garbage collector deletes the object once all of them are gone.
+        /// Owners; the garbage collector deletes the object once all of them are deleted.
         owners: Shared<OwnerReference> = 13 "ownerReferences",
         /// Finalizers: a deleted object stays until controllers have removed all of them.
         finalizers: Box<[Text]> = 14 "finalizers",
@@ -99,7 +102,7 @@ impl Meta {
         self.resource_version.parse().unwrap_or(0)
     }
 
-    /// Whether the object is being deleted.
+    /// Whether the object is terminating.
     pub fn deleting(&self) -> bool {
         self.deletion.is_some()
     }

@@ -4,7 +4,8 @@ use crate::template::push_json;
 use crate::{Kind, Meta, OwnerReference};
 
 impl OwnerReference {
-    /// Returns a controller's owner reference, which always blocks the owner's foreground deletion.
+    /// Returns the reference to an owner that is the object's controller. The reference blocks the owner's foreground
+    /// deletion.
     pub fn controlled_by(kind: &Kind, owner: &Meta) -> Self {
         Self {
             api_version: kind.api_version().into(),

@@ -1,7 +1,7 @@
 //! Resource quantities with exact arithmetic.
 //!
-//! Upstream: `k8s.io/apimachinery/pkg/api/resource`. A quantity is an integer number of billionths; finer input is
-//! rounded away from zero. Values are capped at about 1.7e29 (upstream: at about 1e36 for some forms).
+//! Upstream: `k8s.io/apimachinery/pkg/api/resource`. A quantity is an integer number of billionths; input with more
+//! digits is rounded away from zero. Values are capped at about 1.7e29 (upstream: at about 1e36 for some forms).
 
 mod parse;
 
@@ -85,7 +85,7 @@ impl Quantity {
         Self::new(i128::from(millis) * (NANO / 1000), Format::DecimalSi)
     }
 
-    /// Returns this number of thousandths, in binary format if it is an integer.
+    /// Returns this number of thousandths. The format is binary if it is an integer.
     pub fn from_milli_bytes(millis: i64) -> Self {
         Self::new(i128::from(millis) * (NANO / 1000), Format::BinarySi)
     }
@@ -95,7 +95,7 @@ impl Quantity {
         self.high == 0 && self.low == 0
     }
 
-    /// Returns -1, 0 or 1.
+    /// Returns the sign: -1, 0 or 1.
     pub fn sign(self) -> i32 {
         self.nanos().signum() as i32
     }
@@ -115,14 +115,14 @@ impl Quantity {
         self.nanos() as f64 / NANO as f64
     }
 
-    /// Returns the sum, in the format of the left operand, or of the right one if the left is zero.
+    /// Returns the sum. It has the format of the left operand, or of the right one if the left is zero.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let format = if self.is_zero() { other.format } else { self.format };
         Self::new(self.nanos().saturating_add(other.nanos()), format)
     }
 
-    /// Returns the difference, in the format of the left operand, or of the right one if the left is zero.
+    /// Returns the difference. It has the format of the left operand, or of the right one if the left is zero.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         let format = if self.is_zero() { other.format } else { self.format };
@@ -160,13 +160,13 @@ fn div_away(value: i128, by: i128) -> i128 {
 }
 
 impl fmt::Display for Quantity {
-    /// Formats the canonical form: without a fraction, and with the largest suffix that allows that.
+    /// Formats the canonical form: no fraction, and the largest suffix for which that is possible.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = self.nanos();
         if nanos == 0 {
             return f.write_str("0");
         }
-        // Binary suffixes cannot express fractions, and the canonical form uses them only from 1024 on.
+        // Binary suffixes cannot express fractions. The canonical form uses them only from 1024 on.
         let binary =
             self.format == Format::BinarySi && nanos % NANO == 0 && (nanos / NANO).abs() >= 1024;
         if binary {
@@ -178,9 +178,9 @@ impl fmt::Display for Quantity {
             return write!(f, "{number}{}", ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"][power]);
         }
         let (mut number, mut power) = (nanos, 0);
-        // There is no suffix beyond exa, but there are exponents.
-        let most = if self.format == Format::DecimalExponent { usize::MAX } else { 9 };
-        while number % 1000 == 0 && power < most {
+        // The largest suffix is exa, but exponents have no limit.
+        let max_power = if self.format == Format::DecimalExponent { usize::MAX } else { 9 };
+        while number % 1000 == 0 && power < max_power {
             number /= 1000;
             power += 1;
         }

@@ -30,7 +30,8 @@ pub fn quote(text: &str) -> String {
     quoted
 }
 
-/// Escapes the characters in a JSON text that Go's encoder escapes in strings: HTML characters and two line separators.
+/// Escapes the characters in a JSON text that Go's encoder escapes in strings: HTML characters and two line
+/// separators.
 pub fn escape_html(json: String) -> String {
     let escapes = |c: char| matches!(c, '<' | '>' | '&' | '\u{2028}' | '\u{2029}');
     if !json.contains(escapes) {

@@ -1,7 +1,7 @@
 //! Interning of values that many objects share.
 //!
-//! Pods of one ReplicaSet have equal labels, owners and specs. The decoder looks up each such value among those
-//! that the thread decoded recently, and shares it. An object thus takes memory only for its own values.
+//! Pods of one ReplicaSet have equal labels, owners and specs. The decoder looks up each such value among the values
+//! that the thread decoded recently, and shares it. An object thus needs memory only for values of its own.
 
 use std::{
     hash::{BuildHasher as _, Hash},
@@ -11,8 +11,7 @@ use std::{
 
 use foldhash::fast::FixedState;
 
-/// Number of values per type that a thread remembers. Few are enough, because neighbours in a list are mostly
-/// alike.
+/// Number of values per type that a thread remembers. A few suffice, because neighbours in a list are mostly alike.
 const MAX_REMEMBERED: usize = 256;
 
 /// An immutable list that equal lists share.
@@ -20,7 +19,7 @@ const MAX_REMEMBERED: usize = 256;
 pub struct Shared<T>(Option<Arc<[T]>>);
 
 impl<T> Shared<T> {
-    /// Whether both share one allocation.
+    /// Whether both lists share one allocation.
     pub fn is_same(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
@@ -83,7 +82,7 @@ impl<'a, T> IntoIterator for &'a Shared<T> {
     }
 }
 
-/// Returns the items, shared with an equal list that this thread decoded recently.
+/// Returns the items as a list, which is shared with an equal list that this thread decoded recently.
 pub(crate) fn recall<T: Recalled>(items: Vec<T>) -> Shared<T> {
     if items.is_empty() {
         return Shared(None);
@@ -124,7 +123,7 @@ pub(crate) fn fingerprint(of: &impl Hash) -> u64 {
     FixedState::default().hash_one(of)
 }
 
-/// Recently decoded values, in slots by fingerprint. Each slot has the last value.
+/// Recently decoded values, in slots by fingerprint. Each slot keeps its last value.
 pub(crate) struct Recent<T, const N: usize = MAX_REMEMBERED>(Box<[Option<T>]>);
 
 impl<T, const N: usize> Default for Recent<T, N> {
@@ -134,13 +133,13 @@ impl<T, const N: usize> Default for Recent<T, N> {
 }
 
 impl<T: Clone, const N: usize> Recent<T, N> {
-    /// Returns the value in the fingerprint's slot if `is` accepts it.
+    /// Returns the value in the fingerprint's slot, if `is` accepts it.
     pub(crate) fn find(&self, fingerprint: u64, is: impl FnOnce(&T) -> bool) -> Option<T> {
         self.0[fingerprint as usize % N].as_ref().filter(|known| is(known)).cloned()
     }
 
-    /// Returns the value in the fingerprint's slot if it is the `same` as `new`. Otherwise creates a value from
-    /// `new` and remembers it.
+    /// Returns the value in the fingerprint's slot if it is the `same` as `new`. Otherwise creates a value with
+    /// `make`, and remembers it.
     pub(crate) fn recall<U>(
         &mut self,
         fingerprint: u64,

@@ -18,12 +18,12 @@ use crate::{OwnerReference, StrMap};
 /// Label with the template's hash, which a Deployment sets on its ReplicaSets and their pods.
 pub const HASH_LABEL: &str = "pod-template-hash";
 
-/// A `PodTemplateSpec` as a workload controller needs it: labels to compare, and the rest to pass on as text.
+/// A `PodTemplateSpec` as a workload controller needs it: labels to compare, and the other fields as text to pass on.
 ///
 /// The text is canonical JSON from either encoding: it has sorted keys and canonical quantities, but no null, empty
 /// or zero values. Two templates are semantically equal exactly if their texts are.
 ///
-/// The text has all fields, because a controller also writes templates back as a whole.
+/// The text has all fields, because a controller also writes whole templates back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     /// Labels of the objects created from the template.
@@ -78,7 +78,7 @@ impl Template {
             && self.annotations == other.annotations
             && self.finalizers == other.finalizers
             && self.other == other.other
-            && labels_but_hash(&self.labels).eq(labels_but_hash(&other.labels))
+            && labels_without_hash(&self.labels).eq(labels_without_hash(&other.labels))
     }
 
     /// Returns a copy with this label.
@@ -117,7 +117,7 @@ impl Template {
         self.pod_body("", generate_name, namespace, owner)
     }
 
-    /// Returns the body of a pod with this name created from the template. Like upstream's, it also has a
+    /// Returns the body of a pod with this name, created from the template. As upstream's, it also has a
     /// `generateName`.
     pub fn named_pod_json(
         &self,
@@ -177,8 +177,8 @@ impl Template {
             body.push_str(",\"");
             body.push_str(name);
             body.push_str("\":{");
-            for (at, (key, value)) in map.iter().enumerate() {
-                if at > 0 {
+            for (index, (key, value)) in map.iter().enumerate() {
+                if index > 0 {
                     body.push(',');
                 }
                 push_json(body, key);
@@ -189,8 +189,8 @@ impl Template {
         }
         if !self.finalizers.is_empty() {
             body.push_str(",\"finalizers\":[");
-            for (at, finalizer) in self.finalizers.iter().enumerate() {
-                if at > 0 {
+            for (index, finalizer) in self.finalizers.iter().enumerate() {
+                if index > 0 {
                     body.push(',');
                 }
                 push_json(body, finalizer);
@@ -206,11 +206,11 @@ fn strings(value: &Value) -> StrMap {
     entries.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default())).collect()
 }
 
-fn labels_but_hash(labels: &StrMap) -> impl Iterator<Item = (&str, &str)> {
+fn labels_without_hash(labels: &StrMap) -> impl Iterator<Item = (&str, &str)> {
     labels.iter().filter(|(key, _)| *key != HASH_LABEL)
 }
 
-/// Returns the fields of a template's metadata that have no field of their own.
+/// Returns the fields of a template's metadata for which [`Template`] has no field, as JSON without braces.
 fn other(meta: &Value) -> String {
     let named = ["labels", "annotations", "finalizers", "creationTimestamp"];
     let rest =
@@ -261,14 +261,14 @@ impl JobTemplate {
 }
 
 /// Number of messages that a thread remembers. A rollout of a hundred Deployments has three templates for each, and
-/// each status change contains one of them.
+/// each change of a status repeats one of them.
 const REMEMBERED: usize = 512;
 
-/// Bytes of a message with the decoded value.
+/// Bytes of a message, and the value decoded from them.
 type Read<T> = std::sync::Arc<(Box<[u8]>, T)>;
 
-/// Implements decoding of a message that is kept as JSON: `from_json_value` converts the JSON of an object, and the
-/// last argument the JSON of its protobuf form if that differs.
+/// Implements decoding of a message that is kept as JSON. `from_json_value` converts the JSON of an object. The last
+/// argument converts the JSON of the protobuf form, if that differs.
 macro_rules! kept_as_json {
     ($type:ty, $message:expr) => {
         kept_as_json!($type, $message, <$type>::from_json_value);
@@ -306,7 +306,8 @@ macro_rules! kept_as_json {
                 }
                 use $crate::shared::{Recent, fingerprint};
                 use $crate::template::{REMEMBERED, Read};
-                // Templates change less often than their objects: reuse recently decoded ones.
+                // Templates change less often than the objects that contain them, so reuse recently decoded
+                // templates.
                 thread_local! {
                     static RECENT: std::cell::RefCell<Recent<Read<$type>, REMEMBERED>> =
                         std::cell::RefCell::default();

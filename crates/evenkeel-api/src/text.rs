@@ -9,15 +9,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// An immutable string: up to 15 bytes inline, otherwise reference-counted, so that cloning never copies it.
 ///
 /// Most strings in objects are short words (`Ready`, `True`, `cpu`) or occur in many objects (an image, an owner's
-/// uid, a label value). [`Text::recalled`] shares the latter.
+/// uid, a label value). [`Text::recalled`] shares strings that occur often.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Text(EcoString);
 
-/// Number of long strings that a thread remembers. Few are enough, because consecutive items of a list mostly share
-/// owner, image and labels.
+/// Number of long strings that a thread remembers. A few suffice, because consecutive items of a list mostly have the
+/// same owner, image and labels.
 const REMEMBERED: usize = 1024;
 
-/// Length in bytes from which strings are not remembered, because they are rarely shared.
+/// Length in bytes from which strings are not remembered, because long strings rarely recur.
 const TOO_LONG: usize = 8192;
 
 thread_local! {
@@ -25,7 +25,7 @@ thread_local! {
 }
 
 impl Text {
-    /// An empty string.
+    /// Returns an empty string.
     pub const fn new() -> Self {
         Self(EcoString::new())
     }
@@ -36,7 +36,7 @@ impl Text {
         self.0.as_str()
     }
 
-    /// Returns this string, which shares its bytes with an equal one that this thread decoded recently.
+    /// Returns the text. A long string shares its bytes with an equal one that this thread decoded recently.
     pub fn recalled(text: &str) -> Self {
         if !(EcoString::INLINE_LIMIT + 1..TOO_LONG).contains(&text.len()) {
             return Self(text.into());

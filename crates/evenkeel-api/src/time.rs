@@ -6,14 +6,13 @@ pub use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 /// Go's zero time, 0001-01-01T00:00:00Z, which upstream uses for an absent time.
 pub(crate) const ZERO: Timestamp = Timestamp::constant(-62_135_596_800, 0);
 
-/// Adds a duration from an object or a request. A sum beyond the year 9999, which RFC 3339 cannot represent,
-/// becomes the last time of that year.
+/// Adds a duration from an object or a request. A sum beyond the maximum of [`Timestamp`], at the end of the year
+/// 9999, becomes that maximum. A sum before the year 1 becomes the first time of that year.
 pub fn saturating_add(time: Timestamp, by: impl Into<TimestampArithmetic>) -> Timestamp {
     time.saturating_add(by).unwrap_or(Timestamp::MAX).max(ZERO)
 }
 
-/// Subtracts a duration from an object or a request. A difference before the year 1 becomes the first time of that
-/// year.
+/// Subtracts a duration from an object or a request. The difference has the same bounds as in [`saturating_add`].
 pub fn saturating_sub(time: Timestamp, by: impl Into<TimestampArithmetic>) -> Timestamp {
     time.saturating_sub(by).unwrap_or(ZERO).max(ZERO)
 }
@@ -29,7 +28,8 @@ pub fn parse(text: &str) -> Result<Timestamp, jiff::Error> {
     }
 }
 
-/// Parses exactly the form `2026-01-02T03:04:05Z`, which nearly every time on the wire has; `None` for other forms.
+/// Parses exactly the form `2026-01-02T03:04:05Z`, which nearly every time on the wire has. Returns `None` for other
+/// forms.
 fn parse_plain(text: &[u8]) -> Option<Timestamp> {
     let &[
         y1,
@@ -62,7 +62,7 @@ fn parse_plain(text: &[u8]) -> Option<Timestamp> {
     };
     let (year, month, day) = (two(y1, y2)? * 100 + two(y3, y4)?, two(m1, m2)?, two(d1, d2)?);
     let (hour, minute, second) = (two(h1, h2)?, two(n1, n2)?, two(s1, s2)?);
-    // Leave a day after the 28th to the full parser unless every year has it in that month.
+    // A day after the 28th is left to the full parser, unless the month has it in every year.
     let day_exists = (1..=28).contains(&day)
         || (day <= 30 && month != 2)
         || (day == 31 && matches!(month, 1 | 3 | 5 | 7 | 8 | 10 | 12));
@@ -76,7 +76,7 @@ fn parse_plain(text: &[u8]) -> Option<Timestamp> {
     {
         return None;
     }
-    // Days from the civil date, with years that begin in March.
+    // Count the days from the civil date, with years that begin in March.
     let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let (era, year_of_era) = (y.div_euclid(400), y.rem_euclid(400));
     let day_of_year = (153 * m + 2) / 5 + day - 1;

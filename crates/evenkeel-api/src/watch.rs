@@ -1,4 +1,4 @@
-//! Watch events: splits the byte stream into frames, and decodes the events in them.
+//! Watch events: splits a byte stream into frames, and decodes the event in each frame.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::decode::{Reader, WireError};
 use crate::protobuf::{Envelope, MAGIC, wire};
 use crate::{DecodeError, Encoding};
 
-/// Maximum length of a frame in bytes, larger than any object that etcd can store. A longer frame means a corrupt
+/// Maximum length of a frame in bytes. It exceeds any object that etcd can store, so a longer frame means a corrupt
 /// stream.
 const MAX_FRAME: usize = 64 << 20;
 /// Length in bytes of the length prefix of a protobuf frame.
@@ -90,8 +90,8 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Decodes a protobuf frame. Upstream sends the event without an envelope and its object in one; an enveloped
-    /// event is also accepted.
+    /// Decodes a protobuf frame. Upstream sends the event without an envelope, and the event's object in one. An
+    /// event in an envelope is accepted, too.
     fn read_protobuf(frame: &'a [u8]) -> Result<Self, DecodeError> {
         let body = if frame.starts_with(MAGIC) { Envelope::open(frame)?.raw } else { frame };
         let (type_, raw) = fields(body).map_err(|error| error.of("WatchEvent"))?;
@@ -100,7 +100,7 @@ impl<'a> Event<'a> {
         Ok(Self { type_, kind: envelope.kind, object: envelope.raw })
     }
 
-    /// Encodes a frame with its length prefix; `object` must already have its envelope.
+    /// Encodes a frame with its length prefix. `object` must be in an envelope.
     pub fn write_protobuf(type_: EventType, object: &[u8]) -> Vec<u8> {
         let mut extension = Vec::with_capacity(object.len() + 6);
         wire::bytes(&mut extension, 1, object);
@@ -150,19 +150,19 @@ fn fields(body: &[u8]) -> Result<(Cow<'_, str>, &[u8]), WireError> {
     Ok((type_, raw))
 }
 
-/// Splits the chunks of a watch stream into frames. A frame within one chunk is not copied; one that spans chunks
+/// Splits the chunks of a watch stream into frames. A frame within one chunk is not copied; a frame that spans chunks
 /// is copied once.
 #[derive(Debug)]
 pub struct Frames {
     encoding: Encoding,
-    /// Beginning of a frame whose end has not arrived.
+    /// Beginning of a frame whose end has not yet arrived.
     carry: BytesMut,
     /// Bytes that have not been scanned.
     chunk: Bytes,
 }
 
 impl Frames {
-    /// Returns an empty buffer.
+    /// Returns frames of an empty stream.
     pub fn new(encoding: Encoding) -> Self {
         Self { encoding, carry: BytesMut::new(), chunk: Bytes::new() }
     }
@@ -172,7 +172,7 @@ impl Frames {
         self.encoding
     }
 
-    /// Appends a chunk of the stream. It is not copied if [`Frames::cut`] has returned all earlier frames.
+    /// Appends a chunk of the stream. The chunk is not copied if [`Frames::cut`] has returned all earlier frames.
     pub fn push(&mut self, chunk: Bytes) {
         if self.chunk.is_empty() {
             self.chunk = chunk;
@@ -181,16 +181,16 @@ impl Frames {
         }
     }
 
-    /// Returns the next frame: a line of JSON, or a protobuf frame without its length prefix. `None` if its end has
-    /// not arrived.
+    /// Returns the next frame: a line of JSON, or a protobuf frame without its length prefix. Returns `None` if the
+    /// frame's end has not yet arrived.
     ///
     /// # Errors
-    /// The frame exceeds the maximum length; the rest of the stream is unusable, too.
+    /// The frame exceeds the maximum length. The rest of the stream is then unusable.
     pub fn cut(&mut self) -> Result<Option<Bytes>, DecodeError> {
         while let Some(end) = self.end()? {
             let mut frame = self.take(end);
             match self.encoding {
-                // Blank lines may keep a connection alive.
+                // A server may send blank lines to keep the connection alive.
                 Encoding::Json if frame.trim_ascii().is_empty() => continue,
                 Encoding::Json => {}
                 Encoding::Protobuf => frame.advance(PREFIX),
@@ -213,8 +213,8 @@ impl Frames {
     }
 
     fn prefixed_end(&mut self) -> Result<Option<usize>, DecodeError> {
-        let there = self.carry.len() + self.chunk.len();
-        if there < PREFIX {
+        let available = self.carry.len() + self.chunk.len();
+        if available < PREFIX {
             return Ok(None);
         }
         let mut prefix = [0; PREFIX];
@@ -226,7 +226,7 @@ impl Frames {
             return Err(endless(format!("a frame of {length} bytes")));
         }
         let missing = (PREFIX + length).saturating_sub(self.carry.len());
-        if there < PREFIX + length {
+        if available < PREFIX + length {
             self.carry.reserve(missing);
             return Ok(None);
         }
@@ -257,6 +257,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
+    /// Returns the frames of a stream that arrives in chunks of these sizes, repeated.
     fn frames(encoding: Encoding, stream: &[u8], sizes: &[usize]) -> Vec<Bytes> {
         let (mut frames, mut rest, mut found) = (Frames::new(encoding), stream, Vec::new());
         let mut sizes = sizes.iter().cycle();
@@ -324,7 +325,7 @@ mod tests {
         assert_eq!(first.as_ptr(), stream.as_ptr());
         assert_eq!(second.as_ptr(), stream[first.len()..].as_ptr());
         assert_eq!(frames.cut().unwrap(), None);
-        // The end of the carried frame is copied; later frames in the same chunk are not.
+        // The end of the frame that began in the previous chunk is copied; later frames of the chunk are not.
         let rest = Bytes::from_static(b"rd\":3}\n{}\n");
         frames.push(rest.clone());
         assert_eq!(&*frames.cut().unwrap().unwrap(), b"{\"third\":3}\n");

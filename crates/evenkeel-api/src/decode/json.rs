@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use super::{Field, Message};
 use crate::text::Text;
 
-/// Deserializer of a `T`; null yields its absent value.
+/// Deserializer of a `T`; a null yields its absent value.
 pub(crate) struct Seed<T>(PhantomData<T>);
 
 impl<T> Seed<T> {

@@ -12,8 +12,8 @@
 /// }
 /// ```
 ///
-/// The number is the field's in upstream's protobuf, and the string its name in JSON. A field that upstream inlines
-/// in JSON is written `=> inline_field: Type = 2`; at most one is allowed, as the last field.
+/// The number is the field's number in upstream's protobuf, and the string its name in JSON. A field that upstream
+/// inlines in JSON is written `=> inline_field: Type = 2`. At most one such field is allowed, as the last one.
 macro_rules! message {
     (
         $(#[$attribute:meta])*
@@ -124,8 +124,8 @@ macro_rules! message {
     };
 }
 
-/// Implements `View` for a message: `view!(Pod, "", "v1", "Pod", "pods", true)` with group, version, kind, plural
-/// and whether the kind is namespaced.
+/// Implements `View` for a message: `view!(Pod, "", "v1", "Pod", "pods", true)`. The arguments are group, version,
+/// kind, plural, and whether the kind is namespaced.
 macro_rules! view {
     ($name:ident, $group:literal, $version:literal, $kind:literal, $plural:literal, $namespaced:literal) => {
         impl $crate::View for $name {

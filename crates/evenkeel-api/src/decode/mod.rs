@@ -43,7 +43,7 @@ pub(crate) enum Shape {
 pub(crate) struct Facts {
     /// Qualified name, such as `k8s.io.api.core.v1.Pod`.
     pub(crate) name: &'static str,
-    /// Number, JSON name and type of each decoded field; the name of a field that JSON inlines is empty.
+    /// Number, JSON name and type of each decoded field. The name of a field that JSON inlines is empty.
     pub(crate) fields: &'static [(u32, &'static str, &'static Shape)],
 }
 
@@ -60,7 +60,7 @@ pub(crate) trait Field: Sized {
 
     /// Returns the value of a field that is absent or null.
     fn absent() -> Self;
-    /// Whether the value counts as absent, which makes an optional field `None`.
+    /// Whether the value counts as absent; an optional field then is `None`.
     fn is_absent(&self) -> bool {
         false
     }
@@ -114,10 +114,10 @@ pub(crate) fn decode_message<T: Field>(
     }
 }
 
-/// Decodes JSON. If that fails, decodes again without `serde_json`'s own bound on nesting, and determines the path
-/// of the error. Valid input does not pay for that.
+/// Decodes JSON. If that fails, decodes again without `serde_json`'s own bound on nesting, and determines the path of
+/// the error. Valid input does not incur that cost.
 fn from_json<T: Field>(kind: &str, bytes: &[u8]) -> Result<T, DecodeError> {
-    // Text within serde_json's own bound on nesting need not be measured first.
+    // Text within `serde_json`'s own bound on nesting need not be measured first.
     if let Ok(value) = read_all(serde_json::Deserializer::from_slice(bytes)) {
         return Ok(value);
     }

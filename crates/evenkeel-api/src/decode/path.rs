@@ -12,7 +12,6 @@ enum Container {
 /// document. Both are counted from 1 as in errors of `serde_json`, columns in bytes.
 ///
 /// The text before that position must be valid JSON, as the parser has checked. Otherwise the path is unspecified.
-/// unspecified.
 pub(super) fn field_at(text: &[u8], line: usize, column: usize) -> String {
     let line_start: usize = text
         .split_inclusive(|byte| *byte == b'\n')
@@ -105,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_have_paths() {
+    fn path_names_the_value_at_a_position() {
         for (text, path) in [
             (r#"{"spec": {"replicas": "x"^}}"#, "spec.replicas"),
             (r#"{"spec": {"replicas": {^}}}"#, "spec.replicas"),

@@ -2,7 +2,7 @@
 
 use crate::DecodeError;
 
-/// Maximum nesting of skipped groups. Kubernetes uses no groups, so deeper nesting is an attack.
+/// Maximum nesting of skipped groups. Kubernetes uses no groups, so an honest client never exceeds it.
 const MAX_GROUP_DEPTH: usize = 64;
 
 /// Wire type of a field's value.
@@ -24,7 +24,7 @@ pub(crate) enum Wire {
     Message,
 }
 
-/// A decoding error. Each caller that returns it extends the path.
+/// A decoding error. Each function that passes it on extends the path.
 #[derive(Debug)]
 pub(crate) struct WireError(Box<Inner>);
 
@@ -41,7 +41,7 @@ enum Segment {
 }
 
 impl WireError {
-    /// Returns an error without a path.
+    /// Returns an error with an empty path.
     #[cold]
     pub(crate) fn new(reason: impl Into<Box<str>>) -> Self {
         Self(Box::new(Inner { path: Vec::new(), reason: reason.into() }))
@@ -165,7 +165,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the bytes of a field; an error if its wire type is another.
+    /// Reads the bytes of a field. Fails if the field has another wire type.
     pub(crate) fn expect_bytes(&mut self, wire: Wire) -> Result<&'a [u8], WireError> {
         match wire {
             Wire::Len => self.bytes(),
@@ -174,7 +174,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the integer of a field; an error if its wire type is another.
+    /// Reads the integer of a field. Fails if the field has another wire type.
     pub(crate) fn expect_varint(&mut self, wire: Wire) -> Result<u64, WireError> {
         match wire {
             Wire::Varint => self.varint(),
@@ -182,7 +182,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the eight bytes of a field; an error if its wire type is another.
+    /// Reads the eight bytes of a field. Fails if the field has another wire type.
     pub(crate) fn expect_fixed64(&mut self, wire: Wire) -> Result<u64, WireError> {
         match (wire, self.rest.split_first_chunk()) {
             (Wire::Fixed64, Some((bytes, rest))) => {

@@ -4,7 +4,7 @@ use super::{Facts, Field, Shape};
 use crate::protobuf::schema::{Kind, Label, Schema};
 use crate::views::*;
 
-/// Returns every definition that is reachable from a view.
+/// Returns every definition that is reachable from one of these views.
 fn definitions() -> Vec<&'static Facts> {
     fn walk(
         shape: &'static Shape,

@@ -6,7 +6,7 @@ use serde::de::{Deserializer, IgnoredAny, Visitor};
 
 use super::json::{Array, Entries, Parsed};
 use super::{Field, Reader, Shape, Wire, WireError};
-use crate::map::{Map, RawJson, Unread, settle};
+use crate::map::{Map, RawJson, Unread, sort_and_dedup};
 use crate::meta::StrMap;
 use crate::shared::{Recalled, Shared, recall};
 use crate::text::{self, Text};
@@ -30,7 +30,7 @@ impl Field for Text {
 
     fn merge(partial: &mut Self, wire: Wire, reader: &mut Reader<'_>) -> Result<(), WireError> {
         let bytes = reader.expect_bytes(wire)?;
-        // Upstream does not validate UTF-8. Like JSON clients of the same object, replace invalid characters.
+        // Upstream does not validate UTF-8. Replace invalid characters, as JSON clients do with the same object.
         *partial = match std::str::from_utf8(bytes) {
             Ok(text) => Text::recalled(text),
             Err(_) => Text::recalled(&String::from_utf8_lossy(bytes)),
@@ -243,7 +243,7 @@ impl Field for StrMap {
     fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer
             .deserialize_map(Entries::<Text>(PhantomData))
-            .map(|entries| Self(recall(settle(entries))))
+            .map(|entries| Self(recall(sort_and_dedup(entries))))
     }
 
     fn open(self) -> Self::Partial {
@@ -259,7 +259,7 @@ impl Field for StrMap {
     }
 
     fn close(partial: Self::Partial) -> Result<Self, WireError> {
-        Ok(Self(recall(settle(partial))))
+        Ok(Self(recall(sort_and_dedup(partial))))
     }
 }
 

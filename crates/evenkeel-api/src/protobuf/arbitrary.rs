@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::schema::{Descriptor, FieldDescriptor, Form, Kind, Label, Schema};
 
-/// A small random generator; a seed determines the object.
+/// A small random generator; the seed determines the object.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -23,8 +23,7 @@ impl Random {
         words[self.below(words.len() as u64) as usize]
     }
 
-    /// Returns JSON of a message as Go's encoder could have written it, except that it may contain values that Go
-    /// omits.
+    /// Returns JSON of a message as Go's encoder could have written it. It may also contain values that Go omits.
     pub(crate) fn message(&mut self, descriptor: &'static Descriptor, depth: u32) -> Value {
         match descriptor.form {
             Form::Object => {
@@ -71,11 +70,11 @@ impl Random {
     }
 
     fn field(&mut self, field: &'static FieldDescriptor, depth: u32) -> Value {
-        let n = 1 + self.below(2);
+        let count = 1 + self.below(2);
         match field.label {
             Label::Singular => self.value(field.kind, depth),
-            Label::Repeated => (0..n).map(|_| self.value(field.kind, depth)).collect(),
-            Label::Map => (0..n)
+            Label::Repeated => (0..count).map(|_| self.value(field.kind, depth)).collect(),
+            Label::Map => (0..count)
                 .map(|_| (self.word(), self.value(field.kind, depth)))
                 .collect::<Map<_, _>>()
                 .into(),

@@ -1,4 +1,4 @@
-//! Conversion of protobuf to JSON, as Go's JSON encoder writes the decoded struct.
+//! Conversion of protobuf to the JSON that Go's encoder writes for the decoded struct.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 #![deny(clippy::indexing_slicing)]
@@ -27,8 +27,8 @@ struct Decoder {
 }
 
 impl Decoder {
-    /// Runs `read` one level deeper. Recursive functions are kept small, because in debug builds each level needs
-    /// stack for all variables of the functions on its path.
+    /// Runs `read` one level deeper. Recursive functions are small, because in debug builds each level needs stack
+    /// for all variables of its functions.
     fn nested<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, WireError>,

@@ -12,7 +12,7 @@ use crate::decode::WireError;
 use crate::json;
 use crate::time;
 
-/// Maximum nesting of messages. A level of JSON has at most two messages: a schema's union, and the schema.
+/// Maximum nesting of messages. A level of JSON has at most two messages: the union of a schema, and the schema.
 const MAX_DEPTH: usize = 2 * json::MAX_DEPTH + 16;
 
 /// Encodes a message.
@@ -128,7 +128,7 @@ impl ReverseEncoder {
         Ok(())
     }
 
-    /// Encodes a schema, or the boolean or list that is allowed instead.
+    /// Writes a schema, or the boolean or list that is allowed in its place.
     fn union(&mut self, descriptor: &'static Descriptor, value: &Value) -> Result<(), WireError> {
         let [first, second] = &*descriptor.fields else {
             return Err(WireError::new("the recorded message has changed"));
@@ -190,7 +190,7 @@ impl ReverseEncoder {
         Ok(())
     }
 
-    /// Writes a pointer to an inlined struct, which is set if any of its fields is.
+    /// Writes a pointer to an inlined struct, which is set if any of the struct's fields is.
     fn inlined_pointer(
         &mut self,
         field: &'static FieldDescriptor,

@@ -80,7 +80,7 @@ impl<'a> Envelope<'a> {
         Ok(envelope)
     }
 
-    /// Wraps a message in an envelope as upstream's server does: writes all fields, even empty ones.
+    /// Wraps a message in an envelope. As upstream's server, writes all fields, even empty ones.
     pub fn seal(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
         let (mut bytes, tail) = Self::around(api_version, kind, raw, 0);
         bytes.extend_from_slice(&tail);
@@ -88,7 +88,7 @@ impl<'a> Envelope<'a> {
     }
 
     /// Returns the bytes of an envelope before and after a message that is not contiguous. The first part ends with
-    /// `beginning`, after which `rest` bytes of the message must follow.
+    /// `beginning`. After it must follow `rest` more bytes of the message.
     pub fn around(
         api_version: &str,
         kind: &str,
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn envelope_is_opened() {
+    fn opened_envelope_has_the_sealed_type_and_bytes() {
         let sealed = Envelope::seal("apps/v1", "Deployment", b"hello");
         let open = Envelope::open(&sealed).unwrap();
         assert_eq!(

@@ -17,7 +17,7 @@ pub use envelope::{Envelope, MAGIC};
 use crate::DecodeError;
 use crate::decode::WireError;
 
-/// Converter of objects between JSON and protobuf; its bytes equal those of upstream's server.
+/// Converter of objects between JSON and protobuf. Its bytes equal those of upstream's server.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Transcoder;
 
@@ -47,7 +47,7 @@ impl Transcoder {
     /// Encodes an object in an envelope, with the object's `apiVersion` and `kind`.
     ///
     /// # Errors
-    /// Those of [`Transcoder::encode`].
+    /// The errors of [`Transcoder::encode`].
     pub fn encode_envelope(object: &Value) -> Result<Vec<u8>, DecodeError> {
         let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -57,7 +57,7 @@ impl Transcoder {
     /// Decodes an object in an envelope to JSON.
     ///
     /// # Errors
-    /// Those of [`Transcoder::decode`], and a missing envelope.
+    /// The errors of [`Transcoder::decode`], or the envelope is missing.
     pub fn decode_envelope(bytes: &[u8]) -> Result<Value, DecodeError> {
         decode_envelope(bytes, 0)
     }

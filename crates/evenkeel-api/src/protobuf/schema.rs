@@ -1,11 +1,11 @@
-//! Messages of all built-in kinds: number, JSON name and type of each field, and Go's encoding of an absent field.
+//! Messages of all built-in kinds: number, JSON name and type of each field, and Go's encoding of absent fields.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-/// Messages of upstream's `.proto` files, and fields with an inlined or different JSON name.
+/// Messages of upstream's `.proto` files, and the fields whose JSON name is inlined or differs.
 const PROTO: &str = include_str!("../../data/protobuf.json");
 /// Flags of Go struct fields (`*` pointer, `o` omitempty, `z` omitzero), and messages that JSON represents as
 /// lists.
@@ -204,7 +204,7 @@ impl Schema {
     }
 }
 
-/// Returns the label and type of a field; `None` for an unknown type. A test checks that every recorded type is
+/// Returns the label and type of a field; `None` if the type is unknown. A test checks that every recorded type is
 /// known.
 fn resolve(
     by_name: &HashMap<Box<str>, usize>,
@@ -233,6 +233,7 @@ fn resolve(
     Some((label, kind))
 }
 
+/// Returns the JSON representation of the message with this name.
 fn form(name: &str) -> Form {
     match name.strip_prefix("k8s.io.").unwrap_or(name) {
         "apimachinery.pkg.apis.meta.v1.Time" => Form::Time,
@@ -276,6 +277,6 @@ pub(crate) fn message_of(api_version: &str, kind: &str) -> Option<&'static Descr
             schema.named(&format!("k8s.io.api.{group}.{version}.{kind}"))
         }
     };
-    // Every group has statuses, options and partial metadata.
+    // Every group also has statuses, options and partial metadata.
     named.or_else(|| schema.named(&format!("k8s.io.apimachinery.pkg.apis.meta.v1.{kind}")))
 }

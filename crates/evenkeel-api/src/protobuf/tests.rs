@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn recorded_fields_are_consistent() {
     let proto: Value = serde_json::from_str(include_str!("../../data/protobuf.json")).unwrap();
-    let mut n_fields = 0;
+    let mut field_count = 0;
     for (package, messages) in proto["messages"].as_object().unwrap() {
         for (message, fields) in messages.as_object().unwrap() {
             let descriptor = Schema::get().named(&format!("{package}.{message}")).unwrap();
@@ -16,7 +16,7 @@ fn recorded_fields_are_consistent() {
                 fields.as_array().unwrap().len(),
                 "{package}.{message}"
             );
-            n_fields += descriptor.fields.len();
+            field_count += descriptor.fields.len();
             for field in &descriptor.fields {
                 assert!(
                     !(field.pointer && field.label != Label::Singular),
@@ -29,7 +29,7 @@ fn recorded_fields_are_consistent() {
             }
         }
     }
-    assert!(n_fields > 3000, "{n_fields}");
+    assert!(field_count > 3000, "{field_count}");
     let go: Value = serde_json::from_str(include_str!("../../data/go-fields.json")).unwrap();
     for (package, messages) in go["fields"].as_object().unwrap() {
         for (message, flags) in messages.as_object().unwrap() {
@@ -47,7 +47,7 @@ fn recorded_fields_are_consistent() {
 fn round_trip(object: &Value) -> Value {
     let bytes = Transcoder::encode_envelope(object).unwrap();
     let decoded = Transcoder::decode_envelope(&bytes).unwrap();
-    // After one conversion, the object is in normal form and does not change any more.
+    // After one conversion, the object is in normal form, so a second conversion changes nothing.
     assert_eq!(Transcoder::encode_envelope(&decoded).unwrap(), bytes);
     decoded
 }
@@ -137,7 +137,7 @@ fn errors_name_the_field() {
     );
 }
 
-/// Random objects of all messages survive a conversion to protobuf and back; each message has its own seed.
+/// Random objects of all messages survive a conversion to protobuf and back. Each message has its own seeds.
 #[test]
 fn any_object_round_trips() {
     for (number, name) in Schema::get().names().enumerate() {
@@ -157,12 +157,13 @@ fn any_object_round_trips() {
     }
 }
 
-/// Recorded responses of upstream's server match: the same object in JSON and, field by field, in protobuf.
+/// Recorded responses of upstream's server have the same object in JSON and in protobuf, which is compared field by
+/// field.
 #[test]
 fn recorded_responses_are_reproduced() {
     let answers: Value =
         serde_json::from_str(include_str!("../../data/recorded-protobuf.json")).unwrap();
-    let mut n_compared = 0;
+    let mut compared_count = 0;
     for pair in answers.as_array().unwrap() {
         let object: Value = fill(&pair["json"]);
         let (api_version, kind) =
@@ -170,12 +171,12 @@ fn recorded_responses_are_reproduced() {
         let bytes = Transcoder::encode(api_version, kind, &object).unwrap();
         let found = tree(&bytes, &pair["raw"]);
         assert_eq!(found, pair["raw"], "{kind}");
-        n_compared += 1;
+        compared_count += 1;
     }
-    assert!(n_compared >= 3, "{n_compared}");
+    assert!(compared_count >= 3, "{compared_count}");
 }
 
-/// Replaces the placeholders of the recording by values.
+/// Replaces the placeholders of the recording with values.
 fn fill(value: &Value) -> Value {
     match value {
         Value::String(text) if text == "<time>" => "2026-01-02T03:04:05Z".into(),

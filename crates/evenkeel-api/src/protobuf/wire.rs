@@ -1,4 +1,4 @@
-//! Encoder of protobuf fields, for handwritten messages.
+//! Encoders of protobuf fields, for messages that are written by hand.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -45,7 +45,7 @@ pub fn open(out: &mut Vec<u8>, field: u32, length: usize) {
     varint(out, length as u64);
 }
 
-/// Writes a message field in place, and inserts its length once that is known.
+/// Writes a message field in place, and inserts its length afterwards.
 pub fn message(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
     varint(out, u64::from(field) << 3 | 2);
     let start = out.len();
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn field_encodings() {
+    fn fields_are_encoded_with_their_computed_size() {
         assert_eq!(written(|out| number(out, 1, 150)), [0x08, 0x96, 0x01]);
         assert_eq!(written(|out| number(out, 16, 0)), [0x80, 0x01, 0]);
         assert_eq!(written(|out| bytes(out, 2, b"testing")), *b"\x12\x07testing");

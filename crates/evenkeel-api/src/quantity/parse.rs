@@ -2,7 +2,7 @@
 
 use super::{Format, NANO, Quantity, QuantityError};
 
-/// Upstream's maximum for binary quantities outside its fast path.
+/// Upstream's maximum for binary quantities outside its fast path, in billionths.
 const MAX_BINARY: i128 = i64::MAX as i128 * NANO;
 /// Exponent beyond which any non-zero quantity exceeds the limits.
 const MAX_EXPONENT: i32 = 64;
@@ -76,7 +76,7 @@ fn unit(suffix: &str) -> Option<Unit> {
 /// Returns `whole.fraction` times ten to the power of `exponent`, rounded away from zero to an integer.
 fn decimal(whole: &str, fraction: &str, exponent: i32) -> i128 {
     let digits = || whole.bytes().chain(fraction.bytes()).map(|digit| i128::from(digit - b'0'));
-    // Number of digits before the decimal point after the exponent has moved it.
+    // Number of digits before the decimal point, after the exponent has moved it.
     let kept = whole.len() as i64 + i64::from(exponent);
     let mut value = 0i128;
     let mut rest = false;
@@ -100,7 +100,7 @@ fn decimal(whole: &str, fraction: &str, exponent: i32) -> i128 {
 fn binary(whole: &str, fraction: &str, shift: u32) -> (i128, Format) {
     let unit = NANO << shift;
     let units = decimal(whole, "", 0).saturating_mul(unit);
-    // Start from the last digit: each step divides by ten, and rounding down in between does not change the result.
+    // Start from the last digit. Each step divides by ten; rounding down in each step does not change the result.
     let (mut nanos, mut inexact) = (0, false);
     for digit in fraction.bytes().rev() {
         let sum = i128::from(digit - b'0') * unit + nanos;

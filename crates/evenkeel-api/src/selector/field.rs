@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::SelectorError;
 
-/// A parsed field selector, which does not know the fields of a kind.
+/// A parsed field selector. It does not know which fields a kind has.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct FieldSelector(Box<[FieldTerm]>);
 
@@ -14,7 +14,7 @@ pub struct FieldSelector(Box<[FieldTerm]>);
 pub struct FieldTerm {
     /// Path of the field.
     pub field: Text,
-    /// Whether the field must equal the value or differ from it.
+    /// Whether the field must equal the value; otherwise it must differ.
     pub equal: bool,
     /// Value to compare the field with.
     pub value: Text,
@@ -44,7 +44,7 @@ impl FieldSelector {
         self.0.is_empty()
     }
 
-    /// Whether the selector matches an object whose fields `get` returns, empty for a missing one.
+    /// Whether the selector matches an object. `get` returns a field's value, empty for a missing field.
     pub fn matches<'a>(&self, get: impl Fn(&str) -> &'a str) -> bool {
         self.0.iter().all(|term| (get(&term.field) == &*term.value) == term.equal)
     }

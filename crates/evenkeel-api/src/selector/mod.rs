@@ -24,7 +24,7 @@ enum State {
     /// An absent selector, which matches nothing.
     #[default]
     Nothing,
-    /// Requirements, of which those from `matchLabels` come first, by key. An empty list matches everything.
+    /// Requirements: first those of `matchLabels`, by key. An empty list matches everything.
     All(Box<[Requirement]>),
     /// An invalid selector, which matches nothing.
     Invalid(Box<str>),
@@ -58,7 +58,7 @@ impl Selector {
         Self(State::All(requirements.into_iter().collect()))
     }
 
-    /// Returns a selector for all these labels, without validation. Without labels, it matches everything.
+    /// Returns a selector that requires all these labels, without validation. Without labels, it matches everything.
     ///
     /// Upstream: `SelectorFromSet`.
     pub fn from_map(labels: &StrMap) -> Self {
@@ -109,7 +109,7 @@ impl Selector {
         self.matches_by(|key| labels.get(key))
     }
 
-    /// Whether the selector matches an object whose labels `get` returns.
+    /// Whether the selector matches an object. `get` returns the value of a label.
     pub fn matches_by<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
         match &self.0 {
             State::All(requirements) => {
@@ -141,7 +141,7 @@ impl Selector {
         equal.filter_map(|r| Some((&*r.key, &**r.values.first()?)))
     }
 
-    /// Returns this selector with a required label, which replaces the `matchLabels` entry with the same key.
+    /// Returns this selector with a required label. The label replaces the `matchLabels` entry with the same key.
     #[must_use]
     pub fn with_label(&self, key: &str, value: &str) -> Self {
         let mut requirements = self.requirements().to_vec();
@@ -160,8 +160,8 @@ impl Selector {
 }
 
 impl fmt::Display for Selector {
-    /// Formats the canonical query string, sorted by key. It is empty for a selector that matches everything or
-    /// nothing.
+    /// Formats the canonical query string, sorted by key. The string is empty for a selector that matches everything
+    /// or nothing.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut sorted: Vec<&Requirement> = self.requirements().iter().collect();
         sorted.sort_by(|a, b| a.key.cmp(&b.key));

@@ -111,8 +111,8 @@ impl serde::Serialize for MapSelector {
     }
 }
 
-/// Collects a selector from protobuf. The parsed form cannot be extended, so the last part with a selector wins if
-/// a message comes in several parts. No Kubernetes encoder sends such messages.
+/// Collects a selector from protobuf. The parsed form cannot be extended, so if a message comes in several parts, the
+/// last part with a selector wins. No Kubernetes encoder sends such messages.
 impl Field for Selector {
     const SHAPE: Shape = Shape::Message(&<LabelSelector as Message>::FACTS);
     type Partial = (Self, Option<LabelSelector>);
@@ -142,7 +142,7 @@ impl Field for Selector {
     }
 }
 
-/// A selector that the API represents as a plain map of labels. If absent, it matches nothing.
+/// A selector that the API represents as a plain map of labels. An absent one matches nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MapSelector(Selector);
 

@@ -19,7 +19,7 @@ impl<'a> Token<'a> {
         }
     }
 
-    /// Returns the operator that the token stands for after a key; only there, `in` and `notin` are keywords.
+    /// Returns the operator that the token means after a key. Only there, `in` and `notin` are keywords.
     fn as_operator(self) -> Option<Operator> {
         Some(match self {
             Token::Sign("=") => Operator::Equals,
@@ -114,7 +114,7 @@ impl<'a> Parser<'a> {
         Requirement::new(key, operator, values.into_iter().map(Into::into).collect())
     }
 
-    /// Parses a value; a missing one is empty.
+    /// Parses a value; a missing value is empty.
     fn exact_value(&mut self) -> Result<&'a str, SelectorError> {
         match self.peek() {
             Token::End | Token::Sign(",") => Ok(""),
@@ -126,7 +126,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Parses values in parentheses such as `(a,b)`. Nothing between commas or parentheses is the empty value.
+    /// Parses values in parentheses, such as `(a,b)`. An empty space between commas or parentheses is the empty
+    /// value.
     fn values(&mut self) -> Result<BTreeSet<&'a str>, SelectorError> {
         let open = self.next();
         if open != Token::Sign("(") {

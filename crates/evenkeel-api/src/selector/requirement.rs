@@ -49,7 +49,7 @@ impl Requirement {
         };
         let broken = forms::qualified_name(key);
         if !broken.is_empty() {
-            // Upstream has no place for a key.
+            // Upstream's error has no path for a key.
             return invalid("<nil>", &key, &broken.join("; "));
         }
         match operator {

@@ -9,10 +9,10 @@ use super::push_json;
 use crate::protobuf::schema::{Descriptor, FieldDescriptor, Form, Kind, Label, Schema};
 use crate::quantity::Quantity;
 
-/// Returns a message's JSON with sorted keys and canonical quantities. It omits values that upstream's semantic
+/// Returns a message's JSON with sorted keys and canonical quantities. The JSON omits values that upstream's semantic
 /// equality treats as absent: nulls, empty lists and maps, zero values, and zero structs that Go holds by value. It
 /// keeps empty values that Go holds by pointer (`emptyDir: {}`), and fields that this release does not know. It
-/// always contains the zeros that Go's encoder always writes.
+/// always has the zeros that Go's encoder always writes.
 pub(super) fn canonical(message: &str, value: &Value) -> String {
     let mut text = String::new();
     match value {
@@ -46,7 +46,7 @@ fn push_object(text: &mut String, descriptor: Option<&'static Descriptor>, objec
             Some(field) => push_field(text, field, &value),
             None => push_value(text, None, &value),
         }
-        if field.is_some_and(|field| says_nothing(field, &text[start..])) {
+        if field.is_some_and(|field| equals_absence(field, &text[start..])) {
             text.truncate(before);
         }
     }
@@ -84,7 +84,7 @@ fn find(descriptor: &'static Descriptor, name: &str) -> Option<&'static FieldDes
 }
 
 /// Whether a field's value is equivalent to its absence.
-fn says_nothing(field: &FieldDescriptor, text: &str) -> bool {
+fn equals_absence(field: &FieldDescriptor, text: &str) -> bool {
     match field.label {
         Label::Repeated => text == "[]",
         Label::Map => text == "{}",
@@ -150,7 +150,7 @@ fn push_value(text: &mut String, kind: Option<Kind>, value: &Value) {
         (Some(Form::Quantity), Value::String(quantity)) => push_quantity(text, quantity),
         (Some(Form::Quantity), Value::Number(number)) => push_quantity(text, &number.to_string()),
         (_, Value::String(string)) => push_json(text, string),
-        // serde_json sorts the keys of unknown fields. Writing to a string cannot fail.
+        // `serde_json` sorts the keys of unknown fields. Writing to a string cannot fail.
         (_, value) => drop(write!(text, "{value}")),
     }
 }

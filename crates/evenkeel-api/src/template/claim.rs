@@ -1,4 +1,4 @@
-//! Claim templates as text, of StatefulSets and of pods' ephemeral volumes.
+//! Claim templates of StatefulSets and of pods' ephemeral volumes, kept as text.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::{OwnerReference, StrMap};
 
 const MESSAGE: &str = "k8s.io.api.core.v1.PersistentVolumeClaim";
 
-/// A claim template of a StatefulSet. Only its name is decoded; the rest is passed on.
+/// A claim template of a StatefulSet. Only its name is decoded; the text is passed on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClaimTemplate {
     /// `metadata.name`, which is also the name of the pod's volume.
@@ -33,7 +33,7 @@ impl ClaimTemplate {
         Self::of(as_go.as_ref().unwrap_or(object))
     }
 
-    /// Returns the body of a claim created from the template, with these labels added to its own.
+    /// Returns the body of a claim created from the template. `labels` are added to the template's labels.
     pub fn claim_json(&self, name: &str, namespace: &str, labels: &StrMap) -> String {
         let mut object: Value = serde_json::from_str(&self.object).unwrap_or_else(|_| json!({}));
         object["apiVersion"] = "v1".into();
@@ -52,7 +52,7 @@ kept_as_json!(ClaimTemplate, MESSAGE, ClaimTemplate::of);
 
 const TEMPLATE: &str = "k8s.io.api.core.v1.PersistentVolumeClaimTemplate";
 
-/// The claim template of a pod's ephemeral volume, passed on without decoding.
+/// The claim template of a pod's ephemeral volume. It is passed on without decoding.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EphemeralClaimTemplate {
     /// Metadata and spec as JSON text.
@@ -71,8 +71,8 @@ impl EphemeralClaimTemplate {
         Self::of(as_go.as_ref().unwrap_or(template))
     }
 
-    /// Returns the body of the claim with this name and owner. It takes labels and annotations from the template's
-    /// metadata.
+    /// Returns the body of the claim with this name and owner. The claim has the labels and annotations of the
+    /// template's metadata.
     pub fn claim_json(&self, name: &str, namespace: &str, owner: &OwnerReference) -> String {
         let template: Value = serde_json::from_str(&self.template).unwrap_or_else(|_| json!({}));
         let mut meta = json!({"name": name, "namespace": namespace});

@@ -12,15 +12,15 @@ use crate::quote::escape_html;
 const MESSAGE: &str = "k8s.io.api.core.v1.PodTemplateSpec";
 
 impl Template {
-    /// Returns the patch that replaces `spec.template` with this template. The text equals that of Go's encoder
-    /// byte for byte, with sorted keys. Names of revisions are hashes of this text.
+    /// Returns the patch that replaces `spec.template` with this template. The text equals the output of Go's encoder
+    /// byte for byte, with sorted keys, because names of revisions are hashes of this text.
     ///
     /// Upstream: `getPatch`.
     pub fn patch_json(&self) -> String {
         let json: Value = serde_json::from_str(&self.to_json()).unwrap_or_default();
         let as_go = crate::protobuf::from_json(MESSAGE, &json)
             .and_then(|bytes| crate::protobuf::to_json(MESSAGE, &bytes));
-        // A template that does not fit Go's types cannot come from an API server of this release.
+        // An API server of this release does not send a template that does not fit Go's types.
         let mut template = as_go.unwrap_or(json);
         template["$patch"] = "replace".into();
         escape_html(json!({ "spec": { "template": template } }).to_string())
@@ -37,8 +37,8 @@ impl RevisionTemplate {
         Self(template.map(|template| Arc::new(Template::from_json_value(template))))
     }
 
-    /// Whether the revision holds this template. Compares decoded values rather than text, so that revisions of
-    /// other releases or programs match.
+    /// Whether the revision has this template. Compares decoded values and not text, so that revisions of other
+    /// releases or programs match.
     ///
     /// Upstream: `EqualRevision`.
     pub fn matches_template(&self, template: &Template) -> bool {
@@ -82,7 +82,7 @@ impl Field for RevisionTemplate {
         if raw.is_empty() {
             return Ok(earlier);
         }
-        // The data of a revision can be any bytes. Data other than JSON has no template.
+        // The data of a revision can be any bytes. Data that is not JSON has no template.
         Ok(crate::json::from_slice(&raw).map_or_else(|_| Self::default(), |patch| Self::of(&patch)))
     }
 }

@@ -29,7 +29,7 @@ message! {
 message! {
     /// Node selector: selects a node that matches any one of its terms.
     pub struct NodeSelector("k8s.io.api.core.v1.NodeSelector") {
-        /// Terms, of which a node must match one; without terms, no node is selected.
+        /// Terms; a node must match at least one. Without terms, no node matches.
         node_selector_terms: Box<[NodeSelectorTerm]> = 1 "nodeSelectorTerms",
     }
 }
@@ -79,7 +79,7 @@ message! {
 message! {
     /// Anti-affinity to topology domains in which certain pods run.
     pub struct PodAntiAffinity("k8s.io.api.core.v1.PodAntiAffinity") {
-        /// Terms of which none may match at the pod's node.
+        /// Terms that must not match at the pod's node.
         required_during_scheduling_ignored_during_execution: Box<[PodAffinityTerm]> = 1 "requiredDuringSchedulingIgnoredDuringExecution",
         /// Terms to avoid if possible, with weights.
         preferred_during_scheduling_ignored_during_execution: Box<[WeightedPodAffinityTerm]> = 2 "preferredDuringSchedulingIgnoredDuringExecution",
@@ -91,7 +91,7 @@ message! {
     pub struct WeightedPodAffinityTerm("k8s.io.api.core.v1.WeightedPodAffinityTerm") {
         /// Weight, 1 to 100.
         weight: i32 = 1 "weight",
-        /// Term that earns the weight; for anti-affinity, the term that costs it.
+        /// Term that adds the weight; for anti-affinity, the term that subtracts it.
         pod_affinity_term: PodAffinityTerm = 2 "podAffinityTerm",
     }
 }

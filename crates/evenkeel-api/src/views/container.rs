@@ -15,9 +15,9 @@ message! {
         name: Text = 1 "name",
         /// Reference of the image, such as `registry.k8s.io/pause:3.10`.
         image: Text = 2 "image",
-        /// Command that replaces the image's entry point: a list that only has the number of words.
+        /// Command that replaces the image's entry point, decoded only to its number of words.
         command: Box<[Unread]> = 3 "command",
-        /// Arguments of the command: a list that only has their number.
+        /// Arguments of the command, decoded only to their number.
         args: Box<[Unread]> = 4 "args",
         /// Ports of the container, which are informational except for host ports.
         ports: Box<[ContainerPort]> = 6 "ports",
@@ -67,7 +67,7 @@ message! {
 message! {
     /// Volume mount, decoded only for its bind mount options.
     pub struct VolumeMountOptions("k8s.io.api.core.v1.VolumeMount") {
-        /// Bind mount options: a list that only has their number.
+        /// Bind mount options, decoded only to their number.
         bind_mount_options: Box<[Unread]> = 8 "bindMountOptions",
     }
 }

@@ -32,7 +32,7 @@ message! {
         starting_deadline_seconds: Option<i64> = 2 "startingDeadlineSeconds",
         /// `Allow` (also when empty), `Forbid` or `Replace`.
         concurrency_policy: Text = 3 "concurrencyPolicy",
-        /// Whether the CronJob creates no further Jobs.
+        /// Whether the CronJob is suspended, so that it creates no Jobs.
         suspend: bool = 4 "suspend",
         /// Template of the Jobs.
         job_template: JobTemplate = 5 "jobTemplate",

@@ -79,7 +79,7 @@ message! {
         available_replicas: i32 = 4 "availableReplicas",
         /// Number of pods that must still become available, including those not yet created.
         unavailable_replicas: i32 = 5 "unavailableReplicas",
-        /// Number of pods that are being deleted.
+        /// Number of pods that are terminating.
         terminating_replicas: Option<i32> = 9 "terminatingReplicas",
         /// Conditions: `Available`, `Progressing` and `ReplicaFailure`.
         conditions: Box<[DeploymentCondition]> = 6 "conditions",

@@ -60,7 +60,7 @@ message! {
         /// Whether the endpoint is ready, even while it is terminating.
         #[serde(skip_serializing_if = "Option::is_none")]
         serving: Option<bool> = 2 "serving",
-        /// Whether the endpoint is being deleted.
+        /// Whether the endpoint is terminating.
         #[serde(skip_serializing_if = "Option::is_none")]
         terminating: Option<bool> = 3 "terminating",
     }

@@ -32,7 +32,7 @@ message! {
         active_deadline_seconds: Option<i64> = 3 "activeDeadlineSeconds",
         /// Policy for failed pods; if absent, each failure counts toward `backoffLimit`.
         pod_failure_policy: Option<Box<PodFailurePolicy>> = 11 "podFailurePolicy",
-        /// Policy by which an Indexed Job can succeed before all indexes have.
+        /// Policy by which an Indexed Job can succeed before all its indexes have succeeded.
         success_policy: Option<Box<SuccessPolicy>> = 16 "successPolicy",
         /// Number of retries after failed pods before the Job fails; 6 by default.
         backoff_limit: Option<i32> = 7 "backoffLimit",
@@ -58,7 +58,7 @@ message! {
 }
 
 message! {
-    /// Policy for failed pods, of which the first matching rule applies.
+    /// Policy for failed pods. The first matching rule applies.
     pub struct PodFailurePolicy("k8s.io.api.batch.v1.PodFailurePolicy") {
         /// Rules in order of evaluation, at most 20.
         rules: Box<[PodFailurePolicyRule]> = 1 "rules",
@@ -72,7 +72,7 @@ message! {
         action: Text = 1 "action",
         /// Exit codes that the rule matches; absent in a rule on conditions.
         on_exit_codes: Option<Box<OnExitCodes>> = 2 "onExitCodes",
-        /// Pod conditions of which the rule matches any one; empty in a rule on exit codes.
+        /// Pod conditions; the rule matches a pod with any one of them. Empty in a rule on exit codes.
         on_pod_conditions: Box<[OnPodCondition]> = 3 "onPodConditions",
     }
 }
@@ -100,7 +100,7 @@ message! {
 }
 
 message! {
-    /// Policy by which an Indexed Job can succeed before all indexes have.
+    /// Policy by which an Indexed Job can succeed before all its indexes have succeeded.
     pub struct SuccessPolicy("k8s.io.api.batch.v1.SuccessPolicy") {
         /// Rules in order of evaluation; the first that is met completes the Job.
         rules: Box<[SuccessPolicyRule]> = 1 "rules",
@@ -108,7 +108,7 @@ message! {
 }
 
 message! {
-    /// Rule about the indexes that must succeed, and how many of them suffice.
+    /// Rule about the indexes that must succeed, and the number of them that suffices.
     pub struct SuccessPolicyRule("k8s.io.api.batch.v1.SuccessPolicyRule") {
         /// Indexes that must succeed, such as `0,2-5`; absent for all.
         succeeded_indexes: Option<Text> = 1 "succeededIndexes",
@@ -132,7 +132,7 @@ message! {
         succeeded: i32 = 5 "succeeded",
         /// Number of pods that reached the phase `Failed`.
         failed: i32 = 6 "failed",
-        /// Number of pods that are being deleted.
+        /// Number of pods that are terminating.
         terminating: Option<i32> = 11 "terminating",
         /// Indexes that have succeeded, such as `0,2-5`.
         completed_indexes: Text = 7 "completedIndexes",

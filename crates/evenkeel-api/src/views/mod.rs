@@ -1,4 +1,5 @@
-//! Lean views of kinds with only the fields that are read, each decoded from JSON or protobuf by one definition.
+//! Lean views of kinds, with only the fields that are read. One definition decodes a view from JSON and from
+//! protobuf.
 //!
 //! Fields have the API's names in snake case, and an absent string is empty. A view cannot be written back, because
 //! it lacks fields; clients send patches instead.

@@ -43,7 +43,7 @@ message! {
     pub struct NodeStatus("k8s.io.api.core.v1.NodeStatus") {
         /// Total amount of each resource on the node.
         capacity: Map<Quantity> = 1 "capacity",
-        /// Amount of each resource for pods: the capacity less the system's reservations.
+        /// Amount of each resource for pods: the capacity without the system's reservations.
         allocatable: Map<Quantity> = 2 "allocatable",
         /// Conditions such as `Ready`, `MemoryPressure` and `DiskPressure`, set by the kubelet.
         conditions: Box<[NodeCondition]> = 4 "conditions",

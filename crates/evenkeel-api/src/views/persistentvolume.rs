@@ -52,7 +52,7 @@ message! {
 }
 
 message! {
-    /// Source of a volume, of which exactly one field is set.
+    /// Source of a volume. Exactly one field is set.
     pub struct PersistentVolumeSource("k8s.io.api.core.v1.PersistentVolumeSource") {
         /// GCE persistent disk.
         gce_persistent_disk: Option<Box<GcePersistentDiskVolumeSource>> = 1 "gcePersistentDisk",

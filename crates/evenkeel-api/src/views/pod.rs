@@ -35,8 +35,8 @@ message! {
 
 view!(Pod, "", "v1", "Pod", "pods", true);
 
-/// Desired state of a pod. Equal pods share one [`Arc`] with all fields except those that differ between pods. The
-/// type dereferences to the shared fields.
+/// Desired state of a pod. Equal pods share one [`Arc`] with the fields that do not differ between pods. The type
+/// dereferences to these shared fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodSpec {
     /// Name of the pod's node; empty while the pod is unscheduled.
@@ -46,12 +46,13 @@ pub struct PodSpec {
     common: Arc<CommonPodSpec>,
 }
 
-static NOTHING: LazyLock<Arc<CommonPodSpec>> = LazyLock::new(Arc::default);
+/// Shared fields of the default spec.
+static DEFAULT_SPEC: LazyLock<Arc<CommonPodSpec>> = LazyLock::new(Arc::default);
 
 impl Default for PodSpec {
     fn default() -> Self {
         let (node_name, hostname) = (Text::new(), Text::new());
-        Self { node_name, hostname, common: Arc::clone(&NOTHING) }
+        Self { node_name, hostname, common: Arc::clone(&DEFAULT_SPEC) }
     }
 }
 
@@ -72,7 +73,8 @@ impl DerefMut for PodSpec {
 impl From<CommonPodSpec> for PodSpec {
     fn from(mut spec: CommonPodSpec) -> Self {
         let [node_name, hostname] = [&mut spec.node_name, &mut spec.hostname].map(std::mem::take);
-        // The token volume has a different name in each pod, and no reader needs it.
+        // Drop volumes whose source is not decoded. The token volume has a different name in each pod, and no reader
+        // needs it.
         if spec.volumes.iter().any(|volume| volume.source == VolumeSource::default()) {
             let mut volumes = std::mem::take(&mut spec.volumes).into_vec();
             volumes.retain(|volume| volume.source != VolumeSource::default());
@@ -86,7 +88,7 @@ thread_local! {
     static RECENT: RefCell<Recent<Arc<CommonPodSpec>>> = RefCell::default();
 }
 
-/// Returns this spec, shared with an equal one that this thread decoded recently.
+/// Returns the spec, which is shared with an equal one that this thread decoded recently.
 fn recall(spec: CommonPodSpec) -> Arc<CommonPodSpec> {
     let containers = spec.containers.first().map(|container| (&container.name, &container.image));
     let fingerprint =
@@ -109,7 +111,7 @@ impl Field for PodSpec {
     }
 
     fn open(self) -> CommonPodSpec {
-        if Arc::ptr_eq(&self.common, &NOTHING) {
+        if Arc::ptr_eq(&self.common, &DEFAULT_SPEC) {
             return CommonPodSpec::default();
         }
         let Self { node_name, hostname, common } = self;
@@ -134,7 +136,7 @@ message! {
     pub struct CommonPodSpec("k8s.io.api.core.v1.PodSpec") {
         /// Volumes that the containers can mount.
         volumes: Box<[Volume]> = 1 "volumes",
-        /// Containers that run one after the other before `containers`; those with `restartPolicy: Always` are
+        /// Containers that run one after the other before `containers`. Those with `restartPolicy: Always` are
         /// sidecars.
         init_containers: Box<[Container]> = 20 "initContainers",
         /// Main containers, which run for the pod's lifetime; at least one.
@@ -155,7 +157,7 @@ message! {
         node_name: Text = 10 "nodeName",
         /// Whether the pod uses the node's network.
         host_network: bool = 11 "hostNetwork",
-        /// `false` if the pod has its own user namespace.
+        /// Whether the pod uses the node's user namespace; if false, it has its own.
         host_users: Option<bool> = 37 "hostUsers",
         /// Always empty here; use [`PodSpec::hostname`].
         hostname: Text = 16 "hostname",

@@ -25,7 +25,7 @@ message! {
         volumes: Box<[Volume]> = 1 "volumes",
         /// Main containers with their commands.
         containers: Box<[ContainerCommand]> = 2 "containers",
-        /// Init containers, sidecars among them. The view does not decode `restartPolicy`.
+        /// Init containers, including sidecars. The view does not decode `restartPolicy`.
         init_containers: Box<[ContainerCommand]> = 20 "initContainers",
         /// Containers that users have added for debugging.
         ephemeral_containers: Box<[EphemeralContainerCommand]> = 34 "ephemeralContainers",
@@ -39,9 +39,9 @@ message! {
         name: Text = 1 "name",
         /// Command that replaces the image's entry point; empty for the entry point.
         command: Box<[Text]> = 3 "command",
-        /// Arguments of the command; empty for those of the image.
+        /// Arguments of the command; empty for the image's arguments.
         args: Box<[Text]> = 4 "args",
-        /// Working directory; empty for that of the image.
+        /// Working directory; empty for the image's directory.
         working_dir: Text = 5 "workingDir",
         /// Environment variables in order; a variable can reference earlier ones.
         env: Box<[EnvVar]> = 7 "env",
@@ -57,7 +57,7 @@ message! {
 }
 
 message! {
-    /// An ephemeral container's command, environment and mounts.
+    /// Command, environment variables and mounts of an ephemeral container.
     pub struct EphemeralContainerCommand("k8s.io.api.core.v1.EphemeralContainer") {
         => /// Fields that it shares with other containers.
         common: EphemeralCommonCommand = 1
@@ -65,23 +65,23 @@ message! {
 }
 
 message! {
-    /// Command, environment and mounts of an ephemeral container; as in a [`ContainerCommand`].
+    /// Command, environment variables and mounts of an ephemeral container, as in a [`ContainerCommand`].
     pub struct EphemeralCommonCommand("k8s.io.api.core.v1.EphemeralContainerCommon") {
         /// Name, unique among all containers of the pod.
         name: Text = 1 "name",
-        /// Words of the command that replaces the image's entry point.
+        /// Command that replaces the image's entry point; empty for the entry point.
         command: Box<[Text]> = 3 "command",
-        /// Arguments of the command; those of the image where empty.
+        /// Arguments of the command; empty for the image's arguments.
         args: Box<[Text]> = 4 "args",
-        /// Working directory; the image's where empty.
+        /// Working directory; empty for the image's directory.
         working_dir: Text = 5 "workingDir",
-        /// Environment variables in order; a later one can refer to earlier ones.
+        /// Environment variables in order; a variable can reference earlier ones.
         env: Box<[EnvVar]> = 7 "env",
-        /// Volumes, and the paths at which the container sees them.
+        /// Mounts of the pod's volumes.
         volume_mounts: Box<[VolumeMount]> = 9 "volumeMounts",
-        /// Whether standard input stays open for attaching clients.
+        /// Whether the runtime keeps standard input open.
         stdin: bool = 16 "stdin",
-        /// ConfigMaps and Secrets whose entries become variables.
+        /// ConfigMaps and Secrets whose entries become environment variables.
         env_from: Box<[Unread]> = 19 "envFrom",
     }
 }
@@ -126,7 +126,7 @@ message! {
 }
 
 message! {
-    /// Source of a variable's value; empty for a key of a ConfigMap or a Secret and for a container's resources.
+    /// Source of a variable's value. Keys of ConfigMaps and Secrets, and a container's resources, are not decoded.
     pub struct EnvVarSource("k8s.io.api.core.v1.EnvVarSource") {
         /// A field of the pod.
         field_ref: Option<Box<ObjectFieldSelector>> = 1 "fieldRef",
@@ -166,7 +166,7 @@ message! {
 }
 
 message! {
-    /// Handler of a probe, of which only `exec` is decoded.
+    /// Handler of a probe; only `exec` is decoded.
     pub struct ProbeHandler("k8s.io.api.core.v1.ProbeHandler") {
         /// Command that the probe executes.
         exec: Option<Box<ExecAction>> = 1 "exec",

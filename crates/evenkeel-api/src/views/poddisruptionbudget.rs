@@ -9,7 +9,7 @@ use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
-    /// PodDisruptionBudget, which limits how many selected pods may be disrupted at the same time.
+    /// PodDisruptionBudget, which limits the number of selected pods that may be disrupted at the same time.
     pub struct PodDisruptionBudget("k8s.io.api.policy.v1.PodDisruptionBudget") {
         /// Metadata; the budget counts pods of its namespace.
         meta: Meta = 1 "metadata",
@@ -27,7 +27,8 @@ message! {
     pub struct PodDisruptionBudgetSpec("k8s.io.api.policy.v1.PodDisruptionBudgetSpec") {
         /// Number or percentage of pods that must stay available.
         min_available: Option<IntOrString> = 1 "minAvailable",
-        /// Selector of the pods that the budget counts; an empty one selects all in the namespace.
+        /// Selector of the pods that the budget counts. An empty one selects all pods of the namespace; an absent one
+        /// selects none.
         selector: Selector = 2 "selector",
         /// Number or percentage of pods that may be unavailable.
         max_unavailable: Option<IntOrString> = 3 "maxUnavailable",

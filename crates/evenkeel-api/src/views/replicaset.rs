@@ -46,7 +46,7 @@ message! {
         ready_replicas: i32 = 4 "readyReplicas",
         /// Number of pods that have been ready for `minReadySeconds`.
         available_replicas: i32 = 5 "availableReplicas",
-        /// Number of pods that are being deleted.
+        /// Number of pods that are terminating.
         terminating_replicas: Option<i32> = 7 "terminatingReplicas",
         /// Generation of the spec that the controller has observed.
         observed_generation: i64 = 3 "observedGeneration",

@@ -44,7 +44,7 @@ message! {
 }
 
 message! {
-    /// Request for devices: an exact request, or alternatives of which the first available one is used.
+    /// Request for devices: an exact request, or a list of alternatives. The first available alternative is used.
     pub struct DeviceRequest("k8s.io.api.resource.v1.DeviceRequest") {
         /// Name within the claim, for references by containers and constraints.
         name: Text = 1 "name",
@@ -66,14 +66,14 @@ message! {
         allocation_mode: Text = 3 "allocationMode",
         /// Number of devices.
         count: i64 = 4 "count",
-        /// Whether the devices are for administrative access, which does not exclude other claims; false by
+        /// Whether the devices are for administrative access, which other claims can have at the same time; false by
         /// default.
         admin_access: Option<bool> = 5 "adminAccess",
         /// Tolerations of device taints.
         tolerations: Box<[DeviceToleration]> = 6 "tolerations",
         /// Amounts that each device must have available; absent for any.
         capacity: Option<Box<CapacityRequirements>> = 7 "capacity",
-        /// Attributes derived from others: a list that only has their number.
+        /// Attributes derived from others, decoded only to their number.
         derived_attributes: Box<[Unread]> = 8 "derivedAttributes",
     }
 }
@@ -95,7 +95,7 @@ message! {
         tolerations: Box<[DeviceToleration]> = 6 "tolerations",
         /// Amounts that each device must have available; absent for any.
         capacity: Option<Box<CapacityRequirements>> = 7 "capacity",
-        /// Attributes derived from others: a list that only has their number.
+        /// Attributes derived from others, decoded only to their number.
         derived_attributes: Box<[Unread]> = 8 "derivedAttributes",
     }
 }
@@ -235,7 +235,7 @@ message! {
         admin_access: Option<bool> = 5 "adminAccess",
         /// Conditions that must be true before the pod is bound.
         binding_conditions: Box<[Text]> = 7 "bindingConditions",
-        /// Conditions of which none may become true before the pod is bound.
+        /// Conditions that must not become true before the pod is bound.
         binding_failure_conditions: Box<[Text]> = 8 "bindingFailureConditions",
         /// Identifier of this share of a device that multiple claims can share.
         share_id: Option<Text> = 9 "shareID",

@@ -76,7 +76,7 @@ message! {
         binds_to_node: bool = 9 "bindsToNode",
         /// Conditions that must be true before a pod is bound.
         binding_conditions: Box<[Text]> = 10 "bindingConditions",
-        /// Conditions of which none may become true before a pod is bound.
+        /// Conditions that must not become true before a pod is bound.
         binding_failure_conditions: Box<[Text]> = 11 "bindingFailureConditions",
         /// Whether multiple claims can share the device, each with a part of its capacity.
         allow_multiple_allocations: bool = 12 "allowMultipleAllocations",
@@ -84,7 +84,7 @@ message! {
 }
 
 message! {
-    /// Value of a device attribute, of which exactly one field is set.
+    /// Value of a device attribute. Exactly one field is set.
     pub struct DeviceAttribute("k8s.io.api.resource.v1.DeviceAttribute") {
         /// An integer value.
         int: Option<i64> = 2 "int",
@@ -126,7 +126,7 @@ message! {
         min: Option<Quantity> = 1 "min",
         /// Maximum amount; the device's capacity if absent.
         max: Option<Quantity> = 2 "max",
-        /// Difference between successive valid amounts, starting at the minimum.
+        /// Difference between successive valid amounts, which start at the minimum.
         step: Option<Quantity> = 3 "step",
     }
 }
@@ -138,7 +138,7 @@ message! {
         counter_set: Text = 1 "counterSet",
         /// Consumed amount of each counter.
         counters: Map<Counter> = 2 "counters",
-        /// Compatibility groups of the device: a list that only has their number.
+        /// Compatibility groups of the device, decoded only to their number.
         compatibility_groups: Box<[Unread]> = 3 "compatibilityGroups",
     }
 }

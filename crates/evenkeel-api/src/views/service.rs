@@ -23,7 +23,7 @@ view!(Service, "", "v1", "Service", "services", true);
 message! {
     /// Desired state of a Service.
     pub struct ServiceSpec("k8s.io.api.core.v1.ServiceSpec") {
-        /// Ports, which need different names if there are several.
+        /// Ports. If there are several, they need different names.
         ports: Box<[ServicePort]> = 1 "ports",
         /// Labels of the pods; empty if users write the endpoints.
         selector: StrMap = 2 "selector",
@@ -53,7 +53,7 @@ message! {
         health_check_node_port: i32 = 12 "healthCheckNodePort",
         /// DNS name for which an `ExternalName` Service is an alias.
         external_name: Text = 10 "externalName",
-        /// Whether endpoints count as ready regardless of their pods' readiness.
+        /// Whether endpoints count as ready, even if their pods are not.
         publish_not_ready_addresses: bool = 13 "publishNotReadyAddresses",
         /// IP families in order, `IPv4` and `IPv6`; the first is that of `clusterIP`.
         ip_families: Box<[Text]> = 19 "ipFamilies",

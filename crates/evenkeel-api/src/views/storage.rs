@@ -21,7 +21,7 @@ message! {
         /// `Immediate` (also when empty), or `WaitForFirstConsumer` to bind a claim only when a pod that uses it is
         /// scheduled.
         volume_binding_mode: Text = 7 "volumeBindingMode",
-        /// Terms of which a node must match one for a volume to be provisioned there; empty for all nodes.
+        /// Terms; a volume is provisioned for a node that matches at least one. Empty for all nodes.
         allowed_topologies: Box<[TopologySelectorTerm]> = 8 "allowedTopologies",
     }
 }
@@ -41,7 +41,7 @@ message! {
     pub struct TopologySelectorLabelRequirement("k8s.io.api.core.v1.TopologySelectorLabelRequirement") {
         /// Key of the label, such as `topology.kubernetes.io/zone`.
         key: Text = 1 "key",
-        /// Values of which the label must have one.
+        /// Allowed values of the label.
         values: Box<[Text]> = 2 "values",
     }
 }

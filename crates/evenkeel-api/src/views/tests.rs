@@ -5,7 +5,7 @@ use super::*;
 use crate::protobuf::{Transcoder, arbitrary::Random, schema};
 use crate::{Encoding, View};
 
-/// Checks that a random object decodes to the same view from both encodings.
+/// Checks that a random object decodes to the same view from both encodings. Returns its protobuf bytes.
 fn check_parity<V: View + PartialEq + std::fmt::Debug>(seed: u64) -> Vec<u8> {
     let kind = V::kind();
     let (api_version, kind) = (kind.api_version(), &*kind.kind);
@@ -20,7 +20,7 @@ fn check_parity<V: View + PartialEq + std::fmt::Debug>(seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Corrupts bytes in many ways, and decodes them without a panic.
+/// Corrupts the bytes in many ways, and checks that decoding them does not panic.
 fn check_broken<V: View>(bytes: &[u8], seed: u64) {
     let mut random = Random(seed);
     for _ in 0..20 {
@@ -29,12 +29,12 @@ fn check_broken<V: View>(bytes: &[u8], seed: u64) {
             if broken.is_empty() {
                 break;
             }
-            let at = random.below(broken.len() as u64) as usize;
+            let index = random.below(broken.len() as u64) as usize;
             match random.below(4) {
-                0 => broken.truncate(at),
-                1 => broken[at] = random.below(256) as u8,
-                2 => broken[at] ^= 1 << random.below(8),
-                _ => drop(broken.remove(at)),
+                0 => broken.truncate(index),
+                1 => broken[index] = random.below(256) as u8,
+                2 => broken[index] ^= 1 << random.below(8),
+                _ => drop(broken.remove(index)),
             }
         }
         let _ = V::decode(&broken, Encoding::Protobuf);
@@ -123,7 +123,7 @@ fn errors_name_the_field() {
 
 #[test]
 fn split_messages_are_merged_and_groups_skipped() {
-    // metadata {name: "a"}, a group 9 {1: 0}, metadata {namespace: "b", labels {k: v}}
+    // metadata {name: "a"}, a group 9 {1: 0}, metadata {namespace: "b", labels {k: "vw"}}
     let bytes = b"\x0a\x03\x0a\x01a\x4b\x08\x00\x4c\x0a\x0c\x1a\x01b\x5a\x07\x0a\x01k\x12\x02vw";
     let pod = Pod::decode(&bytes[..], Encoding::Protobuf).unwrap();
     assert_eq!(

@@ -121,6 +121,7 @@ mod tests {
             service.spec.cluster_ip = ip.into();
             service
         };
+        // Service, its families, and its first family.
         let table = [
             (service(&["IPv6", "IPv4"], "fd00::1"), vec![Family::V4, Family::V6], Some(Family::V6)),
             (service(&["IPv4"], "None"), vec![Family::V4], Some(Family::V4)),

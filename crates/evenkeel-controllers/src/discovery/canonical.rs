@@ -1,5 +1,5 @@
-//! Canonical form of subsets: addresses with equal ports are in one subset, each address occurs once, and all are
-//! sorted. Upstream: `RepackSubsets` in `pkg/api/v1/endpoints/util.go`.
+//! Canonical form of subsets: each port occurs in one subset, ports with equal addresses share a subset, and
+//! everything is sorted. Upstream: `RepackSubsets` in `pkg/api/v1/endpoints/util.go`.
 
 use super::{order, pod::same_reference};
 use evenkeel_api::views::{EndpointAddress, EndpointPort, EndpointSubset};
@@ -12,7 +12,7 @@ pub(super) struct EndpointCandidate<'a> {
     pub(super) ports: &'a [EndpointPort],
 }
 
-/// Positions of addresses in the sorted list, each with its readiness.
+/// Addresses as indexes into the sorted list, each with its readiness.
 type Group = Vec<(usize, bool)>;
 
 /// Returns the canonical subsets. An address that is both ready and unready for the same port counts as unready.
@@ -31,7 +31,7 @@ pub(super) fn repack_subsets(mut candidates: Vec<EndpointCandidate<'_>>) -> Box<
         for port in ports {
             let group = by_port.entry(port).or_default();
             match group.last_mut() {
-                Some((last, was)) if *last == index => *was &= ready,
+                Some((last, all_ready)) if *last == index => *all_ready &= ready,
                 _ => group.push((index, ready)),
             }
         }
@@ -73,13 +73,13 @@ fn subset(
     mut ports: Vec<EndpointPort>,
 ) -> EndpointSubset {
     order::ports(&mut ports);
-    let those = |wanted: bool| {
-        let some = group.iter().filter(|(_, ready)| *ready == wanted);
-        some.map(|(index, _)| addresses[*index].clone()).collect()
+    let with_readiness = |wanted: bool| {
+        let members = group.iter().filter(|(_, ready)| *ready == wanted);
+        members.map(|(index, _)| addresses[*index].clone()).collect()
     };
     EndpointSubset {
-        addresses: those(true),
-        not_ready_addresses: those(false),
+        addresses: with_readiness(true),
+        not_ready_addresses: with_readiness(false),
         ports: ports.into(),
     }
 }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_with_equal_ports_share_a_subset() {
+    fn ports_with_equal_addresses_share_a_subset() {
         let http = json!({"name": "http", "port": 80, "protocol": "TCP"});
         let dns = json!({"name": "dns", "port": 53, "protocol": "UDP"});
         let given = subsets(&json!([
@@ -137,6 +137,7 @@ mod tests {
         assert_eq!(repack(&portless), portless);
     }
 
+    /// Strategy for subsets: for each, the last octets of its ready and unready addresses, and its ports above 80.
     fn address_sets() -> impl Strategy<Value = Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>> {
         let few = || proptest::collection::vec(0u8..4, 0..4);
         proptest::collection::vec((few(), few(), few()), 0..4)
@@ -146,15 +147,15 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn repacking_is_idempotent_and_independent_of_order(parts in address_sets()) {
-            let part = |(ready, not, ports): &(Vec<u8>, Vec<u8>, Vec<u8>)| json!({
+            let part = |(ready, unready, ports): &(Vec<u8>, Vec<u8>, Vec<u8>)| json!({
                 "addresses": ready.iter().map(|n| json!({"ip": format!("10.0.0.{n}")})).collect::<Vec<_>>(),
-                "notReadyAddresses": not.iter().map(|n| json!({"ip": format!("10.0.0.{n}")})).collect::<Vec<_>>(),
+                "notReadyAddresses": unready.iter().map(|n| json!({"ip": format!("10.0.0.{n}")})).collect::<Vec<_>>(),
                 "ports": ports.iter().map(|n| json!({"port": 80 + i32::from(*n), "protocol": "TCP"})).collect::<Vec<_>>(),
             });
-            let one = repack(&subsets(&parts.iter().map(part).collect()));
-            let other = repack(&subsets(&parts.iter().rev().map(part).collect()));
-            prop_assert_eq!(&one, &other);
-            prop_assert_eq!(&repack(&one), &one);
+            let forward = repack(&subsets(&parts.iter().map(part).collect()));
+            let backward = repack(&subsets(&parts.iter().rev().map(part).collect()));
+            prop_assert_eq!(&forward, &backward);
+            prop_assert_eq!(&repack(&forward), &forward);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Metrics of both EndpointSlice controllers: writes, and gauges of desired endpoints, of existing slices, and of the
-//! slices that a perfect allocation would need.
+//! Metrics of both EndpointSlice controllers: counters of writes, and gauges of desired endpoints, of existing
+//! slices, and of the slices that a perfect allocation would need.
 
 use super::slice::{ServiceCounts, Writes};
 use evenkeel_runtime::{
@@ -21,7 +21,7 @@ pub(super) fn count_writes(writes: &Writes, outcomes: &Outcomes, counter: &IntCo
     }
 }
 
-/// Gauges, and the counts of each Service that they sum up. Upstream: `metrics.Cache`.
+/// Gauges, and the counts of each Service whose sums they show. Upstream: `metrics.Cache`.
 #[derive(Debug)]
 pub(super) struct SliceGauges {
     endpoints: Gauge,

@@ -22,9 +22,9 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Hashes of the last writes for each Service, by which a controller recognizes the events of its own writes. Upstream
-/// compares generations instead (`endpointslice_tracker.go`). The shell ensures that the caches show own writes before
-/// the next pass.
+/// Hashes of the last writes for each Service. A controller recognizes the events of its own writes by them. Upstream
+/// compares generations instead (`endpointslice_tracker.go`). The shell ensures that the caches show own writes
+/// before the next pass.
 #[derive(Debug, Default)]
 struct OwnWrites(Mutex<HashMap<Key, Box<[u64]>>>);
 
@@ -36,7 +36,7 @@ impl OwnWrites {
         }
     }
 
-    /// Forgets the hashes for a deleted Service.
+    /// Removes the hashes of a deleted Service.
     fn forget(&self, key: &Key) {
         self.lock().remove(key);
     }

@@ -1,5 +1,5 @@
-//! Order of ports and subsets. They are sorted by upstream's hash of Go's text dump, so that both implementations
-//! agree. Upstream: `pkg/api/v1/endpoints/util.go`, `endpointslice/util/controller_utils.go`, `k8s.io/utils/dump`.
+//! Sorts ports and subsets by upstream's hash of Go's text dump, so that both implementations sort alike. Upstream:
+//! `pkg/api/v1/endpoints/util.go`, `endpointslice/util/controller_utils.go`, `k8s.io/utils/dump`.
 
 use evenkeel_api::views::{EndpointAddress, EndpointPort, EndpointSubset, SlicePort};
 use std::fmt::{self, Write};
@@ -122,8 +122,8 @@ impl<T> fmt::Display for List<'_, T> {
         if self.0.is_empty() {
             return f.write_str("<nil>");
         }
-        for (n, item) in self.0.iter().enumerate() {
-            f.write_str(if n == 0 { "[" } else { " " })?;
+        for (index, item) in self.0.iter().enumerate() {
+            f.write_str(if index == 0 { "[" } else { " " })?;
             (self.1)(item, f)?;
         }
         f.write_str("]")
@@ -137,9 +137,9 @@ mod tests {
     use evenkeel_api::views::{EndpointSlice, Endpoints};
     use serde_json::json;
 
-    /// Hashes are equal to those that upstream's code computes for the same values.
+    /// The expected hashes were computed by upstream's code for the same values.
     #[test]
-    fn hashes_equal_upstreams() {
+    fn hashes_equal_those_of_upstream() {
         let slice: EndpointSlice = object(&json!({"ports": [
             {"name": "http", "protocol": "TCP", "port": 80},
             {"name": "", "protocol": "TCP", "port": 80, "appProtocol": "example.test/x"},

@@ -11,7 +11,7 @@ use evenkeel_api::{
 pub(super) enum Change {
     /// The update affects no Service.
     Nothing,
-    /// The endpoint changed. The same Services select the pod.
+    /// The endpoint changed, and the same Services select the pod.
     Itself,
     /// The labels changed, so other Services may select the pod.
     Labels,
@@ -19,14 +19,14 @@ pub(super) enum Change {
     Both,
 }
 
-/// Returns the effect of a pod's update. It compares deletion, phase, readiness, addresses and labels. The pod's name
-/// never changes, nor does its node once the pod has an address. Upstream: `podEndpointsChanged`.
+/// Returns the effect of a pod's update. It compares deletion, phase, readiness, addresses and labels. A pod's name
+/// never changes, and its node does not change once the pod has an address. Upstream: `podEndpointsChanged`.
 pub(super) fn change(old: &Pod, new: &Pod) -> Change {
     if old.meta.resource_version == new.meta.resource_version {
         return Change::Nothing;
     }
-    let of = |pod: &Pod| (pod.meta.deleting(), pods::is_terminal(pod), pods::is_ready(pod));
-    let itself = of(old) != of(new) || old.status.pod_ips != new.status.pod_ips;
+    let state = |pod: &Pod| (pod.meta.deleting(), pods::is_terminal(pod), pods::is_ready(pod));
+    let itself = state(old) != state(new) || old.status.pod_ips != new.status.pod_ips;
     match (itself, old.meta.labels != new.meta.labels) {
         (false, false) => Change::Nothing,
         (true, false) => Change::Itself,
@@ -36,13 +36,13 @@ pub(super) fn change(old: &Pod, new: &Pod) -> Change {
 }
 
 /// Reports whether the pod is an endpoint, ready or not: it has an address and has not ended. Slices include
-/// terminating pods and mark them, Endpoints omit them. Upstream: `ShouldPodBeInEndpoints`.
+/// terminating pods and mark them; Endpoints omit them. Upstream: `ShouldPodBeInEndpoints`.
 pub(super) fn belongs_in_endpoints(pod: &Pod) -> bool {
     let status = &pod.status;
     !pods::is_terminal(pod) && (!status.pod_ip.is_empty() || !status.pod_ips.is_empty())
 }
 
-/// Returns the pod's host name in the Service's domain, or an empty text. Upstream: `ShouldSetHostname`.
+/// Returns the pod's host name in the Service's domain; empty without one. Upstream: `ShouldSetHostname`.
 pub(super) fn hostname<'a>(pod: &'a Pod, service: &Service) -> &'a str {
     if pod.spec.subdomain == service.meta.name { &pod.spec.hostname } else { "" }
 }
@@ -74,8 +74,8 @@ pub(super) fn same_reference(a: Option<&ObjectReference>, b: Option<&ObjectRefer
     }
 }
 
-/// Returns the number of a Service's target port. A name is looked up in the ports of the pod's containers and
-/// sidecars. Upstream: `FindPort`.
+/// Returns the number of a Service's target port, or `None` if the pod lacks it. Searches a name in the ports of the
+/// pod's containers and sidecars. Upstream: `FindPort`.
 pub(super) fn port(pod: &Pod, port: &ServicePort) -> Option<i32> {
     let name = match &port.target_port {
         IntOrString::Int(number) => return Some(*number),
@@ -93,7 +93,7 @@ fn is_sidecar(container: &Container) -> bool {
     &*container.restart_policy == "Always"
 }
 
-/// Returns the protocol. Default: TCP.
+/// Returns the protocol; TCP if empty.
 pub(super) fn protocol(name: &str) -> &str {
     if name.is_empty() { "TCP" } else { name }
 }
@@ -116,6 +116,7 @@ mod tests {
                 {"name": "side", "restartPolicy": "Always", "ports": [{"name": "metrics", "containerPort": 7070}]},
             ],
         }}));
+        // Port of the Service, and the container port that it targets.
         let table = [
             (json!({"port": 80, "targetPort": 8081}), Some(8081)),
             (json!({"port": 80, "targetPort": "http", "protocol": "TCP"}), Some(8080)),
@@ -134,8 +135,9 @@ mod tests {
     #[test]
     fn only_relevant_updates_are_changes() {
         let old = pod("a", Some(T0));
-        type Case = (&'static str, fn(&mut Pod), Change);
-        let table: [Case; 7] = [
+        /// Name of the update, the update, and the expected change.
+        type Row = (&'static str, fn(&mut Pod), Change);
+        let table: [Row; 7] = [
             ("a resync", |_| {}, Change::Nothing),
             ("an annotation", |pod| pod.meta.annotations = label("a", "b"), Change::Nothing),
             ("readiness", |pod| pod.status.conditions = Box::default(), Change::Itself),

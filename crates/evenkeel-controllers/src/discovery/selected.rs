@@ -29,13 +29,13 @@ impl Selected {
         let pods = pods.index("label", |pod, key| {
             let mut buffer = String::new();
             for (name, value) in pod.meta.labels.iter() {
-                key(at(&mut buffer, &pod.meta.namespace, name, value));
+                key(index_key(&mut buffer, &pod.meta.namespace, name, value));
             }
         });
-        // A Service is indexed by only one label of its selector. The others are compared at lookup.
+        // A Service is indexed by only one label of its selector. A lookup compares the other labels.
         let services = services.index("selector", |service, key| {
             if let Some((name, value)) = service.spec.selector.iter().next() {
-                key(at(&mut String::new(), &service.meta.namespace, name, value));
+                key(index_key(&mut String::new(), &service.meta.namespace, name, value));
             }
         });
         Self { pods, services }
@@ -46,8 +46,8 @@ impl Selected {
         let (selector, namespace) = (&service.spec.selector, &*service.meta.namespace);
         let keys = selector
             .iter()
-            .map(|(name, value)| at(&mut String::new(), namespace, name, value).to_owned());
-        // The index is searched by the label that the fewest pods have.
+            .map(|(name, value)| index_key(&mut String::new(), namespace, name, value).to_owned());
+        // Search the index by the label that the fewest pods have.
         let Some(key) = keys.min_by_key(|key| self.pods.count(key)) else { return Vec::new() };
         let mut found = Vec::new();
         self.pods.for_each(&key, |pod| {
@@ -63,7 +63,7 @@ impl Selected {
     fn services(&self, namespace: &str, labels: &StrMap) -> BTreeSet<Text> {
         let (mut found, mut buffer) = (BTreeSet::new(), String::new());
         for (name, value) in labels.iter() {
-            self.services.for_each(at(&mut buffer, namespace, name, value), |service| {
+            self.services.for_each(index_key(&mut buffer, namespace, name, value), |service| {
                 if selects(&service.spec.selector, labels) {
                     found.insert(service.meta.name.clone());
                 }
@@ -104,7 +104,7 @@ impl Selected {
 }
 
 /// Formats the index key of a label in a namespace.
-fn at<'a>(buffer: &'a mut String, namespace: &str, name: &str, value: &str) -> &'a str {
+fn index_key<'a>(buffer: &'a mut String, namespace: &str, name: &str, value: &str) -> &'a str {
     let parts = [namespace, " ", name, "=", value];
     buffer.clear();
     buffer.reserve(parts.iter().map(|part| part.len()).sum());

@@ -17,7 +17,7 @@ pub(super) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 /// Label of the objects of a headless Service. Upstream: `IsHeadlessService`.
 pub(super) const HEADLESS: &str = "service.kubernetes.io/headless";
 
-/// Returns the key of the slice's Service, which is also that of its Endpoints.
+/// Returns the key of the slice's Service. Its Endpoints have the same key.
 pub(super) fn service_of(slice: &EndpointSlice) -> Option<Key> {
     let name = slice.meta.labels.get(SERVICE_NAME).filter(|name| !name.is_empty())?;
     Some(Key::new(&slice.meta.namespace, name))
@@ -51,6 +51,7 @@ pub(super) fn fingerprint(content: &Content<'_>) -> u64 {
     hasher.finish()
 }
 
+/// Returns a hash that stands for the deletion of a slice.
 pub(super) fn deletion(name: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     ("deleted", name).hash(&mut hasher);
@@ -94,8 +95,8 @@ impl Operation {
     }
 }
 
-/// A write and the hash of its content. A failure skips the remaining writes of the pass, unless the planner sets
-/// another rule.
+/// A write and the hash of its content. A failed write skips the remaining writes of the pass, unless the planner
+/// sets another rule.
 #[derive(Debug, PartialEq)]
 pub(super) struct Write {
     pub(super) operation: Operation,
@@ -179,8 +180,8 @@ pub(super) fn create(
     }
 }
 
-/// Returns the prefix of a slice's name: the Service's name and, unless that is too long, a dash. Upstream:
-/// `getEndpointSlicePrefix`.
+/// Returns the prefix of a slice's name: the Service's name and a dash, or only the name if the dash would exceed the
+/// maximum length. Upstream: `getEndpointSlicePrefix`.
 fn prefix(name: &str) -> String {
     const MAX_NAME_LENGTH: usize = 253;
     if name.len() < MAX_NAME_LENGTH { format!("{name}-") } else { name.to_owned() }

@@ -1,4 +1,4 @@
-//! Annotation `endpoints.kubernetes.io/last-change-trigger-time`, which is used to measure the latency of network
+//! Annotation `endpoints.kubernetes.io/last-change-trigger-time`, from which clients compute the latency of network
 //! programming. Upstream: `endpointslice/util/trigger_time_tracker.go`.
 
 use evenkeel_api::{
@@ -19,7 +19,7 @@ pub(super) const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigg
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Times {
     service: i64,
-    /// Pods by the hash of their name, which saves memory. Times are in seconds, the precision of the API.
+    /// Pods by the hash of their name, which saves memory. Times are in seconds, which is the precision of the API.
     pods: Box<[(u64, i64)]>,
 }
 
@@ -33,13 +33,13 @@ impl Times {
         Self { service, pods: times.into() }
     }
 
-    /// Returns the time of the change since `before`, which is the earliest new time, or the creation time of a new
-    /// Service. Returns `None` if no time is new. Upstream: `ComputeEndpointLastChangeTriggerTime`.
+    /// Returns the time of the change since `before`: the earliest new time, or the creation time of a new Service.
+    /// Returns `None` if no time is new. Upstream: `ComputeEndpointLastChangeTriggerTime`.
     pub(super) fn trigger(&self, before: Option<&Self>) -> Option<Timestamp> {
         let Some(before) = before else { return time(self.service) };
         let is_new = |(pod, time): &&(u64, i64)| {
             let known = before.pods.binary_search_by_key(pod, |(pod, _)| *pod);
-            known.is_ok_and(|at| *time > before.pods[at].1) || known.is_err()
+            known.is_ok_and(|index| *time > before.pods[index].1) || known.is_err()
         };
         let pods = self.pods.iter().filter(is_new).map(|(_, time)| *time);
         let service = Some(self.service).filter(|time| *time > before.service);
@@ -62,7 +62,7 @@ fn time(seconds: i64) -> Option<Timestamp> {
     Timestamp::from_second(seconds).ok().filter(|_| seconds != i64::MIN)
 }
 
-/// Sets the annotation, or removes it if the change has no time.
+/// Sets the annotation to the time of the change; removes it without a time.
 pub(super) fn annotated(annotations: &StrMap, trigger: Option<Timestamp>) -> StrMap {
     match trigger {
         Some(time) => annotations.with(TRIGGER_TIME, &time.to_string()),
@@ -88,7 +88,7 @@ impl TriggerTimes {
         Self { last: self.last.clone(), running: Some(Arc::clone(times)) }
     }
 
-    /// Returns the state after a pass has ended. After a failed pass, the next one reports the same change.
+    /// Returns the state after a pass has ended. After a failed pass, the next pass reports the same change.
     pub(super) fn end(&self, succeeded: bool) -> Self {
         let running = self.running.as_ref().filter(|_| succeeded);
         Self { last: running.or(self.last.as_ref()).cloned(), running: None }
@@ -100,6 +100,7 @@ mod tests {
     use super::*;
     use crate::fixtures::{T0, at, meta, pod};
 
+    /// Returns the trigger times of a Service and of its pods, which became ready at these seconds.
     fn times(pods: &[(&str, i64)]) -> Times {
         let service = Service { meta: meta("web"), ..Service::default() };
         let pods: Vec<Arc<Pod>> =
@@ -110,6 +111,7 @@ mod tests {
     #[test]
     fn trigger_time_is_the_earliest_new_time() {
         type Pods = &'static [(&'static str, i64)];
+        // What changes, the trigger times of the pods before and now, and the trigger time of the Service.
         let table: [(&str, Option<Pods>, Pods, Option<i64>); 6] = [
             ("an unknown Service", None, &[("a", 5)], Some(0)),
             ("nothing new", Some(&[("a", 5)]), &[("a", 5)], None),

@@ -1,4 +1,4 @@
-//! Scale sub-resource of built-in and custom kinds: its wire form, and the steps that find the kind by discovery.
+//! Subresource `scale` of built-in and custom kinds: its wire form, and the steps that find the kind by discovery.
 //! Upstream: `client-go/scale`.
 
 mod read;
@@ -43,7 +43,7 @@ pub(crate) enum ScaleError {
     Refused(#[source] Failure),
 }
 
-/// Encodes a scale with other replicas, and the resource version of `scale` as precondition.
+/// Encodes a scale with `replicas` as desired replicas, and the resource version of `scale` as precondition.
 fn body(namespace: &str, scale: &Scale, replicas: i32) -> String {
     let body = json!({
         "apiVersion": "autoscaling/v1", "kind": "Scale",

@@ -1,4 +1,4 @@
-//! Steps that read and write scales, with the discovery of the scaled kind. Upstream: `client-go/scale`.
+//! Steps that read and write scales and discover the scaled kind. Upstream: `client-go/scale`.
 
 use super::{Scale, ScaleError, body, decode};
 use crate::answers::words;
@@ -9,13 +9,13 @@ use evenkeel_runtime::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Maximum age of a discovery; upstream resets its REST mapper at this interval.
-const KNOWN_FOR: Duration = Duration::from_secs(30);
+/// Maximum age of a discovery that is used; upstream resets its REST mapper at this interval.
+const MAX_DISCOVERY_AGE: Duration = Duration::from_secs(30);
 
-/// Maximum age of a discovery that lacks the kind.
-const MISSED_FOR: Duration = Duration::from_secs(5);
+/// Maximum age of a discovery that lacks the kind; an older one is repeated.
+const MAX_AGE_WITHOUT_KIND: Duration = Duration::from_secs(5);
 
-/// Result of a read, or the plan that carries it out.
+/// Result of a step, or the plan that must be executed first.
 type Step<T, E> = Result<Result<T, E>, Plan>;
 
 /// Finds the resource of a kind in one version of its group.
@@ -54,12 +54,12 @@ pub(crate) fn resources(
     }))
 }
 
-/// Applies `find` to a discovery, and to a newer one if it finds nothing.
+/// Applies `find` to a discovery. If it finds nothing, applies it to a newer discovery.
 fn lookup<T>(
     find: impl Fn(&ServerResources) -> Option<T>,
     steps: &mut Steps<'_>,
 ) -> Step<Option<T>, ScaleError> {
-    for max_age in [KNOWN_FOR, MISSED_FOR] {
+    for max_age in [MAX_DISCOVERY_AGE, MAX_AGE_WITHOUT_KIND] {
         let read = steps.one(ignored(LiveRead::resources(max_age)))?;
         if let Some(error) = &read.error {
             return Ok(Err(ScaleError::Refused(error.clone())));
@@ -73,7 +73,7 @@ fn lookup<T>(
     Ok(Ok(None))
 }
 
-/// Reads the scale of an object. A kind without scale gives NotFound, too.
+/// Reads the scale of an object after `delay`. Fails with NotFound also if the kind has no scale.
 pub(crate) fn get(
     kind: &Kind,
     namespace: &str,
@@ -113,7 +113,7 @@ pub(crate) fn update(
     })
 }
 
-/// Returns the read without error handling: the decision handles its failure.
+/// Returns the read with a failure that the decision handles.
 fn ignored(read: LiveRead) -> LiveRead {
     LiveRead { on_error: OnError::Ignore, ..read }
 }
@@ -128,7 +128,7 @@ mod tests {
         Outcome::failure(Failure { code, ..Failure::local("no") })
     }
 
-    /// Returns the plural of the found kind or the error, or the maximum age of the next discovery.
+    /// Returns the plural of the found kind, the error, or the maximum age of the discovery to read next.
     fn found(outcomes: Vec<Outcome>) -> Result<Result<String, String>, Duration> {
         let outcomes = Outcomes(outcomes);
         match resources("apps", "Deployment", &mut Steps::of(&outcomes)) {
@@ -147,9 +147,9 @@ mod tests {
     fn missing_kind_is_rediscovered() {
         let (served, missing) = (discovered(vec![deployments()]), discovered(Vec::new()));
         let none = "no matches for kind \"Deployment\" in group \"apps\"";
-        assert_eq!(found(vec![]), Err(KNOWN_FOR));
+        assert_eq!(found(vec![]), Err(MAX_DISCOVERY_AGE));
         assert_eq!(found(vec![served.clone()]), Ok(Ok("deployments".to_owned())));
-        assert_eq!(found(vec![missing.clone()]), Err(MISSED_FOR));
+        assert_eq!(found(vec![missing.clone()]), Err(MAX_AGE_WITHOUT_KIND));
         assert_eq!(found(vec![missing.clone(), served]), Ok(Ok("deployments".to_owned())));
         assert_eq!(found(vec![missing.clone(), missing]), Ok(Err(none.to_owned())));
         assert_eq!(found(vec![failed(500)]), Ok(Err("no".to_owned())));

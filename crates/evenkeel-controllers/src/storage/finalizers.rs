@@ -1,4 +1,4 @@
-//! Finalizers that protect objects in use from being deleted.
+//! Finalizers that keep objects in use from being deleted.
 
 use crate::wire;
 use evenkeel_api::{Meta, View};
@@ -15,7 +15,7 @@ pub(super) fn is_missing(meta: &Meta, finalizer: &str) -> bool {
     !meta.deleting() && !has(meta, finalizer)
 }
 
-/// Reports whether the finalizer may have to be added or removed.
+/// Reports whether the finalizer may have to be added, or removed.
 pub(super) fn may_change(meta: &Meta, finalizer: &str) -> bool {
     holds(meta, finalizer) || is_missing(meta, finalizer)
 }
@@ -25,7 +25,7 @@ pub(super) fn has(meta: &Meta, finalizer: &str) -> bool {
     meta.finalizers.iter().any(|present| **present == *finalizer)
 }
 
-/// Adds the finalizer to an object that is not terminating. Removes it from a terminating object that is unused.
+/// Adds the finalizer to an object that is not terminating, and removes it from a terminating object that is unused.
 pub(super) fn protect<V: View>(object: &V, finalizer: &str, used: bool) -> Plan {
     let (meta, mut plan) = (object.meta(), Plan::nothing());
     if is_missing(meta, finalizer) {

@@ -27,26 +27,27 @@ use std::sync::Arc;
 pub struct Descriptor {
     /// Name in `--controllers`.
     pub name: &'static str,
-    /// Deprecated names in `--controllers`.
+    /// Deprecated names that `--controllers` accepts, too.
     pub aliases: &'static [&'static str],
     /// Name of the queue in metrics; empty without a queue.
     pub queue: &'static str,
-    /// Service account of the client, and the last part of its user agent.
+    /// Service account of the controller's client, and the last part of its user agent.
     pub client: &'static str,
-    /// Whether `--controllers=*` starts it. Upstream: `isDisabledByDefault`.
+    /// Whether `--controllers=*` starts the controller. Upstream: `isDisabledByDefault`.
     pub on_by_default: bool,
     /// Feature gates that must all be enabled. Upstream: `requiredFeatureGates`.
     pub gates: &'static [&'static str],
     /// Resources that the API server must serve, besides those that all servers have.
     pub resources: &'static [Resource],
-    /// Whether it belongs to the cloud controller manager.
+    /// Whether the controller belongs to the cloud controller manager.
     pub cloud_only: bool,
     /// The start function.
     pub start: Start,
 }
 
 impl Descriptor {
-    /// Defaults for `..Descriptor::ORDINARY`: enabled, without requirements, with a start function that does nothing.
+    /// Defaults for `..Descriptor::ORDINARY`: on by default, without requirements, and with a start function that
+    /// does nothing.
     pub const ORDINARY: Self = Self {
         name: "",
         aliases: &[],
@@ -68,8 +69,8 @@ impl Descriptor {
     }
 }
 
-/// Starts a controller: declares and subscribes to caches, and spawns workers. It returns at once; the workers wait for
-/// the caches.
+/// Function that starts a controller: it declares and subscribes to caches, and spawns workers. It returns at once;
+/// the workers wait for the caches.
 pub type Start = fn(&ControllerContext) -> Result<(), StartError>;
 
 /// Error that prevents the start of a controller.
@@ -82,7 +83,8 @@ pub struct StartError {
     pub reason: String,
 }
 
-/// Builds the client for a [`Descriptor::client`], with its credentials. The controller adds the user agent.
+/// Function that builds the client for a [`Descriptor::client`], with its credentials. The controller adds the user
+/// agent.
 pub type Clients = Arc<dyn Fn(&str) -> Client + Send + Sync>;
 
 /// Inputs of the start functions.
@@ -102,8 +104,7 @@ pub struct ControllerContext {
     pub gates: Gates,
     /// Resources of the API server.
     pub resources: Resources,
-    /// Health checks. A controller may register its own; otherwise the program registers one that always
-    /// passes.
+    /// Health checks. If a controller registers none of its own, the program registers a check that always passes.
     pub health: Health,
     /// Watches of all resources, for controllers that need them.
     pub monitors: Monitors,
@@ -131,10 +132,10 @@ impl ControllerContext {
         }
     }
 
-    /// Starts a controller if its requirements are met; otherwise returns the first that is not.
+    /// Starts a controller if its requirements are met; otherwise returns the first requirement that is not.
     ///
     /// # Errors
-    /// When the controller cannot start with its options.
+    /// The controller cannot start with its options.
     pub fn start(&self, descriptor: &Descriptor) -> Result<Option<Unmet>, StartError> {
         if let Some(unmet) = descriptor.unmet(&self.gates, &self.resources) {
             return Ok(Some(unmet));
@@ -148,7 +149,8 @@ impl ControllerContext {
         (self.clients)(descriptor.client).with_user_agent(descriptor.client)
     }
 
-    /// Returns an event recorder of `component`, for a controller without a builder. It stops with the context's tasks.
+    /// Returns an event recorder of `component`, for a controller without a builder. The recorder stops with the
+    /// context's tasks.
     pub fn recorder(&self, descriptor: &Descriptor, component: &str) -> EventRecorder {
         let events = EventRecorder::new(self.client(descriptor), component, self.env.clock.clone());
         events.start(&self.tasks);
@@ -160,7 +162,7 @@ impl ControllerContext {
         self.described(descriptor, Builder::new(&self.env, descriptor.name, root))
     }
 
-    /// Returns such a builder, with a custom mapping of root events to keys and delays.
+    /// Returns the builder of [`Self::builder`] with a custom mapping of root events to keys and delays.
     pub fn builder_watching<V: View>(
         &self,
         descriptor: &Descriptor,
@@ -243,7 +245,7 @@ mod tests {
     fn unmet_gates_and_resources_are_named() {
         let cidrs = Resource { group: "networking.k8s.io", version: "v1", plural: "servicecidrs" };
         let resources = [cidrs];
-        let needy = Descriptor {
+        let descriptor = Descriptor {
             gates: &["StatefulSetRecreateStrategy"],
             resources: Box::leak(Box::new(resources)),
             ..Descriptor::ORDINARY
@@ -251,7 +253,7 @@ mod tests {
         let (none, all) =
             (Resources::discovered(&ServerResources::default()), Resources::default());
         let unmet = |gates: &Gates, resources: &Resources| {
-            needy.unmet(gates, resources).map(|unmet| unmet.to_string())
+            descriptor.unmet(gates, resources).map(|unmet| unmet.to_string())
         };
         let on = Gates::new(|_| true);
         assert_eq!(

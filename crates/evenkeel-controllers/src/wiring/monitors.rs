@@ -1,4 +1,4 @@
-//! Watches of all resources, shared by the garbage collector and the quota controller; they follow discovery.
+//! Watches of all resources, which the garbage collector and the quota controller share. They follow discovery.
 //!
 //! The module discovers resources, and starts and stops watches by [`WatchChanges`]. It does not decide about objects.
 
@@ -26,11 +26,11 @@ use std::{
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// Period of discovery.
-const DISCOVERY: Duration = Duration::from_secs(30);
+/// Interval between discoveries.
+const DISCOVERY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Maximum wait for all watches at the start: a broken custom resource must not block the others.
-const SYNC: Duration = Duration::from_secs(30);
+/// Maximum wait for all watches to sync after a change: a broken custom resource must not block the other resources.
+const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A controller that watches many resources.
 pub(crate) trait Follower: Send + Sync + 'static {
@@ -39,10 +39,10 @@ pub(crate) trait Follower: Send + Sync + 'static {
 
     /// Starts to watch a kind, and resolves when its cache has synced. Called again for a kind that was removed and
     /// restored.
-    fn take_up(&self, kind: &Kind) -> BoxFuture<'static, ()>;
+    fn start_watching(&self, kind: &Kind) -> BoxFuture<'static, ()>;
 
     /// Stops watching a kind that the server no longer serves.
-    fn put_down(&self, _kind: &Kind) {}
+    fn stop_watching(&self, _kind: &Kind) {}
 
     /// Called when discovery or a watch failed.
     fn failed(&self) {}
@@ -51,7 +51,7 @@ pub(crate) trait Follower: Send + Sync + 'static {
     fn settled(&self) {}
 }
 
-/// The shared watches; clones refer to the same state.
+/// The shared watches; clones refer to the same watches.
 #[derive(Clone)]
 pub struct Monitors(Arc<Shared>);
 
@@ -78,7 +78,7 @@ impl Monitors {
         }))
     }
 
-    /// Registers a follower. The first one starts the watches, which stop with `tasks`.
+    /// Registers a follower. The first follower starts the watches, which stop with `tasks`.
     pub(crate) fn follow(&self, tasks: &Tasks, follower: impl Follower) {
         let following = Following { follower: Box::new(follower), watched: Mutex::default() };
         let first = {
@@ -88,7 +88,7 @@ impl Monitors {
         };
         if first {
             let (this, stop) = (self.clone(), tasks.token());
-            // Do not restart it: a second run would treat watches that have not synced as complete.
+            // Do not restart this task: a second run would treat watches that have not synced as complete.
             tasks.spawn("monitors", async move { this.run(stop).await });
         } else {
             self.0.joined.notify_one();
@@ -101,8 +101,8 @@ impl Monitors {
     }
 
     async fn run(&self, stop: CancellationToken) {
-        // The last applied discovery, and the number of followers then.
-        let mut taken: Option<(Arc<ServerResources>, usize)> = None;
+        // The last discovery that was applied, and the number of followers then.
+        let mut applied: Option<(Arc<ServerResources>, usize)> = None;
         loop {
             let found = tokio::select! {
                 biased;
@@ -112,14 +112,14 @@ impl Monitors {
             match found {
                 Ok(found) if !found.resources.is_empty() => {
                     let followers = lock(&self.0.followers).clone();
-                    let is_taken = taken.as_ref().is_some_and(|(before, followed)| {
+                    let is_applied = applied.as_ref().is_some_and(|(before, followed)| {
                         Arc::ptr_eq(before, &found) && *followed == followers.len()
                     });
-                    if is_taken {
+                    if is_applied {
                         followers.iter().for_each(|following| following.follower.settled());
                     } else {
                         self.update(&followers, &found, &stop).await;
-                        taken = Some((found, followers.len()));
+                        applied = Some((found, followers.len()));
                     }
                 }
                 Ok(_) => {
@@ -135,7 +135,7 @@ impl Monitors {
                 biased;
                 () = stop.cancelled() => return,
                 () = self.0.joined.notified() => {}
-                () = self.0.env.clock.sleep(DISCOVERY) => {}
+                () = self.0.env.clock.sleep(DISCOVERY_INTERVAL) => {}
             }
         }
     }
@@ -147,15 +147,15 @@ impl Monitors {
         stop: &CancellationToken,
     ) {
         *lock(&self.0.found) = found.clone();
-        self.drop_gone(followers, found);
+        self.stop_removed(followers, found);
         let mut syncing: FuturesUnordered<BoxFuture<'static, ()>> =
-            followers.iter().flat_map(|following| following.take_up(found)).collect();
+            followers.iter().flat_map(|following| following.start_watching(found)).collect();
         let all = async { while syncing.next().await.is_some() {} };
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
             () = all => {}
-            () = self.0.env.clock.sleep(SYNC) => {
+            () = self.0.env.clock.sleep(SYNC_TIMEOUT) => {
                 self.failed();
                 tracing::warn!("Timed out waiting for caches to sync; continuing without the resources");
             }
@@ -169,17 +169,17 @@ impl Monitors {
         lock(&self.0.followers).iter().for_each(|following| following.follower.failed());
     }
 
-    fn drop_gone(&self, followers: &[Arc<Following>], found: &ServerResources) {
+    fn stop_removed(&self, followers: &[Arc<Following>], found: &ServerResources) {
         let mut removed: BTreeSet<Kind> = BTreeSet::new();
         for following in followers {
             removed.extend(following.changes(found, &lock(&following.watched)).stop);
         }
         for kind in removed {
-            // A cache of another controller stays and delivers events after the kind is restored.
+            // The cache stays if another controller uses it. It then delivers events after the kind is restored.
             if self.0.env.caches.stop(&kind) {
                 for following in followers {
                     if lock(&following.watched).remove(&kind) {
-                        following.follower.put_down(&kind);
+                        following.follower.stop_watching(&kind);
                     }
                 }
             }
@@ -192,10 +192,10 @@ impl Following {
         WatchChanges::new(found, watched, |resource| self.follower.wants(resource))
     }
 
-    fn take_up(&self, found: &ServerResources) -> Vec<BoxFuture<'static, ()>> {
+    fn start_watching(&self, found: &ServerResources) -> Vec<BoxFuture<'static, ()>> {
         let mut watched = lock(&self.watched);
         let new = self.changes(found, &watched).start;
-        let syncing = new.iter().map(|kind| self.follower.take_up(kind)).collect();
+        let syncing = new.iter().map(|kind| self.follower.start_watching(kind)).collect();
         watched.extend(new);
         syncing
     }
@@ -214,12 +214,12 @@ pub(crate) trait WithCache {
     fn with<V: View>(self, cache: Cache<V>) -> Self::Out;
 }
 
-/// Calls `what` with the cache of a kind: the typed one if controllers share it, else one of metadata.
-pub(crate) fn with_cache<W: WithCache>(caches: &Caches, kind: &Kind, what: W) -> W::Out {
+/// Calls the operation with the cache of a kind: the typed cache if controllers share one, else a cache of metadata.
+pub(crate) fn with_cache<W: WithCache>(caches: &Caches, kind: &Kind, operation: W) -> W::Out {
     macro_rules! shared {
         ($($view:ty),* $(,)?) => {$(
             if *kind == <$view>::kind() {
-                return what.with(caches.of::<$view>());
+                return operation.with(caches.of::<$view>());
             }
         )*};
     }
@@ -244,5 +244,5 @@ pub(crate) fn with_cache<W: WithCache>(caches: &Caches, kind: &Kind, what: W) ->
         Service,
         ServiceAccount,
     );
-    what.with(caches.metadata(kind.clone()))
+    operation.with(caches.metadata(kind.clone()))
 }

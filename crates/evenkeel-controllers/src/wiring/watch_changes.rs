@@ -14,7 +14,8 @@ pub(super) struct WatchChanges {
 }
 
 impl WatchChanges {
-    /// Compares a discovery with the watched kinds. A group whose discovery failed is unknown, not removed.
+    /// Compares a discovery with the watched kinds. A kind whose group failed discovery is unknown, so it is not
+    /// removed.
     pub(super) fn new(
         found: &ServerResources,
         watched: &BTreeSet<Kind>,

@@ -1,4 +1,5 @@
-//! Bounded cache of absent owners: many dependents of one absent owner need one live read. Upstream: `uid_cache.go`.
+//! Bounded cache of absent owners: one live read of an absent owner serves all its dependents. Upstream:
+//! `uid_cache.go`.
 
 use super::graph::{Coordinates, Uid};
 use std::collections::{HashSet, VecDeque};

@@ -15,10 +15,11 @@ use evenkeel_runtime::{
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-/// Maximum number of dependents patched concurrently when their owner is orphaned.
+/// Maximum number of dependents that are patched concurrently when their owner is orphaned.
 const MAX_CONCURRENT: usize = 16;
 
-/// Retries of a finalizer's removal after write conflicts. Upstream: `removeFinalizer` retries 5 times.
+/// Maximum number of retries of a finalizer's removal after write conflicts. Upstream: `removeFinalizer`, which makes
+/// 4 attempts.
 const MAX_CONFLICTS: usize = 5;
 
 /// An object as a live read returned it.
@@ -55,8 +56,8 @@ impl GarbageCollector {
         }
     }
 
-    /// Removes the owner reference to `uid` from all dependents, then the finalizer `orphan` from the object.
-    /// If a patch fails, the others are still tried, and the finalizer stays. Upstream: `attemptToOrphan`,
+    /// Removes the owner reference to `uid` from all dependents, then the finalizer `orphan` from the object. If a
+    /// patch fails, the other patches are still tried, and the finalizer stays. Upstream: `attemptToOrphan`,
     /// `orphanDependents`.
     pub(super) async fn orphan_dependents(&self, uid: &Uid) -> Result<(), Failed> {
         let (coordinates, dependents): (_, Vec<(Uid, Coordinates)>) = {
@@ -70,14 +71,14 @@ impl GarbageCollector {
                     .collect(),
             )
         };
-        let mut all_freed = Ok(());
-        for some in dependents.chunks(MAX_CONCURRENT) {
-            let freed = some.iter().map(|(dependent, coordinates)| {
+        let mut result = Ok(());
+        for batch in dependents.chunks(MAX_CONCURRENT) {
+            let removals = batch.iter().map(|(dependent, coordinates)| {
                 self.remove_owner_reference(dependent, coordinates, uid)
             });
-            all_freed = join_all(freed).await.into_iter().fold(all_freed, Result::and);
+            result = join_all(removals).await.into_iter().fold(result, Result::and);
         }
-        all_freed?;
+        result?;
         let kind = self.kind(&coordinates)?;
         if let Some(item) = self.read(&kind, &coordinates.namespace, &coordinates.name, uid).await?
         {
@@ -127,8 +128,8 @@ impl GarbageCollector {
         }
     }
 
-    /// Classifies the owners of an object by live reads. `None` if a cluster-scoped object names a namespaced owner:
-    /// nothing can be decided then. Upstream: `classifyReferences`.
+    /// Classifies the owners of an object by live reads. Returns `None` if a cluster-scoped object names a namespaced
+    /// owner: nothing can be decided about such an object. Upstream: `classifyReferences`.
     async fn classify_references(
         &self,
         live: &Live<'_>,
@@ -187,8 +188,8 @@ impl GarbageCollector {
         Ok(())
     }
 
-    /// Deletes the object with its resource version as precondition, unless `any_version`. After a conflict,
-    /// retries without it if the owner references did not change. Upstream: `deleteObject`.
+    /// Deletes the object with its resource version as precondition, unless `any_version`. After a conflict, repeats
+    /// the request without that precondition if the owner references did not change. Upstream: `deleteObject`.
     async fn delete(
         &self,
         live: &Live<'_>,
@@ -255,8 +256,9 @@ impl GarbageCollector {
         self.patch_owners(live, entries, live.meta.owners.iter().map(unblocked).collect()).await
     }
 
-    /// Patches owner references with a strategic merge patch. If the server does not support it for the kind
-    /// (custom resources), sends a merge patch with the whole list and a resource version. Upstream: `patch`.
+    /// Patches owner references with the strategic merge patch `entries`. If the server does not support such patches
+    /// for the kind (custom resources), sends a merge patch with the list `whole` and a resource version. Upstream:
+    /// `patch`.
     async fn patch_owners(
         &self,
         live: &Live<'_>,

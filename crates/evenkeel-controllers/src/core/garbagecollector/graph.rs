@@ -82,7 +82,7 @@ pub(crate) struct Node {
     pub(crate) coordinates: Coordinates,
     /// Owner references of the object.
     pub(crate) owners: Shared<OwnerReference>,
-    /// Uids of objects with a reference to this one, in ascending order, so that equal graphs enqueue in equal order.
+    /// Uids of objects with a reference to this one. Their ascending order makes equal graphs enqueue in equal order.
     pub(crate) dependents: BTreeSet<Uid>,
     /// Whether the node is known from references only. Upstream: `virtual`.
     pub(crate) is_virtual: bool,
@@ -109,7 +109,7 @@ pub(crate) struct Work {
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     nodes: HashMap<Uid, Node>,
-    /// Owners known not to exist: many dependents of one absent owner need one live read.
+    /// Owners known not to exist: one live read of an absent owner serves all its dependents.
     pub(crate) absent_owner_cache: AbsentOwnerCache,
 }
 
@@ -161,10 +161,10 @@ impl Graph {
         self.remove(uid)
     }
 
-    /// Applies the finding of a live read: no object with this uid has these coordinates.
+    /// Applies the result of a live read: no object with this uid has these coordinates.
     ///
-    /// An observed node stays, because its own watch reports its deletion. For a virtual node, the next coordinates
-    /// that dependents give are tried first. Upstream: the virtual delete event, `enqueueVirtualDeleteEvent`.
+    /// An observed node stays, because its own watch reports its deletion. A virtual node first gets the next
+    /// coordinates that its dependents name. Upstream: the virtual delete event, `enqueueVirtualDeleteEvent`.
     pub(crate) fn virtual_deleted(&mut self, uid: &str, coordinates: &Coordinates) -> Work {
         let Some(node) = self.nodes.get(uid) else { return Work::default() };
         if !node.is_virtual {
@@ -189,9 +189,9 @@ impl Graph {
         self.remove(uid)
     }
 
-    /// Whether no live read can lead to an action: the object is terminating and waits for no dependents, or all its
-    /// owners are observed, agree with its references and are not terminating. A later change of the object or of an
-    /// owner enqueues it again. (Upstream reads live each time.)
+    /// Whether no live read can lead to an action. Either the object is terminating and waits for no dependents, or
+    /// all its owners are observed, match its references and are not terminating. A later change of the object or of
+    /// an owner enqueues it again. (Upstream reads live each time.)
     pub(crate) fn needs_no_attempt(&self, node: &Node) -> bool {
         let stays = |owner: &OwnerReference| {
             self.nodes.get(&*owner.uid).is_some_and(|of| {

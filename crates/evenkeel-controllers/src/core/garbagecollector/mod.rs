@@ -1,4 +1,4 @@
-//! Garbage collector: deletes objects whose owners are gone, and completes foreground and orphaning deletion.
+//! Garbage collector: deletes objects whose owners do not exist, and completes foreground and orphaning deletion.
 //!
 //! It watches the metadata of every deletable resource and keeps the graph of owner references. It decides about one
 //! object at a time, from live reads. Upstream: `pkg/controller/garbagecollector`.
@@ -192,13 +192,13 @@ impl GarbageCollector {
                 });
             }
         }
-        // Returning before `stop` ends the program: with an incomplete graph, the collector would delete
-        // objects whose owners exist.
+        // If this function returns before `stop`, the program ends. A broken graph must end it: with an incomplete
+        // graph, the collector would delete objects whose owners exist.
         tokio::select! {
             () = stop.cancelled() => {}
             () = self.0.broken.wait() => tracing::error!("A panic has left the graph incomplete"),
         }
-        // Cancel before the queues end, so that no worker returns unasked.
+        // Cancel the workers before the queues shut down, so that no worker's return counts as a failure.
         tasks.token().cancel();
         self.0.attempt_to_delete.shut_down_now();
         self.0.attempt_to_orphan.shut_down_now();
@@ -304,7 +304,7 @@ enum Job {
     AttemptToOrphan,
 }
 
-/// Error after which an object returns to its queue.
+/// Error of a pass over an object; the object returns to its queue with backoff.
 #[derive(Debug, thiserror::Error)]
 enum Failed {
     /// The API server refused a request or did not answer.

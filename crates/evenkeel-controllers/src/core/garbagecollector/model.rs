@@ -1,4 +1,5 @@
-//! Model of a cluster: objects, owners, deletion with its three propagation policies, and a work queue.
+//! Tests of the graph and the plan on a model of a cluster: objects, deletion with its three propagation policies,
+//! and a work queue.
 
 use super::{
     graph::{FOREGROUND, Graph, ORPHAN, Uid, Work},
@@ -11,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const KIND: Kind = Kind::new("", "v1", "ConfigMap", "configmaps", true);
 
+/// A model of a cluster, and the garbage collector's graph and queues.
 #[derive(Default)]
 struct World {
     objects: BTreeMap<String, Meta>,
@@ -20,6 +22,7 @@ struct World {
     live_reads: usize,
 }
 
+/// Returns a reference to the owner with this uid, and with this `blockOwnerDeletion`.
 fn owner(uid: &str, block: bool) -> OwnerReference {
     OwnerReference {
         api_version: "v1".into(),
@@ -32,6 +35,7 @@ fn owner(uid: &str, block: bool) -> OwnerReference {
 }
 
 impl World {
+    /// Creates or replaces an object with these owners.
     fn put(&mut self, uid: &str, owners: &[OwnerReference]) {
         let meta = Meta {
             name: uid.into(),
@@ -153,7 +157,7 @@ impl World {
         panic!("the collector does not become idle");
     }
 
-    fn left(&self) -> Vec<&str> {
+    fn remaining(&self) -> Vec<&str> {
         self.objects.keys().map(String::as_str).collect()
     }
 }
@@ -176,7 +180,7 @@ fn background_deletes_all_dependents() {
     world.delete("a", Propagation::Background);
     assert!(world.objects.contains_key("b"), "dependents are deleted after their owner");
     world.settle();
-    assert_eq!(world.left(), ["e"]);
+    assert_eq!(world.remaining(), ["e"]);
 }
 
 #[test]
@@ -186,10 +190,14 @@ fn foreground_deletes_blocking_dependents_first() {
     world.show("d");
     world.delete("a", Propagation::Foreground);
     world.settle();
-    assert_eq!(world.left(), ["a", "b", "d", "e"], "a blocking dependent holds all its owners");
+    assert_eq!(
+        world.remaining(),
+        ["a", "b", "d", "e"],
+        "a blocking dependent holds all its owners"
+    );
     world.without_finalizer("d", "example.com/held");
     world.settle();
-    assert_eq!(world.left(), ["e"]);
+    assert_eq!(world.remaining(), ["e"]);
 }
 
 #[test]
@@ -197,7 +205,7 @@ fn orphan_removes_owner_references() {
     let mut world = owner_tree();
     world.delete("a", Propagation::Orphan);
     world.settle();
-    assert_eq!(world.left(), ["b", "c", "d", "e"]);
+    assert_eq!(world.remaining(), ["b", "c", "d", "e"]);
     assert!(world.objects["b"].owners.is_empty() && !world.objects["d"].owners.is_empty());
 }
 
@@ -207,7 +215,7 @@ fn dependent_with_another_owner_stays() {
     world.put("f", &[owner("a", false), owner("e", false)]);
     world.delete("a", Propagation::Background);
     world.settle();
-    assert_eq!(world.left(), ["e", "f"]);
+    assert_eq!(world.remaining(), ["e", "f"]);
     assert_eq!(&*world.objects["f"].owners, [owner("e", false)]);
 }
 
@@ -216,7 +224,7 @@ fn dependent_of_an_absent_owner_is_deleted() {
     let mut world = World::default();
     world.put("child", &[owner("nobody", true)]);
     world.settle();
-    assert!(world.left().is_empty());
+    assert!(world.remaining().is_empty());
     assert!(world.graph.node("nobody").is_none() && world.graph.node("child").is_none());
 }
 
@@ -230,7 +238,7 @@ fn dependent_observed_before_its_owner_stays() {
     world.settle();
     world.show("late");
     world.settle();
-    assert_eq!(world.left(), ["child", "late"]);
+    assert_eq!(world.remaining(), ["child", "late"]);
     assert!(world.graph.node("late").is_some_and(|node| !node.is_virtual));
 }
 
@@ -240,15 +248,16 @@ fn dependent_with_observed_owners_is_not_read() {
     world.put("child", &[owner("late", true)]);
     world.put("late", &[]);
     world.settle();
-    assert_eq!((world.left(), world.live_reads), (vec!["child", "late"], 0));
+    assert_eq!((world.remaining(), world.live_reads), (vec!["child", "late"], 0));
 }
 
 #[test]
-fn owners_that_spare_an_attempt_to_delete() {
+fn no_attempt_is_needed_if_all_owners_are_observed_and_match() {
     let elsewhere = OwnerReference { name: "moved".into(), ..owner("a", false) };
     let other_kind = OwnerReference { kind: "Secret".into(), ..owner("a", false) };
     let other_group = OwnerReference { api_version: "g.example/v1".into(), ..owner("a", false) };
     let other_version = OwnerReference { api_version: "v2".into(), ..owner("a", false) };
+    // Owner references of the dependent, and whether no attempt to delete it is needed.
     let table = [
         (vec![], true),
         (vec![owner("a", false)], true),
@@ -283,7 +292,7 @@ fn foreground_deletion_of_a_cycle_completes() {
     world.settle();
     world.delete("a", Propagation::Foreground);
     world.settle();
-    assert!(world.left().is_empty(), "{:?}", world.left());
+    assert!(world.remaining().is_empty(), "{:?}", world.remaining());
 }
 
 #[test]
@@ -304,8 +313,8 @@ fn owner_in_another_namespace_is_invalid() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// From any graph and any deletions, the collector becomes idle. Then each object has no owners or an existing one, and
-    /// an object that never lost an owner exists.
+    /// From any graph and any deletions, the collector becomes idle. Then each object has no owners or at least one
+    /// existing owner. An object that never lost an owner exists.
     #[test]
     fn idle_graph_has_no_dangling_owners(
         edges in prop::collection::vec((0u8..12, 0u8..12, any::<bool>()), 0..24),
@@ -330,9 +339,9 @@ proptest! {
             (0u8..12).filter(|o| !lost.contains(o)).map(|o| format!("{o:02}")).collect()
         };
         world.settle();
-        for (uid, how) in deletions {
-            let how = [Propagation::Background, Propagation::Foreground, Propagation::Orphan][how as usize];
-            world.delete(&format!("{uid:02}"), how);
+        for (uid, propagation) in deletions {
+            let propagation = [Propagation::Background, Propagation::Foreground, Propagation::Orphan][propagation as usize];
+            world.delete(&format!("{uid:02}"), propagation);
         }
         world.settle();
         for (uid, meta) in &world.objects {

@@ -1,7 +1,7 @@
 //! Decision about one object: delete it, remove references to absent owners, unblock its owners, or nothing.
 //!
-//! It rests on live reads of the object and of its owners, not on watch caches. `absent_owner_cache` keeps
-//! the uids of owners that a live read did not find, so that their other dependents need no read. Upstream:
+//! The decision uses live reads of the object and of its owners, not watch caches. `absent_owner_cache` keeps the
+//! uids of owners that a live read did not find, so that their other dependents need no read. Upstream:
 //! `attemptToDeleteItem`, `processDeletingDependentsItem` and `classifyReferences` in
 //! `pkg/controller/garbagecollector/garbagecollector.go`.
 //!
@@ -33,8 +33,7 @@ pub(crate) enum OwnerClass {
 }
 
 impl OwnerClass {
-    /// Classifies the owner with this uid. `live` is the object read at the owner's coordinates, `None` if
-    /// absent.
+    /// Classifies the owner with this uid. `live` is the object read at the owner's coordinates; `None` if absent.
     ///
     /// Upstream: `isDangling`.
     pub(crate) fn classify(live: Option<&Meta>, uid: &str) -> Self {
@@ -67,8 +66,8 @@ pub(crate) enum Step {
     Delete {
         /// How the API server treats the object's own dependents.
         propagation: Propagation,
-        /// Whether its references stop blocking their owners first, which breaks a cycle of foreground deletions.
-        /// Upstream: `unblockOwnerReferencesStrategicMergePatch`.
+        /// Whether the object's references stop blocking its owners first, which breaks a cycle of foreground
+        /// deletions. Upstream: `unblockOwnerReferencesStrategicMergePatch`.
         unblock_owner_references: bool,
     },
 }

@@ -16,7 +16,7 @@ fn resources_to_list(found: &ServerResources, namespace: &str) -> Vec<Kind> {
     kinds.cloned().collect()
 }
 
-/// Whether a read, and not only a reference, added the object to the graph.
+/// Whether the graph got the object from a read, and not only from a reference.
 fn is_complete(graph: &Graph, subject: &Subject) -> bool {
     let found = graph.find(|coordinates| inspect::is_at(coordinates, subject));
     found.is_some_and(|(_, node)| !node.is_virtual)
@@ -40,7 +40,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn virtual_owners_are_incomplete() {
+    fn object_known_from_references_only_is_incomplete() {
         let owner =
             |name: &str| json!({ "apiVersion": "v1", "kind": "Pod", "name": name, "uid": name });
         let pod = |name: &str, owners: &[&str]| {

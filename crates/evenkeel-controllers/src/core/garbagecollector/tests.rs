@@ -1,4 +1,4 @@
-//! Panics in parts of the garbage collector.
+//! Tests of panics: one while the graph changes ends the controller, and one while the graph is read does not.
 
 use super::{DESCRIPTOR, GarbageCollector, sync_errors};
 use crate::{options::Options, wiring::descriptor::ControllerContext};
@@ -15,6 +15,7 @@ use evenkeel_runtime::{
 use prometheus::Registry;
 use std::{sync::Arc, time::Duration};
 
+/// Starts the controller on an empty server.
 async fn collector(tasks: &Tasks) -> GarbageCollector {
     let (clock, registry) = (Clock::starting_at(Timestamp::UNIX_EPOCH), Registry::new());
     let server = Server::builder().build().await.unwrap();
@@ -34,6 +35,7 @@ async fn collector(tasks: &Tasks) -> GarbageCollector {
     collector
 }
 
+/// Lets the controller run for 10 s of the paused clock.
 async fn settle() {
     tokio::time::sleep(Duration::from_secs(10)).await;
 }

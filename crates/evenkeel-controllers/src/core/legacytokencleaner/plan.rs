@@ -1,6 +1,6 @@
-//! Pass over all legacy tokens, in steps. The first reads the date since which the API server tracks their
-//! use. The next ones list the pods of each namespace, and mark or delete the tokens that no pod uses.
-//! Upstream: `evaluateSATokens`.
+//! Pass over all legacy tokens, in steps. The first step reads the date since which the API server tracks their use.
+//! Each further step lists the pods of one namespace, and marks or deletes the tokens that no pod uses. Upstream:
+//! `evaluateSATokens`.
 
 use super::token::{self, Age, INVALID_SINCE, Verdict};
 use crate::wire;
@@ -45,8 +45,8 @@ pub(super) fn plan() -> Plan {
     Plan::one(LiveRead { on_error: OnError::Abort, ..read })
 }
 
-/// Marks or deletes the tokens of the namespace whose pods were listed, and lists those of the next one. Each step except the
-/// last ends with a live read.
+/// Marks or deletes the tokens of the namespace whose pods were listed last, and lists the pods of the next
+/// namespace. Each step except the last ends with a live read.
 pub(super) fn next(observed: &Observed, done: &Outcomes, now: Timestamp) -> Option<Plan> {
     let mut replies = done.0.iter().filter_map(|outcome| outcome.reply.as_ref());
     let Some(tracking) = replies.next() else {
@@ -58,15 +58,15 @@ pub(super) fn next(observed: &Observed, done: &Outcomes, now: Timestamp) -> Opti
         Err(error) => return Some(Plan::failure(error)),
     };
     let candidates = candidates(&observed.tokens, &age);
-    let n_listed = replies.clone().count();
+    let listed_count = replies.clone().count();
     let last = done.0.last()?;
     let Some(listed) = last.reply.as_ref() else {
-        let error = last.error.as_ref().filter(|_| n_listed < candidates.len())?;
+        let error = last.error.as_ref().filter(|_| listed_count < candidates.len())?;
         return Some(Plan::failure(error.message.clone()));
     };
     let mut plan = Plan::nothing();
-    let mut rest = candidates.iter().skip(n_listed.saturating_sub(1));
-    if n_listed > 0 {
+    let mut rest = candidates.iter().skip(listed_count.saturating_sub(1));
+    if listed_count > 0 {
         let mounted = match mounted(listed) {
             Ok(mounted) => mounted,
             Err(error) => return Some(Plan::failure(error)),
@@ -96,8 +96,8 @@ fn candidates(tokens: &[Token], age: &Age) -> BTreeMap<Text, Vec<Arc<Full<Secret
     all
 }
 
-/// Lists the pods of a namespace with all fields, through the shared client: the controller's own role does not permit
-/// it, because upstream reads an informer.
+/// Lists the pods of a namespace with all fields, through the shared client. The role of the controller's own client
+/// does not permit the list, because upstream reads an informer.
 fn list(namespace: &str) -> LiveRead {
     let read = LiveRead::shared_json(&Pod::kind().path(namespace));
     LiveRead { on_error: OnError::Abort, ..read }
@@ -114,8 +114,8 @@ fn mounted(listed: &Reply) -> Result<BTreeSet<String>, String> {
     Ok(names)
 }
 
-/// Marks or deletes a token that no pod uses. The write conflicts if somebody used or changed the token. That is no
-/// failure, as upstream: the next pass decides again.
+/// Marks or deletes a token that no pod uses. The write conflicts if another client used or changed the token. As
+/// upstream, a conflict is no failure: the next pass decides again.
 fn action(secret: &Full<Secret>, age: &Age) -> Option<Action> {
     let (meta, target) = (secret.meta(), wire::target(secret));
     Some(match token::verdict(secret, age)? {

@@ -26,7 +26,7 @@ pub(super) enum Verdict {
     Delete,
 }
 
-/// Age from which tokens are cleaned.
+/// Cutoff between tokens to clean and tokens to keep.
 pub(super) struct Age {
     now: Timestamp,
     /// Tokens created or used after this time are kept.
@@ -34,8 +34,10 @@ pub(super) struct Age {
 }
 
 impl Age {
-    /// Returns the age; `None` until the API server has tracked the use of tokens for `period`. Tracking began on the
-    /// date `tracked`.
+    /// Returns the cutoff `period` before `now`; `None` until the API server has tracked the use of tokens for
+    /// `period`. Tracking began on the date `tracked`.
+    ///
+    /// Fails if `tracked` is not a date.
     pub(super) fn new(
         now: Timestamp,
         period: Duration,
@@ -61,7 +63,7 @@ pub(super) fn is_candidate(
     let old = meta.creation.is_some_and(|made| made < age.since) && !meta.deleting();
     // A token that no service account refers to was created by a user, and is kept.
     let made_for_account = account.is_some_and(|account| {
-        claim.means(account) && account.secrets.iter().any(|one| one.name == meta.name)
+        claim.is_for(account) && account.secrets.iter().any(|one| one.name == meta.name)
     });
     let unused = match meta.labels.get(LAST_USED) {
         None => true,

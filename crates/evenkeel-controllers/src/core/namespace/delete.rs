@@ -1,5 +1,5 @@
-//! Steps of the deletion of a namespace: set its phase, delete its content, write its conditions, finalize it. Upstream:
-//! `namespacedResourcesDeleter`.
+//! Steps of the deletion of a namespace: set its phase, delete its content, write its conditions, finalize it.
+//! Upstream: `namespacedResourcesDeleter`.
 
 use super::{
     content::Content,
@@ -13,11 +13,12 @@ use evenkeel_runtime::{
 use serde_json::Value;
 use std::{sync::Arc, time::Duration};
 
-/// Delay after the deletion timestamp: an API server may still admit objects. Upstream: `namespaceDeletionGracePeriod`.
+/// Time after the deletion timestamp in which an API server may still admit objects: 5 s. Upstream:
+/// `namespaceDeletionGracePeriod`.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 
-/// Retries of a write after conflicts.
-const CONFLICTS: usize = 5;
+/// Maximum number of retries of a write after conflicts.
+const MAX_CONFLICTS: usize = 5;
 
 /// Result of the last step.
 #[derive(Debug, Default, PartialEq)]
@@ -27,12 +28,12 @@ pub(super) struct Deleted {
     pub(super) unwritten_conditions: Option<String>,
 }
 
-/// Reason why a step is the last one for now.
+/// Reason why the sequence of steps ends for now.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// The plan of this step has to be carried out first.
+    /// The plan of this step must be executed first.
     Step(Plan),
-    /// The namespace does not exist any more; another one may have its name.
+    /// The namespace no longer exists; another one may have its name.
     Gone,
     /// A request failed.
     Failed(String),
@@ -71,7 +72,7 @@ pub(super) fn sync_namespace(
     }
 }
 
-/// Returns the rest of the grace period, after which the content of a namespace is deleted.
+/// Returns the rest of the grace period. The content of the namespace is deleted after it.
 pub(super) fn grace_left(deletion: Timestamp, now: Timestamp) -> Duration {
     let waited = Duration::try_from(now.duration_since(deletion)).unwrap_or_default();
     GRACE.saturating_sub(waited)
@@ -92,7 +93,7 @@ fn delete(
     }
     let discovered = discover(steps)?;
     let findings = Content { namespace: name, deleted_at, now }.delete(&discovered, steps)?;
-    // As upstream, finalization uses the version before this write, gets a conflict, and retries.
+    // As upstream, finalization uses the version before this write. It gets a conflict, and retries.
     let mut with_conditions = namespace.clone();
     let change = |seen: &Value| findings.with_conditions(seen, now);
     let unwritten_conditions = match write(&mut with_conditions, "status", change, steps) {
@@ -140,7 +141,7 @@ fn discover(steps: &mut Steps<'_>) -> Result<Arc<ServerResources>, Ended> {
     Ok(found.cloned().unwrap_or_default())
 }
 
-/// Updates the namespace with `change`, and retries conflicts. Leaves a new namespace of the same name alone.
+/// Updates the namespace with `change`, and retries conflicts. Does not write to a new namespace of the same name.
 /// Upstream: `retryOnConflictError`.
 fn write(
     namespace: &mut Value,
@@ -162,7 +163,7 @@ fn write(
                 break;
             }
             Some(error)
-                if error.code == 409 && !error.is_already_exists() && attempt < CONFLICTS =>
+                if error.code == 409 && !error.is_already_exists() && attempt < MAX_CONFLICTS =>
             {
                 let now = live(&name, steps)?;
                 if now["metadata"]["uid"] != namespace["metadata"]["uid"] {

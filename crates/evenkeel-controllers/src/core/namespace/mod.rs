@@ -20,22 +20,22 @@ use evenkeel_runtime::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Backoff of failed namespaces; upstream's maximum is shorter than other controllers'. Upstream:
-/// `nsControllerRateLimiter`.
+/// Backoff of failed namespaces, from 5 ms to 1 minute: the maximum is shorter than that of other controllers.
+/// Upstream: `nsControllerRateLimiter`.
 const BACKOFF: Backoff = Backoff {
     base_delay: Duration::from_millis(5),
     max_delay: Duration::from_mins(1),
     bucket: true,
 };
 
-/// Number of namespaces processed concurrently, default 10, and the maximum delay before a waiting namespace is
-/// processed again, unlimited if zero.
+/// Options of the controller: the number of namespaces processed concurrently, default 10, and the sync period. The
+/// sync period is the maximum delay before a waiting namespace is processed again; zero means no maximum.
 pub type Options = Periodic<10>;
 
-/// Names of the two flags.
+/// Flags of the number of workers and of the sync period.
 pub(crate) const FLAGS: [&str; 2] = ["concurrent-namespace-syncs", "namespace-sync-period"];
 
-/// The controller of namespaces.
+/// The namespace controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "namespace-controller",
     aliases: &["namespace"],
@@ -91,7 +91,7 @@ impl Planner for Namespaces {
     }
 }
 
-/// Logs conditions that could not be written.
+/// Pass handler that logs conditions whose write failed.
 struct Unwritten {
     sync_period: Duration,
 }

@@ -6,7 +6,7 @@
 //! | documented | where |
 //! |---|---|
 //! | `status.phase`: `Terminating` | `terminating` |
-//! | `spec.finalizers`, the `finalize` sub-resource | `next`, `finalized` |
+//! | `spec.finalizers`, the `finalize` subresource | `next`, `finalized` |
 //! | conditions `NamespaceDeletionDiscoveryFailure`, `NamespaceDeletionGroupVersionParsingFailure`, `NamespaceDeletionContentFailure`, `NamespaceContentRemaining`, `NamespaceFinalizersRemaining` | `conditions` |
 //! | `terminationGracePeriodSeconds` of remaining pods, `--namespace-sync-period` | `pods_estimate`, `within` |
 //! | deletable kinds, pods first, and their deletion | `content::delete`, `content::delete_all` |
@@ -23,7 +23,7 @@ use std::{collections::BTreeMap, time::Duration};
 /// This controller's finalizer in `spec.finalizers`. Upstream: `FinalizerKubernetes`.
 pub(super) const FINALIZER: &str = "kubernetes";
 
-/// Estimated time for finalizers of content. Upstream: `finalizerEstimateSeconds`.
+/// Estimated time until finalizers release the content: 15 s. Upstream: `finalizerEstimateSeconds`.
 const FINALIZERS_ESTIMATE: Duration = Duration::from_secs(15);
 
 /// Remaining objects of one resource after their deletion was requested. Upstream: `gvrDeletionMetadata`.
@@ -62,7 +62,7 @@ pub(super) enum Next {
 }
 
 impl Remains {
-    /// Evaluates a list of remaining objects; `estimate` is the time for pods.
+    /// Evaluates a list of remaining objects; `estimate` is the estimated time for pods, zero for other kinds.
     pub(super) fn of(
         kind: &Kind,
         namespace: &str,
@@ -101,7 +101,7 @@ fn resource(kind: &Kind) -> String {
     format!("{}/{}, Resource={}", kind.group, kind.version, kind.plural)
 }
 
-/// Estimates the time until the pods are deleted: their longest grace period, or zero once it has passed
+/// Estimates the time until the pods are deleted. This is their longest grace period, or zero if that has passed
 /// since the namespace's deletion. Upstream: `estimateGracefulTermination`.
 pub(super) fn pods_estimate(
     longest_grace: Duration,
@@ -112,7 +112,7 @@ pub(super) fn pods_estimate(
     if passed >= longest_grace { Duration::ZERO } else { longest_grace }
 }
 
-/// Returns the delay, at most `period` unless that is zero: pods often end before their grace period does.
+/// Limits `wait` to `period`, because pods often end before their grace period does. A zero `period` is no limit.
 pub(super) fn within(wait: Duration, period: Duration) -> Duration {
     if period.is_zero() { wait } else { wait.min(period) }
 }
@@ -136,13 +136,15 @@ pub(super) fn undiscovered(failed: &[FailedGroup]) -> Option<String> {
     ))
 }
 
-/// Whether discovery of the resource's group version succeeded; otherwise its objects are not deleted.
+/// Whether discovery of the resource's group version succeeded. If it failed, the controller does not delete the
+/// objects.
 pub(super) fn is_discovered(kind: &Kind, failed: &[FailedGroup]) -> bool {
     !failed.iter().any(|group| *group.group == *kind.group && *group.version == *kind.version)
 }
 
 impl Findings {
-    /// Returns the next step.
+    /// Returns the next step. Any error is retried; nothing left to wait for means finalization; otherwise the
+    /// controller waits for half of the longest estimate.
     pub(super) fn next(&self) -> Next {
         let mut errors: Vec<&str> = self.discovery.as_deref().into_iter().collect();
         errors.extend(self.remains.iter().filter_map(|(_, remains)| remains.error.as_deref()));
@@ -191,57 +193,58 @@ impl Findings {
             .iter()
             .map(|(name, count)| format!("{name} in {count} resource instances"))
             .collect();
-        let of = |failure: Option<String>, bad: &'static str, good: &'static str, fine: &str| {
-            match failure {
-                Some(message) => (true, bad, message),
-                None => (false, good, fine.to_owned()),
-            }
-        };
-        let some = |list: Vec<String>, lead: &str| {
+        let outcome =
+            |failure: Option<String>, bad: &'static str, good: &'static str, fine: &str| {
+                match failure {
+                    Some(message) => (true, bad, message),
+                    None => (false, good, fine.to_owned()),
+                }
+            };
+        let joined = |list: Vec<String>, lead: &str| {
             (!list.is_empty()).then(|| format!("{lead}: {}", list.join(", ")))
         };
-        let with = |kind, (status, reason, message)| (kind, status, reason, message);
+        let condition = |kind, (status, reason, message)| (kind, status, reason, message);
         [
-            with(
+            condition(
                 "NamespaceDeletionDiscoveryFailure",
-                of(
+                outcome(
                     self.discovery.clone(),
                     "DiscoveryFailed",
                     "ResourcesDiscovered",
                     "All resources successfully discovered",
                 ),
             ),
-            with(
+            condition(
                 "NamespaceDeletionGroupVersionParsingFailure",
-                of(
+                outcome(
                     None,
                     "GroupVersionParsingFailed",
                     "ParsedGroupVersions",
                     "All legacy kube types successfully parsed",
                 ),
             ),
-            with(
+            condition(
                 "NamespaceDeletionContentFailure",
-                of(
+                outcome(
                     content_failure,
                     "ContentDeletionFailed",
                     "ContentDeleted",
                     "All content successfully deleted, may be waiting on finalization",
                 ),
             ),
-            with(
+            condition(
                 "NamespaceContentRemaining",
-                of(
-                    some(remaining_resources, "Some resources are remaining"),
+                outcome(
+                    joined(remaining_resources, "Some resources are remaining"),
                     "SomeResourcesRemain",
                     "ContentRemoved",
                     "All content successfully removed",
                 ),
             ),
-            with(
+            condition(
                 "NamespaceFinalizersRemaining",
-                of(
-                    some(held, "Some content in the namespace has finalizers remaining"),
+                outcome(
+                    joined(held, "Some content in the namespace has finalizers remaining"),
                     "SomeFinalizersRemain",
                     "ContentHasNoFinalizers",
                     "All content-preserving finalizers finished",
@@ -280,7 +283,8 @@ impl Findings {
     }
 }
 
-/// Returns the namespace with the phase `Terminating`; `None` if it has it. Upstream: `updateNamespaceStatusFunc`.
+/// Returns the namespace with the phase `Terminating`; `None` if it already has that phase. Upstream:
+/// `updateNamespaceStatusFunc`.
 pub(super) fn terminating(namespace: &Value) -> Option<Value> {
     if namespace["status"]["phase"] == "Terminating" {
         return None;
@@ -372,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_discovery_message() {
+    fn discovery_failure_names_group_versions_in_order() {
         let failed = |group: &str, reason: &str| FailedGroup {
             group: group.into(),
             version: "v1".into(),

@@ -4,11 +4,11 @@ use super::plan::set::Set;
 use evenkeel_runtime::metrics;
 use prometheus::{GaugeVec, HistogramVec, IntCounterVec, Registry};
 
-/// Upstream's metrics of CIDR sets, one of which has a misspelt name.
+/// Upstream's metrics of CIDR sets. Upstream misspells one name.
 pub(super) struct Metrics {
     allocations: IntCounterVec,
     releases: IntCounterVec,
-    most: GaugeVec,
+    max_cidrs: GaugeVec,
     usage: GaugeVec,
     tries: HistogramVec,
 }
@@ -29,7 +29,7 @@ impl Metrics {
                 "Counter measuring total number of CIDR releases.",
                 RANGE,
             ),
-            most: metrics::gauges(
+            max_cidrs: metrics::gauges(
                 registry,
                 "node_ipam_controller_cirdset_max_cidrs",
                 "Maximum number of CIDRs that can be allocated.",
@@ -56,13 +56,13 @@ impl Metrics {
     pub(super) fn show(&self, set: &Set) {
         let range = set.range().to_string();
         let label = [range.as_str()];
-        let (given, returned) =
+        let (allocations, releases) =
             (self.allocations.with_label_values(&label), self.releases.with_label_values(&label));
-        given.inc_by(set.allocated.saturating_sub(given.get()));
+        allocations.inc_by(set.allocated.saturating_sub(allocations.get()));
         if set.released > 0 {
-            returned.inc_by(set.released.saturating_sub(returned.get()));
+            releases.inc_by(set.released.saturating_sub(releases.get()));
         }
-        self.most.with_label_values(&label).set(set.size() as f64);
+        self.max_cidrs.with_label_values(&label).set(set.size() as f64);
         self.usage.with_label_values(&label).set(set.taken() as f64 / set.size() as f64);
     }
 

@@ -1,7 +1,7 @@
 //! Node IPAM controller: allocates pod CIDRs to nodes, one for each IP family. Upstream: `pkg/controller/nodeipam`, the
 //! range allocator.
 //!
-//! It runs with `--allocate-node-cidrs` only; upstream's cloud allocators belong to cloud controller managers.
+//! It runs only with `--allocate-node-cidrs`. Upstream's cloud allocators belong to cloud controller managers.
 
 mod metrics;
 mod options;
@@ -58,7 +58,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// The allocator: read by the planner, changed by the handler of its passes.
+/// The allocator and its start: the planner reads them, and the pass handler changes them.
 struct State {
     allocator: Allocator,
     listed: Listed,
@@ -68,7 +68,7 @@ struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Listed {
     No,
-    /// A pass lists the nodes.
+    /// A pass is listing the nodes.
     Underway,
     Yes,
 }
@@ -114,7 +114,7 @@ impl Planner for Nodes {
     }
 }
 
-/// Records the CIDRs of nodes, and updates the metrics.
+/// Pass handler that records the CIDRs of nodes and updates the metrics.
 struct Recorder {
     state: Arc<Mutex<State>>,
     metrics: Metrics,
@@ -142,7 +142,7 @@ impl Recorder {
         };
         for node in nodes.iter().filter(|node| !node.spec.pod_cidrs.is_empty()) {
             let name = &*node.meta.name;
-            if let Verdict::Foreign(problem) = state.allocator.look(name, Some(node)) {
+            if let Verdict::Foreign(problem) = state.allocator.record_node(name, Some(node)) {
                 tracing::warn!(
                     node = name,
                     problem,

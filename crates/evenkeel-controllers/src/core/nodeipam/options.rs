@@ -9,7 +9,7 @@ pub struct Options {
     pub enabled: bool,
     /// CIDRs of all pods, comma-separated, one for each IP family; `--cluster-cidr`.
     pub cluster: String,
-    /// CIDRs of Services, comma-separated, which nodes must not get; `--service-cluster-ip-range`.
+    /// CIDRs of Services, comma-separated, which nodes must not get; `--service-cluster-ip-range`, default none.
     pub services: String,
     /// Prefix length of a node's CIDR in a single-stack cluster, 0 for the family's default; `--node-cidr-mask-size`.
     pub mask: i64,

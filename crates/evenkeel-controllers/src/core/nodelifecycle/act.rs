@@ -1,9 +1,9 @@
 //! The monitor: periodic passes over all nodes, and the I/O around [`super::plan`]. Upstream: `monitorNodeHealth`,
 //! `doNoExecuteTaintingPass`.
 //!
-//! It is a shell of its own, because a pass covers all nodes at once. The zones' states follow from the
-//! health of every node, which live reads and writes change within the pass. The zones' rate limiters, not
-//! events, decide when a node is tainted. [`super::plan`] makes the decisions.
+//! The monitor is a shell of its own, because a pass covers all nodes at once. The zones' states depend on the health
+//! of every node, which live reads and writes change within the pass. The zones' rate limiters, not events, decide
+//! when a node is tainted. [`super::plan`] makes the decisions.
 
 use super::{
     DESCRIPTOR, MonitorState, Options,
@@ -72,8 +72,8 @@ enum Failed {
 }
 
 impl Monitor {
-    /// Starts the passes: over the health of all nodes in each period, and over the nodes to taint whenever
-    /// one is due.
+    /// Starts the passes: one over the health of all nodes in each period, and one over the nodes to taint whenever a
+    /// node is due.
     pub(super) fn start(self, context: &ControllerContext) {
         let passes = Periodic::new(&context.env, DESCRIPTOR.name);
         let passes = passes.reads(&self.nodes).reads(&self.leases).reads(&self.pods);
@@ -100,7 +100,7 @@ impl Monitor {
         self.do_no_execute_tainting_pass().await;
         let now = self.memory.now().steady;
         let due = self.memory.lock().zones.next_ready(now).map_or(next, |due| due.min(next));
-        // A node that is already due means that its taint failed: wait before the next attempt.
+        // A node is still due only if its taint failed: wait before the next attempt.
         let wait = Duration::try_from(due - now).unwrap_or_default();
         wait.max(Duration::from_millis(1))
     }
@@ -126,7 +126,7 @@ impl Monitor {
 
     /// Registers new nodes and removes deleted ones. Upstream: `classifyNodes`.
     ///
-    /// Upstream removes both `NoExecute` taints from each node that is new to it, thus from all nodes at each start. A
+    /// Upstream removes both `NoExecute` taints from each node that is new to it, so from all nodes at each start. A
     /// node that is not ready then waits for the zone's rate limiter, in a partially disrupted zone perhaps for ever.
     /// Here the taint stays until the node's condition changes ([`no_execute::taint_action`]), because a restart or a
     /// new leader is no evidence about a node.
@@ -134,10 +134,10 @@ impl Monitor {
         let now = self.memory.now();
         let mut state = self.memory.lock();
         let State { nodes: known, zones, .. } = &mut *state;
-        let there: BTreeMap<&str, &Node> =
+        let existing: BTreeMap<&str, &Node> =
             nodes.iter().map(|node| (&*node.meta.name, &**node)).collect();
         known.retain(|name, known| {
-            let stays = there.get(&**name).is_some_and(|node| node.meta.uid == known.uid);
+            let stays = existing.get(&**name).is_some_and(|node| node.meta.uid == known.uid);
             if !stays {
                 self.record_event(
                     name,
@@ -167,7 +167,8 @@ impl Monitor {
                 "RegisteredNode",
                 &format!("Registered Node {name} in Controller"),
             );
-            // An earlier process may have set the node's conditions and stopped before it marked the pods.
+            // An earlier process may have set the node's conditions and stopped before it marked the pods as not
+            // ready.
             let pods_to_mark = health::ready(node) == Some(Ready::Unknown);
             let new = NodeRecord {
                 uid: node.meta.uid.clone(),
@@ -215,8 +216,8 @@ impl Monitor {
             health.ready
         };
         self.process_taint_based_eviction(node, ready).await;
-        let marks = self.memory.lock().nodes.get(name).is_some_and(|known| known.pods_to_mark);
-        if marks {
+        let must_mark = self.memory.lock().nodes.get(name).is_some_and(|known| known.pods_to_mark);
+        if must_mark {
             let done = ready == Some(Ready::Yes) || self.mark_pods(name).await;
             self.memory.lock().change(name, |known| known.pods_to_mark = !done);
         }
@@ -261,7 +262,7 @@ impl Monitor {
             self.check_lease(name, lease).await?;
         }
         unreachable::mark_unknown(&mut live.object, self.clock.now());
-        // Recorded before the write: the status may have been written although the response was lost.
+        // Record this before the write: the write may succeed although its response is lost.
         self.memory.lock().change(name, |known| known.pods_to_mark |= was == Some(Ready::Yes));
         live.put_status(&self.client).await?;
         self.memory.lock().change(name, NodeRecord::set_unreachable);
@@ -277,8 +278,8 @@ impl Monitor {
         Ok(Some(Ready::Unknown))
     }
 
-    /// Fails while the lease cache is behind a live lease. No lease of the cache is evidence about a node then. Upstream:
-    /// `EnsureReady`.
+    /// Fails while the lease cache is older than a lease that was read live. Until the cache catches up, a cached
+    /// lease proves nothing about its node. Upstream: `EnsureReady`.
     fn check_lease_cache(&self) -> Result<(), Failed> {
         let seen = self.leases.version();
         match self.memory.lock().awaited_lease_version(seen) {
@@ -287,7 +288,7 @@ impl Monitor {
         }
     }
 
-    /// Fails if the live lease differs from the cached one, or cannot be read.
+    /// Fails if the live lease cannot be read, or differs from the cached one.
     async fn check_lease(&self, name: &str, lease: Option<&Lease>) -> Result<(), Failed> {
         let live = match self.client.get::<Lease>(LEASES, name).await {
             Err(error) if error.is_not_found() => return Ok(()),
@@ -331,8 +332,8 @@ impl Monitor {
         self.patch_taints(name, |node| no_execute::taints_patch(node, self.clock.now())).await
     }
 
-    /// Patches the taints of the live node, and decides again with `patch` after a conflict. Returns whether they
-    /// changed.
+    /// Patches the taints of the live node. After a conflict, reads the node and calls `patch` again. Returns whether
+    /// the taints changed.
     async fn patch_taints(
         &self,
         name: &str,
@@ -369,7 +370,7 @@ impl Monitor {
     async fn do_no_execute_tainting_pass(&self) {
         let due = self.memory.lock().zones.take_due(self.memory.now().steady);
         for name in due {
-            // The decision follows from a live read, because the cache may not show the written status yet.
+            // Decide from a live read, because the cache may not have the written status yet.
             match self.taint(&name).await {
                 Ok(true) => {
                     let zone = self.memory.lock().nodes.get(&name).map(|known| known.zone.clone());
@@ -456,7 +457,7 @@ impl Monitor {
     }
 }
 
-/// Sets a pod's condition `Ready` to `False` if it is not, and records the event `NodeNotReady`. Upstream:
+/// Sets a pod's condition `Ready` to `False` if it is `True`, and records the event `NodeNotReady`. Upstream:
 /// `MarkPodsNotReady`.
 async fn mark_pod(
     client: &Client,
@@ -487,8 +488,8 @@ fn signed(duration: Duration) -> Moment {
     Moment::try_from(duration).unwrap_or(Moment::MAX)
 }
 
-/// An object read live as JSON, and its lean view. The JSON is changed and written back whole, which keeps
-/// the fields that the view lacks.
+/// An object read live as JSON, and its lean view. Writes send the changed JSON, which has the fields that the view
+/// lacks.
 struct Live<V> {
     object: Value,
     view: V,

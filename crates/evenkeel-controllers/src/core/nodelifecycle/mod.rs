@@ -78,7 +78,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Starts the controller that marks pods on nodes that are not ready.
+/// Starts the controller that marks pods as not ready if their node is not ready.
 fn watch_pods(
     context: &ControllerContext,
     pods: &Cache<Pod>,
@@ -86,13 +86,13 @@ fn watch_pods(
     memory: &MonitorState,
 ) {
     let builder = Builder::watching(&context.env, "node-lifecycle-pods", pods, |event, enqueue| {
-        let comes = match event {
+        let is_assigned = match event {
             CacheEvent::Added { .. } => true,
             CacheEvent::Updated { old, new } => old.spec.node_name != new.spec.node_name,
             CacheEvent::Deleted(_) => false,
         };
         let pod = event.object();
-        if comes && !pod.spec.node_name.is_empty() {
+        if is_assigned && !pod.spec.node_name.is_empty() {
             enqueue.add(Key::of(&pod.meta));
         }
     });
@@ -106,7 +106,7 @@ fn watch_pods(
     context.run(controller);
 }
 
-/// State shared by the monitor, the planner of taints and the watch of pods; clones refer to the same state.
+/// State that the monitor, the planner of taints and the watch of pods share; clones refer to the same state.
 #[derive(Clone)]
 struct MonitorState {
     clock: Clock,

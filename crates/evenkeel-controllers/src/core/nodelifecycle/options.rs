@@ -14,15 +14,15 @@ pub struct Options {
     /// Grace period of a node whose kubelet has never posted a status; `--node-startup-grace-period`, default
     /// 60s.
     pub startup_grace_period: Duration,
-    /// Nodes per second of a zone that are tainted for eviction; `--node-eviction-rate`, default 0.1.
+    /// Nodes of a zone that are tainted for eviction, per second; `--node-eviction-rate`, default 0.1.
     pub eviction_rate: f32,
     /// Eviction rate of a large zone in partial disruption; `--secondary-node-eviction-rate`, default 0.01.
     pub secondary_eviction_rate: f32,
-    /// A zone with more nodes is large; in a smaller zone, partial disruption stops evictions.
+    /// Number of nodes above which a zone is large: partial disruption stops evictions in smaller zones.
     /// `--large-cluster-size-threshold`, default 50.
     pub large_cluster_size: usize,
-    /// Fraction of nodes not ready from which a zone is in partial disruption; `--unhealthy-zone-threshold`, default
-    /// 0.55.
+    /// Fraction of nodes that are not ready from which a zone is in partial disruption; `--unhealthy-zone-threshold`,
+    /// default 0.55.
     pub unhealthy_zone_threshold: f32,
 }
 

@@ -15,6 +15,7 @@ use evenkeel_api::{
 use evenkeel_runtime::introspect::Description;
 use std::collections::BTreeMap;
 
+/// The monitor's state.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) nodes: BTreeMap<Text, NodeRecord>,
@@ -30,9 +31,9 @@ pub(super) struct NodeRecord {
     pub(super) uid: Text,
     pub(super) zone: Text,
     pub(super) health: Option<NodeHealth>,
-    /// Whether pods of the node are still to be marked as not ready. Upstream: `nodesToRetry`.
+    /// Whether pods of the node must still be marked as not ready. Upstream: `nodesToRetry`.
     pub(super) pods_to_mark: bool,
-    /// The last patch of taints, if the API server refused it as invalid.
+    /// The last patch of taints, if the API server rejected it as invalid.
     pub(super) rejected_patch: Option<RejectedPatch>,
 }
 
@@ -53,18 +54,19 @@ impl State {
         }
     }
 
-    /// Records that the lease cache has to reach this resource version.
+    /// Records that the lease cache must reach this resource version.
     pub(super) fn await_lease_version(&mut self, version: u64) {
         self.lease_cache_behind = self.lease_cache_behind.max(Some(version));
     }
 
-    /// Returns the resource version that the lease cache has to reach and has not, if it has `seen`.
+    /// Returns the resource version for which the lease cache still waits; `None` once the cache has reached it.
+    /// `seen` is the cache's version.
     pub(super) fn awaited_lease_version(&mut self, seen: u64) -> Option<u64> {
         self.lease_cache_behind = self.lease_cache_behind.filter(|version| seen < *version);
         self.lease_cache_behind
     }
 
-    /// Whether a patch of the node's taints was refused and its backoff is not over.
+    /// Whether the API server rejected a patch of the node's taints, and the backoff is not over.
     pub(super) fn has_rejected_patch(&self, node: &Node, now: Moment) -> bool {
         let known = self.nodes.get(&node.meta.name);
         let rejected_patch = known.and_then(|known| known.rejected_patch);
@@ -72,7 +74,7 @@ impl State {
         rejected_patch.is_some_and(|rejected_patch| rejected_patch.applies(version, now))
     }
 
-    /// Records that the API server refused a patch of the node's taints as invalid.
+    /// Records that the API server rejected a patch of the node's taints as invalid.
     pub(super) fn record_rejected_patch(&mut self, node: &Node, now: Moment) {
         let version = node.meta.version();
         self.change(&node.meta.name, |known| {
@@ -128,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lease_cache_has_to_reach_the_newest_live_lease() {
+    fn lease_cache_must_reach_the_newest_live_lease() {
         let mut state = State::default();
         assert_eq!(state.awaited_lease_version(0), None);
         state.await_lease_version(9);

@@ -25,7 +25,7 @@ use prometheus::IntCounterVec;
 /// Options of the controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Number of terminated pods that are kept, unlimited if zero or negative;
+    /// Number of terminated pods that are kept; zero or a negative number means no limit.
     /// `--terminated-pod-gc-threshold`, default 12500.
     pub terminated: i64,
 }
@@ -73,7 +73,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             LABELS,
         ),
     };
-    // The queue's key names no object.
+    // The queue's key does not name an object.
     let none = Kind::new("", "", "", "", false);
     let controller = Builder::of_keys(&context.env, DESCRIPTOR.name, none)
         .queue(DESCRIPTOR.queue)
@@ -124,7 +124,7 @@ impl Planner for Collector {
     }
 }
 
-/// Counts and logs deletions.
+/// Pass handler that counts and logs deletions.
 struct Metrics {
     threshold: i64,
     deleted: IntCounterVec,

@@ -45,7 +45,7 @@ struct Doomed {
     condition_patch: Option<Patch>,
 }
 
-/// A deletion, and the error of it or of the status patch before it, if any.
+/// A deletion, and its error or the error of the status patch before it, if any.
 pub(super) struct Deletion<'a> {
     pub(super) pod: Arc<Pod>,
     /// Label `reason` in metrics.
@@ -57,7 +57,7 @@ pub(super) struct Deletion<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Memory {
     quarantine: Quarantine,
-    /// Nodes whose quarantine has passed; a live read has to confirm that they are missing.
+    /// Nodes whose quarantine has passed; a live read must confirm that they are missing.
     pub(super) missed: Vec<Text>,
 }
 
@@ -69,7 +69,7 @@ impl Memory {
     }
 }
 
-/// Missing nodes that pods are bound to, each with the time since which it is missing. Upstream: `nodeQueue`.
+/// Missing nodes to which pods are bound, each with the time since which it is missing. Upstream: `nodeQueue`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Quarantine(BTreeMap<Text, Timestamp>);
 
@@ -89,7 +89,7 @@ impl Quarantine {
     }
 }
 
-/// Collects pods, and requeues after the period. Upstream: `gc`.
+/// Deletes pods, and requeues after the period. Upstream: `gc`.
 pub(super) fn plan(
     observed: &Observed,
     memory: &Memory,
@@ -101,7 +101,8 @@ pub(super) fn plan(
     Ok(Plan { requeue: Some(PERIOD), ..Plan::nothing() })
 }
 
-/// Confirms missing nodes, marks pods and deletes them. A failure of one does not block others.
+/// Confirms missing nodes, marks their pods as failed, and deletes the pods. A failure for one pod does not block the
+/// others.
 pub(super) fn collect<'a>(
     observed: &Observed,
     memory: &Memory,
@@ -185,7 +186,7 @@ fn doomed(
     doomed
 }
 
-/// Returns the oldest terminated pods beyond the threshold. Upstream: `gcTerminated`.
+/// Returns the terminated pods beyond the threshold: evicted pods first, then the oldest. Upstream: `gcTerminated`.
 fn superfluous(pods: &[Arc<Pod>], threshold: i64) -> Vec<&Arc<Pod>> {
     let Ok(threshold) = usize::try_from(threshold) else { return Vec::new() };
     let has_ended =
@@ -194,13 +195,13 @@ fn superfluous(pods: &[Arc<Pod>], threshold: i64) -> Vec<&Arc<Pod>> {
     if threshold == 0 || ended.len() <= threshold {
         return Vec::new();
     }
-    let n_excess = ended.len() - threshold;
+    let excess_count = ended.len() - threshold;
     let mut ended = in_order(ended);
-    ended.truncate(n_excess);
+    ended.truncate(excess_count);
     ended
 }
 
-/// Orders evicted pods first, then by age. Upstream: `byEvictionAndCreationTimestamp`.
+/// Sorts pods: evicted pods first, then by creation time, then by name. Upstream: `byEvictionAndCreationTimestamp`.
 fn in_order(mut pods: Vec<&Arc<Pod>>) -> Vec<&Arc<Pod>> {
     let evicted = |pod: &Pod| &*pod.status.phase == "Failed" && &*pod.status.reason == "Evicted";
     pods.sort_by(|a, b| {
@@ -224,6 +225,7 @@ mod tests {
     use evenkeel_runtime::plan::{Action, Outcome, Outcomes, lint};
     use proptest::prelude::*;
 
+    /// Returns a pod on a node, with this phase.
     fn on(name: &str, node: &str, phase: &str) -> Pod {
         let mut pod = pod(name, None);
         pod.spec.node_name = node.into();
@@ -236,6 +238,7 @@ mod tests {
         pod
     }
 
+    /// Returns a node with this status of `Ready`, and taints with these keys.
     fn node(name: &str, ready: &str, taints: &[&str]) -> Arc<Node> {
         let mut node = Node { meta: meta(name), ..Node::default() };
         node.status.conditions = Box::new([NodeCondition {
@@ -342,6 +345,7 @@ mod tests {
         let memory = Memory { missed: vec!["m".into(), "n".into()], ..Memory::default() };
         let (done, failed) =
             (Outcome::success, |code| Outcome::failure(Failure { code, ..Failure::local("no") }));
+        // Outcomes of the steps so far, and the next step. The previous pass missed both nodes.
         let table: [(&[Outcome], Option<&str>); 8] = [
             (&[], Some("read /api/v1/nodes/m, read /api/v1/nodes/n")),
             (&[done(), failed(500)], Some("again after 20 s")),
@@ -355,8 +359,8 @@ mod tests {
         for (number, (outcomes, want)) in table.iter().enumerate() {
             assert_eq!(next(&observed, &memory, outcomes).as_deref(), *want, "{number}");
         }
-        let nobody = Memory::default();
-        assert_eq!(next(&observed, &nobody, &[]).as_deref(), Some("again after 20 s"));
+        let none_missed = Memory::default();
+        assert_eq!(next(&observed, &none_missed, &[]).as_deref(), Some("again after 20 s"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Contents of namespaces: caches of all kinds that quotas can limit. Upstream: `QuotaMonitor`.
+//! Contents of namespaces: a cache for each kind that quotas can limit. Upstream: `QuotaMonitor`.
 
 use super::plan::{Content, Observed, Part};
 use evenkeel_api::{
@@ -35,7 +35,7 @@ trait CountedCache: Send + Sync {
 impl<V: View> CountedCache for Cache<V> {
     fn content(&self, sort: EvaluatorKind, namespace: &str) -> Content {
         let any: &dyn Any = self;
-        let looked_into = match sort {
+        let objects = match sort {
             EvaluatorKind::Pods => any
                 .downcast_ref::<Cache<Pod>>()
                 .map(|cache| Content::Pods(cache.namespace(namespace))),
@@ -50,7 +50,7 @@ impl<V: View> CountedCache for Cache<V> {
                 .map(|cache| Content::DeviceClaims(cache.namespace(namespace), Vec::new())),
             EvaluatorKind::Plain => None,
         };
-        looked_into.unwrap_or_else(|| Content::Number(self.count(namespace)))
+        objects.unwrap_or_else(|| Content::Number(self.count(namespace)))
     }
 
     fn has_synced(&self) -> bool {
@@ -77,7 +77,7 @@ impl Contents {
         self.kinds.remove(evaluator.count());
     }
 
-    /// Declares the initial kinds complete. Returns whether they already were.
+    /// Records that the initial kinds are complete. Returns whether they already were.
     pub(super) fn complete(&mut self) -> bool {
         std::mem::replace(&mut self.complete, true)
     }
@@ -88,7 +88,7 @@ impl Contents {
         self.kinds.values().any(|counted| counted.evaluator.matches_resource(name, &classes))
     }
 
-    /// Returns the observed state of a quota, of synced kinds; `None` before the initial kinds are complete.
+    /// Returns a quota and the content that it limits, of synced kinds; `None` before the initial kinds are complete.
     pub(super) fn of(&self, quota: Arc<ResourceQuota>) -> Option<Observed> {
         if !self.complete {
             return None;

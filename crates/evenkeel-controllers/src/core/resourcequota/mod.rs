@@ -31,14 +31,15 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// `missingUsageQueue`.
 const MISSING_USAGE_PRIORITY: Priority = Priority(100);
 
-/// Number of quotas processed concurrently, default 5, and the period of full recounts.
+/// Options of the controller: the number of quotas processed concurrently, default 5, and the period of full
+/// recounts.
 pub type Options = Periodic<5>;
 
-/// Names of the two flags.
+/// Flags of the number of workers and of the recount period.
 pub(crate) const FLAGS: [&str; 2] =
     ["concurrent-resource-quota-syncs", "resource-quota-sync-period"];
 
-/// The controller of quotas.
+/// The resource quota controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "resourcequota-controller",
     aliases: &["resourcequota"],
@@ -72,8 +73,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Enqueues a quota, except after updates of `status.used`, which this controller and the API server write. A
-/// resync enqueues it, too.
+/// Enqueues a quota, except after an update that does not change `spec.hard`: most of these are writes of
+/// `status.used`, by this controller or the API server. A resync keeps the resource version, and enqueues the quota.
 fn on_quota(contents: &SharedContents, event: &CacheEvent<ResourceQuota>, enqueue: &Enqueue) {
     let quota = event.object();
     if let CacheEvent::Updated { old, new } = event
@@ -83,22 +84,22 @@ fn on_quota(contents: &SharedContents, event: &CacheEvent<ResourceQuota>, enqueu
         return;
     }
     let key = Key::of(&quota.meta);
-    if lacks_figures(contents, quota) {
+    if lacks_usage(contents, quota) {
         enqueue.add_with(key, MISSING_USAGE_PRIORITY);
     } else {
         enqueue.add(key);
     }
 }
 
-fn lacks_figures(contents: &SharedContents, quota: &ResourceQuota) -> bool {
+fn lacks_usage(contents: &SharedContents, quota: &ResourceQuota) -> bool {
     let status = &quota.status;
     let mut unused = status.hard.iter().filter(|(name, _)| !status.used.contains(name));
     Usage::from(&quota.spec.hard) != Usage::from(&status.hard)
         || unused.any(|(name, _)| contents.read().counts(name))
 }
 
-/// The contents that the planner, the event handlers and the watches share; clones share them, too. The lock is not
-/// held while contents are read, because readers also lock the caches.
+/// Contents that the planner, the event handlers and the watches share; clones refer to the same contents. A reader
+/// does not hold the lock, because it also locks the caches.
 #[derive(Clone)]
 struct SharedContents(Arc<RwLock<Arc<Contents>>>);
 

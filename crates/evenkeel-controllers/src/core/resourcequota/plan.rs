@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `status.hard`, `status.used` | `plan`, `counted` |
 //! | `scopes`, `scopeSelector` | `counted`, `../../../../evenkeel-component-helpers/src/quota/scope.rs` |
-//! | `requests.*`, `limits.*`, `count/*`, `pods`, `services.nodeports`, `persistentvolumeclaims`, those of a class | `counted`, `../../../../evenkeel-component-helpers/src/quota/mod.rs` |
+//! | `requests.*`, `limits.*`, `count/*`, `pods`, `services.nodeports`, `persistentvolumeclaims`, claims of a class | `counted`, `../../../../evenkeel-component-helpers/src/quota/mod.rs` |
 //! | terminal pods, and pods past their grace period | `overdue`, `../../../../evenkeel-component-helpers/src/quota/pods.rs` |
 //! | changes that decrease usage before `--resource-quota-sync-period` passes | `replenish/update_filter.rs` |
 //! | no object is created beyond `hard` | `../../../../evenkeel-apiserver/src/admission/quota.rs` |
@@ -25,7 +25,7 @@ use evenkeel_runtime::{
 use serde::{Serialize, Serializer};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-/// Delay of a recount after a write: caches may lack objects that were being created.
+/// Delay of a recount after a write: at the write, the caches may have lacked objects that were being created.
 const RECOUNT_DELAY: Duration = Duration::from_secs(10);
 
 /// A quota, and the objects in its namespace that it limits.
@@ -63,7 +63,7 @@ fn amounts<S: Serializer>(usage: &Usage, serializer: S) -> Result<S::Ok, S::Erro
     serializer.collect_map(usage.iter().map(|(name, amount)| (name, amount.to_string())))
 }
 
-/// Updates the status if limits or usage changed. Resources that cannot be counted keep their value.
+/// Updates the status if limits or usage changed. A resource that cannot be counted keeps its recorded usage.
 pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let quota = &observed.quota;
     let hard = Usage::from(&quota.spec.hard);
@@ -144,7 +144,7 @@ fn counted(observed: &Observed, now: Timestamp) -> Usage {
     total
 }
 
-/// Returns the pod for whose extended resources a claim was created.
+/// Returns the pod for whose extended resources the scheduler created the claim.
 fn pod_of<'p>(
     claim: &ResourceClaim,
     claims: &[Arc<ResourceClaim>],
@@ -155,7 +155,7 @@ fn pod_of<'p>(
     is_claim_of(claim, pod, claims.iter().map(|claim| &**claim)).then_some(&**pod)
 }
 
-/// Returns the delay until the next terminating pod exceeds its grace period and no longer counts.
+/// Returns the delay until the next terminating pod exceeds its grace period. The pod then no longer counts.
 fn overdue(observed: &Observed, now: Timestamp) -> Option<Duration> {
     let pods = observed.parts.iter().filter_map(|part| match &part.content {
         Content::Pods(pods) => Some(pods),

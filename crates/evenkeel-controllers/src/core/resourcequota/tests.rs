@@ -13,6 +13,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 
+/// Returns the quota `q` with these limits and this status.
 fn quota(hard: &Value, status: &Value) -> Arc<ResourceQuota> {
     Arc::new(object(&json!({
         "metadata": {"name": "q", "namespace": "ns", "resourceVersion": "7", "labels": {"a": "b"}},
@@ -20,6 +21,7 @@ fn quota(hard: &Value, status: &Value) -> Arc<ResourceQuota> {
     })))
 }
 
+/// Returns a counted resource with this content.
 fn part(group: &str, plural: &str, content: Content) -> Part {
     Part { evaluator: Arc::new(Evaluator::new(group, plural).unwrap()), content }
 }
@@ -32,6 +34,7 @@ fn pods(pods: &[Value]) -> Part {
     part("", "pods", Content::Pods(all(pods)))
 }
 
+/// Returns a pod whose container requests this CPU.
 fn pod(cpu: &str) -> Value {
     json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}})
 }
@@ -142,16 +145,17 @@ fn requeued_when_the_next_terminating_pod_is_overdue() {
 }
 
 #[test]
-fn claim_updates_that_may_decrease_usage() {
-    let claim = |asked: &str, set_aside: Value, phase: &str| -> PersistentVolumeClaim {
+fn changed_claim_storage_may_decrease_usage() {
+    let claim = |requested: &str, allocated: Value, phase: &str| -> PersistentVolumeClaim {
         object(&json!({
-            "spec": {"resources": {"requests": {"storage": asked}}},
-            "status": {"allocatedResources": set_aside, "phase": phase},
+            "spec": {"resources": {"requests": {"storage": requested}}},
+            "status": {"allocatedResources": allocated, "phase": phase},
         }))
     };
     let none = || json!({});
     let large = || json!({"storage": "20Gi"});
     let before = claim("10Gi", none(), "Pending");
+    // The claim after the update, and whether the update may decrease usage.
     let table = [
         (claim("10Gi", none(), "Bound"), false),
         (claim("10240Mi", none(), "Pending"), false),

@@ -20,8 +20,8 @@ use std::sync::Arc;
 /// Options of the controller.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The CA certificate as PEM; `--root-ca-file`, else the CA that the program trusts. Without it the
-    /// controller does not run.
+    /// The CA certificate as PEM: the file of `--root-ca-file`, else the CA that the program trusts. Without a CA,
+    /// the controller does not run.
     pub ca: Option<Arc<str>>,
 }
 

@@ -46,7 +46,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
             plan.push(Create::new(kind, namespace, body.to_string()));
         }
         // The controller's role permits create and update of ConfigMaps, but neither get nor patch.
-        Some(map) if !is_right(map, &observed.ca) => {
+        Some(map) if !is_up_to_date(map, &observed.ca) => {
             let annotations = map.meta.annotations.with(DESCRIPTION.0, DESCRIPTION.1);
             let body = json!({
                 "apiVersion": "v1", "kind": "ConfigMap",
@@ -60,8 +60,8 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     plan
 }
 
-/// Whether the ConfigMap has the CA and a description, of any text.
-fn is_right(map: &ConfigMap, ca: &str) -> bool {
+/// Whether the ConfigMap has exactly the CA as data, and a description of any text.
+fn is_up_to_date(map: &ConfigMap, ca: &str) -> bool {
     map.data.len() == 1
         && map.data.get(KEY) == Some(ca)
         && map.meta.annotations.get(DESCRIPTION.0).is_some_and(|text| !text.is_empty())
@@ -73,6 +73,7 @@ mod tests {
     use evenkeel_api::{Meta, StrMap};
     use evenkeel_runtime::plan::Action;
 
+    /// Returns a namespace whose ConfigMap has this data and the usual description; no ConfigMap without data.
     fn observed(data: Option<&[(&str, &str)]>) -> Observed {
         described(data, DESCRIPTION.1)
     }
@@ -103,8 +104,11 @@ mod tests {
 
     #[test]
     fn only_a_missing_description_is_added() {
-        let of = |text: &str| plan(&described(Some(&[(KEY, "PEM")]), text)).actions.len();
-        assert_eq!([of(""), of("Our own"), of(DESCRIPTION.1)], [1, 0, 0]);
+        let action_count = |text: &str| plan(&described(Some(&[(KEY, "PEM")]), text)).actions.len();
+        assert_eq!(
+            [action_count(""), action_count("Our own"), action_count(DESCRIPTION.1)],
+            [1, 0, 0]
+        );
     }
 
     #[test]

@@ -27,14 +27,14 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::ORDINARY
 };
 
-/// Delay after a namespace's creation. Its creator often creates the account next (a manifest folder, a test), and one
-/// of the two writes would fail.
-const CREATORS_TURN: Duration = Duration::from_millis(50);
+/// Delay after a namespace's creation. The client that created it often creates the account next, as with a folder of
+/// manifests, and one of the two writes would fail.
+const CREATE_DELAY: Duration = Duration::from_millis(50);
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
     let (namespaces, accounts) = (caches.of::<Namespace>(), caches.of::<ServiceAccount>());
-    let builder = context.builder(&DESCRIPTOR, &namespaces).batch_period(CREATORS_TURN).watches(
+    let builder = context.builder(&DESCRIPTOR, &namespaces).batch_period(CREATE_DELAY).watches(
         &accounts,
         |event, enqueue| {
             if let CacheEvent::Deleted(account) = event {

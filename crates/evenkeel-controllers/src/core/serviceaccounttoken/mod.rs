@@ -1,5 +1,6 @@
-//! Token controller: fills token Secrets of service accounts, and deletes those without an account. It starts first,
-//! with the program's own credentials. Upstream: `pkg/controller/serviceaccount/tokens_controller.go`.
+//! Token controller: fills token Secrets of service accounts, and deletes token Secrets whose account does not exist.
+//! It starts first, with the program's own credentials. Upstream:
+//! `pkg/controller/serviceaccount/tokens_controller.go`.
 
 mod options;
 mod plan;
@@ -33,7 +34,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 /// Maximum number of retries of a failing Secret. Upstream: `maxRetries`.
 const RETRIES: u32 = 10;
 
-/// Returns the cache of the Secrets with the type of tokens.
+/// Returns the cache of token Secrets.
 pub(super) fn token_secrets(caches: &Caches) -> Cache<Full<Secret>> {
     caches.selected("", &format!("type={}", token_secret::TYPE))
 }
@@ -61,12 +62,12 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let (secrets, accounts) = (token_secrets(caches), caches.of::<ServiceAccount>());
     let of_account = secrets.index("account", |secret, key| {
         if let Some(claim) = Claim::of(secret) {
-            key(&by_account(&secret.meta().namespace, claim.account));
+            key(&index_key(&secret.meta().namespace, claim.account));
         }
     });
     let with_secret = accounts.index("secret", |account, key| {
         for secret in &account.secrets {
-            key(&by_account(&account.meta.namespace, &secret.name));
+            key(&index_key(&account.meta.namespace, &secret.name));
         }
     });
     let builder = context
@@ -75,8 +76,9 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .max_retries(RETRIES)
         .watches(&accounts, move |event, enqueue| {
             let CacheEvent::Deleted(account) = event else { return };
-            let of_it = of_account.get(&by_account(&account.meta.namespace, &account.meta.name));
-            of_it.iter().for_each(|secret| enqueue.add(Key::of(secret.meta())));
+            let secrets_of_account =
+                of_account.get(&index_key(&account.meta.namespace, &account.meta.name));
+            secrets_of_account.iter().for_each(|secret| enqueue.add(Key::of(secret.meta())));
         });
     let ca = context.options.rootcacertpublisher.ca.clone();
     let filling = Filling { ca, signer };
@@ -100,13 +102,13 @@ impl Planner for Tokens {
     fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
         let Key { namespace, name } = key;
         let Some(secret) = self.secrets.get(namespace, name) else {
-            let referrers = self.with_secret.get(&by_account(namespace, name));
+            let referrers = self.with_secret.get(&index_key(namespace, name));
             let is_referred_to = !referrers.is_empty();
             return is_referred_to.then(|| Observed::Gone { name: Arc::clone(name), referrers });
         };
         let account = Claim::of(&secret).and_then(|claim| {
             let account = self.accounts.get(namespace, claim.account);
-            account.filter(|account| claim.means(account))
+            account.filter(|account| claim.is_for(account))
         });
         Some(Observed::Secret { secret, account })
     }
@@ -120,6 +122,6 @@ impl Planner for Tokens {
     }
 }
 
-fn by_account(namespace: &str, name: &str) -> String {
+fn index_key(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }

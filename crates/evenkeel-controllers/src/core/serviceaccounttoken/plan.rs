@@ -52,7 +52,7 @@ pub(super) fn plan(observed: &Observed, filling: &Filling) -> Plan {
     }
 }
 
-/// Returns the next step, by the outcomes so far.
+/// Returns the step after the outcomes so far; `None` at the end.
 pub(super) fn next(observed: &Observed, filling: &Filling, done: &Outcomes) -> Option<Plan> {
     match observed {
         Observed::Gone { name, referrers } => remove_references(name, referrers, &done.0),
@@ -65,7 +65,7 @@ pub(super) fn next(observed: &Observed, filling: &Filling, done: &Outcomes) -> O
             match found.transpose() {
                 Ok(found) => {
                     let claim = Claim::of(secret)?;
-                    let account = found.filter(|account| claim.means(account));
+                    let account = found.filter(|account| claim.is_for(account));
                     settle(secret, account.as_ref(), filling, rest)
                 }
                 Err(error) => Some(Plan::failure(error.message)),
@@ -74,7 +74,7 @@ pub(super) fn next(observed: &Observed, filling: &Filling, done: &Outcomes) -> O
     }
 }
 
-/// Deletes or fills a Secret whose account is known. `done` are the outcomes since then.
+/// Deletes or fills a Secret once its account is known. `done` are the outcomes since then.
 fn settle(
     secret: &Full<Secret>,
     account: Option<&ServiceAccount>,
@@ -93,8 +93,8 @@ fn settle(
     }
 }
 
-/// Fills a Secret if the live one has the observed version. Otherwise the event of its change enqueues it
-/// again. Upstream: `generateTokenIfNeeded`.
+/// Fills a Secret if the live Secret has the observed version. If it has another version, the event of that change
+/// enqueues it again. Upstream: `generateTokenIfNeeded`.
 fn fill(
     secret: &Full<Secret>,
     account: &ServiceAccount,
@@ -162,12 +162,12 @@ fn live<V: View>(object: &V) -> LiveRead {
     LiveRead { on_error: OnError::Abort, ..read }
 }
 
-/// Returns an update. The next step handles its failure.
+/// Returns an update whose failure the next step handles.
 fn update(target: Target, live: &Value) -> Update {
     Update { on_error: OnError::Ignore, ..Update::new(target, live.to_string()) }
 }
 
-/// Returns the error of a write, except for conflicts and NotFound: an event follows them.
+/// Returns the error of a write. A conflict or NotFound is no failure, because an event enqueues the Secret again.
 fn failure(written: &Outcome) -> Option<String> {
     let error: &Failure = written.error.as_ref()?;
     (!error.is_not_found() && !error.is_conflict()).then(|| error.message.clone())

@@ -1,4 +1,4 @@
-//! Signer of JSON web tokens with an RSA or elliptic-curve key. It computes the key id as the API server
+//! Signer of JSON web tokens with an RSA or elliptic-curve key. The signer computes the key id as the API server
 //! does.
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};

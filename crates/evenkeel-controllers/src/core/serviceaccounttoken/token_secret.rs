@@ -25,7 +25,7 @@ pub(crate) struct Claim<'a> {
 }
 
 impl<'a> Claim<'a> {
-    /// Reads the annotations; `None` for another type, or without a name.
+    /// Reads the annotations of a Secret; `None` if it has another type or names no account.
     pub(crate) fn of(secret: &'a Full<Secret>) -> Option<Self> {
         let meta = secret.meta();
         let account = meta.annotations.get(ACCOUNT).filter(|name| !name.is_empty())?;
@@ -33,8 +33,9 @@ impl<'a> Claim<'a> {
         is_token.then(|| Self { account, uid: meta.annotations.get(UID).unwrap_or_default() })
     }
 
-    /// Whether the service account, found by this name, also has this uid, if one is given.
-    pub(crate) fn means(&self, account: &ServiceAccount) -> bool {
+    /// Whether an account with this name is the one that the Secret names. Without a uid in the Secret, every such
+    /// account is.
+    pub(crate) fn is_for(&self, account: &ServiceAccount) -> bool {
         self.uid.is_empty() || *self.uid == *account.meta.uid
     }
 }
@@ -91,8 +92,8 @@ pub(super) fn claims(secret: &Full<Secret>, account: &ServiceAccount) -> Value {
     })
 }
 
-/// Returns the change of the Secret. `ca` and `token` are plain text; `encode` applies base64. Upstream:
-/// `generateTokenIfNeeded`.
+/// Returns the change that fills in what `lacks` names. `ca` and `token` are plain text; `encode` applies base64.
+/// Upstream: `generateTokenIfNeeded`.
 pub(super) fn change(
     account: &ServiceAccount,
     lacks: Lacks,
@@ -141,8 +142,8 @@ mod tests {
         let named = secret(&json!({ACCOUNT: "robot"}), &json!({}));
         let claim = Claim::of(&named).expect("it names an account");
         assert_eq!((claim.account, claim.uid), ("robot", ""));
-        assert!(claim.means(&account()));
-        assert!(!Claim { uid: "u2", ..claim }.means(&account()));
+        assert!(claim.is_for(&account()));
+        assert!(!Claim { uid: "u2", ..claim }.is_for(&account()));
         assert_eq!(Claim::of(&secret(&json!({}), &json!({}))), None);
     }
 
@@ -151,6 +152,7 @@ mod tests {
         // "x" and "ca" in base64.
         let (x, ca) = ("eA==", "Y2E=");
         let all = Lacks { ca: true, namespace: true, token: true };
+        // Data of the Secret, the CA certificate if it is known, and the verdict.
         let table = [
             (json!({}), Some("ca"), Verdict::Fill(all)),
             (json!({}), None, Verdict::Fill(Lacks { ca: false, ..all })),

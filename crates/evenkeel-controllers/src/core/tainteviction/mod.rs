@@ -41,20 +41,20 @@ pub(super) fn pods_by_node(pods: &Cache<Pod>) -> Index<Pod> {
     pods.index("node", corev1::node_key)
 }
 
-/// Starts the controller: alone or, without the gate `SeparateTaintEvictionController`, from the node lifecycle
-/// controller.
+/// Starts the controller. Without the gate `SeparateTaintEvictionController`, the node lifecycle controller calls
+/// this function.
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let (pods, nodes) = (context.env.caches.of::<Pod>(), context.env.caches.of::<Node>());
     let on_node = pods_by_node(&pods);
     let help = "Latency, in seconds, between the time when a taint effect has been activated for the Pod and its deletion via TaintEvictionController.";
     let name = "taint_eviction_controller_pod_deletion_duration_seconds";
-    let late = metrics::histogram(&context.registry, name, help, &SECONDS);
+    let latency = metrics::histogram(&context.registry, name, help, &SECONDS);
     let deletions = IntCounter::new(
         "taint_eviction_controller_pod_deletions_total",
         "Total number of Pods deleted by TaintEvictionController since its start.",
     )
     .expect("the name is a valid literal");
-    let metrics = Metrics { late, deletions: metrics::register(&context.registry, deletions) };
+    let metrics = Metrics { latency, deletions: metrics::register(&context.registry, deletions) };
     let planner = Evictions { pods: pods.clone(), nodes: nodes.clone() };
     let builder = context
         .builder_watching(&DESCRIPTOR, &pods, |event, enqueue| {
@@ -108,9 +108,9 @@ struct Evictions {
     nodes: Cache<Node>,
 }
 
-/// Counts evictions.
+/// Pass handler that counts evictions and their latency.
 struct Metrics {
-    late: Histogram,
+    latency: Histogram,
     deletions: IntCounter,
 }
 
@@ -121,8 +121,8 @@ impl PassHandler<Evictions> for Metrics {
             && !pass.is_incomplete
         {
             self.deletions.inc();
-            let late = pass.planned.duration_since(pending.due).as_secs_f64();
-            self.late.observe(late + pass.took.as_secs_f64());
+            let latency = pass.planned.duration_since(pending.due).as_secs_f64();
+            self.latency.observe(latency + pass.took.as_secs_f64());
         }
     }
 }

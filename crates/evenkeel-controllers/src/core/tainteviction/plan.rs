@@ -4,11 +4,11 @@
 //! |---|---|
 //! | taints with `effect`: `NoExecute` | `evicting` |
 //! | `tolerations`: `key`, `operator`, `value`, `effect` | `min_toleration_time`, `../../../../evenkeel-component-helpers/src/scheduling/corev1/mod.rs` |
-//! | `tolerationSeconds`, the shortest of the matching ones; zero and negative values | `min_toleration_time` |
+//! | `tolerationSeconds`: the shortest of the matching tolerations; zero and negative values | `min_toleration_time` |
 //! | a scheduled eviction keeps its time, or is cancelled | `verdict`, `plan` |
 //! | condition `DisruptionTarget`: `DeletionByTaintManager` | `plan` |
 //! | `not-ready` and `unreachable` with `NoExecute` | `../nodelifecycle/plan/no_execute.rs` |
-//! | 300 s for these two by default (`DefaultTolerationSeconds`) | `../../../../evenkeel-apiserver/src/admission/pods.rs` |
+//! | 300 s for `not-ready` and `unreachable` by default (`DefaultTolerationSeconds`) | `../../../../evenkeel-apiserver/src/admission/pods.rs` |
 
 use crate::{
     disruption::{Why, marked},
@@ -34,8 +34,9 @@ pub(super) struct Observed {
     pub(super) key: Key,
     /// The pod; `None` if it is deleted.
     pub(super) pod: Option<Arc<Pod>>,
-    /// The node's `NoExecute` taints; `None` without the node. Upstream: `getNoExecuteTaints`.
+    /// The node's `NoExecute` taints; `None` if the node does not exist. Upstream: `getNoExecuteTaints`.
     pub(super) taints: Option<Box<[Taint]>>,
+    /// The eviction that an earlier pass scheduled.
     pub(super) pending: Option<Pending>,
 }
 
@@ -45,7 +46,7 @@ pub(super) struct Pending {
     pub(super) due: Timestamp,
 }
 
-/// Decision about a pod, which is remembered for its next reconciliation. Upstream: `taintEvictionQueue`.
+/// Decision about a pod. The pod's next pass receives it. Upstream: `taintEvictionQueue`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The pod stays.
@@ -58,7 +59,7 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
-    /// Returns the scheduled eviction.
+    /// Returns the eviction that is scheduled or due.
     pub(super) fn pending(&self) -> Option<Pending> {
         match self {
             Self::Stay => None,
@@ -67,7 +68,7 @@ impl Verdict {
     }
 }
 
-/// Whether the decided eviction succeeded. Until then it stays scheduled.
+/// Whether the decided eviction succeeded. Until it does, it stays scheduled.
 pub(super) fn is_evicted(verdict: &Verdict, outcomes: &Outcomes) -> bool {
     matches!(verdict, Verdict::Evict(_)) && outcomes.first_error().is_none()
 }
@@ -77,8 +78,8 @@ pub(super) fn evicting(taints: &[Taint]) -> impl Iterator<Item = &Taint> {
     taints.iter().filter(|taint| &*taint.effect == "NoExecute")
 }
 
-/// Decides about the pod. As upstream, a scheduled eviction keeps its time while the taints are tolerated at all, even
-/// if they change. Upstream: `processPodOnNode`.
+/// Decides about the pod. As upstream, a scheduled eviction keeps its time as long as all taints are tolerated for
+/// some time, even if taints or tolerations change. Upstream: `processPodOnNode`.
 pub(super) fn verdict(observed: &Observed, now: Timestamp) -> Verdict {
     let Some(pod) = observed.pod.as_ref().filter(|pod| !pod.meta.deleting()) else {
         return Verdict::Stay;
@@ -145,7 +146,7 @@ pub(super) fn plan(observed: &Observed, verdict: Verdict, now: Timestamp) -> Pla
             plan.requeue_after(remaining);
         }
         (Verdict::Evict(_), Some(pod)) => {
-            // An immediate eviction cancels the scheduled one, with its event.
+            // An immediate eviction cancels the scheduled one, and records an event about that.
             if waits {
                 plan.push(event("Cancelling deletion of"));
             }
@@ -179,6 +180,8 @@ mod tests {
         }
     }
 
+    /// Returns a pod with these tolerations (key and seconds) on a node with these taints. An eviction is scheduled
+    /// if `due`.
     fn observed(
         taints: &[&str],
         tolerations: &[(&str, Option<i64>)],
@@ -195,9 +198,10 @@ mod tests {
     }
 
     #[test]
-    fn verdict_by_taints_and_toleration_seconds() {
+    fn taints_evict_and_toleration_seconds_delay() {
         let (stay, now) = (Verdict::Stay, Verdict::Evict(Pending { due: T0 }));
         let wait = |seconds| Verdict::Wait(Pending { due: at(seconds) });
+        // Pod and node, and the verdict at `T0`.
         let table = [
             (observed(&[], &[], None), stay),
             (observed(&["a"], &[], None), now),
@@ -209,7 +213,7 @@ mod tests {
             (observed(&["a", "b"], &[("a", Some(30)), ("b", Some(20))], None), wait(20)),
             (observed(&["a", "b"], &[("a", Some(30)), ("b", None)], None), wait(30)),
             (observed(&["a", "b"], &[("a", Some(30))], None), now),
-            // A scheduled eviction keeps its time, whatever the tolerations are now.
+            // A scheduled eviction keeps its time, whatever `tolerationSeconds` says now.
             (observed(&["a"], &[("a", Some(30))], Some(5)), wait(5)),
             (observed(&["a"], &[("a", Some(3))], Some(5)), wait(5)),
             (observed(&["a"], &[("a", Some(0))], Some(5)), wait(5)),
@@ -223,22 +227,22 @@ mod tests {
         for (number, (observed, want)) in table.iter().enumerate() {
             assert_eq!(verdict(observed, T0), *want, "{number}");
         }
-        // Without a node, a scheduled eviction keeps its time.
+        // If the node does not exist, a scheduled eviction keeps its time.
         let lost = Observed { taints: None, ..observed(&["a"], &[], Some(5)) };
         assert_eq!(verdict(&lost, T0), wait(5));
         assert_eq!(verdict(&Observed { pending: None, ..lost }, T0), stay);
     }
 
     fn events(plan: &Plan) -> Vec<&str> {
-        let notes = plan.actions.iter().filter_map(|action| match action {
+        let messages = plan.actions.iter().filter_map(|action| match action {
             Action::Event(event) => Some(&*event.message),
             _ => None,
         });
-        notes.collect()
+        messages.collect()
     }
 
     #[test]
-    fn eviction_event_condition_and_delete() {
+    fn eviction_records_event_and_condition_and_deletes_the_pod() {
         let observed = observed(&["a"], &[], None);
         let plan = plan(&observed, verdict(&observed, T0), T0);
         assert_eq!(events(&plan), ["Marking for deletion Pod ns/p"]);
@@ -274,22 +278,22 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
         #[test]
-        fn toleration_seconds_delay_the_eviction(seconds in 1i64..1000, looks in proptest::collection::vec(0i64..1000, 1..10)) {
-            let mut looks = looks;
-            looks.sort_unstable();
+        fn toleration_seconds_delay_the_eviction(seconds in 1i64..1000, times in proptest::collection::vec(0i64..1000, 1..10)) {
+            let mut times = times;
+            times.sort_unstable();
             let mut pending = None;
             let mut first = None;
-            for look in looks {
+            for time in times {
                 let observed = Observed { pending, ..observed(&["a"], &[("a", Some(seconds))], None) };
-                let start = *first.get_or_insert(look);
-                match verdict(&observed, at(look)) {
+                let start = *first.get_or_insert(time);
+                match verdict(&observed, at(time)) {
                     Verdict::Wait(waits) => {
                         prop_assert_eq!(waits.due, at(start + seconds));
-                        prop_assert!(look < start + seconds);
+                        prop_assert!(time < start + seconds);
                         pending = Some(waits);
                     }
                     Verdict::Evict(_) => {
-                        prop_assert!(look >= start + seconds);
+                        prop_assert!(time >= start + seconds);
                         break;
                     }
                     Verdict::Stay => prop_assert!(false, "the toleration is limited"),

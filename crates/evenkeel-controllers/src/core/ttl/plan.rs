@@ -5,13 +5,14 @@ use evenkeel_api::views::Node;
 use evenkeel_runtime::plan::{Patch, PatchForm, Plan};
 use serde_json::json;
 
+/// Annotation with the TTL in seconds.
 const ANNOTATION: &str = "node.alpha.kubernetes.io/ttl";
 
 /// Minimum and maximum number of nodes, and the TTL in seconds. The ranges overlap to avoid flapping at a boundary.
 const STEPS: [(usize, usize, u32); 5] =
     [(0, 100, 0), (90, 500, 15), (450, 1000, 30), (900, 2000, 60), (1800, usize::MAX, 300)];
 
-/// Size of the cluster, and the current range.
+/// Number of nodes, and the index of the current range in [`STEPS`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Size {
     nodes: usize,
@@ -58,6 +59,7 @@ mod tests {
     use evenkeel_api::Meta;
     use proptest::prelude::*;
 
+    /// Returns the size of a cluster to which this number of nodes was added.
     fn sized(nodes: usize) -> Size {
         let mut size = Size::default();
         for _ in 0..nodes {
@@ -67,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn ttl_by_cluster_size_with_hysteresis() {
+    fn ttl_follows_the_cluster_size_with_hysteresis() {
         for (nodes, seconds) in
             [(0, 0), (100, 0), (101, 15), (500, 15), (501, 30), (1001, 60), (2000, 60), (2001, 300)]
         {

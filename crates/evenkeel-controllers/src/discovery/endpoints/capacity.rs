@@ -1,4 +1,4 @@
-//! Capacity of Endpoints, which is 1000 addresses. Upstream: `truncateEndpoints`.
+//! Capacity of an Endpoints object: 1000 addresses. Upstream: `truncateEndpoints`.
 
 use evenkeel_api::views::{EndpointAddress, EndpointSubset};
 
@@ -9,8 +9,8 @@ pub(super) const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 /// Value of the annotation.
 pub(super) const TRUNCATED: &str = "truncated";
 
-/// Truncates the subsets to the capacity and returns whether it had to. Ready addresses take precedence. Each subset
-/// keeps a proportional number, rounded up as long as capacity remains. Upstream: `truncateEndpoints`.
+/// Truncates the subsets to the capacity, and returns whether they exceeded it. Ready addresses take precedence. Each
+/// subset keeps a proportional number, rounded up while capacity remains. Upstream: `truncateEndpoints`.
 pub(super) fn truncate(subsets: &mut [EndpointSubset]) -> bool {
     let ready: usize = subsets.iter().map(|subset| subset.addresses.len()).sum();
     let unready: usize = subsets.iter().map(|subset| subset.not_ready_addresses.len()).sum();
@@ -46,10 +46,10 @@ mod tests {
     use super::*;
 
     fn subset(ready: usize, unready: usize) -> EndpointSubset {
-        let some = |n| vec![EndpointAddress::default(); n].into();
+        let addresses = |n| vec![EndpointAddress::default(); n].into();
         EndpointSubset {
-            addresses: some(ready),
-            not_ready_addresses: some(unready),
+            addresses: addresses(ready),
+            not_ready_addresses: addresses(unready),
             ports: Box::default(),
         }
     }
@@ -57,6 +57,7 @@ mod tests {
     #[test]
     fn truncation_keeps_ready_addresses_and_is_proportional() {
         type Sizes = &'static [(usize, usize)];
+        // Ready and unready addresses of each subset, whether some are removed, and the numbers that remain.
         let table: [(Sizes, bool, Sizes); 6] = [
             (&[(1000, 0)], false, &[(1000, 0)]),
             (&[(0, 0)], false, &[(0, 0)]),
@@ -67,7 +68,7 @@ mod tests {
         ];
         for (before, is_cut, after) in table {
             let mut subsets: Vec<_> =
-                before.iter().map(|(ready, not)| subset(*ready, *not)).collect();
+                before.iter().map(|(ready, unready)| subset(*ready, *unready)).collect();
             assert_eq!(truncate(&mut subsets), is_cut, "{before:?}");
             let sizes: Vec<_> =
                 subsets.iter().map(|s| (s.addresses.len(), s.not_ready_addresses.len())).collect();

@@ -50,7 +50,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         endpoints: endpoints.clone(),
         selected: selected.clone(),
     };
-    let of_endpoints = services.clone();
+    let existing_services = services.clone();
     let builder = context
         .builder(&DESCRIPTOR, &services)
         .workers(options.concurrent_syncs)
@@ -61,7 +61,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         })
         .watches(&endpoints, move |event, enqueue| {
-            if is_relevant(event, &of_endpoints) {
+            if is_relevant(event, &existing_services) {
                 enqueue.add(Key::of(&event.object().meta));
             }
         });
@@ -69,8 +69,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Reports whether an event of Endpoints enqueues their Service. It does for a deletion, for an object that existed at
-/// the start, and for the creation of managed Endpoints without a Service. Upstream: `onEndpointsDelete`,
+/// Reports whether an event of Endpoints enqueues their Service. A deletion does, an object that existed at the start
+/// does, and so does the creation of managed Endpoints without a Service. Upstream: `onEndpointsDelete`,
 /// `checkLeftoverEndpoints`.
 fn is_relevant(event: &CacheEvent<Endpoints>, services: &Cache<Service>) -> bool {
     match event {

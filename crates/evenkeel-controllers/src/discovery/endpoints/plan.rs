@@ -108,14 +108,15 @@ fn subsets(service: &Service, pods: &[Arc<Pod>]) -> Box<[EndpointSubset]> {
     canonical::repack_subsets(candidates.into_iter().map(candidate).collect())
 }
 
-/// Reports whether the pod is published. A terminating pod is not, unless the Service sets `publishNotReadyAddresses`.
+/// Reports whether the pod is published. A terminating pod is only published if the Service sets
+/// `publishNotReadyAddresses`.
 fn is_published(service: &Service, pod: &Pod) -> bool {
     pod::belongs_in_endpoints(pod)
         && (service.spec.publish_not_ready_addresses || !pod.meta.deleting())
 }
 
-/// Returns the pod's ports for the Service, or `None` if it has none of them. Only a headless Service may have no
-/// ports.
+/// Returns the pod's ports for the Service, or `None` if the pod has none of them. Only a headless Service may have
+/// no ports.
 fn ports(service: &Service, pod: &Pod) -> Option<Vec<EndpointPort>> {
     if service.spec.ports.is_empty() {
         return (&*service.spec.cluster_ip == "None").then(Vec::new);
@@ -132,7 +133,7 @@ fn ports(service: &Service, pod: &Pod) -> Option<Vec<EndpointPort>> {
     Some(ports).filter(|ports| !ports.is_empty())
 }
 
-/// Returns the pod's first address of the family, which by default is that of its `podIP`. Upstream:
+/// Returns the pod's first address of the family; without a family, of the family of the `podIP`. Upstream:
 /// `podToEndpointAddressForService`.
 fn address_of(service: &Service, pod: &Pod, family: Option<Family>) -> Option<EndpointAddress> {
     let pod_ip_family = || address::parse(&pod.status.pod_ip).map_or(Family::V4, Family::of);
@@ -147,8 +148,8 @@ fn address_of(service: &Service, pod: &Pod, family: Option<Family>) -> Option<En
     })
 }
 
-/// Returns the labels of the Endpoints: those of the Service, the managed-by label, and for a headless Service the
-/// headless label.
+/// Returns the labels of the Endpoints: the Service's labels, the managed-by label, and the headless label for a
+/// headless Service.
 fn labels(service: &Service) -> StrMap {
     let service_labels = service.meta.labels.iter().filter(|(key, _)| *key != HEADLESS);
     let headless = (!address::has_cluster_ip(service)).then_some((HEADLESS, ""));
@@ -192,7 +193,7 @@ impl<M> Body<M> {
     }
 }
 
-/// Returns the annotations of the Endpoints: the present ones, with updated trigger time and capacity.
+/// Returns the present annotations with the current trigger time and over-capacity annotation.
 fn annotations(present: &StrMap, observed: &Observed, is_truncated: bool) -> StrMap {
     let trigger = observed
         .trigger_times

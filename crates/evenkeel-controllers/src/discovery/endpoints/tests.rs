@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
+/// Returns the Service `web`; the fields of `spec` override its own.
 fn service(spec: &Value) -> Service {
     let mut service = json!({
         "metadata": {"name": "web", "namespace": "ns", "uid": "s", "labels": {"team": "a"}, "creationTimestamp": T0.to_string()},
@@ -25,6 +26,7 @@ fn service(spec: &Value) -> Service {
     object(&service)
 }
 
+/// Returns a pod of the Service, with the container port `http` 8080.
 fn pod_json(name: &str, ip: &str, ready: bool) -> Value {
     json!({
         "metadata": {"name": name, "namespace": "ns", "uid": name, "labels": {"app": "web"}},
@@ -36,6 +38,7 @@ fn pod_json(name: &str, ip: &str, ready: bool) -> Value {
     })
 }
 
+/// Returns the observed state without a new trigger time.
 fn observed(service: Service, pods: &[Value], endpoints: Option<Endpoints>) -> Observed {
     let pods: Vec<Arc<Pod>> = pods.iter().map(|pod| Arc::new(object(pod))).collect();
     let times = Arc::new(Times::of(&service, &pods));
@@ -49,7 +52,7 @@ fn observed(service: Service, pods: &[Value], endpoints: Option<Endpoints>) -> O
     }
 }
 
-/// Endpoints after the plan was executed.
+/// Returns the Endpoints after the plan was executed.
 fn endpoints_after(observed: &Observed) -> Option<Endpoints> {
     let mut endpoints = observed.endpoints.as_deref().cloned();
     for action in plan(observed).actions {
@@ -70,6 +73,7 @@ fn endpoints_after(observed: &Observed) -> Option<Endpoints> {
     endpoints
 }
 
+/// Formats each subset as `ready addresses|unready addresses:ports`.
 fn formatted(subsets: &[EndpointSubset]) -> String {
     let ips = |addresses: &[evenkeel_api::views::EndpointAddress]| {
         addresses.iter().map(|address| &*address.ip).collect::<Vec<_>>().join(",")
@@ -88,7 +92,7 @@ fn formatted(subsets: &[EndpointSubset]) -> String {
 }
 
 #[test]
-fn subsets_by_readiness_and_ports() {
+fn pods_are_grouped_into_subsets_by_readiness_and_ports() {
     let (a, b) = (pod_json("a", "10.0.0.2", true), pod_json("b", "10.0.0.1", true));
     let with = |pod: &Value, path: &str, value: Value| {
         let mut pod = pod.clone();
@@ -103,6 +107,7 @@ fn subsets_by_readiness_and_ports() {
     let dual = with(&a, "/status/podIPs", json!([{"ip": "10.0.0.2"}, {"ip": "fd00::2"}]));
     let unready = pod_json("a", "10.0.0.2", false);
     let headless = json!({"clusterIP": "None"});
+    // Name of the case, changes of the Service's spec, its pods, and its formatted subsets.
     let table: [(&str, Value, Vec<Value>, &str); 14] = [
         ("two ready", json!({}), vec![a.clone(), b.clone()], "10.0.0.1,10.0.0.2|:8080"),
         ("one unready", json!({}), vec![unready.clone(), b.clone()], "10.0.0.1|10.0.0.2:8080"),
@@ -161,7 +166,7 @@ fn subsets_by_readiness_and_ports() {
 }
 
 #[test]
-fn endpoints_labels_and_trigger_time() {
+fn endpoints_get_the_labels_of_the_service_and_the_trigger_time() {
     let headless = service(&json!({"clusterIP": "None"}));
     let mut observed = observed(headless, &[pod_json("a", "10.0.0.2", true)], None);
     observed.previous_trigger_times = None;
@@ -176,7 +181,7 @@ fn endpoints_labels_and_trigger_time() {
         ]
     );
     assert_eq!(made.meta.annotations.get(TRIGGER_TIME), Some("2026-09-21T14:13:20Z"));
-    // A change without a time removes the time of the change before it.
+    // A change without a trigger time removes the previous trigger time.
     observed.previous_trigger_times = observed.trigger_times.clone();
     observed.endpoints = Some(Arc::new(made));
     observed.pods.clear();
@@ -184,7 +189,7 @@ fn endpoints_labels_and_trigger_time() {
 }
 
 #[test]
-fn services_without_managed_endpoints() {
+fn only_services_with_a_selector_have_endpoints() {
     for spec in [json!({"selector": {}}), json!({"type": "ExternalName"})] {
         assert!(
             plan(&observed(service(&spec), &[pod_json("a", "10.0.0.2", true)], None)).is_nothing(),
@@ -258,6 +263,7 @@ proptest! {
     }
 }
 
+/// Strategy for up to 12 pods, ready or not, with one of two container ports.
 fn pods() -> impl Strategy<Value = Vec<Value>> {
     let one = (0u8..12, any::<bool>(), prop_oneof![Just(8080), Just(9090)]);
     proptest::collection::vec(one, 0..12).prop_map(|all| {

@@ -21,28 +21,29 @@ pub(super) struct Group {
     pub(super) endpoints: Vec<Endpoint>,
 }
 
-/// Returns the endpoints of a family, grouped by ports. A pod whose node does not exist is omitted, unless the Service
+/// Returns the endpoints of a family, grouped by ports. Omits a pod whose node does not exist, unless the Service
 /// sets `publishNotReadyAddresses`. A pod without an address of the family still creates its group.
 pub(super) fn groups(service: &Service, pods: &[Placed], family: Family) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (pod, node) in pods.iter().filter(|(pod, _)| pod::belongs_in_endpoints(pod)) {
         let ports = ports(service, pod);
-        let at = groups.iter().position(|group| group.ports == ports).unwrap_or_else(|| {
+        let index = groups.iter().position(|group| group.ports == ports).unwrap_or_else(|| {
             groups.push(Group { ports, endpoints: Vec::new() });
             groups.len() - 1
         });
         if node.is_some() || service.spec.publish_not_ready_addresses {
-            groups[at].endpoints.extend(endpoint(service, pod, node.as_deref(), family));
+            groups[index].endpoints.extend(endpoint(service, pod, node.as_deref(), family));
         }
     }
     groups
 }
 
-/// Returns the error about pods whose node does not exist, or `None` if there are none.
+/// Returns the error about pods whose node does not exist, or `None` if there are no such pods.
 pub(super) fn missing_nodes_error(service: &Service, pods: &[Placed]) -> Option<String> {
-    let lost = pods.iter().filter(|(pod, node)| node.is_none() && pod::belongs_in_endpoints(pod));
+    let unassigned =
+        pods.iter().filter(|(pod, node)| node.is_none() && pod::belongs_in_endpoints(pod));
     let published = service.spec.publish_not_ready_addresses;
-    let texts: Vec<String> = lost
+    let texts: Vec<String> = unassigned
         .filter(|_| !published)
         .map(|(pod, _)| {
             let (service, node) = (&service.meta, &pod.spec.node_name);
@@ -59,10 +60,10 @@ pub(super) fn missing_nodes_error(service: &Service, pods: &[Placed]) -> Option<
     }
 }
 
-/// Returns the pod's ports for the Service, sorted. A pod that has none of them becomes an endpoint without ports.
-/// Upstream: `getEndpointPorts`.
+/// Returns the pod's ports for the Service, sorted. A pod with none of the Service's ports becomes an endpoint
+/// without ports. Upstream: `getEndpointPorts`.
 fn ports(service: &Service, pod: &Pod) -> Vec<SlicePort> {
-    let of = |port: &evenkeel_api::views::ServicePort| {
+    let slice_port = |port: &evenkeel_api::views::ServicePort| {
         Some(SlicePort {
             name: port.name.clone(),
             protocol: pod::protocol(&port.protocol).into(),
@@ -70,7 +71,7 @@ fn ports(service: &Service, pod: &Pod) -> Vec<SlicePort> {
             app_protocol: port.app_protocol.clone(),
         })
     };
-    let mut ports: Vec<SlicePort> = service.spec.ports.iter().filter_map(of).collect();
+    let mut ports: Vec<SlicePort> = service.spec.ports.iter().filter_map(slice_port).collect();
     order::slice_ports(&mut ports);
     ports
 }

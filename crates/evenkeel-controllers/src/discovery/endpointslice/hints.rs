@@ -9,11 +9,11 @@ use topology::Counts;
 /// Traffic distribution of a Service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// Any endpoint, wherever the client runs.
+    /// Any endpoint, independent of the client's zone and node.
     Anywhere,
     /// Endpoints in the client's zone. `PreferClose` is an older name for this.
     PreferSameZone,
-    /// Endpoints on the client's node, or else in its zone.
+    /// Endpoints on the client's node, else endpoints in its zone.
     PreferSameNode,
     /// Endpoints allocated in proportion to the zones' CPU (topology aware hints).
     Topology,
@@ -33,10 +33,10 @@ pub(super) fn mode(service: &Service) -> Mode {
     }
 }
 
-/// Slices of a family. They refer to endpoints by index.
+/// Slices of a family; their members are indexes into the desired endpoints.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
-    /// Desired endpoints. Only the hints in slices that are written take effect.
+    /// Desired endpoints. A changed hint takes effect only if its slice is written.
     pub(super) desired: Vec<Endpoint>,
     pub(super) slices: Vec<PackedSlice<'a>>,
 }
@@ -53,24 +53,25 @@ impl Layout<'_> {
         self.desired[index].conditions.ready == Some(true)
     }
 
-    /// Returns the endpoints of the slices that are written, those of new slices first.
+    /// Returns the endpoints of the slices that are written; new slices precede existing ones.
     pub(super) fn written(&self) -> impl Iterator<Item = usize> {
-        let of = |new: bool| {
+        let of_slices = |new: bool| {
             self.slices
                 .iter()
                 .filter(move |slice| slice.needs_write && slice.existing.is_none() == new)
         };
-        of(true).chain(of(false)).flat_map(|slice| slice.members.iter().copied())
+        of_slices(true).chain(of_slices(false)).flat_map(|slice| slice.members.iter().copied())
     }
 
-    /// Returns the desired endpoints of a slice, each with the existing one at its position.
+    /// Returns the desired endpoints of a slice, each with the existing endpoint at its position.
     pub(super) fn present(&self, index: usize) -> impl Iterator<Item = (&Endpoint, &Endpoint)> {
         let slice = &self.slices[index];
         let present = slice.existing.map_or(&[][..], |slice| &slice.endpoints);
         slice.members.iter().map(|index| &self.desired[*index]).zip(present)
     }
 
-    /// Sets the hints of all desired endpoints, and marks slices to be written if an existing hint is `wrong`.
+    /// Sets the hints of all desired endpoints. Marks a slice to be written if `wrong` holds for a pair of its
+    /// desired and existing endpoints.
     fn set(
         &mut self,
         desired_hints: impl Fn(&Endpoint) -> Option<EndpointHints>,
@@ -88,10 +89,10 @@ impl Layout<'_> {
     }
 }
 
-/// State of a Service whose hints follow the annotation. Upstream: `hintsPopulatedByService`, `endpointsByService`.
+/// Topology hints of a Service that has the annotation. Upstream: `hintsPopulatedByService`, `endpointsByService`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Hinted {
-    /// Whether the Service's slices have such hints.
+    /// Whether the last family that was reconciled got such hints.
     pub(super) populated: bool,
     /// Number of endpoints allocated to each zone, by family.
     pub(super) given: [Option<Counts>; 2],
@@ -103,7 +104,7 @@ impl Hinted {
         self.given[family as usize] = given;
     }
 
-    /// Forgets the hints of a family. Upstream: `RemoveHints`.
+    /// Removes the hints of a family. Upstream: `RemoveHints`.
     pub(super) fn remove(&mut self, family: Family) {
         self.set(family, None);
     }
@@ -165,8 +166,8 @@ pub(super) fn apply(
     }
 }
 
-/// Returns the hint for `trafficDistribution`, which is the endpoint's zone and, with `PreferSameNode`, also its node.
-/// An endpoint that is not ready has none. Upstream: `trafficdist.ReconcileHints`.
+/// Returns the hint for `trafficDistribution`: the endpoint's zone and, with `PreferSameNode`, also its node. An
+/// endpoint that is not ready gets no hint. Upstream: `trafficdist.ReconcileHints`.
 fn traffic_distribution_hint(endpoint: &Endpoint, mode: Mode) -> Option<EndpointHints> {
     let ready = endpoint.conditions.ready == Some(true);
     let zone = Some(&endpoint.zone).filter(|zone| ready && !zone.is_empty());

@@ -23,6 +23,7 @@ pub(super) struct Metrics {
     changed: HistogramVec,
     syncs: IntCounterVec,
     distributions: IntGaugeVec,
+    /// The traffic distribution of each Service that has one.
     by_service: Mutex<HashMap<Key, Text>>,
 }
 
@@ -76,10 +77,10 @@ impl Metrics {
         }
     }
 
-    /// Records a pass.
+    /// Records the counts and the result of a pass.
     pub(super) fn passed(&self, observed: &Observed, decision: &Decision, outcomes: &Outcomes) {
-        let well = outcomes.first_error().is_none() && !decision.incomplete;
-        self.syncs.with_label_values(&[if well { "success" } else { "error" }]).inc();
+        let succeeded = outcomes.first_error().is_none() && !decision.incomplete;
+        self.syncs.with_label_values(&[if succeeded { "success" } else { "error" }]).inc();
         count_writes(&decision.writes, outcomes, &self.changes);
         let labels = plan::metric_labels(&observed.service);
         for [added, removed, changed] in &decision.counts {
@@ -88,16 +89,17 @@ impl Metrics {
             self.changed.with_label_values(&labels).observe(*changed as f64);
         }
         self.gauges.set(&observed.key, Some(decision.share));
-        self.distribute(&observed.key, labels[1]);
+        self.set_distribution(&observed.key, labels[1]);
     }
 
     /// Removes a deleted Service from the gauges.
     pub(super) fn gone(&self, key: &Key) {
         self.gauges.set(key, None);
-        self.distribute(key, "");
+        self.set_distribution(key, "");
     }
 
-    fn distribute(&self, key: &Key, now: &str) {
+    /// Moves a Service from the gauge of its previous traffic distribution to that of `now`; empty for none.
+    fn set_distribution(&self, key: &Key, now: &str) {
         let mut by_service = self.lock();
         let before = by_service.get(key).map_or("", |before| before);
         if before == now {

@@ -87,7 +87,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     };
     let handler = Passes { shared: Arc::clone(&shared), metrics: Metrics::new(&context.registry) };
     let on_node = pods.index("node", corev1::node_key);
-    let (of_pods, of_slices, of_nodes) = (Arc::clone(&shared), Arc::clone(&shared), shared);
+    let (for_pods, for_slices, for_nodes) = (Arc::clone(&shared), Arc::clone(&shared), shared);
     let builder = context
         .builder(&DESCRIPTOR, &services)
         .event_source("endpoint-slice-controller")
@@ -95,24 +95,28 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .max_retries(MAX_RETRIES)
         .backoff(BACKOFF)
         .watches(&pods, move |event, enqueue| {
-            for key in of_pods.selected.concerned(event) {
+            for key in for_pods.selected.concerned(event) {
                 enqueue.add_within(key, options.batch_period);
             }
         })
         .watches(&slices, move |event, enqueue| {
-            for key in of_slices.slices.concerned(event, &of_slices.own) {
+            for key in for_slices.slices.concerned(event, &for_slices.own) {
                 enqueue.add_after(key, options.batch_period.max(SLICE_CHANGE_DELAY));
             }
         })
         .watches(&nodes, move |event, enqueue| {
-            of_nodes.overloaded_after(event).into_iter().for_each(|key| enqueue.add(key));
+            for_nodes.overloaded_after(event).into_iter().for_each(|key| enqueue.add(key));
             if affects_endpoints(event) {
                 for pod in on_node
                     .get(&event.object().meta.name)
                     .iter()
                     .filter(|pod| pod::belongs_in_endpoints(pod))
                 {
-                    of_nodes.selected.services_of(pod).into_iter().for_each(|key| enqueue.add(key));
+                    for_nodes
+                        .selected
+                        .services_of(pod)
+                        .into_iter()
+                        .for_each(|key| enqueue.add(key));
                 }
             }
         });
@@ -120,8 +124,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Reports whether a node's event may change the zone of endpoints, or restore endpoints that were omitted because the
-/// node did not exist.
+/// Reports whether a node's event may change endpoints: their zone, or whether they exist. Endpoints whose node did
+/// not exist were omitted.
 fn affects_endpoints(event: &CacheEvent<Node>) -> bool {
     match event {
         CacheEvent::Added { initial, .. } => !initial,
@@ -130,7 +134,7 @@ fn affects_endpoints(event: &CacheEvent<Node>) -> bool {
     }
 }
 
-/// State shared by event handlers and passes.
+/// State that event handlers and passes share.
 struct Shared {
     selected: Selected,
     slices: ByService,
@@ -142,7 +146,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Records a node's event. Returns the Services for which a zone now has too few endpoints. Upstream:
+    /// Records a node's event. Returns the Services that now have too few endpoints in a zone. Upstream:
     /// `checkNodeTopologyDistribution`.
     fn overloaded_after(&self, event: &CacheEvent<Node>) -> Vec<Key> {
         let mut zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
@@ -187,7 +191,8 @@ struct Memory {
     decision: Option<Arc<Decision>>,
 }
 
-/// Records the writes of a plan, so that their events are recognized, and the Services with hints. Counts the passes.
+/// Pass handler. Records the writes of a plan, so that their events are recognized, and the topology hints of
+/// Services. Updates the metrics after each pass.
 struct Passes {
     shared: Arc<Shared>,
     metrics: Metrics,
@@ -207,7 +212,7 @@ impl PassHandler<Controller> for Passes {
         }
     }
 
-    /// Forgets a deleted Service. The garbage collector deletes its slices.
+    /// Removes the records of a deleted Service. The garbage collector deletes its slices.
     fn on_gone(&self, key: &Key) {
         self.shared.own.forget(key);
         self.shared.remember(key, Hinted::default());
@@ -225,7 +230,7 @@ impl Controller {
         };
         let mut slices = shared.slices.get(key);
         slices.retain(|slice| !slice.meta.deleting());
-        let asks = hints::mode(&service) == Mode::Topology;
+        let has_topology_hints = hints::mode(&service) == Mode::Topology;
         let ratios = || shared.zones.lock().unwrap_or_else(PoisonError::into_inner).ratios();
         Observed {
             key: key.clone(),
@@ -233,7 +238,7 @@ impl Controller {
             slices,
             times,
             before: memory.times.last(),
-            ratios: if asks { ratios() } else { None },
+            ratios: if has_topology_hints { ratios() } else { None },
             hinted: memory.hinted.clone(),
             max: self.max,
             service,

@@ -1,4 +1,4 @@
-//! Packs endpoints into slices with few writes. It creates no slice while existing ones have room. Upstream:
+//! Packs endpoints into slices with few writes. It creates no slice while existing slices have room. Upstream:
 //! `reconcileByPortMapping` in `endpointslice/reconciler.go`.
 
 use super::super::pod::same_reference;
@@ -12,7 +12,7 @@ pub(in crate::discovery) struct PackedSlice<'a> {
     pub(in crate::discovery) existing: Option<&'a EndpointSlice>,
     /// Indexes into the desired endpoints.
     pub(in crate::discovery) members: Vec<usize>,
-    /// Whether the slice has to be created or updated.
+    /// Whether the slice must be created or updated.
     pub(in crate::discovery) needs_write: bool,
 }
 
@@ -33,7 +33,9 @@ pub(in crate::discovery) struct PackedSlices<'a> {
 /// Packs `desired` into slices of at most `max` endpoints. `needs_relabel` selects the slices whose labels change.
 /// Upstream: `reconcileByPortMapping`.
 ///
-/// 1. Desired endpoints stay in their slices, all others are removed.
+/// 1. Keep desired endpoints in their slices, and remove all others ([`retain_desired`]).
+/// 2. Add new endpoints to slices that are written anyway ([`fill_changed_slices`]).
+/// 3. Add the rest to an unchanged slice or to new slices ([`fill_unchanged_or_new_slices`]).
 pub(in crate::discovery) fn reconcile_by_port_mapping<'a>(
     existing: &[&'a EndpointSlice],
     desired: &[Endpoint],
@@ -84,7 +86,7 @@ fn endpoint_key(endpoint: &Endpoint) -> EndpointKey<'_> {
     (address, &endpoint.hostname, namespace, name)
 }
 
-/// Step 1: removes the slice's desired endpoints from `unplaced`. Returns them, and how many of them change.
+/// Step 1: removes the slice's desired endpoints from `unplaced`. Returns them, and the number of those that change.
 fn retain_desired<'a>(
     slice: &'a EndpointSlice,
     desired: &[Endpoint],
@@ -124,22 +126,23 @@ fn fill(slice: &mut PackedSlice<'_>, unplaced: &mut Vec<usize>, max: usize) {
     slice.members.extend(unplaced.drain(unplaced.len() - room..).rev());
 }
 
-/// Step 3: adds the remaining endpoints to the fullest unchanged slice that has room for all of them. If there is none,
-/// fills a new slice and repeats.
+/// Step 3: adds the remaining endpoints to the fullest unchanged slice that has room for all of them. If no slice
+/// has, fills a new slice and repeats.
 fn fill_unchanged_or_new_slices(
     slices: &mut Vec<PackedSlice<'_>>,
     unplaced: &mut Vec<usize>,
     max: usize,
 ) {
     while !unplaced.is_empty() {
-        let n = unplaced.len();
-        let has_room_for_all =
-            |slice: &&mut PackedSlice<'_>| !slice.needs_write && slice.members.len() + n <= max;
-        // If several are equally full, the first by name is used. Upstream: `getSliceToFill`.
+        let unplaced_count = unplaced.len();
+        let has_room_for_all = |slice: &&mut PackedSlice<'_>| {
+            !slice.needs_write && slice.members.len() + unplaced_count <= max
+        };
+        // Of equally full slices, take the first by name. Upstream: `getSliceToFill`.
         let best = slices
             .iter_mut()
             .filter(has_room_for_all)
-            .filter(|_| n < max)
+            .filter(|_| unplaced_count < max)
             .rev()
             .max_by_key(|slice| slice.members.len());
         match best {

@@ -45,7 +45,7 @@ use std::{sync::Arc, time::Duration};
 
 /// Value of the label `managed-by` for this controller. Upstream: `ControllerName`.
 pub(super) const MANAGER: &str = "endpointslice-controller.k8s.io";
-/// Labels that the controller sets itself. It does not copy the Service's values of them.
+/// Labels that the controller sets itself. It does not copy the Service's values of these labels.
 const RESERVED: [&str; 3] = [SERVICE_NAME, MANAGED_BY, HEADLESS];
 
 /// Observed state of a Service and its slices.
@@ -73,11 +73,11 @@ pub(super) struct Observed {
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Decision {
     pub(super) writes: Writes,
-    /// Whether some writes are left to the next pass.
+    /// Whether some writes are left for the next pass.
     more: bool,
     pub(super) hinted: Hinted,
     pub(super) share: ServiceCounts,
-    /// For each family the number of endpoints added, of endpoints removed, and of slices written.
+    /// For each family: the number of endpoints added, of endpoints removed, and of slices written.
     pub(super) counts: Vec<[usize; 3]>,
     /// Whether a pod was omitted because its node does not exist.
     pub(super) incomplete: bool,
@@ -107,8 +107,8 @@ impl<'a> Common<'a> {
     }
 }
 
-/// Reconciles the slices of each family, and deletes those of other families. A failed write skips only the remaining
-/// writes of its family. Upstream: `Reconcile`.
+/// Reconciles the slices of each family of the Service, and deletes the slices of other families. A failed write
+/// skips only the remaining writes of its family. Upstream: `Reconcile`.
 pub(super) fn decide(observed: &Observed) -> Decision {
     let (common, families) = (Common::of(observed), address::families(&observed.service));
     let mut decision = Decision { hinted: observed.hinted.clone(), ..Decision::default() };
@@ -167,7 +167,7 @@ struct Slices<'a> {
     layout: Layout<'a>,
     /// Ports of each slice in the layout.
     ports: Vec<Vec<SlicePort>>,
-    /// For each slice in the layout that is new, an existing slice that is reused instead of being deleted.
+    /// For each slice in the layout: an existing slice that would be deleted, and becomes this new slice instead.
     recycled: Vec<Option<&'a EndpointSlice>>,
     deleted: Vec<&'a EndpointSlice>,
     added: usize,
@@ -197,15 +197,15 @@ impl<'a> Slices<'a> {
         let (own, foreign): (Vec<_>, Vec<_>) =
             existing.iter().partition(|slice| is_owned(slice, &observed.service));
         all.deleted = foreign;
-        let keys: Vec<Vec<SlicePort>> = own.iter().map(|slice| in_order(&slice.ports)).collect();
+        let keys: Vec<Vec<SlicePort>> = own.iter().map(|slice| sorted(&slice.ports)).collect();
         let groups = desired::groups(&observed.service, &observed.pods, family);
         let is_grouped = |ports: &Vec<SlicePort>| groups.iter().any(|group| group.ports == *ports);
         let ungrouped = own.iter().zip(&keys).filter(|(_, ports)| !is_grouped(ports));
         all.deleted.extend(ungrouped.map(|(slice, _)| *slice));
         for group in groups {
-            let of = own.iter().zip(&keys).filter(|(_, ports)| **ports == group.ports);
-            let of: Vec<&EndpointSlice> = of.map(|(slice, _)| *slice).collect();
-            all.add(group, &of, observed.max, &common.labels);
+            let with_ports = own.iter().zip(&keys).filter(|(_, ports)| **ports == group.ports);
+            let with_ports: Vec<&EndpointSlice> = with_ports.map(|(slice, _)| *slice).collect();
+            all.add(group, &with_ports, observed.max, &common.labels);
         }
         all.ensure_one(&observed.service, &common.labels);
         all.recycle(&observed.service);
@@ -219,7 +219,9 @@ impl<'a> Slices<'a> {
         max: usize,
         labels: &StrMap,
     ) {
-        let relabel = |slice: &EndpointSlice| !plain(&slice.meta.labels).eq(plain(labels));
+        let relabel = |slice: &EndpointSlice| {
+            !without_reserved(&slice.meta.labels).eq(without_reserved(labels))
+        };
         let packed = packing::reconcile_by_port_mapping(existing, &group.endpoints, max, relabel);
         self.added += packed.added;
         self.removed += packed.removed;
@@ -256,7 +258,7 @@ impl<'a> Slices<'a> {
         self.ports.push(Vec::new());
     }
 
-    /// Reuses slices that would be deleted for new ones. Upstream: `recycleSlices`.
+    /// Turns slices that would be deleted into new slices. Upstream: `recycleSlices`.
     fn recycle(&mut self, service: &Service) {
         self.recycled = vec![None; self.layout.slices.len()];
         let new = (0..self.layout.slices.len())
@@ -279,6 +281,7 @@ impl<'a> Slices<'a> {
         ServiceCounts { endpoints, slices: self.layout.slices.len(), ideal: ideal.max(1) }
     }
 
+    /// Returns the desired endpoints of a slice.
     fn endpoints(&self, index: usize) -> Vec<Endpoint> {
         self.layout.slices[index]
             .members
@@ -296,8 +299,8 @@ impl<'a> Slices<'a> {
         Content { address_type: self.family.name(), ports: &self.ports[index], endpoints, labels }
     }
 
-    /// Returns the creations of slices. A terminating Service gets none, because the garbage collector would delete
-    /// them.
+    /// Returns the creations of slices. A terminating Service gets no slices, because the garbage collector would
+    /// delete them.
     fn creates(&self, common: &Common<'_>) -> Vec<Write> {
         let slices = &self.layout.slices;
         let is_new =
@@ -348,14 +351,14 @@ impl Decision {
         self.writes.push(Write { action, ..write });
     }
 
-    /// Returns the events and writes. If there are too many writes, the next pass makes the rest.
+    /// Returns the events and writes. Beyond [`BURST_LIMIT`] writes, the next pass makes the rest.
     pub(super) fn plan(&self) -> Plan {
         let requeue = self.more.then_some(Duration::from_millis(1));
         Plan { requeue, ..Plan::of(self.writes.all()) }
     }
 }
 
-/// Adds to an action the event about its failure, and the effect of its failure on later actions.
+/// Adds an event that the action's failure records, and the effect of its failure on later actions.
 fn with_events(action: Action, common: &Common<'_>, on_error: OnError) -> Action {
     let key = common.key;
     let note = |what: String| {
@@ -393,18 +396,20 @@ fn event(common: &Common<'_>, (warning, reason, message): HintsEvent) -> Action 
     EventRecord { regarding: common.about.clone(), warning, reason, message }.into()
 }
 
-/// Returns the labels of slices: the Service's and those that the controller sets. Upstream: `setEndpointSliceLabels`.
+/// Returns the labels of slices: the Service's labels and those that the controller sets. Upstream:
+/// `setEndpointSliceLabels`.
 fn labels(service: &Service) -> StrMap {
     let headless = (!address::has_cluster_ip(service)).then_some((HEADLESS, ""));
     let own = [(SERVICE_NAME, &*service.meta.name), (MANAGED_BY, MANAGER)];
-    plain(&service.meta.labels).chain(headless).chain(own).collect()
+    without_reserved(&service.meta.labels).chain(headless).chain(own).collect()
 }
 
-fn plain(labels: &StrMap) -> impl Iterator<Item = (&str, &str)> {
+/// Returns the labels that are copied from the Service.
+fn without_reserved(labels: &StrMap) -> impl Iterator<Item = (&str, &str)> {
     labels.iter().filter(|(key, _)| !RESERVED.contains(key))
 }
 
-fn in_order(ports: &[SlicePort]) -> Vec<SlicePort> {
+fn sorted(ports: &[SlicePort]) -> Vec<SlicePort> {
     let mut ports = ports.to_vec();
     crate::discovery::order::slice_ports(&mut ports);
     ports

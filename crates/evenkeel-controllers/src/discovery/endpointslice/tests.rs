@@ -1,4 +1,4 @@
-//! Table tests of plans. A property test checks that slices stay well packed with few changes.
+//! Table tests of plans. A property test checks that slices contain each pod once, with few writes.
 
 use super::{
     hints::Hinted,
@@ -18,19 +18,24 @@ use std::{
     sync::Arc,
 };
 
-/// A Service with its pods and slices.
+/// A Service `ns/web` with its pods, slices and nodes.
 struct World {
     service: Service,
     pods: BTreeMap<String, Pod>,
     slices: BTreeMap<String, EndpointSlice>,
     /// Zones of the existing nodes, by node name.
     nodes: BTreeMap<String, String>,
+    /// CPU shares of the zones, for topology hints.
     ratios: Option<Ratios>,
+    /// Memory of the topology hints from the previous pass.
     hinted: Hinted,
+    /// Maximum number of endpoints in a slice.
     max: usize,
+    /// Number of slices created so far.
     made: usize,
 }
 
+/// Returns the Service `web`; the fields of `spec` override its own.
 fn service(spec: &Value, annotations: &Value) -> Service {
     let mut service = json!({
         "metadata": {
@@ -74,6 +79,8 @@ impl World {
         }
     }
 
+    /// Adds the ready pod number `n`, on the node `n-a` of zone `a` if `n` is even, else on the node `n-b` of zone
+    /// `b`.
     fn add(&mut self, n: usize) {
         let node = if n.is_multiple_of(2) { "n-a" } else { "n-b" };
         let ips = [format!("10.0.{}.{}", n / 256, n % 256), format!("fd00::{n:x}")];
@@ -104,15 +111,14 @@ impl World {
         }
     }
 
-    /// Executes one pass. Returns how many slices were created, updated and deleted, and the
-    /// messages of events.
+    /// Executes one pass. Returns how many slices were created, updated and deleted, and the messages of events.
     fn pass(&mut self) -> ([usize; 3], Vec<String>) {
         let decision = decide(&self.observed());
         self.hinted = decision.hinted.clone();
-        self.carry_out(&decision)
+        self.execute(&decision)
     }
 
-    fn carry_out(&mut self, decision: &Decision) -> ([usize; 3], Vec<String>) {
+    fn execute(&mut self, decision: &Decision) -> ([usize; 3], Vec<String>) {
         let (mut counts, mut events) = ([0; 3], Vec::new());
         for action in decision.plan().actions {
             match action {
@@ -144,9 +150,10 @@ impl World {
         (counts, events)
     }
 
+    /// Returns the sizes of a family's slices, in ascending order.
     fn sizes(&self, family: &str) -> Vec<usize> {
-        let of = self.slices.values().filter(|slice| &*slice.address_type == family);
-        let mut sizes: Vec<usize> = of.map(|slice| slice.endpoints.len()).collect();
+        let slices = self.slices.values().filter(|slice| &*slice.address_type == family);
+        let mut sizes: Vec<usize> = slices.map(|slice| slice.endpoints.len()).collect();
         sizes.sort_unstable();
         sizes
     }
@@ -155,6 +162,7 @@ impl World {
         self.slices.values().flat_map(|slice| &slice.endpoints).collect()
     }
 
+    /// Returns the number of endpoints by hint, as `zones/nodes`.
     fn hints(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
         for endpoint in self.endpoints() {
@@ -248,6 +256,7 @@ fn failed_address_type_does_not_block_the_other() {
 
 #[test]
 fn endpoint_conditions_follow_readiness_and_deletion() {
+    // `publishNotReadyAddresses`, whether the pod is ready and terminating, and `ready`, `serving` and `terminating`.
     let table = [
         (false, true, false, [true, true, false]),
         (false, false, false, [false, false, false]),
@@ -298,44 +307,45 @@ fn slices_of_a_former_service_are_replaced() {
 }
 
 #[test]
-fn trigger_time_annotation() {
+fn trigger_time_is_written_and_removed() {
     let mut world = World::new(&json!({}));
     world.add(1);
     let mut observed = world.observed();
     observed.before = None;
-    world.carry_out(&decide(&observed));
-    let noted = |world: &World| {
+    world.execute(&decide(&observed));
+    let trigger_time = |world: &World| {
         world.slices.values().next().unwrap().meta.annotations.get(TRIGGER_TIME).map(str::to_owned)
     };
-    assert_eq!(noted(&world).as_deref(), Some("2026-09-21T14:13:20Z"));
+    assert_eq!(trigger_time(&world).as_deref(), Some("2026-09-21T14:13:20Z"));
     world.pods.clear();
     world.pass();
-    assert_eq!(noted(&world), None);
+    assert_eq!(trigger_time(&world), None);
 }
 
 #[test]
-fn hints_of_traffic_distribution() {
+fn hints_follow_the_traffic_distribution() {
+    // Traffic distribution, and the hints (`zones/nodes`) of the endpoints in the zones `a` and `b`.
     let table = [
         ("PreferClose", "a/", "b/"),
         ("PreferSameZone", "a/", "b/"),
         ("PreferSameNode", "a/n-a", "b/n-b"),
         ("Elsewhere", "/", "/"),
     ];
-    for (how, a, b) in table {
+    for (distribution, a, b) in table {
         let mut world = World::new(&json!({}));
         (0..3).for_each(|n| world.add(n));
         world.pass();
-        world.service.spec.traffic_distribution = how.into();
+        world.service.spec.traffic_distribution = distribution.into();
         let (counts, _) = world.pass();
-        assert_eq!(counts, [0, usize::from(how != "Elsewhere"), 0], "{how}");
+        assert_eq!(counts, [0, usize::from(distribution != "Elsewhere"), 0], "{distribution}");
         let mut want = BTreeMap::new();
         *want.entry(a.to_owned()).or_default() += 2;
         *want.entry(b.to_owned()).or_default() += 1;
-        assert_eq!(world.hints(), want, "{how}");
-        assert_eq!(world.pass().0, [0; 3], "{how}");
+        assert_eq!(world.hints(), want, "{distribution}");
+        assert_eq!(world.pass().0, [0; 3], "{distribution}");
         world.service.spec.traffic_distribution = "".into();
         world.pass();
-        assert_eq!(world.hints(), BTreeMap::from([("/".to_owned(), 3)]), "{how}");
+        assert_eq!(world.hints(), BTreeMap::from([("/".to_owned(), 3)]), "{distribution}");
     }
 }
 
@@ -374,11 +384,14 @@ fn topology_hints_follow_the_annotation() {
     assert_eq!(world.hints(), BTreeMap::from([("/".to_owned(), 2)]));
 }
 
+/// A change of the world. Numbers identify pods.
 #[derive(Debug, Clone)]
 enum Step {
+    /// The pod is added; the flag chooses between two numbers of its port `http`.
     Add(usize, bool),
     Remove(usize),
     BecomeUnready(usize),
+    /// The Service gets this `trafficDistribution`.
     Mode(&'static str),
 }
 
@@ -403,7 +416,7 @@ proptest! {
         world.max = max;
         for steps in rounds {
             let before = world.slices.clone();
-            let n = steps.len();
+            let step_count = steps.len();
             let mut mode_changed = false;
             for step in steps {
                 match step {
@@ -426,18 +439,18 @@ proptest! {
                 }
             }
             let ([made, changed, deleted], _) = world.pass();
-            prop_assert!(mode_changed || before.is_empty() || made + changed + deleted <= 4 * n + 4, "{made} {changed} {deleted} after {n}");
+            prop_assert!(mode_changed || before.is_empty() || made + changed + deleted <= 4 * step_count + 4, "{made} {changed} {deleted} after {step_count}");
             prop_assert_eq!(world.pass(), ([0; 3], vec![]), "a second pass writes nothing");
             for family in ["IPv4", "IPv6"] {
-                let of: Vec<&EndpointSlice> = world.slices.values().filter(|slice| &*slice.address_type == family).collect();
-                let names: Vec<&str> = of.iter().flat_map(|slice| &slice.endpoints)
+                let slices: Vec<&EndpointSlice> = world.slices.values().filter(|slice| &*slice.address_type == family).collect();
+                let names: Vec<&str> = slices.iter().flat_map(|slice| &slice.endpoints)
                     .filter_map(|endpoint| Some(&*endpoint.target_ref.as_ref()?.name)).collect();
                 prop_assert_eq!(names.len(), world.pods.len());
                 let names: BTreeSet<&str> = names.into_iter().collect();
                 prop_assert!(names.into_iter().eq(world.pods.keys().map(|name| &**name)));
-                prop_assert!(of.iter().all(|slice| slice.endpoints.len() <= max));
-                prop_assert!(!of.is_empty());
-                prop_assert!(of.len() == 1 || of.iter().all(|slice| !slice.endpoints.is_empty()));
+                prop_assert!(slices.iter().all(|slice| slice.endpoints.len() <= max));
+                prop_assert!(!slices.is_empty());
+                prop_assert!(slices.len() == 1 || slices.iter().all(|slice| !slice.endpoints.is_empty()));
             }
         }
     }

@@ -8,7 +8,7 @@ use super::{
 use evenkeel_api::Text;
 use std::collections::BTreeMap;
 
-/// Maximum overload of the endpoints in a zone, as a fraction. Upstream: `overloadThreshold`.
+/// Maximum overload of the endpoints in a zone, as a fraction of their share. Upstream: `overloadThreshold`.
 const OVERLOAD: f64 = 0.2;
 
 /// Number of endpoints allocated to each zone.
@@ -22,11 +22,11 @@ struct Allocation {
 }
 
 /// Sets the hints in slices that are written, and in unchanged slices whose hints are invalid. Returns the number of
-/// endpoints of each zone. Upstream: `AddHints`.
+/// endpoints allocated to each zone. Upstream: `AddHints`.
 ///
 /// # Errors
 ///
-/// The reason why hints are not possible.
+/// The reason why no hints can be set.
 pub(super) fn allocate(layout: &mut Layout<'_>, ratios: Option<&Ratios>) -> Result<Counts, String> {
     let allocations = allocations(layout.ready(), ratios)?;
     let (mut given, wrong) = unchanged(layout, &allocations);
@@ -65,11 +65,11 @@ pub(super) fn allocate(layout: &mut Layout<'_>, ratios: Option<&Ratios>) -> Resu
     Ok(given)
 }
 
-/// Returns the allocations of this number of endpoints to zones. Upstream: `getAllocations`.
+/// Returns the allocation of this number of endpoints to each zone. Upstream: `getAllocations`.
 ///
 /// # Errors
 ///
-/// If the ratios are unknown, or a zone would be overloaded.
+/// The ratios are unknown, or a zone would be overloaded.
 fn allocations(
     endpoints: usize,
     ratios: Option<&Ratios>,
@@ -95,7 +95,8 @@ fn allocations(
     Ok(ratios.iter().map(|(zone, ratio)| (zone.clone(), allocation(*ratio))).collect())
 }
 
-/// Returns how many endpoints the unchanged slices allocate to each zone, and the slices whose hints are invalid.
+/// Returns how many endpoints the unchanged slices allocate to each zone, and the indexes of slices whose hints are
+/// invalid.
 fn unchanged(
     layout: &Layout<'_>,
     allocations: &BTreeMap<Text, Allocation>,
@@ -114,8 +115,8 @@ fn unchanged(
     (given, wrong)
 }
 
-/// Returns how many endpoints a slice allocates to each zone, or `None` if its hints are invalid: one is missing, or
-/// names a zone that needs no more endpoints. Upstream: `getHintsByZone`.
+/// Returns how many endpoints a slice allocates to each zone, or `None` if its hints are invalid. They are if one is
+/// missing, or if they give a zone more than its maximum. Upstream: `getHintsByZone`.
 fn hinted(
     layout: &Layout<'_>,
     index: usize,
@@ -144,29 +145,30 @@ fn hinted(
     (!counts.iter().any(|(zone, n)| too_many(zone, *n))).then_some(counts)
 }
 
-/// Returns how many endpoints each zone gives and receives. The zone with the largest surplus gives to the one with the
-/// largest deficit. Upstream: `getGivingAndReceivingZones`.
+/// Returns how many endpoints each zone gives and receives. Repeatedly, the zone with the largest surplus gives one
+/// to the zone with the largest deficit. Upstream: `getGivingAndReceivingZones`.
 fn exchange(allocations: &BTreeMap<Text, Allocation>, given: &Counts) -> (Counts, Counts) {
     let surplus = |zone: &str, allocation: &Allocation| {
         given.get(zone).copied().unwrap_or_default() as f64 - allocation.desired
     };
-    let of = |sign: f64| -> BTreeMap<&str, f64> {
+    let differences = |sign: f64| -> BTreeMap<&str, f64> {
         let all = allocations
             .iter()
             .map(|(zone, allocation)| (&**zone, sign * surplus(zone, allocation)));
         all.filter(|(_, n)| *n > 0.0).collect()
     };
-    let (mut has, mut lacks) = (of(1.0), of(-1.0));
+    let (mut surpluses, mut deficits) = (differences(1.0), differences(-1.0));
     let (mut giving, mut receiving) = (Counts::new(), Counts::new());
-    while let (Some((giver, surplus)), Some((receiver, deficit))) = (largest(&has), largest(&lacks))
+    while let (Some((giver, surplus)), Some((receiver, deficit))) =
+        (largest(&surpluses), largest(&deficits))
     {
         if (surplus < 1.0 && deficit < 1.0) || surplus < 0.5 || deficit < 0.5 {
             break;
         }
         *giving.entry(giver.into()).or_default() += 1;
         *receiving.entry(receiver.into()).or_default() += 1;
-        has.entry(giver).and_modify(|n| *n -= 1.0);
-        lacks.entry(receiver).and_modify(|n| *n -= 1.0);
+        surpluses.entry(giver).and_modify(|n| *n -= 1.0);
+        deficits.entry(receiver).and_modify(|n| *n -= 1.0);
     }
     (giving, receiving)
 }
@@ -176,7 +178,7 @@ fn largest<'a>(zones: &BTreeMap<&'a str, f64>) -> Option<(&'a str, f64)> {
     all.filter(|(_, n)| *n > 0.0).max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// Reports whether some zone has too few of these endpoints for the current ratios.
+/// Reports whether a zone has too few of these endpoints for the current ratios.
 pub(super) fn is_overloaded(given: &Counts, ratios: Option<&Ratios>) -> bool {
     let Some(ratios) = ratios else { return !given.is_empty() };
     let total: usize = given.values().sum();
@@ -198,14 +200,17 @@ mod tests {
     #[test]
     fn allocations_are_proportional_to_cpu() {
         let even = ratios(&[("a", 0.5), ("b", 0.5)]);
-        let of = |endpoints, ratios: Option<&Ratios>| -> Result<Vec<(usize, f64)>, String> {
-            let all = allocations(endpoints, ratios)?;
-            Ok(all.into_values().map(|zone| (zone.maximum, zone.desired)).collect::<Vec<_>>())
+        let maximum_and_desired =
+            |endpoints, ratios: Option<&Ratios>| -> Result<Vec<(usize, f64)>, String> {
+                let all = allocations(endpoints, ratios)?;
+                Ok(all.into_values().map(|zone| (zone.maximum, zone.desired)).collect::<Vec<_>>())
+            };
+        assert_eq!(maximum_and_desired(4, Some(&even)), Ok(vec![(2, 2.0), (2, 2.0)]));
+        assert_eq!(maximum_and_desired(10, Some(&even)), Ok(vec![(5, 5.0), (5, 5.0)]));
+        assert_eq!(maximum_and_desired(20, Some(&even)), Ok(vec![(11, 10.0), (11, 10.0)]));
+        let refused = |endpoints, ratios: Option<&Ratios>| {
+            maximum_and_desired(endpoints, ratios).unwrap_err()
         };
-        assert_eq!(of(4, Some(&even)), Ok(vec![(2, 2.0), (2, 2.0)]));
-        assert_eq!(of(10, Some(&even)), Ok(vec![(5, 5.0), (5, 5.0)]));
-        assert_eq!(of(20, Some(&even)), Ok(vec![(11, 10.0), (11, 10.0)]));
-        let refused = |endpoints, ratios: Option<&Ratios>| of(endpoints, ratios).unwrap_err();
         assert_eq!(
             refused(1, Some(&even)),
             "Insufficient number of endpoints (1 endpoints, 2 zones)"
@@ -221,13 +226,16 @@ mod tests {
     #[test]
     fn overloaded_zones_are_detected() {
         let even = ratios(&[("a", 0.5), ("b", 0.5)]);
-        let given = |shares: &[(&str, usize)]| -> Counts {
+        let endpoint_counts = |shares: &[(&str, usize)]| -> Counts {
             shares.iter().map(|(zone, n)| ((*zone).into(), *n)).collect()
         };
-        assert!(!is_overloaded(&given(&[("a", 5), ("b", 5)]), Some(&even)));
-        assert!(is_overloaded(&given(&[("a", 8), ("b", 2)]), Some(&even)));
-        assert!(is_overloaded(&given(&[("a", 8)]), Some(&even)), "a zone without endpoints");
-        assert!(is_overloaded(&given(&[("a", 8)]), None), "no CPU ratios");
+        assert!(!is_overloaded(&endpoint_counts(&[("a", 5), ("b", 5)]), Some(&even)));
+        assert!(is_overloaded(&endpoint_counts(&[("a", 8), ("b", 2)]), Some(&even)));
+        assert!(
+            is_overloaded(&endpoint_counts(&[("a", 8)]), Some(&even)),
+            "a zone without endpoints"
+        );
+        assert!(is_overloaded(&endpoint_counts(&[("a", 8)]), None), "no CPU ratios");
         assert!(!is_overloaded(&Counts::new(), None));
     }
 }

@@ -1,4 +1,4 @@
-//! CPU of the zones, maintained from node events. Upstream: `SetNodes` in `topologycache`.
+//! CPU of the zones, updated by node events. Upstream: `SetNodes` in `topologycache`.
 
 use evenkeel_api::{Text, condition, quantity::Quantity, views::Node};
 use evenkeel_runtime::cache::CacheEvent;
@@ -8,8 +8,8 @@ use std::{collections::BTreeMap, sync::Arc};
 const EXCLUDED: [&str; 2] =
     ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
 
-/// Fraction of the cluster's CPU in each zone. It is only known if every node has a zone and CPU,
-/// and if there are several zones.
+/// Fraction of the cluster's CPU in each zone. The ratios are only known if there are several zones, and every node
+/// has a zone and CPU.
 pub(super) type Ratios = BTreeMap<Text, f64>;
 
 /// Sums of the nodes' CPU by zone.
@@ -19,14 +19,18 @@ pub(super) struct Zones {
     cpu: BTreeMap<Text, (i64, usize)>,
     /// Number of nodes without a zone or CPU. Unless it is 0, the ratios are unknown.
     unknown: usize,
+    /// The computed ratios; `None` if they must be computed again.
     ratios: Option<Option<Arc<Ratios>>>,
 }
 
 /// Contribution of one node to the sums.
 #[derive(Debug, PartialEq, Eq)]
 enum NodeCpu<'a> {
+    /// The node does not count: it belongs to the control plane or is not ready.
     Nothing,
+    /// The node has no zone or no CPU.
     Unknown,
+    /// The node's zone, and its allocatable CPU in millicores.
     Cpu(&'a str, i64),
 }
 

@@ -65,7 +65,7 @@ impl Metrics {
         }
     }
 
-    /// Records a pass.
+    /// Records the counts and the duration of a pass.
     pub(super) fn passed(
         &self,
         key: &Key,

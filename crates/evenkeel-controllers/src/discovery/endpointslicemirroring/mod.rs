@@ -58,10 +58,10 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         max: options.max_endpoints_per_subset,
     };
     let handler = Passes { shared: Arc::clone(&shared), metrics: Metrics::new(&context.registry) };
-    let (of_endpoints, of_slices) = (Arc::clone(&shared), shared);
+    let (for_endpoints, for_slices) = (Arc::clone(&shared), shared);
     let builder = context
         .builder_watching(&DESCRIPTOR, &endpoints, move |event, enqueue| {
-            if of_endpoints.is_relevant(event) {
+            if for_endpoints.is_relevant(event) {
                 enqueue.add(Key::of(&event.object().meta));
             }
         })
@@ -75,7 +75,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         })
         .watches(&slices, move |event, enqueue| {
-            for key in of_slices.slices.concerned(event, &of_slices.own) {
+            for key in for_slices.slices.concerned(event, &for_slices.own) {
                 enqueue.add_within(key, options.batch_period);
             }
         });
@@ -86,15 +86,15 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
 /// Reports whether a Service's event starts or ends mirroring, because a Service without a selector appears or
 /// disappears.
 fn starts_or_ends_mirroring(event: &CacheEvent<Service>) -> bool {
-    let has_none = |service: &Service| service.spec.selector.is_empty();
+    let lacks_selector = |service: &Service| service.spec.selector.is_empty();
     match event {
-        CacheEvent::Added { object, .. } => has_none(object),
-        CacheEvent::Updated { old, new } => has_none(old) != has_none(new),
-        CacheEvent::Deleted(service) => has_none(service),
+        CacheEvent::Added { object, .. } => lacks_selector(object),
+        CacheEvent::Updated { old, new } => lacks_selector(old) != lacks_selector(new),
+        CacheEvent::Deleted(service) => lacks_selector(service),
     }
 }
 
-/// State shared by event handlers and passes.
+/// State that event handlers and passes share.
 struct Shared {
     services: Cache<Service>,
     slices: ByService,
@@ -102,8 +102,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// Reports whether an event of Endpoints needs a pass. Endpoints of a Service with a selector need none unless a
-    /// slice mirrors them. Most Endpoints are of this kind.
+    /// Reports whether an event of Endpoints needs a pass. Most Endpoints belong to a Service with a selector. They
+    /// need a pass only while a slice mirrors them.
     fn is_relevant(&self, event: &CacheEvent<Endpoints>) -> bool {
         let endpoints = event.object();
         let mirrored = match event {
@@ -129,7 +129,8 @@ struct Mirror {
 /// Decision of the current pass.
 type Memory = Option<Arc<Decision>>;
 
-/// Records the writes of a plan, so that their events are recognized. Counts the passes.
+/// Pass handler. Records the writes of a plan, so that their events are recognized. Updates the metrics after each
+/// pass.
 struct Passes {
     shared: Arc<Shared>,
     metrics: Metrics,

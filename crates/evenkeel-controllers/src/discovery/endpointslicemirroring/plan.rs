@@ -26,7 +26,7 @@ use std::sync::Arc;
 pub(super) const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
 /// Label that excludes Endpoints from mirroring. Upstream: `LabelSkipMirror`.
 const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
-/// Annotation of `kubectl apply`, which slices do not get.
+/// Annotation of `kubectl apply`, which is not copied to slices.
 const APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Observed state of Endpoints, their Service and their slices.
@@ -66,19 +66,19 @@ impl Decision {
     }
 }
 
-/// Reports whether the Endpoints may be mirrored: they are no leader election lock, and no label excludes them.
-/// Upstream: `skipMirror`.
+/// Reports whether the Endpoints may be mirrored. They may unless they are a leader election lock, or a label
+/// excludes them. Upstream: `skipMirror`.
 pub(super) fn may_be_mirrored(endpoints: &Endpoints) -> bool {
     endpoints.meta.labels.get(SKIP) != Some("true")
         && !endpoints::is_leader_election_lock(endpoints)
 }
 
-/// Mirrors the Endpoints if their Service has no selector. Otherwise deletes the slices that mirror them.
+/// Mirrors the Endpoints if their Service has no selector. Otherwise, deletes the slices that mirror them.
 pub(super) fn decide(observed: &Observed) -> Decision {
     let endpoints = observed.endpoints.as_ref().filter(|endpoints| may_be_mirrored(endpoints));
-    let selectorless =
+    let lacks_selector =
         observed.service.as_ref().is_some_and(|service| service.spec.selector.is_empty());
-    match endpoints.filter(|_| selectorless) {
+    match endpoints.filter(|_| lacks_selector) {
         Some(endpoints) => mirror(observed, endpoints),
         None => clear(observed),
     }
@@ -89,7 +89,7 @@ fn clear(observed: &Observed) -> Decision {
     for slice in observed.slices.iter().filter(|slice| !slice.meta.deleting()) {
         let Write { operation, action, mark } = slice::delete(slice);
         let action = match action {
-            // The other deletions proceed after a failed one.
+            // A failed deletion does not stop the others.
             Action::Delete(delete) => Delete { on_error: OnError::Continue, ..delete }.into(),
             other => other,
         };
@@ -172,7 +172,7 @@ fn mirror(observed: &Observed, endpoints: &Endpoints) -> Decision {
 }
 
 /// Returns the endpoints of all subsets in canonical form, the number of invalid addresses, and the number of skipped
-/// addresses, which includes the invalid ones. Of each subset at most `max` addresses are mirrored, ready ones first.
+/// addresses, which includes the invalid ones. At most `max` addresses of each subset are mirrored, ready ones first.
 fn groups(subsets: &[EndpointSubset], max: usize) -> (Vec<Group>, usize, usize) {
     let (mut groups, mut invalid, mut skipped) = (Vec::<Group>::new(), 0, 0);
     for subset in &canonical::repack(subsets) {
@@ -208,18 +208,19 @@ fn groups(subsets: &[EndpointSubset], max: usize) -> (Vec<Group>, usize, usize) 
 }
 
 fn ports(subset: &EndpointSubset) -> Vec<SlicePort> {
-    let of = |port: &evenkeel_api::views::EndpointPort| SlicePort {
+    let slice_port = |port: &evenkeel_api::views::EndpointPort| SlicePort {
         name: port.name.clone(),
         protocol: port.protocol.clone(),
         port: Some(port.port),
         app_protocol: port.app_protocol.clone(),
     };
-    let mut ports: Vec<SlicePort> = subset.ports.iter().map(of).collect();
+    let mut ports: Vec<SlicePort> = subset.ports.iter().map(slice_port).collect();
     order::slice_ports(&mut ports);
     ports
 }
 
-/// Returns the endpoint of an address, whose termination and zone are unknown. Upstream: `addressToEndpoint`.
+/// Returns the endpoint of an address. Its termination and zone stay unset, because Endpoints do not have them.
+/// Upstream: `addressToEndpoint`.
 fn endpoint(address: &EndpointAddress, ip: &str, ready: bool) -> Endpoint {
     Endpoint {
         addresses: Box::new([ip.into()]),
@@ -254,7 +255,7 @@ fn compare(slice: &EndpointSlice, desired: &[Endpoint], counts: &mut Counts) -> 
     is_equal
 }
 
-/// Reuses slices that would be deleted for new ones of the same family. Upstream: `recycleSlices`.
+/// Turns slices that would be deleted into new slices of the same family. Upstream: `recycleSlices`.
 fn recycle<'a, 'b>(
     created: &mut Vec<&'b Group>,
     updated: &mut Vec<(&'a EndpointSlice, &'b Group)>,
@@ -295,8 +296,8 @@ impl<'a> Common<'a> {
         }
     }
 
-    /// Reports whether the slice has these labels and annotations and is not owned by earlier Endpoints with the same
-    /// name.
+    /// Reports whether the slice has these labels and annotations, and no owner that is an earlier Endpoints object
+    /// with the same name.
     fn are_on(&self, slice: &EndpointSlice) -> bool {
         let meta = &slice.meta;
         let is_earlier_owner = |owner: &OwnerReference| {
@@ -322,7 +323,7 @@ impl<'a> Common<'a> {
         slice::create(self.key, &self.owner, &self.annotations, &self.content(group))
     }
 
-    /// Returns the update of a slice. A recycled slice keeps only its name.
+    /// Returns the update of a slice, which keeps nothing but its name.
     fn update(&self, slice: &EndpointSlice, group: &Group) -> Write {
         let metadata = PreservedMetadata {
             generate_name: "",

@@ -8,14 +8,18 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, sync::Arc};
 
+/// Endpoints `ns/web`, their Service and the slices that mirror them.
 struct World {
     endpoints: Option<Endpoints>,
     service: Option<Service>,
     slices: BTreeMap<String, EndpointSlice>,
+    /// Maximum number of mirrored addresses of a subset.
     max: usize,
+    /// Number of slices created so far.
     made: usize,
 }
 
+/// Returns the Endpoints `web` with these subsets.
 fn endpoints(subsets: &Value) -> Endpoints {
     object(&json!({
         "metadata": {
@@ -88,6 +92,7 @@ impl World {
         (counts, events, decision.counts)
     }
 
+    /// Returns each slice as `family ports addresses`.
     fn formatted(&self) -> Vec<String> {
         let one = |slice: &EndpointSlice| {
             let ports: Vec<String> =
@@ -115,9 +120,13 @@ fn each_port_set_and_address_family_has_a_slice() {
         ["IPv4 443 10.0.0.1", "IPv4 80 10.0.0.2,10.0.0.1", "IPv6 80 fd00::1"]
     );
     let slice = world.slices.values().find(|slice| slice.endpoints.len() == 2).unwrap();
-    let of =
-        |at: usize| (slice.endpoints[at].conditions.ready, slice.endpoints[at].conditions.serving);
-    assert_eq!((of(0), of(1)), ((Some(true), None), (Some(false), None)));
+    let ready_and_serving = |index: usize| {
+        (slice.endpoints[index].conditions.ready, slice.endpoints[index].conditions.serving)
+    };
+    assert_eq!(
+        (ready_and_serving(0), ready_and_serving(1)),
+        ((Some(true), None), (Some(false), None))
+    );
     assert_eq!((&*slice.endpoints[0].hostname, &*slice.endpoints[0].node_name), ("two", "n"));
     assert!(slice.meta.annotations.iter().eq([("note", "kept")]));
     assert_eq!(slice.meta.labels.get("team"), Some("a"));
@@ -165,8 +174,8 @@ fn slices_are_deleted_when_mirroring_ends() {
             World::new(&json!([{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 80}]}]));
         world.pass();
         edit(&mut world);
-        let (counts, _, counted) = world.pass();
-        assert_eq!((counts, counted), ([0, 0, 1], None), "{what}");
+        let (counts, _, metrics) = world.pass();
+        assert_eq!((counts, metrics), ([0, 0, 1], None), "{what}");
         assert_eq!(world.pass().0, [0; 3], "{what}");
     }
 }
@@ -178,7 +187,7 @@ fn too_many_and_invalid_addresses_are_reported() {
         &json!([{"addresses": ips[..2], "notReadyAddresses": ips[2..], "ports": [{"port": 80}]}]),
     );
     world.max = 3;
-    let (counts, events, counted) = world.pass();
+    let (counts, events, metrics) = world.pass();
     assert_eq!(counts, [1, 0, 0]);
     assert_eq!(
         events,
@@ -187,7 +196,7 @@ fn too_many_and_invalid_addresses_are_reported() {
         ]
     );
     assert_eq!(world.formatted(), ["IPv4 80 10.0.0.0,10.0.0.1,10.0.0.2"]);
-    assert_eq!(counted.unwrap().skipped, 2);
+    assert_eq!(metrics.unwrap().skipped, 2);
     let mut world = World::new(
         &json!([{"addresses": [{"ip": "nowhere"}, {"ip": "10.0.0.1"}], "ports": [{"port": 80}]}]),
     );
@@ -195,12 +204,13 @@ fn too_many_and_invalid_addresses_are_reported() {
     assert_eq!(world.formatted(), ["IPv4 80 10.0.0.1"]);
 }
 
+/// Strategy for up to 3 subsets with IPv4 and IPv6 addresses, each with one of three ports.
 fn subsets() -> impl Strategy<Value = Value> {
     let few = || proptest::collection::vec(0u8..6, 0..4);
-    let one = (few(), few(), 80u16..83).prop_map(|(ready, not, port)| {
+    let one = (few(), few(), 80u16..83).prop_map(|(ready, unready, port)| {
         let ip = |n: &u8| if n.is_multiple_of(3) { format!("fd00::{n}") } else { format!("10.0.0.{n}") };
         let all = |some: &[u8]| some.iter().map(|n| json!({"ip": ip(n)})).collect::<Vec<_>>();
-        json!({"addresses": all(&ready), "notReadyAddresses": all(&not), "ports": [{"port": port, "protocol": "TCP"}]})
+        json!({"addresses": all(&ready), "notReadyAddresses": all(&unready), "ports": [{"port": port, "protocol": "TCP"}]})
     });
     proptest::collection::vec(one, 0..4).prop_map(Value::from)
 }

@@ -34,20 +34,20 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 const WORKERS: usize = 5;
 /// Maximum number of retries of a failing ServiceCIDR until its next event. Upstream: `maxRetries`.
 const MAX_RETRIES: u32 = 15;
-/// Kind of IPAddresses, of which only metadata is read.
+/// Kind of IPAddresses. The controller caches only their metadata.
 const ADDRESSES: Kind = Kind::new("networking.k8s.io", "v1", "IPAddress", "ipaddresses", false);
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
     let (cidrs, addresses) = (caches.of::<ServiceCidr>(), caches.metadata(ADDRESSES));
-    let (of_cidrs, of_addresses) = (cidrs.clone(), cidrs.clone());
+    let (for_cidrs, for_addresses) = (cidrs.clone(), cidrs.clone());
     let builder = context
         .builder_watching(&DESCRIPTOR, &cidrs, move |event, enqueue| {
             let cidr = event.object();
             enqueue.add(Key::of(&cidr.meta));
-            // A new ServiceCIDR may contain addresses that block a deleted one.
+            // A new ServiceCIDR may contain the addresses that block a terminating one.
             if let CacheEvent::Added { initial: false, .. } = event {
-                for other in of_cidrs.list().iter().filter(|other| plan::overlap(cidr, other)) {
+                for other in for_cidrs.list().iter().filter(|other| plan::overlap(cidr, other)) {
                     enqueue.add(Key::of(&other.meta));
                 }
             }
@@ -60,9 +60,9 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             {
                 return;
             }
-            // Only a terminating ServiceCIDR depends on addresses.
+            // Only a terminating ServiceCIDR depends on its addresses.
             let Some(ip) = plan::allocated(event.object()) else { return };
-            for cidr in of_addresses.list().iter().filter(|cidr| cidr.meta.deleting()) {
+            for cidr in for_addresses.list().iter().filter(|cidr| cidr.meta.deleting()) {
                 if plan::contains(cidr, ip) {
                     enqueue.add(Key::of(&cidr.meta));
                 }
@@ -78,7 +78,7 @@ struct ServiceCidrs {
 }
 
 impl ServiceCidrs {
-    /// Returns an address that belongs to this terminating ServiceCIDR only. Upstream: `canDeleteCIDR`.
+    /// Returns an address that no other ServiceCIDR contains, if this one is terminating. Upstream: `canDeleteCIDR`.
     fn orphan(&self, cidr: &ServiceCidr, others: &[Arc<ServiceCidr>]) -> Option<IpAddr> {
         if !cidr.meta.deleting() || plan::is_covered(cidr, others) {
             return None;
@@ -116,7 +116,7 @@ impl Planner for ServiceCidrs {
     }
 }
 
-/// Returns the CIDRs that can be parsed.
+/// Returns the CIDRs of a ServiceCIDR. Ignores a text that is not a CIDR.
 fn ranges(cidr: &ServiceCidr) -> impl Iterator<Item = Cidr> {
     cidr.spec.cidrs.iter().filter_map(|range| Cidr::parse(range))
 }

@@ -19,7 +19,8 @@ const MANAGER: &str = "service-cidr-controller";
 const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
 /// Value of the label for cluster IPs. Upstream: `ControllerName`.
 const ALLOCATOR: &str = "ipallocator.k8s.io";
-/// Delay after which allocators know of the deletion. Upstream: `deletionGracePeriod`.
+/// Time from the deletion to the removal of the finalizer, in which all allocators learn of the deletion. Upstream:
+/// `deletionGracePeriod`.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Observed state of a ServiceCIDR.
@@ -36,7 +37,7 @@ pub(super) fn allocated(address: &Metadata) -> Option<IpAddr> {
     (meta.labels.get(MANAGED_BY) == Some(ALLOCATOR)).then(|| meta.name.parse().ok()).flatten()
 }
 
-/// Whether a ServiceCIDR contains an address, apart from the network and the IPv4 broadcast address.
+/// Whether a ServiceCIDR contains an address that is neither the network address nor the IPv4 broadcast address.
 pub(super) fn contains(cidr: &ServiceCidr, ip: IpAddr) -> bool {
     let is_end = |range: &Cidr| ip == range.first() || (range.is_ipv4() && ip == range.last());
     ranges(cidr).any(|range| range.contains(ip) && !is_end(&range))
@@ -47,14 +48,14 @@ pub(super) fn overlap(one: &ServiceCidr, other: &ServiceCidr) -> bool {
     ranges(one).any(|range| ranges(other).any(|other| range.overlaps(&other)))
 }
 
-/// Whether other ServiceCIDRs contain each of the CIDRs.
+/// Whether other ServiceCIDRs contain every CIDR of this one.
 pub(super) fn is_covered(cidr: &ServiceCidr, others: &[Arc<ServiceCidr>]) -> bool {
     let all = || others.iter().flat_map(|other| ranges(other));
     ranges(cidr).all(|range| all().any(|other| other.covers(&range)))
 }
 
 /// Adds the finalizer and sets `Ready`. Removes the finalizer of a terminating ServiceCIDR once no address depends on
-/// it and the delay has passed.
+/// it and [`GRACE`] has passed.
 pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let (cidr, mut plan) = (&*observed.cidr, Plan::nothing());
     let held = cidr.meta.finalizers.iter().any(|finalizer| **finalizer == *FINALIZER);
@@ -94,7 +95,7 @@ fn finalizers(cidr: &ServiceCidr, field: &str) -> Patch {
     Patch::new(wire::target(cidr), PatchForm::Strategic, body.to_string())
 }
 
-/// Sets the condition `Ready`, if it differs.
+/// Returns the patch that sets the condition `Ready`; `None` if it is set like this.
 fn condition(
     cidr: &ServiceCidr,
     (status, reason, message): (&str, &str, &str),

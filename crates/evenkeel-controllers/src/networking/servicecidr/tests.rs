@@ -7,6 +7,7 @@ use evenkeel_runtime::plan::{Action, PatchForm};
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 
+/// Returns a ServiceCIDR, deleted at this second, with this status of its condition `Ready`.
 fn cidr(
     name: &str,
     ranges: &[&str],
@@ -34,7 +35,7 @@ fn cidr(
 
 const HELD: &[&str] = &["networking.k8s.io/service-cidr-finalizer"];
 
-/// Returns short forms of the writes, and the delay until the next pass.
+/// Returns the field or condition that each patch sets, and the delay until the next pass in seconds.
 fn done(cidr: Arc<ServiceCidr>, orphan: bool) -> (Vec<String>, Option<u64>) {
     let orphan = orphan.then(|| "10.1.0.1".parse().unwrap());
     let plan = plan(&Observed { cidr, orphan }, T0);
@@ -53,24 +54,31 @@ fn done(cidr: Arc<ServiceCidr>, orphan: bool) -> (Vec<String>, Option<u64>) {
 }
 
 #[test]
-fn finalizer_and_ready_condition() {
+fn finalizer_and_condition_follow_deletion_and_use() {
     type Want = (&'static [&'static str], Option<u64>);
     let ranges = &["10.1.0.0/16"];
-    let of = |finalizers, deletion, ready| cidr("c", ranges, finalizers, deletion, ready);
+    let service_cidr = |finalizers, deletion, ready| cidr("c", ranges, finalizers, deletion, ready);
+    // State, ServiceCIDR, whether it has an address that no other ServiceCIDR covers, and the expected writes and
+    // delay.
     let table: [(&str, Arc<ServiceCidr>, bool, Want); 8] = [
-        ("new", of(&[], None, None), false, (&["finalizers", "ready True"], None)),
-        ("with finalizer", of(HELD, None, None), false, (&["ready True"], None)),
-        ("ready", of(HELD, None, Some("True")), false, (&[], None)),
-        ("in use", of(HELD, Some(-60), Some("True")), true, (&["ready False"], None)),
-        ("in use, condition written", of(HELD, Some(-60), Some("False")), true, (&[], None)),
-        ("just deleted", of(HELD, Some(-3), Some("True")), false, (&[], Some(7))),
+        ("new", service_cidr(&[], None, None), false, (&["finalizers", "ready True"], None)),
+        ("with finalizer", service_cidr(HELD, None, None), false, (&["ready True"], None)),
+        ("ready", service_cidr(HELD, None, Some("True")), false, (&[], None)),
+        ("in use", service_cidr(HELD, Some(-60), Some("True")), true, (&["ready False"], None)),
+        (
+            "in use, condition written",
+            service_cidr(HELD, Some(-60), Some("False")),
+            true,
+            (&[], None),
+        ),
+        ("just deleted", service_cidr(HELD, Some(-3), Some("True")), false, (&[], Some(7))),
         (
             "deleted",
-            of(HELD, Some(-10), Some("True")),
+            service_cidr(HELD, Some(-10), Some("True")),
             false,
             (&["$deleteFromPrimitiveList/finalizers"], None),
         ),
-        ("another's finalizer", of(&["x"], Some(-60), Some("True")), false, (&[], None)),
+        ("another's finalizer", service_cidr(&["x"], Some(-60), Some("True")), false, (&[], None)),
     ];
     for (what, cidr, orphan, (writes, wait)) in table {
         let (done, waits) = done(cidr, orphan);
@@ -80,8 +88,9 @@ fn finalizer_and_ready_condition() {
 }
 
 #[test]
-fn is_covered_by_other_service_cidrs() {
-    let of = |ranges: &[&str]| cidr("c", ranges, HELD, None, None);
+fn service_cidr_is_covered_if_others_contain_all_its_ranges() {
+    let service_cidr = |ranges: &[&str]| cidr("c", ranges, HELD, None, None);
+    // Ranges of the ServiceCIDR, ranges of another one, and whether the other contains all of them.
     let table: [(&[&str], &[&str], bool); 5] = [
         (&["10.1.0.0/16"], &["10.0.0.0/8"], true),
         (&["10.1.0.0/16"], &["10.1.0.0/16"], true),
@@ -90,9 +99,13 @@ fn is_covered_by_other_service_cidrs() {
         (&["10.1.0.0/16", "fd00::/112"], &["10.0.0.0/8", "fd00::/64"], true),
     ];
     for (own, other, want) in table {
-        assert_eq!(is_covered(&of(own), &[of(other)]), want, "{own:?} in {other:?}");
+        assert_eq!(
+            is_covered(&service_cidr(own), &[service_cidr(other)]),
+            want,
+            "{own:?} in {other:?}"
+        );
     }
-    assert!(!is_covered(&of(&["10.1.0.0/16"]), &[]));
+    assert!(!is_covered(&service_cidr(&["10.1.0.0/16"]), &[]));
 }
 
 #[test]
@@ -109,6 +122,7 @@ fn only_addresses_of_the_service_allocator_count() {
 
 #[test]
 fn network_and_broadcast_addresses_are_excluded() {
+    // Range, address, and whether a Service may have the address.
     let table = [
         ("10.0.1.0/24", "10.0.1.0", false),
         ("10.0.1.0/24", "10.0.1.1", true),

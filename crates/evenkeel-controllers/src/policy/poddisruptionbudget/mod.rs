@@ -33,10 +33,10 @@ use std::sync::{Arc, OnceLock};
 /// Source of the controller's events.
 const EVENT_SOURCE: &str = "controllermanager";
 
-/// Number of budgets processed concurrently; `--concurrent-disruption-syncs`.
+/// Number of budgets processed concurrently; `--concurrent-disruption-syncs`, default 1.
 pub type Options = Workers<1>;
 
-/// Name of the flag with the number of workers.
+/// Flag with the number of workers.
 pub(crate) const WORKERS: &str = "concurrent-disruption-syncs";
 
 /// The disruption controller.
@@ -52,8 +52,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let (budgets, pods) = (context.env.caches.of(), context.env.caches.of::<Pod>());
     let owners = OwnerCaches::new(&context.env.caches);
-    let of_pods = pod_passes(context, &pods, &budgets);
-    let (all_budgets, pods_queue) = (budgets.clone(), of_pods.queue());
+    let pod_controller = pod_passes(context, &pods, &budgets);
+    let (all_budgets, pods_queue) = (budgets.clone(), pod_controller.queue());
     let builder = context
         .builder(&DESCRIPTOR, &budgets)
         .event_source(EVENT_SOURCE)
@@ -68,11 +68,12 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let controller = builder.planned_with(planner, recheck.clone());
     context.run(recheck.enqueues(context, controller.queue()));
     context.run(controller);
-    context.run(of_pods);
+    context.run(pod_controller);
     Ok(())
 }
 
-/// Builds the controller of pods: it resets stale conditions, and records events about several budgets.
+/// Builds the controller of pods, which resets stale conditions, and records an event if several budgets select a
+/// pod.
 fn pod_passes(
     context: &ControllerContext,
     pods: &Cache<Pod>,
@@ -124,7 +125,7 @@ fn on_pod(
     }
 }
 
-/// Returns the budgets that select the pod, by name.
+/// Returns the budgets that select the pod, sorted by name.
 fn budgets_of(budgets: &Cache<PodDisruptionBudget>, pod: &Pod) -> Vec<Arc<PodDisruptionBudget>> {
     let mut budgets = budgets.namespace(&pod.meta.namespace);
     budgets.retain(|budget| budget.spec.selector.matches(&pod.meta.labels));
@@ -164,13 +165,14 @@ impl Planner for Budgets {
     type Observed = BudgetPods;
     type Memory = ();
 
-    /// Returns a budget and its pods. A null selector matches no pod, an empty one (`{}`) all pods of the namespace.
+    /// Returns a budget and its pods. A null selector matches no pod; an empty one (`{}`) matches all pods of the
+    /// namespace.
     fn observe(&self, key: &Key, (): &()) -> Option<BudgetPods> {
         let budget = self.budgets.get(&key.namespace, &key.name)?;
         let mut pods = self.pods.namespace(&key.namespace);
         pods.retain(|pod| budget.spec.selector.matches(&pod.meta.labels));
         pods.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
-        let needs_owners = plan::asks_owners(&budget);
+        let needs_owners = plan::needs_owners(&budget);
         let owners = if needs_owners { self.owners.owners(&pods) } else { Vec::new() };
         Some(BudgetPods { budget, pods, owners })
     }
@@ -194,9 +196,10 @@ impl Planner for Budgets {
     }
 }
 
-/// Puts budgets whose status was updated into the recheck queue. Upstream: `enqueuePdbForRecheck`, `recheckQueue`.
+/// Pass handler that adds budgets to the recheck queue after an update of their status. Upstream:
+/// `enqueuePdbForRecheck`, `recheckQueue`.
 ///
-/// The queue is separate, because a backoff in the main queue would replace the delay there.
+/// The queue is separate, because a backoff in the main queue would replace the delay of the recheck.
 #[derive(Clone, Default)]
 struct Recheck(Arc<OnceLock<Queue<Key>>>);
 
@@ -223,7 +226,7 @@ impl PassHandler<Budgets> for Recheck {
                     queue.add_after(key, left);
                 }
             }
-            Err(lost) if lost.code == 409 => {}
+            Err(conflict) if conflict.code == 409 => {}
             Err(error) => {
                 tracing::warn!(%key, %error, "Failed to update the status of the PodDisruptionBudget");
             }

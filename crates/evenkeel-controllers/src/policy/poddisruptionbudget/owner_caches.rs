@@ -28,7 +28,7 @@ impl OwnerCaches {
         }
     }
 
-    /// Returns the owners of the pods, each once; pods without a controller do not count.
+    /// Returns the owners of the pods, each once. Pods without a controller have none.
     pub(super) fn owners(&self, pods: &[Arc<Pod>]) -> Vec<Owner> {
         let mut owners: Vec<Owner> = Vec::new();
         for pod in pods {
@@ -46,8 +46,9 @@ impl OwnerCaches {
         owners
     }
 
-    /// Returns an owner from the caches. For a ReplicaSet of a Deployment it is the Deployment. Upstream:
-    /// `getPodReplicaSet`, `getPodDeployment`, `getPodStatefulSet`, `getPodReplicationController`.
+    /// Returns the uid and replicas of an owner from the caches. The owner of a Deployment's ReplicaSet is the
+    /// Deployment. Upstream: `getPodReplicaSet`, `getPodDeployment`, `getPodStatefulSet`,
+    /// `getPodReplicationController`.
     fn cached(&self, namespace: &str, reference: &OwnerReference) -> Option<Scaled> {
         let group = reference.api_version.split_once('/').map_or("", |(group, _)| group);
         match (&*reference.kind, group) {

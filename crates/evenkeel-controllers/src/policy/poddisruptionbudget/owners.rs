@@ -1,5 +1,5 @@
-//! Expected pods of owners, from the caches ([`super::owner_caches`]) or else from the scale sub-resource.
-//! Upstream: `getExpectedScale`.
+//! Expected pods of owners, from the caches ([`super::owner_caches`]), else from the `scale` subresource. Upstream:
+//! `getExpectedScale`.
 
 use super::plan::ExpectedPods;
 use crate::scale;
@@ -21,8 +21,8 @@ pub(super) struct Owner {
     pub(super) cached: Option<Scaled>,
 }
 
-/// Returns the expected pods of the owners. Live-reads the owners that the caches lack, up to the first error.
-/// Upstream: `getExpectedScale`.
+/// Returns the expected pods of the owners, or the first error. Reads live the owners that the caches lack. Upstream:
+/// `getExpectedScale`.
 pub(super) fn expected_pods(owners: &[Owner], steps: &mut Steps<'_>) -> Result<ExpectedPods, Plan> {
     let mut expected_pods = BTreeMap::new();
     for owner in owners {
@@ -41,7 +41,7 @@ pub(super) fn expected_pods(owners: &[Owner], steps: &mut Steps<'_>) -> Result<E
     Ok(Ok(expected_pods))
 }
 
-/// Reads an owner's scale; `None` if the owner is deleted. Upstream: `getScaleController`.
+/// Reads an owner's scale; `None` if the owner does not exist. Upstream: `getScaleController`.
 fn by_scale(owner: &Owner, steps: &mut Steps<'_>) -> Result<Result<Option<Scaled>, String>, Plan> {
     let Owner { namespace, reference, .. } = owner;
     let resource = match scale::resource(&reference.api_version, &reference.kind, steps)? {
@@ -74,6 +74,7 @@ mod tests {
     };
     use serde_json::json;
 
+    /// Returns the controller of the pod `p`. The cache has it with these replicas, if any.
     fn owner(cached: Option<i32>) -> Owner {
         Owner {
             pod: "p".into(),
@@ -90,12 +91,13 @@ mod tests {
         }
     }
 
-    /// Returns the discovery of a kind with this sub-resource.
+    /// Returns the discovery of a kind with this subresource.
     fn discovered(subresource: &str) -> Outcome {
         let web = fixtures::resource(Kind::new("x.io", "v1", "Web", "webs", true));
         fixtures::discovered(vec![Resource { subresources: [subresource.into()].into(), ..web }])
     }
 
+    /// Returns the live Scale of an owner.
     fn scale(uid: &str, replicas: i32) -> Outcome {
         let body = json!({"metadata": {"uid": uid}, "spec": {"replicas": replicas}});
         Outcome { reply: Some(Reply::json(body.to_string())), ..Outcome::success() }
@@ -104,18 +106,18 @@ mod tests {
     #[test]
     fn owner_without_cache_is_read_by_its_scale() {
         let gone = || Outcome::failure(Failure { code: 404, ..Failure::local("gone") });
-        let of = |outcomes: Vec<Outcome>| {
+        let owner_pods = |outcomes: Vec<Outcome>| {
             let outcomes = Outcomes(outcomes);
             let found = expected_pods(&[owner(None)], &mut Steps::of(&outcomes)).expect("done");
             found.map(|pods| pods.values().sum::<i32>())
         };
         let nobody = Err("found no controllers for pod \"p\"".to_owned());
-        assert_eq!(of(vec![discovered("scale"), scale("u", 3)]), Ok(3));
-        assert_eq!(of(vec![discovered("scale"), scale("another", 3)]), nobody);
-        assert_eq!(of(vec![discovered("scale"), gone()]), nobody);
+        assert_eq!(owner_pods(vec![discovered("scale"), scale("u", 3)]), Ok(3));
+        assert_eq!(owner_pods(vec![discovered("scale"), scale("another", 3)]), nobody);
+        assert_eq!(owner_pods(vec![discovered("scale"), gone()]), nobody);
         let none = "webs.x.io does not implement the scale subresource";
-        assert_eq!(of(vec![discovered("status"), gone()]), Err(none.to_owned()));
-        assert_eq!(of(vec![gone()]), Err("gone".to_owned()));
+        assert_eq!(owner_pods(vec![discovered("status"), gone()]), Err(none.to_owned()));
+        assert_eq!(owner_pods(vec![gone()]), Err("gone".to_owned()));
     }
 
     #[test]

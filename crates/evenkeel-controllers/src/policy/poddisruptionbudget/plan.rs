@@ -3,7 +3,7 @@
 //! | documented | where |
 //! |---|---|
 //! | `minAvailable`, `maxUnavailable`, numbers and percentages, rounded up; `status.desiredHealthy` | `expected` |
-//! | percentages of the owners' pods (`scale`); `status.expectedPods` | `asks_owners`, `owners::expected_pods` |
+//! | percentages of the owners' pods (`scale`); `status.expectedPods` | `needs_owners`, `owners::expected_pods` |
 //! | `selector`: absent (null) and empty | `mod::observe` |
 //! | `status.currentHealthy` | `healthy` |
 //! | `status.disruptionsAllowed` | `allowed` |
@@ -31,8 +31,8 @@ use evenkeel_runtime::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// Time from an admitted eviction to the pod's deletion; after that the eviction counts as failed. Upstream:
-/// `DeletionTimeout`.
+/// Time from an admitted eviction to the pod's deletion. The eviction of a pod that still exists after it counts as
+/// failed. Upstream: `DeletionTimeout`.
 pub(super) const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_secs(120);
 
 /// A budget with its pods, from the caches.
@@ -56,8 +56,8 @@ pub(super) struct Observed {
 /// Expected pods by the owner's uid, or the error. Upstream: `getExpectedScale`.
 pub(super) type ExpectedPods = Result<BTreeMap<Text, i32>, String>;
 
-/// Whether the budget depends on the owners' pods: it is a percentage, or `maxUnavailable`.
-pub(super) fn asks_owners(budget: &PodDisruptionBudget) -> bool {
+/// Whether the budget depends on the replicas of the pods' owners: it is a percentage, or `maxUnavailable`.
+pub(super) fn needs_owners(budget: &PodDisruptionBudget) -> bool {
     budget.spec.max_unavailable.is_some()
         || matches!(budget.spec.min_available, Some(IntOrString::String(_)))
 }
@@ -69,7 +69,7 @@ pub(super) struct Expected {
     pub(super) desired_healthy: i32,
 }
 
-/// Computes the expected pods, with percentages rounded up. Upstream: `getExpectedPodCount`.
+/// Returns the expected and the desired pods, with percentages rounded up. Upstream: `getExpectedPodCount`.
 pub(super) fn expected(observed: &Observed) -> Result<Expected, String> {
     let spec = &observed.budget.spec;
     let of_owners = || match &observed.expected_pods {
@@ -106,11 +106,11 @@ fn clamp(count: usize) -> i32 {
 /// Admitted evictions. Upstream: `buildDisruptedPodMap`.
 #[derive(Debug, Default)]
 struct Disrupted<'a> {
-    /// Pods that are not deleted yet, within the deletion timeout.
+    /// Pods that are not yet deleted, within the deletion timeout.
     awaited: Vec<(&'a Pod, Timestamp)>,
     /// Pods that were not deleted in time.
     given_up: Vec<&'a Pod>,
-    /// Time until the first deletion timeout.
+    /// Time until the first deletion timeout; `None` if no deletion is awaited.
     recheck: Option<SignedDuration>,
 }
 
@@ -120,9 +120,9 @@ fn disrupted<'a>(
     now: Timestamp,
 ) -> Disrupted<'a> {
     let mut disrupted = Disrupted::default();
-    let noted = &budget.status.disrupted_pods;
+    let disrupted_pods = &budget.status.disrupted_pods;
     for pod in pods.iter().filter(|pod| !pod.meta.deleting()) {
-        let Some(since) = noted.get(&pod.meta.name) else { continue };
+        let Some(since) = disrupted_pods.get(&pod.meta.name) else { continue };
         let remaining = DELETION_TIMEOUT - now.duration_since(*since);
         if remaining.is_negative() {
             disrupted.given_up.push(pod);
@@ -135,14 +135,14 @@ fn disrupted<'a>(
     disrupted
 }
 
-/// Counts ready pods that are neither deleted nor evicted. Upstream: `countHealthyPods`.
+/// Counts ready pods that are neither terminating nor evicted. Upstream: `countHealthyPods`.
 fn healthy(pods: &[Arc<Pod>], disrupted: &Disrupted<'_>, now: Timestamp) -> i32 {
-    let goes = |pod: &Pod| {
-        disrupted.awaited.iter().any(|(gone, since)| {
-            gone.meta.name == pod.meta.name && now.duration_since(*since) < DELETION_TIMEOUT
+    let is_evicted = |pod: &Pod| {
+        disrupted.awaited.iter().any(|(evicted, since)| {
+            evicted.meta.name == pod.meta.name && now.duration_since(*since) < DELETION_TIMEOUT
         })
     };
-    let stays = |pod: &&Arc<Pod>| !pod.meta.deleting() && pods::is_ready(pod) && !goes(pod);
+    let stays = |pod: &&Arc<Pod>| !pod.meta.deleting() && pods::is_ready(pod) && !is_evicted(pod);
     clamp(pods.iter().filter(stays).count())
 }
 
@@ -155,34 +155,33 @@ pub(super) fn sync(
     let updated = try_sync(budget, now, steps)?.1;
     Ok(match updated {
         Ok(()) => Plan::nothing(),
-        Err(lost) if lost.code == 409 => Plan::failure(&*lost.message),
+        Err(conflict) if conflict.code == 409 => Plan::failure(&*conflict.message),
         Err(refused) => {
             Plan::of(Vec::from_iter(status::fail_safe(&budget.budget, &refused.message, now)))
         }
     })
 }
 
-/// Returns the time after which the budget is rechecked, and the result of its status update. Upstream:
-/// `trySync`.
+/// Returns the delay until the budget is rechecked, and the result of its status update. Upstream: `trySync`.
 pub(super) fn try_sync<'a>(
     budget: &BudgetPods,
     now: Timestamp,
     steps: &mut Steps<'a>,
 ) -> Result<(Option<Duration>, Result<(), &'a Failure>), Plan> {
     let Plan { actions, requeue, .. } = plan(&observed(budget, steps)?, now);
-    let judged = actions.into_iter().map(|action| match action {
+    let writes = actions.into_iter().map(|action| match action {
         // This function handles the failure.
         Action::Update(update) => Update { on_error: OnError::Ignore, ..update }.into(),
         other => other,
     });
-    let outcomes = steps.all(Plan::of(judged.collect()))?;
+    let outcomes = steps.all(Plan::of(writes.collect()))?;
     let failed = outcomes.iter().find_map(|outcome| outcome.error.as_ref());
     Ok((requeue, failed.map_or(Ok(()), Err)))
 }
 
-/// Live-reads the owners that the caches lack.
+/// Returns the observed state. Reads live the owners that the caches lack.
 fn observed(budget: &BudgetPods, steps: &mut Steps<'_>) -> Result<Observed, Plan> {
-    let expected_pods = if asks_owners(&budget.budget) {
+    let expected_pods = if needs_owners(&budget.budget) {
         Some(owners::expected_pods(&budget.owners, steps)?)
     } else {
         None
@@ -191,7 +190,7 @@ fn observed(budget: &BudgetPods, steps: &mut Steps<'_>) -> Result<Observed, Plan
     Ok(Observed { budget: budget.clone(), pods: pods.clone(), expected_pods })
 }
 
-/// Returns the status update and the events.
+/// Returns the update of the status, and the events.
 pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let (budget, mut plan) = (&observed.budget, Plan::nothing());
     let target = wire::target(&**budget);
@@ -212,7 +211,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
             return plan;
         }
     };
-    if asks_owners(budget) && observed.pods.iter().any(|pod| pod.meta.controller().is_none()) {
+    if needs_owners(budget) && observed.pods.iter().any(|pod| pod.meta.controller().is_none()) {
         let selector = words::selector(&budget.spec.selector);
         plan.push(EventRecord::warning(
             target,
@@ -247,8 +246,8 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     plan
 }
 
-/// Returns the allowed disruptions; zero without expected pods, so that a budget created before its pods is safe.
-/// Upstream: `updatePdbStatus`.
+/// Returns the allowed disruptions. They are zero without expected pods, because a budget may be created before its
+/// pods. Upstream: `updatePdbStatus`.
 fn allowed(expected: Expected, healthy: i32) -> i32 {
     if expected.pods <= 0 { 0 } else { healthy.saturating_sub(expected.desired_healthy).max(0) }
 }

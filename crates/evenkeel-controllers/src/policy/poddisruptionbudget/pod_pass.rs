@@ -16,8 +16,8 @@ const DISRUPTION_TARGET: &str = "DisruptionTarget";
 /// Time after which the condition of a pod without deletion timestamp is stale. Upstream: `stalePodDisruptionTimeout`.
 pub(super) const STALE_POD_DISRUPTION_TIMEOUT: SignedDuration = SignedDuration::from_secs(120);
 
-/// Returns the transition time of a condition that may be stale. A condition set by the kubelet is never stale.
-/// Upstream: `nonTerminatingPodHasStaleDisruptionCondition`.
+/// Returns the transition time of a condition that is or will become stale. A condition set by the kubelet never
+/// becomes stale. Upstream: `nonTerminatingPodHasStaleDisruptionCondition`.
 pub(super) fn stale_condition_time(pod: &Pod) -> Option<Timestamp> {
     if pod.meta.deleting() || is_terminal(pod) {
         return None;
@@ -31,11 +31,11 @@ pub(super) fn stale_condition_time(pod: &Pod) -> Option<Timestamp> {
 /// A pod and the budgets that select it.
 pub(super) struct Observed {
     pub(super) pod: Arc<Pod>,
-    /// Sorted by name.
+    /// The budgets that select the pod, sorted by name.
     pub(super) budgets: Vec<Arc<PodDisruptionBudget>>,
 }
 
-/// Returns the event and the patch of a pod, and when its condition becomes stale.
+/// Returns the event and the patch of a pod. If its condition is not yet stale, requeues the pod for that time.
 pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let (pod, mut plan) = (&*observed.pod, Plan::nothing());
     if let [first, _, ..] = &*observed.budgets {
@@ -54,7 +54,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
         plan.requeue_after(remaining);
         return plan;
     }
-    // Reason and message are cleared with the status.
+    // The patch clears reason and message together with the status.
     let no_longer = json!({
         "type": DISRUPTION_TARGET, "status": "False", "reason": null, "message": null,
         "lastProbeTime": null, "lastTransitionTime": seconds(now),

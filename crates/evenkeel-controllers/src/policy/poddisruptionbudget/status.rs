@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 
-/// Counts of the status.
+/// Counts in the status of a budget.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) current_healthy: i32,
@@ -49,19 +49,20 @@ pub(super) fn counted(
         (FALSE, "InsufficientPods")
     };
     let before = condition::find(&budget.status.conditions, DISRUPTION_ALLOWED);
-    let says_so = before.is_some_and(|c| &*c.status == status && &*c.reason == reason);
+    let has_condition = before.is_some_and(|c| &*c.status == status && &*c.reason == reason);
     let current = budget.status.observed_generation == generation;
-    if says_so && current && Counts::of(budget) == *counts {
+    if has_condition && current && Counts::of(budget) == *counts {
         return None;
     }
-    let conditions = with(budget, status, reason, "", generation, now);
+    let conditions = with_condition(budget, status, reason, "", generation, now);
     Some(update(budget, counts, generation, &conditions))
 }
 
-/// Returns the update to zero allowed disruptions, after an error. Upstream: `failSafe`.
+/// Returns the update to zero allowed disruptions after the error `why`; `None` if it was written before. Upstream:
+/// `failSafe`.
 pub(super) fn fail_safe(budget: &PodDisruptionBudget, why: &str, now: Timestamp) -> Option<Action> {
     let generation = budget.status.observed_generation;
-    let conditions = with(budget, FALSE, "SyncFailed", why, generation, now);
+    let conditions = with_condition(budget, FALSE, "SyncFailed", why, generation, now);
     if budget.status.disruptions_allowed == 0 && conditions == *budget.status.conditions {
         return None;
     }
@@ -69,8 +70,8 @@ pub(super) fn fail_safe(budget: &PodDisruptionBudget, why: &str, now: Timestamp)
     Some(update(budget, &counts, generation, &conditions))
 }
 
-/// Sets the condition; its transition time changes only with its status.
-fn with(
+/// Returns the conditions with `DisruptionAllowed` set. Its transition time changes only with its status.
+fn with_condition(
     budget: &PodDisruptionBudget,
     status: &str,
     reason: &str,
@@ -90,7 +91,7 @@ fn with(
         message: message.into(),
     };
     match all.iter_mut().find(|c| c.type_ == new.type_) {
-        Some(place) => *place = new,
+        Some(present) => *present = new,
         None => all.push(new),
     }
     all

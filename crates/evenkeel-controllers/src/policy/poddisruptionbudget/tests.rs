@@ -1,4 +1,4 @@
-//! Tables and properties of what a budget allows.
+//! Table and property tests of the disruptions that a budget allows.
 
 use super::plan::{
     BudgetPods, DELETION_TIMEOUT, Expected, ExpectedPods, Observed, expected, plan, sync, try_sync,
@@ -14,6 +14,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 
+/// Returns a budget for the pods with the label `app=web`.
 fn budget(spec: &Value, status: &Value) -> PodDisruptionBudget {
     let mut spec = spec.clone();
     spec["selector"] = json!({"matchLabels": {"app": "web"}});
@@ -21,8 +22,9 @@ fn budget(spec: &Value, status: &Value) -> PodDisruptionBudget {
     PodDisruptionBudget { meta: meta("budget"), ..object(&body) }
 }
 
+/// Returns the expected pods of owners with these replicas.
 fn expected_pods(replicas: &[i32]) -> ExpectedPods {
-    Ok(replicas.iter().enumerate().map(|(at, n)| (at.to_string().into(), *n)).collect())
+    Ok(replicas.iter().enumerate().map(|(index, n)| (index.to_string().into(), *n)).collect())
 }
 
 /// Returns this many pods of an owner, ready or not.
@@ -46,7 +48,7 @@ fn observed(
 }
 
 #[test]
-fn expected_pods_and_desired_healthy() {
+fn desired_healthy_follows_min_available_or_max_unavailable() {
     let count = |spec: Value, existing: usize, owners: Option<&[i32]>| {
         let observed = observed(&spec, &json!({}), pods(existing, 0), owners.map(expected_pods));
         expected(&observed).map(|Expected { pods, desired_healthy }| (pods, desired_healthy))
@@ -98,7 +100,7 @@ fn written_status(
 }
 
 #[test]
-fn disruptions_allowed() {
+fn healthy_pods_above_the_minimum_may_be_disrupted() {
     let spec = json!({"minAvailable": 2});
     let status = written_status(&spec, &json!({}), pods(3, 1), None);
     assert_eq!(status["disruptionsAllowed"], 1);
@@ -109,7 +111,7 @@ fn disruptions_allowed() {
     let few = written_status(&spec, &json!({}), pods(1, 3), None);
     assert_eq!(few["disruptionsAllowed"], 0);
     assert_eq!(few["conditions"][0]["reason"], "InsufficientPods");
-    // If no pods are expected, no disruption is allowed, whatever pods exist.
+    // If no pods are expected, no disruption is allowed, even if pods exist.
     let scaled = written_status(
         &json!({"maxUnavailable": 1}),
         &json!({}),
@@ -186,12 +188,12 @@ fn failed_status_update_falls_back_to_zero() {
 #[test]
 fn pods_without_controller_are_reported() {
     let lone = || vec![Arc::new(pod("lone", Some(T0)))];
-    let n_events = |spec: Value, owners| {
+    let event_count = |spec: Value, owners| {
         written(&plan(&observed(&spec, &json!({}), lone(), owners), T0)).1.len()
     };
-    assert_eq!(n_events(json!({"maxUnavailable": 1}), Some(expected_pods(&[]))), 1);
-    assert_eq!(n_events(json!({"minAvailable": "10%"}), Some(expected_pods(&[]))), 1);
-    assert_eq!(n_events(json!({"minAvailable": 1}), None), 0);
+    assert_eq!(event_count(json!({"maxUnavailable": 1}), Some(expected_pods(&[]))), 1);
+    assert_eq!(event_count(json!({"minAvailable": "10%"}), Some(expected_pods(&[]))), 1);
+    assert_eq!(event_count(json!({"minAvailable": 1}), None), 0);
     let none = plan(&observed(&json!({"minAvailable": 1}), &json!({}), Vec::new(), None), T0);
     assert_eq!(written(&none).1, ["NoPods"]);
 }

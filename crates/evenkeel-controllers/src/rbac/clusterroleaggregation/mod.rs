@@ -32,7 +32,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             key("");
         }
     });
-    // Any role may be part of any aggregated one, by its old or new labels.
+    // Any role may be part of any aggregated role, by its old or its new labels.
     let builder = context.builder_watching(&DESCRIPTOR, &roles, move |_, enqueue| {
         aggregated.get("").iter().for_each(|role| enqueue.add(Key::of(&role.meta)));
     });

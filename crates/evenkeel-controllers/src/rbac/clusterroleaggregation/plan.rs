@@ -18,7 +18,7 @@ pub(super) struct Observed {
     pub(super) roles: Vec<Arc<ClusterRole>>,
 }
 
-/// Replaces the rules of an aggregated ClusterRole.
+/// Replaces the rules of an aggregated ClusterRole if they differ.
 pub(super) fn plan(observed: &Observed) -> Plan {
     let mut plan = Plan::nothing();
     let Some(rules) =
@@ -33,7 +33,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     plan
 }
 
-/// Returns the names of the aggregated ClusterRoles, each once.
+/// Returns the names of the ClusterRoles that the role aggregates, each once.
 pub(super) fn parts(observed: &Observed) -> Vec<&str> {
     let Some(rule) = observed.role.aggregation_rule.as_deref() else { return Vec::new() };
     let mut names: Vec<&str> = selected(rule, observed).map(|part| &*part.meta.name).collect();
@@ -42,8 +42,8 @@ pub(super) fn parts(observed: &Observed) -> Vec<&str> {
     names
 }
 
-/// Returns the rules, each once: by selector, then by role name. `None` for an invalid selector, because the rest would
-/// be incomplete.
+/// Returns the aggregated rules, each once, ordered by selector and then by role name. Returns `None` for an invalid
+/// selector, because the rules would be incomplete.
 fn rules<'a>(rule: &'a AggregationRule, observed: &'a Observed) -> Option<Vec<&'a PolicyRule>> {
     if rule.cluster_role_selectors.iter().any(|selector| selector.error().is_some()) {
         return None;
@@ -57,7 +57,7 @@ fn rules<'a>(rule: &'a AggregationRule, observed: &'a Observed) -> Option<Vec<&'
     Some(rules)
 }
 
-/// Returns the selected ClusterRoles, without the aggregated one itself.
+/// Returns the ClusterRoles that the rule selects, except the aggregated ClusterRole itself.
 fn selected<'a>(
     rule: &'a AggregationRule,
     observed: &'a Observed,
@@ -69,7 +69,7 @@ fn selected<'a>(
     })
 }
 
-/// Returns the apply configuration with the rules; without rules, an empty one.
+/// Returns the apply configuration with the rules; the field is absent if there are no rules.
 fn body(name: &str, rules: &[&PolicyRule]) -> bytes::Bytes {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -127,11 +127,13 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
+    /// Returns a ClusterRole with one rule for each verb.
     fn role(name: &str, labels: &Value, verbs: &[&str]) -> Value {
         let rules: Vec<Value> = verbs.iter().map(|verb| json!({"verbs": [verb]})).collect();
         json!({"metadata": {"name": name, "labels": labels}, "rules": rules})
     }
 
+    /// Returns the ClusterRole `m` with these aggregation selectors and rules for these verbs.
     fn aggregated(selectors: &Value, verbs: &[&str]) -> Value {
         let mut role = role("m", &json!({"part": "1"}), verbs);
         role["aggregationRule"] = json!({"clusterRoleSelectors": selectors});
@@ -172,7 +174,7 @@ mod tests {
             (aggregated(&parts, &["list", "get", "watch"]), None),
             (aggregated(&parts, &["get", "list", "watch"]), Some(&["list", "get", "watch"])),
             (aggregated(&json!([{"matchLabels": {"none": "1"}}]), &["forged"]), Some(&[])),
-            // An empty selector selects all.
+            // An empty selector selects all roles.
             (aggregated(&json!([{}]), &[]), Some(&["delete", "list", "get", "watch"])),
         ];
         for (whole, want) in table {
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_roles_and_invalid_selectors_are_skipped() {
+    fn plain_roles_and_invalid_selectors_are_unchanged() {
         let plain = role("m", &json!({}), &["get"]);
         assert_eq!(verbs(&observed(&plain, &[role("a", &json!({}), &["list"])])), None);
         let bad = json!([{"matchExpressions": [{"key": "a", "operator": "Like"}]}]);

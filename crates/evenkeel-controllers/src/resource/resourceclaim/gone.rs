@@ -1,4 +1,4 @@
-//! Cache of deleted pods, which need no live read. Upstream: `deletedObjects`.
+//! Cache of deleted pods: a pod in it needs no live read. Upstream: `deletedObjects`.
 
 use evenkeel_api::Text;
 use std::collections::{HashSet, VecDeque};
@@ -8,12 +8,12 @@ const MAX_UIDS: usize = 500;
 
 /// Uids of the last deleted pods.
 #[derive(Default)]
-pub(super) struct Gone {
+pub(super) struct DeletedUidCache {
     known: HashSet<Text>,
     order: VecDeque<Text>,
 }
 
-impl Gone {
+impl DeletedUidCache {
     /// Records a deleted pod.
     pub(super) fn add(&mut self, uid: &str) {
         let Self { known, order } = self;
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn oldest_uid_is_evicted() {
-        let mut gone = Gone::default();
+        let mut gone = DeletedUidCache::default();
         for number in 0..=MAX_UIDS {
             gone.add(&number.to_string());
             gone.add(&number.to_string());

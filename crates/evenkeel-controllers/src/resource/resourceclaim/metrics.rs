@@ -1,4 +1,4 @@
-//! Metrics of ResourceClaims: creations, and numbers by state.
+//! Metrics of ResourceClaims: a counter of creations, and gauges of claims by state.
 
 use super::{
     Claim,
@@ -18,7 +18,7 @@ const EXTENDED: &str = "resource.kubernetes.io/extended-resource-claim";
 
 /// Counters of the controller.
 pub(super) struct Metrics {
-    made: IntCounterVec,
+    creates: IntCounterVec,
 }
 
 impl Metrics {
@@ -27,13 +27,13 @@ impl Metrics {
         let labels = ["status", "admin_access", "owner_api_group", "owner_api_kind"];
         let name = "dynamic_resource_allocation_resourceclaim_creates_total";
         metrics::register(registry, Count::of(claims));
-        Self { made: metrics::counters(registry, name, help, &labels) }
+        Self { creates: metrics::counters(registry, name, help, &labels) }
     }
 
     /// Counts the creation of a claim, or its failure.
-    pub(super) fn made(&self, claim: &ResourceClaim, well: bool) {
-        let status = if well { "success" } else { "failure" };
-        self.made.with_label_values(&[status, admin_access(claim), "", "Pod"]).inc();
+    pub(super) fn created(&self, claim: &ResourceClaim, succeeded: bool) {
+        let status = if succeeded { "success" } else { "failure" };
+        self.creates.with_label_values(&[status, admin_access(claim), "", "Pod"]).inc();
     }
 }
 
@@ -52,7 +52,7 @@ fn source(claim: &Claim) -> &'static str {
     }
 }
 
-/// Gauge of claims, computed when it is collected.
+/// Gauge of claims by state, computed at each scrape.
 #[derive(Clone)]
 struct Count {
     claims: Cache<Claim>,

@@ -1,5 +1,5 @@
 //! ResourceClaim controller: creates pods' claims from templates, reserves claims for scheduled pods, and releases
-//! those of finished pods (KEP-3063, KEP-4381). Upstream: `pkg/controller/resourceclaim`.
+//! the claims of finished pods (KEP-3063, KEP-4381). Upstream: `pkg/controller/resourceclaim`.
 
 mod gone;
 mod metrics;
@@ -23,20 +23,21 @@ use evenkeel_runtime::{
     introspect::Description,
     plan::{Key, Outcomes, Pass, PassHandler, Plan, Planner},
 };
-use gone::Gone;
+use gone::DeletedUidCache;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use metrics::Metrics;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A ResourceClaim with all fields, because the controller writes it back whole.
+/// A ResourceClaim with all fields, because an update sends the whole object.
 type Claim = Full<ResourceClaim>;
 /// A ResourceClaimTemplate with all fields.
 type Template = Full<ResourceClaimTemplate>;
 
-/// Number of pods, and number of claims, processed concurrently; `--concurrent-resourceclaim-syncs`.
+/// Number of pods, and number of claims, that are processed concurrently; `--concurrent-resourceclaim-syncs`, default
+/// 50.
 pub type Options = Workers<50>;
 
-/// Name of the flag with the number of workers.
+/// Flag with the number of workers.
 pub(crate) const WORKERS: &str = "concurrent-resourceclaim-syncs";
 
 /// The ResourceClaim controller. Upstream: `newResourceClaimControllerDescriptor`.
@@ -51,7 +52,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::ORDINARY
 };
 
-/// Name of the queue of claims; the main queue has pods.
+/// Name of the queue of claims. (The main queue holds pods.)
 const OF_CLAIMS: &str = "resourceclaim-controller-claims";
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
@@ -61,14 +62,14 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let using = pods.index("claims", |pod, key| {
         for claim in &pod.spec.resource_claims {
             if let plan::Name::Is(name) = plan::name(pod, claim) {
-                key(&within(&pod.meta.namespace, name));
+                key(&index_key(&pod.meta.namespace, name));
             }
         }
     });
     let made_from = pods.index("claim templates", |pod, key| {
         for claim in &pod.spec.resource_claims {
             if !claim.resource_claim_template_name.is_empty() {
-                key(&within(&pod.meta.namespace, &claim.resource_claim_template_name));
+                key(&index_key(&pod.meta.namespace, &claim.resource_claim_template_name));
             }
         }
     });
@@ -90,7 +91,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Enqueues pods on events of their claims and templates.
+/// Starts the controller of pods, which events of their claims and templates enqueue, too.
 fn of_pods(
     context: &ControllerContext,
     planner: PodClaims,
@@ -101,23 +102,23 @@ fn of_pods(
     let builder = context
         .builder_watching(&DESCRIPTOR, &planner.pods, |event, enqueue| {
             let pod = event.object();
-            let is_there = !matches!(event, CacheEvent::Deleted(_)) && !pod.meta.deleting();
-            if is_there && !pod.spec.resource_claims.is_empty() {
+            let is_present = !matches!(event, CacheEvent::Deleted(_)) && !pod.meta.deleting();
+            if is_present && !pod.spec.resource_claims.is_empty() {
                 enqueue.add(Key::of(&pod.meta));
             }
         })
         .event_source("resource_claim")
         .workers(context.options.resourceclaim.concurrent_syncs)
-        .watches(&planner.claims, move |event, enqueue| named(event, &using, enqueue))
+        .watches(&planner.claims, move |event, enqueue| enqueue_users(event, &using, enqueue))
         .watches(&planner.templates, move |event, enqueue| {
             if !matches!(event, CacheEvent::Deleted(_)) {
-                named(event, &made_from, enqueue);
+                enqueue_users(event, &made_from, enqueue);
             }
         });
     context.run(builder.planned_with(planner, metrics));
 }
 
-/// Enqueues claims on events of pods that no longer need them.
+/// Starts the controller of claims, which events of finished and deleted pods enqueue, too.
 fn of_claims(context: &ControllerContext, planner: Claims) {
     let gone = planner.gone.clone();
     let builder = context
@@ -142,7 +143,7 @@ fn of_claims(context: &ControllerContext, planner: Claims) {
     context.run(builder.planned(planner));
 }
 
-/// Planner of pods' claims, with its caches.
+/// Planner of pods' claims.
 struct PodClaims {
     pods: Cache<Pod>,
     claims: Cache<Claim>,
@@ -193,25 +194,25 @@ impl Planner for PodClaims {
 
 impl PassHandler<PodClaims> for Metrics {
     fn on_passed(&self, observed: &pod::Observed, pass: &Pass<'_>) {
-        for (claim, well) in pod::creates(observed, pass.outcomes) {
-            self.made(&claim, well);
+        for (claim, succeeded) in pod::creates(observed, pass.outcomes) {
+            self.created(&claim, succeeded);
         }
     }
 }
 
-/// Planner of claims' reservations, with its caches.
+/// Planner of claims' reservations.
 struct Claims {
     pods: Cache<Pod>,
     claims: Cache<Claim>,
     gone: DeletedPods,
 }
 
-/// The last deleted pods; clones share them.
+/// The last deleted pods; clones refer to the same ones.
 #[derive(Clone, Default)]
-struct DeletedPods(Arc<Mutex<Gone>>);
+struct DeletedPods(Arc<Mutex<DeletedUidCache>>);
 
 impl DeletedPods {
-    fn lock(&self) -> MutexGuard<'_, Gone> {
+    fn lock(&self) -> MutexGuard<'_, DeletedUidCache> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -252,12 +253,17 @@ impl Planner for Claims {
     }
 }
 
-fn named<V: evenkeel_api::View>(event: &CacheEvent<V>, index: &Index<Pod>, enqueue: &Enqueue) {
+/// Enqueues the pods that the index has under the object's name.
+fn enqueue_users<V: evenkeel_api::View>(
+    event: &CacheEvent<V>,
+    index: &Index<Pod>,
+    enqueue: &Enqueue,
+) {
     let meta = event.object().meta();
-    let pods = index.get(&within(&meta.namespace, &meta.name));
+    let pods = index.get(&index_key(&meta.namespace, &meta.name));
     pods.iter().filter(|pod| !pod.meta.deleting()).for_each(|pod| enqueue.add(Key::of(&pod.meta)));
 }
 
-fn within(namespace: &str, name: &str) -> String {
+fn index_key(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }

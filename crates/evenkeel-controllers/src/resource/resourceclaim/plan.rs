@@ -16,8 +16,9 @@ use std::collections::BTreeMap;
 
 /// Annotation of a claim with its name in the pod's spec. Upstream: `PodResourceClaimAnnotation`.
 pub(super) const POD_CLAIM: &str = "resource.kubernetes.io/pod-claim-name";
-/// Maximum length of the prefix of a generated name, before a hyphen and five letters.
-const BASE: usize = 57;
+/// Maximum length of the prefix of a generated name, which leaves room for a hyphen and five letters in 63
+/// characters.
+const MAX_BASE_NAME_LENGTH: usize = 57;
 
 /// Name of a pod's claim. Upstream: `resourceclaim.Name`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +38,7 @@ pub(super) fn name<'a>(pod: &'a Pod, claim: &'a PodResourceClaim) -> Name<'a> {
     if !claim.resource_claim_name.is_empty() {
         return Name::Is(&claim.resource_claim_name);
     }
-    if !is_made(claim) {
+    if !is_from_template(claim) {
         return Name::Unknown;
     }
     match pod.status.resource_claim_statuses.iter().find(|status| status.name == claim.name) {
@@ -47,7 +48,7 @@ pub(super) fn name<'a>(pod: &'a Pod, claim: &'a PodResourceClaim) -> Name<'a> {
 }
 
 /// Whether the claim is created from a template.
-pub(super) fn is_made(claim: &PodResourceClaim) -> bool {
+pub(super) fn is_from_template(claim: &PodResourceClaim) -> bool {
     claim.resource_claim_name.is_empty() && !claim.resource_claim_template_name.is_empty()
 }
 
@@ -77,14 +78,14 @@ pub(super) fn is_for(claim: &Claim, pod: &Pod) -> bool {
     claim.meta().controlled_by(&pod.meta.uid)
 }
 
-/// Whether the claim has this name in the pod's spec; the pod's status may lack it.
-pub(super) fn is_made_as(claim: &Claim, within_pod: &str) -> bool {
+/// Whether the claim's annotation has this name from the pod's spec. The pod's status may lack the claim.
+pub(super) fn has_name_in_pod(claim: &Claim, within_pod: &str) -> bool {
     claim.meta().annotations.get(POD_CLAIM) == Some(within_pod)
 }
 
 /// A disabled feature that a template uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum SwitchedOff {
+pub(super) enum DisabledFeature {
     #[error("admin access is requested, but the feature is disabled")]
     AdminAccess,
     #[error("template includes a prioritized list of subrequests, but the feature is disabled")]
@@ -96,20 +97,20 @@ pub(super) fn allowed(
     template: &Template,
     admin: bool,
     prioritized: bool,
-) -> Result<(), SwitchedOff> {
+) -> Result<(), DisabledFeature> {
     let spec = template.spec.as_ref().and_then(|spec| spec.spec.as_ref());
     let wants_admin = wants_admin_access(spec);
     let has_list = requests(spec)
         .iter()
         .any(|request| request.first_available.as_ref().is_some_and(|all| !all.is_empty()));
     match (wants_admin && !admin, has_list && !prioritized) {
-        (true, _) => Err(SwitchedOff::AdminAccess),
-        (_, true) => Err(SwitchedOff::Prioritized),
+        (true, _) => Err(DisabledFeature::AdminAccess),
+        (_, true) => Err(DisabledFeature::Prioritized),
         _ => Ok(()),
     }
 }
 
-/// Whether the spec requests admin access; prioritized subrequests have none.
+/// Whether the spec requests admin access. Prioritized subrequests cannot request it.
 pub(super) fn wants_admin_access(spec: Option<&ResourceClaimSpec>) -> bool {
     requests(spec).iter().any(|request| {
         request.exactly.as_ref().is_some_and(|exactly| exactly.admin_access == Some(true))
@@ -121,8 +122,8 @@ fn requests(spec: Option<&ResourceClaimSpec>) -> &[DeviceRequest] {
     devices.and_then(|devices| devices.requests.as_deref()).unwrap_or_default()
 }
 
-/// Returns the claim to create for the pod.
-pub(super) fn made(pod: &Pod, within_pod: &str, template: &Template) -> ResourceClaim {
+/// Returns the claim to create for the entry `within_pod` of the pod's spec.
+pub(super) fn new_claim(pod: &Pod, within_pod: &str, template: &Template) -> ResourceClaim {
     let from = template.spec.clone().unwrap_or_default();
     let meta = from.metadata.unwrap_or_default();
     let mut annotations = meta.annotations.unwrap_or_default();
@@ -148,21 +149,21 @@ pub(super) fn made(pod: &Pod, within_pod: &str, template: &Template) -> Resource
     }
 }
 
-/// Returns the prefix of the claim's name; if it is too long, both parts are cut in proportion.
+/// Returns the prefix of the claim's name. If it is too long, both parts are cut in proportion.
 fn base(pod: &str, claim: &str) -> String {
     let whole = format!("{pod}-{claim}-");
-    if whole.len() <= BASE {
+    if whole.len() <= MAX_BASE_NAME_LENGTH {
         return whole;
     }
-    // Names are ASCII, so cutting splits no character.
+    // Names are ASCII, so a cut does not split a character.
     let cut = |part: &str| {
-        let length = part.len() * BASE / whole.len();
+        let length = part.len() * MAX_BASE_NAME_LENGTH / whole.len();
         part.get(..length).unwrap_or(part).to_owned()
     };
     format!("{}-{}", cut(pod), cut(claim))
 }
 
-/// Returns the pod's `resourceClaimStatuses` with the created claims.
+/// Returns the apply configuration of the pod's `resourceClaimStatuses`, extended by the created claims.
 pub(super) fn statuses(pod: &Pod, made: &BTreeMap<String, String>) -> Value {
     let mut all: BTreeMap<&str, &str> = pod
         .status
@@ -207,6 +208,7 @@ mod tests {
     use crate::fixtures::object;
     use proptest::prelude::*;
 
+    /// Returns a pod with these `resourceClaims` and `resourceClaimStatuses`.
     fn pod(claims: &Value, statuses: &Value) -> Pod {
         object(&json!({
             "metadata": {"name": "p", "namespace": "ns", "uid": "u"},
@@ -215,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn claim_names() {
+    fn claim_names_come_from_the_spec_or_the_status() {
         let claims = json!([
             {"name": "own", "resourceClaimName": "there"},
             {"name": "made", "resourceClaimTemplateName": "t"},
@@ -247,7 +249,7 @@ mod tests {
     fn claim_is_built_from_the_template() {
         let spec =
             json!({"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}});
-        let made = made(&pod(&json!([]), &json!([])), "gpu", &template(&spec));
+        let made = new_claim(&pod(&json!([]), &json!([])), "gpu", &template(&spec));
         let meta = &made.metadata;
         assert_eq!(meta.generate_name.as_deref(), Some("p-gpu-"));
         assert_eq!(meta.labels.as_ref().unwrap()["a"], "b");
@@ -265,7 +267,7 @@ mod tests {
     fn long_names_are_truncated_in_proportion() {
         assert_eq!(base("pod", "claim"), "pod-claim-");
         let (pod, claim) = ("p".repeat(60), "c".repeat(20));
-        // 60 and 20 of 82 letters, in 57.
+        // 60 and 20 of 82 letters, scaled to 57.
         assert_eq!(base(&pod, &claim), format!("{}-{}", "p".repeat(41), "c".repeat(13)));
     }
 
@@ -277,8 +279,8 @@ mod tests {
         let list = template(
             &json!({"devices": {"requests": [{"name": "r", "firstAvailable": [{"name": "s", "deviceClassName": "c"}]}]}}),
         );
-        assert_eq!(allowed(&admin, false, true), Err(SwitchedOff::AdminAccess));
-        assert_eq!(allowed(&list, true, false), Err(SwitchedOff::Prioritized));
+        assert_eq!(allowed(&admin, false, true), Err(DisabledFeature::AdminAccess));
+        assert_eq!(allowed(&list, true, false), Err(DisabledFeature::Prioritized));
         assert_eq!((allowed(&admin, true, false), allowed(&list, false, true)), (Ok(()), Ok(())));
     }
 
@@ -322,7 +324,7 @@ mod tests {
 
         #[test]
         fn generated_names_fit(pod in "[a-z]{1,253}", claim in "[a-z]{1,63}") {
-            prop_assert!(base(&pod, &claim).len() <= BASE + 1);
+            prop_assert!(base(&pod, &claim).len() <= MAX_BASE_NAME_LENGTH + 1);
         }
     }
 }

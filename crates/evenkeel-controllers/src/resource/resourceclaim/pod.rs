@@ -1,10 +1,10 @@
-//! Steps for a pod's claims: live-read the named claims that the cache lacks, create missing ones one by one,
-//! then name them in the pod's status. Once the status names all claims, reserve the allocated ones.
+//! Steps for a pod's claims. Read live the claims that the status names and the cache lacks, create missing claims
+//! one by one, and name them in the pod's status. Once the status names all claims, reserve the allocated ones.
 //! Upstream: `syncPod`.
 
 use super::{
     Claim, Template,
-    plan::{self, Name, SwitchedOff},
+    plan::{self, DisabledFeature, Name},
 };
 use crate::wire;
 use evenkeel_api::{
@@ -26,17 +26,17 @@ const MANAGER: &str = "ResourceClaimController";
 
 /// Error in finding or creating a pod's claim.
 #[derive(Debug, thiserror::Error)]
-enum NotMade {
+enum ClaimError {
     #[error("checking for claim before creating it: none of the supported fields are set")]
     Unknown,
     #[error("resource claim template {0:?}: resourceclaimtemplate.resource.k8s.io {0:?} not found")]
     NoTemplate(String),
     #[error(transparent)]
-    SwitchedOff(#[from] SwitchedOff),
+    DisabledFeature(#[from] DisabledFeature),
     #[error("create ResourceClaim : {0}")]
     Create(Failure),
     #[error("checking claim existence: {0}")]
-    Look(Failure),
+    Read(Failure),
 }
 
 /// A pod, and its claims in the caches.
@@ -64,27 +64,27 @@ impl Observed {
         self.pod.spec.resource_claims.iter().zip(&self.named)
     }
 
-    /// Whether the pod needs claims. A finished or deleted pod does not: the claims created for it are being
+    /// Whether the pod needs claims. A finished or terminating pod does not: the claims created for it are being
     /// deleted.
     fn needs_claims(&self) -> bool {
         !self.pod.meta.deleting() && !plan::is_done(&self.pod)
     }
 
-    /// Whether to read a claim live: it was created from a template and has a name, but the cache lacks it.
-    fn asks(&self, claim: &PodResourceClaim, named: &Named) -> bool {
-        plan::is_made(claim)
+    /// Whether to read a claim live: it is from a template, the status names it, but the cache lacks it.
+    fn needs_live_read(&self, claim: &PodResourceClaim, named: &Named) -> bool {
+        plan::is_from_template(claim)
             && named.claim.is_none()
             && matches!(plan::name(&self.pod, claim), Name::Is(_))
     }
 }
 
-/// Live-reads the claims that the cache lacks. If it lacks none, takes the next step at once.
+/// Reads live the claims that the cache lacks. If it has all, takes the next step at once.
 pub(super) fn plan(observed: &Observed) -> Plan {
     if !observed.needs_claims() {
         return Plan::nothing();
     }
     let pod = &*observed.pod;
-    let to_read = observed.claims().filter(|(claim, named)| observed.asks(claim, named));
+    let to_read = observed.claims().filter(|(claim, named)| observed.needs_live_read(claim, named));
     let reads: Vec<_> = to_read
         .filter_map(|(claim, _)| match plan::name(pod, claim) {
             Name::Is(name) => {
@@ -100,7 +100,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     Plan::of(reads)
 }
 
-/// Creates the next missing claim, updates the pod's status, or reserves its claims.
+/// Creates the next missing claim. If none is missing, updates the pod's status, or reserves its claims.
 pub(super) fn next(observed: &Observed, done: &Outcomes) -> Option<Plan> {
     if !observed.needs_claims() {
         return None;
@@ -108,7 +108,7 @@ pub(super) fn next(observed: &Observed, done: &Outcomes) -> Option<Plan> {
     let mut done = Replay::of(observed, done);
     let mut made = BTreeMap::new();
     for (claim, named) in observed.claims() {
-        let answer = observed.asks(claim, named).then(|| done.reads.next()).flatten();
+        let answer = observed.needs_live_read(claim, named).then(|| done.reads.next()).flatten();
         let found = match find(observed, claim, named, answer) {
             Ok(Found::NotNeeded) => continue,
             Ok(Found::Is(name)) => name,
@@ -116,7 +116,7 @@ pub(super) fn next(observed: &Observed, done: &Outcomes) -> Option<Plan> {
                 None => return Some(Plan::one(create(observed, &new))),
                 Some(Outcome { created: Some(name), .. }) => name.to_string(),
                 Some(Outcome { error: Some(error), .. }) => {
-                    let error = NotMade::Create(error.clone());
+                    let error = ClaimError::Create(error.clone());
                     return done.writes.next().is_none().then(|| refuse(observed, claim, &error));
                 }
                 Some(_) => return None,
@@ -130,11 +130,11 @@ pub(super) fn next(observed: &Observed, done: &Outcomes) -> Option<Plan> {
     if done.writes.next().is_some() {
         return None;
     }
-    // A later pass, which observes the created claims, reserves them.
+    // Do not reserve created claims now: a later pass, which observes them, does.
     Some(if made.is_empty() { reserve(observed) } else { update_status(observed, &made) })
 }
 
-/// The outcomes so far: of the first step's reads, then of the writes.
+/// The outcomes so far: those of the first step's reads, then those of the writes.
 struct Replay<'a> {
     reads: std::slice::Iter<'a, Outcome>,
     writes: std::slice::Iter<'a, Outcome>,
@@ -142,7 +142,8 @@ struct Replay<'a> {
 
 impl<'a> Replay<'a> {
     fn of(observed: &Observed, done: &'a Outcomes) -> Self {
-        let to_read = observed.claims().filter(|(claim, named)| observed.asks(claim, named));
+        let to_read =
+            observed.claims().filter(|(claim, named)| observed.needs_live_read(claim, named));
         let (reads, writes) = done.0.split_at(to_read.count().min(done.0.len()));
         Self { reads: reads.iter(), writes: writes.iter() }
     }
@@ -150,10 +151,12 @@ impl<'a> Replay<'a> {
 
 /// Name of a pod's claim, or the claim to create.
 enum Found {
-    /// No change: the claim exists under the name in the status, the user creates it, or the pod needs none.
+    /// Nothing changes: the claim exists under the name in the status, the user creates it, or the pod needs no
+    /// claim.
     NotNeeded,
     /// The claim exists, but the pod's status does not name it.
     Is(String),
+    /// The claim does not exist, and must be created.
     Lacks(Box<ResourceClaim>),
 }
 
@@ -163,24 +166,25 @@ fn find(
     claim: &PodResourceClaim,
     named: &Named,
     answer: Option<&Outcome>,
-) -> Result<Found, NotMade> {
+) -> Result<Found, ClaimError> {
     let pod = &*observed.pod;
     match plan::name(pod, claim) {
         Name::NotNeeded => return Ok(Found::NotNeeded),
-        Name::Unknown => return Err(NotMade::Unknown),
+        Name::Unknown => return Err(ClaimError::Unknown),
         Name::Is(_) if exists(pod, claim, named, answer)? => return Ok(Found::NotNeeded),
         // The user creates this claim.
-        Name::Is(_) if !plan::is_made(claim) => return Ok(Found::NotNeeded),
+        Name::Is(_) if !plan::is_from_template(claim) => return Ok(Found::NotNeeded),
         Name::Is(_) | Name::NotYet => {}
     }
     // A claim may exist whose name is not in the pod's status. Upstream: `findPodResourceClaim`.
-    if let Some(found) = observed.owned.iter().find(|one| plan::is_made_as(one, &claim.name)) {
+    if let Some(found) = observed.owned.iter().find(|one| plan::has_name_in_pod(one, &claim.name)) {
         return Ok(Found::Is(found.meta().name.to_string()));
     }
     let name = &*claim.resource_claim_template_name;
-    let template = named.template.as_ref().ok_or_else(|| NotMade::NoTemplate(name.to_owned()))?;
+    let template =
+        named.template.as_ref().ok_or_else(|| ClaimError::NoTemplate(name.to_owned()))?;
     plan::allowed(template, observed.admin_access, observed.prioritized)?;
-    Ok(Found::Lacks(Box::new(plan::made(pod, &claim.name, template))))
+    Ok(Found::Lacks(Box::new(plan::new_claim(pod, &claim.name, template))))
 }
 
 /// Whether the claim exists and belongs to the pod, by the cache or by the outcome of the live read.
@@ -189,17 +193,17 @@ fn exists(
     claim: &PodResourceClaim,
     named: &Named,
     answer: Option<&Outcome>,
-) -> Result<bool, NotMade> {
-    let is_right = |found: &Claim| !plan::is_made(claim) || plan::is_for(found, pod);
+) -> Result<bool, ClaimError> {
+    let belongs_to_pod = |found: &Claim| !plan::is_from_template(claim) || plan::is_for(found, pod);
     if let Some(found) = &named.claim {
-        return Ok(is_right(found));
+        return Ok(belongs_to_pod(found));
     }
     let Some(answer) = answer else { return Ok(false) };
     match (&answer.reply, &answer.error) {
         (Some(reply), _) => {
-            reply.object::<Claim>().map(|found| is_right(&found)).map_err(NotMade::Look)
+            reply.object::<Claim>().map(|found| belongs_to_pod(&found)).map_err(ClaimError::Read)
         }
-        (None, Some(error)) if !error.is_not_found() => Err(NotMade::Look(error.clone())),
+        (None, Some(error)) if !error.is_not_found() => Err(ClaimError::Read(error.clone())),
         (None, _) => Ok(false),
     }
 }
@@ -211,8 +215,8 @@ fn create(observed: &Observed, new: &ResourceClaim) -> Create {
     Create { on_error: OnError::Ignore, ..create }
 }
 
-/// Records an event that says why a claim was not created, and fails.
-fn refuse(observed: &Observed, claim: &PodResourceClaim, error: &NotMade) -> Plan {
+/// Returns the plan that records an event about a claim that was not created, and fails.
+fn refuse(observed: &Observed, claim: &PodResourceClaim, error: &ClaimError) -> Plan {
     let meta = &observed.pod.meta;
     let message = format!("PodResourceClaim {}: {error}", claim.name);
     let failure = format!("pod {}/{}, {message}", meta.namespace, meta.name);
@@ -237,7 +241,7 @@ fn reserve(observed: &Observed) -> Plan {
     for (claim, named) in observed.claims() {
         let Name::Is(name) = plan::name(pod, claim) else { continue };
         let Some(found) = &named.claim else { break };
-        if plan::is_made(claim) && !plan::is_for(found, pod) {
+        if plan::is_from_template(claim) && !plan::is_for(found, pod) {
             let (namespace, pod) = (&pod.meta.namespace, &pod.meta.name);
             plan.error = Some(PlanError::new(format!(
                 "ResourceClaim {namespace}/{name} was not created for Pod {namespace}/{pod} (Pod is not owner)"
@@ -261,7 +265,7 @@ pub(super) fn creates(observed: &Observed, done: &Outcomes) -> Vec<(ResourceClai
     let mut done = Replay::of(observed, done);
     let mut all = Vec::new();
     for (claim, named) in observed.claims() {
-        let answer = observed.asks(claim, named).then(|| done.reads.next()).flatten();
+        let answer = observed.needs_live_read(claim, named).then(|| done.reads.next()).flatten();
         match find(observed, claim, named, answer) {
             Ok(Found::Lacks(new)) => {
                 let Some(outcome) = done.writes.next() else { break };

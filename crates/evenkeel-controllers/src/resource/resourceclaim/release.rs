@@ -1,7 +1,7 @@
-//! Release of claims: removes reservations of finished pods, deallocates, and deletes claims created for such pods.
-//! Upstream: `syncClaim`.
+//! Release of claims: removes reservations of finished pods, deallocates claims without reservations, and deletes
+//! claims that were created for finished pods. Upstream: `syncClaim`.
 //!
-//! The first step live-reads the pods that the cache lacks. Each later step is one write.
+//! The first step reads live the pods that the cache lacks. Each later step is one write.
 
 use super::{Claim, plan};
 use crate::wire;
@@ -22,7 +22,7 @@ pub(super) struct Observed {
     pub(super) claim: Arc<Claim>,
     /// Decisions about the consumers, in the order of `status.reservedFor`.
     pub(super) decisions: Vec<ConsumerDecision>,
-    /// The pod with the name of the owning pod.
+    /// The cached pod that has the name of the owning pod.
     pub(super) owner: Option<Arc<Pod>>,
 }
 
@@ -31,7 +31,7 @@ pub(super) fn consumers(claim: &Claim) -> &[ResourceClaimConsumerReference] {
     claim.status.as_ref().and_then(|status| status.reserved_for.as_deref()).unwrap_or_default()
 }
 
-/// Live-reads the consumers that the cache lacks. If it lacks none, takes the next step at once.
+/// Reads live the pods that the cache lacks. If it has all, takes the next step at once.
 pub(super) fn plan(observed: &Observed) -> Plan {
     let consumers = consumers(&observed.claim).iter().zip(&observed.decisions);
     let to_read = consumers.filter(|(_, decision)| **decision == ConsumerDecision::ReadLive);
@@ -47,15 +47,16 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     Plan::of(reads)
 }
 
-/// Writes the status without the reservations of finished pods, then removes the finalizer, then deletes an unused claim.
+/// Writes the status without the reservations of finished pods, then removes the finalizer, then deletes an unused
+/// claim.
 pub(super) fn next(observed: &Observed, done: &Outcomes) -> Option<Plan> {
     let claim = &*observed.claim;
-    let n_reads = observed
+    let read_count = observed
         .decisions
         .iter()
         .filter(|decision| **decision == ConsumerDecision::ReadLive)
         .count();
-    let (answers, writes) = done.0.split_at(n_reads.min(done.0.len()));
+    let (answers, writes) = done.0.split_at(read_count.min(done.0.len()));
     let remaining = match remaining(observed, answers) {
         Ok(remaining) => remaining,
         Err(error) => return Some(Plan::failure(error.message)),
@@ -124,11 +125,12 @@ pub(super) enum ConsumerDecision {
     Keep,
     /// The reservation is removed.
     Remove,
-    /// The cache lacks the pod: a live read decides, because the scheduler may be ahead of the cache.
+    /// A live read decides, because the cache lacks the pod: the scheduler may be ahead of the cache.
     ReadLive,
 }
 
-/// Decides about a consumer. `pod` is the cached pod of its name. Consumers other than pods stay.
+/// Decides about a consumer. `pod` is the cached pod with the consumer's name. The reservations of other consumers
+/// than pods stay.
 pub(super) fn decide_consumer(
     consumer: &ResourceClaimConsumerReference,
     known_gone: bool,
@@ -162,7 +164,7 @@ fn release(claim: &Claim, remaining: &[ResourceClaimConsumerReference]) -> Relea
     let status = claim.status.as_ref();
     let before = status.and_then(|status| status.reserved_for.as_deref()).unwrap_or_default();
     let allocated = status.is_some_and(|status| status.allocation.is_some());
-    let with = |allocated: bool| {
+    let with_allocation = |allocated: bool| {
         let mut changed = written(claim);
         let status = changed.status.get_or_insert_default();
         status.reserved_for = (!remaining.is_empty()).then(|| remaining.to_vec());
@@ -172,12 +174,12 @@ fn release(claim: &Claim, remaining: &[ResourceClaimConsumerReference]) -> Relea
         changed
     };
     if remaining.len() < before.len() {
-        // Deallocate the claim with its last reservation.
+        // The last reservation ends, so deallocate the claim.
         let stays = allocated && !(remaining.is_empty() && protected);
-        return Release { status: Some(with(stays)), unprotect: protected && !stays };
+        return Release { status: Some(with_allocation(stays)), unprotect: protected && !stays };
     }
     if protected && claim.meta().deleting() && remaining.is_empty() {
-        return Release { status: allocated.then(|| with(false)), unprotect: true };
+        return Release { status: allocated.then(|| with_allocation(false)), unprotect: true };
     }
     Release::default()
 }
@@ -198,8 +200,8 @@ fn written(claim: &Claim) -> ResourceClaim {
     claim
 }
 
-/// Whether an unreserved claim is deleted, because its owning pod is finished or replaced. `owner` is the
-/// cached pod of the owning pod's name; without it, the garbage collector deletes the claim.
+/// Whether an unreserved claim must be deleted, because its owning pod is finished or replaced. `owner` is the cached
+/// pod with the owning pod's name. Without it, the garbage collector deletes the claim.
 fn is_useless(claim: &Claim, owner: Option<&Pod>) -> bool {
     let Some(made_for) = plan::owning_pod(claim) else { return false };
     owner.is_some_and(|pod| pod.meta.uid != made_for.uid || plan::is_done(pod))
@@ -212,6 +214,7 @@ mod tests {
     use evenkeel_runtime::plan::{Action, Reply};
     use serde_json::{Value, json};
 
+    /// Returns an entry of `reservedFor`. Its name equals its uid.
     fn consumer(resource: &str, uid: &str) -> ResourceClaimConsumerReference {
         ResourceClaimConsumerReference {
             api_group: (resource != "pods").then(|| "example.test".to_owned()),
@@ -222,20 +225,21 @@ mod tests {
     }
 
     #[test]
-    fn consumer_decisions() {
+    fn reservation_of_a_finished_replaced_or_deleted_pod_is_removed() {
         let running = pod("p", Some(T0));
         let mut done = pod("p", None);
         done.status.phase = "Failed".into();
-        let mut leaving = pod("p", None);
-        leaving.meta.deletion = Some(T0);
-        let mut never = leaving.clone();
-        never.spec.node_name = "".into();
+        let mut terminating = pod("p", None);
+        terminating.meta.deletion = Some(T0);
+        let mut unscheduled = terminating.clone();
+        unscheduled.spec.node_name = "".into();
         let me = consumer("pods", "p");
+        // Consumer, whether its pod was observed as deleted, the cached pod, and the decision.
         let table = [
             (&me, false, Some(&running), ConsumerDecision::Keep),
             (&me, false, Some(&done), ConsumerDecision::Remove),
-            (&me, false, Some(&leaving), ConsumerDecision::Keep),
-            (&me, false, Some(&never), ConsumerDecision::Remove),
+            (&me, false, Some(&terminating), ConsumerDecision::Keep),
+            (&me, false, Some(&unscheduled), ConsumerDecision::Remove),
             (&me, true, None, ConsumerDecision::Remove),
             (&me, false, None, ConsumerDecision::ReadLive),
             (&consumer("pods", "before"), false, Some(&running), ConsumerDecision::Remove),
@@ -256,8 +260,7 @@ mod tests {
         object(&claim)
     }
 
-    /// Returns the written status (allocated, number of reservations), if any, and whether the finalizer is
-    /// removed.
+    /// Returns the written status (allocated, number of reservations), if any, and whether the finalizer is removed.
     fn outcome(claim: &Claim, remaining: usize) -> (Option<(bool, usize)>, bool) {
         let all = claim
             .status
@@ -276,18 +279,19 @@ mod tests {
     fn last_consumer_deallocates_the_claim() {
         let (ours, none) = (json!([PROTECTION]), json!([]));
         let two = json!({"allocation": {}, "reservedFor": [consumer("pods", "a"), consumer("pods", "b")]});
-        let free = json!({"allocation": {}});
+        let unreserved = json!({"allocation": {}});
+        // Claim, number of consumers that remain, and the expected outcome.
         let table = [
             (claim(&ours, false, &two), 2, (None, false)),
             (claim(&ours, false, &two), 1, (Some((true, 1)), false)),
             (claim(&ours, false, &two), 0, (Some((false, 0)), true)),
-            // Another allocator, which sets no finalizer, deallocates its claims itself.
+            // Without the finalizer, another allocator owns the claim, and deallocates it.
             (claim(&none, false, &two), 0, (Some((true, 0)), false)),
-            (claim(&ours, false, &free), 0, (None, false)),
-            (claim(&ours, true, &free), 0, (Some((false, 0)), true)),
+            (claim(&ours, false, &unreserved), 0, (None, false)),
+            (claim(&ours, true, &unreserved), 0, (Some((false, 0)), true)),
             (claim(&ours, true, &json!({})), 0, (None, true)),
             (claim(&ours, true, &two), 2, (None, false)),
-            (claim(&none, true, &free), 0, (None, false)),
+            (claim(&none, true, &unreserved), 0, (None, false)),
         ];
         for (number, (claim, remaining, want)) in table.into_iter().enumerate() {
             assert_eq!(outcome(&claim, remaining), want, "{number}");
@@ -295,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_of_finished_pods_are_useless() {
+    fn claims_of_finished_or_replaced_pods_are_useless() {
         let owned = |uid: &str| -> Claim {
             let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid, "controller": true});
             object(
@@ -320,12 +324,12 @@ mod tests {
         next(observed, &Outcomes(done.to_vec()))
     }
 
-    fn missing(code: u16) -> Outcome {
+    fn failed(code: u16) -> Outcome {
         let (reason, message) = (String::new(), "down".to_owned());
         Outcome::failure(Failure { code, reason, message, namespace_terminating: false })
     }
 
-    /// Returns sub-resource and body of a plan's only action.
+    /// Returns the subresource and the body of the plan's only action, an update.
     fn update(plan: Option<Plan>) -> (&'static str, Value) {
         let plan = plan.unwrap();
         let [Action::Update(update)] = &plan.actions[..] else { panic!("{plan:?}") };
@@ -335,36 +339,36 @@ mod tests {
     #[test]
     fn release_updates_status_then_finalizers() {
         let reserved = json!({"allocation": {}, "reservedFor": [consumer("pods", "a"), consumer("pods", "b")]});
-        let seen = observed(
+        let observed_claim = observed(
             claim(&json!([PROTECTION]), false, &reserved),
             vec![ConsumerDecision::Remove, ConsumerDecision::ReadLive],
             None,
         );
-        let asked = plan(&seen);
-        let [Action::Read(read)] = &asked.actions[..] else { panic!("{asked:?}") };
+        let reads = plan(&observed_claim);
+        let [Action::Read(read)] = &reads.actions[..] else { panic!("{reads:?}") };
         assert_eq!((read.path(), read.on_error), ("/api/v1/namespaces/ns/pods/b", OnError::Abort));
         let found = |uid: &str| {
             let pod =
                 json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "b", "uid": uid}});
             Outcome { reply: Some(Reply::json(pod.to_string())), ..Outcome::success() }
         };
-        let (part, body) = update(after(&seen, &[found("b")]));
+        let (part, body) = update(after(&observed_claim, &[found("b")]));
         assert_eq!((part, body["status"]["reservedFor"].as_array().unwrap().len()), ("status", 1));
         assert!(
-            after(&seen, &[found("b"), Outcome::success()]).is_none(),
+            after(&observed_claim, &[found("b"), Outcome::success()]).is_none(),
             "the claim stays allocated"
         );
-        for gone in [missing(404), found("another")] {
-            let (part, body) = update(after(&seen, std::slice::from_ref(&gone)));
+        for gone in [failed(404), found("another")] {
+            let (part, body) = update(after(&observed_claim, std::slice::from_ref(&gone)));
             assert_eq!((part, &body["status"]["allocation"]), ("status", &Value::Null));
             let written = Outcome { resource_version: Some("9".into()), ..Outcome::success() };
-            let (part, body) = update(after(&seen, &[gone.clone(), written.clone()]));
+            let (part, body) = update(after(&observed_claim, &[gone.clone(), written.clone()]));
             assert_eq!((part, &body["metadata"]["finalizers"]), ("", &json!([])));
             assert_eq!(body["metadata"]["resourceVersion"], "9");
-            let ended = |last| after(&seen, &[gone.clone(), written.clone(), last]);
+            let ended = |last| after(&observed_claim, &[gone.clone(), written.clone(), last]);
             assert_eq!(ended(Outcome::success()), None);
-            assert_eq!(ended(missing(404)), None);
-            assert_eq!(ended(missing(500)), Some(Plan::failure("down")));
+            assert_eq!(ended(failed(404)), None);
+            assert_eq!(ended(failed(500)), Some(Plan::failure("down")));
         }
     }
 
@@ -380,14 +384,14 @@ mod tests {
         };
         let mut done = pod("p", None);
         done.status.phase = "Failed".into();
-        let seen = observed(claim(), vec![ConsumerDecision::Remove], Some(done));
-        assert_eq!(update(Some(plan(&seen))).0, "status");
-        let delete = after(&seen, &[Outcome::success()]).unwrap();
+        let observed_claim = observed(claim(), vec![ConsumerDecision::Remove], Some(done));
+        assert_eq!(update(Some(plan(&observed_claim))).0, "status");
+        let delete = after(&observed_claim, &[Outcome::success()]).unwrap();
         assert!(
             matches!(&delete.actions[..], [Action::Delete(delete)] if &*delete.target.uid == "c"),
             "{delete:?}"
         );
-        assert_eq!(after(&seen, &[Outcome::success(), Outcome::success()]), None);
+        assert_eq!(after(&observed_claim, &[Outcome::success(), Outcome::success()]), None);
         let used = observed(claim(), vec![ConsumerDecision::Keep], Some(pod("p", None)));
         assert_eq!((plan(&used), after(&used, &[])), (Plan::nothing(), None));
     }

@@ -1,4 +1,4 @@
-//! iSCSI and Fibre Channel volumes. The controller does not attach them, but kubelets mount them only when
+//! iSCSI and Fibre Channel volumes. The controller does not attach them, but kubelets mount them only once
 //! `status.volumesAttached` lists them. A ReadWriteOnce volume is listed on one node at a time (multi-attach).
 
 use evenkeel_api::views::{FcVolumeSource, PersistentVolume, VolumeSource};
@@ -31,7 +31,7 @@ fn iscsi(portal: &str, iqn: &str, lun: i32) -> String {
     format!("{ISCSI}{portal}:{iqn}:{lun}")
 }
 
-/// Returns the name built from `targetWWNs` and `lun` or, without them, from `wwids`.
+/// Returns the name with `targetWWNs` and `lun`; without them, with `wwids`.
 fn fc(disk: &FcVolumeSource) -> Option<String> {
     match disk.lun {
         Some(lun) if !disk.target_wwns.is_empty() => {

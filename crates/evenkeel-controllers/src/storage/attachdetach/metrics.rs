@@ -21,12 +21,13 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
+/// Buckets of the histogram, in seconds.
 const SECONDS: [f64; 13] =
     [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0];
 const ATTACH: &str = "volume_attach";
 const DETACH: &str = "volume_detach";
-const WELL: &str = "success";
-const BADLY: &str = "fail-unknown";
+const SUCCESS: &str = "success";
+const FAIL_UNKNOWN: &str = "fail-unknown";
 
 /// Registers the counter of forced detaches by reason.
 pub(super) fn forced(registry: &Registry) -> IntCounterVec {
@@ -57,7 +58,8 @@ impl Operations {
         Self { took, begun: Mutex::default() }
     }
 
-    /// Handles a change of an attachment.
+    /// Records the operations that a change of an attachment starts and ends. Ignores attachments that this
+    /// controller did not create.
     pub(super) fn on_attachment_event(
         &self,
         event: &CacheEvent<VolumeAttachment>,
@@ -92,33 +94,34 @@ impl Operations {
 
 type Ended = (&'static str, &'static str);
 
-/// Returns the operation that an attachment's change ends with its result, and whether the change starts an operation.
+/// Returns the operation that an attachment's change ends, with its result, and whether the change starts an
+/// operation.
 fn operations_of_change(event: &CacheEvent<VolumeAttachment>) -> (Option<Ended>, bool) {
     let (old, new) = match event {
         CacheEvent::Added { object, .. } => {
             return (None, !object.status.attached || object.meta.deleting());
         }
-        CacheEvent::Deleted(_) => return (Some((DETACH, WELL)), false),
+        CacheEvent::Deleted(_) => return (Some((DETACH, SUCCESS)), false),
         CacheEvent::Updated { old, new } => (old, new),
     };
     let (was, is) = (&old.status, &new.status);
     match (old.meta.deleting(), new.meta.deleting()) {
         (true, _) => {
             let failed = is.detach_error.is_some() && was.detach_error != is.detach_error;
-            (failed.then_some((DETACH, BADLY)), failed)
+            (failed.then_some((DETACH, FAIL_UNKNOWN)), failed)
         }
-        (false, true) => ((!was.attached).then_some((ATTACH, BADLY)), true),
-        (false, false) if is.attached => ((!was.attached).then_some((ATTACH, WELL)), false),
+        (false, true) => ((!was.attached).then_some((ATTACH, FAIL_UNKNOWN)), true),
+        (false, false) if is.attached => ((!was.attached).then_some((ATTACH, SUCCESS)), false),
         (false, false) => {
             let failed = is.attach_error.is_some() && was.attach_error != is.attach_error;
-            (failed.then_some((ATTACH, BADLY)), failed)
+            (failed.then_some((ATTACH, FAIL_UNKNOWN)), failed)
         }
     }
 }
 
 const CSI: &str = "kubernetes.io/csi";
 
-/// Returns the plugin in a unique volume name.
+/// Returns the plugin that a unique volume name begins with.
 fn plugin_of_name(name: &str) -> String {
     match attach::split_attached_name(name) {
         Some((driver, _)) => format!("{CSI}:{driver}"),
@@ -244,7 +247,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn plugin_name_of_a_volume_name() {
+    fn volume_name_begins_with_the_plugin_name() {
         for (name, want) in [
             ("kubernetes.io/csi/d.example^h/1", "kubernetes.io/csi:d.example"),
             ("kubernetes.io/iscsi/10.0.0.1:3260:iqn.x:0", "kubernetes.io/iscsi"),
@@ -255,18 +258,20 @@ mod tests {
     }
 
     #[test]
-    fn operations_of_attachment_events() {
-        let of = |status: serde_json::Value, terminating: bool| {
-            let mut it: VolumeAttachment =
+    fn attachment_events_start_and_end_operations() {
+        let attachment_with = |status: serde_json::Value, terminating: bool| {
+            let mut attachment: VolumeAttachment =
                 object(&json!({"metadata": {"name": "a"}, "status": status}));
-            it.meta.deletion = terminating.then_some(T0);
-            Arc::new(it)
+            attachment.meta.deletion = terminating.then_some(T0);
+            Arc::new(attachment)
         };
-        let (requested, attached) = (of(json!({}), false), of(json!({"attached": true}), false));
-        let refused = of(json!({"attachError": {"message": "no"}}), false);
-        let terminating = of(json!({"attached": true}), true);
-        let given_up = of(json!({}), true);
-        let stuck = of(json!({"attached": true, "detachError": {"message": "no"}}), true);
+        let (requested, attached) =
+            (attachment_with(json!({}), false), attachment_with(json!({"attached": true}), false));
+        let refused = attachment_with(json!({"attachError": {"message": "no"}}), false);
+        let terminating = attachment_with(json!({"attached": true}), true);
+        let given_up = attachment_with(json!({}), true);
+        let stuck =
+            attachment_with(json!({"attached": true, "detachError": {"message": "no"}}), true);
         let new = |object: &Arc<VolumeAttachment>| CacheEvent::Added {
             object: Arc::clone(object),
             initial: false,
@@ -277,18 +282,18 @@ mod tests {
         for (what, event, want) in [
             ("created", new(&requested), (None, true)),
             ("created as attached", new(&attached), (None, false)),
-            ("attached", change(&requested, &attached), (Some((ATTACH, WELL)), false)),
+            ("attached", change(&requested, &attached), (Some((ATTACH, SUCCESS)), false)),
             ("unchanged", change(&attached, &attached), (None, false)),
-            ("attach error", change(&requested, &refused), (Some((ATTACH, BADLY)), true)),
+            ("attach error", change(&requested, &refused), (Some((ATTACH, FAIL_UNKNOWN)), true)),
             ("same attach error", change(&refused, &refused), (None, false)),
             ("deletion requested", change(&attached, &terminating), (None, true)),
             (
                 "deletion requested before attached",
                 change(&requested, &given_up),
-                (Some((ATTACH, BADLY)), true),
+                (Some((ATTACH, FAIL_UNKNOWN)), true),
             ),
-            ("detach error", change(&terminating, &stuck), (Some((DETACH, BADLY)), true)),
-            ("detached", CacheEvent::Deleted(terminating), (Some((DETACH, WELL)), false)),
+            ("detach error", change(&terminating, &stuck), (Some((DETACH, FAIL_UNKNOWN)), true)),
+            ("detached", CacheEvent::Deleted(terminating), (Some((DETACH, SUCCESS)), false)),
         ] {
             assert_eq!(operations_of_change(&event), want, "{what}");
         }

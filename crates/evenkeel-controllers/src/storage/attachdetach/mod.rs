@@ -1,8 +1,8 @@
 //! Attach-detach controller: attaches volumes to the nodes whose pods use them, and detaches unused volumes. Upstream:
 //! `pkg/controller/volume/attachdetach`.
 //!
-//! VolumeAttachments are the actual state of world. CSI drivers act on them, also for in-tree plugins that migrated to
-//! CSI. For network devices (iSCSI, Fibre Channel) it is `status.volumesAttached` of the node.
+//! VolumeAttachments are the actual state of world. CSI drivers act on them, also for in-tree plugins that migrated
+//! to CSI. The actual state of network devices (iSCSI, Fibre Channel) is the node's `status.volumesAttached`.
 
 mod iscsi_fc;
 mod metrics;
@@ -60,7 +60,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         node_states: Arc::clone(&node_states),
         forced: metrics::forced(&context.registry),
     };
-    let (users, waiting, bound) =
+    let (users, users_of_detached, users_of_bound) =
         (state_of_world.users.clone(), state_of_world.users.clone(), state_of_world.users.clone());
     let of_volume = state_of_world.by_volume.clone();
     let measured = state_of_world.volumes.clone();
@@ -100,7 +100,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             // Another node may wait until the volume is detached from this one.
             let volume = attachment.spec.source.persistent_volume_name.as_deref();
             if let (CacheEvent::Deleted(_), Some(volume)) = (event, volume) {
-                for key in nodes_of_users(volume, &claims, &waiting) {
+                for key in nodes_of_users(volume, &claims, &users_of_detached) {
                     enqueue.add(key);
                 }
             }
@@ -120,26 +120,26 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             for attachment in of_volume.get(&volume.meta.name) {
                 enqueue.add(Key::new("", &attachment.spec.node_name));
             }
-            // The cache may show the volume's binding after the claim's.
+            // The cache may show the binding of the volume later than the binding of the claim.
             let is_new = match event {
                 CacheEvent::Added { initial, .. } => !initial,
                 CacheEvent::Updated { old, new } => old.spec.claim_ref != new.spec.claim_ref,
                 CacheEvent::Deleted(_) => false,
             };
             if is_new {
-                for key in nodes_of_users(&volume.meta.name, &claims_of_volume, &bound) {
+                for key in nodes_of_users(&volume.meta.name, &claims_of_volume, &users_of_bound) {
                     enqueue.add(key);
                 }
             }
         })
         .reads(&state_of_world.drivers);
-    // There is only one worker, because two nodes that attach the same volume concurrently would not see each other's
+    // There is only one worker. With two, nodes that attach the same volume concurrently would not see each other's
     // reservation.
     context.run(builder.planned_with(planner, handler));
     Ok(())
 }
 
-/// Reports whether a volume of the pod may have to be attached.
+/// Reports whether the pod has a volume that the controller may have to attach.
 fn may_attach(pod: &Pod) -> bool {
     claims::of_pod(pod).next().is_some()
         || pod
@@ -173,7 +173,7 @@ struct NodeStates {
 }
 
 impl NodeStates {
-    /// Records a node, whose last version is needed after its deletion.
+    /// Records the current version of a node, which is needed after the node's deletion.
     fn on_node_event(&self, node: &Arc<Node>) {
         self.last().insert(node.meta.name.clone(), Arc::clone(node));
     }
@@ -183,7 +183,7 @@ impl NodeStates {
         self.last().get(name).cloned()
     }
 
-    /// Forgets a deleted node.
+    /// Removes the last version of a deleted node.
     fn forget_node(&self, name: &str) {
         self.last().remove(name);
     }
@@ -196,7 +196,7 @@ impl NodeStates {
     /// Records the reservations of a plan before its actions run.
     fn reserve(&self, observed: &Observed, memory: &Memory, now: Timestamp) {
         let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
-        reserved.note(observed, memory, now);
+        reserved.record(observed, memory, now);
     }
 
     fn last(&self) -> MutexGuard<'_, HashMap<Text, Arc<Node>>> {
@@ -210,7 +210,7 @@ struct Attachments {
     options: Options,
 }
 
-/// Counts forced detaches, and records reservations before the actions of a plan run.
+/// Pass handler that counts forced detaches, and records reservations before the actions of a plan run.
 struct Passes {
     node_states: Arc<NodeStates>,
     forced: IntCounterVec,
@@ -285,7 +285,7 @@ impl Planner for Attachments {
         for one in observed.desired.iter().filter(|one| plan::is_multi_attach(one)) {
             description.waits(format!(
                 "volume {} is attached to {}",
-                one.called,
+                one.volume_name,
                 one.elsewhere.join(", ")
             ));
         }

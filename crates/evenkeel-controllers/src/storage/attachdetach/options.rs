@@ -7,11 +7,10 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     /// Period after which nodes with volumes are reconciled again; `None` disables it. Flags
-    /// `--attach-detach-reconcile-sync-period` and `--disable-attach-detach-reconcile-sync`.
-    /// Default: 60 s.
+    /// `--attach-detach-reconcile-sync-period` and `--disable-attach-detach-reconcile-sync`. Default: 60 s.
     pub sync_period: Option<Duration>,
-    /// Whether volumes are force-detached from a node that is not ready, after a timeout. Flag
-    /// `--disable-force-detach-on-timeout` disables it. Default: true.
+    /// Whether volumes are force-detached after a timeout from a node that is not ready. Flag
+    /// `--disable-force-detach-on-timeout` sets it to false. Default: true.
     pub force: bool,
 }
 

@@ -31,15 +31,16 @@ use std::{
     time::Duration,
 };
 
+/// Annotation of nodes whose volumes the controller attaches.
 const MANAGED: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// Time after which a volume is force-detached from a node that is not ready. Upstream: `maxWaitForUnmountDuration`.
 const MAX_WAIT_FOR_UNMOUNT: Duration = Duration::from_secs(360);
 /// Time that a CSI driver has to attach a volume before an event is recorded. Upstream: `csiTimeout`.
 const CSI_TIMEOUT: Duration = Duration::from_secs(120);
-/// Lifetime of a reservation. By then the caches show the attachment.
+/// Lifetime of a reservation. After it, the caches show the attachment.
 const RESERVATION_LIFETIME: Duration = Duration::from_secs(10);
-/// Delay before a volume that is attached or reserved elsewhere is checked again.
+/// Delay until a volume that is attached or reserved elsewhere is checked again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Observed state of a node and its volumes.
@@ -62,8 +63,8 @@ pub(super) struct Observed {
 pub(super) struct DesiredVolume {
     /// Unique volume name in the form of the node's status.
     pub(super) name: Text,
-    /// Name of the PersistentVolume, or of the pod's inline volume.
-    pub(super) called: Text,
+    /// Name of the PersistentVolume or of the pod's inline volume, for messages.
+    pub(super) volume_name: Text,
     /// The PersistentVolume; `None` for an inline volume.
     pub(super) volume: Option<Arc<PersistentVolume>>,
     pub(super) pods: Vec<Arc<Pod>>,
@@ -74,8 +75,8 @@ pub(super) struct DesiredVolume {
 }
 
 impl DesiredVolume {
-    /// Reports whether the volume can be attached to only one node. Returns false for an inline volume, about which
-    /// this is unknown.
+    /// Reports whether the volume can be attached to only one node. Returns false for an inline volume, whose access
+    /// modes are unknown.
     fn is_exclusive(&self) -> bool {
         self.volume.as_deref().is_some_and(is_exclusive)
     }
@@ -117,7 +118,7 @@ pub(super) struct ReservedVolumes(HashMap<Text, (Arc<str>, Timestamp)>);
 
 impl ReservedVolumes {
     /// Adds the reservations of a decision, and drops those that expired or whose node no longer needs the volume.
-    pub(super) fn note(&mut self, observed: &Observed, memory: &Memory, now: Timestamp) {
+    pub(super) fn record(&mut self, observed: &Observed, memory: &Memory, now: Timestamp) {
         let wants = |name: &Text| observed.desired.iter().any(|one| one.name == *name);
         self.0.retain(|name, (node, since)| {
             is_fresh(*since, now) && (*node != observed.name || wants(name))
@@ -145,7 +146,7 @@ pub(super) struct Decision {
     pub(super) memory: Memory,
 }
 
-/// Reports whether this controller instead of the kubelet attaches the node's volumes. The annotation may have any
+/// Reports whether this controller, and not the kubelet, attaches the node's volumes. The annotation may have any
 /// value.
 pub(super) fn is_managed(node: &Node) -> bool {
     node.meta.annotations.contains(MANAGED)
@@ -157,10 +158,10 @@ pub(super) fn is_irrelevant_update(old: &Node, new: &Node) -> bool {
         && old.status.volumes_attached == new.status.volumes_attached
         && is_managed(old) == is_managed(new)
         && is_ready(old) == is_ready(new)
-        && is_out(old) == is_out(new)
+        && is_out_of_service(old) == is_out_of_service(new)
 }
 
-fn is_out(node: &Node) -> bool {
+fn is_out_of_service(node: &Node) -> bool {
     node.spec.taints.iter().any(|taint| &*taint.key == OUT_OF_SERVICE)
 }
 
@@ -169,7 +170,7 @@ fn is_ready(node: &Node) -> bool {
     conditions.any(|condition| &*condition.type_ == "Ready" && &*condition.status == "True")
 }
 
-/// Reports whether the pod is not terminated, so that it needs its volumes. Upstream: `IsPodTerminated`.
+/// Reports whether the pod needs its volumes, because it is not terminated. Upstream: `IsPodTerminated`.
 pub(super) fn needs_volumes(pod: &Pod) -> bool {
     !persistentvolumeclaimprotection::is_terminated(pod)
 }
@@ -179,17 +180,17 @@ pub(super) fn is_multi_attach(desired: &DesiredVolume) -> bool {
     desired.is_exclusive() && !desired.elsewhere.is_empty()
 }
 
-/// Reports whether the volume can be attached to only one node. Returns false for a volume without access modes, about
-/// which this is unknown. Upstream: `IsMultiAttachAllowed`.
+/// Reports whether the volume can be attached to only one node. Returns false for a volume without access modes.
+/// Upstream: `IsMultiAttachAllowed`.
 fn is_exclusive(volume: &PersistentVolume) -> bool {
     let modes = &volume.spec.access_modes;
-    let all = |mode: &str| matches!(mode, "ReadWriteMany" | "ReadOnlyMany");
+    let many_nodes = |mode: &str| matches!(mode, "ReadWriteMany" | "ReadOnlyMany");
     let only_read = |mode: &str| mode == "ReadOnlyMany";
     if volume.spec.source.gce_persistent_disk.is_some() {
         // A GCE persistent disk can be attached to several nodes only for reading, whatever its access modes.
         return !modes.iter().all(|mode| only_read(mode));
     }
-    !modes.is_empty() && !modes.iter().any(|mode| all(mode))
+    !modes.is_empty() && !modes.iter().any(|mode| many_nodes(mode))
 }
 
 /// Decides about the volumes of a node. Upstream: `reconcile`.
@@ -208,7 +209,7 @@ pub(super) fn plan(observed: &Observed, options: &Options, now: Timestamp) -> De
     decision
 }
 
-/// Reports whether this controller created the attachment, judging by its name. It leaves other attachments alone.
+/// Reports whether this controller created the attachment, judging by its name. It does not touch other attachments.
 fn is_own(attached_volume: &AttachedVolume) -> bool {
     let attachment = &attached_volume.attachment;
     let Some(name) = &attached_volume.name else {
@@ -245,8 +246,8 @@ fn detaching<'a>(
     detaching
 }
 
-/// Returns the network devices to report as attached: those that pods use and that no other node has, and those that
-/// the node may still have mounted.
+/// Returns the network devices to report as attached. These are the devices that pods use and no other node has, and
+/// the devices that the node may still have mounted.
 fn network_devices<'a>(
     observed: &'a Observed,
     options: &Options,
@@ -274,7 +275,7 @@ fn network_devices<'a>(
     network_devices
 }
 
-/// Reports whether an unused volume can be detached now. Otherwise schedules the forced detach. Upstream: `reconcile`.
+/// Reports whether an unused volume can be detached now. If not, schedules the forced detach. Upstream: `reconcile`.
 fn can_detach(
     observed: &Observed,
     id: &Text,
@@ -295,7 +296,7 @@ fn can_detach(
         decision.memory.forced.push("timeout");
         return true;
     }
-    if node.is_some_and(is_out) {
+    if node.is_some_and(is_out_of_service) {
         decision.memory.forced.push("out-of-service");
         return true;
     }
@@ -307,7 +308,7 @@ fn can_detach(
     false
 }
 
-/// Reports whether the node may have the volume mounted. For a deleted node its last status decides.
+/// Reports whether the node may have the volume mounted. For a deleted node, its last known status decides.
 fn is_mounted(observed: &Observed, name: Option<&Text>) -> bool {
     let node = observed.node.as_deref().or(observed.last.as_deref());
     let in_use = node.map(|node| &*node.status.volumes_in_use).unwrap_or_default();
@@ -349,8 +350,8 @@ fn update_node_status(
         still_attached.iter().map(|name| json!({"name": name, "devicePath": ""})).collect();
     let mut body = json!({"metadata": {"uid": node.meta.uid}, "status": {"volumesAttached": list}});
     if still_attached.len() < known.len() + new.len() {
-        // The kubelet may have mounted a removed volume in the meantime. The resource version makes the write conflict
-        // in that case.
+        // The kubelet may have mounted a removed volume in the meantime. In that case, the resource version makes the
+        // write conflict.
         body["metadata"]["resourceVersion"] = (*node.meta.resource_version).into();
     }
     plan.push(Patch {
@@ -359,10 +360,10 @@ fn update_node_status(
         ..Patch::new(wire::target(node), PatchForm::Strategic, body.to_string())
     });
     for one in observed.desired.iter().filter(|one| new.contains(&&*one.name)) {
-        let message = format!("AttachVolume.Attach succeeded for volume \"{}\" ", one.called);
+        let message = format!("AttachVolume.Attach succeeded for volume \"{}\" ", one.volume_name);
         for pod in &one.pods {
-            let of = wire::target(&**pod);
-            plan.push(EventRecord::normal(of, "SuccessfulAttachVolume", message.clone()));
+            let target = wire::target(&**pod);
+            plan.push(EventRecord::normal(target, "SuccessfulAttachVolume", message.clone()));
         }
     }
 }
@@ -379,11 +380,11 @@ fn create_attachments(observed: &Observed, now: Timestamp, decision: &mut Decisi
             .iter()
             .find(|attached_volume| attached_volume.name.as_ref() == Some(&one.name));
         match attached_volume {
-            // The driver has attached the volume. A new attachment can only be created after a terminating one is
-            // deleted.
+            // The driver has attached the volume. If the attachment is terminating, a new one can only be created
+            // after its deletion.
             Some(attached_volume) if attached_volume.attachment.status.attached => {}
             Some(attached_volume) => {
-                let volume = &one.called;
+                let volume = &one.volume_name;
                 let failed = format!("AttachVolume.Attach failed for volume \"{volume}\" : ");
                 if let Some(error) = attached_volume.attachment.status.attach_error.as_deref() {
                     record_attach_failure(
@@ -400,9 +401,13 @@ fn create_attachments(observed: &Observed, now: Timestamp, decision: &mut Decisi
             None if is_multi_attach(one) => {
                 if !observed.memory.reported_multi_attach.contains(&one.name) {
                     for pod in &one.pods {
-                        let of = wire::target(&**pod);
+                        let target = wire::target(&**pod);
                         let message = multi_attach_message(one, pod);
-                        decision.plan.push(EventRecord::warning(of, "FailedAttachVolume", message));
+                        decision.plan.push(EventRecord::warning(
+                            target,
+                            "FailedAttachVolume",
+                            message,
+                        ));
                     }
                 }
                 decision.memory.reported_multi_attach.insert(one.name.clone());
@@ -466,7 +471,7 @@ fn record_attach_failure(one: &DesiredVolume, plan: &mut Plan, message: &str) {
 
 /// Returns the message about a volume that is attached elsewhere. Upstream: `reportMultiAttachError`.
 fn multi_attach_message(one: &DesiredVolume, pod: &Pod) -> String {
-    let volume = &one.called;
+    let volume = &one.volume_name;
     let is_same_namespace = |other: &&Arc<Pod>| other.meta.namespace == pod.meta.namespace;
     let local: Vec<&str> =
         one.others.iter().filter(is_same_namespace).map(|pod| &*pod.meta.name).collect();

@@ -1,4 +1,4 @@
-//! State of world: caches and indexes of the volumes that pods use, and of attachments.
+//! State of world: caches and indexes of volumes, of the pods that use them, and of attachments.
 
 use super::{
     iscsi_fc,
@@ -74,11 +74,11 @@ impl StateOfWorld {
                 let name = iscsi_fc::unique_volume_name_of_inline(&volume.source)?;
                 Some((Text::from(name), volume.name.clone(), None))
             });
-            for (name, called, volume) in claimed.chain(inline) {
+            for (name, volume_name, volume) in claimed.chain(inline) {
                 match desired.iter_mut().find(|one| one.name == name) {
                     Some(one) if one.pods.iter().any(|known| Arc::ptr_eq(known, &pod)) => {}
                     Some(one) => one.pods.push(Arc::clone(&pod)),
-                    None => desired.push(self.used(name, called, volume, &pod)),
+                    None => desired.push(self.desired_volume(name, volume_name, volume, &pod)),
                 }
             }
         }
@@ -89,17 +89,18 @@ impl StateOfWorld {
         desired
     }
 
-    fn used(
+    /// Returns the entry of a volume that the pod uses, with the other nodes that have the volume.
+    fn desired_volume(
         &self,
         name: Text,
-        called: Text,
+        volume_name: Text,
         volume: Option<Arc<PersistentVolume>>,
         pod: &Arc<Pod>,
     ) -> DesiredVolume {
         let mut elsewhere: Vec<Text> = if iscsi_fc::is_iscsi_or_fc(&name) {
             self.reported_attached.get(&name).iter().map(|node| node.meta.name.clone()).collect()
         } else {
-            let attachments = self.by_volume.get(&called);
+            let attachments = self.by_volume.get(&volume_name);
             attachments.iter().map(|attachment| attachment.spec.node_name.clone()).collect()
         };
         elsewhere.retain(|other| *other != pod.spec.node_name);
@@ -107,10 +108,10 @@ impl StateOfWorld {
             Some(volume) if !elsewhere.is_empty() => self.others(pod, volume),
             _ => Vec::new(),
         };
-        DesiredVolume { name, called, volume, pods: vec![Arc::clone(pod)], elsewhere, others }
+        DesiredVolume { name, volume_name, volume, pods: vec![Arc::clone(pod)], elsewhere, others }
     }
 
-    /// Returns the PersistentVolume bound to a pod's claim, if it has to be attached.
+    /// Returns the PersistentVolume bound to a pod's claim, if the controller must attach it.
     fn volume(&self, pod: &Pod, used: &claims::ClaimUse<'_>) -> Option<Arc<PersistentVolume>> {
         let volume = self.bound(pod, used)?;
         let attaches = match csi_translation::driver_and_handle(&volume) {

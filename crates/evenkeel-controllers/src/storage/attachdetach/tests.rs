@@ -21,26 +21,32 @@ fn plan(observed: &Observed, options: &Options, now: Timestamp) -> Decision {
     plan::plan(observed, options, now)
 }
 
+/// Returns the PersistentVolume `v` of the CSI driver `d`, with this access mode.
 fn volume(mode: &str) -> Arc<PersistentVolume> {
     Arc::new(object(&json!({"metadata": {"name": "v"}, "spec": {"accessModes": [mode],
         "csi": {"driver": "d", "volumeHandle": "h"}}})))
 }
 
-fn node(ready: &str, in_use: bool, attached: bool, out: bool) -> Arc<Node> {
+/// Returns the node `n`: its `Ready` status, whether it has `v` in use or attached, and whether it is out of service.
+fn node(ready: &str, in_use: bool, attached: bool, out_of_service: bool) -> Arc<Node> {
     let name = "kubernetes.io/csi/d^h";
     let names = |yes: bool| if yes { json!([name]) } else { json!([]) };
     let attached = if attached { json!([{"name": name, "devicePath": ""}]) } else { json!([]) };
-    let taints =
-        if out { json!([{"key": "node.kubernetes.io/out-of-service"}]) } else { json!([]) };
+    let taints = if out_of_service {
+        json!([{"key": "node.kubernetes.io/out-of-service"}])
+    } else {
+        json!([])
+    };
     Arc::new(object(&json!({"metadata": {"name": "n", "uid": "n"}, "spec": {"taints": taints},
         "status": {"conditions": [{"type": "Ready", "status": ready}], "volumesInUse": names(in_use), "volumesAttached": attached}})))
 }
 
+/// Returns the volume `v` that the pod `p` uses. The pod `q` uses it on each node of `elsewhere`.
 fn desired(mode: &str, elsewhere: &[&str]) -> DesiredVolume {
     let volume = volume(mode);
     DesiredVolume {
         name: attach::attached_name(&volume).unwrap().into(),
-        called: "v".into(),
+        volume_name: "v".into(),
         volume: Some(volume),
         pods: vec![Arc::new(pod("p", None))],
         elsewhere: elsewhere.iter().map(|node| (*node).into()).collect(),
@@ -48,12 +54,13 @@ fn desired(mode: &str, elsewhere: &[&str]) -> DesiredVolume {
     }
 }
 
-fn attached_volume(attached: bool, going: bool) -> AttachedVolume {
+/// Returns the attachment of `v` to `n`.
+fn attached_volume(attached: bool, terminating: bool) -> AttachedVolume {
     let mut attachment: VolumeAttachment = object(
         &json!({"metadata": {"name": attachment_name("h", "d", "n"), "uid": "a"},
         "spec": {"attacher": "d", "nodeName": "n", "source": {"persistentVolumeName": "v"}}, "status": {"attached": attached}}),
     );
-    attachment.meta.deletion = going.then_some(T0);
+    attachment.meta.deletion = terminating.then_some(T0);
     AttachedVolume {
         name: attach::attached_name(&volume("ReadWriteOnce")).map(Into::into),
         attachment: Arc::new(attachment),
@@ -106,7 +113,7 @@ fn attachment_name_is_a_hash() {
 }
 
 #[test]
-fn attach_and_detach_by_pods_and_node_status() {
+fn pods_and_node_status_decide_about_attach_and_detach() {
     let (one, many) = ("ReadWriteOnce", "ReadWriteMany");
     let up = |in_use, attached| Some(node("True", in_use, attached, false));
     let none = Memory::default;
@@ -226,13 +233,13 @@ fn csi_drivers_attach_in_tree_volumes() {
     };
     let (driver, handle) =
         ("pd.csi.storage.gke.io", "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d");
-    let of = |one: DesiredVolume| {
+    let plan_for = |one: DesiredVolume| {
         let node = Some(node("True", false, false, false));
         plan(&observed(node, vec![one], vec![], Memory::default()), &Options::default(), T0).plan
     };
     let one = disk(&["ReadWriteOnce"], &[]);
     assert_eq!(*one.name, format!("kubernetes.io/csi/{driver}^{handle}"));
-    let requested = of(one);
+    let requested = plan_for(one);
     let [Action::Create(create)] = &*requested.actions else { panic!("{requested:?}") };
     let body: Value = serde_json::from_slice(&create.body).unwrap();
     assert_eq!(body["metadata"]["name"], attachment_name(handle, driver, "n"));
@@ -240,7 +247,8 @@ fn csi_drivers_attach_in_tree_volumes() {
         body["spec"],
         json!({"attacher": driver, "nodeName": "n", "source": {"persistentVolumeName": "v"}})
     );
-    let shared = |modes: &[&str]| matches!(&*of(disk(modes, &["m"])).actions, [Action::Create(_)]);
+    let shared =
+        |modes: &[&str]| matches!(&*plan_for(disk(modes, &["m"])).actions, [Action::Create(_)]);
     assert!(shared(&[]) && shared(&["ReadOnlyMany"]) && !shared(&["ReadWriteMany"]));
 }
 
@@ -259,7 +267,7 @@ fn iscsi_volumes_are_reported_in_node_status() {
     };
     let inline = || DesiredVolume {
         name: NAME.into(),
-        called: "disk".into(),
+        volume_name: "disk".into(),
         volume: None,
         ..desired("ReadWriteOnce", &[])
     };
@@ -276,8 +284,9 @@ fn iscsi_volumes_are_reported_in_node_status() {
         "SuccessfulAttachVolume: AttachVolume.Attach succeeded for volume \"v\" ",
     );
     let multi_attach_message = "FailedAttachVolume: Waiting for detach for volume \"v\" Volume is already used by pod(s) q";
-    type Case = (&'static str, Option<Arc<Node>>, Vec<DesiredVolume>, Vec<&'static str>);
-    let table: [Case; 8] = [
+    /// Name of the case, the node, its desired volumes, and the expected actions.
+    type Row = (&'static str, Option<Arc<Node>>, Vec<DesiredVolume>, Vec<&'static str>);
+    let table: [Row; 8] = [
         ("inline", node("True", false, false), vec![inline()], vec!["report 1", inlined]),
         ("bound", node("True", false, false), vec![bound(&[])], vec!["report 1", success]),
         ("reported", node("True", false, true), vec![bound(&[])], vec![]),
@@ -315,7 +324,7 @@ fn iscsi_volumes_are_reported_in_node_status() {
 
 #[test]
 fn attachments_of_others_are_kept() {
-    let nobodys = |id: &str, known: bool| {
+    let undesired = |id: &str, known: bool| {
         let mut attached_volume = attached_volume(false, false);
         attached_volume.name = attached_volume.name.filter(|_| known);
         Arc::get_mut(&mut attached_volume.attachment).unwrap().meta.name = id.into();
@@ -327,10 +336,10 @@ fn attachments_of_others_are_kept() {
         ))
     };
     let foreign = ["a", "csi-", &attachment_name("other", "d", "n")];
-    assert_eq!(foreign.map(|id| nobodys(id, true).len()), [0, 0, 0]);
-    assert_eq!(["a", "csi-0"].map(|id| nobodys(id, false).len()), [0, 0]);
-    // The volume was deleted, but the attachment has the name that this controller gives.
-    assert_eq!(nobodys(&attachment_name("h", "d", "n"), false), ["delete"]);
+    assert_eq!(foreign.map(|id| undesired(id, true).len()), [0, 0, 0]);
+    assert_eq!(["a", "csi-0"].map(|id| undesired(id, false).len()), [0, 0]);
+    // The volume does not exist, but the attachment has the name that this controller generates.
+    assert_eq!(undesired(&attachment_name("h", "d", "n"), false), ["delete"]);
 }
 
 #[test]
@@ -375,19 +384,20 @@ fn deleted_node_keeps_its_last_volumes_in_use() {
 fn reserved_volume_is_not_attached_to_another_node() {
     let options = Options::default();
     let node = || Some(node("True", false, false, false));
-    let of = |name: &str, desired: Vec<DesiredVolume>| Observed {
+    let observed_node = |name: &str, desired: Vec<DesiredVolume>| Observed {
         name: name.into(),
         ..observed(node(), desired, vec![], Memory::default())
     };
-    let wants = |name: &str, mode: &str| of(name, vec![desired(mode, &[])]);
+    let wants = |name: &str, mode: &str| observed_node(name, vec![desired(mode, &[])]);
     let decide = |reserved: &mut ReservedVolumes, observed: Observed, now| {
         let observed = Observed { reserved: reserved.clone(), ..observed };
         let decision = plan::plan(&observed, &options, now);
-        reserved.note(&observed, &decision.memory, now);
+        reserved.record(&observed, &decision.memory, now);
         (action_summaries(&decision).len(), decision.plan.requeue.is_some())
     };
     let one = "ReadWriteOnce";
-    for (mode, then, now, want) in [
+    // Access mode of the volume on `n`, a later pass, its time, and its number of actions and whether it is requeued.
+    for (mode, later, now, want) in [
         (one, wants("m", one), at(1), (0, true)),
         (one, wants("n", one), at(1), (1, false)),
         (one, wants("m", one), at(10), (1, false)),
@@ -395,12 +405,12 @@ fn reserved_volume_is_not_attached_to_another_node() {
     ] {
         let mut reserved = ReservedVolumes::default();
         assert_eq!(decide(&mut reserved, wants("n", mode), T0), (1, false));
-        let name = Arc::clone(&then.name);
-        assert_eq!(decide(&mut reserved, then, now), want, "{mode} at {name}");
+        let name = Arc::clone(&later.name);
+        assert_eq!(decide(&mut reserved, later, now), want, "{mode} at {name}");
     }
     let mut reserved = ReservedVolumes::default();
     decide(&mut reserved, wants("n", one), T0);
-    decide(&mut reserved, of("n", vec![]), T0);
+    decide(&mut reserved, observed_node("n", vec![]), T0);
     assert_eq!(decide(&mut reserved, wants("m", one), T0), (1, false), "no longer desired");
 }
 

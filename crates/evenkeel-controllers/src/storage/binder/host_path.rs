@@ -1,5 +1,5 @@
-//! Provisioner of hostPath volumes below `/tmp` for single-node clusters. These are the only volumes that this
-//! controller provisions and deletes itself. The wiring creates and removes their folders.
+//! Provisioner of hostPath volumes below `/tmp`, for single-node clusters. This controller provisions and deletes no
+//! other volumes itself. The wiring creates and removes the folders.
 //!
 //! Upstream: `pkg/volume/hostpath`, which is meant for tests only.
 
@@ -144,7 +144,7 @@ pub(super) fn delete(
     Ok(plan)
 }
 
-/// Reports whether the path is below `/tmp` and has no `..`.
+/// Reports whether the path is below `/tmp` and has no component `..`.
 fn is_below_tmp(path: &str) -> bool {
     Path::new(path).strip_prefix("/tmp").is_ok_and(|rest| {
         let mut parts = rest.components().peekable();
@@ -187,6 +187,7 @@ mod tests {
         Options { host_path_provisioning: true, ..Options::default() }
     }
 
+    /// Returns a claim of the class `local`, with this volume mode.
     fn claim(mode: &str) -> Observed {
         let claim = decoded(&json!({
             "metadata": {"name": "data", "namespace": "ns", "uid": "c"},
@@ -195,6 +196,7 @@ mod tests {
         Observed { claim: std::sync::Arc::new(claim), ..Observed::default() }
     }
 
+    /// Returns the plan after these outcomes.
     fn provisioned(observed: &Observed, options: &Options, done: &[Outcome]) -> Option<Plan> {
         let outcomes = Outcomes(done.to_vec());
         Steps::next(&outcomes, |steps| provision(observed, options, steps))

@@ -18,11 +18,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
+/// Buckets of the histogram, in seconds.
 const SECONDS: [f64; 13] =
     [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0];
 const OPERATION: &[&str] = &["plugin_name", "operation_name"];
 
-/// Handles of the metrics. Clones share them.
+/// Handles of the metrics; clones refer to the same metrics.
 #[derive(Clone)]
 pub(super) struct Metrics {
     default_class_set: IntCounter,
@@ -64,7 +65,8 @@ impl Metrics {
         }
     }
 
-    /// Counts an update that sets the default class of a claim (`retroactive_storageclass_total`).
+    /// Counts an update that sets the default class of a claim, and its failure (`retroactive_storageclass_total`,
+    /// `retroactive_storageclass_errors_total`).
     pub(super) fn default_class_set(&self, succeeded: bool) {
         self.default_class_set.inc();
         if !succeeded {
@@ -81,10 +83,10 @@ impl Metrics {
         self.provisioning().entry(Key::of(claim)).or_insert_with(|| (provisioner.into(), now));
     }
 
-    /// Records that a claim was bound, and the duration of its provisioning.
+    /// Records that a claim is bound, and the duration of its provisioning if its start was recorded.
     pub(super) fn bound(&self, claim: &Meta, now: Timestamp) {
-        let made = self.provisioning().remove(&Key::of(claim));
-        if let Some((provisioner, since)) = made {
+        let started = self.provisioning().remove(&Key::of(claim));
+        if let Some((provisioner, since)) = started {
             let seconds = now.duration_since(since).as_secs_f64();
             self.took.with_label_values(&[&*provisioner, "provision"]).observe(seconds);
         }
@@ -99,7 +101,7 @@ impl Metrics {
         }
     }
 
-    /// Forgets a deleted claim.
+    /// Removes the record of a deleted claim.
     pub(super) fn forget(&self, claim: &Meta) {
         self.provisioning().remove(&Key::of(claim));
     }
@@ -112,7 +114,7 @@ impl Metrics {
     }
 }
 
-/// Collector of gauges of claims and volumes, computed when metrics are scraped.
+/// Collector of the gauges of claims and volumes; each scrape computes them.
 struct Counts {
     binder: Weak<Binder>,
     volumes: IntGaugeVec,

@@ -64,7 +64,7 @@ fn ignore_not_found(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
-/// Caches and indexes that both queues share.
+/// Caches and indexes of both queues.
 struct Binder {
     claims: Cache<PersistentVolumeClaim>,
     volumes: Cache<PersistentVolume>,
@@ -72,7 +72,7 @@ struct Binder {
     pods: Cache<Pod>,
     /// Volumes without a `claimRef`, by class.
     free: Index<PersistentVolume>,
-    /// Volumes with a `claimRef`, by its `namespace/name`.
+    /// Volumes with a `claimRef`, by the `namespace/name` of the claim.
     promised: Index<PersistentVolume>,
     /// Claims without the bind-completed annotation, by class.
     unbound: Index<PersistentVolumeClaim>,
@@ -121,13 +121,14 @@ impl Binder {
         }
     }
 
-    /// Adds the settings that both planners share.
+    /// Adds the settings of the claim queue's builder.
     fn described(&self, builder: Builder) -> Builder {
         builder.event_source(SOURCE).reads(&self.pods)
     }
 
-    /// Returns the claims to enqueue for a volume event: those of its old and new `claimRef`, those that name it, and
-    /// those that it may be bound to. A lost claim still names its volume when that returns without a `claimRef`.
+    /// Returns the claims to enqueue for a volume event: the claims in its old and new `claimRef`, the claims that
+    /// name it, and the claims that it may be bound to. A lost claim still names its volume when the volume reappears
+    /// without a `claimRef`.
     fn claims_to_enqueue(&self, event: &CacheEvent<PersistentVolume>) -> Vec<Key> {
         let volume = event.object();
         let old = if let CacheEvent::Updated { old, .. } = event { Some(old) } else { None };
@@ -151,8 +152,8 @@ impl Binder {
         keys
     }
 
-    /// Returns the volumes to enqueue for a claim event: those that the claim names or named, and those whose
-    /// `claimRef` is the claim. Upstream enqueues the latter in its periodic `resync`.
+    /// Returns the volumes to enqueue for a claim event: the volumes that the claim names or named, and the volumes
+    /// whose `claimRef` is the claim. Upstream finds a volume by its `claimRef` in its periodic `resync`.
     fn volumes_to_enqueue(&self, event: &CacheEvent<PersistentVolumeClaim>) -> Vec<Key> {
         let claim = event.object();
         let old = if let CacheEvent::Updated { old, .. } = event { Some(old) } else { None };
@@ -171,7 +172,7 @@ impl Binder {
         keys
     }
 
-    /// Returns the claims to enqueue for a class event: those of the class, and those that set no class.
+    /// Returns the claims to enqueue for a class event: the claims of the class, and the claims that set no class.
     fn claims_to_enqueue_for_class(&self, class: &StorageClass) -> Vec<Key> {
         let named = self.unbound.get(&class.meta.name);
         let without_class = self.unbound.get("");

@@ -15,7 +15,7 @@ pub struct Options {
     /// Whether the controller provisions hostPath volumes below `/tmp`, for single-node clusters. Flag
     /// `--enable-hostpath-provisioner`. Default: false.
     pub host_path_provisioning: bool,
-    /// Whether hostPath volumes are real folders on this machine. False for simulated nodes. Default: true.
+    /// Whether hostPath volumes are real folders on this machine; false for simulated nodes. No flag. Default: true.
     pub host_path_files: bool,
     /// Recycler settings of NFS volumes. Flags `--pv-recycler-…-nfs`.
     pub recycle_nfs: Recycling,
@@ -28,7 +28,7 @@ pub struct Options {
 pub struct Recycling {
     /// Minimum timeout of the recycler pod. Default: 300 s for NFS, 60 s for hostPath.
     pub least: Duration,
-    /// Timeout for each GiB of the volume. The greater one of this and the minimum applies. Default: 30 s.
+    /// Timeout for each GiB of the volume, if the sum exceeds the minimum. Default: 30 s.
     pub each_gi: Duration,
     /// Path of the file with the pod template. Without it, upstream's template applies.
     pub template_file: Option<Arc<str>>,

@@ -25,7 +25,7 @@ use prometheus::IntCounter;
 /// Number of workers. Flag `--concurrent-ephemeralvolume-syncs`. Default: 5.
 pub type Options = Workers<5>;
 
-/// Name of the flag for the number of workers.
+/// Flag with the number of workers.
 pub(crate) const WORKERS: &str = "concurrent-ephemeralvolume-syncs";
 
 /// Descriptor of the ephemeral volume controller.
@@ -62,7 +62,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let volumes = Volumes { pods: pods.clone(), claims: claims.clone() };
     let builder = context
         .builder_watching(&DESCRIPTOR, &pods, |event, enqueue| {
-            // The volumes of a pod are immutable, so updates do not matter.
+            // The volumes of a pod are immutable, so an update cannot change the claims.
             if let CacheEvent::Added { object: pod, .. } = event
                 && plan::needs_claims(pod)
             {
@@ -105,7 +105,7 @@ impl Planner for Volumes {
     }
 }
 
-/// Counts the creation requests for claims.
+/// Pass handler that counts the creation requests for claims.
 struct Metrics {
     creates: IntCounter,
     failures: IntCounter,

@@ -1,4 +1,4 @@
-//! Creates the missing claims of a pod's ephemeral volumes.
+//! Plan that creates the missing claims of a pod's ephemeral volumes.
 
 use crate::wire;
 use evenkeel_api::{
@@ -12,7 +12,7 @@ use evenkeel_runtime::{
 };
 use std::sync::Arc;
 
-/// A pod, and for each of its ephemeral volumes the claim, if it exists.
+/// A pod, and the claim of each of its ephemeral volumes, if it exists.
 pub(super) struct Observed {
     pod: Arc<Pod>,
     claims: Vec<Option<Arc<PersistentVolumeClaim>>>,
@@ -34,7 +34,7 @@ impl Observed {
 enum Step {
     /// Create the claim.
     Make(Box<Create>),
-    /// Record this event, because another owner's claim has the name.
+    /// Record this event, because a claim with this name belongs to another owner.
     Refuse(EventRecord),
 }
 
@@ -60,15 +60,15 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     plan
 }
 
-/// Number of requests to create a claim, and of those that failed.
+/// Number of requests to create a claim, and number of failed ones.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Creates {
     pub(super) requests: u64,
     pub(super) failures: u64,
 }
 
-/// Counts the creation requests among the actions of a pass. The only other action is an event, which has neither a
-/// name nor an error.
+/// Counts the creation requests among the actions of a pass. The only other action is an event; its outcome has
+/// neither a name nor an error.
 pub(super) fn creates(outcomes: &Outcomes) -> Creates {
     let (mut requests, mut failures) = (0, 0);
     for outcome in &outcomes.0 {
@@ -141,6 +141,7 @@ mod tests {
     use evenkeel_runtime::plan::{Action, Failure, Outcome};
     use serde_json::{Value, json};
 
+    /// Returns a pod with the ephemeral volume `data`.
     fn pod() -> Pod {
         object(&json!({
             "metadata": {"name": "web", "namespace": "ns", "uid": "u"},

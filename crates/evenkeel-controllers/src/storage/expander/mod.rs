@@ -1,7 +1,7 @@
-//! Volume expander: records an event when an external controller has to expand a volume.
+//! Volume expander: records an event when an external controller must expand a volume.
 //!
-//! This controller expands no volumes itself, because CSI drivers replaced all in-tree plugins that
-//! could. Upstream: `pkg/controller/volume/expand`.
+//! This controller does not expand volumes itself, because CSI drivers replaced all in-tree plugins that could.
+//! Upstream: `pkg/controller/volume/expand`.
 
 mod plan;
 

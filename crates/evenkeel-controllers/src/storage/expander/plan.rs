@@ -1,4 +1,4 @@
-//! Decides whether an external controller has to expand a volume, and records events about it.
+//! Decides whether an external controller must expand a volume, and records events about it.
 
 use crate::wire;
 use evenkeel_api::{
@@ -20,22 +20,22 @@ pub(super) struct Observed {
     pub(super) volume: Option<Arc<PersistentVolume>>,
 }
 
-/// Reports whether the claim's request or capacity grew.
+/// Reports whether the claim's request or its capacity grew.
 pub(super) fn grew(old: &PersistentVolumeClaim, new: &PersistentVolumeClaim) -> bool {
-    volume::requested(new) > volume::requested(old) || has(new) > has(old)
+    volume::requested(new) > volume::requested(old) || capacity(new) > capacity(old)
 }
 
-fn has(claim: &PersistentVolumeClaim) -> Quantity {
+fn capacity(claim: &PersistentVolumeClaim) -> Quantity {
     claim.status.capacity.get("storage").copied().unwrap_or(Quantity::from_units(0))
 }
 
-/// Reports whether the claim's volume is smaller than the request, or is already being expanded.
+/// Reports whether the claim's volume is smaller than requested, or is being expanded.
 pub(super) fn needs_expansion(observed: &Observed) -> bool {
     let claim = &*observed.claim;
     observed.volume.as_deref().is_some_and(|volume| {
         let bound = volume.spec.claim_ref.as_deref().is_some_and(|of| of.uid == claim.meta.uid);
         bound
-            && (volume::requested(claim) > has(claim)
+            && (volume::requested(claim) > capacity(claim)
                 || volume.meta.annotations.contains(PRE_RESIZE))
     })
 }
@@ -81,7 +81,7 @@ fn migrated_plugin(volume: &PersistentVolume) -> Option<(&'static str, &'static 
         (source.vsphere_volume.is_some(), "kubernetes.io/vsphere-volume"),
         (source.portworx_volume.is_some(), "kubernetes.io/portworx-volume"),
     ];
-    let (_, plugin) = table.into_iter().find(|(is, _)| *is)?;
+    let (_, plugin) = table.into_iter().find(|(is_migrated, _)| *is_migrated)?;
     Some((plugin, csi_translation::driver_of(plugin)?))
 }
 
@@ -92,7 +92,9 @@ mod tests {
     use evenkeel_runtime::plan::Action;
     use serde_json::Value;
 
-    fn observed(asks: &str, has: &str, source: &Value, of: &str) -> Observed {
+    /// Returns a claim that requests one size and has another, and its volume, which is bound to the claim's uid
+    /// `of`.
+    fn observed(requested: &str, has: &str, source: &Value, of: &str) -> Observed {
         let mut spec = json!({"claimRef": {"namespace": "ns", "name": "c", "uid": of}});
         for (key, value) in source.as_object().into_iter().flatten() {
             spec[key] = value.clone();
@@ -100,7 +102,7 @@ mod tests {
         Observed {
             claim: Arc::new(object(
                 &json!({"metadata": {"name": "c", "namespace": "ns", "uid": "u"},
-                "spec": {"resources": {"requests": {"storage": asks}}},
+                "spec": {"resources": {"requests": {"storage": requested}}},
                 "status": {"phase": "Bound", "capacity": {"storage": has}}}),
             )),
             volume: Some(Arc::new(object(&json!({"metadata": {"name": "v"}, "spec": spec})))),

@@ -1,8 +1,9 @@
 //! PVC protection controller: protects claims that pods use from being deleted, and records since when a claim has been
 //! unused.
 //!
-//! The controller first checks the cache of pods. A claim counts as unused only after a live list of pods, one for all
-//! queued claims of a namespace. Upstream: `pkg/controller/volume/pvcprotection` (KEP-5541 for the condition).
+//! The controller first checks the cache of pods. A claim counts as unused only after a live list of pods; one list
+//! serves all queued claims of a namespace. Upstream: `pkg/controller/volume/pvcprotection` (KEP-5541 for the
+//! condition).
 
 mod plan;
 
@@ -52,20 +53,20 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         waiting: waiting.clone(),
         sets_unused,
     };
-    let (of_claims, of_pods) = (waiting.clone(), waiting.clone());
+    let (for_claims, for_pods) = (waiting.clone(), waiting.clone());
     let controller = Builder::of_keys(&context.env, DESCRIPTOR.name, Namespace::kind())
         .queue(DESCRIPTOR.queue)
         .client((context.clients)(DESCRIPTOR.client))
         .component(DESCRIPTOR.client)
-        .watches(&claims, move |event, enqueue| of_claims.on_claim(event, sets_unused, enqueue))
-        .watches(&pods, move |event, enqueue| of_pods.on_pod(event, sets_unused, enqueue))
+        .watches(&claims, move |event, enqueue| for_claims.on_claim(event, sets_unused, enqueue))
+        .watches(&pods, move |event, enqueue| for_pods.on_pod(event, sets_unused, enqueue))
         .planned_with(protection, waiting);
     context.run(controller);
     Ok(())
 }
 
-/// Queued claims by namespace. Clones share them. A claim stays queued until a pass that began after its last event
-/// succeeds.
+/// Queued claims by namespace; clones refer to the same queue. A claim stays queued until a pass succeeds that began
+/// after the claim's last event.
 #[derive(Clone, Default)]
 struct Waiting(Arc<Mutex<Events>>);
 
@@ -133,7 +134,7 @@ impl Waiting {
     }
 }
 
-/// Removes the claims of a successful pass. Those of a failed pass stay queued.
+/// Pass handler that removes the claims of a successful pass. The claims of a failed pass stay queued.
 impl PassHandler<Protection> for Waiting {
     fn on_passed(&self, observed: &Observed, pass: &Pass<'_>) {
         if !pass.succeeded {
@@ -166,7 +167,7 @@ impl Protection {
     }
 }
 
-/// Planner of all queued claims in a namespace, which is the key.
+/// Planner of all queued claims of a namespace. The key is the namespace.
 impl Planner for Protection {
     type Observed = Observed;
     type Memory = ();

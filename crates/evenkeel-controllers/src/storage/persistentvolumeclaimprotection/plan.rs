@@ -1,7 +1,7 @@
 //! Decides whether a claim's finalizer is added or removed, and sets the claim's condition `Unused`.
 //!
-//! If the cache shows a claim as unused and that would change it, the first step lists the pods of the namespace live.
-//! The next step decides by that list.
+//! A claim that is unused according to the cache may have to change. In that case, the first step lists the pods of
+//! the namespace live, and the next step decides by that list.
 
 use crate::{conditions::Condition, storage::finalizers, wire};
 use evenkeel_api::{
@@ -104,8 +104,8 @@ pub(super) fn condition(claim: &PersistentVolumeClaim) -> Option<&PersistentVolu
     claim.status.conditions.iter().find(|condition| &*condition.type_ == UNUSED)
 }
 
-/// Reports whether the pod blocks the deletion of the claim. A scheduled pod does, even after it has ended. A pod that
-/// has shut down does not block its own ephemeral claim.
+/// Reports whether the pod blocks the deletion of the claim. A scheduled pod does, even after it has ended. A pod
+/// that has shut down does not block its own ephemeral claim.
 fn blocks_deletion(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
     let shut_down = pod.meta.deleting() && pod.meta.deletion_grace_seconds == Some(0);
     !pod.spec.node_name.is_empty() && names(pod, claim, shut_down)
@@ -116,6 +116,7 @@ fn uses(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
     !is_terminated(pod) && names(pod, claim, false)
 }
 
+/// Reports whether the pod names the claim. With `only_by_name`, an ephemeral volume does not count.
 fn names(pod: &Pod, claim: &PersistentVolumeClaim, only_by_name: bool) -> bool {
     pod.meta.namespace == claim.meta.namespace
         && claims::of_pod(pod).any(|used| {
@@ -139,16 +140,16 @@ pub(in crate::storage) fn is_terminated(pod: &Pod) -> bool {
             && idle(&pod.status.ephemeral_container_statuses))
 }
 
-/// Reports whether a pod's update does not matter for its claims.
+/// Reports whether a pod's update cannot affect its claims.
 pub(super) fn is_irrelevant_update(old: &Pod, new: &Pod) -> bool {
-    let of = |pod: &Pod| {
+    let state = |pod: &Pod| {
         let shut_down = pod.meta.deleting() && pod.meta.deletion_grace_seconds == Some(0);
         (is_terminated(pod), pod.spec.node_name.is_empty(), shut_down)
     };
-    of(old) == of(new)
+    state(old) == state(new)
 }
 
-/// Reports whether the claim would be changed as an unused one. That requires a live list of pods.
+/// Reports whether the claim would be changed because it is unused. Such a change requires a live list of pods.
 fn needs_live_pods(claim: &PersistentVolumeClaim, users: &[Arc<Pod>], sets_unused: bool) -> bool {
     let would_lose_finalizer =
         is_held(claim) && !users.iter().any(|pod| blocks_deletion(pod, claim));
@@ -182,7 +183,7 @@ fn protect(
     if let (false, Some(Action::Rewrite(second))) =
         (plan.actions.is_empty(), protection.actions.first_mut())
     {
-        // The write of the condition precedes this one and changes the resource version.
+        // The write of the condition precedes this write and changes the resource version, so this write has none.
         second.resource_version = Arc::from("");
     }
     plan.actions.extend(protection.actions);
@@ -196,7 +197,7 @@ fn unused_condition(claim: &PersistentVolumeClaim, used: bool, now: Timestamp) -
     } else {
         ("True", "NoPodsUsingPVC", "No pods are currently referencing this PVC")
     };
-    // As upstream, any status but `True` counts as correct for a claim in use.
+    // As upstream, any status except `True` counts as correct for a claim in use.
     let known = condition(claim).is_some_and(|known| match (used, &*known.status) {
         (true, known) => known != "True",
         (false, known) => known == "True",
@@ -223,6 +224,7 @@ mod tests {
     use evenkeel_runtime::plan::{Failure, Outcome, Reply};
     use serde_json::Value;
 
+    /// Returns the claim `p-data` of the pod `p`, with this status of its condition `Unused`.
     fn claim(terminating: bool, unused: Option<&str>) -> PersistentVolumeClaim {
         let conditions: Vec<Value> = unused
             .map(|status| json!({"type": UNUSED, "status": status, "lastTransitionTime": T0.to_string()}))
@@ -238,6 +240,7 @@ mod tests {
         claim
     }
 
+    /// Returns the pod `p`, which uses the claim `p-data`, with these changes.
     fn pod(change: &Value) -> Arc<Pod> {
         let mut pod = json!({
             "metadata": {"name": "p", "namespace": "ns", "uid": "p"},
@@ -259,13 +262,13 @@ mod tests {
     }
 
     #[test]
-    fn blocks_deletion_and_uses() {
+    fn scheduled_pods_block_deletion_and_unfinished_pods_use_the_claim() {
         let ephemeral = json!({"spec": {"volumes": [{"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]}});
         let gone = json!({"metadata": {"deletionTimestamp": T0.to_string(), "deletionGracePeriodSeconds": 0}});
         let both = |a: &Value, b: &Value| {
-            let mut it = a.clone();
-            json_patch_merge(&mut it, b);
-            it
+            let mut merged = a.clone();
+            json_patch_merge(&mut merged, b);
+            merged
         };
         for (what, change, blocks, used) in [
             ("a running pod", json!({}), true, true),
@@ -321,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn unused_condition_by_use() {
+    fn unused_condition_follows_use() {
         let users = [pod(&json!({}))];
         for (status, used, want) in [
             (None, true, Some("False")),
@@ -352,14 +355,14 @@ mod tests {
     #[test]
     fn pods_are_listed_live_only_before_a_change() {
         let users = [pod(&json!({}))];
-        for (claim, pods, sure) in [
+        for (claim, pods, needs_list) in [
             (claim(true, None), &users[..], false),
             (claim(true, None), &[], true),
             (claim(false, Some("True")), &[], false),
             (claim(false, Some("False")), &[], true),
             (claim(false, None), &users, false),
         ] {
-            assert_eq!(needs_live_pods(&claim, pods, true), sure, "{:?}", claim.status);
+            assert_eq!(needs_live_pods(&claim, pods, true), needs_list, "{:?}", claim.status);
         }
         let plan = protect(&claim(true, None), &[], true, T0);
         assert_eq!(bodies(&plan), [json!({"metadata": {"finalizers": []}})]);
@@ -372,10 +375,10 @@ mod tests {
     }
 
     #[test]
-    fn live_pod_list_decides() {
+    fn finalizer_stays_if_the_live_list_has_a_user() {
         let observed = observed(vec![claim(true, None), claim(true, None)], &[]);
-        let asked = plan(&observed, T0);
-        let [Action::Read(read)] = &asked.actions[..] else { panic!("{asked:?}") };
+        let first = plan(&observed, T0);
+        let [Action::Read(read)] = &first.actions[..] else { panic!("{first:?}") };
         assert_eq!((read.path(), read.on_error), ("/api/v1/namespaces/ns/pods", OnError::Abort));
         let after = |outcomes: Vec<Outcome>| next(&observed, &Outcomes(outcomes), T0);
         let listed = |items: Value| Outcome {

@@ -1,4 +1,4 @@
-//! PV protection controller: protects volumes that are bound to a claim from being deleted.
+//! PV protection controller: keeps volumes that are bound to a claim from being deleted.
 //!
 //! Upstream: `pkg/controller/volume/pvprotection`.
 

@@ -6,7 +6,7 @@ use evenkeel_runtime::plan::Plan;
 
 pub(super) const FINALIZER: &str = "kubernetes.io/pv-protection";
 
-/// Protects the volume while it is bound.
+/// Keeps the finalizer while the volume is bound.
 pub(super) fn plan(volume: &PersistentVolume) -> Plan {
     finalizers::protect(volume, FINALIZER, &*volume.status.phase == "Bound")
 }

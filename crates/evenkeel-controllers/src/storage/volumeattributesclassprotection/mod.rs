@@ -1,5 +1,4 @@
-//! VAC protection controller: protects VolumeAttributesClasses that a volume or claim names from
-//! being deleted.
+//! VAC protection controller: keeps VolumeAttributesClasses that a volume or a claim names from being deleted.
 //!
 //! Upstream: `pkg/controller/volume/vacprotection` (KEP-3751).
 

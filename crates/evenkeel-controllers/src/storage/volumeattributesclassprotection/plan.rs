@@ -17,12 +17,12 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     finalizers::protect(&*observed.class, FINALIZER, observed.used)
 }
 
-/// Returns the class of a volume.
+/// Returns the class that a volume names, if any.
 pub(super) fn named_by_volume(volume: &PersistentVolume) -> impl Iterator<Item = &str> {
     [&*volume.spec.volume_attributes_class_name].into_iter().filter(|name| !name.is_empty())
 }
 
-/// Returns the requested, the current and the target class of a claim. Duplicates are possible.
+/// Returns the requested, the current and the target class of a claim, possibly with duplicates.
 pub(super) fn named_by_claim(claim: &PersistentVolumeClaim) -> impl Iterator<Item = &str> {
     let target = claim.status.modify_volume_status.as_deref();
     let names = [
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn requested_current_and_target_class_of_a_claim() {
+    fn claim_uses_its_requested_current_and_target_class() {
         let claim: PersistentVolumeClaim = object(&json!({
             "spec": {"volumeAttributesClassName": "a"},
             "status": {"currentVolumeAttributesClassName": "b",

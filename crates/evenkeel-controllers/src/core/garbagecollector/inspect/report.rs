@@ -12,7 +12,7 @@ use evenkeel_runtime::introspect::{Description, ObjectReport, Subject};
 /// Maximum number of dependents listed by name.
 const MAX_LISTED_DEPENDENTS: usize = 20;
 
-/// Returns the report about an object, and its uid.
+/// Returns the report about an object, and its uid; `None` if the graph has no such object.
 pub(in super::super) fn report(
     graph: &Graph,
     subject: &Subject,
@@ -66,9 +66,9 @@ fn describe(graph: &Graph, uid: &Uid, node: &Node) -> Description {
         let blocks = if owner.block_owner_deletion { ", whose deletion it blocks" } else { "" };
         description.fact("owner", format!("{} {} {state}{blocks}", owner.kind, owner.name));
     }
-    let n_dependents = node.dependents.len();
-    if n_dependents > 0 {
-        description.fact("dependents", n_dependents);
+    let dependent_count = node.dependents.len();
+    if dependent_count > 0 {
+        description.fact("dependents", dependent_count);
     }
     for (_, dependent) in graph.dependents(uid).take(MAX_LISTED_DEPENDENTS) {
         description.children.push(subject_of(&dependent.coordinates));

@@ -19,7 +19,7 @@ impl Follower for GarbageCollector {
         is_deletable(resource)
     }
 
-    fn take_up(&self, kind: &Kind) -> BoxFuture<'static, ()> {
+    fn start_watching(&self, kind: &Kind) -> BoxFuture<'static, ()> {
         with_cache(&self.0.env.caches, kind, Attach(self.clone()))
     }
 

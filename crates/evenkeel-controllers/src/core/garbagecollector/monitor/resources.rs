@@ -4,12 +4,13 @@ use evenkeel_api::Meta;
 use evenkeel_runtime::discovery::Resource;
 
 /// Groups whose `events` are not collected, because events expire. Upstream: `DefaultIgnoredResources`.
-const EVENTS: [&str; 2] = ["", "events.k8s.io"];
+const EVENT_GROUPS: [&str; 2] = ["", "events.k8s.io"];
 
 /// Whether objects of the resource are collected: it has the verbs delete, list and watch. Upstream:
 /// `GetDeletableResources`.
 pub(in super::super) fn is_deletable(resource: &Resource) -> bool {
-    let is_event = resource.kind.plural == "events" && EVENTS.contains(&&*resource.kind.group);
+    let is_event =
+        resource.kind.plural == "events" && EVENT_GROUPS.contains(&&*resource.kind.group);
     !is_event && ["delete", "list", "watch"].iter().all(|verb| resource.supports_verb(verb))
 }
 

@@ -27,8 +27,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Lists the metadata of the objects of every deletable resource in `namespace` and builds the graph of them. A
-    /// resource that cannot be listed is left out. With an empty namespace nothing is listed.
+    /// Lists the metadata of the objects of every deletable resource in `namespace`, and builds their graph. Leaves
+    /// out a resource whose list fails. Lists nothing if `namespace` is empty.
     pub async fn read(client: Client, resources: Arc<ServerResources>, namespace: &str) -> Self {
         let mut graph = Graph::default();
         let kinds = resources_to_list(&resources, namespace);
@@ -77,7 +77,7 @@ impl Snapshot {
             let Some(kind) = resource.map(|resource| resource.kind.clone()) else { continue };
             let namespace = if kind.namespaced { &*subject.namespace } else { "" };
             self.read_into_graph(&kind, namespace, &owner.name).await?;
-            // A node is virtual until its object is read; after the read, the owner does not exist.
+            // The node is still virtual, so the read did not find the owner.
             if self.graph.node(&owner.uid).is_some_and(|node| node.is_virtual) {
                 self.graph.virtual_deleted(&owner.uid, &coordinates);
             }

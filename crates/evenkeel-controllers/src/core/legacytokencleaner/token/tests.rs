@@ -32,7 +32,7 @@ fn account(secrets: &[&str]) -> Arc<ServiceAccount> {
 fn cleanup_needs_tracking_for_the_whole_period() {
     let known = |tracked| Age::new(NOW, YEAR, tracked).map(|age| age.is_some());
     assert_eq!(known("2024-12-30"), Ok(true));
-    // Tracking may have begun at the end of the last day of 2024.
+    // The date has no time of day: tracking may have begun at the end of 2024-12-31.
     assert_eq!(known("2024-12-31"), Ok(true));
     assert_eq!(known("2025-01-01"), Ok(false));
     assert!(known("yesterday").is_err());
@@ -41,6 +41,7 @@ fn cleanup_needs_tracking_for_the_whole_period() {
 #[test]
 fn candidates_are_old_unused_auto_generated_tokens() {
     let (old, new) = ("2024-01-01T00:00:00Z", "2025-06-01T00:00:00Z");
+    // Creation time and labels of the Secret, its ServiceAccount, and whether the Secret is a candidate.
     let table = [
         (old, json!({}), account(&["t"]), true),
         (new, json!({}), account(&["t"]), false),
@@ -49,9 +50,9 @@ fn candidates_are_old_unused_auto_generated_tokens() {
         (old, json!({LAST_USED: "2025-01-01"}), account(&["t"]), false),
         (old, json!({LAST_USED: "never"}), account(&["t"]), false),
     ];
-    for (made, labels, account, wanted) in table {
-        let secret = secret(made, &labels);
-        assert_eq!(is_candidate(&secret, Some(&account), &age()), wanted, "{made} {labels}");
+    for (creation, labels, account, wanted) in table {
+        let secret = secret(creation, &labels);
+        assert_eq!(is_candidate(&secret, Some(&account), &age()), wanted, "{creation} {labels}");
         assert!(!is_candidate(&secret, None, &age()));
     }
 }
@@ -68,7 +69,7 @@ fn unused_token_is_marked_and_a_period_later_deleted() {
 }
 
 #[test]
-fn secrets_of_a_pod() {
+fn pod_refers_to_secrets_in_volumes_environment_and_image_pulls() {
     let pod = json!({"spec": {
         "imagePullSecrets": [{"name": "pull"}],
         "containers": [{

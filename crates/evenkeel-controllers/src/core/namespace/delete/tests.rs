@@ -1,4 +1,4 @@
-//! The steps of a namespace's deletion, against scripted outcomes.
+//! Tests of the steps that delete a namespace. A scripted server answers each action.
 
 use super::*;
 use crate::fixtures::{self, T0, at, meta};
@@ -12,11 +12,13 @@ use serde_json::json;
 
 const PERIOD: Duration = Duration::from_secs(300);
 
+/// Returns the cached namespace `n`, deleted at `T0`.
 fn terminating() -> Namespace {
     let meta = Meta { namespace: "".into(), deletion: Some(T0), ..meta("n") };
     Namespace { meta, ..Namespace::default() }
 }
 
+/// Returns the live namespace `n` with uid `u`, which has the finalizer `kubernetes`.
 fn live_namespace(phase: &str, version: &str) -> Value {
     json!({
         "metadata": {"name": "n", "uid": "u", "resourceVersion": version, "deletionTimestamp": T0.to_string()},
@@ -31,7 +33,8 @@ fn resource(kind: &'static str, plural: &'static str, verbs: &[&str]) -> Resourc
     }
 }
 
-/// Returns pods, secrets, and keys that can only be deleted one by one.
+/// Returns the discovered resources: pods, secrets, keys that can only be deleted one by one, and reviews that cannot
+/// be deleted.
 fn discovered() -> ServerResources {
     let all = ["delete", "deletecollection", "list"];
     let resources = vec![
@@ -51,12 +54,13 @@ fn failed(code: u16) -> Outcome {
     Outcome::failure(Failure { code, reason: "Reason".to_owned(), ..Failure::local("no") })
 }
 
-/// A server with these remaining pods and keys.
+/// A server whose namespace `n` holds these pods and keys after each deletion.
 struct World {
     pods: Value,
     keys: Value,
 }
 
+/// Returns a list of objects with these names and finalizers.
 fn items(names: &[(&str, &[&str])]) -> Value {
     let one = |(name, finalizers): &(&str, &[&str])| json!({"metadata": {"name": name, "finalizers": finalizers}});
     json!({"items": names.iter().map(one).collect::<Vec<_>>()})
@@ -87,7 +91,7 @@ impl World {
     }
 }
 
-/// Carries out the steps. Returns short forms of their actions, and the result.
+/// Executes the steps at 10 s after the deletion. Returns summaries of their actions, and the result.
 fn run(mut answer: impl FnMut(&Action) -> Outcome) -> (Vec<String>, Deleted) {
     let (mut summaries, mut outcomes) = (Vec::new(), Outcomes::default());
     loop {
@@ -161,7 +165,7 @@ fn resources_without_deletecollection_are_deleted_one_by_one() {
     let each = "delete Key n/a, then its dependents";
     assert_eq!(summaries[8..11], [KEYS, each, "delete Key n/b, then its dependents"]);
     assert_eq!(deleted.plan.requeue, Some(Duration::from_secs(8)), "the wait for a finalizer");
-    // The server does not support the verb that discovery reports.
+    // The server does not support the verb, although discovery reports it.
     let (summaries, _) = run(|action| match action {
         Action::DeleteCollection(all) if all.kind.plural == "pods" => failed(405),
         other => world.answer(other),
@@ -211,7 +215,7 @@ fn conflicts_are_retried_for_the_same_uid() {
         Action::Update(_) => failed(409),
         other => world.answer(other),
     });
-    assert_eq!((summaries.len(), deleted.plan), (12, Plan::failure("no")), "5 attempts");
+    assert_eq!((summaries.len(), deleted.plan), (12, Plan::failure("no")), "5 retries");
 }
 
 #[test]
@@ -248,7 +252,7 @@ fn missing_namespace_or_failed_discovery_is_not_finalized() {
 }
 
 #[test]
-fn deletion_of_content_waits_for_the_grace() {
+fn deletion_of_content_waits_for_the_grace_period() {
     let next = |namespace: &Namespace, now| {
         sync_namespace(namespace, PERIOD, now, &mut Steps::of(&Outcomes::default()))
             .map(|deleted| deleted.plan.requeue)

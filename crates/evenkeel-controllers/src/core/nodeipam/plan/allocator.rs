@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub(crate) struct Allocator {
     pub(crate) sets: Vec<Set>,
-    /// Allocated CIDRs, written or not: a write without a response is repeated with the same CIDRs.
+    /// Allocated CIDRs by node, whether the write has succeeded or not: a write without a response is repeated with
+    /// the same CIDRs.
     held: BTreeMap<Text, Vec<Cidr>>,
 }
 
@@ -29,7 +30,7 @@ pub(crate) enum Verdict {
 }
 
 impl Allocator {
-    /// Builds the allocator without allocations; the Services' CIDRs are occupied.
+    /// Builds an allocator without allocations for nodes; the Services' CIDRs are occupied.
     pub(crate) fn new(config: &Config) -> Result<Self, Problem> {
         let sets: Result<Vec<Set>, Problem> =
             config.families.iter().map(|family| Set::new(*family)).collect();
@@ -55,19 +56,19 @@ impl Allocator {
         if let Some(held) = self.held.get(name) {
             return Verdict::Give(held.clone(), None);
         }
-        let (mut ranges, mut looked_at) = (Vec::new(), Vec::new());
+        let (mut ranges, mut tries_per_set) = (Vec::new(), Vec::new());
         for set in &self.sets {
             let Some((range, tries)) = set.next_free() else {
                 return Verdict::Exhausted(set.range());
             };
             ranges.push(range);
-            looked_at.push(tries);
+            tries_per_set.push(tries);
         }
-        Verdict::Give(ranges, Some(looked_at))
+        Verdict::Give(ranges, Some(tries_per_set))
     }
 
-    /// Records a node, or its deletion, and returns the verdict about it.
-    pub(crate) fn look(&mut self, name: &str, node: Option<&Node>) -> Verdict {
+    /// Records a node, or its deletion if `node` is `None`, and returns the verdict about it.
+    pub(crate) fn record_node(&mut self, name: &str, node: Option<&Node>) -> Verdict {
         let Some(node) = node else {
             self.release(name);
             return Verdict::Settled;
@@ -77,7 +78,7 @@ impl Allocator {
         verdict
     }
 
-    /// Records the CIDRs that a node has, or that the verdict gives it.
+    /// Records the CIDRs that a node has, or those that the verdict allocates to it.
     pub(crate) fn record(&mut self, name: &str, node: &Node, verdict: &Verdict) {
         if !node.spec.pod_cidrs.is_empty() {
             self.occupy(name, &node.spec.pod_cidrs);
@@ -140,7 +141,7 @@ impl Allocator {
             // An allocated CIDR lies in its set.
             let _ = set.release(range);
         }
-        // Two nodes may share a CIDR that a user set: it stays occupied.
+        // Another node may have the same CIDR, set by a user: such a CIDR stays occupied.
         for held in self.held.values() {
             for (index, range) in held.iter().enumerate() {
                 if ranges.get(index).is_some_and(|released| released.overlaps(range)) {
@@ -161,6 +162,7 @@ mod tests {
     use crate::{core::nodeipam::Options, fixtures::meta};
     use evenkeel_api::views::NodeSpec;
 
+    /// Returns an allocator of these cluster CIDRs without the service CIDRs. The node mask size 0 is the default.
     fn allocator(cluster: &str, services: &str, mask: i64) -> Allocator {
         let options = Options {
             cluster: cluster.to_owned(),
@@ -171,6 +173,7 @@ mod tests {
         Allocator::new(&Config::new(&options).unwrap()).unwrap()
     }
 
+    /// Returns a node with these pod CIDRs.
     fn node(ranges: &[&str]) -> Node {
         let pod_cidrs = ranges.iter().map(|range| (*range).into()).collect();
         Node {
@@ -180,6 +183,7 @@ mod tests {
         }
     }
 
+    /// Returns the allocated CIDRs, separated by commas.
     fn allocated(verdict: &Verdict) -> String {
         let Verdict::Give(ranges, _) = verdict else { panic!("{verdict:?}") };
         ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
@@ -190,23 +194,23 @@ mod tests {
         let mut allocator =
             allocator("10.96.0.0/14,fd00:10:244::/56", "10.96.0.0/16,fd00:10:96::/112", 0);
         assert_eq!(
-            allocated(&allocator.look("a", Some(&node(&[])))),
+            allocated(&allocator.record_node("a", Some(&node(&[])))),
             "10.97.0.0/24,fd00:10:244::/64"
         );
         assert_eq!(
-            allocated(&allocator.look("b", Some(&node(&[])))),
+            allocated(&allocator.record_node("b", Some(&node(&[])))),
             "10.97.1.0/24,fd00:10:244:1::/64"
         );
-        // Before the write is visible, a second request gets the same CIDRs.
+        // Until the write is visible, a second request gets the same CIDRs.
         assert_eq!(
-            allocated(&allocator.look("a", Some(&node(&[])))),
+            allocated(&allocator.record_node("a", Some(&node(&[])))),
             "10.97.0.0/24,fd00:10:244::/64"
         );
         let has = node(&["10.97.0.0/24", "fd00:10:244::/64"]);
-        assert_eq!(allocator.look("a", Some(&has)), Verdict::Settled);
-        assert_eq!(allocator.look("a", None), Verdict::Settled);
+        assert_eq!(allocator.record_node("a", Some(&has)), Verdict::Settled);
+        assert_eq!(allocator.record_node("a", None), Verdict::Settled);
         assert_eq!(
-            allocated(&allocator.look("c", Some(&node(&[])))),
+            allocated(&allocator.record_node("c", Some(&node(&[])))),
             "10.97.2.0/24,fd00:10:244:2::/64"
         );
     }
@@ -218,12 +222,12 @@ mod tests {
         assert_eq!(allocated(&allocator.verdict("a", &a)), "10.0.0.0/24");
         assert_eq!(allocated(&allocator.verdict("b", &a)), "10.0.0.0/24");
         assert_eq!(
-            allocator.look("a", Some(&a)),
+            allocator.record_node("a", Some(&a)),
             Verdict::Give(vec![cidr("10.0.0.0/24")], Some(vec![0]))
         );
         assert_eq!(allocated(&allocator.verdict("b", &a)), "10.0.1.0/24");
         assert_eq!(allocator.sets[0].taken(), 1);
-        allocator.look("b", Some(&a));
+        allocator.record_node("b", Some(&a));
         assert!(matches!(allocator.verdict("c", &a), Verdict::Exhausted(_)));
     }
 
@@ -234,36 +238,36 @@ mod tests {
     #[test]
     fn existing_pod_cidrs_are_allocated() {
         let mut allocator = allocator("10.0.0.0/23", "", 24);
-        assert_eq!(allocated(&allocator.look("a", Some(&node(&[])))), "10.0.0.0/24");
-        assert_eq!(allocator.look("a", Some(&node(&["10.0.1.0/24"]))), Verdict::Settled);
-        assert_eq!(allocator.look("b", Some(&node(&["10.0.1.0/24"]))), Verdict::Settled);
-        assert_eq!(allocated(&allocator.look("c", Some(&node(&[])))), "10.0.0.0/24");
-        assert!(matches!(allocator.look("d", Some(&node(&[]))), Verdict::Exhausted(_)));
+        assert_eq!(allocated(&allocator.record_node("a", Some(&node(&[])))), "10.0.0.0/24");
+        assert_eq!(allocator.record_node("a", Some(&node(&["10.0.1.0/24"]))), Verdict::Settled);
+        assert_eq!(allocator.record_node("b", Some(&node(&["10.0.1.0/24"]))), Verdict::Settled);
+        assert_eq!(allocated(&allocator.record_node("c", Some(&node(&[])))), "10.0.0.0/24");
+        assert!(matches!(allocator.record_node("d", Some(&node(&[]))), Verdict::Exhausted(_)));
         // One of the two nodes is deleted; the other still has the CIDR.
-        allocator.look("a", None);
-        assert!(matches!(allocator.look("d", Some(&node(&[]))), Verdict::Exhausted(_)));
-        allocator.look("b", None);
-        assert_eq!(allocated(&allocator.look("d", Some(&node(&[])))), "10.0.1.0/24");
+        allocator.record_node("a", None);
+        assert!(matches!(allocator.record_node("d", Some(&node(&[]))), Verdict::Exhausted(_)));
+        allocator.record_node("b", None);
+        assert_eq!(allocated(&allocator.record_node("d", Some(&node(&[])))), "10.0.1.0/24");
     }
 
     #[test]
     fn released_cidr_is_allocated_again() {
         let mut allocator = allocator("10.0.0.0/24", "", 24);
-        allocator.look("a", Some(&node(&[])));
+        allocator.record_node("a", Some(&node(&[])));
         allocator.release("a");
-        assert_eq!(allocated(&allocator.look("b", Some(&node(&[])))), "10.0.0.0/24");
+        assert_eq!(allocated(&allocator.record_node("b", Some(&node(&[])))), "10.0.0.0/24");
     }
 
     #[test]
     fn foreign_pod_cidrs_allocate_nothing() {
         let mut allocator = allocator("10.0.0.0/24", "", 24);
         for ranges in [&["x"][..], &["11.0.0.0/24"], &["10.0.0.0/24", "fd00::/64"]] {
-            let verdict = allocator.look("a", Some(&node(ranges)));
+            let verdict = allocator.record_node("a", Some(&node(ranges)));
             assert!(matches!(verdict, Verdict::Foreign(_)), "{ranges:?}: {verdict:?}");
         }
-        assert_eq!(allocated(&allocator.look("b", Some(&node(&[])))), "10.0.0.0/24");
+        assert_eq!(allocated(&allocator.record_node("b", Some(&node(&[])))), "10.0.0.0/24");
         let mut terminating = node(&[]);
         terminating.meta.deletion = Some(crate::fixtures::T0);
-        assert_eq!(allocator.look("c", Some(&terminating)), Verdict::Settled);
+        assert_eq!(allocator.record_node("c", Some(&terminating)), Verdict::Settled);
     }
 }

@@ -25,18 +25,19 @@ pub(crate) struct Observed {
     pub(crate) allocations: Allocations,
 }
 
-/// Whether the allocations of all nodes are recorded, by a live list: the cache may lack some of a former leader.
+/// Whether a live list has recorded the allocations of all nodes: the cache may lack allocations that a former leader
+/// made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Allocations {
-    /// The nodes are still to be listed.
+    /// No pass has listed the nodes.
     Unlisted,
     /// Another pass lists them.
     Listing,
-    /// They are recorded, and this is the decision about the node.
+    /// The allocations are recorded, and this is the decision about the node.
     Recorded(Verdict),
 }
 
-/// Lists all nodes, or writes the CIDRs that the node gets. Upstream: `syncNode`.
+/// Lists all nodes, or writes the node's CIDRs. Upstream: `syncNode`.
 pub(crate) fn sync_node(observed: &Observed, steps: &mut Steps<'_>) -> Result<Plan, Plan> {
     let again = |after| Plan { requeue: Some(after), ..Plan::nothing() };
     let verdict = match &observed.allocations {
@@ -64,7 +65,7 @@ pub(crate) fn sync_node(observed: &Observed, steps: &mut Steps<'_>) -> Result<Pl
     }
 }
 
-/// Lists all nodes live.
+/// Lists all nodes live. The inner result is the failure of the list.
 pub(crate) fn list_nodes(steps: &mut Steps<'_>) -> Result<Result<Vec<Node>, Failure>, Plan> {
     let read = LiveRead::list::<Node>(&Node::kind(), "", &ListOptions::default());
     let read = steps.one(LiveRead { on_error: OnError::Ignore, ..read })?;
@@ -75,8 +76,8 @@ pub(crate) fn list_nodes(steps: &mut Steps<'_>) -> Result<Result<Vec<Node>, Fail
     })
 }
 
-/// Writes the CIDRs, with retries. A missing node counts as a failure, like any other error. Upstream:
-/// `updateCIDRsAllocation`.
+/// Writes the CIDRs, in up to [`MAX_ATTEMPTS`] attempts. A missing node counts as a failure, like any other error.
+/// Upstream: `updateCIDRsAllocation`.
 fn update_cidrs_allocation(
     node: &Node,
     ranges: &[Cidr],
@@ -98,8 +99,8 @@ fn update_cidrs_allocation(
     Ok(Plan { error: last, ..Plan::one(status_event(node, "CIDRAssignmentFailed")) })
 }
 
-/// Whether the API server refused the CIDRs. Without a response the write may have succeeded, so the
-/// allocation is kept.
+/// Whether the API server rejected the last attempt to write the CIDRs. A write without a response may have
+/// succeeded, so its allocation is kept.
 pub(crate) fn is_refused(observed: &Observed, outcomes: &Outcomes) -> bool {
     let is_given = matches!(observed.allocations, Allocations::Recorded(Verdict::Give(..)));
     let last = outcomes.0.get(MAX_ATTEMPTS - 1).and_then(|outcome| outcome.error.as_ref());
@@ -123,6 +124,7 @@ mod tests {
         Observed { node: Some(Arc::new(Node { meta, ..Node::default() })), allocations }
     }
 
+    /// Returns a node whose allocated CIDR is not yet written.
     fn given() -> Observed {
         let ranges = vec![Cidr::parse("10.0.0.0/24").expect("a CIDR")];
         observed(Allocations::Recorded(Verdict::Give(ranges, None)))

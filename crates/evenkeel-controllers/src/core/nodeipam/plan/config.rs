@@ -3,7 +3,9 @@
 use super::super::Options;
 use evenkeel_api::cidr::Cidr;
 
+/// Default prefix length of a node's IPv4 CIDR.
 const IPV4: u8 = 24;
+/// Default prefix length of a node's IPv6 CIDR.
 const IPV6: u8 = 64;
 
 /// CIDR of an IP family, and the prefix length of nodes' CIDRs.
@@ -13,7 +15,7 @@ pub(crate) struct Family {
     pub(crate) node_length: u8,
 }
 
-/// CIDRs to allocate from, and CIDRs to leave out.
+/// CIDRs to allocate from, and the Services' CIDRs, which are not allocated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Config {
     pub(crate) families: Vec<Family>,
@@ -46,7 +48,7 @@ fn cluster(text: &str) -> Result<Vec<Cidr>, String> {
     }
 }
 
-/// Returns the Services' CIDRs; one that cannot be parsed is ignored.
+/// Returns the Services' CIDRs. Ignores a text that is not a CIDR.
 fn services(options: &Options) -> Result<Vec<Cidr>, String> {
     let services: Vec<Cidr> = options.services.split(',').filter_map(Cidr::parse).collect();
     match services[..] {
@@ -96,6 +98,7 @@ fn family(range: Cidr, dual: bool, options: &Options) -> Result<Family, String> 
 mod tests {
     use super::*;
 
+    /// Returns the node mask size of each family. The mask size flags are for any family, IPv4 and IPv6; 0 is unset.
     fn config(cluster: &str, services: &str, masks: [i64; 3]) -> Result<Vec<u8>, String> {
         let [mask, mask_ipv4, mask_ipv6] = masks;
         let (cluster, services) = (cluster.to_owned(), services.to_owned());
@@ -105,7 +108,8 @@ mod tests {
     }
 
     #[test]
-    fn node_mask_size_by_family() {
+    fn each_family_has_its_node_mask_size() {
+        // Cluster CIDRs, the mask size flags, and the node mask size of each family.
         let table: [(&str, [i64; 3], &[u8]); 7] = [
             ("10.244.0.0/16", [0, 0, 0], &[24]),
             ("10.244.0.0/16", [26, 0, 0], &[26]),

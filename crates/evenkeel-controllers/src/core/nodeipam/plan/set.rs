@@ -4,9 +4,9 @@ use super::config::Family;
 use evenkeel_api::cidr::{Cidr, from_number, number};
 use std::ops::RangeInclusive;
 
-/// Maximum difference of prefix lengths for IPv6, because each part takes a bit of memory. Upstream:
-/// `clusterSubnetMaxDiff`.
-const MOST_BITS: u8 = 16;
+/// Maximum difference between the prefix lengths of a node and of the set, for IPv6: each part takes a bit of memory.
+/// Upstream: `clusterSubnetMaxDiff`.
+const MAX_IPV6_PART_BITS: u8 = 16;
 
 /// Error of a CIDR set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,8 +39,9 @@ pub(crate) struct Set {
     taken: usize,
     /// Index at which the search continues. Upstream: `nextCandidate`.
     next: usize,
-    /// Number of allocations and of releases so far.
+    /// Number of allocations so far.
     pub(crate) allocated: u64,
+    /// Number of releases so far.
     pub(crate) released: u64,
 }
 
@@ -49,7 +50,7 @@ impl Set {
     pub(crate) fn new(family: Family) -> Result<Self, Problem> {
         let Family { range, node_length: length } = family;
         let bits = length.saturating_sub(range.length());
-        if bits > MOST_BITS && !range.is_ipv4() || u32::from(bits) >= usize::BITS {
+        if bits > MAX_IPV6_PART_BITS && !range.is_ipv4() || u32::from(bits) >= usize::BITS {
             return Err(Problem::TooFine { range, length });
         }
         Ok(Self { range, length, used: Vec::new(), taken: 0, next: 0, allocated: 0, released: 0 })
@@ -94,7 +95,7 @@ impl Set {
         self.set_used(index, true);
     }
 
-    /// Checks that the CIDR overlaps the set's.
+    /// Checks that the CIDR overlaps the set.
     pub(crate) fn check(&self, cidr: &Cidr) -> Result<(), Problem> {
         self.parts_in(cidr).map(drop)
     }
@@ -142,7 +143,7 @@ impl Set {
         Ok(self.index(number(cidr.first()))..=self.index(number(cidr.last())))
     }
 
-    /// Returns the index of the part with an address.
+    /// Returns the index of the part that contains `address`, which must lie in the set.
     fn index(&self, address: u128) -> usize {
         let distance = address - number(self.range.first());
         // The address is in the set, so the index fits.
@@ -175,6 +176,7 @@ mod tests {
         Set::new(Family { range: cidr(range), node_length }).unwrap()
     }
 
+    /// Allocates this many CIDRs; `none` if all are allocated.
     fn take(set: &mut Set, count: usize) -> Vec<String> {
         let parts = std::iter::repeat_with(|| set.take_next()).take(count);
         parts.map(|part| part.map_or("none".into(), |(part, _)| part.to_string())).collect()
@@ -189,7 +191,7 @@ mod tests {
         );
         v4.release(&cidr("10.1.0.0/24")).unwrap();
         v4.release(&cidr("10.1.2.0/24")).unwrap();
-        // The search continues after the last one, then wraps around.
+        // The search continues after the last allocated part, then wraps around.
         assert_eq!(take(&mut v4, 3), ["10.1.0.0/24", "10.1.2.0/24", "none"]);
         assert_eq!((v4.allocated, v4.released, v4.taken()), (6, 2, 4));
         let mut v6 = set("fd00:10:244::/62", 64);

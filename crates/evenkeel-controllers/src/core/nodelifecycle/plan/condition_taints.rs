@@ -16,7 +16,7 @@ const NO_SCHEDULE: &str = "NoSchedule";
 /// Taint of a cordoned node. Upstream: `TaintNodeUnschedulable`.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// Condition, status, and key of the taint. Upstream: `nodeConditionToTaintKeyStatusMap`.
+/// Node condition, its status, and the key of the resulting taint. Upstream: `nodeConditionToTaintKeyStatusMap`.
 const TAINTS: [(&str, &str, &str); 6] = [
     ("Ready", "False", "node.kubernetes.io/not-ready"),
     ("Ready", "Unknown", "node.kubernetes.io/unreachable"),
@@ -41,7 +41,8 @@ pub(crate) fn plan(node: &Node, now: Timestamp) -> Plan {
     plan
 }
 
-/// Returns the patch of deprecated labels, which take the values of the current ones. Upstream: `reconcileNodeLabels`.
+/// Returns the patch that copies the values of current labels to their deprecated names. Upstream:
+/// `reconcileNodeLabels`.
 fn labels(node: &Node) -> Option<String> {
     let labels = &node.meta.labels;
     let missing: Map<String, Value> = OLD_NAMES
@@ -53,7 +54,7 @@ fn labels(node: &Node) -> Option<String> {
     (!missing.is_empty()).then(|| json!({"metadata": {"labels": missing}}).to_string())
 }
 
-/// Returns the patch that adds missing taints and removes outdated ones; taints of others stay. Upstream:
+/// Returns the patch that adds missing taints and removes outdated ones; other taints stay. Upstream:
 /// `doNoScheduleTaintingPass`.
 fn taints(node: &Node, now: Timestamp) -> Option<String> {
     let expected_taints = expected_taints(node);
@@ -128,6 +129,7 @@ mod tests {
 
     const T0: Timestamp = Timestamp::UNIX_EPOCH;
 
+    /// Returns a node with these conditions (type, status) and taints (key, effect).
     fn node(conditions: &[(&str, &str)], taints: &[(&str, &str)], unschedulable: bool) -> Node {
         let condition = |(type_, status): &(&str, &str)| NodeCondition {
             type_: (*type_).into(),
@@ -153,7 +155,7 @@ mod tests {
         }
     }
 
-    /// Returns the keys of the taints after the plan; `None` if the plan does nothing.
+    /// Returns the taints after the plan, as `key:effect`; `None` if the plan does nothing.
     fn taints_after_plan(node: &Node) -> Option<Vec<String>> {
         let plan = plan(node, T0);
         let Some(Action::Patch(patch)) = plan.actions.first() else { return None };
@@ -189,11 +191,12 @@ mod tests {
 
     #[test]
     fn healthy_node_loses_only_condition_taints() {
+        // Taints of a condition, of a condition with another effect, and of an administrator.
         let taints =
             [(TAINTS[0].2, NO_SCHEDULE), (TAINTS[0].2, "NoExecute"), ("dedicated", NO_SCHEDULE)];
-        let left = taints_after_plan(&node(&[("Ready", "True")], &taints, false));
+        let remaining = taints_after_plan(&node(&[("Ready", "True")], &taints, false));
         assert_eq!(
-            left,
+            remaining,
             Some(vec![format!("{}:NoExecute", TAINTS[0].2), "dedicated:NoSchedule".to_owned()])
         );
     }

@@ -1,6 +1,6 @@
 //! Health of a node by its heartbeats: status updates by the kubelet and lease renewals.
 //!
-//! The controller's clock at the time of observation counts. Timestamps in the objects are only compared for change,
+//! The controller's clock at the time of an observation counts. Timestamps in objects are only compared for change,
 //! because nodes' clocks may be wrong.
 
 use super::super::Options;
@@ -71,7 +71,7 @@ impl NodeHealth {
         let reported = condition.and_then(|condition| condition.last_heartbeat_time);
         let mut health = match before {
             Some(before) if before.ready.is_none() && ready.is_none() => before,
-            // A node without a status counts from its creation.
+            // The grace period of a node without a status begins at its creation.
             None if ready.is_none() => {
                 let age = node.meta.creation.map_or(SignedDuration::ZERO, |made| {
                     now.wall.duration_since(made).max(SignedDuration::ZERO)
@@ -120,6 +120,8 @@ mod tests {
         Now { steady: SignedDuration::from_secs(seconds), wall: at(seconds) }
     }
 
+    /// Returns a node with this status of `Ready` and this heartbeat time; without the condition if the status is
+    /// empty.
     fn node(ready: &str, reported: i64) -> Node {
         let mut node = Node { meta: meta("n"), ..Node::default() };
         if !ready.is_empty() {
@@ -158,6 +160,7 @@ mod tests {
 
     #[test]
     fn probe_time_follows_heartbeats_and_lease_renewals() {
+        // Observations, and the probe time after them.
         let table: [(&[Observation], i64); 9] = [
             (&[(100, "True", 7, None)], 100),
             (&[(100, "True", 7, None), (200, "True", 7, None)], 100),
@@ -204,7 +207,7 @@ mod tests {
             let (options, mut time, mut health) = (Options::default(), 0, None);
             for gap in gaps {
                 time += gap;
-                // Check just before the lease is renewed, too.
+                // Check also just before the lease is renewed.
                 if let Some(before) = health {
                     let seen = NodeHealth::updated(Some(before), &node("True", 0), None, now(time));
                     prop_assert!(!seen.is_grace_period_over(&options, now(time)));

@@ -61,7 +61,7 @@ pub(crate) fn taints_patch(node: &Node, now: Timestamp) -> Option<String> {
     Some(taints_body(node, all))
 }
 
-/// Returns the patch that removes both taints, whatever the condition; `None` without them. Upstream:
+/// Returns the patch that removes both taints, whatever the condition; `None` if the node has neither. Upstream:
 /// `markNodeAsReachable`.
 pub(crate) fn reachable_patch(node: &Node) -> Option<String> {
     let ours = |taint: &&Taint| {
@@ -91,6 +91,7 @@ mod tests {
     use crate::fixtures::{T0, meta};
     use evenkeel_api::views::NodeCondition;
 
+    /// Returns a node with this status of `Ready`, none if empty, and these taints as `key:effect`.
     fn node(ready: &str, taints: &[&str]) -> Node {
         let mut node = Node { meta: meta("n"), ..Node::default() };
         if !ready.is_empty() {
@@ -118,38 +119,53 @@ mod tests {
         Some(all.iter().map(text).collect())
     }
 
-    const NOT_READY_X: &str = "node.kubernetes.io/not-ready:NoExecute";
-    const SCHEDULING: &str = "node.kubernetes.io/not-ready:NoSchedule";
-    const UNREACHABLE_X: &str = "node.kubernetes.io/unreachable:NoExecute";
+    const NOT_READY_NO_EXECUTE: &str = "node.kubernetes.io/not-ready:NoExecute";
+    const NOT_READY_NO_SCHEDULE: &str = "node.kubernetes.io/not-ready:NoSchedule";
+    const UNREACHABLE_NO_EXECUTE: &str = "node.kubernetes.io/unreachable:NoExecute";
 
     /// Ready status and taints of a node; the expected action, and the taints after it.
     type Row =
         (&'static str, &'static [&'static str], TaintAction, Option<&'static [&'static str]>);
 
     #[test]
-    fn taint_of_each_ready_status() {
+    fn ready_status_decides_the_no_execute_taint() {
         let table: [Row; 11] = [
             ("True", &[], TaintAction::None, None),
-            ("True", &["other:NoExecute", SCHEDULING], TaintAction::None, None),
+            ("True", &["other:NoExecute", NOT_READY_NO_SCHEDULE], TaintAction::None, None),
             (
                 "True",
-                &["other:NoExecute", NOT_READY_X],
+                &["other:NoExecute", NOT_READY_NO_EXECUTE],
                 TaintAction::Immediate,
                 Some(&["other:NoExecute"]),
             ),
-            ("True", &[UNREACHABLE_X, NOT_READY_X], TaintAction::Immediate, Some(&[])),
-            ("False", &[SCHEDULING], TaintAction::RateLimited, Some(&[SCHEDULING, NOT_READY_X])),
-            ("False", &[NOT_READY_X], TaintAction::None, None),
-            ("False", &[UNREACHABLE_X], TaintAction::Immediate, Some(&[NOT_READY_X])),
-            ("Unknown", &[], TaintAction::RateLimited, Some(&[UNREACHABLE_X])),
+            (
+                "True",
+                &[UNREACHABLE_NO_EXECUTE, NOT_READY_NO_EXECUTE],
+                TaintAction::Immediate,
+                Some(&[]),
+            ),
+            (
+                "False",
+                &[NOT_READY_NO_SCHEDULE],
+                TaintAction::RateLimited,
+                Some(&[NOT_READY_NO_SCHEDULE, NOT_READY_NO_EXECUTE]),
+            ),
+            ("False", &[NOT_READY_NO_EXECUTE], TaintAction::None, None),
+            (
+                "False",
+                &[UNREACHABLE_NO_EXECUTE],
+                TaintAction::Immediate,
+                Some(&[NOT_READY_NO_EXECUTE]),
+            ),
+            ("Unknown", &[], TaintAction::RateLimited, Some(&[UNREACHABLE_NO_EXECUTE])),
             (
                 "Unknown",
-                &[NOT_READY_X, "a:NoSchedule"],
+                &[NOT_READY_NO_EXECUTE, "a:NoSchedule"],
                 TaintAction::Immediate,
-                Some(&["a:NoSchedule", UNREACHABLE_X]),
+                Some(&["a:NoSchedule", UNREACHABLE_NO_EXECUTE]),
             ),
             ("", &[], TaintAction::None, None),
-            ("", &[UNREACHABLE_X], TaintAction::Immediate, Some(&[])),
+            ("", &[UNREACHABLE_NO_EXECUTE], TaintAction::Immediate, Some(&[])),
         ];
         for (status, taints, want, taints_after) in table {
             let node = node(status, taints);
@@ -158,8 +174,9 @@ mod tests {
                 taints_after.map(|all| all.iter().map(ToString::to_string).collect());
             assert_eq!(taints_after_patch(&node), taints_after, "{status} {taints:?}");
         }
-        assert!(reachable_patch(&node("False", &["a:NoExecute", SCHEDULING])).is_none());
-        let body = reachable_patch(&node("False", &[NOT_READY_X, "a:NoExecute"])).expect("a patch");
+        assert!(reachable_patch(&node("False", &["a:NoExecute", NOT_READY_NO_SCHEDULE])).is_none());
+        let body = reachable_patch(&node("False", &[NOT_READY_NO_EXECUTE, "a:NoExecute"]))
+            .expect("a patch");
         assert!(body.contains(r#""a""#) && !body.contains("not-ready"), "{body}");
     }
 }

@@ -18,8 +18,8 @@ pub(crate) struct PodOnNode {
 }
 
 impl PodOnNode {
-    /// Whether the pod claims to be ready on a node that is not. The monitor's next pass records a node that is still
-    /// unknown, and marks its pods.
+    /// Whether the pod claims to be ready although its node is not. A node that the monitor has not observed yet is
+    /// skipped: the monitor's next pass observes it, and marks its pods.
     fn is_wrongly_ready(&self) -> bool {
         self.node.is_some_and(|node| node != Ready::Yes) && claims_ready(&self.pod)
     }
@@ -56,7 +56,7 @@ pub(crate) fn process_pod(
     })
 }
 
-/// Returns the event of a pod that was marked.
+/// Returns the event of a pod that was marked as not ready.
 pub(crate) fn node_not_ready(pod: &Pod) -> EventRecord {
     EventRecord::warning(wire::target(pod), "NodeNotReady", "Node is not ready")
 }
@@ -66,7 +66,7 @@ pub(crate) fn claims_ready(pod: &Pod) -> bool {
     pod.status.conditions.iter().any(|one| &*one.type_ == "Ready" && &*one.status != "False")
 }
 
-/// Sets the condition `Ready` of the pod with this uid, as JSON, to `False`. Returns whether it changed.
+/// Sets the condition `Ready` to `False` in the JSON of the pod with this uid. Returns whether it changed.
 pub(crate) fn mark_not_ready(pod: &mut Value, uid: &str, now: Timestamp) -> bool {
     if pod["metadata"]["uid"] != uid {
         return false;
@@ -124,6 +124,7 @@ mod tests {
         let body: Value = serde_json::from_slice(&update.body).expect("JSON");
         assert_eq!(body["status"]["conditions"][0]["status"], "False");
         assert_eq!(update.done, Some(node_not_ready(&pod("p", None))));
+        // Outcomes of the steps so far, and the next plan.
         let table = [
             (vec![failed(404)], Some(Plan::nothing())),
             (vec![found("another")], Some(Plan::nothing())),

@@ -1,5 +1,5 @@
-//! Backoff of nodes whose patches the API server refuses as invalid, 10s to 5min. It ends early when the node changes.
-//! Upstream has no such backoff.
+//! Backoff of nodes whose patches the API server rejects as invalid, from 10 s to 5 min. It ends early when the node
+//! changes. Upstream has no such backoff.
 
 use super::health::Moment;
 use evenkeel_api::time::SignedDuration;
@@ -7,17 +7,17 @@ use evenkeel_api::time::SignedDuration;
 const INITIAL_BACKOFF: SignedDuration = SignedDuration::from_secs(10);
 const MAX_BACKOFF: SignedDuration = SignedDuration::from_mins(5);
 
-/// The last refused patch of a node, and its backoff.
+/// The last rejected patch of a node, and its backoff.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RejectedPatch {
-    /// Resource version of the node whose patch was refused.
+    /// Resource version of the node whose patch was rejected.
     version: u64,
     backoff: SignedDuration,
     until: Moment,
 }
 
 impl RejectedPatch {
-    /// Returns the backoff after another refusal: twice the last one, for an unchanged node.
+    /// Returns the backoff after another rejection: twice the last one if the node is unchanged.
     pub(crate) fn after(before: Option<Self>, version: u64, now: Moment) -> Self {
         let again = before.filter(|before| before.version == version);
         let backoff =

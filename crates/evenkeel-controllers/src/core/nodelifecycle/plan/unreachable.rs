@@ -3,7 +3,7 @@
 use evenkeel_api::time::{Timestamp, seconds};
 use serde_json::{Value, json};
 
-/// Conditions that the kubelet owns. The route or cloud controller owns `NetworkUnavailable`.
+/// Conditions that the kubelet owns. (The route or cloud controller owns `NetworkUnavailable`.)
 const KUBELETS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
 /// Sets the kubelet's conditions to `Unknown`, and adds missing ones. Upstream: `tryUpdateNodeHealth`.
@@ -49,25 +49,25 @@ mod tests {
             ]},
         });
         mark_unknown(&mut node, at(0));
-        let of = |type_: &str| {
+        let condition = |type_: &str| {
             let all = node["status"]["conditions"].as_array().expect("conditions");
             all.iter().find(|one| one["type"] == type_).expect("a condition").clone()
         };
-        assert_eq!(of("Ready")["status"], "Unknown");
-        assert_eq!(of("Ready")["reason"], "NodeStatusUnknown");
-        assert_eq!(of("Ready")["message"], "Kubelet stopped posting node status.");
+        assert_eq!(condition("Ready")["status"], "Unknown");
+        assert_eq!(condition("Ready")["reason"], "NodeStatusUnknown");
+        assert_eq!(condition("Ready")["message"], "Kubelet stopped posting node status.");
         assert_eq!(
-            of("Ready")["lastHeartbeatTime"],
+            condition("Ready")["lastHeartbeatTime"],
             "2026-01-02T00:00:00Z",
             "as the kubelet left it"
         );
-        assert_eq!(of("DiskPressure")["reason"], "Before");
+        assert_eq!(condition("DiskPressure")["reason"], "Before");
         for type_ in ["MemoryPressure", "PIDPressure"] {
-            assert_eq!(of(type_)["reason"], "NodeStatusNeverUpdated");
-            assert_eq!(of(type_)["message"], "Kubelet never posted node status.");
-            assert_eq!(of(type_)["lastHeartbeatTime"], "2026-01-01T00:00:00Z");
+            assert_eq!(condition(type_)["reason"], "NodeStatusNeverUpdated");
+            assert_eq!(condition(type_)["message"], "Kubelet never posted node status.");
+            assert_eq!(condition(type_)["lastHeartbeatTime"], "2026-01-01T00:00:00Z");
         }
-        assert_eq!(of("NetworkUnavailable")["status"], "False");
+        assert_eq!(condition("NetworkUnavailable")["status"], "False");
         assert_eq!(node["status"]["conditions"].as_array().map(Vec::len), Some(5));
     }
 

@@ -16,9 +16,10 @@ const DISRUPTION_EXCLUSION: &str = "node.kubernetes.io/exclude-disruption";
 pub(crate) enum ZoneState {
     /// The state before the first pass.
     Initial,
-    /// At most two nodes are not ready, or fewer than `--unhealthy-zone-threshold` of all.
+    /// A node is ready, and at most two nodes or fewer than `--unhealthy-zone-threshold` of all are not. Also a zone
+    /// without counted nodes.
     Normal,
-    /// More than two nodes, and at least `--unhealthy-zone-threshold` of all, are not ready.
+    /// A node is ready, but more than two nodes, and at least `--unhealthy-zone-threshold` of all, are not.
     PartialDisruption,
     /// No node is ready.
     FullDisruption,
@@ -29,14 +30,14 @@ pub(crate) enum ZoneState {
 pub(crate) enum DisruptionChange {
     /// Evictions continue, or stay stopped.
     None,
-    /// No zone has a ready node any more: `NoExecute` taints are removed and none is added. Upstream: master disruption
+    /// No zone has a ready node: `NoExecute` taints are removed and none is added. Upstream: master disruption
     /// mode.
     EnteredFullDisruption,
     /// A node is ready again: the probe time of all nodes is reset to now.
     LeftFullDisruption,
 }
 
-/// Ready and other nodes of a zone, without excluded ones.
+/// Numbers of ready and of other nodes of a zone, without excluded nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct NodeCounts {
     pub(crate) ready: usize,
@@ -78,7 +79,7 @@ pub(crate) fn zone_key(labels: &StrMap) -> Text {
     if zone.is_empty() && region.is_empty() {
         return Text::new();
     }
-    // Labels have no null character, so keys are unique.
+    // Labels have no null character, so different zones have different keys.
     format!("{region}:\0:{zone}").into()
 }
 
@@ -100,7 +101,7 @@ struct Zone {
 }
 
 impl Zones {
-    /// Adds a zone if it is new. Returns whether it is. Upstream: `addPodEvictorForNewZone`.
+    /// Adds a zone if it is new. Returns whether it was new. Upstream: `addPodEvictorForNewZone`.
     pub(crate) fn add(&mut self, zone: &str, options: &Options, now: Moment) -> bool {
         if self.0.contains_key(zone) {
             return false;
@@ -123,7 +124,7 @@ impl Zones {
         self.0.get(zone).map_or(ZoneState::Initial, |zone| zone.state)
     }
 
-    /// Enqueues a node to be tainted when the zone's rate limiter allows. A queued node keeps its position.
+    /// Enqueues a node to be tainted once the zone's rate limiter allows it. A queued node keeps its position.
     pub(crate) fn enqueue(&mut self, zone: &str, node: &str) {
         if let Some(zone) = self.0.get_mut(zone)
             && !zone.queue.iter().any(|waiting| &**waiting == node)
@@ -208,12 +209,12 @@ fn eviction_rate(state: ZoneState, size: usize, options: &Options) -> f32 {
             options.secondary_eviction_rate
         }
         ZoneState::PartialDisruption => 0.0,
-        // Another zone has ready nodes, so a zone without any has really failed and is evicted.
+        // Another zone has ready nodes, so the nodes of a zone without any have failed and are tainted.
         ZoneState::Initial | ZoneState::Normal | ZoneState::FullDisruption => options.eviction_rate,
     }
 }
 
-/// Token bucket of size one: one node at once, then `per_second` nodes per second.
+/// Token bucket of size one: one node at once, then `per_second` nodes each second.
 #[derive(Debug)]
 struct RateLimiter {
     per_second: f32,
@@ -242,8 +243,8 @@ impl RateLimiter {
         SignedDuration::try_from_secs_f32(1.0 / self.per_second).unwrap_or(SignedDuration::MAX)
     }
 
-    /// Changes the rate. If the current wait is not over, the next token comes after one interval of the new
-    /// rate.
+    /// Changes the rate. If the next token is not yet available, it becomes available one interval of the new rate
+    /// from now.
     fn set_rate(&mut self, per_second: f32, now: Moment) {
         #[expect(clippy::float_cmp, reason = "the same setting, unchanged")]
         if self.per_second == per_second {
@@ -269,6 +270,7 @@ mod tests {
         Options::default()
     }
 
+    /// Returns zones with these keys, added at 0 s.
     fn zones(names: &[&str]) -> Zones {
         let mut zones = Zones::default();
         for name in names {
@@ -277,6 +279,7 @@ mod tests {
         zones
     }
 
+    /// Returns the numbers of ready and unready nodes of each zone.
     fn counts(all: &[(&str, usize, usize)]) -> BTreeMap<Text, NodeCounts> {
         let count = |(zone, ready, not_ready): &(&str, usize, usize)| {
             ((*zone).into(), NodeCounts { ready: *ready, not_ready: *not_ready })
@@ -285,7 +288,8 @@ mod tests {
     }
 
     #[test]
-    fn zone_state_by_ready_nodes() {
+    fn zone_state_depends_on_its_ready_nodes() {
+        // Numbers of ready and unready nodes, and the state of their zone.
         let table = [
             (0, 0, ZoneState::Normal),
             (1, 0, ZoneState::Normal),
@@ -306,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn eviction_rate_by_zone_state_and_cluster_size() {
+    fn eviction_rate_depends_on_zone_state_and_size() {
         let eviction_rate = |state, size| eviction_rate(state, size, &options());
         assert_eq!(eviction_rate(ZoneState::Normal, 1), 0.1);
         assert_eq!(eviction_rate(ZoneState::FullDisruption, 1), 0.1);
@@ -315,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn zone_key_of_labels() {
+    fn zone_key_joins_region_and_zone() {
         let labels = |all: &[(&str, &str)]| all.iter().copied().collect::<StrMap>();
         assert_eq!(&*zone_key(&label("a", "b")), "");
         assert_eq!(&*zone_key(&label("topology.kubernetes.io/zone", "z")), ":\0:z");
@@ -326,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn one_node_per_zone_every_ten_seconds() {
+    fn one_node_per_zone_is_tainted_every_ten_seconds() {
         let mut zones = zones(&["a", "b"]);
         for node in ["1", "2", "3", "1"] {
             zones.enqueue("a", node);
@@ -397,8 +401,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-        /// In any sequence of zone states, the number of tainted nodes stays within one plus the highest eviction rate times
-        /// the elapsed time.
+        /// In any sequence of zone states, the number of tainted nodes is at most one plus the highest eviction rate
+        /// times the elapsed time.
         #[test]
         fn taints_stay_within_the_eviction_rate(steps in proptest::collection::vec((0i64..30, 0usize..4, 0usize..6), 1..60)) {
             let mut zones = zones(&["a", "z"]);

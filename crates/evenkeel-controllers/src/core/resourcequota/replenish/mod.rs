@@ -1,4 +1,5 @@
-//! Caches of the counted kinds, which follow discovery, and the recounts after their events. Upstream: `replenishQuota`.
+//! Caches of the counted kinds, which follow discovery, and the recounts after their events. Upstream:
+//! `replenishQuota`.
 
 mod update_filter;
 
@@ -30,7 +31,8 @@ pub(super) struct Replenish {
 }
 
 impl Replenish {
-    /// Enqueues the quotas that limit this kind, in one namespace or, if empty, in all. Upstream: `replenishQuota`.
+    /// Enqueues the quotas that limit this kind, in one namespace; in all namespaces if `namespace` is empty.
+    /// Upstream: `replenishQuota`.
     fn enqueue(&self, evaluator: &Evaluator, namespace: &str, priority: Priority) {
         let quotas = if namespace.is_empty() {
             self.quotas.list()
@@ -54,14 +56,14 @@ impl Follower for Replenish {
         is_countable(resource)
     }
 
-    fn take_up(&self, kind: &Kind) -> BoxFuture<'static, ()> {
+    fn start_watching(&self, kind: &Kind) -> BoxFuture<'static, ()> {
         match Evaluator::new(&kind.group, &kind.plural) {
             Some(evaluator) => with_cache(&self.caches, kind, Attach(self.clone(), evaluator)),
             None => Box::pin(async {}),
         }
     }
 
-    fn put_down(&self, kind: &Kind) {
+    fn stop_watching(&self, kind: &Kind) {
         if let Some(evaluator) = Evaluator::new(&kind.group, &kind.plural) {
             self.contents.change(|contents| contents.remove(&evaluator));
         }
@@ -76,7 +78,7 @@ impl Follower for Replenish {
     }
 }
 
-/// Adds a kind, and subscribes to its events.
+/// Action that adds a kind with its cache, and subscribes to the cache's events.
 struct Attach(Replenish, Evaluator);
 
 impl WithCache for Attach {
@@ -86,18 +88,18 @@ impl WithCache for Attach {
         let Self(this, evaluator) = self;
         let evaluator = Arc::new(evaluator);
         this.contents.change(|contents| contents.add(&evaluator, cache.clone()));
-        let (heard, of_event) = (this.clone(), evaluator.clone());
+        let (replenish, of_event) = (this.clone(), evaluator.clone());
         cache.subscribe(move |event| {
-            let less = match event {
+            let may_decrease = match event {
                 CacheEvent::Added { .. } => false,
                 CacheEvent::Updated { old, new } => {
-                    may_decrease_usage(&**old, &**new, heard.clock.now())
+                    may_decrease_usage(&**old, &**new, replenish.clock.now())
                 }
                 CacheEvent::Deleted(_) => true,
             };
-            if less {
+            if may_decrease {
                 let namespace = &event.object().meta().namespace;
-                heard.enqueue(&of_event, namespace, Priority::NORMAL);
+                replenish.enqueue(&of_event, namespace, Priority::NORMAL);
             }
         });
         Box::pin(async move {

@@ -46,8 +46,8 @@ pub(in crate::core::resourcequota) fn may_decrease_usage(
 fn pod_may_decrease_usage(old: &Pod, new: &Pod, now: Timestamp) -> bool {
     let resized = |old: &[ContainerStatus], new: &[ContainerStatus]| {
         old.iter().any(|old| {
-            let now = new.iter().find(|new| new.name == old.name);
-            now.is_some_and(|now| now.resources != old.resources)
+            let status = new.iter().find(|new| new.name == old.name);
+            status.is_some_and(|new| new.resources != old.resources)
         })
     };
     resized(&old.status.container_statuses, &new.status.container_statuses)

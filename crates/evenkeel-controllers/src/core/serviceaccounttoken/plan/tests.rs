@@ -27,7 +27,8 @@ fn secret_json(data: &Value) -> Value {
     })
 }
 
-fn seen(data: &Value, account: bool) -> Observed {
+/// Returns the token Secret `t` with this data, and its account if the cache has it.
+fn observed(data: &Value, account: bool) -> Observed {
     let account = account.then(|| Arc::new(object(&account_json())));
     Observed::Secret { secret: Arc::new(object(&secret_json(data))), account }
 }
@@ -62,7 +63,7 @@ const ACCOUNT: &str = "/api/v1/namespaces/ns/serviceaccounts/robot";
 
 #[test]
 fn incomplete_secret_is_completed_from_a_live_read() {
-    let observed = seen(&json!({"user": "eA=="}), true);
+    let observed = observed(&json!({"user": "eA=="}), true);
     assert_eq!(path(&plan(&observed, &filling())), SECRET);
     let mut live = secret_json(&json!({"user": "eA=="}));
     live["metadata"]["labels"] = json!({"kept": "yes"});
@@ -76,16 +77,16 @@ fn incomplete_secret_is_completed_from_a_live_read() {
     live["metadata"]["resourceVersion"] = json!("8");
     assert_eq!(after(&observed, &[replied(&live)]), None, "the next event enqueues it");
     assert_eq!(after(&observed, &[failed(404, "NotFound")]), None);
-    let then = |last| after(&observed, &[replied(&live), last]);
+    let after_write = |last| after(&observed, &[replied(&live), last]);
     for ignored in [Outcome::success(), failed(404, "NotFound"), failed(409, "Conflict")] {
-        assert_eq!(then(ignored), None);
+        assert_eq!(after_write(ignored), None);
     }
-    assert_eq!(then(failed(500, "")), Some(Plan::failure("down")));
+    assert_eq!(after_write(failed(500, "")), Some(Plan::failure("down")));
 }
 
 #[test]
 fn secret_is_deleted_after_a_live_read_of_its_account() {
-    let observed = seen(&json!({}), false);
+    let observed = observed(&json!({}), false);
     assert_eq!(path(&plan(&observed, &filling())), ACCOUNT);
     let mut other = account_json();
     other["metadata"]["uid"] = json!("u2");
@@ -107,7 +108,7 @@ fn secret_is_deleted_after_a_live_read_of_its_account() {
 
 #[test]
 fn complete_and_foreign_secrets_are_unchanged() {
-    let complete = seen(&json!({"token": "eA==", "namespace": "eA==", "ca.crt": "Y2E="}), true);
+    let complete = observed(&json!({"token": "eA==", "namespace": "eA==", "ca.crt": "Y2E="}), true);
     let foreign = json!({"metadata": {"name": "t", "namespace": "ns"}, "type": token_secret::TYPE});
     let foreign = Observed::Secret { secret: Arc::new(object(&foreign)), account: None };
     for observed in [complete, foreign] {
@@ -121,13 +122,16 @@ fn references_to_a_deleted_secret_are_removed() {
     let account: Arc<ServiceAccount> = Arc::new(object(&account_json()));
     let referrers = vec![Arc::clone(&account), account];
     let observed = Observed::Gone { name: "t".into(), referrers };
-    let asked = plan(&observed, &filling());
-    assert_eq!(asked.actions.len(), 2);
+    let reads = plan(&observed, &filling());
+    assert_eq!(reads.actions.len(), 2);
     let answers = [failed(404, "NotFound"), replied(&account_json())];
-    let left = written(after(&observed, &answers));
-    assert_eq!(left["secrets"], json!([{"name": "other"}]));
+    let written_account = written(after(&observed, &answers));
+    assert_eq!(written_account["secrets"], json!([{"name": "other"}]));
     let [gone, live_account] = answers;
-    let then = |last| after(&observed, &[gone.clone(), live_account.clone(), last]);
-    assert_eq!((then(Outcome::success()), then(failed(404, "NotFound"))), (None, None));
-    assert_eq!(then(failed(409, "Conflict")), Some(Plan::failure("down")));
+    let after_write = |last| after(&observed, &[gone.clone(), live_account.clone(), last]);
+    assert_eq!(
+        (after_write(Outcome::success()), after_write(failed(404, "NotFound"))),
+        (None, None)
+    );
+    assert_eq!(after_write(failed(409, "Conflict")), Some(Plan::failure("down")));
 }

@@ -5,7 +5,7 @@ use ring::signature::{
     UnparsedPublicKey, VerificationAlgorithm,
 };
 
-// Keys for these tests, with the ids that `openssl` computes.
+// The algorithm and the PEM of each private key, and the key id that `openssl` computes.
 const KEYS: [(&str, &[u8], &str); 4] = [
     ("RS256", include_bytes!("../testdata/rsa.pem"), "z2yuo7IVIqcivrAZk7Kb6g_n7dVM_OmBI1ob6XFUDCM"),
     (

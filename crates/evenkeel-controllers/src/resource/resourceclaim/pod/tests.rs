@@ -3,6 +3,7 @@ use crate::fixtures::object;
 use evenkeel_runtime::plan::{Action, Reply};
 use serde_json::{Value, json};
 
+/// Returns a claim of the pod with the uid `owner`; `more` overrides its fields.
 fn claim(name: &str, owner: &str, more: &Value) -> Arc<Claim> {
     let owner =
         json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": owner, "controller": true});
@@ -13,7 +14,7 @@ fn claim(name: &str, owner: &str, more: &Value) -> Arc<Claim> {
     Arc::new(object(&claim))
 }
 
-/// Returns a pod with claims `a` and `b`, both from the template `t`, with these statuses.
+/// Returns a pod on `node` with claims `a` and `b`, both from the template `t`, and with these statuses.
 fn observed(statuses: &Value, node: &str) -> Observed {
     let pod: Pod = object(&json!({
         "metadata": {"name": "p", "namespace": "ns", "uid": "u"},
@@ -74,21 +75,21 @@ fn actions(plan: &Plan) -> Vec<String> {
 
 #[test]
 fn missing_claims_are_created_and_recorded_in_the_status() {
-    let seen = observed(&json!([]), "");
-    assert_eq!(actions(&plan(&seen)), ["create p-a-"]);
-    assert_eq!(actions(&after(&seen, &[created("p-a-x")]).unwrap()), ["create p-b-"]);
+    let observed_pod = observed(&json!([]), "");
+    assert_eq!(actions(&plan(&observed_pod)), ["create p-a-"]);
+    assert_eq!(actions(&after(&observed_pod, &[created("p-a-x")]).unwrap()), ["create p-b-"]);
     let both = [created("p-a-x"), created("p-b-x")];
     assert_eq!(
-        actions(&after(&seen, &both).unwrap()),
+        actions(&after(&observed_pod, &both).unwrap()),
         [
             r#"status [{"name":"a","resourceClaimName":"p-a-x"},{"name":"b","resourceClaimName":"p-b-x"}]"#
         ]
     );
     let [a, b] = both;
-    assert_eq!(after(&seen, &[a, b, Outcome::success()]), None);
+    assert_eq!(after(&observed_pod, &[a, b, Outcome::success()]), None);
     let names = |done: &[Outcome]| -> Vec<(Option<String>, bool)> {
-        let all = creates(&seen, &Outcomes(done.to_vec())).into_iter();
-        all.map(|(claim, well)| (claim.metadata.generate_name, well)).collect()
+        let all = creates(&observed_pod, &Outcomes(done.to_vec())).into_iter();
+        all.map(|(claim, succeeded)| (claim.metadata.generate_name, succeeded)).collect()
     };
     let (a, b) = (Some("p-a-".to_owned()), Some("p-b-".to_owned()));
     assert_eq!(names(&[created("x"), failure(500, "no")]), [(a.clone(), true), (b, false)]);
@@ -101,29 +102,31 @@ fn missing_claims_are_created_and_recorded_in_the_status() {
 
 #[test]
 fn failed_claim_creation_ends_the_pass_with_an_event() {
-    let seen = observed(&json!([]), "");
+    let observed_pod = observed(&json!([]), "");
     let message = "PodResourceClaim b: create ResourceClaim : quota";
     assert_eq!(
-        summaries_and_error(&after(&seen, &[created("p-a-x"), failure(403, "quota")]).unwrap()),
+        summaries_and_error(
+            &after(&observed_pod, &[created("p-a-x"), failure(403, "quota")]).unwrap()
+        ),
         (
             vec![format!("FailedResourceClaimCreation: {message}")],
             Some(format!("pod ns/p, {message}"))
         )
     );
-    let mut seen = observed(&json!([]), "");
-    seen.named[0].template = None;
-    let (events, error) = summaries_and_error(&plan(&seen));
+    let mut observed_pod = observed(&json!([]), "");
+    observed_pod.named[0].template = None;
+    let (events, error) = summaries_and_error(&plan(&observed_pod));
     assert!(events[0].contains(r#"resource claim template "t""#) && error.is_some(), "{events:?}");
 }
 
 #[test]
 fn owned_claim_is_reused() {
-    let mut seen = observed(&json!([]), "");
+    let mut observed_pod = observed(&json!([]), "");
     let note = json!({"metadata": {"name": "found", "namespace": "ns", "annotations": {plan::POD_CLAIM: "a"}}});
-    seen.owned = vec![claim("found", "u", &note)];
-    assert_eq!(actions(&plan(&seen)), ["create p-b-"]);
+    observed_pod.owned = vec![claim("found", "u", &note)];
+    assert_eq!(actions(&plan(&observed_pod)), ["create p-b-"]);
     assert_eq!(
-        actions(&after(&seen, &[created("p-b-x")]).unwrap()),
+        actions(&after(&observed_pod, &[created("p-b-x")]).unwrap()),
         [
             r#"status [{"name":"a","resourceClaimName":"found"},{"name":"b","resourceClaimName":"p-b-x"}]"#
         ]
@@ -133,10 +136,10 @@ fn owned_claim_is_reused() {
 #[test]
 fn claims_missing_from_the_cache_are_read_live() {
     let statuses = json!([{"name": "a", "resourceClaimName": "p-a-x"}, {"name": "b", "resourceClaimName": "p-b-x"}]);
-    let mut seen = observed(&statuses, "node");
-    seen.named[1].claim = Some(claim("p-b-x", "u", &json!({"status": {"allocation": {}}})));
+    let mut observed_pod = observed(&statuses, "node");
+    observed_pod.named[1].claim = Some(claim("p-b-x", "u", &json!({"status": {"allocation": {}}})));
     let path = "read /apis/resource.k8s.io/v1/namespaces/ns/resourceclaims/p-a-x";
-    assert_eq!(actions(&plan(&seen)), [path]);
+    assert_eq!(actions(&plan(&observed_pod)), [path]);
     let read = |owner: &str| {
         let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": owner, "controller": true});
         let claim = json!({
@@ -145,12 +148,13 @@ fn claims_missing_from_the_cache_are_read_live() {
         });
         Outcome { reply: Some(Reply::json(claim.to_string())), ..Outcome::success() }
     };
-    // The cache lacks the first claim, so nothing is reserved yet.
-    assert_eq!(after(&seen, &[read("u")]), Some(Plan::nothing()));
+    // The cache lacks the first claim, so this pass reserves nothing.
+    assert_eq!(after(&observed_pod, &[read("u")]), Some(Plan::nothing()));
     for other in [read("before"), failure(404, "gone")] {
-        assert_eq!(actions(&after(&seen, &[other]).unwrap()), ["create p-a-"]);
+        assert_eq!(actions(&after(&observed_pod, &[other]).unwrap()), ["create p-a-"]);
     }
-    let (events, error) = summaries_and_error(&after(&seen, &[failure(500, "down")]).unwrap());
+    let (events, error) =
+        summaries_and_error(&after(&observed_pod, &[failure(500, "down")]).unwrap());
     assert_eq!(
         events,
         ["FailedResourceClaimCreation: PodResourceClaim a: checking claim existence: down"]
@@ -162,17 +166,17 @@ fn claims_missing_from_the_cache_are_read_live() {
 fn allocated_claims_of_a_scheduled_pod_are_reserved() {
     let statuses = json!([{"name": "a", "resourceClaimName": "p-a-x"}, {"name": "b", "resourceClaimName": "p-b-x"}]);
     let with = |node: &str, owner: &str| {
-        let mut seen = observed(&statuses, node);
-        for (named, name) in seen.named.iter_mut().zip(["p-a-x", "p-b-x"]) {
+        let mut observed_pod = observed(&statuses, node);
+        for (named, name) in observed_pod.named.iter_mut().zip(["p-a-x", "p-b-x"]) {
             named.claim = Some(claim(name, "u", &json!({"status": {"allocation": {}}})));
         }
-        seen.named[1].claim = Some(claim("p-b-x", owner, &json!({"status": {}})));
-        seen
+        observed_pod.named[1].claim = Some(claim("p-b-x", owner, &json!({"status": {}})));
+        observed_pod
     };
     assert_eq!(actions(&plan(&with("node", "u"))), ["reserve p-a-x"]);
     assert_eq!(after(&with("node", "u"), &[Outcome::success()]), None);
     assert_eq!(plan(&with("", "u")), Plan::nothing());
-    // Another pod's claim does not count: one is created.
+    // A claim that another pod owns does not count: a new claim is created.
     assert_eq!(actions(&plan(&with("node", "before"))), ["create p-b-"]);
     let mut done = with("node", "u");
     let mut pod = (*done.pod).clone();

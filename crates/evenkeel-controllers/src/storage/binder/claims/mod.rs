@@ -1,6 +1,4 @@
-//! Worker of the claim queue.
-//!
-//! Upstream: `claimWorker`.
+//! Planner of the claim queue. Upstream: `claimWorker`.
 
 use super::{
     Binder, DESCRIPTOR,
@@ -19,10 +17,10 @@ use evenkeel_runtime::{
 };
 use std::sync::Arc;
 
-/// Starts the worker of the claim queue. There is only one, because two could choose the same volume for different
-/// claims.
+/// Starts the controller of the claim queue. It has only one worker, because two could choose the same volume for
+/// different claims.
 pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
-    let (of_volumes, of_classes) = (Arc::clone(binder), Arc::clone(binder));
+    let (for_volumes, for_classes) = (Arc::clone(binder), Arc::clone(binder));
     let metrics = binder.metrics.clone();
     let builder = context
         .builder_watching(&DESCRIPTOR, &binder.claims, move |event, enqueue| {
@@ -33,17 +31,17 @@ pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
             }
         })
         .watches(&binder.volumes, move |event, enqueue| {
-            of_volumes.claims_to_enqueue(event).into_iter().for_each(|key| enqueue.add(key));
+            for_volumes.claims_to_enqueue(event).into_iter().for_each(|key| enqueue.add(key));
         })
         .watches(&binder.classes, move |event, enqueue| {
-            let keys = of_classes.claims_to_enqueue_for_class(event.object());
+            let keys = for_classes.claims_to_enqueue_for_class(event.object());
             keys.into_iter().for_each(|key| enqueue.add(key));
         });
     let builder = binder.described(builder).local_work(super::work_on_folder);
     context.run(builder.planned_with(Claims(Arc::clone(binder)), Claims(Arc::clone(binder))));
 }
 
-/// Planner of claims, which also measures their provisioning.
+/// Planner of claims, and pass handler that measures their provisioning.
 struct Claims(Arc<Binder>);
 
 impl Planner for Claims {
@@ -106,9 +104,9 @@ impl Binder {
             candidates = self.promised.get(&claims::key(&key.namespace, &key.name));
             candidates.extend(self.free.get(class));
         }
-        let nameless = unbound && !volume::names_class(&claim);
+        let lacks_class = unbound && !volume::names_class(&claim);
         let default_class =
-            nameless.then(|| volume::default_class(&self.classes.list()).cloned()).flatten();
+            lacks_class.then(|| volume::default_class(&self.classes.list()).cloned()).flatten();
         Some(Observed {
             named,
             candidates,

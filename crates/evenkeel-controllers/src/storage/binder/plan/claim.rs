@@ -57,13 +57,13 @@ pub(in crate::storage::binder) fn waiting(users: &[Arc<Pod>]) -> Vec<Text> {
 pub(in crate::storage::binder) enum Next<'a> {
     /// Update the annotation for CSI migration.
     Migrate(Value),
-    /// The claim was bound before. It either stays bound or is lost.
+    /// The claim was bound before: check that it stays bound, or mark it as lost.
     Bound,
     /// The claim requests a volume by `volumeName`.
     Prebound,
-    /// Bind the claim to this volume: the one whose `claimRef` is the claim, or else the best available one.
+    /// Bind the claim to this volume: the volume whose `claimRef` is the claim, else the best available one.
     Bind(&'a Arc<PersistentVolume>),
-    /// Set the default class, because the claim has none (KEP-3333).
+    /// Set the cluster's default class, because the claim sets none (KEP-3333).
     DefaultClass(&'a str),
     /// Wait, because the class has `volumeBindingMode: WaitForFirstConsumer` and no node has been selected for a pod
     /// that uses the claim.
@@ -81,9 +81,9 @@ pub(in crate::storage::binder) enum Provisioner<'a> {
     External(&'a str),
     /// The built-in hostPath provisioner.
     HostPath,
-    /// None, for this reason.
+    /// No provisioner, for this reason.
     Nobody(String),
-    /// None, because `--enable-dynamic-provisioning` is off.
+    /// No provisioner, because `--enable-dynamic-provisioning` is off.
     Off,
 }
 
@@ -114,8 +114,8 @@ pub(in crate::storage::binder) fn next<'a>(observed: &'a Observed, options: &Opt
     }
 }
 
-/// Returns the plan after these outcomes. The hostPath provisioner creates its folder only after the claim names it as
-/// provisioner.
+/// Returns the plan after these outcomes. The hostPath provisioner creates the folder only after the claim's
+/// annotation names it as provisioner.
 pub(in crate::storage::binder) fn next_step(
     observed: &Observed,
     options: &Options,
@@ -154,7 +154,7 @@ pub(in crate::storage::binder) fn plan(
         }
         Next::Provision(provisioner) => provision(claim, provisioner),
     };
-    // Some waits end without an event.
+    // Check again after the period, because some waits end without an event.
     plan.requeue_after(options.sync_period);
     plan
 }
@@ -169,7 +169,7 @@ fn change(claim: &PersistentVolumeClaim, body: &Value) -> Rewrite {
     Rewrite { resource_version: version, ..change_claim(claim, body) }
 }
 
-/// Sets the phase `Pending` and records the event.
+/// Sets the phase `Pending`, and records the event `why`.
 fn pending(claim: &PersistentVolumeClaim, why: Option<EventRecord>) -> Plan {
     let mut plan = Plan::nothing();
     plan.actions.extend(why.map(Into::into));
@@ -187,7 +187,7 @@ fn normal(claim: &PersistentVolumeClaim, reason: &'static str, message: String) 
     EventRecord::normal(wire::target(claim), reason, message)
 }
 
-/// Returns the default class if the claim sets none (KEP-3333).
+/// Returns the default class, unless the claim sets a class (KEP-3333).
 fn default_class(observed: &Observed) -> Option<&str> {
     if volume::names_class(&observed.claim) {
         return None;
@@ -195,10 +195,10 @@ fn default_class(observed: &Observed) -> Option<&str> {
     observed.default_class.as_deref().map(|class| &*class.meta.name)
 }
 
-/// Returns the best volume for the claim, or `None`. Volumes with exactly the requested `accessModes` precede those with
-/// more modes. Among these, [`volume::best_match`] prefers the volume whose `claimRef` is the claim. The next best is the
-/// smallest available volume that is large enough, matches `selector`, and has the claim's class, attributes class and
-/// mode.
+/// Returns the best volume for the claim, or `None`. Volumes with exactly the requested `accessModes` precede volumes
+/// with more modes. Among equals, [`volume::best_match`] prefers the volume whose `claimRef` is the claim. Otherwise,
+/// it takes the smallest available volume that is large enough, matches `selector`, and has the claim's class,
+/// attributes class and mode.
 ///
 /// Upstream: `findBestMatchForClaim`.
 fn best(observed: &Observed, delayed: bool) -> Option<&Arc<PersistentVolume>> {
@@ -235,7 +235,7 @@ fn waits_for_pod(observed: &Observed) -> EventRecord {
     }
 }
 
-/// Returns the provisioner according to the claim's class.
+/// Returns the provisioner that the claim's class names.
 fn provisioner<'a>(observed: &'a Observed, options: &Options) -> Provisioner<'a> {
     if !options.dynamic_provisioning {
         return Provisioner::Off;
@@ -252,7 +252,7 @@ fn provisioner<'a>(observed: &'a Observed, options: &Options) -> Provisioner<'a>
         None if name == "kubernetes.io/nfs" => {
             Provisioner::Nobody("no provisionable volume plugin matched".to_owned())
         }
-        // With `kubernetes.io/no-provisioner`, for example, users create the volumes of the class.
+        // For example `kubernetes.io/no-provisioner`: users create the volumes of such a class.
         None if name.starts_with("kubernetes.io/") => {
             Provisioner::Nobody(format!("no volume plugin matched name: {name}"))
         }
@@ -265,8 +265,9 @@ fn provision(claim: &PersistentVolumeClaim, provisioner: &Provisioner<'_>) -> Pl
     match provisioner {
         Provisioner::Off => {}
         Provisioner::Nobody(why) => plan.push(warning(claim, "ProvisioningFailed", why.clone())),
-        // The next step creates the folder (see `host_path`). If the claim cannot be saved, upstream's
-        // `provisionClaimOperation` records no event, but `provisionClaimOperationExternal` does.
+        // The next step creates the folder (see `host_path`). As upstream, a failed update of the claim records no
+        // event here (`provisionClaimOperation`), but does for an external provisioner
+        // (`provisionClaimOperationExternal`).
         Provisioner::HostPath => {
             plan.actions.extend(set_provisioner(claim, HOST_PATH).map(Into::into));
         }
@@ -285,7 +286,7 @@ fn provision(claim: &PersistentVolumeClaim, provisioner: &Provisioner<'_>) -> Pl
     plan
 }
 
-/// Sets the claim's annotation `storage-provisioner`, unless it is already set to this value.
+/// Sets the claim's annotation `storage-provisioner`, unless it has this value.
 fn set_provisioner(claim: &PersistentVolumeClaim, provisioner: &str) -> Option<Rewrite> {
     let annotations = &claim.meta.annotations;
     if annotations.get(volume::STORAGE_PROVISIONER) == Some(provisioner) {
@@ -295,7 +296,8 @@ fn set_provisioner(claim: &PersistentVolumeClaim, provisioner: &str) -> Option<R
         volume::BETA_STORAGE_PROVISIONER: provisioner,
         volume::STORAGE_PROVISIONER: provisioner,
     });
-    // The CSI driver provisions volumes of a migrated plugin, so the annotation is computed anew.
+    // The annotation `migrated-to` belongs to the previous provisioner, so it is removed. The next pass computes it
+    // again.
     if annotations.contains(volume::MIGRATED_TO) {
         new_annotations[volume::MIGRATED_TO] = Value::Null;
     }
@@ -322,7 +324,7 @@ fn prebound(observed: &Observed) -> Plan {
     }
     let message = format!("volume \"{name}\" already bound to a different claim.");
     let event = warning(claim, "FailedBinding", message);
-    // The controller had bound the claim, and a user removed the annotation `bind-completed`. The controller cannot
+    // The controller had bound the claim, but a user removed the annotation `bind-completed`. The controller cannot
     // repair this.
     if claim.meta.annotations.contains(volume::BOUND_BY_CONTROLLER) {
         return Plan::one(event);
@@ -349,7 +351,7 @@ fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<
     }
 }
 
-/// Checks a claim that was bound before. It either stays bound or is lost. Upstream: `syncBoundClaim`.
+/// Checks a claim that was bound before: it either stays bound or is lost. Upstream: `syncBoundClaim`.
 fn bound(observed: &Observed) -> Plan {
     let claim = &*observed.claim;
     if claim.spec.volume_name.is_empty() {
@@ -386,7 +388,7 @@ fn lost(claim: &PersistentVolumeClaim, reason: &'static str, message: &str) -> P
     Plan::of(change.into_iter().collect())
 }
 
-/// Describes a claim.
+/// Describes a claim for `evenkeel explain`.
 pub(in crate::storage::binder) fn describe(observed: &Observed) -> Description {
     let (claim, mut description) = (&*observed.claim, Description::new());
     let class = volume::class_of_claim(claim);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 pub(super) use csi_translation::driver_of as driver;
 
-/// Returns the change of the annotation `migrated-to`, or `None` if its value is correct.
+/// Returns the change of the annotation `migrated-to`, or `None` if it has the right value.
 fn annotation(annotations: &StrMap, provisioner: Option<&str>) -> Option<Value> {
     let current = annotations.get(volume::MIGRATED_TO).unwrap_or_default();
     let driver_name = driver(provisioner?).unwrap_or_default();
@@ -55,6 +55,7 @@ mod tests {
     };
     use crate::fixtures::{label, meta};
 
+    /// Returns a volume of this provisioner, if any, with this reclaim policy and these finalizers.
     fn volume(provisioner: &str, policy: &str, finalizers: &[&str]) -> PersistentVolume {
         let mut volume = PersistentVolume { meta: meta("v"), ..PersistentVolume::default() };
         if !provisioner.is_empty() {
@@ -66,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn volume_finalizer_by_deleter() {
+    fn deleter_decides_about_the_volume_finalizers() {
         let (host, csi) = ("kubernetes.io/host-path", "csi.example.com");
         let migrated = Some(
             json!({"metadata": {"annotations": {volume::MIGRATED_TO: "pd.csi.storage.gke.io"}, "finalizers": ["x"]}}),
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn claim_migrated_to_annotation() {
+    fn migrated_to_annotation_follows_the_provisioner() {
         let mut claim =
             PersistentVolumeClaim { meta: meta("c"), ..PersistentVolumeClaim::default() };
         assert_eq!(of_claim(&claim), None);

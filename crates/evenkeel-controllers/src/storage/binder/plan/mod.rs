@@ -9,7 +9,7 @@
 //! | a claim's `accessModes`, `volumeMode`, `storage` requested, `selector`, `storageClassName`, `volumeAttributesClassName` | `claim::best`, `../../../../../evenkeel-component-helpers/src/storage/volume.rs` |
 //! | reserving by a claim's `volumeName` | `claim::prebound`, `claim::mismatch` |
 //! | reserving by a volume's `claimRef` | `claim::best`, `claim_ref` |
-//! | the default class (`storageclass.kubernetes.io/is-default-class`), also of older claims | `claim::default_class` |
+//! | the default class (`storageclass.kubernetes.io/is-default-class`), also for existing claims | `claim::default_class` |
 //! | `volumeBindingMode`: `WaitForFirstConsumer`; `volume.kubernetes.io/selected-node`, which the scheduler sets | `claim::next`, `claim::waits_for_pod` |
 //! | dynamic provisioning: `provisioner`, `kubernetes.io/no-provisioner` | `claim::provisioner` |
 //! | `volume.kubernetes.io/storage-provisioner` | `claim::set_provisioner` |
@@ -44,7 +44,7 @@ use std::sync::Arc;
 /// Annotation of a volume that is being expanded: its capacity before the expansion.
 const PRE_RESIZE: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
 
-/// Consecutive writes of one object. Each uses the resource version that the one before it returned.
+/// Consecutive writes of one object. Each write uses the resource version that the previous one returned.
 struct Changes {
     actions: Vec<Action>,
     version: Arc<str>,
@@ -71,29 +71,29 @@ fn change_claim(claim: &PersistentVolumeClaim, body: &Value) -> Rewrite {
     Rewrite::new(wire::target(claim), "", PatchForm::Merge, body.to_string())
 }
 
-/// Returns the writes that are missing for the volume and the claim to be bound: `claimRef` and phase of the volume,
-/// `volumeName` and status of the claim.
+/// Returns the missing writes that bind the volume and the claim: `claimRef` and phase of the volume, `volumeName`
+/// and status of the claim.
 fn bind(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Vec<Action> {
-    let mut of_volume = Changes::of(&volume.meta.resource_version);
+    let mut volume_changes = Changes::of(&volume.meta.resource_version);
     if let Some(body) = claim_ref(volume, claim) {
-        of_volume.push(change_volume(volume, &body));
+        volume_changes.push(change_volume(volume, &body));
     }
     if let Some(change) = phase(volume, "Bound", "") {
-        of_volume.push(change);
+        volume_changes.push(change);
     }
-    let mut of_claim = Changes::of(&claim.meta.resource_version);
+    let mut claim_changes = Changes::of(&claim.meta.resource_version);
     if let Some(body) = volume_name(claim, volume) {
-        of_claim.push(change_claim(claim, &body));
+        claim_changes.push(change_claim(claim, &body));
     }
     if let Some(change) = claim_status(claim, "Bound", Some(volume)) {
-        of_claim.push(change);
+        claim_changes.push(change);
     }
-    of_volume.actions.extend(of_claim.actions);
-    of_volume.actions
+    volume_changes.actions.extend(claim_changes.actions);
+    volume_changes.actions
 }
 
-/// Returns the update that sets the volume's `claimRef`, or `None` if it is complete. It annotates the volume, unless a
-/// user had reserved it for the claim.
+/// Returns the update that sets the volume's `claimRef`, or `None` if it is complete. The update annotates the volume
+/// as bound by the controller, unless a user reserved the volume for the claim.
 fn claim_ref(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<Value> {
     let mut body = json!({});
     let known = volume.spec.claim_ref.as_deref();
@@ -129,8 +129,8 @@ fn volume_name(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Opti
     (body != json!({})).then_some(body)
 }
 
-/// Returns the writes that unbind the volume. If a controller set `claimRef`, they remove it. If a user reserved the
-/// volume, they remove only the uid.
+/// Returns the writes that unbind the volume. If the controller set the `claimRef`, they remove it. If a user
+/// reserved the volume, they remove only the uid.
 fn unbind(volume: &PersistentVolume) -> Vec<Action> {
     let mut changes = Changes::of(&volume.meta.resource_version);
     let body = if volume.meta.annotations.contains(storage::volume::BOUND_BY_CONTROLLER) {
@@ -158,22 +158,23 @@ fn phase(volume: &PersistentVolume, phase: &str, message: &str) -> Option<Rewrit
     Some(change_volume(volume, &body).of_status())
 }
 
-/// Returns the update of the volume's phase as the only write of a plan.
+/// Returns the update of the volume's phase, with its resource version, as the only write of a plan.
 fn phase_now(volume: &PersistentVolume, to: &str, message: &str) -> Option<Rewrite> {
     let change = phase(volume, to, message)?;
     Some(Rewrite { resource_version: Arc::from(&*volume.meta.resource_version), ..change })
 }
 
-/// Returns the update of the claim's status, or `None` if it is correct. Without a volume it removes access modes and
-/// capacity. The capacity is set only when the phase changes; afterwards the expander updates it.
+/// Returns the update of the claim's status, or `None` if it is correct. Without a volume, the update removes access
+/// modes and capacity. It sets the capacity only when the phase changes; afterwards the expander updates the
+/// capacity.
 fn claim_status(
     claim: &PersistentVolumeClaim,
     phase: &str,
     volume: Option<&PersistentVolume>,
 ) -> Option<Rewrite> {
     let (was, mut status) = (&claim.status, Object::new());
-    let moves = *was.phase != *phase;
-    if moves {
+    let phase_changes = *was.phase != *phase;
+    if phase_changes {
         status.insert("phase".into(), phase.into());
     }
     let modes = volume.map_or(&[][..], |volume| &volume.spec.access_modes);
@@ -192,7 +193,7 @@ fn claim_status(
             }
         }
         Some(volume) => {
-            if let Some(capacity) = capacity(claim, volume).filter(|_| moves) {
+            if let Some(capacity) = capacity(claim, volume).filter(|_| phase_changes) {
                 status.insert("capacity".into(), capacity);
             }
             let class = &volume.spec.volume_attributes_class_name;
@@ -206,7 +207,7 @@ fn claim_status(
     (!status.is_empty()).then(|| change_claim(claim, &body).of_status())
 }
 
-/// Returns the update of the claim's phase as the only write of a plan.
+/// Returns the update of the claim's phase, with its resource version, as the only write of a plan.
 fn claim_phase_now(claim: &PersistentVolumeClaim, phase: &str) -> Option<Rewrite> {
     let change = claim_status(claim, phase, None)?;
     let version = Arc::from(&*claim.meta.resource_version);

@@ -30,8 +30,9 @@ pub(in crate::storage::binder) const IN_TREE_PROTECTION_FINALIZER: &str =
 pub(super) const EXTERNAL_PROTECTION_FINALIZER: &str =
     "external-provisioner.volume.kubernetes.io/finalizer";
 
-/// Namespace of recycler pods whose template names none.
+/// Namespace of recycler pods, if the template names none.
 const NAMESPACE: &str = "default";
+/// Number of bytes in 1 GiB.
 const GI: i64 = 1 << 30;
 
 /// Applies the volume's reclaim policy.
@@ -59,7 +60,7 @@ pub(super) fn plan(observed: &Observed, options: &Options) -> Decision {
     }
 }
 
-/// Sets the phase `Failed` of a volume that cannot be reclaimed. The event is recorded only if the phase changes.
+/// Sets the phase `Failed` of a volume that cannot be reclaimed. Records the event only if the phase changes.
 pub(in crate::storage::binder) fn fail(
     volume: &PersistentVolume,
     reason: &'static str,
@@ -71,8 +72,8 @@ pub(in crate::storage::binder) fn fail(
     Plan::of(change.into_iter().collect())
 }
 
-/// Returns the finalizers of a volume: other controllers' and that of the volume's deleter. Upstream:
-/// `modifyDeletionFinalizers`.
+/// Returns the finalizers that a volume must have: those of other controllers, and that of the volume's deleter.
+/// Upstream: `modifyDeletionFinalizers`.
 pub(super) fn finalizers<'a>(
     volume: &PersistentVolume,
     provisioner: &str,
@@ -138,7 +139,7 @@ fn deleter(volume: &PersistentVolume) -> Result<Deleter, String> {
     }
 }
 
-/// Returns the namespace and name of the volume's recycler pod. `None` if the volume cannot be recycled.
+/// Returns the namespace and name of the volume's recycler pod, or `None` if the volume cannot be recycled.
 pub(in crate::storage::binder) fn recycler_of(
     volume: &PersistentVolume,
     options: &Options,
@@ -159,8 +160,8 @@ fn recycler_namespace(template: &Value) -> &str {
     template["metadata"]["namespace"].as_str().unwrap_or(NAMESPACE)
 }
 
-/// Returns the name of the volume that a recycler pod empties, by the pod's name. The pod's namespace depends on the
-/// volume, see [`recycler_of`].
+/// Returns the name of the volume that a recycler pod empties, from the pod's name. The pod's namespace is not
+/// compared; see [`recycler_of`].
 pub(in crate::storage::binder) fn recycled_by(pod: &Pod) -> Option<&str> {
     pod.meta.name.strip_prefix("recycler-for-")
 }
@@ -174,7 +175,7 @@ fn recycling_of<'a>(volume: &PersistentVolume, options: &'a Options) -> Option<&
     }
 }
 
-/// Returns the pods that may still write to the volume of a claim as `namespace/name`, sorted.
+/// Returns the pods that may still write to the claim's volume, as `namespace/name`, sorted.
 pub(in crate::storage::binder) fn users(pods: &[Arc<Pod>]) -> Vec<String> {
     let alive = pods.iter().filter(|pod| !persistentvolumeclaimprotection::is_terminated(pod));
     let mut names: Vec<String> =
@@ -183,7 +184,8 @@ pub(in crate::storage::binder) fn users(pods: &[Arc<Pod>]) -> Vec<String> {
     names
 }
 
-/// Runs a recycler pod. After the pod succeeds, makes the volume available again. Upstream: `recycleVolumeOperation`.
+/// Runs a recycler pod. Once the pod has succeeded, makes the volume available again. Upstream:
+/// `recycleVolumeOperation`.
 fn recycle(observed: &Observed, options: &Options) -> Plan {
     let volume = &*observed.volume;
     let Some(recycling) = recycling_of(volume, options) else {
@@ -251,7 +253,8 @@ fn create_recycler_pod(volume: &PersistentVolume, recycling: &Recycling) -> Crea
     Create::new(Pod::kind(), &namespace, pod.to_string())
 }
 
-/// Returns the timeout of the recycler pod in seconds: 1 GiB steps of the capacity, but at least the minimum.
+/// Returns the timeout of the recycler pod in seconds. It is in proportion to the capacity in whole GiB, but at least
+/// the minimum.
 ///
 /// Upstream: `CalculateTimeoutForVolume`.
 fn recycler_timeout(volume: &PersistentVolume, recycling: &Recycling) -> i64 {
@@ -260,7 +263,7 @@ fn recycler_timeout(volume: &PersistentVolume, recycling: &Recycling) -> i64 {
     gi.saturating_mul(seconds(recycling.each_gi)).max(seconds(recycling.least))
 }
 
-/// Returns the template of recycler pods: that of the flag, or upstream's.
+/// Returns the template of recycler pods: the flag's, else upstream's.
 fn recycler_template(recycling: &Recycling) -> Value {
     let template = recycling.template.as_deref().and_then(|text| serde_json::from_str(text).ok());
     template.unwrap_or_else(default_template)

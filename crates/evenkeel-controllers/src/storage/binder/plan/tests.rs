@@ -1,5 +1,5 @@
-//! Table tests of plans for claims and volumes. A property test interrupts plans and checks that both objects reach
-//! their final state.
+//! Table tests of plans for claims and volumes. A property test interrupts plans, and checks that both objects still
+//! reach their final state.
 
 use super::{
     claim::{self, Next, Provisioner},
@@ -21,6 +21,7 @@ fn merged(mut base: Value, change: &Value) -> Value {
     base
 }
 
+/// Merges the change into the value like a JSON merge patch, but writes null instead of removing a field.
 fn json_patch_merge(into: &mut Value, change: &Value) {
     let Some(change) = change.as_object() else {
         *into = change.clone();
@@ -34,6 +35,7 @@ fn json_patch_merge(into: &mut Value, change: &Value) {
     }
 }
 
+/// Returns the pending claim `ns/data` for 1 GiB without a class, with these changes.
 fn claim_json(change: &Value) -> Value {
     let base = json!({
         "metadata": {"name": "data", "namespace": "ns", "uid": "c", "resourceVersion": "7"},
@@ -43,6 +45,7 @@ fn claim_json(change: &Value) -> Value {
     merged(base, change)
 }
 
+/// Returns an available NFS volume of 1 GiB, with these changes.
 fn volume_json(name: &str, change: &Value) -> Value {
     let base = json!({
         "metadata": {"name": name, "uid": name, "resourceVersion": "3"},
@@ -57,12 +60,14 @@ fn volume(name: &str, change: &Value) -> Arc<PersistentVolume> {
     Arc::new(object(&volume_json(name, change)))
 }
 
+/// Returns the StorageClass `fast`, with this binding mode.
 fn class(provisioner: &str, mode: &str) -> Arc<StorageClass> {
     Arc::new(object(
         &json!({"metadata": {"name": "fast"}, "provisioner": provisioner, "volumeBindingMode": mode}),
     ))
 }
 
+/// Returns the claim with these changes, and the volumes that it may be bound to.
 fn observed(change: &Value, candidates: Vec<Arc<PersistentVolume>>) -> claim::Observed {
     claim::Observed {
         claim: Arc::new(object(&claim_json(change))),
@@ -78,6 +83,7 @@ fn claim_plan(observed: &claim::Observed, options: &Options) -> Plan {
     claim::plan(observed, &claim::next(observed, options), options)
 }
 
+/// Formats the actions of a plan.
 fn lines(plan: &Plan) -> Vec<String> {
     let text = |rewrite: &Rewrite| {
         let kind = &rewrite.target.kind.kind;
@@ -95,7 +101,7 @@ fn lines(plan: &Plan) -> Vec<String> {
 }
 
 #[test]
-fn binding_is_written_in_order() {
+fn volume_is_bound_before_the_claim() {
     let plan =
         claim_plan(&observed(&json!({}), vec![volume("v", &json!({}))]), &Options::default());
     let lines = lines(&plan);
@@ -156,9 +162,9 @@ fn exact_access_modes_are_preferred() {
 }
 
 #[test]
-fn events_of_pending_claims() {
+fn event_of_a_pending_claim_has_the_reason() {
     let fast = json!({"spec": {"storageClassName": "fast"}});
-    let late = || Some(class("csi.example.com", "WaitForFirstConsumer"));
+    let delayed = || Some(class("csi.example.com", "WaitForFirstConsumer"));
     let options = Options::default();
     let with = |class, waiting: &[&str], change: &Value| claim::Observed {
         class,
@@ -172,12 +178,12 @@ fn events_of_pending_claims() {
             "FailedBinding: no persistent volumes available for this claim and no storage class is set",
         ),
         (
-            with(late(), &[], &none),
+            with(delayed(), &[], &none),
             "WaitForFirstConsumer: waiting for first consumer to be created before binding",
         ),
-        (with(late(), &["p"], &none), "WaitForPodScheduled: waiting for pod p to be scheduled"),
+        (with(delayed(), &["p"], &none), "WaitForPodScheduled: waiting for pod p to be scheduled"),
         (
-            with(late(), &["p", "q"], &none),
+            with(delayed(), &["p", "q"], &none),
             "WaitForPodScheduled: waiting for pods p,q to be scheduled",
         ),
         (
@@ -193,23 +199,23 @@ fn events_of_pending_claims() {
         assert_eq!(lines(&plan), [want]);
         assert_eq!(plan.requeue, Some(options.sync_period));
     }
-    let handed = with(
-        late(),
+    let scheduled = with(
+        delayed(),
         &["p"],
         &json!({"metadata": {"annotations": {storage::volume::SELECTED_NODE: "n"}}}),
     );
-    let lines = lines(&claim_plan(&handed, &options));
+    let lines = lines(&claim_plan(&scheduled, &options));
     assert!(
         lines[0].contains(r#""volume.kubernetes.io/storage-provisioner":"csi.example.com""#),
         "{lines:?}"
     );
     assert!(lines[1].starts_with("ExternalProvisioning: Waiting for a volume to be created either by the external provisioner 'csi.example.com'"), "{lines:?}");
     let off = Options { dynamic_provisioning: false, ..Options::default() };
-    assert!(claim_plan(&handed, &off).actions.is_empty());
+    assert!(claim_plan(&scheduled, &off).actions.is_empty());
 }
 
 #[test]
-fn provisioner_of_the_storage_class() {
+fn storage_class_decides_the_provisioner() {
     let check = |provisioner: &str, want: Provisioner<'_>| {
         let observed = claim::Observed {
             class: Some(class(provisioner, "Immediate")),
@@ -227,7 +233,7 @@ fn provisioner_of_the_storage_class() {
 /// Upstream's `provisionClaimOperation` only logs that the claim cannot be saved; `provisionClaimOperationExternal`
 /// records an event.
 #[test]
-fn failed_claim_update_event_only_for_external_provisioners() {
+fn failed_claim_update_is_reported_only_for_external_provisioners() {
     for (provisioner, want) in [
         ("csi.example.com", Some("ProvisioningFailed: Error saving claim: {error}")),
         ("kubernetes.io/host-path", None),
@@ -245,7 +251,7 @@ fn failed_claim_update_event_only_for_external_provisioners() {
 }
 
 #[test]
-fn default_storage_class() {
+fn default_class_is_set_only_if_no_volume_matches() {
     let nameless = json!({"spec": {"storageClassName": null}});
     let with_default = claim::Observed {
         default_class: Some(class("csi", "Immediate")),
@@ -265,40 +271,40 @@ fn default_storage_class() {
 
 #[test]
 fn requested_volume_must_match_the_claim() {
-    let asks = |change: &Value, volume_change: Option<&Value>| claim::Observed {
+    let requesting = |change: &Value, volume_change: Option<&Value>| claim::Observed {
         named: volume_change.map(|change| volume("v", change)),
         ..observed(&merged(json!({"spec": {"volumeName": "v"}}), change), vec![])
     };
     let none = json!({});
     let cannot = "VolumeMismatch: Cannot bind to requested volume \"v\": ";
     for (observed, want) in [
-        (asks(&none, None), String::new()),
+        (requesting(&none, None), String::new()),
         (
-            asks(&none, Some(&json!({"spec": {"capacity": {"storage": "1Mi"}}}))),
+            requesting(&none, Some(&json!({"spec": {"capacity": {"storage": "1Mi"}}}))),
             format!("{cannot}requested PV is too small"),
         ),
         (
-            asks(&none, Some(&json!({"spec": {"storageClassName": "x"}}))),
+            requesting(&none, Some(&json!({"spec": {"storageClassName": "x"}}))),
             format!("{cannot}storageClassName does not match"),
         ),
         (
-            asks(&none, Some(&json!({"spec": {"volumeAttributesClassName": "x"}}))),
+            requesting(&none, Some(&json!({"spec": {"volumeAttributesClassName": "x"}}))),
             format!("{cannot}volumeAttributesClassName does not match"),
         ),
         (
-            asks(&none, Some(&json!({"spec": {"volumeMode": "Block"}}))),
+            requesting(&none, Some(&json!({"spec": {"volumeMode": "Block"}}))),
             format!("{cannot}incompatible volumeMode"),
         ),
         (
-            asks(&none, Some(&json!({"spec": {"accessModes": ["ReadOnlyMany"]}}))),
+            requesting(&none, Some(&json!({"spec": {"accessModes": ["ReadOnlyMany"]}}))),
             format!("{cannot}incompatible accessMode"),
         ),
         (
-            asks(&none, Some(&json!({"metadata": {"deletionTimestamp": T0.to_string()}}))),
+            requesting(&none, Some(&json!({"metadata": {"deletionTimestamp": T0.to_string()}}))),
             format!("{cannot}the volume is marked for deletion \"v\""),
         ),
         (
-            asks(
+            requesting(
                 &none,
                 Some(
                     &json!({"spec": {"claimRef": {"namespace": "ns", "name": "other", "uid": "o"}}}),
@@ -340,11 +346,12 @@ fn bound_claim_without_its_volume_is_lost() {
     }
     let lost = json!({"status": {"phase": "Lost"}});
     assert!(plan(&with(&lost, None)).is_nothing(), "the event is recorded once");
-    // An unbound volume is bound again.
+    // A volume without `claimRef` is bound again.
     assert_eq!(lines(&plan(&with(&json!({}), Some(volume("v", &json!({})))))).len(), 2);
 }
 
-fn of(change: &Value, claim_change: Option<&Value>) -> volume::Observed {
+/// Returns the volume `v` with these changes, and its claim if the cache has it.
+fn observed_volume(change: &Value, claim_change: Option<&Value>) -> volume::Observed {
     volume::Observed {
         volume: volume("v", change),
         claim: claim_change.map(|change| Arc::new(object(&claim_json(change)))),
@@ -354,28 +361,36 @@ fn of(change: &Value, claim_change: Option<&Value>) -> volume::Observed {
     }
 }
 
+/// Returns the changes that make a volume claimed by `ns/data`, with this reclaim policy and phase.
 fn claimed(policy: &str, phase: &str) -> Value {
     json!({"spec": {"persistentVolumeReclaimPolicy": policy, "claimRef": {"namespace": "ns", "name": "data", "uid": "c"}},
         "status": {"phase": phase}})
 }
 
+/// Returns the formatted actions of the volume's plan.
 fn decided(observed: &volume::Observed) -> Vec<String> {
     lines(&volume::plan(observed, &Options::default()).plan)
 }
 
 #[test]
-fn volume_phases() {
+fn volume_phase_follows_its_claim() {
     let status = |phase: &str| {
         format!(r#"PersistentVolume/status {{"status":{{"message":null,"phase":"{phase}"}}}}"#)
     };
     let here = json!({"spec": {"volumeName": "v"}});
-    assert_eq!(decided(&of(&json!({"status": {"phase": "Pending"}}), None)), [status("Available")]);
-    assert_eq!(decided(&of(&claimed("Retain", "Available"), Some(&here))), [status("Bound")]);
-    assert_eq!(decided(&of(&claimed("Retain", "Bound"), None)), [status("Released")]);
-    assert!(decided(&of(&claimed("Retain", "Released"), None)).is_empty());
-    assert!(decided(&of(&claimed("Retain", "Bound"), Some(&here))).is_empty());
+    assert_eq!(
+        decided(&observed_volume(&json!({"status": {"phase": "Pending"}}), None)),
+        [status("Available")]
+    );
+    assert_eq!(
+        decided(&observed_volume(&claimed("Retain", "Available"), Some(&here))),
+        [status("Bound")]
+    );
+    assert_eq!(decided(&observed_volume(&claimed("Retain", "Bound"), None)), [status("Released")]);
+    assert!(decided(&observed_volume(&claimed("Retain", "Released"), None)).is_empty());
+    assert!(decided(&observed_volume(&claimed("Retain", "Bound"), Some(&here))).is_empty());
     assert!(
-        decided(&of(&claimed("Retain", "Available"), Some(&json!({})))).is_empty(),
+        decided(&observed_volume(&claimed("Retain", "Available"), Some(&json!({})))).is_empty(),
         "the claim is bound first"
     );
 }
@@ -384,17 +399,19 @@ fn volume_phases() {
 fn volume_of_a_claim_bound_elsewhere_is_unbound_or_released() {
     let elsewhere = json!({"spec": {"volumeName": "other"}});
     let ours = json!({"metadata": {"annotations": {storage::volume::BOUND_BY_CONTROLLER: "yes"}}});
-    let lines = decided(&of(&merged(claimed("Retain", "Bound"), &ours), Some(&elsewhere)));
+    let lines =
+        decided(&observed_volume(&merged(claimed("Retain", "Bound"), &ours), Some(&elsewhere)));
     assert_eq!(
         lines[0],
         r#"PersistentVolume {"metadata":{"annotations":{"pv.kubernetes.io/bound-by-controller":null}},"spec":{"claimRef":null}}"#
     );
     assert!(lines[1].contains("Available"));
-    let lines = decided(&of(&claimed("Retain", "Bound"), Some(&elsewhere)));
+    let lines = decided(&observed_volume(&claimed("Retain", "Bound"), Some(&elsewhere)));
     assert_eq!(lines[0], r#"PersistentVolume {"spec":{"claimRef":{"uid":null}}}"#);
     let made =
         json!({"metadata": {"annotations": {storage::volume::PROVISIONED_BY: "csi.example.com"}}});
-    let lines = decided(&of(&merged(claimed("Delete", "Bound"), &made), Some(&elsewhere)));
+    let lines =
+        decided(&observed_volume(&merged(claimed("Delete", "Bound"), &made), Some(&elsewhere)));
     assert!(lines.len() == 1 && lines[0].contains("Released"), "{lines:?}");
 }
 
@@ -409,7 +426,7 @@ fn path(plan: &Plan) -> &str {
 
 #[test]
 fn claim_missing_from_the_cache_is_read_live() {
-    let observed = of(&claimed("Retain", "Bound"), None);
+    let observed = observed_volume(&claimed("Retain", "Bound"), None);
     let claim = "/api/v1/namespaces/ns/persistentvolumeclaims/data";
     assert_eq!(path(&volume_step(&observed, &[]).unwrap()), claim);
     let live = |uid: &str| {
@@ -428,9 +445,9 @@ fn claim_missing_from_the_cache_is_read_live() {
         let lines = lines(&volume_step(&observed, &[done]).unwrap());
         assert!(lines.len() == 1 && lines[0].contains("Released"), "{lines:?}");
     }
-    // The cache may show a new claim with this name too early, so it is read live. Without any claim, a released volume
-    // stays released.
-    let released = of(&claimed("Retain", "Released"), None);
+    // The cache may show a new claim with this name too early, so the claim is read live. If the cache has no such
+    // claim, a released volume stays released.
+    let released = observed_volume(&claimed("Retain", "Released"), None);
     assert_eq!(volume_step(&released, &[]), Some(Plan::nothing()));
     let taken = volume::Observed { name_is_taken: true, ..released };
     assert_eq!(path(&volume_step(&taken, &[]).unwrap()), claim);
@@ -460,7 +477,7 @@ fn folder_is_created_after_the_provisioner_annotation() {
 }
 
 #[test]
-fn reclaim_policies() {
+fn reclaim_policy_decides_about_a_released_volume() {
     let source = |source: Value| merged(json!({"spec": {"nfs": null}}), &json!({"spec": source}));
     let csi = source(json!({"csi": {"driver": "d", "volumeHandle": "h"}}));
     let path = source(json!({"hostPath": {"path": "/tmp/x"}}));
@@ -515,7 +532,7 @@ fn reclaim_policies() {
             false,
         ),
     ] {
-        let observed = of(&merged(claimed(policy, "Released"), &change), None);
+        let observed = observed_volume(&merged(claimed(policy, "Released"), &change), None);
         let decision = volume::plan(&observed, &Options::default());
         let recorded = decision.plan.actions.iter().find_map(|action| match action {
             Action::Rewrite(change) => change.done.as_ref(),
@@ -535,7 +552,7 @@ fn recycled_volume_becomes_available() {
         );
         Some(Arc::new(pod))
     };
-    let with = |recycler| volume::Observed { recycler, ..of(&released, None) };
+    let with = |recycler| volume::Observed { recycler, ..observed_volume(&released, None) };
     assert_eq!(decided(&with(None)), ["create Pod"]);
     assert!(decided(&with(pod("Running"))).is_empty());
     let done = decided(&with(pod("Succeeded")));
@@ -561,7 +578,7 @@ fn recycler_pod_is_found_in_its_template_namespace() {
     ] {
         let mut options = Options::default();
         options.recycle_nfs.template = template.map(Arc::from);
-        let observed = of(&volume, None);
+        let observed = observed_volume(&volume, None);
         let found = reclaim::recycler_of(&observed.volume, &options);
         assert_eq!(found, Some((namespace.to_owned(), "recycler-for-v".to_owned())));
         let plan = volume::plan(&observed, &options).plan;
@@ -632,8 +649,8 @@ impl World {
         }
     }
 
-    /// Executes at most this many writes of the plan. Returns how many it executed.
-    fn act(&mut self, plan: &Plan, at_most: usize) -> usize {
+    /// Executes at most `at_most` writes of the plan. Returns the number of executed writes.
+    fn execute(&mut self, plan: &Plan, at_most: usize) -> usize {
         let rewrites = plan.actions.iter().filter_map(|action| match action {
             Action::Rewrite(rewrite) => Some(rewrite),
             _ => None,
@@ -663,7 +680,7 @@ proptest! {
     fn interrupted_binding_converges_to_one_bound_volume(
         sizes in proptest::collection::vec(1u32..5, 1..4),
         promised in 0usize..5,
-        breaks in proptest::collection::vec((any::<bool>(), 0usize..4, 0usize..4), 0..12),
+        interruptions in proptest::collection::vec((any::<bool>(), 0usize..4, 0usize..4), 0..12),
     ) {
         let volumes = sizes.iter().enumerate().map(|(n, size)| {
             let mut change = json!({"spec": {"capacity": {"storage": format!("{size}Gi")}}});
@@ -674,19 +691,19 @@ proptest! {
         });
         let mut world = World { claim: claim_json(&json!({})), volumes: volumes.collect() };
         let options = Options::default();
-        for (of_claim, n, writes) in breaks {
+        for (of_claim, n, writes) in interruptions {
             let plan = if of_claim {
                 claim_plan(&world.observe_claim(), &options)
             } else {
                 volume::plan(&world.observe_volume(n % sizes.len()), &options).plan
             };
-            world.act(&plan, writes);
+            world.execute(&plan, writes);
         }
         let mut writes = 1;
         for _ in 0..10 {
-            writes = world.act(&claim_plan(&world.observe_claim(), &options), usize::MAX);
+            writes = world.execute(&claim_plan(&world.observe_claim(), &options), usize::MAX);
             for n in 0..sizes.len() {
-                writes += world.act(&volume::plan(&world.observe_volume(n), &options).plan, usize::MAX);
+                writes += world.execute(&volume::plan(&world.observe_volume(n), &options).plan, usize::MAX);
             }
             if writes == 0 {
                 break;

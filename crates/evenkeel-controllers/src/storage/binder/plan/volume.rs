@@ -22,9 +22,10 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub(in crate::storage::binder) struct Observed {
     pub(in crate::storage::binder) volume: Arc<PersistentVolume>,
-    /// The claim in `claimRef`, if the cache has it. In [`plan`], `None` means that a live read did not find it either.
+    /// The claim in `claimRef`, if the cache has it. In [`plan`], `None` means that a live read did not find the
+    /// claim either.
     pub(in crate::storage::binder) claim: Option<Arc<PersistentVolumeClaim>>,
-    /// Whether the cache has a claim with that name, whatever its uid.
+    /// Whether the cache has a claim with the name in `claimRef`, whatever its uid.
     pub(in crate::storage::binder) name_is_taken: bool,
     /// Pods that use a claim with that name and are not terminated, as `namespace/name`, sorted.
     pub(in crate::storage::binder) users: Vec<String>,
@@ -36,7 +37,7 @@ pub(in crate::storage::binder) struct Observed {
 #[derive(Debug, Default, PartialEq)]
 pub(in crate::storage::binder) struct Decision {
     pub(in crate::storage::binder) plan: Plan,
-    /// Whether to delete the folder and then the volume, in further steps.
+    /// Whether further steps delete the folder and then the volume.
     pub(in crate::storage::binder) delete_folder: bool,
 }
 
@@ -46,7 +47,7 @@ impl From<Plan> for Decision {
     }
 }
 
-/// Returns the plan after these outcomes. If the cache lacks the claim, the first step reads it live. A folder is
+/// Returns the plan after these outcomes. If the cache lacks the claim, the first step reads it live. The folder is
 /// deleted before its volume.
 pub(in crate::storage::binder) fn next_step(
     observed: &Observed,
@@ -65,8 +66,8 @@ pub(in crate::storage::binder) fn next_step(
     })
 }
 
-/// Returns the volume's claim. If the cache lacks it, reads it live, because the volume may be deleted if the claim
-/// does not exist. Upstream: `syncVolume`.
+/// Returns the volume's claim. If the cache lacks the claim, reads it live: without a claim, the volume may be
+/// deleted. Upstream: `syncVolume`.
 fn confirmed_claim(
     observed: &Observed,
     steps: &mut Steps<'_>,
@@ -94,7 +95,7 @@ pub(in crate::storage::binder) fn plan(observed: &Observed, options: &Options) -
         let change = Rewrite { resource_version: version, ..change_volume(volume, &body) };
         return Plan::one(change).into();
     }
-    // A `claimRef` without a uid reserves the volume by name. The volume is still available.
+    // A `claimRef` without a uid reserves the volume by name, but leaves it available.
     let claimed = volume.spec.claim_ref.as_deref().filter(|claim| !claim.uid.is_empty());
     if claimed.is_none() {
         return to_phase(volume, "Available").into();
@@ -118,13 +119,13 @@ fn to_phase(volume: &PersistentVolume, phase: &str) -> Plan {
 fn released(observed: &Observed, options: &Options) -> Decision {
     let volume = &*observed.volume;
     if !matches!(&*volume.status.phase, "Released" | "Failed") {
-        // The next pass, after the phase is written, applies the reclaim policy.
+        // The next pass, which observes this phase, applies the reclaim policy.
         return to_phase(volume, "Released").into();
     }
     reclaim::plan(observed, options)
 }
 
-/// Handles a volume whose claim does not name it yet. The claim queue completes the binding.
+/// Handles a volume whose claim does not name it yet. (The claim queue completes the binding.)
 fn half_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Plan {
     let mut plan = Plan::nothing();
     if volume::modes_differ(claim, volume) {
@@ -143,18 +144,18 @@ fn half_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Plan 
     plan
 }
 
-/// Handles a volume whose claim is bound to another volume. A provisioned volume is reclaimed, any other becomes
-/// available.
+/// Handles a volume whose claim is bound to another volume. A provisioned volume with the policy `Delete` is
+/// reclaimed; any other becomes available.
 fn claim_bound_elsewhere(observed: &Observed, options: &Options) -> Decision {
     let volume = &*observed.volume;
-    let made = volume.meta.annotations.contains(volume::PROVISIONED_BY);
-    if made && &*volume.spec.persistent_volume_reclaim_policy == "Delete" {
+    let is_provisioned = volume.meta.annotations.contains(volume::PROVISIONED_BY);
+    if is_provisioned && &*volume.spec.persistent_volume_reclaim_policy == "Delete" {
         return released(observed, options);
     }
     Plan::of(unbind(volume)).into()
 }
 
-/// Describes a volume.
+/// Describes a volume for `evenkeel explain`.
 pub(in crate::storage::binder) fn describe(observed: &Observed) -> Description {
     let (volume, mut description) = (&*observed.volume, Description::new());
     description.fact("capacity", volume::capacity(volume));

@@ -1,6 +1,4 @@
-//! Workers of the volume queue.
-//!
-//! Upstream: `volumeWorker`.
+//! Planner of the volume queue. Upstream: `volumeWorker`.
 
 use super::{
     Binder, DESCRIPTOR,
@@ -21,15 +19,15 @@ use evenkeel_runtime::{
 };
 use std::sync::Arc;
 
-/// Starts the workers of the volume queue.
+/// Starts the controller of the volume queue.
 pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
-    let of_claims = Arc::clone(binder);
+    let for_claims = Arc::clone(binder);
     let builder = context
         .builder(&DESCRIPTOR, &binder.volumes)
         .named("persistentvolume-binder-volumes")
         .queue("volumes")
         .watches(&binder.claims, move |event, enqueue| {
-            of_claims.volumes_to_enqueue(event).into_iter().for_each(|key| enqueue.add(key));
+            for_claims.volumes_to_enqueue(event).into_iter().for_each(|key| enqueue.add(key));
         })
         .watches(&binder.pods, |event, enqueue| {
             if let Some(volume) = reclaim::recycled_by(event.object()) {
