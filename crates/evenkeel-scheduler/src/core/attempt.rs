@@ -74,7 +74,7 @@ pub(crate) enum BindingFailure {
 }
 
 impl Core {
-    /// Pops a pod and tries to schedule it. Returns `None` if no pod is due. It waits only for extenders.
+    /// Pops a pod and tries to schedule it. Returns `None` if no pod is due. Only extender calls suspend it.
     ///
     /// Upstream: `ScheduleOne`, `schedulingCycle`.
     pub(crate) async fn schedule_one(&mut self, now: Timestamp) -> Option<AttemptOutcome> {
@@ -186,16 +186,16 @@ impl Core {
         popped
     }
 
-    /// Requeues a pod that a Reserve or Permit plugin rejected after a node was selected.
+    /// Requeues a pod that a Reserve or Permit plugin rejected. `plugin` is the index of that plugin in the profile.
     fn handle_rejection(
         &mut self,
         popped: &Popped,
-        n: usize,
+        plugin: usize,
         why: &Status,
         now: Timestamp,
     ) -> SchedulingFailure {
         let reasons = why.reasons.join(", ");
-        let set: PluginSet = [n].into_iter().collect();
+        let set: PluginSet = [plugin].into_iter().collect();
         let none = PluginSet::default();
         let (rejectors, pending) = match why.code {
             Code::Error => (none, none),
@@ -209,6 +209,7 @@ impl Core {
         self.handle_scheduling_failure(popped, rejectors, pending, message, Some("".into()), now)
     }
 
+    /// Requeues a pod that fits no node.
     fn handle_fit_error(
         &mut self,
         popped: &Popped,
@@ -275,11 +276,11 @@ impl Core {
             true => self.nodes.remove(&popped.uid).map(|(pod, _)| pod),
             false => None,
         };
-        let waits = self.queue.get(&popped.uid).is_some();
+        let queued = self.queue.get(&popped.uid).is_some();
         match cause {
             BindingFailure::Rejected(plugin, why) => {
                 // The pod is requeued before the event about its freed resources: its own removal must not requeue it.
-                let failure = waits.then(|| self.handle_rejection(&popped, plugin, &why, now));
+                let failure = queued.then(|| self.handle_rejection(&popped, plugin, &why, now));
                 if let Some(assumed_pod) = assumed_pod {
                     let uid = Arc::clone(&popped.uid);
                     self.requeue_after_pod_delete(assumed_pod, now, |other| *other.uid() != *uid);
@@ -291,7 +292,7 @@ impl Core {
                     self.requeue_after_pod_delete(assumed_pod, now, |_| true);
                 }
                 let (none, clear) = (PluginSet::default(), Some("".into()));
-                waits.then(|| {
+                queued.then(|| {
                     self.handle_scheduling_failure(&popped, none, none, message, clear, now)
                 })
             }
@@ -359,7 +360,7 @@ async fn run_post_filter_plugins(
 ///
 /// # Errors
 ///
-/// The index of that plugin, and its status.
+/// Returns the index of that plugin and its status.
 ///
 /// Upstream: `RunReservePluginsReserve`.
 fn run_reserve_plugins(
@@ -383,7 +384,7 @@ fn run_reserve_plugins(
 ///
 /// # Errors
 ///
-/// The index of the plugin that rejected the pod, and its status.
+/// Returns the index of the plugin that rejected the pod, and its status.
 ///
 /// Upstream: `RunPermitPlugins`.
 fn run_permit_plugins(
