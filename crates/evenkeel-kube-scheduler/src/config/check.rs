@@ -44,7 +44,7 @@ impl FieldError {
     }
 }
 
-/// Several errors as one, formatted like upstream's, each message once.
+/// Several errors as one, in upstream's format. Each message appears once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Aggregate(pub(crate) Vec<String>);
 
@@ -66,7 +66,7 @@ impl KubeSchedulerConfiguration {
     ///
     /// # Errors
     ///
-    /// The errors of all invalid fields.
+    /// Returns the errors of all invalid fields.
     pub(crate) fn validate(&self, gates: &FeatureGates) -> Result<(), Aggregate> {
         let errors = self.errors(gates);
         let mut texts: Vec<String> = Vec::new();
@@ -96,15 +96,19 @@ impl KubeSchedulerConfiguration {
         }
         errors.extend(profiles(&self.profiles, gates));
         errors.extend(percentage("percentageOfNodesToScore", self.percentage_of_nodes_to_score));
-        let initial = self.pod_initial_backoff_seconds.unwrap_or_default();
-        let most = self.pod_max_backoff_seconds.unwrap_or_default();
-        if initial <= 0 {
+        let initial_backoff = self.pod_initial_backoff_seconds.unwrap_or_default();
+        let max_backoff = self.pod_max_backoff_seconds.unwrap_or_default();
+        if initial_backoff <= 0 {
             let rule = "must be greater than 0";
-            errors.push(FieldError::value("podInitialBackoffSeconds".to_owned(), initial, rule));
+            errors.push(FieldError::value(
+                "podInitialBackoffSeconds".to_owned(),
+                initial_backoff,
+                rule,
+            ));
         }
-        if most < initial {
+        if max_backoff < initial_backoff {
             let rule = "must be greater than or equal to PodInitialBackoffSeconds";
-            errors.push(FieldError::value("podMaxBackoffSeconds".to_owned(), most, rule));
+            errors.push(FieldError::value("podMaxBackoffSeconds".to_owned(), max_backoff, rule));
         }
         errors.extend(extenders(&self.extenders));
         errors
@@ -129,7 +133,7 @@ impl LeaderElectionConfiguration {
             }
         }
         if self.lease_duration <= self.renew_deadline {
-            // Like upstream, the error shows the other value.
+            // As upstream, the error shows the other value.
             let shown = text(self.renew_deadline);
             let rule = "must be greater than `RenewDeadline`";
             errors.push(FieldError::value(at("leaseDuration"), shown, rule));
@@ -151,6 +155,7 @@ impl LeaderElectionConfiguration {
     }
 }
 
+/// Checks a percentage: 0 to 100.
 fn percentage(path: &str, share: Option<i32>) -> Option<FieldError> {
     let share = share.filter(|share| !(0..=100).contains(share))?;
     Some(FieldError::value(path.to_owned(), share, "not in valid range [0-100]"))
@@ -159,6 +164,7 @@ fn percentage(path: &str, share: Option<i32>) -> Option<FieldError> {
 /// Plugins of former versions that upstream rejects by name.
 const RETIRED: [&str; 4] = ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];
 
+/// Returns an error if the plugin is a retired one.
 fn retired(path: String, name: &str) -> Option<FieldError> {
     let rule =
         format!("was invalid in version \"v1\" (KubeSchedulerConfiguration is version {GROUP:?})");
@@ -186,6 +192,7 @@ fn profiles(all: &[KubeSchedulerProfile], gates: &FeatureGates) -> Vec<FieldErro
     errors
 }
 
+/// Checks that no list enables a retired plugin.
 fn plugin_sets(profile: &KubeSchedulerProfile, path: &str) -> Vec<FieldError> {
     let sets = profile.plugins.iter().flat_map(|plugins| &plugins.0);
     let checked = sets.filter(|(point, _)| {
@@ -227,25 +234,30 @@ fn queue_sorts(all: &[KubeSchedulerProfile]) -> Vec<FieldError> {
         return vec![FieldError::required("profiles".to_owned(), "")];
     };
     let mut errors = Vec::new();
-    let canon = set(first);
-    if canon.enabled.len() > 1 {
+    let expected = set(first);
+    if expected.enabled.len() > 1 {
         let at = "profiles[0].plugins.queueSort.Enabled".to_owned();
         errors.push(FieldError::value(
             at,
-            canon.enabled.len(),
+            expected.enabled.len(),
             "only one queue sort plugin can be enabled",
         ));
     }
     for (n, profile) in all.iter().enumerate().skip(1) {
-        let own = set(profile);
-        if own != canon {
+        let queue_sort = set(profile);
+        if queue_sort != expected {
             let at = format!("profiles[{n}].plugins.queueSort");
-            errors.push(FieldError::value(at, json!(own), "must be the same for all profiles"));
+            errors.push(FieldError::value(
+                at,
+                json!(queue_sort),
+                "must be the same for all profiles",
+            ));
         }
     }
     errors
 }
 
+/// Checks the extenders.
 fn extenders(all: &[ExtenderConfig]) -> Vec<FieldError> {
     let (mut errors, mut managed) = (Vec::new(), Vec::new());
     for (n, extender) in all.iter().enumerate() {
@@ -286,6 +298,8 @@ fn extenders(all: &[ExtenderConfig]) -> Vec<FieldError> {
 
 /// Reports whether the name is that of an extended resource (upstream: `IsExtendedResourceName`).
 fn extended(name: &str) -> bool {
-    let own = !name.contains('/') || name.contains("kubernetes.io/");
-    !own && !name.starts_with("requests.") && qualified_name(&format!("requests.{name}")).is_empty()
+    let is_native = !name.contains('/') || name.contains("kubernetes.io/");
+    !is_native
+        && !name.starts_with("requests.")
+        && qualified_name(&format!("requests.{name}")).is_empty()
 }
