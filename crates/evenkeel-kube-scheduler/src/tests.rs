@@ -99,18 +99,20 @@ fn the_program_starts_with_each_gate_that_upstream_starts_with() {
     let mut rejected = Vec::new();
     for gates in each.chain(several.map(str::to_owned)) {
         let pairs: Vec<_> = gates.split(',').map(|pair| (String::new(), pair.to_owned())).collect();
-        let allowed = FeatureGates::resolve(&[], &[], &pairs).problems;
+        let problems = FeatureGates::resolve(&[], &[], &pairs).problems;
         match started(&[&format!("--feature-gates={gates}")]) {
-            Ok(_) => assert_eq!(allowed, [""; 0], "{gates}"),
+            Ok(_) => assert_eq!(problems, [""; 0], "{gates}"),
             Err(error) => {
-                let same = allowed.iter().all(|why| error.contains(why));
-                assert!(same && !allowed.is_empty(), "{gates}: {error}");
+                let same = problems.iter().all(|why| error.contains(why));
+                assert!(same && !problems.is_empty(), "{gates}: {error}");
                 rejected.push(gates);
             }
         }
     }
-    for fine in ["AllBeta=true", "AllBeta=false", "AllAlpha=false", "AllAlpha=true,AllBeta=true"] {
-        assert!(!rejected.iter().any(|gates| gates == fine), "{fine}");
+    for accepted in
+        ["AllBeta=true", "AllBeta=false", "AllAlpha=false", "AllAlpha=true,AllBeta=true"]
+    {
+        assert!(!rejected.iter().any(|gates| gates == accepted), "{accepted}");
     }
 }
 

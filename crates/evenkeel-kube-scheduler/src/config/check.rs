@@ -24,19 +24,23 @@ impl FieldError {
         Self { path, what: format!("Invalid value: {}: {why}", value.into()) }
     }
 
+    /// Returns the error of a missing value.
     pub(super) fn required(path: String, why: &str) -> Self {
         let colon = if why.is_empty() { "" } else { ": " };
         Self { path, what: format!("Required value{colon}{why}") }
     }
 
+    /// Returns the error of a field that must not be set.
     pub(super) fn forbidden(path: String, why: &str) -> Self {
         Self { path, what: format!("Forbidden: {why}") }
     }
 
+    /// Returns the error of a value that appears twice.
     pub(super) fn duplicate(path: String, value: impl Into<Value>) -> Self {
         Self { path, what: format!("Duplicate value: {}", value.into()) }
     }
 
+    /// Returns the error of a value that is not one of the `known` ones.
     pub(super) fn unsupported(path: String, value: &str, known: &[&str]) -> Self {
         let known: Vec<String> = known.iter().map(|word| format!("{word:?}")).collect();
         let what = format!("Unsupported value: {value:?}: supported values: {}", known.join(", "));
@@ -78,6 +82,7 @@ impl KubeSchedulerConfiguration {
         if texts.is_empty() { Ok(()) } else { Err(Aggregate(texts)) }
     }
 
+    /// Returns the errors of all fields.
     fn errors(&self, gates: &FeatureGates) -> Vec<FieldError> {
         let mut errors = Vec::new();
         let burst = self.client_connection.burst;
@@ -116,6 +121,7 @@ impl KubeSchedulerConfiguration {
 }
 
 impl LeaderElectionConfiguration {
+    /// Returns the errors of leader election; none if it is disabled.
     fn errors(&self) -> Vec<FieldError> {
         if self.leader_elect == Some(false) {
             return Vec::new();
@@ -171,6 +177,7 @@ fn retired(path: String, name: &str) -> Option<FieldError> {
     RETIRED.contains(&name).then(|| FieldError::value(path, name, &rule))
 }
 
+/// Checks the profiles.
 fn profiles(all: &[KubeSchedulerProfile], gates: &FeatureGates) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (n, profile) in all.iter().enumerate() {
@@ -206,6 +213,7 @@ fn plugin_sets(profile: &KubeSchedulerProfile, path: &str) -> Vec<FieldError> {
     enabled.collect()
 }
 
+/// Checks the plugin arguments of a profile.
 fn plugin_configs(
     profile: &KubeSchedulerProfile,
     path: &str,

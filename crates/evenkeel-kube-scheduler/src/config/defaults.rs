@@ -41,8 +41,7 @@ impl KubeSchedulerConfiguration {
         }
     }
 
-    /// Replaces the resources that `NodeResourcesFit` ignores by those that only extenders manage,
-    /// as upstream does.
+    /// As upstream, replaces the resources that `NodeResourcesFit` ignores with those that only extenders manage.
     pub(crate) fn ignore_extender_resources(&mut self) {
         let managed = self.extenders.iter().flat_map(|extender| &extender.managed_resources);
         let ignored: Vec<&str> = managed
@@ -58,6 +57,7 @@ impl KubeSchedulerConfiguration {
         }
     }
 
+    /// Sets the defaults of leader election.
     fn set_leader_election_defaults(&mut self) {
         let leader = &mut self.leader_election;
         leader.leader_elect.get_or_insert(true);
@@ -83,6 +83,7 @@ impl KubeSchedulerConfiguration {
 }
 
 impl KubeSchedulerProfile {
+    /// Sets the default plugins, and the arguments of all enabled in-tree plugins.
     fn set_defaults(&mut self, gates: &FeatureGates) {
         self.plugins = Some(plugins::merged(gates, self.plugins.take()));
         for config in &mut self.plugin_config {

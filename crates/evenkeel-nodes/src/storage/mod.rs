@@ -208,7 +208,7 @@ impl Storage {
             Write::Create { kind, body, events } => {
                 self.record_events(&events[..1]);
                 match self.client.create::<Metadata>(&kind, "", body.to_string().into()).await {
-                    // The object exists already, but the cache lacks it so far.
+                    // An earlier sync created the volume, but the claim is not bound to it yet.
                     Err(error) if error.is_already_exists() => {}
                     created => {
                         created?;

@@ -129,8 +129,9 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// An event that the cache has not received.
+/// An event that the cache has not received, with the name of its pod.
 enum PendingEvent {
+    /// The pod was added or updated.
     Pod(String),
     Deleted(String),
 }
@@ -148,6 +149,7 @@ struct Cluster {
     pending_events: Vec<PendingEvent>,
 }
 
+/// Returns a scheduler with the plugin `Reservations`.
 fn core() -> (Core, Arc<Reservations>) {
     let reservations = Arc::new(Reservations::default());
     let plugin = Arc::clone(&reservations) as Arc<dyn Plugin>;
@@ -170,6 +172,7 @@ impl Cluster {
         }
     }
 
+    /// Returns the pod as the API server has it; `None` if it was deleted.
     fn object(&self, name: &str) -> Option<Arc<Pod>> {
         let (spec, node) = self.pods.get(name)?;
         Some(pod(name, &node.as_ref().map_or_else(|| spec.clone(), |node| bound(spec, node))))
@@ -186,6 +189,7 @@ impl Cluster {
         load
     }
 
+    /// Makes one step at this second.
     fn apply(&mut self, step: Step, now: i64) {
         let now = at(now);
         match step {
@@ -230,12 +234,14 @@ impl Cluster {
         }
     }
 
+    /// Deletes a pod in the API server.
     fn delete(&mut self, name: &str) {
         if self.pods.remove(name).is_some() {
             self.pending_events.push(PendingEvent::Deleted(name.to_owned()));
         }
     }
 
+    /// Delivers an event to the scheduler's cache.
     fn deliver(&mut self, event: &PendingEvent, now: Timestamp) {
         match event {
             PendingEvent::Deleted(name) => self.core.delete_pod(name, now),
@@ -247,8 +253,9 @@ impl Cluster {
         }
     }
 
-    fn deliver_again(&mut self, n: usize, now: Timestamp) {
-        let (name, at) = (format!("p{n}"), n % 3);
+    /// Delivers the pod with this index, unless an event of it is pending, and one node.
+    fn deliver_again(&mut self, index: usize, now: Timestamp) {
+        let (name, node_index) = (format!("p{index}"), index % 3);
         let is_delivered = !self.pending_events.iter().any(|event| match event {
             PendingEvent::Pod(other) | PendingEvent::Deleted(other) => *other == name,
         });
@@ -258,11 +265,12 @@ impl Cluster {
                 None => self.core.delete_pod(&name, now),
             }
         }
-        if self.nodes.contains(&at) {
-            self.core.add_or_update_node(&node(&format!("n{at}"), &json!({})), now);
+        if self.nodes.contains(&node_index) {
+            self.core.add_or_update_node(&node(&format!("n{node_index}"), &json!({})), now);
         }
     }
 
+    /// Makes one scheduling attempt, and carries out its preemption.
     fn attempt(&mut self, now: Timestamp) {
         match attempt(&mut self.core, now) {
             Some(AttemptResult::Bind(assumed)) => self.pending_bindings.push(assumed),
@@ -289,6 +297,7 @@ impl Cluster {
         }
     }
 
+    /// Ends a pending binding.
     fn end_binding(&mut self, assumed: AssumedPod, end: BindingEnd, now: Timestamp) {
         let (name, node) = (assumed.popped.uid.to_string(), assumed.node.to_string());
         let Some((_, bound_to)) = self.pods.get_mut(&name) else {
@@ -328,6 +337,7 @@ impl Cluster {
         }
     }
 
+    /// Restarts the scheduler, which receives all objects again.
     fn crash(&mut self, now: Timestamp) {
         for (n, assumed) in std::mem::take(&mut self.pending_bindings).into_iter().enumerate() {
             if let Some((_, bound_to)) = self.pods.get_mut(&*assumed.popped.uid)

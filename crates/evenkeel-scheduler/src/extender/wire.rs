@@ -54,17 +54,20 @@ impl FilterResult {
     }
 }
 
+/// NodeList in a response. Only the names of the nodes are read.
 #[derive(Deserialize)]
 struct Listed {
     #[serde(default, deserialize_with = "lenient")]
     items: Vec<Node>,
 }
 
+/// A node in a response.
 #[derive(Deserialize)]
 struct Node {
     metadata: Name,
 }
 
+/// Metadata of a node in a response.
 #[derive(Deserialize)]
 struct Name {
     name: String,
@@ -138,6 +141,7 @@ pub(super) struct Named {
     pub(super) num_pdb_violations: i64,
 }
 
+/// A victim in a request.
 #[derive(Serialize)]
 pub(super) struct Uid {
     #[serde(rename = "UID")]
@@ -164,6 +168,7 @@ pub(super) struct VictimsRead {
     pub(super) numpdbviolations: i64,
 }
 
+/// A victim in a response.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct UidRead {

@@ -118,6 +118,7 @@ fn waits_for_devices_are_recorded_by_driver() {
     let values: Vec<&str> = counted[0].get_label().iter().map(LabelPair::value).collect();
     assert_eq!(values, ["one", "p", "failure"]);
     let waited = families["scheduler_dra_bindingconditions_wait_duration_seconds"].get_metric();
-    let sums: Vec<f64> = waited.iter().map(|one| one.get_histogram().get_sample_sum()).collect();
+    let sums: Vec<f64> =
+        waited.iter().map(|metric| metric.get_histogram().get_sample_sum()).collect();
     assert_eq!(sums, [0.3, 0.3]);
 }

@@ -7,10 +7,12 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(super) struct TaintSets {
     sets: Vec<Arc<[Taint]>>,
+    /// Number of nodes of each list, by its index.
     users: Vec<u32>,
 }
 
 impl TaintSets {
+    /// Returns all lists, by index.
     pub(super) fn all(&self) -> &[Arc<[Taint]>] {
         &self.sets
     }

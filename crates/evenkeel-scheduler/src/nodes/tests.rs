@@ -74,7 +74,7 @@ fn nodes_share_equal_taint_lists_and_unused_entries_are_reused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Adding, moving and removing pods in any order results in the same table as building it anew.
+    /// After any additions, moves and removals of pods, the sums equal those of the pods that remain.
     #[test]
     fn sums_stay_exact(steps in proptest::collection::vec((0_usize..6, 0_usize..4, 1_i64..4), 0..40)) {
         let nodes: Vec<_> = ["n0", "n1", "n2"].into_iter().map(|name| node(name, &json!({}))).collect();

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `resources`, the resources that count | `Args` |
 //! | score: the smaller the standard deviation of the utilizations, the higher | `balance` |
-//! | a pod that improves a node's balance scores it above 50 | `score_node` |
+//! | a pod that improves a node's balance gives it a score above 75 | `score_node` |
 //! | pods without requests (best effort) are not scored | `pre_score` |
 
 use smallvec::SmallVec;
@@ -52,6 +52,7 @@ impl BalancedAllocation {
         Self { counted: Counted::new(&args.resources) }
     }
 
+    /// Returns a score from 50 to 100: 75 if the pod does not change the node's balance, and more if it improves it.
     fn score_node(&self, node: NodeRef<'_>, requests: &[i64]) -> i64 {
         let (mut with, mut without) = (Utilizations::new(), Utilizations::new());
         for index in 0..self.counted.len() {

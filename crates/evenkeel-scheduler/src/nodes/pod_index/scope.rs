@@ -13,6 +13,7 @@ pub(crate) struct Scope {
     namespaces: Box<[Text]>,
     /// Selector of additional namespaces, by their labels.
     by_label: Selector,
+    /// Selector of pods.
     pods: Selector,
 }
 
@@ -76,20 +77,22 @@ pub(crate) enum RuleKind {
 /// Returns all affinity and anti-affinity terms of a pod.
 pub(crate) fn terms(pod: &Pod) -> impl Iterator<Item = (RuleKind, &PodAffinityTerm)> {
     let affinity = pod.spec.affinity.as_deref();
-    let near = affinity.and_then(|affinity: &Affinity| affinity.pod_affinity.as_deref());
-    let away = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_deref());
+    let pod_affinity = affinity.and_then(|affinity: &Affinity| affinity.pod_affinity.as_deref());
+    let pod_anti_affinity = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_deref());
     let required_affinity =
-        near.map_or(&[][..], |a| &a.required_during_scheduling_ignored_during_execution);
-    let required_anti_affinity =
-        away.map_or(&[][..], |a| &a.required_during_scheduling_ignored_during_execution);
+        pod_affinity.map_or(&[][..], |a| &a.required_during_scheduling_ignored_during_execution);
+    let required_anti_affinity = pod_anti_affinity
+        .map_or(&[][..], |a| &a.required_during_scheduling_ignored_during_execution);
     let preferred_affinity =
-        near.map_or(&[][..], |a| &a.preferred_during_scheduling_ignored_during_execution);
-    let preferred_anti_affinity =
-        away.map_or(&[][..], |a| &a.preferred_during_scheduling_ignored_during_execution);
-    let near = required_affinity.iter().map(|term| (RuleKind::Affinity, term));
-    let away = required_anti_affinity.iter().map(|term| (RuleKind::AntiAffinity, term));
+        pod_affinity.map_or(&[][..], |a| &a.preferred_during_scheduling_ignored_during_execution);
+    let preferred_anti_affinity = pod_anti_affinity
+        .map_or(&[][..], |a| &a.preferred_during_scheduling_ignored_during_execution);
+    let affinity = required_affinity.iter().map(|term| (RuleKind::Affinity, term));
+    let anti_affinity = required_anti_affinity.iter().map(|term| (RuleKind::AntiAffinity, term));
     let preferred = preferred_affinity.iter().map(|term| (term.weight, &term.pod_affinity_term));
     let preferred = preferred
         .chain(preferred_anti_affinity.iter().map(|term| (-term.weight, &term.pod_affinity_term)));
-    near.chain(away).chain(preferred.map(|(weight, term)| (RuleKind::Preference(weight), term)))
+    affinity
+        .chain(anti_affinity)
+        .chain(preferred.map(|(weight, term)| (RuleKind::Preference(weight), term)))
 }

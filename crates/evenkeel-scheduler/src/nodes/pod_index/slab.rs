@@ -15,6 +15,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
+    /// Adds a value, and returns its index.
     pub(super) fn insert(&mut self, value: T) -> u32 {
         match self.free.pop() {
             Some(index) => {
@@ -28,6 +29,7 @@ impl<T> Slab<T> {
         }
     }
 
+    /// Removes the value at this index.
     pub(super) fn remove(&mut self, index: u32) -> Option<T> {
         let value = self.values.get_mut(index as usize)?.take()?;
         self.free.push(index);
@@ -42,6 +44,7 @@ impl<T> Slab<T> {
         self.values.get_mut(index as usize)?.as_mut()
     }
 
+    /// Iterates over the values with their indexes.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         (0..).zip(&self.values).filter_map(|(index, value)| Some((index, value.as_ref()?)))
     }
@@ -51,6 +54,7 @@ impl<T> Slab<T> {
         0..self.values.len() as u32
     }
 
+    /// Returns the number of values.
     pub(super) fn len(&self) -> usize {
         self.values.len() - self.free.len()
     }
