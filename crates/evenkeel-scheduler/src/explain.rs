@@ -216,8 +216,8 @@ fn explain(profile: &Profile, view: View<'_>, pod: &PodInfo) -> Explained {
         return explained;
     }
     let (mut feasible, mut refused) = (Vec::new(), Vec::new());
-    for n in 0..cycle.nodes().len() {
-        let node = cycle.nodes().nth(n);
+    for index in 0..cycle.nodes().len() {
+        let node = cycle.nodes().nth(index);
         let (slot, name) = (node.slot(), Arc::clone(node.name()));
         if !cycle.passes_pre_filter(&name) {
             continue;
@@ -244,9 +244,9 @@ fn explain(profile: &Profile, view: View<'_>, pod: &PodInfo) -> Explained {
     let nodes = cycle.nodes();
     let feasible: Vec<NodeRef<'_>> = feasible.into_iter().map(|slot| nodes.at(slot)).collect();
     explained.nodes.extend(score_nodes(profile, nodes, pod, &mut state, &feasible));
-    explained.nodes.sort_by(|one, other| {
+    explained.nodes.sort_by(|a, b| {
         let rank = |node: &NodeExplained| (node.refused.is_some(), -node.total);
-        rank(one).cmp(&rank(other)).then_with(|| one.node.cmp(&other.node))
+        rank(a).cmp(&rank(b)).then_with(|| a.node.cmp(&b.node))
     });
     explained
 }
@@ -284,21 +284,22 @@ fn score_nodes(
         }
     };
     let mut scored = Vec::new();
-    for (n, plugin) in profile.at(ExtensionPoint::PreScore) {
+    for (index, plugin) in profile.at(ExtensionPoint::PreScore) {
         let Some(plugin) = plugin.as_pre_score() else { continue };
         match plugin.pre_score(state, pod, nodes, feasible) {
             PreScoreResult::All => continue,
             PreScoreResult::Skip => {}
-            PreScoreResult::Same(score) => add(n, &vec![score; feasible.len()]),
+            PreScoreResult::Same(score) => add(index, &vec![score; feasible.len()]),
         }
-        scored.push(n);
+        scored.push(index);
     }
-    for (n, plugin) in profile.at(ExtensionPoint::Score).filter(|(n, _)| !scored.contains(n)) {
+    let unscored = profile.at(ExtensionPoint::Score).filter(|(index, _)| !scored.contains(index));
+    for (index, plugin) in unscored {
         let Some(plugin) = plugin.as_score() else { continue };
         let mut plugin_scores = Vec::with_capacity(feasible.len());
         plugin.score_all(state, pod, feasible, &mut plugin_scores);
         plugin.normalize_score(state, feasible, &mut plugin_scores);
-        add(n, &plugin_scores);
+        add(index, &plugin_scores);
     }
     all
 }

@@ -49,6 +49,7 @@ pub(crate) fn pod(name: &str, more: &Value) -> Arc<Pod> {
     Arc::new(Pod::decode(pod.to_string().as_bytes(), Encoding::Json).unwrap())
 }
 
+/// Returns the PodInfo of a pod with one container, with `more` merged into it.
 pub(crate) fn info(name: &str, more: &Value) -> PodInfo {
     PodInfo::new(pod(name, more))
 }

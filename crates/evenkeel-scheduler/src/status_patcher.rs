@@ -37,6 +37,7 @@ impl StatusPatcher {
         self.last.get(uid).cloned()
     }
 
+    /// Reports whether no patch is pending or running.
     pub(crate) fn is_empty(&self) -> bool {
         self.writes.is_empty()
     }

@@ -318,7 +318,7 @@ async fn run_post_filter_plugins(
     }
     let (began, mut nominated, mut messages) = (cycle.trace_mut().now(), None, Vec::new());
     let mut found = false;
-    for (n, plugin) in plugins {
+    for (index, plugin) in plugins {
         let (name, Some(plugin)) = (plugin.name(), plugin.as_post_filter()) else { continue };
         let began = cycle.trace_mut().begin();
         cycle.record_changes();
@@ -329,13 +329,13 @@ async fn run_post_filter_plugins(
             Err(panic) => {
                 cycle.undo_changes();
                 let why = Status::error(format!("running PostFilter plugin \"{name}\": {panic}"));
-                cycle.trace_mut().took(ExtensionPoint::PostFilter, n, began, Some(&why));
+                cycle.trace_mut().took(ExtensionPoint::PostFilter, index, began, Some(&why));
                 messages.extend(why.reasons.iter().map(ToString::to_string));
                 break;
             }
         };
         let why = (!answer.done).then(|| Status::unschedulable(""));
-        cycle.trace_mut().took(ExtensionPoint::PostFilter, n, began, why.as_ref());
+        cycle.trace_mut().took(ExtensionPoint::PostFilter, index, began, why.as_ref());
         if answer.done {
             // The result of a successful plugin replaces those of earlier plugins.
             messages.clear();
@@ -370,12 +370,12 @@ fn run_reserve_plugins(
     node: &str,
     trace: &mut Trace,
 ) -> Result<(), (usize, Status)> {
-    for (n, plugin) in profile.at(ExtensionPoint::Reserve) {
+    for (index, plugin) in profile.at(ExtensionPoint::Reserve) {
         let (name, Some(plugin)) = (plugin.name(), plugin.as_reserve()) else { continue };
         let began = trace.begin();
         let reserved = guarded(|| plugin.reserve(state, pod, node)).unwrap_or_else(Err);
-        trace.took(ExtensionPoint::Reserve, n, began, reserved.as_ref().err());
-        reserved.map_err(|why| (n, with_plugin_name(why, "Reserve", name)))?;
+        trace.took(ExtensionPoint::Reserve, index, began, reserved.as_ref().err());
+        reserved.map_err(|why| (index, with_plugin_name(why, "Reserve", name)))?;
     }
     Ok(())
 }
@@ -395,7 +395,7 @@ fn run_permit_plugins(
     trace: &mut Trace,
 ) -> Result<Vec<(&'static str, Duration)>, (usize, Status)> {
     let mut waits = Vec::new();
-    for (n, plugin) in profile.at(ExtensionPoint::Permit) {
+    for (index, plugin) in profile.at(ExtensionPoint::Permit) {
         let (name, Some(plugin)) = (plugin.name(), plugin.as_permit()) else { continue };
         let began = trace.begin();
         let permitted = guarded(|| plugin.permit(state, pod, node));
@@ -404,10 +404,12 @@ fn run_permit_plugins(
             PermitResult::Reject(why) => Some(why),
             PermitResult::Allow | PermitResult::Wait(_) => None,
         };
-        trace.took(ExtensionPoint::Permit, n, began, why);
+        trace.took(ExtensionPoint::Permit, index, began, why);
         match permitted {
             PermitResult::Allow => {}
-            PermitResult::Reject(why) => return Err((n, with_plugin_name(why, "Permit", name))),
+            PermitResult::Reject(why) => {
+                return Err((index, with_plugin_name(why, "Permit", name)));
+            }
             PermitResult::Wait(limit) => waits.push((name, limit.min(MAX_PERMIT_TIMEOUT))),
         }
     }

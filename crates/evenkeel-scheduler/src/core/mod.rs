@@ -56,6 +56,7 @@ pub(crate) struct Core {
 pub(crate) type HandledEvents = SmallVec<[(EventResource, ActionType); 4]>;
 
 impl Core {
+    /// Returns a scheduler without nodes and pods.
     pub(crate) fn new(options: &SchedulerOptions) -> Self {
         let backoff_policy = BackoffPolicy {
             initial_backoff: options.pod_initial_backoff,
@@ -99,6 +100,7 @@ impl Core {
         Some((profile.clone(), view))
     }
 
+    /// Returns the number of pods in each part of the queue.
     pub(crate) fn counts(&self) -> Counts {
         self.queue.counts()
     }
@@ -128,6 +130,7 @@ impl Core {
         &self.nodes
     }
 
+    /// Returns the number of assumed pods.
     pub(crate) fn n_assumed(&self) -> usize {
         self.assumed.len()
     }
@@ -318,6 +321,7 @@ impl Core {
         self.requeue_after_pod_delete(pod, now, |other| other.priority() <= priority);
     }
 
+    /// Requeues the pods that the event may make schedulable.
     fn handle_event(
         &mut self,
         resource: EventResource,

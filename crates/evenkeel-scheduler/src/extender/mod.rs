@@ -165,7 +165,11 @@ impl Extender {
         let receives_nodes = !config.filter_verb.is_empty() || !config.prioritize_verb.is_empty();
         let sends_nodes = receives_nodes && !config.node_cache_capable;
         Ok(Self {
-            managed: config.managed_resources.iter().map(|one| one.name.clone()).collect(),
+            managed: config
+                .managed_resources
+                .iter()
+                .map(|resource| resource.name.clone())
+                .collect(),
             timeout: Some(config.http_timeout.duration())
                 .filter(|timeout| !timeout.is_zero())
                 .unwrap_or(TIMEOUT),
@@ -261,7 +265,11 @@ impl Extender {
             self.call(&self.config.prioritize_verb, body).await?;
         let weighted_score =
             |score: i64| score.saturating_mul(self.config.weight).saturating_mul(SCALE);
-        Ok(answer.into_iter().flatten().map(|one| (one.host, weighted_score(one.score))).collect())
+        Ok(answer
+            .into_iter()
+            .flatten()
+            .map(|priority| (priority.host, weighted_score(priority.score)))
+            .collect())
     }
 
     /// Binds the pod to the node.

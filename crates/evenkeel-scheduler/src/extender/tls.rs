@@ -22,6 +22,7 @@ pub(super) struct Connection {
     current: Mutex<Current>,
 }
 
+/// Client in use.
 struct Current {
     client: kube::Client,
     /// Contents of the files that the client uses; `None` if none are reloaded.
@@ -102,6 +103,7 @@ fn connect_client(config: &ExtenderConfig) -> Result<kube::Client, SetUpError> {
     Ok(transport(&connect)?)
 }
 
+/// Returns a text, or `None` if it is empty.
 fn non_empty(text: &str) -> Option<String> {
     Some(text.to_owned()).filter(|text| !text.is_empty())
 }
