@@ -47,11 +47,11 @@ pub fn rate_factor(client: &str) -> (f32, u32) {
     }
 }
 
-/// Returns the options of the controllers, including the content of files that flags name: the root CA, and the
-/// pod templates of the PersistentVolume recycler.
+/// Returns the options of the controllers, including the content of the files that flags name. These are the root
+/// CA and the pod templates of the PersistentVolume recycler.
 ///
 /// # Errors
-/// When one of the files cannot be read or parsed.
+/// If one of the files cannot be read or parsed.
 pub fn options(options: &Options) -> Result<evenkeel_controllers::options::Options> {
     let mut controllers = options.controllers.clone();
     controllers.rootcacertpublisher.ca = read_root_ca(options)?.map(Arc::from);
@@ -64,8 +64,8 @@ pub fn options(options: &Options) -> Result<evenkeel_controllers::options::Optio
     Ok(controllers)
 }
 
-/// Reads the pod template of the recycler (JSON or YAML), and returns it as JSON. The template needs a volume,
-/// because the recycler replaces the first one by the PersistentVolume.
+/// Reads the pod template of the recycler (JSON or YAML), and returns it as JSON. The template needs a volume:
+/// the recycler replaces the first one with the PersistentVolume.
 fn recycler_pod_template(path: &str) -> Result<String> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("pv-recycler-pod-template-filepath: cannot read {path}"))?;
@@ -76,8 +76,8 @@ fn recycler_pod_template(path: &str) -> Result<String> {
     Ok(pod.to_string())
 }
 
-/// Returns the CA bundle (PEM) that every namespace gets in `kube-root-ca.crt`. It comes from `--root-ca-file`,
-/// or else from the kubeconfig's cluster, or else from the pod's service account. Returns `None` without any.
+/// Returns the CA bundle (PEM) for the ConfigMap `kube-root-ca.crt` of every namespace. It comes from `--root-ca-file`,
+/// or else from the kubeconfig's cluster, or else from the pod's service account. Returns `None` if there is none.
 fn read_root_ca(options: &Options) -> Result<Option<String>> {
     let read = |path: &str| {
         std::fs::read_to_string(path).with_context(|| format!("--root-ca-file: cannot read {path}"))
@@ -183,8 +183,8 @@ impl Ready for ReadyControllers {
     }
 }
 
-/// Discovers the server's resources. If that fails, all resources count as present, so the controllers start.
-/// Their watches then wait for missing resources.
+/// Discovers the API server's resources. If that fails, all resources count as present: the controllers start, and
+/// their watches wait for missing resources.
 async fn discover(client: &Client) -> Resources {
     match client.api_resources().await {
         Ok(found) => Resources::discovered(&found),

@@ -31,13 +31,13 @@ const REMINDER: Duration = Duration::from_secs(5);
 /// Duration that stands for no timeout.
 const NO_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Runs the program with these arguments, without its name. Returns its exit code.
+/// Runs the program with these arguments, which do not include its name. Returns its exit code.
 pub fn main(arguments: impl IntoIterator<Item = String>) -> ExitCode {
     start(arguments.into_iter().collect())
 }
 
-/// Runs the program. It is not generic, so it is compiled with this crate and not again in each program that
-/// calls [`main`].
+/// Runs the program. It is not generic, so that it compiles with this crate instead of each program that calls
+/// [`main`].
 fn start(arguments: Vec<String>) -> ExitCode {
     let options = match options::from_arguments(arguments) {
         Ok(options) => options,
@@ -52,6 +52,7 @@ fn start(arguments: Vec<String>) -> ExitCode {
     })
 }
 
+/// Runs the controllers until the process ends.
 async fn run(options: Options, log: &Log) -> Result<()> {
     command_line::log_flags(&options.given, &options.warnings, log);
     let chosen = controllers::enabled_descriptors(&options);
@@ -73,13 +74,14 @@ async fn run(options: Options, log: &Log) -> Result<()> {
     })
     .await?;
     let manager = &process.manager;
-    let named = |d: &Descriptor| Named { name: d.name, aliases: d.aliases };
+    let named =
+        |descriptor: &Descriptor| Named { name: descriptor.name, aliases: descriptor.aliases };
     let leader = Leader {
         client: process.connection.client((1.0, 1)),
         clock: process.clock.clone(),
         fence: manager.fence(),
         chosen: chosen.iter().map(named).collect(),
-        // Other controllers may have no tokens until this one runs.
+        // Other controllers may authenticate with tokens that only this controller creates.
         first: Some(serviceaccounttoken::DESCRIPTOR.name),
         intervals: start_intervals(&options),
         shown: process.shown.clone(),
@@ -107,6 +109,8 @@ fn gates(options: &Options) -> Gates {
     Gates::new(move |gate| !known.contains(gate) || gates.enabled(gate))
 }
 
+/// Returns the start interval of the controllers, and the interval of reminders at shutdown: a third of the shutdown
+/// timeout.
 fn start_intervals(options: &Options) -> StartIntervals {
     let third = options.shutdown_timeout / 3;
     StartIntervals {
@@ -115,7 +119,7 @@ fn start_intervals(options: &Options) -> StartIntervals {
     }
 }
 
-/// Returns the grace period. As upstream, a timeout of 0 means none.
+/// Returns the time that controllers have to stop. As upstream, a timeout of 0 means no limit.
 fn grace(timeout: Duration) -> Duration {
     if timeout.is_zero() { NO_TIMEOUT } else { timeout }
 }

@@ -1,7 +1,7 @@
 //! Drop-in replacement of `kube-scheduler`: command line, configuration file, secure port and leader election for the
 //! library `evenkeel-scheduler`.
 //!
-//! A scheduler with plugins of your own (upstream: `app.NewSchedulerCommand(app.WithPlugin(…))`):
+//! This example is a scheduler with an out-of-tree plugin (upstream: `app.NewSchedulerCommand(app.WithPlugin(…))`):
 //!
 //! ```no_run
 //! use evenkeel_kube_scheduler::Registry;
@@ -19,7 +19,7 @@
 //! }
 //!
 //! fn main() -> ExitCode {
-//!     // Its arguments come from `pluginConfig` of the profile that names it.
+//!     // The plugin's arguments come from `pluginConfig` of the profile that enables it.
 //!     let plugins = Registry::in_tree().with("Weekdays", |context| Ok(Arc::new(context.parse::<Weekdays>()?)));
 //!     evenkeel_kube_scheduler::main(std::env::args().skip(1), &plugins)
 //! }
@@ -150,6 +150,7 @@ fn log_or_write_config(
     Ok(true)
 }
 
+/// Runs the scheduler until the process ends.
 async fn run(
     options: &Options,
     config: &KubeSchedulerConfiguration,
@@ -159,7 +160,7 @@ async fn run(
     let leader = leader_options(&config.leader_election);
     let coordinated = options.gates.enabled("CoordinatedLeaderElection");
     let election = leader.elect.then(|| leader.election()).transpose()?;
-    // The server starts before the caches exist.
+    // The secure port serves before the caches exist.
     let (synced_caches, leader_caches) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
     let process = Process::open(Parts {
         name: NAME,
@@ -184,11 +185,11 @@ async fn run(
     let delays_caches = config.delay_cache_until_active && leader.elect;
     let caches = if delays_caches { caches(&process) } else { env.caches.clone() };
     let client = env.client.with_user_agent("scheduler");
-    // All other pods wait while an extender is called, so the reads for these calls have no rate limit.
-    let reads = process.connection.unlimited().with_user_agent("extenders");
-    let extenders =
-        extender::set_up(&config.extenders, &reads, &caches).context("couldn't build extenders")?;
-    let extenders = extenders.into_iter().map(|one| one as Arc<dyn Extender>).collect();
+    // Scheduling waits for each call of an extender, so the reads for these calls have no rate limit.
+    let unlimited_client = process.connection.unlimited().with_user_agent("extenders");
+    let extenders = extender::set_up(&config.extenders, &unlimited_client, &caches)
+        .context("couldn't build extenders")?;
+    let extenders = extenders.into_iter().map(|extender| extender as Arc<dyn Extender>).collect();
     let scheduling = Scheduling {
         client,
         caches: caches.clone(),
@@ -200,11 +201,11 @@ async fn run(
     if delays_caches {
         process.manager.add(RunnableGroup::LeaderElection, "scheduler", |running| async move {
             let tasks = Tasks::under(running.token());
-            let prepared = scheduling.prepare();
+            let scheduler = scheduling.prepare();
             caches.start(&tasks);
             synced_caches.get_or_init(|| caches.clone());
             leader_caches.get_or_init(|| caches);
-            prepared.run(running.token()).await;
+            scheduler.run(running.token()).await;
             tasks.join().await;
             Ok(())
         });
@@ -217,25 +218,26 @@ async fn run(
     if leader.elect { Ok(ExitCode::SUCCESS) } else { bail!("finished without leader elect") }
 }
 
-/// Adds a scheduler that handles events while it stands by, and schedules once it becomes the leader.
-fn stand_by(manager: &Manager, prepared: StandbyScheduler, lead: impl FnOnce() + Send + 'static) {
+/// Adds a scheduler that handles events on standby, and schedules pods once it is the leader. It calls `lead` at that
+/// time.
+fn stand_by(manager: &Manager, scheduler: StandbyScheduler, lead: impl FnOnce() + Send + 'static) {
     let (elected, (sender, receiver)) = (CancellationToken::new(), oneshot::channel());
     let until_elected = elected.clone();
     manager.add(RunnableGroup::Others, "scheduler stands by", |running| async move {
-        let stood =
-            running.token().run_until_cancelled_owned(prepared.stand_by(&until_elected)).await;
+        let standby =
+            running.token().run_until_cancelled_owned(scheduler.stand_by(&until_elected)).await;
         // The receiver is dropped when the program ends.
-        if let Some(prepared) = stood {
-            drop(sender.send(prepared));
+        if let Some(scheduler) = standby {
+            drop(sender.send(scheduler));
         }
         Ok(())
     });
     manager.add(RunnableGroup::LeaderElection, "scheduler", |running| async move {
         elected.cancel();
         // The sender is dropped when the program ends.
-        if let Ok(prepared) = receiver.await {
+        if let Ok(scheduler) = receiver.await {
             lead();
-            prepared.run(running.token()).await;
+            scheduler.run(running.token()).await;
         }
         Ok(())
     });
@@ -272,6 +274,7 @@ fn checks(
     Checks { healthz, livez, readyz }
 }
 
+/// Returns the options of the library's scheduler: those of the configuration, the feature gates and the flags.
 fn scheduler_options(
     options: &Options,
     config: &KubeSchedulerConfiguration,
@@ -312,6 +315,7 @@ struct Scheduling {
 }
 
 impl Scheduling {
+    /// Creates the scheduler, which does not schedule pods yet.
     fn prepare(self) -> StandbyScheduler {
         let Self { client, caches, clock, registry, options, supervisor } = self;
         StandbyScheduler::new(client, caches, clock, &registry, &options, &supervisor)

@@ -26,6 +26,7 @@ pub(super) fn flags() -> Flags {
 pub(super) struct Options {
     /// Path of the configuration file (`--config`).
     file: Option<String>,
+    /// Path of the file to which the program writes the configuration (`--write-config-to`).
     pub(super) write_to: Option<String>,
     /// The default configuration, changed by the flags that apply only without a file.
     default_configuration: KubeSchedulerConfiguration,
@@ -46,7 +47,7 @@ impl Options {
     /// Validates the flags and reads the options.
     ///
     /// # Errors
-    /// The errors of all invalid flags.
+    /// Returns the errors of all invalid flags.
     pub(super) fn check(given: ParsedFlags) -> Result<Self, Problems> {
         let read = Reader::new(given);
         let (gates, mut warnings) = FeatureGates::resolve(
@@ -80,7 +81,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Returns warnings about flags that have no effect together with `--config`.
+    /// Returns warnings about the given flags that have no effect together with `--config`.
     fn ignored_flags(&self) -> Vec<String> {
         let with_file = |flag: &&str| self.file.is_some() && DEPRECATED.contains(flag);
         let given = self.given.names().filter(with_file);
@@ -152,13 +153,13 @@ const DEPRECATED: [&str; 6] = [
 
 /// Returns warnings about enabled feature gates whose plugins have no effect here.
 fn inert_plugin_warnings(gates: &FeatureGates) -> impl Iterator<Item = String> {
-    let on = INERT.iter().filter(|(_, gate)| gates.enabled(gate));
-    on.map(|(plugin, gate)| {
+    let enabled = INERT.iter().filter(|(_, gate)| gates.enabled(gate));
+    enabled.map(|(plugin, gate)| {
         format!("feature gate {gate} is accepted, but the plugin {plugin} has no effect here")
     })
 }
 
-/// Returns the default configuration, changed by flags. It reads all these flags, so that none is reported as unused.
+/// Returns the default configuration, changed by the deprecated flags. It reads all of them, so none counts as unread.
 fn default_configuration(read: &Reader, gates: &FeatureGates) -> KubeSchedulerConfiguration {
     let mut config = KubeSchedulerConfiguration::defaults(gates);
     config.enable_profiling = Some(read.bool("profiling"));
@@ -171,6 +172,7 @@ fn default_configuration(read: &Reader, gates: &FeatureGates) -> KubeSchedulerCo
     config
 }
 
+/// Returns each leader election flag that is set, with the values of all these flags.
 fn leader(read: &Reader) -> Vec<(&'static str, LeaderElectionConfiguration)> {
     let span =
         |flag: &str| GoDuration(i64::try_from(read.duration(flag).as_nanos()).unwrap_or(i64::MAX));

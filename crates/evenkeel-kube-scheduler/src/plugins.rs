@@ -43,8 +43,8 @@ pub(super) const ALL: &[(&str, PluginFactory)] = &[
     ("NodeResourcesFit", fit),
     ("NodeUnschedulable", |_| Ok(Arc::new(NodeUnschedulable))),
     ("NodeVolumeLimits", |context| {
-        let asks_for_drivers = context.gates.enabled("VolumeLimitScaling");
-        Ok(Arc::new(NodeVolumeLimits::new(asks_for_drivers)))
+        let volume_limit_scaling = context.gates.enabled("VolumeLimitScaling");
+        Ok(Arc::new(NodeVolumeLimits::new(volume_limit_scaling)))
     }),
     ("PodTopologySpread", spread),
     ("PrioritySort", |_| Ok(Arc::new(PrioritySort))),
@@ -58,7 +58,7 @@ pub(super) const ALL: &[(&str, PluginFactory)] = &[
 /// Feature gate of extended resources backed by devices.
 const EXTENDED_RESOURCES: &str = "DRAExtendedResource";
 
-/// Creates NodeResourcesFit. Like upstream, only this factory validates its arguments.
+/// Creates NodeResourcesFit. As upstream, only this factory validates its arguments.
 fn fit(context: &PluginContext<'_>) -> PluginResult {
     let args: NodeResourcesFitArgs = context.args();
     let errors = args.validate("", context.gates);
@@ -83,17 +83,23 @@ fn fit(context: &PluginContext<'_>) -> PluginResult {
     })))
 }
 
+/// Creates NodeResourcesBalancedAllocation.
 fn balanced(context: &PluginContext<'_>) -> PluginResult {
     let args: NodeResourcesBalancedAllocationArgs = context.args();
     let args = balanced_allocation::Args { resources: weights(args.resources) };
     Ok(Arc::new(BalancedAllocation::new(&args)))
 }
 
+/// Converts the resources of a scoring strategy.
 fn weights(resources: Vec<ResourceSpec>) -> Vec<ResourceWeight> {
-    let weight = |one: ResourceSpec| ResourceWeight { name: one.name.into(), weight: one.weight };
+    let weight = |resource: ResourceSpec| ResourceWeight {
+        name: resource.name.into(),
+        weight: resource.weight,
+    };
     resources.into_iter().map(weight).collect()
 }
 
+/// Creates DefaultPreemption.
 fn default_preemption(context: &PluginContext<'_>) -> PluginResult {
     let args: DefaultPreemptionArgs = context.args();
     let defaults = default_preemption::Args::default();
@@ -112,6 +118,7 @@ fn default_preemption(context: &PluginContext<'_>) -> PluginResult {
     })))
 }
 
+/// Creates InterPodAffinity.
 fn inter_pod_affinity_factory(context: &PluginContext<'_>) -> PluginResult {
     let InterPodAffinityArgs { hard_pod_affinity_weight, ignore_preferred_terms_of_existing_pods } =
         context.args();
@@ -123,6 +130,7 @@ fn inter_pod_affinity_factory(context: &PluginContext<'_>) -> PluginResult {
     })))
 }
 
+/// Creates NodeAffinity.
 fn node_affinity_factory(context: &PluginContext<'_>) -> PluginResult {
     let args: NodeAffinityArgs = context.args();
     let Some(added) = args.added_affinity else { return Ok(Arc::new(NodeAffinity::default())) };
@@ -134,13 +142,15 @@ fn node_affinity_factory(context: &PluginContext<'_>) -> PluginResult {
     Ok(Arc::new(NodeAffinity::new(args)))
 }
 
+/// Creates PodTopologySpread.
 fn spread(context: &PluginContext<'_>) -> PluginResult {
     let args: PodTopologySpreadArgs = context.args();
-    let text = |one: &Value, field: &str| one[field].as_str().unwrap_or_default().to_owned();
-    let constraint = |one: &Value| DefaultConstraint {
-        max_skew: one["maxSkew"].as_i64().and_then(|skew| skew.try_into().ok()).unwrap_or(1),
-        topology_key: text(one, "topologyKey").into(),
-        when_unsatisfiable: match &*text(one, "whenUnsatisfiable") {
+    let text =
+        |constraint: &Value, field: &str| constraint[field].as_str().unwrap_or_default().to_owned();
+    let default_constraint = |constraint: &Value| DefaultConstraint {
+        max_skew: constraint["maxSkew"].as_i64().and_then(|skew| skew.try_into().ok()).unwrap_or(1),
+        topology_key: text(constraint, "topologyKey").into(),
+        when_unsatisfiable: match &*text(constraint, "whenUnsatisfiable") {
             "DoNotSchedule" => WhenUnsatisfiable::DoNotSchedule,
             _ => WhenUnsatisfiable::ScheduleAnyway,
         },
@@ -150,12 +160,13 @@ fn spread(context: &PluginContext<'_>) -> PluginResult {
         _ => DefaultingType::System,
     };
     Ok(Arc::new(PodTopologySpread::new(pod_topology_spread::Args {
-        default_constraints: args.default_constraints.iter().map(constraint).collect(),
+        default_constraints: args.default_constraints.iter().map(default_constraint).collect(),
         defaulting_type,
         match_label_keys: context.gates.enabled("MatchLabelKeysInPodTopologySpread"),
     })))
 }
 
+/// Creates DynamicResources.
 fn dynamic_resources(context: &PluginContext<'_>) -> PluginResult {
     let DynamicResourcesArgs { filter_timeout, binding_timeout } = context.args();
     let default = dynamic_resources::Args::default();
@@ -167,6 +178,7 @@ fn dynamic_resources(context: &PluginContext<'_>) -> PluginResult {
     })))
 }
 
+/// Creates VolumeBinding.
 fn volume_binding(context: &PluginContext<'_>) -> PluginResult {
     let args: VolumeBindingArgs = context.args();
     let seconds = args.bind_timeout_seconds.unwrap_or_default();

@@ -43,37 +43,44 @@ pub(super) fn build(
     registry: &Registry,
     gates: &FeatureGates,
 ) -> Result<Vec<Profile>> {
-    let share = config.percentage_of_nodes_to_score.unwrap_or_default();
-    let profile = |own: &KubeSchedulerProfile| {
-        let name = own.scheduler_name.as_deref().unwrap_or_default();
-        let share = own.percentage_of_nodes_to_score.unwrap_or(share);
-        let profile = ProfileBuilder::new(own, registry, gates)
-            .and_then(|building| building.profile(name))
+    let default_percentage = config.percentage_of_nodes_to_score.unwrap_or_default();
+    let build_profile = |config: &KubeSchedulerProfile| {
+        let name = config.scheduler_name.as_deref().unwrap_or_default();
+        let percentage = config.percentage_of_nodes_to_score.unwrap_or(default_percentage);
+        let profile = ProfileBuilder::new(config, registry, gates)
+            .and_then(|builder| builder.profile(name))
             .with_context(|| format!("creating profile for scheduler name {name}"))?;
-        Ok(profile.percentage_of_nodes_to_score(u32::try_from(share).unwrap_or_default()))
+        Ok(profile.percentage_of_nodes_to_score(u32::try_from(percentage).unwrap_or_default()))
     };
-    config.profiles.iter().map(profile).collect::<Result<_>>().context("initializing profiles")
+    config
+        .profiles
+        .iter()
+        .map(build_profile)
+        .collect::<Result<_>>()
+        .context("initializing profiles")
 }
 
 /// Plugins of a profile before they are assigned to extension points.
 struct ProfileBuilder<'a> {
+    /// Enabled and disabled plugins, by extension point.
     lists: &'a Plugins,
+    /// Created plugins, by name.
     created: BTreeMap<&'a str, Arc<dyn Plugin>>,
 }
 
 impl<'a> ProfileBuilder<'a> {
     fn new(
-        own: &'a KubeSchedulerProfile,
+        profile: &'a KubeSchedulerProfile,
         registry: &Registry,
         gates: &FeatureGates,
     ) -> Result<Self> {
-        let lists = own.plugins.as_ref().context("plugins required")?;
+        let lists = profile.plugins.as_ref().context("plugins required")?;
         let mut created = BTreeMap::new();
         for name in lists.0.values().flat_map(|set| &set.enabled).map(|plugin| &*plugin.name) {
             if created.contains_key(name) {
                 continue;
             }
-            let config = own.plugin_config.iter().find(|config| config.name == name);
+            let config = profile.plugin_config.iter().find(|config| config.name == name);
             let args = config.map_or(&Value::Null, |config| &config.args);
             // `check_list` and `expand` report unknown plugins together with their extension point.
             let Some(plugin) = registry.make(name, &PluginContext { args, gates }) else {
@@ -85,6 +92,10 @@ impl<'a> ProfileBuilder<'a> {
         Ok(Self { lists, created })
     }
 
+    /// Assigns the plugins to extension points.
+    ///
+    /// # Errors
+    /// If a list is invalid, or there is not exactly one queue sort plugin, or there is no bind plugin.
     fn profile(&self, name: &str) -> Result<Profile> {
         for point in POINTS {
             self.check_list(point)?;
@@ -93,17 +104,17 @@ impl<'a> ProfileBuilder<'a> {
         for (field, kind, point) in POINTS {
             expanded.push((field, point, self.expand(field, kind, point)?));
         }
-        let at = |wanted: &str| {
+        let plugin_count = |wanted: &str| {
             let found = expanded.iter().find(|(field, ..)| *field == wanted);
             found.map_or(0, |(_, _, list)| list.len())
         };
-        let of = format!("profile with scheduler name {name:?}");
-        match at("queueSort") {
+        let subject = format!("profile with scheduler name {name:?}");
+        match plugin_count("queueSort") {
             1 => {}
-            n => bail!("only one queue sort plugin required for {of}, but got {n}"),
+            n => bail!("only one queue sort plugin required for {subject}, but got {n}"),
         }
-        if at("bind") == 0 {
-            bail!("at least one bind plugin is needed for {of}");
+        if plugin_count("bind") == 0 {
+            bail!("at least one bind plugin is needed for {subject}");
         }
         let order: Vec<&str> = self.created.keys().copied().collect();
         let plugins = order.iter().map(|name| (Arc::clone(&self.created[name]), self.weight(name)));
@@ -121,6 +132,7 @@ impl<'a> ProfileBuilder<'a> {
         configured.map(|plugin| i64::from(plugin.weight)).filter(|weight| *weight != 0).unwrap_or(1)
     }
 
+    /// Reports whether a plugin has been created, which means that the registry knows its name.
     fn exists(&self, name: &str) -> bool {
         self.created.contains_key(name)
     }
@@ -130,6 +142,7 @@ impl<'a> ProfileBuilder<'a> {
         point.zip(self.created.get(name)).is_some_and(|(point, plugin)| point.has(&**plugin))
     }
 
+    /// Checks the plugins that an extension point's list enables: they exist, implement it and are not repeated.
     fn check_list(&self, (field, kind, point): (&str, &str, Option<ExtensionPoint>)) -> Result<()> {
         let enabled = &self.lists.of(field).enabled;
         for (n, PluginRef { name, .. }) in enabled.iter().enumerate() {
@@ -151,11 +164,11 @@ impl<'a> ProfileBuilder<'a> {
     ///
     /// Upstream: `expandMultiPointPlugins`.
     fn expand(&self, field: &str, kind: &str, point: Option<ExtensionPoint>) -> Result<Vec<&str>> {
-        let own = self.lists.of(field);
-        let named: Vec<&str> = own.enabled.iter().map(|plugin| &*plugin.name).collect();
-        let off = |name: &str| own.disabled.iter().any(|plugin| plugin.name == name);
+        let set = self.lists.of(field);
+        let named: Vec<&str> = set.enabled.iter().map(|plugin| &*plugin.name).collect();
+        let is_disabled = |name: &str| set.disabled.iter().any(|plugin| plugin.name == name);
         let all = &self.lists.of("multiPoint").enabled;
-        if off("*") || all.is_empty() {
+        if is_disabled("*") || all.is_empty() {
             return Ok(named);
         }
         let (mut overridden, mut expanded) = (Vec::new(), Vec::new());
@@ -163,7 +176,7 @@ impl<'a> ProfileBuilder<'a> {
             if !self.exists(name) {
                 bail!("{kind} {name:?} does not exist");
             }
-            if !self.implements(name, point) || off(name) {
+            if !self.implements(name, point) || is_disabled(name) {
                 continue;
             }
             if named.contains(&name.as_str()) {

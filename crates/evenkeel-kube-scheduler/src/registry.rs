@@ -66,7 +66,7 @@ impl Registry {
         plugins::ALL.iter().fold(inert, |registry, (name, make)| registry.with(name, make))
     }
 
-    /// Registers a factory, and replaces the one with the same name.
+    /// Registers a factory. It replaces any factory with the same name.
     ///
     /// Upstream: `WithPlugin`.
     #[must_use]

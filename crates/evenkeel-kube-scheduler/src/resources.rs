@@ -17,9 +17,10 @@ use http::{HeaderMap, Response};
 use prometheus::{GaugeVec, Registry};
 use std::sync::{Arc, OnceLock};
 
+/// Labels of both metrics.
 const LABELS: [&str; 7] = ["namespace", "pod", "node", "scheduler", "priority", "resource", "unit"];
 
-/// Adds the page. It stays empty until this process is the leader and sets `caches`.
+/// Adds the endpoint. Its response is empty until this process is the leader and sets `caches`.
 pub(super) fn add_to(routes: Routes, caches: Arc<OnceLock<Caches>>) -> Routes {
     routes.get("/metrics/resources", move |request| match caches.get() {
         Some(caches) => page(&caches.of::<Pod>().list(), request.headers()),
@@ -27,6 +28,7 @@ pub(super) fn add_to(routes: Routes, caches: Arc<OnceLock<Caches>>) -> Routes {
     })
 }
 
+/// Returns the metrics of all pods that have not ended, in the format that the headers request.
 fn page(pods: &[Arc<Pod>], headers: &HeaderMap) -> Response<Bytes> {
     let registry = Registry::new();
     let [requests, limits] = [
@@ -41,11 +43,12 @@ fn page(pods: &[Arc<Pod>], headers: &HeaderMap) -> Response<Bytes> {
     answer(headers, &registry.gather())
 }
 
-/// Reports whether a pod that was on a node has ended. Pods without a node are pending.
+/// Reports whether a pod on a node has ended. Pods without a node count as pending.
 fn is_terminal(pod: &Pod) -> bool {
     !pod.spec.node_name.is_empty() && matches!(&*pod.status.phase, "Succeeded" | "Failed")
 }
 
+/// Sets one series for each amount that is not zero.
 fn set(series: &GaugeVec, pod: &Pod, amounts: &Amounts<'_>) {
     let priority = pod.spec.priority.map(|priority| priority.to_string()).unwrap_or_default();
     for (resource, amount) in amounts.iter().filter(|(_, amount)| !amount.is_zero()) {
@@ -62,6 +65,7 @@ fn set(series: &GaugeVec, pod: &Pod, amounts: &Amounts<'_>) {
     }
 }
 
+/// Returns the label `unit` of a resource; empty for an extended resource.
 fn unit(resource: &str) -> &'static str {
     match resource {
         "cpu" => "cores",
@@ -90,14 +94,14 @@ mod tests {
             "limits": {"cpu": "1"},
         }});
         let spec = json!({"containers": [container], "priority": 7, "schedulerName": "s"});
-        let waits = pod("waits", json!({"spec": spec}));
+        let pending = pod("waits", json!({"spec": spec}));
         let ended = json!({"spec": {"nodeName": "n", "containers": [container]}, "status": {"phase": "Failed"}});
-        let pods = [waits, pod("ended", ended)];
+        let pods = [pending, pod("ended", ended)];
         let text = String::from_utf8(page(&pods, &HeaderMap::new()).into_body().to_vec()).unwrap();
         let series: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
-        let line = |what: &str, resource: &str, unit: &str, value: &str| {
+        let line = |metric: &str, resource: &str, unit: &str, value: &str| {
             format!(
-                "kube_pod_resource_{what}{{namespace=\"shop\",node=\"\",pod=\"waits\",priority=\"7\",\
+                "kube_pod_resource_{metric}{{namespace=\"shop\",node=\"\",pod=\"waits\",priority=\"7\",\
                  resource=\"{resource}\",scheduler=\"s\",unit=\"{unit}\"}} {value}"
             )
         };

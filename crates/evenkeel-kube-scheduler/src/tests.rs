@@ -1,9 +1,10 @@
-//! Flags and configurations that the program accepts or rejects.
+//! Tests of the flags and configurations that the program accepts or rejects.
 
 use super::{NAME, Options, Registry, config::KubeSchedulerConfiguration, flags, profiles};
 use evenkeel_component::{features::FeatureGates, flags::Invocation};
 use serde_json::Value;
 
+/// Returns the options of a command line, or the error message.
 fn options(arguments: &[&str]) -> Result<Options, String> {
     let arguments = arguments.iter().map(|argument| (*argument).to_owned());
     match flags().parse(NAME, arguments).map_err(|error| error.to_string())? {
@@ -13,7 +14,7 @@ fn options(arguments: &[&str]) -> Result<Options, String> {
 }
 
 #[test]
-fn defaults_are_upstreams() {
+fn defaults_equal_upstreams() {
     let options = options(&["--kubeconfig=sched.kc"]).unwrap();
     assert_eq!(options.serving.port, 10259);
     assert_eq!(options.warnings, Vec::<String>::new());
@@ -28,12 +29,12 @@ fn defaults_are_upstreams() {
 }
 
 #[test]
-fn flags_and_the_configuration_file_combine_as_upstream() {
-    let alone =
+fn flags_and_the_configuration_file_combine_as_in_upstream() {
+    let flags_only =
         options(&["--kube-api-qps=7", "--profiling=false", "--leader-elect=false"]).unwrap();
-    let config = alone.configuration().unwrap();
+    let config = flags_only.configuration().unwrap();
     assert_eq!((config.client_connection.qps, config.enable_profiling), (7.0, Some(false)));
-    assert!(!alone.client(&config).json);
+    assert!(!flags_only.client(&config).json);
     let json = options(&["--kube-api-content-type=application/json"]).unwrap();
     assert!(json.client(&json.configuration().unwrap()).json);
     assert_eq!(config.leader_election.leader_elect, Some(false));
@@ -43,11 +44,11 @@ fn flags_and_the_configuration_file_combine_as_upstream() {
         clientConnection: {qps: 0.5, acceptContentTypes: application/json}\nleaderElection: {leaseDuration: 1m}\n";
     std::fs::write(&path, text).unwrap();
     let config = format!("--config={}", path.display());
-    let both =
+    let flags_and_file =
         options(&[&config, "--kube-api-qps=7", "--leader-elect-resource-name=mine"]).unwrap();
-    assert_eq!(both.warnings, ["--kube-api-qps is not used beside --config"]);
-    assert!(both.client(&both.configuration().unwrap()).json);
-    let shown = both.configuration().unwrap().to_json();
+    assert_eq!(flags_and_file.warnings, ["--kube-api-qps is not used beside --config"]);
+    assert!(flags_and_file.client(&flags_and_file.configuration().unwrap()).json);
+    let shown = flags_and_file.configuration().unwrap().to_json();
     assert_eq!(shown["clientConnection"]["qps"], 0.5);
     assert_eq!(shown["leaderElection"]["leaseDuration"], "1m0s");
     assert_eq!(shown["leaderElection"]["resourceName"], "mine");
@@ -55,7 +56,7 @@ fn flags_and_the_configuration_file_combine_as_upstream() {
     assert!(format!("{error:#}").contains("/nope"));
 }
 
-/// Errors are upstream's, except where the iteration order of a Go map decides.
+/// The expected errors are upstream's, except where they depend on the iteration order of a Go map.
 #[test]
 fn invalid_options_are_rejected_with_upstreams_messages() {
     let gates = options(&[]).unwrap().gates;
@@ -75,7 +76,7 @@ fn invalid_options_are_rejected_with_upstreams_messages() {
     }
 }
 
-/// Builds the profiles with which the program would start.
+/// Reads the options and builds the profiles, as the program does when it starts.
 fn started(arguments: &[&str]) -> Result<Options, String> {
     let options = options(arguments)?;
     let config = options.configuration().map_err(|error| format!("{error:#}"))?;
@@ -85,7 +86,7 @@ fn started(arguments: &[&str]) -> Result<Options, String> {
 }
 
 #[test]
-fn the_program_starts_with_each_gate_that_upstreams_starts_with() {
+fn the_program_starts_with_each_gate_that_upstream_starts_with() {
     let names: Vec<&str> = FeatureGates::default().iter().map(|(name, ..)| name).collect();
     assert!(names.len() > 200, "{}", names.len());
     let each = names.iter().flat_map(|name| [format!("{name}=true"), format!("{name}=false")]);
@@ -95,26 +96,28 @@ fn the_program_starts_with_each_gate_that_upstreams_starts_with() {
         "AllAlpha=true,GenericWorkload=true,CompositePodGroup=false",
         "AllBeta=true,SchedulerAsyncPreemption=false",
     ];
-    let mut refused = Vec::new();
+    let mut rejected = Vec::new();
     for gates in each.chain(several.map(str::to_owned)) {
         let pairs: Vec<_> = gates.split(',').map(|pair| (String::new(), pair.to_owned())).collect();
-        let allowed = FeatureGates::resolve(&[], &[], &pairs).problems;
+        let problems = FeatureGates::resolve(&[], &[], &pairs).problems;
         match started(&[&format!("--feature-gates={gates}")]) {
-            Ok(_) => assert_eq!(allowed, [""; 0], "{gates}"),
+            Ok(_) => assert_eq!(problems, [""; 0], "{gates}"),
             Err(error) => {
-                let same = allowed.iter().all(|why| error.contains(why));
-                assert!(same && !allowed.is_empty(), "{gates}: {error}");
-                refused.push(gates);
+                let same = problems.iter().all(|why| error.contains(why));
+                assert!(same && !problems.is_empty(), "{gates}: {error}");
+                rejected.push(gates);
             }
         }
     }
-    for fine in ["AllBeta=true", "AllBeta=false", "AllAlpha=false", "AllAlpha=true,AllBeta=true"] {
-        assert!(!refused.iter().any(|gates| gates == fine), "{fine}");
+    for accepted in
+        ["AllBeta=true", "AllBeta=false", "AllAlpha=false", "AllAlpha=true,AllBeta=true"]
+    {
+        assert!(!rejected.iter().any(|gates| gates == accepted), "{accepted}");
     }
 }
 
 #[test]
-fn plugins_that_do_nothing_here_are_reported() {
+fn gates_of_plugins_without_effect_are_reported() {
     let gates = "--feature-gates=AllAlpha=true,AllBeta=true";
     let mut warnings = started(&[gates]).unwrap().warnings;
     warnings.retain(|warning| warning.contains("plugin"));
@@ -124,7 +127,7 @@ fn plugins_that_do_nothing_here_are_reported() {
         "feature gate GenericWorkload is accepted, but the plugin GangScheduling has no effect here"
     );
     assert_eq!(started(&[]).unwrap().warnings, Vec::<String>::new());
-    // As in upstream, a configuration may name these plugins whichever feature gates are enabled.
+    // As in upstream, a configuration may name these plugins regardless of the enabled feature gates.
     let text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
         profiles: [{plugins: {multiPoint: {enabled: [{name: GangScheduling}]}}}]\n";
     let gates = FeatureGates::default();

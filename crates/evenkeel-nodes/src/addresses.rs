@@ -1,4 +1,4 @@
-//! Allocator of pod IP addresses: counts upwards from the first and never hands out an address in use.
+//! Allocator of pod IP addresses. It counts upwards from the first address and skips addresses in use.
 
 use std::{collections::HashSet, net::Ipv4Addr};
 
@@ -10,11 +10,12 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
+    /// Returns an allocator that begins with `first`.
     pub(crate) fn new(first: Ipv4Addr) -> Self {
         Self { next: first.into(), taken: HashSet::new() }
     }
 
-    /// Allocates an address that no pod has.
+    /// Allocates the next address that no pod uses.
     pub(crate) fn take(&mut self) -> Ipv4Addr {
         while !self.taken.insert(self.next) {
             self.next = self.next.wrapping_add(1);
@@ -24,11 +25,12 @@ impl Addresses {
         address.into()
     }
 
-    /// Marks the address of a pod that an earlier process started as in use.
+    /// Marks an address as in use. Its pod has it from an earlier process.
     pub(crate) fn keep(&mut self, address: Ipv4Addr) {
         self.taken.insert(address.into());
     }
 
+    /// Returns an address of a deleted pod to the allocator.
     pub(crate) fn release(&mut self, address: Ipv4Addr) {
         self.taken.remove(&address.into());
     }
@@ -39,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_not_allocated_twice() {
+    fn addresses_in_use_are_not_allocated() {
         let mut addresses = Addresses::new(Ipv4Addr::new(10, 0, 0, 1));
         addresses.keep(Ipv4Addr::new(10, 0, 0, 2));
         assert_eq!(addresses.take(), Ipv4Addr::new(10, 0, 0, 1));
@@ -48,7 +50,7 @@ mod tests {
         assert_eq!(
             addresses.take(),
             Ipv4Addr::new(10, 0, 0, 4),
-            "a released address is reused last"
+            "a released address is not reused at once"
         );
     }
 }

@@ -1,51 +1,54 @@
-//! Kubelet admission: checks pod count, host ports and resources of a pod that is already bound to the node.
+//! Admission of the kubelet: checks the pod count, host ports and resources of a pod that is bound to the node.
 
 use evenkeel_api::{quantity::Quantity, views::Pod};
 use evenkeel_component_helpers::resource;
 
-use crate::pod::facts::{Refusal, Refused};
+use crate::pod::facts::{Rejection, RejectionReason};
 
-/// Returns why the node rejects `pod` beside its `others`, or `None`. Succeeded and Failed pods do not count.
-pub(crate) fn refuse<'a>(
+/// Returns why the node rejects `pod`; `None` if it admits the pod. Of the node's `others`, Succeeded and Failed pods
+/// do not count.
+pub(crate) fn reject<'a>(
     pod: &Pod,
     others: impl Iterator<Item = &'a Pod> + Clone,
     capacity: &[(String, String)],
-) -> Option<Refusal> {
-    let alive = others.filter(|other| {
+) -> Option<Rejection> {
+    let active = others.filter(|other| {
         other.meta.uid != pod.meta.uid && !matches!(&*other.status.phase, "Succeeded" | "Failed")
     });
-    too_many(alive.clone().count(), capacity)
-        .or_else(|| ports(pod, alive.clone()))
-        .or_else(|| resources(pod, alive, capacity))
+    too_many(active.clone().count(), capacity)
+        .or_else(|| ports(pod, active.clone()))
+        .or_else(|| resources(pod, active, capacity))
 }
 
 /// Checks the node's capacity of `pods`, which no container requests.
-fn too_many(alive: usize, capacity: &[(String, String)]) -> Option<Refusal> {
-    let most = amount(capacity, "pods")?.value();
-    (i64::try_from(alive).unwrap_or(i64::MAX) >= most).then(|| Refusal {
-        reason: Refused::Pods,
+fn too_many(active: usize, capacity: &[(String, String)]) -> Option<Rejection> {
+    let max_pods = amount(capacity, "pods")?.value();
+    (i64::try_from(active).unwrap_or(i64::MAX) >= max_pods).then(|| Rejection {
+        reason: RejectionReason::Pods,
         message: format!(
-            "Node didn't have enough resource: pods, requested: 1, used: {alive}, capacity: {most}"
+            "Node didn't have enough resource: pods, requested: 1, used: {active}, capacity: {max_pods}"
         ),
     })
 }
 
-fn ports<'a>(pod: &Pod, others: impl Iterator<Item = &'a Pod>) -> Option<Refusal> {
+/// Checks that no other pod on the node uses the pod's host ports.
+fn ports<'a>(pod: &Pod, others: impl Iterator<Item = &'a Pod>) -> Option<Rejection> {
     let requested_ports: Vec<_> = host_ports(pod).collect();
     if requested_ports.is_empty() {
         return None;
     }
     let taken = others
         .flat_map(host_ports)
-        .any(|used| requested_ports.iter().any(|requested| requested.clashes(&used)));
-    taken.then(|| Refusal {
-        reason: Refused::Ports,
+        .any(|used| requested_ports.iter().any(|requested| requested.conflicts_with(&used)));
+    taken.then(|| Rejection {
+        reason: RejectionReason::Ports,
         message:
             "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
                 .into(),
     })
 }
 
+/// Host port of a pod.
 struct HostPort<'a> {
     ip: &'a str,
     protocol: &'a str,
@@ -53,17 +56,19 @@ struct HostPort<'a> {
 }
 
 impl HostPort<'_> {
-    fn clashes(&self, other: &Self) -> bool {
-        let any = |ip: &str| ip.is_empty() || ip == "0.0.0.0";
-        let protocol = |text: &str| text.is_empty() || text == "TCP";
-        let same_protocol = self.protocol == other.protocol
-            || (protocol(self.protocol) && protocol(other.protocol));
+    /// Reports whether both need the same port of the node. An empty IP address means all addresses.
+    fn conflicts_with(&self, other: &Self) -> bool {
+        let is_any = |ip: &str| ip.is_empty() || ip == "0.0.0.0";
+        let is_tcp = |protocol: &str| protocol.is_empty() || protocol == "TCP";
+        let same_protocol =
+            self.protocol == other.protocol || (is_tcp(self.protocol) && is_tcp(other.protocol));
         self.port == other.port
             && same_protocol
-            && (self.ip == other.ip || any(self.ip) || any(other.ip))
+            && (self.ip == other.ip || is_any(self.ip) || is_any(other.ip))
     }
 }
 
+/// Iterates over the host ports of a pod's containers and sidecars.
 fn host_ports(pod: &Pod) -> impl Iterator<Item = HostPort<'_>> {
     let sidecars = pod.spec.init_containers.iter().filter(|init| &*init.restart_policy == "Always");
     let ports = pod.spec.containers.iter().chain(sidecars).flat_map(|container| &*container.ports);
@@ -74,12 +79,13 @@ fn host_ports(pod: &Pod) -> impl Iterator<Item = HostPort<'_>> {
     })
 }
 
+/// Checks that the node's capacity suffices for the requests of the pod and its other pods.
 fn resources<'a>(
     pod: &Pod,
     others: impl Iterator<Item = &'a Pod> + Clone,
     capacity: &[(String, String)],
-) -> Option<Refusal> {
-    // Ignore extended resources that the node does not report, as upstream does.
+) -> Option<Rejection> {
+    // As upstream, extended resources that the node does not report are ignored.
     let known = |name: &str| !name.contains('/') || amount(capacity, name).is_some();
     let pod_requests: Vec<_> =
         resource::pod_requests(pod, &[]).into_iter().filter(|(name, _)| known(name)).collect();
@@ -93,36 +99,38 @@ fn resources<'a>(
             .iter()
             .flatten()
             .filter(|(other, _)| other == name)
-            .fold(zero, |sum, (_, a)| sum.plus(*a));
-        let most = amount(capacity, name).unwrap_or(zero);
-        (used.plus(*requested) > most).then(|| Refusal {
-            reason: refused(name),
+            .fold(zero, |sum, (_, request)| sum.plus(*request));
+        let available = amount(capacity, name).unwrap_or(zero);
+        (used.plus(*requested) > available).then(|| Rejection {
+            reason: reason_for(name),
             message: format!(
                 "Node didn't have enough resource: {name}, requested: {}, used: {}, capacity: {}",
-                figure(name, *requested),
-                figure(name, used),
-                figure(name, most)
+                message_amount(name, *requested),
+                message_amount(name, used),
+                message_amount(name, available)
             ),
         })
     })
 }
 
-fn refused(name: &str) -> Refused {
+/// Returns the reason of a rejection for lack of a resource.
+fn reason_for(name: &str) -> RejectionReason {
     match name {
-        "cpu" => Refused::Cpu,
-        "memory" => Refused::Memory,
-        "ephemeral-storage" => Refused::EphemeralStorage,
-        _ => Refused::Extended,
+        "cpu" => RejectionReason::Cpu,
+        "memory" => RejectionReason::Memory,
+        "ephemeral-storage" => RejectionReason::EphemeralStorage,
+        _ => RejectionReason::Extended,
     }
 }
 
-/// Returns an amount in the unit of upstream's message: millicores for CPU.
-fn figure(name: &str, amount: Quantity) -> i64 {
+/// Returns an amount in the unit of upstream's message: millicores for CPU, else units or bytes.
+fn message_amount(name: &str, amount: Quantity) -> i64 {
     if name == "cpu" { amount.milli_value() } else { amount.value() }
 }
 
+/// Returns the node's capacity of a resource; `None` if the node does not report it.
 fn amount(capacity: &[(String, String)], name: &str) -> Option<Quantity> {
-    let (_, text) = capacity.iter().find(|(own, _)| own == name)?;
+    let (_, text) = capacity.iter().find(|(resource, _)| resource == name)?;
     Quantity::parse(text).ok()
 }
 
@@ -134,6 +142,7 @@ mod tests {
     use serde_json::{Value, json};
     use std::net::Ipv4Addr;
 
+    /// Returns a pod with a CPU request, a host port (0 for none) and a phase. The pod `gpu` requests a GPU.
     fn pod(uid: &str, cpu: &str, port: i32, phase: &str) -> Pod {
         let ports =
             if port == 0 { json!([]) } else { json!([{ "containerPort": 80, "hostPort": port }]) };
@@ -150,29 +159,30 @@ mod tests {
     fn pods_are_admitted_within_capacity() {
         let node = NodeOptions::new("n", Ipv4Addr::LOCALHOST).with_capacity("pods", "4");
         let capacity = node.clone().with_capacity("example.com/gpu", "0").capacity;
-        let ignorant = refuse(&pod("gpu", "0", 0, ""), [].iter(), &node.capacity);
-        assert_eq!(ignorant, None, "a resource unknown to the node");
+        let unreported = reject(&pod("gpu", "0", 0, ""), [].iter(), &node.capacity);
+        assert_eq!(unreported, None, "the node does not report the resource");
         let others = [
             pod("a", "5", 80, "Running"),
             pod("b", "3", 90, "Succeeded"),
             pod("c", "0", 0, "Pending"),
         ];
-        for (asked, want) in [
+        for (requested, want) in [
             (pod("p", "3", 81, ""), None),
-            (pod("p", "3001m", 0, ""), Some(Refused::Cpu)),
-            (pod("p", "0", 80, ""), Some(Refused::Ports)),
+            (pod("p", "3001m", 0, ""), Some(RejectionReason::Cpu)),
+            (pod("p", "0", 80, ""), Some(RejectionReason::Ports)),
             (pod("p", "0", 90, ""), None),
-            (pod("gpu", "0", 0, ""), Some(Refused::Extended)),
+            (pod("gpu", "0", 0, ""), Some(RejectionReason::Extended)),
             (pod("a", "8", 80, ""), None),
         ] {
-            let found = refuse(&asked, others.iter(), &capacity).map(|refusal| refusal.reason);
-            assert_eq!(found, want, "{:?}", asked.meta.uid);
+            let found =
+                reject(&requested, others.iter(), &capacity).map(|rejection| rejection.reason);
+            assert_eq!(found, want, "{:?}", requested.meta.uid);
         }
         let full = ["a", "b", "c", "d"].map(|uid| pod(uid, "0", 0, "Running"));
-        let refusal = refuse(&pod("p", "0", 0, ""), full.iter(), &capacity).unwrap();
-        assert_eq!(refusal.reason, Refused::Pods);
+        let rejection = reject(&pod("p", "0", 0, ""), full.iter(), &capacity).unwrap();
+        assert_eq!(rejection.reason, RejectionReason::Pods);
         assert_eq!(
-            refusal.message,
+            rejection.message,
             "Node didn't have enough resource: pods, requested: 1, used: 4, capacity: 4"
         );
     }

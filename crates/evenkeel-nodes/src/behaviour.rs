@@ -42,9 +42,9 @@ pub(crate) struct Script {
     pub(crate) run_time: Option<Duration>,
     /// Exit code when `run_time` is over.
     pub(crate) exit_code: i32,
-    /// Number of runs that end by themselves; later runs stay up. `None` for all.
+    /// Number of runs that end by themselves; later runs do not end. `None` for no limit.
     pub(crate) crash_limit: Option<u32>,
-    /// Time from when the container may start (image pull and creation) to its first run.
+    /// Time from when the container may start to running: image pull and creation.
     pub(crate) start_delay: Duration,
     /// Time from running to ready.
     pub(crate) ready_delay: Duration,
@@ -54,7 +54,7 @@ pub(crate) struct Script {
     pub(crate) termination_time: Duration,
     /// Whether its image can be pulled.
     pub(crate) pullable: bool,
-    /// Values that come from annotations, which take precedence over the container's command.
+    /// Which values come from annotations; these take precedence over the container's command.
     pub(crate) set: Set,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Set {
 }
 
 impl Script {
-    /// Whether the run after `restarts` earlier ones may end by itself.
+    /// Reports whether the run after `restarts` restarts may end by itself.
     pub(crate) fn may_end(&self, restarts: u32) -> bool {
         self.crash_limit.is_none_or(|limit| restarts < limit)
     }
@@ -89,10 +89,10 @@ pub(crate) fn defaults(delays: &Delays, run_time: Option<Duration>) -> Script {
     }
 }
 
-/// Tags that no simulated registry has, so that a test can make a rollout fail by its image.
+/// Image tags that cannot be pulled, so that users can make a rollout fail by its image.
 const NO_SUCH_TAGS: [&str; 3] = ["404", "non-existent", "nonexistent"];
 
-/// Whether the image can be pulled: every image can, except with one of `NO_SUCH_TAGS`.
+/// Reports whether the image can be pulled: its tag is not one of `NO_SUCH_TAGS`.
 pub(crate) fn exists(image: &str) -> bool {
     let name = image.rsplit('/').next().unwrap_or_default();
     name.split_once(':').is_none_or(|(_, tag)| !NO_SUCH_TAGS.contains(&tag))
@@ -103,7 +103,7 @@ pub(crate) fn exists(image: &str) -> bool {
 pub(crate) fn read(annotations: &StrMap, name: &str, mut script: Script) -> Script {
     for (key, value) in simulated(annotations) {
         if let Some(value) = value_for(value, name) {
-            let _reported_by_complaints = apply(&mut script, key, value);
+            let _reported_by_annotation_errors = apply(&mut script, key, value);
         }
     }
     script
@@ -135,6 +135,7 @@ pub(crate) fn annotation_errors(annotations: &StrMap, containers: &[&str]) -> Ve
     found
 }
 
+/// Iterates over the simulation annotations: each name without the prefix, and its value.
 fn simulated(annotations: &StrMap) -> impl Iterator<Item = (&str, &str)> {
     annotations.iter().filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?, value)))
 }
@@ -148,6 +149,7 @@ fn entries(value: &str) -> impl Iterator<Item = (Option<&str>, &str)> {
     })
 }
 
+/// Returns the value for a container: the one that names it, else the one for all containers.
 fn value_for<'v>(value: &'v str, name: &str) -> Option<&'v str> {
     let of_container = entries(value).find(|(container, _)| *container == Some(name));
     of_container
@@ -155,6 +157,7 @@ fn value_for<'v>(value: &'v str, name: &str) -> Option<&'v str> {
         .map(|(_, value)| value)
 }
 
+/// Sets the value of one annotation. The error is the end of a sentence about the value.
 fn apply(script: &mut Script, key: &str, value: &str) -> Result<(), &'static str> {
     match key {
         RUN_TIME => {
@@ -184,7 +187,7 @@ fn apply(script: &mut Script, key: &str, value: &str) -> Result<(), &'static str
             script.set.termination_time = true;
         }
         IMAGE_PULL => script.pullable = one_of(value, "ok", "fail")?,
-        // The script holds no usage; `amount` reads it from the annotations.
+        // A script has no usage. `amount` reads it from the annotations.
         CPU | CPU_LOAD | MEMORY => {
             quantity(value)?;
         }
@@ -193,21 +196,24 @@ fn apply(script: &mut Script, key: &str, value: &str) -> Result<(), &'static str
     Ok(())
 }
 
-/// Returns the container's usage that an annotation sets; `None` if the annotation is absent or invalid.
+/// Returns the usage that an annotation sets for the container `name`; `None` if it is absent or invalid.
 pub(crate) fn amount(annotations: &StrMap, key: &str, name: &str) -> Option<Quantity> {
-    let (_, value) = simulated(annotations).find(|(own, _)| *own == key)?;
+    let (_, value) = simulated(annotations).find(|(annotation, _)| *annotation == key)?;
     quantity(value_for(value, name)?).ok()
 }
 
+/// Parses an amount that is not negative.
 fn quantity(value: &str) -> Result<Quantity, &'static str> {
     let amount = Quantity::parse(value).ok().filter(|amount| amount.sign() >= 0);
     amount.ok_or("is not an amount such as 250m, 2 or 64Mi")
 }
 
+/// Parses an exit code from 0 to 255.
 fn exit_code(value: &str) -> Result<i32, &'static str> {
     value.parse::<u8>().map(i32::from).map_err(|_| "is not an exit code (0 to 255)")
 }
 
+/// Returns true for the value `yes`, and false for the value `no`.
 fn one_of(value: &str, yes: &str, no: &str) -> Result<bool, &'static str> {
     if value == yes {
         Ok(true)
@@ -221,7 +227,7 @@ fn one_of(value: &str, yes: &str, no: &str) -> Result<bool, &'static str> {
     }
 }
 
-/// Parses a Go duration such as `300ms`, `1.5s`, `1m30s`, `2h` or `0`.
+/// Parses a Go duration of at most 100 years, such as `300ms`, `1.5s`, `1m30s`, `2h` or `0`.
 fn duration(text: &str) -> Result<Duration, &'static str> {
     const WRONG: &str = "is not a duration such as 300ms, 5s, 1m30s or 2h";
     if text == "0" {
@@ -231,8 +237,8 @@ fn duration(text: &str) -> Result<Duration, &'static str> {
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or(WRONG)?;
         let (number, tail) = rest.split_at(digits);
-        let unit = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(unit);
+        let unit_length = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(unit_length);
         let scale = match unit {
             "h" => 3600.0,
             "m" => 60.0,
@@ -256,6 +262,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Returns the run of the container `name` with these annotations; their names have no prefix.
     fn script(annotations: &[(&str, &str)], name: &str) -> Script {
         let annotations: StrMap =
             annotations.iter().map(|(k, v)| (format!("{PREFIX}{k}"), *v)).collect();
@@ -283,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn value_for_all_containers_or_for_one() {
+    fn a_value_applies_to_all_containers_or_to_one() {
         let annotations = [("run-time", "5s,log=1m"), ("exit-code", "log=3")];
         assert_eq!(script(&annotations, "web").run_time, Some(Duration::from_secs(5)));
         assert_eq!(script(&annotations, "web").exit_code, 0);
@@ -292,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn crash_after_and_crash_limit() {
+    fn runs_crash_until_the_crash_limit() {
         let crash = script(&[("crash-after", "2s"), ("crash-limit", "3")], "web");
         assert_eq!(crash.exit_code, 1);
         assert_eq!(crash.run_time, Some(Duration::from_secs(2)));
@@ -302,14 +309,15 @@ mod tests {
 
     #[test]
     fn invalid_values_are_reported_and_ignored() {
-        let bad = [
+        let invalid = [
             ("run-time", "soon"),
             ("readiness", "perhaps"),
             ("exit-code", "300"),
             ("colour", "red"),
         ];
-        assert_eq!(script(&bad, "web"), defaults(&Delays::default(), None));
-        let annotations: StrMap = bad.iter().map(|(k, v)| (format!("{PREFIX}{k}"), *v)).collect();
+        assert_eq!(script(&invalid, "web"), defaults(&Delays::default(), None));
+        let annotations: StrMap =
+            invalid.iter().map(|(k, v)| (format!("{PREFIX}{k}"), *v)).collect();
         let found = annotation_errors(&annotations, &["web"]);
         assert_eq!(found.len(), 4, "{found:?}");
         assert!(

@@ -24,10 +24,12 @@ pub(crate) struct Heartbeats {
     client: Client,
     clock: Clock,
     options: NodesOptions,
+    /// Indexes into `options.nodes`, by node name.
     names: HashMap<Text, usize>,
     nodes: Cache<Node>,
     /// Queue of indexes into `options.nodes`.
     queue: Queue<usize>,
+    /// State of each node, by index into `options.nodes`.
     state: Mutex<Vec<State>>,
 }
 
@@ -36,7 +38,7 @@ pub(crate) struct Heartbeats {
 struct State {
     /// Time of the last status report; `None` until the node is registered.
     reported: Option<Timestamp>,
-    /// Whether its lease is known to exist.
+    /// Whether its Lease is known to exist.
     leased: bool,
 }
 
@@ -52,7 +54,7 @@ impl Heartbeats {
             .nodes
             .iter()
             .enumerate()
-            .map(|(n, node)| (node.name.as_str().into(), n))
+            .map(|(index, node)| (node.name.as_str().into(), index))
             .collect();
         let state = Mutex::new(vec![State::default(); options.nodes.len()]);
         let heartbeats =
@@ -60,72 +62,76 @@ impl Heartbeats {
         let weak = Arc::downgrade(&heartbeats);
         nodes.subscribe(move |event| {
             if let (Some(heartbeats), CacheEvent::Updated { new, .. }) = (weak.upgrade(), event) {
-                heartbeats.seen(new, partition::reconnected_node(event).is_some());
+                heartbeats.handle_update(new, partition::reconnected_node(event).is_some());
             }
         });
         heartbeats
     }
 
     /// Enqueues a node at once if a controller marked it not ready, or if its partition has ended.
-    fn seen(&self, node: &Node, is_back: bool) {
-        let Some(n) = self.names.get(&node.meta.name) else { return };
-        if is_back || !is_ready(node) && !partition::is_partitioned(node) {
-            self.queue.add(*n, Priority::NORMAL);
+    fn handle_update(&self, node: &Node, reconnected: bool) {
+        let Some(index) = self.names.get(&node.meta.name) else { return };
+        if reconnected || !is_ready(node) && !partition::is_partitioned(node) {
+            self.queue.add(*index, Priority::NORMAL);
         }
     }
 
-    /// Whether another writer marked the node not ready, so that the kubelet must report its status again.
+    /// Reports whether another writer marked the node not ready, so that the kubelet must report its status again.
     fn was_marked_not_ready(&self, options: &NodeOptions) -> bool {
         self.nodes.get("", &options.name).is_some_and(|node| !is_ready(&node))
     }
 
-    /// Enqueues every node: its first heartbeat registers it.
+    /// Enqueues every node. Its first heartbeat registers it.
     pub(crate) fn begin(&self) {
-        for n in 0..self.options.nodes.len() {
-            self.queue.add(n, Priority::NORMAL);
+        for index in 0..self.options.nodes.len() {
+            self.queue.add(index, Priority::NORMAL);
         }
     }
 
     /// Sends heartbeats until the queue is shut down.
     pub(crate) async fn work(&self) {
-        while let Some(n) = self.queue.next().await {
-            self.queue.process(&n, self.heartbeat(n)).await;
+        while let Some(index) = self.queue.next().await {
+            self.queue.process(&index, self.heartbeat(index)).await;
         }
     }
 
-    async fn heartbeat(&self, n: usize) {
-        match self.sync_node_status(n).await {
+    /// Sends one heartbeat, and enqueues the node for the next one.
+    async fn heartbeat(&self, index: usize) {
+        match self.sync_node_status(index).await {
             Ok(()) => {
-                self.queue.forget(&n);
-                self.queue.add_after(n, self.options.lease_renewal);
+                self.queue.forget(&index);
+                self.queue.add_after(index, self.options.lease_renewal);
             }
-            // Somebody deleted the Node. Like a real kubelet, a simulated one does not register again.
+            // The Node was deleted. As a real kubelet, a simulated one does not register it again.
             Err(error) if error.is_not_found() => {
                 tracing::warn!(
-                    node = self.options.nodes[n].name,
+                    node = self.options.nodes[index].name,
                     "Node was deleted and stays away"
                 );
             }
             Err(error) => {
-                tracing::debug!(node = self.options.nodes[n].name, %error, "Node heartbeat failed");
-                self.queue.add_rate_limited(n);
+                tracing::debug!(node = self.options.nodes[index].name, %error, "Node heartbeat failed");
+                self.queue.add_rate_limited(index);
             }
         }
     }
 
+    /// Registers the node or reports its status if that is due, and renews its Lease. A partitioned node writes
+    /// nothing.
+    ///
     /// Upstream: `syncNodeStatus`.
-    async fn sync_node_status(&self, n: usize) -> Result<(), ApiError> {
-        let options = &self.options.nodes[n];
+    async fn sync_node_status(&self, index: usize) -> Result<(), ApiError> {
+        let options = &self.options.nodes[index];
         if partition::is_node_partitioned(&self.nodes, &options.name) {
             return Ok(());
         }
-        let mut state = self.lock()[n].clone();
+        let mut state = self.lock()[index].clone();
         let now = self.clock.now();
         match state.reported {
             None => {
                 self.register_with_api_server(options, now).await?;
                 state.reported = Some(now);
-                self.lock()[n] = state.clone();
+                self.lock()[index] = state.clone();
             }
             Some(_) if self.was_marked_not_ready(options) => {
                 self.patch_node(options, node::status_patch(options, now, now)).await?;
@@ -138,10 +144,12 @@ impl Heartbeats {
             Some(_) => {}
         }
         state.leased = self.renew_lease(options, state.leased).await?;
-        self.lock()[n] = state;
+        self.lock()[index] = state;
         Ok(())
     }
 
+    /// Creates the Node, or updates the labels and status of an existing one.
+    ///
     /// Upstream: `registerWithAPIServer`.
     async fn register_with_api_server(
         &self,
@@ -153,7 +161,7 @@ impl Heartbeats {
             Err(error) if error.is_already_exists() => {}
             other => return other.map(drop),
         }
-        // The Node exists already: update only labels and status.
+        // The Node exists already. Its Ready condition keeps its transition time.
         let labels =
             serde_json::json!({ "metadata": { "labels": node::labels(options) } }).to_string();
         let (kind, form) = (Node::kind(), PatchForm::Strategic);
@@ -166,6 +174,7 @@ impl Heartbeats {
         self.patch_node(options, node::status_patch(options, since.unwrap_or(now), now)).await
     }
 
+    /// Patches the status of the Node.
     async fn patch_node(&self, options: &NodeOptions, patch: String) -> Result<(), ApiError> {
         let (kind, form) = (Node::kind(), PatchForm::Strategic);
         self.client
@@ -201,7 +210,7 @@ impl Heartbeats {
                     .await;
                 renewed.map(|_| true)
             }
-            // The API server creates the namespace shortly after its start. A later heartbeat creates the Lease.
+            // The API server creates the namespace shortly after its start, so a later heartbeat creates the Lease.
             Err(error) if error.is_not_found() => Ok(false),
             other => other.map(|_| true),
         }
@@ -212,6 +221,7 @@ impl Heartbeats {
     }
 }
 
+/// Reports whether the node's Ready condition is True.
 fn is_ready(node: &Node) -> bool {
     node.status
         .conditions

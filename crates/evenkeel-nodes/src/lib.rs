@@ -1,5 +1,5 @@
-//! Simulated kubelets: register nodes, renew their Leases, report their status, and write the status of pods as if
-//! containers ran. No container runs. They work with any API server.
+//! Simulated kubelets. They register nodes, renew their Leases, report their status, and write the status of pods as if
+//! containers ran. No container runs. The kubelets work with any API server.
 //!
 //! [`run()`] serves all nodes of one process with one pod cache and one queue, which is also the timer wheel. A pod
 //! takes a few hundred bytes. The pure `pod::plan` decides what the kubelet writes next for a pod.
@@ -16,20 +16,20 @@
 //! A command that the interpreter understands takes precedence: `sh -c` (also `bash`, `ash`) with control
 //! structures, functions, expansions, redirections, `&`/`wait` and `trap … TERM`, and tools such as `sleep`,
 //! `echo`, `printf`, `cat`, `touch`, `test`, `expr`, `seq`, `date`, `rm`, `mkdir` and `ls`. The interpreter
-//! executes no program. A command that it does not understand changes nothing. Without a command, a bare shell
+//! executes no program. It ignores a command that it does not understand. Without a command, a bare shell
 //! (`busybox`) exits at once and `pause` waits.
 //!
 //! Files in an emptyDir outlive the container. Files in a hostPath outlive the pod, but not this process. Exec
 //! readiness probes read these files.
 //!
-//! Annotations of a pod override both, at any time during its life:
+//! Annotations of a pod override the delays and the command at any time during the pod's life:
 //!
 //! | annotation | value | meaning |
 //! |---|---|---|
 //! | `sim.evenkeel.dev/run-time` | duration or `forever` | the container ends by itself this long after it started |
 //! | `sim.evenkeel.dev/exit-code` | 0 to 255 | exit code of that end (default 0) |
 //! | `sim.evenkeel.dev/crash-after` | duration | like `run-time`, but exits with code 1 unless `exit-code` sets another |
-//! | `sim.evenkeel.dev/crash-limit` | count | this many runs end by themselves, then one stays up |
+//! | `sim.evenkeel.dev/crash-limit` | count | this many runs end by themselves; later runs do not end |
 //! | `sim.evenkeel.dev/start-delay` | duration | from the time the container may start to running |
 //! | `sim.evenkeel.dev/ready-delay` | duration | from running to ready |
 //! | `sim.evenkeel.dev/readiness` | `always`, `never` | whether the container ever becomes ready |

@@ -9,7 +9,7 @@ use crate::{NodeOptions, pod::status::seconds};
 /// Kubelet version in the node status.
 const KUBELET_VERSION: &str = "v1.37.1";
 
-/// Conditions of a healthy node: type, reason, message and status.
+/// Conditions of a healthy node: each with type, reason, message and status.
 const CONDITIONS: [(&str, &str, &str, &str); 4] = [
     (
         "MemoryPressure",
@@ -42,19 +42,23 @@ pub(crate) fn object(node: &NodeOptions, now: Timestamp) -> Value {
     json!({ "apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": status(node, now, now) })
 }
 
-/// Returns the labels of a node: the well-known ones and those of its options.
+/// Returns the labels of a node: those that every kubelet sets, and those of its options.
 pub(crate) fn labels(node: &NodeOptions) -> Value {
     let arch = "amd64";
-    let own = [
+    let kubelet_labels = [
         ("beta.kubernetes.io/arch", arch),
         ("beta.kubernetes.io/os", "linux"),
         ("kubernetes.io/arch", arch),
         ("kubernetes.io/hostname", node.name.as_str()),
         ("kubernetes.io/os", "linux"),
     ];
-    let set = node.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    let option_labels = node.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     Value::Object(
-        own.into_iter().chain(set).map(|(key, value)| (key.to_owned(), value.into())).collect(),
+        kubelet_labels
+            .into_iter()
+            .chain(option_labels)
+            .map(|(key, value)| (key.to_owned(), value.into()))
+            .collect(),
     )
 }
 
@@ -65,11 +69,12 @@ pub(crate) fn status_patch(node: &NodeOptions, ready_since: Timestamp, now: Time
 
 /// Returns the patch that updates only the heartbeat times of the conditions.
 pub(crate) fn heartbeat_patch(now: Timestamp) -> String {
-    let beats =
+    let heartbeats =
         CONDITIONS.map(|(kind, ..)| json!({ "type": kind, "lastHeartbeatTime": seconds(now) }));
-    json!({ "status": { "conditions": beats } }).to_string()
+    json!({ "status": { "conditions": heartbeats } }).to_string()
 }
 
+/// Returns the whole node status; `since` is the last transition time of the conditions.
 fn status(node: &NodeOptions, since: Timestamp, now: Timestamp) -> Value {
     let resources: Map<String, Value> =
         node.capacity.iter().map(|(name, amount)| (name.clone(), amount.as_str().into())).collect();
@@ -121,7 +126,7 @@ pub(crate) fn lease(node: &str, uid: &str, duration: Duration, now: Timestamp) -
     })
 }
 
-/// Returns the patch that renews a Lease.
+/// Returns the patch that renews the Lease of `node`.
 pub(crate) fn renewal(node: &str, duration: Duration, now: Timestamp) -> String {
     json!({ "spec": {
         "holderIdentity": node,
@@ -144,6 +149,7 @@ mod tests {
     use super::*;
     use std::net::Ipv4Addr;
 
+    /// Returns a time this many seconds after an arbitrary one.
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + seconds).unwrap()
     }
@@ -172,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn lease_fields() {
+    fn lease_has_its_renew_time_duration_and_owner() {
         let lease = lease("n", "uid-1", Duration::from_secs(40), at(0));
         assert_eq!(lease["spec"]["renewTime"], "2027-01-15T08:00:00.000000Z");
         assert_eq!(lease["spec"]["leaseDurationSeconds"], 40);

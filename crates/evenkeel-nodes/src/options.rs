@@ -20,12 +20,12 @@ pub struct NodesOptions {
     pub first_pod_ip: Ipv4Addr,
     /// Number of pods that are synced concurrently.
     pub workers: usize,
-    /// Whether to send the kubelet's normal events (`Created`, `Started`, `Killing`), three or more per pod.
+    /// Whether to send the kubelet's normal events (`Started`, `Killing`), one or two per container.
     /// Warnings are always sent.
     pub everyday_events: bool,
     /// Simulated storage that provisions volumes; `None` if nothing or another driver provisions them.
     pub storage: Option<StorageOptions>,
-    /// Handle through which an API server reads container logs, once the nodes run.
+    /// Handle through which an API server reads container logs while the nodes run.
     pub kubelets: Kubelets,
 }
 
@@ -78,16 +78,16 @@ impl NodeOptions {
         }
     }
 
-    /// Returns `count` nodes `<prefix>0`, `<prefix>1`, …, spread over `zones` in turn; without `zones` they have no
-    /// zone label.
+    /// Returns `count` nodes `<prefix>0`, `<prefix>1`, … with addresses from 172.18.0.2. They are spread over `zones`
+    /// in turn; without `zones` they have no zone label.
     pub fn several(count: u32, prefix: &str, zones: &[&str]) -> Vec<Self> {
         let first = u32::from(Ipv4Addr::new(172, 18, 0, 2));
         (0..count)
-            .map(|n| {
-                let mut node =
-                    Self::new(format!("{prefix}{n}"), Ipv4Addr::from(first.wrapping_add(n)));
+            .map(|index| {
+                let address = Ipv4Addr::from(first.wrapping_add(index));
+                let mut node = Self::new(format!("{prefix}{index}"), address);
                 if !zones.is_empty() {
-                    let zone = zones[n as usize % zones.len()];
+                    let zone = zones[index as usize % zones.len()];
                     node.labels.push(("topology.kubernetes.io/zone".into(), zone.into()));
                     node.labels.push(("topology.kubernetes.io/region".into(), "sim".into()));
                 }
@@ -108,7 +108,7 @@ impl NodeOptions {
 /// Durations of simulated work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delays {
-    /// Time from being bound to running.
+    /// Time from when a container may start to running.
     pub start: Duration,
     /// Time from running to ready.
     pub ready: Duration,
@@ -116,7 +116,7 @@ pub struct Delays {
     pub termination: Duration,
     /// Run time of an init container.
     pub init: Duration,
-    /// Run time of the containers of a Job's pods; `None` for ever. Pods of other owners run for ever.
+    /// Run time of the containers of a Job's pods; with `None`, they do not end. Containers of other pods do not end.
     pub job: Option<Duration>,
 }
 

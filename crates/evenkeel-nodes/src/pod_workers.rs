@@ -1,4 +1,5 @@
-//! Shell of the pod planner: one queue of pods for all nodes of the process, which is also the timer wheel.
+//! Pod workers: sync the pods of all nodes of the process from one queue, which is also the timer wheel. They carry out
+//! what `pod::plan` decides.
 
 use evenkeel_api::{
     Text, View,
@@ -58,6 +59,7 @@ pub(crate) struct PodWorkers {
     changed: Arc<Notify>,
 }
 
+/// State that the workers share.
 struct State {
     memories: HashMap<Key, Remembered>,
     addresses: Addresses,
@@ -65,28 +67,29 @@ struct State {
     files: HashMap<usize, Arc<Files>>,
 }
 
+/// A synced pod.
 struct Remembered {
     uid: Text,
     host_network: bool,
     memory: Memory,
     processes: Arc<Processes>,
-    /// What commands wrote since the sync began that is under way.
+    /// Writes of commands since the current sync began. The sync's result does not include them.
     commands: Vec<CommandWrites>,
-    /// Ends of shells to which somebody was attached.
+    /// Exits of the containers' shells that ended on input of attached clients.
     exits: Vec<ShellExit>,
-    /// Bytes of its files when a command last wrote one.
+    /// Size of the pod's files in bytes when a command last wrote one.
     file_bytes: usize,
 }
 
-/// Bytes of files in all pods together in which commands write.
+/// Maximum total size in bytes of the files in pods to whose files commands write.
 const MAX_FILE_BYTES: usize = 256 * 1024 * 1024;
 
-/// A run of a container that goes on.
+/// Current run of a running container.
 #[derive(Debug, Clone)]
 pub(crate) struct CurrentRun {
-    /// Name of the run: `UID/CONTAINER/RESTARTS`.
+    /// ID of the run: `UID/CONTAINER/RESTARTS`.
     pub(crate) id: String,
-    /// Number of the run.
+    /// Restart count of the container.
     pub(crate) restarts: u32,
     pub(crate) address: Ipv4Addr,
     pub(crate) files: Arc<Files>,
@@ -97,7 +100,7 @@ pub(crate) struct CurrentRun {
 }
 
 impl CurrentRun {
-    /// Counts that grow when files change.
+    /// Returns counters that increase when the files of the pod and of the node change.
     pub(crate) fn changes(&self) -> (u64, u64) {
         (self.files.changes(), self.node_files.changes())
     }
@@ -117,7 +120,7 @@ impl PodWorkers {
             .nodes
             .iter()
             .enumerate()
-            .map(|(n, node)| (node.name.as_str().into(), n))
+            .map(|(index, node)| (node.name.as_str().into(), index))
             .collect();
         let by_node = pods.index("node", corev1::node_key);
         let state = State {
@@ -144,6 +147,7 @@ impl PodWorkers {
         pod_workers
     }
 
+    /// Enqueues the pods that events of pods, nodes and volumes concern.
     fn listen(self: &Arc<Self>) {
         let pod_workers = Arc::downgrade(self);
         self.pods.subscribe(move |event| {
@@ -185,6 +189,7 @@ impl PodWorkers {
         }
     }
 
+    /// Syncs one pod, and enqueues it for its next sync.
     async fn handle(&self, key: &Key) {
         match self.sync_pod(key).await {
             Ok(wake) => {
@@ -200,7 +205,7 @@ impl PodWorkers {
         }
     }
 
-    /// Syncs one pod; returns the time until the next sync even if nothing changes.
+    /// Syncs one pod. Returns the time until its next sync even if nothing changes.
     ///
     /// Upstream: `SyncPod`.
     async fn sync_pod(&self, key: &Key) -> Result<Option<Duration>, ApiError> {
@@ -217,7 +222,7 @@ impl PodWorkers {
         let mut facts =
             observe::facts(&pod, host_ip, &self.options.delays, self.options.everyday_events)
                 .with_processes(&processes, self.files(*node));
-        facts.mounted = self.volumes.are_there(&pod);
+        facts.mounted = self.volumes.are_mountable(&pod);
         let memory = self.recall(key, &pod, &mut facts, *node);
         let Decision { mut memory, patch, remove, wake, events, node_writes } =
             plan(&facts, &memory, self.clock.now());
@@ -247,7 +252,7 @@ impl PodWorkers {
         Ok(wake.map(|time| Duration::try_from(time.duration_since(now)).unwrap_or(Duration::ZERO)))
     }
 
-    /// Writes a status; returns the new resourceVersion, or `None` if the pod no longer exists.
+    /// Writes a status. Returns the new resourceVersion; `None` if the pod no longer exists.
     async fn patch(&self, key: &Key, patch: String) -> Result<Option<u64>, ApiError> {
         let (namespace, name) = (&key.namespace, &key.name);
         let form = PatchForm::Strategic;
@@ -258,13 +263,13 @@ impl PodWorkers {
             .await
         {
             Ok(written) => Ok(Some(written.meta.version())),
-            // A conflict may mean that another pod has the name by now. The cache has that pod before the next
-            // attempt.
+            // A conflict is an error: another pod may have the name by now. The cache has that pod before the retry.
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
     }
 
+    /// Deletes a pod with grace period 0, unless it no longer exists.
     async fn delete(&self, key: &Key, uid: &str) -> Result<(), ApiError> {
         let options = DeleteOptions {
             uid: uid.to_owned(),
@@ -277,8 +282,8 @@ impl PodWorkers {
         }
     }
 
-    /// Returns the memory of this pod. A pod without one passes admission, and its memory is recovered from its
-    /// status.
+    /// Returns the memory of a pod. That of an unknown pod is recovered from its status; if the pod has not started, it
+    /// goes through admission first.
     fn recall(&self, key: &Key, pod: &Pod, facts: &mut Facts<'_>, node: usize) -> Memory {
         let mut state = self.lock();
         let State { memories, addresses, .. } = &mut *state;
@@ -301,7 +306,7 @@ impl PodWorkers {
         drop(state);
         if pod.status.start_time.is_none() && pod.meta.deletion.is_none() {
             let others = self.by_node.get(&pod.spec.node_name);
-            facts.refused = admission::refuse(
+            facts.rejection = admission::reject(
                 pod,
                 others.iter().map(|pod| &**pod),
                 &self.options.nodes[node].capacity,
@@ -310,29 +315,29 @@ impl PodWorkers {
         observe::recover_memory(pod, facts, ip, self.clock.now())
     }
 
-    /// Returns the processes of the pod's containers, read when the pod is first synced; `None` if the pod no
-    /// longer exists.
+    /// Returns the processes of the pod's containers; `None` if the pod no longer exists. The first sync reads them,
+    /// and each sync after ephemeral containers were added reads them again.
     async fn processes(
         &self,
         key: &Key,
         pod: &Pod,
         host_ip: Ipv4Addr,
     ) -> Result<Option<Arc<Processes>>, ApiError> {
-        let n_ephemerals = pod.spec.ephemeral_containers.len();
+        let ephemerals = pod.spec.ephemeral_containers.len();
         if let Some(known) =
             self.lock().memories.get(key).filter(|known| *known.uid == *pod.meta.uid)
-            && known.memory.ephemerals.len() >= n_ephemerals
+            && known.memory.ephemerals.len() >= ephemerals
         {
             return Ok(Some(Arc::clone(&known.processes)));
         }
         let mut containers = pod.spec.init_containers.iter().chain(&*pod.spec.containers);
-        let any = n_ephemerals > 0
+        let has_processes = ephemerals > 0
             || containers.any(|container| {
                 !container.command.is_empty()
                     || !container.args.is_empty()
                     || entrypoint_is_shell(&container.image)
             });
-        if !any || matches!(&*pod.status.phase, "Succeeded" | "Failed") {
+        if !has_processes || matches!(&*pod.status.phase, "Succeeded" | "Failed") {
             return Ok(Some(Arc::default()));
         }
         match self.client.get::<PodCommand>(&key.namespace, &key.name).await {
@@ -347,10 +352,12 @@ impl PodWorkers {
         }
     }
 
+    /// Returns the files that pods wrote to the node.
     fn files(&self, node: usize) -> Arc<Files> {
         self.lock().files.get(&node).cloned().unwrap_or_default()
     }
 
+    /// Keeps the writes of runs to the node's files.
     fn keep(&self, node: usize, writes: Vec<NodeWrites>) {
         if writes.is_empty() {
             return;
@@ -362,6 +369,7 @@ impl PodWorkers {
         }
     }
 
+    /// Keeps the result of a sync. Writes of commands during the sync are added to it.
     fn remember(&self, key: &Key, pod: &Pod, mut memory: Memory, processes: Arc<Processes>) {
         let (uid, host_network) = (pod.meta.uid.clone(), pod.spec.host_network);
         let mut state = self.lock();
@@ -374,7 +382,7 @@ impl PodWorkers {
             file_bytes = before.file_bytes;
         }
         for command in &commands {
-            // It fitted into the memory that this one replaces.
+            // The writes fitted into the memory that this one replaces.
             let _ = memory.record(pod, command);
         }
         exits.retain(|exit: &ShellExit| {
@@ -391,6 +399,7 @@ impl PodWorkers {
         self.changed.notify_waiters();
     }
 
+    /// Forgets a deleted pod, and releases its address.
     fn forget(&self, key: &Key) {
         let mut state = self.lock();
         if let Some(before) = state.memories.remove(key) {
@@ -413,7 +422,7 @@ impl PodWorkers {
         self.clock.now()
     }
 
-    /// Returns the run whose log the container has; `None` if it has not run.
+    /// Returns the run that the container's log comes from; `None` if the container has not run.
     pub(crate) fn logged_run(&self, container: &ContainerRef) -> Option<LoggedRun> {
         let pod = self.pods.get(&container.namespace, &container.pod)?;
         let node = *self.nodes.get(&pod.spec.node_name)?;
@@ -425,7 +434,7 @@ impl PodWorkers {
         LoggedRun::select(&known.uid, container, slot, memory, processes, node_files)
     }
 
-    /// The run of a container; `None` unless it goes on.
+    /// Returns the current run of a container; `None` unless the container runs.
     pub(crate) fn current_run(&self, container: &ContainerRef) -> Option<CurrentRun> {
         let pod = self.pods.get(&container.namespace, &container.pod)?;
         let node = *self.nodes.get(&pod.spec.node_name)?;
@@ -447,7 +456,7 @@ impl PodWorkers {
         })
     }
 
-    /// Whether the container runs by the status that the pod has now.
+    /// Reports whether the container runs according to the pod's status in the API server.
     pub(crate) async fn has_written_running(&self, container: &ContainerRef) -> bool {
         let pod = self.client.get::<Pod>(&container.namespace, &container.pod).await;
         pod.is_ok_and(|pod| {
@@ -458,7 +467,7 @@ impl PodWorkers {
         })
     }
 
-    /// What a command finds in a container, read anew; `None` when the pod is gone.
+    /// Returns the environment of a command in a container, read from the API server; `None` if the pod does not exist.
     pub(crate) async fn environment(
         &self,
         container: &ContainerRef,
@@ -480,7 +489,7 @@ impl PodWorkers {
         }
     }
 
-    /// Ends a container whose process is a shell that ended.
+    /// Ends a container whose process is a shell that has ended.
     pub(crate) fn end_shell(&self, run: &CurrentRun, container: &str, exit_code: i32) {
         let mut state = self.lock();
         let known = state.memories.get_mut(&run.key).filter(|known| *known.uid == *run.uid);
@@ -492,8 +501,11 @@ impl PodWorkers {
         self.queue.add(run.key.clone(), Priority::NORMAL);
     }
 
-    /// Records what a command writes, unless the container has ended or there is no space left. Other processes of the pod may
-    /// read it.
+    /// Records what a command writes, and enqueues the pod, whose other processes may read it. Does nothing if the pod
+    /// no longer exists.
+    ///
+    /// # Errors
+    /// If there is no space left.
     pub(crate) fn record(&self, run: &CurrentRun, command: CommandWrites) -> Result<(), Full> {
         let Some(pod) = self.pods.get(&run.key.namespace, &run.key.name) else { return Ok(()) };
         let mut state = self.lock();
@@ -532,6 +544,7 @@ impl PodWorkers {
 }
 
 impl State {
+    /// Releases the address of a pod that has its own.
     fn release(&mut self, pod: &Remembered) {
         if !pod.host_network {
             self.addresses.release(pod.memory.ip);
@@ -539,7 +552,7 @@ impl State {
     }
 }
 
-/// The image of a pod's container.
+/// Returns the image of a pod's container; `None` if the pod lacks the container.
 fn image<'p>(pod: &'p Pod, container: &str) -> Option<&'p str> {
     let containers = pod.spec.init_containers.iter().chain(&*pod.spec.containers);
     let ephemerals = pod.spec.ephemeral_containers.iter().map(|ephemeral| &ephemeral.common);
@@ -552,6 +565,7 @@ fn key(pod: &Pod) -> Key {
     Key { namespace: Arc::from(&*pod.meta.namespace), name: Arc::from(&*pod.meta.name) }
 }
 
+/// Returns the pod as the object of an event.
 fn target(pod: &Pod) -> Target {
     Target {
         kind: Pod::kind(),

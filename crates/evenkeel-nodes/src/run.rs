@@ -14,8 +14,8 @@ use crate::{
 /// Number of nodes that register or send heartbeats concurrently.
 const NODE_WORKERS: usize = 16;
 
-/// Runs the nodes of `options` until `shutdown` is cancelled. Nodes and pods then stay as they are; a later run
-/// recovers them from their status. The caller starts the caches, before or after this call.
+/// Runs the nodes of `options` until `shutdown` is cancelled. Node and Pod objects then stay as they are, and a later
+/// run recovers its state from their status. The caller starts the caches, before or after this call.
 pub async fn run(
     client: Client,
     caches: Caches,

@@ -34,12 +34,12 @@ impl Volumes {
 
     /// Calls `wake` with each pod whose volumes may have become mountable.
     pub(crate) fn listen(&self, wake: impl Fn(&Pod) + Clone + Send + Sync + 'static) {
-        let (users, woken) = (self.users.clone(), wake.clone());
+        let (users, wake_user) = (self.users.clone(), wake.clone());
         self.claims.subscribe(move |event| {
             let meta = &event.object().meta;
             if !matches!(event, CacheEvent::Deleted(_)) {
                 let pods = users.get(&claims::key(&meta.namespace, &meta.name));
-                pods.iter().for_each(|pod| woken(pod));
+                pods.iter().for_each(|pod| wake_user(pod));
             }
         });
         let by_node = self.by_node.clone();
@@ -48,14 +48,14 @@ impl Volumes {
                 && old.status.volumes_attached != new.status.volumes_attached
             {
                 let pods = by_node.get(&new.meta.name);
-                let waiting = pods.iter().filter(|pod| claims::of_pod(pod).next().is_some());
-                waiting.for_each(|pod| wake(pod));
+                let with_claims = pods.iter().filter(|pod| claims::of_pod(pod).next().is_some());
+                with_claims.for_each(|pod| wake(pod));
             }
         });
     }
 
-    /// Whether all claims of the pod are bound, and their volumes are attached where their drivers require it.
-    pub(crate) fn are_there(&self, pod: &Pod) -> bool {
+    /// Reports whether all claims of the pod are bound, and their volumes are attached if their drivers require it.
+    pub(crate) fn are_mountable(&self, pod: &Pod) -> bool {
         let mut claims = claims::of_pod(pod).peekable();
         if claims.peek().is_none() {
             return true;
@@ -64,13 +64,14 @@ impl Volumes {
         claims.all(|used| {
             let claim = self.claims.get(&pod.meta.namespace, &used.claim_name(pod));
             claim.is_some_and(|claim| {
-                let own = !used.ephemeral || ephemeral::made_for_pod(&claim, pod).is_ok();
-                own && self.is_there(&claim, node.as_ref())
+                let is_for_pod = !used.ephemeral || ephemeral::made_for_pod(&claim, pod).is_ok();
+                is_for_pod && self.is_mountable(&claim, node.as_ref())
             })
         })
     }
 
-    fn is_there(&self, claim: &PersistentVolumeClaim, node: Option<&Arc<Node>>) -> bool {
+    /// Reports whether a claim is bound, and its volume is attached to the node if its driver requires it.
+    fn is_mountable(&self, claim: &PersistentVolumeClaim, node: Option<&Arc<Node>>) -> bool {
         &*claim.status.phase == "Bound"
             && self.attached_name(claim).is_none_or(|name| {
                 node.is_some_and(|node| {
@@ -80,7 +81,7 @@ impl Volumes {
     }
 
     /// Returns the name of the claim's volume in `status.volumesAttached`; `None` if its driver does not attach
-    /// volumes.
+    /// volumes, or if the caches lack the volume or the driver.
     fn attached_name(&self, claim: &PersistentVolumeClaim) -> Option<String> {
         let volume = self.volumes.get("", &claim.spec.volume_name)?;
         let csi = volume.spec.source.csi.as_deref()?;

@@ -31,57 +31,61 @@ struct VolumesInUse {
 /// Starts the task that keeps each node's `status.volumesInUse` up to date.
 pub(crate) fn start(client: &Client, caches: &Caches, options: &NodesOptions, tasks: &Tasks) {
     let pods = caches.of::<Pod>();
-    let report = Arc::new(VolumesInUse {
+    let reporter = Arc::new(VolumesInUse {
         client: client.clone(),
         nodes: caches.of(),
         by_node: pods.index("node", corev1::node_key),
         volumes: Volumes::new(caches, &pods),
         queue: Queue::unnamed(client.clock()),
     });
-    let ours: BTreeSet<Text> = options.nodes.iter().map(|node| node.name.as_str().into()).collect();
-    let (queue, names) = (report.queue.clone(), ours.clone());
+    let names: BTreeSet<Text> =
+        options.nodes.iter().map(|node| node.name.as_str().into()).collect();
+    let (queue, node_names) = (reporter.queue.clone(), names.clone());
     let add = move |pod: &Pod| {
-        if ours.contains(&pod.spec.node_name) && claims::of_pod(pod).next().is_some() {
+        if node_names.contains(&pod.spec.node_name) && claims::of_pod(pod).next().is_some() {
             queue.add(pod.spec.node_name.clone(), Priority::NORMAL);
         }
     };
     let on_pod = add.clone();
     pods.subscribe(move |event| {
-        let settled = matches!(event, CacheEvent::Updated { old, new }
-            if is_over(old) == is_over(new) && old.spec.node_name == new.spec.node_name);
-        if !settled {
+        let is_irrelevant = matches!(event, CacheEvent::Updated { old, new }
+            if is_terminal(old) == is_terminal(new) && old.spec.node_name == new.spec.node_name);
+        if !is_irrelevant {
             on_pod(event.object());
         }
     });
-    report.volumes.listen(add);
-    let reconnected = report.queue.clone();
-    report.nodes.subscribe(move |event| {
+    reporter.volumes.listen(add);
+    let reconnected_queue = reporter.queue.clone();
+    reporter.nodes.subscribe(move |event| {
         if let Some(node) = partition::reconnected_node(event)
             && names.contains(&node.meta.name)
         {
-            reconnected.add(node.meta.name.clone(), Priority::NORMAL);
+            reconnected_queue.add(node.meta.name.clone(), Priority::NORMAL);
         }
     });
     tasks.spawn_restarting_until_cancelled("volumes in use", move || {
-        let report = Arc::clone(&report);
-        async move { report.work().await }
+        let reporter = Arc::clone(&reporter);
+        async move { reporter.work().await }
     });
 }
 
-fn is_over(pod: &Pod) -> bool {
+/// Reports whether a pod has ended.
+fn is_terminal(pod: &Pod) -> bool {
     matches!(&*pod.status.phase, "Succeeded" | "Failed")
 }
 
-/// Returns the patch of the node's status, or `None` if it shows the used volumes already. A partitioned node writes
-/// nothing.
+/// Returns the patch of the node's status; `None` if the status lists the used volumes already, or the node is
+/// partitioned.
 fn status_patch(node: &Node, used: &BTreeSet<String>) -> Option<String> {
-    let known = &node.status.volumes_in_use;
-    let same = known.len() == used.len() && known.iter().all(|name| used.contains(&**name));
-    (!same && !partition::is_partitioned(node))
+    let reported = &node.status.volumes_in_use;
+    let is_current =
+        reported.len() == used.len() && reported.iter().all(|name| used.contains(&**name));
+    (!is_current && !partition::is_partitioned(node))
         .then(|| json!({"status": {"volumesInUse": used}}).to_string())
 }
 
 impl VolumesInUse {
+    /// Syncs nodes until the queue is shut down.
     async fn work(&self) {
         while let Some(node) = self.queue.next().await {
             let work = async {
@@ -97,12 +101,13 @@ impl VolumesInUse {
         }
     }
 
+    /// Reports the volumes in use of one node.
     async fn sync_node(&self, name: &str) -> Result<(), ApiError> {
         let Some(node) = self.nodes.get("", name) else { return Ok(()) };
         let pods = self.by_node.get(name);
         let used: BTreeSet<String> = pods
             .iter()
-            .filter(|pod| !is_over(pod))
+            .filter(|pod| !is_terminal(pod))
             .flat_map(|pod| self.volumes.attachable(pod))
             .collect();
         let Some(body) = status_patch(&node, &used) else { return Ok(()) };
@@ -117,9 +122,9 @@ mod tests {
     use evenkeel_api::Encoding;
 
     #[test]
-    fn the_status_is_patched_unless_it_is_right_or_the_node_is_partitioned() {
+    fn the_status_is_patched_unless_it_is_current_or_the_node_is_partitioned() {
         let patch = r#"{"status":{"volumesInUse":["a"]}}"#;
-        for (shown, silent, wanted) in [
+        for (reported, silent, wanted) in [
             (json!(["a"]), "false", None),
             (json!(["a", "b"]), "false", Some(patch)),
             (json!(["b"]), "false", Some(patch)),
@@ -128,11 +133,11 @@ mod tests {
         ] {
             let node = json!({
                 "metadata": {"name": "n", "annotations": {"sim.evenkeel.dev/silent": silent}},
-                "status": {"volumesInUse": shown},
+                "status": {"volumesInUse": reported},
             });
             let node = Node::decode(node.to_string().as_bytes(), Encoding::Json).expect("a node");
             let found = status_patch(&node, &["a".to_owned()].into());
-            assert_eq!(found.as_deref(), wanted, "{shown} {silent}");
+            assert_eq!(found.as_deref(), wanted, "{reported} {silent}");
         }
     }
 }

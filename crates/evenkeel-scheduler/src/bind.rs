@@ -26,12 +26,13 @@ use crate::{
 /// Label value of the extension point in upstream's metrics.
 const PRE_BIND_PRE_FLIGHT: &str = "PreBindPreFlight";
 
-/// Dependencies of a binding cycle: what it reads, calls and reports to.
+/// Binding cycle of one pod, with the clients, plugins and extenders that it calls.
 #[derive(Clone)]
 pub(crate) struct BindingCycle {
     pub(crate) client: Client,
     pub(crate) clock: Clock,
     pub(crate) profiles: Arc<[Profile]>,
+    /// Index of the pod's profile in `profiles`.
     pub(crate) profile: usize,
     pub(crate) extenders: Arc<[Arc<dyn Extender>]>,
     pub(crate) waiting_pods: WaitingPods,
@@ -70,7 +71,7 @@ impl BindingCycle {
             // A status patch that arrived after the binding would set `PodScheduled=False` on a bound pod.
             patched.cancelled().await;
         }
-        let asked = self.clock.instant();
+        let pre_flight_began = self.clock.instant();
         let pre_bind_tasks = match self.pre_bind_tasks(&assumed) {
             Ok(tasks) => tasks,
             Err(message) => {
@@ -78,14 +79,19 @@ impl BindingCycle {
                     PRE_BIND_PRE_FLIGHT,
                     status(false),
                     self.profile().name(),
-                    asked.elapsed(),
+                    pre_flight_began.elapsed(),
                 );
                 let result = Err(BindingFailure::Failed(message));
                 return BindingResult { assumed, began, result, nominated: false };
             }
         };
         let status = if pre_bind_tasks.is_empty() { "Skip" } else { "Success" };
-        self.metrics.ran(PRE_BIND_PRE_FLIGHT, status, self.profile().name(), asked.elapsed());
+        self.metrics.ran(
+            PRE_BIND_PRE_FLIGHT,
+            status,
+            self.profile().name(),
+            pre_flight_began.elapsed(),
+        );
         let mut nominated = false;
         if self.nominated_node_name_for_expectation
             && (!pre_bind_tasks.is_empty() || assumed.waiting.is_some())
@@ -105,14 +111,15 @@ impl BindingCycle {
     ///
     /// # Errors
     ///
-    /// The message to report if a plugin panicked.
+    /// Returns the message to report if a plugin panics.
     fn pre_bind_tasks(&self, assumed: &AssumedPod) -> Result<Vec<PreBindTask<'_>>, String> {
         let mut pre_bind_tasks = Vec::new();
         for (_, plugin) in self.profile().at(ExtensionPoint::PreBind) {
             let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_bind()) else { continue };
             let began = assumed.sampled.then(|| self.clock.instant());
-            let asked = guarded(|| plugin.pre_bind_pre_flight(&assumed.popped.info, &assumed.node));
-            let answer = asked.map_err(|why| {
+            let called =
+                guarded(|| plugin.pre_bind_pre_flight(&assumed.popped.info, &assumed.node));
+            let answer = called.map_err(|why| {
                 let why = why.reasons.join(", ");
                 format!("running PreBindPreFlight plugin \"{name}\": {why}")
             })?;
@@ -128,6 +135,7 @@ impl BindingCycle {
         Ok(pre_bind_tasks)
     }
 
+    /// Sets `status.nominatedNodeName` to the assumed node. Returns whether the API server now has the nomination.
     async fn nominate_expected_node(&self, assumed: &AssumedPod) -> bool {
         let (pod, node) = (&assumed.popped.info.pod, &*assumed.node);
         if *pod.status.nominated_node_name == *node {
@@ -151,6 +159,7 @@ impl BindingCycle {
         written.is_ok()
     }
 
+    /// Waits until Permit allows the pod, then runs the PreBind plugins and binds the pod.
     async fn run(
         &self,
         assumed: &AssumedPod,
@@ -173,9 +182,10 @@ impl BindingCycle {
         bound.map_err(BindingFailure::Failed)
     }
 
-    fn ran(&self, point: ExtensionPoint, began: Instant, well: bool) {
+    /// Records the duration and the result of an extension point.
+    fn ran(&self, point: ExtensionPoint, began: Instant, succeeded: bool) {
         let name = self.profile().name();
-        self.metrics.ran(point.as_str(), status(well), name, began.elapsed());
+        self.metrics.ran(point.as_str(), status(succeeded), name, began.elapsed());
     }
 
     /// Records the duration of a plugin call if the attempt was sampled.
@@ -185,6 +195,10 @@ impl BindingCycle {
         }
     }
 
+    /// Waits until the Permit plugins allow the pod.
+    ///
+    /// # Errors
+    /// If a plugin rejects the pod.
     async fn wait_on_permit(&self, assumed: &AssumedPod) -> Result<(), BindingFailure> {
         let Some(waiting) = &assumed.waiting else { return Ok(()) };
         let began = self.clock.instant();
@@ -198,9 +212,10 @@ impl BindingCycle {
                 ("Success", Ok(()))
             }
             framework::PermitDecision::Rejected(plugin, why) => {
-                let n = self.profile().plugins().find(|(_, known)| known.name() == plugin);
+                let rejector = self.profile().plugins().find(|(_, known)| known.name() == plugin);
                 let why = Status::unschedulable(why);
-                ("Unschedulable", Err(BindingFailure::Rejected(n.map_or(0, |(n, _)| n), why)))
+                let rejector = rejector.map_or(0, |(index, _)| index);
+                ("Unschedulable", Err(BindingFailure::Rejected(rejector, why)))
             }
             framework::PermitDecision::Preempted(why) => {
                 let message = format!("waiting on permit for pod: {why}");
@@ -287,6 +302,6 @@ impl BindingCycle {
 }
 
 /// Returns the `status` label of upstream's metrics.
-fn status(well: bool) -> &'static str {
-    if well { "Success" } else { "Error" }
+fn status(succeeded: bool) -> &'static str {
+    if succeeded { "Success" } else { "Error" }
 }

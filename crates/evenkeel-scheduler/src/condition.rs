@@ -82,8 +82,8 @@ fn condition_patch(pod: &Pod, failure: &FailureStatus<'_>, now: Timestamp) -> Op
     if found.observed_generation != generation {
         condition["observedGeneration"] = generation.into();
     }
-    let any = condition.as_object().is_some_and(|condition| !condition.is_empty());
-    any.then(|| {
+    let changed = condition.as_object().is_some_and(|condition| !condition.is_empty());
+    changed.then(|| {
         condition["type"] = POD_SCHEDULED.into();
         condition
     })
@@ -109,6 +109,8 @@ mod tests {
     use super::*;
     use crate::fixtures::at;
 
+    /// Checks the status that the patch sets for an unschedulable pod, nine seconds after the epoch of the fixtures.
+    #[track_caller]
     fn check(
         pod: &Value,
         message: &str,

@@ -1,5 +1,5 @@
-//! Dry run of one scheduling attempt: reports for each node its scores, or the plugin that rejects it and why. It
-//! writes nothing.
+//! Dry run of one scheduling attempt, without writes. For each node it reports the scores, or the plugin that rejects
+//! the node and its reasons.
 
 use crate::{
     SchedulerOptions,
@@ -26,7 +26,8 @@ pub struct Explained {
     /// The rejection by a PreFilter plugin, which applies to every node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overall: Option<Refusal>,
-    /// All nodes, highest score first, rejected ones last. Equal nodes are sorted by name.
+    /// The nodes that PreFilter plugins leave, highest score first, rejected ones last. Nodes with equal scores are
+    /// sorted by name.
     pub nodes: Vec<NodeExplained>,
     /// Message of the event `FailedScheduling`, if no node is feasible.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,8 +92,8 @@ impl Explained {
         names
     }
 
-    /// Sets the message and the candidates for preemption.
-    fn no_node(&mut self, cycle: &mut Cycle<'_>, state: &CycleState, fit_error: &FitError) {
+    /// Sets the message and the candidates for preemption of a pod that fits no node.
+    fn set_fit_error(&mut self, cycle: &mut Cycle<'_>, state: &CycleState, fit_error: &FitError) {
         if let Some(without_post_filter) = fit_error.without_post_filter() {
             self.message = Some(without_post_filter.to_owned());
             return;
@@ -114,15 +115,15 @@ impl Explained {
 
     /// Returns the nodes with the highest score; the scheduler selects one of them.
     pub fn best(&self) -> Vec<&str> {
-        let fit = || self.nodes.iter().filter(|node| node.refused.is_none());
-        let top = fit().map(|node| node.total).max().unwrap_or_default();
-        fit().filter(|node| node.total == top).map(|node| &*node.node).collect()
+        let feasible = || self.nodes.iter().filter(|node| node.refused.is_none());
+        let top = feasible().map(|node| node.total).max().unwrap_or_default();
+        feasible().filter(|node| node.total == top).map(|node| &*node.node).collect()
     }
 }
 
 /// A scheduler that makes only dry runs.
 pub struct Looker {
-    prepared: StandbyScheduler,
+    standby: StandbyScheduler,
     caches: Caches,
 }
 
@@ -130,7 +131,7 @@ impl Looker {
     /// Creates the caches; the caller starts them. Must be called inside a tokio runtime.
     pub fn new(client: Client, caches: Caches, clock: Clock, options: &SchedulerOptions) -> Self {
         let registry = prometheus::Registry::new();
-        let prepared = StandbyScheduler::new(
+        let standby = StandbyScheduler::new(
             client,
             caches.clone(),
             clock,
@@ -138,13 +139,13 @@ impl Looker {
             options,
             &Supervisor::default(),
         );
-        Self { prepared, caches }
+        Self { standby, caches }
     }
 
-    /// Waits until the caches are synced.
+    /// Waits until the caches are synced, and handles their events.
     pub async fn ready(&mut self) {
         self.caches.synced().await;
-        self.prepared.catch_up();
+        self.standby.catch_up();
     }
 
     /// Explains a pod of the cluster as if it were unscheduled. Returns `None` if the pod does not exist or no profile
@@ -173,29 +174,31 @@ impl Looker {
         let mut placed = pod.clone();
         placed.meta.uid = uid.into();
         placed.spec.node_name = node.into();
-        self.prepared.add_pod(&Arc::new(placed));
+        self.standby.add_pod(&Arc::new(placed));
     }
 
     /// Explains a pod that need not exist in the cluster. Returns `None` if no profile is responsible for it.
     pub fn explain_pod(&mut self, pod: &Arc<Pod>) -> Option<Explained> {
-        self.prepared.catch_up();
+        self.standby.catch_up();
         if pod.spec.node_name.is_empty() {
-            return self.look(&PodInfo::new(Arc::clone(pod)));
+            return self.explain_unscheduled(&PodInfo::new(Arc::clone(pod)));
         }
-        self.prepared.delete_pod(&pod.meta.uid);
-        let mut free = Pod::clone(pod);
-        free.spec.node_name = Text::new();
-        let explained = self.look(&PodInfo::new(Arc::new(free)));
-        self.prepared.add_pod(pod);
+        self.standby.delete_pod(&pod.meta.uid);
+        let mut unassigned = Pod::clone(pod);
+        unassigned.spec.node_name = Text::new();
+        let explained = self.explain_unscheduled(&PodInfo::new(Arc::new(unassigned)));
+        self.standby.add_pod(pod);
         explained
     }
 
-    fn look(&mut self, pod: &PodInfo) -> Option<Explained> {
-        let (profile, view) = self.prepared.view_for(&pod.pod)?;
+    /// Explains how the scheduler would schedule a pod; `None` if no profile is responsible for it.
+    fn explain_unscheduled(&mut self, pod: &PodInfo) -> Option<Explained> {
+        let (profile, view) = self.standby.view_for(&pod.pod)?;
         Some(explain(&profile, view, pod))
     }
 }
 
+/// Filters all nodes and scores the feasible ones. Unlike an attempt, it does not stop after enough feasible nodes.
 fn explain(profile: &Profile, view: View<'_>, pod: &PodInfo) -> Explained {
     let mut state = CycleState::default();
     let mut explained = Explained {
@@ -209,12 +212,12 @@ fn explain(profile: &Profile, view: View<'_>, pod: &PodInfo) -> Explained {
     if let Err(rejected) = cycle.run_pre_filter_plugins(&mut state) {
         explained.overall = Some(refusal(profile, &rejected));
         let fit_error = cycle.fit_error(Some(rejected), Vec::new());
-        explained.no_node(&mut cycle, &state, &fit_error);
+        explained.set_fit_error(&mut cycle, &state, &fit_error);
         return explained;
     }
     let (mut feasible, mut refused) = (Vec::new(), Vec::new());
-    for n in 0..cycle.nodes().len() {
-        let node = cycle.nodes().nth(n);
+    for index in 0..cycle.nodes().len() {
+        let node = cycle.nodes().nth(index);
         let (slot, name) = (node.slot(), Arc::clone(node.name()));
         if !cycle.passes_pre_filter(&name) {
             continue;
@@ -236,18 +239,19 @@ fn explain(profile: &Profile, view: View<'_>, pod: &PodInfo) -> Explained {
     }
     if feasible.is_empty() {
         let fit_error = cycle.fit_error(None, refused);
-        explained.no_node(&mut cycle, &state, &fit_error);
+        explained.set_fit_error(&mut cycle, &state, &fit_error);
     }
     let nodes = cycle.nodes();
     let feasible: Vec<NodeRef<'_>> = feasible.into_iter().map(|slot| nodes.at(slot)).collect();
-    explained.nodes.extend(scored(profile, nodes, pod, &mut state, &feasible));
-    explained.nodes.sort_by(|one, other| {
+    explained.nodes.extend(score_nodes(profile, nodes, pod, &mut state, &feasible));
+    explained.nodes.sort_by(|a, b| {
         let rank = |node: &NodeExplained| (node.refused.is_some(), -node.total);
-        rank(one).cmp(&rank(other)).then_with(|| one.node.cmp(&other.node))
+        rank(a).cmp(&rank(b)).then_with(|| a.node.cmp(&b.node))
     });
     explained
 }
 
+/// Returns the plugin that rejected the node, and its reasons.
 fn refusal(profile: &Profile, rejected: &NodeStatus) -> Refusal {
     Refusal {
         plugin: profile.plugin(rejected.plugin).name(),
@@ -255,7 +259,8 @@ fn refusal(profile: &Profile, rejected: &NodeStatus) -> Refusal {
     }
 }
 
-fn scored(
+/// Returns the feasible nodes with the weighted score of each plugin.
+fn score_nodes(
     profile: &Profile,
     nodes: &NodeTable,
     pod: &PodInfo,
@@ -271,29 +276,30 @@ fn scored(
             total: 0,
         })
         .collect();
-    let mut add = |n: usize, scores: &[i64]| {
+    let mut add = |index: usize, scores: &[i64]| {
         for (node, score) in all.iter_mut().zip(scores) {
-            let weighted = score.clamp(&0, &MAX_NODE_SCORE) * profile.weight(n);
-            node.scores.push((profile.plugin(n).name(), weighted));
+            let weighted = score.clamp(&0, &MAX_NODE_SCORE) * profile.weight(index);
+            node.scores.push((profile.plugin(index).name(), weighted));
             node.total += weighted;
         }
     };
-    let mut done = Vec::new();
-    for (n, plugin) in profile.at(ExtensionPoint::PreScore) {
+    let mut scored = Vec::new();
+    for (index, plugin) in profile.at(ExtensionPoint::PreScore) {
         let Some(plugin) = plugin.as_pre_score() else { continue };
         match plugin.pre_score(state, pod, nodes, feasible) {
             PreScoreResult::All => continue,
             PreScoreResult::Skip => {}
-            PreScoreResult::Same(score) => add(n, &vec![score; feasible.len()]),
+            PreScoreResult::Same(score) => add(index, &vec![score; feasible.len()]),
         }
-        done.push(n);
+        scored.push(index);
     }
-    for (n, plugin) in profile.at(ExtensionPoint::Score).filter(|(n, _)| !done.contains(n)) {
+    let unscored = profile.at(ExtensionPoint::Score).filter(|(index, _)| !scored.contains(index));
+    for (index, plugin) in unscored {
         let Some(plugin) = plugin.as_score() else { continue };
-        let mut of_plugin = Vec::with_capacity(feasible.len());
-        plugin.score_all(state, pod, feasible, &mut of_plugin);
-        plugin.normalize_score(state, feasible, &mut of_plugin);
-        add(n, &of_plugin);
+        let mut plugin_scores = Vec::with_capacity(feasible.len());
+        plugin.score_all(state, pod, feasible, &mut plugin_scores);
+        plugin.normalize_score(state, feasible, &mut plugin_scores);
+        add(index, &plugin_scores);
     }
     all
 }

@@ -22,7 +22,7 @@ use crate::{
     pod::PodInfo,
 };
 
-/// Returns a time this many seconds into the test.
+/// Returns the time of a test that is `seconds` after its start.
 pub(crate) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }
@@ -49,17 +49,19 @@ pub(crate) fn pod(name: &str, more: &Value) -> Arc<Pod> {
     Arc::new(Pod::decode(pod.to_string().as_bytes(), Encoding::Json).unwrap())
 }
 
+/// Returns the PodInfo of a pod with one container, with `more` merged into it.
 pub(crate) fn info(name: &str, more: &Value) -> PodInfo {
     PodInfo::new(pod(name, more))
 }
 
-/// Returns a pod spec with these resource requests.
+/// Returns the fields of a pod whose container has these requests.
 pub(crate) fn asking(cpu: &str, memory: &str) -> Value {
     json!({ "spec": { "containers": [{
         "name": "c", "image": "nginx", "resources": { "requests": { "cpu": cpu, "memory": memory } },
     }] } })
 }
 
+/// Returns a table with these nodes.
 pub(crate) fn table(nodes: &[Arc<Node>]) -> NodeTable {
     let mut table = NodeTable::default();
     for node in nodes {
@@ -68,6 +70,7 @@ pub(crate) fn table(nodes: &[Arc<Node>]) -> NodeTable {
     table
 }
 
+/// Merges objects recursively. Other values, lists among them, replace the old value.
 pub(crate) fn merge(into: &mut Value, more: &Value) {
     match (into, more) {
         (Value::Object(into), Value::Object(more)) => {
@@ -106,10 +109,10 @@ pub(crate) fn handle(client: Client, clock: &Clock) -> Handle {
 pub(crate) fn series(registry: &Registry, name: &str) -> Vec<(String, u64)> {
     let families = registry.gather();
     let family = families.iter().find(|family| family.name() == name);
-    let one = |metric: &Metric| {
+    let series_of = |metric: &Metric| {
         let labels: Vec<&str> = metric.get_label().iter().map(LabelPair::value).collect();
         let observed = metric.get_histogram().get_sample_count();
         (labels.join(" "), observed + metric.get_counter().get_value() as u64)
     };
-    family.map_or_else(Vec::new, |family| family.get_metric().iter().map(one).collect())
+    family.map_or_else(Vec::new, |family| family.get_metric().iter().map(series_of).collect())
 }

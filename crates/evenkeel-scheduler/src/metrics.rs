@@ -7,7 +7,7 @@ mod hints;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use claims::{Awaited, Claims, Stage};
+pub(crate) use claims::{Claims, DeviceWaitResult, Stage};
 use hints::Hints;
 
 use evenkeel_runtime::metrics::{counters, exponential, histograms, int_gauges};
@@ -165,11 +165,12 @@ impl Metrics {
             hints: Hints::register(registry),
             claims: Claims::register(registry),
         }
-        .begun()
+        .with_initial_series()
     }
 
-    /// Creates the series without labels at start, and two gauges of pod groups, which stay 0.
-    fn begun(self) -> Self {
+    /// Creates the series that upstream exposes before their first value: those without labels, and two gauges of pod
+    /// groups, which stay 0.
+    fn with_initial_series(self) -> Self {
         for queue in ["incomplete", "pending"] {
             self.queues.pending.with_label_values(&[queue]).set(0);
         }
@@ -181,12 +182,14 @@ impl Metrics {
         self
     }
 
+    /// Records the result and the duration of an attempt, including the binding.
     pub(crate) fn attempted(&self, outcome: Outcome, profile: &str, took: Duration) {
         let labels = &[outcome.as_str(), profile];
         self.attempts.with_label_values(labels).inc();
         self.attempt_seconds.with_label_values(labels).observe(took.as_secs_f64());
     }
 
+    /// Records the duration of the search for a node.
     pub(crate) fn searched(&self, took: Duration) {
         self.algorithm_seconds.with_label_values(NONE).observe(took.as_secs_f64());
     }
@@ -201,11 +204,11 @@ impl Metrics {
         }
         let filtered = trace.filtered.iter().enumerate();
         let filtered = filtered
-            .filter(|(_, n)| **n > 0)
-            .map(|(plugin, n)| (ExtensionPoint::Filter, plugin, *n));
-        for (point, plugin, n) in filtered.chain(trace.called.iter().copied()) {
+            .filter(|(_, calls)| **calls > 0)
+            .map(|(plugin, calls)| (ExtensionPoint::Filter, plugin, *calls));
+        for (point, plugin, calls) in filtered.chain(trace.called.iter().copied()) {
             let labels = &[profile.plugin(plugin).name(), point.as_str(), profile.name()];
-            self.evaluations.with_label_values(labels).inc_by(u64::from(n));
+            self.evaluations.with_label_values(labels).inc_by(u64::from(calls));
         }
     }
 
@@ -221,11 +224,12 @@ impl Metrics {
         self.point_seconds.with_label_values(labels).observe(took.as_secs_f64());
     }
 
+    /// Records the duration of a wait in Permit.
     pub(crate) fn permitted(&self, result: &str, took: Duration) {
         self.permit_seconds.with_label_values(&[result]).observe(took.as_secs_f64());
     }
 
-    /// Records the attempts and the total duration until a pod was scheduled. Like upstream, 15 and more attempts share
+    /// Records the attempts and the total duration until a pod was scheduled. As upstream, 15 and more attempts share
     /// one label.
     pub(crate) fn scheduled_after(&self, popped: &Popped, waited: Duration) {
         let attempts = popped.attempts;
@@ -280,16 +284,19 @@ impl Metrics {
         self.queues.sizes(core, bindings);
     }
 
+    /// Counts an attempt to preempt.
     pub(crate) fn preemption_tried(&self) {
         self.preemption.attempts.with_label_values(NONE).inc();
     }
 
+    /// Records the number of victims of one preemption.
     pub(crate) fn preempted(&self, victims: usize) {
         self.preemption.victims.with_label_values(NONE).observe(victims as f64);
     }
 
-    pub(crate) fn preemption_ran(&self, well: bool, took: Duration) {
-        let result = &[if well { "success" } else { "error" }];
+    /// Records the result and the duration of a task that evicts victims.
+    pub(crate) fn preemption_ran(&self, succeeded: bool, took: Duration) {
+        let result = &[if succeeded { "success" } else { "error" }];
         self.preemption.seconds.with_label_values(result).observe(took.as_secs_f64());
         self.preemption.total.with_label_values(result).inc();
     }
@@ -352,47 +359,48 @@ impl Queues {
     }
 
     fn sizes(&self, core: &mut Core, bindings: usize) {
-        let set = |gauges: &IntGaugeVec, labels: &[&str], n: usize| {
-            gauges.with_label_values(labels).set(i64::try_from(n).unwrap_or(i64::MAX));
+        let set = |gauges: &IntGaugeVec, labels: &[&str], value: usize| {
+            gauges.with_label_values(labels).set(i64::try_from(value).unwrap_or(i64::MAX));
         };
         let Counts { active, backoff, unschedulable, gated } = core.counts();
-        for (queue, n) in [
+        for (queue, pods) in [
             ("active", active),
             ("backoff", backoff),
             ("unschedulable", unschedulable),
             ("gated", gated),
         ] {
-            set(&self.pending, &[queue], n);
-            set(&self.entities, &[queue, "pod"], n);
+            set(&self.pending, &[queue], pods);
+            set(&self.entities, &[queue, "pod"], pods);
         }
         set(&self.cache_size, &["nodes"], core.nodes().len());
         set(&self.cache_size, &["pods"], core.nodes().n_pods());
         set(&self.cache_size, &["assumed_pods"], core.n_assumed());
         set(&self.running, &["binding"], bindings);
-        for ((profile, plugin), n) in core.queue().rejected() {
+        for ((profile, plugin), pods) in core.queue().rejected() {
             let profile = core.profile(*profile);
             let labels = &[profile.plugin(*plugin).name(), profile.name()];
-            self.unschedulable.with_label_values(labels).set(*n);
+            self.unschedulable.with_label_values(labels).set(*pods);
         }
         self.in_flight(core);
-        for ((queue, label), n) in core.queue_mut().take_incoming() {
+        for ((queue, label), pods) in core.queue_mut().take_incoming() {
             let label = label.to_string();
-            self.incoming.with_label_values(&[queue, &label]).inc_by(n);
-            self.incoming_entities.with_label_values(&[queue, &label, "pod"]).inc_by(n);
+            self.incoming.with_label_values(&[queue, &label]).inc_by(pods);
+            self.incoming_entities.with_label_values(&[queue, &label, "pod"]).inc_by(pods);
         }
     }
 
+    /// Sets the numbers of in-flight events and pods.
     fn in_flight(&self, core: &Core) {
-        let (events, n_pods) = core.queue().in_flight();
+        let (events, pods_in_flight) = core.queue().in_flight();
         let mut counts: BTreeMap<EventLabel, i64> = BTreeMap::new();
         for label in events {
             *counts.entry(label).or_default() += 1;
         }
         self.in_flight.reset();
-        let pods = i64::try_from(n_pods).unwrap_or(i64::MAX);
+        let pods = i64::try_from(pods_in_flight).unwrap_or(i64::MAX);
         self.in_flight.with_label_values(&["PodPopped"]).set(pods);
-        for (label, n) in counts {
-            self.in_flight.with_label_values(&[label.to_string()]).set(n);
+        for (label, count) in counts {
+            self.in_flight.with_label_values(&[label.to_string()]).set(count);
         }
     }
 }

@@ -4,10 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use crate::framework::{Extender, Profile};
 
-/// Upstream: `DefaultPodInitialBackoffDuration`.
+/// Default initial backoff of a pod. Upstream: `DefaultPodInitialBackoffDuration`.
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
-/// Upstream: `DefaultPodMaxBackoffDuration`.
+/// Default maximum backoff of a pod. Upstream: `DefaultPodMaxBackoffDuration`.
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
+/// Default time after which an unschedulable pod is retried without an event.
+///
 /// Upstream: `DefaultPodMaxInUnschedulablePodsDuration`.
 const MAX_IN_UNSCHEDULABLE_PODS: Duration = Duration::from_secs(5 * 60);
 

@@ -22,8 +22,8 @@ pub struct PodInfo {
 pub struct Asks {
     /// Requests including init containers, sidecars, pod-level resources and overhead.
     pub requests: Resources,
-    /// Requested CPU (millicores) and memory (bytes) for scores. A container without requests counts as 100m and 200
-    /// MiB.
+    /// Requested CPU (millicores) and memory (bytes) for scores. A container without requests counts as 100m CPU and
+    /// 200 MiB of memory.
     pub scored: (i64, i64),
     /// Requested host ports of containers and sidecars.
     pub ports: Box<[HostPort]>,
@@ -51,8 +51,9 @@ impl HostPort {
     }
 }
 
-/// CPU and memory that a container without requests counts as (upstream: `pkg/scheduler/util/pod_resources.go`).
+/// CPU in millicores that a container without requests counts as (upstream: `pkg/scheduler/util/pod_resources.go`).
 const DEFAULT_CPU_MILLIS: i64 = 100;
+/// Memory in bytes that a container without requests counts as.
 const DEFAULT_MEMORY: i64 = 200 * 1024 * 1024;
 
 impl PodInfo {
@@ -89,6 +90,7 @@ impl PodInfo {
     }
 }
 
+/// Returns the claims that the pod's volumes name, as `namespace/name`.
 fn claims(pod: &Pod) -> Box<[Box<str>]> {
     let sources = pod
         .spec
@@ -113,11 +115,12 @@ pub(crate) fn default_requests() -> [(&'static str, Quantity); 2] {
 fn scored(pod: &Pod, requests: &Resources) -> (i64, i64) {
     let all_request = |name: &str| {
         let mut all = pod.spec.containers.iter().chain(&*pod.spec.init_containers);
-        !resource::depends_on_status(pod) && all.all(|one| one.resources.requests.contains(name))
+        !resource::depends_on_status(pod)
+            && all.all(|container| container.resources.requests.contains(name))
     };
-    let whole = resource::has_pod_level_requests(pod);
-    let pod_level = if whole { resource::pod_requests(pod, &[]) } else { Vec::new() };
-    let has = |name: &str| match whole {
+    let has_pod_level = resource::has_pod_level_requests(pod);
+    let pod_level = if has_pod_level { resource::pod_requests(pod, &[]) } else { Vec::new() };
+    let has = |name: &str| match has_pod_level {
         true => pod_level.iter().any(|(own, _)| *own == name),
         false => all_request(name),
     };
@@ -130,6 +133,7 @@ fn scored(pod: &Pod, requests: &Resources) -> (i64, i64) {
     (scored.cpu, scored.memory)
 }
 
+/// Returns the host ports of containers and sidecars.
 fn host_ports(pod: &Pod) -> Box<[HostPort]> {
     let sidecars = pod.spec.init_containers.iter().filter(|init| &*init.restart_policy == "Always");
     let ports = pod.spec.containers.iter().chain(sidecars).flat_map(|container| &*container.ports);

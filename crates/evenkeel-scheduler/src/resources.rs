@@ -66,18 +66,19 @@ pub(crate) fn is_scalar(name: &str) -> bool {
     name.contains('/') || name.starts_with("hugepages-") || name.starts_with("attachable-volumes-")
 }
 
-/// Reports whether the name is that of an extended resource, which is outside of the
-/// `kubernetes.io` domain.
+/// Reports whether the name is that of an extended resource, which is outside the `kubernetes.io` domain.
 ///
 /// Upstream: `IsExtendedResourceName`.
 pub(crate) fn is_extended(name: &str) -> bool {
     name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
 }
 
+/// Returns the amount of a scalar resource, 0 if there is none.
 pub(crate) fn scalar(scalars: &Scalars, name: &str) -> i64 {
     scalars.binary_search_by(|(own, _)| (**own).cmp(name)).map_or(0, |index| scalars[index].1)
 }
 
+/// Returns the amount of a scalar resource for changes, added with 0 if there is none.
 pub(crate) fn scalar_mut<'a>(scalars: &'a mut Scalars, name: &str) -> &'a mut i64 {
     let index = match scalars.binary_search_by(|(own, _)| (**own).cmp(name)) {
         Ok(index) => index,

@@ -36,8 +36,8 @@ use crate::{
 /// Number of consecutive attempts between updates of the gauges.
 const ATTEMPTS_PER_METRICS_UPDATE: u32 = 128;
 
-/// Schedules pods until `shutdown` is cancelled, then drops unfinished binding cycles. The next run continues from the
-/// state in the API server. The caller starts the caches.
+/// Schedules pods until `shutdown` is cancelled, then drops unfinished binding cycles. The next run continues with the
+/// state in the API server. The caller must start the caches.
 pub fn run(
     client: Client,
     caches: Caches,
@@ -75,8 +75,8 @@ impl StandbyScheduler {
         supervisor: &Supervisor,
     ) -> Self {
         let (watches, objects) = Watches::new();
-        let (commands, asked) = mpsc::unbounded_channel();
-        let events = listen(&caches, objects, asked);
+        let (commands, command_receiver) = mpsc::unbounded_channel();
+        let events = listen(&caches, objects, command_receiver);
         let watches = Arc::new(watches);
         let tasks = Tasks::of(supervisor);
         let stop = tasks.token();
@@ -85,11 +85,11 @@ impl StandbyScheduler {
         core.measure(Stopwatch::start(&clock), metrics.clone());
         let mut recorders = Vec::new();
         // Events have their own client, so that they do not use up the rate limit of bindings.
-        let status_patcher = client.with_user_agent("events");
+        let event_client = client.with_user_agent("events");
         for profile in &options.profiles {
             let (client, instance) = (client.clone(), options.reporting_instance(profile));
             let recorder = SeriesEventRecorder::new(
-                status_patcher.clone(),
+                event_client.clone(),
                 profile.name(),
                 &instance,
                 clock.clone(),
@@ -127,7 +127,7 @@ impl StandbyScheduler {
         Self { scheduler, events, caches, watches, tasks, stop }
     }
 
-    /// Handles events until `elected` is cancelled, because this scheduler has become the leader.
+    /// Handles events until `elected` is cancelled, which means that this scheduler became the leader.
     pub fn stand_by(mut self, elected: &CancellationToken) -> BoxFuture<'_, Self> {
         Box::pin(async move {
             while let Some(Some(event)) = elected.run_until_cancelled(self.events.next()).await {
@@ -195,7 +195,8 @@ enum Event {
     Command(Command),
 }
 
-/// Receivers of the loop's inputs. Nodes, pods and namespaces keep their order, as do other objects among themselves.
+/// Receivers of the loop's inputs. Events of nodes, pods and namespaces stay in order, as do those of other
+/// objects among themselves.
 struct Events {
     nodes_and_pods: mpsc::UnboundedReceiver<Event>,
     objects: mpsc::UnboundedReceiver<ObjectChange>,
@@ -224,6 +225,7 @@ impl Events {
     }
 }
 
+/// Subscribes to nodes, pods and namespaces.
 fn listen(
     caches: &Caches,
     objects: mpsc::UnboundedReceiver<ObjectChange>,
@@ -263,8 +265,8 @@ impl Scheduler {
             while let Some(event) = events.try_next() {
                 self.apply(event);
             }
-            while let Some(Some(answer)) = self.bindings.next().now_or_never() {
-                self.binding_finished(answer);
+            while let Some(Some(binding)) = self.bindings.next().now_or_never() {
+                self.binding_finished(binding);
             }
             while let Some(Some(())) = self.status_patcher.next_finished().now_or_never() {}
             if self.attempts >= ATTEMPTS_PER_METRICS_UPDATE {
@@ -288,13 +290,13 @@ impl Scheduler {
         self.metrics.sizes(&mut self.core, self.bindings.len());
     }
 
-    /// Reports whether another binding cycle may start. Pods in Permit or PreBind do not count, because they may wait
-    /// for minutes or for other pods.
+    /// Reports whether another binding cycle may start. The limit ignores pods in Permit or PreBind, because they may
+    /// wait for minutes or for other pods.
     fn has_room(&self) -> bool {
         self.bindings.len() < self.max_bindings + self.core.waiting_pods().len()
     }
 
-    /// Waits for the next input or due time. Returns `false` if no more can come.
+    /// Waits for the next input or due time. Returns `false` if no further input can arrive.
     async fn wait(&mut self, events: &mut Events) -> bool {
         let now = self.clock.now();
         let next_flush = self.core.next_due().map(|next_flush| {
@@ -308,7 +310,7 @@ impl Scheduler {
                 Some(event) => self.apply(event),
                 None => return false,
             },
-            Some(answer) = self.bindings.next(), if !self.bindings.is_empty() => self.binding_finished(answer),
+            Some(binding) = self.bindings.next(), if !self.bindings.is_empty() => self.binding_finished(binding),
             () = waiting_pods.pre_bind_started(), if full => {}
             Some(()) = self.status_patcher.next_finished(), if !self.status_patcher.is_empty() => {}
             () = self.clock.sleep(next_flush.unwrap_or_default()), if next_flush.is_some() => {}
@@ -316,6 +318,7 @@ impl Scheduler {
         true
     }
 
+    /// Handles an event, and records its duration and the plugin calls that it caused.
     fn apply(&mut self, event: Event) {
         // Attempts and bindings also record handled events. Only those of this event belong to its duration.
         self.core.take_handled_events();
@@ -336,12 +339,13 @@ impl Scheduler {
             let PluginPanic { profile, pod, message } = panic;
             let meta = &pod.pod.meta;
             tracing::error!(namespace = %meta.namespace, name = %meta.name, error = message, "Plugin panicked");
-            // The separate action keeps this event out of the series of failed attempts, which would keep its own
-            // message.
+            // The action differs from that of failed attempts, so that this event does not join their series and lose
+            // its message.
             self.record_failed_scheduling(profile, &pod, &message, "Queueing");
         }
     }
 
+    /// Records the event `FailedScheduling`.
     fn record_failed_scheduling(
         &self,
         profile: usize,
@@ -403,6 +407,7 @@ impl Scheduler {
         true
     }
 
+    /// Returns the dependencies of a binding cycle of this profile.
     fn binding_cycle(&self, profile: usize) -> BindingCycle {
         BindingCycle {
             client: self.client.clone(),
@@ -417,8 +422,9 @@ impl Scheduler {
         }
     }
 
-    fn binding_finished(&mut self, answer: BindingResult) {
-        let BindingResult { assumed, began, result, nominated } = answer;
+    /// Handles the result of a binding cycle: records it, and requeues the pod if it was not bound.
+    fn binding_finished(&mut self, binding: BindingResult) {
+        let BindingResult { assumed, began, result, nominated } = binding;
         let now = self.clock.now();
         match result {
             Ok(()) => {
@@ -451,6 +457,7 @@ impl Scheduler {
         }
     }
 
+    /// Records a failed attempt in metrics, logs, the pod's status and an event.
     fn failed(
         &mut self,
         failure: &SchedulingFailure,
@@ -468,6 +475,7 @@ impl Scheduler {
         self.record_failure(failure, nominated, now);
     }
 
+    /// Records the event `Scheduled`.
     fn record_scheduled_event(&self, assumed: &AssumedPod) {
         let meta = &assumed.popped.info.pod.meta;
         let note = EventRecord {
@@ -483,6 +491,7 @@ impl Scheduler {
         self.recorders[assumed.popped.profile].record_once(&note, "Binding", None);
     }
 
+    /// Records that a pod was not scheduled because it is being deleted.
     fn record_deleting_event(&self, info: &PodInfo, profile: usize) {
         let meta = &info.pod.meta;
         let message = format!("skip schedule deleting pod: {}/{}", meta.namespace, meta.name);
@@ -518,6 +527,7 @@ impl Scheduler {
     }
 }
 
+/// Returns the pod as the object of an event.
 fn target(info: &PodInfo) -> Target {
     let meta = &info.pod.meta;
     Target {

@@ -81,13 +81,14 @@ impl Script {
     }
 
     /// Sends a watch event to the watchers of a path.
-    pub(crate) fn send_watch_event(&self, path: &str, what: &str, object: &Value) {
-        let line = format!("{}\n", json!({ "type": what, "object": object }));
+    pub(crate) fn send_watch_event(&self, path: &str, event_type: &str, object: &Value) {
+        let line = format!("{}\n", json!({ "type": event_type, "object": object }));
         let watches = self.watches.lock().unwrap();
         let watch = watches.get(path).unwrap_or_else(|| panic!("nobody watches {path}"));
         watch.unbounded_send(line.into()).unwrap();
     }
 
+    /// Returns a client of this server.
     pub(crate) fn client(&self, clock: &Clock) -> Client {
         let script = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -110,29 +111,31 @@ impl Script {
 
     /// Takes the recorded requests as `METHOD path`.
     pub(crate) fn calls(&self) -> Vec<String> {
-        self.requests().into_iter().map(|(what, _)| what).collect()
+        self.requests().into_iter().map(|(request, _)| request).collect()
     }
 
+    /// Records a request, and returns the response to it.
     fn next(&self, method: &Method, uri: &Uri, body: Value) -> Answer {
         let (path, query) = (uri.path(), uri.query().unwrap_or_default());
         if let Some(list) = self.lists.get(path) {
             return match query {
-                // After this response the client sends a plain list request.
+                // The client then falls back to a list request.
                 query if query.contains("sendInitialEvents") => Answer::refused(400),
                 query if query.contains("watch=") => Answer::Watch(path.to_owned()),
                 _ => Answer::object(list.clone()),
             };
         }
-        let what = format!("{method} {path}");
-        let ruled = self.rule.as_ref().and_then(|rule| rule(&what, &body));
-        self.requests.lock().unwrap().push((what.clone(), body));
+        let request = format!("{method} {path}");
+        let ruled = self.rule.as_ref().and_then(|rule| rule(&request, &body));
+        self.requests.lock().unwrap().push((request.clone(), body));
         if let Some(answer) = ruled {
             return answer;
         }
         let answer = self.answers.lock().unwrap().pop_front();
-        answer.unwrap_or_else(|| panic!("no answer to {what}"))
+        answer.unwrap_or_else(|| panic!("no answer to {request}"))
     }
 
+    /// Builds the HTTP response.
     async fn respond(
         &self,
         answer: Answer,

@@ -31,7 +31,7 @@ pub enum DumpError {
 #[derive(Debug, Clone, Default)]
 pub struct Dump {
     objects: BTreeMap<String, Vec<Value>>,
-    n_objects: usize,
+    object_count: usize,
 }
 
 impl Dump {
@@ -41,37 +41,38 @@ impl Dump {
     /// If the text is not valid, or an object has no `apiVersion`, `kind` or `metadata.name`.
     pub fn add(&mut self, text: &str) -> Result<(), DumpError> {
         let documents: Vec<Value> = match serde_json::from_str(text) {
-            Ok(one) => vec![one],
+            Ok(document) => vec![document],
             Err(_) => serde_saphyr::from_multiple(text)
                 .map_err(|error| DumpError::Text(error.to_string()))?,
         };
         documents
             .into_iter()
             .filter(|document| !document.is_null())
-            .try_for_each(|one| self.take(one, None))
+            .try_for_each(|document| self.take(document, None))
     }
 
     /// Returns the number of objects.
     pub fn len(&self) -> usize {
-        self.n_objects
+        self.object_count
     }
 
     /// Reports whether the dump has no objects.
     pub fn is_empty(&self) -> bool {
-        self.n_objects == 0
+        self.object_count == 0
     }
 
+    /// Adds an object, or the items of a list. An object that names no kind has `item_kind`.
     fn take(
         &mut self,
         mut object: Value,
         item_kind: Option<(String, String)>,
     ) -> Result<(), DumpError> {
-        let n = self.n_objects + 1;
+        let number = self.object_count + 1;
         let text = |field: &str| object.get(field).and_then(Value::as_str).map(str::to_owned);
         let (version, kind) = match (text("apiVersion"), text("kind"), item_kind) {
             (Some(version), Some(kind), _) | (_, _, Some((version, kind))) => (version, kind),
-            (None, ..) => return Err(DumpError::Object(n, "apiVersion")),
-            (_, None, _) => return Err(DumpError::Object(n, "kind")),
+            (None, ..) => return Err(DumpError::Object(number, "apiVersion")),
+            (_, None, _) => return Err(DumpError::Object(number, "kind")),
         };
         if let Some(Value::Array(items)) = object.get_mut("items").map(Value::take) {
             // Items of a typed list such as `PodList` may omit their kind.
@@ -80,10 +81,10 @@ impl Dump {
             return items.into_iter().try_for_each(|item| self.take(item, item_kind.clone()));
         }
         if object.pointer("/metadata/name").is_none() {
-            return Err(DumpError::Object(n, "metadata.name"));
+            return Err(DumpError::Object(number, "metadata.name"));
         }
         let root = if version.contains('/') { "/apis" } else { "/api" };
-        let place = format!("{root}/{version}/{}", plural(&kind));
+        let list_path = format!("{root}/{version}/{}", plural(&kind));
         object["apiVersion"] = version.into();
         object["kind"] = (*kind).into();
         match &*kind {
@@ -91,15 +92,15 @@ impl Dump {
             kind if workloads::is_workload(kind) => stored::metadata(&mut object),
             _ => {}
         }
-        self.objects.entry(place).or_default().push(object);
-        self.n_objects = n;
+        self.objects.entry(list_path).or_default().push(object);
+        self.object_count = number;
         Ok(())
     }
 
     /// Adds missing pods of workloads (Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs), as their controllers
     /// would, and sets priorities from PriorityClasses. Returns the workloads whose pods were missing.
     pub fn complete(&mut self) -> Vec<Workload> {
-        let workloads = workloads::add_lacking(&mut self.objects);
+        let workloads = workloads::add_missing(&mut self.objects);
         let classes = self.objects.get("/apis/scheduling.k8s.io/v1/priorityclasses").cloned();
         for pod in self.objects.get_mut("/api/v1/pods").into_iter().flatten() {
             stored::priority(pod, classes.as_deref().unwrap_or_default());
@@ -130,6 +131,7 @@ fn plural(kind: &str) -> String {
 
 type Chunks = stream::BoxStream<'static, Result<Frame<Bytes>, Infallible>>;
 
+/// Answers a list or watch request, and rejects writes.
 fn answer(
     objects: &BTreeMap<String, Vec<Value>>,
     request: &Request<Body>,
@@ -157,7 +159,7 @@ fn answer(
     response(200, events, true)
 }
 
-/// Returns a complete response, or with `open` one that never ends.
+/// Returns a response that is complete, or never ends if `open`.
 fn response(code: u16, body: String, open: bool) -> Response<StreamBody<Chunks>> {
     let first = stream::once(std::future::ready(Ok(Frame::data(Bytes::from(body)))));
     let body: Chunks = if open { first.chain(stream::pending()).boxed() } else { first.boxed() };

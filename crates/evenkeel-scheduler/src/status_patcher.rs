@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 /// Token that is cancelled once the API server has responded to the patch.
 pub(crate) type Patched = CancellationToken;
 
+/// Patches of pod statuses that are pending or running.
 #[derive(Default)]
 pub(crate) struct StatusPatcher {
     writes: FuturesUnordered<BoxFuture<'static, Arc<str>>>,
@@ -36,6 +37,7 @@ impl StatusPatcher {
         self.last.get(uid).cloned()
     }
 
+    /// Reports whether no patch is pending or running.
     pub(crate) fn is_empty(&self) -> bool {
         self.writes.is_empty()
     }

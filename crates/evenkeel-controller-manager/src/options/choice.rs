@@ -40,7 +40,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Reads the flag. An unknown name is an error.
+    /// Reads `--controllers`, and reports unknown names to `read`.
     pub(super) fn from_flags(read: &Reader) -> Self {
         let (known_controllers, mut unknown) = (known_controllers(), Vec::new());
         let mut choice = Self { items: Vec::new(), old_names: Vec::new() };

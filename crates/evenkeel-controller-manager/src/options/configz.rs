@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 /// Recorded `KubeControllerManagerConfiguration` of upstream.
 const RECORDED: &str = include_str!("../../data/configz.json");
-/// Position of a flag's value in the configuration, per line: a JSON pointer below the group's name, and the
-/// flag.
+/// Table of the flags in the configuration: the JSON pointer of the field below the API group's name, and the flag.
 const PLACES: &str = include_str!("../../data/configz.tsv");
+/// API group whose name is the key of the configuration.
 const GROUP: &str = "kubecontrollermanager.config.k8s.io";
 
 /// Returns the content of `/configz`: the `KubeControllerManagerConfiguration` under its group's name.
@@ -22,7 +22,7 @@ pub fn configz(options: &Options) -> Value {
     };
     for (pointer, flag) in PLACES.lines().skip(1).filter_map(|line| line.split_once('\t')) {
         if let Some(value) = options.given.value(flag) {
-            set(pointer, shown(value));
+            set(pointer, encode(value));
         }
     }
     set("/Generic/Controllers", json!(options.choice.items));
@@ -34,7 +34,7 @@ pub fn configz(options: &Options) -> Value {
 }
 
 /// Encodes a flag's value with the configuration's type. A whole number has no fraction.
-fn shown(value: Flag) -> Value {
+fn encode(value: Flag) -> Value {
     match value {
         Flag::Bool(value) => json!(value),
         Flag::Int(value) => json!(value),

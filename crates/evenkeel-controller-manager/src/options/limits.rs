@@ -4,8 +4,8 @@
 use evenkeel_component::flags::{Reader, Value, duration};
 use std::time::Duration;
 
-/// Flags with a number of workers. Upstream only checks some of them; with an invalid value of another, it runs
-/// the controller without workers.
+/// Flags for a number of workers; each must be at least 1. Upstream checks only some of them: with an invalid value of
+/// another one, its controller runs without workers.
 const WORKERS: [&str; 18] = [
     "concurrent-daemonset-syncs",
     "concurrent-deployment-syncs",
@@ -27,7 +27,7 @@ const WORKERS: [&str; 18] = [
     "concurrent-validating-admission-policy-status-syncs",
 ];
 
-/// Flags with a maximum.
+/// Flags with a maximum; their minimum is 1.
 const RANGES: [(&str, i64); 4] = [
     ("concurrent-service-endpoint-syncs", 50),
     ("max-endpoints-per-slice", 1000),
@@ -35,7 +35,7 @@ const RANGES: [(&str, i64); 4] = [
     ("mirroring-max-endpoints-per-subset", 1000),
 ];
 
-/// Pairs of files that must be set together: upstream's name, and the prefix of the flags.
+/// Signers with their own certificate and key file, which are set together: upstream's name, and the flags' prefix.
 const SIGNERS: [(&str, &str); 4] = [
     ("cluster-signing-kubelet-serving", "cluster-signing-kubelet-serving"),
     ("cluster-signing-kube-apiserver-client", "cluster-signing-kubelet-client"),
@@ -43,7 +43,7 @@ const SIGNERS: [(&str, &str); 4] = [
     ("cluster-signing-legacy-unknown", "cluster-signing-legacy-unknown"),
 ];
 
-/// Refuses values that are out of bounds. Flags that are only checked here still count as unread.
+/// Rejects values that are out of bounds. A flag that only this check reads still counts as unread.
 pub(super) fn check(read: &Reader) {
     let int = |flag: &str| match read.given().value(flag) {
         Some(Value::Int(value)) => value,
@@ -72,6 +72,7 @@ pub(super) fn check(read: &Reader) {
     cloud(read);
 }
 
+/// Checks the period of the attach-detach controller's reconciler: at least one second.
 fn periods(read: &Reader) {
     let flag = "attach-detach-reconcile-sync-period";
     let value = read.given().value(flag);
@@ -83,6 +84,7 @@ fn periods(read: &Reader) {
     }
 }
 
+/// Checks that each signer has both files or neither, and that only the common signer or signers of their own are set.
 fn signers(read: &Reader) {
     let given = |flag: &str| !text(read, flag).is_empty();
     let mut special = false;
@@ -106,6 +108,7 @@ fn signers(read: &Reader) {
     }
 }
 
+/// Rejects built-in cloud providers and CIDR allocators, and more than two service CIDRs.
 fn cloud(read: &Reader) {
     let cloud = text(read, "cloud-provider");
     if !matches!(cloud.as_str(), "" | "external") {
@@ -125,6 +128,7 @@ fn cloud(read: &Reader) {
     }
 }
 
+/// Returns the value of a text flag; empty if it has none.
 fn text(read: &Reader, flag: &str) -> String {
     match read.given().value(flag) {
         Some(Value::Text(text)) => text,

@@ -39,7 +39,7 @@ pub struct Options {
     pub client: ClientOptions,
     /// Controllers that `--controllers` enables.
     pub choice: Choice,
-    /// Options of the single controllers.
+    /// Options of each controller.
     pub controllers: controllers::Options,
     /// Feature gates of the program.
     pub gates: Arc<FeatureGates>,
@@ -55,14 +55,14 @@ pub struct Options {
     pub plan: bool,
     /// Whether profiles are served (`--profiling`).
     pub profiling: bool,
-    /// PEM file for `kube-root-ca.crt`. `None` uses the CA of the program's own connection.
+    /// Path of the PEM file for `kube-root-ca.crt`. With `None`, it is the CA of the program's own connection.
     pub root_ca: Option<String>,
     /// Options of the secure port.
     pub serving: ServingOptions,
-    /// Time that controllers have to stop. Zero means no limit.
+    /// Time that controllers have to stop (`--controller-shutdown-timeout`). Zero means no limit.
     pub shutdown_timeout: Duration,
-    /// `--controller-start-interval`: each controller starts between one and two intervals after its lease is
-    /// acquired.
+    /// Start interval (`--controller-start-interval`): each controller starts between one and two intervals after its
+    /// lease is acquired.
     pub start_interval: Duration,
     /// Warnings to log at the start.
     pub warnings: Vec<String>,
@@ -74,7 +74,7 @@ impl Options {
     /// Reads and validates the flags.
     ///
     /// # Errors
-    /// All invalid values.
+    /// Returns the errors of all invalid values.
     pub fn check(given: ParsedFlags) -> Result<Self, Problems> {
         let read = Reader::new(given);
         let (gates, mut warnings) = FeatureGates::resolve(

@@ -1,8 +1,11 @@
+//! Tests of the flags: defaults, limits, help text, `/configz` and `/flagz`.
+
 use super::*;
 use evenkeel_component::flags::Invocation;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
+/// Returns the options of a command line, or the error message.
 fn options(arguments: &[&str]) -> Result<Options, String> {
     let arguments = arguments.iter().map(|argument| (*argument).to_owned());
     match flags().parse(NAME, arguments).map_err(|error| error.to_string())? {
@@ -12,7 +15,7 @@ fn options(arguments: &[&str]) -> Result<Options, String> {
 }
 
 #[test]
-fn defaults_are_upstreams() {
+fn defaults_equal_upstreams() {
     let options = options(&[]).expect("defaults are valid");
     assert_eq!((options.client.qps, options.client.burst), (20.0, 30));
     assert_eq!(options.serving.port, 10257);
@@ -24,7 +27,7 @@ fn defaults_are_upstreams() {
 }
 
 #[test]
-fn every_recorded_default_is_of_its_type() {
+fn every_default_is_printed_as_recorded() {
     let Ok(Invocation::Run(given)) = flags().parse(NAME, []) else { panic!("nothing is given") };
     for flag in flags().iter() {
         let printed = given.text(flag.name).unwrap_or_default();
@@ -34,10 +37,10 @@ fn every_recorded_default_is_of_its_type() {
     }
 }
 
-/// Command lines that we refuse with another message, and why.
-const OTHER_WORDS: [(&str, &str); 3] = [
+/// Command lines that we reject with another message than upstream, and our message.
+const OTHER_MESSAGES: [(&str, &str); 3] = [
     (
-        // The error of the operating system, as Rust formats it.
+        // Rust formats the error of the operating system differently from Go.
         "--allow-metric-labels-manifest=/nope",
         "metrics.allowListMappingManifest: Invalid value: \"/nope\": failed to read allow list manifest: \
          No such file or directory (os error 2)",
@@ -54,20 +57,20 @@ const OTHER_WORDS: [(&str, &str); 3] = [
     ),
 ];
 
-/// The recorded lines contain arguments, a tab, and the error message of upstream's program (v1.37.1).
+/// Each recorded line has arguments, a tab, and the error message of upstream's program (v1.37.1).
 #[test]
-fn invalid_options_are_refused_with_upstreams_messages() {
+fn invalid_options_are_rejected_with_upstreams_messages() {
     for line in include_str!("../../data/recorded-refusals.tsv").lines() {
-        let (arguments, words) = line.split_once('\t').expect("two columns");
-        let other = OTHER_WORDS.iter().find(|(other, _)| *other == arguments);
-        let words = other.map_or(words, |(_, words)| words);
+        let (arguments, message) = line.split_once('\t').expect("two columns");
+        let other = OTHER_MESSAGES.iter().find(|(other, _)| *other == arguments);
+        let message = other.map_or(message, |(_, message)| message);
         let arguments: Vec<&str> = arguments.split(' ').collect();
-        assert_eq!(options(&arguments).map(|_| ()), Err(words.to_owned()), "{arguments:?}");
+        assert_eq!(options(&arguments).map(|_| ()), Err(message.to_owned()), "{arguments:?}");
     }
 }
 
 #[test]
-fn configz_is_upstreams_by_default() {
+fn configz_equals_upstreams_by_default() {
     let options = options(&[]).expect("defaults are valid");
     let recorded: Value =
         serde_json::from_str(include_str!("../../data/configz.json")).expect("recorded");
@@ -105,7 +108,7 @@ fn configz_shows_the_given_flags() {
 }
 
 #[test]
-fn every_position_and_every_flag_of_configz_exists() {
+fn every_pointer_and_every_flag_of_the_configz_table_exists() {
     let recorded: Value =
         serde_json::from_str(include_str!("../../data/configz.json")).expect("recorded");
     let config = &recorded["kubecontrollermanager.config.k8s.io"];
@@ -117,9 +120,9 @@ fn every_position_and_every_flag_of_configz_exists() {
 }
 
 #[test]
-fn controllers_are_chosen_by_name_alias_and_star() {
-    let check = |asked: &str| {
-        let options = options(&[&format!("--controllers={asked}")])?;
+fn controllers_are_enabled_by_name_alias_and_star() {
+    let check = |controllers: &str| {
+        let options = options(&[&format!("--controllers={controllers}")])?;
         let known_controllers = [
             ("deployment-controller", true),
             ("job-controller", true),
@@ -138,7 +141,7 @@ fn controllers_are_chosen_by_name_alias_and_star() {
 }
 
 /// Returns section, name, type and default of each flag in a help text.
-fn shown(help: &str) -> Vec<[String; 4]> {
+fn parse_help(help: &str) -> Vec<[String; 4]> {
     let (mut section, mut flags) = (String::new(), Vec::new());
     for line in help.lines() {
         if let Some(name) = line.strip_suffix(" flags:") {
@@ -159,18 +162,17 @@ fn shown(help: &str) -> Vec<[String; 4]> {
 }
 
 /// Flags that upstream's help text lacks, and the reason.
-const OURS: [(&str, &str); 1] =
-    [("plan", "a dry run, for who is about to put this program in upstream's place")];
+const OURS: [(&str, &str); 1] = [("plan", "a dry run before this program replaces upstream's")];
 
 #[test]
-fn the_help_text_shows_what_upstreams_does() {
+fn the_help_text_lists_upstreams_flags_and_ours() {
     let recorded = include_str!("../../data/flags.tsv").lines().skip(1).map(|line| {
         let cells: Vec<&str> = line.split('\t').collect();
         [cells[0], cells[1], cells[2], cells[3]].map(str::to_owned)
     });
     let is_ours = |flag: &[String; 4]| OURS.iter().any(|(name, _)| flag[1] == *name);
     let (ours, upstreams): (Vec<_>, Vec<_>) =
-        shown(&command_line().help()).into_iter().partition(is_ours);
+        parse_help(&command_line().help()).into_iter().partition(is_ours);
     assert_eq!(upstreams, recorded.collect::<Vec<_>>());
     assert_eq!(ours.iter().map(|flag| &*flag[1]).collect::<Vec<_>>(), OURS.map(|(name, _)| name));
 }
@@ -208,7 +210,7 @@ const KUBEADM: [&str; 14] = [
 ];
 
 #[test]
-fn the_flags_of_kubeadm_are_accepted() {
+fn the_flags_that_kubeadm_sets_are_accepted() {
     let variants: [&[&str]; 8] = [
         &[],
         // A cluster with a pod network.
@@ -225,7 +227,7 @@ fn the_flags_of_kubeadm_are_accepted() {
             "--node-cidr-mask-size-ipv4=24",
             "--node-cidr-mask-size-ipv6=64",
         ],
-        // A cluster with its own cloud provider.
+        // A cluster with an external cloud provider.
         &["--cloud-provider=external", "--configure-cloud-routes=false"],
         // A cluster with an external CA, and therefore without signing keys.
         &["--cluster-signing-cert-file=", "--cluster-signing-key-file="],
@@ -254,7 +256,7 @@ fn the_flags_of_kubeadm_are_accepted() {
 }
 
 #[test]
-fn what_has_no_effect_is_reported_once() {
+fn flags_without_effect_are_reported_once() {
     let warnings = options(&["--external-cloud-volume-plugin=a", "--node-sync-period=1s", "--v=2"])
         .expect("valid")
         .warnings;
@@ -264,7 +266,7 @@ fn what_has_no_effect_is_reported_once() {
 }
 
 #[test]
-fn flagz_is_upstreams_by_default() {
+fn flagz_equals_upstreams_by_default() {
     // Upstream was recorded with these flags on its command line.
     let options = options(&["--v=1", "--kubeconfig=/nope"]).expect("valid");
     let recorded: BTreeMap<String, String> = include_str!("../../data/recorded-flagz.tsv")
@@ -278,7 +280,7 @@ fn flagz_is_upstreams_by_default() {
 }
 
 #[test]
-fn values_are_printed_as_upstream_was_recorded_to() {
+fn flag_values_are_printed_as_upstream_prints_them() {
     for (given, printed) in [
         ("--allow-metric-labels=metric1,label1=v1", "[\"metric1,label1=v1\"]"),
         ("--bind-address=::1", "::1"),
@@ -310,7 +312,7 @@ fn values_are_printed_as_upstream_was_recorded_to() {
 }
 
 #[test]
-fn the_program_starts_with_each_gate_that_upstreams_starts_with() {
+fn the_program_starts_with_each_gate_that_upstream_starts_with() {
     let names: Vec<&str> = FeatureGates::default().iter().map(|(name, ..)| name).collect();
     let each = names.iter().flat_map(|name| [format!("{name}=true"), format!("{name}=false")]);
     let several =

@@ -1,4 +1,4 @@
-//! Planned writes, and the controllers that have not finished planning. Pure.
+//! Report of a dry run: the planned writes, and the controllers that have not finished planning.
 
 use evenkeel_api::time::{SignedDuration, Timestamp};
 use evenkeel_runtime::{client::DryRunWrite, introspect::ControllerReport};
@@ -7,16 +7,16 @@ use std::process::ExitCode;
 
 /// Exit code if there are planned writes.
 const EXIT_WRITES_PLANNED: u8 = 2;
-/// The preview waits for keys whose delay ends within this time.
+/// The dry run waits for keys whose delay ends within this time.
 const MAX_DELAY: SignedDuration = SignedDuration::from_secs(10);
-/// The preview does not wait for a key that has failed this often.
+/// The dry run does not wait for a key that has failed this many times.
 const MAX_FAILURES: u32 = 3;
 
 /// Planned writes of all controllers.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DryRun {
-    /// The writes, in the order of their first request.
+    /// Planned writes, in the order of their first request.
     pub writes: Vec<DryRunWrite>,
     /// Number of events that would be recorded.
     pub events: usize,
@@ -43,26 +43,27 @@ impl DryRun {
                 line(&format!("  {write}"));
             }
         }
-        for left in &self.unfinished {
-            line(&format!("note: {left}"));
+        for description in &self.unfinished {
+            line(&format!("note: {description}"));
         }
-        let (n, events) = (self.writes.len(), self.events);
-        if n == 0 {
+        let (writes, events) = (self.writes.len(), self.events);
+        if writes == 0 {
             line(&format!("{} controllers would write nothing.", self.controllers.len()));
         } else {
-            line(&format!("{n} writes and {events} events would be made now; none was."));
+            line(&format!("{writes} writes and {events} events would be made now; none was."));
             line("What would follow from them (the pods of a new ReplicaSet, say) is not shown.");
         }
         out
     }
 
-    /// Returns exit code 0 without planned writes, and 2 with any.
+    /// Returns exit code 0 if no writes are planned, otherwise 2.
     pub fn exit_code(&self) -> ExitCode {
         if self.writes.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_WRITES_PLANNED) }
     }
 }
 
-/// Describes the controllers that are busy or will be soon.
+/// Describes the caches that have not synced, and the controllers whose queues have keys that are ready, in work or due
+/// within [`MAX_DELAY`].
 pub(super) fn busy(reports: &[ControllerReport], now: Timestamp) -> Vec<String> {
     let mut busy = Vec::new();
     for report in reports {
@@ -71,19 +72,19 @@ pub(super) fn busy(reports: &[ControllerReport], now: Timestamp) -> Vec<String> 
             let why = cache.trouble.as_deref().unwrap_or("it takes long");
             busy.push(format!("{name} does not see {}: {why}", cache.resource));
         }
-        let comes_soon = |key: &&evenkeel_runtime::introspect::KeyState| {
+        let is_due_soon = |key: &&evenkeel_runtime::introspect::KeyState| {
             key.failures < MAX_FAILURES && key.delayed_until.is_some_and(|at| at <= now + MAX_DELAY)
         };
-        let soon = queue.keys.iter().filter(comes_soon).count();
-        if !queue.is_idle() || soon > 0 {
-            let left = queue.ready + queue.in_flight + soon;
-            busy.push(format!("{name} still has {left} objects to look at"));
+        let due_soon = queue.keys.iter().filter(is_due_soon).count();
+        if !queue.is_idle() || due_soon > 0 {
+            let remaining = queue.ready + queue.in_flight + due_soon;
+            busy.push(format!("{name} still has {remaining} objects to look at"));
         }
     }
     busy
 }
 
-/// Describes the controllers with failures.
+/// Describes the controllers with keys in backoff, each with its latest error.
 pub(super) fn failing(reports: &[ControllerReport]) -> Vec<String> {
     let failed = reports.iter().filter(|report| report.queue.backing_off > 0);
     failed
@@ -100,10 +101,12 @@ mod tests {
     use super::*;
     use evenkeel_runtime::introspect::{CacheState, KeyState, QueueState};
 
+    /// Returns the report of a controller `c` with this queue.
     fn report(queue: QueueState) -> ControllerReport {
         ControllerReport { name: "c".to_owned(), queue, ..ControllerReport::default() }
     }
 
+    /// Returns a queue with one key that is delayed until this time and has failed this many times.
     fn delayed(seconds: i64, failures: u32) -> QueueState {
         let until = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds);
         let key = KeyState { delayed_until: Some(until), failures, ..KeyState::default() };
@@ -111,35 +114,35 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_is_busy_while_keys_become_ready_soon() {
-        let two = QueueState { ready: 1, in_flight: 1, ..QueueState::default() };
-        for (queue, n) in [
+    fn a_controller_is_busy_while_keys_are_ready_in_work_or_due_soon() {
+        let two_keys = QueueState { ready: 1, in_flight: 1, ..QueueState::default() };
+        for (queue, objects) in [
             (QueueState::default(), 0),
-            (two, 2),
+            (two_keys, 2),
             (delayed(10, 0), 1),
             (delayed(11, 0), 0),
             (delayed(1, MAX_FAILURES), 0),
         ] {
-            let want = (n > 0).then(|| format!("c still has {n} objects to look at"));
+            let want = (objects > 0).then(|| format!("c still has {objects} objects to look at"));
             let busy = busy(&[report(queue)], Timestamp::UNIX_EPOCH);
             assert_eq!(busy, want.into_iter().collect::<Vec<_>>());
         }
     }
 
     #[test]
-    fn a_cache_that_does_not_sync_is_named() {
+    fn a_cache_that_has_not_synced_is_reported_with_its_error() {
         let cache = CacheState {
             resource: "pods".to_owned(),
             trouble: Some("forbidden".to_owned()),
             ..CacheState::default()
         };
-        let blind = ControllerReport { caches: vec![cache], ..report(QueueState::default()) };
-        let busy = busy(&[blind], Timestamp::UNIX_EPOCH);
+        let unsynced = ControllerReport { caches: vec![cache], ..report(QueueState::default()) };
+        let busy = busy(&[unsynced], Timestamp::UNIX_EPOCH);
         assert_eq!(busy, ["c does not see pods: forbidden"]);
     }
 
     #[test]
-    fn failures_are_reported_with_their_number() {
+    fn failures_are_reported_with_the_number_of_failing_objects() {
         let reports =
             [1, 0].map(|backing_off| report(QueueState { backing_off, ..QueueState::default() }));
         assert_eq!(failing(&reports), ["c failed at 1 objects"]);

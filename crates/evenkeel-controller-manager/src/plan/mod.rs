@@ -1,7 +1,7 @@
 //! `--plan`: prints the writes that a manager would send to a cluster now. It writes no lease, event or object.
 //!
 //! The enabled controllers run over a read-only connection until all of them are idle. Operators use it before
-//! they replace another program by this one.
+//! they replace another program with this one.
 
 mod dry_run;
 
@@ -29,7 +29,7 @@ use std::{process::ExitCode, sync::Arc, time::Duration};
 pub const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time without a request after which the controllers have finished.
 const IDLE_PERIOD: Duration = Duration::from_secs(2);
-/// Interval of the checks whether the controllers have finished.
+/// Interval between checks that the controllers have finished.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Time that tasks have to end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -49,7 +49,7 @@ pub struct DryRunSettings<'a> {
 /// Runs the controllers on the cluster of `kube`, and returns their planned writes.
 ///
 /// # Errors
-/// When discovery fails, or a controller cannot start with its options.
+/// If discovery fails, or a controller cannot start with its options.
 pub async fn dry_run(
     kube: kube::Client,
     clock: &Clock,
@@ -123,6 +123,7 @@ async fn until_idle(
     }
 }
 
+/// Returns the reports of all controllers.
 fn reports(introspection: &Introspection) -> Vec<ControllerReport> {
     introspection.all().iter().map(|inspect| inspect.report()).collect()
 }
@@ -161,20 +162,22 @@ mod tests {
     use evenkeel_controllers::wiring::descriptor::descriptors;
     use serde_json::{Value, json};
 
-    async fn ask(client: &Client, method: &str, path: &str, body: Value) -> Value {
+    /// Sends a request, and returns the response's JSON.
+    async fn send(client: &Client, method: &str, path: &str, body: Value) -> Value {
         let bytes = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
         let request = http::Request::builder().method(method).uri(path);
         let request = request.header("content-type", "application/json").body(bytes);
-        let answer = client.raw(request.expect("a request")).await.expect("an answer");
-        serde_json::from_slice(answer.body()).expect("JSON")
+        let response = client.raw(request.expect("a request")).await.expect("an answer");
+        serde_json::from_slice(response.body()).expect("JSON")
     }
 
     /// Returns the current revision of the server's store.
     async fn revision(client: &Client) -> String {
-        let list = ask(client, "GET", "/api/v1/configmaps?limit=1", Value::Null).await;
+        let list = send(client, "GET", "/api/v1/configmaps?limit=1", Value::Null).await;
         list["metadata"]["resourceVersion"].as_str().expect("a version").to_owned()
     }
 
+    /// Returns a Deployment `web` with two replicas.
     fn deployment() -> Value {
         let labels = json!({"app": "web"});
         json!({
@@ -192,17 +195,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn planned_writes_are_reported_and_not_sent() {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("a time"));
-        let time = clock.clone();
-        let server = Server::builder().clock(evenkeel_apiserver::Clock::new(move || time.now()));
+        let server_clock = clock.clone();
+        let server =
+            Server::builder().clock(evenkeel_apiserver::Clock::new(move || server_clock.now()));
         let server = server.build().await.expect("a server");
         let kube = kube::Client::new(server.service(), "default");
         let client = Client::new(kube.clone(), clock.clone());
         let path = "/apis/apps/v1/namespaces/default/deployments";
-        ask(&client, "POST", path, deployment()).await;
+        send(&client, "POST", path, deployment()).await;
         let orphan = json!({"metadata": {"name": "orphan", "ownerReferences": [{
             "apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "u",
         }]}});
-        ask(&client, "POST", "/api/v1/namespaces/default/configmaps", orphan).await;
+        send(&client, "POST", "/api/v1/namespaces/default/configmaps", orphan).await;
         let before = revision(&client).await;
         let chosen = descriptors();
         let settings = DryRunSettings {
@@ -222,13 +226,17 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }
-        assert!(!text.contains("pods default"), "what follows is not made up: {text}");
+        assert!(
+            !text.contains("pods default"),
+            "the plan has no pods of the planned ReplicaSet: {text}"
+        );
         assert_eq!(dry_run.exit_code(), ExitCode::from(2));
         assert!(
             client.get_metadata(&lease(), "kube-system", "kube-controller-manager").await.is_err()
         );
     }
 
+    /// Returns the kind of leases.
     fn lease() -> evenkeel_api::Kind {
         evenkeel_api::Kind::new("coordination.k8s.io", "v1", "Lease", "leases", true)
     }

@@ -33,7 +33,7 @@ pub(super) fn with_defaults(plugin: &str, given: &Value, gates: &FeatureGates) -
     })
 }
 
-/// Validates arguments that have their defaults. Like upstream's, the factory of `NodeResourcesFit` validates its own
+/// Validates arguments after their defaults were set. As upstream, the factory of `NodeResourcesFit` validates its own
 /// arguments.
 pub(super) fn checked(
     plugin: &str,
@@ -60,6 +60,7 @@ pub(crate) fn typed<T: PluginArgs>(args: &Value) -> T {
     serde_json::from_value(args.clone()).unwrap_or_default()
 }
 
+/// Sets the defaults of arguments, their kind and their version.
 fn defaulted<T: PluginArgs>(plugin: &str, given: &Value, gates: &FeatureGates) -> Value {
     let mut args: T = if given.is_null() { T::default() } else { typed(given) };
     args.set_defaults(gates);
@@ -132,6 +133,7 @@ pub(crate) struct DynamicResourcesArgs {
 }
 
 impl DynamicResourcesArgs {
+    /// Returns whether the filter timeout and the binding timeout are enabled.
     fn gates(gates: &FeatureGates) -> (bool, bool) {
         let conditions = gates.enabled("DRADeviceBindingConditions")
             && gates.enabled("DRAResourceClaimDeviceStatus");
@@ -193,12 +195,12 @@ impl PluginArgs for InterPodAffinityArgs {
 
     fn validate(&self, path: &str, _: &FeatureGates) -> Vec<FieldError> {
         let weight = self.hard_pod_affinity_weight.unwrap_or_default();
-        let errors = FieldError::value(
+        let error = FieldError::value(
             format!("{path}.hardPodAffinityWeight"),
             weight,
             "not in valid range [0, 100]",
         );
-        if (0..=100).contains(&weight) { Vec::new() } else { vec![errors] }
+        if (0..=100).contains(&weight) { Vec::new() } else { vec![error] }
     }
 }
 
@@ -230,11 +232,11 @@ impl PluginArgs for NodeAffinityArgs {
             }
         };
         let terms = list(affinity.get(required).unwrap_or(&Value::Null), "nodeSelectorTerms");
-        for (n, one) in terms.iter().enumerate() {
-            term(one, format!("{path}.addedAffinity.{required}.nodeSelectorTerms[{n}]"));
+        for (n, required_term) in terms.iter().enumerate() {
+            term(required_term, format!("{path}.addedAffinity.{required}.nodeSelectorTerms[{n}]"));
         }
-        for (n, one) in list(affinity, preferred).iter().enumerate() {
-            let preference = one.get("preference").unwrap_or(&Value::Null);
+        for (n, preferred_term) in list(affinity, preferred).iter().enumerate() {
+            let preference = preferred_term.get("preference").unwrap_or(&Value::Null);
             term(preference, format!("{path}.addedAffinity.{preferred}[{n}]"));
         }
         errors
@@ -296,13 +298,13 @@ impl ResourceSpec {
         ["cpu", "memory"].map(|name| Self { name: name.to_owned(), weight: 1 }).into()
     }
 
-    /// Sets the default resources if there are none, and weight 1 where it is unset.
+    /// Sets the default resources if there are none, and sets unset weights to 1.
     fn set_defaults(all: &mut Vec<Self>) {
         if all.is_empty() {
             *all = Self::defaults();
         }
-        for one in all.iter_mut().filter(|one| one.weight == 0) {
-            one.weight = 1;
+        for resource in all.iter_mut().filter(|resource| resource.weight == 0) {
+            resource.weight = 1;
         }
     }
 }
@@ -349,6 +351,7 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// Validates the points of a scoring function.
     fn check(all: &[Self], path: &str) -> Vec<FieldError> {
         if all.is_empty() {
             return vec![FieldError::required(
@@ -367,11 +370,11 @@ impl Shape {
             ));
         }
         for (n, point) in all.iter().enumerate() {
-            for (field, value, most) in
+            for (field, value, max) in
                 [("utilization", point.utilization, 100), ("score", point.score, 10)]
             {
-                if !(0..=most).contains(&value) {
-                    let rule = format!("not in valid range [0, {most}]");
+                if !(0..=max).contains(&value) {
+                    let rule = format!("not in valid range [0, {max}]");
                     errors.push(FieldError::value(format!("{path}[{n}].{field}"), value, &rule));
                 }
             }
@@ -513,8 +516,10 @@ impl PluginArgs for PodTopologySpreadArgs {
         }
         for (n, constraint) in self.default_constraints.iter().enumerate() {
             let at = format!("{path}.defaultConstraints[{n}]");
-            errors.extend(constraint_rules(constraint, &at));
-            let id = |one: &Value| [one["topologyKey"].clone(), one["whenUnsatisfiable"].clone()];
+            errors.extend(validate_constraint(constraint, &at));
+            let id = |constraint: &Value| {
+                [constraint["topologyKey"].clone(), constraint["whenUnsatisfiable"].clone()]
+            };
             if self.default_constraints[..n].iter().any(|other| id(other) == id(constraint)) {
                 let [key, when] = id(constraint);
                 let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -528,7 +533,8 @@ impl PluginArgs for PodTopologySpreadArgs {
     }
 }
 
-fn constraint_rules(constraint: &Value, at: &str) -> Vec<FieldError> {
+/// Validates a default constraint.
+fn validate_constraint(constraint: &Value, at: &str) -> Vec<FieldError> {
     let text = |field: &str| constraint.get(field).and_then(Value::as_str).unwrap_or_default();
     let mut errors = Vec::new();
     let skew = constraint.get("maxSkew").and_then(Value::as_i64).unwrap_or_default();

@@ -24,19 +24,23 @@ impl FieldError {
         Self { path, what: format!("Invalid value: {}: {why}", value.into()) }
     }
 
+    /// Returns the error of a missing value.
     pub(super) fn required(path: String, why: &str) -> Self {
         let colon = if why.is_empty() { "" } else { ": " };
         Self { path, what: format!("Required value{colon}{why}") }
     }
 
+    /// Returns the error of a field that must not be set.
     pub(super) fn forbidden(path: String, why: &str) -> Self {
         Self { path, what: format!("Forbidden: {why}") }
     }
 
+    /// Returns the error of a value that appears twice.
     pub(super) fn duplicate(path: String, value: impl Into<Value>) -> Self {
         Self { path, what: format!("Duplicate value: {}", value.into()) }
     }
 
+    /// Returns the error of a value that is not one of the `known` ones.
     pub(super) fn unsupported(path: String, value: &str, known: &[&str]) -> Self {
         let known: Vec<String> = known.iter().map(|word| format!("{word:?}")).collect();
         let what = format!("Unsupported value: {value:?}: supported values: {}", known.join(", "));
@@ -44,7 +48,7 @@ impl FieldError {
     }
 }
 
-/// Several errors as one, formatted like upstream's, each message once.
+/// Several errors as one, in upstream's format. Each message appears once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Aggregate(pub(crate) Vec<String>);
 
@@ -66,7 +70,7 @@ impl KubeSchedulerConfiguration {
     ///
     /// # Errors
     ///
-    /// The errors of all invalid fields.
+    /// Returns the errors of all invalid fields.
     pub(crate) fn validate(&self, gates: &FeatureGates) -> Result<(), Aggregate> {
         let errors = self.errors(gates);
         let mut texts: Vec<String> = Vec::new();
@@ -78,6 +82,7 @@ impl KubeSchedulerConfiguration {
         if texts.is_empty() { Ok(()) } else { Err(Aggregate(texts)) }
     }
 
+    /// Returns the errors of all fields.
     fn errors(&self, gates: &FeatureGates) -> Vec<FieldError> {
         let mut errors = Vec::new();
         let burst = self.client_connection.burst;
@@ -96,15 +101,19 @@ impl KubeSchedulerConfiguration {
         }
         errors.extend(profiles(&self.profiles, gates));
         errors.extend(percentage("percentageOfNodesToScore", self.percentage_of_nodes_to_score));
-        let initial = self.pod_initial_backoff_seconds.unwrap_or_default();
-        let most = self.pod_max_backoff_seconds.unwrap_or_default();
-        if initial <= 0 {
+        let initial_backoff = self.pod_initial_backoff_seconds.unwrap_or_default();
+        let max_backoff = self.pod_max_backoff_seconds.unwrap_or_default();
+        if initial_backoff <= 0 {
             let rule = "must be greater than 0";
-            errors.push(FieldError::value("podInitialBackoffSeconds".to_owned(), initial, rule));
+            errors.push(FieldError::value(
+                "podInitialBackoffSeconds".to_owned(),
+                initial_backoff,
+                rule,
+            ));
         }
-        if most < initial {
+        if max_backoff < initial_backoff {
             let rule = "must be greater than or equal to PodInitialBackoffSeconds";
-            errors.push(FieldError::value("podMaxBackoffSeconds".to_owned(), most, rule));
+            errors.push(FieldError::value("podMaxBackoffSeconds".to_owned(), max_backoff, rule));
         }
         errors.extend(extenders(&self.extenders));
         errors
@@ -112,6 +121,7 @@ impl KubeSchedulerConfiguration {
 }
 
 impl LeaderElectionConfiguration {
+    /// Returns the errors of leader election; none if it is disabled.
     fn errors(&self) -> Vec<FieldError> {
         if self.leader_elect == Some(false) {
             return Vec::new();
@@ -129,7 +139,7 @@ impl LeaderElectionConfiguration {
             }
         }
         if self.lease_duration <= self.renew_deadline {
-            // Like upstream, the error shows the other value.
+            // As upstream, the error shows the other value.
             let shown = text(self.renew_deadline);
             let rule = "must be greater than `RenewDeadline`";
             errors.push(FieldError::value(at("leaseDuration"), shown, rule));
@@ -151,6 +161,7 @@ impl LeaderElectionConfiguration {
     }
 }
 
+/// Checks a percentage: 0 to 100.
 fn percentage(path: &str, share: Option<i32>) -> Option<FieldError> {
     let share = share.filter(|share| !(0..=100).contains(share))?;
     Some(FieldError::value(path.to_owned(), share, "not in valid range [0-100]"))
@@ -159,12 +170,14 @@ fn percentage(path: &str, share: Option<i32>) -> Option<FieldError> {
 /// Plugins of former versions that upstream rejects by name.
 const RETIRED: [&str; 4] = ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];
 
+/// Returns an error if the plugin is a retired one.
 fn retired(path: String, name: &str) -> Option<FieldError> {
     let rule =
         format!("was invalid in version \"v1\" (KubeSchedulerConfiguration is version {GROUP:?})");
     RETIRED.contains(&name).then(|| FieldError::value(path, name, &rule))
 }
 
+/// Checks the profiles.
 fn profiles(all: &[KubeSchedulerProfile], gates: &FeatureGates) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (n, profile) in all.iter().enumerate() {
@@ -186,6 +199,7 @@ fn profiles(all: &[KubeSchedulerProfile], gates: &FeatureGates) -> Vec<FieldErro
     errors
 }
 
+/// Checks that no list enables a retired plugin.
 fn plugin_sets(profile: &KubeSchedulerProfile, path: &str) -> Vec<FieldError> {
     let sets = profile.plugins.iter().flat_map(|plugins| &plugins.0);
     let checked = sets.filter(|(point, _)| {
@@ -199,6 +213,7 @@ fn plugin_sets(profile: &KubeSchedulerProfile, path: &str) -> Vec<FieldError> {
     enabled.collect()
 }
 
+/// Checks the plugin arguments of a profile.
 fn plugin_configs(
     profile: &KubeSchedulerProfile,
     path: &str,
@@ -227,25 +242,30 @@ fn queue_sorts(all: &[KubeSchedulerProfile]) -> Vec<FieldError> {
         return vec![FieldError::required("profiles".to_owned(), "")];
     };
     let mut errors = Vec::new();
-    let canon = set(first);
-    if canon.enabled.len() > 1 {
+    let expected = set(first);
+    if expected.enabled.len() > 1 {
         let at = "profiles[0].plugins.queueSort.Enabled".to_owned();
         errors.push(FieldError::value(
             at,
-            canon.enabled.len(),
+            expected.enabled.len(),
             "only one queue sort plugin can be enabled",
         ));
     }
     for (n, profile) in all.iter().enumerate().skip(1) {
-        let own = set(profile);
-        if own != canon {
+        let queue_sort = set(profile);
+        if queue_sort != expected {
             let at = format!("profiles[{n}].plugins.queueSort");
-            errors.push(FieldError::value(at, json!(own), "must be the same for all profiles"));
+            errors.push(FieldError::value(
+                at,
+                json!(queue_sort),
+                "must be the same for all profiles",
+            ));
         }
     }
     errors
 }
 
+/// Checks the extenders.
 fn extenders(all: &[ExtenderConfig]) -> Vec<FieldError> {
     let (mut errors, mut managed) = (Vec::new(), Vec::new());
     for (n, extender) in all.iter().enumerate() {
@@ -286,6 +306,8 @@ fn extenders(all: &[ExtenderConfig]) -> Vec<FieldError> {
 
 /// Reports whether the name is that of an extended resource (upstream: `IsExtendedResourceName`).
 fn extended(name: &str) -> bool {
-    let own = !name.contains('/') || name.contains("kubernetes.io/");
-    !own && !name.starts_with("requests.") && qualified_name(&format!("requests.{name}")).is_empty()
+    let is_native = !name.contains('/') || name.contains("kubernetes.io/");
+    !is_native
+        && !name.starts_with("requests.")
+        && qualified_name(&format!("requests.{name}")).is_empty()
 }

@@ -41,8 +41,7 @@ impl KubeSchedulerConfiguration {
         }
     }
 
-    /// Replaces the resources that `NodeResourcesFit` ignores by those that only extenders manage,
-    /// as upstream does.
+    /// As upstream, replaces the resources that `NodeResourcesFit` ignores with those that only extenders manage.
     pub(crate) fn ignore_extender_resources(&mut self) {
         let managed = self.extenders.iter().flat_map(|extender| &extender.managed_resources);
         let ignored: Vec<&str> = managed
@@ -58,40 +57,43 @@ impl KubeSchedulerConfiguration {
         }
     }
 
+    /// Sets the defaults of leader election.
     fn set_leader_election_defaults(&mut self) {
         let leader = &mut self.leader_election;
         leader.leader_elect.get_or_insert(true);
-        for (text, standard) in [
+        for (text, default) in [
             (&mut leader.resource_lock, "leases"),
             (&mut leader.resource_namespace, "kube-system"),
             (&mut leader.resource_name, "kube-scheduler"),
         ] {
             if text.is_empty() {
-                standard.clone_into(text);
+                default.clone_into(text);
             }
         }
-        for (span, standard) in [
+        for (span, default) in [
             (&mut leader.lease_duration, 15),
             (&mut leader.renew_deadline, 10),
             (&mut leader.retry_period, 2),
         ] {
             if *span == GoDuration(0) {
-                *span = GoDuration::seconds(standard);
+                *span = GoDuration::seconds(default);
             }
         }
     }
 }
 
 impl KubeSchedulerProfile {
+    /// Sets the default plugins, and the arguments of all enabled in-tree plugins.
     fn set_defaults(&mut self, gates: &FeatureGates) {
         self.plugins = Some(plugins::merged(gates, self.plugins.take()));
         for config in &mut self.plugin_config {
-            let given = std::mem::take(&mut config.args);
+            let configured = std::mem::take(&mut config.args);
             // The arguments of out-of-tree plugins stay as they are.
-            config.args = args::with_defaults(&config.name, &given, gates).unwrap_or(given);
+            config.args =
+                args::with_defaults(&config.name, &configured, gates).unwrap_or(configured);
         }
-        let named = self.plugins.as_ref().map(names).unwrap_or_default();
-        for name in named {
+        let enabled = self.plugins.as_ref().map(names).unwrap_or_default();
+        for name in enabled {
             if self.plugin_config.iter().any(|config| config.name == name) {
                 continue;
             }

@@ -53,8 +53,8 @@ pub struct KubeSchedulerConfiguration {
     /// Whether the program profiles lock contention.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enable_contention_profiling: Option<bool>,
-    /// Percentage of the nodes that are enough to find feasible. Default: 0, a percentage that depends on the size of
-    /// the cluster.
+    /// Percentage of the nodes that must be feasible for an attempt to stop its search. Default: 0, a percentage that
+    /// depends on the size of the cluster.
     pub percentage_of_nodes_to_score: Option<i32>,
     /// Initial backoff of an unschedulable pod in seconds. Default: 1.
     pub pod_initial_backoff_seconds: Option<i64>,
@@ -76,7 +76,7 @@ pub struct KubeSchedulerConfiguration {
 pub struct LeaderElectionConfiguration {
     /// Whether the program works only while it is the leader. Default: true.
     pub leader_elect: Option<bool>,
-    /// Time after the last renewal after which other candidates may take the lease. Default: 15 s.
+    /// Time since the last renewal after which other candidates may acquire the lease. Default: 15 s.
     pub lease_duration: GoDuration,
     /// Time after which a leader that cannot renew its lease gives up. Default: 10 s.
     pub renew_deadline: GoDuration,

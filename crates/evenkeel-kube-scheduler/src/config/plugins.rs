@@ -1,4 +1,4 @@
-//! Default plugins, and how the lists of a profile change them (`pkg/scheduler/apis/config/v1/default_plugins.go`).
+//! Default plugins, merged with the lists of a profile (`pkg/scheduler/apis/config/v1/default_plugins.go`).
 
 use super::{PluginRef, PluginSet, Plugins};
 use evenkeel_component::features::FeatureGates;
@@ -52,44 +52,47 @@ const STANDARD: [(&str, i32, &str); 24] = [
     ("PodGroupPodsCount", 1, "TopologyAwareWorkloadScheduling"),
 ];
 
-/// Returns the default plugins, changed by the lists of a profile.
-pub(super) fn merged(gates: &FeatureGates, own: Option<Plugins>) -> Plugins {
-    let mut own = own.unwrap_or_default();
+/// Returns the default plugins, merged with the lists of a profile.
+pub(super) fn merged(gates: &FeatureGates, plugins: Option<Plugins>) -> Plugins {
+    let mut plugins = plugins.unwrap_or_default();
     let merged = POINTS.map(|point| {
-        let given = own.0.remove(point).unwrap_or_default();
+        let set = plugins.0.remove(point).unwrap_or_default();
         let defaults = if point == "multiPoint" { defaults(gates) } else { Vec::new() };
-        (point.to_owned(), merge(defaults, given))
+        (point.to_owned(), merge(defaults, set))
     });
     Plugins(merged.into())
 }
 
+/// Returns the default plugins of `multiPoint`, in order.
 fn defaults(gates: &FeatureGates) -> Vec<PluginRef> {
-    let on = STANDARD.iter().filter(|(_, _, gate)| gate.is_empty() || gates.enabled(gate));
-    on.map(|(name, weight, _)| PluginRef { name: (*name).to_owned(), weight: *weight }).collect()
+    let enabled = STANDARD.iter().filter(|(_, _, gate)| gate.is_empty() || gates.enabled(gate));
+    enabled
+        .map(|(name, weight, _)| PluginRef { name: (*name).to_owned(), weight: *weight })
+        .collect()
 }
 
 /// Merges the default plugins with a profile's list. A default plugin that the list names keeps its position and takes
 /// the list's settings. Other plugins of the list follow.
-fn merge(defaults: Vec<PluginRef>, own: PluginSet) -> PluginSet {
-    let off = |name: &str| own.disabled.iter().any(|plugin| plugin.name == name);
+fn merge(defaults: Vec<PluginRef>, set: PluginSet) -> PluginSet {
+    let is_disabled = |name: &str| set.disabled.iter().any(|plugin| plugin.name == name);
     let mut replaced = Vec::new();
     let mut enabled: Vec<PluginRef> = Vec::new();
-    if !off("*") {
-        for plugin in defaults.into_iter().filter(|plugin| !off(&plugin.name)) {
+    if !is_disabled("*") {
+        for plugin in defaults.into_iter().filter(|plugin| !is_disabled(&plugin.name)) {
             // If the list names a plugin several times, the last entry applies here. The build of the profile rejects
             // the others.
-            match own.enabled.iter().rposition(|given| given.name == plugin.name) {
-                Some(n) => {
-                    replaced.push(n);
-                    enabled.push(own.enabled[n].clone());
+            match set.enabled.iter().rposition(|given| given.name == plugin.name) {
+                Some(index) => {
+                    replaced.push(index);
+                    enabled.push(set.enabled[index].clone());
                 }
                 None => enabled.push(plugin),
             }
         }
     }
-    let others = own.enabled.iter().enumerate().filter(|(n, _)| !replaced.contains(n));
+    let others = set.enabled.iter().enumerate().filter(|(index, _)| !replaced.contains(index));
     enabled.extend(others.map(|(_, plugin)| plugin.clone()));
     let disabled =
-        own.disabled.into_iter().map(|plugin| PluginRef { weight: 0, ..plugin }).collect();
+        set.disabled.into_iter().map(|plugin| PluginRef { weight: 0, ..plugin }).collect();
     PluginSet { enabled, disabled }
 }

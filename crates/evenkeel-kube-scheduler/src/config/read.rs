@@ -10,7 +10,7 @@ pub struct ReadError(String);
 
 const KIND: &str = "KubeSchedulerConfiguration";
 
-/// Parses YAML or JSON. It also checks the arguments of in-tree plugins; those of other plugins stay as they are.
+/// Parses YAML or JSON, and checks the arguments of in-tree plugins. The arguments of other plugins stay unchanged.
 ///
 /// # Errors
 /// If a field is unknown or has a value of a wrong type, or if the text is not a configuration.
@@ -29,6 +29,7 @@ pub(super) fn read(text: &str) -> Result<KubeSchedulerConfiguration, ReadError> 
     serde_json::from_value(tree).map_err(|error| ReadError(error.to_string()))
 }
 
+/// Returns the error of an unknown field.
 fn unknown_field(path: &str) -> String {
     format!("unknown field {path:?}")
 }
@@ -44,6 +45,7 @@ fn expect(tree: &Value, version: &str, kind: &str) -> Result<(), String> {
     }
 }
 
+/// Returns the error of an unknown kind or version.
 fn not_registered(kind: &str, version: &str) -> String {
     format!("no kind {kind:?} is registered for version {version:?}")
 }
@@ -69,6 +71,7 @@ fn arguments(tree: &mut Value) -> Result<Vec<String>, ReadError> {
     Ok(unknown)
 }
 
+/// Checks the arguments of one plugin. Returns the errors about unknown fields as one text.
 fn plugin_arguments(config: &mut Value) -> Result<Option<String>, String> {
     let name = config.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
     let kind = format!("{name}Args");

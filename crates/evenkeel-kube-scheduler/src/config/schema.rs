@@ -1,5 +1,5 @@
-//! Fields of the configuration with their types. Finds unknown fields and values of a wrong type. Errors have Go's form
-//! and name the field.
+//! Fields of the configuration with their types, to find unknown fields and values of a wrong type. Errors name the
+//! field, and have the form of Go's JSON decoder.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use evenkeel_api::duration;
@@ -16,9 +16,10 @@ static STRUCTS: LazyLock<BTreeMap<&'static str, Vec<(&'static str, &'static str)
         let mut structs: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
         for line in TABLE.lines().skip(1) {
             let mut cells = line.split('\t');
-            if let (Some(of), Some(field), Some(kind)) = (cells.next(), cells.next(), cells.next())
+            if let (Some(name), Some(field), Some(kind)) =
+                (cells.next(), cells.next(), cells.next())
             {
-                structs.entry(of).or_default().push((field, kind));
+                structs.entry(name).or_default().push((field, kind));
             }
         }
         structs
@@ -29,17 +30,20 @@ pub(super) fn has(name: &str) -> bool {
     STRUCTS.contains_key(name)
 }
 
-/// Converts a tree to the struct `of`. Removes nulls, which count as unset, and unknown fields. Returns the paths of
-/// unknown fields.
+/// Reduces a JSON value to the fields of the struct `name`: removes unknown fields and nulls, which count as unset.
+/// Returns the paths of the unknown fields.
 ///
+/// # Errors
 /// If a field's value has a wrong type.
-pub(super) fn shape(value: &mut Value, of: &str) -> Result<Vec<String>, String> {
+pub(super) fn shape(value: &mut Value, name: &str) -> Result<Vec<String>, String> {
     let mut reading = Reading { unknown: Vec::new(), fields: Vec::new() };
-    reading.one(value, of, of, "")?;
+    reading.object(value, name, name, "")?;
     Ok(reading.unknown)
 }
 
+/// State of the check of one value and the values in it.
 struct Reading {
+    /// Paths of the unknown fields found so far.
     unknown: Vec<String>,
     /// Names of the fields that lead to the current value, for Go's errors.
     fields: Vec<String>,
@@ -79,20 +83,28 @@ impl Reading {
                 Some(text) => return bytes(text),
                 None => false,
             },
-            of => return self.one(value, of, within, path),
+            name => return self.object(value, name, within, path),
         };
         if fits { Ok(()) } else { Err(self.type_error(value, within, kind, false)) }
     }
 
-    fn one(&mut self, value: &mut Value, of: &str, within: &str, path: &str) -> Result<(), String> {
+    /// Checks an object of the struct `name`, and removes its unknown and null fields.
+    fn object(
+        &mut self,
+        value: &mut Value,
+        name: &str,
+        within: &str,
+        path: &str,
+    ) -> Result<(), String> {
         let Value::Object(map) = value else {
-            return Err(self.type_error(value, within, of, false));
+            return Err(self.type_error(value, within, name, false));
         };
-        let known = STRUCTS.get(of).map(Vec::as_slice).unwrap_or_default();
+        let known = STRUCTS.get(name).map(Vec::as_slice).unwrap_or_default();
         let kept: Map<String, Value> = std::mem::take(map);
         for (field, mut value) in kept {
             let path = if path.is_empty() { field.clone() } else { format!("{path}.{field}") };
-            let Some((_, kind)) = known.iter().find(|(name, _)| *name == field) else {
+            let Some((_, kind)) = known.iter().find(|(known_field, _)| *known_field == field)
+            else {
                 self.unknown.push(path);
                 continue;
             };
@@ -100,13 +112,14 @@ impl Reading {
                 continue;
             }
             self.fields.push(field.clone());
-            self.any(&mut value, kind, of, &path)?;
+            self.any(&mut value, kind, name, &path)?;
             self.fields.pop();
             map.insert(field, value);
         }
         Ok(())
     }
 
+    /// Returns the error of Go's JSON decoder for a value of a wrong type.
     fn type_error(&self, value: &Value, within: &str, kind: &str, list: bool) -> String {
         let found = match value {
             Value::Null => "null".to_owned(),
@@ -126,10 +139,10 @@ impl Reading {
             "duration" => "string".to_owned(),
             "bytes" => "[]uint8".to_owned(),
             "labels" => "map[string]string".to_owned(),
-            of if has(of) => {
-                let shared = of.starts_with("LeaderElectionConfiguration")
-                    || of.starts_with("ClientConnectionConfiguration");
-                format!("{}.{of}", if shared { "v1alpha1" } else { "v1" })
+            name if has(name) => {
+                let shared = name.starts_with("LeaderElectionConfiguration")
+                    || name.starts_with("ClientConnectionConfiguration");
+                format!("{}.{name}", if shared { "v1alpha1" } else { "v1" })
             }
             plain => plain.to_owned(),
         };
@@ -139,16 +152,19 @@ impl Reading {
     }
 }
 
+/// Reports whether a value is a map of strings.
 fn labels(value: &Value) -> bool {
     value.as_object().is_some_and(|map| map.values().all(Value::is_string))
 }
 
+/// Checks that a text is base64, with the error of Go's decoder.
 fn bytes(text: &str) -> Result<(), String> {
     match BASE64_STANDARD.decode(text) {
         Ok(_) => Ok(()),
         Err(
-            base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _),
-        ) => Err(format!("illegal base64 data at input byte {at}")),
+            base64::DecodeError::InvalidByte(offset, _)
+            | base64::DecodeError::InvalidLastSymbol(offset, _),
+        ) => Err(format!("illegal base64 data at input byte {offset}")),
         Err(_) => Err(format!("illegal base64 data at input byte {}", text.len())),
     }
 }

@@ -1,8 +1,9 @@
-//! The form in which the configuration is written.
+//! Tests of the YAML form of the configuration and of its defaults.
 
 use super::KubeSchedulerConfiguration;
 use evenkeel_component::features::FeatureGates;
 
+/// Parses a configuration with these fields besides `apiVersion` and `kind`.
 fn parse(rest: &str) -> KubeSchedulerConfiguration {
     let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration";
     KubeSchedulerConfiguration::parse(&format!("{head}\n{rest}\n"), &FeatureGates::default())
@@ -16,7 +17,7 @@ fn the_default_is_written_as_upstream_writes_it() {
 }
 
 #[test]
-fn lists_change_the_default_plugins_in_place() {
+fn a_profiles_lists_override_default_plugins_in_place() {
     let config = parse(
         "profiles: [{plugins: {multiPoint: {enabled: [{name: Mine}, {name: NodeAffinity, weight: 7}], \
          disabled: [{name: ImageLocality, weight: 3}]}}}]",
@@ -31,7 +32,7 @@ fn lists_change_the_default_plugins_in_place() {
 }
 
 #[test]
-fn text_is_quoted_where_it_must_be() {
+fn text_is_quoted_if_yaml_would_read_another_value() {
     let config = parse("clientConnection: {kubeconfig: 'yes', acceptContentTypes: 'a: b'}");
     let yaml = config.to_yaml();
     assert!(
@@ -42,7 +43,7 @@ fn text_is_quoted_where_it_must_be() {
 }
 
 #[test]
-fn resources_that_extenders_manage_are_ignored() {
+fn node_resources_fit_ignores_resources_that_only_extenders_manage() {
     let mut config = parse(
         "extenders: [{urlPrefix: 'http://x', managedResources: [{name: a.b/c, ignoredByScheduler: true}, {name: a.b/d}]}]",
     );

@@ -1,4 +1,4 @@
-//! The configuration in the form of `/configz` and `--write-config-to`.
+//! Writes the configuration in the form of `/configz` and `--write-config-to`.
 
 use super::KubeSchedulerConfiguration;
 use serde::Serializer;
@@ -19,7 +19,7 @@ impl KubeSchedulerConfiguration {
             let named: Vec<&str> =
                 sets.flat_map(|set| &set.enabled).map(|plugin| &*plugin.name).collect();
             profile.plugin_config.retain(|config| named.contains(&&*config.name));
-            profile.plugin_config.sort_by(|one, other| one.name.cmp(&other.name));
+            profile.plugin_config.sort_by(|a, b| a.name.cmp(&b.name));
         }
         used
     }
@@ -32,7 +32,7 @@ impl KubeSchedulerConfiguration {
     }
 }
 
-/// Writes the lines of a map or list. `started` means that the first line is indented already.
+/// Writes the lines of a map or list. If `started`, the text already ends with the indentation of the first line.
 fn lines(text: &mut String, value: &Value, indent: usize, started: bool) {
     let mut first = started;
     let mut begin = |text: &mut String| {
@@ -70,6 +70,7 @@ fn lines(text: &mut String, value: &Value, indent: usize, started: bool) {
     }
 }
 
+/// Writes the value of a map's key: an empty or scalar value on the key's line, others on the lines below.
 fn nested(text: &mut String, value: &Value, indent: usize) {
     let empty = match value {
         Value::Object(map) => map.is_empty(),

@@ -1,4 +1,4 @@
-//! Observed facts of a pod, the input of its plan.
+//! Facts of a pod: the pod as its kubelet observes it, the input of its plan.
 
 use evenkeel_api::time::Timestamp;
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
@@ -20,24 +20,27 @@ pub(crate) struct Facts<'a> {
     pub(crate) deadline: Option<Duration>,
     /// Grace period: `deletionGracePeriodSeconds`, else `terminationGracePeriodSeconds`, else 30 s.
     pub(crate) grace: Duration,
+    /// IP address of the node.
     pub(crate) host_ip: Ipv4Addr,
+    /// Init containers, including sidecars, in the order of the spec.
     pub(crate) inits: Vec<Container<'a>>,
+    /// Main containers, in the order of the spec.
     pub(crate) mains: Vec<Container<'a>>,
-    /// Ephemeral containers in the order of the spec.
+    /// Ephemeral containers, in the order of the spec.
     pub(crate) ephemerals: Vec<Container<'a>>,
-    /// Readiness gates, each with the status of its condition, `None` where there is no such condition.
+    /// Readiness gates, each with the status of its condition; `None` if the pod lacks the condition.
     pub(crate) gates: Vec<(&'a str, Option<&'a str>)>,
     /// Whether the pod's volumes can be mounted. Until then, no container starts.
     pub(crate) mounted: bool,
     /// Why the node rejects the pod; `None` if it admits the pod.
-    pub(crate) refused: Option<Refusal>,
-    /// Errors in the pod's annotations, with a hash of them.
+    pub(crate) rejection: Option<Rejection>,
+    /// Errors in the pod's simulation annotations, after their hash (0 without errors).
     pub(crate) annotation_errors: (u64, Vec<String>),
-    /// Whether to record the normal events of starts and stops.
+    /// Whether to record the normal events `Started` and `Killing`.
     pub(crate) everyday_events: bool,
     /// Files that pods wrote to the node.
     pub(crate) node_files: Arc<Files>,
-    /// Ends of shells to which somebody was attached.
+    /// Exits of the containers' shells that ended on input of attached clients.
     pub(crate) exits: Vec<ShellExit>,
 }
 
@@ -56,7 +59,7 @@ impl<'a> Facts<'a> {
         self
     }
 
-    /// The containers of a group, in the spec's order.
+    /// Returns the containers of a group, in the order of the spec.
     pub(crate) fn group(&self, group: Group) -> &[Container<'a>] {
         match group {
             Group::Init => &self.inits,
@@ -73,7 +76,7 @@ pub(crate) struct Container<'a> {
     pub(crate) image: &'a str,
     /// Whether it is a sidecar: an init container that keeps running (`restartPolicy: Always`).
     pub(crate) sidecar: bool,
-    /// Restart policy of the container, else of the pod.
+    /// Restart policy of the container; that of the pod if the container has none.
     pub(crate) restart: Restart,
     pub(crate) script: Script,
     /// Process of the container; `None` if the interpreter does not understand its command.
@@ -89,6 +92,7 @@ pub(crate) enum Restart {
 }
 
 impl Restart {
+    /// Parses a restart policy; an unknown one is `Always`.
     pub(crate) fn parse(text: &str) -> Self {
         match text {
             "OnFailure" => Self::OnFailure,
@@ -97,6 +101,7 @@ impl Restart {
         }
     }
 
+    /// Reports whether a container with this exit code restarts.
     pub(crate) fn after(self, exit_code: i32) -> bool {
         match self {
             Self::Always => true,
@@ -108,14 +113,14 @@ impl Restart {
 
 /// Why a node does not admit a pod (`status.reason` and `status.message`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    pub(crate) reason: Refused,
+pub(crate) struct Rejection {
+    pub(crate) reason: RejectionReason,
     pub(crate) message: String,
 }
 
-/// Cause of a rejection: a missing resource, or a host port in use.
+/// Reason of a rejection: an exhausted resource, or a host port in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum RejectionReason {
     Pods,
     Cpu,
     Memory,
@@ -125,8 +130,8 @@ pub(crate) enum Refused {
     Ports,
 }
 
-impl Refused {
-    /// Returns upstream's reason, as in status and event.
+impl RejectionReason {
+    /// Returns upstream's reason in status and event.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Pods => "OutOfpods",

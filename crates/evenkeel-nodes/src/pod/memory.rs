@@ -18,9 +18,9 @@ pub(crate) struct Memory {
     pub(crate) inits: Box<[Slot]>,
     /// Main containers, in the order of the spec.
     pub(crate) mains: Box<[Slot]>,
-    /// Ephemeral containers, in the spec's order.
+    /// Ephemeral containers, in the order of the spec.
     pub(crate) ephemerals: Box<[Slot]>,
-    /// Files of its containers and volumes.
+    /// Files of the pod's containers and volumes.
     pub(crate) files: Arc<Files>,
     /// Set while the containers are being stopped.
     pub(crate) stopping: Option<Stopping>,
@@ -28,40 +28,40 @@ pub(crate) struct Memory {
     pub(crate) written: Written,
     /// Hash of the last reported annotation errors; 0 for none.
     pub(crate) reported_annotation_errors: u64,
-    /// Whether the node rejected the pod. Then no other status is ever written.
-    pub(crate) refused: bool,
+    /// Whether the node rejected the pod. Its status then shows only the rejection.
+    pub(crate) rejected: bool,
     /// Whether the final deletion (grace period 0) succeeded.
     pub(crate) removed: bool,
-    /// resourceVersion of the last write.
+    /// resourceVersion of the pod after the last write; 0 before it.
     pub(crate) version: u64,
 }
 
-/// Returns the ID of a container's run: writes, logs and commands name it by the same one.
+/// Returns the ID of a container's run: `UID/CONTAINER/RESTARTS`. Writes, logs and commands refer to a run by it.
 pub(crate) fn run_id(uid: &str, container: &str, restarts: u32) -> String {
     format!("{uid}/{container}/{restarts}")
 }
 
-/// Files that a command writes which somebody executes in a container.
+/// Writes of a command that a client executes in a container.
 #[derive(Debug, Clone)]
 pub(crate) struct CommandWrites {
     /// Name of the command.
     pub(crate) by: Arc<str>,
     /// Name of the container.
     pub(crate) container: String,
-    /// Number of the container's run.
+    /// Restart count of the container in the run.
     pub(crate) restarts: u32,
-    /// When the command began.
+    /// Time at which the command began.
     pub(crate) start: Timestamp,
     /// All writes of the command; they replace those recorded before.
     pub(crate) writes: Vec<Write>,
 }
 
-/// The end of a container's process, a shell to which somebody was attached.
+/// Exit of a container's process, a shell whose input comes from attached clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ShellExit {
     /// Name of the container.
     pub(crate) container: String,
-    /// Number of the container's run.
+    /// Restart count of the container in the run.
     pub(crate) restarts: u32,
     pub(crate) at: Timestamp,
     pub(crate) exit_code: i32,
@@ -72,9 +72,9 @@ pub(crate) struct ShellExit {
 pub(crate) enum Group {
     /// Init containers and sidecars.
     Init,
-    /// Those of `spec.containers`.
+    /// Main containers (`spec.containers`).
     Main,
-    /// Those that users add while the pod runs.
+    /// Ephemeral containers, which users add while the pod runs.
     Ephemeral,
 }
 
@@ -85,6 +85,7 @@ pub(crate) struct Stopping {
     pub(crate) why: StopReason,
 }
 
+/// Why a pod's containers are being stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopReason {
     /// The pod was deleted.
@@ -102,13 +103,13 @@ pub(crate) struct Slot {
     /// End of the previous run (`lastState`).
     pub(crate) last: Option<Ended>,
     pub(crate) restarts: u32,
-    /// CrashLoopBackOff delay for the next crash, and the time it counts from.
+    /// CrashLoopBackOff delay after the next crash, and the end of the last backoff.
     pub(crate) backoff: Option<(Duration, Timestamp)>,
     /// Outcome of the container's command in this run.
     pub(crate) doing: CommandState,
-    /// When this run received SIGTERM.
+    /// Time at which this run received SIGTERM.
     pub(crate) signal: Option<Timestamp>,
-    /// Whether the readiness probe fails.
+    /// Whether the exec readiness probe fails.
     pub(crate) unready: bool,
 }
 
@@ -124,6 +125,7 @@ pub(crate) enum CommandState {
     Known(Arc<Run>, (u64, u64)),
 }
 
+/// State of a container.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum State {
     /// The container has not been created.
@@ -137,12 +139,12 @@ pub(crate) enum State {
     PullError {
         until: Timestamp,
     },
-    /// The kubelet retries the pull only when the pod changes (`ImagePullBackOff`).
+    /// The image pull failed again (`ImagePullBackOff`). The kubelet retries it only when the pod changes.
     PullBackOff,
     Running {
         since: Timestamp,
     },
-    /// The container restarts at this time (`CrashLoopBackOff`).
+    /// The container crashed, and restarts at this time (`CrashLoopBackOff`).
     BackOff {
         until: Timestamp,
     },
@@ -164,6 +166,7 @@ pub(crate) struct Ended {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Written {
     pub(crate) phase: Phase,
+    /// Value of `observedGeneration`.
     pub(crate) generation: i64,
     /// Whether `startTime`, `hostIP` and `hostIPs` are written.
     pub(crate) begun: bool,
@@ -173,12 +176,13 @@ pub(crate) struct Written {
     pub(crate) inits: u64,
     /// Hash of `containerStatuses`; 0 for none.
     pub(crate) mains: u64,
-    /// Hash of `ephemeralContainerStatuses`, 0 for none.
+    /// Hash of `ephemeralContainerStatuses`; 0 for none.
     pub(crate) ephemerals: u64,
-    /// In the order of [`Kind::ALL`].
+    /// Conditions, in the order of [`ConditionType::ALL`]; `None` if not written yet.
     pub(crate) conditions: [Option<Condition>; 4],
 }
 
+/// Phase of a pod.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Phase {
     #[default]
@@ -198,6 +202,7 @@ impl Phase {
         }
     }
 
+    /// Parses a phase; an unknown one is `Pending`.
     pub(crate) fn parse(text: &str) -> Self {
         match text {
             "Running" => Self::Running,
@@ -207,21 +212,22 @@ impl Phase {
         }
     }
 
-    pub(crate) fn terminal(self) -> bool {
+    /// Reports whether the pod has ended.
+    pub(crate) fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed)
     }
 }
 
-/// Types of the conditions that the kubelet owns.
+/// Type of a condition that the kubelet owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ConditionType {
     ReadyToStartContainers,
     Initialized,
     Ready,
     ContainersReady,
 }
 
-impl Kind {
+impl ConditionType {
     pub(crate) const ALL: [Self; 4] =
         [Self::ReadyToStartContainers, Self::Initialized, Self::Ready, Self::ContainersReady];
 
@@ -246,52 +252,55 @@ pub(crate) struct Condition {
 }
 
 impl Memory {
-    /// Returns the memory of a pod that no kubelet has synced yet.
-    pub(crate) fn fresh(n_inits: usize, n_mains: usize, ip: Ipv4Addr, now: Timestamp) -> Self {
+    /// Returns the memory of a pod that no kubelet has synced yet, with a slot for each container.
+    pub(crate) fn fresh(inits: usize, mains: usize, ip: Ipv4Addr, now: Timestamp) -> Self {
         Self {
             start: now,
             ip,
             sandbox: false,
-            inits: vec![Slot::default(); n_inits].into(),
-            mains: vec![Slot::default(); n_mains].into(),
+            inits: vec![Slot::default(); inits].into(),
+            mains: vec![Slot::default(); mains].into(),
             ephemerals: Box::default(),
             files: Arc::default(),
             stopping: None,
             written: Written::default(),
             reported_annotation_errors: 0,
-            refused: false,
+            rejected: false,
             removed: false,
             version: 0,
         }
     }
 
-    /// The slot of the container of this name.
+    /// Returns the slot of the container with this name.
     pub(crate) fn slot(&self, pod: &Pod, name: &str) -> Option<&Slot> {
         let mut inits = pod.spec.init_containers.iter();
         let mut mains = pod.spec.containers.iter();
-        if let Some(n) = inits.position(|container| *container.name == *name) {
-            return self.inits.get(n);
+        if let Some(index) = inits.position(|container| *container.name == *name) {
+            return self.inits.get(index);
         }
-        if let Some(n) = mains.position(|container| *container.name == *name) {
-            return self.mains.get(n);
+        if let Some(index) = mains.position(|container| *container.name == *name) {
+            return self.mains.get(index);
         }
         let mut ephemerals = pod.spec.ephemeral_containers.iter();
         self.ephemerals.get(ephemerals.position(|container| *container.common.name == *name)?)
     }
 
-    /// Records what a command writes to the pod's files. Processes whose outcome is known may read it: it is computed again.
-    /// What it wrote to a container's own files ends with the container.
+    /// Records what a command writes to the pod's files. The next sync evaluates all runs again, because they may read
+    /// these files. Writes to a container's own files are dropped once the run of the command has ended.
+    ///
+    /// # Errors
+    /// If the pod's files have no space left.
     pub(crate) fn record(&mut self, pod: &Pod, command: &CommandWrites) -> Result<(), Full> {
         let slot = self.slot(pod, &command.container);
-        let goes_on =
+        let still_runs =
             slot.is_some_and(|slot| slot.running().is_some() && slot.restarts == command.restarts);
         let is_kept = |write: &&Write| match write.path.scope {
             Scope::Node => false,
-            Scope::Container(_) => goes_on,
+            Scope::Container(_) => still_runs,
             Scope::Volume(_) | Scope::UnknownVolume(_) => true,
         };
-        let of_pod: Vec<&Write> = command.writes.iter().filter(is_kept).collect();
-        Arc::make_mut(&mut self.files).record(&command.by, command.start, &of_pod)?;
+        let kept_writes: Vec<&Write> = command.writes.iter().filter(is_kept).collect();
+        Arc::make_mut(&mut self.files).record(&command.by, command.start, &kept_writes)?;
         for slot in self.inits.iter_mut().chain(&mut self.mains).chain(&mut self.ephemerals) {
             if matches!(slot.doing, CommandState::Known(..)) {
                 slot.doing = CommandState::NotEvaluated;
@@ -300,16 +309,17 @@ impl Memory {
         Ok(())
     }
 
-    /// Returns whether a container runs.
+    /// Reports whether any container runs.
     pub(crate) fn is_running(&self) -> bool {
         self.slots().any(|slot| slot.running().is_some())
     }
 
+    /// Iterates over the slots of all containers.
     pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot> {
         self.inits.iter().chain(&*self.mains).chain(&*self.ephemerals)
     }
 
-    /// The slots of a group of containers.
+    /// Returns the slots of a group of containers.
     pub(crate) fn group(&self, group: Group) -> &[Slot] {
         match group {
             Group::Init => &self.inits,
@@ -318,7 +328,7 @@ impl Memory {
         }
     }
 
-    /// The same, to change them.
+    /// Returns the slots of a group of containers, to change them.
     pub(crate) fn group_mut(&mut self, group: Group) -> &mut [Slot] {
         match group {
             Group::Init => &mut self.inits,
@@ -327,17 +337,18 @@ impl Memory {
         }
     }
 
-    /// Makes room for ephemeral containers, which are added while the pod runs.
-    pub(crate) fn grow(&mut self, n_ephemerals: usize) {
-        if self.ephemerals.len() < n_ephemerals {
+    /// Adds slots for ephemeral containers, which users add while the pod runs.
+    pub(crate) fn add_ephemerals(&mut self, count: usize) {
+        if self.ephemerals.len() < count {
             let mut slots = std::mem::take(&mut self.ephemerals).into_vec();
-            slots.resize_with(n_ephemerals, Slot::default);
+            slots.resize_with(count, Slot::default);
             self.ephemerals = slots.into();
         }
     }
 }
 
 impl Slot {
+    /// Returns the end of the run if the container has ended.
     pub(crate) fn ended(&self) -> Option<Ended> {
         match self.state {
             State::Ended(ended) => Some(ended),
@@ -345,6 +356,7 @@ impl Slot {
         }
     }
 
+    /// Returns the start of the run if the container runs.
     pub(crate) fn running(&self) -> Option<Timestamp> {
         match self.state {
             State::Running { since } => Some(since),

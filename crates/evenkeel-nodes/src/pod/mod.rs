@@ -1,4 +1,4 @@
-//! Lifecycle of a pod on a simulated node: facts, memory, plan, status.
+//! Lifecycle of a pod on a simulated node: its facts and memory, from which the plan and the status follow.
 
 pub(crate) mod facts;
 pub(crate) mod memory;

@@ -1,4 +1,5 @@
-//! Observes a pod: its facts come from the cached object, and the memory of an unknown pod from its status.
+//! Observes a pod. Its facts come from the cached object. The memory of a pod that this process has not synced comes
+//! from the pod's status.
 
 use evenkeel_api::{
     time::Timestamp,
@@ -13,7 +14,7 @@ use std::{
 
 use super::{
     facts::{Container, Facts, Restart},
-    memory::{Condition, Ended, Kind, Memory, Phase, Slot, State},
+    memory::{Condition, ConditionType, Ended, Memory, Phase, Slot, State},
     status,
 };
 use crate::{
@@ -22,7 +23,8 @@ use crate::{
 };
 use evenkeel_shell::later;
 
-/// Returns the facts of `pod` for the kubelet at `host_ip`.
+/// Returns the facts of `pod` on the node with the address `host_ip`. They say that the volumes can be mounted and that
+/// the node admits the pod, which the caller checks.
 pub(crate) fn facts<'a>(
     pod: &'a Pod,
     host_ip: Ipv4Addr,
@@ -30,8 +32,8 @@ pub(crate) fn facts<'a>(
     everyday_events: bool,
 ) -> Facts<'a> {
     let spec = &pod.spec;
-    let of_job = pod.meta.controller().is_some_and(|owner| &*owner.kind == "Job");
-    let run_time = if of_job { delays.job } else { None };
+    let is_of_job = pod.meta.controller().is_some_and(|owner| &*owner.kind == "Job");
+    let run_time = if is_of_job { delays.job } else { None };
     let container = |container: &'a ViewContainer, init: bool| {
         let sidecar = init && &*container.restart_policy == "Always";
         let container_run_time = match (init, sidecar) {
@@ -68,8 +70,8 @@ pub(crate) fn facts<'a>(
             pod.meta.deletion_grace_seconds.or(spec.termination_grace_period_seconds).unwrap_or(30),
         ),
         host_ip,
-        inits: spec.init_containers.iter().map(|c| container(c, true)).collect(),
-        mains: spec.containers.iter().map(|c| container(c, false)).collect(),
+        inits: spec.init_containers.iter().map(|spec| container(spec, true)).collect(),
+        mains: spec.containers.iter().map(|spec| container(spec, false)).collect(),
         ephemerals: spec
             .ephemeral_containers
             .iter()
@@ -93,7 +95,7 @@ pub(crate) fn facts<'a>(
             .map(|gate| (&*gate.condition_type, condition(pod, &gate.condition_type)))
             .collect(),
         mounted: true,
-        refused: None,
+        rejection: None,
         annotation_errors: annotation_errors(pod),
         everyday_events,
         node_files: Arc::default(),
@@ -101,14 +103,14 @@ pub(crate) fn facts<'a>(
     }
 }
 
-/// Returns the time from a container's start to its first readiness probe.
+/// Returns the time from a container's start to its first readiness probe, which also waits for the startup probe.
 fn first_probe_delay(container: &ViewContainer) -> Duration {
     let probes = [&container.startup_probe, &container.readiness_probe];
     let delays = probes.into_iter().flatten().map(|probe| probe.initial_delay_seconds);
     seconds(delays.max().unwrap_or_default().into())
 }
 
-/// Returns the status of a condition of the pod.
+/// Returns the status of the pod's condition of this type.
 fn condition<'a>(pod: &'a Pod, kind: &str) -> Option<&'a str> {
     pod.status
         .conditions
@@ -117,6 +119,7 @@ fn condition<'a>(pod: &'a Pod, kind: &str) -> Option<&'a str> {
         .map(|condition| &*condition.status)
 }
 
+/// Returns a duration of this many seconds; zero for a negative number.
 fn seconds(count: i64) -> Duration {
     Duration::from_secs(u64::try_from(count).unwrap_or(0))
 }
@@ -146,21 +149,21 @@ fn annotation_errors(pod: &Pod) -> (u64, Vec<String>) {
 /// Returns the memory of a pod that this process has not synced, recovered from the pod's status.
 pub(crate) fn recover_memory(pod: &Pod, facts: &Facts<'_>, ip: Ipv4Addr, now: Timestamp) -> Memory {
     let mut memory = Memory::fresh(facts.inits.len(), facts.mains.len(), ip, now);
-    memory.grow(facts.ephemerals.len());
+    memory.add_ephemerals(facts.ephemerals.len());
     let status = &pod.status;
     memory.written.phase = Phase::parse(&status.phase);
-    memory.refused = memory.written.phase.terminal() && status.container_statuses.is_empty();
+    memory.rejected = memory.written.phase.is_terminal() && status.container_statuses.is_empty();
     let Some(start) = status.start_time else { return memory };
     memory.start = start;
     memory.written.begun = true;
     memory.written.generation = status.observed_generation;
     memory.written.address = !status.pod_ip.is_empty();
     memory.sandbox = memory.written.address;
-    recover(&mut memory.inits, &facts.inits, &status.init_container_statuses, now);
-    recover(&mut memory.mains, &facts.mains, &status.container_statuses, now);
+    recover_slots(&mut memory.inits, &facts.inits, &status.init_container_statuses, now);
+    recover_slots(&mut memory.mains, &facts.mains, &status.container_statuses, now);
     let ephemerals = &status.ephemeral_container_statuses;
-    recover(&mut memory.ephemerals, &facts.ephemerals, ephemerals, now);
-    for (kind, slot) in Kind::ALL.into_iter().zip(&mut memory.written.conditions) {
+    recover_slots(&mut memory.ephemerals, &facts.ephemerals, ephemerals, now);
+    for (kind, slot) in ConditionType::ALL.into_iter().zip(&mut memory.written.conditions) {
         *slot =
             status.conditions.iter().find(|found| &*found.type_ == kind.as_str()).map(|found| {
                 Condition {
@@ -178,12 +181,13 @@ pub(crate) fn recover_memory(pod: &Pod, facts: &Facts<'_>, ip: Ipv4Addr, now: Ti
     memory
 }
 
-/// Takes over the status of conditions that another writer changed, so that the next sync writes them again.
+/// Updates the memory of written conditions if another writer has changed their status, so that the next sync writes
+/// them again.
 pub(crate) fn notice_changes(pod: &Pod, memory: &mut Memory) {
     if pod.meta.version() <= memory.version {
         return;
     }
-    for (kind, slot) in Kind::ALL.into_iter().zip(&mut memory.written.conditions) {
+    for (kind, slot) in ConditionType::ALL.into_iter().zip(&mut memory.written.conditions) {
         let (Some(written), Some(found)) = (slot.as_mut(), condition(pod, kind.as_str())) else {
             continue;
         };
@@ -193,8 +197,8 @@ pub(crate) fn notice_changes(pod: &Pod, memory: &mut Memory) {
     }
 }
 
-/// Sets the state of each container that has a status.
-fn recover(
+/// Recovers the state of each container that has a status.
+fn recover_slots(
     slots: &mut [Slot],
     specs: &[Container<'_>],
     statuses: &[ContainerStatus],
@@ -237,6 +241,7 @@ fn recover(
     }
 }
 
+/// Recovers the end of a run; a missing end time is now.
 fn recover_ended(ended: &ContainerStateTerminated, now: Timestamp) -> Ended {
     Ended {
         started: ended.started_at,

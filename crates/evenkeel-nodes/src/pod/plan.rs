@@ -1,4 +1,5 @@
-//! Plan of a kubelet for one pod: advances its containers and decides status, events and the time of the next sync.
+//! Plan of a kubelet for one pod: advances its containers, and decides its status, its events and the time of the next
+//! sync.
 //!
 //! | documented | where |
 //! |---|---|
@@ -14,9 +15,9 @@
 //! | `readinessGates` | `status::gates` |
 //! | ErrImagePull, ImagePullBackOff | `step`, `status::pull_error`, `status::pull_back_off` |
 //! | `activeDeadlineSeconds`: reason `DeadlineExceeded` | `stop_when_asked` |
-//! | termination: SIGTERM, `terminationGracePeriodSeconds`, SIGKILL (exit code 137) | `stop`, `stop_one`, `plan/processes::stops` |
+//! | SIGTERM, grace period, SIGKILL (exit code 137) | `stop`, `stop_one`, `plan/processes::exit_after_signal` |
 //! | the kubelet deletes the object when all containers have stopped | `plan` |
-//! | the kubelet rejects a pod that does not fit: `OutOfcpu`, `NodePorts`, … | `facts::Refused`, `admission::refuse` |
+//! | the kubelet rejects a pod that does not fit: `OutOfcpu`, … | `facts::RejectionReason`, `admission::reject` |
 //! | a restarted kubelet continues from the pod's status | `observe::recover_memory` |
 
 mod processes;
@@ -32,31 +33,32 @@ use super::{
 };
 use evenkeel_shell::{Files, later};
 
-/// CrashLoopBackOff of upstream's kubelet (`pkg/kubelet/kubelet.go`): 10 s, doubled up to 5 min, reset after 10
-/// min.
+/// First delay of CrashLoopBackOff. Each crash doubles the delay. Upstream: `pkg/kubelet/kubelet.go`.
 const INITIAL_CRASH_LOOP_BACKOFF: Duration = Duration::from_secs(10);
+/// Maximum delay of CrashLoopBackOff.
 const MAX_CRASH_LOOP_BACKOFF: Duration = Duration::from_secs(300);
+/// Time from the end of a backoff after which a crash restarts the container without delay.
 const CRASH_LOOP_BACKOFF_RESET: Duration = Duration::from_secs(600);
 /// Time from the first failed pull to `ImagePullBackOff`, which lasts until the pod changes.
 const IMAGE_BACKOFF_PERIOD: Duration = Duration::from_secs(10);
 
-/// Maximum number of rounds in one sync: containers advance again while their files change.
+/// Maximum number of rounds in one sync. Containers advance again after a round in which their files changed.
 const MAX_ROUNDS: usize = 4;
 
 /// Result of one sync of a pod.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Decision {
-    /// Memory to keep once `patch` and `remove` succeeded.
+    /// Memory to keep once the writes of `patch` and `remove` have succeeded.
     pub(crate) memory: Memory,
     /// Strategic merge patch of the status, with the uid as precondition; `None` if nothing changes.
     pub(crate) patch: Option<String>,
     /// Whether to delete the object (grace period 0, with the uid as precondition).
     pub(crate) remove: bool,
-    /// Time of the next sync even if nothing changes.
+    /// Time of the next sync even if the pod does not change.
     pub(crate) wake: Option<Timestamp>,
-    /// Events about the pod.
+    /// Events about the pod, in order.
     pub(crate) events: Vec<PodEvent>,
-    /// Changes of the node's files, to keep once `patch` succeeded.
+    /// Changes of the node's files, to keep once the writes have succeeded.
     pub(crate) node_writes: Vec<NodeWrites>,
 }
 
@@ -68,7 +70,7 @@ pub(crate) struct PodEvent {
     pub(crate) message: String,
 }
 
-/// Decides what to write; transitions that are due happen at `now`. The decision depends only on the arguments.
+/// Makes all transitions that are due at `now`, and decides what to write. The result depends only on the arguments.
 pub(crate) fn plan(facts: &Facts<'_>, memory: &Memory, now: Timestamp) -> Decision {
     let mut pass = Pass {
         facts,
@@ -79,7 +81,7 @@ pub(crate) fn plan(facts: &Facts<'_>, memory: &Memory, now: Timestamp) -> Decisi
         events: Vec::new(),
         node_writes: Vec::new(),
     };
-    pass.memory.grow(facts.ephemerals.len());
+    pass.memory.add_ephemerals(facts.ephemerals.len());
     pass.warn_of_annotation_errors();
     if pass.memory.removed {
         return Decision {
@@ -91,20 +93,20 @@ pub(crate) fn plan(facts: &Facts<'_>, memory: &Memory, now: Timestamp) -> Decisi
             node_writes: Vec::new(),
         };
     }
-    let is_terminal = memory.written.phase.terminal();
-    match &facts.refused {
-        Some(refusal) if !is_terminal => {
-            pass.memory.refused = true;
-            pass.warn(refusal.reason.name(), refusal.message.clone());
+    let is_terminal = memory.written.phase.is_terminal();
+    match &facts.rejection {
+        Some(rejection) if !is_terminal => {
+            pass.memory.rejected = true;
+            pass.warn(rejection.reason.name(), rejection.message.clone());
         }
         Some(_) => {}
-        None if pass.memory.refused => {}
+        None if pass.memory.rejected => {}
         None if is_terminal && !memory.is_running() => {}
         None => pass.advance(),
     }
     let phase = pass.phase();
     let patch = status::patch(facts, &mut pass.memory, phase, now);
-    let remove = facts.deletion.is_some() && phase.terminal() && !pass.memory.is_running();
+    let remove = facts.deletion.is_some() && phase.is_terminal() && !pass.memory.is_running();
     Decision {
         memory: pass.memory,
         patch,
@@ -128,19 +130,20 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
+    /// Advances or stops the containers.
     fn advance(&mut self) {
         self.stop_when_asked();
         if let Some(stopping) = self.memory.stopping {
             return self.stop(stopping);
         }
-        // A container's writes may end another container that waits for them. If a sandbox exists, the volumes are
-        // mounted.
+        // One container's writes may end another container that waits for them. A sandbox exists only if the volumes
+        // were mounted.
         for _ in 0..MAX_ROUNDS {
             let before = self.memory.files.changes();
             if (self.facts.mounted || self.memory.sandbox) && self.advance_inits() {
                 self.advance_all(Group::Main);
             }
-            // They start in any pod that has its sandbox.
+            // Ephemeral containers start once the pod has its sandbox.
             if self.memory.sandbox {
                 self.advance_all(Group::Ephemeral);
             }
@@ -155,14 +158,16 @@ impl Pass<'_> {
         }
     }
 
-    /// Begins to stop the containers if the pod is deleted or past its active deadline.
+    /// Begins to stop the containers if the pod is deleted or past its `activeDeadlineSeconds`.
     fn stop_when_asked(&mut self) {
         let deleted = self.facts.deletion.is_some();
         if deleted
             && self.memory.stopping.is_none_or(|stopping| stopping.why == StopReason::Finished)
         {
             self.memory.stopping = Some(Stopping { since: self.now, why: StopReason::Deleted });
-            self.everyday("Killing", |c| format!("Stopping container {}", c.name));
+            self.record_normal_events("Killing", |container| {
+                format!("Stopping container {}", container.name)
+            });
         } else if let (Some(deadline), None) = (self.facts.deadline, self.memory.stopping) {
             let end = later(self.memory.start, deadline);
             if self.now >= end {
@@ -175,13 +180,13 @@ impl Pass<'_> {
         }
     }
 
-    /// Runs init containers one after the other while sidecars keep running; returns whether the main containers
-    /// may start.
+    /// Advances the init containers in order: each waits until those before it have completed or, as sidecars, have
+    /// started. Returns whether the main containers may start.
     fn advance_inits(&mut self) -> bool {
-        for n in 0..self.facts.inits.len() {
-            let container = &self.facts.inits[n];
-            self.advance_container(container, Group::Init, n);
-            let slot = &self.memory.inits[n];
+        for index in 0..self.facts.inits.len() {
+            let container = &self.facts.inits[index];
+            self.advance_container(container, Group::Init, index);
+            let slot = &self.memory.inits[index];
             let passed = if container.sidecar {
                 slot.running().is_some() || slot.last.is_some()
             } else {
@@ -194,26 +199,28 @@ impl Pass<'_> {
         true
     }
 
+    /// Advances all containers of a group.
     fn advance_all(&mut self, group: Group) {
         let facts = self.facts;
-        for (n, container) in facts.group(group).iter().enumerate() {
-            self.advance_container(container, group, n);
+        for (index, container) in facts.group(group).iter().enumerate() {
+            self.advance_container(container, group, index);
         }
     }
 
     /// Advances one container through all transitions that are due.
-    fn advance_container(&mut self, container: &Container<'_>, group: Group, n: usize) {
-        let mut slot = std::mem::take(&mut self.memory.group_mut(group)[n]);
+    fn advance_container(&mut self, container: &Container<'_>, group: Group, index: usize) {
+        let mut slot = std::mem::take(&mut self.memory.group_mut(group)[index]);
         while let Some(due) = self.step(container, group == Group::Init, &mut slot) {
             if due > self.now {
                 self.wake_at(due);
                 break;
             }
         }
-        self.memory.group_mut(group)[n] = slot;
+        self.memory.group_mut(group)[index] = slot;
     }
 
-    /// Makes one transition if it is due, and returns `now`; otherwise returns when the next one is due.
+    /// Makes the next transition of a container if it is due, and returns `now`. Otherwise returns when it is due;
+    /// `None` if no transition has a time.
     fn step(
         &mut self,
         container: &Container<'_>,
@@ -256,6 +263,7 @@ impl Pass<'_> {
         }
     }
 
+    /// Starts a run of the container.
     fn begin(&mut self, container: &Container<'_>, slot: &mut Slot) {
         self.memory.sandbox = true;
         slot.state = State::Running { since: self.now };
@@ -269,7 +277,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Ends the run if it is due, and returns when it ends. Wakes the sync when the container becomes ready.
+    /// Ends the run if that is due. Returns when the run ends; `None` if it does not end by itself. Wakes the sync
+    /// when the container becomes ready.
     fn end_of_run(
         &mut self,
         container: &Container<'_>,
@@ -280,7 +289,7 @@ impl Pass<'_> {
         if container.script.ready && self.now < ready {
             self.wake_at(ready);
         }
-        let (end, exit_code) = self.ends(container, slot, since)?;
+        let (end, exit_code) = self.exit_of_run(container, slot, since)?;
         if self.now < end {
             return Some(end);
         }
@@ -293,7 +302,7 @@ impl Pass<'_> {
         Some(self.now)
     }
 
-    /// Decides whether and when an ended container restarts.
+    /// Puts an ended container into backoff before its restart. Returns `None` if it does not restart.
     fn restart(
         &mut self,
         container: &Container<'_>,
@@ -301,18 +310,17 @@ impl Pass<'_> {
         ended: Ended,
         slot: &mut Slot,
     ) -> Option<Timestamp> {
-        let again = match container.restart {
+        let restarts = match container.restart {
             // An init container that succeeded never restarts.
             _ if init && !container.sidecar && ended.exit_code == 0 => false,
             policy => policy.after(ended.exit_code),
         };
-        if !again {
+        if !restarts {
             return None;
         }
         slot.last = Some(ended);
-        let backoff = slot
-            .backoff
-            .filter(|(_, decided)| later(*decided, CRASH_LOOP_BACKOFF_RESET) >= self.now);
+        let backoff =
+            slot.backoff.filter(|(_, since)| later(*since, CRASH_LOOP_BACKOFF_RESET) >= self.now);
         let Some((wait, _)) = backoff else {
             slot.backoff = Some((INITIAL_CRASH_LOOP_BACKOFF, self.now));
             slot.state = State::BackOff { until: self.now };
@@ -339,20 +347,21 @@ impl Pass<'_> {
         }
     }
 
-    /// Stops all running containers. Each ends when it exits or when its grace period is over.
+    /// Stops all containers. A running one ends when it exits, at the latest at the end of the grace period.
     fn stop(&mut self, stopping: Stopping) {
         let limit = match (stopping.why, self.facts.deletion) {
             (StopReason::Deleted, Some(deadline)) => deadline,
             _ => later(stopping.since, self.facts.grace),
         };
         let facts = self.facts;
-        for (group, n) in self.numbers() {
-            let mut slot = std::mem::take(&mut self.memory.group_mut(group)[n]);
-            self.stop_one(&facts.group(group)[n], &mut slot, stopping, limit);
-            self.memory.group_mut(group)[n] = slot;
+        for (group, index) in self.container_indexes() {
+            let mut slot = std::mem::take(&mut self.memory.group_mut(group)[index]);
+            self.stop_one(&facts.group(group)[index], &mut slot, stopping, limit);
+            self.memory.group_mut(group)[index] = slot;
         }
     }
 
+    /// Ends one container if that is due at `now`, and otherwise wakes the sync at its end.
     fn stop_one(
         &mut self,
         container: &Container<'_>,
@@ -362,7 +371,8 @@ impl Pass<'_> {
     ) {
         match slot.state {
             State::Running { since } => {
-                let (exit_time, code) = self.stops(container, slot, since, stopping.since);
+                let (exit_time, code) =
+                    self.exit_after_signal(container, slot, since, stopping.since);
                 let limit = limit.max(stopping.since);
                 let end = exit_time.map_or(limit, |exit_time| exit_time.min(limit));
                 if self.now < end {
@@ -375,7 +385,7 @@ impl Pass<'_> {
                     exit_code: if killed { 137 } else { code },
                     killed,
                 });
-                self.cut(container, slot, since);
+                self.drop_later_writes(container, slot, since);
             }
             State::BackOff { .. } => {
                 slot.state = slot.last.take().map_or(State::Waiting, State::Ended);
@@ -403,32 +413,34 @@ impl Pass<'_> {
         }
     }
 
-    /// Iterates over all containers: the group of each, and its index there.
-    fn numbers(&self) -> impl Iterator<Item = (Group, usize)> + use<> {
+    /// Iterates over all containers: the group of each, and its index in the group.
+    fn container_indexes(&self) -> impl Iterator<Item = (Group, usize)> + use<> {
         let groups = [Group::Init, Group::Main, Group::Ephemeral];
         let counts = groups.map(|group| (group, self.facts.group(group).len()));
-        counts.into_iter().flat_map(|(group, count)| (0..count).map(move |n| (group, n)))
+        counts.into_iter().flat_map(|(group, count)| (0..count).map(move |index| (group, index)))
     }
 
-    fn at(&self, group: Group, n: usize) -> (&Container<'_>, &Slot) {
-        (&self.facts.group(group)[n], &self.memory.group(group)[n])
+    /// Returns a container with its slot.
+    fn container_at(&self, group: Group, index: usize) -> (&Container<'_>, &Slot) {
+        (&self.facts.group(group)[index], &self.memory.group(group)[index])
     }
 
     /// Returns the pod's phase. Upstream: `getPhase` (`pkg/kubelet/kubelet_pods.go`).
     fn phase(&self) -> Phase {
         let (memory, facts) = (&self.memory, self.facts);
-        if memory.written.phase.terminal() {
+        if memory.written.phase.is_terminal() {
             return memory.written.phase;
         }
-        if facts.refused.is_some() {
+        if facts.rejection.is_some() {
             return Phase::Failed;
         }
-        let still = memory.is_running();
+        let is_running = memory.is_running();
         match memory.stopping {
             Some(Stopping { why: StopReason::Deadline, .. }) => return Phase::Failed,
-            Some(_) if !still => {
-                let clean = |slot: &Slot| slot.ended().is_some_and(|ended| ended.exit_code == 0);
-                return if memory.mains.iter().all(clean) {
+            Some(_) if !is_running => {
+                let succeeded =
+                    |slot: &Slot| slot.ended().is_some_and(|ended| ended.exit_code == 0);
+                return if memory.mains.iter().all(succeeded) {
                     Phase::Succeeded
                 } else {
                     Phase::Failed
@@ -436,16 +448,17 @@ impl Pass<'_> {
             }
             _ => {}
         }
-        let begun = |slot: &Slot| {
+        let has_started = |slot: &Slot| {
             slot.last.is_some()
                 || matches!(
                     slot.state,
                     State::Running { .. } | State::Ended(_) | State::BackOff { .. }
                 )
         };
-        if memory.mains.iter().all(begun) { Phase::Running } else { Phase::Pending }
+        if memory.mains.iter().all(has_started) { Phase::Running } else { Phase::Pending }
     }
 
+    /// Records a warning for each annotation error, once until the errors change.
     fn warn_of_annotation_errors(&mut self) {
         let (hash, annotation_errors) = &self.facts.annotation_errors;
         if *hash != self.memory.reported_annotation_errors {
@@ -456,7 +469,12 @@ impl Pass<'_> {
         }
     }
 
-    fn everyday(&mut self, reason: &'static str, message: impl Fn(&Container<'_>) -> String) {
+    /// Records a normal event for each running main container, unless normal events are off.
+    fn record_normal_events(
+        &mut self,
+        reason: &'static str,
+        message: impl Fn(&Container<'_>) -> String,
+    ) {
         if self.facts.everyday_events {
             let running = self
                 .facts
@@ -464,19 +482,21 @@ impl Pass<'_> {
                 .iter()
                 .zip(&*self.memory.mains)
                 .filter(|(_, slot)| slot.running().is_some());
-            self.events.extend(running.map(|(c, _)| PodEvent {
+            self.events.extend(running.map(|(container, _)| PodEvent {
                 warning: false,
                 reason,
-                message: message(c),
+                message: message(container),
             }));
         }
     }
 
+    /// Records a warning event.
     fn warn(&mut self, reason: &'static str, message: String) {
         self.events.push(PodEvent { warning: true, reason, message });
     }
 
+    /// Wakes the next sync at `time` at the latest.
     fn wake_at(&mut self, time: Timestamp) {
-        self.wake = Some(self.wake.map_or(time, |earlier| earlier.min(time)));
+        self.wake = Some(self.wake.map_or(time, |wake| wake.min(time)));
     }
 }

@@ -1,4 +1,4 @@
-//! Status of a pod as a strategic merge patch with the fields that changed since the last write.
+//! Status of a pod, as a strategic merge patch with the fields that changed since the last write.
 
 use evenkeel_api::time::Timestamp;
 pub(crate) use evenkeel_api::time::seconds;
@@ -8,13 +8,17 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::{
     facts::{Container, Facts},
-    memory::{Condition, Ended, Group, Kind, Memory, Phase, Slot, State, StopReason, Stopping},
+    memory::{
+        Condition, ConditionType, Ended, Group, Memory, Phase, Slot, State, StopReason, Stopping,
+    },
 };
 
+/// Message of a pod that exceeded `activeDeadlineSeconds`.
 pub(crate) const DEADLINE_MESSAGE: &str =
     "Pod was active on the node longer than the specified deadline";
 
-/// Returns the patch that brings the API server's status up to `memory`, and records it in `memory.written`.
+/// Returns the patch that updates the API server's status to `memory`; `None` if nothing changed. Records the patched
+/// fields in `memory.written`.
 pub(crate) fn patch(
     facts: &Facts<'_>,
     memory: &mut Memory,
@@ -22,14 +26,14 @@ pub(crate) fn patch(
     now: Timestamp,
 ) -> Option<String> {
     let mut status = Map::new();
-    if !memory.refused {
+    if !memory.rejected {
         containers(facts, memory, phase, now, &mut status);
     }
     let is_running = memory.is_running();
     let written = &mut memory.written;
-    // As upstream, the phase is not terminal while containers run and hold resources.
-    let delayed = phase.terminal() && is_running;
-    if written.phase != phase && !delayed {
+    // As upstream, the written phase is not terminal while containers run and hold resources.
+    let is_delayed = phase.is_terminal() && is_running;
+    if written.phase != phase && !is_delayed {
         written.phase = phase;
         status.insert("phase".into(), phase.as_str().into());
         if let Some((reason, message)) = reason(facts, memory.stopping, phase) {
@@ -63,12 +67,16 @@ pub(crate) fn patch(
 
 /// Marks the container statuses as written, after `memory` was recovered from the object's status.
 pub(crate) fn assume_written(facts: &Facts<'_>, memory: &mut Memory, now: Timestamp) {
-    memory.written.inits = list_hash(&list(facts, &facts.inits, &memory.inits, Group::Init, now));
-    memory.written.mains = list_hash(&list(facts, &facts.mains, &memory.mains, Group::Main, now));
-    let ephemerals = list(facts, &facts.ephemerals, &memory.ephemerals, Group::Ephemeral, now);
-    memory.written.ephemerals = list_hash(&ephemerals);
+    memory.written.inits =
+        hash_statuses(&container_statuses(facts, &facts.inits, &memory.inits, Group::Init, now));
+    memory.written.mains =
+        hash_statuses(&container_statuses(facts, &facts.mains, &memory.mains, Group::Main, now));
+    let ephemerals =
+        container_statuses(facts, &facts.ephemerals, &memory.ephemerals, Group::Ephemeral, now);
+    memory.written.ephemerals = hash_statuses(&ephemerals);
 }
 
+/// Adds the changed conditions and container statuses to `status`.
 fn containers(
     facts: &Facts<'_>,
     memory: &mut Memory,
@@ -86,8 +94,8 @@ fn containers(
         (Group::Ephemeral, "ephemeralContainerStatuses"),
     ] {
         let (specs, slots) = (facts.group(group), memory.group(group));
-        let statuses = list(facts, specs, slots, group, now);
-        let hash = list_hash(&statuses);
+        let statuses = container_statuses(facts, specs, slots, group, now);
+        let hash = hash_statuses(&statuses);
         let written = match group {
             Group::Init => &mut memory.written.inits,
             Group::Main => &mut memory.written.mains,
@@ -100,11 +108,12 @@ fn containers(
     }
 }
 
+/// Returns reason and message of the pod's status.
 fn reason(facts: &Facts<'_>, stopping: Option<Stopping>, phase: Phase) -> Option<(String, String)> {
-    match (&facts.refused, stopping) {
-        (Some(refusal), _) => Some((
-            refusal.reason.name().to_owned(),
-            format!("Pod was rejected: {}", refusal.message),
+    match (&facts.rejection, stopping) {
+        (Some(rejection), _) => Some((
+            rejection.reason.name().to_owned(),
+            format!("Pod was rejected: {}", rejection.message),
         )),
         (None, Some(Stopping { why: StopReason::Deadline, .. })) if phase == Phase::Failed => {
             Some(("DeadlineExceeded".into(), DEADLINE_MESSAGE.into()))
@@ -116,9 +125,9 @@ fn reason(facts: &Facts<'_>, stopping: Option<Stopping>, phase: Phase) -> Option
 /// Returns the changed conditions, each with all fields.
 fn conditions(facts: &Facts<'_>, memory: &mut Memory, phase: Phase, now: Timestamp) -> Vec<Value> {
     let mut changed = Vec::new();
-    for (n, kind) in Kind::ALL.into_iter().enumerate() {
+    for (index, kind) in ConditionType::ALL.into_iter().enumerate() {
         let (status, reason, message) = condition(kind, facts, memory, phase, now);
-        let old = memory.written.conditions[n].take();
+        let old = memory.written.conditions[index].take();
         let since = old.as_ref().filter(|old| old.status == status).map_or(now, |old| old.since);
         let new = Condition {
             status,
@@ -130,12 +139,13 @@ fn conditions(facts: &Facts<'_>, memory: &mut Memory, phase: Phase, now: Timesta
         if old.as_ref() != Some(&new) {
             changed.push(condition_json(kind, &new, old.as_ref()));
         }
-        memory.written.conditions[n] = Some(new);
+        memory.written.conditions[index] = Some(new);
     }
     changed
 }
 
-fn condition_json(kind: Kind, new: &Condition, old: Option<&Condition>) -> Value {
+/// Returns a condition with all fields. A field that `old` has and `new` lacks is null.
+fn condition_json(kind: ConditionType, new: &Condition, old: Option<&Condition>) -> Value {
     let mut fields = Map::new();
     fields.insert("type".into(), kind.as_str().into());
     fields.insert("status".into(), if new.status { "True" } else { "False" }.into());
@@ -160,30 +170,31 @@ fn condition_json(kind: Kind, new: &Condition, old: Option<&Condition>) -> Value
 
 /// Returns status, reason and message of one condition. Upstream: `pkg/kubelet/status/generate.go`.
 fn condition(
-    kind: Kind,
+    kind: ConditionType,
     facts: &Facts<'_>,
     memory: &Memory,
     phase: Phase,
     now: Timestamp,
 ) -> (bool, &'static str, String) {
     match kind {
-        Kind::ReadyToStartContainers
-            if memory.sandbox && (!phase.terminal() || memory.is_running()) =>
+        ConditionType::ReadyToStartContainers
+            if memory.sandbox && (!phase.is_terminal() || memory.is_running()) =>
         {
             (true, "", String::new())
         }
-        Kind::ReadyToStartContainers => {
+        ConditionType::ReadyToStartContainers => {
             (false, "PodSandboxNotReady", "no pod sandbox exists".into())
         }
-        Kind::Initialized => initialized(facts, memory, phase),
-        Kind::ContainersReady => containers_ready(facts, memory, phase, now),
-        Kind::Ready => match containers_ready(facts, memory, phase, now) {
+        ConditionType::Initialized => initialized(facts, memory, phase),
+        ConditionType::ContainersReady => containers_ready(facts, memory, phase, now),
+        ConditionType::Ready => match containers_ready(facts, memory, phase, now) {
             (true, ..) => gates(facts),
             unready => unready,
         },
     }
 }
 
+/// Returns status, reason and message of the condition `Initialized`.
 fn initialized(facts: &Facts<'_>, memory: &Memory, phase: Phase) -> (bool, &'static str, String) {
     if phase == Phase::Succeeded {
         return (true, "PodCompleted", String::new());
@@ -207,6 +218,7 @@ fn initialized(facts: &Facts<'_>, memory: &Memory, phase: Phase) -> (bool, &'sta
     )
 }
 
+/// Reports whether an init container lets the next container start: it has succeeded or, as a sidecar, runs.
 fn passed(container: &Container<'_>, slot: &Slot) -> bool {
     if container.sidecar {
         slot.running().is_some()
@@ -215,6 +227,7 @@ fn passed(container: &Container<'_>, slot: &Slot) -> bool {
     }
 }
 
+/// Returns status, reason and message of the condition `ContainersReady`.
 fn containers_ready(
     facts: &Facts<'_>,
     memory: &Memory,
@@ -230,7 +243,7 @@ fn containers_ready(
         facts.inits.iter().zip(&*memory.inits).filter(|(container, _)| container.sidecar);
     let pairs = sidecars.chain(facts.mains.iter().zip(&*memory.mains));
     let unready: Vec<&str> =
-        pairs.filter(|(c, slot)| !answers(c, slot, now)).map(|(c, _)| c.name).collect();
+        pairs.filter(|(c, slot)| !is_ready(c, slot, now)).map(|(c, _)| c.name).collect();
     if unready.is_empty() {
         return (true, "", String::new());
     }
@@ -241,8 +254,9 @@ fn containers_ready(
     )
 }
 
+/// Returns status, reason and message of the condition `Ready` of a pod whose containers are ready.
 fn gates(facts: &Facts<'_>) -> (bool, &'static str, String) {
-    let wrong: Vec<String> = facts
+    let unmet: Vec<String> = facts
         .gates
         .iter()
         .filter_map(|(gate, status)| match status {
@@ -255,21 +269,22 @@ fn gates(facts: &Facts<'_>) -> (bool, &'static str, String) {
             )),
         })
         .collect();
-    if wrong.is_empty() {
+    if unmet.is_empty() {
         (true, "", String::new())
     } else {
-        (false, "ReadinessGatesNotReady", wrong.join(", "))
+        (false, "ReadinessGatesNotReady", unmet.join(", "))
     }
 }
 
-/// Whether the container runs and its readiness probe succeeds.
-fn answers(container: &Container<'_>, slot: &Slot, now: Timestamp) -> bool {
+/// Reports whether the container runs and its readiness probe succeeds.
+fn is_ready(container: &Container<'_>, slot: &Slot, now: Timestamp) -> bool {
     let script = &container.script;
     let since = slot.running().filter(|_| script.ready && !slot.unready);
     since.is_some_and(|since| now >= later(since, script.ready_delay))
 }
 
-fn list(
+/// Returns the statuses of a group of containers.
+fn container_statuses(
     facts: &Facts<'_>,
     specs: &[Container<'_>],
     slots: &[Slot],
@@ -279,8 +294,8 @@ fn list(
     let ready = |container: &Container<'_>, slot: &Slot| {
         match group {
             Group::Init if !container.sidecar => passed(container, slot),
-            Group::Init | Group::Main => answers(container, slot, now),
-            // They take no part in the pod's readiness.
+            Group::Init | Group::Main => is_ready(container, slot, now),
+            // An ephemeral container has no part in the pod's readiness.
             Group::Ephemeral => false,
         }
     };
@@ -291,7 +306,8 @@ fn list(
         .collect()
 }
 
-fn list_hash(statuses: &[Value]) -> u64 {
+/// Returns a hash of container statuses; 0 without statuses.
+fn hash_statuses(statuses: &[Value]) -> u64 {
     if statuses.is_empty() {
         return 0;
     }
@@ -302,6 +318,7 @@ fn list_hash(statuses: &[Value]) -> u64 {
     hasher.finish().max(1)
 }
 
+/// Returns the status of a container.
 fn container_status(
     facts: &Facts<'_>,
     container: &Container<'_>,
@@ -309,8 +326,9 @@ fn container_status(
     ready: bool,
 ) -> Value {
     let mut fields = Map::new();
-    let run =
-        |back: u32| container_id(facts.uid, container.name, slot.restarts.saturating_sub(back));
+    let id_before =
+        |runs: u32| container_id(facts.uid, container.name, slot.restarts.saturating_sub(runs));
+    let id = id_before(0);
     let has_run = match slot.state {
         State::Running { .. } => true,
         State::Ended(ended) => ended.started.is_some(),
@@ -318,26 +336,28 @@ fn container_status(
     };
     let pulled = has_run || slot.last.is_some();
     if pulled {
-        fields.insert("containerID".into(), run(0).into());
+        fields.insert("containerID".into(), id.clone().into());
     }
     fields.insert("image".into(), container.image.into());
     fields.insert(
         "imageID".into(),
         if pulled { image_id(container.image) } else { String::new() }.into(),
     );
-    let last_run = if matches!(slot.state, State::BackOff { .. }) { run(0) } else { run(1) };
+    let last_id =
+        if matches!(slot.state, State::BackOff { .. }) { id.clone() } else { id_before(1) };
     let last = slot
         .last
-        .map_or_else(|| json!({}), |last| json!({ "terminated": ended_json(last, &last_run) }));
+        .map_or_else(|| json!({}), |last| json!({ "terminated": ended_json(last, &last_id) }));
     fields.insert("lastState".into(), last);
     fields.insert("name".into(), container.name.into());
     fields.insert("ready".into(), ready.into());
     fields.insert("restartCount".into(), slot.restarts.into());
     fields.insert("started".into(), slot.running().is_some().into());
-    fields.insert("state".into(), state_json(facts, container, slot, &run(0)));
+    fields.insert("state".into(), state_json(facts, container, slot, &id));
     Value::Object(fields)
 }
 
+/// Returns the state of a container; `id` is the container ID of its run.
 fn state_json(facts: &Facts<'_>, container: &Container<'_>, slot: &Slot, id: &str) -> Value {
     let waiting = |reason: &str, message: String| json!({ "waiting": { "reason": reason, "message": message } });
     match slot.state {
@@ -363,6 +383,7 @@ fn state_json(facts: &Facts<'_>, container: &Container<'_>, slot: &Slot, id: &st
     }
 }
 
+/// Returns the state `terminated` of a run with this container ID.
 fn ended_json(ended: Ended, id: &str) -> Value {
     let Some(started) = ended.started else {
         return json!({
@@ -404,11 +425,12 @@ fn go_seconds(seconds: i64) -> String {
     if minutes == 0 { format!("{seconds}s") } else { format!("{minutes}m{seconds}s") }
 }
 
-/// Returns the container ID of a run, derived from the arguments alone.
+/// Returns the container ID of a run. It depends only on the arguments.
 fn container_id(uid: &str, container: &str, run: u32) -> String {
     format!("sim://{}", digest(&(uid, container, run)))
 }
 
+/// Returns the image ID. It depends only on the image's name.
 fn image_id(image: &str) -> String {
     format!("{image}@sha256:{}", digest(&image))
 }

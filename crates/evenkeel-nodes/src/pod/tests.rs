@@ -1,4 +1,4 @@
-//! Lives of pods step by step: each test has a pod, a time, and what the kubelet wrote.
+//! Tests of a pod's lifecycle: the kubelet syncs a pod at chosen times, and the tests check the status that it writes.
 
 use evenkeel_api::{
     Encoding, View,
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use super::{
-    facts::{Refusal, Refused},
+    facts::{Rejection, RejectionReason},
     memory::{Memory, Phase},
     observe,
     plan::{Decision, PodEvent, plan},
@@ -18,24 +18,32 @@ use super::{
 use crate::Delays;
 use evenkeel_shell::{Files, Processes, later};
 
-/// A pod with its kubelet, and a model of the API server that merges each patch into the status.
-struct World {
+/// A pod with its kubelet, and a fake API server that merges each patch into the status.
+struct TestPod {
+    /// The Pod object in the API server.
     object: Value,
+    /// Memory of the kubelet; `None` after its restart.
     memory: Option<Memory>,
     now: Timestamp,
+    /// Time of the next sync even if nothing changes.
     wake: Option<Timestamp>,
+    /// Number of status writes.
     writes: usize,
     events: Vec<PodEvent>,
+    /// Whether the kubelet has deleted the object.
     removed: bool,
-    refusal: Option<Refusal>,
+    rejection: Option<Rejection>,
     processes: Processes,
     node_files: Arc<Files>,
 }
 
+/// Address of the node.
 const HOST: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 2);
+/// Address of the pod.
 const POD: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 1);
 
-impl World {
+impl TestPod {
+    /// Creates a Pending pod `web` that the scheduler has bound.
     #[expect(clippy::needless_pass_by_value, reason = "tests build both on the spot")]
     fn new(spec: Value, annotations: Value) -> Self {
         let object = json!({
@@ -56,17 +64,17 @@ impl World {
             writes,
             events: Vec::new(),
             removed,
-            refusal: None,
+            rejection: None,
         }
     }
 
-    /// Syncs the pod once; returns whether the kubelet wrote.
+    /// Syncs the pod once. Returns whether the kubelet wrote the status.
     fn sync(&mut self) -> bool {
         let pod = Pod::decode(self.object.to_string().as_bytes(), Encoding::Json).unwrap();
         let delays = Delays { start: Duration::from_secs(1), ..Delays::default() };
         let mut facts = observe::facts(&pod, HOST, &delays, false)
             .with_processes(&self.processes, Arc::clone(&self.node_files));
-        facts.refused = self.refusal.clone();
+        facts.rejection = self.rejection.clone();
         let memory = match self.memory.take() {
             Some(memory) => memory,
             None => observe::recover_memory(&pod, &facts, POD, self.now),
@@ -101,6 +109,7 @@ impl World {
         self.now = end;
     }
 
+    /// Deletes the pod as a client does, with this grace period in seconds.
     fn delete(&mut self, grace: u64) {
         let deadline = later(self.now, Duration::from_secs(grace));
         self.object["metadata"]["deletionTimestamp"] = deadline.to_string().into();
@@ -111,22 +120,25 @@ impl World {
         self.object["status"]["phase"].as_str().unwrap()
     }
 
+    /// Returns the condition of this type; null if there is none.
     fn condition(&self, kind: &str) -> &Value {
         let conditions = self.object["status"]["conditions"].as_array().unwrap();
         conditions.iter().find(|condition| condition["type"] == kind).unwrap_or(&Value::Null)
     }
 
-    fn container(&self, n: usize) -> &Value {
-        &self.object["status"]["containerStatuses"][n]
+    /// Returns the status of a main container.
+    fn container(&self, index: usize) -> &Value {
+        &self.object["status"]["containerStatuses"][index]
     }
 
-    fn init(&self, n: usize) -> &Value {
-        &self.object["status"]["initContainerStatuses"][n]
+    /// Returns the status of an init container.
+    fn init(&self, index: usize) -> &Value {
+        &self.object["status"]["initContainerStatuses"][index]
     }
 }
 
-/// Merges as much of a strategic merge patch as the tests need: conditions by type, null removes, the rest
-/// replaces.
+/// Applies a strategic merge patch as far as the tests need it. Conditions are merged by type, a null removes a field,
+/// and any other value replaces the field.
 fn merge(into: &mut Map<String, Value>, patch: &Map<String, Value>) {
     for (key, value) in patch {
         let conditions =
@@ -139,6 +151,7 @@ fn merge(into: &mut Map<String, Value>, patch: &Map<String, Value>) {
     }
 }
 
+/// Merges a condition into the one of the same type, or appends it.
 fn merge_condition(old: &mut Vec<Value>, new: &Value) {
     match old.iter_mut().find(|old| old["type"] == new["type"]) {
         Some(old) => merge(old.as_object_mut().unwrap(), new.as_object().unwrap()),
@@ -146,13 +159,14 @@ fn merge_condition(old: &mut Vec<Value>, new: &Value) {
     }
 }
 
-/// Returns a pod with one container that runs this script.
+/// Returns the spec of a pod with one container that runs this script. It mounts an emptyDir and a hostPath.
 fn scripted(script: &str) -> Value {
     json!({ "containers": [shell("c", script)], "volumes": [
         { "name": "data", "emptyDir": {} }, { "name": "node", "hostPath": { "path": "/var/x" } },
     ] })
 }
 
+/// Returns a container that runs this script, with the emptyDir at /data and the hostPath at /node.
 fn shell(name: &str, script: &str) -> Value {
     json!({
         "name": name, "image": "busybox", "command": ["/bin/sh", "-c", script], "volumeMounts": [
@@ -161,96 +175,97 @@ fn shell(name: &str, script: &str) -> Value {
     })
 }
 
+/// Returns the spec of a pod with one container that does not end.
 fn one_container() -> Value {
     json!({ "containers": [{ "name": "c", "image": "nginx" }] })
 }
 
 #[test]
-fn ephemeral_container_runs_once_beside_the_others() {
-    let mut world = World::new(one_container(), json!({}));
-    world.run(5);
-    world.object["spec"]["ephemeralContainers"] = json!([
+fn ephemeral_container_starts_in_a_running_pod_and_is_not_restarted() {
+    let mut pod = TestPod::new(one_container(), json!({}));
+    pod.run(5);
+    pod.object["spec"]["ephemeralContainers"] = json!([
         { "name": "d", "image": "busybox", "command": ["sh", "-c", "sleep 10; exit 2"] },
         { "name": "forever", "image": "busybox", "stdin": true, "tty": true },
     ]);
-    let text = world.object.to_string();
+    let text = pod.object.to_string();
     let process = PodCommand::decode(text.as_bytes(), Encoding::Json).unwrap();
-    world.processes = Processes::read(&process, ("node-1", HOST), |_| None);
-    world.run(5);
+    pod.processes = Processes::read(&process, ("node-1", HOST), |_| None);
+    pod.run(5);
     let status =
-        |world: &World, n: usize| world.object["status"]["ephemeralContainerStatuses"][n].clone();
-    assert!(status(&world, 0)["state"]["running"].is_object());
-    assert_eq!(status(&world, 0)["ready"], false);
-    world.run(600);
-    assert_eq!(status(&world, 0)["state"]["terminated"]["exitCode"], 2);
-    assert_eq!(status(&world, 0)["restartCount"], 0);
-    assert!(status(&world, 1)["state"]["running"].is_object());
-    assert_eq!((world.phase(), &world.condition("Ready")["status"]), ("Running", &json!("True")));
-    // A kubelet that starts anew takes them up from the status.
-    let (writes, before) = (world.writes, world.object["status"].clone());
-    world.memory = None;
-    world.run(60);
-    assert_eq!((world.writes, &world.object["status"]), (writes, &before));
-    world.delete(30);
-    world.run(60);
-    assert!(status(&world, 1)["state"]["terminated"].is_object());
-    assert!(world.removed);
+        |pod: &TestPod, n: usize| pod.object["status"]["ephemeralContainerStatuses"][n].clone();
+    assert!(status(&pod, 0)["state"]["running"].is_object());
+    assert_eq!(status(&pod, 0)["ready"], false);
+    pod.run(600);
+    assert_eq!(status(&pod, 0)["state"]["terminated"]["exitCode"], 2);
+    assert_eq!(status(&pod, 0)["restartCount"], 0);
+    assert!(status(&pod, 1)["state"]["running"].is_object());
+    assert_eq!((pod.phase(), &pod.condition("Ready")["status"]), ("Running", &json!("True")));
+    // A restarted kubelet recovers them from the status.
+    let (writes, before) = (pod.writes, pod.object["status"].clone());
+    pod.memory = None;
+    pod.run(60);
+    assert_eq!((pod.writes, &pod.object["status"]), (writes, &before));
+    pod.delete(30);
+    pod.run(60);
+    assert!(status(&pod, 1)["state"]["terminated"].is_object());
+    assert!(pod.removed);
 }
 
 #[test]
 fn pod_becomes_ready_in_two_writes() {
-    let mut world = World::new(one_container(), json!({}));
-    world.sync();
-    assert_eq!(world.phase(), "Pending");
-    assert_eq!(world.container(0)["state"]["waiting"]["reason"], "ContainerCreating");
-    assert_eq!(world.condition("Initialized")["status"], "True");
-    assert_eq!(world.condition("ContainersReady")["reason"], "ContainersNotReady");
-    assert_eq!(world.condition("Ready")["message"], "containers with unready status: [c]");
-    assert_eq!(world.condition("PodReadyToStartContainers")["status"], "False");
-    assert_eq!(world.object["status"]["hostIP"], "172.18.0.2");
-    assert_eq!(world.object["status"]["observedGeneration"], 1);
-    world.run(5);
-    assert_eq!(world.phase(), "Running");
-    assert_eq!(world.condition("Ready")["status"], "True");
-    assert_eq!(world.condition("Ready").get("reason"), None, "the reason is removed");
-    assert_eq!(world.condition("Ready")["observedGeneration"], 1);
-    assert_eq!(world.object["status"]["podIP"], "10.128.0.1");
-    assert_eq!(world.object["status"]["podIPs"][0]["ip"], "10.128.0.1");
-    assert!(world.container(0)["state"]["running"]["startedAt"].is_string());
-    assert_eq!(world.condition("PodScheduled")["status"], "True");
-    assert_eq!((world.writes, world.wake), (2, None));
-    assert!(!world.sync(), "an unchanged pod is not written");
+    let mut pod = TestPod::new(one_container(), json!({}));
+    pod.sync();
+    assert_eq!(pod.phase(), "Pending");
+    assert_eq!(pod.container(0)["state"]["waiting"]["reason"], "ContainerCreating");
+    assert_eq!(pod.condition("Initialized")["status"], "True");
+    assert_eq!(pod.condition("ContainersReady")["reason"], "ContainersNotReady");
+    assert_eq!(pod.condition("Ready")["message"], "containers with unready status: [c]");
+    assert_eq!(pod.condition("PodReadyToStartContainers")["status"], "False");
+    assert_eq!(pod.object["status"]["hostIP"], "172.18.0.2");
+    assert_eq!(pod.object["status"]["observedGeneration"], 1);
+    pod.run(5);
+    assert_eq!(pod.phase(), "Running");
+    assert_eq!(pod.condition("Ready")["status"], "True");
+    assert_eq!(pod.condition("Ready").get("reason"), None, "the reason is removed");
+    assert_eq!(pod.condition("Ready")["observedGeneration"], 1);
+    assert_eq!(pod.object["status"]["podIP"], "10.128.0.1");
+    assert_eq!(pod.object["status"]["podIPs"][0]["ip"], "10.128.0.1");
+    assert!(pod.container(0)["state"]["running"]["startedAt"].is_string());
+    assert_eq!(pod.condition("PodScheduled")["status"], "True");
+    assert_eq!((pod.writes, pod.wake), (2, None));
+    assert!(!pod.sync(), "an unchanged pod is not written");
 }
 
 #[test]
-fn restarted_kubelet_recovers_its_state() {
+fn restarted_kubelet_recovers_its_memory_and_writes_nothing() {
     for (annotations, seconds) in
         [(json!({}), 5), (json!({ "sim.evenkeel.dev/crash-after": "1s" }), 6)]
     {
-        let mut world = World::new(one_container(), annotations);
-        world.run(seconds);
-        world.memory = None;
-        assert!(!world.sync(), "{}", world.object);
+        let mut pod = TestPod::new(one_container(), annotations);
+        pod.run(seconds);
+        pod.memory = None;
+        assert!(!pod.sync(), "{}", pod.object);
     }
 }
 
 #[test]
-fn ready_delay_and_readiness_annotations() {
-    let mut world = World::new(one_container(), json!({ "sim.evenkeel.dev/ready-delay": "10s" }));
-    world.run(5);
-    assert_eq!((world.phase(), &world.condition("Ready")["status"]), ("Running", &json!("False")));
-    world.run(10);
-    assert_eq!(world.condition("Ready")["status"], "True");
-    world.object["metadata"]["annotations"] = json!({ "sim.evenkeel.dev/readiness": "never" });
-    world.run(1);
-    assert_eq!(world.condition("Ready")["status"], "False");
-    assert_eq!(world.container(0)["ready"], false);
-    world.object["metadata"]["annotations"] = json!({ "sim.evenkeel.dev/readiness": "perhaps" });
-    world.run(1);
-    assert_eq!(world.condition("Ready")["status"], "True");
-    assert_eq!(world.events.len(), 1, "{:?}", world.events);
-    world.run(1);
-    assert_eq!(world.events.len(), 1, "recorded once");
+fn annotations_set_when_and_whether_a_pod_becomes_ready() {
+    let mut pod = TestPod::new(one_container(), json!({ "sim.evenkeel.dev/ready-delay": "10s" }));
+    pod.run(5);
+    assert_eq!((pod.phase(), &pod.condition("Ready")["status"]), ("Running", &json!("False")));
+    pod.run(10);
+    assert_eq!(pod.condition("Ready")["status"], "True");
+    pod.object["metadata"]["annotations"] = json!({ "sim.evenkeel.dev/readiness": "never" });
+    pod.run(1);
+    assert_eq!(pod.condition("Ready")["status"], "False");
+    assert_eq!(pod.container(0)["ready"], false);
+    pod.object["metadata"]["annotations"] = json!({ "sim.evenkeel.dev/readiness": "perhaps" });
+    pod.run(1);
+    assert_eq!(pod.condition("Ready")["status"], "True");
+    assert_eq!(pod.events.len(), 1, "{:?}", pod.events);
+    pod.run(1);
+    assert_eq!(pod.events.len(), 1, "the invalid annotation is reported once");
 }
 
 #[test]
@@ -260,10 +275,10 @@ fn initial_delay_seconds_delays_readiness() {
         for (kind, probe) in probes.as_object().unwrap() {
             spec["containers"][0][kind] = probe.clone();
         }
-        let mut world = World::new(spec, annotations);
+        let mut pod = TestPod::new(spec, annotations);
         let mut ready = || {
-            world.run(10);
-            world.condition("Ready")["status"] == "True"
+            pod.run(10);
+            pod.condition("Ready")["status"] == "True"
         };
         [ready(), ready(), ready(), ready()]
     };
@@ -283,18 +298,18 @@ fn initial_delay_seconds_delays_readiness() {
 fn readiness_gates_delay_ready() {
     let mut spec = one_container();
     spec["readinessGates"] = json!([{ "conditionType": "example.com/fed" }]);
-    let mut world = World::new(spec, json!({}));
-    world.run(5);
-    assert_eq!(world.condition("ContainersReady")["status"], "True");
-    assert_eq!(world.condition("Ready")["reason"], "ReadinessGatesNotReady");
-    let conditions = world.object["status"]["conditions"].as_array_mut().unwrap();
+    let mut pod = TestPod::new(spec, json!({}));
+    pod.run(5);
+    assert_eq!(pod.condition("ContainersReady")["status"], "True");
+    assert_eq!(pod.condition("Ready")["reason"], "ReadinessGatesNotReady");
+    let conditions = pod.object["status"]["conditions"].as_array_mut().unwrap();
     conditions.push(json!({ "type": "example.com/fed", "status": "True" }));
-    world.run(1);
-    assert_eq!(world.condition("Ready")["status"], "True");
+    pod.run(1);
+    assert_eq!(pod.condition("Ready")["status"], "True");
 }
 
 #[test]
-fn restart_policy_and_exit_code() {
+fn restart_policy_and_exit_code_decide_phase_and_restarts() {
     for (policy, code, phase, restarts) in [
         ("Never", "0", "Succeeded", 0),
         ("Never", "3", "Failed", 0),
@@ -306,45 +321,45 @@ fn restart_policy_and_exit_code() {
         spec["restartPolicy"] = policy.into();
         let annotations =
             json!({ "sim.evenkeel.dev/run-time": "2s", "sim.evenkeel.dev/exit-code": code });
-        let mut world = World::new(spec, annotations);
-        world.run(20);
-        assert_eq!(world.phase(), phase, "{policy} {code}");
+        let mut pod = TestPod::new(spec, annotations);
+        pod.run(20);
+        assert_eq!(pod.phase(), phase, "{policy} {code}");
         assert_eq!(
-            world.container(0)["restartCount"],
+            pod.container(0)["restartCount"],
             restarts,
             "{policy} {code}: {}",
-            world.container(0)
+            pod.container(0)
         );
         if phase != "Running" {
             assert_eq!(
-                world.container(0)["state"]["terminated"]["exitCode"],
+                pod.container(0)["state"]["terminated"]["exitCode"],
                 code.parse::<i32>().unwrap()
             );
             assert_eq!(
-                world.condition("Ready")["reason"],
+                pod.condition("Ready")["reason"],
                 if code == "0" { "PodCompleted" } else { "PodFailed" }
             );
-            assert_eq!(world.wake, None);
+            assert_eq!(pod.wake, None);
         }
     }
 }
 
 #[test]
-fn crash_loop_back_off() {
-    let mut world = World::new(one_container(), json!({ "sim.evenkeel.dev/crash-after": "0" }));
-    let start = world.now;
+fn crash_loop_back_off_doubles_up_to_five_minutes() {
+    let mut pod = TestPod::new(one_container(), json!({ "sim.evenkeel.dev/crash-after": "0" }));
+    let start = pod.now;
+    // Seconds since the start, and the restart count from then on.
     let mut restarts = Vec::new();
     for _ in 0..4000 {
-        world.sync();
-        let count = world.container(0)["restartCount"].as_i64().unwrap_or(0);
+        pod.sync();
+        let count = pod.container(0)["restartCount"].as_i64().unwrap_or(0);
         if restarts.last().is_none_or(|(_, last)| *last != count) {
-            restarts.push((world.now.as_second() - start.as_second(), count));
+            restarts.push((pod.now.as_second() - start.as_second(), count));
         }
-        let Some(wake) = world.wake.filter(|wake| wake.as_second() - start.as_second() < 1300)
-        else {
+        let Some(wake) = pod.wake.filter(|wake| wake.as_second() - start.as_second() < 1300) else {
             break;
         };
-        world.now = wake;
+        pod.now = wake;
     }
     assert_eq!(
         restarts,
@@ -361,11 +376,11 @@ fn crash_loop_back_off() {
             (1211, 9)
         ]
     );
-    let waiting = &world.container(0)["state"]["waiting"];
+    let waiting = &pod.container(0)["state"]["waiting"];
     assert_eq!(waiting["reason"], "CrashLoopBackOff");
     assert_eq!(waiting["message"], "back-off 5m0s restarting failed container=c pod=web_shop(u1)");
-    assert_eq!(world.container(0)["lastState"]["terminated"]["exitCode"], 1);
-    assert_eq!(world.phase(), "Running");
+    assert_eq!(pod.container(0)["lastState"]["terminated"]["exitCode"], 1);
+    assert_eq!(pod.phase(), "Running");
 }
 
 #[test]
@@ -379,44 +394,44 @@ fn init_containers_run_in_order_and_sidecars_keep_running() {
         ],
         "containers": [{ "name": "c", "image": "nginx" }],
     });
-    let mut world =
-        World::new(spec, json!({ "sim.evenkeel.dev/run-time": "first=2s,second=2s,c=2s" }));
-    world.run(2);
-    assert_eq!(world.container(0)["state"]["waiting"]["reason"], "PodInitializing");
+    let mut pod =
+        TestPod::new(spec, json!({ "sim.evenkeel.dev/run-time": "first=2s,second=2s,c=2s" }));
+    pod.run(2);
+    assert_eq!(pod.container(0)["state"]["waiting"]["reason"], "PodInitializing");
     assert_eq!(
-        world.condition("Initialized")["message"],
+        pod.condition("Initialized")["message"],
         "containers with incomplete status: [first side second]"
     );
-    world.run(3);
-    assert!(world.init(0)["state"]["terminated"].is_object());
-    assert!(world.init(1)["state"]["running"].is_object());
-    assert_eq!((world.phase(), &world.init(2)["started"]), ("Pending", &json!(true)));
-    world.run(3);
-    assert_eq!(world.phase(), "Running");
-    assert_eq!(world.condition("Initialized")["status"], "True");
-    assert_eq!(world.condition("Ready")["status"], "True");
-    world.run(10);
-    assert_eq!(world.phase(), "Succeeded");
-    assert!(world.init(1)["state"]["terminated"].is_object(), "the sidecar is stopped last");
+    pod.run(3);
+    assert!(pod.init(0)["state"]["terminated"].is_object());
+    assert!(pod.init(1)["state"]["running"].is_object());
+    assert_eq!((pod.phase(), &pod.init(2)["started"]), ("Pending", &json!(true)));
+    pod.run(3);
+    assert_eq!(pod.phase(), "Running");
+    assert_eq!(pod.condition("Initialized")["status"], "True");
+    assert_eq!(pod.condition("Ready")["status"], "True");
+    pod.run(10);
+    assert_eq!(pod.phase(), "Succeeded");
+    assert!(pod.init(1)["state"]["terminated"].is_object(), "the sidecar is stopped last");
 }
 
 #[test]
-fn failed_init_container_by_restart_policy() {
+fn failed_init_container_fails_the_pod_only_without_restarts() {
     for (policy, phase) in [("Never", "Failed"), ("Always", "Pending")] {
         let spec = json!({
             "restartPolicy": policy,
             "initContainers": [{ "name": "i", "image": "a" }],
             "containers": [{ "name": "c", "image": "nginx" }],
         });
-        let mut world = World::new(spec, json!({ "sim.evenkeel.dev/exit-code": "i=1" }));
-        world.run(20);
-        assert_eq!(world.phase(), phase, "{policy}");
-        assert_eq!(world.container(0)["state"]["waiting"]["reason"], "PodInitializing");
+        let mut pod = TestPod::new(spec, json!({ "sim.evenkeel.dev/exit-code": "i=1" }));
+        pod.run(20);
+        assert_eq!(pod.phase(), phase, "{policy}");
+        assert_eq!(pod.container(0)["state"]["waiting"]["reason"], "PodInitializing");
     }
 }
 
 #[test]
-fn image_tags_that_fail_to_pull() {
+fn images_with_reserved_tags_fail_to_pull() {
     for (image, annotations, phase) in [
         ("nginx:404", json!({}), "Pending"),
         ("nginx:non-existent", json!({}), "Pending"),
@@ -425,57 +440,63 @@ fn image_tags_that_fail_to_pull() {
         ("web:v404", json!({}), "Running"),
         ("nginx:404", json!({ "sim.evenkeel.dev/image-pull": "ok" }), "Running"),
     ] {
-        let mut world =
-            World::new(json!({ "containers": [{ "name": "c", "image": image }] }), annotations);
-        world.run(2);
-        assert_eq!(world.phase(), phase, "{image}");
+        let mut pod =
+            TestPod::new(json!({ "containers": [{ "name": "c", "image": image }] }), annotations);
+        pod.run(2);
+        assert_eq!(pod.phase(), phase, "{image}");
     }
 }
 
 #[test]
 fn image_pull_back_off_keeps_the_pod_pending() {
-    let mut world = World::new(one_container(), json!({ "sim.evenkeel.dev/image-pull": "fail" }));
-    world.run(2);
-    assert_eq!(world.container(0)["state"]["waiting"]["reason"], "ErrImagePull");
-    world.run(100);
-    assert_eq!(world.container(0)["state"]["waiting"]["reason"], "ImagePullBackOff");
-    assert_eq!((world.phase(), world.wake), ("Pending", None));
-    world.object["metadata"]["annotations"] = json!({});
-    world.run(1);
-    assert_eq!(world.phase(), "Running");
+    let mut pod = TestPod::new(one_container(), json!({ "sim.evenkeel.dev/image-pull": "fail" }));
+    pod.run(2);
+    assert_eq!(pod.container(0)["state"]["waiting"]["reason"], "ErrImagePull");
+    pod.run(100);
+    assert_eq!(pod.container(0)["state"]["waiting"]["reason"], "ImagePullBackOff");
+    assert_eq!((pod.phase(), pod.wake), ("Pending", None));
+    pod.object["metadata"]["annotations"] = json!({});
+    pod.run(1);
+    assert_eq!(pod.phase(), "Running");
 }
 
 #[test]
 fn termination_time_is_bounded_by_the_grace_period() {
-    for (annotation, grace, ended_after, code) in
+    for (termination_time, grace, ended_after, code) in
         [("0", 30, 0, 0), ("5s", 30, 5, 0), ("60s", 30, 30, 137), ("5s", 0, 0, 137)]
     {
-        let mut world =
-            World::new(one_container(), json!({ "sim.evenkeel.dev/termination-time": annotation }));
-        world.run(5);
-        world.delete(grace);
-        world.sync();
-        assert_eq!(world.removed, ended_after == 0, "{annotation} {grace}");
-        let begin = world.now;
-        world.run(40);
-        assert!(world.removed, "{annotation} {grace}");
-        let ended = &world.container(0)["state"]["terminated"];
-        assert_eq!(ended["exitCode"], code, "{annotation} {grace}");
+        let mut pod = TestPod::new(
+            one_container(),
+            json!({ "sim.evenkeel.dev/termination-time": termination_time }),
+        );
+        pod.run(5);
+        pod.delete(grace);
+        pod.sync();
+        assert_eq!(pod.removed, ended_after == 0, "{termination_time} {grace}");
+        let deleted_at = pod.now;
+        pod.run(40);
+        assert!(pod.removed, "{termination_time} {grace}");
+        let ended = &pod.container(0)["state"]["terminated"];
+        assert_eq!(ended["exitCode"], code, "{termination_time} {grace}");
         let finished: Timestamp = ended["finishedAt"].as_str().unwrap().parse().unwrap();
-        assert_eq!(finished.as_second() - begin.as_second(), ended_after, "{annotation} {grace}");
-        assert_eq!(world.phase(), if code == 0 { "Succeeded" } else { "Failed" });
+        assert_eq!(
+            finished.as_second() - deleted_at.as_second(),
+            ended_after,
+            "{termination_time} {grace}"
+        );
+        assert_eq!(pod.phase(), if code == 0 { "Succeeded" } else { "Failed" });
     }
 }
 
 #[test]
 fn pod_deleted_before_start_fails_and_is_removed() {
-    let mut world = World::new(one_container(), json!({}));
-    world.sync();
-    world.delete(30);
-    world.sync();
-    assert!(world.removed);
+    let mut pod = TestPod::new(one_container(), json!({}));
+    pod.sync();
+    pod.delete(30);
+    pod.sync();
+    assert!(pod.removed);
     assert_eq!(
-        (world.phase(), &world.container(0)["state"]["terminated"]["exitCode"]),
+        (pod.phase(), &pod.container(0)["state"]["terminated"]["exitCode"]),
         ("Failed", &json!(137))
     );
 }
@@ -484,51 +505,51 @@ fn pod_deleted_before_start_fails_and_is_removed() {
 fn active_deadline_seconds_fails_the_pod_after_its_containers_stop() {
     let mut spec = one_container();
     spec["activeDeadlineSeconds"] = 10.into();
-    let mut world = World::new(spec, json!({ "sim.evenkeel.dev/termination-time": "5s" }));
-    world.run(9);
-    assert_eq!(world.phase(), "Running");
-    world.run(2);
-    assert_eq!((world.phase(), &world.object["status"]["reason"]), ("Running", &Value::Null));
-    assert!(world.container(0)["state"]["running"].is_object());
-    world.run(10);
+    let mut pod = TestPod::new(spec, json!({ "sim.evenkeel.dev/termination-time": "5s" }));
+    pod.run(9);
+    assert_eq!(pod.phase(), "Running");
+    pod.run(2);
+    assert_eq!((pod.phase(), &pod.object["status"]["reason"]), ("Running", &Value::Null));
+    assert!(pod.container(0)["state"]["running"].is_object());
+    pod.run(10);
     assert_eq!(
-        (world.phase(), &world.object["status"]["reason"]),
+        (pod.phase(), &pod.object["status"]["reason"]),
         ("Failed", &json!("DeadlineExceeded"))
     );
-    assert!(world.container(0)["state"]["terminated"].is_object());
-    assert_eq!(world.wake, None);
+    assert!(pod.container(0)["state"]["terminated"].is_object());
+    assert_eq!(pod.wake, None);
 }
 
 #[test]
-fn rejected_pod_fails_with_the_reason() {
-    let mut world = World::new(one_container(), json!({}));
-    world.refusal = Some(Refusal { reason: Refused::Cpu, message: "no cpu".into() });
-    world.sync();
-    world.refusal = None;
-    world.run(10);
-    assert_eq!((world.phase(), &world.object["status"]["reason"]), ("Failed", &json!("OutOfcpu")));
-    assert_eq!(world.object["status"]["message"], "Pod was rejected: no cpu");
-    assert_eq!((world.writes, world.events.len()), (1, 1));
-    world.delete(0);
-    world.sync();
-    assert!(world.removed);
+fn rejected_pod_fails_with_the_reason_in_one_write() {
+    let mut pod = TestPod::new(one_container(), json!({}));
+    pod.rejection = Some(Rejection { reason: RejectionReason::Cpu, message: "no cpu".into() });
+    pod.sync();
+    pod.rejection = None;
+    pod.run(10);
+    assert_eq!((pod.phase(), &pod.object["status"]["reason"]), ("Failed", &json!("OutOfcpu")));
+    assert_eq!(pod.object["status"]["message"], "Pod was rejected: no cpu");
+    assert_eq!((pod.writes, pod.events.len()), (1, 1));
+    pod.delete(0);
+    pod.sync();
+    assert!(pod.removed);
 }
 
 #[test]
 fn shorter_grace_period_ends_the_pod_sooner() {
-    let mut world =
-        World::new(one_container(), json!({ "sim.evenkeel.dev/termination-time": "1h" }));
-    world.run(5);
-    world.delete(600);
-    world.run(5);
-    assert!(!world.removed);
-    world.delete(1);
-    world.run(2);
-    assert!(world.removed);
+    let mut pod =
+        TestPod::new(one_container(), json!({ "sim.evenkeel.dev/termination-time": "1h" }));
+    pod.run(5);
+    pod.delete(600);
+    pod.run(5);
+    assert!(!pod.removed);
+    pod.delete(1);
+    pod.run(2);
+    assert!(pod.removed);
 }
 
 #[test]
-fn command_determines_the_exit_unless_annotated() {
+fn command_determines_the_exit_unless_annotations_override_it() {
     for (script, annotations, phase, code) in [
         ("sleep 3; exit 7", json!({}), "Failed", 7),
         ("exit 0", json!({}), "Succeeded", 0),
@@ -538,39 +559,40 @@ fn command_determines_the_exit_unless_annotated() {
     ] {
         let mut spec = scripted(script);
         spec["restartPolicy"] = "Never".into();
-        let mut world = World::new(spec, annotations);
-        world.run(10);
-        assert_eq!(world.phase(), phase, "{script}");
-        assert_eq!(world.container(0)["state"]["terminated"]["exitCode"], code, "{script}");
+        let mut pod = TestPod::new(spec, annotations);
+        pod.run(10);
+        assert_eq!(pod.phase(), phase, "{script}");
+        assert_eq!(pod.container(0)["state"]["terminated"]["exitCode"], code, "{script}");
     }
     for script in ["sleep infinity", "frobnicate --all"] {
-        let mut world = World::new(scripted(script), json!({}));
-        world.run(3600);
-        assert_eq!((world.phase(), world.writes, world.wake), ("Running", 2, None), "{script}");
-        world.memory = None;
-        assert!(!world.sync(), "a restarted kubelet writes nothing");
+        let mut pod = TestPod::new(scripted(script), json!({}));
+        pod.run(3600);
+        assert_eq!((pod.phase(), pod.writes, pod.wake), ("Running", 2, None), "{script}");
+        pod.memory = None;
+        assert!(!pod.sync(), "a restarted kubelet writes nothing");
     }
 }
 
 #[test]
-fn volume_files_outlive_containers_and_node_files_pods() {
-    let once = |folder: &str| {
+fn emptydir_files_outlive_the_container_and_hostpath_files_the_pod() {
+    // The script fails in its first run, and succeeds in later runs that find its file.
+    let fails_once = |folder: &str| {
         format!("if [[ -r {folder}/x ]]; then exit 0; else touch {folder}/x; exit 1; fi")
     };
     for (folder, phase) in [("/data", "Succeeded"), ("/node", "Succeeded"), ("/tmp", "Running")] {
-        let mut spec = scripted(&once(folder));
+        let mut spec = scripted(&fails_once(folder));
         spec["restartPolicy"] = "OnFailure".into();
-        let mut world = World::new(spec, json!({}));
-        world.run(5);
-        assert_eq!(world.phase(), phase, "{folder}");
-        assert_eq!(world.container(0)["restartCount"], 1, "{folder}");
+        let mut pod = TestPod::new(spec, json!({}));
+        pod.run(5);
+        assert_eq!(pod.phase(), phase, "{folder}");
+        assert_eq!(pod.container(0)["restartCount"], 1, "{folder}");
     }
-    let mut spec = scripted(&once("/node"));
+    let mut spec = scripted(&fails_once("/node"));
     spec["restartPolicy"] = "Never".into();
-    let mut first = World::new(spec.clone(), json!({}));
+    let mut first = TestPod::new(spec.clone(), json!({}));
     first.run(5);
-    spec["containers"][0]["name"] = "d".into(); // another run
-    let mut second = World::new(spec, json!({}));
+    spec["containers"][0]["name"] = "d".into(); // The run gets another ID.
+    let mut second = TestPod::new(spec, json!({}));
     second.node_files = first.node_files;
     second.run(5);
     assert_eq!(
@@ -580,28 +602,30 @@ fn volume_files_outlive_containers_and_node_files_pods() {
 }
 
 #[test]
-fn containers_of_a_pod_share_volume_files() {
+fn a_container_sees_files_that_another_writes_to_a_shared_volume() {
     let mut spec = scripted("until [ -f /data/go ]; do sleep 1; done; exit 0");
     spec["restartPolicy"] = "Never".into();
     spec["containers"]
         .as_array_mut()
         .unwrap()
         .push(shell("late", "sleep 20; touch /data/go; sleep 5; exit 3"));
-    let mut world = World::new(spec, json!({}));
-    world.run(15);
-    assert_eq!(world.phase(), "Running");
-    world.run(60);
-    assert_eq!(world.phase(), "Failed");
-    let ended = |n: usize| {
-        let ended = &world.container(n)["state"]["terminated"];
-        let at = |key: &str| ended[key].as_str().unwrap().parse::<Timestamp>().unwrap().as_second();
-        (at("finishedAt") - at("startedAt"), ended["exitCode"].as_i64().unwrap())
+    let mut pod = TestPod::new(spec, json!({}));
+    pod.run(15);
+    assert_eq!(pod.phase(), "Running");
+    pod.run(60);
+    assert_eq!(pod.phase(), "Failed");
+    // Run time in seconds, and exit code.
+    let ended = |index: usize| {
+        let ended = &pod.container(index)["state"]["terminated"];
+        let time =
+            |key: &str| ended[key].as_str().unwrap().parse::<Timestamp>().unwrap().as_second();
+        (time("finishedAt") - time("startedAt"), ended["exitCode"].as_i64().unwrap())
     };
     assert_eq!((ended(0), ended(1)), ((20, 0), (25, 3)));
 }
 
 #[test]
-fn command_handles_the_signal_or_is_killed() {
+fn command_handles_sigterm_or_is_killed_after_the_grace_period() {
     let handler = "trap 'sleep 5; exit 143' TERM; while true; do sleep 1; done";
     for (script, grace, after, code) in [
         (handler, 30, 5, 143),
@@ -610,16 +634,16 @@ fn command_handles_the_signal_or_is_killed() {
         ("sleep 15; exit 4", 30, 5, 4),
         ("frobnicate", 30, 0, 0),
     ] {
-        let mut world = World::new(scripted(script), json!({}));
-        world.run(11);
-        world.delete(grace);
-        let asked = world.now;
-        world.run(60);
-        assert!(world.removed, "{script}");
-        let ended = &world.container(0)["state"]["terminated"];
+        let mut pod = TestPod::new(scripted(script), json!({}));
+        pod.run(11);
+        pod.delete(grace);
+        let deleted_at = pod.now;
+        pod.run(60);
+        assert!(pod.removed, "{script}");
+        let ended = &pod.container(0)["state"]["terminated"];
         let finished: Timestamp = ended["finishedAt"].as_str().unwrap().parse().unwrap();
         assert_eq!(
-            (finished.as_second() - asked.as_second(), &ended["exitCode"]),
+            (finished.as_second() - deleted_at.as_second(), &ended["exitCode"]),
             (after, &json!(code)),
             "{script} {grace}"
         );
@@ -627,36 +651,37 @@ fn command_handles_the_signal_or_is_killed() {
 }
 
 #[test]
-fn exec_probe_reads_the_container_files() {
+fn exec_readiness_probe_follows_the_containers_files() {
     for command in [json!(["cat", "/data/up"]), json!(["sh", "-c", "test -f /data/up"])] {
         let mut spec = scripted("sleep 30; touch /data/up; sleep 30; rm /data/up; sleep infinity");
         spec["containers"][0]["readinessProbe"] = json!({ "exec": { "command": command } });
-        let mut world = World::new(spec, json!({}));
-        let mut seen = Vec::new();
+        let mut pod = TestPod::new(spec, json!({}));
+        let mut ready = Vec::new();
         for _ in 0..9 {
-            world.run(10);
-            seen.push(world.condition("Ready")["status"] == "True");
+            pod.run(10);
+            ready.push(pod.condition("Ready")["status"] == "True");
         }
-        assert_eq!(seen, [false, false, false, true, true, true, false, false, false]);
-        assert_eq!((world.writes, world.phase()), (4, "Running"));
-        world.object["metadata"]["annotations"] = json!({ "sim.evenkeel.dev/readiness": "always" });
-        world.run(1);
-        assert_eq!(world.condition("Ready")["status"], "True");
+        assert_eq!(ready, [false, false, false, true, true, true, false, false, false]);
+        assert_eq!((pod.writes, pod.phase()), (4, "Running"));
+        pod.object["metadata"]["annotations"] = json!({ "sim.evenkeel.dev/readiness": "always" });
+        pod.run(1);
+        assert_eq!(pod.condition("Ready")["status"], "True");
     }
 }
 
 #[test]
-fn init_containers_write_files_for_containers() {
+fn main_container_reads_what_an_init_container_wrote() {
     let mut spec = scripted("exit $(cat /data/code)");
     spec["restartPolicy"] = "Never".into();
     spec["initContainers"] = json!([shell("i", "sleep 4; echo 9 > /data/code")]);
-    let mut world = World::new(spec, json!({}));
-    world.run(4);
-    assert_eq!(world.phase(), "Pending");
-    world.run(10);
-    assert_eq!(world.container(0)["state"]["terminated"]["exitCode"], 9);
+    let mut pod = TestPod::new(spec, json!({}));
+    pod.run(4);
+    assert_eq!(pod.phase(), "Pending");
+    pod.run(10);
+    assert_eq!(pod.container(0)["state"]["terminated"]["exitCode"], 9);
 }
 
+/// Generates up to four simulation annotations, some of them invalid.
 fn arbitrary_annotations() -> impl Strategy<Value = Value> {
     let value = |text: &'static [&'static str]| proptest::sample::select(text);
     let entry = prop_oneof![
@@ -683,38 +708,37 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn every_pod_settles_and_is_removed_when_deleted(
+    fn every_deleted_pod_is_removed_within_its_grace_period(
         annotations in arbitrary_annotations(),
         policy in proptest::sample::select(&["Always", "OnFailure", "Never"][..]),
-        n_inits in 0_usize..3,
+        init_count in 0_usize..3,
         deadline in proptest::option::of(0_u64..20),
-        ran in 0_u64..100,
+        run_seconds in 0_u64..100,
         grace in 0_u64..40,
     ) {
         let inits = [json!({ "name": "i", "image": "i" }), json!({ "name": "s", "image": "s", "restartPolicy": "Always" })];
         let mut spec = json!({
-            "restartPolicy": policy, "initContainers": inits[..n_inits],
+            "restartPolicy": policy, "initContainers": inits[..init_count],
             "containers": [{ "name": "a", "image": "a" }, { "name": "b", "image": "b" }],
         });
         if let Some(deadline) = deadline {
             spec["activeDeadlineSeconds"] = deadline.into();
         }
-        let mut world = World::new(spec, annotations);
-        world.run(ran);
+        let mut pod = TestPod::new(spec, annotations);
+        pod.run(run_seconds);
         // A second sync at the same time changes nothing.
-        prop_assert!(!world.sync());
-        // A kubelet that takes over writes nothing either, unless a transition just came due.
-        let terminal = Phase::parse(world.phase()).terminal();
-        if terminal {
-            let writes = world.writes;
-            let due = world.wake;
-            world.run(3600);
-            prop_assert!(due.is_some() || world.writes == writes, "a finished pod is not written");
+        prop_assert!(!pod.sync());
+        // A pod in a terminal phase is not written again, unless a transition was due.
+        if Phase::parse(pod.phase()).is_terminal() {
+            let writes = pod.writes;
+            let due = pod.wake;
+            pod.run(3600);
+            prop_assert!(due.is_some() || pod.writes == writes, "a finished pod is not written");
         }
-        world.delete(grace);
-        world.run(grace + 1);
-        prop_assert!(world.removed, "{}", world.object);
-        prop_assert!(Phase::parse(world.phase()).terminal());
-        prop_assert_eq!(world.wake, None);
+        pod.delete(grace);
+        pod.run(grace + 1);
+        prop_assert!(pod.removed, "{}", pod.object);
+        prop_assert!(Phase::parse(pod.phase()).is_terminal());
+        prop_assert_eq!(pod.wake, None);
     }
 }

@@ -1,5 +1,5 @@
-//! Simulated storage: provisions, resizes, deletes and attaches volumes of its StorageClass without storing data.
-//! It stands in for the external provisioner, resizer and attacher of a CSI driver.
+//! Simulated storage: provisions, resizes, deletes and attaches volumes without storing data. It takes the place of the
+//! external provisioner, resizer and attacher of a CSI driver.
 
 mod plan;
 #[cfg(test)]
@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 /// Name of the CSI driver and of the provisioner.
 pub const DRIVER: &str = "csi.sim.evenkeel.dev";
 
-/// Number of workers for claims, volumes and attachments.
+/// Number of workers; they share one queue of claims, volumes and attachments.
 const WORKERS: usize = 4;
 
 /// Options of the simulated storage.
@@ -44,7 +44,7 @@ impl Default for StorageOptions {
     }
 }
 
-/// Key in the queue.
+/// Key in the queue: the kind and key of the object to sync.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Item {
     Claim(Key),
@@ -61,12 +61,13 @@ pub(crate) struct Storage {
     volumes: Cache<PersistentVolume>,
     classes: Cache<StorageClass>,
     attachments: Cache<VolumeAttachment>,
+    /// Claims by the name of their StorageClass.
     of_class: Index<PersistentVolumeClaim>,
     queue: Queue<Item>,
 }
 
 impl Storage {
-    /// Starts the controller; its first task creates the StorageClass and the CSIDriver.
+    /// Starts the controller, which also creates the StorageClass and the CSIDriver.
     pub(crate) fn start(
         client: &Client,
         caches: &Caches,
@@ -89,11 +90,11 @@ impl Storage {
             queue: Queue::unnamed(clock),
         });
         storage.listen();
-        let setting_up = Arc::clone(&storage);
+        let setup_storage = Arc::clone(&storage);
         let created = CancellationToken::new();
         tasks.spawn_restarting_until("storage setup", &created.clone(), move || {
             let (storage, options, created) =
-                (Arc::clone(&setting_up), options.clone(), created.clone());
+                (Arc::clone(&setup_storage), options.clone(), created.clone());
             async move {
                 storage.create_objects(&options).await;
                 created.cancel();
@@ -108,25 +109,26 @@ impl Storage {
         }
     }
 
+    /// Enqueues objects when they change, and the claims of a StorageClass when the class changes.
     fn listen(self: &Arc<Self>) {
         let add = |queue: &Queue<Item>, item, initial| {
             queue.add(item, if initial { Priority::LOW } else { Priority::NORMAL });
         };
         let queue = self.queue.clone();
         self.claims.subscribe(move |event| {
-            if let Some((key, initial)) = named(event) {
+            if let Some((key, initial)) = live_key(event) {
                 add(&queue, Item::Claim(key), initial);
             }
         });
         let queue = self.queue.clone();
         self.volumes.subscribe(move |event| {
-            if let Some((key, initial)) = named(event) {
+            if let Some((key, initial)) = live_key(event) {
                 add(&queue, Item::Volume(key), initial);
             }
         });
         let queue = self.queue.clone();
         self.attachments.subscribe(move |event| {
-            if let Some((key, initial)) = named(event) {
+            if let Some((key, initial)) = live_key(event) {
                 add(&queue, Item::Attachment(key), initial);
             }
         });
@@ -138,7 +140,7 @@ impl Storage {
         });
     }
 
-    /// Creates the StorageClass and the CSIDriver if they do not exist.
+    /// Creates the StorageClass and the CSIDriver unless they exist. Retries errors after 100 ms, doubled up to 10 s.
     async fn create_objects(&self, options: &StorageOptions) {
         let mut objects = vec![(CsiDriver::kind(), plan::driver(options.attach))];
         if !options.class.is_empty() {
@@ -147,8 +149,8 @@ impl Storage {
         for (kind, object) in objects {
             let mut wait = std::time::Duration::from_millis(100);
             loop {
-                let made = self.client.create::<Metadata>(&kind, "", object.to_string().into());
-                match made.await {
+                let created = self.client.create::<Metadata>(&kind, "", object.to_string().into());
+                match created.await {
                     Err(error) if !error.is_already_exists() => {
                         tracing::debug!(kind = %kind.kind, %error, "Object of the storage not made");
                         self.clock.sleep(wait).await;
@@ -160,6 +162,7 @@ impl Storage {
         }
     }
 
+    /// Syncs objects until the queue is shut down.
     async fn work(&self) {
         while let Some(item) = self.queue.next().await {
             let work = async {
@@ -175,6 +178,7 @@ impl Storage {
         }
     }
 
+    /// Syncs one object; does nothing if it no longer exists.
     async fn sync(&self, item: &Item) -> Result<(), ApiError> {
         let writes = match item {
             Item::Claim(key) => {
@@ -198,15 +202,16 @@ impl Storage {
         Ok(())
     }
 
+    /// Sends one write, and records its events.
     async fn carry_out(&self, write: Write) -> Result<(), ApiError> {
         match write {
             Write::Create { kind, body, events } => {
                 self.record_events(&events[..1]);
                 match self.client.create::<Metadata>(&kind, "", body.to_string().into()).await {
-                    // The object exists; the cache lags behind.
+                    // An earlier sync created the volume, but the claim is not bound to it yet.
                     Err(error) if error.is_already_exists() => {}
-                    made => {
-                        made?;
+                    created => {
+                        created?;
                         self.record_events(&events[1..]);
                     }
                 }
@@ -232,19 +237,20 @@ impl Storage {
     }
 
     fn record_events(&self, events: &[evenkeel_runtime::plan::EventRecord]) {
-        events.iter().for_each(|note| self.recorder.record(note));
+        events.iter().for_each(|event| self.recorder.record(event));
     }
 }
 
-fn ignore_not_found(answer: Result<(), ApiError>) -> Result<(), ApiError> {
-    match answer {
+/// Turns the error that an object does not exist into success.
+fn ignore_not_found(result: Result<(), ApiError>) -> Result<(), ApiError> {
+    match result {
         Err(error) if error.is_not_found() => Ok(()),
-        answer => answer,
+        result => result,
     }
 }
 
-/// Returns the key of an event's object, and whether the object was in the initial list; `None` for a deletion.
-fn named<V: View>(event: &CacheEvent<V>) -> Option<(Key, bool)> {
+/// Returns the key of an event's object, and whether the event comes from the initial list; `None` for a deletion.
+fn live_key<V: View>(event: &CacheEvent<V>) -> Option<(Key, bool)> {
     match event {
         CacheEvent::Added { object, initial } => Some((Key::of(object.meta()), *initial)),
         CacheEvent::Updated { new, .. } => Some((Key::of(new.meta()), false)),

@@ -9,23 +9,23 @@ use evenkeel_component_helpers::storage::volume;
 use evenkeel_runtime::plan::{EventRecord, Target};
 use serde_json::{Value, json};
 
-/// Finalizer of a volume, removed when its storage is deleted.
+/// Finalizer of a volume; the provisioner removes it when it deletes the storage.
 const PROVISIONER_FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
-/// Finalizer of an attachment, removed when the volume is detached.
+/// Finalizer of an attachment; the attacher removes it when it detaches the volume.
 const ATTACHER_FINALIZER: &str = "external-attacher/csi-sim-evenkeel-dev";
 
 /// One planned write.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Write {
-    /// Creates a cluster-scoped object. The first event is recorded before, the others after it.
+    /// Creates a cluster-scoped object. The first event is recorded before the creation, the others after it.
     Create { kind: Kind, body: Value, events: Vec<EventRecord> },
-    /// Sends a merge patch.
+    /// Sends a merge patch. An empty `subresource` patches the object itself.
     Patch { target: Target, subresource: &'static str, body: Value },
     /// Deletes a cluster-scoped object.
     Delete(Target),
 }
 
-/// Returns the CSIDriver object.
+/// Returns the CSIDriver object; `attach` is its `attachRequired`.
 pub(super) fn driver(attach: bool) -> Value {
     json!({
         "apiVersion": "storage.k8s.io/v1",
@@ -35,7 +35,7 @@ pub(super) fn driver(attach: bool) -> Value {
     })
 }
 
-/// Returns the default StorageClass.
+/// Returns the default StorageClass with this name.
 pub(super) fn class(name: &str) -> Value {
     json!({
         "apiVersion": "storage.k8s.io/v1",
@@ -55,15 +55,16 @@ pub(super) fn of_claim(
     volume: Option<&PersistentVolume>,
 ) -> Vec<Write> {
     match (class, volume) {
-        (Some(class), None) if is_handed_over(claim, class) => vec![make(claim, class)],
+        (Some(class), None) if must_provision(claim, class) => vec![provision(claim, class)],
         (_, Some(volume)) if is_ours(volume) && volume::is_for_claim(volume, claim) => {
-            grow(claim, volume)
+            expand(claim, volume)
         }
         _ => Vec::new(),
     }
 }
 
-fn is_handed_over(claim: &PersistentVolumeClaim, class: &StorageClass) -> bool {
+/// Reports whether this provisioner must provision a volume for the claim now.
+fn must_provision(claim: &PersistentVolumeClaim, class: &StorageClass) -> bool {
     let annotations = &claim.meta.annotations;
     let waits = volume::waits_for_consumer(class) && !annotations.contains(volume::SELECTED_NODE);
     annotations.get(volume::STORAGE_PROVISIONER) == Some(DRIVER)
@@ -73,7 +74,8 @@ fn is_handed_over(claim: &PersistentVolumeClaim, class: &StorageClass) -> bool {
         && !waits
 }
 
-fn make(claim: &PersistentVolumeClaim, class: &StorageClass) -> Write {
+/// Returns the creation of a volume for a claim, with the external provisioner's events.
+fn provision(claim: &PersistentVolumeClaim, class: &StorageClass) -> Write {
     let meta = &claim.meta;
     let name = format!("pvc-{}", meta.uid);
     let policy = match &*class.reclaim_policy {
@@ -113,21 +115,24 @@ fn make(claim: &PersistentVolumeClaim, class: &StorageClass) -> Write {
         EventRecord::normal(Target::of(PersistentVolumeClaim::kind(), meta), reason, message)
     };
     let (namespace, claim) = (&meta.namespace, &meta.name);
-    let begun =
+    let provisioning =
         format!("External provisioner is provisioning volume for claim \"{namespace}/{claim}\"");
-    let done = format!("Successfully provisioned volume {name}");
+    let succeeded = format!("Successfully provisioned volume {name}");
     Write::Create {
         kind: PersistentVolume::kind(),
         body,
-        events: vec![event("Provisioning", begun), event("ProvisioningSucceeded", done)],
+        events: vec![
+            event("Provisioning", provisioning),
+            event("ProvisioningSucceeded", succeeded),
+        ],
     }
 }
 
-/// Resizes the volume, then updates the claim's capacity.
-fn grow(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Vec<Write> {
+/// Resizes the volume of a bound claim that requests more than it has, then updates the claim's capacity.
+fn expand(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Vec<Write> {
     let requested = volume::requested(claim);
-    let has = claim.status.capacity.get("storage").copied();
-    if &*claim.status.phase != "Bound" || has.is_none_or(|has| has >= requested) {
+    let current = claim.status.capacity.get("storage").copied();
+    if &*claim.status.phase != "Bound" || current.is_none_or(|current| current >= requested) {
         return Vec::new();
     }
     let capacity = json!({"storage": requested.to_string()});
@@ -145,30 +150,33 @@ fn grow(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Vec<Write> 
     writes
 }
 
+/// Returns a patch of an object, with its uid as precondition.
 fn patch(kind: Kind, meta: &Meta, subresource: &'static str, mut body: Value) -> Write {
     body["metadata"]["uid"] = json!(meta.uid);
     Write::Patch { target: Target::of(kind, meta), subresource, body }
 }
 
+/// Reports whether this provisioner created the volume.
 fn is_ours(volume: &PersistentVolume) -> bool {
     volume.meta.annotations.get(volume::PROVISIONED_BY) == Some(DRIVER)
 }
 
-/// Deletes the storage of a released volume by removing the finalizer, then the volume.
+/// Deletes a released volume with reclaim policy `Delete`. The removal of the finalizer stands for the deletion of its
+/// storage.
 pub(super) fn of_volume(volume: &PersistentVolume) -> Vec<Write> {
     if !is_ours(volume) {
         return Vec::new();
     }
     let meta = &volume.meta;
-    let deletes = &*volume.spec.persistent_volume_reclaim_policy == "Delete";
-    let released = &*volume.status.phase == "Released" && deletes;
+    let is_delete_policy = &*volume.spec.persistent_volume_reclaim_policy == "Delete";
+    let released = &*volume.status.phase == "Released" && is_delete_policy;
     // A retained volume keeps its finalizer until the object is deleted.
-    let let_go = released || (meta.deleting() && !deletes);
+    let remove_finalizer = released || (meta.deleting() && !is_delete_policy);
     let mut writes = Vec::new();
-    // Patch before the deletion. After it, other controllers remove their finalizers, and this list would bring
-    // those back.
-    if let_go && has(meta, PROVISIONER_FINALIZER) {
-        writes.push(without(PersistentVolume::kind(), meta, PROVISIONER_FINALIZER));
+    // The patch comes before the deletion. After it, other controllers remove their finalizers, and the list in this
+    // patch would restore them.
+    if remove_finalizer && has_finalizer(meta, PROVISIONER_FINALIZER) {
+        writes.push(without_finalizer(PersistentVolume::kind(), meta, PROVISIONER_FINALIZER));
     }
     if released && !meta.deleting() {
         writes.push(Write::Delete(Target::of(PersistentVolume::kind(), meta)));
@@ -183,13 +191,17 @@ pub(super) fn of_attachment(attachment: &VolumeAttachment) -> Vec<Write> {
         return Vec::new();
     }
     if meta.deleting() {
-        let held = has(meta, ATTACHER_FINALIZER);
-        return if held { vec![without(kind(), meta, ATTACHER_FINALIZER)] } else { Vec::new() };
+        let is_attached = has_finalizer(meta, ATTACHER_FINALIZER);
+        return if is_attached {
+            vec![without_finalizer(kind(), meta, ATTACHER_FINALIZER)]
+        } else {
+            Vec::new()
+        };
     }
     let mut writes = Vec::new();
-    if !has(meta, ATTACHER_FINALIZER) {
+    if !has_finalizer(meta, ATTACHER_FINALIZER) {
         let all: Vec<&str> =
-            meta.finalizers.iter().map(|f| &**f).chain([ATTACHER_FINALIZER]).collect();
+            meta.finalizers.iter().map(|present| &**present).chain([ATTACHER_FINALIZER]).collect();
         writes.push(patch(kind(), meta, "", json!({"metadata": {"finalizers": all}})));
     }
     if !attachment.status.attached {
@@ -198,12 +210,18 @@ pub(super) fn of_attachment(attachment: &VolumeAttachment) -> Vec<Write> {
     writes
 }
 
-fn has(meta: &Meta, finalizer: &str) -> bool {
+/// Reports whether an object has a finalizer.
+fn has_finalizer(meta: &Meta, finalizer: &str) -> bool {
     meta.finalizers.iter().any(|present| **present == *finalizer)
 }
 
-fn without(kind: Kind, meta: &Meta, finalizer: &str) -> Write {
-    let remaining: Vec<&str> =
-        meta.finalizers.iter().map(|present| &**present).filter(|f| *f != finalizer).collect();
+/// Returns the patch that removes a finalizer.
+fn without_finalizer(kind: Kind, meta: &Meta, finalizer: &str) -> Write {
+    let remaining: Vec<&str> = meta
+        .finalizers
+        .iter()
+        .map(|present| &**present)
+        .filter(|present| *present != finalizer)
+        .collect();
     patch(kind, meta, "", json!({"metadata": {"finalizers": remaining}}))
 }

@@ -1,4 +1,4 @@
-//! Table tests of the simulated storage's plan.
+//! Tests of the simulated storage's plan.
 
 use super::{
     DRIVER,
@@ -11,10 +11,13 @@ use evenkeel_api::{
 use evenkeel_component_helpers::storage::volume;
 use serde_json::{Value, json};
 
+/// Decodes an object.
 fn object<V: View>(value: &Value) -> V {
     V::decode(value.to_string().as_bytes(), Encoding::Json).unwrap()
 }
 
+/// Returns a claim `data` of the StorageClass `standard` with a provisioner, selected node and requested size. With
+/// `has`, the claim is bound and has this capacity.
 fn claim(
     provisioner: &str,
     node: Option<&str>,
@@ -37,12 +40,14 @@ fn claim(
     object(&claim)
 }
 
+/// Returns the StorageClass `standard` with a volume binding mode.
 fn class(mode: &str) -> StorageClass {
     object(
         &json!({"metadata": {"name": "standard"}, "provisioner": DRIVER, "volumeBindingMode": mode}),
     )
 }
 
+/// Returns a volume `pvc-u` of 1 GiB for the claim `data`.
 fn volume(phase: &str, policy: &str, terminating: bool, finalizers: &[&str]) -> PersistentVolume {
     let mut volume = json!({
         "metadata": {"name": "pvc-u", "uid": "v", "finalizers": finalizers, "annotations": {volume::PROVISIONED_BY: DRIVER}},
@@ -57,15 +62,15 @@ fn volume(phase: &str, policy: &str, terminating: bool, finalizers: &[&str]) -> 
 }
 
 #[test]
-fn volume_is_created_by_binding_mode() {
-    for (claim, mode, made) in [
+fn volume_is_provisioned_when_the_binding_mode_allows_it() {
+    for (claim, mode, created) in [
         (claim(DRIVER, None, "1Gi", None), "Immediate", 1),
         (claim(DRIVER, None, "1Gi", None), "WaitForFirstConsumer", 0),
         (claim(DRIVER, Some("n"), "1Gi", None), "WaitForFirstConsumer", 1),
         (claim("someone.else", Some("n"), "1Gi", None), "Immediate", 0),
         (claim(DRIVER, None, "1Gi", Some("1Gi")), "Immediate", 0),
     ] {
-        assert_eq!(of_claim(&claim, Some(&class(mode)), None).len(), made, "{claim:?} {mode}");
+        assert_eq!(of_claim(&claim, Some(&class(mode)), None).len(), created, "{claim:?} {mode}");
     }
     let writes = of_claim(&claim(DRIVER, Some("n"), "1Gi", None), Some(&class("Immediate")), None);
     let [Write::Create { body, events, .. }] = &writes[..] else { panic!("{writes:?}") };
@@ -76,9 +81,9 @@ fn volume_is_created_by_binding_mode() {
 }
 
 #[test]
-fn claim_and_volume_are_expanded() {
-    let one = volume("Bound", "Delete", false, &[]);
-    let writes = of_claim(&claim(DRIVER, None, "2Gi", Some("1Gi")), None, Some(&one));
+fn a_larger_request_expands_the_volume_and_then_the_claim() {
+    let bound = volume("Bound", "Delete", false, &[]);
+    let writes = of_claim(&claim(DRIVER, None, "2Gi", Some("1Gi")), None, Some(&bound));
     let subresources: Vec<&str> = writes
         .iter()
         .map(|write| match write {
@@ -87,48 +92,48 @@ fn claim_and_volume_are_expanded() {
         })
         .collect();
     assert_eq!(subresources, ["", "status"]);
-    assert!(of_claim(&claim(DRIVER, None, "1Gi", Some("1Gi")), None, Some(&one)).is_empty());
+    assert!(of_claim(&claim(DRIVER, None, "1Gi", Some("1Gi")), None, Some(&bound)).is_empty());
 }
 
 #[test]
-fn released_volume_is_deleted() {
-    let held = "external-provisioner.volume.kubernetes.io/finalizer";
+fn a_released_volume_is_deleted_unless_it_is_retained() {
+    let finalizer = "external-provisioner.volume.kubernetes.io/finalizer";
     for (volume, writes) in [
-        (volume("Released", "Delete", false, &[held]), 2),
-        (volume("Released", "Delete", true, &[held]), 1),
+        (volume("Released", "Delete", false, &[finalizer]), 2),
+        (volume("Released", "Delete", true, &[finalizer]), 1),
         (volume("Released", "Delete", true, &[]), 0),
-        (volume("Released", "Retain", false, &[held]), 0),
-        (volume("Bound", "Delete", false, &[held]), 0),
-        (volume("Bound", "Delete", true, &[held]), 0),
-        (volume("Available", "Retain", true, &[held]), 1),
+        (volume("Released", "Retain", false, &[finalizer]), 0),
+        (volume("Bound", "Delete", false, &[finalizer]), 0),
+        (volume("Bound", "Delete", true, &[finalizer]), 0),
+        (volume("Available", "Retain", true, &[finalizer]), 1),
     ] {
         assert_eq!(of_volume(&volume).len(), writes, "{volume:?}");
     }
 }
 
 #[test]
-fn attachment_and_detachment() {
+fn an_attachment_is_attached_or_detached_if_it_is_being_deleted() {
     let attachment = |attacher: &str,
                       attached: bool,
                       terminating: bool,
                       finalizers: &[&str]|
      -> VolumeAttachment {
-        let mut it = json!({
+        let mut attachment = json!({
             "metadata": {"name": "a", "uid": "a", "finalizers": finalizers},
             "spec": {"attacher": attacher, "nodeName": "n", "source": {"persistentVolumeName": "pvc-u"}},
             "status": {"attached": attached},
         });
         if terminating {
-            it["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+            attachment["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         }
-        object(&it)
+        object(&attachment)
     };
-    let held = "external-attacher/csi-sim-evenkeel-dev";
+    let finalizer = "external-attacher/csi-sim-evenkeel-dev";
     for (attachment, writes) in [
         (attachment(DRIVER, false, false, &[]), 2),
-        (attachment(DRIVER, false, false, &[held]), 1),
-        (attachment(DRIVER, true, false, &[held]), 0),
-        (attachment(DRIVER, true, true, &[held]), 1),
+        (attachment(DRIVER, false, false, &[finalizer]), 1),
+        (attachment(DRIVER, true, false, &[finalizer]), 0),
+        (attachment(DRIVER, true, true, &[finalizer]), 1),
         (attachment(DRIVER, true, true, &[]), 0),
         (attachment("other", false, false, &[]), 0),
     ] {

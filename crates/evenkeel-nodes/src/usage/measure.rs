@@ -1,4 +1,4 @@
-//! `NodeMetrics` and `PodMetrics` of `metrics.k8s.io`, computed from requests and annotations of pods. Pure.
+//! `NodeMetrics` and `PodMetrics` of `metrics.k8s.io`, computed from the requests and annotations of pods.
 
 use evenkeel_api::{
     Meta,
@@ -17,7 +17,7 @@ const WINDOW: &str = "15s";
 /// Usage of a container without a request and without an annotation for the resource.
 const DEFAULT_USAGE: ResourceUsage = ResourceUsage { millicores: 1, bytes: 8 << 20 };
 
-/// Usage of a node besides that of its pods, such as the kubelet's.
+/// Usage of a node besides its pods, such as the kubelet's.
 const NODE_OVERHEAD: ResourceUsage = ResourceUsage { millicores: 50, bytes: 256 << 20 };
 
 /// CPU and memory in use.
@@ -89,6 +89,7 @@ fn metrics_object(meta: &Meta, now: Timestamp) -> Value {
     json!({"metadata": metadata, "timestamp": seconds(now), "window": WINDOW})
 }
 
+/// Reports whether a pod runs and is not being deleted.
 fn is_running(pod: &Pod) -> bool {
     &*pod.status.phase == "Running" && !pod.meta.deleting()
 }
@@ -96,6 +97,7 @@ fn is_running(pod: &Pod) -> bool {
 /// Number of running pods by the uid of the controlling owner.
 type RunningPodsByOwner<'a> = HashMap<&'a str, i64>;
 
+/// Counts the running pods of each controlling owner.
 fn running_pods_by_owner(pods: &[Arc<Pod>]) -> RunningPodsByOwner<'_> {
     let mut running = RunningPodsByOwner::new();
     for owner in pods.iter().filter(|pod| is_running(pod)).filter_map(|pod| pod.meta.controller()) {
@@ -104,7 +106,7 @@ fn running_pods_by_owner(pods: &[Arc<Pod>]) -> RunningPodsByOwner<'_> {
     running
 }
 
-/// Iterates over name and usage of each running container of a pod, including sidecars.
+/// Iterates over the running containers and sidecars of a running pod: the name and usage of each.
 fn container_usage<'a>(
     pod: &'a Pod,
     running: &'a RunningPodsByOwner<'a>,
@@ -122,8 +124,8 @@ fn container_usage<'a>(
         .map(move |container| (&*container.name, usage(pod, container, replicas.unwrap_or(1))))
 }
 
-/// Returns the usage of a container: from the pod's annotations, else half of the container's requests. The
-/// annotation `cpu-load` is the load that all `replicas` running pods of the owner share evenly.
+/// Returns the usage of a container. It comes from the pod's annotations, or else is half of the container's requests,
+/// or else a default. All `replicas` running pods of the owner share the load of the annotation `cpu-load` evenly.
 fn usage(pod: &Pod, container: &Container, replicas: i64) -> ResourceUsage {
     let annotated = |key| amount(&pod.meta.annotations, key, &container.name);
     let requested = |resource| container.resources.requests.get(resource).copied();
@@ -145,6 +147,7 @@ mod tests {
     use super::*;
     use evenkeel_api::{Encoding, View};
 
+    /// Returns a pod of the ReplicaSet `web`. Its container `app` requests 500m and 64Mi, `log` requests nothing.
     fn pod(name: &str, annotations: &Value, running: bool) -> Arc<Pod> {
         let state = if running { json!({"running": {}}) } else { json!({"waiting": {}}) };
         let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": true}]);
@@ -168,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn usage_is_half_of_the_requests() {
+    fn usage_is_half_of_the_requests_or_a_default() {
         let usages = usages(&[pod("a", &json!({}), true), pod("b", &json!({}), false)]);
         assert_eq!(usages, [("app".to_owned(), 250, 32), ("log".to_owned(), 1, 8)]);
     }
@@ -186,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn running_replicas_share_a_load() {
+    fn running_replicas_share_the_cpu_load_evenly() {
         let load = json!({"sim.evenkeel.dev/cpu-load": "app=1200m"});
         let pods = [pod("a", &load, true), pod("b", &load, true), pod("c", &load, false)];
         let usages = usages(&pods);

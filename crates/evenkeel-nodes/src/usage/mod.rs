@@ -18,7 +18,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Returns a reader of the nodes and pods in `caches`, which the caller starts.
+    /// Returns the usage of the nodes and pods in `caches`, which the caller starts.
     pub fn new(caches: &Caches, clock: Clock) -> Self {
         Self { pods: caches.of(), nodes: caches.of(), clock }
     }

@@ -74,7 +74,7 @@ pub(crate) enum BindingFailure {
 }
 
 impl Core {
-    /// Pops a pod and tries to schedule it. Returns `None` if no pod is due. It waits only for extenders.
+    /// Pops a pod and tries to schedule it. Returns `None` if no pod is due. Only extender calls suspend it.
     ///
     /// Upstream: `ScheduleOne`, `schedulingCycle`.
     pub(crate) async fn schedule_one(&mut self, now: Timestamp) -> Option<AttemptOutcome> {
@@ -186,16 +186,16 @@ impl Core {
         popped
     }
 
-    /// Requeues a pod that a Reserve or Permit plugin rejected after a node was selected.
+    /// Requeues a pod that a Reserve or Permit plugin rejected. `plugin` is the index of that plugin in the profile.
     fn handle_rejection(
         &mut self,
         popped: &Popped,
-        n: usize,
+        plugin: usize,
         why: &Status,
         now: Timestamp,
     ) -> SchedulingFailure {
         let reasons = why.reasons.join(", ");
-        let set: PluginSet = [n].into_iter().collect();
+        let set: PluginSet = [plugin].into_iter().collect();
         let none = PluginSet::default();
         let (rejectors, pending) = match why.code {
             Code::Error => (none, none),
@@ -209,6 +209,7 @@ impl Core {
         self.handle_scheduling_failure(popped, rejectors, pending, message, Some("".into()), now)
     }
 
+    /// Requeues a pod that fits no node.
     fn handle_fit_error(
         &mut self,
         popped: &Popped,
@@ -275,11 +276,11 @@ impl Core {
             true => self.nodes.remove(&popped.uid).map(|(pod, _)| pod),
             false => None,
         };
-        let waits = self.queue.get(&popped.uid).is_some();
+        let queued = self.queue.get(&popped.uid).is_some();
         match cause {
             BindingFailure::Rejected(plugin, why) => {
                 // The pod is requeued before the event about its freed resources: its own removal must not requeue it.
-                let failure = waits.then(|| self.handle_rejection(&popped, plugin, &why, now));
+                let failure = queued.then(|| self.handle_rejection(&popped, plugin, &why, now));
                 if let Some(assumed_pod) = assumed_pod {
                     let uid = Arc::clone(&popped.uid);
                     self.requeue_after_pod_delete(assumed_pod, now, |other| *other.uid() != *uid);
@@ -291,7 +292,7 @@ impl Core {
                     self.requeue_after_pod_delete(assumed_pod, now, |_| true);
                 }
                 let (none, clear) = (PluginSet::default(), Some("".into()));
-                waits.then(|| {
+                queued.then(|| {
                     self.handle_scheduling_failure(&popped, none, none, message, clear, now)
                 })
             }
@@ -317,7 +318,7 @@ async fn run_post_filter_plugins(
     }
     let (began, mut nominated, mut messages) = (cycle.trace_mut().now(), None, Vec::new());
     let mut found = false;
-    for (n, plugin) in plugins {
+    for (index, plugin) in plugins {
         let (name, Some(plugin)) = (plugin.name(), plugin.as_post_filter()) else { continue };
         let began = cycle.trace_mut().begin();
         cycle.record_changes();
@@ -328,13 +329,13 @@ async fn run_post_filter_plugins(
             Err(panic) => {
                 cycle.undo_changes();
                 let why = Status::error(format!("running PostFilter plugin \"{name}\": {panic}"));
-                cycle.trace_mut().took(ExtensionPoint::PostFilter, n, began, Some(&why));
+                cycle.trace_mut().took(ExtensionPoint::PostFilter, index, began, Some(&why));
                 messages.extend(why.reasons.iter().map(ToString::to_string));
                 break;
             }
         };
         let why = (!answer.done).then(|| Status::unschedulable(""));
-        cycle.trace_mut().took(ExtensionPoint::PostFilter, n, began, why.as_ref());
+        cycle.trace_mut().took(ExtensionPoint::PostFilter, index, began, why.as_ref());
         if answer.done {
             // The result of a successful plugin replaces those of earlier plugins.
             messages.clear();
@@ -359,7 +360,7 @@ async fn run_post_filter_plugins(
 ///
 /// # Errors
 ///
-/// The index of that plugin, and its status.
+/// Returns the index of that plugin and its status.
 ///
 /// Upstream: `RunReservePluginsReserve`.
 fn run_reserve_plugins(
@@ -369,12 +370,12 @@ fn run_reserve_plugins(
     node: &str,
     trace: &mut Trace,
 ) -> Result<(), (usize, Status)> {
-    for (n, plugin) in profile.at(ExtensionPoint::Reserve) {
+    for (index, plugin) in profile.at(ExtensionPoint::Reserve) {
         let (name, Some(plugin)) = (plugin.name(), plugin.as_reserve()) else { continue };
         let began = trace.begin();
         let reserved = guarded(|| plugin.reserve(state, pod, node)).unwrap_or_else(Err);
-        trace.took(ExtensionPoint::Reserve, n, began, reserved.as_ref().err());
-        reserved.map_err(|why| (n, with_plugin_name(why, "Reserve", name)))?;
+        trace.took(ExtensionPoint::Reserve, index, began, reserved.as_ref().err());
+        reserved.map_err(|why| (index, with_plugin_name(why, "Reserve", name)))?;
     }
     Ok(())
 }
@@ -383,7 +384,7 @@ fn run_reserve_plugins(
 ///
 /// # Errors
 ///
-/// The index of the plugin that rejected the pod, and its status.
+/// Returns the index of the plugin that rejected the pod, and its status.
 ///
 /// Upstream: `RunPermitPlugins`.
 fn run_permit_plugins(
@@ -394,7 +395,7 @@ fn run_permit_plugins(
     trace: &mut Trace,
 ) -> Result<Vec<(&'static str, Duration)>, (usize, Status)> {
     let mut waits = Vec::new();
-    for (n, plugin) in profile.at(ExtensionPoint::Permit) {
+    for (index, plugin) in profile.at(ExtensionPoint::Permit) {
         let (name, Some(plugin)) = (plugin.name(), plugin.as_permit()) else { continue };
         let began = trace.begin();
         let permitted = guarded(|| plugin.permit(state, pod, node));
@@ -403,10 +404,12 @@ fn run_permit_plugins(
             PermitResult::Reject(why) => Some(why),
             PermitResult::Allow | PermitResult::Wait(_) => None,
         };
-        trace.took(ExtensionPoint::Permit, n, began, why);
+        trace.took(ExtensionPoint::Permit, index, began, why);
         match permitted {
             PermitResult::Allow => {}
-            PermitResult::Reject(why) => return Err((n, with_plugin_name(why, "Permit", name))),
+            PermitResult::Reject(why) => {
+                return Err((index, with_plugin_name(why, "Permit", name)));
+            }
             PermitResult::Wait(limit) => waits.push((name, limit.min(MAX_PERMIT_TIMEOUT))),
         }
     }

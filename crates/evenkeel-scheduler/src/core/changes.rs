@@ -27,7 +27,7 @@ pub(super) fn node_scheduling_properties_change(old: &Node, new: &Node) -> Actio
             .iter()
             .zip(&new.status.conditions)
             .any(|(old, new)| old.type_ != new.type_ || old.status != new.status);
-    picked([
+    actions_of([
         (
             (old.spec.unschedulable && !new.spec.unschedulable)
                 || old.spec.taints != new.spec.taints,
@@ -49,12 +49,12 @@ pub(super) fn node_scheduling_properties_change(old: &Node, new: &Node) -> Actio
 /// Upstream: `podSchedulingPropertiesChange`.
 pub(super) fn pod_scheduling_properties_change(old: &PodInfo, new: &PodInfo) -> Actions {
     let (before, after): (&Pod, &Pod) = (&old.pod, &new.pod);
-    let (asked, asks) = (&old.asks.requests, &new.asks.requests);
+    let (old_requests, new_requests) = (&old.asks.requests, &new.asks.requests);
     let gates = |pod: &Pod| !pod.spec.scheduling_gates.is_empty();
-    let mut actions = picked([
+    let mut actions = actions_of([
         (before.meta.labels != after.meta.labels, ActionType::UpdatePodLabel),
-        (more_of_something(asked, asks), ActionType::UpdatePodScaleDown),
-        (more_of_something(asks, asked), ActionType::UpdatePodScaleUp),
+        (any_exceeds(old_requests, new_requests), ActionType::UpdatePodScaleDown),
+        (any_exceeds(new_requests, old_requests), ActionType::UpdatePodScaleUp),
         (gates(before) && !gates(after), ActionType::UpdatePodSchedulingGatesEliminated),
         (
             before.spec.tolerations.len() != after.spec.tolerations.len(),
@@ -73,15 +73,17 @@ pub(super) fn pod_scheduling_properties_change(old: &PodInfo, new: &PodInfo) -> 
     actions
 }
 
-fn picked<const N: usize>(changes: [(bool, ActionType); N]) -> Actions {
+/// Returns the actions whose part of the object changed.
+fn actions_of<const N: usize>(changes: [(bool, ActionType); N]) -> Actions {
     changes.into_iter().filter(|(changed, _)| *changed).map(|(_, action)| action).collect()
 }
 
-fn more_of_something(one: &Resources, other: &Resources) -> bool {
-    one.cpu > other.cpu
-        || one.memory > other.memory
-        || one.ephemeral_storage > other.ephemeral_storage
-        || one.scalars.iter().any(|(name, amount)| *amount > other.scalar(name))
+/// Reports whether `new` has more of at least one resource than `old`.
+fn any_exceeds(new: &Resources, old: &Resources) -> bool {
+    new.cpu > old.cpu
+        || new.memory > old.memory
+        || new.ephemeral_storage > old.ephemeral_storage
+        || new.scalars.iter().any(|(name, amount)| *amount > old.scalar(name))
 }
 
 #[cfg(test)]
@@ -92,9 +94,9 @@ mod tests {
 
     #[test]
     fn node_updates_map_to_action_types() {
-        let ready = |status: &str, beat: &str| {
+        let ready = |status: &str, heartbeat: &str| {
             json!({ "status": { "conditions": [
-            { "type": "Ready", "status": status, "lastHeartbeatTime": beat },
+            { "type": "Ready", "status": status, "lastHeartbeatTime": heartbeat },
         ] } })
         };
         let (first, second) = ("2027-01-15T08:00:05Z", "2027-01-15T08:00:15Z");

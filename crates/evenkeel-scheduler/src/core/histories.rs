@@ -1,6 +1,7 @@
-//! Random histories: nodes and pods are added and deleted, bindings finish late, fail or are rejected, pods are
-//! preempted, watches break, the scheduler crashes. In all of them no node is overcommitted, no pod is bound twice, and
-//! none is lost.
+//! Property tests with random histories of a cluster.
+//!
+//! Steps add and delete nodes and pods, delay, fail or reject bindings, preempt pods, break watches, and crash the
+//! scheduler. No history overcommits a node, binds a pod twice, or loses one.
 
 use evenkeel_api::{time::Timestamp, views::Pod};
 use proptest::prelude::*;
@@ -13,7 +14,7 @@ use std::{
 
 use super::{
     AssumedPod, AttemptResult, BindingFailure, Core,
-    tests::{attempt, bound, went_wrong},
+    tests::{attempt, binding_error, bound},
 };
 use crate::{
     SchedulerOptions,
@@ -24,6 +25,7 @@ use crate::{
     pod::PodInfo,
 };
 
+/// CPUs of each node.
 const CPUS: i64 = 4;
 
 /// Plugin that reserves each pod, and delays those labelled `slow` in Permit.
@@ -32,7 +34,7 @@ struct Reservations(Mutex<BTreeSet<String>>);
 
 impl Plugin for Reservations {
     fn name(&self) -> &'static str {
-        "Books"
+        "Reservations"
     }
     fn as_reserve(&self) -> Option<&dyn Reserve> {
         Some(self)
@@ -47,7 +49,7 @@ impl Plugin for Reservations {
 
 impl Reserve for Reservations {
     fn reserve(&self, _: &mut CycleState, pod: &PodInfo, _: &str) -> StatusResult {
-        assert!(self.0.lock().unwrap().insert(pod.uid().to_owned()), "set aside twice");
+        assert!(self.0.lock().unwrap().insert(pod.uid().to_owned()), "reserved twice");
         Ok(())
     }
     fn unreserve(&self, _: &mut CycleState, pod: &PodInfo, _: &str) {
@@ -66,108 +68,117 @@ impl Permit for Reservations {
 
 impl PostBind for Reservations {
     fn post_bind(&self, pod: &PodInfo, _: &str) {
-        assert!(self.0.lock().unwrap().remove(pod.uid()), "bound what was not set aside");
+        assert!(self.0.lock().unwrap().remove(pod.uid()), "bound without a reservation");
     }
 }
 
 /// One step of a random history.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    PodMade {
+    PodCreated {
         cpu: u8,
         priority: u8,
         slow: bool,
     },
+    /// The pod with this index is deleted if it exists.
     PodDeleted(usize),
+    /// The node with this index is deleted if it exists, and created otherwise.
     NodeToggled(usize),
     Attempt,
-    Answered(How),
+    /// The oldest pending binding ends.
+    BindingEnded(BindingEnd),
     /// The cache receives the oldest pending event.
-    Shown,
-    /// The cache receives an event again.
-    ShownAgain(usize),
+    Delivered,
+    /// The cache receives the current version of the pod with this index, and of one node, once more.
+    DeliveredAgain(usize),
     /// The watch breaks; a new list delivers the pending events in another order.
     Relisted,
     /// The scheduler restarts; every second pending binding still succeeds.
     Crashed,
 }
 
-/// Result of the oldest pending binding.
+/// End of a pending binding.
 #[derive(Debug, Clone, Copy)]
-enum How {
-    Done,
+enum BindingEnd {
+    Bound,
     /// The binding succeeds, but its response is lost.
-    DoneUnheard,
+    BoundWithoutResponse,
     Failed,
     /// A Permit plugin rejects the pod.
-    Refused,
+    Rejected,
 }
 
+/// Generates a step of a history.
 fn step() -> impl Strategy<Value = Step> {
-    let made = (1_u8..4, 0_u8..3, proptest::bool::weighted(0.2));
+    let created = (1_u8..4, 0_u8..3, proptest::bool::weighted(0.2));
     prop_oneof![
-        6 => made.prop_map(|(cpu, priority, slow)| Step::PodMade { cpu, priority, slow }),
+        6 => created.prop_map(|(cpu, priority, slow)| Step::PodCreated { cpu, priority, slow }),
         2 => (0_usize..20).prop_map(Step::PodDeleted),
         2 => (0_usize..3).prop_map(Step::NodeToggled),
         8 => Just(Step::Attempt),
         6 => prop_oneof![
-            6 => Just(How::Done),
-            1 => Just(How::DoneUnheard),
-            1 => Just(How::Failed),
-            1 => Just(How::Refused),
-        ].prop_map(Step::Answered),
-        4 => Just(Step::Shown),
-        2 => (0_usize..20).prop_map(Step::ShownAgain),
+            6 => Just(BindingEnd::Bound),
+            1 => Just(BindingEnd::BoundWithoutResponse),
+            1 => Just(BindingEnd::Failed),
+            1 => Just(BindingEnd::Rejected),
+        ].prop_map(Step::BindingEnded),
+        4 => Just(Step::Delivered),
+        2 => (0_usize..20).prop_map(Step::DeliveredAgain),
         1 => Just(Step::Relisted),
         1 => Just(Step::Crashed),
     ]
 }
 
-/// An event that the cache has not received.
-enum Unshown {
+/// An event that the cache has not received, with the name of its pod.
+enum PendingEvent {
+    /// The pod was added or updated.
     Pod(String),
-    Gone(String),
+    Deleted(String),
 }
 
 /// API server and scheduler of a history.
-struct World {
+struct Cluster {
     core: Core,
-    books: Arc<Reservations>,
+    reservations: Arc<Reservations>,
     nodes: BTreeSet<usize>,
+    /// Fields and node of each pod that exists, by its name.
     pods: BTreeMap<String, (Value, Option<String>)>,
-    made: usize,
-    on_their_way: Vec<AssumedPod>,
-    unshown: Vec<Unshown>,
+    /// Number of pods created so far.
+    created: usize,
+    pending_bindings: Vec<AssumedPod>,
+    pending_events: Vec<PendingEvent>,
 }
 
+/// Returns a scheduler with the plugin `Reservations`.
 fn core() -> (Core, Arc<Reservations>) {
-    let books = Arc::new(Reservations::default());
-    let plugin = Arc::clone(&books) as Arc<dyn Plugin>;
+    let reservations = Arc::new(Reservations::default());
+    let plugin = Arc::clone(&reservations) as Arc<dyn Plugin>;
     let profile = Profile::with_defaults("default-scheduler").with(plugin, 0);
     let options = SchedulerOptions { profiles: vec![profile], ..SchedulerOptions::default() };
-    (Core::new(&options), books)
+    (Core::new(&options), reservations)
 }
 
-impl World {
+impl Cluster {
     fn new() -> Self {
-        let (core, books) = core();
+        let (core, reservations) = core();
         Self {
             core,
-            books,
+            reservations,
             nodes: BTreeSet::new(),
             pods: BTreeMap::new(),
-            made: 0,
-            on_their_way: Vec::new(),
-            unshown: Vec::new(),
+            created: 0,
+            pending_bindings: Vec::new(),
+            pending_events: Vec::new(),
         }
     }
 
+    /// Returns the pod as the API server has it; `None` if it was deleted.
     fn object(&self, name: &str) -> Option<Arc<Pod>> {
         let (spec, node) = self.pods.get(name)?;
         Some(pod(name, &node.as_ref().map_or_else(|| spec.clone(), |node| bound(spec, node))))
     }
 
-    /// CPUs requested by the pods bound to each node.
+    /// Returns the CPUs that the pods bound to each node request.
     fn load(&self) -> BTreeMap<&str, i64> {
         let mut load = BTreeMap::new();
         for (spec, node) in self.pods.values() {
@@ -178,19 +189,20 @@ impl World {
         load
     }
 
-    fn happen(&mut self, step: Step, now: i64) {
+    /// Makes one step at this second.
+    fn apply(&mut self, step: Step, now: i64) {
         let now = at(now);
         match step {
-            Step::PodMade { cpu, priority, slow } => {
-                let name = format!("p{}", self.made);
-                self.made += 1;
+            Step::PodCreated { cpu, priority, slow } => {
+                let name = format!("p{}", self.created);
+                self.created += 1;
                 let mut spec = asking(&cpu.to_string(), "1Mi");
                 merge(&mut spec, &json!({ "spec": { "priority": priority } }));
                 if slow {
                     merge(&mut spec, &json!({ "metadata": { "labels": { "slow": "yes" } } }));
                 }
                 self.pods.insert(name.clone(), (spec, None));
-                self.unshown.push(Unshown::Pod(name));
+                self.pending_events.push(PendingEvent::Pod(name));
             }
             Step::PodDeleted(n) => self.delete(&format!("p{n}")),
             Step::NodeToggled(n) => {
@@ -203,35 +215,37 @@ impl World {
                 }
             }
             Step::Attempt => self.attempt(now),
-            Step::Answered(how) if !self.on_their_way.is_empty() => {
-                let assumed = self.on_their_way.remove(0);
-                self.answer(assumed, how, now);
+            Step::BindingEnded(end) if !self.pending_bindings.is_empty() => {
+                let assumed = self.pending_bindings.remove(0);
+                self.end_binding(assumed, end, now);
             }
-            Step::Shown if !self.unshown.is_empty() => {
-                let first = self.unshown.remove(0);
-                self.show(&first, now);
+            Step::Delivered if !self.pending_events.is_empty() => {
+                let first = self.pending_events.remove(0);
+                self.deliver(&first, now);
             }
-            Step::ShownAgain(n) => self.show_again(n, now),
+            Step::DeliveredAgain(n) => self.deliver_again(n, now),
             Step::Relisted => {
-                for unshown in std::mem::take(&mut self.unshown).into_iter().rev() {
-                    self.show(&unshown, now);
+                for event in std::mem::take(&mut self.pending_events).into_iter().rev() {
+                    self.deliver(&event, now);
                 }
             }
             Step::Crashed => self.crash(now),
-            Step::Answered(_) | Step::Shown => {}
+            Step::BindingEnded(_) | Step::Delivered => {}
         }
     }
 
+    /// Deletes a pod in the API server.
     fn delete(&mut self, name: &str) {
         if self.pods.remove(name).is_some() {
-            self.unshown.push(Unshown::Gone(name.to_owned()));
+            self.pending_events.push(PendingEvent::Deleted(name.to_owned()));
         }
     }
 
-    fn show(&mut self, unshown: &Unshown, now: Timestamp) {
-        match unshown {
-            Unshown::Gone(name) => self.core.delete_pod(name, now),
-            Unshown::Pod(name) => {
+    /// Delivers an event to the scheduler's cache.
+    fn deliver(&mut self, event: &PendingEvent, now: Timestamp) {
+        match event {
+            PendingEvent::Deleted(name) => self.core.delete_pod(name, now),
+            PendingEvent::Pod(name) => {
                 if let Some(pod) = self.object(name) {
                     self.core.add_or_update_pod(&pod, now);
                 }
@@ -239,36 +253,41 @@ impl World {
         }
     }
 
-    fn show_again(&mut self, n: usize, now: Timestamp) {
-        let (name, at) = (format!("p{n}"), n % 3);
-        let is_shown = !self.unshown.iter().any(|unshown| match unshown {
-            Unshown::Pod(other) | Unshown::Gone(other) => *other == name,
+    /// Delivers the pod with this index, unless an event of it is pending, and one node.
+    fn deliver_again(&mut self, index: usize, now: Timestamp) {
+        let (name, node_index) = (format!("p{index}"), index % 3);
+        let is_delivered = !self.pending_events.iter().any(|event| match event {
+            PendingEvent::Pod(other) | PendingEvent::Deleted(other) => *other == name,
         });
-        if is_shown {
+        if is_delivered {
             match self.object(&name) {
                 Some(pod) => self.core.add_or_update_pod(&pod, now),
                 None => self.core.delete_pod(&name, now),
             }
         }
-        if self.nodes.contains(&at) {
-            self.core.add_or_update_node(&node(&format!("n{at}"), &json!({})), now);
+        if self.nodes.contains(&node_index) {
+            self.core.add_or_update_node(&node(&format!("n{node_index}"), &json!({})), now);
         }
     }
 
+    /// Makes one scheduling attempt, and carries out its preemption.
     fn attempt(&mut self, now: Timestamp) {
         match attempt(&mut self.core, now) {
-            Some(AttemptResult::Bind(assumed)) => self.on_their_way.push(assumed),
+            Some(AttemptResult::Bind(assumed)) => self.pending_bindings.push(assumed),
             Some(AttemptResult::Failed(failure)) => {
                 let Some(node) = failure.nominated.filter(|node| !node.is_empty()) else { return };
-                // The preemption deletes at least the planned victims.
-                let less = |spec: &Value| {
+                // The preemption deletes all pods of lower priority on the node, so at least the planned victims.
+                let has_lower_priority = |spec: &Value| {
                     spec["spec"]["priority"].as_i64() < Some(failure.info.priority().into())
                 };
-                let there = |own: &Option<String>| own.as_deref() == Some(&*node);
-                let victims = self.pods.iter().filter(|(_, (spec, own))| there(own) && less(spec));
+                let is_there = |bound_to: &Option<String>| bound_to.as_deref() == Some(&*node);
+                let victims = self
+                    .pods
+                    .iter()
+                    .filter(|(_, (spec, bound_to))| is_there(bound_to) && has_lower_priority(spec));
                 let victims: Vec<String> = victims.map(|(name, _)| name.clone()).collect();
                 victims.iter().for_each(|name| self.delete(name));
-                for assumed in &self.on_their_way {
+                for assumed in &self.pending_bindings {
                     if assumed.node == node {
                         self.core.waiting_pods().preempt_pod(&assumed.popped.uid, "Test");
                     }
@@ -278,56 +297,58 @@ impl World {
         }
     }
 
-    fn answer(&mut self, assumed: AssumedPod, how: How, now: Timestamp) {
+    /// Ends a pending binding.
+    fn end_binding(&mut self, assumed: AssumedPod, end: BindingEnd, now: Timestamp) {
         let (name, node) = (assumed.popped.uid.to_string(), assumed.node.to_string());
-        let Some((_, own)) = self.pods.get_mut(&name) else {
-            // The cache may show the binding before or after the error is handled.
-            drop(self.core.handle_binding_cycle_error(assumed, went_wrong(), now));
+        let Some((_, bound_to)) = self.pods.get_mut(&name) else {
+            // The pod was deleted, so its binding fails.
+            drop(self.core.handle_binding_cycle_error(assumed, binding_error(), now));
             return;
         };
-        match how {
-            How::Done | How::DoneUnheard => {
-                assert_eq!(*own, None, "bound twice");
-                *own = Some(node);
-                self.unshown.push(Unshown::Pod(name));
-                match how {
-                    How::Done => self.core.finish_binding(&assumed),
+        match end {
+            BindingEnd::Bound | BindingEnd::BoundWithoutResponse => {
+                assert_eq!(*bound_to, None, "bound twice");
+                *bound_to = Some(node);
+                self.pending_events.push(PendingEvent::Pod(name));
+                match end {
+                    BindingEnd::Bound => self.core.finish_binding(&assumed),
                     // The cache shows the pod on its node before the error is handled.
                     _ => {
-                        while !self.unshown.is_empty() {
-                            let first = self.unshown.remove(0);
-                            self.show(&first, now);
+                        while !self.pending_events.is_empty() {
+                            let first = self.pending_events.remove(0);
+                            self.deliver(&first, now);
                         }
                         assert!(
                             self.core
-                                .handle_binding_cycle_error(assumed, went_wrong(), now)
+                                .handle_binding_cycle_error(assumed, binding_error(), now)
                                 .is_none()
                         );
                     }
                 }
             }
-            How::Refused if assumed.waiting.is_some() => {
-                let books = self.core.profile(0).len() - 1;
-                let why = BindingFailure::Rejected(books, Status::unschedulable("not now"));
+            BindingEnd::Rejected if assumed.waiting.is_some() => {
+                let plugin = self.core.profile(0).len() - 1;
+                let why = BindingFailure::Rejected(plugin, Status::unschedulable("not now"));
                 drop(self.core.handle_binding_cycle_error(assumed, why, now));
             }
-            How::Failed | How::Refused => {
-                drop(self.core.handle_binding_cycle_error(assumed, went_wrong(), now));
+            BindingEnd::Failed | BindingEnd::Rejected => {
+                drop(self.core.handle_binding_cycle_error(assumed, binding_error(), now));
             }
         }
     }
 
+    /// Restarts the scheduler, which receives all objects again.
     fn crash(&mut self, now: Timestamp) {
-        for (n, assumed) in std::mem::take(&mut self.on_their_way).into_iter().enumerate() {
-            if let Some((_, own)) = self.pods.get_mut(&*assumed.popped.uid)
+        for (n, assumed) in std::mem::take(&mut self.pending_bindings).into_iter().enumerate() {
+            if let Some((_, bound_to)) = self.pods.get_mut(&*assumed.popped.uid)
                 && n % 2 == 0
             {
-                assert_eq!(*own, None, "bound twice");
-                *own = Some(assumed.node.to_string());
+                assert_eq!(*bound_to, None, "bound twice");
+                *bound_to = Some(assumed.node.to_string());
             }
         }
-        (self.core, self.books) = core();
-        self.unshown.clear();
+        (self.core, self.reservations) = core();
+        self.pending_events.clear();
         for n in &self.nodes {
             self.core.add_or_update_node(&node(&format!("n{n}"), &json!({})), now);
         }
@@ -339,6 +360,7 @@ impl World {
     }
 }
 
+/// Returns the CPUs that a pod requests.
 fn cpu(spec: &Value) -> i64 {
     let requests = &spec["spec"]["containers"][0]["resources"]["requests"];
     requests["cpu"].as_str().unwrap().parse().unwrap()
@@ -348,45 +370,45 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
-    fn no_pod_is_bound_twice_or_lost_and_no_node_over_its_capacity(
+    fn no_pod_is_bound_twice_or_lost_and_no_node_is_overcommitted(
         steps in proptest::collection::vec(step(), 0..150),
     ) {
-        let mut world = World::new();
+        let mut cluster = Cluster::new();
         for (now, step) in (0..).zip(steps) {
-            world.happen(step, now);
-            for (node, cpu) in world.load() {
+            cluster.apply(step, now);
+            for (node, cpu) in cluster.load() {
                 prop_assert!(cpu <= CPUS, "{node} holds {cpu} of {CPUS}");
             }
-            prop_assert_eq!(world.books.0.lock().unwrap().len(), world.on_their_way.len());
+            prop_assert_eq!(cluster.reservations.0.lock().unwrap().len(), cluster.pending_bindings.len());
         }
         // Once all nodes are back and faults have stopped, every pod that fits is scheduled.
         for n in 0..3 {
-            if !world.nodes.contains(&n) {
-                world.happen(Step::NodeToggled(n), 1000);
+            if !cluster.nodes.contains(&n) {
+                cluster.apply(Step::NodeToggled(n), 1000);
             }
         }
         for now in 1000..1800 {
-            world.happen(Step::Attempt, now);
-            world.happen(Step::Answered(How::Done), now);
-            world.happen(Step::Shown, now);
+            cluster.apply(Step::Attempt, now);
+            cluster.apply(Step::BindingEnded(BindingEnd::Bound), now);
+            cluster.apply(Step::Delivered, now);
         }
-        prop_assert!(world.on_their_way.is_empty() && world.core.n_assumed() == 0);
-        let load = world.load();
+        prop_assert!(cluster.pending_bindings.is_empty() && cluster.core.n_assumed() == 0);
+        let load = cluster.load();
         let free = |n: usize| CPUS - load.get(format!("n{n}").as_str()).copied().unwrap_or(0);
         let most_free = (0..3).map(free).max().unwrap();
-        for (name, (spec, bound)) in &world.pods {
+        for (name, (spec, bound)) in &cluster.pods {
             prop_assert!(bound.is_some() || cpu(spec) > most_free, "{name} of {} waits with {most_free} free", cpu(spec));
         }
     }
 
     #[test]
-    fn equal_histories_give_equal_choices(steps in proptest::collection::vec(step(), 0..60)) {
+    fn equal_histories_yield_equal_bindings(steps in proptest::collection::vec(step(), 0..60)) {
         let run = || {
-            let mut world = World::new();
+            let mut cluster = Cluster::new();
             for (now, step) in (0..).zip(steps.iter().copied()) {
-                world.happen(step, now);
+                cluster.apply(step, now);
             }
-            world.pods.into_iter().map(|(name, (_, node))| (name, node)).collect::<Vec<_>>()
+            cluster.pods.into_iter().map(|(name, (_, node))| (name, node)).collect::<Vec<_>>()
         };
         prop_assert_eq!(run(), run());
     }

@@ -42,6 +42,7 @@ pub(crate) struct Core {
     assumed: HashSet<Box<str>>,
     waiting_pods: WaitingPods,
     extenders: Arc<[Arc<dyn Extender>]>,
+    /// Index of the first node that the next attempt visits.
     start: usize,
     seed: u64,
     stopwatch: Stopwatch,
@@ -55,6 +56,7 @@ pub(crate) struct Core {
 pub(crate) type HandledEvents = SmallVec<[(EventResource, ActionType); 4]>;
 
 impl Core {
+    /// Returns a scheduler without nodes and pods.
     pub(crate) fn new(options: &SchedulerOptions) -> Self {
         let backoff_policy = BackoffPolicy {
             initial_backoff: options.pod_initial_backoff,
@@ -85,8 +87,8 @@ impl Core {
         self.metrics = Some(metrics);
     }
 
-    pub(crate) fn profile(&self, n: usize) -> &Profile {
-        &self.profiles[n]
+    pub(crate) fn profile(&self, index: usize) -> &Profile {
+        &self.profiles[index]
     }
 
     /// Returns the pod's profile and the view that an attempt would use, or `None` if no profile is responsible for the
@@ -98,6 +100,7 @@ impl Core {
         Some((profile.clone(), view))
     }
 
+    /// Returns the number of pods in each part of the queue.
     pub(crate) fn counts(&self) -> Counts {
         self.queue.counts()
     }
@@ -127,6 +130,7 @@ impl Core {
         &self.nodes
     }
 
+    /// Returns the number of assumed pods.
     pub(crate) fn n_assumed(&self) -> usize {
         self.assumed.len()
     }
@@ -167,7 +171,7 @@ impl Core {
         self.handle_event(EventResource::Node, ActionType::Delete, change, now);
     }
 
-    /// Handles a namespace event: its labels may change which pods affinity terms select.
+    /// Handles a namespace event. Affinity terms select pods by the labels of their namespace, among others.
     pub(crate) fn update_namespace(&mut self, event: &CacheEvent<Namespace>) {
         let meta = &event.object().meta;
         let deleted = matches!(event, CacheEvent::Deleted(_));
@@ -194,7 +198,7 @@ impl Core {
 
     /// Handles a pod that was deleted, succeeded or failed.
     pub(crate) fn delete_pod(&mut self, uid: &str, now: Timestamp) {
-        let waiting = self.queue.get(uid).cloned();
+        let queued = self.queue.get(uid).cloned();
         let nominated = self.queue.nominator().nominated_node(uid).is_some();
         self.queue.remove(uid);
         self.forget_assumed_pod(uid);
@@ -203,7 +207,7 @@ impl Core {
             self.requeue_after_pod_delete(pod, now, |_| true);
             return;
         }
-        let Some(pod) = waiting else { return };
+        let Some(pod) = queued else { return };
         self.handled_events.push((EventResource::UnscheduledPod, ActionType::Delete));
         if nominated {
             self.requeue_after_nomination_cleared(pod, now);
@@ -266,15 +270,15 @@ impl Core {
             }
             return;
         };
-        let same = &known.pod.meta.resource_version;
-        if !same.is_empty() && *same == pod.meta.resource_version {
+        let known_version = &known.pod.meta.resource_version;
+        if !known_version.is_empty() && *known_version == pod.meta.resource_version {
             return;
         }
         let info = known.updated(Arc::clone(pod));
         let actions = changes::pod_scheduling_properties_change(&known, &info);
         self.handled_events.push((EventResource::UnscheduledPod, ActionType::Update));
-        let named = actions.iter().filter(|action| **action != ActionType::Update);
-        self.handled_events.extend(named.map(|action| (EventResource::UnscheduledPod, *action)));
+        let specific = actions.iter().filter(|action| **action != ActionType::Update);
+        self.handled_events.extend(specific.map(|action| (EventResource::UnscheduledPod, *action)));
         self.queue.update(&info, &actions, now);
         if pod.meta.deleting() && self.forget_assumed_pod(uid) {
             // The pod will not be bound. Other pods need not wait until its binding fails.
@@ -311,12 +315,13 @@ impl Core {
         self.queue.move_all_to_active_or_backoff_queue(&event, now, only);
     }
 
-    /// Requeues pods that may use a node for which a pod is no longer nominated: those of at most that pod's priority.
+    /// Requeues the pods that may use the node for which `pod` was nominated: those with at most its priority.
     fn requeue_after_nomination_cleared(&mut self, pod: PodInfo, now: Timestamp) {
         let priority = pod.priority();
         self.requeue_after_pod_delete(pod, now, |other| other.priority() <= priority);
     }
 
+    /// Requeues the pods that the event may make schedulable.
     fn handle_event(
         &mut self,
         resource: EventResource,

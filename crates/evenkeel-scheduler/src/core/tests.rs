@@ -1,4 +1,4 @@
-//! Results of single attempts. Random histories are in `histories`.
+//! Tests of single scheduling attempts. Property tests with random histories are in `histories`.
 
 use evenkeel_api::time::Timestamp;
 use serde_json::{Value, json};
@@ -19,6 +19,7 @@ use crate::{
 use futures::FutureExt;
 use std::sync::Arc;
 
+/// Message of an attempt whose pod does not fit the only node, without pods of lower priority.
 const FULL: &str = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.";
 
 fn core() -> Core {
@@ -31,33 +32,37 @@ pub(super) fn attempt(core: &mut Core, now: Timestamp) -> Option<AttemptResult> 
     attempted.map(|AttemptOutcome { result, .. }| result)
 }
 
-pub(super) fn went_wrong() -> BindingFailure {
+/// Returns the failure of a binding whose request failed.
+pub(super) fn binding_error() -> BindingFailure {
     BindingFailure::Failed("the API server is away".to_owned())
 }
 
+/// Returns the fields of the pod after its binding to the node.
 pub(super) fn bound(pod: &Value, node: &str) -> Value {
     let mut bound = pod.clone();
     merge(&mut bound, &json!({ "spec": { "nodeName": node } }));
     bound
 }
 
+/// Returns the assumed pod of a successful attempt.
 fn assigned(result: Option<AttemptResult>) -> AssumedPod {
     match result {
         Some(AttemptResult::Bind(assumed)) => assumed,
         Some(AttemptResult::Failed(failure)) => panic!("{}", failure.message),
-        _ => panic!("nothing was tried"),
+        _ => panic!("no pod was due"),
     }
 }
 
+/// Returns the message of a failed attempt.
 fn failure(result: Option<AttemptResult>) -> String {
     match result {
         Some(AttemptResult::Failed(failure)) => failure.message,
-        _ => panic!("it was not to be placed"),
+        _ => panic!("the attempt did not fail"),
     }
 }
 
 #[test]
-fn an_assumed_pod_takes_its_room_until_the_binding_fails() {
+fn an_assumed_pod_uses_resources_until_its_binding_fails() {
     let mut core = core();
     core.add_or_update_node(&node("a", &json!({})), at(0));
     for name in ["p", "q"] {
@@ -65,14 +70,14 @@ fn an_assumed_pod_takes_its_room_until_the_binding_fails() {
     }
     let first = assigned(attempt(&mut core, at(0)));
     assert_eq!(failure(attempt(&mut core, at(0))), FULL);
-    assert!(core.handle_binding_cycle_error(first, went_wrong(), at(1)).is_some());
+    assert!(core.handle_binding_cycle_error(first, binding_error(), at(1)).is_some());
     // The resources are free again and q is requeued. p backs off.
     let second = assigned(attempt(&mut core, at(1)));
     assert_eq!(&*second.popped.uid, "q");
 }
 
 #[test]
-fn without_nodes_a_pod_waits_for_the_first() {
+fn without_nodes_a_pod_waits_for_the_first_node() {
     let mut core = core();
     core.add_or_update_pod(&pod("p", &json!({})), at(0));
     assert_eq!(failure(attempt(&mut core, at(0))), "no nodes available to schedule pods");
@@ -82,7 +87,7 @@ fn without_nodes_a_pod_waits_for_the_first() {
 }
 
 #[test]
-fn pods_of_other_schedulers_and_deleted_ones_are_left_alone() {
+fn foreign_deleted_and_gated_pods_are_not_scheduled() {
     let mut core = core();
     core.add_or_update_node(&node("a", &json!({})), at(0));
     core.add_or_update_pod(&pod("p", &json!({ "spec": { "schedulerName": "mine" } })), at(0));
@@ -103,23 +108,20 @@ fn pods_of_other_schedulers_and_deleted_ones_are_left_alone() {
 }
 
 #[test]
-fn a_pod_that_ends_makes_room_and_its_own_condition_does_not() {
+fn a_finished_pod_requeues_others_and_a_condition_update_requeues_none() {
     let mut core = core();
     core.add_or_update_node(&node("a", &json!({})), at(0));
     let first = bound(&asking("3", "1Gi"), "a");
     core.add_or_update_pod(&pod("first", &first), at(0));
     core.add_or_update_pod(&pod("p", &asking("2", "1Gi")), at(0));
     assert_eq!(failure(attempt(&mut core, at(0))), FULL);
-    let mut nominated = asking("2", "1Gi");
+    let mut with_condition = asking("2", "1Gi");
     merge(
-        &mut nominated,
+        &mut with_condition,
         &json!({ "status": { "conditions": [{ "type": "PodScheduled", "status": "False" }] } }),
     );
-    core.add_or_update_pod(&pod("p", &nominated), at(20));
-    assert!(
-        attempt(&mut core, at(20)).is_none(),
-        "the condition it was given is no reason to try again"
-    );
+    core.add_or_update_pod(&pod("p", &with_condition), at(20));
+    assert!(attempt(&mut core, at(20)).is_none(), "its own condition does not requeue the pod");
     let mut ended = first;
     merge(&mut ended, &json!({ "status": { "phase": "Succeeded" } }));
     core.add_or_update_pod(&pod("first", &ended), at(21));
@@ -127,7 +129,7 @@ fn a_pod_that_ends_makes_room_and_its_own_condition_does_not() {
 }
 
 #[test]
-fn only_a_node_change_that_helps_wakes_a_pod() {
+fn only_a_node_update_that_may_help_requeues_a_pod() {
     let mut core = core();
     let tainted = json!({ "spec": { "taints": [{ "key": "k", "effect": "NoSchedule" }] } });
     core.add_or_update_node(&node("a", &tainted), at(0));
@@ -144,10 +146,10 @@ fn only_a_node_change_that_helps_wakes_a_pod() {
     assert_eq!(&*assigned(attempt(&mut core, at(21))).node, "a");
 }
 
-/// Plugin that returns this message and this nomination from PostFilter.
-struct Says(&'static str, PostFilterResult);
+/// Plugin with this name that returns this result from PostFilter.
+struct FixedPostFilter(&'static str, PostFilterResult);
 
-impl Plugin for Says {
+impl Plugin for FixedPostFilter {
     fn name(&self) -> &'static str {
         self.0
     }
@@ -156,7 +158,7 @@ impl Plugin for Says {
     }
 }
 
-impl PostFilter for Says {
+impl PostFilter for FixedPostFilter {
     fn post_filter<'a>(
         &'a self,
         _: &'a mut Cycle<'_>,
@@ -169,28 +171,28 @@ impl PostFilter for Says {
 
 #[test]
 fn the_first_final_post_filter_result_decides() {
-    let said = |node: Option<&str>, message: &str, done| PostFilterResult {
+    let result = |node: Option<&str>, message: &str, done| PostFilterResult {
         nominated: node.map(Into::into),
         message: message.to_owned(),
         done,
     };
     let filter_message = "0/1 nodes are available: 1 Insufficient cpu.";
     for (first, second, message, nominated) in [
-        (said(Some(""), "no", false), said(None, "nor here", false), "no, nor here", Some("")),
-        (said(Some("a"), "no", false), said(Some("b"), "b", true), "b", Some("b")),
-        (said(Some("a"), "no", false), said(None, "broken", true), "broken", None),
-        (said(Some("a"), "a", true), said(Some("b"), "b", true), "a", Some("a")),
+        (result(Some(""), "no", false), result(None, "nor here", false), "no, nor here", Some("")),
+        (result(Some("a"), "no", false), result(Some("b"), "b", true), "b", Some("b")),
+        (result(Some("a"), "no", false), result(None, "broken", true), "broken", None),
+        (result(Some("a"), "a", true), result(Some("b"), "b", true), "a", Some("a")),
     ] {
         let profile = Profile::new("default-scheduler")
             .with(Arc::new(NodeResourcesFit::default()), 0)
-            .with(Arc::new(Says("First", first)), 0)
-            .with(Arc::new(Says("Second", second)), 0);
+            .with(Arc::new(FixedPostFilter("First", first)), 0)
+            .with(Arc::new(FixedPostFilter("Second", second)), 0);
         let mut core =
             Core::new(&SchedulerOptions { profiles: vec![profile], ..SchedulerOptions::default() });
         core.add_or_update_node(&node("a", &json!({})), at(0));
         core.add_or_update_pod(&pod("p", &asking("9", "1Gi")), at(0));
         let Some(AttemptResult::Failed(failure)) = attempt(&mut core, at(0)) else {
-            panic!("it fits")
+            panic!("the attempt did not fail")
         };
         assert_eq!(failure.message, format!("{filter_message} {message}"));
         assert_eq!(failure.nominated.as_deref(), nominated, "{message}");
@@ -198,18 +200,18 @@ fn the_first_final_post_filter_result_decides() {
 }
 
 /// Plugin that rejects every pod in PreFilter.
-struct Refuses;
+struct RejectsAll;
 
-impl Plugin for Refuses {
+impl Plugin for RejectsAll {
     fn name(&self) -> &'static str {
-        "Refuses"
+        "RejectsAll"
     }
     fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
         Some(self)
     }
 }
 
-impl PreFilter for Refuses {
+impl PreFilter for RejectsAll {
     fn pre_filter(
         &self,
         _: &mut CycleState,
@@ -222,22 +224,23 @@ impl PreFilter for Refuses {
 
 #[test]
 fn dynamic_resources_reports_not_found_if_its_pre_filter_did_not_run() {
-    let (refuses, devices) = (Arc::new(Refuses), Arc::new(DynamicResources::default()));
-    let first = Profile::new("default-scheduler").with(refuses.clone(), 0).with(devices.clone(), 0);
-    let last = Profile::new("default-scheduler").with(devices, 0).with(refuses, 0);
+    let (rejects_all, devices) = (Arc::new(RejectsAll), Arc::new(DynamicResources::default()));
+    let first =
+        Profile::new("default-scheduler").with(rejects_all.clone(), 0).with(devices.clone(), 0);
+    let last = Profile::new("default-scheduler").with(devices, 0).with(rejects_all, 0);
     for (profile, message) in [
         (first, "0/1 nodes are available: it is refused. not found"),
         (last, "0/1 nodes are available: it is refused. it ends here"),
     ] {
         let answer =
             PostFilterResult { message: "it ends here".into(), ..PostFilterResult::default() };
-        let profile = profile.with(Arc::new(Says("Last", answer)), 0);
+        let profile = profile.with(Arc::new(FixedPostFilter("Last", answer)), 0);
         let mut core =
             Core::new(&SchedulerOptions { profiles: vec![profile], ..SchedulerOptions::default() });
         core.add_or_update_node(&node("a", &json!({})), at(0));
         core.add_or_update_pod(&pod("p", &asking("1", "1Gi")), at(0));
         let Some(AttemptResult::Failed(failure)) = attempt(&mut core, at(0)) else {
-            panic!("it fits")
+            panic!("the attempt did not fail")
         };
         assert_eq!(failure.message, message);
     }
@@ -314,7 +317,7 @@ fn nodes_are_restored_when_a_post_filter_plugin_panics() {
 }
 
 #[test]
-fn a_plugin_that_panics_over_a_nominated_pod_fails_the_attempt() {
+fn a_panic_about_a_nominated_pod_fails_the_attempt() {
     let profile = Profile::with_defaults("default-scheduler").with(Arc::new(Panics), 0);
     let mut core =
         Core::new(&SchedulerOptions { profiles: vec![profile], ..SchedulerOptions::default() });
@@ -337,31 +340,37 @@ fn a_plugin_that_panics_over_a_nominated_pod_fails_the_attempt() {
 #[test]
 fn handled_events_have_upstreams_labels() {
     let mut core = core();
-    let mut seen = |what: &dyn Fn(&mut Core)| {
-        what(&mut core);
-        let seen = core.take_handled_events();
-        let names = seen.iter().map(|(of, how)| format!("{}{}", of.as_str(), how.as_str()));
-        names.collect::<Vec<_>>().join(" ")
+    let mut labels_after = |step: &dyn Fn(&mut Core)| {
+        step(&mut core);
+        let handled = core.take_handled_events();
+        let labels = handled
+            .iter()
+            .map(|(resource, action)| format!("{}{}", resource.as_str(), action.as_str()));
+        labels.collect::<Vec<_>>().join(" ")
     };
     let labelled = json!({ "metadata": { "labels": { "x": "y" }, "resourceVersion": "2" } });
     let version = |n: &str| json!({ "metadata": { "resourceVersion": n } });
-    assert_eq!(seen(&|core| core.add_or_update_node(&node("a", &json!({})), at(0))), "NodeAdd");
     assert_eq!(
-        seen(&|core| core.add_or_update_node(&node("a", &labelled), at(0))),
+        labels_after(&|core| core.add_or_update_node(&node("a", &json!({})), at(0))),
+        "NodeAdd"
+    );
+    assert_eq!(
+        labels_after(&|core| core.add_or_update_node(&node("a", &labelled), at(0))),
         "NodeUpdateNodeLabel"
     );
-    assert_eq!(seen(&|core| core.add_or_update_node(&node("a", &labelled), at(0))), "");
+    assert_eq!(labels_after(&|core| core.add_or_update_node(&node("a", &labelled), at(0))), "");
     assert_eq!(
-        seen(&|core| core.add_or_update_pod(&pod("p", &version("1")), at(0))),
+        labels_after(&|core| core.add_or_update_pod(&pod("p", &version("1")), at(0))),
         "UnscheduledPodAdd"
     );
-    let changed = seen(&|core| core.add_or_update_pod(&pod("p", &labelled), at(0)));
+    let changed = labels_after(&|core| core.add_or_update_pod(&pod("p", &labelled), at(0)));
     assert_eq!(changed, "UnscheduledPodUpdate UnscheduledPodUpdatePodLabel");
-    let placed = seen(&|core| core.add_or_update_pod(&pod("p", &bound(&labelled, "a")), at(0)));
+    let placed =
+        labels_after(&|core| core.add_or_update_pod(&pod("p", &bound(&labelled, "a")), at(0)));
     assert_eq!(placed, "UnscheduledPodDelete AssignedPodAdd");
     let changed =
-        seen(&|core| core.add_or_update_pod(&pod("p", &bound(&version("3"), "a")), at(0)));
+        labels_after(&|core| core.add_or_update_pod(&pod("p", &bound(&version("3"), "a")), at(0)));
     assert_eq!(changed, "AssignedPodUpdate AssignedPodUpdatePodLabel");
-    assert_eq!(seen(&|core| core.delete_pod("p", at(0))), "AssignedPodDelete");
-    assert_eq!(seen(&|core| core.delete_pod("p", at(0))), "");
+    assert_eq!(labels_after(&|core| core.delete_pod("p", at(0))), "AssignedPodDelete");
+    assert_eq!(labels_after(&|core| core.delete_pod("p", at(0))), "");
 }

@@ -1,5 +1,5 @@
-//! Adapter from HTTP extenders to the framework's `Extender` trait. A call such as `Self::name(self)` selects the
-//! extender's own method.
+//! Adapter from HTTP extenders to the framework's `Extender` trait. A call such as `Self::name(self)` calls the
+//! inherent method of the HTTP extender, not the method of the trait.
 //!
 //! Upstream: `IsFilter`, `IsPrioritizer`, `SupportsPreemption`, `IsBinder`, `ProcessPreemption`.
 
@@ -11,6 +11,7 @@ use crate::{
     pod::PodInfo,
 };
 
+/// Result of a call of an extender.
 type Answer<T> = Result<T, framework::ExtenderError>;
 
 impl framework::Extender for Extender {

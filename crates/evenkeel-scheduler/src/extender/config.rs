@@ -9,9 +9,9 @@ use std::time::Duration;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExtenderConfig {
-    /// URL to which the scheduler appends the verbs.
+    /// URL of the extender. The scheduler appends a slash and the verb of each call.
     pub url_prefix: String,
-    /// Verb of the filter call; empty to skip the call, as for the other verbs.
+    /// Verb of the filter call. If a verb is empty, the scheduler does not make its call.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub filter_verb: String,
     /// Verb of the preempt call.
@@ -38,8 +38,8 @@ pub struct ExtenderConfig {
     /// Whether the extender caches nodes, so that calls send only node names.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub node_cache_capable: bool,
-    /// Resources for which the extender is called: a pod must request one of them. If empty, the
-    /// extender is called for all pods.
+    /// Resources that the extender manages. The scheduler only calls it for pods that request one of them, or for all
+    /// pods if the list is empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub managed_resources: Vec<ExtenderManagedResource>,
     /// Whether scheduling continues when the extender fails.
@@ -56,7 +56,7 @@ pub struct ExtenderTlsConfig {
     /// Whether to skip the verification of the server's certificate.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub insecure: bool,
-    /// Name that the server's certificate must have; default: the host.
+    /// Name that the server's certificate must contain. Default: the host of the URL.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub server_name: String,
     /// Path of the client certificate in PEM.
@@ -87,11 +87,12 @@ pub struct ExtenderTlsConfig {
 pub struct ExtenderManagedResource {
     /// Name of the resource.
     pub name: String,
-    /// Whether the scheduler's own resource fit ignores the resource.
+    /// Whether the plugin NodeResourcesFit ignores the resource.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ignored_by_scheduler: bool,
 }
 
+/// Reports whether a field is left out of the JSON.
 fn is_zero(number: &i64) -> bool {
     *number == 0
 }

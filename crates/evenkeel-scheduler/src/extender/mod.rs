@@ -30,15 +30,15 @@ use std::{
 };
 use whole::WholeNode;
 
-/// Maximum number of concurrent pod reads for one call.
-const READS: usize = 16;
+/// Maximum number of victims that one preempt call reads concurrently from the API server.
+const MAX_CONCURRENT_READS: usize = 16;
 
 /// Default of `httpTimeout`.
 ///
 /// Upstream: `DefaultExtenderTimeout`.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Scales an extender's scores of 0 to 10 to those of plugins.
+/// Factor between an extender's scores (0 to 10) and those of plugins.
 const SCALE: i64 = crate::framework::MAX_NODE_SCORE / 10;
 
 /// Invalid configuration of an extender.
@@ -162,10 +162,14 @@ pub fn set_up(
 
 impl Extender {
     fn new(config: &ExtenderConfig, client: &Client, caches: &Caches) -> Result<Self, SetUpError> {
-        let looks = !config.filter_verb.is_empty() || !config.prioritize_verb.is_empty();
-        let sends_nodes = looks && !config.node_cache_capable;
+        let receives_nodes = !config.filter_verb.is_empty() || !config.prioritize_verb.is_empty();
+        let sends_nodes = receives_nodes && !config.node_cache_capable;
         Ok(Self {
-            managed: config.managed_resources.iter().map(|one| one.name.clone()).collect(),
+            managed: config
+                .managed_resources
+                .iter()
+                .map(|resource| resource.name.clone())
+                .collect(),
             timeout: Some(config.http_timeout.duration())
                 .filter(|timeout| !timeout.is_zero())
                 .unwrap_or(TIMEOUT),
@@ -212,13 +216,13 @@ impl Extender {
     ///
     /// Upstream: `IsInterested`.
     pub fn is_interested(&self, pod: &Pod) -> bool {
-        let asks = |container: &Container| {
+        let requests_managed = |container: &Container| {
             let resources = &container.resources;
             let mut names = resources.requests.iter().chain(resources.limits.iter());
             names.any(|(name, _)| self.managed.contains(name))
         };
         self.managed.is_empty()
-            || pod.spec.containers.iter().chain(&pod.spec.init_containers).any(asks)
+            || pod.spec.containers.iter().chain(&pod.spec.init_containers).any(requests_managed)
     }
 
     /// Returns the nodes that the extender accepts.
@@ -231,7 +235,7 @@ impl Extender {
         nodes: &[Arc<str>],
     ) -> Result<FilteredNodes, ExtenderError> {
         let body = self.arguments(pod, nodes).await?;
-        let mut answer: wire::FilterResult = self.ask(&self.config.filter_verb, body).await?;
+        let mut answer: wire::FilterResult = self.call(&self.config.filter_verb, body).await?;
         if !answer.error.is_empty() {
             return Err(ExtenderError::Said(answer.error));
         }
@@ -258,10 +262,14 @@ impl Extender {
     ) -> Result<Vec<(String, i64)>, ExtenderError> {
         let body = self.arguments(pod, nodes).await?;
         let answer: Option<Vec<wire::Priority>> =
-            self.ask(&self.config.prioritize_verb, body).await?;
+            self.call(&self.config.prioritize_verb, body).await?;
         let weighted_score =
             |score: i64| score.saturating_mul(self.config.weight).saturating_mul(SCALE);
-        Ok(answer.into_iter().flatten().map(|one| (one.host, weighted_score(one.score))).collect())
+        Ok(answer
+            .into_iter()
+            .flatten()
+            .map(|priority| (priority.host, weighted_score(priority.score)))
+            .collect())
     }
 
     /// Binds the pod to the node.
@@ -275,7 +283,7 @@ impl Extender {
             pod_uid: &pod.meta.uid,
             node,
         };
-        let answer: wire::BindingResult = self.ask(&self.config.bind_verb, json(&binding)).await?;
+        let answer: wire::BindingResult = self.call(&self.config.bind_verb, json(&binding)).await?;
         if answer.error.is_empty() { Ok(()) } else { Err(ExtenderError::Said(answer.error)) }
     }
 
@@ -289,7 +297,7 @@ impl Extender {
         victims: &BTreeMap<Arc<str>, (Vec<Arc<Pod>>, i64)>,
     ) -> Result<BTreeMap<String, Victims>, ExtenderError> {
         let (mut named, mut full) = (BTreeMap::new(), BTreeMap::new());
-        let whole = self.whole(pod).await?;
+        let preemptor = self.read_pod(pod).await?;
         if self.config.node_cache_capable {
             for (node, (pods, num_pdb_violations)) in victims {
                 let pods = pods.iter().map(|pod| wire::Uid { uid: pod.meta.uid.to_string() });
@@ -300,8 +308,9 @@ impl Extender {
             }
         } else {
             let all = victims.values().flat_map(|(pods, _)| pods);
-            let reads: Vec<_> = all.map(|pod| self.whole(pod)).collect();
-            let read: Vec<_> = stream::iter(reads).buffered(READS).try_collect().await?;
+            let reads: Vec<_> = all.map(|pod| self.read_pod(pod)).collect();
+            let read: Vec<_> =
+                stream::iter(reads).buffered(MAX_CONCURRENT_READS).try_collect().await?;
             let mut read = read.into_iter();
             for (node, (pods, num_pdb_violations)) in victims {
                 let pods = read.by_ref().take(pods.len()).collect();
@@ -310,11 +319,11 @@ impl Extender {
         }
         let capable = self.config.node_cache_capable;
         let body = json(&wire::Preemption {
-            pod: &whole,
+            pod: &preemptor,
             node_name_to_victims: (!capable).then_some(full),
             node_name_to_meta_victims: capable.then_some(named),
         });
-        let answer: wire::PreemptionResult = self.ask(&self.config.preempt_verb, body).await?;
+        let answer: wire::PreemptionResult = self.call(&self.config.preempt_verb, body).await?;
         let victims = |read: wire::VictimsRead| Victims {
             pods: read.pods.into_iter().map(|pod| pod.uid).collect(),
             num_pdb_violations: read.numpdbviolations,
@@ -323,8 +332,9 @@ impl Extender {
         Ok(all.map(|(node, read)| (node, victims(read))).collect())
     }
 
+    /// Returns the request body of the filter and prioritize calls.
     async fn arguments(&self, pod: &Pod, names: &[Arc<str>]) -> Result<Vec<u8>, ExtenderError> {
-        let pod = self.whole(pod).await?;
+        let pod = self.read_pod(pod).await?;
         let nodes = self.nodes.as_ref().map(|cache| wire::NodeList {
             metadata: BTreeMap::new(),
             items: names
@@ -337,7 +347,7 @@ impl Extender {
     }
 
     /// Reads the complete pod, because cached pods lack fields.
-    async fn whole(&self, pod: &Pod) -> Result<Box<RawValue>, ExtenderError> {
+    async fn read_pod(&self, pod: &Pod) -> Result<Box<RawValue>, ExtenderError> {
         let path = format!("/api/v1/namespaces/{}/pods/{}", pod.meta.namespace, pod.meta.name);
         let mut request = Request::new(bytes::Bytes::new());
         *request.uri_mut() = path.parse().unwrap_or_default();
@@ -347,7 +357,8 @@ impl Extender {
         serde_json::from_slice(&body).map_err(|error| ExtenderError::Answer(path, error))
     }
 
-    async fn ask<T: serde::de::DeserializeOwned>(
+    /// Sends a POST request and decodes the response.
+    async fn call<T: serde::de::DeserializeOwned>(
         &self,
         verb: &str,
         body: Vec<u8>,
@@ -361,7 +372,7 @@ impl Extender {
         let kind = http::HeaderValue::from_static("application/json");
         request.headers_mut().insert(header::CONTENT_TYPE, kind);
         let exchange = async {
-            let answer = self.connection.now().send(request).await;
+            let answer = self.connection.client().send(request).await;
             let answer = answer.map_err(|error| unreachable(full_text(&error)))?;
             let code = answer.status();
             if code != StatusCode::OK {

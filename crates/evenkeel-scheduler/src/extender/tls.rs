@@ -22,11 +22,13 @@ pub(super) struct Connection {
     current: Mutex<Current>,
 }
 
+/// Client in use.
 struct Current {
     client: kube::Client,
-    /// Contents of the files that the connection uses; `None` if none are reloaded.
+    /// Contents of the files that the client uses; `None` if none are reloaded.
     files: Option<Files>,
-    looked: Instant,
+    /// Time of the last check of the files.
+    checked: Instant,
 }
 
 /// Contents of the certificate file and of the key file.
@@ -34,23 +36,23 @@ type Files = [Vec<u8>; 2];
 
 impl Connection {
     pub(super) fn new(config: &ExtenderConfig, clock: Clock) -> Result<Self, SetUpError> {
-        let client = connection(config)?;
+        let client = connect_client(config)?;
         let files = files(config).transpose().unwrap_or_default();
-        let current = Current { client, files, looked: clock.instant() };
+        let current = Current { client, files, checked: clock.instant() };
         Ok(Self { clock, config: config.clone(), current: Mutex::new(current) })
     }
 
-    /// Returns the connection for a request. If changed files cannot be used, it keeps the current connection.
-    pub(super) fn now(&self) -> kube::Client {
+    /// Returns the client for a request. If changed files cannot be used, it keeps the current client.
+    pub(super) fn client(&self) -> kube::Client {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.instant();
-        if now.saturating_duration_since(current.looked) < RELOAD_INTERVAL {
+        if now.saturating_duration_since(current.checked) < RELOAD_INTERVAL {
             return current.client.clone();
         }
-        current.looked = now;
+        current.checked = now;
         let Some(Ok(files)) = files(&self.config) else { return current.client.clone() };
         if current.files.as_ref() != Some(&files) {
-            match connection(&self.config) {
+            match connect_client(&self.config) {
                 Ok(client) => current.client = client,
                 Err(error) => {
                     let extender = &self.config.url_prefix;
@@ -63,18 +65,18 @@ impl Connection {
     }
 }
 
-/// Reads the client certificate and key, if both are files. Like upstream, no other certificates reload.
+/// Reads the client certificate and key, if both are files. As upstream, only these are reloaded.
 fn files(config: &ExtenderConfig) -> Option<io::Result<Files>> {
     let tls = config.tls_config.as_ref()?;
     let from_files = tls.cert_data.is_empty() && tls.key_data.is_empty();
-    let (certificate, key) = (given(&tls.cert_file)?, given(&tls.key_file)?);
+    let (certificate, key) = (non_empty(&tls.cert_file)?, non_empty(&tls.key_file)?);
     let read = || Ok([std::fs::read(certificate)?, std::fs::read(key)?]);
     from_files.then(read)
 }
 
-/// Builds a connection by upstream's rules: a certificate needs its key, data take precedence over files, and
+/// Builds a client by upstream's rules: a certificate needs its key, data take precedence over files, and
 /// `enableHTTPS` without roots trusts every server.
-fn connection(config: &ExtenderConfig) -> Result<kube::Client, SetUpError> {
+fn connect_client(config: &ExtenderConfig) -> Result<kube::Client, SetUpError> {
     let address = || SetUpError::Address(config.url_prefix.clone());
     let url: http::Uri = config.url_prefix.parse().map_err(|_| address())?;
     if url.host().is_none() {
@@ -89,37 +91,38 @@ fn connection(config: &ExtenderConfig) -> Result<kube::Client, SetUpError> {
     }
     connect.accept_invalid_certs = tls.insecure || (config.enable_https && authority.is_none());
     connect.root_cert = authority;
-    connect.tls_server_name = given(&tls.server_name);
-    let certificate = given(&tls.cert_data).or_else(|| given(&tls.cert_file));
-    if certificate.and(given(&tls.key_data).or_else(|| given(&tls.key_file))).is_some() {
+    connect.tls_server_name = non_empty(&tls.server_name);
+    let certificate = non_empty(&tls.cert_data).or_else(|| non_empty(&tls.cert_file));
+    if certificate.and(non_empty(&tls.key_data).or_else(|| non_empty(&tls.key_file))).is_some() {
         let auth = &mut connect.auth_info;
-        auth.client_certificate = given(&tls.cert_file);
-        auth.client_key = given(&tls.key_file);
-        auth.client_certificate_data = given(&tls.cert_data);
-        auth.client_key_data = given(&tls.key_data).map(Into::into);
+        auth.client_certificate = non_empty(&tls.cert_file);
+        auth.client_key = non_empty(&tls.key_file);
+        auth.client_certificate_data = non_empty(&tls.cert_data);
+        auth.client_key_data = non_empty(&tls.key_data).map(Into::into);
     }
     Ok(transport(&connect)?)
 }
 
-fn given(text: &str) -> Option<String> {
+/// Returns a text, or `None` if it is empty.
+fn non_empty(text: &str) -> Option<String> {
     Some(text.to_owned()).filter(|text| !text.is_empty())
 }
 
-/// Returns the trusted roots, or `None` for the system's.
+/// Returns the configured root certificates in DER, or `None` for the system's.
 fn authority(tls: &ExtenderTlsConfig) -> Result<Option<Vec<Vec<u8>>>, SetUpError> {
-    let bad = |error: String| SetUpError::Certificate(error);
+    let invalid = |error: String| SetUpError::Certificate(error);
     let pem = match (tls.ca_data.as_str(), tls.ca_file.as_str()) {
         ("", "") => return Ok(None),
         ("", path) => std::fs::read(path)
             .map_err(|source| SetUpError::File { path: path.to_owned(), source })?,
-        (data, _) => BASE64_STANDARD.decode(data).map_err(|error| bad(error.to_string()))?,
+        (data, _) => BASE64_STANDARD.decode(data).map_err(|error| invalid(error.to_string()))?,
     };
     let certificates: Vec<Vec<u8>> = CertificateDer::pem_slice_iter(&pem)
         .map(|certificate| certificate.map(|certificate| certificate.to_vec()))
         .collect::<Result<_, _>>()
-        .map_err(|error| bad(error.to_string()))?;
+        .map_err(|error| invalid(error.to_string()))?;
     if certificates.is_empty() {
-        return Err(bad("there is no certificate".to_owned()));
+        return Err(invalid("there is no certificate".to_owned()));
     }
     Ok(Some(certificates))
 }

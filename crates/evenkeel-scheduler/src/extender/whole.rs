@@ -5,7 +5,7 @@ use evenkeel_api::{DecodeError, Encoding, Kind, Meta, View, views::Metadata};
 use serde_json::value::RawValue;
 use std::sync::Arc;
 
-/// A node with all its fields.
+/// A node with all its fields, as JSON.
 pub(crate) struct WholeNode {
     meta: Meta,
     pub(super) json: Raw,

@@ -8,6 +8,9 @@ use std::{collections::BTreeMap, sync::Arc};
 /// A complete object as the API server returned it.
 pub(super) type Raw = Arc<RawValue>;
 
+/// Request body of the verbs filter and prioritize.
+///
+/// Upstream: `ExtenderArgs`.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Arguments<'a> {
@@ -16,12 +19,16 @@ pub(super) struct Arguments<'a> {
     pub(super) node_names: Option<&'a [Arc<str>]>,
 }
 
+/// NodeList with the nodes as JSON.
 #[derive(Serialize)]
 pub(super) struct NodeList {
     pub(super) metadata: BTreeMap<String, String>,
     pub(super) items: Vec<Raw>,
 }
 
+/// Response body of the verb filter.
+///
+/// Upstream: `ExtenderFilterResult`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct FilterResult {
@@ -47,22 +54,28 @@ impl FilterResult {
     }
 }
 
+/// NodeList in a response. Only the names of the nodes are read.
 #[derive(Deserialize)]
 struct Listed {
     #[serde(default, deserialize_with = "lenient")]
     items: Vec<Node>,
 }
 
+/// A node in a response.
 #[derive(Deserialize)]
 struct Node {
     metadata: Name,
 }
 
+/// Metadata of a node in a response.
 #[derive(Deserialize)]
 struct Name {
     name: String,
 }
 
+/// Score of one node in the response of the verb prioritize.
+///
+/// Upstream: `HostPriority`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Priority {
@@ -72,6 +85,9 @@ pub(super) struct Priority {
     pub(super) score: i64,
 }
 
+/// Request body of the verb bind.
+///
+/// Upstream: `ExtenderBindingArgs`.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Binding<'a> {
@@ -82,6 +98,9 @@ pub(super) struct Binding<'a> {
     pub(super) node: &'a str,
 }
 
+/// Response body of the verb bind.
+///
+/// Upstream: `ExtenderBindingResult`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct BindingResult {
@@ -89,6 +108,9 @@ pub(super) struct BindingResult {
     pub(super) error: String,
 }
 
+/// Request body of the verb preempt.
+///
+/// Upstream: `ExtenderPreemptionArgs`.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Preemption<'a> {
@@ -97,6 +119,9 @@ pub(super) struct Preemption<'a> {
     pub(super) node_name_to_meta_victims: Option<BTreeMap<&'a str, Named>>,
 }
 
+/// Victims on one node as complete pods.
+///
+/// Upstream: `Victims`.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Whole {
@@ -105,6 +130,9 @@ pub(super) struct Whole {
     pub(super) num_pdb_violations: i64,
 }
 
+/// Victims on one node by uid.
+///
+/// Upstream: `MetaVictims`.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Named {
@@ -113,12 +141,16 @@ pub(super) struct Named {
     pub(super) num_pdb_violations: i64,
 }
 
+/// A victim in a request.
 #[derive(Serialize)]
 pub(super) struct Uid {
     #[serde(rename = "UID")]
     pub(super) uid: String,
 }
 
+/// Response body of the verb preempt.
+///
+/// Upstream: `ExtenderPreemptionResult`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct PreemptionResult {
@@ -126,6 +158,7 @@ pub(super) struct PreemptionResult {
     pub(super) nodenametometavictims: BTreeMap<String, VictimsRead>,
 }
 
+/// Victims on one node that the extender accepts.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct VictimsRead {
@@ -135,6 +168,7 @@ pub(super) struct VictimsRead {
     pub(super) numpdbviolations: i64,
 }
 
+/// A victim in a response.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct UidRead {
@@ -149,19 +183,20 @@ fn lenient<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     Option::deserialize(from).map(Option::unwrap_or_default)
 }
 
-/// Parses a response like Go: it ignores the case of field names, and whatever follows the first value.
+/// Parses a response as Go does: ignores the case of field names, and all bytes after the first value.
 pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> serde_json::Result<T> {
     let value = Value::deserialize(&mut serde_json::Deserializer::from_slice(body))?;
-    serde_json::from_value(folded(value))
+    serde_json::from_value(lowercase_keys(value))
 }
 
-/// Lowercases all keys. Keys that are node names are lower case already.
-fn folded(value: Value) -> Value {
+/// Lowercases all keys. Node names, which some maps have as keys, are lowercase already.
+fn lowercase_keys(value: Value) -> Value {
     match value {
-        Value::Object(map) => {
-            map.into_iter().map(|(key, value)| (key.to_ascii_lowercase(), folded(value))).collect()
-        }
-        Value::Array(items) => items.into_iter().map(folded).collect(),
+        Value::Object(map) => map
+            .into_iter()
+            .map(|(key, value)| (key.to_ascii_lowercase(), lowercase_keys(value)))
+            .collect(),
+        Value::Array(items) => items.into_iter().map(lowercase_keys).collect(),
         plain => plain,
     }
 }

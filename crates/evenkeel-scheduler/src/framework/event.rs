@@ -202,6 +202,7 @@ impl ClusterEvent {
     }
 }
 
+/// Returns the bit of an action type in a set of them.
 fn bit(action: ActionType) -> u32 {
     1 << action as u32
 }

@@ -14,8 +14,7 @@ pub type ExtenderError = Box<dyn Error + Send + Sync>;
 /// Scores that an extender adds, by node name.
 pub type ExtenderScores = Vec<(Box<str>, i64)>;
 
-/// A scheduler extender. As upstream, an attempt waits for its extenders, and no other pod is scheduled in the
-/// meantime.
+/// A scheduler extender. As upstream, an attempt waits for extenders, and no other attempt runs in the meantime.
 pub trait Extender: std::fmt::Debug + Send + Sync + 'static {
     /// Returns the name for messages and logs.
     fn name(&self) -> &str;
@@ -46,8 +45,8 @@ pub trait Extender: std::fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Returns the scores to add to the plugins' weighted scores, each with its node name. The implementation has
-    /// already scaled an extender's own scores of 0 to 10 by 10 and by its weight.
+    /// Returns the scores to add to the plugins' weighted scores, each with its node name. The implementation
+    /// multiplies the extender's own scores of 0 to 10 by 10 and by its weight.
     fn prioritize<'a>(
         &'a self,
         pod: &'a PodInfo,

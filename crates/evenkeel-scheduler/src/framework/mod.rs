@@ -84,7 +84,7 @@ pub struct Handle {
 /// Message of a plugin or a binding cycle to the scheduling loop.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Move the pod with this uid to the active queue, whichever plugins rejected it.
+    /// Move the pod with this uid to the active queue, regardless of the plugins that rejected it.
     Activate(Arc<str>),
     /// Stop recording in-flight events for the pod with this uid.
     Done(Arc<str>),
@@ -122,8 +122,8 @@ impl Handle {
         self.waiting_pods.get(uid)
     }
 
-    /// Rejects a pod in Permit or PreBind. Returns true if it did, in which case the pod need not be deleted. A pod
-    /// whose binding has begun is not rejected.
+    /// Rejects a pod in Permit or PreBind. Returns whether it rejected the pod, which then need not be deleted. A pod
+    /// whose binding has begun cannot be rejected.
     pub fn preempt(&self, uid: &str, plugin: &'static str) -> bool {
         self.waiting_pods.preempt_pod(uid, plugin)
     }
@@ -142,8 +142,8 @@ pub trait Plugin: Send + Sync + 'static {
     /// Returns the plugin's name in the configuration, metrics and events.
     fn name(&self) -> &'static str;
 
-    /// Connects the plugin to its profile, once before the scheduler starts. A plugin requests here the caches of kinds
-    /// other than pods and nodes ([`Handle::watch`], [`Handle::lister`]).
+    /// Connects the plugin to its profile, once before the scheduler starts. The plugin uses it to request
+    /// the caches of kinds other than pods and nodes ([`Handle::watch`], [`Handle::lister`]).
     fn connect(&self, handle: &Handle) {
         let _ = handle;
     }
@@ -155,7 +155,7 @@ pub trait Plugin: Send + Sync + 'static {
         ClusterEvent::everything()
     }
 
-    /// Returns `Queue` if `change` may make schedulable a `pod` that this plugin rejected. The queue only calls it for
+    /// Returns `Queue` if `change` may make `pod`, which this plugin rejected, schedulable. The queue only calls it for
     /// changes that match [`Plugin::events_to_register`]. Default: `Queue`.
     ///
     /// Upstream: `QueueingHintFn`.
@@ -249,7 +249,7 @@ pub trait PreFilter: Plugin {
     /// Computes the data that the plugin's filter needs about all nodes, and stores them in `state`.
     ///
     /// # Errors
-    /// The status that rejects the pod on all nodes.
+    /// Returns the status with which the plugin rejects the pod on all nodes.
     fn pre_filter(
         &self,
         state: &mut CycleState,
@@ -257,14 +257,14 @@ pub trait PreFilter: Plugin {
         nodes: &NodeTable,
     ) -> Result<PreFilterResult, Status>;
 
-    /// Updates `state` as if `other` also ran on `node`. Not called for skipped plugins.
+    /// Updates `state` as if `other` also ran on `node`. The framework does not call skipped plugins.
     ///
     /// Upstream: `PreFilterExtensions.AddPod`.
     fn add_pod(&self, state: &mut CycleState, pod: &PodInfo, other: &PodInfo, node: NodeRef<'_>) {
         let (_, _, _, _) = (state, pod, other, node);
     }
 
-    /// Updates `state` as if `other` no longer ran on `node`. Not called for skipped plugins.
+    /// Updates `state` as if `other` no longer ran on `node`. The framework does not call skipped plugins.
     ///
     /// Upstream: `PreFilterExtensions.RemovePod`.
     fn remove_pod(
@@ -389,7 +389,7 @@ pub enum PermitResult {
     /// Delay the binding until the plugin allows it ([`Handle::waiting_pod`]), and reject the pod after this timeout of
     /// at most 15 minutes. Other pods are scheduled in the meantime.
     Wait(Duration),
-    /// Do not bind the pod, with this status.
+    /// Reject the pod with this status.
     Reject(Status),
 }
 
@@ -413,7 +413,8 @@ pub enum PreBindPreFlight {
 
 /// Runs before the pod is bound, concurrently with the scheduling of other pods.
 pub trait PreBind: Plugin {
-    /// Returns whether the plugin has work to do for this pod, without I/O. Default: it has, and not in parallel.
+    /// Decides without I/O whether the plugin has work to do for this pod. Default: it has work, which does not run in
+    /// parallel.
     ///
     /// Upstream: `PreBindPreFlight`.
     fn pre_bind_pre_flight(&self, pod: &PodInfo, node: &str) -> PreBindPreFlight {
@@ -460,6 +461,6 @@ pub trait Bind: Plugin {
 
 /// Runs after a pod is bound.
 pub trait PostBind: Plugin {
-    /// Informs the plugin of the binding. It cannot fail.
+    /// Informs the plugin of the binding.
     fn post_bind(&self, pod: &PodInfo, node: &str);
 }

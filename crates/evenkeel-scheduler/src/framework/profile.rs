@@ -34,6 +34,7 @@ struct Points {
 }
 
 impl Points {
+    /// Returns the plugins of an extension point, to change them.
     fn at_mut(&mut self, point: ExtensionPoint) -> &mut Vec<usize> {
         match point {
             ExtensionPoint::QueueSort => &mut self.queue_sort,
@@ -155,9 +156,9 @@ impl Profile {
     /// Score.
     #[must_use]
     pub fn with(mut self, plugin: Arc<dyn Plugin>, weight: i64) -> Self {
-        let n = self.plugins.len();
+        let index = self.plugins.len();
         let points = &mut self.points;
-        for (takes_part, list) in [
+        for (implemented, list) in [
             (plugin.as_queue_sort().is_some(), &mut points.queue_sort),
             (plugin.as_pre_enqueue().is_some(), &mut points.pre_enqueue),
             (plugin.as_pre_filter().is_some(), &mut points.pre_filter),
@@ -171,8 +172,8 @@ impl Profile {
             (plugin.as_bind().is_some(), &mut points.bind),
             (plugin.as_post_bind().is_some(), &mut points.post_bind),
         ] {
-            if takes_part {
-                list.push(n);
+            if implemented {
+                list.push(index);
             }
         }
         self.plugins.push((plugin, weight));
@@ -214,26 +215,26 @@ impl Profile {
     /// Returns the pod's sort key in the active queue.
     ///
     /// # Errors
-    /// If the plugin panicked: its index, its status, and the key of the default plugin.
+    /// If the plugin panics, returns its index, its status, and the key that the default plugin would return.
     pub(crate) fn sort_key(
         &self,
         pod: &PodInfo,
         queued: Timestamp,
     ) -> Result<SortKey, (usize, Status, SortKey)> {
         let default = || plugins::by_priority(pod, queued);
-        let Some(n) = self.points.queue_sort.last() else { return Ok(default()) };
-        let sort = self.plugin(*n).as_queue_sort();
+        let Some(index) = self.points.queue_sort.last() else { return Ok(default()) };
+        let sort = self.plugin(*index).as_queue_sort();
         guarded(|| sort.map_or([0; 2], |sort| sort.key(pod, queued)))
-            .map_err(|why| (*n, why, default()))
+            .map_err(|why| (*index, why, default()))
     }
 
-    /// Returns the plugin with index `n`.
-    pub(crate) fn plugin(&self, n: usize) -> &dyn Plugin {
-        &*self.plugins[n].0
+    /// Returns the plugin with this index.
+    pub(crate) fn plugin(&self, index: usize) -> &dyn Plugin {
+        &*self.plugins[index].0
     }
 
-    pub(crate) fn weight(&self, n: usize) -> i64 {
-        self.plugins[n].1
+    pub(crate) fn weight(&self, index: usize) -> i64 {
+        self.plugins[index].1
     }
 
     /// Returns the plugins of an extension point with their indexes, in order.
@@ -256,7 +257,7 @@ impl Profile {
             ExtensionPoint::Bind => &points.bind,
             ExtensionPoint::PostBind => &points.post_bind,
         };
-        list.iter().map(|n| (*n, self.plugin(*n)))
+        list.iter().map(|index| (*index, self.plugin(*index)))
     }
 }
 

@@ -20,10 +20,11 @@ pub(crate) struct WaitingPods(Arc<Stages>);
 
 #[derive(Debug, Default)]
 struct Stages {
-    of: Mutex<HashMap<Box<str>, Stage>>,
+    by_uid: Mutex<HashMap<Box<str>, Stage>>,
     pre_bind_started: Notify,
 }
 
+/// Stage of an assumed pod.
 #[derive(Debug, Clone)]
 enum Stage {
     Permit(WaitingPod),
@@ -32,7 +33,7 @@ enum Stage {
 
 impl WaitingPods {
     fn stages(&self) -> MutexGuard<'_, HashMap<Box<str>, Stage>> {
-        self.0.of.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.by_uid.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a pod that waits in Permit for these plugins, each with its timeout.
@@ -65,7 +66,7 @@ impl WaitingPods {
         pod_in_pre_bind
     }
 
-    /// Waits until a pod enters PreBind. Returns at once if one did since the last call.
+    /// Waits until a pod enters PreBind. Returns at once if a pod entered PreBind since the last call.
     pub(crate) async fn pre_bind_started(&self) {
         self.0.pre_bind_started.notified().await;
     }
@@ -74,6 +75,7 @@ impl WaitingPods {
         self.stages().remove(uid);
     }
 
+    /// Returns the pod if it waits in Permit.
     pub(crate) fn get(&self, uid: &str) -> Option<WaitingPod> {
         match self.stages().get(uid)? {
             Stage::Permit(waiting) => Some(waiting.clone()),
@@ -86,6 +88,7 @@ impl WaitingPods {
         self.stages().len()
     }
 
+    /// Returns the pods that wait in Permit.
     pub(crate) fn list(&self) -> Vec<WaitingPod> {
         let stages = self.stages();
         let waiting = stages.values().filter_map(|stage| match stage {
@@ -95,7 +98,8 @@ impl WaitingPods {
         waiting.collect()
     }
 
-    /// Preempts an assumed pod. Returns true if its binding had not begun, in which case the pod need not be deleted.
+    /// Preempts an assumed pod unless its binding has begun. Returns whether it did so, in which case the pod need not
+    /// be deleted.
     pub(crate) fn preempt_pod(&self, uid: &str, plugin: &'static str) -> bool {
         let stage = self.stages().get(uid).cloned();
         match stage {
@@ -131,7 +135,9 @@ struct WaitState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PermitDecision {
     Allowed,
+    /// This plugin rejected the pod for this reason.
     Rejected(&'static str, String),
+    /// A plugin preempted the pod for this reason.
     Preempted(String),
 }
 
@@ -164,19 +170,20 @@ impl WaitingPod {
 
     /// Rejects the pod. Returns false if the wait had already ended.
     pub fn reject(&self, plugin: &'static str, why: &str) -> bool {
-        self.end(PermitDecision::Rejected(plugin, why.to_owned()))
+        self.decide(PermitDecision::Rejected(plugin, why.to_owned()))
     }
 
     /// Preempts the pod, which the scheduler then retries. Returns false if the wait had already ended.
     pub fn preempt(&self, plugin: &'static str, why: &str) -> bool {
         let _ = plugin;
-        self.end(PermitDecision::Preempted(why.to_owned()))
+        self.decide(PermitDecision::Preempted(why.to_owned()))
     }
 
-    fn end(&self, answer: PermitDecision) -> bool {
+    /// Records the decision unless there is one. Returns whether it was recorded.
+    fn decide(&self, decision: PermitDecision) -> bool {
         let mut state = self.state();
         let first = state.decision.is_none();
-        state.decision.get_or_insert(answer);
+        state.decision.get_or_insert(decision);
         drop(state);
         self.0.changed.notify_one();
         first
@@ -191,13 +198,13 @@ impl WaitingPod {
     /// Upstream: `WaitOnPermit`.
     pub(crate) async fn wait_on_permit(&self, clock: &Clock) -> PermitDecision {
         loop {
-            let (answer, next) = {
+            let (decision, next) = {
                 let state = self.state();
                 let next = state.pending_plugins.iter().min_by_key(|(_, (until, _))| *until);
                 (state.decision.clone(), next.map(|(plugin, times)| (*plugin, *times)))
             };
-            if let Some(answer) = answer {
-                return answer;
+            if let Some(decision) = decision {
+                return decision;
             }
             let Some((plugin, (until, limit))) = next else { return PermitDecision::Allowed };
             let remaining = Duration::try_from(until.duration_since(clock.now()));
@@ -255,6 +262,7 @@ impl PodInPreBind {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Cancels PreBind. Returns false if PreBind has ended.
     fn cancel_pod(&self, why: &str) -> bool {
         let mut state = self.state();
         match &*state {
@@ -272,7 +280,7 @@ impl PodInPreBind {
     ///
     /// # Errors
     ///
-    /// The reason, if the pod was cancelled before.
+    /// Returns the reason if the pod was cancelled before.
     ///
     /// Upstream: `MarkPrebound`.
     pub(crate) fn mark_prebound(&self) -> Result<(), String> {
@@ -294,13 +302,14 @@ mod tests {
     use futures::FutureExt as _;
     use serde_json::json;
 
+    /// Adds pod `p`, which waits 10 s for plugin A and 90 s for plugin B.
     fn waiting(waiting_pods: &WaitingPods) -> WaitingPod {
         let plugins = vec![("A", Duration::from_secs(10)), ("B", Duration::from_secs(90))];
         waiting_pods.add(info("p", &json!({})), "n".into(), plugins, at(0))
     }
 
     #[tokio::test(start_paused = true)]
-    async fn every_plugin_must_allow() {
+    async fn a_pod_is_allowed_once_every_plugin_allows_it() {
         let (waiting_pods, clock) = (WaitingPods::default(), Clock::starting_at(at(0)));
         let pod = waiting(&waiting_pods);
         pod.allow("A");

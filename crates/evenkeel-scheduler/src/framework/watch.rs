@@ -62,6 +62,7 @@ impl Watched for StorageClass {
     }
 }
 
+/// Converts a cache event to a change of the object.
 fn edit<V>(event: &CacheEvent<V>) -> Edit<Arc<V>> {
     match event {
         CacheEvent::Added { object, .. } => Edit::Added(Arc::clone(object)),
@@ -85,7 +86,7 @@ struct CacheRequests {
     kinds: HashSet<TypeId>,
     syncs: Vec<PluginFuture<'static, ()>>,
     /// Subscriptions that start once all plugins are connected.
-    later: Vec<Box<dyn FnOnce() + Send>>,
+    deferred: Vec<Box<dyn FnOnce() + Send>>,
     connected: bool,
 }
 
@@ -109,38 +110,38 @@ impl Watches {
             if watched.connected {
                 subscribe();
             } else {
-                watched.later.push(Box::new(subscribe));
+                watched.deferred.push(Box::new(subscribe));
             }
-            let waits = cache.clone();
-            watched.syncs.push(Box::pin(async move { waits.synced().await }));
+            let cache_to_sync = cache.clone();
+            watched.syncs.push(Box::pin(async move { cache_to_sync.synced().await }));
         }
         cache
     }
 
-    /// Starts the subscriptions after the plugins' own handlers. A plugin therefore knows a change before the queue
-    /// retries a pod because of it.
+    /// Subscribes to the watched kinds, once all plugins have subscribed their own handlers. A plugin therefore handles
+    /// a change before the queue retries a pod because of it.
     pub(crate) fn open(&self) {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         watched.connected = true;
-        let later = std::mem::take(&mut watched.later);
+        let deferred = std::mem::take(&mut watched.deferred);
         drop(watched);
-        later.into_iter().for_each(|subscribe| subscribe());
+        deferred.into_iter().for_each(|subscribe| subscribe());
     }
 
     /// Returns the cache of a kind, and adds its sync to those before the first attempt.
     pub(crate) fn lister<V: View>(&self, caches: &Caches) -> Cache<V> {
         let cache = caches.of::<V>();
-        let waits = cache.clone();
+        let cache_to_sync = cache.clone();
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        watched.syncs.push(Box::pin(async move { waits.synced().await }));
+        watched.syncs.push(Box::pin(async move { cache_to_sync.synced().await }));
         cache
     }
 
     /// Returns the state of type `T` that the plugins of all profiles share.
     pub(crate) fn shared<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let one = shared.entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(T::default()));
-        Arc::clone(one).downcast().unwrap_or_default()
+        let state = shared.entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(T::default()));
+        Arc::clone(state).downcast().unwrap_or_default()
     }
 
     /// Takes the futures that resolve when the requested caches are synced.

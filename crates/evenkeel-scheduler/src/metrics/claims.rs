@@ -4,25 +4,25 @@ use evenkeel_runtime::metrics::{counters, exponential, histograms};
 use prometheus::{HistogramVec, IntCounterVec, Registry};
 use std::time::Duration;
 
-/// Handles of the registered metrics. Clones share them.
+/// Handles of the registered metrics. Clones share the metrics.
 #[derive(Clone)]
 pub(crate) struct Claims {
-    pub(super) made: IntCounterVec,
-    pub(super) awaited: IntCounterVec,
-    pub(super) awaited_seconds: HistogramVec,
+    pub(super) creations: IntCounterVec,
+    pub(super) conditional_waits: IntCounterVec,
+    pub(super) wait_seconds: HistogramVec,
     pub(super) volume_errors: IntCounterVec,
 }
 
 /// Value of the label `status`: result of a wait for device binding conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Awaited {
+pub(crate) enum DeviceWaitResult {
     Ready,
     Failed,
     TimedOut,
     Error,
 }
 
-impl Awaited {
+impl DeviceWaitResult {
     fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "success",
@@ -56,26 +56,26 @@ impl Stage {
 
 impl Claims {
     pub(super) fn register(registry: &Registry) -> Self {
-        let of_drivers = &["profile", "driver", "status"];
+        let driver_labels = &["profile", "driver", "status"];
         Self {
-            made: counters(
+            creations: counters(
                 registry,
                 "dynamic_resource_allocation_resourceclaim_creates_total",
                 "Number of ResourceClaims creation requests, categorized by creation status, admin access, and owning API group and kind (either Pod or scheduling.k8s.io/PodGroup)",
                 &["status", "admin_access", "owner_api_group", "owner_api_kind"],
             ),
-            awaited: counters(
+            conditional_waits: counters(
                 registry,
                 "scheduler_dra_bindingconditions_allocations_total",
                 "Number of allocations using devices with BindingConditions, counted per driver per scheduling attempt",
-                of_drivers,
+                driver_labels,
             ),
-            awaited_seconds: histograms(
+            wait_seconds: histograms(
                 registry,
                 "scheduler_dra_bindingconditions_wait_duration_seconds",
                 "Time in seconds spent waiting for BindingConditions to be satisfied during PreBind.",
                 &exponential(0.1, 2.0, 14),
-                of_drivers,
+                driver_labels,
             ),
             volume_errors: counters(
                 registry,
@@ -87,25 +87,24 @@ impl Claims {
     }
 
     /// Counts the creation of a claim for extended resources.
-    pub(crate) fn made(&self, well: bool) {
-        let status = if well { "success" } else { "failure" };
-        self.made.with_label_values(&[status, "false", "", "Pod"]).inc();
+    pub(crate) fn record_creation(&self, succeeded: bool) {
+        let status = if succeeded { "success" } else { "failure" };
+        self.creations.with_label_values(&[status, "false", "", "Pod"]).inc();
     }
 
-    /// Records a device whose wait ended. Devices with binding conditions (`conditional`) are also
-    /// counted.
-    pub(crate) fn awaited(
+    /// Records a device whose wait has ended. A `conditional` device has binding conditions, and is also counted.
+    pub(crate) fn record_wait(
         &self,
         profile: &str,
         driver: &str,
         conditional: bool,
-        how: Awaited,
+        result: DeviceWaitResult,
         took: Duration,
     ) {
-        let labels = &[profile, driver, how.as_str()];
-        self.awaited_seconds.with_label_values(labels).observe(took.as_secs_f64());
+        let labels = &[profile, driver, result.as_str()];
+        self.wait_seconds.with_label_values(labels).observe(took.as_secs_f64());
         if conditional {
-            self.awaited.with_label_values(labels).inc();
+            self.conditional_waits.with_label_values(labels).inc();
         }
     }
 

@@ -30,7 +30,7 @@ impl Hints {
         Self { seconds, series: Arc::default() }
     }
 
-    /// Records a hint's duration. `name` is the plugin's name.
+    /// Records the duration of a hint of the plugin `name`.
     pub(crate) fn took(&self, key: HintKey, name: &str, took: Duration) {
         let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
         let series = series.entry(key).or_insert_with(|| {

@@ -1,6 +1,6 @@
 //! Compares names, types, labels and buckets of the metrics with the table of upstream's metrics.
 
-use super::{Awaited, Metrics, NONE, Stage};
+use super::{DeviceWaitResult, Metrics, NONE, Stage};
 use crate::{
     framework::QueueingHint,
     queue::{EventLabel, HintKey},
@@ -11,21 +11,23 @@ use prometheus::{
 };
 use std::{collections::BTreeMap, time::Duration};
 
+/// Table of upstream's metrics.
 const TABLE: &str = include_str!("../../data/metrics.tsv");
 
+/// Returns the metrics by name.
 fn families(registry: &Registry) -> BTreeMap<String, MetricFamily> {
     registry.gather().into_iter().map(|family| (family.name().to_owned(), family)).collect()
 }
 
-/// Returns all metrics after each has recorded a value.
+/// Returns all metrics after each recorded a value.
 fn all_in_use() -> BTreeMap<String, MetricFamily> {
     let registry = Registry::new();
     let metrics = Metrics::register(&registry);
-    let seen = |histogram: &HistogramVec, n: usize| {
-        histogram.with_label_values(&["x", "y", "z"][..n]).observe(1.0);
+    let observe = |histogram: &HistogramVec, label_count: usize| {
+        histogram.with_label_values(&["x", "y", "z"][..label_count]).observe(1.0);
     };
     metrics.attempts.with_label_values(&["r", "p"]).inc();
-    for (histogram, n) in [
+    for (histogram, label_count) in [
         (&metrics.attempt_seconds, 2),
         (&metrics.sli_seconds, 1),
         (&metrics.point_seconds, 3),
@@ -34,55 +36,57 @@ fn all_in_use() -> BTreeMap<String, MetricFamily> {
         (&metrics.queues.event_seconds, 1),
         (&metrics.preemption.seconds, 1),
     ] {
-        seen(histogram, n);
+        observe(histogram, label_count);
     }
-    for (counters, n) in [
+    for (counters, label_count) in [
         (&metrics.evaluations, 3),
         (&metrics.queues.incoming, 2),
         (&metrics.queues.incoming_entities, 3),
         (&metrics.preemption.total, 1),
     ] {
-        counters.with_label_values(&["x", "y", "z"][..n]).inc();
+        counters.with_label_values(&["x", "y", "z"][..label_count]).inc();
     }
     let queues = &metrics.queues;
-    for (gauges, n) in [
+    for (gauges, label_count) in [
         (&queues.entities, 2),
         (&queues.unschedulable, 2),
         (&queues.in_flight, 1),
         (&queues.cache_size, 1),
         (&queues.running, 1),
     ] {
-        gauges.with_label_values(&["x", "y"][..n]).set(1);
+        gauges.with_label_values(&["x", "y"][..label_count]).set(1);
     }
     let key =
         HintKey { profile: 0, plugin: 0, event: EventLabel::NEW_POD, hint: QueueingHint::Queue };
     metrics.hints.took(key, "x", Duration::from_secs(1));
-    metrics.claims.made(true);
-    metrics.claims.awaited("p", "d", true, Awaited::Ready, Duration::from_secs(1));
+    metrics.claims.record_creation(true);
+    metrics.claims.record_wait("p", "d", true, DeviceWaitResult::Ready, Duration::from_secs(1));
     metrics.claims.volumes_failed(Stage::Bind);
     metrics.attempts_per_pod.with_label_values(NONE).observe(1.0);
     families(&registry)
 }
 
+/// Returns the label names, sorted and joined.
 fn labels(metric: &Metric) -> String {
     let mut names: Vec<&str> = metric.get_label().iter().map(LabelPair::name).collect();
     names.sort_unstable();
     names.join(",")
 }
 
+/// Returns the upper bounds of the buckets, without infinity.
 fn bounds(metric: &Metric) -> Vec<f64> {
     let buckets = metric.get_histogram().get_bucket().iter().map(Bucket::upper_bound);
     buckets.filter(|bound| bound.is_finite()).collect()
 }
 
 #[test]
-fn all_are_upstreams() {
+fn all_metrics_equal_those_of_upstream() {
     let mut ours = all_in_use();
     for row in TABLE.lines().skip(1) {
         let cells: Vec<&str> = row.split('\t').collect();
-        let [name, kind, _, _, wanted, buckets] = cells[..] else { panic!("{row}") };
-        let concerned = name.starts_with("scheduler_") || name.starts_with("dynamic_resource_");
-        if !concerned {
+        let [name, kind, _, _, expected, buckets] = cells[..] else { panic!("{row}") };
+        let of_scheduler = name.starts_with("scheduler_") || name.starts_with("dynamic_resource_");
+        if !of_scheduler {
             continue;
         }
         let family = ours.remove(name).unwrap_or_else(|| panic!("{name} is missing"));
@@ -93,27 +97,28 @@ fn all_are_upstreams() {
             _ => "other",
         };
         let metric = &family.get_metric()[0];
-        assert_eq!((found, &*labels(metric)), (kind, wanted), "{name}");
-        let wanted = buckets.split(',').filter(|bound| !bound.is_empty());
-        let wanted: Vec<f64> = wanted.map(|bound| bound.parse().unwrap()).collect();
-        assert_eq!(bounds(metric), wanted, "{name}");
+        assert_eq!((found, &*labels(metric)), (kind, expected), "{name}");
+        let expected = buckets.split(',').filter(|bound| !bound.is_empty());
+        let expected: Vec<f64> = expected.map(|bound| bound.parse().unwrap()).collect();
+        assert_eq!(bounds(metric), expected, "{name}");
     }
     assert_eq!(ours.keys().collect::<Vec<_>>(), Vec::<&String>::new(), "not in the table");
 }
 
 #[test]
-fn how_waits_for_devices_end_is_reported_by_driver() {
+fn waits_for_devices_are_recorded_by_driver() {
     let registry = Registry::new();
     let metrics = Metrics::register(&registry);
     let took = Duration::from_millis(300);
-    metrics.claims().awaited("p", "one", true, Awaited::Failed, took);
-    metrics.claims().awaited("p", "other", false, Awaited::Failed, took);
+    metrics.claims().record_wait("p", "one", true, DeviceWaitResult::Failed, took);
+    metrics.claims().record_wait("p", "other", false, DeviceWaitResult::Failed, took);
     let families = families(&registry);
     let counted = families["scheduler_dra_bindingconditions_allocations_total"].get_metric();
-    assert_eq!(counted.len(), 1, "only what had to become ready");
+    assert_eq!(counted.len(), 1, "only devices with binding conditions are counted");
     let values: Vec<&str> = counted[0].get_label().iter().map(LabelPair::value).collect();
     assert_eq!(values, ["one", "p", "failure"]);
     let waited = families["scheduler_dra_bindingconditions_wait_duration_seconds"].get_metric();
-    let sums: Vec<f64> = waited.iter().map(|one| one.get_histogram().get_sample_sum()).collect();
+    let sums: Vec<f64> =
+        waited.iter().map(|metric| metric.get_histogram().get_sample_sum()).collect();
     assert_eq!(sums, [0.3, 0.3]);
 }

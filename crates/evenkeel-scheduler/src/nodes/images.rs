@@ -12,7 +12,9 @@ pub(super) struct Images(HashMap<Text, Image>);
 /// An image that is on at least one node.
 #[derive(Debug, Clone)]
 pub struct Image {
+    /// Size in bytes.
     size: i64,
+    /// Number of nodes that have the image.
     n_nodes: u32,
     /// Bit set of the slots of nodes that have the image.
     nodes: Vec<u64>,
@@ -36,9 +38,9 @@ impl Image {
 
     fn add(&mut self, slot: Slot) {
         if !self.is_on(slot) {
-            let at = slot as usize / 64;
-            self.nodes.resize(self.nodes.len().max(at + 1), 0);
-            self.nodes[at] |= bit(slot);
+            let word = slot as usize / 64;
+            self.nodes.resize(self.nodes.len().max(word + 1), 0);
+            self.nodes[word] |= bit(slot);
             self.n_nodes += 1;
         }
     }
@@ -51,6 +53,7 @@ impl Image {
     }
 }
 
+/// Returns the bit of a slot in its word.
 fn bit(slot: Slot) -> u64 {
     1 << (slot % 64)
 }
@@ -67,7 +70,8 @@ impl Images {
         {
             return;
         }
-        for name in before.iter().flat_map(|node| &*node.status.images).flat_map(|one| &*one.names)
+        for name in
+            before.iter().flat_map(|node| &*node.status.images).flat_map(|image| &*image.names)
         {
             let Some(image) = self.0.get_mut(&**name) else { continue };
             image.remove(slot);
@@ -75,9 +79,9 @@ impl Images {
                 self.0.remove(&**name);
             }
         }
-        for one in after.iter().flat_map(|node| &*node.status.images) {
-            for name in &*one.names {
-                let new = || Image { size: one.size_bytes, n_nodes: 0, nodes: Vec::new() };
+        for image in after.iter().flat_map(|node| &*node.status.images) {
+            for name in &*image.names {
+                let new = || Image { size: image.size_bytes, n_nodes: 0, nodes: Vec::new() };
                 self.0.entry(name.clone()).or_insert_with(new).add(slot);
             }
         }

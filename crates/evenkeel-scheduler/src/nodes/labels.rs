@@ -1,5 +1,5 @@
-//! Columns of node labels. For each label key that plugins read, a column numbers the distinct values and stores each
-//! node's number.
+//! Columns of node labels. The column of a label key, built when a plugin first reads the key, numbers the distinct
+//! values. It stores the number of each node's value.
 
 use evenkeel_api::StrMap;
 use hashbrown::HashMap;
@@ -17,11 +17,14 @@ const MAX_COLUMNS: usize = 256;
 #[derive(Debug, Clone, Default)]
 pub struct LabelColumn {
     key: Box<str>,
+    /// Number of the value on each node, by slot.
     values: Vec<u32>,
     ids: HashMap<Arc<str>, u32>,
+    /// Values by number.
     texts: Vec<Arc<str>>,
     /// Number of nodes with each value.
     nodes: Vec<u32>,
+    /// Number of nodes that have the label.
     labelled: usize,
 }
 
@@ -36,7 +39,7 @@ impl LabelColumn {
         self.values.get(slot as usize).copied().filter(|value| *value != NONE)
     }
 
-    /// Returns the number of a value if a node has it or has had it.
+    /// Returns the number of a value, or `None` if no node ever had the value.
     pub fn id(&self, value: &str) -> Option<u32> {
         self.ids.get(value).copied()
     }
@@ -62,15 +65,15 @@ impl LabelColumn {
     }
 
     fn set(&mut self, slot: Slot, value: Option<&str>) {
-        let at = slot as usize;
-        if at >= self.values.len() {
-            self.values.resize(at + 1, NONE);
+        let index = slot as usize;
+        if index >= self.values.len() {
+            self.values.resize(index + 1, NONE);
         }
         if let Some(before) = self.of(slot) {
             self.nodes[before as usize] -= 1;
             self.labelled -= 1;
         }
-        self.values[at] = value.map_or(NONE, |value| {
+        self.values[index] = value.map_or(NONE, |value| {
             let id = self.number(value);
             self.nodes[id as usize] += 1;
             self.labelled += 1;
@@ -78,6 +81,7 @@ impl LabelColumn {
         });
     }
 
+    /// Returns the number of a value, and assigns the next number to a new value.
     fn number(&mut self, value: &str) -> u32 {
         if let Some(id) = self.id(value) {
             return id;

@@ -1,7 +1,7 @@
 //! Node table, upstream's cache of NodeInfo: one column for each property that filters and scores read.
 //!
 //! A node keeps its slot while it exists. A pod uses resources of the node to which it is bound or on which it is
-//! assumed. The table makes no difference between the two.
+//! assumed. The table does not distinguish the two.
 //!
 //! Upstream: `pkg/scheduler/backend/cache`, `NodeInfo`.
 

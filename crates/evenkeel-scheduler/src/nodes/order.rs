@@ -14,9 +14,8 @@ use super::Slot;
 #[derive(Debug, Default)]
 pub(super) struct Order {
     zones: BTreeMap<Zone, Vec<(Arc<str>, Slot)>>,
-    n_nodes: usize,
-    /// Slots in order. They are computed on demand, because many nodes arrive at once when a
-    /// scheduler starts.
+    node_count: usize,
+    /// Slots in order, computed on demand: at startup, many nodes arrive at once.
     slots: OnceLock<Vec<Slot>>,
 }
 
@@ -24,11 +23,12 @@ pub(super) struct Order {
 type Zone = (Box<str>, Box<str>);
 
 impl Order {
+    /// Adds a node, unless its zone has it already.
     pub(super) fn insert(&mut self, node: &Node, name: &Arc<str>, slot: Slot) {
         let zone = self.zones.entry(zone(node)).or_default();
-        if let Err(at) = zone.binary_search_by(|(own, _)| own.cmp(name)) {
-            zone.insert(at, (Arc::clone(name), slot));
-            self.n_nodes += 1;
+        if let Err(index) = zone.binary_search_by(|(node, _)| node.cmp(name)) {
+            zone.insert(index, (Arc::clone(name), slot));
+            self.node_count += 1;
             self.slots.take();
         }
     }
@@ -36,19 +36,19 @@ impl Order {
     pub(super) fn remove(&mut self, node: &Node) {
         let key = zone(node);
         let Some(zone) = self.zones.get_mut(&key) else { return };
-        let Ok(at) = zone.binary_search_by(|(own, _)| (**own).cmp(&*node.meta.name)) else {
+        let Ok(index) = zone.binary_search_by(|(own, _)| (**own).cmp(&*node.meta.name)) else {
             return;
         };
-        zone.remove(at);
+        zone.remove(index);
         if zone.is_empty() {
             self.zones.remove(&key);
         }
-        self.n_nodes -= 1;
+        self.node_count -= 1;
         self.slots.take();
     }
 
     pub(super) fn len(&self) -> usize {
-        self.n_nodes
+        self.node_count
     }
 
     /// Returns the slots of all nodes, round robin over zones.
@@ -66,6 +66,7 @@ pub(super) fn same_place(before: &Node, after: &Node) -> bool {
     before.meta.labels == after.meta.labels || zone(before) == zone(after)
 }
 
+/// Returns region and zone of a node from its labels, or from their beta names.
 fn zone(node: &Node) -> Zone {
     let label = |key: &str, old: &str| {
         node.meta.labels.get(key).or_else(|| node.meta.labels.get(old)).unwrap_or_default().into()

@@ -29,7 +29,7 @@ pub struct NodeTable {
     free: Vec<Slot>,
     order: Order,
     /// Slot and equivalence class of each pod, by uid.
-    homes: HashMap<Text, Home>,
+    pod_locations: HashMap<Text, PodLocation>,
     /// Pods by equivalence class and node. It is behind a mutex because attempts, which only read the table, add scopes
     /// to it.
     pod_index: Mutex<PodIndex>,
@@ -42,7 +42,7 @@ pub struct NodeTable {
     unschedulable: usize,
     /// Number of pods on nodes that refer to each PersistentVolumeClaim, by `namespace/name`.
     claims: HashMap<Text, u32>,
-    // One entry for each slot.
+    // The fields below have one entry for each slot.
     names: Vec<Arc<str>>,
     nodes: Vec<Option<Arc<Node>>>,
     allocatable: Columns,
@@ -59,7 +59,7 @@ pub struct NodeTable {
 
 /// Slot and equivalence class of a pod.
 #[derive(Debug, Clone, Copy)]
-struct Home {
+struct PodLocation {
     slot: Slot,
     class: EquivalenceClassId,
 }
@@ -102,19 +102,20 @@ impl NodeTable {
     /// Adds or replaces a node.
     pub fn set_node(&mut self, node: Arc<Node>) -> Slot {
         let slot = self.slot_for(&node.meta.name);
-        let at = slot as usize;
-        let before = self.nodes[at].take();
+        let index = slot as usize;
+        let before = self.nodes[index].take();
         let mut allocatable = Resources::default();
         for (name, amount) in node.status.allocatable.iter() {
             allocatable.set(name, *amount);
         }
-        self.allocatable.set(at, allocatable);
+        self.allocatable.set(index, allocatable);
         let pods = node.status.allocatable.get("pods").map_or(0, |amount| amount.value());
-        self.pods_allowed[at] = u32::try_from(pods).unwrap_or(if pods < 0 { 0 } else { u32::MAX });
+        self.pods_allowed[index] =
+            u32::try_from(pods).unwrap_or(if pods < 0 { 0 } else { u32::MAX });
         if before.is_some() {
-            self.taint_sets.release(self.taints[at]);
+            self.taint_sets.release(self.taints[index]);
         }
-        self.taints[at] = self.taint_sets.acquire(&node.spec.taints);
+        self.taints[index] = self.taint_sets.acquire(&node.spec.taints);
         let cordoned = before.as_ref().is_some_and(|before| before.spec.unschedulable);
         self.unschedulable -= usize::from(cordoned);
         self.unschedulable += usize::from(node.spec.unschedulable);
@@ -124,9 +125,9 @@ impl NodeTable {
         }
         if before.as_ref().is_none_or(|before| !order::same_place(before, &node)) {
             before.iter().for_each(|before| self.order.remove(before));
-            self.order.insert(&node, &self.names[at], slot);
+            self.order.insert(&node, &self.names[index], slot);
         }
-        self.nodes[at] = Some(node);
+        self.nodes[index] = Some(node);
         slot
     }
 
@@ -153,14 +154,16 @@ impl NodeTable {
         let slot = self.slot_for(node);
         self.count(slot as usize, &pod, 1);
         let class = self.pod_index_mut().add_pod(&pod.pod, slot);
-        self.homes.insert(pod.uid().into(), Home { slot, class });
+        self.pod_locations.insert(pod.uid().into(), PodLocation { slot, class });
         self.pods[slot as usize].push(pod);
     }
 
     /// Replaces a pod by a newer version. Returns `false`, and changes nothing, if the version has other requests or
     /// another node.
     pub(crate) fn refresh(&mut self, pod: &PodInfo, node: &str) -> bool {
-        let Some(Home { slot, class }) = self.homes.get(pod.uid()).copied() else { return false };
+        let Some(PodLocation { slot, class }) = self.pod_locations.get(pod.uid()).copied() else {
+            return false;
+        };
         if &*self.names[slot as usize] != node {
             return false;
         }
@@ -171,18 +174,18 @@ impl NodeTable {
         if !pod_index.is_in_class(class, &pod.pod) {
             pod_index.remove_pod(class, slot);
             let class = pod_index.add_pod(&pod.pod, slot);
-            self.homes.insert(pod.uid().into(), Home { slot, class });
+            self.pod_locations.insert(pod.uid().into(), PodLocation { slot, class });
         }
         true
     }
 
     /// Removes a pod and returns it with the name of its node.
     pub fn remove(&mut self, uid: &str) -> Option<(PodInfo, Arc<str>)> {
-        let Home { slot, class } = self.homes.remove(uid)?;
+        let PodLocation { slot, class } = self.pod_locations.remove(uid)?;
         self.pod_index_mut().remove_pod(class, slot);
         let pods = &mut self.pods[slot as usize];
-        let at = pods.iter().position(|pod| pod.uid() == uid)?;
-        let pod = pods.swap_remove(at);
+        let index = pods.iter().position(|pod| pod.uid() == uid)?;
+        let pod = pods.swap_remove(index);
         self.count(slot as usize, &pod, -1);
         let name = Arc::clone(&self.names[slot as usize]);
         self.release_if_empty(slot);
@@ -191,7 +194,7 @@ impl NodeTable {
 
     /// Returns the pod with this uid and the name of its node.
     pub fn pod(&self, uid: &str) -> Option<(&PodInfo, &Arc<str>)> {
-        let slot = self.homes.get(uid)?.slot as usize;
+        let slot = self.pod_locations.get(uid)?.slot as usize;
         let pod = self.pods[slot].iter().find(|pod| pod.uid() == uid)?;
         Some((pod, &self.names[slot]))
     }
@@ -244,7 +247,7 @@ impl NodeTable {
 
     /// Returns the number of pods on nodes.
     pub fn n_pods(&self) -> usize {
-        self.homes.len()
+        self.pod_locations.len()
     }
 
     /// Returns the nodes, round robin over zones.
@@ -257,7 +260,7 @@ impl NodeTable {
         NodeRef { table: self, slot: self.order.slots()[n] }
     }
 
-    /// Returns the node in a slot that must have one.
+    /// Returns a reference to the node in this slot, which must have a node: else [`NodeRef::node`] panics.
     pub fn at(&self, slot: Slot) -> NodeRef<'_> {
         NodeRef { table: self, slot }
     }
@@ -288,6 +291,7 @@ impl NodeTable {
         !self.claims.is_empty() && self.claims.contains_key(&*format!("{namespace}/{name}"))
     }
 
+    /// Returns the slot of a node name, and assigns a free slot to a new name.
     fn slot_for(&mut self, name: &str) -> Slot {
         if let Some(slot) = self.by_name.get(name) {
             return *slot;
@@ -313,16 +317,18 @@ impl NodeTable {
         slot
     }
 
+    /// Frees the slot if it has neither a node nor pods.
     fn release_if_empty(&mut self, slot: Slot) {
-        let at = slot as usize;
-        if self.nodes[at].is_none() && self.pods[at].is_empty() {
-            self.by_name.remove(&self.names[at]);
-            self.allocatable.set(at, Resources::default());
-            self.requested.set(at, Resources::default());
+        let index = slot as usize;
+        if self.nodes[index].is_none() && self.pods[index].is_empty() {
+            self.by_name.remove(&self.names[index]);
+            self.allocatable.set(index, Resources::default());
+            self.requested.set(index, Resources::default());
             self.free.push(slot);
         }
     }
 
+    /// Adds the pod's requests, ports and claims to the slot, or subtracts them if `sign` is -1.
     fn count(&mut self, slot: usize, pod: &PodInfo, sign: i64) {
         let asks = &pod.asks;
         for claim in &asks.claims {
@@ -334,14 +340,14 @@ impl NodeTable {
         if asks.ports.is_empty() {
             return;
         }
-        let taken = &mut self.ports[slot];
+        let ports_in_use = &mut self.ports[slot];
         if sign > 0 {
-            taken.extend(asks.ports.iter().cloned());
+            ports_in_use.extend(asks.ports.iter().cloned());
             return;
         }
         for port in &asks.ports {
-            if let Some(at) = taken.iter().position(|own| own == port) {
-                taken.swap_remove(at);
+            if let Some(index) = ports_in_use.iter().position(|own| own == port) {
+                ports_in_use.swap_remove(index);
             }
         }
     }
@@ -368,7 +374,7 @@ pub struct NodeRef<'a> {
 }
 
 impl<'a> NodeRef<'a> {
-    fn at(self) -> usize {
+    fn index(self) -> usize {
         self.slot as usize
     }
 
@@ -384,86 +390,88 @@ impl<'a> NodeRef<'a> {
 
     /// Returns the node's name.
     pub fn name(self) -> &'a Arc<str> {
-        &self.table.names[self.at()]
+        &self.table.names[self.index()]
     }
 
     /// Returns the Node object.
     pub fn node(self) -> &'a Node {
-        self.table.nodes[self.at()]
+        self.table.nodes[self.index()]
             .as_deref()
             .expect("references are only made to slots with a node")
     }
 
     /// Returns the Node object as a shared reference.
     pub fn object(self) -> &'a Arc<Node> {
-        self.table.nodes[self.at()].as_ref().expect("references are only made to slots with a node")
+        self.table.nodes[self.index()]
+            .as_ref()
+            .expect("references are only made to slots with a node")
     }
 
     /// Returns the allocatable CPU in millicores.
     pub fn cpu(self) -> i64 {
-        self.table.allocatable.cpu[self.at()]
+        self.table.allocatable.cpu[self.index()]
     }
 
     /// Returns the allocatable memory in bytes.
     pub fn memory(self) -> i64 {
-        self.table.allocatable.memory[self.at()]
+        self.table.allocatable.memory[self.index()]
     }
 
     /// Returns the allocatable ephemeral storage in bytes.
     pub fn ephemeral_storage(self) -> i64 {
-        self.table.allocatable.ephemeral_storage[self.at()]
+        self.table.allocatable.ephemeral_storage[self.index()]
     }
 
     /// Returns the allocatable amount of an extended resource.
     pub fn scalar(self, name: &str) -> i64 {
-        scalar(&self.table.allocatable.scalars[self.at()], name)
+        scalar(&self.table.allocatable.scalars[self.index()], name)
     }
 
     /// Returns the requested CPU in millicores.
     pub fn requested_cpu(self) -> i64 {
-        self.table.requested.cpu[self.at()]
+        self.table.requested.cpu[self.index()]
     }
 
     /// Returns the requested memory in bytes.
     pub fn requested_memory(self) -> i64 {
-        self.table.requested.memory[self.at()]
+        self.table.requested.memory[self.index()]
     }
 
     /// Returns the requested ephemeral storage in bytes.
     pub fn requested_ephemeral_storage(self) -> i64 {
-        self.table.requested.ephemeral_storage[self.at()]
+        self.table.requested.ephemeral_storage[self.index()]
     }
 
     /// Returns the requested amount of an extended resource.
     pub fn requested_scalar(self, name: &str) -> i64 {
-        scalar(&self.table.requested.scalars[self.at()], name)
+        scalar(&self.table.requested.scalars[self.index()], name)
     }
 
     /// Returns the requested CPU (millicores) and memory (bytes), with defaults for containers without requests.
     ///
     /// Upstream: `NonZeroRequested`.
     pub fn scored(self) -> (i64, i64) {
-        self.table.scored[self.at()]
+        self.table.scored[self.index()]
     }
 
     /// Returns the allocatable number of pods.
     pub fn pods_allowed(self) -> usize {
-        self.table.pods_allowed[self.at()] as usize
+        self.table.pods_allowed[self.index()] as usize
     }
 
     /// Returns the pods that are bound to the node or assumed on it.
     pub fn pods(self) -> &'a [PodInfo] {
-        &self.table.pods[self.at()]
+        &self.table.pods[self.index()]
     }
 
     /// Returns the host ports in use.
     pub fn ports(self) -> &'a [HostPort] {
-        &self.table.ports[self.at()]
+        &self.table.ports[self.index()]
     }
 
     /// Returns the index of the node's taints in [`NodeTable::taint_sets`].
     pub fn taint_set(self) -> usize {
-        self.table.taints[self.at()] as usize
+        self.table.taints[self.index()] as usize
     }
 
     /// Returns the taints of the node.

@@ -1,4 +1,4 @@
-//! Arithmetic and order of the node table.
+//! Tests of the node table: sums of requests, order of nodes, images and taints.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -17,7 +17,7 @@ fn nodes_are_ordered_round_robin_over_zones() {
 }
 
 #[test]
-fn pods_stay_counted_while_their_node_is_away() {
+fn pods_of_a_deleted_node_count_until_they_are_removed() {
     let mut table = table(&[node("a", &json!({}))]);
     table.place(info("p", &asking("1", "1Gi")), "a");
     table.remove_node("a");
@@ -27,21 +27,21 @@ fn pods_stay_counted_while_their_node_is_away() {
     table.remove_node("a");
     table.remove("p");
     table.set_node(node("b", &json!({})));
-    assert_eq!(table.get("b").unwrap().requested_cpu(), 0, "a slot is clean when it is used again");
+    assert_eq!(table.get("b").unwrap().requested_cpu(), 0, "a reused slot is reset");
     assert!(table.get("a").is_none());
 }
 
 #[test]
-fn images_are_known_by_the_nodes_that_have_them() {
+fn an_image_is_indexed_by_the_nodes_that_have_it() {
     let with = |name: &str, images: &[(&str, i64)]| {
-        let one = |(name, size): &(&str, i64)| json!({ "names": [name], "sizeBytes": size });
-        let images: Vec<_> = images.iter().map(one).collect();
+        let image = |(name, size): &(&str, i64)| json!({ "names": [name], "sizeBytes": size });
+        let images: Vec<_> = images.iter().map(image).collect();
         node(name, &json!({ "status": { "images": images } }))
     };
     let mut table = table(&[with("a", &[("x", 5)]), with("b", &[("x", 7), ("y", 1)])]);
     let slot = |table: &NodeTable, name: &str| table.get(name).unwrap().slot();
     let x = table.image("x").unwrap();
-    assert_eq!((x.size(), x.n_nodes()), (5, 2), "the first node's word counts");
+    assert_eq!((x.size(), x.n_nodes()), (5, 2), "the first node determines the size");
     let (a, b) = (slot(&table, "a"), slot(&table, "b"));
     assert!(x.is_on(a) && x.is_on(b) && !table.image("y").unwrap().is_on(a));
     table.set_node(with("a", &[]));
@@ -51,7 +51,7 @@ fn images_are_known_by_the_nodes_that_have_them() {
 }
 
 #[test]
-fn lists_of_taints_are_shared_and_used_again() {
+fn nodes_share_equal_taint_lists_and_unused_entries_are_reused() {
     let tainted = |name: &str, keys: &[&str]| {
         let taint = |key: &&str| json!({ "key": key, "effect": "NoSchedule" });
         let taints: Vec<_> = keys.iter().map(taint).collect();
@@ -74,9 +74,9 @@ fn lists_of_taints_are_shared_and_used_again() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Adding, moving and removing pods in any order results in the same table as building it anew.
+    /// After any additions, moves and removals of pods, the sums equal those of the pods that remain.
     #[test]
-    fn counting_is_exact(steps in proptest::collection::vec((0_usize..6, 0_usize..4, 1_i64..4), 0..40)) {
+    fn sums_stay_exact(steps in proptest::collection::vec((0_usize..6, 0_usize..4, 1_i64..4), 0..40)) {
         let nodes: Vec<_> = ["n0", "n1", "n2"].into_iter().map(|name| node(name, &json!({}))).collect();
         let mut table = table(&nodes);
         let mut model: std::collections::BTreeMap<usize, (usize, i64)> = std::collections::BTreeMap::new();

@@ -46,7 +46,7 @@ enum Kind {
 /// The pod's requests for the counted resources.
 pub(super) type Requests = SmallVec<[i64; 2]>;
 
-/// Amounts of one resource on a node, which has some of it.
+/// Amounts of one resource on a node where its allocatable amount is not 0.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Amount {
     pub(super) weight: i64,
@@ -66,7 +66,7 @@ impl Counted {
             name if is_scalar(name) => Kind::Scalar(name.into()),
             _ => Kind::Other,
         };
-        Self(resources.iter().map(|one| (kind(&one.name), one.weight)).collect())
+        Self(resources.iter().map(|resource| (kind(&resource.name), resource.weight)).collect())
     }
 
     /// Returns the pod's requests.
@@ -74,7 +74,7 @@ impl Counted {
         self.amounts_of(&pod.asks.requests)
     }
 
-    /// Returns the requests of the pod's containers, with defaults. Like upstream, it ignores pod-level requests here.
+    /// Returns the requests of the pod's containers, with defaults. As upstream, it ignores pod-level requests here.
     pub(super) fn requests_with_defaults(&self, pod: &PodInfo) -> Requests {
         if resource::has_pod_level_requests(&pod.pod) {
             let floor: [(&'static str, Quantity); 2] = crate::pod::default_requests();
@@ -103,20 +103,20 @@ impl Counted {
         self.0.len()
     }
 
-    /// Returns the amounts of the `n`th resource, or `None` if the node has none of it. `floored` includes default
-    /// requests. Extended resources only count for pods that request them.
+    /// Returns the amounts of the resource with this index, or `None` if the node has none of it.
+    /// `with_defaults` includes default requests. Extended resources only count for pods that request them.
     #[inline]
     pub(super) fn on(
         &self,
-        n: usize,
+        index: usize,
         node: NodeRef<'_>,
         requests: &[i64],
-        floored: bool,
+        with_defaults: bool,
     ) -> Option<Amount> {
-        let ((kind, weight), requested) = (&self.0[n], requests[n]);
+        let ((kind, weight), requested) = (&self.0[index], requests[index]);
         let (allocatable, before) = match kind {
-            Kind::Cpu if floored => (node.cpu(), node.scored().0),
-            Kind::Memory if floored => (node.memory(), node.scored().1),
+            Kind::Cpu if with_defaults => (node.cpu(), node.scored().0),
+            Kind::Memory if with_defaults => (node.memory(), node.scored().1),
             Kind::Cpu => (node.cpu(), node.requested_cpu()),
             Kind::Memory => (node.memory(), node.requested_memory()),
             Kind::EphemeralStorage => {

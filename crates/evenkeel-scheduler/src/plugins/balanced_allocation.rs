@@ -5,8 +5,8 @@
 //! | documented | where |
 //! |---|---|
 //! | `resources`, the resources that count | `Args` |
-//! | score: the smaller the standard deviation of the utilizations, the higher | `evenness` |
-//! | a pod that improves a node's balance scores it above 50 | `score_node` |
+//! | score: the smaller the standard deviation of the utilizations, the higher | `balance` |
+//! | a pod that improves a node's balance gives it a score above 75 | `score_node` |
 //! | pods without requests (best effort) are not scored | `pre_score` |
 
 use smallvec::SmallVec;
@@ -52,15 +52,16 @@ impl BalancedAllocation {
         Self { counted: Counted::new(&args.resources) }
     }
 
+    /// Returns a score from 50 to 100: 75 if the pod does not change the node's balance, and more if it improves it.
     fn score_node(&self, node: NodeRef<'_>, requests: &[i64]) -> i64 {
-        let (mut with, mut without) = (Shares::new(), Shares::new());
-        for n in 0..self.counted.len() {
-            let Some(one) = self.counted.on(n, node, requests, false) else { continue };
-            let most = one.allocatable as f64;
-            with.push((one.after as f64 / most).min(1.0));
-            without.push((one.before as f64 / most).min(1.0));
+        let (mut with, mut without) = (Utilizations::new(), Utilizations::new());
+        for index in 0..self.counted.len() {
+            let Some(amount) = self.counted.on(index, node, requests, false) else { continue };
+            let allocatable = amount.allocatable as f64;
+            with.push((amount.after as f64 / allocatable).min(1.0));
+            without.push((amount.before as f64 / allocatable).min(1.0));
         }
-        let (with, without) = (evenness(&with), evenness(&without));
+        let (with, without) = (balance(&with), balance(&without));
         let half = MAX_NODE_SCORE / 2;
         half + (half + with - without) / 2
     }
@@ -126,18 +127,18 @@ impl Score for BalancedAllocation {
 }
 
 /// Utilization of each resource, from 0 to 1.
-type Shares = SmallVec<[f64; 4]>;
+type Utilizations = SmallVec<[f64; 4]>;
 
 /// Returns 100 minus the standard deviation of the utilizations in percent.
-fn evenness(shares: &[f64]) -> i64 {
-    let deviation = match shares {
+fn balance(utilizations: &[f64]) -> i64 {
+    let deviation = match utilizations {
         [] | [_] => 0.0,
-        [one, other] => ((one - other) / 2.0).abs(),
-        several => {
-            let n = several.len() as f64;
-            let mean = several.iter().fold(0.0, |sum, share| sum + share) / n;
-            let squares = several.iter().map(|share| (share - mean) * (share - mean));
-            (squares.fold(0.0, |sum, square| sum + square) / n).sqrt()
+        [first, second] => ((first - second) / 2.0).abs(),
+        all => {
+            let count = all.len() as f64;
+            let mean = all.iter().fold(0.0, |sum, utilization| sum + utilization) / count;
+            let squares = all.iter().map(|utilization| (utilization - mean) * (utilization - mean));
+            (squares.fold(0.0, |sum, square| sum + square) / count).sqrt()
         }
     };
     ((1.0 - deviation) * MAX_NODE_SCORE as f64) as i64
@@ -148,7 +149,7 @@ mod tests {
     use super::*;
     use crate::{
         fixtures::{asking, info, node, table},
-        plugins::world::scores,
+        plugins::random_cluster::scores,
     };
     use serde_json::json;
 
@@ -157,18 +158,18 @@ mod tests {
         let mut nodes = table(&[node("a", &json!({})), node("b", &json!({}))]);
         nodes.place(info("first", &asking("1m", "4Gi")), "b");
         let check = |resources: &[&str], pod, want: Option<[i64; 2]>| {
-            let one = |name: &&str| ResourceWeight { name: (*name).into(), weight: 1 };
-            let args = Args { resources: resources.iter().map(one).collect() };
+            let weighted = |name: &&str| ResourceWeight { name: (*name).into(), weight: 1 };
+            let args = Args { resources: resources.iter().map(weighted).collect() };
             let scores = scores(&BalancedAllocation::new(&args), &nodes, &info("p", &pod));
             assert_eq!(
                 scores.map(|scores| scores.into_values().collect::<Vec<_>>()),
                 want.map(Vec::from)
             );
         };
-        let both = &["cpu", "memory"];
-        // a: 100 -> 75; b: 75 -> 99.
-        check(both, asking("2", "1Mi"), Some([62, 87]));
-        check(both, json!({}), None);
+        let cpu_and_memory = &["cpu", "memory"];
+        // The pod changes the balance of a from 100 to 75, and that of b from 75 to 99.
+        check(cpu_and_memory, asking("2", "1Mi"), Some([62, 87]));
+        check(cpu_and_memory, json!({}), None);
         check(&["cpu"], asking("2", "1Mi"), Some([75, 75]));
         check(&["cpu", "memory", "ephemeral-storage"], asking("2", "1Mi"), Some([63, 75]));
     }

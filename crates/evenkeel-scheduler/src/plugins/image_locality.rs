@@ -20,12 +20,12 @@ use crate::{
 };
 
 const MIB: i64 = 1024 * 1024;
-/// Bounds of the sum of image sizes that counts: the minimum, and the maximum for each image of the
-/// pod.
+/// Sum of image sizes up to which a node scores 0.
 const MIN_THRESHOLD: i64 = 23 * MIB;
+/// Sum of image sizes from which on a node scores 100, for each image of the pod.
 const MAX_CONTAINER_THRESHOLD: i64 = 1000 * MIB;
 
-/// The ImageLocality plugin. An image scores by its size and by the fraction of nodes that have it.
+/// The ImageLocality plugin.
 #[derive(Debug, Clone, Copy)]
 pub struct ImageLocality;
 
@@ -57,13 +57,13 @@ impl PreScore for ImageLocality {
         nodes: &NodeTable,
         _: &[NodeRef<'_>],
     ) -> PreScoreResult {
-        let score_share = |image: &Image| {
-            let share = f64::from(image.n_nodes()) / nodes.len().max(1) as f64;
-            (image.size() as f64 * share) as i64
+        let scaled_score = |image: &Image| {
+            let fraction = f64::from(image.n_nodes()) / nodes.len().max(1) as f64;
+            (image.size() as f64 * fraction) as i64
         };
         let known: Vec<(Image, i64)> = images(&pod.pod)
             .filter_map(|name| nodes.image(&full_name(name)))
-            .map(|image| (image.clone(), score_share(image)))
+            .map(|image| (image.clone(), scaled_score(image)))
             .collect();
         if known.is_empty() {
             return PreScoreResult::Skip;
@@ -77,17 +77,19 @@ impl Score for ImageLocality {
     fn score(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> i64 {
         let Some(ImageScores(known)) = state.get::<ImageScores>() else { return 0 };
         let with_image = known.iter().filter(|(image, _)| image.is_on(node.slot()));
-        let sum: i64 = with_image.map(|(_, score_share)| score_share).sum();
-        let most = MAX_CONTAINER_THRESHOLD * images(&pod.pod).count() as i64;
-        MAX_NODE_SCORE * (sum.clamp(MIN_THRESHOLD, most.max(MIN_THRESHOLD)) - MIN_THRESHOLD)
-            / (most - MIN_THRESHOLD).max(1)
+        let sum: i64 = with_image.map(|(_, scaled_score)| scaled_score).sum();
+        let max_threshold = MAX_CONTAINER_THRESHOLD * images(&pod.pod).count() as i64;
+        MAX_NODE_SCORE
+            * (sum.clamp(MIN_THRESHOLD, max_threshold.max(MIN_THRESHOLD)) - MIN_THRESHOLD)
+            / (max_threshold - MIN_THRESHOLD).max(1)
     }
 }
 
 /// Returns the images of init containers, containers and image volumes.
 fn images(pod: &Pod) -> impl Iterator<Item = &str> {
     let spec = &pod.spec;
-    let containers = spec.init_containers.iter().chain(&*spec.containers).map(|one| &*one.image);
+    let containers =
+        spec.init_containers.iter().chain(&*spec.containers).map(|container| &*container.image);
     let volumes = spec.volumes.iter().filter_map(|volume| volume.source.image.as_deref());
     containers.chain(volumes.map(|image| &*image.reference))
 }

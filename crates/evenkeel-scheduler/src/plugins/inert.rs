@@ -1,4 +1,4 @@
-//! Upstream's plugins that have no effect here, but that a configuration may name.
+//! Upstream's plugins that a configuration may name, but that have no effect here.
 //!
 //! | documented | where |
 //! |---|---|

@@ -19,6 +19,8 @@ mod node_volume_limits;
 mod per_domain;
 pub mod pod_topology_spread;
 mod priority_sort;
+#[cfg(test)]
+mod random_cluster;
 mod resource_classes;
 mod scheduling_gates;
 pub mod shape;
@@ -29,8 +31,6 @@ pub mod volume_binding;
 mod volume_restrictions;
 mod volume_zone;
 mod volumes;
-#[cfg(test)]
-mod world;
 
 pub use balanced_allocation::BalancedAllocation;
 pub use default_binder::DefaultBinder;

@@ -1,5 +1,4 @@
-//! NodeAffinity: `spec.nodeSelector` and the node affinity of the pod, and the affinity in the
-//! plugin's arguments.
+//! NodeAffinity: selects nodes by `spec.nodeSelector` and node affinity of the pod, and by the plugin's arguments.
 //!
 //! Upstream: `plugins/nodeaffinity`.
 //!
@@ -173,8 +172,8 @@ impl PreScore for NodeAffinity {
 
 impl Score for NodeAffinity {
     fn score(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> i64 {
-        let Some(ScoreState(wished)) = state.get::<ScoreState>() else { return 0 };
-        wished.iter().map(|terms| terms.weight(node.slot())).sum()
+        let Some(ScoreState(preferred)) = state.get::<ScoreState>() else { return 0 };
+        preferred.iter().map(|terms| terms.weight(node.slot())).sum()
     }
 
     fn normalize_score(&self, _: &CycleState, _: &[NodeRef<'_>], scores: &mut [i64]) {

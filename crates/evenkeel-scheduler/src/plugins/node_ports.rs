@@ -32,8 +32,10 @@ impl Plugin for NodePorts {
     }
 
     fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
-        let Change::AssignedPod(Edit::Deleted(gone)) = change else { return QueueingHint::Queue };
-        let freed = |port: &HostPort| gone.asks.ports.iter().any(|freed| port.clashes(freed));
+        let Change::AssignedPod(Edit::Deleted(deleted)) = change else {
+            return QueueingHint::Queue;
+        };
+        let freed = |port: &HostPort| deleted.asks.ports.iter().any(|freed| port.clashes(freed));
         QueueingHint::when(pod.asks.ports.iter().any(freed))
     }
 

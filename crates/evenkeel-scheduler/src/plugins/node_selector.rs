@@ -16,9 +16,9 @@ use crate::nodes::{LabelColumn, NodeRef, NodeTable, Slot};
 
 /// Compiled `spec.nodeSelector` and required node affinity.
 pub(super) struct Required {
-    selector: Vec<Test>,
+    selector: Vec<CompiledRequirement>,
     /// Compiled terms, one of which must match. An empty list matches no node.
-    terms: Option<Vec<Vec<Test>>>,
+    terms: Option<Vec<Vec<CompiledRequirement>>>,
 }
 
 impl Required {
@@ -48,7 +48,7 @@ impl Required {
 }
 
 /// Compiled terms of preferred node affinity with their weights.
-pub(super) struct Preferred(Vec<(i64, Vec<Test>)>);
+pub(super) struct Preferred(Vec<(i64, Vec<CompiledRequirement>)>);
 
 impl Preferred {
     pub(super) fn of(terms: &[PreferredSchedulingTerm], nodes: &NodeTable) -> Self {
@@ -62,8 +62,9 @@ impl Preferred {
 
     /// Returns the sum of the weights of the terms that match the node.
     pub(super) fn weight(&self, slot: Slot) -> i64 {
-        let held = self.0.iter().filter(|(_, tests)| tests.iter().all(|test| test.holds(slot)));
-        held.map(|(weight, _)| weight).sum()
+        let matching_terms =
+            self.0.iter().filter(|(_, tests)| tests.iter().all(|test| test.holds(slot)));
+        matching_terms.map(|(weight, _)| weight).sum()
     }
 }
 
@@ -79,13 +80,13 @@ pub(super) fn preferences_of(spec: &PodSpec) -> &[PreferredSchedulingTerm] {
     affinity.map_or(&[], |affinity| &affinity.preferred_during_scheduling_ignored_during_execution)
 }
 
-enum Test {
+/// A requirement of a term or selector, compiled for the nodes of a table.
+enum CompiledRequirement {
+    /// The node's value in the column must pass the check.
     Label(Arc<LabelColumn>, Check),
-    /// Matches the node in this slot, or, if `is` is false, every node but this one.
-    Name {
-        slot: Option<Slot>,
-        is: bool,
-    },
+    /// Matches the node in this slot, or every other node if `negated`.
+    Name { slot: Option<Slot>, negated: bool },
+    /// An invalid requirement, which no node satisfies.
     Never,
 }
 
@@ -99,11 +100,11 @@ enum Check {
     Below(i64),
 }
 
-impl Test {
+impl CompiledRequirement {
     fn holds(&self, slot: Slot) -> bool {
         match self {
             Self::Label(column, check) => check.holds(column, column.of(slot)),
-            Self::Name { slot: named, is } => (*named == Some(slot)) == *is,
+            Self::Name { slot: named, negated } => (*named == Some(slot)) != *negated,
             Self::Never => false,
         }
     }
@@ -123,16 +124,18 @@ impl Check {
     }
 }
 
-fn labels(required: &StrMap, nodes: &NodeTable) -> Vec<Test> {
+/// Compiles `spec.nodeSelector`.
+fn labels(required: &StrMap, nodes: &NodeTable) -> Vec<CompiledRequirement> {
     let test = |(key, value): (&str, &str)| {
         let column = nodes.label(key);
         let values = column.id(value).into_iter().collect();
-        Test::Label(column, Check::OneOf(values))
+        CompiledRequirement::Label(column, Check::OneOf(values))
     };
     required.iter().map(test).collect()
 }
 
-fn any(selector: &NodeSelector, nodes: &NodeTable) -> Vec<Vec<Test>> {
+/// Compiles the terms of a node selector, without empty ones. One of them must match.
+fn any(selector: &NodeSelector, nodes: &NodeTable) -> Vec<Vec<CompiledRequirement>> {
     let terms = selector.node_selector_terms.iter().filter(|term| !is_empty(term));
     terms.map(|term| term_tests(term, nodes)).collect()
 }
@@ -141,12 +144,12 @@ fn is_empty(term: &NodeSelectorTerm) -> bool {
     term.match_expressions.is_empty() && term.match_fields.is_empty()
 }
 
-fn term_tests(term: &NodeSelectorTerm, nodes: &NodeTable) -> Vec<Test> {
+fn term_tests(term: &NodeSelectorTerm, nodes: &NodeTable) -> Vec<CompiledRequirement> {
     let labels = term.match_expressions.iter().map(|expression| by_label(expression, nodes));
     labels.chain(term.match_fields.iter().map(|field| by_field(field, nodes))).collect()
 }
 
-fn by_label(requirement: &NodeSelectorRequirement, nodes: &NodeTable) -> Test {
+fn by_label(requirement: &NodeSelectorRequirement, nodes: &NodeTable) -> CompiledRequirement {
     let column = nodes.label(&requirement.key);
     let values = || requirement.values.iter().filter_map(|value| column.id(value)).collect();
     let bound = || match &*requirement.values {
@@ -162,20 +165,20 @@ fn by_label(requirement: &NodeSelectorRequirement, nodes: &NodeTable) -> Test {
         ("Lt", _) => bound().map(Check::Below),
         _ => None,
     };
-    check.map_or(Test::Never, |check| Test::Label(column, check))
+    check.map_or(CompiledRequirement::Never, |check| CompiledRequirement::Label(column, check))
 }
 
 /// Compiles a field requirement. The only valid field is `metadata.name`, with one value.
-fn by_field(requirement: &NodeSelectorRequirement, nodes: &NodeTable) -> Test {
-    let is = &*requirement.operator == "In";
+fn by_field(requirement: &NodeSelectorRequirement, nodes: &NodeTable) -> CompiledRequirement {
+    let negated = &*requirement.operator == "NotIn";
     match &*requirement.values {
         [name]
             if &*requirement.key == "metadata.name"
-                && (is || &*requirement.operator == "NotIn") =>
+                && (negated || &*requirement.operator == "In") =>
         {
-            Test::Name { slot: nodes.get(name).map(NodeRef::slot), is }
+            CompiledRequirement::Name { slot: nodes.get(name).map(NodeRef::slot), negated }
         }
-        _ => Test::Never,
+        _ => CompiledRequirement::Never,
     }
 }
 
@@ -188,17 +191,17 @@ pub(super) fn named_nodes(pod: &Pod) -> Option<Vec<&str>> {
     let mut names = Vec::new();
     for term in terms {
         // The field requirements of one term must all match.
-        let mut of_term: Option<Vec<&str>> = None;
+        let mut names_of_term: Option<Vec<&str>> = None;
         for field in
             term.match_fields.iter().filter(|f| &*f.key == "metadata.name" && &*f.operator == "In")
         {
             let values = field.values.iter().map(|name| &**name);
-            of_term = Some(match of_term {
+            names_of_term = Some(match names_of_term {
                 None => values.collect(),
                 Some(before) => values.filter(|name| before.contains(name)).collect(),
             });
         }
-        names.extend(of_term?);
+        names.extend(names_of_term?);
     }
     names.sort_unstable();
     names.dedup();
@@ -210,7 +213,7 @@ mod tests {
     use super::*;
     use crate::{
         fixtures::info,
-        plugins::world::{World, ZONE, steps},
+        plugins::random_cluster::{RandomCluster, ZONE, steps},
     };
     use evenkeel_component_helpers::scheduling::corev1::nodeaffinity;
     use proptest::prelude::*;
@@ -251,7 +254,7 @@ mod tests {
         /// Compiled selectors give the same result as Node objects, whether they were compiled before or after changes
         /// of the nodes.
         #[test]
-        fn columns_match_as_objects_do(
+        fn compiled_selectors_match_the_same_nodes_as_objects(
             earlier in steps(), later in steps(), terms in proptest::collection::vec(0_u8.., 0..3), zone in 0_usize..4,
         ) {
             let required: Vec<Value> = terms.iter().map(|n| term(*n)).collect();
@@ -266,19 +269,19 @@ mod tests {
                 spec["nodeSelector"] = json!({ ZONE: zone });
             }
             let pod = info("p", &json!({ "spec": spec }));
-            let mut world = World::after(&earlier, |_| json!({}));
+            let mut cluster = RandomCluster::after(&earlier, |_| json!({}));
             for _ in 0..2 {
-                let requirement = Required::of(&pod.pod.spec, &world.table);
-                let preferred = Preferred::of(preferences_of(&pod.pod.spec), &world.table);
-                for node in world.table.iter() {
+                let requirement = Required::of(&pod.pod.spec, &cluster.table);
+                let preferred = Preferred::of(preferences_of(&pod.pod.spec), &cluster.table);
+                for node in cluster.table.iter() {
                     let object = node.node();
                     prop_assert_eq!(requirement.holds(node.slot()), nodeaffinity::required(&pod.pod.spec, object), "{}", node.name());
                     let matching = preferences_of(&pod.pod.spec).iter();
-                    let matching = matching.filter(|one| nodeaffinity::matches(&one.preference, object));
-                    let weight: i64 = matching.map(|one| i64::from(one.weight)).sum();
+                    let matching = matching.filter(|term| nodeaffinity::matches(&term.preference, object));
+                    let weight: i64 = matching.map(|term| i64::from(term.weight)).sum();
                     prop_assert_eq!(preferred.weight(node.slot()), weight);
                 }
-                world.apply(&later, |_| json!({}));
+                cluster.apply(&later, |_| json!({}));
             }
         }
     }

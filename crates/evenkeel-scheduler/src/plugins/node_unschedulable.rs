@@ -74,10 +74,12 @@ impl Filter for NodeUnschedulable {
     }
 }
 
+/// Reports whether the node is not cordoned, or the pod tolerates cordoned nodes.
 fn accepts(pod: &PodInfo, node: &Node) -> bool {
     !node.spec.unschedulable || tolerated(pod)
 }
 
+/// Reports whether the pod tolerates cordoned nodes.
 fn tolerated(pod: &PodInfo) -> bool {
     let taint = Taint {
         key: "node.kubernetes.io/unschedulable".into(),

@@ -8,14 +8,14 @@ use crate::nodes::{LabelColumn, PerNode, Slot};
 #[derive(Debug, Clone)]
 pub(super) struct PerDomain {
     column: Arc<LabelColumn>,
-    figures: Vec<i64>,
+    values: Vec<i64>,
 }
 
 impl PerDomain {
     /// Creates a value for each domain, all equal to `start`.
     pub(super) fn new(column: Arc<LabelColumn>, start: i64) -> Self {
-        let figures = vec![start; column.n_values()];
-        Self { column, figures }
+        let values = vec![start; column.n_values()];
+        Self { column, values }
     }
 
     pub(super) fn column(&self) -> &LabelColumn {
@@ -24,31 +24,31 @@ impl PerDomain {
 
     /// Returns the value of a node's domain, or `None` if the node lacks the label.
     pub(super) fn at(&self, slot: Slot) -> Option<i64> {
-        Some(self.figures[self.column.of(slot)? as usize])
+        Some(self.values[self.column.of(slot)? as usize])
     }
 
     /// Returns a mutable reference to the value of a node's domain.
     pub(super) fn at_mut(&mut self, slot: Slot) -> Option<&mut i64> {
-        Some(&mut self.figures[self.column.of(slot)? as usize])
+        Some(&mut self.values[self.column.of(slot)? as usize])
     }
 
     /// Adds `times` the count of each node to its domain. Returns the sum of the counts on nodes that have the label.
     pub(super) fn add(&mut self, nodes: &PerNode, times: i64) -> i64 {
         let mut total = 0;
         for (slot, count) in nodes.iter() {
-            if let Some(figure) = self.at_mut(slot) {
-                *figure += i64::from(count) * times;
+            if let Some(value) = self.at_mut(slot) {
+                *value += i64::from(count) * times;
                 total += i64::from(count);
             }
         }
         total
     }
 
-    pub(super) fn figures(&self) -> &[i64] {
-        &self.figures
+    pub(super) fn values(&self) -> &[i64] {
+        &self.values
     }
 
-    pub(super) fn figures_mut(&mut self) -> &mut [i64] {
-        &mut self.figures
+    pub(super) fn values_mut(&mut self) -> &mut [i64] {
+        &mut self.values
     }
 }

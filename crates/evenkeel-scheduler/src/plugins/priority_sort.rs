@@ -1,5 +1,4 @@
-//! PrioritySort: orders pods by priority, highest first, then by the time at which they were
-//! queued.
+//! PrioritySort: orders pods by priority, highest first, then by the time at which they were queued.
 //!
 //! Upstream: `plugins/queuesort`.
 //!

@@ -16,24 +16,25 @@ pub struct Shape(Vec<(i64, i64)>);
 impl Shape {
     /// Builds the shape from configured points, with scores of 0 to 10, in order of utilization.
     pub fn new(points: &[(i64, i64)]) -> Self {
-        let scaled =
-            |(full, score): &(i64, i64)| (*full, score * (MAX_NODE_SCORE / MAX_CONFIGURED));
+        let scaled = |(utilization, score): &(i64, i64)| {
+            (*utilization, score * (MAX_NODE_SCORE / MAX_CONFIGURED))
+        };
         Self(points.iter().map(scaled).collect())
     }
 
     /// Returns the score of a utilization in percent.
-    pub fn at(&self, full: i64) -> i64 {
+    pub fn at(&self, utilization: i64) -> i64 {
         let points = &self.0;
-        let after = points.partition_point(|(point, _)| *point < full);
+        let after = points.partition_point(|(point, _)| *point < utilization);
         match (after.checked_sub(1).and_then(|n| points.get(n)), points.get(after)) {
             (None, None) => 0,
             (None, Some((_, score))) | (Some((_, score)), None) => *score,
-            (Some((x0, y0)), Some((x1, y1))) => y0 + (y1 - y0) * (full - x0) / (x1 - x0),
+            (Some((x0, y0)), Some((x1, y1))) => y0 + (y1 - y0) * (utilization - x0) / (x1 - x0),
         }
     }
 
-    /// Returns the score of the utilization `requested / capacity`. More than the capacity counts
-    /// as full.
+    /// Returns the score of the utilization `requested / capacity`. A request above the capacity counts as full
+    /// utilization.
     pub fn of_share(&self, requested: i64, capacity: i64) -> i64 {
         if capacity == 0 || requested > capacity {
             return self.at(FULL);
@@ -47,10 +48,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_straight_between_points_and_flat_outside() {
+    fn scores_are_interpolated_between_points_and_constant_outside() {
         let shape = Shape::new(&[(10, 0), (50, 10), (90, 5)]);
-        for (full, want) in [(0, 0), (10, 0), (30, 50), (50, 100), (70, 75), (90, 50), (100, 50)] {
-            assert_eq!(shape.at(full), want, "{full}");
+        for (utilization, want) in
+            [(0, 0), (10, 0), (30, 50), (50, 100), (70, 75), (90, 50), (100, 50)]
+        {
+            assert_eq!(shape.at(utilization), want, "{utilization}");
         }
         assert_eq!(Shape::new(&[(0, 0), (100, 10)]).of_share(1 << 60, 1 << 61), 50);
         assert_eq!(Shape::new(&[(0, 0), (100, 10)]).of_share(5, 0), 100);

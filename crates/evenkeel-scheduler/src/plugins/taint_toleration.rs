@@ -1,6 +1,6 @@
 //! TaintToleration: rejects nodes with taints that the pod does not tolerate.
 //!
-//! Nodes share a few distinct taint lists. The plugin evaluates each list once for a pod.
+//! Nodes share a few distinct taint lists. The plugin evaluates each list only once for a pod.
 //!
 //! Upstream: `plugins/tainttoleration`.
 //!
@@ -81,23 +81,28 @@ impl PreFilter for TaintToleration {
         nodes: &NodeTable,
     ) -> Result<PreFilterResult, Status> {
         let tolerations = &pod.pod.spec.tolerations;
-        let allowed = |taints: &Arc<[Taint]>| find_untolerated_taint(tolerations, taints).is_none();
-        let allowed: Vec<bool> = nodes.taint_sets().iter().map(allowed).collect();
-        if allowed.iter().all(|allowed| *allowed) {
+        let tolerated =
+            |taints: &Arc<[Taint]>| find_untolerated_taint(tolerations, taints).is_none();
+        let tolerated: Vec<bool> = nodes.taint_sets().iter().map(tolerated).collect();
+        if tolerated.iter().all(|tolerated| *tolerated) {
             return Ok(PreFilterResult::Skip);
         }
-        state.put(ToleratedTaintSets(allowed));
+        state.put(ToleratedTaintSets(tolerated));
         Ok(PreFilterResult::All)
     }
 }
 
 impl Filter for TaintToleration {
     fn filter(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> StatusResult {
-        let allowed = match state.get::<ToleratedTaintSets>() {
-            Some(ToleratedTaintSets(allowed)) => allowed[node.taint_set()],
+        let tolerated = match state.get::<ToleratedTaintSets>() {
+            Some(ToleratedTaintSets(tolerated)) => tolerated[node.taint_set()],
             None => find_untolerated_taint(&pod.pod.spec.tolerations, node.taints()).is_none(),
         };
-        if allowed { Ok(()) } else { Err(Status::unresolvable("node(s) had untolerated taint(s)")) }
+        if tolerated {
+            Ok(())
+        } else {
+            Err(Status::unresolvable("node(s) had untolerated taint(s)"))
+        }
     }
 }
 
@@ -112,12 +117,12 @@ impl PreScore for TaintToleration {
         let soft =
             |toleration: &&Toleration| matches!(&*toleration.effect, "" | "PreferNoSchedule");
         let tolerations: Vec<&Toleration> = pod.pod.spec.tolerations.iter().filter(soft).collect();
-        let disliked = |taints: &Arc<[Taint]>| {
+        let count_intolerable = |taints: &Arc<[Taint]>| {
             let soft = taints.iter().filter(|taint| &*taint.effect == "PreferNoSchedule");
             soft.filter(|taint| !tolerations.iter().any(|toleration| tolerates(toleration, taint)))
                 .count() as i64
         };
-        let counts: Vec<i64> = nodes.taint_sets().iter().map(disliked).collect();
+        let counts: Vec<i64> = nodes.taint_sets().iter().map(count_intolerable).collect();
         if counts.iter().all(|count| *count == 0) {
             return PreScoreResult::Same(MAX_NODE_SCORE);
         }

@@ -1,4 +1,4 @@
-//! Table tests of the default plugins: a pod, the nodes, and the selected node or the message.
+//! Tests of the default plugins: for a pod and nodes, they check the selected node or the message.
 
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ fn check(nodes: &mut NodeTable, pod: &Value, want: &str) {
 }
 
 #[test]
-fn reasons_are_counted_over_nodes() {
+fn the_message_counts_the_nodes_with_each_reason() {
     let tainted =
         json!({ "spec": { "taints": [{ "key": "gpu", "value": "yes", "effect": "NoSchedule" }] } });
     let mut nodes = table(&[node("a", &tainted), node("b", &tainted), node("c", &json!({}))]);
@@ -44,19 +44,23 @@ fn reasons_are_counted_over_nodes() {
 }
 
 #[test]
-fn tolerations_by_operator_and_effect() {
+fn a_toleration_matches_by_key_operator_value_and_effect() {
     let taint = |effect: &str| json!({ "spec": { "taints": [{ "key": "k", "value": "v", "effect": effect }] } });
-    let refused = "0/1 nodes are available: 1 node(s) had untolerated taint(s).";
+    let rejected = "0/1 nodes are available: 1 node(s) had untolerated taint(s).";
     for (effect, toleration, want) in [
-        ("NoSchedule", json!({}), refused),
-        ("NoExecute", json!({}), refused),
+        ("NoSchedule", json!({}), rejected),
+        ("NoExecute", json!({}), rejected),
         ("PreferNoSchedule", json!({}), "a"),
         ("NoSchedule", json!({ "key": "k", "value": "v" }), "a"),
-        ("NoSchedule", json!({ "key": "k", "value": "w" }), refused),
+        ("NoSchedule", json!({ "key": "k", "value": "w" }), rejected),
         ("NoSchedule", json!({ "key": "k", "operator": "Exists" }), "a"),
         ("NoSchedule", json!({ "operator": "Exists" }), "a"),
-        ("NoSchedule", json!({ "key": "k", "operator": "Exists", "effect": "NoExecute" }), refused),
-        ("NoSchedule", json!({ "key": "x", "operator": "Exists" }), refused),
+        (
+            "NoSchedule",
+            json!({ "key": "k", "operator": "Exists", "effect": "NoExecute" }),
+            rejected,
+        ),
+        ("NoSchedule", json!({ "key": "x", "operator": "Exists" }), rejected),
     ] {
         let tolerations = if toleration == json!({}) { json!([]) } else { json!([toleration]) };
         let mut nodes = table(&[node("a", &taint(effect))]);
@@ -71,7 +75,7 @@ fn nodes_with_fewer_intolerable_soft_taints_are_preferred() {
 }
 
 #[test]
-fn cordoned_nodes_take_only_who_tolerates_it() {
+fn cordoned_nodes_run_only_pods_that_tolerate_it() {
     let mut nodes = table(&[node("a", &json!({ "spec": { "unschedulable": true } }))]);
     check(&mut nodes, &json!({}), "0/1 nodes are available: 1 node(s) were unschedulable.");
     let tolerations = json!([{ "key": "node.kubernetes.io/unschedulable", "operator": "Exists" }]);
@@ -79,12 +83,12 @@ fn cordoned_nodes_take_only_who_tolerates_it() {
 }
 
 #[test]
-fn node_selectors_and_affinity_by_operator() {
-    let refused = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.";
+fn each_operator_of_node_affinity_selects_its_nodes() {
+    let rejected = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.";
     let mut nodes =
         table(&[node("a", &json!({ "metadata": { "labels": { "disk": "ssd", "cores": "8" } } }))]);
     check(&mut nodes, &json!({ "spec": { "nodeSelector": { "disk": "ssd" } } }), "a");
-    check(&mut nodes, &json!({ "spec": { "nodeSelector": { "disk": "hdd" } } }), refused);
+    check(&mut nodes, &json!({ "spec": { "nodeSelector": { "disk": "hdd" } } }), rejected);
     for (key, operator, values, want) in [
         ("disk", "In", json!(["hdd", "ssd"]), true),
         ("disk", "In", json!(["hdd"]), false),
@@ -100,9 +104,9 @@ fn node_selectors_and_affinity_by_operator() {
     ] {
         let term =
             json!({ "matchExpressions": [{ "key": key, "operator": operator, "values": values }] });
-        check(&mut nodes, &required(&json!([term])), if want { "a" } else { refused });
+        check(&mut nodes, &required(&json!([term])), if want { "a" } else { rejected });
     }
-    check(&mut nodes, &required(&json!([{}])), refused);
+    check(&mut nodes, &required(&json!([{}])), rejected);
 }
 
 fn required(terms: &Value) -> Value {
@@ -112,19 +116,23 @@ fn required(terms: &Value) -> Value {
 }
 
 #[test]
-fn an_affinity_that_names_nodes_looks_at_those_only() {
+fn an_affinity_with_node_names_evaluates_only_these_nodes() {
     let mut nodes = table(&[node("a", &json!({})), node("b", &json!({}))]);
     let names = |names: &Value| json!({ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": names }] });
     check(&mut nodes, &required(&json!([names(&json!(["b"]))])), "b");
-    let both = json!([{ "matchFields": [
+    let contradiction = json!([{ "matchFields": [
         { "key": "metadata.name", "operator": "In", "values": ["a"] },
         { "key": "metadata.name", "operator": "In", "values": ["b"] },
     ] }]);
-    check(&mut nodes, &required(&both), "0/2 nodes are available: pod affinity terms conflict.");
+    check(
+        &mut nodes,
+        &required(&contradiction),
+        "0/2 nodes are available: pod affinity terms conflict.",
+    );
 }
 
 #[test]
-fn preferences_are_weighed() {
+fn preferred_terms_score_by_weight() {
     let mut nodes = table(&[
         node("a", &json!({ "metadata": { "labels": { "disk": "ssd" } } })),
         node("b", &json!({ "metadata": { "labels": { "zone": "near" } } })),
@@ -139,20 +147,20 @@ fn preferences_are_weighed() {
 }
 
 #[test]
-fn host_ports_are_had_once_for_each_address_and_protocol() {
+fn a_host_port_is_used_once_for_each_address_and_protocol() {
     let port = |port: i64, protocol: &str, ip: &str| {
         let ports =
             json!([{ "containerPort": 80, "hostPort": port, "protocol": protocol, "hostIP": ip }]);
         json!({ "spec": { "containers": [{ "name": "c", "image": "nginx", "ports": ports }] } })
     };
-    let refused =
+    let rejected =
         "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports.";
     let mut nodes = table(&[node("a", &json!({}))]);
     nodes.place(info("first", &port(80, "TCP", "127.0.0.1")), "a");
     for (pod, want) in [
-        (port(80, "TCP", "127.0.0.1"), refused),
-        (port(80, "TCP", "0.0.0.0"), refused),
-        (port(80, "TCP", ""), refused),
+        (port(80, "TCP", "127.0.0.1"), rejected),
+        (port(80, "TCP", "0.0.0.0"), rejected),
+        (port(80, "TCP", ""), rejected),
         (port(80, "UDP", "127.0.0.1"), "a"),
         (port(80, "TCP", "127.0.0.2"), "a"),
         (port(81, "TCP", ""), "a"),
@@ -164,7 +172,7 @@ fn host_ports_are_had_once_for_each_address_and_protocol() {
 }
 
 #[test]
-fn room_is_counted() {
+fn pods_on_the_node_reduce_its_free_resources() {
     let mut nodes = table(&[node(
         "a",
         &json!({ "status": { "allocatable": { "pods": "2", "example.com/gpu": "1" } } }),
@@ -183,7 +191,7 @@ fn room_is_counted() {
 }
 
 #[test]
-fn the_emptier_node_is_taken_and_the_more_even_one() {
+fn the_less_allocated_and_better_balanced_node_is_selected() {
     let mut nodes = table(&[node("a", &json!({})), node("b", &json!({}))]);
     nodes.place(info("first", &asking("2", "1Gi")), "a");
     check(&mut nodes, &asking("1", "2Gi"), "b");
@@ -193,7 +201,7 @@ fn the_emptier_node_is_taken_and_the_more_even_one() {
 }
 
 #[test]
-fn images_that_are_there_attract() {
+fn nodes_that_have_the_image_are_preferred() {
     let image = json!([{ "names": ["nginx:latest"], "sizeBytes": 900_000_000 }]);
     let mut nodes =
         table(&[node("a", &json!({})), node("b", &json!({ "status": { "images": image } }))]);

@@ -34,7 +34,7 @@ pub(super) struct Cached {
 }
 
 impl Cached {
-    /// Requests the caches, whose changes then requeue pods.
+    /// Requests the caches. Changes of their objects requeue pods.
     pub(super) fn new(handle: &Handle) -> Self {
         let attachments = handle.watch::<VolumeAttachment>();
         let capacities = handle.watch::<CsiStorageCapacity>();
@@ -46,7 +46,8 @@ impl Cached {
             drivers: handle.watch(),
             attachments: attachments
                 .index("node", |attachment, key| key(&attachment.spec.node_name)),
-            capacities: capacities.index("class", |room, key| key(&room.storage_class_name)),
+            capacities: capacities
+                .index("class", |capacity, key| key(&capacity.storage_class_name)),
         }
     }
 }
@@ -96,14 +97,16 @@ pub(super) fn not_found(resource: &str, name: &str) -> String {
     format!("{resource} \"{name}\" not found")
 }
 
-/// Name of the resource in upstream's messages, as for the two below.
+/// Name of PersistentVolumeClaims in upstream's messages.
 pub(super) const CLAIM: &str = "persistentvolumeclaim";
+/// Name of PersistentVolumes in upstream's messages.
 pub(super) const VOLUME: &str = "persistentvolume";
+/// Name of StorageClasses in upstream's messages.
 pub(super) const CLASS: &str = "storageclass.storage.k8s.io";
 
 #[cfg(test)]
 pub(super) mod test_objects {
-    //! Lookups in the objects of a test.
+    //! Lookups of the objects of a test.
 
     use super::*;
     use evenkeel_api::{Encoding, View};
@@ -123,9 +126,10 @@ pub(super) mod test_objects {
         pub(crate) capacities: Vec<Arc<CsiStorageCapacity>>,
     }
 
-    fn named<V: View>(of: &[Arc<V>], namespace: &str, name: &str) -> Option<Arc<V>> {
-        of.iter()
-            .find(|one| *one.meta().name == *name && *one.meta().namespace == *namespace)
+    fn named<V: View>(objects: &[Arc<V>], namespace: &str, name: &str) -> Option<Arc<V>> {
+        objects
+            .iter()
+            .find(|object| *object.meta().name == *name && *object.meta().namespace == *namespace)
             .cloned()
     }
 
@@ -146,18 +150,22 @@ pub(super) mod test_objects {
             named(&self.drivers, "", name)
         }
         fn attachments(&self, node: &str) -> Vec<Arc<VolumeAttachment>> {
-            self.attachments.iter().filter(|one| *one.spec.node_name == *node).cloned().collect()
+            self.attachments
+                .iter()
+                .filter(|attachment| *attachment.spec.node_name == *node)
+                .cloned()
+                .collect()
         }
         fn capacities(&self, class: &str) -> Vec<Arc<CsiStorageCapacity>> {
             self.capacities
                 .iter()
-                .filter(|one| *one.storage_class_name == *class)
+                .filter(|capacity| *capacity.storage_class_name == *class)
                 .cloned()
                 .collect()
         }
     }
 
-    /// An object with this name, with `more` merged into it.
+    /// Returns an object with this name, with `more` merged into it.
     pub(crate) fn object<V: View>(name: &str, more: &Value) -> Arc<V> {
         let mut base = json!({"metadata": {"name": name, "uid": name}});
         if V::kind().namespaced {
@@ -167,7 +175,7 @@ pub(super) mod test_objects {
         Arc::new(V::decode(base.to_string().as_bytes(), Encoding::Json).unwrap())
     }
 
-    /// A pod spec with volumes that refer to these claims.
+    /// Returns the fields of a pod with volumes that refer to these claims.
     pub(crate) fn using(claims: &[&str]) -> Value {
         let volumes: Vec<Value> = claims
             .iter()
@@ -176,7 +184,7 @@ pub(super) mod test_objects {
         json!({"spec": {"volumes": volumes}})
     }
 
-    /// A claim that is bound to a volume.
+    /// Returns a claim that is bound to the volume.
     pub(crate) fn bound(name: &str, volume: &str) -> Arc<PersistentVolumeClaim> {
         object(
             name,

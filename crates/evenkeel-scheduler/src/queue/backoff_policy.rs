@@ -1,5 +1,5 @@
-//! Backoff of pods after failed attempts. It doubles with each failure. It ends at a whole second, so that pods whose
-//! backoff ends in the same second are tried by priority.
+//! Backoff of pods after failed attempts. It doubles with each failure, and ends at a whole second. The queue orders
+//! pods whose backoff ends in the same second by priority.
 //!
 //! Upstream: `pkg/scheduler/backend/queue/backoff_queue.go`.
 
@@ -23,7 +23,7 @@ pub(crate) struct BackoffPolicy {
 
 impl BackoffPolicy {
     /// Returns the window in which the backoff of a pod ends, or `None` if the pod does not back off. `queued` is when
-    /// the pod entered the queue; the counts are its failed attempts.
+    /// the pod entered the queue. `unschedulable` and `errors` count its failed attempts.
     ///
     /// Upstream: `getBackoffTime`, `calculateBackoffDuration`.
     pub(super) fn backoff_expiration(
@@ -41,7 +41,7 @@ impl BackoffPolicy {
     }
 }
 
-/// Reports whether a backoff that ends with the window `until` is still running.
+/// Reports whether a backoff that ends in the window `until` is still running.
 ///
 /// Upstream: `isEntityBackingoff`.
 pub(super) fn is_backing_off(until: Timestamp, now: Timestamp) -> bool {
@@ -69,14 +69,18 @@ mod tests {
             pod_max_in_unschedulable_pods: Duration::ZERO,
         };
         let at = |millis| Timestamp::from_millisecond(millis).unwrap();
-        let wait =
+        let expiration =
             |unschedulable, errors| policy.backoff_expiration(at(5_300), unschedulable, errors);
-        assert_eq!(wait(0, 0), None);
+        assert_eq!(expiration(0, 0), None);
         for (count, seconds) in [(1, 6), (2, 7), (3, 9), (4, 13), (5, 15), (99, 15)] {
-            assert_eq!(wait(count, 0), Some(at(seconds * 1000)));
-            assert_eq!(wait(7, count), Some(at(seconds * 1000)), "errors count for themselves");
+            assert_eq!(expiration(count, 0), Some(at(seconds * 1000)));
+            assert_eq!(
+                expiration(7, count),
+                Some(at(seconds * 1000)),
+                "errors are counted separately"
+            );
         }
-        assert!(is_backing_off(at(6000), at(6999)), "until its second is over");
+        assert!(is_backing_off(at(6000), at(6999)), "the backoff ends with its second");
         assert!(!is_backing_off(at(6000), at(7000)));
         let none = BackoffPolicy { max_backoff: Duration::ZERO, ..policy };
         assert_eq!(none.backoff_expiration(at(0), 5, 0), None);

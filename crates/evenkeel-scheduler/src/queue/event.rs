@@ -12,10 +12,10 @@ pub(crate) enum Event {
         resource: EventResource,
         action: ActionType,
         change: Change,
-        /// Uid of the only pod that the event concerns, or `None` if it concerns all.
+        /// Uid of the only pod that the event may requeue, or `None` if it may requeue all pods.
         target: Option<Arc<str>>,
     },
-    /// A plugin activated the pod with this uid, whichever plugins rejected it.
+    /// A plugin activated the pod with this uid, regardless of the plugins that rejected it.
     Activate(Arc<str>),
 }
 

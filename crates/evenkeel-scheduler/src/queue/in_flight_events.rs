@@ -23,14 +23,16 @@ pub(super) struct InFlightEvents {
 }
 
 impl InFlightEvents {
+    /// Starts to record events for a pod that was popped.
     pub(super) fn start(&mut self, uid: Arc<str>) {
-        let at = self.first + self.events.len() as u64;
-        if let Some(before) = self.started.insert(uid, at) {
+        let sequence = self.first + self.events.len() as u64;
+        if let Some(before) = self.started.insert(uid, sequence) {
             self.drop_unneeded_events(before);
         }
-        *self.starts.entry(at).or_default() += 1;
+        *self.starts.entry(sequence).or_default() += 1;
     }
 
+    /// Reports whether the pod is in flight.
     pub(super) fn contains(&self, uid: &str) -> bool {
         self.started.contains_key(uid)
     }
@@ -60,6 +62,7 @@ impl InFlightEvents {
         self.events.iter()
     }
 
+    /// Returns the number of pods in flight.
     pub(super) fn len(&self) -> usize {
         self.started.len()
     }
@@ -87,6 +90,7 @@ mod tests {
         Event::Activate(n.to_string().into())
     }
 
+    /// Returns the names of the events since the pod is in flight.
     fn events_of(in_flight_events: &InFlightEvents, uid: &str) -> Vec<String> {
         let name = |event: &Event| match event {
             Event::Activate(n) => n.to_string(),
@@ -96,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn each_pod_sees_the_events_since_its_pop() {
+    fn events_since_its_pop_are_replayed_for_each_pod() {
         let mut in_flight_events = InFlightEvents::default();
         in_flight_events.record(&event(0));
         in_flight_events.start("p".into());

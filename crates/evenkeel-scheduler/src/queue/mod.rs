@@ -1,4 +1,4 @@
-//! Scheduling queue: activeQ, backoffQ and unschedulablePods. Every decision gets the time as an argument. Only
+//! Scheduling queue: activeQ, backoffQ and unschedulablePods. Every decision receives the time as an argument. Only
 //! [`plugin_calls`] reads a clock, to measure plugin calls for metrics.
 //!
 //! A popped pod is in flight until it is bound, requeued or deleted. Attempts do not overlap with the handling of
@@ -46,11 +46,15 @@ use queueing_hint_map::QueueingHintMap;
 /// Interval between checks for pods that have been unschedulable for too long.
 const FLUSH_UNSCHEDULABLE_INTERVAL: Duration = Duration::from_secs(30);
 
+/// Queue of the pods to schedule.
+///
+/// Upstream: `PriorityQueue`.
 pub(crate) struct SchedulingQueue {
     backoff_policy: BackoffPolicy,
     profiles: Arc<[Profile]>,
     queueing_hint_map: QueueingHintMap,
     pods: HashMap<Arc<str>, QueuedPodInfo>,
+    /// activeQ, sorted by the key of the QueueSort plugin, then by the order of entry.
     active: BTreeSet<(SortKey, u64, Arc<str>)>,
     /// backoffQ, sorted by the second in which the backoff ends, then like activeQ.
     backoff: BTreeSet<(Timestamp, SortKey, u64, Arc<str>)>,
@@ -60,16 +64,20 @@ pub(crate) struct SchedulingQueue {
     failed: BTreeSet<(Timestamp, SortKey, u64, Arc<str>)>,
     /// unschedulablePods, grouped by the plugins that rejected them.
     unschedulable_pods: HashMap<UnschedulableGroup, HashSet<Arc<str>>>,
-    n_unschedulable: usize,
-    n_gated: usize,
+    /// Number of pods in unschedulablePods that no plugin gates.
+    unschedulable_total: usize,
+    /// Number of pods in unschedulablePods that a plugin gates.
+    gated_total: usize,
     in_flight_events: InFlightEvents,
     nominator: Nominator,
+    /// Number of pods that have entered activeQ or backoffQ.
     sequence: u64,
+    /// When unschedulablePods was last checked for pods that have been unschedulable for too long.
     unschedulable_flushed_at: Option<Timestamp>,
     counters: QueueMetrics,
     plugin_calls: PluginCalls,
     /// Number of runs of the PreEnqueue plugins.
-    n_pre_enqueue_runs: u64,
+    pre_enqueue_runs: u64,
 }
 
 /// Key of unschedulable pods that the same events may requeue.
@@ -81,12 +89,15 @@ struct UnschedulableGroup {
     gating_plugin: Option<usize>,
 }
 
+/// A pod in the queue or in flight.
+///
+/// Upstream: `QueuedPodInfo`.
 #[derive(Debug)]
 struct QueuedPodInfo {
     info: PodInfo,
     profile: usize,
     state: QueueState,
-    /// When the pod was created or requeued. Its position in the queue and its backoff depend on it.
+    /// When the pod was added, or when its last attempt failed. Its position in the queue and its backoff depend on it.
     timestamp: Timestamp,
     /// When the pod first entered activeQ.
     ///
@@ -103,9 +114,11 @@ struct QueuedPodInfo {
     gating_plugin: Option<usize>,
     /// When the pod last left unschedulablePods because of its age.
     flushed_at: Option<Timestamp>,
+    /// Whether the pod left unschedulablePods because of its age since its last attempt.
     flushed: bool,
 }
 
+/// Queue that contains a pod, with the pod's position in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum QueueState {
     Active { key: SortKey, sequence: u64 },
@@ -166,15 +179,15 @@ impl SchedulingQueue {
             backoff: BTreeSet::new(),
             failed: BTreeSet::new(),
             unschedulable_pods: HashMap::new(),
-            n_unschedulable: 0,
-            n_gated: 0,
+            unschedulable_total: 0,
+            gated_total: 0,
             in_flight_events: InFlightEvents::default(),
             nominator: Nominator::default(),
             sequence: 0,
             unschedulable_flushed_at: None,
             counters: QueueMetrics::default(),
             plugin_calls: PluginCalls::default(),
-            n_pre_enqueue_runs: 0,
+            pre_enqueue_runs: 0,
         }
     }
 
@@ -267,7 +280,7 @@ impl SchedulingQueue {
         self.pods.get(uid).map(|entry| &entry.info)
     }
 
-    /// Removes a pod that was deleted or bound, or that another scheduler is now responsible for.
+    /// Removes a pod that was deleted or bound.
     ///
     /// Upstream: `PriorityQueue.Delete`.
     pub(crate) fn remove(&mut self, uid: &str) {
@@ -442,11 +455,11 @@ impl SchedulingQueue {
 
     /// Returns when [`Self::pop`] may next return a pod even without a new event.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        let waiting = self.n_unschedulable + self.n_gated > 0;
+        let waiting = self.unschedulable_total + self.gated_total > 0;
         let unschedulable_flush = self
             .unschedulable_flushed_at
             .filter(|_| waiting)
-            .map(|at| saturating_add(at, FLUSH_UNSCHEDULABLE_INTERVAL));
+            .map(|flushed_at| saturating_add(flushed_at, FLUSH_UNSCHEDULABLE_INTERVAL));
         let backoff = self.backoff.first().into_iter().chain(self.failed.first());
         backoff
             .map(|(until, ..)| saturating_add(*until, backoff_policy::BACKOFF_ORDERING_WINDOW))
@@ -458,8 +471,8 @@ impl SchedulingQueue {
         Counts {
             active: self.active.len(),
             backoff: self.backoff.len() + self.failed.len(),
-            unschedulable: self.n_unschedulable,
-            gated: self.n_gated,
+            unschedulable: self.unschedulable_total,
+            gated: self.gated_total,
         }
     }
 
@@ -515,8 +528,9 @@ impl SchedulingQueue {
         let limit = self.backoff_policy.pod_max_in_unschedulable_pods;
         let old = |uid: &&Arc<str>| {
             let entry = self.pods.get(*uid);
-            entry.is_some_and(|e| {
-                saturating_add(e.timestamp.max(e.flushed_at.unwrap_or(e.timestamp)), limit) < now
+            entry.is_some_and(|entry| {
+                let since = entry.timestamp.max(entry.flushed_at.unwrap_or(entry.timestamp));
+                saturating_add(since, limit) < now
             })
         };
         let mut uids: Vec<Arc<str>> =
@@ -556,8 +570,8 @@ impl SchedulingQueue {
         best
     }
 
-    /// Returns whether and how an event moves an unschedulable pod. It calls the queueing hints of the plugins that
-    /// rejected the pod and registered for the event.
+    /// Returns the strategy with which an event moves an unschedulable pod. It calls the queueing hints of the plugins
+    /// that rejected the pod and registered for the event.
     ///
     /// Upstream: `isPodWorthRequeuing`.
     fn is_pod_worth_requeuing(
@@ -700,9 +714,9 @@ impl SchedulingQueue {
     fn run_pre_enqueue_plugins(&mut self, uid: &str, label: EventLabel) -> bool {
         let Some(entry) = self.pods.get(uid) else { return false };
         let (profile, last) = (entry.profile, entry.gating_plugin);
-        // One run in ten records each plugin's duration.
-        let timed = self.n_pre_enqueue_runs.is_multiple_of(10);
-        self.n_pre_enqueue_runs += 1;
+        // One run in ten records the duration of each plugin.
+        let timed = self.pre_enqueue_runs.is_multiple_of(10);
+        self.pre_enqueue_runs += 1;
         let mut calls = std::mem::take(&mut self.plugin_calls);
         let began = calls.begin();
         let is_gated_by = |index: &usize| {
@@ -719,8 +733,9 @@ impl SchedulingQueue {
             calls.pre_enqueued(profile, *index, status.as_ref().err(), began);
             status.is_err()
         };
-        let others = self.profiles[profile].at(ExtensionPoint::PreEnqueue).map(|(n, _)| n);
-        let gate = last.into_iter().chain(others.filter(|n| Some(*n) != last)).find(is_gated_by);
+        let others = self.profiles[profile].at(ExtensionPoint::PreEnqueue).map(|(index, _)| index);
+        let gate =
+            last.into_iter().chain(others.filter(|index| Some(*index) != last)).find(is_gated_by);
         calls.ran_pre_enqueue(profile, began);
         self.plugin_calls = calls;
         let Some(entry) = self.pods.get_mut(uid) else { return false };
@@ -737,6 +752,7 @@ impl SchedulingQueue {
         true
     }
 
+    /// Moves a pod to unschedulablePods.
     fn add_to_unschedulable_pods(&mut self, uid: &str, label: EventLabel) {
         let Some(entry) = self.pods.get(uid) else { return };
         let group = UnschedulableGroup {
@@ -771,17 +787,19 @@ impl SchedulingQueue {
         let entry = self.pods.get(uid)?;
         let profile = &self.profiles[entry.profile];
         let key = profile.sort_key(&entry.info, entry.timestamp);
-        Some(key.unwrap_or_else(|(n, why, default)| {
+        Some(key.unwrap_or_else(|(plugin, why, default)| {
             let (profile, call) = ((entry.profile, profile), "running QueueSort plugin");
-            self.plugin_calls.panicked(profile, &entry.info, call, n, &why);
+            self.plugin_calls.panicked(profile, &entry.info, call, plugin, &why);
             default
         }))
     }
 
+    /// Counts a pod that the event moved to this queue.
     fn count_incoming(&mut self, queue: &'static str, label: EventLabel) {
         *self.counters.incoming.entry((queue, label)).or_default() += 1;
     }
 
+    /// Adds `by` to the number of queued pods that each of these plugins rejected.
     fn count_rejectors(&mut self, profile: usize, plugins: PluginSet, by: i64) {
         for plugin in plugins.iter().filter(|plugin| *plugin < PluginSet::MAX) {
             *self.counters.rejected.entry((profile, plugin)).or_default() += by;
@@ -812,6 +830,7 @@ impl SchedulingQueue {
         }
     }
 
+    /// Removes a pod from the queue that contains it.
     fn delete_from_queue(&mut self, uid: &Arc<str>, state: QueueState) {
         match state {
             QueueState::Active { key, sequence } => {
@@ -834,11 +853,17 @@ impl SchedulingQueue {
         }
     }
 
+    /// Returns the number of gated or unschedulable pods, to which this group belongs.
     fn unschedulable_gauge(&mut self, group: UnschedulableGroup) -> &mut usize {
-        if group.gating_plugin.is_some() { &mut self.n_gated } else { &mut self.n_unschedulable }
+        if group.gating_plugin.is_some() {
+            &mut self.gated_total
+        } else {
+            &mut self.unschedulable_total
+        }
     }
 }
 
+/// Returns the event about an update of an unschedulable pod, which may requeue only this pod.
 fn target_pod_event(uid: &Arc<str>, action: ActionType, old: &PodInfo, new: &PodInfo) -> Event {
     Event::Change {
         resource: EventResource::TargetPod,

@@ -8,10 +8,12 @@ use std::sync::Arc;
 
 use crate::pod::PodInfo;
 
-/// Index of nominated pods by node. It may be ahead of `status.nominatedNodeName`.
+/// Index of nominated pods by node. It may contain nominations that `status.nominatedNodeName` does not show yet.
 #[derive(Debug, Default)]
 pub struct Nominator {
+    /// Nominated pods by node.
     on_node: HashMap<Arc<str>, Vec<PodInfo>>,
+    /// Node of each nominated pod, by uid.
     nodes: HashMap<Box<str>, Arc<str>>,
 }
 
@@ -76,7 +78,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_nomination_survives_updates_that_do_not_show_it_yet() {
+    fn updates_without_a_nomination_keep_one_that_the_status_never_showed() {
         let fresh = info("p", &json!({}));
         let nominated = info("p", &json!({ "status": { "nominatedNodeName": "b" } }));
         let mut nominator = Nominator::default();
@@ -92,6 +94,6 @@ mod tests {
             (0, 1)
         );
         nominator.update_nominated_pod(&nominated.pod, &fresh);
-        assert!(nominator.is_empty(), "the status says that it was cleared");
+        assert!(nominator.is_empty(), "the status shows a cleared nomination");
     }
 }

@@ -78,10 +78,12 @@ impl PluginCalls {
         self.stopwatch.map(Stopwatch::read)
     }
 
+    /// Records a call of a queueing hint that began at this reading.
     pub(super) fn hinted(&mut self, key: HintKey, began: Option<Duration>) {
         self.record(began, |took| PluginCall::Hint { key, took });
     }
 
+    /// Records a call of a PreEnqueue plugin. `why` is the status with which it gated the pod.
     pub(super) fn pre_enqueued(
         &mut self,
         profile: usize,
@@ -93,10 +95,12 @@ impl PluginCalls {
         self.record(began, |took| PluginCall::PreEnqueue { profile, plugin, status, took });
     }
 
+    /// Records the run of all PreEnqueue plugins.
     pub(super) fn ran_pre_enqueue(&mut self, profile: usize, began: Option<Duration>) {
         self.record(began, |took| PluginCall::AllPreEnqueue { profile, took });
     }
 
+    /// Records a call that began at this time, if calls are measured.
     fn record(&mut self, began: Option<Duration>, call: impl FnOnce(Duration) -> PluginCall) {
         if let Some((stopwatch, began)) = self.stopwatch.zip(began) {
             self.calls.push(call(stopwatch.since(began)));

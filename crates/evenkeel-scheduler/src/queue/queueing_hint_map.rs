@@ -5,6 +5,7 @@
 use super::PluginSet;
 use crate::framework::{ActionType, EventResource, Profile};
 
+/// Number of combinations of resource and action type.
 const WIDTH: usize = EventResource::ALL.len() * ActionType::COUNT;
 
 /// Plugins that registered for an event, by profile and by resource and action.
@@ -23,32 +24,34 @@ impl QueueingHintMap {
         resource: EventResource,
         action: ActionType,
     ) -> PluginSet {
-        self.0[profile][at(resource, action)]
+        self.0[profile][event_index(resource, action)]
     }
 
     /// Reports whether any plugin registered for the event. Extenders do not count, because they never reject a pod in
     /// flight.
     pub(super) fn has_event(&self, resource: EventResource, action: ActionType) -> bool {
-        self.0.iter().any(|of| !of[at(resource, action)].is_empty())
+        self.0.iter().any(|plugins| !plugins[event_index(resource, action)].is_empty())
     }
 }
 
-fn at(resource: EventResource, action: ActionType) -> usize {
+/// Returns the index of an event in a profile's array.
+fn event_index(resource: EventResource, action: ActionType) -> usize {
     resource as usize * ActionType::COUNT + action as usize
 }
 
+/// Returns the plugins that registered for each event.
 fn of_profile(profile: &Profile) -> [PluginSet; WIDTH] {
     let mut sets = [PluginSet::default(); WIDTH];
-    for (n, plugin) in profile.plugins() {
+    for (plugin_index, plugin) in profile.plugins() {
         let cluster_events = plugin.events_to_register();
         for (index, set) in sets.iter_mut().enumerate() {
             let resource = EventResource::ALL[index / ActionType::COUNT];
             let action = ActionType::ALL[index % ActionType::COUNT];
             if cluster_events.iter().any(|event| event.covers(resource, action)) {
-                set.insert(n);
+                set.insert(plugin_index);
             }
         }
     }
-    sets[at(EventResource::Node, ActionType::Add)].insert(PluginSet::NO_NODES);
+    sets[event_index(EventResource::Node, ActionType::Add)].insert(PluginSet::NO_NODES);
     sets
 }

@@ -1,4 +1,4 @@
-//! Order and requeueing of pods, with plugins that return fixed hints.
+//! Tests of the order and the requeueing of pods, with plugins that return fixed hints.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -52,7 +52,7 @@ impl Plugin for Pods {
     }
 }
 
-/// Plugin that gates pods while it is closed, and registers for new nodes.
+/// Plugin that gates pods while its flag is set, and registers for new nodes.
 #[derive(Default)]
 struct Gate(AtomicBool);
 
@@ -77,12 +77,14 @@ impl PreEnqueue for Gate {
     }
 }
 
+// Indexes of the plugins in the profile of `with_gate`.
 const NODES: usize = 0;
 const PODS: usize = 1;
 const NEVER: usize = 2;
 const UNSURE: usize = 3;
 const GATE: usize = 4;
 
+/// Returns a queue with one profile of these plugins, and the profile's gate.
 fn with_gate() -> (SchedulingQueue, Arc<Gate>) {
     let gate = Arc::new(Gate::default());
     let profile = Profile::new("default-scheduler")
@@ -116,19 +118,22 @@ fn with_priority(name: &str, priority: i32) -> PodInfo {
     info(name, &json!({ "spec": { "priority": priority } }))
 }
 
+/// Pops a pod at this second, and returns its uid.
 fn pop(queue: &mut SchedulingQueue, seconds: i64) -> Option<String> {
     queue.pop(at(seconds)).map(|popped| popped.uid.to_string())
 }
 
+/// Requeues a popped pod that these plugins rejected.
 fn rejected(queue: &mut SchedulingQueue, uid: &str, by: &[usize], seconds: i64) {
     queue.add_unschedulable_pod(uid, set(by), PluginSet::default(), at(seconds));
 }
 
+/// Requeues a popped pod whose attempt ended with an error.
 fn failed(queue: &mut SchedulingQueue, uid: &str, seconds: i64) {
     rejected(queue, uid, &[], seconds);
 }
 
-fn node_came() -> Event {
+fn node_added() -> Event {
     Event::new(
         EventResource::Node,
         ActionType::Add,
@@ -136,7 +141,7 @@ fn node_came() -> Event {
     )
 }
 
-fn pod_left() -> Event {
+fn pod_deleted() -> Event {
     let change = Change::AssignedPod(Edit::Deleted(plain("gone")));
     Event::new(EventResource::AssignedPod, ActionType::Delete, change)
 }
@@ -151,7 +156,7 @@ fn queue_with_rejected_pod(by: &[usize]) -> SchedulingQueue {
 }
 
 #[test]
-fn by_priority_then_by_time() {
+fn pods_are_popped_by_priority_then_by_time() {
     let mut queue = queue();
     for (n, (name, priority)) in
         [("old", 0), ("new", 0), ("urgent", 9), ("idle", -1)].into_iter().enumerate()
@@ -172,37 +177,41 @@ fn backoff_doubles_from_one_second_to_ten_and_ends_with_its_second() {
         assert_eq!(pop(&mut queue, now).as_deref(), Some("p"));
         failed(&mut queue, "p", now);
         assert_eq!(queue.next_due(), Some(at(now + wait + 1)));
-        assert_eq!(pop(&mut queue, now + wait), None, "an error is never tried early");
+        assert_eq!(
+            pop(&mut queue, now + wait),
+            None,
+            "a pod whose attempt ended with an error is never popped early"
+        );
         now += wait + 1;
     }
 }
 
 #[test]
 fn an_unschedulable_pod_waits_for_an_event_that_its_rejectors_registered() {
-    for (by, event, tried) in [
-        (&[NODES][..], node_came(), true),
-        (&[NODES], pod_left(), false),
-        (&[PODS], pod_left(), true),
-        (&[PODS], node_came(), false),
-        (&[NEVER], node_came(), false),
-        (&[NEVER, NODES], node_came(), true),
-        (&[UNSURE], node_came(), true),
-        (&[NEVER, PODS], pod_left(), true),
-        (&[PluginSet::EXTENDERS], pod_left(), true),
-        (&[PluginSet::NO_NODES], pod_left(), false),
-        (&[PluginSet::NO_NODES], node_came(), true),
+    for (by, event, popped_again) in [
+        (&[NODES][..], node_added(), true),
+        (&[NODES], pod_deleted(), false),
+        (&[PODS], pod_deleted(), true),
+        (&[PODS], node_added(), false),
+        (&[NEVER], node_added(), false),
+        (&[NEVER, NODES], node_added(), true),
+        (&[UNSURE], node_added(), true),
+        (&[NEVER, PODS], pod_deleted(), true),
+        (&[PluginSet::EXTENDERS], pod_deleted(), true),
+        (&[PluginSet::NO_NODES], pod_deleted(), false),
+        (&[PluginSet::NO_NODES], node_added(), true),
     ] {
         let mut queue = queue_with_rejected_pod(by);
         assert_eq!(pop(&mut queue, 20), None);
         queue.move_all_to_active_or_backoff_queue(&event, at(20), |_| false);
-        assert_eq!(pop(&mut queue, 20), None, "only those that are picked");
+        assert_eq!(pop(&mut queue, 20), None, "the pod does not pass the pre-check");
         queue.move_all_to_active_or_backoff_queue(&event, at(20), |_| true);
-        assert_eq!(pop(&mut queue, 20).is_some(), tried, "{by:?} {}", event.label());
+        assert_eq!(pop(&mut queue, 20).is_some(), popped_again, "{by:?} {}", event.label());
     }
 }
 
 #[test]
-fn plugins_are_timed_when_they_give_hints() {
+fn durations_of_queueing_hints_are_recorded() {
     let registry = prometheus::Registry::new();
     let mut queue = queue();
     let metrics = Metrics::register(&registry);
@@ -213,7 +222,7 @@ fn plugins_are_timed_when_they_give_hints() {
         let uid = pop(&mut queue, 0).unwrap();
         rejected(&mut queue, &uid, &[NEVER, PODS, UNSURE], 0);
     }
-    queue.move_all_to_active_or_backoff_queue(&node_came(), at(20), |_| true);
+    queue.move_all_to_active_or_backoff_queue(&node_added(), at(20), |_| true);
     queue.update(&plain("p"), &[ActionType::Update], at(20));
     let calls = queue.take_plugin_calls();
     metrics.plugins_called(&calls, &queue.profiles);
@@ -226,7 +235,7 @@ fn plugins_are_timed_when_they_give_hints() {
 }
 
 #[test]
-fn a_pending_pod_skips_the_backoff_when_its_event_comes() {
+fn a_pod_rejected_as_pending_skips_its_backoff_on_the_event() {
     for (pending, want) in [
         (&[][..], Counts { backoff: 1, ..Counts::default() }),
         (&[NODES], Counts { active: 1, ..Counts::default() }),
@@ -235,56 +244,56 @@ fn a_pending_pod_skips_the_backoff_when_its_event_comes() {
         queue.add(plain("p"), 0, at(0));
         pop(&mut queue, 0);
         queue.add_unschedulable_pod("p", set(&[NODES, UNSURE]), set(pending), at(0));
-        queue.move_all_to_active_or_backoff_queue(&node_came(), at(0), |_| true);
+        queue.move_all_to_active_or_backoff_queue(&node_added(), at(0), |_| true);
         assert_eq!(queue.counts(), want, "{pending:?}");
     }
 }
 
 #[test]
 fn events_are_replayed_for_pods_in_flight() {
-    for (by, done, tried) in
+    for (by, done, popped_again) in
         [(&[NODES][..], false, true), (&[PODS], false, false), (&[NODES], true, false)]
     {
         let mut queue = queue();
         queue.add(plain("p"), 0, at(0));
-        queue.move_all_to_active_or_backoff_queue(&node_came(), at(0), |_| true);
+        queue.move_all_to_active_or_backoff_queue(&node_added(), at(0), |_| true);
         pop(&mut queue, 0);
         if done {
             queue.done("p");
         }
-        queue.move_all_to_active_or_backoff_queue(&node_came(), at(0), |_| true);
+        queue.move_all_to_active_or_backoff_queue(&node_added(), at(0), |_| true);
         rejected(&mut queue, "p", by, 0);
-        assert_eq!(pop(&mut queue, 1).is_some(), tried, "{by:?}");
+        assert_eq!(pop(&mut queue, 1).is_some(), popped_again, "{by:?}");
         assert_eq!(queue.in_flight().0.count(), 0);
     }
 }
 
 #[test]
-fn a_pod_that_backs_off_is_tried_early_when_nothing_else_waits() {
+fn pop_takes_a_pod_from_backoff_q_if_active_q_is_empty() {
     let mut queue = queue();
     for name in ["p", "q"] {
         queue.add(plain(name), 0, at(0));
     }
     pop(&mut queue, 0);
     rejected(&mut queue, "p", &[NODES], 0);
-    queue.move_all_to_active_or_backoff_queue(&node_came(), at(0), |_| true);
+    queue.move_all_to_active_or_backoff_queue(&node_added(), at(0), |_| true);
     assert_eq!(queue.counts(), Counts { active: 1, backoff: 1, ..Counts::default() });
     assert_eq!(pop(&mut queue, 0).as_deref(), Some("q"));
     assert_eq!(pop(&mut queue, 0).as_deref(), Some("p"));
-    let came = queue.take_incoming();
-    assert_eq!(came[&("active", EventLabel::PopFromBackoffQ)], 1);
-    assert_eq!(came[&("active", EventLabel::NEW_POD)], 2);
-    assert_eq!(came[&("backoff", EventLabel::Change(EventResource::Node, ActionType::Add))], 1);
+    let incoming = queue.take_incoming();
+    assert_eq!(incoming[&("active", EventLabel::PopFromBackoffQ)], 1);
+    assert_eq!(incoming[&("active", EventLabel::NEW_POD)], 2);
+    assert_eq!(incoming[&("backoff", EventLabel::Change(EventResource::Node, ActionType::Add))], 1);
 }
 
 #[test]
-fn a_pod_that_backs_off_need_not_be_tried_early() {
+fn without_pop_from_backoff_q_a_pod_waits_for_its_backoff() {
     let mut queue = queue();
     queue.backoff_policy.pop_from_backoff_q = false;
     queue.add(plain("p"), 0, at(0));
     pop(&mut queue, 0);
     rejected(&mut queue, "p", &[NODES], 0);
-    queue.move_all_to_active_or_backoff_queue(&node_came(), at(0), |_| true);
+    queue.move_all_to_active_or_backoff_queue(&node_added(), at(0), |_| true);
     assert_eq!((pop(&mut queue, 1), queue.next_due()), (None, Some(at(2))));
     assert_eq!(pop(&mut queue, 2).as_deref(), Some("p"));
 }
@@ -296,22 +305,22 @@ fn an_unschedulable_pod_is_retried_after_five_minutes() {
     let popped = queue.pop(at(331)).unwrap();
     assert!(popped.flushed);
     rejected(&mut queue, "p", &[PODS], 331);
-    queue.move_all_to_active_or_backoff_queue(&pod_left(), at(340), |_| true);
+    queue.move_all_to_active_or_backoff_queue(&pod_deleted(), at(340), |_| true);
     assert!(!queue.pop(at(340)).unwrap().flushed);
 }
 
 #[test]
-fn gates_hold_back_until_they_open() {
+fn a_gated_pod_waits_for_an_event_of_its_gating_plugin() {
     let (mut queue, gate) = with_gate();
     gate.0.store(true, Ordering::Relaxed);
     queue.add(plain("p"), 0, at(0));
-    queue.move_all_to_active_or_backoff_queue(&node_came(), at(1), |_| true);
+    queue.move_all_to_active_or_backoff_queue(&node_added(), at(1), |_| true);
     assert_eq!((pop(&mut queue, 100), queue.counts().gated), (None, 1));
     assert_eq!(queue.rejected()[&(0, GATE)], 1);
     gate.0.store(false, Ordering::Relaxed);
-    queue.move_all_to_active_or_backoff_queue(&pod_left(), at(101), |_| true);
-    assert_eq!(pop(&mut queue, 101), None, "the gate did not ask for that");
-    queue.move_all_to_active_or_backoff_queue(&node_came(), at(102), |_| true);
+    queue.move_all_to_active_or_backoff_queue(&pod_deleted(), at(101), |_| true);
+    assert_eq!(pop(&mut queue, 101), None, "the gating plugin did not register for the event");
+    queue.move_all_to_active_or_backoff_queue(&node_added(), at(102), |_| true);
     assert_eq!(pop(&mut queue, 102).as_deref(), Some("p"));
     assert_eq!(queue.rejected()[&(0, GATE)], 0);
 }
@@ -341,7 +350,7 @@ fn own_updates_requeue_a_pod_if_a_plugin_registered_for_them() {
 }
 
 #[test]
-fn a_pod_can_be_activated() {
+fn activate_moves_a_pod_to_active_q_at_once() {
     let mut queue = queue_with_rejected_pod(&[PODS]);
     queue.activate("p", at(0));
     assert_eq!(queue.counts(), Counts { active: 1, ..Counts::default() });
@@ -362,7 +371,7 @@ fn a_removed_pod_leaves_nothing_behind() {
         while pop(&mut queue, 0).is_some_and(|popped| popped != name) {}
         match name {
             "backoff" => {
-                queue.move_all_to_active_or_backoff_queue(&node_came(), at(0), |_| true);
+                queue.move_all_to_active_or_backoff_queue(&node_added(), at(0), |_| true);
                 rejected(&mut queue, name, &[NODES], 0);
             }
             "failed" => failed(&mut queue, name, 0),
@@ -378,6 +387,7 @@ fn a_removed_pod_leaves_nothing_behind() {
     assert_eq!(pop(&mut queue, 1000), None);
 }
 
+/// Random operation on the queue. Numbers are those of pods, except for `Rejected`, which has the index of a plugin.
 #[derive(Debug, Clone, Copy)]
 enum QueueOp {
     Added(u8),
@@ -385,14 +395,15 @@ enum QueueOp {
     Rejected(u8),
     Failed,
     Done,
-    NodeCame,
-    PodLeft,
+    NodeAdded,
+    PodDeleted,
     Updated(u8),
     Activated(u8),
     Removed(u8),
     Gate(bool),
 }
 
+/// Generates an operation on the queue.
 fn queue_op() -> impl Strategy<Value = QueueOp> {
     prop_oneof![
         3 => (0u8..6).prop_map(QueueOp::Added),
@@ -400,8 +411,8 @@ fn queue_op() -> impl Strategy<Value = QueueOp> {
         4 => (0u8..4).prop_map(QueueOp::Rejected),
         2 => Just(QueueOp::Failed),
         1 => Just(QueueOp::Done),
-        2 => Just(QueueOp::NodeCame),
-        2 => Just(QueueOp::PodLeft),
+        2 => Just(QueueOp::NodeAdded),
+        2 => Just(QueueOp::PodDeleted),
         1 => (0u8..6).prop_map(QueueOp::Updated),
         1 => (0u8..6).prop_map(QueueOp::Activated),
         1 => (0u8..6).prop_map(QueueOp::Removed),
@@ -414,7 +425,7 @@ proptest! {
 
     /// After every operation each pod is in exactly one queue. Once all gates are open, each pod is tried again.
     #[test]
-    fn no_pod_is_lost(queue_ops in proptest::collection::vec(queue_op(), 0..80)) {
+    fn every_pod_is_in_one_queue_and_is_popped_again(queue_ops in proptest::collection::vec(queue_op(), 0..80)) {
         let (mut queue, gate) = with_gate();
         let (mut known, mut in_flight) = (std::collections::BTreeSet::new(), Vec::new());
         for (now, queue_op) in (0..).zip(queue_ops) {
@@ -437,8 +448,8 @@ proptest! {
                     }
                 }
                 QueueOp::Done => in_flight.iter().for_each(|uid| queue.done(uid)),
-                QueueOp::NodeCame => queue.move_all_to_active_or_backoff_queue(&node_came(), at(now), |_| true),
-                QueueOp::PodLeft => queue.move_all_to_active_or_backoff_queue(&pod_left(), at(now), |_| true),
+                QueueOp::NodeAdded => queue.move_all_to_active_or_backoff_queue(&node_added(), at(now), |_| true),
+                QueueOp::PodDeleted => queue.move_all_to_active_or_backoff_queue(&pod_deleted(), at(now), |_| true),
                 QueueOp::Updated(n) => {
                     let new = with_priority(&format!("p{n}"), i32::from(n));
                     queue.update(&new, &[ActionType::UpdatePodLabel], at(now));
@@ -460,10 +471,10 @@ proptest! {
         for uid in std::mem::take(&mut in_flight) {
             failed(&mut queue, &uid, 1000);
         }
-        let mut tried = std::collections::BTreeSet::new();
+        let mut popped_again = std::collections::BTreeSet::new();
         for now in (1000..2000).step_by(10) {
-            tried.extend(pop(&mut queue, now));
+            popped_again.extend(pop(&mut queue, now));
         }
-        prop_assert_eq!(tried, known);
+        prop_assert_eq!(popped_again, known);
     }
 }

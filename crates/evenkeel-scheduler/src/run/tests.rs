@@ -1,4 +1,4 @@
-//! A whole scheduler with a plugin that panics at each extension point in turn.
+//! Tests of a whole scheduler with a plugin that panics, for each extension point.
 
 use evenkeel_runtime::{cache::Caches, client::Client, clock::Clock, tasks::Tasks};
 use prometheus::Registry;
@@ -34,7 +34,7 @@ const NODES: &str = "/api/v1/nodes";
 const PODS: &str = "/api/v1/pods";
 
 /// Plugin that panics once for the pod `web`, in the call named `point`.
-struct Planted {
+struct PanickingPlugin {
     name: &'static str,
     point: &'static str,
     has_panicked: AtomicBool,
@@ -44,7 +44,7 @@ struct Planted {
     reserved: Mutex<BTreeSet<String>>,
 }
 
-impl Planted {
+impl PanickingPlugin {
     fn new(name: &'static str, point: &'static str) -> Arc<Self> {
         Arc::new(Self {
             name,
@@ -55,6 +55,7 @@ impl Planted {
         })
     }
 
+    /// Panics on the first call of the plugin's point for the pod `web`.
     fn call(&self, point: &str, pod: &PodInfo) {
         if point == self.point && pod.uid() == "web" {
             let first = !self.has_panicked.swap(true, Ordering::SeqCst);
@@ -68,7 +69,7 @@ impl Planted {
     }
 }
 
-impl Plugin for Planted {
+impl Plugin for PanickingPlugin {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -114,21 +115,21 @@ impl Plugin for Planted {
     }
 }
 
-impl QueueSort for Planted {
+impl QueueSort for PanickingPlugin {
     fn key(&self, pod: &PodInfo, _: Timestamp) -> SortKey {
         self.call("QueueSort", pod);
         [0; 2]
     }
 }
 
-impl PreEnqueue for Planted {
+impl PreEnqueue for PanickingPlugin {
     fn pre_enqueue(&self, pod: &PodInfo) -> StatusResult {
         self.call("PreEnqueue", pod);
         Ok(())
     }
 }
 
-impl PreFilter for Planted {
+impl PreFilter for PanickingPlugin {
     fn pre_filter(
         &self,
         _: &mut CycleState,
@@ -140,7 +141,7 @@ impl PreFilter for Planted {
     }
 }
 
-impl Filter for Planted {
+impl Filter for PanickingPlugin {
     fn filter(&self, _: &CycleState, pod: &PodInfo, _: NodeRef<'_>) -> StatusResult {
         self.call("Filter", pod);
         let rejects = pod.uid() == "web" && self.rejects.load(Ordering::SeqCst);
@@ -148,7 +149,7 @@ impl Filter for Planted {
     }
 }
 
-impl PostFilter for Planted {
+impl PostFilter for PanickingPlugin {
     fn post_filter<'a>(
         &'a self,
         cycle: &'a mut Cycle<'_>,
@@ -162,7 +163,7 @@ impl PostFilter for Planted {
     }
 }
 
-impl PreScore for Planted {
+impl PreScore for PanickingPlugin {
     fn pre_score(
         &self,
         _: &mut CycleState,
@@ -175,14 +176,14 @@ impl PreScore for Planted {
     }
 }
 
-impl Score for Planted {
+impl Score for PanickingPlugin {
     fn score(&self, _: &CycleState, pod: &PodInfo, _: NodeRef<'_>) -> i64 {
         self.call("Score", pod);
         0
     }
 }
 
-impl Reserve for Planted {
+impl Reserve for PanickingPlugin {
     fn reserve(&self, _: &mut CycleState, pod: &PodInfo, _: &str) -> StatusResult {
         self.reserved.lock().unwrap().insert(pod.uid().to_owned());
         self.call("Reserve", pod);
@@ -194,18 +195,18 @@ impl Reserve for Planted {
     }
 }
 
-impl Permit for Planted {
+impl Permit for PanickingPlugin {
     fn permit(&self, _: &CycleState, pod: &PodInfo, _: &str) -> PermitResult {
         self.call("Permit", pod);
-        let refuses = self.point == "Unreserve" && !self.has_panicked.load(Ordering::SeqCst);
-        match refuses && pod.uid() == "web" {
+        let rejects = self.point == "Unreserve" && !self.has_panicked.load(Ordering::SeqCst);
+        match rejects && pod.uid() == "web" {
             true => PermitResult::Reject(Status::error("refused")),
             false => PermitResult::Allow,
         }
     }
 }
 
-impl PreBind for Planted {
+impl PreBind for PanickingPlugin {
     fn pre_bind_pre_flight(&self, pod: &PodInfo, _: &str) -> PreBindPreFlight {
         self.call("PreBindPreFlight", pod);
         PreBindPreFlight::Act { parallel: false }
@@ -223,7 +224,7 @@ impl PreBind for Planted {
     }
 }
 
-impl Bind for Planted {
+impl Bind for PanickingPlugin {
     fn bind<'a>(
         &'a self,
         _: &'a Client,
@@ -237,16 +238,18 @@ impl Bind for Planted {
     }
 }
 
-impl PostBind for Planted {
+impl PostBind for PanickingPlugin {
     fn post_bind(&self, pod: &PodInfo, _: &str) {
         self.call("PostBind", pod);
     }
 }
 
+/// Returns metadata; the uid is the name.
 fn meta(name: &str, namespace: &str) -> Value {
     json!({"name": name, "uid": name, "namespace": namespace, "resourceVersion": "1"})
 }
 
+/// Returns a list of objects.
 fn list(items: &[Value]) -> Value {
     json!({"metadata": {"resourceVersion": "1"}, "items": items})
 }
@@ -304,7 +307,8 @@ struct Recorded {
 }
 
 impl Recorded {
-    fn look(&mut self, script: &Script) {
+    /// Collects bound pods and scheduling failures from the requests.
+    fn collect(&mut self, script: &Script) {
         for (what, body) in script.requests() {
             if let Some(rest) = what.strip_prefix("POST /api/v1/namespaces/shop/pods/") {
                 self.bound.extend(rest.strip_suffix("/binding").map(str::to_owned));
@@ -318,10 +322,11 @@ impl Recorded {
 /// Runs a scheduler whose plugin panics at `point`, until `web` and a later pod are bound.
 async fn panics_at(point: &'static str) -> Recorded {
     let (script, clock, tasks) = (server(), Clock::starting_at(at(0)), Tasks::new());
-    let (witness, planted) = (Planted::new("Witness", ""), Planted::new("Planted", point));
+    let (witness, panicking) =
+        (PanickingPlugin::new("Witness", ""), PanickingPlugin::new("Planted", point));
     let profile = Profile::new("default-scheduler")
         .with(witness.clone(), 1)
-        .with(planted.clone(), 1)
+        .with(panicking.clone(), 1)
         .with(Arc::new(DefaultBinder), 0);
     let options = SchedulerOptions { profiles: vec![profile], ..SchedulerOptions::default() };
     let client = script.client(&clock);
@@ -339,19 +344,23 @@ async fn panics_at(point: &'static str) -> Recorded {
     let wait = |seconds| clock.sleep(Duration::from_secs(seconds));
     let mut recorded = Recorded::default();
     wait(5).await;
-    planted.rejects.store(false, Ordering::SeqCst);
+    panicking.rejects.store(false, Ordering::SeqCst);
     let mut labelled = node("a", &json!({"x": "y"}));
     labelled["metadata"]["resourceVersion"] = "2".into();
     script.send_watch_event(NODES, "MODIFIED", &labelled);
     // The queue retries a pod that PreEnqueue rejected after five minutes.
     wait(400).await;
-    assert!(planted.has_panicked.load(Ordering::SeqCst), "{point}");
+    assert!(panicking.has_panicked.load(Ordering::SeqCst), "{point}");
     script.send_watch_event(PODS, "ADDED", &pod("later"));
     wait(10).await;
-    recorded.look(&script);
+    recorded.collect(&script);
     assert_eq!(recorded.bound, ["web", "later"], "{point}: {:?}", recorded.failed);
-    for plugin in [&witness, &planted] {
-        assert_eq!(plugin.reserved(), ["later", "web"], "{point}: what was bound is reserved");
+    for plugin in [&witness, &panicking] {
+        assert_eq!(
+            plugin.reserved(),
+            ["later", "web"],
+            "{point}: bound pods keep their reservations"
+        );
     }
     assert_eq!(tasks.supervisor().failures(), []);
     tasks.shut_down(Duration::from_secs(1)).await;
@@ -359,7 +368,7 @@ async fn panics_at(point: &'static str) -> Recorded {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plugin_that_panics_costs_its_pod_an_event_and_a_backoff() {
+async fn a_panic_of_a_plugin_is_reported_and_the_pod_retried() {
     for (point, message) in [
         ("QueueSort", "running QueueSort plugin \"Planted\": panic: deliberate"),
         ("PreEnqueue", "running PreEnqueue plugin \"Planted\": panic: deliberate"),

@@ -1,4 +1,4 @@
-//! Calls the extenders for an attempt: filters one after the other, scores concurrently.
+//! Calls the extenders for an attempt: filter verbs one after the other, prioritize verbs concurrently.
 
 use futures::future::join_all;
 
@@ -52,6 +52,7 @@ async fn filter(
     answer
 }
 
+/// Calls the prioritize function of extenders concurrently. Returns their results in the same order.
 async fn prioritize(
     cycle: &Cycle<'_>,
     extenders: &[usize],

@@ -41,6 +41,7 @@ impl Attempt {
         (attempt, step)
     }
 
+    /// Runs PreFilter, and then Filter on the nominated node or on all nodes.
     fn evaluate(&mut self, cycle: &mut Cycle<'_>, state: &mut CycleState) -> Step {
         if cycle.nodes().is_empty() {
             return self.without_node(cycle, None, Vec::new());
@@ -52,13 +53,14 @@ impl Attempt {
         if nominated_node.is_empty() {
             return self.evaluate_all(cycle, state);
         }
-        // Preemption freed resources there, so the node is likely to be feasible.
+        // Preemption freed resources on the nominated node, so it is likely to be feasible.
         self.only_nominated = true;
         self.found = cycle.evaluate_nominated_node(state, nominated_node);
         self.feasible_before = self.found.feasible.len();
         self.find_nodes_that_pass_extenders(cycle, state, 0)
     }
 
+    /// Runs Filter on the nodes until enough are feasible, then the extenders.
     fn evaluate_all(&mut self, cycle: &mut Cycle<'_>, state: &mut CycleState) -> Step {
         self.only_nominated = false;
         self.found = cycle.find_nodes_that_pass_filters(state);
@@ -81,7 +83,7 @@ impl Attempt {
         if let Some(extender) = extenders::next_filtering_extender(cycle, feasible, from) {
             return Step::Filter { extender, nodes: extenders::node_names(cycle, feasible) };
         }
-        self.found.extended = feasible.len() < self.feasible_before;
+        self.found.reduced_by_extenders = feasible.len() < self.feasible_before;
         if self.only_nominated && feasible.is_empty() {
             return self.evaluate_all(cycle, state);
         }
@@ -104,6 +106,7 @@ impl Attempt {
         self.find_nodes_that_pass_extenders(cycle, state, extender + 1)
     }
 
+    /// Selects the only feasible node, or continues with the scores of several.
     fn rank(&mut self, cycle: &mut Cycle<'_>, state: &mut CycleState) -> Step {
         match self.found.feasible.as_slice() {
             [] => {
@@ -142,7 +145,8 @@ impl Attempt {
 
     /// Selects this node and ends the attempt. If a plugin failed on another node, the attempt ends with that error.
     fn select(&mut self, cycle: &Cycle<'_>, slot: Slot) -> Step {
-        let failed = self.found.rejected.iter().position(|one| one.why.code == Code::Error);
+        let failed =
+            self.found.rejected.iter().position(|rejected| rejected.why.code == Code::Error);
         if let Some(failed) = failed {
             let failed = self.found.rejected.swap_remove(failed);
             return self.without_node(cycle, Some(failed), Vec::new());
@@ -152,18 +156,20 @@ impl Attempt {
         self.done(Ok(ScheduleResult { suggested_host, feasible_nodes }))
     }
 
+    /// Ends the attempt without a node.
     fn without_node(
         &self,
         cycle: &Cycle<'_>,
         overall: Option<NodeStatus>,
         rejected: Vec<NodeStatus>,
     ) -> Step {
-        let extended = overall.is_none() && self.found.extended;
+        let reduced_by_extenders = overall.is_none() && self.found.reduced_by_extenders;
         let mut fit_error = cycle.fit_error(overall, rejected);
-        fit_error.pre_filter_plugins.extend(extended.then_some(PluginSet::EXTENDERS));
+        fit_error.pre_filter_plugins.extend(reduced_by_extenders.then_some(PluginSet::EXTENDERS));
         self.done(Err(fit_error))
     }
 
+    /// Returns the final step with the result of the attempt.
     fn done(&self, result: Result<ScheduleResult, super::FitError>) -> Step {
         let (evaluated, next_start) = (self.found.evaluated, self.next_start);
         Step::Done(Outcome { result, evaluated, next_start })

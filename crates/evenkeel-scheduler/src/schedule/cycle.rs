@@ -17,7 +17,7 @@ use crate::{
     stopwatch::Stopwatch,
 };
 
-/// One scheduling cycle of a pod. Callers may move pods between nodes to evaluate alternatives, and must undo this.
+/// One scheduling cycle of a pod. Callers that move pods between nodes to evaluate alternatives must undo the moves.
 pub struct Cycle<'a> {
     pub(super) profile: &'a Profile,
     pub(super) nodes: &'a mut NodeTable,
@@ -34,7 +34,7 @@ pub struct Cycle<'a> {
     pub(super) pre_filter_plugins: Vec<usize>,
     pub(super) extenders: &'a [Arc<dyn Extender>],
     pub(super) trace: Trace,
-    /// The plugin that panicked in `add_pod` or `remove_pod`, so that the filters' state is no longer valid.
+    /// The plugin that panicked in `add_pod` or `remove_pod`. The state of the filters is no longer valid then.
     failed: Option<(usize, Status)>,
     /// Changes of the nodes by the running PostFilter plugin.
     changes: Option<Vec<NodeChange>>,
@@ -126,9 +126,9 @@ impl<'a> Cycle<'a> {
         self.record(|| NodeChange::Removed(other.clone(), slot));
         self.nodes.remove(other.uid());
         let node = self.nodes.at(slot);
-        for (n, plugin) in &self.extensions {
+        for (plugin_index, plugin) in &self.extensions {
             if let Err(why) = guarded(|| plugin.remove_pod(state, self.pod, other, node)) {
-                self.failed.get_or_insert((*n, why));
+                self.failed.get_or_insert((*plugin_index, why));
             }
         }
     }
@@ -137,9 +137,9 @@ impl<'a> Cycle<'a> {
     pub fn add_pod(&mut self, state: &mut CycleState, other: &PodInfo, slot: Slot) {
         self.restore_pod(other, slot);
         let node = self.nodes.at(slot);
-        for (n, plugin) in &self.extensions {
+        for (plugin_index, plugin) in &self.extensions {
             if let Err(why) = guarded(|| plugin.add_pod(state, self.pod, other, node)) {
-                self.failed.get_or_insert((*n, why));
+                self.failed.get_or_insert((*plugin_index, why));
             }
         }
     }
@@ -156,6 +156,7 @@ impl<'a> Cycle<'a> {
         self.changes = Some(Vec::new());
     }
 
+    /// Records a change of a node, if changes are recorded.
     fn record(&mut self, change: impl FnOnce() -> NodeChange) {
         if let Some(changes) = &mut self.changes {
             changes.push(change());
@@ -174,12 +175,13 @@ impl<'a> Cycle<'a> {
 
     /// Returns the message of the plugin that panicked in `add_pod` or `remove_pod`.
     pub(crate) fn failure(&self) -> Option<String> {
-        let (n, why) = self.failed.as_ref()?;
-        Some(self.filter_error(*n, why))
+        let (plugin_index, why) = self.failed.as_ref()?;
+        Some(self.filter_error(*plugin_index, why))
     }
 
-    fn filter_error(&self, n: usize, why: &Status) -> String {
-        let name = self.profile.plugin(n).name();
+    /// Returns the message of an error of a Filter plugin.
+    fn filter_error(&self, plugin_index: usize, why: &Status) -> String {
+        let name = self.profile.plugin(plugin_index).name();
         format!("running \"{name}\" filter plugin: {}", why.reasons.join(", "))
     }
 
@@ -208,22 +210,22 @@ impl<'a> Cycle<'a> {
     /// them, because they use resources, and without them, because they may satisfy its affinity.
     fn filter_with_nominated_pods(&mut self, state: &CycleState, slot: Slot) -> FilterResult {
         let name = Arc::clone(self.nodes.at(slot).name());
-        let first = |other: &&PodInfo| {
+        let counts = |other: &&PodInfo| {
             other.priority() >= self.pod.priority()
                 && other.uid() != self.pod.uid()
                 && self.nodes.pod(other.uid()).is_none()
         };
-        let nodes_with_nominated_pods: SmallVec<[PodInfo; 2]> =
-            self.nominator.nominated_pods_for_node(&name).iter().filter(first).cloned().collect();
-        if nodes_with_nominated_pods.is_empty() {
+        let nominated_pods: SmallVec<[PodInfo; 2]> =
+            self.nominator.nominated_pods_for_node(&name).iter().filter(counts).cloned().collect();
+        if nominated_pods.is_empty() {
             return Ok(());
         }
         let mut state = state.clone();
-        for other in &nodes_with_nominated_pods {
+        for other in &nominated_pods {
             self.add_pod(&mut state, other, slot);
         }
         let answer = self.run_filter_plugins(&state, slot);
-        for other in &nodes_with_nominated_pods {
+        for other in &nominated_pods {
             self.nodes.remove(other.uid());
         }
         answer
@@ -233,19 +235,24 @@ impl<'a> Cycle<'a> {
     ///
     /// Upstream: `RunFilterPlugins`.
     fn run_filter_plugins(&mut self, state: &CycleState, slot: Slot) -> FilterResult {
-        if let Some((n, why)) = &self.failed {
-            return Err((*n, Status::error(self.filter_error(*n, why))));
+        if let Some((plugin_index, why)) = &self.failed {
+            return Err((*plugin_index, Status::error(self.filter_error(*plugin_index, why))));
         }
         let node = self.nodes.at(slot);
         let timed = self.trace.times_node(slot);
         let mut running = 0;
         // The calls are many and short, so one guard covers all plugins.
         let answer = guarded(|| {
-            for (n, plugin) in &self.filters {
-                running = *n;
+            for (plugin_index, plugin) in &self.filters {
+                running = *plugin_index;
                 let began = timed.then(|| self.trace.now());
                 let answer = plugin.filter(state, self.pod, node);
-                self.trace.called(ExtensionPoint::Filter, *n, began, answer.as_ref().err());
+                self.trace.called(
+                    ExtensionPoint::Filter,
+                    *plugin_index,
+                    began,
+                    answer.as_ref().err(),
+                );
                 answer?;
             }
             Ok(())
@@ -260,7 +267,7 @@ impl<'a> Cycle<'a> {
     ///
     /// # Errors
     ///
-    /// The status that rejects the pod on all nodes.
+    /// Returns the status that rejects the pod on all nodes.
     ///
     /// Upstream: `RunPreFilterPlugins`.
     pub(crate) fn run_pre_filter_plugins(
@@ -274,47 +281,61 @@ impl<'a> Cycle<'a> {
         answer
     }
 
+    /// Runs the PreFilter plugins, and collects the filters of those that did not skip the pod.
     fn pre_filter_each(&mut self, state: &mut CycleState) -> Result<(), NodeStatus> {
         let (mut skipped, mut resolvable_rejection) = (SmallVec::<[usize; 16]>::new(), None);
-        for (n, plugin) in self.profile.at(ExtensionPoint::PreFilter) {
+        for (plugin_index, plugin) in self.profile.at(ExtensionPoint::PreFilter) {
             let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_filter()) else { continue };
             let began = self.trace.begin();
             let answer = guarded(|| plugin.pre_filter(state, self.pod, self.nodes));
             let answer = answer.unwrap_or_else(Err);
             match answer {
                 Ok(PreFilterResult::Skip) => {
-                    self.trace.skipped(ExtensionPoint::PreFilter, n, began);
+                    self.trace.skipped(ExtensionPoint::PreFilter, plugin_index, began);
                 }
-                _ => self.trace.called(ExtensionPoint::PreFilter, n, began, answer.as_ref().err()),
+                _ => self.trace.called(
+                    ExtensionPoint::PreFilter,
+                    plugin_index,
+                    began,
+                    answer.as_ref().err(),
+                ),
             }
             match answer {
                 Ok(PreFilterResult::All) => {}
                 Ok(PreFilterResult::Skip) => {
-                    skipped.push(n);
+                    skipped.push(plugin_index);
                     continue;
                 }
-                Ok(PreFilterResult::Only(names)) => self.merge_pre_filter_result(n, names)?,
+                Ok(PreFilterResult::Only(names)) => {
+                    self.merge_pre_filter_result(plugin_index, names)?
+                }
                 // Preemption may help. It needs the state of the remaining plugins, so these still run.
                 Err(why) if why.code == Code::Unschedulable => {
-                    resolvable_rejection = Some(NodeStatus { slot: 0, plugin: n, why });
+                    resolvable_rejection = Some(NodeStatus { slot: 0, plugin: plugin_index, why });
                 }
                 Err(why) if why.code == Code::UnschedulableAndUnresolvable => {
-                    return Err(NodeStatus { slot: 0, plugin: n, why });
+                    return Err(NodeStatus { slot: 0, plugin: plugin_index, why });
                 }
                 Err(why) => {
                     let reason = why.reasons.join(", ");
                     let why =
                         Status::error(format!("running PreFilter plugin \"{name}\": {reason}"));
-                    return Err(NodeStatus { slot: 0, plugin: n, why });
+                    return Err(NodeStatus { slot: 0, plugin: plugin_index, why });
                 }
             }
-            self.extensions.push((n, plugin));
+            self.extensions.push((plugin_index, plugin));
         }
-        let filters = self.profile.at(ExtensionPoint::Filter).filter(|(n, _)| !skipped.contains(n));
-        self.filters = filters.filter_map(|(n, plugin)| Some((n, plugin.as_filter()?))).collect();
+        let filters = self
+            .profile
+            .at(ExtensionPoint::Filter)
+            .filter(|(plugin_index, _)| !skipped.contains(plugin_index));
+        self.filters = filters
+            .filter_map(|(plugin_index, plugin)| Some((plugin_index, plugin.as_filter()?)))
+            .collect();
         resolvable_rejection.map_or(Ok(()), Err)
     }
 
+    /// Restricts the nodes to those with these names. Fails if no node remains.
     fn merge_pre_filter_result(
         &mut self,
         plugin: usize,
@@ -340,13 +361,16 @@ impl<'a> Cycle<'a> {
 
     /// Returns the names of the plugins that restricted the nodes, sorted.
     pub(super) fn pre_filter_plugin_names(&self) -> Vec<&'static str> {
-        let mut names: Vec<_> =
-            self.pre_filter_plugins.iter().map(|n| self.profile.plugin(*n).name()).collect();
+        let mut names: Vec<_> = self
+            .pre_filter_plugins
+            .iter()
+            .map(|plugin_index| self.profile.plugin(*plugin_index).name())
+            .collect();
         names.sort_unstable();
         names
     }
 
-    /// Reports whether PreFilter plugins leave the node to be evaluated.
+    /// Reports whether the PreFilter plugins left this node for the filters.
     pub(crate) fn passes_pre_filter(&self, name: &Arc<str>) -> bool {
         self.pre_filter_nodes.as_ref().is_none_or(|only| only.contains(name))
     }
@@ -390,15 +414,16 @@ impl<'a> Cycle<'a> {
         let only: Option<Vec<Slot>> = self.pre_filter_nodes.as_ref().map(|names| {
             names.iter().filter_map(|name| self.nodes.get(name)).map(NodeRef::slot).collect()
         });
-        let n = only.as_ref().map_or(self.nodes.len(), Vec::len);
+        let node_count = only.as_ref().map_or(self.nodes.len(), Vec::len);
         let enough = if self.has_choice() {
-            num_feasible_nodes_to_find(n, self.profile.percentage())
+            num_feasible_nodes_to_find(node_count, self.profile.percentage())
         } else {
             1
         };
-        for at in 0..n {
-            let at = (self.start + at) % n;
-            let slot = only.as_ref().map_or_else(|| self.nodes.nth(at).slot(), |only| only[at]);
+        for offset in 0..node_count {
+            let index = (self.start + offset) % node_count;
+            let slot =
+                only.as_ref().map_or_else(|| self.nodes.nth(index).slot(), |only| only[index]);
             self.check_node(state, slot, &mut found);
             if found.feasible.len() >= enough {
                 break;
@@ -408,7 +433,7 @@ impl<'a> Cycle<'a> {
         found
     }
 
-    /// Reports whether plugins or extenders rank or filter the feasible nodes. Otherwise the first feasible node is
+    /// Reports whether plugins or extenders score or filter the feasible nodes. Otherwise the first feasible node is
     /// enough.
     fn has_choice(&self) -> bool {
         self.profile.at(ExtensionPoint::Score).next().is_some()

@@ -24,8 +24,8 @@ pub(super) fn next_filtering_extender(
     if feasible.is_empty() {
         return None;
     }
-    let filters = |n: &usize| {
-        let extender = &cycle.extenders[*n];
+    let filters = |index: &usize| {
+        let extender = &cycle.extenders[*index];
         extender.filters() && extender.is_interested(cycle.pod)
     };
     (from..cycle.extenders.len()).find(filters)
@@ -66,7 +66,7 @@ pub(super) fn prioritizing_extenders(cycle: &Cycle<'_>) -> Vec<usize> {
     let extenders = cycle.extenders.iter().enumerate();
     extenders
         .filter(|(_, extender)| extender.prioritizes() && extender.is_interested(cycle.pod))
-        .map(|(n, _)| n)
+        .map(|(index, _)| index)
         .collect()
 }
 

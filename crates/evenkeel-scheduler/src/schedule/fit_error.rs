@@ -20,11 +20,10 @@ impl FitError {
         plugins
     }
 
-    /// Returns the message of a plugin that failed. The attempt then counts as an error, and the pod not as
-    /// unschedulable.
+    /// Returns the message of a plugin that failed. The attempt then counts as an error, not as unschedulable.
     pub fn error(&self) -> Option<&str> {
-        let wrong = |rejected: &&NodeStatus| rejected.why.code == Code::Error;
-        let rejected = self.all().find(wrong)?;
+        let is_error = |rejected: &&NodeStatus| rejected.why.code == Code::Error;
+        let rejected = self.all().find(is_error)?;
         Some(rejected.why.reasons.first().map_or("", |reason| reason))
     }
 
@@ -53,8 +52,8 @@ impl FitError {
         match &self.overall {
             Some(overall) => overall.why.code,
             None => {
-                let of_node = self.rejected.iter().find(|rejected| rejected.slot == slot);
-                of_node.map_or(Code::UnschedulableAndUnresolvable, |rejected| rejected.why.code)
+                let status = self.rejected.iter().find(|rejected| rejected.slot == slot);
+                status.map_or(Code::UnschedulableAndUnresolvable, |rejected| rejected.why.code)
             }
         }
     }
@@ -79,15 +78,15 @@ impl fmt::Display for FitError {
         }
         let mut counts: Vec<String> =
             self.counts().into_iter().map(|(reason, count)| format!("{count} {reason}")).collect();
-        let absent = self.n_nodes - self.rejected.len().min(self.n_nodes);
-        if absent > 0 && !self.pre_filter_plugin_names.is_empty() {
+        let not_evaluated = self.n_nodes - self.rejected.len().min(self.n_nodes);
+        if not_evaluated > 0 && !self.pre_filter_plugin_names.is_empty() {
             let by = self.pre_filter_plugin_names.join(" ");
-            counts.push(format!("{absent} node(s) didn't satisfy plugin(s) [{by}]"));
+            counts.push(format!("{not_evaluated} node(s) didn't satisfy plugin(s) [{by}]"));
         }
         if counts.is_empty() {
             return Ok(());
         }
-        // Like upstream, the entries are sorted as text: `10 x` precedes `2 y`.
+        // As upstream, the entries are sorted as text: `10 x` precedes `2 y`.
         counts.sort_unstable();
         write!(f, " {}.", counts.join(", "))
     }
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_counted_and_sorted_as_text() {
+    fn the_message_counts_reasons_and_sorts_them_as_text() {
         let mut reasons = vec!["full"; 10];
         reasons.extend(["tainted", "tainted"]);
         assert_eq!(
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_were_not_evaluated_are_counted() {
+    fn the_message_counts_nodes_that_were_not_evaluated() {
         let mut fit_error = fit_error(&["full"], 5);
         fit_error.pre_filter_plugins = vec![7];
         fit_error.pre_filter_plugin_names = vec!["NodeAffinity"];

@@ -93,8 +93,9 @@ pub struct NodeStatus {
     pub why: Status,
 }
 
-/// Returns the number of feasible nodes after which an attempt stops its search. Of up to 100 nodes it is all. Of more
-/// it is `percentage`, but at least 100. A percentage of 0 means 50 %, falling to 5 % as the cluster grows.
+/// Returns the number of feasible nodes after which an attempt stops its search. With up to 100 nodes, the attempt
+/// evaluates all. With more, it is `percentage` of the nodes, but at least 100. A percentage of 0 means a default that
+/// falls from 50 % to 5 % as the cluster grows.
 ///
 /// Upstream: `numFeasibleNodesToFind`.
 pub fn num_feasible_nodes_to_find(n_nodes: usize, percentage: u32) -> usize {
@@ -126,8 +127,8 @@ struct FilterOutcome {
     feasible: Vec<Slot>,
     rejected: Vec<NodeStatus>,
     evaluated: usize,
-    /// Whether an extender removed nodes.
-    extended: bool,
+    /// Whether an extender removed feasible nodes.
+    reduced_by_extenders: bool,
 }
 
 #[cfg(test)]
@@ -135,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_of_nodes_to_find_is_upstreams() {
+    fn the_number_of_nodes_to_find_equals_upstreams() {
         for (nodes, percentage, want) in [
             (10, 0, 10),
             (99, 0, 99),

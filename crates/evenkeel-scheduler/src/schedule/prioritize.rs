@@ -16,7 +16,7 @@ impl Cycle<'_> {
     ///
     /// # Errors
     ///
-    /// If a plugin panicked: its index and status.
+    /// If a plugin panics, returns its index and status.
     ///
     /// Upstream: `prioritizeNodes`, `NewSortedScoredNodes`.
     pub(super) fn prioritize_and_select_host(
@@ -49,43 +49,45 @@ fn prioritize_nodes(
     trace: &mut Trace,
 ) -> Result<Vec<i64>, (usize, Status)> {
     let (profile, nodes, pod) = (cycle.profile, cycle.nodes(), cycle.pod);
-    let (mut done, mut same) = (Vec::new(), 0);
+    let (mut scored, mut same) = (Vec::new(), 0);
     let began = trace.now();
-    for (n, plugin) in profile.at(ExtensionPoint::PreScore) {
+    for (index, plugin) in profile.at(ExtensionPoint::PreScore) {
         let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_score()) else { continue };
         let timed = trace.begin();
         let answer = guarded(|| plugin.pre_score(state, pod, nodes, feasible))
-            .map_err(|why| failed(n, "PreScore", name, &why))?;
+            .map_err(|why| failed(index, "PreScore", name, &why))?;
         match answer {
             PreScoreResult::All => {
-                trace.called(ExtensionPoint::PreScore, n, timed, None);
+                trace.called(ExtensionPoint::PreScore, index, timed, None);
                 continue;
             }
-            PreScoreResult::Skip => trace.skipped(ExtensionPoint::PreScore, n, timed),
+            PreScoreResult::Skip => trace.skipped(ExtensionPoint::PreScore, index, timed),
             PreScoreResult::Same(score) => {
                 // Every node gets this score.
-                trace.scored(n, feasible.len(), timed);
-                same += score.clamp(0, MAX_NODE_SCORE) * profile.weight(n);
+                trace.scored(index, feasible.len(), timed);
+                same += score.clamp(0, MAX_NODE_SCORE) * profile.weight(index);
             }
         }
-        done.push(n);
+        scored.push(index);
     }
     trace.ran(ExtensionPoint::PreScore, began, None);
     let began = trace.now();
     let mut total = vec![same; feasible.len()];
-    let mut of_plugin = Vec::with_capacity(feasible.len());
-    for (n, plugin) in profile.at(ExtensionPoint::Score).filter(|(n, _)| !done.contains(n)) {
+    let mut plugin_scores = Vec::with_capacity(feasible.len());
+    for (index, plugin) in
+        profile.at(ExtensionPoint::Score).filter(|(index, _)| !scored.contains(index))
+    {
         let (name, Some(plugin)) = (plugin.name(), plugin.as_score()) else { continue };
         let timed = trace.begin();
-        of_plugin.clear();
+        plugin_scores.clear();
         guarded(|| {
-            plugin.score_all(state, pod, feasible, &mut of_plugin);
-            plugin.normalize_score(state, feasible, &mut of_plugin);
+            plugin.score_all(state, pod, feasible, &mut plugin_scores);
+            plugin.normalize_score(state, feasible, &mut plugin_scores);
         })
-        .map_err(|why| failed(n, "Score", name, &why))?;
-        trace.scored(n, feasible.len(), timed);
-        for (sum, score) in total.iter_mut().zip(&of_plugin) {
-            *sum += score.clamp(&0, &MAX_NODE_SCORE) * profile.weight(n);
+        .map_err(|why| failed(index, "Score", name, &why))?;
+        trace.scored(index, feasible.len(), timed);
+        for (sum, score) in total.iter_mut().zip(&plugin_scores) {
+            *sum += score.clamp(&0, &MAX_NODE_SCORE) * profile.weight(index);
         }
     }
     trace.ran(ExtensionPoint::Score, began, None);
@@ -93,9 +95,9 @@ fn prioritize_nodes(
 }
 
 /// Prefixes the message of an error with the extension point and the plugin.
-fn failed(n: usize, point: &str, plugin: &str, why: &Status) -> (usize, Status) {
+fn failed(index: usize, point: &str, plugin: &str, why: &Status) -> (usize, Status) {
     let reasons = why.reasons.join(", ");
-    (n, Status::error(format!("running {point} plugin \"{plugin}\": {reasons}")))
+    (index, Status::error(format!("running {point} plugin \"{plugin}\": {reasons}")))
 }
 
 /// Selects one of the nodes with the highest score.
@@ -103,15 +105,15 @@ fn failed(n: usize, point: &str, plugin: &str, why: &Status) -> (usize, Status) 
 /// Upstream: `NewSortedScoredNodes`.
 fn select_host<'a>(nodes: &[NodeRef<'a>], scores: &[i64], seed: u64) -> NodeRef<'a> {
     let top = scores.iter().copied().max().unwrap_or(0);
-    let n_ties = scores.iter().filter(|score| **score == top).count().max(1);
-    let winner = (mix(seed) % n_ties as u64) as usize;
-    let index = scores
+    let ties = scores.iter().filter(|score| **score == top).count().max(1);
+    let winner = (mix(seed) % ties as u64) as usize;
+    let selected = scores
         .iter()
         .enumerate()
         .filter(|(_, score)| **score == top)
         .nth(winner)
         .map_or(0, |(index, _)| index);
-    nodes[index]
+    nodes[selected]
 }
 
 /// Mixes all bits of a seed (`splitmix64`).

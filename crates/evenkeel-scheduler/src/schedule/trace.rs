@@ -32,10 +32,10 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    pub(super) fn new(seed: u64, n_plugins: usize) -> Self {
+    pub(super) fn new(seed: u64, plugins: usize) -> Self {
         Self {
             sampled: mix(!seed).is_multiple_of(SAMPLED),
-            filtered: SmallVec::from_elem(0, n_plugins),
+            filtered: SmallVec::from_elem(0, plugins),
             ..Self::default()
         }
     }
@@ -50,6 +50,7 @@ impl Trace {
         self.stopwatch.read()
     }
 
+    /// Reports whether the attempt is sampled, so that each plugin call is measured.
     pub(crate) fn times_plugins(&self) -> bool {
         self.sampled
     }
@@ -72,10 +73,12 @@ impl Trace {
         }
     }
 
+    /// Reports whether the filters are measured on this node.
     pub(super) fn times_node(&self, slot: Slot) -> bool {
         self.sampled && slot.is_multiple_of(TIMED_NODES)
     }
 
+    /// Counts a plugin call, and records its duration if it was measured.
     pub(super) fn called(
         &mut self,
         point: ExtensionPoint,
@@ -92,7 +95,7 @@ impl Trace {
         }
     }
 
-    /// Records the duration of a skipped plugin. Like upstream, it does not count the call.
+    /// Records the duration of a skipped plugin. As upstream, it does not count the call.
     pub(super) fn skipped(
         &mut self,
         point: ExtensionPoint,
@@ -105,12 +108,8 @@ impl Trace {
     }
 
     /// Counts and records a plugin's scores of this many nodes.
-    pub(super) fn scored(&mut self, plugin: usize, n_nodes: usize, began: Option<Duration>) {
-        self.called.push((
-            ExtensionPoint::Score,
-            plugin,
-            u32::try_from(n_nodes).unwrap_or(u32::MAX),
-        ));
+    pub(super) fn scored(&mut self, plugin: usize, nodes: usize, began: Option<Duration>) {
+        self.called.push((ExtensionPoint::Score, plugin, u32::try_from(nodes).unwrap_or(u32::MAX)));
         if let Some(began) = began {
             self.plugins.push((
                 ExtensionPoint::Score,
@@ -121,6 +120,7 @@ impl Trace {
         }
     }
 
+    /// Records the duration of an extension point.
     pub(crate) fn ran(&mut self, point: ExtensionPoint, began: Duration, why: Option<&Status>) {
         self.points.push((point, code(why), self.stopwatch.since(began)));
     }

@@ -6,6 +6,7 @@ use serde_json::Value;
 const PRIORITIES: [(&str, i64); 2] =
     [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
+/// Reports whether a value is not a text, or is empty.
 fn is_absent(value: &Value) -> bool {
     value.as_str().is_none_or(str::is_empty)
 }
@@ -54,8 +55,8 @@ pub(super) fn priority(pod: &mut Value, classes: &[Value]) {
         "" => class["globalDefault"] == true,
         name => class["metadata"]["name"] == *name,
     });
-    let own = PRIORITIES.iter().find(|(known, _)| *known == name);
-    let value = class.and_then(|class| class["value"].as_i64()).or(own.map(|(_, value)| *value));
+    let system = PRIORITIES.iter().find(|(known, _)| *known == name);
+    let value = class.and_then(|class| class["value"].as_i64()).or(system.map(|(_, value)| *value));
     if let Some(value) = value {
         pod["spec"]["priority"] = value.into();
     }

@@ -1,10 +1,11 @@
-//! Dumps, and the simulated clusters built from them.
+//! Tests of dumps, and of the simulated clusters built from them.
 
 use super::*;
 use crate::fixtures::merge;
 use crate::{SchedulerOptions, explain::Looker};
 use evenkeel_runtime::{cache::Caches, client::Client, clock::Clock, tasks::Tasks};
 
+/// Nodes `small` (1 CPU) and `big` (4 CPUs), and the unscheduled pod `waits`, which requests 2 CPUs.
 const DUMP: &str = "
 apiVersion: v1
 kind: List
@@ -29,7 +30,7 @@ async fn looker(dump: Dump) -> (Looker, Tasks) {
 }
 
 #[tokio::test]
-async fn a_dump_says_where_a_pod_would_go_and_why_not_elsewhere() {
+async fn a_dry_run_reports_the_best_node_and_why_others_are_rejected() {
     let mut dump = Dump::default();
     dump.add(DUMP).unwrap();
     assert_eq!(dump.len(), 3);
@@ -41,7 +42,7 @@ async fn a_dump_says_where_a_pod_would_go_and_why_not_elsewhere() {
     assert_eq!(refused.refused.as_ref().unwrap().reasons, ["Insufficient cpu"]);
     let pending = looker.pending();
     assert_eq!(pending.len(), 1);
-    // Two copies on the node leave no room for a third.
+    // After two copies of the pod, the node has no CPU for a third.
     for copy in ["one", "two"] {
         looker.place(&pending[0], copy, "big");
     }
@@ -76,7 +77,10 @@ async fn victims_are_reported_but_not_evicted() {
         pod.spec.priority = Some(priority);
         pod.spec.preemption_policy = policy.into();
         let explained = looker.explain_pod(&Arc::new(pod.clone())).unwrap();
-        let pods = explained.evictions.into_iter().map(|one| (one.node.to_string(), one.pods));
+        let pods = explained
+            .evictions
+            .into_iter()
+            .map(|workload| (workload.node.to_string(), workload.pods));
         (pods.collect::<Vec<_>>(), explained.message.unwrap())
     };
     let on_big = |pods: &[&str]| {
@@ -98,7 +102,7 @@ async fn victims_are_reported_but_not_evicted() {
 }
 
 #[test]
-fn objects_without_an_api_version_are_refused() {
+fn objects_without_an_api_version_are_rejected() {
     let mut dump = Dump::default();
     let error = dump.add("{kind: Pod}").unwrap_err();
     assert_eq!(error.to_string(), "object 1 has no apiVersion");
@@ -108,7 +112,7 @@ fn objects_without_an_api_version_are_refused() {
     assert!(!dump.is_empty());
 }
 
-/// A workload whose pods request 2 CPUs and are labelled with its name, with `more` merged into it.
+/// Returns a workload whose pods request 2 CPUs and are labelled with its name, with `more` merged into it.
 fn workload(kind: &str, name: &str, more: &Value) -> Value {
     let version = if kind == "Job" { "batch/v1" } else { "apps/v1" };
     let asks = json!({"limits": {"cpu": "2"}});
@@ -127,7 +131,7 @@ fn workload(kind: &str, name: &str, more: &Value) -> Value {
     workload
 }
 
-/// A pod with the label of a workload.
+/// Returns a pod on node `big` with the label of a workload, with `more` merged into it.
 fn pod_of(app: &str, name: &str, more: &Value) -> Value {
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -138,7 +142,7 @@ fn pod_of(app: &str, name: &str, more: &Value) -> Value {
     pod
 }
 
-/// The workloads with missing pods, and all pods after these were added.
+/// Returns the workloads with missing pods, and all pods after the missing ones were added.
 fn completed(objects: &[Value]) -> (Vec<Workload>, Vec<Value>) {
     let mut dump = Dump::default();
     dump.add(DUMP).unwrap();
@@ -147,78 +151,92 @@ fn completed(objects: &[Value]) -> (Vec<Workload>, Vec<Value>) {
     (workloads, dump.objects["/api/v1/pods"].clone())
 }
 
-/// The names of the added pods, by workload.
-fn made(objects: &[Value]) -> Vec<(String, Vec<String>)> {
+/// Returns the names of the added pods, by workload.
+fn added_pods(objects: &[Value]) -> Vec<(String, Vec<String>)> {
     let (workloads, pods) = completed(objects);
     let name = |uid: &String| {
         let pod = pods.iter().find(|pod| pod["metadata"]["uid"] == **uid).unwrap();
         pod["metadata"]["name"].as_str().unwrap().to_owned()
     };
     let all = workloads.iter();
-    all.map(|one| (format!("{} {}", one.kind, one.name), one.pods.iter().map(name).collect()))
-        .collect()
+    all.map(|workload| {
+        (format!("{} {}", workload.kind, workload.name), workload.pods.iter().map(name).collect())
+    })
+    .collect()
 }
 
 #[test]
-fn missing_pods_of_workloads_are_made() {
+fn missing_pods_of_workloads_are_added() {
     let three = json!({"spec": {"replicas": 3}});
-    let one = |kind: &str, name: &str, more: &Value| workload(kind, name, more);
     let has = |more: Value| pod_of("w", "w-1", &more);
     for (objects, want) in [
         (
-            vec![one("Deployment", "w", &three)],
+            vec![workload("Deployment", "w", &three)],
             &["w-simulated-0", "w-simulated-1", "w-simulated-2"][..],
         ),
-        (vec![one("Deployment", "w", &json!({}))], &["w-simulated-0"]),
-        (vec![one("Deployment", "w", &json!({"spec": {"replicas": 0}}))], &[]),
-        (vec![one("Deployment", "w", &three), has(json!({}))], &["w-simulated-0", "w-simulated-1"]),
+        (vec![workload("Deployment", "w", &json!({}))], &["w-simulated-0"]),
+        (vec![workload("Deployment", "w", &json!({"spec": {"replicas": 0}}))], &[]),
+        (
+            vec![workload("Deployment", "w", &three), has(json!({}))],
+            &["w-simulated-0", "w-simulated-1"],
+        ),
         // The existing pod has ended, is terminating, or belongs to another workload.
         (
-            vec![one("ReplicaSet", "w", &json!({})), has(json!({"status": {"phase": "Failed"}}))],
+            vec![
+                workload("ReplicaSet", "w", &json!({})),
+                has(json!({"status": {"phase": "Failed"}})),
+            ],
             &["w-simulated-0"],
         ),
         (
             vec![
-                one("ReplicaSet", "w", &json!({})),
+                workload("ReplicaSet", "w", &json!({})),
                 has(json!({"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}})),
             ],
             &["w-simulated-0"],
         ),
         (
-            vec![one("ReplicaSet", "w", &json!({})), has(json!({"metadata": {"namespace": "x"}}))],
+            vec![
+                workload("ReplicaSet", "w", &json!({})),
+                has(json!({"metadata": {"namespace": "x"}})),
+            ],
             &["w-simulated-0"],
         ),
-        (vec![one("StatefulSet", "w", &three), has(json!({}))], &["w-0", "w-2"]),
-        (vec![one("StatefulSet", "w", &json!({"spec": {"ordinals": {"start": 5}}}))], &["w-5"]),
-        (vec![one("Job", "w", &json!({}))], &["w-0"]),
-        (vec![one("Job", "w", &json!({"spec": {"parallelism": 3}}))], &["w-0", "w-1", "w-2"]),
+        (vec![workload("StatefulSet", "w", &three), has(json!({}))], &["w-0", "w-2"]),
         (
-            vec![one(
+            vec![workload("StatefulSet", "w", &json!({"spec": {"ordinals": {"start": 5}}}))],
+            &["w-5"],
+        ),
+        (vec![workload("Job", "w", &json!({}))], &["w-0"]),
+        (vec![workload("Job", "w", &json!({"spec": {"parallelism": 3}}))], &["w-0", "w-1", "w-2"]),
+        (
+            vec![workload(
                 "Job",
                 "w",
                 &json!({"spec": {"parallelism": 3, "completions": 5}, "status": {"succeeded": 3}}),
             )],
             &["w-3", "w-4"],
         ),
-        (vec![one("Job", "w", &json!({"spec": {"suspend": true}}))], &[]),
+        (vec![workload("Job", "w", &json!({"spec": {"suspend": true}}))], &[]),
         (
-            vec![one(
+            vec![workload(
                 "Job",
                 "w",
                 &json!({"status": {"conditions": [{"type": "Complete", "status": "True"}]}}),
             )],
             &[],
         ),
-        (vec![one("DaemonSet", "w", &json!({}))], &["w-small", "w-big"]),
-        (vec![one("DaemonSet", "w", &json!({})), has(json!({}))], &["w-small"]),
+        (vec![workload("DaemonSet", "w", &json!({}))], &["w-small", "w-big"]),
+        (vec![workload("DaemonSet", "w", &json!({})), has(json!({}))], &["w-small"]),
     ] {
-        let made: Vec<String> = made(&objects).into_iter().flat_map(|(_, pods)| pods).collect();
-        assert_eq!(made, want, "{objects:?}");
+        let added_pods: Vec<String> =
+            added_pods(&objects).into_iter().flat_map(|(_, pods)| pods).collect();
+        assert_eq!(added_pods, want, "{objects:?}");
     }
 }
 
 #[test]
-fn owned_workloads_do_not_make_pods_of_their_own() {
+fn pods_of_a_workload_with_an_existing_owner_belong_to_the_owner() {
     let deployment =
         workload("Deployment", "w", &json!({"metadata": {"uid": "d"}, "spec": {"replicas": 2}}));
     let owner = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "w", "uid": "d", "controller": true}]);
@@ -228,14 +246,14 @@ fn owned_workloads_do_not_make_pods_of_their_own() {
         &json!({"metadata": {"ownerReferences": owner}, "spec": {"replicas": 9}}),
     );
     let names: Vec<String> =
-        made(&[deployment, set.clone()]).into_iter().map(|(name, _)| name).collect();
+        added_pods(&[deployment, set.clone()]).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["Deployment w"]);
-    let names: Vec<String> = made(&[set]).into_iter().map(|(name, _)| name).collect();
-    assert_eq!(names, ["ReplicaSet w-1"], "its owner is not there");
+    let names: Vec<String> = added_pods(&[set]).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["ReplicaSet w-1"], "the owner does not exist");
 }
 
 #[test]
-fn pods_are_as_controllers_and_the_server_make_them() {
+fn added_pods_equal_those_of_the_controller_and_the_api_server() {
     let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 7});
     let storage = json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": "x",
@@ -250,7 +268,7 @@ fn pods_are_as_controllers_and_the_server_make_them() {
         dump.add(&object.to_string()).unwrap();
     }
     let workloads = dump.complete();
-    assert!(!workloads[0].alike, "each has a claim of its own");
+    assert!(!workloads[0].alike, "each pod has its own claim");
     let pod = &dump.objects["/api/v1/pods"][0];
     assert_eq!(pod["metadata"]["labels"]["apps.kubernetes.io/pod-index"], "0");
     assert_eq!(pod["metadata"]["ownerReferences"][0]["kind"], "StatefulSet");
@@ -261,7 +279,7 @@ fn pods_are_as_controllers_and_the_server_make_them() {
     );
     assert_eq!(
         spec["containers"][0]["resources"]["requests"]["cpu"], "2",
-        "what is limited is asked for"
+        "requests default to limits"
     );
     assert_eq!(spec["volumes"][0]["persistentVolumeClaim"]["claimName"], "data-db-0");
     let claim = &dump.objects["/api/v1/persistentvolumeclaims"][0];
@@ -287,15 +305,15 @@ async fn daemon_pods_run_on_cordoned_but_not_on_tainted_nodes() {
     for object in [tainted, cordoned, workload("DaemonSet", "agent", &json!({}))] {
         dump.add(&object.to_string()).unwrap();
     }
-    let made = dump.complete().remove(0).pods;
-    assert_eq!(made, ["shop/agent-small", "shop/agent-big", "shop/agent-out"]);
+    let added_pods = dump.complete().remove(0).pods;
+    assert_eq!(added_pods, ["shop/agent-small", "shop/agent-big", "shop/agent-out"]);
     let (mut looker, tasks) = looker(dump).await;
-    let mut goes = |name: &str| {
+    let mut best_node = |name: &str| {
         let explained = looker.explain("shop", name).unwrap();
         explained.best().first().map(|node| (*node).to_owned())
     };
-    assert_eq!(goes("agent-big").as_deref(), Some("big"));
-    assert_eq!(goes("agent-out").as_deref(), Some("out"), "a node that is closed to others");
-    assert_eq!(goes("agent-small"), None, "it has one CPU");
+    assert_eq!(best_node("agent-big").as_deref(), Some("big"));
+    assert_eq!(best_node("agent-out").as_deref(), Some("out"), "the pod tolerates the cordon");
+    assert_eq!(best_node("agent-small"), None, "the node has one CPU");
     tasks.token().cancel();
 }

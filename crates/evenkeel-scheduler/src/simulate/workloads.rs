@@ -18,7 +18,7 @@ use std::{
 
 use super::stored;
 
-/// Replaces the pod template hash in names and labels.
+/// Stands for the pod template hash in names and labels.
 const HASH: &str = "simulated";
 
 /// A workload whose pods were missing.
@@ -57,8 +57,8 @@ pub(super) fn is_workload(kind: &str) -> bool {
     KINDS.iter().any(|(known, _)| *known == kind)
 }
 
-/// Adds missing pods, with their claims and ReplicaSets. Returns the workloads concerned.
-pub(super) fn add_lacking(objects: &mut Objects) -> Vec<Workload> {
+/// Adds missing pods, with their claims and ReplicaSets. Returns the workloads whose pods were missing.
+pub(super) fn add_missing(objects: &mut Objects) -> Vec<Workload> {
     let uids: BTreeSet<String> = KINDS
         .iter()
         .flat_map(|(_, path)| listed(objects, path))
@@ -67,12 +67,12 @@ pub(super) fn add_lacking(objects: &mut Objects) -> Vec<Workload> {
     let mut workloads = Vec::new();
     for (kind, path) in KINDS {
         for object in listed(objects, path).to_vec() {
-            // The owner creates the pods of this object.
+            // The owner's controller creates the pods of this object.
             if controller(&object).is_some_and(|owner| uids.contains(text(&owner["uid"]))) {
                 continue;
             }
-            let made = Owner::new(kind, &object, objects).lacking(objects);
-            if made.pods.is_empty() {
+            let missing = Owner::new(kind, &object, objects).missing_objects(objects);
+            if missing.pods.is_empty() {
                 continue;
             }
             let metadata = &object["metadata"];
@@ -80,16 +80,16 @@ pub(super) fn add_lacking(objects: &mut Objects) -> Vec<Workload> {
                 kind,
                 namespace: text(&metadata["namespace"]).to_owned(),
                 name: text(&metadata["name"]).to_owned(),
-                pods: made
+                pods: missing
                     .pods
                     .iter()
                     .map(|pod| text(&pod["metadata"]["uid"]).to_owned())
                     .collect(),
-                alike: made.alike,
+                alike: missing.alike,
             });
-            objects.entry(PODS.to_owned()).or_default().extend(made.pods);
-            objects.entry(CLAIMS.to_owned()).or_default().extend(made.claims);
-            objects.entry(KINDS[1].1.to_owned()).or_default().extend(made.replica_set);
+            objects.entry(PODS.to_owned()).or_default().extend(missing.pods);
+            objects.entry(CLAIMS.to_owned()).or_default().extend(missing.claims);
+            objects.entry(KINDS[1].1.to_owned()).or_default().extend(missing.replica_set);
         }
     }
     workloads
@@ -97,7 +97,7 @@ pub(super) fn add_lacking(objects: &mut Objects) -> Vec<Workload> {
 
 /// Objects that a controller would create, and whether the pods differ only by name.
 #[derive(Default)]
-struct Made {
+struct MissingObjects {
     pods: Vec<Value>,
     claims: Vec<Value>,
     replica_set: Option<Value>,
@@ -112,18 +112,22 @@ struct Owner<'a> {
     pods: Vec<Value>,
 }
 
+/// Returns the objects with this list path.
 fn listed<'a>(objects: &'a Objects, path: &str) -> &'a [Value] {
     objects.get(path).map(Vec::as_slice).unwrap_or_default()
 }
 
+/// Decodes an object; `None` if it is invalid.
 fn read<V: View>(object: &Value) -> Option<V> {
     V::decode(object.to_string().as_bytes(), Encoding::Json).ok()
 }
 
+/// Returns a text; empty if the value is not a text.
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
+/// Returns the owner reference to the controller.
 fn controller(object: &Value) -> Option<&Value> {
     let owners = object["metadata"]["ownerReferences"].as_array()?;
     owners.iter().find(|owner| owner["controller"] == true)
@@ -138,6 +142,7 @@ fn reference(owner: &Value) -> Value {
     }])
 }
 
+/// Reports whether the pod is active: neither finished nor terminating.
 fn is_live(pod: &Value) -> bool {
     !matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed")
         && pod["metadata"]["deletionTimestamp"].is_null()
@@ -172,28 +177,30 @@ impl<'a> Owner<'a> {
         text(&self.object["metadata"]["name"])
     }
 
+    /// Returns a number in the workload's spec.
     fn number(&self, field: &str, default: usize) -> usize {
         let number = self.object["spec"][field].as_u64();
         number.and_then(|number| usize::try_from(number).ok()).unwrap_or(default)
     }
 
-    fn lacking(&self, objects: &Objects) -> Made {
+    /// Returns the pods that the workload's controller would create, and objects that they need.
+    fn missing_objects(&self, objects: &Objects) -> MissingObjects {
         match self.kind {
             "Deployment" => self.of_deployment(),
             "StatefulSet" => self.of_stateful_set(objects),
             "DaemonSet" => self.of_daemon_set(objects),
             "Job" => self.of_job(),
             _ => {
-                let n = self.number("replicas", 1).saturating_sub(self.pods.len());
-                let names = (0..n).map(|n| format!("{}-{HASH}-{n}", self.name()));
+                let count = self.number("replicas", 1).saturating_sub(self.pods.len());
+                let names = (0..count).map(|n| format!("{}-{HASH}-{n}", self.name()));
                 let pods = names.map(|name| self.pod(&name, self.object)).collect();
-                Made { pods, alike: true, ..Made::default() }
+                MissingObjects { pods, alike: true, ..MissingObjects::default() }
             }
         }
     }
 
     /// Creates pods that belong to a new ReplicaSet of the Deployment.
-    fn of_deployment(&self) -> Made {
+    fn of_deployment(&self) -> MissingObjects {
         let mut set = self.object.clone();
         let name = format!("{}-{HASH}", self.name());
         set["apiVersion"] = "apps/v1".into();
@@ -205,17 +212,18 @@ impl<'a> Owner<'a> {
             json!({"name": name, "namespace": namespace, "uid": uid, "ownerReferences": owners});
         set["spec"]["template"]["metadata"]["labels"]["pod-template-hash"] = HASH.into();
         set["spec"]["selector"]["matchLabels"]["pod-template-hash"] = HASH.into();
-        let n = self.number("replicas", 1).saturating_sub(self.pods.len());
-        let pods = (0..n).map(|n| self.pod(&format!("{name}-{n}"), &set)).collect();
-        Made { pods, replica_set: Some(set), alike: true, ..Made::default() }
+        let count = self.number("replicas", 1).saturating_sub(self.pods.len());
+        let pods = (0..count).map(|n| self.pod(&format!("{name}-{n}"), &set)).collect();
+        MissingObjects { pods, replica_set: Some(set), alike: true, ..MissingObjects::default() }
     }
 
     /// Creates pods with ordinals, and their claims.
-    fn of_stateful_set(&self, objects: &Objects) -> Made {
+    fn of_stateful_set(&self, objects: &Objects) -> MissingObjects {
         let first = self.object["spec"]["ordinals"]["start"].as_u64().unwrap_or_default();
         let templates = &self.object["spec"]["volumeClaimTemplates"];
         let templates = templates.as_array().map(Vec::as_slice).unwrap_or_default();
-        let mut made = Made { alike: templates.is_empty(), ..Made::default() };
+        let mut missing =
+            MissingObjects { alike: templates.is_empty(), ..MissingObjects::default() };
         for n in (first..).take(self.number("replicas", 1)) {
             let name = format!("{}-{n}", self.name());
             if self.pods.iter().any(|pod| pod["metadata"]["name"] == *name) {
@@ -235,20 +243,20 @@ impl<'a> Owner<'a> {
                     }
                     None => pod["spec"]["volumes"] = json!([source]),
                 }
-                made.claims.extend(self.claim(&claim, template, objects));
+                missing.claims.extend(self.claim(&claim, template, objects));
             }
-            made.pods.push(pod);
+            missing.pods.push(pod);
         }
-        made
+        missing
     }
 
     /// Returns a claim built from the template, or `None` if the claim exists.
     fn claim(&self, name: &str, template: &Value, objects: &Objects) -> Option<Value> {
         let namespace = &self.object["metadata"]["namespace"];
-        let is_it = |claim: &Value| {
+        let is_same = |claim: &Value| {
             claim["metadata"]["name"] == *name && claim["metadata"]["namespace"] == *namespace
         };
-        if listed(objects, CLAIMS).iter().any(is_it) {
+        if listed(objects, CLAIMS).iter().any(is_same) {
             return None;
         }
         let mut spec = template["spec"].clone();
@@ -256,7 +264,7 @@ impl<'a> Owner<'a> {
             let classes = listed(objects, CLASSES).iter().filter_map(read).map(Arc::new);
             let classes: Vec<Arc<StorageClass>> = classes.collect();
             let class = volume::default_class(&classes);
-            spec["storageClassName"] = class.map_or(Value::Null, |one| (*one.meta.name).into());
+            spec["storageClassName"] = class.map_or(Value::Null, |class| (*class.meta.name).into());
         }
         let uid = format!("{}/{name}", text(namespace));
         Some(json!({
@@ -267,11 +275,11 @@ impl<'a> Owner<'a> {
     }
 
     /// Creates a pod for each node that the template's affinity selects and whose taints it tolerates.
-    fn of_daemon_set(&self, objects: &Objects) -> Made {
-        let mut made = Made::default();
-        let mut model = self.pod("", self.object);
-        daemonset::add_tolerations(&mut model["spec"]);
-        let Some(spec) = read::<Pod>(&model).map(|pod| pod.spec) else { return made };
+    fn of_daemon_set(&self, objects: &Objects) -> MissingObjects {
+        let mut missing = MissingObjects::default();
+        let mut template_pod = self.pod("", self.object);
+        daemonset::add_tolerations(&mut template_pod["spec"]);
+        let Some(spec) = read::<Pod>(&template_pod).map(|pod| pod.spec) else { return missing };
         let existing: Vec<Pod> = self.pods.iter().filter_map(read).collect();
         let existing: BTreeSet<&str> = existing.iter().filter_map(daemonset::target_node).collect();
         for node in listed(objects, NODES).iter().filter_map(read::<Node>) {
@@ -284,20 +292,20 @@ impl<'a> Owner<'a> {
             let mut pod = self.pod(&format!("{}-{name}", self.name()), self.object);
             daemonset::add_tolerations(&mut pod["spec"]);
             daemonset::only_on(&mut pod["spec"], name);
-            made.pods.push(pod);
+            missing.pods.push(pod);
         }
-        made
+        missing
     }
 
     /// Creates pods up to `parallelism`, but not more than the remaining `completions`.
-    fn of_job(&self) -> Made {
+    fn of_job(&self) -> MissingObjects {
         let (spec, status) = (&self.object["spec"], &self.object["status"]);
         let ended = status["conditions"].as_array().into_iter().flatten().any(|condition| {
             matches!(text(&condition["type"]), "Complete" | "Failed")
                 && condition["status"] == "True"
         });
         if ended || spec["suspend"] == true {
-            return Made::default();
+            return MissingObjects::default();
         }
         let done = status["succeeded"].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
         let wanted = match (&spec["completions"], &spec["parallelism"]) {
@@ -322,7 +330,7 @@ impl<'a> Owner<'a> {
             }
             pod
         });
-        Made { pods: pods.collect(), alike: true, ..Made::default() }
+        MissingObjects { pods: pods.collect(), alike: true, ..MissingObjects::default() }
     }
 
     /// Creates a pod from the owner's template.

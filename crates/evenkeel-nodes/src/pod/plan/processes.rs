@@ -1,4 +1,4 @@
-//! Runs of containers whose command the shell interpreter understands, and the files that these runs share.
+//! Runs of the containers whose command the shell interpreter understands, and the files that these runs share.
 
 use evenkeel_api::time::Timestamp;
 use evenkeel_shell::{Process, Run, RunContext, Scope, Write, later};
@@ -11,7 +11,7 @@ use crate::pod::{
     memory::{CommandState, ShellExit, Slot},
 };
 
-/// Files that one run writes to its node.
+/// Writes of one run to the files of its node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NodeWrites {
     /// ID of the run.
@@ -22,24 +22,24 @@ pub(crate) struct NodeWrites {
 }
 
 impl Pass<'_> {
-    /// Returns the outcome of the run that began at `since`, and evaluates it again if files that it reads have
-    /// changed.
-    fn known(
+    /// Returns the run that began at `since`; `None` if the interpreter does not understand the command. Evaluates it
+    /// again if shared files have changed and the run reads such files.
+    fn evaluate(
         &mut self,
         container: &Container<'_>,
         slot: &mut Slot,
         since: Timestamp,
     ) -> Option<Arc<Run>> {
         let process = container.process?;
-        let now = (self.memory.files.changes(), self.node_files.changes());
+        let versions = (self.memory.files.changes(), self.node_files.changes());
         match &slot.doing {
             CommandState::Unknown => return None,
-            CommandState::Known(run, then) if *then == now || !run.reads_shared_files => {
+            CommandState::Known(run, read) if *read == versions || !run.reads_shared_files => {
                 return Some(Arc::clone(run));
             }
             _ => {}
         }
-        let by = self.run_of(container, slot);
+        let by = self.current_run_id(container, slot);
         match process.run(&self.run_context(since, slot.signal, &by)) {
             Err(_not_understood) => {
                 slot.doing = CommandState::Unknown;
@@ -48,28 +48,30 @@ impl Pass<'_> {
             Ok(run) => {
                 let run = Arc::new(run);
                 self.record_writes(&by, since, &run.writes, None);
-                let now = (self.memory.files.changes(), self.node_files.changes());
-                slot.doing = CommandState::Known(Arc::clone(&run), now);
+                let versions = (self.memory.files.changes(), self.node_files.changes());
+                slot.doing = CommandState::Known(Arc::clone(&run), versions);
                 Some(run)
             }
         }
     }
 
-    fn run_of(&self, container: &Container<'_>, slot: &Slot) -> Arc<str> {
+    /// Returns the ID of the container's current run.
+    fn current_run_id(&self, container: &Container<'_>, slot: &Slot) -> Arc<str> {
         run_id(self.facts.uid, container.name, slot.restarts).into()
     }
 
+    /// Returns the context in which the interpreter evaluates a run.
     fn run_context<'p>(
         &'p self,
         start: Timestamp,
         signal: Option<Timestamp>,
         run: &'p str,
     ) -> RunContext<'p> {
-        let after =
-            |at: Timestamp| Duration::try_from(at.duration_since(start)).unwrap_or_default();
+        let since_start =
+            |time: Timestamp| Duration::try_from(time.duration_since(start)).unwrap_or_default();
         RunContext {
             start,
-            signal: signal.map(after),
+            signal: signal.map(since_start),
             run,
             pod: &self.memory.files,
             node: &self.node_files,
@@ -77,7 +79,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Records the writes of a run up to `end`; all writes if `end` is `None`.
+    /// Records the writes of a run up to `end`, or all of them if `end` is `None`. They replace those recorded before.
     fn record_writes(
         &mut self,
         by: &Arc<str>,
@@ -85,13 +87,14 @@ impl Pass<'_> {
         writes: &[Write],
         end: Option<Timestamp>,
     ) {
-        let done = |write: &&Write| end.is_none_or(|end| later(start, write.after) <= end);
-        let of_node = |write: &&Write| write.path.scope == Scope::Node;
-        let (node, pod): (Vec<&Write>, Vec<&Write>) = writes.iter().filter(done).partition(of_node);
-        if writes.iter().any(|write| !of_node(&write)) {
+        let is_in_time = |write: &&Write| end.is_none_or(|end| later(start, write.after) <= end);
+        let is_to_node = |write: &&Write| write.path.scope == Scope::Node;
+        let (node, pod): (Vec<&Write>, Vec<&Write>) =
+            writes.iter().filter(is_in_time).partition(is_to_node);
+        if writes.iter().any(|write| !is_to_node(&write)) {
             Arc::make_mut(&mut self.memory.files).replace(by, start, &pod);
         }
-        if writes.iter().any(|write| of_node(&write)) {
+        if writes.iter().any(|write| is_to_node(&write)) {
             Arc::make_mut(&mut self.node_files).replace(by, start, &node);
             let writes = node.into_iter().cloned().collect();
             self.node_writes.push(NodeWrites { by: Arc::clone(by), start, writes });
@@ -108,36 +111,35 @@ impl Pass<'_> {
         }
     }
 
-    /// Returns when and with which exit code the run that began at `since` ends by itself. Annotations take precedence over
-    /// the container's command, and the command over the default.
-    pub(super) fn ends(
+    /// Returns when and with which exit code the run that began at `since` ends by itself; `None` if it does not. An
+    /// attached shell's exit takes precedence, then annotations, then the container's command, then the default.
+    pub(super) fn exit_of_run(
         &mut self,
         container: &Container<'_>,
         slot: &mut Slot,
         since: Timestamp,
     ) -> Option<(Timestamp, i32)> {
         let script = &container.script;
-        let is_its =
+        let is_of_run =
             |exit: &&ShellExit| exit.container == container.name && exit.restarts == slot.restarts;
-        if let Some(exit) = self.facts.exits.iter().find(is_its) {
+        if let Some(exit) = self.facts.exits.iter().find(is_of_run) {
             return Some((exit.at, exit.exit_code));
         }
         if !script.may_end(slot.restarts) {
             return None;
         }
-        let run = if script.set.run_time { None } else { self.known(container, slot, since) };
-        let (lasts, status) = match run {
+        let run = if script.set.run_time { None } else { self.evaluate(container, slot, since) };
+        let (run_time, exit_code) = match run {
             Some(run) => {
                 (run.lasts?, if script.set.exit_code { script.exit_code } else { run.exit_code })
             }
             None => (script.run_time?, script.exit_code),
         };
-        Some((later(since, lasts), status))
+        Some((later(since, run_time), exit_code))
     }
 
-    /// Returns when and with which exit code the run ends after SIGTERM at `stopped_at`; no time if it ignores the
-    /// signal.
-    pub(super) fn stops(
+    /// Returns when and with which exit code the run ends after SIGTERM at `stopped_at`; no time if it does not end.
+    pub(super) fn exit_after_signal(
         &mut self,
         container: &Container<'_>,
         slot: &mut Slot,
@@ -154,40 +156,46 @@ impl Pass<'_> {
                 slot.doing = CommandState::NotEvaluated;
             }
         }
-        match self.known(container, slot, since) {
+        match self.evaluate(container, slot, since) {
             Some(run) => (run.lasts.map(|lasts| later(since, lasts)), run.exit_code),
             None => (Some(later(stopped_at, script.termination_time)), 0),
         }
     }
 
-    /// Drops the writes that a killed run would have made after now.
-    pub(super) fn cut(&mut self, container: &Container<'_>, slot: &Slot, since: Timestamp) {
+    /// Drops the writes that a stopped run would have made after now.
+    pub(super) fn drop_later_writes(
+        &mut self,
+        container: &Container<'_>,
+        slot: &Slot,
+        since: Timestamp,
+    ) {
         if let CommandState::Known(run, _) = &slot.doing {
-            let by = self.run_of(container, slot);
+            let by = self.current_run_id(container, slot);
             self.record_writes(&by, since, &run.writes, Some(self.now));
         }
     }
 
-    /// Runs the exec readiness probes, and wakes the sync at the next change of a file that they may read.
+    /// Runs the exec readiness probes, and wakes the sync at the next change of a file that one may read.
     pub(super) fn probe(&mut self) {
-        for (group, n) in self.numbers() {
-            let (container, slot) = self.at(group, n);
+        for (group, index) in self.container_indexes() {
+            let (container, slot) = self.container_at(group, index);
             let probed = container.process.filter(|process| {
                 process.has_readiness_probe()
                     && slot.running().is_some()
                     && !container.script.set.readiness
             });
             let unready = probed.is_some_and(|process| self.readiness_fails(process));
-            let changes = [&self.memory.files, &self.node_files];
-            let next =
-                changes.into_iter().filter_map(|files| files.next_change(self.now, "")).min();
-            if let (Some(next), true) = (next, probed.is_some()) {
-                self.wake_at(next);
+            let files = [&self.memory.files, &self.node_files];
+            let next_change =
+                files.into_iter().filter_map(|files| files.next_change(self.now, "")).min();
+            if let (Some(time), true) = (next_change, probed.is_some()) {
+                self.wake_at(time);
             }
-            self.memory.group_mut(group)[n].unready = unready;
+            self.memory.group_mut(group)[index].unready = unready;
         }
     }
 
+    /// Reports whether the readiness probe of a process fails now.
     fn readiness_fails(&self, process: &Process) -> bool {
         let run = format!("{}/probe", self.facts.uid);
         process.readiness(&self.run_context(self.now, None, &run)) == Some(false)

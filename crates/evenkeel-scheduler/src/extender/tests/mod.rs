@@ -1,4 +1,4 @@
-//! Requests to extenders over real connections, and the results of their responses.
+//! Tests of calls to extenders over real connections.
 
 mod preempt;
 mod server;
@@ -31,12 +31,12 @@ fn api() -> (Client, Caches) {
     (client, caches)
 }
 
-/// A pod with a field that the scheduler's view does not keep.
+/// Complete pod. `dnsPolicy` is a field that the scheduler's view of pods lacks.
 fn whole(name: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {"dnsPolicy": "Default"}})
 }
 
-/// Configuration of an extender at this URL.
+/// Configuration of an extender at this URL, with all verbs, weight 3, and a node cache.
 fn config(url: String) -> ExtenderConfig {
     ExtenderConfig {
         url_prefix: url,
@@ -50,11 +50,13 @@ fn config(url: String) -> ExtenderConfig {
     }
 }
 
-fn one(config: ExtenderConfig) -> Result<Arc<Extender>, SetUpError> {
+/// Builds the extender with this configuration.
+fn build(config: ExtenderConfig) -> Result<Arc<Extender>, SetUpError> {
     let (client, caches) = api();
     Ok(set_up(&[config], &client, &caches)?.remove(0))
 }
 
+/// Starts a server with these responses, and builds an extender that calls it.
 async fn extender(
     change: impl FnOnce(&mut ExtenderConfig),
     replies: impl IntoIterator<Item = Reply>,
@@ -62,7 +64,7 @@ async fn extender(
     let server = Server::start(None, replies).await;
     let mut config = config(format!("http://{}/base/", server.address));
     change(&mut config);
-    (one(config).unwrap(), server)
+    (build(config).unwrap(), server)
 }
 
 fn names(names: &[&str]) -> Vec<Arc<str>> {
@@ -86,8 +88,8 @@ async fn an_extender_filters_scores_and_binds() {
     };
     assert_eq!(filtered, expected);
     assert_eq!(extender.score(&pod, &filtered.nodes).await.unwrap(), [("b".to_owned(), 210)]);
-    let refused = extender.bind(&pod, "b").await.unwrap_err();
-    assert_eq!(refused.to_string(), "taken");
+    let error = extender.bind(&pod, "b").await.unwrap_err();
+    assert_eq!(error.to_string(), "taken");
     let sent = server.sent();
     let paths: Vec<&str> = sent.iter().map(|sent| &*sent.path).collect();
     assert_eq!(paths, ["/base/filter", "/base/prioritize", "/base/bind"]);
@@ -100,7 +102,7 @@ async fn an_extender_filters_scores_and_binds() {
 }
 
 #[tokio::test]
-async fn failed_requests_are_reported() {
+async fn each_kind_of_failed_call_has_its_own_error() {
     let unknown = json!({"NodeNames": ["elsewhere"]});
     let replies = [
         Reply::Json(500, json!({})),
@@ -127,7 +129,10 @@ async fn failed_requests_are_reported() {
     assert!(matches!(&errors[3], ExtenderError::Said(why) if why == "no"), "{errors:?}");
     assert!(matches!(errors[4], ExtenderError::Answer(..)), "{errors:?}");
     assert!(matches!(errors[5], ExtenderError::Late(..)), "{errors:?}");
-    assert!(matches!(errors[6], ExtenderError::Unreachable(..)), "it breaks off: {errors:?}");
+    assert!(
+        matches!(errors[6], ExtenderError::Unreachable(..)),
+        "the server closed the connection: {errors:?}"
+    );
 }
 
 /// Upstream's decoder reads one value, and leaves a field that is absent or null unchanged.
@@ -148,7 +153,7 @@ async fn responses_are_decoded_as_upstream_decodes_them() {
     assert_eq!(extender.filter(&pod, &all).await.unwrap(), FilteredNodes::default());
 }
 
-/// The extender gives no reasons, so any event can make the pod schedulable. The attempt is no error.
+/// The extender returns no reasons, so any event may requeue the pod. The attempt does not end with an error.
 #[tokio::test]
 async fn an_extender_that_returns_no_nodes_and_no_reasons_rejects_the_pod() {
     let replies = [json!({"NodeNames": []}).into()];
@@ -183,7 +188,7 @@ async fn an_extender_is_interested_in_pods_with_its_resources() {
 }
 
 #[test]
-fn filter_results_may_hold_whole_nodes() {
+fn filter_results_may_contain_complete_nodes() {
     let body = br#"{"Nodes":{"items":[{"metadata":{"name":"x"}}]},"NodeNames":null}"#;
     let mut read: wire::FilterResult = wire::read(body).unwrap();
     assert_eq!(read.filtered_names(false), ["x"]);

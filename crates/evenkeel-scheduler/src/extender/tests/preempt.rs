@@ -1,7 +1,7 @@
-//! Preemption with extenders: the candidates that they receive, and those that they keep.
+//! Tests of preemption with extenders: the candidates that they receive, and those that they keep.
 
 use super::{
-    Extender, api, config, one,
+    Extender, api, build, config,
     server::{Reply, Sent, Server},
     set_up, whole,
 };
@@ -36,7 +36,7 @@ fn nodes() -> NodeTable {
     table
 }
 
-/// Result of preemption with these extenders for a pod that needs a whole node.
+/// Runs the preemption with these extenders for a pod that needs a whole node.
 async fn preempted(extenders: &[Arc<Extender>]) -> PostFilterResult {
     let extenders: Vec<Arc<dyn framework::Extender>> =
         extenders.iter().map(|one| Arc::clone(one) as Arc<dyn framework::Extender>).collect();
@@ -49,18 +49,19 @@ async fn preempted(extenders: &[Arc<Extender>]) -> PostFilterResult {
     DefaultPreemption::default().post_filter(&mut cycle, &state, &fit_error).await
 }
 
-/// Result of `preempted` with one extender that has only a preempt verb, and the requests that it received.
-async fn with(
+/// Returns the outcome of `preempted` with one extender, and the requests that it received.
+async fn preempt_with(
     change: impl FnOnce(&mut ExtenderConfig),
     reply: impl Into<Reply>,
 ) -> (String, Vec<Sent>) {
     let server = Server::start(None, [reply.into()]).await;
     let mut config = preempting(&server);
     change(&mut config);
-    let done = preempted(&[one(config).unwrap()]).await;
+    let done = preempted(&[build(config).unwrap()]).await;
     (outcome(&done), server.sent())
 }
 
+/// Configuration of an extender that has only a preempt verb.
 fn preempting(server: &Server) -> ExtenderConfig {
     let none = String::new;
     ExtenderConfig {
@@ -71,7 +72,7 @@ fn preempting(server: &Server) -> ExtenderConfig {
     }
 }
 
-/// The nominated node and the number of victims, or the message if there is no candidate.
+/// Returns the nominated node and the number of victims, or the message if there is no candidate.
 fn outcome(done: &PostFilterResult) -> String {
     let found = "preemption: found a potential placement for pod on node ";
     match (&done.nominated, done.message.strip_prefix(found)) {
@@ -80,27 +81,30 @@ fn outcome(done: &PostFilterResult) -> String {
             what.to_owned()
         }
         (nominated, _) => {
-            assert_eq!(*nominated, None, "what was nominated stays");
+            assert_eq!(*nominated, None, "the nomination is kept");
             done.message.strip_prefix("preemption: ").unwrap().to_owned()
         }
     }
 }
 
+/// Victims on one node in the extender's wire format.
 fn victims(node: &str, uids: &[&str], num_pdb_violations: i64) -> Value {
     let pods: Vec<Value> = uids.iter().map(|uid| json!({"UID": uid})).collect();
     json!({node: {"Pods": pods, "NumPDBViolations": num_pdb_violations}})
 }
 
-fn left(nodes: &Value) -> Value {
+/// Response of an extender that keeps these candidates.
+fn response(nodes: &Value) -> Value {
     json!({"NodeNameToMetaVictims": nodes})
 }
 
+/// Outcome without an extender.
 const BEST: &str = "a, preempting 2 victims";
 
 #[tokio::test]
-async fn an_extender_with_a_node_cache_gets_names_of_victims() {
-    let (found, sent) = with(|_| {}, left(&victims("b", &["other"], 0))).await;
-    assert_eq!(found, "b, preempting 1 victims", "it took away the better one");
+async fn an_extender_with_a_node_cache_receives_uids_of_victims() {
+    let (found, sent) = preempt_with(|_| {}, response(&victims("b", &["other"], 0))).await;
+    assert_eq!(found, "b, preempting 1 victims", "the extender removed the better candidate");
     assert_eq!(sent[0].path, "/preempt");
     let mut offered = victims("a", &["small", "tiny"], 0);
     merge(&mut offered, &victims("b", &["other"], 0));
@@ -111,9 +115,9 @@ async fn an_extender_with_a_node_cache_gets_names_of_victims() {
 }
 
 #[tokio::test]
-async fn an_extender_without_a_node_cache_gets_whole_pods() {
-    let reply = left(&victims("a", &["small", "tiny"], 0));
-    let (found, sent) = with(|config| config.node_cache_capable = false, reply).await;
+async fn an_extender_without_a_node_cache_receives_complete_pods() {
+    let reply = response(&victims("a", &["small", "tiny"], 0));
+    let (found, sent) = preempt_with(|config| config.node_cache_capable = false, reply).await;
     assert_eq!(found, BEST);
     let on = |pods: &[&str]| {
         let pods: Vec<Value> = pods.iter().map(|name| whole(name)).collect();
@@ -127,24 +131,28 @@ async fn an_extender_without_a_node_cache_gets_whole_pods() {
 }
 
 #[tokio::test]
-async fn preemption_chooses_among_the_nodes_an_extender_leaves() {
-    let both = |first: &Value| {
-        let mut both = first.clone();
-        merge(&mut both, &victims("b", &["other"], 0));
-        left(&both)
+async fn preemption_selects_among_the_candidates_that_an_extender_keeps() {
+    // The extender also keeps the candidate b.
+    let with_b = |first: &Value| {
+        let mut candidates = first.clone();
+        merge(&mut candidates, &victims("b", &["other"], 0));
+        response(&candidates)
     };
     for (reply, want) in [
         // The extender returns fewer victims.
-        (both(&victims("a", &["tiny"], 0)), "a, preempting 1 victims"),
+        (with_b(&victims("a", &["tiny"], 0)), "a, preempting 1 victims"),
         // The extender reports a violated PodDisruptionBudget.
-        (both(&victims("a", &["small", "tiny"], 1)), "b, preempting 1 victims"),
-        (left(&json!({})), "no candidate node for preemption"),
+        (with_b(&victims("a", &["small", "tiny"], 1)), "b, preempting 1 victims"),
+        (response(&json!({})), "no candidate node for preemption"),
         (json!({"nodeNameToMetaVictims": null}), "no candidate node for preemption"),
         (json!({}), "no candidate node for preemption"),
     ] {
         for ignorable in [false, true] {
-            let (found, _) =
-                with(|config| config.ignorable = ignorable, Reply::Json(200, reply.clone())).await;
+            let (found, _) = preempt_with(
+                |config| config.ignorable = ignorable,
+                Reply::Json(200, reply.clone()),
+            )
+            .await;
             assert_eq!(found, want, "{reply}");
         }
     }
@@ -155,22 +163,26 @@ async fn an_ignorable_extender_is_skipped_if_it_fails() {
     let no_pods = victims("b", &[], 0);
     let mut half = no_pods.clone();
     merge(&mut half, &victims("a", &["small"], 0));
-    for (reply, error, left_out) in [
+    for (reply, error, outcome_if_ignorable) in [
         (Reply::Json(500, json!({})), "failed preempt with extender at URL ", BEST),
         (Reply::Text("nonsense"), "expected ident", BEST),
-        (left(&victims("c", &["other"], 0)).into(), "nodeinfo not found for node name \"c\"", BEST),
         (
-            left(&victims("a", &["other"], 0)).into(),
+            response(&victims("c", &["other"], 0)).into(),
+            "nodeinfo not found for node name \"c\"",
+            BEST,
+        ),
+        (
+            response(&victims("a", &["other"], 0)).into(),
             "claims to preempt pod (UID: &{other}) on node: a, but the pod is not found on that node",
             BEST,
         ),
         (
-            left(&no_pods).into(),
+            response(&no_pods).into(),
             "expected at least one victim pod on node \"b\"",
             "no candidate node for preemption",
         ),
         (
-            left(&half).into(),
+            response(&half).into(),
             "expected at least one victim pod on node \"b\"",
             "a, preempting 1 victims",
         ),
@@ -180,17 +192,17 @@ async fn an_ignorable_extender_is_skipped_if_it_fails() {
             Reply::Text(text) => Reply::Text(text),
             Reply::Never => Reply::Never,
         };
-        let (found, _) = with(|_| {}, reply).await;
+        let (found, _) = preempt_with(|_| {}, reply).await;
         assert!(found.contains(error), "{found}");
-        let (found, _) = with(|config| config.ignorable = true, again).await;
-        assert_eq!(found, left_out, "{error}");
+        let (found, _) = preempt_with(|config| config.ignorable = true, again).await;
+        assert_eq!(found, outcome_if_ignorable, "{error}");
     }
 }
 
 #[tokio::test]
-async fn each_extender_gets_the_nodes_that_earlier_ones_left() {
-    let first = Server::start(None, [left(&victims("b", &["other"], 3)).into()]).await;
-    let second = Server::start(None, [left(&json!({})).into()]).await;
+async fn each_extender_receives_the_candidates_that_earlier_ones_kept() {
+    let first = Server::start(None, [response(&victims("b", &["other"], 3)).into()]).await;
+    let second = Server::start(None, [response(&json!({})).into()]).await;
     let third = Server::start(None, []).await;
     let configs = [&first, &second, &third].map(preempting);
     let (client, caches) = api();
@@ -198,14 +210,16 @@ async fn each_extender_gets_the_nodes_that_earlier_ones_left() {
     assert_eq!(outcome(&preempted(&extenders).await), "no candidate node for preemption");
     let offered = &second.sent()[0].body["NodeNameToMetaVictims"];
     assert_eq!(*offered, victims("b", &["other"], 3));
-    assert_eq!(third.sent().len(), 0, "nothing is left to be looked over");
+    assert_eq!(third.sent().len(), 0, "no candidate is left for the third extender");
 }
 
 #[tokio::test]
 async fn preemption_skips_extenders_that_are_not_interested() {
     let managed = ExtenderManagedResource { name: "a.b/c".to_owned(), ignored_by_scheduler: false };
-    let (found, sent) = with(|config| config.managed_resources = vec![managed], Reply::Never).await;
+    let (found, sent) =
+        preempt_with(|config| config.managed_resources = vec![managed], Reply::Never).await;
     assert_eq!((&*found, sent.len()), (BEST, 0));
-    let (found, sent) = with(|config| config.preempt_verb = String::new(), Reply::Never).await;
+    let (found, sent) =
+        preempt_with(|config| config.preempt_verb = String::new(), Reply::Never).await;
     assert_eq!((&*found, sent.len()), (BEST, 0));
 }

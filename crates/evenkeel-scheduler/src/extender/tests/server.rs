@@ -55,6 +55,7 @@ pub(super) struct Server {
     tasks: Tasks,
 }
 
+/// Prepared responses of the server, and the requests that it received.
 #[derive(Clone)]
 struct Script {
     replies: Arc<Mutex<VecDeque<Reply>>>,
@@ -62,6 +63,7 @@ struct Script {
 }
 
 impl Server {
+    /// Starts a server that sends these responses in order, over TLS if it has TLS settings.
     pub(super) async fn start(
         tls: Option<ServerConfig>,
         replies: impl IntoIterator<Item = Reply>,
@@ -98,6 +100,7 @@ impl Drop for Server {
 }
 
 impl Script {
+    /// Serves a connection, after a TLS handshake if there is an acceptor.
     async fn connected(self, stream: TcpStream, acceptor: Option<TlsAcceptor>) {
         let Some(acceptor) = acceptor else { return self.serve(stream, false).await };
         // A client that does not trust the server aborts the handshake.
@@ -107,6 +110,7 @@ impl Script {
         }
     }
 
+    /// Serves one connection. `certified` means that the client sent a certificate.
     async fn serve(
         self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -123,6 +127,7 @@ impl Script {
         );
     }
 
+    /// Records a request, and returns the next response.
     async fn answer(
         &self,
         request: Request<Incoming>,

@@ -1,8 +1,9 @@
 //! Pod index: number of pods on each node, by equivalence class.
 //!
-//! Pods with equal namespace, labels and affinities form an *equivalence class*: no selector distinguishes them. There are
-//! about as many classes as workloads. A *scope* is the set of pods that a selector matches in certain namespaces. Each class
-//! is matched once against each scope. The number of matching pods on a node is then the sum over the classes in the scope.
+//! Pods with equal namespace, labels, inter-pod affinity terms and deletion state form an *equivalence class*: no
+//! selector distinguishes them. There are about as many classes as workloads. A *scope* is the set of pods that a
+//! selector matches in certain namespaces. The index matches each class once against each scope. The number of matching
+//! pods on a node is then the sum over the classes in the scope.
 
 mod per_node;
 mod scope;
@@ -19,15 +20,15 @@ pub(crate) use per_node::PerNode;
 pub(crate) use scope::{RuleKind, Scope, terms};
 use slab::Slab;
 
-/// Id of an equivalence class. It is reused once the class has no pods.
+/// Id of an equivalence class. It may be reused after the last pod of the class is removed.
 pub(crate) type EquivalenceClassId = u32;
-/// Id of a scope. It is valid until the index changes.
+/// Id of a scope. It is valid until the next [`PodIndex::sweep`].
 pub(crate) type ScopeId = u32;
 
 /// Maximum number of unused classes, and of unused scopes, that are kept for later pods.
 const MAX_IDLE: usize = 512;
 
-/// Equivalence classes, scopes, and which class is in which scope.
+/// Equivalence classes and scopes, with the scopes of each class and the classes of each scope.
 #[derive(Debug, Default)]
 pub(crate) struct PodIndex {
     classes: Slab<EquivalenceClass>,
@@ -41,7 +42,7 @@ pub(crate) struct PodIndex {
     occupied: usize,
 }
 
-/// Pods that no selector can distinguish.
+/// A set of pods that no selector can distinguish.
 #[derive(Debug)]
 pub(crate) struct EquivalenceClass {
     /// A current or former pod of the class, which stands for all of them.
@@ -145,12 +146,12 @@ impl PodIndex {
         let Self { classes, scopes, namespaces, .. } = self;
         let Some(class) = classes.get_mut(id) else { return };
         let meta = &class.sample.meta;
-        let of_namespace = namespaces.get(&meta.namespace).unwrap_or(&NO_LABELS);
-        for at in scopes.ids() {
-            let Some(known) = scopes.get_mut(at) else { continue };
-            if known.scope.matches_pod(&meta.namespace, of_namespace, &meta.labels) {
+        let namespace_labels = namespaces.get(&meta.namespace).unwrap_or(&NO_LABELS);
+        for scope_id in scopes.ids() {
+            let Some(known) = scopes.get_mut(scope_id) else { continue };
+            if known.scope.matches_pod(&meta.namespace, namespace_labels, &meta.labels) {
                 known.members.push(id);
-                class.scopes.push(at);
+                class.scopes.push(scope_id);
             }
         }
         for rule in &class.rules {
@@ -171,17 +172,17 @@ impl PodIndex {
     pub(crate) fn scope(&mut self, scope: Scope) -> ScopeId {
         let hash = self.hasher.hash_one(&scope);
         let Self { classes, scopes, scope_ids, namespaces, hasher, .. } = self;
-        let is = |id: &ScopeId| scopes.get(*id).is_some_and(|known| known.scope == scope);
-        if let Some(id) = scope_ids.find(hash, is) {
+        let is_equal = |id: &ScopeId| scopes.get(*id).is_some_and(|known| known.scope == scope);
+        if let Some(id) = scope_ids.find(hash, is_equal) {
             return *id;
         }
-        let means = |class: &EquivalenceClass| {
+        let contains = |class: &EquivalenceClass| {
             let meta = &class.sample.meta;
-            let of_namespace = namespaces.get(&meta.namespace).unwrap_or(&NO_LABELS);
-            scope.matches_pod(&meta.namespace, of_namespace, &meta.labels)
+            let namespace_labels = namespaces.get(&meta.namespace).unwrap_or(&NO_LABELS);
+            scope.matches_pod(&meta.namespace, namespace_labels, &meta.labels)
         };
         let members: Vec<EquivalenceClassId> =
-            classes.iter().filter(|(_, class)| means(class)).map(|(id, _)| id).collect();
+            classes.iter().filter(|(_, class)| contains(class)).map(|(id, _)| id).collect();
         let id = scopes.insert(ScopeEntry { scope, members, holders: Vec::new() });
         for member in scopes.get(id).map_or(&[][..], |known| &known.members) {
             if let Some(class) = classes.get_mut(*member) {
@@ -258,23 +259,24 @@ impl PodIndex {
             Some(labels) => drop(self.namespaces.insert(name.into(), labels.clone())),
             None => drop(self.namespaces.remove(name)),
         }
-        let of_namespace = labels.unwrap_or(&NO_LABELS);
+        let namespace_labels = labels.unwrap_or(&NO_LABELS);
         let Self { classes, scopes, .. } = self;
         for id in classes.ids() {
             let Some(class) = classes.get_mut(id) else { continue };
             if *class.sample.meta.namespace != *name {
                 continue;
             }
-            for at in scopes.ids() {
+            for scope_id in scopes.ids() {
                 let Some(known) =
-                    scopes.get_mut(at).filter(|known| known.scope.selects_namespaces())
+                    scopes.get_mut(scope_id).filter(|known| known.scope.selects_namespaces())
                 else {
                     continue;
                 };
-                let is = known.scope.matches_pod(name, of_namespace, &class.sample.meta.labels);
-                match (class.scopes.iter().position(|own| *own == at), is) {
+                let matches =
+                    known.scope.matches_pod(name, namespace_labels, &class.sample.meta.labels);
+                match (class.scopes.iter().position(|own| *own == scope_id), matches) {
                     (None, true) => {
-                        class.scopes.push(at);
+                        class.scopes.push(scope_id);
                         known.members.push(id);
                     }
                     (Some(own), false) => {

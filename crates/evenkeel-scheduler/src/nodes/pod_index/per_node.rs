@@ -9,16 +9,16 @@ pub(crate) struct PerNode(Vec<(Slot, u32)>);
 impl PerNode {
     pub(super) fn add(&mut self, slot: Slot) {
         match self.0.binary_search_by_key(&slot, |(own, _)| *own) {
-            Ok(at) => self.0[at].1 += 1,
-            Err(at) => self.0.insert(at, (slot, 1)),
+            Ok(index) => self.0[index].1 += 1,
+            Err(index) => self.0.insert(index, (slot, 1)),
         }
     }
 
     pub(super) fn subtract(&mut self, slot: Slot) {
-        let Ok(at) = self.0.binary_search_by_key(&slot, |(own, _)| *own) else { return };
-        self.0[at].1 -= 1;
-        if self.0[at].1 == 0 {
-            self.0.remove(at);
+        let Ok(index) = self.0.binary_search_by_key(&slot, |(own, _)| *own) else { return };
+        self.0[index].1 -= 1;
+        if self.0[index].1 == 0 {
+            self.0.remove(index);
         }
     }
 

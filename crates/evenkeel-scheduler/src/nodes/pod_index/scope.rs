@@ -13,6 +13,7 @@ pub(crate) struct Scope {
     namespaces: Box<[Text]>,
     /// Selector of additional namespaces, by their labels.
     by_label: Selector,
+    /// Selector of pods.
     pods: Selector,
 }
 
@@ -25,8 +26,9 @@ impl Scope {
     /// Returns the scope of an affinity term of `owner`.
     pub(crate) fn of_term(term: &PodAffinityTerm, owner: &Pod) -> Self {
         let by_label = &term.namespace_selector;
-        let own = term.namespaces.is_empty() && by_label.is_nothing() && by_label.error().is_none();
-        let mut namespaces = match own {
+        let is_own_namespace =
+            term.namespaces.is_empty() && by_label.is_nothing() && by_label.error().is_none();
+        let mut namespaces = match is_own_namespace {
             true => vec![owner.meta.namespace.clone()],
             false => term.namespaces.to_vec(),
         };
@@ -44,21 +46,20 @@ impl Scope {
         !self.by_label.is_nothing()
     }
 
-    /// Reports whether the scope matches a pod even without its namespace's labels.
-    pub(crate) fn names(&self, pod: &Pod) -> bool {
+    /// Reports whether the scope matches a pod without regard to the labels of the pod's namespace.
+    pub(crate) fn matches_by_namespace_name(&self, pod: &Pod) -> bool {
         self.matches_pod(&pod.meta.namespace, &StrMap::default(), &pod.meta.labels)
     }
 
-    /// Reports whether the scope matches a pod with `labels` in a namespace with the labels
-    /// `of_namespace`.
+    /// Reports whether the scope matches a pod with `labels` in a namespace with `namespace_labels`.
     pub(crate) fn matches_pod(
         &self,
         namespace: &str,
-        of_namespace: &StrMap,
+        namespace_labels: &StrMap,
         labels: &StrMap,
     ) -> bool {
         let named = self.namespaces.binary_search_by(|own| (**own).cmp(namespace)).is_ok();
-        (named || self.by_label.matches(of_namespace)) && self.pods.matches(labels)
+        (named || self.by_label.matches(namespace_labels)) && self.pods.matches(labels)
     }
 }
 
@@ -76,19 +77,22 @@ pub(crate) enum RuleKind {
 /// Returns all affinity and anti-affinity terms of a pod.
 pub(crate) fn terms(pod: &Pod) -> impl Iterator<Item = (RuleKind, &PodAffinityTerm)> {
     let affinity = pod.spec.affinity.as_deref();
-    let near = affinity.and_then(|affinity: &Affinity| affinity.pod_affinity.as_deref());
-    let away = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_deref());
-    let must_near =
-        near.map_or(&[][..], |a| &a.required_during_scheduling_ignored_during_execution);
-    let must_away =
-        away.map_or(&[][..], |a| &a.required_during_scheduling_ignored_during_execution);
-    let would_near =
-        near.map_or(&[][..], |a| &a.preferred_during_scheduling_ignored_during_execution);
-    let would_away =
-        away.map_or(&[][..], |a| &a.preferred_during_scheduling_ignored_during_execution);
-    let near = must_near.iter().map(|term| (RuleKind::Affinity, term));
-    let away = must_away.iter().map(|term| (RuleKind::AntiAffinity, term));
-    let soft = would_near.iter().map(|term| (term.weight, &term.pod_affinity_term));
-    let soft = soft.chain(would_away.iter().map(|term| (-term.weight, &term.pod_affinity_term)));
-    near.chain(away).chain(soft.map(|(weight, term)| (RuleKind::Preference(weight), term)))
+    let pod_affinity = affinity.and_then(|affinity: &Affinity| affinity.pod_affinity.as_deref());
+    let pod_anti_affinity = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_deref());
+    let required_affinity =
+        pod_affinity.map_or(&[][..], |a| &a.required_during_scheduling_ignored_during_execution);
+    let required_anti_affinity = pod_anti_affinity
+        .map_or(&[][..], |a| &a.required_during_scheduling_ignored_during_execution);
+    let preferred_affinity =
+        pod_affinity.map_or(&[][..], |a| &a.preferred_during_scheduling_ignored_during_execution);
+    let preferred_anti_affinity = pod_anti_affinity
+        .map_or(&[][..], |a| &a.preferred_during_scheduling_ignored_during_execution);
+    let affinity = required_affinity.iter().map(|term| (RuleKind::Affinity, term));
+    let anti_affinity = required_anti_affinity.iter().map(|term| (RuleKind::AntiAffinity, term));
+    let preferred = preferred_affinity.iter().map(|term| (term.weight, &term.pod_affinity_term));
+    let preferred = preferred
+        .chain(preferred_anti_affinity.iter().map(|term| (-term.weight, &term.pod_affinity_term)));
+    affinity
+        .chain(anti_affinity)
+        .chain(preferred.map(|(weight, term)| (RuleKind::Preference(weight), term)))
 }

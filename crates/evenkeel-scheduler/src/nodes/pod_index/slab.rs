@@ -4,6 +4,7 @@
 #[derive(Debug)]
 pub(super) struct Slab<T> {
     values: Vec<Option<T>>,
+    /// Indexes without a value.
     free: Vec<u32>,
 }
 
@@ -14,11 +15,12 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
+    /// Adds a value, and returns its index.
     pub(super) fn insert(&mut self, value: T) -> u32 {
         match self.free.pop() {
-            Some(at) => {
-                self.values[at as usize] = Some(value);
-                at
+            Some(index) => {
+                self.values[index as usize] = Some(value);
+                index
             }
             None => {
                 self.values.push(Some(value));
@@ -27,22 +29,24 @@ impl<T> Slab<T> {
         }
     }
 
-    pub(super) fn remove(&mut self, at: u32) -> Option<T> {
-        let value = self.values.get_mut(at as usize)?.take()?;
-        self.free.push(at);
+    /// Removes the value at this index.
+    pub(super) fn remove(&mut self, index: u32) -> Option<T> {
+        let value = self.values.get_mut(index as usize)?.take()?;
+        self.free.push(index);
         Some(value)
     }
 
-    pub(super) fn get(&self, at: u32) -> Option<&T> {
-        self.values.get(at as usize)?.as_ref()
+    pub(super) fn get(&self, index: u32) -> Option<&T> {
+        self.values.get(index as usize)?.as_ref()
     }
 
-    pub(super) fn get_mut(&mut self, at: u32) -> Option<&mut T> {
-        self.values.get_mut(at as usize)?.as_mut()
+    pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.values.get_mut(index as usize)?.as_mut()
     }
 
+    /// Iterates over the values with their indexes.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        (0..).zip(&self.values).filter_map(|(at, value)| Some((at, value.as_ref()?)))
+        (0..).zip(&self.values).filter_map(|(index, value)| Some((index, value.as_ref()?)))
     }
 
     /// Returns the range of all indexes ever used.
@@ -50,6 +54,7 @@ impl<T> Slab<T> {
         0..self.values.len() as u32
     }
 
+    /// Returns the number of values.
     pub(super) fn len(&self) -> usize {
         self.values.len() - self.free.len()
     }

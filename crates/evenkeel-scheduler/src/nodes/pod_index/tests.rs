@@ -1,4 +1,4 @@
-//! Classes and scopes are added and removed, and no pod is lost.
+//! Tests of the pod index: additions and removals of classes and scopes lose no pod.
 
 use serde_json::json;
 
@@ -6,6 +6,7 @@ use super::{PodIndex, Scope};
 use crate::fixtures::pod;
 use evenkeel_api::selector::Selector;
 
+/// Returns the number of pods in a scope.
 fn in_scope(pod_index: &PodIndex, scope: super::ScopeId) -> u32 {
     pod_index.members(scope).flat_map(|class| class.nodes().iter().map(|(_, n)| n)).sum()
 }
@@ -27,7 +28,7 @@ fn unused_classes_and_scopes_are_dropped_and_rebuilt() {
             pod_index.scope(Scope::within("shop", Selector::parse(&format!("n={n}")).unwrap()));
         assert_eq!(in_scope(&pod_index, scope), 1);
         let scope = pod_index.scope(web());
-        assert_eq!(in_scope(&pod_index, scope), 2, "the first and this one");
+        assert_eq!(in_scope(&pod_index, scope), 2, "pod 0 and the new pod");
         pod_index.remove_pod(class, 3);
     }
     assert!(
@@ -41,7 +42,7 @@ fn unused_classes_and_scopes_are_dropped_and_rebuilt() {
 }
 
 #[test]
-fn pods_of_one_kind_are_one_class() {
+fn pods_that_no_selector_distinguishes_share_a_class() {
     let mut pod_index = PodIndex::default();
     let with = |name: &str, more| pod(name, &json!({ "spec": more }));
     let near = json!({ "affinity": { "podAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `POST` of a Binding to `pods/NAME/binding` | `bind` |
 //! | the Binding's `metadata.uid` as a precondition | `bind` |
-//! | a binding whose response was lost (upstream does not handle it) | `plan::leaves_open`, `plan::is_bound` |
+//! | a binding whose response was lost (upstream does not handle it) | `plan::may_have_run`, `plan::is_bound` |
 
 mod plan;
 
@@ -94,6 +94,7 @@ mod tests {
         (bound.map_err(|error| error.code()), script.calls())
     }
 
+    /// Response with a pod that has this uid and node.
     fn found(uid: &str, node: &str) -> Answer {
         let mut pod = json!({ "apiVersion": "v1", "kind": "Pod" });
         merge(&mut pod, &json!({ "metadata": { "name": "p", "namespace": "shop", "uid": uid } }));
@@ -103,7 +104,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_binding_whose_response_was_lost_is_verified() {
-        let taken = || vec![Answer::Lost, Answer::refused(409)];
+        let lost_then_conflict = || vec![Answer::Lost, Answer::refused(409)];
         for (found, want) in [
             (found("p", "a"), Ok(true)),
             (found("p", "b"), Err(409)),
@@ -112,31 +113,31 @@ mod tests {
             (Answer::refused(404), Err(409)),
             (Answer::Lost, Err(409)),
         ] {
-            let mut answers = taken();
+            let mut answers = lost_then_conflict();
             answers.push(found);
-            let (bound, asked) = bind(answers).await;
-            assert_eq!((bound, asked), (want, [POST, POST, GET].map(str::to_owned).into()));
+            let (bound, requests) = bind(answers).await;
+            assert_eq!((bound, requests), (want, [POST, POST, GET].map(str::to_owned).into()));
         }
         let done = Answer::object(json!({ "kind": "Status", "apiVersion": "v1", "metadata": {} }));
-        let (bound, asked) = bind(vec![Answer::refused(500), done]).await;
-        assert_eq!((bound, asked.len()), (Ok(true), 2));
+        let (bound, requests) = bind(vec![Answer::refused(500), done]).await;
+        assert_eq!((bound, requests.len()), (Ok(true), 2));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_definite_error_is_not_retried() {
         for code in [400, 404, 422] {
-            let (bound, asked) = bind(vec![Answer::refused(code)]).await;
-            assert_eq!((bound, asked.len()), (Err(code), 1));
+            let (bound, requests) = bind(vec![Answer::refused(code)]).await;
+            assert_eq!((bound, requests.len()), (Err(code), 1));
         }
-        let (bound, asked) = bind(vec![Answer::refused(409), found("p", "b")]).await;
-        assert_eq!((bound, asked.len()), (Err(409), 2));
+        let (bound, requests) = bind(vec![Answer::refused(409), found("p", "b")]).await;
+        assert_eq!((bound, requests.len()), (Err(409), 2));
     }
 
     #[tokio::test(start_paused = true)]
     async fn retries_end_when_the_server_stays_unreachable() {
-        let (bound, asked) = bind((0..9).map(|_| Answer::Lost).collect()).await;
+        let (bound, requests) = bind((0..9).map(|_| Answer::Lost).collect()).await;
         assert_eq!(
-            (bound, asked),
+            (bound, requests),
             (Err(0), [POST, POST, POST, POST, GET].map(str::to_owned).into())
         );
     }

@@ -6,15 +6,16 @@ use serde_json::json;
 use std::time::Duration;
 
 /// Delays before the repetitions of a POST.
-const WAITS: [Duration; 3] =
+const RETRY_DELAYS: [Duration; 3] =
     [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250)];
 
 /// Failed POSTs of one binding.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
-    n_waits: usize,
+    /// Number of repetitions so far.
+    repeats: usize,
     /// Whether the pod may be bound in spite of the failures.
-    open: bool,
+    may_be_bound: bool,
 }
 
 /// Next step after a failed POST.
@@ -31,15 +32,15 @@ pub(super) enum Next {
 impl Failures {
     /// Records a failed POST and returns the next step.
     pub(super) fn after(&mut self, error: &ApiError) -> Next {
-        let again = leaves_open(error);
+        let retriable = may_have_run(error);
         // The connection may have repeated the POST itself, so the conflict may be with this binding.
-        self.open |= again || error.is_conflict();
-        match WAITS.get(self.n_waits).filter(|_| again) {
-            Some(wait) => {
-                self.n_waits += 1;
-                Next::Repeat(*wait)
+        self.may_be_bound |= retriable || error.is_conflict();
+        match RETRY_DELAYS.get(self.repeats).filter(|_| retriable) {
+            Some(delay) => {
+                self.repeats += 1;
+                Next::Repeat(*delay)
             }
-            None if self.open => Next::Read,
+            None if self.may_be_bound => Next::Read,
             None => Next::Fail,
         }
     }
@@ -62,7 +63,7 @@ pub(super) fn is_bound(found: &Pod, meta: &Meta, node: &str) -> bool {
 }
 
 /// Reports whether the API server may have executed the request in spite of the error.
-fn leaves_open(error: &ApiError) -> bool {
+fn may_have_run(error: &ApiError) -> bool {
     matches!(error, ApiError::Transport { .. } | ApiError::Decode { .. })
         || matches!(error.code(), 500 | 503 | 504)
 }

@@ -23,7 +23,7 @@ use std::{
 
 use super::{
     NAME,
-    execute::{PreemptOutcome, condition, is_unseen, preempted, reason},
+    execute::{PreemptOutcome, condition, needs_activation, preempted, reason},
 };
 use crate::{
     framework::{Candidate, Handle},
@@ -34,7 +34,7 @@ use crate::{
 /// busy loop.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Runs preemptions and records for which pods they run.
+/// Runs preemptions, and records the preemptors whose preemption is running.
 pub(super) struct Executor {
     handle: Handle,
     pods: Cache<Pod>,
@@ -79,8 +79,8 @@ impl Executor {
 
     /// Returns the cached version of the pod, if it has the same uid.
     fn cached(&self, pod: &Pod) -> Option<Arc<Pod>> {
-        let held = self.pods.get(&pod.meta.namespace, &pod.meta.name);
-        held.filter(|held| held.meta.uid == pod.meta.uid)
+        let cached = self.pods.get(&pod.meta.namespace, &pod.meta.name);
+        cached.filter(|cached| cached.meta.uid == pod.meta.uid)
     }
 
     /// Starts to preempt the victims in a task. `lower` are pods of lower priority that are nominated for the node.
@@ -122,37 +122,38 @@ struct Preemption {
 }
 
 impl Preemption {
+    /// Clears the nominations of `lower`, evicts the victims, and activates the preemptor if no event will requeue it.
     async fn run(self, lower: Vec<Arc<Pod>>) {
         let Self { executor, pod, .. } = &self;
         let began = executor.handle.clock.instant();
-        let mut well = true;
+        let mut succeeded = true;
         for other in &lower {
             // These pods may no longer fit on the node. Without a nomination they find another node sooner.
             if let Err(error) = self.clear_nomination(other).await {
                 let meta = &other.meta;
                 tracing::debug!(namespace = %meta.namespace, name = %meta.name, %error, "Nomination not cleared");
-                well = false;
+                succeeded = false;
             }
         }
         let outcome = self.preempt_victims().await;
         executor.preempting().remove(pod.uid());
-        let unseen = match outcome {
-            Ok(outcome) => is_unseen(outcome, executor.cached(&self.last).is_some()),
+        let needs_activation = match outcome {
+            Ok(outcome) => needs_activation(outcome, executor.cached(&self.last).is_some()),
             Err(error) => {
                 let meta = &pod.pod.meta;
                 tracing::warn!(namespace = %meta.namespace, name = %meta.name, %error, "Victims not evicted");
-                well = false;
+                succeeded = false;
                 false
             }
         };
-        if !well {
+        if !succeeded {
             executor.handle.clock.sleep(RETRY_DELAY).await;
         }
-        if !well || unseen {
+        if !succeeded || needs_activation {
             // No event will follow that requeues the preemptor.
             executor.handle.activate(pod.uid());
         }
-        executor.handle.metrics.preemption_ran(well, began.elapsed());
+        executor.handle.metrics.preemption_ran(succeeded, began.elapsed());
     }
 
     /// Preempts all victims and returns the outcome of the last one.
@@ -194,6 +195,7 @@ impl Preemption {
         Ok(if in_memory { PreemptOutcome::CancelledInMemory } else { PreemptOutcome::Deleted })
     }
 
+    /// Sets the condition `DisruptionTarget` and deletes the victim.
     async fn delete(&self, victim: &Pod) -> Result<(), ApiError> {
         let handle = &self.executor.handle;
         let message = reason(&self.pod.pod);

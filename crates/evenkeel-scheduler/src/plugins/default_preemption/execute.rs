@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 const PREEMPTION_BY_SCHEDULER: &str = "PreemptionByScheduler";
 
-/// Way in which a victim left its node.
+/// Outcome of the preemption of one victim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PreemptOutcome {
     /// The API server deleted the victim. The cache will report the deletion.
@@ -18,10 +18,10 @@ pub(super) enum PreemptOutcome {
     NotFound,
 }
 
-/// Reports whether no event will follow that requeues the preemptor. If the last victim was not found, the queue may
-/// have ignored its deletion while the preemptor was gated. If the cache still has the victim, the event of its
-/// deletion is yet to come.
-pub(super) fn is_unseen(last: PreemptOutcome, cached: bool) -> bool {
+/// Reports whether the executor must activate the preemptor, because no event will requeue it. If the last victim was
+/// not found, the queue may have ignored its deletion while the preemptor was gated. If the cache still has the victim,
+/// the event of its deletion will follow.
+pub(super) fn needs_activation(last: PreemptOutcome, cached: bool) -> bool {
     match last {
         PreemptOutcome::Deleted => false,
         PreemptOutcome::CancelledInMemory => true,

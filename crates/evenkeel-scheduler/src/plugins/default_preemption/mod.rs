@@ -88,8 +88,8 @@ impl DefaultPreemption {
         };
         if let Some(executor) = self.executor.get() {
             let pod = cycle.pod();
-            let promised = cycle.nominator().nominated_pods_for_node(&chosen.node).iter();
-            let lower = promised.filter(|other| other.priority() < pod.priority());
+            let nominated = cycle.nominator().nominated_pods_for_node(&chosen.node).iter();
+            let lower = nominated.filter(|other| other.priority() < pod.priority());
             let lower = lower.map(|other| Arc::clone(&other.pod)).collect();
             executor.prepare_candidate_async(pod, chosen.clone(), lower);
         }
@@ -108,10 +108,9 @@ fn post_filter_result(nominated: Option<Arc<str>>, message: &str) -> PostFilterR
 
 /// Builds the PostFilter result of a chosen candidate.
 fn placement(Candidate { node, pods, .. }: &Candidate) -> PostFilterResult {
-    let n_victims = pods.len();
-    let message = format!(
-        "found a potential placement for pod on node {node}, preempting {n_victims} victims"
-    );
+    let victims = pods.len();
+    let message =
+        format!("found a potential placement for pod on node {node}, preempting {victims} victims");
     post_filter_result(Some(Arc::clone(node)), &message)
 }
 
@@ -130,7 +129,7 @@ async fn call_extenders(
         let answer = answer.map_err(|error| error.to_string()).and_then(|victims| {
             victims
                 .iter()
-                .map(|on_node| convert_to_victims(cycle, extender.name(), on_node))
+                .map(|candidate| convert_to_victims(cycle, extender.name(), candidate))
                 .collect()
         });
         candidates = match answer {
@@ -165,7 +164,7 @@ fn convert_to_victims(
     let name = &candidate.node;
     let node = cycle.nodes().get(name);
     let node = node.ok_or_else(|| format!("nodeinfo not found for node name \"{name}\""))?;
-    let on_node = |uid: &str| {
+    let find_victim = |uid: &str| {
         let found = NodeRef::pods(node).iter().find(|pod| pod.uid() == uid);
         found.map(|pod| Arc::clone(&pod.pod)).ok_or_else(|| {
             format!(
@@ -173,7 +172,7 @@ fn convert_to_victims(
             )
         })
     };
-    let pods = candidate.pods.iter().map(|uid| on_node(uid)).collect::<Result<_, _>>()?;
+    let pods = candidate.pods.iter().map(|uid| find_victim(uid)).collect::<Result<_, _>>()?;
     Ok(Candidate {
         node: Arc::clone(node.name()),
         pods,

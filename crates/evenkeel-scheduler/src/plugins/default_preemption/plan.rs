@@ -1,4 +1,4 @@
-//! Selection of the victims of a preemption. It has no side effects: pods that it removes from nodes are restored.
+//! Selection of the victims of a preemption, without side effects: it restores the pods that it removes from nodes.
 
 use evenkeel_api::{
     time::Timestamp,
@@ -39,8 +39,8 @@ pub(super) fn ineligible_to_preempt_others(
     let leaving = |other: &PodInfo| {
         other.priority() < pod.priority() && is_terminating_by_preemption(&other.pod)
     };
-    let waits = node.pods().iter().any(leaving);
-    waits.then_some("not eligible due to a terminating pod on the nominated node.")
+    let is_waiting = node.pods().iter().any(leaving);
+    is_waiting.then_some("not eligible due to a terminating pod on the nominated node.")
 }
 
 /// Reports whether the pod is terminating because of a preemption.
@@ -63,7 +63,7 @@ fn has_preemption_disruption_target(pod: &Pod) -> bool {
 ///
 /// # Errors
 ///
-/// The status of each node, if there are no candidates.
+/// Returns the status of each node if there are no candidates.
 ///
 /// Upstream: `findCandidates`, `DryRunPreemption`.
 pub(super) fn find_candidates(
@@ -77,11 +77,11 @@ pub(super) fn find_candidates(
     let num_candidates = num_candidates(potential.len(), args);
     let offset = match potential.len() {
         0 => 0,
-        n => (mix(cycle.seed()) % n as u64) as usize,
+        len => (mix(cycle.seed()) % len as u64) as usize,
     };
     let (mut non_violating, mut violating, mut rejected) = (Vec::new(), Vec::new(), Vec::new());
-    for n in 0..potential.len() {
-        let slot = potential[(offset + n) % potential.len()];
+    for index in 0..potential.len() {
+        let slot = potential[(offset + index) % potential.len()];
         match select_victims_on_node(cycle, state, slot, budgets) {
             Ok(victims) if victims.num_pdb_violations == 0 => non_violating.push(victims),
             Ok(victims) => violating.push(victims),
@@ -100,12 +100,12 @@ pub(super) fn find_candidates(
     }
 }
 
-/// Returns the number of candidates to find.
+/// Returns the number of candidates to find among this number of nodes.
 ///
 /// Upstream: `calculateNumCandidates`.
-fn num_candidates(n_nodes: usize, args: &Args) -> usize {
-    let share = n_nodes * args.min_candidate_nodes_percentage / 100;
-    share.max(args.min_candidate_nodes_absolute).min(n_nodes)
+fn num_candidates(nodes: usize, args: &Args) -> usize {
+    let share = nodes * args.min_candidate_nodes_percentage / 100;
+    share.max(args.min_candidate_nodes_absolute).min(nodes)
 }
 
 /// Returns the nodes where removing pods may help.
@@ -123,12 +123,13 @@ fn nodes_where_preemption_might_help(cycle: &Cycle<'_>, fit_error: &FitError) ->
     }
 }
 
-fn not_helpful(n_nodes: usize, mut rejected: Vec<NodeStatus>) -> FitError {
-    let absent = n_nodes - rejected.len().min(n_nodes);
+/// Returns the error for a preemption without candidates. Nodes without a status in `rejected` get "not helpful".
+fn not_helpful(node_count: usize, mut rejected: Vec<NodeStatus>) -> FitError {
+    let absent = node_count - rejected.len().min(node_count);
     let why = Status::unresolvable(NOT_HELPFUL);
     rejected.extend((0..absent).map(|_| NodeStatus { slot: 0, plugin: 0, why: why.clone() }));
     FitError {
-        n_nodes,
+        n_nodes: node_count,
         overall: None,
         rejected,
         pre_filter_plugins: Vec::new(),
@@ -162,13 +163,13 @@ fn select_victims_on_node(
     }
     potential.sort_by(more_important_pod);
     let (violating, non_violating) = filter_pods_with_pdb_violation(potential, budgets);
-    let n_violating = violating.len();
+    let violating_count = violating.len();
     let (mut victims, mut num_pdb_violations) = (Vec::new(), 0);
-    for (n, other) in violating.into_iter().chain(non_violating).enumerate() {
+    for (index, other) in violating.into_iter().chain(non_violating).enumerate() {
         cycle.add_pod(&mut state, &other, slot);
         if cycle.fits(&state, slot).is_err() {
             cycle.remove_pod(&mut state, &other, slot);
-            num_pdb_violations += usize::from(n < n_violating);
+            num_pdb_violations += usize::from(index < violating_count);
             victims.push(other);
         }
     }
@@ -188,7 +189,7 @@ fn select_victims_on_node(
 /// are less important, so that no other pod is preempted instead. Equal pods are ordered by uid.
 ///
 /// Upstream: `MoreImportantPod`.
-fn more_important_pod(one: &PodInfo, other: &PodInfo) -> Ordering {
+fn more_important_pod(a: &PodInfo, b: &PodInfo) -> Ordering {
     let key = |pod: &PodInfo| {
         (
             Reverse(pod.priority()),
@@ -196,7 +197,7 @@ fn more_important_pod(one: &PodInfo, other: &PodInfo) -> Ordering {
             has_preemption_disruption_target(&pod.pod),
         )
     };
-    key(one).cmp(&key(other)).then_with(|| one.uid().cmp(other.uid()))
+    key(a).cmp(&key(b)).then_with(|| a.uid().cmp(b.uid()))
 }
 
 /// Returns the pod's start time. A pod that has not started counts as the latest.
@@ -241,7 +242,7 @@ fn filter_pods_with_pdb_violation(
     pods.into_iter().partition(|pod| violates(pod))
 }
 
-/// Returns the best candidate; of equally good ones the first.
+/// Returns the best candidate, or the first of several equally good ones.
 ///
 /// Upstream: `pickOneNodeForPreemption`.
 pub(super) fn pick_one_node_for_preemption(candidates: &[Candidate]) -> Option<&Candidate> {
@@ -259,10 +260,10 @@ pub(crate) fn equally_good_candidates(mut candidates: Vec<Candidate>) -> Vec<Can
 /// are equal in all criteria before it:
 ///
 /// 1. fewer victims whose eviction violates a PodDisruptionBudget;
-/// 2. lower highest priority of a victim;
+/// 2. lower priority of the first victim, which is the most important one;
 /// 3. lower sum of the victims' priorities;
 /// 4. fewer victims;
-/// 5. later earliest start among the victims of the highest priority;
+/// 5. later start of the longest-running victim of the highest priority;
 /// 6. fewer victims without the condition `DisruptionTarget` of an earlier preemption.
 ///
 /// Upstream: the score functions of `pickOneNodeForPreemption`.
@@ -274,8 +275,10 @@ fn selection_key(candidate: &Candidate) -> impl Ord + use<> {
     // sum.
     let priority_sum: i64 = priorities().map(|priority| i64::from(priority) + (1_i64 << 31)).sum();
     let first_priority = victims.first().and_then(|pod| pod.spec.priority).unwrap_or(0);
-    let of_highest = victims.iter().filter(|pod| pod.spec.priority.unwrap_or(0) == max_priority);
-    let earliest_start = of_highest.map(|pod| pod_start_time(pod)).min().unwrap_or(Timestamp::MAX);
+    let most_important =
+        victims.iter().filter(|pod| pod.spec.priority.unwrap_or(0) == max_priority);
+    let earliest_start =
+        most_important.map(|pod| pod_start_time(pod)).min().unwrap_or(Timestamp::MAX);
     let new_victims = victims.iter().filter(|pod| !has_preemption_disruption_target(pod)).count();
     (
         candidate.num_pdb_violations,

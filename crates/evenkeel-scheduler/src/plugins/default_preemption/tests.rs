@@ -1,4 +1,4 @@
-//! Victims and candidates in table tests, which also check that the search leaves the nodes unchanged.
+//! Tests of the selection of candidates and victims.
 
 use evenkeel_api::{
     Encoding, View as _,
@@ -26,10 +26,12 @@ fn pod(name: &str, priority: i32, cpu: &str, more: &Value) -> PodInfo {
     info(name, &spec)
 }
 
+/// Returns a pod with this priority and CPU request.
 fn plain(name: &str, priority: i32, cpu: &str) -> PodInfo {
     pod(name, priority, cpu, &json!({}))
 }
 
+/// Returns a PodDisruptionBudget for pods with these labels.
 fn budget(labels: &Value, allowed: i32) -> Arc<PodDisruptionBudget> {
     let budget = json!({
         "metadata": { "name": "b", "namespace": "shop" },
@@ -39,7 +41,8 @@ fn budget(labels: &Value, allowed: i32) -> Arc<PodDisruptionBudget> {
     Arc::new(PodDisruptionBudget::decode(budget.to_string().as_bytes(), Encoding::Json).unwrap())
 }
 
-fn on(nodes: &[Arc<Node>], pods: Vec<(&str, PodInfo)>) -> NodeTable {
+/// Returns a table with these nodes, and these pods on them by node name.
+fn table_with(nodes: &[Arc<Node>], pods: Vec<(&str, PodInfo)>) -> NodeTable {
     let mut table = table(nodes);
     for (node, pod) in pods {
         table.place(pod, node);
@@ -47,8 +50,9 @@ fn on(nodes: &[Arc<Node>], pods: Vec<(&str, PodInfo)>) -> NodeTable {
     table
 }
 
-fn two(pods: Vec<(&str, PodInfo)>) -> NodeTable {
-    on(&[node("a", &json!({})), node("b", &json!({}))], pods)
+/// Returns a table with nodes `a` and `b` of 4 CPUs each.
+fn two_nodes(pods: Vec<(&str, PodInfo)>) -> NodeTable {
+    table_with(&[node("a", &json!({})), node("b", &json!({}))], pods)
 }
 
 /// Returns the candidates for a pod that fits on no node, or the message that explains why there are none.
@@ -62,7 +66,7 @@ fn find_candidates(
     let view = View { profile: &profile, nodes, nominator: &nominator, start: 0 };
     let mut cycle = Cycle::new(view, pod, 7, &[]);
     let outcome = schedule_pod(&mut cycle, &mut state, None).now_or_never().unwrap();
-    let fit_error = outcome.result.expect_err("it must not fit anywhere");
+    let fit_error = outcome.result.expect_err("the pod fits no node");
     if let Some(why) = plan::ineligible_to_preempt_others(&cycle, &fit_error) {
         return Err(why.to_owned());
     }
@@ -70,6 +74,7 @@ fn find_candidates(
         .map_err(|not_helpful| not_helpful.to_string())
 }
 
+/// Checks the best candidate (node, victims, PDB violations), or the message that explains why there is none.
 #[track_caller]
 fn check(
     mut nodes: NodeTable,
@@ -90,10 +95,10 @@ fn check(
 }
 
 #[test]
-fn the_least_important_go_and_no_more_than_needed() {
-    let one = [node("a", &json!({}))];
-    let nodes = on(
-        &one,
+fn the_fewest_and_least_important_pods_are_victims() {
+    let one_node = [node("a", &json!({}))];
+    let nodes = table_with(
+        &one_node,
         vec![
             ("a", plain("low", 1, "1")),
             ("a", plain("mid", 2, "2")),
@@ -101,42 +106,50 @@ fn the_least_important_go_and_no_more_than_needed() {
         ],
     );
     check(nodes, &plain("p", 10, "1"), &[], Ok(("a", &["tiny"], 0)));
-    let nodes = on(&one, vec![("a", plain("low", 1, "1")), ("a", plain("mid", 2, "3"))]);
+    let nodes =
+        table_with(&one_node, vec![("a", plain("low", 1, "1")), ("a", plain("mid", 2, "3"))]);
     check(nodes, &plain("p", 10, "3"), &[], Ok(("a", &["mid"], 0)));
 }
 
 #[test]
-fn among_equals_pods_marked_before_are_chosen() {
+fn among_equal_pods_victims_of_an_earlier_preemption_are_chosen() {
     let disruption_target = json!({ "status": { "conditions": [{
         "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
     }] } });
-    let one = [node("a", &json!({}))];
+    let one_node = [node("a", &json!({}))];
     for marked in ["x", "y"] {
         let all = ["x", "y", "z"].map(|name| {
             let more = if name == marked { disruption_target.clone() } else { json!({}) };
             ("a", pod(name, 1, "1", &more))
         });
-        check(on(&one, all.to_vec()), &plain("p", 10, "2"), &[], Ok(("a", &[marked], 0)));
+        check(
+            table_with(&one_node, all.to_vec()),
+            &plain("p", 10, "2"),
+            &[],
+            Ok(("a", &[marked], 0)),
+        );
     }
     for (marked, other) in [("a", "b"), ("b", "a")] {
-        let nodes =
-            two(vec![(marked, pod("x", 1, "4", &disruption_target)), (other, plain("y", 1, "4"))]);
+        let nodes = two_nodes(vec![
+            (marked, pod("x", 1, "4", &disruption_target)),
+            (other, plain("y", 1, "4")),
+        ]);
         check(nodes, &plain("p", 10, "4"), &[], Ok((marked, &["x"], 0)));
     }
     // The uid decides, not the order of arrival.
     for names in [["x", "y"], ["y", "x"]] {
         let all = names.map(|name| ("a", plain(name, 1, "2")));
-        check(on(&one, all.to_vec()), &plain("p", 10, "2"), &[], Ok(("a", &["y"], 0)));
+        check(table_with(&one_node, all.to_vec()), &plain("p", 10, "2"), &[], Ok(("a", &["y"], 0)));
     }
 }
 
 #[test]
-fn nodes_are_compared_point_by_point() {
+fn a_criterion_decides_if_all_criteria_before_it_are_equal() {
     // The highest priority among the victims decides.
-    let nodes = two(vec![("a", plain("x", 5, "4")), ("b", plain("y", 3, "4"))]);
+    let nodes = two_nodes(vec![("a", plain("x", 5, "4")), ("b", plain("y", 3, "4"))]);
     check(nodes, &plain("p", 10, "4"), &[], Ok(("b", &["y"], 0)));
     // The sum of priorities decides. Each victim adds to it.
-    let nodes = two(vec![
+    let nodes = two_nodes(vec![
         ("a", plain("x1", -5, "2")),
         ("a", plain("x2", -5, "2")),
         ("b", plain("y", -5, "4")),
@@ -144,7 +157,8 @@ fn nodes_are_compared_point_by_point() {
     check(nodes, &plain("p", 10, "4"), &[], Ok(("b", &["y"], 0)));
     // The latest start decides.
     let since = |minute: u32| json!({ "status": { "startTime": format!("2027-01-15T08:{minute:02}:00Z") } });
-    let nodes = two(vec![("a", pod("x", 1, "4", &since(1))), ("b", pod("y", 1, "4", &since(2)))]);
+    let nodes =
+        two_nodes(vec![("a", pod("x", 1, "4", &since(1))), ("b", pod("y", 1, "4", &since(2)))]);
     check(nodes, &plain("p", 10, "4"), &[], Ok(("b", &["y"], 0)));
 }
 
@@ -152,40 +166,51 @@ fn nodes_are_compared_point_by_point() {
 fn preemption_avoids_violating_disruption_budgets() {
     let labelled = json!({ "metadata": { "labels": { "app": "db" } } });
     let db = json!({ "app": "db" });
-    let nodes = || two(vec![("a", pod("x", 1, "4", &labelled)), ("b", plain("y", 5, "4"))]);
+    let nodes = || two_nodes(vec![("a", pod("x", 1, "4", &labelled)), ("b", plain("y", 5, "4"))]);
     check(nodes(), &plain("p", 10, "4"), &[budget(&db, 0)], Ok(("b", &["y"], 0)));
     check(nodes(), &plain("p", 10, "4"), &[budget(&db, 1)], Ok(("a", &["x"], 0)));
     check(nodes(), &plain("p", 10, "4"), &[budget(&json!({}), 0)], Ok(("a", &["x"], 0)));
     // The budget allows the eviction of the more important pod. The eviction of the other one violates it, so that pod
     // is reprieved first.
-    let one = [node("a", &json!({}))];
-    let both = vec![("a", pod("x", 2, "2", &labelled)), ("a", pod("y", 1, "2", &labelled))];
-    check(on(&one, both.clone()), &plain("p", 10, "2"), &[budget(&db, 1)], Ok(("a", &["x"], 0)));
-    check(on(&one, both), &plain("p", 10, "4"), &[budget(&db, 1)], Ok(("a", &["x", "y"], 1)));
+    let one_node = [node("a", &json!({}))];
+    let two_pods = vec![("a", pod("x", 2, "2", &labelled)), ("a", pod("y", 1, "2", &labelled))];
+    check(
+        table_with(&one_node, two_pods.clone()),
+        &plain("p", 10, "2"),
+        &[budget(&db, 1)],
+        Ok(("a", &["x"], 0)),
+    );
+    check(
+        table_with(&one_node, two_pods),
+        &plain("p", 10, "4"),
+        &[budget(&db, 1)],
+        Ok(("a", &["x", "y"], 1)),
+    );
 }
 
 #[test]
 fn reasons_against_preemption_are_reported() {
     let tainted = json!({ "spec": { "taints": [{ "key": "k", "effect": "NoSchedule" }] } });
-    let nodes = on(
+    let nodes = table_with(
         &[node("a", &json!({})), node("b", &tainted)],
         vec![("a", plain("x", 10, "4")), ("b", plain("y", 1, "4"))],
     );
     let not_helpful = "0/2 nodes are available: 1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling.";
     check(nodes, &plain("p", 10, "1"), &[], Err(not_helpful));
-    let nodes = two(vec![("a", plain("x", 1, "4")), ("b", plain("y", 1, "4"))]);
+    let nodes = two_nodes(vec![("a", plain("x", 1, "4")), ("b", plain("y", 1, "4"))]);
     let never = pod("p", 10, "1", &json!({ "spec": { "preemptionPolicy": "Never" } }));
     check(nodes, &never, &[], Err("not eligible due to preemptionPolicy=Never."));
-    let leaving = json!({
+    let terminating = json!({
         "metadata": { "deletionTimestamp": "2027-01-15T08:00:00Z" },
         "status": { "conditions": [{
             "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
         }] },
     });
-    let nodes = || two(vec![("a", pod("x", 1, "4", &leaving)), ("b", plain("y", 2, "4"))]);
-    let promised = pod("p", 10, "1", &json!({ "status": { "nominatedNodeName": "a" } }));
+    let nodes =
+        || two_nodes(vec![("a", pod("x", 1, "4", &terminating)), ("b", plain("y", 2, "4"))]);
+    let nominated = pod("p", 10, "1", &json!({ "status": { "nominatedNodeName": "a" } }));
     let waits = "not eligible due to a terminating pod on the nominated node.";
-    check(nodes(), &promised, &[], Err(waits));
+    check(nodes(), &nominated, &[], Err(waits));
     let elsewhere = pod("p", 10, "1", &json!({ "status": { "nominatedNodeName": "b" } }));
     check(nodes(), &elsewhere, &[], Ok(("a", &["x"], 0)));
 }
@@ -207,7 +232,7 @@ fn the_failure_names_the_node_with_the_victims() {
     core.add_or_update_pod(&plain("high", 5, "1").pod, now);
     let attempted = core.schedule_one(now).now_or_never().unwrap().unwrap();
     let crate::core::AttemptResult::Failed(failure) = attempted.result else {
-        panic!("there is no room")
+        panic!("the attempt did not fail")
     };
     assert_eq!(
         failure.message,
@@ -215,7 +240,7 @@ fn the_failure_names_the_node_with_the_victims() {
     );
     assert_eq!(failure.nominated.as_deref(), Some("a"));
     assert_eq!(core.queue().nominator().nominated_pods_for_node("a").len(), 1);
-    // Now the pod is nominated for the node.
+    // The nominated pod uses resources of the node, so another pod does not fit.
     core.delete_pod("low", now);
     core.add_or_update_pod(&plain("other", 5, "4").pod, now);
     core.queue_mut().remove("high");
@@ -230,35 +255,36 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn victims_are_needed_and_nothing_is_changed(
+    fn every_victim_is_needed_and_the_nodes_stay_unchanged(
         pods in proptest::collection::vec((0u8..3, 0i32..4, 1u8..4), 1..10),
         (priority, cpu) in (1i32..5, 1u8..5),
     ) {
         let names = ["a", "b", "c"];
         let mut nodes = table(&names.map(|name| node(name, &json!({}))));
-        for (n, (at, own, asks)) in pods.iter().enumerate() {
-            let name = names[usize::from(*at)];
-            let non_violating = nodes.get(name).map_or(0, |node| node.cpu() - node.requested_cpu());
-            if i64::from(*asks) * 1000 <= non_violating {
-                nodes.place(plain(&format!("v{n}"), *own, &asks.to_string()), name);
+        for (index, (node, pod_priority, pod_cpu)) in pods.iter().enumerate() {
+            let name = names[usize::from(*node)];
+            let free_cpu = nodes.get(name).map_or(0, |node| node.cpu() - node.requested_cpu());
+            if i64::from(*pod_cpu) * 1000 <= free_cpu {
+                nodes.place(plain(&format!("v{index}"), *pod_priority, &pod_cpu.to_string()), name);
             }
         }
         let used = |nodes: &NodeTable| -> Vec<(i64, usize)> {
             names.map(|name| nodes.get(name).unwrap()).map(|node| (node.requested_cpu(), node.pods().len())).to_vec()
         };
         let before = used(&nodes);
-        let asks = i64::from(cpu) * 1000;
-        prop_assume!(before.iter().all(|(used, _)| 4000 - used < asks));
+        let requested = i64::from(cpu) * 1000;
+        prop_assume!(before.iter().all(|(used, _)| 4000 - used < requested));
         let found = find_candidates(&mut nodes, &plain("p", priority, &cpu.to_string()), &[]);
         prop_assert_eq!(used(&nodes), before.clone());
         for victims in found.unwrap_or_default() {
             let node = nodes.get(&victims.node).unwrap();
             let freed: i64 = victims.pods.iter().map(|pod| PodInfo::new(Arc::clone(pod)).asks.requests.cpu).sum();
-            prop_assert!(node.cpu() - node.requested_cpu() + freed >= asks, "enough");
+            prop_assert!(node.cpu() - node.requested_cpu() + freed >= requested, "the victims suffice");
             for victim in &victims.pods {
-                let own = PodInfo::new(Arc::clone(victim));
-                prop_assert!(own.priority() < priority);
-                prop_assert!(node.cpu() - node.requested_cpu() + freed - own.asks.requests.cpu < asks, "each is needed");
+                let victim = PodInfo::new(Arc::clone(victim));
+                prop_assert!(victim.priority() < priority);
+                let without_victim = node.cpu() - node.requested_cpu() + freed - victim.asks.requests.cpu;
+                prop_assert!(without_victim < requested, "each victim is needed");
             }
         }
     }

@@ -74,7 +74,7 @@ pub(super) fn allocate<'a>(
     is_timed_out: &'a (dyn Fn() -> bool + 'a),
 ) -> Result<Vec<Allocated<'a>>, Failure> {
     let mut search = Search::new(inventory, in_use, node, claims, evaluate, is_timed_out)?;
-    match search.next(At::default(), false, DevicePosition::default())? {
+    match search.next(Cursor::default(), false, DevicePosition::default())? {
         Step::Done => Ok(search.results()),
         Step::None | Step::TooMany => {
             let invalid = search.pools.iter().any(|pool| pool.state == PoolState::Invalid);
@@ -85,7 +85,7 @@ pub(super) fn allocate<'a>(
 
 /// Position of the search.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct At {
+struct Cursor {
     claim: usize,
     request: usize,
     choice: usize,
@@ -105,17 +105,19 @@ struct DevicePosition {
 enum Step {
     Done,
     None,
-    /// The claim requests more than the maximum number of devices, whichever devices are selected.
+    /// The claim requests more than the maximum number of devices, regardless of the selected devices.
     TooMany,
 }
 
 /// Undo record of one selected device.
 struct Undo<'a> {
+    /// Whether the device's counters were added to `spent`.
     counted: bool,
+    /// Whether the claim was added to `chosen`.
     marked: bool,
     /// Consumed capacity, and whether other requests consumed capacity of the device before.
     share: Option<(Amounts, bool)>,
-    at: At,
+    cursor: Cursor,
     position: DevicePosition,
     device: &'a Device,
 }
@@ -135,14 +137,16 @@ struct Search<'a> {
     chosen: HashMap<&'a str, Vec<usize>>,
     /// Consumed capacity of shared devices by id.
     shares: HashMap<&'a str, Amounts>,
-    /// Counters of each pool less those of devices in use. `spent` holds the counters of selected devices.
+    /// Counters of each pool less those of devices in use, by index of the pool.
     remaining: HashMap<usize, Counters<'a>>,
+    /// Counters that the selected devices consume, by index of the pool.
     spent: HashMap<usize, Counters<'a>>,
     picked: Vec<Vec<Picked<'a>>>,
     choices: Vec<Vec<usize>>,
     steps: u32,
 }
 
+/// Values of shared counters by counter set and name.
 type Counters<'a> = BTreeMap<(&'a str, &'a str), Quantity>;
 
 impl<'a> Search<'a> {
@@ -178,10 +182,11 @@ impl<'a> Search<'a> {
         for (claim, claim_requests) in claims.iter().enumerate() {
             search.constraints.push(constraints(&claim_requests.claim)?);
             for (request, choices) in claim_requests.requests.iter().enumerate() {
-                for (n, choice) in choices.iter().enumerate().filter(|(_, one)| one.count.is_none())
+                for (index, choice) in
+                    choices.iter().enumerate().filter(|(_, choice)| choice.count.is_none())
                 {
                     let positions = search.all_of(&claim_requests.claim, choice)?;
-                    search.all.insert((claim, request, n), positions);
+                    search.all.insert((claim, request, index), positions);
                 }
                 search.check_limit(claim, request)?;
             }
@@ -196,7 +201,7 @@ impl<'a> Search<'a> {
         choice: &Choice,
     ) -> Result<Vec<DevicePosition>, Failure> {
         let mut positions = Vec::new();
-        for (pool_at, pool) in self.pools.iter().enumerate() {
+        for (pool_index, pool) in self.pools.iter().enumerate() {
             let why = match pool.state {
                 PoolState::Usable => None,
                 PoolState::Incomplete => Some("being updated"),
@@ -211,12 +216,15 @@ impl<'a> Search<'a> {
                     pool.name
                 )));
             }
-            for (offer_at, offer) in pool.offers.iter().enumerate() {
-                for device_at in 0..offer.devices().len() {
-                    let position =
-                        DevicePosition { pool: pool_at, offer: offer_at, device: device_at };
-                    if self.selects(claim, choice, offer, device_at)?
-                        && self.suffices(claim, choice, offer, device_at, [None, None])?
+            for (offer_index, offer) in pool.offers.iter().enumerate() {
+                for device_index in 0..offer.devices().len() {
+                    let position = DevicePosition {
+                        pool: pool_index,
+                        offer: offer_index,
+                        device: device_index,
+                    };
+                    if self.selects(claim, choice, offer, device_index)?
+                        && self.suffices(claim, choice, offer, device_index, [None, None])?
                     {
                         positions.push(position);
                     }
@@ -230,80 +238,88 @@ impl<'a> Search<'a> {
     fn check_limit(&self, claim: usize, request: usize) -> Result<(), Failure> {
         let least = |request: usize| {
             let choices = self.claims[claim].requests[request].iter().enumerate();
-            choices.map(|(n, _)| self.count(At { claim, request, choice: n, device: 0 })).min()
+            choices
+                .map(|(choice, _)| self.count(Cursor { claim, request, choice, device: 0 }))
+                .min()
         };
         let before: usize = (0..request).filter_map(least).sum();
         let more = least(request).unwrap_or(0);
         if more <= MAX_DEVICES.saturating_sub(before) {
             return Ok(());
         }
-        let of = &self.claims[claim].claim;
+        let claim = &self.claims[claim].claim;
         Err(Failure::Fatal(format!(
             "claim {}, request {}: adding {more} devices exceeds the claim limit of {MAX_DEVICES}, with {before} already accounted for",
-            claim_name(of),
-            of.spec.devices.requests[request].name
+            claim_name(claim),
+            claim.spec.devices.requests[request].name
         )))
     }
 
-    fn choice(&self, at: At) -> &'a Choice {
-        &self.claims[at.claim].requests[at.request][at.choice]
+    fn choice(&self, cursor: Cursor) -> &'a Choice {
+        &self.claims[cursor.claim].requests[cursor.request][cursor.choice]
     }
 
     /// Returns the number of devices that the subrequest requests.
-    fn count(&self, at: At) -> usize {
-        let all = || self.all.get(&(at.claim, at.request, at.choice)).map_or(0, Vec::len);
-        self.choice(at).count.unwrap_or_else(all)
+    fn count(&self, cursor: Cursor) -> usize {
+        let all =
+            || self.all.get(&(cursor.claim, cursor.request, cursor.choice)).map_or(0, Vec::len);
+        self.choice(cursor).count.unwrap_or_else(all)
     }
 
-    /// Continues the search at `at`. With `chosen` the subrequest is fixed. The search only tries devices from `start`
-    /// on.
-    fn next(&mut self, at: At, chosen: bool, start: DevicePosition) -> Result<Step, Failure> {
+    /// Continues the search at `cursor`, with devices from `start` on. `chosen` means that the subrequest is fixed.
+    fn next(
+        &mut self,
+        cursor: Cursor,
+        chosen: bool,
+        start: DevicePosition,
+    ) -> Result<Step, Failure> {
         self.steps += 1;
         if self.steps.is_multiple_of(64) && (self.is_timed_out)() {
             return Err(Failure::TimedOut);
         }
-        let Some(claim_requests) = self.claims.get(at.claim) else { return Ok(Step::Done) };
-        let Some(choices) = claim_requests.requests.get(at.request) else {
+        let Some(claim_requests) = self.claims.get(cursor.claim) else { return Ok(Step::Done) };
+        let Some(choices) = claim_requests.requests.get(cursor.request) else {
             let step = self.next(
-                At { claim: at.claim + 1, ..At::default() },
+                Cursor { claim: cursor.claim + 1, ..Cursor::default() },
                 false,
                 DevicePosition::default(),
             )?;
-            // Another claim's limit is no reason to reject this claim's subrequest.
+            // The limit of another claim does not reject this claim's subrequest.
             return Ok(if step == Step::TooMany { Step::None } else { step });
         };
         let several = choices.first().is_some_and(|choice| choice.choice.is_some());
         if several && !chosen {
             // A request with alternatives tries its subrequests in order of preference.
-            return self.choose(at, choices.len());
+            return self.choose(cursor, choices.len());
         }
         if choices.is_empty() {
             return Ok(Step::None);
         }
-        let n_requested = self.count(at);
-        let all = self.choice(at).count.is_none();
-        if all && n_requested == 0 {
+        let requested = self.count(cursor);
+        let all = self.choice(cursor).count.is_none();
+        if all && requested == 0 {
             return Ok(Step::None);
         }
-        if at.device >= n_requested {
-            let next = At { claim: at.claim, request: at.request + 1, ..At::default() };
+        if cursor.device >= requested {
+            let next =
+                Cursor { claim: cursor.claim, request: cursor.request + 1, ..Cursor::default() };
             return self.next(next, false, DevicePosition::default());
         }
-        if n_requested - at.device > MAX_DEVICES.saturating_sub(self.picked[at.claim].len()) {
+        if requested - cursor.device > MAX_DEVICES.saturating_sub(self.picked[cursor.claim].len()) {
             return Ok(Step::TooMany);
         }
-        if all { self.take_all(at) } else { self.take_one(at, start) }
+        if all { self.take_all(cursor) } else { self.take_one(cursor, start) }
     }
 
     /// Selects the first subrequest with which the rest of the search succeeds.
-    fn choose(&mut self, at: At, n_choices: usize) -> Result<Step, Failure> {
+    fn choose(&mut self, cursor: Cursor, choices: usize) -> Result<Step, Failure> {
         let mut always_too_many = true;
-        for choice in 0..n_choices {
-            match self.next(At { choice, ..at }, true, DevicePosition::default())? {
+        for choice in 0..choices {
+            match self.next(Cursor { choice, ..cursor }, true, DevicePosition::default())? {
                 Step::TooMany => {}
                 Step::None => always_too_many = false,
                 Step::Done => {
-                    self.choices[at.claim][at.request] = choice;
+                    self.choices[cursor.claim][cursor.request] = choice;
                     return Ok(Step::Done);
                 }
             }
@@ -312,14 +328,18 @@ impl<'a> Search<'a> {
     }
 
     /// Selects the next device of a request for all devices, then continues the search.
-    fn take_all(&mut self, at: At) -> Result<Step, Failure> {
-        let positions = self.all.get(&(at.claim, at.request, at.choice));
-        let Some(position) = positions.and_then(|positions| positions.get(at.device)).copied()
+    fn take_all(&mut self, cursor: Cursor) -> Result<Step, Failure> {
+        let positions = self.all.get(&(cursor.claim, cursor.request, cursor.choice));
+        let Some(position) = positions.and_then(|positions| positions.get(cursor.device)).copied()
         else {
             return Ok(Step::None);
         };
-        let Some(undo) = self.take(at, position, true)? else { return Ok(Step::None) };
-        let step = self.next(At { device: at.device + 1, ..at }, true, DevicePosition::default());
+        let Some(undo) = self.take(cursor, position, true)? else { return Ok(Step::None) };
+        let step = self.next(
+            Cursor { device: cursor.device + 1, ..cursor },
+            true,
+            DevicePosition::default(),
+        );
         if step != Ok(Step::Done) {
             self.undo(&undo);
         }
@@ -327,7 +347,7 @@ impl<'a> Search<'a> {
     }
 
     /// Tries the devices from `start` on: selects one, then continues the search.
-    fn take_one(&mut self, at: At, start: DevicePosition) -> Result<Step, Failure> {
+    fn take_one(&mut self, cursor: Cursor, start: DevicePosition) -> Result<Step, Failure> {
         for pool in start.pool..self.pools.len() {
             if self.pools[pool].state != PoolState::Usable {
                 continue;
@@ -338,12 +358,13 @@ impl<'a> Search<'a> {
                 let begins = pool == start.pool && offer == start.offer;
                 for device in if begins { start.device } else { 0 }..here.devices().len() {
                     let position = DevicePosition { pool, offer, device };
-                    if !self.may_take(at, here, device)? {
+                    if !self.may_take(cursor, here, device)? {
                         continue;
                     }
-                    let Some(undo) = self.take(at, position, false)? else { continue };
+                    let Some(undo) = self.take(cursor, position, false)? else { continue };
                     let rest = DevicePosition { device: device + 1, ..position };
-                    let step = self.next(At { device: at.device + 1, ..at }, true, rest);
+                    let step =
+                        self.next(Cursor { device: cursor.device + 1, ..cursor }, true, rest);
                     if step == Ok(Step::Done) {
                         return step;
                     }
@@ -357,10 +378,11 @@ impl<'a> Search<'a> {
         Ok(Step::None)
     }
 
-    fn may_take(&self, at: At, offer: &'a Offer, device: usize) -> Result<bool, Failure> {
-        let (choice, claim) = (self.choice(at), &self.claims[at.claim].claim);
+    /// Reports whether the device is free, matches the subrequest, and has enough capacity.
+    fn may_take(&self, cursor: Cursor, offer: &'a Offer, device: usize) -> Result<bool, Failure> {
+        let (choice, claim) = (self.choice(cursor), &self.claims[cursor.claim].claim);
         let id = &*offer.ids[device];
-        if self.is_taken(choice, id, at.claim) || !self.selects(claim, choice, offer, device)? {
+        if self.is_taken(choice, id, cursor.claim) || !self.selects(claim, choice, offer, device)? {
             return Ok(false);
         }
         let already = [self.in_use.shared(id), self.shares.get(id)];
@@ -385,7 +407,7 @@ impl<'a> Search<'a> {
         device: usize,
     ) -> Result<bool, Failure> {
         for (class, n, selector) in choice.selectors() {
-            let of = || match class {
+            let owner = || match class {
                 Some(class) => format!("class {class}: selector #{n}"),
                 None => format!("claim {}: selector #{n}", claim_name(claim)),
             };
@@ -393,22 +415,22 @@ impl<'a> Search<'a> {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
                 Err(EvaluationError::Compile(why)) => {
-                    return Err(Failure::Fatal(format!("{}: CEL compile error: {why}", of())));
+                    return Err(Failure::Fatal(format!("{}: CEL compile error: {why}", owner())));
                 }
                 Err(EvaluationError::Run(why)) => {
                     let id = &offer.ids[device];
                     return Err(Failure::Fatal(format!(
                         "{} on device {id}: CEL runtime error: {why}",
-                        of()
+                        owner()
                     )));
                 }
             }
         }
-        let own = offer.slice.spec.per_device_node_selection;
-        Ok(!own || pools::device_reaches(&offer.devices()[device], self.node))
+        let per_device = offer.slice.spec.per_device_node_selection;
+        Ok(!per_device || pools::device_reaches(&offer.devices()[device], self.node))
     }
 
-    /// Reports whether the device has enough capacity left besides `already`.
+    /// Reports whether the device has enough capacity left after `already`, the capacity that others consume.
     fn suffices(
         &self,
         claim: &ResourceClaim,
@@ -417,8 +439,8 @@ impl<'a> Search<'a> {
         device: usize,
         already: [Option<&Amounts>; 2],
     ) -> Result<bool, Failure> {
-        let has = &offer.devices()[device].capacity;
-        capacity::suffices(choice.capacity.as_ref(), has, already).map_err(|why| {
+        let total = &offer.devices()[device].capacity;
+        capacity::suffices(choice.capacity.as_ref(), total, already).map_err(|why| {
             Failure::Fatal(format!(
                 "claim {}, request {}: checking capacity for device {}: {why}",
                 claim_name(claim),
@@ -432,24 +454,25 @@ impl<'a> Search<'a> {
     /// can replace it.
     fn take(
         &mut self,
-        at: At,
+        cursor: Cursor,
         position: DevicePosition,
         must: bool,
     ) -> Result<Option<Undo<'a>>, Failure> {
-        let choice = self.choice(at);
+        let choice = self.choice(cursor);
         let offer: &'a Offer = self.pools[position.pool].offers[position.offer];
         let device = &offer.devices()[position.device];
         let id: &'a str = &offer.ids[position.device];
-        let shares = device.allow_multiple_allocations;
-        let own = self.chosen.get(id).is_some_and(|claims| claims.contains(&at.claim));
-        if (choice.admin && !shares && own)
-            || (!choice.admin && self.is_taken(choice, id, at.claim))
+        let is_shared = device.allow_multiple_allocations;
+        let has_device = self.chosen.get(id).is_some_and(|claims| claims.contains(&cursor.claim));
+        if (choice.admin && !is_shared && has_device)
+            || (!choice.admin && self.is_taken(choice, id, cursor.claim))
         {
             return Ok(None);
         }
-        let mut undo = Undo { counted: false, marked: false, share: None, at, position, device };
+        let mut undo =
+            Undo { counted: false, marked: false, share: None, cursor, position, device };
         let counted_before =
-            shares && (self.in_use.shared(id).is_some() || self.shares.contains_key(id));
+            is_shared && (self.in_use.shared(id).is_some() || self.shares.contains_key(id));
         if !counted_before && !device.consumes_counters.is_empty() {
             if !self.spend(position.pool, device) {
                 return Ok(None);
@@ -461,24 +484,30 @@ impl<'a> Search<'a> {
             self.undo_counters(&undo);
             return Ok(None);
         }
-        if !self.constrain(at, choice, offer.driver(), device) {
+        if !self.constrain(cursor, choice, offer.driver(), device) {
             self.undo_counters(&undo);
             if must {
                 return Err(Failure::Fatal(format!(
                     "claim {}, request {}: cannot add device {id} because a claim constraint would not be satisfied",
-                    claim_name(&self.claims[at.claim].claim),
+                    claim_name(&self.claims[cursor.claim].claim),
                     choice.name()
                 )));
             }
             return Ok(None);
         }
         let already = [self.in_use.shared(id), self.shares.get(id)];
-        if !self.suffices(&self.claims[at.claim].claim, choice, offer, position.device, already)? {
-            self.release(at, choice);
+        if !self.suffices(
+            &self.claims[cursor.claim].claim,
+            choice,
+            offer,
+            position.device,
+            already,
+        )? {
+            self.release(cursor, choice);
             self.undo_counters(&undo);
             return Ok(None);
         }
-        if shares {
+        if is_shared {
             let taken = capacity::consumed(choice.capacity.as_ref(), &device.capacity)
                 .map_err(Failure::Fatal)?;
             let before = self.shares.contains_key(id);
@@ -488,18 +517,19 @@ impl<'a> Search<'a> {
             }
             undo.share = Some((taken, before));
         } else {
-            self.chosen.entry(id).or_default().push(at.claim);
+            self.chosen.entry(id).or_default().push(cursor.claim);
             undo.marked = true;
         }
         let share = undo.share.as_ref().map(|(taken, _)| taken.clone());
-        let (request, choice) = (at.request, at.choice);
-        self.picked[at.claim].push(Picked { request, choice, offer, device, share });
+        let (request, choice) = (cursor.request, cursor.choice);
+        self.picked[cursor.claim].push(Picked { request, choice, offer, device, share });
         Ok(Some(undo))
     }
 
+    /// Reverts the selection of a device.
     fn undo(&mut self, undo: &Undo<'a>) {
-        let at = undo.at;
-        self.picked[at.claim].pop();
+        let cursor = undo.cursor;
+        self.picked[cursor.claim].pop();
         let id: &'a str = {
             let offer: &'a Offer = self.pools[undo.position.pool].offers[undo.position.offer];
             &offer.ids[undo.position.device]
@@ -519,7 +549,7 @@ impl<'a> Search<'a> {
         {
             claims.pop();
         }
-        self.release(at, self.choice(at));
+        self.release(cursor, self.choice(cursor));
         self.undo_counters(undo);
     }
 
@@ -533,22 +563,29 @@ impl<'a> Search<'a> {
     }
 
     /// Adds the device to all of the claim's constraints. If it violates one, adds it to none and returns false.
-    fn constrain(&mut self, at: At, choice: &Choice, driver: &str, device: &'a Device) -> bool {
-        let constraints = &mut self.constraints[at.claim];
-        let refuses = constraints
-            .iter_mut()
-            .position(|one| !one.add(&choice.request, choice.choice.as_deref(), driver, device));
-        if let Some(n) = refuses {
-            for one in constraints[..n].iter_mut().rev() {
-                one.remove(&choice.request, choice.choice.as_deref());
+    fn constrain(
+        &mut self,
+        cursor: Cursor,
+        choice: &Choice,
+        driver: &str,
+        device: &'a Device,
+    ) -> bool {
+        let constraints = &mut self.constraints[cursor.claim];
+        let violated = constraints.iter_mut().position(|constraint| {
+            !constraint.add(&choice.request, choice.choice.as_deref(), driver, device)
+        });
+        if let Some(index) = violated {
+            for constraint in constraints[..index].iter_mut().rev() {
+                constraint.remove(&choice.request, choice.choice.as_deref());
             }
         }
-        refuses.is_none()
+        violated.is_none()
     }
 
-    fn release(&mut self, at: At, choice: &Choice) {
-        for one in self.constraints[at.claim].iter_mut().rev() {
-            one.remove(&choice.request, choice.choice.as_deref());
+    /// Removes the device that was added last from all of the claim's constraints.
+    fn release(&mut self, cursor: Cursor, choice: &Choice) {
+        for constraint in self.constraints[cursor.claim].iter_mut().rev() {
+            constraint.remove(&choice.request, choice.choice.as_deref());
         }
     }
 
@@ -598,13 +635,13 @@ impl<'a> Search<'a> {
     }
 
     fn results(self) -> Vec<Allocated<'a>> {
-        let both = self.picked.into_iter().zip(self.choices);
-        both.map(|(devices, choices)| Allocated { devices, choices }).collect()
+        let allocated = self.picked.into_iter().zip(self.choices);
+        allocated.map(|(devices, choices)| Allocated { devices, choices }).collect()
     }
 }
 
 fn constraints(claim: &ResourceClaim) -> Result<Vec<Constraint<'_>>, Failure> {
-    let one = |(n, constraint)| {
+    let build = |(n, constraint)| {
         Constraint::new(constraint).ok_or_else(|| {
             Failure::Fatal(format!(
                 "claim {}, constraint #{n}: empty constraint (unsupported constraint type?)",
@@ -612,7 +649,7 @@ fn constraints(claim: &ResourceClaim) -> Result<Vec<Constraint<'_>>, Failure> {
             ))
         })
     };
-    claim.spec.devices.constraints.iter().enumerate().map(one).collect()
+    claim.spec.devices.constraints.iter().enumerate().map(build).collect()
 }
 
 fn for_each_counter<'a>(device: &'a Device, mut each: impl FnMut((&'a str, &'a str), Quantity)) {
@@ -640,8 +677,8 @@ fn forbids(taint: &DeviceTaint, tolerations: &[DeviceToleration]) -> bool {
 #[cfg(test)]
 pub(super) fn names(allocated: &[Allocated<'_>], claims: &[Arc<ClaimRequests>]) -> Vec<String> {
     let mut names = Vec::new();
-    for (one, claim_requests) in allocated.iter().zip(claims) {
-        for picked in &one.devices {
+    for (allocated, claim_requests) in allocated.iter().zip(claims) {
+        for picked in &allocated.devices {
             let choice = &claim_requests.requests[picked.request][picked.choice];
             let (pool, device) = (picked.offer.pool(), &picked.device.name);
             names.push(format!("{}={pool}/{device}", choice.full_name()));

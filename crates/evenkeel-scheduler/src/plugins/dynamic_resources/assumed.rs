@@ -1,5 +1,5 @@
-//! Claims of assumed pods: their devices are in use from Reserve on, and PreBind writes the claims. [`act`] holds these
-//! extension points.
+//! Claims of assumed pods: their devices are in use from Reserve on, and PreBind writes the claims. [`act`] implements
+//! these extension points.
 //!
 //! Upstream: in-flight allocations in `dra_manager.go`.
 
@@ -25,13 +25,13 @@ pub(super) struct ExtendedClaimInCreation {
     pub(super) special: Arc<ExtendedResourceClaim>,
     pub(super) allocation: Allocation,
     /// Latest written version, or `None` before PreBind has created the claim.
-    pub(super) made: Option<Arc<ResourceClaim>>,
+    pub(super) written: Option<Arc<ResourceClaim>>,
 }
 
 impl ExtendedClaimInCreation {
     /// Returns the uid under which the tracker holds the devices.
     fn uid(&self) -> &str {
-        &self.made.as_ref().unwrap_or(&self.special.claim).meta.uid
+        &self.written.as_ref().unwrap_or(&self.special.claim).meta.uid
     }
 }
 
@@ -39,8 +39,11 @@ impl AssumedClaims {
     /// Returns the allocations to write, each with the claim's uid.
     fn new_allocations(&self) -> impl Iterator<Item = (&str, &Allocation)> {
         let claims = self.claims.iter();
-        let claims = claims.filter_map(|(claim, given)| Some((&*claim.meta.uid, given.as_ref()?)));
-        claims.chain(self.special.as_ref().map(|making| (making.uid(), &making.allocation)))
+        let claims =
+            claims.filter_map(|(claim, allocation)| Some((&*claim.meta.uid, allocation.as_ref()?)));
+        claims.chain(
+            self.special.as_ref().map(|in_creation| (in_creation.uid(), &in_creation.allocation)),
+        )
     }
 
     /// Returns the latest known version of each claim, or the message that it was deleted.
@@ -54,9 +57,10 @@ impl AssumedClaims {
         let claims = self.claims.iter();
         let known = claims.map(|(claim, _)| newest(claim).ok_or_else(|| deleted(claim)));
         // The cache may not show a claim yet that was just created.
-        let made = self.special.as_ref().and_then(|making| making.made.as_ref());
-        let made = made.map(|made| Ok(newest(made).unwrap_or_else(|| Arc::clone(made))));
-        known.chain(made).collect()
+        let written = self.special.as_ref().and_then(|in_creation| in_creation.written.as_ref());
+        let written =
+            written.map(|written| Ok(newest(written).unwrap_or_else(|| Arc::clone(written))));
+        known.chain(written).collect()
     }
 }
 

@@ -1,5 +1,5 @@
 //! One attempt for a pod with claims: data about all nodes, and the allocation on each node. Its functions are pure:
-//! results for nodes are passed in as [`Found`].
+//! the caller passes the results by node as [`Found`].
 //!
 //! Upstream: `stateData`.
 
@@ -141,9 +141,9 @@ impl Attempt {
         in_use: Arc<InUse>,
         extended: Extended,
     ) -> Self {
-        let without = claims.iter().filter(|claim| claim.status.allocation.is_none());
+        let unallocated = claims.iter().filter(|claim| claim.status.allocation.is_none());
         let claim_requests =
-            without.map(|claim| requests::claim_requests(claim, class, compile).map(Arc::new));
+            unallocated.map(|claim| requests::claim_requests(claim, class, compile).map(Arc::new));
         let claim_requests = claim_requests.collect();
         Self { claims, claim_requests, extended, inventory, in_use }
     }
@@ -165,7 +165,7 @@ impl Attempt {
             .iter()
             .enumerate()
             .filter(|(_, claim)| !is_available(claim, node, binding_timeout, now))
-            .map(|(n, _)| n)
+            .map(|(index, _)| index)
             .collect();
         let claim_requests =
             variant.as_ref().map_or(&self.claim_requests, |variant| &variant.claim_requests);
@@ -215,6 +215,7 @@ impl Attempt {
         Ok(Some(variant))
     }
 
+    /// Allocates devices of the node for the claims.
     fn allocate(
         &self,
         node: &Node,
@@ -228,7 +229,7 @@ impl Attempt {
         let name = &node.meta.name;
         let FilterContext { evaluate, is_timed_out, .. } = *context;
         let (inventory, in_use) = (&self.inventory, &self.in_use);
-        let found =
+        let allocated =
             allocate::allocate(inventory, in_use, node, claim_requests, evaluate, is_timed_out)
                 .map_err(|failure| match failure {
                     Failure::None => Status::unresolvable("cannot allocate all claims"),
@@ -240,7 +241,7 @@ impl Attempt {
                         Status::error(format!("node {name}: timed out trying to allocate devices"))
                     }
                 })?;
-        let each = claim_requests.iter().zip(&found);
+        let each = claim_requests.iter().zip(&allocated);
         each.map(|(claim_requests, allocated)| result::result(name, claim_requests, allocated))
             .collect::<Result<_, _>>()
             .map_err(Status::error)
@@ -262,7 +263,7 @@ impl Attempt {
         ranks.sum()
     }
 
-    /// Returns the claims to assume for the node, or `None` if the node was not found feasible.
+    /// Returns the claims to assume for the node, or `None` if the filter did not find the node feasible.
     pub(super) fn decided(&self, node: &str, found: &Found) -> Option<AssumedClaims> {
         let Some(on_node) = found.by_node.get(node) else {
             // The node provides all extended resources itself.
@@ -280,7 +281,7 @@ impl Attempt {
         let special = match &on_node.special {
             Some(special) => {
                 let special = Arc::clone(special);
-                Some(ExtendedClaimInCreation { special, allocation: new.next()?, made: None })
+                Some(ExtendedClaimInCreation { special, allocation: new.next()?, written: None })
             }
             None => None,
         };
@@ -301,11 +302,11 @@ impl Attempt {
         pod: &Pod,
         found: &Found,
     ) -> Option<Arc<ResourceClaim>> {
-        let claims = found.unavailable.iter().filter_map(|n| self.claims.get(*n));
+        let claims = found.unavailable.iter().filter_map(|index| self.claims.get(*index));
         claims
             .filter(|claim| match &*claim.status.reserved_for {
                 [] => true,
-                [one] => one.uid == pod.meta.uid,
+                [consumer] => consumer.uid == pod.meta.uid,
                 _ => false,
             })
             .map(Arc::clone)

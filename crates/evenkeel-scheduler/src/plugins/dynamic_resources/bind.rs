@@ -56,10 +56,10 @@ fn reservation(
         }
         (None, Some(_)) => json!({}),
     };
-    let is_protected = claim.meta.finalizers.iter().any(|one| **one == *FINALIZER);
+    let is_protected = claim.meta.finalizers.iter().any(|finalizer| **finalizer == *FINALIZER);
     let finalizers = (allocation.is_some() && !is_protected).then(|| {
         let finalizers: Vec<&str> =
-            claim.meta.finalizers.iter().map(|one| &**one).chain([FINALIZER]).collect();
+            claim.meta.finalizers.iter().map(|finalizer| &**finalizer).chain([FINALIZER]).collect();
         json!({ "metadata": { "finalizers": finalizers } })
     });
     status["reservedFor"] = reserved_with(claim, pod);
@@ -69,10 +69,11 @@ fn reservation(
 /// Returns `status.reservedFor` with the pod added.
 fn reserved_with(claim: &ResourceClaim, pod: &Pod) -> Value {
     let mut reserved: Vec<Value> = Vec::new();
-    for one in &claim.status.reserved_for {
-        let mut written = json!({ "resource": one.resource, "name": one.name, "uid": one.uid });
-        if !one.api_group.is_empty() {
-            written["apiGroup"] = json!(one.api_group);
+    for consumer in &claim.status.reserved_for {
+        let mut written =
+            json!({ "resource": consumer.resource, "name": consumer.name, "uid": consumer.uid });
+        if !consumer.api_group.is_empty() {
+            written["apiGroup"] = json!(consumer.api_group);
         }
         reserved.push(written);
     }
@@ -106,7 +107,7 @@ fn released(claim: &ResourceClaim, pod: &Pod) -> Option<Value> {
 /// Returns the change that removes the finalizer, or `None` if the claim does not have it.
 fn unprotected(claim: &ResourceClaim) -> Option<Value> {
     let others: Vec<&Text> =
-        claim.meta.finalizers.iter().filter(|one| ***one != *FINALIZER).collect();
+        claim.meta.finalizers.iter().filter(|finalizer| ***finalizer != *FINALIZER).collect();
     if others.len() == claim.meta.finalizers.len() {
         return None;
     }
@@ -134,7 +135,7 @@ mod tests {
         let pod = info("web", &json!({}));
         let allocated = json!({ "status": { "allocation": {} } });
         let deleted = json!({ "metadata": { "deletionTimestamp": "2027-01-15T08:00:00Z" } });
-        for (is, decided, why) in [
+        for (current, decided, why) in [
             (&deleted, Some(allocation()), "claim shop/c got deleted in the meantime"),
             (
                 &allocated,
@@ -143,7 +144,7 @@ mod tests {
             ),
             (&json!({}), None, "claim shop/c got deallocated elsewhere in the meantime"),
         ] {
-            let refused = reservation(&claim(is), &pod.pod, decided.as_ref(), at(0));
+            let refused = reservation(&claim(current), &pod.pod, decided.as_ref(), at(0));
             assert_eq!(refused.unwrap_err(), why);
         }
     }
@@ -153,17 +154,18 @@ mod tests {
         let pod = info("web", &json!({}));
         let user = json!({ "resource": "pods", "name": "web", "uid": "web" });
         let protected = json!({ "metadata": { "finalizers": ["other", FINALIZER] } });
-        for (is, finalizers) in [
+        for (current, finalizers) in [
             (json!({}), Some(json!([FINALIZER]))),
             (json!({ "metadata": { "finalizers": ["other"] } }), Some(json!(["other", FINALIZER]))),
             (protected, None),
         ] {
-            let change = reservation(&claim(&is), &pod.pod, Some(&allocation()), at(0)).unwrap();
+            let change =
+                reservation(&claim(&current), &pod.pod, Some(&allocation()), at(0)).unwrap();
             let finalizers = finalizers.map(|all| json!({ "metadata": { "finalizers": all } }));
-            assert_eq!(change.finalizers, finalizers, "{is}");
+            assert_eq!(change.finalizers, finalizers, "{current}");
             let allocation = json!({ "devices": { "results": [] }, "allocationTimestamp": time::seconds(at(0)) });
             let status = json!({ "allocation": allocation, "reservedFor": [user] });
-            assert_eq!(change.status, json!({ "status": status }), "{is}");
+            assert_eq!(change.status, json!({ "status": status }), "{current}");
         }
     }
 

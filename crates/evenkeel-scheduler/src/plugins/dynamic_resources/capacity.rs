@@ -17,13 +17,13 @@ pub(super) type Amounts = BTreeMap<Box<str>, Quantity>;
 /// Returns the capacity that the request consumes.
 ///
 /// # Errors
-/// If the requested amount cannot be represented. Then no device is suitable.
+/// If the device's request policy cannot represent the requested amount. No device is suitable then.
 pub(super) fn consumed(
     requested: Option<&CapacityRequirements>,
-    has: &Map<DeviceCapacity>,
+    total: &Map<DeviceCapacity>,
 ) -> Result<Amounts, String> {
     let mut consumed = Amounts::new();
-    for (name, capacity) in has.iter() {
+    for (name, capacity) in total.iter() {
         let requested = requested.and_then(|requested| requested.requests.get(name)).copied();
         let amount =
             rounded(requested, capacity).map_err(|why| format!("capacity \"{name}\": {why}"))?;
@@ -35,22 +35,22 @@ pub(super) fn consumed(
     Ok(consumed)
 }
 
-/// Reports whether the device has the requested capacity left besides `already`.
+/// Reports whether the device has the requested capacity left after `already`, the capacity that others consume.
 ///
 /// # Errors
-/// If the requested amount cannot be represented, as in [`consumed`].
+/// As for [`consumed`].
 pub(super) fn suffices(
     requested: Option<&CapacityRequirements>,
-    has: &Map<DeviceCapacity>,
+    total: &Map<DeviceCapacity>,
     already: [Option<&Amounts>; 2],
 ) -> Result<bool, String> {
     if requested
-        .is_some_and(|requested| requested.requests.iter().any(|(name, _)| !has.contains(name)))
+        .is_some_and(|requested| requested.requests.iter().any(|(name, _)| !total.contains(name)))
     {
         return Ok(false);
     }
-    let consumed = consumed(requested, has)?;
-    Ok(has.iter().all(|(name, capacity)| {
+    let consumed = consumed(requested, total)?;
+    Ok(total.iter().all(|(name, capacity)| {
         let amount = consumed.get(name).copied().unwrap_or(Quantity::ZERO);
         let before = already.iter().flatten().filter_map(|amounts| amounts.get(name));
         let sum = before.fold(amount, |sum, more| sum.plus(*more));
@@ -72,12 +72,14 @@ fn rounded(requested: Option<Quantity>, capacity: &DeviceCapacity) -> Result<Qua
     Ok(enough.copied().unwrap_or(requested))
 }
 
+/// Rounds a requested amount up to the minimum or the next step of the range.
 fn stepped(
     requested: Quantity,
     range: &CapacityRequestPolicyRange,
     min: Quantity,
 ) -> Result<Quantity, String> {
-    const NOT: &str = "capacity request cannot be represented in the device's range arithmetic";
+    const NOT_REPRESENTABLE: &str =
+        "capacity request cannot be represented in the device's range arithmetic";
     if requested < min {
         return Ok(min);
     }
@@ -85,13 +87,15 @@ fn stepped(
         return Ok(requested);
     };
     if requested > Quantity::from_units(i64::MAX) {
-        return Err(format!("{NOT}: request {requested} exceeds MaxInt64"));
+        return Err(format!("{NOT_REPRESENTABLE}: request {requested} exceeds MaxInt64"));
     }
-    let (asked_units, min) = (i128::from(requested.value()), i128::from(min.value()));
-    let steps = (asked_units - min + i128::from(step) - 1).div_euclid(i128::from(step));
+    let (requested, min) = (i128::from(requested.value()), i128::from(min.value()));
+    let steps = (requested - min + i128::from(step) - 1).div_euclid(i128::from(step));
     let amount = min + steps * i128::from(step);
     i64::try_from(amount).map(Quantity::from_units).map_err(|_| {
-        format!("{NOT}: rounding request {requested} up to the next step passes MaxInt64")
+        format!(
+            "{NOT_REPRESENTABLE}: rounding request {requested} up to the next step passes MaxInt64"
+        )
     })
 }
 
@@ -116,6 +120,7 @@ mod tests {
     use evenkeel_api::{Encoding, View, views::ResourceSlice};
     use serde_json::{Value, json};
 
+    /// Capacities of a device whose capacity `memory` has these fields.
     fn device(capacity: &Value) -> Map<DeviceCapacity> {
         let slice = json!({"spec": {"devices": [{"name": "d", "capacity": {"memory": capacity}}]}});
         let slice = ResourceSlice::decode(slice.to_string().as_bytes(), Encoding::Json).unwrap();
@@ -145,25 +150,29 @@ mod tests {
             (&values, Some("2Gi"), Some("4Gi")),
             (&values, Some("5Gi"), None),
         ] {
-            let (has, requested) = (device(capacity), asking(requested));
-            let fits = suffices(requested.as_ref(), &has, [None, None]).unwrap();
-            let amount = consumed(requested.as_ref(), &has).unwrap()["memory"];
+            let (total, requested) = (device(capacity), asking(requested));
+            let fits = suffices(requested.as_ref(), &total, [None, None]).unwrap();
+            let amount = consumed(requested.as_ref(), &total).unwrap()["memory"];
             assert_eq!(fits.then_some(amount), want.map(|text| Quantity::parse(text).unwrap()));
         }
     }
 
     #[test]
-    fn consumed_capacity_counts() {
-        let has = device(&json!({"value": "4Gi"}));
+    fn consumed_capacity_is_not_available_again() {
+        let total = device(&json!({"value": "4Gi"}));
         let consumed: Amounts = [("memory".into(), Quantity::parse("2Gi").unwrap())].into();
         let requested = asking(Some("2Gi"));
-        assert_eq!(suffices(requested.as_ref(), &has, [Some(&consumed), None]), Ok(true));
+        assert_eq!(suffices(requested.as_ref(), &total, [Some(&consumed), None]), Ok(true));
         assert_eq!(
-            suffices(requested.as_ref(), &has, [Some(&consumed), Some(&consumed)]),
+            suffices(requested.as_ref(), &total, [Some(&consumed), Some(&consumed)]),
             Ok(false)
         );
         let other =
             CapacityRequirements { requests: [("x", Quantity::ZERO)].into_iter().collect() };
-        assert_eq!(suffices(Some(&other), &has, [None, None]), Ok(false), "it has no x");
+        assert_eq!(
+            suffices(Some(&other), &total, [None, None]),
+            Ok(false),
+            "the device has no capacity x"
+        );
     }
 }

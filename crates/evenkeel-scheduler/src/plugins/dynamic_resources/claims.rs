@@ -24,12 +24,13 @@ pub(super) fn names(pod: &Pod) -> Result<Vec<(&str, bool)>, String> {
                 claim.name
             ));
         } else {
-            let made = pod.status.resource_claim_statuses.iter().find(|one| one.name == claim.name);
-            let made = made.ok_or_else(|| {
+            let statuses = &pod.status.resource_claim_statuses;
+            let generated = statuses.iter().find(|status| status.name == claim.name);
+            let generated = generated.ok_or_else(|| {
                 format!("pod \"{namespace}/{name}\": ResourceClaim not created yet")
             })?;
             // A status without a name means that the pod needs no claim.
-            names.extend(made.resource_claim_name.as_deref().map(|made| (made, true)));
+            names.extend(generated.resource_claim_name.as_deref().map(|name| (name, true)));
         }
     }
     Ok(names)
@@ -44,13 +45,13 @@ pub(super) fn of_pod(
     get: impl Fn(&str) -> Option<Arc<ResourceClaim>>,
 ) -> Result<Vec<Arc<ResourceClaim>>, String> {
     let mut claims = Vec::new();
-    for (name, made) in names(pod)? {
+    for (name, is_generated) in names(pod)? {
         let key = format!("{}/{name}", pod.meta.namespace);
         let claim = get(name).ok_or_else(|| not_found(&key))?;
         if claim.meta.deleting() {
             return Err(format!("resourceclaim \"{name}\" is being deleted"));
         }
-        if made && !claim.meta.controlled_by(&pod.meta.uid) {
+        if is_generated && !claim.meta.controlled_by(&pod.meta.uid) {
             return Err(format!(
                 "ResourceClaim {key} was not created for Pod {}/{} (Pod is not owner)",
                 pod.meta.namespace, pod.meta.name
@@ -68,7 +69,7 @@ pub(super) fn not_found(key: &str) -> String {
 
 /// Reports whether the claim is reserved for the pod.
 pub(super) fn is_reserved(claim: &ResourceClaim, pod: &Pod) -> bool {
-    claim.status.reserved_for.iter().any(|one| one.uid == pod.meta.uid)
+    claim.status.reserved_for.iter().any(|consumer| consumer.uid == pod.meta.uid)
 }
 
 /// Readiness of a claim's devices according to their binding conditions.
@@ -82,6 +83,7 @@ pub(super) enum Readiness {
     Failed(String),
 }
 
+/// Returns the status of an allocated device in the claim.
 fn status<'a>(
     claim: &'a ResourceClaim,
     device: &DeviceRequestAllocationResult,
@@ -104,11 +106,11 @@ pub(super) fn readiness(claim: &ResourceClaim) -> Readiness {
         let condition = |name: &str| {
             status.conditions.iter().find(|one| *one.type_ == *name && &*one.status == "True")
         };
-        let failed = device.binding_failure_conditions.iter().find_map(|name| condition(name));
-        if let Some(failed) = failed {
+        let failure = device.binding_failure_conditions.iter().find_map(|name| condition(name));
+        if let Some(failure) = failure {
             return Readiness::Failed(format!(
                 "device binding failed: claim={}, reason={}, message={:?}",
-                claim.meta.name, failed.reason, &*failed.message
+                claim.meta.name, failure.reason, &*failure.message
             ));
         }
         if device.binding_conditions.iter().any(|name| condition(name).is_none()) {

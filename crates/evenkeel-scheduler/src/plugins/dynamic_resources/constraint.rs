@@ -24,15 +24,16 @@ impl<'a> Constraint<'a> {
         Some(Self { requests: &constraint.requests, attribute, distinct, values: Vec::new() })
     }
 
+    /// Reports whether the constraint applies to the request, or to its subrequest `choice`.
     fn covers(&self, request: &str, choice: Option<&str>) -> bool {
-        let named = |wanted: &str| {
-            wanted == request
+        let named = |name: &str| {
+            name == request
                 || choice.is_some_and(|choice| {
-                    wanted.strip_prefix(request).and_then(|rest| rest.strip_prefix('/'))
+                    name.strip_prefix(request).and_then(|rest| rest.strip_prefix('/'))
                         == Some(choice)
                 })
         };
-        self.requests.is_empty() || self.requests.iter().any(|wanted| named(wanted))
+        self.requests.is_empty() || self.requests.iter().any(|name| named(name))
     }
 
     /// Adds a device if it satisfies the constraint, and returns whether it does.
@@ -66,8 +67,8 @@ impl<'a> Constraint<'a> {
     }
 }
 
-/// Returns the device's attribute with this qualified name. An attribute whose name has no domain
-/// belongs to the driver's domain.
+/// Returns the device's attribute with this qualified name. An attribute whose name has no domain belongs to the
+/// driver's domain.
 fn attribute<'a>(driver: &str, device: &'a Device, name: &str) -> Option<&'a DeviceAttribute> {
     device.attributes.get(name).or_else(|| {
         let (domain, id) = name.split_once('/')?;
@@ -77,13 +78,13 @@ fn attribute<'a>(driver: &str, device: &'a Device, name: &str) -> Option<&'a Dev
 
 /// Reports whether both values have equal type and value.
 fn same(a: &DeviceAttribute, b: &DeviceAttribute) -> bool {
-    fn one<T: PartialEq>(a: Option<&T>, b: Option<&T>) -> bool {
+    fn are_equal<T: PartialEq>(a: Option<&T>, b: Option<&T>) -> bool {
         a.is_some() && a == b
     }
     match (&a.string, &a.int, &a.bool) {
-        (Some(_), ..) => one(a.string.as_ref(), b.string.as_ref()),
-        (_, Some(_), _) => one(a.int.as_ref(), b.int.as_ref()),
-        (.., Some(_)) => one(a.bool.as_ref(), b.bool.as_ref()),
-        _ => one(a.version.as_ref(), b.version.as_ref()),
+        (Some(_), ..) => are_equal(a.string.as_ref(), b.string.as_ref()),
+        (_, Some(_), _) => are_equal(a.int.as_ref(), b.int.as_ref()),
+        (.., Some(_)) => are_equal(a.bool.as_ref(), b.bool.as_ref()),
+        _ => are_equal(a.version.as_ref(), b.version.as_ref()),
     }
 }

@@ -19,11 +19,11 @@ pub(super) type Evaluated = Result<bool, EvaluationError>;
 pub(super) type Evaluate<'a> = dyn Fn(&Offer, &Selector, usize) -> Evaluated + 'a;
 
 /// Results of each selector for the devices of one slice, by the selector's text. `None` means not evaluated yet.
-type OfOffer = HashMap<Box<str>, Box<[Option<Evaluated>]>>;
+type SliceResults = HashMap<Box<str>, Box<[Option<Evaluated>]>>;
 
 /// Results of selectors, indexed like the inventory's slices.
 #[derive(Default)]
-pub(super) struct Evaluations(Vec<OfOffer>);
+pub(super) struct Evaluations(Vec<SliceResults>);
 
 impl Evaluations {
     /// Reports whether the selector matches the device. Evaluates it on the first call and returns the same result
@@ -35,13 +35,13 @@ impl Evaluations {
         device: usize,
     ) -> Evaluated {
         if self.0.len() <= offer.index {
-            self.0.resize_with(offer.index + 1, OfOffer::new);
+            self.0.resize_with(offer.index + 1, SliceResults::new);
         }
-        let of_offer = &mut self.0[offer.index];
-        if of_offer.len() >= MAX_ENTRIES && !of_offer.contains_key(selector.text()) {
-            of_offer.clear();
+        let results_by_text = &mut self.0[offer.index];
+        if results_by_text.len() >= MAX_ENTRIES && !results_by_text.contains_key(selector.text()) {
+            results_by_text.clear();
         }
-        let results = of_offer
+        let results = results_by_text
             .entry(selector.text().into())
             .or_insert_with(|| vec![None; offer.devices().len()].into());
         results[device]
@@ -53,7 +53,7 @@ impl Evaluations {
     /// again.
     pub(super) fn move_to(&mut self, before: &Inventory, next: &Inventory) -> Self {
         let slices = before.offers().iter().map(|offer| Arc::as_ptr(&offer.slice));
-        let mut known: HashMap<*const ResourceSlice, OfOffer> =
+        let mut known: HashMap<*const ResourceSlice, SliceResults> =
             slices.zip(std::mem::take(&mut self.0)).collect();
         let moved = next.offers().iter().map(|offer| known.remove(&Arc::as_ptr(&offer.slice)));
         Self(moved.map(Option::unwrap_or_default).collect())
@@ -80,8 +80,12 @@ mod tests {
         let next = Inventory::new(vec![b, a], Vec::new(), Some(&before));
         let moved = evaluations.move_to(&before, &next);
         let evaluated: Vec<usize> = moved.0.iter().map(HashMap::len).collect();
-        assert_eq!(evaluated, [0, 1], "by name, the unchanged slice is the second now");
-        // An attempt that began with the older inventory.
+        assert_eq!(
+            evaluated,
+            [0, 1],
+            "slices are ordered by name, so the unchanged slice is now the second"
+        );
+        // An attempt may still use the older inventory.
         assert_eq!(evaluations.evaluate(&before.offers()[0], &selector, 0), Ok(true));
     }
 

@@ -63,8 +63,8 @@ impl ExtendedResourceRequest {
         let requests = scalars.iter().filter(|(name, amount)| *amount > 0 && may_be_devices(name));
         let resources: Vec<_> =
             requests.map(|(name, _)| (Arc::clone(name), class_of(name))).collect();
-        let some = resources.iter().any(|(_, class)| class.is_some());
-        some.then(|| Self { pod: Arc::clone(&pod.pod), resources })
+        let any_class = resources.iter().any(|(_, class)| class.is_some());
+        any_class.then(|| Self { pod: Arc::clone(&pod.pod), resources })
     }
 
     /// Returns the resources that devices must provide, because the node does not advertise them.
@@ -88,16 +88,16 @@ impl ExtendedResourceRequest {
         classes.find(|class| *class.meta.name == *name).map(Arc::clone)
     }
 
-    /// Builds the claim for these resources.
+    /// Builds the claim for the resources that devices must provide.
     pub(super) fn special(&self, which: &Which) -> ExtendedResourceClaim {
         let containers = containers(&self.pod);
         let (mut requests, mut mappings) = (Vec::new(), Vec::new());
         let requested = self.resources.iter().zip(which).filter(|(_, requested)| **requested);
         for ((name, class), _) in requested {
             let Some(class) = class else { continue };
-            let mut one = OfResource { name, mappings: Vec::new() };
-            requests.extend(one.requests(&containers, &class.meta.name));
-            mappings.append(&mut one.mappings);
+            let mut builder = RequestBuilder { name, mappings: Vec::new() };
+            requests.extend(builder.requests(&containers, &class.meta.name));
+            mappings.append(&mut builder.mappings);
         }
         requests.sort_by(|a, b| a.name.cmp(&b.name));
         let mut claim = ResourceClaim { meta: self.meta(), ..ResourceClaim::default() };
@@ -172,27 +172,30 @@ fn containers(pod: &Pod) -> Vec<(&Container, bool)> {
 }
 
 /// Builder of the requests and mappings for one resource.
-struct OfResource<'a> {
+struct RequestBuilder<'a> {
     name: &'a Arc<str>,
     mappings: Vec<Mapping>,
 }
 
-impl OfResource<'_> {
-    /// Builds the requests of all containers. Init containers reuse the devices of containers that start later, and
-    /// share all others among themselves.
+impl RequestBuilder<'_> {
+    /// Builds the requests of all containers. Init containers reuse the devices of containers that start later. They
+    /// share their further devices among themselves.
     fn requests(&mut self, containers: &[(&Container, bool)], class: &str) -> Vec<DeviceRequest> {
         let mut lasting: Vec<Option<DeviceRequest>> = Vec::with_capacity(containers.len());
-        for (n, (container, ends)) in containers.iter().enumerate() {
-            let own = if *ends { None } else { self.request(n, container, class, &[]) };
-            lasting.push(own);
+        for (index, (container, ends)) in containers.iter().enumerate() {
+            let owned = if *ends { None } else { self.request(index, container, class, &[]) };
+            lasting.push(owned);
         }
         let first_of_ending = self.mappings.len();
         let (mut largest, mut own_names) = (None::<DeviceRequest>, Vec::new());
-        for (n, (container, _)) in containers.iter().enumerate().filter(|(_, (_, ends))| *ends) {
-            let Some(own) = self.request(n, container, class, &lasting[n..]) else { continue };
-            own_names.push(own.name.clone());
-            if largest.as_ref().is_none_or(|known| count(known) < count(&own)) {
-                largest = Some(own);
+        for (index, (container, _)) in containers.iter().enumerate().filter(|(_, (_, ends))| *ends)
+        {
+            let Some(owned) = self.request(index, container, class, &lasting[index..]) else {
+                continue;
+            };
+            own_names.push(owned.name.clone());
+            if largest.as_ref().is_none_or(|known| count(known) < count(&owned)) {
+                largest = Some(owned);
             }
         }
         if let Some(largest) = &largest {
@@ -205,10 +208,10 @@ impl OfResource<'_> {
         largest.into_iter().chain(lasting.into_iter().flatten()).collect()
     }
 
-    /// Builds a container's request for the devices that it needs besides those of `others`.
+    /// Builds the request for the devices that the container with this index needs in addition to those of `others`.
     fn request(
         &mut self,
-        n: usize,
+        index: usize,
         container: &Container,
         class: &str,
         others: &[Option<DeviceRequest>],
@@ -218,28 +221,29 @@ impl OfResource<'_> {
         if requested <= 0 {
             return None;
         }
-        let mut has = 0;
+        let mut reused = 0;
         for other in others.iter().flatten() {
-            has += count(other);
+            reused += count(other);
             self.map(container, other.name.to_string());
-            if has >= requested {
+            if reused >= requested {
                 return None;
             }
         }
         // Position of the resource among the container's resources, sorted by name.
         let position = requests.iter().filter(|(name, _)| *name < &**self.name).count();
-        let name = format!("container-{n}-request-{position}");
+        let name = format!("container-{index}-request-{position}");
         self.map(container, name.clone());
         let exactly = ExactDeviceRequest {
             device_class_name: class.into(),
             allocation_mode: "ExactCount".into(),
-            count: requested - has,
+            count: requested - reused,
             ..ExactDeviceRequest::default()
         };
         let exactly = Some(Box::new(exactly));
         Some(DeviceRequest { name: name.into(), exactly, ..DeviceRequest::default() })
     }
 
+    /// Adds the mapping of the container's resource to a request.
     fn map(&mut self, container: &Container, request: String) {
         let (container, resource) = (container.name.clone(), Arc::clone(self.name));
         self.mappings.push(Mapping { container, resource, request });
@@ -256,6 +260,7 @@ mod tests {
     use crate::fixtures::{info, node};
     use evenkeel_api::{Encoding, View as _};
 
+    /// DeviceClass of a resource: `gpu` provides `example.com/gpu`, and so on. No class provides `example.com/other`.
     fn class_of(resource: &str) -> Option<Arc<DeviceClass>> {
         let name = resource.strip_prefix("example.com/").filter(|name| *name != "other")?;
         let class = json!({ "metadata": { "name": name } });
@@ -271,7 +276,7 @@ mod tests {
         ExtendedResourceRequest::of(&info("web", &spec), class_of)
     }
 
-    /// Requests as `NAME=N*CLASS`, and mappings as `CONTAINER/RESOURCE=REQUEST`.
+    /// Returns the requests as `NAME=N*CLASS`, and the mappings as `CONTAINER/RESOURCE=REQUEST`.
     fn devices_by_container(special: &ExtendedResourceClaim) -> (Vec<String>, Vec<String>) {
         let requests = special.claim.spec.devices.requests.iter().map(|request| {
             let exactly = request.exactly.as_deref().unwrap();
@@ -285,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_share_requests() {
+    fn init_containers_reuse_and_share_requests() {
         let gpu = |n: u32| json!({ "cpu": "1", "example.com/gpu": n.to_string() });
         let sidecar = |n: u32| {
             let mut sidecar = container("side", &gpu(n));
@@ -294,28 +299,28 @@ mod tests {
         };
         for (case, init, containers, requests, mappings) in [
             (
-                "one",
+                "one container",
                 vec![],
                 vec![container("a", &gpu(2))],
                 vec!["container-0-request-1=2*gpu"],
                 vec!["a/gpu=container-0-request-1"],
             ),
             (
-                "two",
+                "each container has its own request",
                 vec![],
                 vec![container("a", &gpu(1)), container("b", &json!({})), container("c", &gpu(2))],
                 vec!["container-0-request-1=1*gpu", "container-2-request-1=2*gpu"],
                 vec!["a/gpu=container-0-request-1", "c/gpu=container-2-request-1"],
             ),
             (
-                "init uses what comes later",
+                "an init container reuses a later request",
                 vec![container("i", &gpu(1))],
                 vec![container("a", &gpu(2))],
                 vec!["container-1-request-1=2*gpu"],
                 vec!["a/gpu=container-1-request-1", "i/gpu=container-1-request-1"],
             ),
             (
-                "init needs more",
+                "an init container requests the devices that later requests lack",
                 vec![container("i", &gpu(5))],
                 vec![container("a", &gpu(2)), container("b", &gpu(1))],
                 vec![
@@ -332,7 +337,7 @@ mod tests {
                 ],
             ),
             (
-                "inits share the largest",
+                "init containers share the largest request",
                 vec![container("i", &gpu(1)), container("j", &gpu(3)), container("k", &gpu(2))],
                 vec![container("a", &json!({}))],
                 vec!["container-1-request-1=3*gpu"],
@@ -343,14 +348,14 @@ mod tests {
                 ],
             ),
             (
-                "a sidecar stays",
+                "a sidecar keeps its devices",
                 vec![sidecar(1), container("i", &gpu(1))],
                 vec![container("a", &json!({}))],
                 vec!["container-0-request-1=1*gpu", "container-1-request-1=1*gpu"],
                 vec!["side/gpu=container-0-request-1", "i/gpu=container-1-request-1"],
             ),
             (
-                "several",
+                "several resources",
                 vec![],
                 vec![container(
                     "a",
@@ -362,33 +367,34 @@ mod tests {
         ] {
             let extended_request = extended_request(&init, &containers).unwrap();
             let which = extended_request.on(&node("n", &json!({}))).unwrap();
-            let (had, mapped) = devices_by_container(&extended_request.special(&which));
-            assert_eq!((had, mapped), (own(&requests), own(&mappings)), "{case}");
+            let (requested, mapped) = devices_by_container(&extended_request.special(&which));
+            assert_eq!((requested, mapped), (owned(&requests), owned(&mappings)), "{case}");
         }
     }
 
-    fn own(texts: &[&str]) -> Vec<String> {
+    fn owned(texts: &[&str]) -> Vec<String> {
         texts.iter().map(|text| (*text).to_owned()).collect()
     }
 
     #[test]
     fn advertised_resources_need_no_devices() {
-        let offers = |what: &Value| node("n", &json!({ "status": { "allocatable": what } }));
+        let node_with =
+            |allocatable: &Value| node("n", &json!({ "status": { "allocatable": allocatable } }));
         let asks = json!({ "example.com/gpu": "1", "example.com/nic": "1" });
-        let both = extended_request(&[], &[container("a", &asks)]).unwrap();
+        let request = extended_request(&[], &[container("a", &asks)]).unwrap();
         for (offered, want) in [
             (json!({}), [true, true]),
             (json!({ "example.com/gpu": "0" }), [true, true]),
             (json!({ "example.com/gpu": "9" }), [false, true]),
             (json!({ "example.com/gpu": "1", "example.com/nic": "1" }), [false, false]),
         ] {
-            assert_eq!(both.on(&offers(&offered)).unwrap()[..], want, "{offered}");
+            assert_eq!(request.on(&node_with(&offered)).unwrap()[..], want, "{offered}");
         }
         let asks = json!({ "example.com/gpu": "1", "example.com/other": "1" });
         let mixed = extended_request(&[], &[container("a", &asks)]).unwrap();
-        let why = mixed.on(&offers(&json!({}))).unwrap_err();
+        let why = mixed.on(&node_with(&json!({}))).unwrap_err();
         assert_eq!(why.reasons.join(", "), "cannot fit resource");
-        let offered = offers(&json!({ "example.com/other": "0" }));
+        let offered = node_with(&json!({ "example.com/other": "0" }));
         assert_eq!(mixed.on(&offered).unwrap()[..], [true, false]);
         for asks in
             [json!({ "example.com/other": "1" }), json!({ "example.com/gpu": "0" }), json!({})]

@@ -1,5 +1,4 @@
-//! Existing claims for extended resources, and the pod status that refers to them. All functions
-//! are pure.
+//! Existing claims for extended resources, and the pod status that refers to them. All functions are pure.
 
 use evenkeel_api::{
     Text,

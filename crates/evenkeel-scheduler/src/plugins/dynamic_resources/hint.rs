@@ -14,15 +14,17 @@ pub(super) fn after_claim(
     edit: &Edit<Arc<ResourceClaim>>,
     claims: impl FnOnce() -> Result<Vec<Arc<ResourceClaim>>, String>,
 ) -> QueueingHint {
-    let had = edit.before().is_some_and(|claim| claim.status.allocation.is_some());
+    let was_allocated = edit.before().is_some_and(|claim| claim.status.allocation.is_some());
     let Some(now) = edit.now() else {
         let is_stale = |claim: &ResourceClaim| {
             extended::is_extended_resource_claim(claim) && claim.meta.controlled_by(&pod.meta.uid)
         };
-        return QueueingHint::when(had || edit.before().is_some_and(|claim| is_stale(claim)));
+        return QueueingHint::when(
+            was_allocated || edit.before().is_some_and(|claim| is_stale(claim)),
+        );
     };
     let Ok(claims) = claims() else { return QueueingHint::Skip };
-    if had && now.status.allocation.is_none() {
+    if was_allocated && now.status.allocation.is_none() {
         return QueueingHint::Queue;
     }
     let uses = claims.iter().any(|claim| claim.meta.uid == now.meta.uid);
@@ -41,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn freed_devices_requeue_every_pod_and_other_changes_only_users() {
+    fn a_deallocation_requeues_every_pod_and_other_changes_only_pods_that_use_the_claim() {
         let pod = info("web", &json!({}));
         let (none, allocated) = (json!({}), json!({ "allocation": {} }));
         let updated = |name: &str, old: &Value, new: &Value| Edit::Updated {

@@ -37,15 +37,16 @@ impl InUse {
 
     /// Adds the devices of an allocation, except those with admin access.
     pub(super) fn add(&mut self, allocation: &AllocationResult) {
-        for result in allocation.devices.results.iter().filter(|one| one.admin_access != Some(true))
+        for result in
+            allocation.devices.results.iter().filter(|device| device.admin_access != Some(true))
         {
             let id = device_id(&result.driver, &result.pool, &result.device);
             if result.share_id.is_none() {
                 *self.whole.entry(id).or_insert(0) += 1;
                 continue;
             }
-            let (n, amounts) = self.shared.entry(id).or_default();
-            *n += 1;
+            let (count, amounts) = self.shared.entry(id).or_default();
+            *count += 1;
             for (name, amount) in result.consumed_capacity.iter() {
                 *amounts.entry(name.into()).or_insert_with(|| amount.minus(*amount)) += *amount;
             }
@@ -54,26 +55,27 @@ impl InUse {
 
     /// Removes the devices of an allocation, except those with admin access.
     pub(super) fn remove(&mut self, allocation: &AllocationResult) {
-        for result in allocation.devices.results.iter().filter(|one| one.admin_access != Some(true))
+        for result in
+            allocation.devices.results.iter().filter(|device| device.admin_access != Some(true))
         {
             let id = device_id(&result.driver, &result.pool, &result.device);
             if result.share_id.is_none() {
-                if let Some(n) = self.whole.get_mut(&id) {
-                    *n -= 1;
-                    if *n == 0 {
+                if let Some(count) = self.whole.get_mut(&id) {
+                    *count -= 1;
+                    if *count == 0 {
                         self.whole.remove(&id);
                     }
                 }
                 continue;
             }
-            let Some((n, amounts)) = self.shared.get_mut(&id) else { continue };
-            *n -= 1;
+            let Some((count, amounts)) = self.shared.get_mut(&id) else { continue };
+            *count -= 1;
             for (name, amount) in result.consumed_capacity.iter() {
                 if let Some(sum) = amounts.get_mut(name) {
                     *sum -= *amount;
                 }
             }
-            if *n == 0 {
+            if *count == 0 {
                 self.shared.remove(&id);
             }
         }
@@ -118,8 +120,8 @@ impl Tracker {
     pub(super) fn observe(&mut self, claim: &ResourceClaim) {
         let uid = &*claim.meta.uid;
         let newer = |written: &Arc<ResourceClaim>| written.meta.version() > claim.meta.version();
-        let waits = self.written.get(uid).is_some_and(newer);
-        if !waits {
+        let is_outdated = self.written.get(uid).is_some_and(newer);
+        if !is_outdated {
             self.written.remove(uid);
         }
         let allocation = claim.status.allocation.as_deref();
@@ -131,7 +133,7 @@ impl Tracker {
                 self.cached.insert(uid.into(), allocation);
             }
         }
-        if !waits && self.settled.remove(uid) {
+        if !is_outdated && self.settled.remove(uid) {
             self.drop_pending(uid);
         }
     }
@@ -146,7 +148,7 @@ impl Tracker {
         }
     }
 
-    /// Adds an in-flight allocation.
+    /// Adds an in-flight allocation for the claim with this uid.
     pub(super) fn decide(&mut self, uid: &str, allocation: Arc<AllocationResult>) {
         self.settled.remove(uid);
         self.drop_pending(uid);
@@ -154,7 +156,7 @@ impl Tracker {
         self.pending.insert(uid.into(), allocation);
     }
 
-    /// Moves an in-flight allocation to the uid that its claim got on creation.
+    /// Moves an in-flight allocation to the uid that the API server assigned to its claim.
     pub(super) fn rename(&mut self, before: &str, uid: &str) {
         if let Some(allocation) = self.pending.remove(before) {
             self.pending.insert(uid.into(), allocation);

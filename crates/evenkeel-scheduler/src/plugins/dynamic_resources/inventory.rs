@@ -23,8 +23,10 @@ pub(super) struct Offer {
 impl Offer {
     fn new(index: usize, slice: Arc<ResourceSlice>) -> Self {
         let spec = &slice.spec;
-        let ids =
-            spec.devices.iter().map(|one| device_id(&spec.driver, &spec.pool.name, &one.name));
+        let ids = spec
+            .devices
+            .iter()
+            .map(|device| device_id(&spec.driver, &spec.pool.name, &device.name));
         Self { index, ids: ids.collect(), slice }
     }
 
@@ -40,8 +42,8 @@ impl Offer {
         &self.slice.spec.devices
     }
 
-    /// Reports whether a device of the slice uses features that this allocator does not support.
-    /// Such slices are ignored.
+    /// Reports whether a device of the slice uses a feature that this allocator does not support. The allocator ignores
+    /// such slices.
     pub(super) fn is_unknown(&self) -> bool {
         let mut consumed = self.devices().iter().flat_map(|device| &*device.consumes_counters);
         consumed.any(|one| !one.compatibility_groups.is_empty())
@@ -52,8 +54,11 @@ impl Offer {
 #[derive(Default)]
 pub(super) struct Inventory {
     offers: Vec<Offer>,
+    /// Indexes of the slices with a node name, by that name.
     on_node: HashMap<Text, Vec<usize>>,
+    /// Indexes of the slices without a node name.
     shared: Vec<usize>,
+    /// Indexes of slices by driver and pool.
     by_pool: HashMap<(Text, Text), Vec<usize>>,
     rules: Vec<Arc<DeviceTaintRule>>,
 }
@@ -97,8 +102,8 @@ impl Inventory {
 
     /// Returns the slices that may have devices for a node.
     pub(super) fn for_node(&self, node: &str) -> impl Iterator<Item = &Offer> {
-        let own = self.on_node.get(node).into_iter().flatten();
-        own.chain(&self.shared).map(|index| &self.offers[*index])
+        let only_for_node = self.on_node.get(node).into_iter().flatten();
+        only_for_node.chain(&self.shared).map(|index| &self.offers[*index])
     }
 
     /// Returns the slices of a pool in all of its generations.
@@ -115,8 +120,8 @@ impl Inventory {
     ) -> impl Iterator<Item = &DeviceTaint> {
         let applies = move |rule: &&Arc<DeviceTaintRule>| {
             let Some(selector) = rule.spec.device_selector.as_deref() else { return false };
-            let fits = |selector: &Option<Text>, is: &str| {
-                selector.as_deref().is_none_or(|selector| selector == is)
+            let fits = |selector: &Option<Text>, value: &str| {
+                selector.as_deref().is_none_or(|selector| selector == value)
             };
             fits(&selector.driver, offer.driver())
                 && fits(&selector.pool, offer.pool())

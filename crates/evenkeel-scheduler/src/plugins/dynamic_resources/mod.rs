@@ -154,7 +154,7 @@ impl Observed {
         let (stale, changed) = (Arc::new(AtomicBool::new(true)), Arc::new(Notify::new()));
         let (tracker, extended_claims) =
             (handle.shared::<Mutex<Tracker>>(), handle.shared::<Mutex<ExtendedResourceClaims>>());
-        let (tracks, finds, notifies) =
+        let (tracker_to_update, claims_to_update, changed_claim) =
             (Arc::clone(&tracker), Arc::clone(&extended_claims), Arc::clone(&changed));
         claims.subscribe(move |event| {
             let (deleted, current) = match event {
@@ -164,7 +164,8 @@ impl Observed {
                 }
                 CacheEvent::Added { object, .. } => (None, Some(object)),
             };
-            let (mut tracker, mut extended_claims) = (locked(&tracks), locked(&finds));
+            let (mut tracker, mut extended_claims) =
+                (locked(&tracker_to_update), locked(&claims_to_update));
             if let Some(claim) = deleted {
                 tracker.remove(claim);
                 extended_claims.remove(claim);
@@ -174,11 +175,11 @@ impl Observed {
                 extended_claims.observe(claim);
             }
             drop((tracker, extended_claims));
-            notifies.notify_waiters();
+            changed_claim.notify_waiters();
         });
-        let (of_slices, of_rules) = (Arc::clone(&stale), Arc::clone(&stale));
-        slices.subscribe(move |_| of_slices.store(true, Ordering::Release));
-        rules.subscribe(move |_| of_rules.store(true, Ordering::Release));
+        let (stale_by_slices, stale_by_rules) = (Arc::clone(&stale), Arc::clone(&stale));
+        slices.subscribe(move |_| stale_by_slices.store(true, Ordering::Release));
+        rules.subscribe(move |_| stale_by_rules.store(true, Ordering::Release));
         let classes = handle.watch();
         let handle = handle.clone();
         Self { handle, claims, slices, classes, rules, stale, changed, tracker, extended_claims }
@@ -233,7 +234,7 @@ impl DynamicResources {
         stale.map_or(Extended::ExtendedResourceRequest(extended_request), Extended::Stale)
     }
 
-    /// Returns the devices of all slices, from the caches if slices or rules have changed.
+    /// Returns the devices of all slices. It rebuilds the inventory if slices or rules have changed.
     fn devices(&self, observed: &Observed) -> Devices {
         let mut devices = locked(&self.devices);
         let stale = observed.stale.swap(false, Ordering::AcqRel);
@@ -249,7 +250,7 @@ impl DynamicResources {
         }
     }
 
-    /// Returns the compiled selector. It compiles each expression once while the cache keeps it.
+    /// Returns the compiled selector, from the cache if possible.
     fn compile(&self, expression: &str) -> Arc<Selector> {
         locked(&self.selectors).get_or_compile(expression)
     }
@@ -390,8 +391,9 @@ impl Filter for DynamicResources {
 
 /// Action that may make devices available for a pod that fits on no node.
 enum Release<'a> {
-    /// None, because this plugin's PreFilter did not run.
+    /// No action, because this plugin's PreFilter did not run.
     PreFilterSkipped,
+    /// No action, because no claim can be released.
     Nothing,
     /// Deallocate a claim, because its devices are not accessible from some nodes.
     Deallocate(Arc<ResourceClaim>),
@@ -427,7 +429,7 @@ impl PostFilter for DynamicResources {
         let pod = cycle.pod();
         Box::pin(async move {
             let client = self.observed.get().map(|observed| &observed.handle.client);
-            let (done, what) = match (release(state, pod), client) {
+            let (done, action) = match (release(state, pod), client) {
                 (Release::PreFilterSkipped, _) => return pre_filter_skipped(),
                 (Release::Nothing, _) | (_, None) => return PostFilterResult::default(),
                 (Release::Deallocate(claim), Some(client)) => {
@@ -438,7 +440,7 @@ impl PostFilter for DynamicResources {
                 }
             };
             let message = match done {
-                Ok(()) => format!("{what} of ResourceClaim completed"),
+                Ok(()) => format!("{action} of ResourceClaim completed"),
                 Err(error) => error.to_string(),
             };
             PostFilterResult { message, ..PostFilterResult::default() }

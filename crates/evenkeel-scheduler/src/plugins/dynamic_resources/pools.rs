@@ -56,8 +56,7 @@ fn offer_reaches(offer: &Offer, node: &Node) -> bool {
     spec.per_device_node_selection && spec.devices.iter().any(|device| device_reaches(device, node))
 }
 
-/// Returns the pools of a node ordered by driver and name. Pools whose devices have binding
-/// conditions come last.
+/// Returns the pools of a node ordered by driver and name. Pools with devices that have binding conditions come last.
 pub(super) fn gather<'a>(inventory: &'a Inventory, node: &Node) -> Vec<Pool<'a>> {
     let mut found: BTreeMap<(&str, &str), Vec<&Offer>> = BTreeMap::new();
     for offer in inventory.for_node(&node.meta.name) {
@@ -73,16 +72,15 @@ pub(super) fn gather<'a>(inventory: &'a Inventory, node: &Node) -> Vec<Pool<'a>>
         }
     }
     let pools = found.into_values().filter_map(|offers| pool(inventory, offers));
-    let (late, mut pools): (Vec<_>, Vec<_>) = pools.partition(|pool| {
+    let (with_conditions, mut pools): (Vec<_>, Vec<_>) = pools.partition(|pool| {
         let mut devices = pool.offers.iter().flat_map(|offer| offer.devices());
         devices.any(|device| !device.binding_conditions.is_empty())
     });
-    pools.extend(late);
+    pools.extend(with_conditions);
     pools
 }
 
-/// Builds a pool from slices of one generation. Returns `None` if slices of a newer generation
-/// exist.
+/// Builds a pool from slices of one generation. Returns `None` if slices of a newer generation exist.
 fn pool<'a>(inventory: &'a Inventory, mut offers: Vec<&'a Offer>) -> Option<Pool<'a>> {
     let first = *offers.first()?;
     let wanted = &first.slice.spec.pool;
@@ -94,10 +92,10 @@ fn pool<'a>(inventory: &'a Inventory, mut offers: Vec<&'a Offer>) -> Option<Pool
         elsewhere: Vec::new(),
         counters: BTreeMap::new(),
     };
-    let is_all = |n: usize| i64::try_from(n) == Ok(wanted.resource_slice_count);
+    let is_all = |count: usize| i64::try_from(count) == Ok(wanted.resource_slice_count);
     if !is_all(offers.len()) {
         // The missing slices need not apply to the node, but they must exist.
-        let mut n_all = 0;
+        let mut existing = 0;
         for other in inventory.of_pool(pool.driver, pool.name) {
             let generation = other.slice.spec.pool.generation;
             if generation > wanted.generation {
@@ -106,24 +104,26 @@ fn pool<'a>(inventory: &'a Inventory, mut offers: Vec<&'a Offer>) -> Option<Pool
             if generation < wanted.generation || other.is_unknown() {
                 continue;
             }
-            n_all += 1;
-            if !offers.iter().any(|own| own.index == other.index) {
+            existing += 1;
+            if !offers.iter().any(|offer| offer.index == other.index) {
                 pool.elsewhere.push(other);
             }
         }
-        if !is_all(n_all) {
+        if !is_all(existing) {
             pool.elsewhere.clear();
             pool.state = PoolState::Incomplete;
             return Some(pool);
         }
     }
     offers.sort_by(|a, b| a.slice.meta.name.cmp(&b.slice.meta.name));
-    let shares = |offer: &&Offer| !offer.slice.spec.shared_counters.is_empty();
-    let (own, devices): (Vec<_>, Vec<_>) = offers.into_iter().partition(shares);
-    let (others, elsewhere): (Vec<_>, Vec<_>) = pool.elsewhere.into_iter().partition(shares);
+    let has_counters = |offer: &&Offer| !offer.slice.spec.shared_counters.is_empty();
+    let (with_counters, devices): (Vec<_>, Vec<_>) = offers.into_iter().partition(has_counters);
+    let (others, elsewhere): (Vec<_>, Vec<_>) = pool.elsewhere.into_iter().partition(has_counters);
     (pool.offers, pool.elsewhere) = (devices, elsewhere);
     let mut valid = are_names_unique(&pool.offers);
-    for set in own.iter().chain(&others).flat_map(|offer| &*offer.slice.spec.shared_counters) {
+    for set in
+        with_counters.iter().chain(&others).flat_map(|offer| &*offer.slice.spec.shared_counters)
+    {
         valid &= pool.counters.insert(&set.name, set).is_none();
     }
     if !valid || !consumes_existing_counters(&pool) {

@@ -44,12 +44,17 @@ impl Choice {
         self.choice.as_deref().unwrap_or(&self.request)
     }
 
-    /// Returns the selectors, first those of the class with the class name, then those of the
-    /// request. Each has its index.
+    /// Returns the selectors of the class, each with the class name, then those of the request. Each has its index.
     pub(super) fn selectors(&self) -> impl Iterator<Item = (Option<&str>, usize, &Arc<Selector>)> {
         let class = &*self.class.meta.name;
-        let of_class = self.of_class.iter().enumerate().map(move |(n, one)| (Some(class), n, one));
-        of_class.chain(self.of_request.iter().enumerate().map(|(n, one)| (None, n, one)))
+        let of_class = self
+            .of_class
+            .iter()
+            .enumerate()
+            .map(move |(index, selector)| (Some(class), index, selector));
+        of_class.chain(
+            self.of_request.iter().enumerate().map(|(index, selector)| (None, index, selector)),
+        )
     }
 }
 
@@ -75,6 +80,7 @@ struct Terms<'a> {
     admin: bool,
     tolerations: &'a [DeviceToleration],
     capacity: Option<&'a CapacityRequirements>,
+    /// Whether the request has derived attributes.
     derived: bool,
 }
 
@@ -94,7 +100,7 @@ pub(super) fn claim_requests(
 ) -> Result<ClaimRequests, String> {
     let context = Context { claim, classes, compile };
     let mut requests = Vec::with_capacity(claim.spec.devices.requests.len());
-    let mut n_before = 0_usize;
+    let mut devices_before = 0_usize;
     for request in &claim.spec.devices.requests {
         let mut choices = Vec::new();
         if let Some(exactly) =
@@ -112,28 +118,29 @@ pub(super) fn claim_requests(
             };
             choices.push(context.choice(&request.name, None, &terms)?);
         }
-        for one in &request.first_available {
+        for subrequest in &request.first_available {
             let terms = Terms {
-                class: &one.device_class_name,
-                selectors: &one.selectors,
-                mode: &one.allocation_mode,
-                count: one.count,
+                class: &subrequest.device_class_name,
+                selectors: &subrequest.selectors,
+                mode: &subrequest.allocation_mode,
+                count: subrequest.count,
                 admin: false,
-                tolerations: &one.tolerations,
-                capacity: one.capacity.as_deref(),
-                derived: !one.derived_attributes.is_empty(),
+                tolerations: &subrequest.tolerations,
+                capacity: subrequest.capacity.as_deref(),
+                derived: !subrequest.derived_attributes.is_empty(),
             };
-            choices.push(context.choice(&request.name, Some(&one.name), &terms)?);
+            choices.push(context.choice(&request.name, Some(&subrequest.name), &terms)?);
         }
-        let n = choices.iter().map(|choice| choice.count.unwrap_or(0)).min().unwrap_or(0);
-        if n > MAX_DEVICES.saturating_sub(n_before) {
+        let devices = choices.iter().map(|choice| choice.count.unwrap_or(0)).min().unwrap_or(0);
+        if devices > MAX_DEVICES.saturating_sub(devices_before) {
             return Err(format!(
-                "claim {}, request {}: adding {n} devices exceeds the claim limit of {MAX_DEVICES}, with {n_before} already accounted for",
+                "claim {}, request {}: adding {devices} devices exceeds the claim limit of {MAX_DEVICES}, \
+                 with {devices_before} already accounted for",
                 claim_name(claim),
                 request.name
             ));
         }
-        n_before += n;
+        devices_before += devices;
         requests.push(choices);
     }
     Ok(ClaimRequests { claim: Arc::clone(claim), requests })
@@ -147,42 +154,42 @@ impl<'a> Context<'a, '_> {
         terms: &Terms<'a>,
     ) -> Result<Choice, String> {
         let name = choice.unwrap_or(request);
-        let position = || format!("claim {}, request {name}", claim_name(self.claim));
+        let prefix = || format!("claim {}, request {name}", claim_name(self.claim));
         if terms.derived {
             return Err(format!(
                 "{}: cannot handle request with derived attributes, the feature is disabled",
-                position()
+                prefix()
             ));
         }
-        if let Some(n) = terms.selectors.iter().position(|selector| selector.cel.is_none()) {
+        if let Some(index) = terms.selectors.iter().position(|selector| selector.cel.is_none()) {
             return Err(format!(
-                "{}, selector #{n}: CEL expression empty (unsupported selector type?)",
-                position()
+                "{}, selector #{index}: CEL expression empty (unsupported selector type?)",
+                prefix()
             ));
         }
         if terms.class.is_empty() {
             return Err(format!(
                 "{}: missing device class name (unsupported request type?)",
-                position()
+                prefix()
             ));
         }
         let class = (self.classes)(terms.class).ok_or_else(|| {
             let class = terms.class;
             format!(
                 "{}: could not retrieve device class {class}: deviceclass.resource.k8s.io \"{class}\" not found",
-                position()
+                prefix()
             )
         })?;
         let count = match terms.mode {
             "ExactCount" => Some(usize::try_from(terms.count).unwrap_or(usize::MAX)),
             "All" => None,
-            mode => return Err(format!("{}: unsupported count mode {mode}", position())),
+            mode => return Err(format!("{}: unsupported count mode {mode}", prefix())),
         };
         Ok(Choice {
             request: request.into(),
             choice: choice.map(Into::into),
-            of_class: self.read(&class.spec.selectors),
-            of_request: self.read(terms.selectors),
+            of_class: self.compile_all(&class.spec.selectors),
+            of_request: self.compile_all(terms.selectors),
             count,
             admin: terms.admin,
             tolerations: terms.tolerations.into(),
@@ -191,7 +198,7 @@ impl<'a> Context<'a, '_> {
         })
     }
 
-    fn read(&self, selectors: &[DeviceSelector]) -> Vec<Arc<Selector>> {
+    fn compile_all(&self, selectors: &[DeviceSelector]) -> Vec<Arc<Selector>> {
         let expressions = selectors.iter().filter_map(|selector| selector.cel.as_deref());
         expressions.map(|cel| (self.compile)(&cel.expression)).collect()
     }

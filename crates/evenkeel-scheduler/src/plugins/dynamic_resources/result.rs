@@ -39,8 +39,9 @@ const MAX_SUBREQUESTS: i64 = 8;
 pub(super) fn rank(claim: &ResourceClaim, is_taken: impl Fn(&str) -> bool) -> i64 {
     let of_request = |request: &DeviceRequest| -> i64 {
         let choices = request.first_available.iter().zip(0..);
-        let taken = choices.filter(|(one, _)| is_taken(&format!("{}/{}", request.name, one.name)));
-        taken.map(|(_, n)| MAX_SUBREQUESTS - n).sum()
+        let taken =
+            choices.filter(|(choice, _)| is_taken(&format!("{}/{}", request.name, choice.name)));
+        taken.map(|(_, index)| MAX_SUBREQUESTS - index).sum()
     };
     claim.spec.devices.requests.iter().map(of_request).sum()
 }
@@ -59,10 +60,10 @@ pub(super) fn result(
     })?;
     let mut result: Vec<DeviceRequestAllocationResult> = Vec::new();
     let mut written = Vec::new();
-    for (n, picked) in allocated.devices.iter().enumerate() {
-        let (one, text) = device(claim_requests, picked, n);
-        result.push(one);
-        written.push(text);
+    for (index, picked) in allocated.devices.iter().enumerate() {
+        let (decoded, json) = device(claim_requests, picked, index);
+        result.push(decoded);
+        written.push(json);
     }
     let mut devices = json!({ "results": written });
     let config = config(claim_requests, allocated);
@@ -83,14 +84,16 @@ pub(super) fn result(
     Ok(Allocation { result: Arc::new(result), written: Arc::new(written), rank })
 }
 
+/// Returns the result for one device, decoded and as JSON. `index` is its index among the claim's devices.
 fn device(
     claim_requests: &ClaimRequests,
     picked: &Picked<'_>,
-    n: usize,
+    index: usize,
 ) -> (DeviceRequestAllocationResult, Value) {
     let choice = &claim_requests.requests[picked.request][picked.choice];
     let share = picked.share.as_ref();
-    let share_id = share.map(|_| share_id(&claim_requests.claim.meta.uid, &picked.device.name, n));
+    let share_id =
+        share.map(|_| share_id(&claim_requests.claim.meta.uid, &picked.device.name, index));
     let consumed = share.into_iter().flatten().map(|(name, amount)| (name.clone(), *amount));
     let result = DeviceRequestAllocationResult {
         request: choice.full_name().into(),
@@ -132,12 +135,11 @@ fn device(
     (result, written)
 }
 
-/// Returns a share id in the form of a UUID. It is unique for the claim, the device and the index
-/// `n`.
-fn share_id(claim: &str, device: &str, n: usize) -> String {
+/// Returns a share id in the form of a UUID. It is unique for the claim, the device and the index.
+fn share_id(claim: &str, device: &str, index: usize) -> String {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();
-        (salt, claim, device, n).hash(&mut hasher);
+        (salt, claim, device, index).hash(&mut hasher);
         hasher.finish()
     };
     let (high, low) = (half(0), half(1));
@@ -166,14 +168,14 @@ fn toleration(toleration: &DeviceToleration) -> Value {
     Value::Object(written)
 }
 
-/// Returns the configuration for drivers: first that of each class once, with the requests for the class, then that of
-/// the claim. An empty list of requests means all of them.
+/// Returns the configuration for drivers: first that of each class with the requests for the class, then that of the
+/// claim. An empty list of requests means all requests.
 fn config(claim_requests: &ClaimRequests, allocated: &Allocated<'_>) -> Vec<Value> {
     let taken: Vec<_> = allocated
         .choices
         .iter()
         .zip(&claim_requests.requests)
-        .filter_map(|(n, all)| all.get(*n))
+        .filter_map(|(index, choices)| choices.get(*index))
         .collect();
     let mut classes: Vec<(&str, Vec<String>)> = Vec::new();
     for choice in &taken {
@@ -184,12 +186,12 @@ fn config(claim_requests: &ClaimRequests, allocated: &Allocated<'_>) -> Vec<Valu
         }
     }
     let mut config = Vec::new();
-    let entry = |source: &str, requests: &[String], what: &DeviceConfiguration| {
+    let entry = |source: &str, requests: &[String], configuration: &DeviceConfiguration| {
         let mut entry = json!({ "source": source });
         if !requests.is_empty() {
             entry["requests"] = json!(requests);
         }
-        if let Some(opaque) = what.opaque.as_deref() {
+        if let Some(opaque) = configuration.opaque.as_deref() {
             let parameters = serde_json::from_str(&opaque.parameters.0).unwrap_or(Value::Null);
             entry["opaque"] = json!({ "driver": opaque.driver, "parameters": parameters });
         }
@@ -197,18 +199,18 @@ fn config(claim_requests: &ClaimRequests, allocated: &Allocated<'_>) -> Vec<Valu
     };
     for (class, requests) in &classes {
         let class_choice = taken.iter().find(|choice| *choice.class.meta.name == **class);
-        for one in class_choice.iter().flat_map(|choice| &*choice.class.spec.config) {
-            config.push(entry("FromClass", requests, &one.configuration));
+        for source in class_choice.iter().flat_map(|choice| &*choice.class.spec.config) {
+            config.push(entry("FromClass", requests, &source.configuration));
         }
     }
-    for one in &claim_requests.claim.spec.devices.config {
-        let requests: Vec<String> = one.requests.iter().map(ToString::to_string).collect();
-        let concerns = requests.is_empty()
+    for source in &claim_requests.claim.spec.devices.config {
+        let requests: Vec<String> = source.requests.iter().map(ToString::to_string).collect();
+        let applies = requests.is_empty()
             || taken.iter().any(|choice| {
                 requests.iter().any(|name| **name == *choice.request || *name == choice.full_name())
             });
-        if concerns {
-            config.push(entry("FromClaim", &requests, &one.configuration));
+        if applies {
+            config.push(entry("FromClaim", &requests, &source.configuration));
         }
     }
     config
@@ -235,13 +237,13 @@ fn selector(node: &str, devices: &[Picked<'_>]) -> Result<Option<NodeSelector>, 
             if per_device_selection { &device.node_selector } else { &slice.node_selector };
         match selector.as_deref().map_or(&[][..], |selector| &selector.node_selector_terms) {
             [] => {}
-            [one] => {
-                join(&mut fields, &one.match_fields);
-                join(&mut labels, &one.match_expressions);
+            [term] => {
+                join(&mut fields, &term.match_fields);
+                join(&mut labels, &term.match_expressions);
             }
-            several => {
-                let n = several.len();
-                return Err(format!("unsupported ResourceSlice.NodeSelector with {n} terms"));
+            terms => {
+                let count = terms.len();
+                return Err(format!("unsupported ResourceSlice.NodeSelector with {count} terms"));
             }
         }
     }
@@ -252,31 +254,32 @@ fn selector(node: &str, devices: &[Picked<'_>]) -> Result<Option<NodeSelector>, 
     Ok(Some(NodeSelector { node_selector_terms: [term].into() }))
 }
 
+/// Adds the requirements that the list does not contain yet.
 fn join(all: &mut Vec<NodeSelectorRequirement>, more: &[NodeSelectorRequirement]) {
-    for one in more {
+    for requirement in more {
         let same = |known: &NodeSelectorRequirement| {
             let covers = |a: &[Text], b: &[Text]| a.iter().all(|value| b.contains(value));
-            known.key == one.key
-                && known.operator == one.operator
-                && covers(&known.values, &one.values)
-                && covers(&one.values, &known.values)
+            known.key == requirement.key
+                && known.operator == requirement.operator
+                && covers(&known.values, &requirement.values)
+                && covers(&requirement.values, &known.values)
         };
         if !all.iter().any(same) {
-            all.push(one.clone());
+            all.push(requirement.clone());
         }
     }
 }
 
 fn selector_json(selector: &NodeSelector) -> Value {
     let to_json = |requirements: &[NodeSelectorRequirement]| -> Vec<Value> {
-        let one = |requirement: &NodeSelectorRequirement| {
+        let requirement_json = |requirement: &NodeSelectorRequirement| {
             let mut written = json!({ "key": requirement.key, "operator": requirement.operator });
             if !requirement.values.is_empty() {
                 written["values"] = json!(requirement.values);
             }
             written
         };
-        requirements.iter().map(one).collect()
+        requirements.iter().map(requirement_json).collect()
     };
     let term = |term: &NodeSelectorTerm| {
         let mut written = json!({});

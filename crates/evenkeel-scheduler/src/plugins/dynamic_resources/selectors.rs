@@ -109,7 +109,8 @@ fn text(text: &str) -> Val<'_> {
 }
 
 fn by_domain<'a>(domains: BTreeMap<&'a str, Vec<(Val<'a>, Val<'a>)>>) -> Val<'a> {
-    let domains = domains.into_iter().map(|(domain, of)| (text(domain), Val::Map(of.into())));
+    let domains =
+        domains.into_iter().map(|(domain, values)| (text(domain), Val::Map(values.into())));
     Val::MapOr(domains.collect::<Vec<_>>().into(), Val::Map(Vec::new().into()).into())
 }
 
@@ -139,7 +140,7 @@ mod tests {
                 "driver": {"version": "1.2.3"}, "other.example/x": {"string": "y"}},
             "capacity": {"memory": {"value": "40Gi"}}}]}});
         let slice = ResourceSlice::decode(slice.to_string().as_bytes(), Encoding::Json).unwrap();
-        let ask = |text: &str| {
+        let evaluate = |text: &str| {
             let selector = SelectorCache::default().get_or_compile(text);
             selector.selects("gpu.example", &slice.spec.devices[0])
         };
@@ -156,14 +157,14 @@ mod tests {
             ("device.allowMultipleAllocations", true),
             ("cel.bind(a, device.attributes['gpu.example'], a.cores == 8 && a.ready)", true),
         ] {
-            assert_eq!(ask(text), Ok(want), "{text}");
+            assert_eq!(evaluate(text), Ok(want), "{text}");
         }
-        assert!(matches!(ask("device."), Err(EvaluationError::Compile(_))));
-        let failed = ask("device.attributes['gpu.example'].none == 1");
+        assert!(matches!(evaluate("device."), Err(EvaluationError::Compile(_))));
+        let failed = evaluate("device.attributes['gpu.example'].none == 1");
         assert!(
             matches!(failed, Err(EvaluationError::Run(why)) if why.starts_with("no such key: none. consider"))
         );
-        let failed = ask("device.attributes['gpu.example'].cores");
+        let failed = evaluate("device.attributes['gpu.example'].cores");
         assert!(
             matches!(failed, Err(EvaluationError::Run(why)) if why.contains("could not be converted to bool"))
         );

@@ -1,4 +1,4 @@
-//! Table tests: devices that drivers publish, requests of claims, and the resulting allocations.
+//! Tests of allocations: from the devices that drivers publish and the requests of claims.
 
 mod writes;
 
@@ -22,13 +22,14 @@ use crate::fixtures::{merge, node};
 
 pub(super) const DRIVER: &str = "gpu.example";
 
+/// Returns an object in namespace `shop` whose uid is its name, with `more` merged into it.
 pub(super) fn object<V: View>(name: &str, more: &Value) -> Arc<V> {
     let mut base = json!({"metadata": {"name": name, "uid": name, "namespace": "shop"}});
     merge(&mut base, more);
     Arc::new(V::decode(base.to_string().as_bytes(), Encoding::Json).unwrap())
 }
 
-/// The only slice of the pool `p`, with `more` merged into its spec.
+/// Returns the only slice of the pool `p`, with `more` merged into its spec.
 #[expect(clippy::needless_pass_by_value, reason = "values are written where they are used")]
 pub(super) fn slice(name: &str, devices: Value, more: &Value) -> Arc<ResourceSlice> {
     let mut spec = json!({
@@ -39,12 +40,16 @@ pub(super) fn slice(name: &str, devices: Value, more: &Value) -> Arc<ResourceSli
     object(name, &json!({"spec": spec}))
 }
 
-/// Devices with these values of the attribute `size`, named by index: `d0`, `d1`…
+/// Returns devices with these values of the attribute `size`, named by index: `d0`, `d1`…
 pub(super) fn sized(sizes: &[i64]) -> Value {
-    let one = |(n, size): (usize, &i64)| json!({"name": format!("d{n}"), "attributes": {"size": {"int": size}, "odd": {"bool": size % 2 == 1}}});
-    sizes.iter().enumerate().map(one).collect()
+    let device = |(n, size): (usize, &i64)| {
+        let attributes = json!({"size": {"int": size}, "odd": {"bool": size % 2 == 1}});
+        json!({"name": format!("d{n}"), "attributes": attributes})
+    };
+    sizes.iter().enumerate().map(device).collect()
 }
 
+/// Returns a request for one device of the class `any`, with `more` merged into it.
 fn exactly(name: &str, more: &Value) -> Value {
     let mut request = json!({"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1});
     merge(&mut request, more);
@@ -60,13 +65,13 @@ fn requests(requests: &[Value]) -> Arc<ResourceClaim> {
 }
 
 /// Slices, claims and devices in use of one test.
-struct World {
+struct Fixture {
     slices: Vec<Arc<ResourceSlice>>,
     rules: Vec<Arc<DeviceTaintRule>>,
     in_use: InUse,
 }
 
-impl World {
+impl Fixture {
     fn of(slices: Vec<Arc<ResourceSlice>>) -> Self {
         Self { slices, rules: Vec::new(), in_use: InUse::default() }
     }
@@ -82,7 +87,7 @@ impl World {
         self
     }
 
-    fn on<T>(
+    fn allocate_with<T>(
         &self,
         node: &Node,
         claims: &[Arc<ResourceClaim>],
@@ -125,13 +130,13 @@ impl World {
     }
 
     /// Returns the allocated devices, or the reason why there are none.
-    fn give(&self, claims: &[Arc<ResourceClaim>]) -> String {
-        self.give_on("n", claims)
+    fn allocate(&self, claims: &[Arc<ResourceClaim>]) -> String {
+        self.allocate_on("n", claims)
     }
 
-    fn give_on(&self, name: &str, claims: &[Arc<ResourceClaim>]) -> String {
+    fn allocate_on(&self, name: &str, claims: &[Arc<ResourceClaim>]) -> String {
         let node = node(name, &json!({"metadata": {"labels": {"zone": format!("z-{name}")}}}));
-        self.on(&node, claims, |claim_requests, found| match found {
+        self.allocate_with(&node, claims, |claim_requests, found| match found {
             Ok(found) => allocate::names(&found, claim_requests).join(" "),
             Err(Failure::None) => "none".to_owned(),
             Err(Failure::Invalid) => "invalid".to_owned(),
@@ -141,15 +146,16 @@ impl World {
     }
 }
 
+/// Returns the fields of a request with this CEL selector.
 fn selecting(expression: &str) -> Value {
     json!({"selectors": [{"cel": {"expression": expression}}]})
 }
 
 #[test]
-fn each_request_gets_the_first_devices_that_fit() {
-    let world = World::of(vec![slice("s", sized(&[1, 2, 3, 4]), &json!({}))]);
+fn each_request_is_allocated_the_first_devices_that_match() {
+    let fixture = Fixture::of(vec![slice("s", sized(&[1, 2, 3, 4]), &json!({}))]);
     let big = selecting(&format!("device.attributes['{DRIVER}'].size >= 3"));
-    for (asked, want) in [
+    for (requested, want) in [
         (vec![exactly("r", &json!({}))], "r=p/d0"),
         (vec![exactly("r", &json!({"count": 2}))], "r=p/d0 r=p/d1"),
         (vec![exactly("r", &json!({"count": 5}))], "none"),
@@ -170,33 +176,41 @@ fn each_request_gets_the_first_devices_that_fit() {
         ),
         (vec![exactly("a", &json!({})), exactly("r", &json!({"allocationMode": "All"}))], "none"),
     ] {
-        assert_eq!(world.give(&[requests(&asked)]), want, "{asked:?}");
+        assert_eq!(fixture.allocate(&[requests(&requested)]), want, "{requested:?}");
     }
-    let one = requests(&[exactly("r", &json!({"count": 2}))]);
-    assert_eq!(world.give(&[Arc::clone(&one), one]), "r=p/d0 r=p/d1 r=p/d2 r=p/d3");
+    let two_devices = requests(&[exactly("r", &json!({"count": 2}))]);
+    assert_eq!(
+        fixture.allocate(&[Arc::clone(&two_devices), two_devices]),
+        "r=p/d0 r=p/d1 r=p/d2 r=p/d3"
+    );
 }
 
 #[test]
-fn only_admin_access_gets_devices_in_use() {
+fn only_admin_access_is_allocated_devices_in_use() {
     let taken =
         |device: &str| json!({"request": "r", "driver": DRIVER, "pool": "p", "device": device});
-    let world = World::of(vec![slice("s", sized(&[1, 2]), &json!({}))]).using(json!([taken("d0")]));
-    assert_eq!(world.give(&[requests(&[exactly("r", &json!({}))])]), "r=p/d1");
+    let fixture =
+        Fixture::of(vec![slice("s", sized(&[1, 2]), &json!({}))]).using(json!([taken("d0")]));
+    assert_eq!(fixture.allocate(&[requests(&[exactly("r", &json!({}))])]), "r=p/d1");
     let admin = exactly("r", &json!({"adminAccess": true, "allocationMode": "All"}));
-    assert_eq!(world.give(&[requests(std::slice::from_ref(&admin))]), "r=p/d0 r=p/d1");
+    assert_eq!(fixture.allocate(&[requests(std::slice::from_ref(&admin))]), "r=p/d0 r=p/d1");
     // Admin access does not take the device from other claims either.
     let mut watched = taken("d0");
     watched["adminAccess"] = json!(true);
-    let world = World::of(world.slices).using(json!([watched]));
-    assert_eq!(world.give(&[requests(&[exactly("r", &json!({}))])]), "r=p/d0");
+    let fixture = Fixture::of(fixture.slices).using(json!([watched]));
+    assert_eq!(fixture.allocate(&[requests(&[exactly("r", &json!({}))])]), "r=p/d0");
     let twice = requests(&[exactly("r", &json!({})), exactly("s", &json!({"adminAccess": true}))]);
-    assert_eq!(world.give(&[twice]), "r=p/d0 s=p/d1", "not twice by one claim");
+    assert_eq!(
+        fixture.allocate(&[twice]),
+        "r=p/d0 s=p/d1",
+        "a claim is not allocated a device twice"
+    );
 }
 
 #[test]
-fn errors_are_in_upstreams_words() {
-    let world = World::of(vec![slice("s", sized(&[1]), &json!({}))]);
-    for (asked, want) in [
+fn fatal_errors_have_upstreams_messages() {
+    let fixture = Fixture::of(vec![slice("s", sized(&[1]), &json!({}))]);
+    for (requested, want) in [
         (
             exactly("r", &selecting("device.attributes['gpu.example'].none")),
             "error: claim shop/c: selector #0 on device gpu.example/p/d0: CEL runtime error: no such key: none. consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional fields",
@@ -210,12 +224,12 @@ fn errors_are_in_upstreams_words() {
             "error: claim shop/c, request r: adding 33 devices exceeds the claim limit of 32, with 0 already accounted for",
         ),
     ] {
-        assert_eq!(world.give(&[requests(&[asked])]), want);
+        assert_eq!(fixture.allocate(&[requests(&[requested])]), want);
     }
 }
 
 #[test]
-fn the_first_choice_that_can_be_had_is_taken() {
+fn the_first_subrequest_that_can_be_satisfied_is_selected() {
     let choice = |name: &str, more: &Value| {
         let mut choice = json!({"name": name, "deviceClassName": "any", "allocationMode": "ExactCount", "count": 1});
         merge(&mut choice, more);
@@ -223,37 +237,37 @@ fn the_first_choice_that_can_be_had_is_taken() {
     };
     let first = |choices: &[Value]| json!({"name": "r", "firstAvailable": choices});
     let big = selecting(&format!("device.attributes['{DRIVER}'].size > 8"));
-    let asked = requests(&[first(&[choice("big", &big), choice("two", &json!({"count": 2}))])]);
-    let of = |sizes: &[i64]| World::of(vec![slice("s", sized(sizes), &json!({}))]);
-    assert_eq!(of(&[1, 9]).give(&[Arc::clone(&asked)]), "r/big=p/d1");
-    assert_eq!(of(&[1, 2]).give(&[Arc::clone(&asked)]), "r/two=p/d0 r/two=p/d1");
-    assert_eq!(of(&[1]).give(&[Arc::clone(&asked)]), "none");
+    let requested = requests(&[first(&[choice("big", &big), choice("two", &json!({"count": 2}))])]);
+    let of = |sizes: &[i64]| Fixture::of(vec![slice("s", sized(sizes), &json!({}))]);
+    assert_eq!(of(&[1, 9]).allocate(&[Arc::clone(&requested)]), "r/big=p/d1");
+    assert_eq!(of(&[1, 2]).allocate(&[Arc::clone(&requested)]), "r/two=p/d0 r/two=p/d1");
+    assert_eq!(of(&[1]).allocate(&[Arc::clone(&requested)]), "none");
     // A later request may need the devices that the first alternative takes.
     let later = requests(&[
         first(&[choice("two", &json!({"count": 2})), choice("one", &json!({}))]),
         exactly("s", &json!({})),
     ]);
-    assert_eq!(of(&[1, 2]).give(&[later]), "r/one=p/d0 s=p/d1");
+    assert_eq!(of(&[1, 2]).allocate(&[later]), "r/one=p/d0 s=p/d1");
     // An alternative with more devices than a claim may have is skipped.
     let many: Vec<i64> = (0..40).collect();
-    let asked = requests(&[
+    let requested = requests(&[
         exactly("a", &json!({"count": 30})),
         first(&[choice("three", &json!({"count": 3})), choice("two", &json!({"count": 2}))]),
     ]);
-    assert!(of(&many).give(&[asked]).ends_with("r/two=p/d30 r/two=p/d31"));
+    assert!(of(&many).allocate(&[requested]).ends_with("r/two=p/d30 r/two=p/d31"));
 }
 
 #[test]
-fn constraints_hold_between_devices() {
+fn devices_of_a_claim_satisfy_its_constraints() {
     let devices = json!([
         {"name": "a", "attributes": {"numa": {"int": 0}}},
         {"name": "b", "attributes": {"gpu.example/numa": {"int": 1}}},
         {"name": "c", "attributes": {"numa": {"int": 1}}},
         {"name": "d"},
     ]);
-    let world = World::of(vec![slice("s", devices, &json!({}))]);
+    let fixture = Fixture::of(vec![slice("s", devices, &json!({}))]);
     let ask = |constraint: Value, requests: Vec<Value>| {
-        world.give(&[claim(&json!({"requests": requests, "constraints": [constraint]}))])
+        fixture.allocate(&[claim(&json!({"requests": requests, "constraints": [constraint]}))])
     };
     let two = || vec![exactly("r", &json!({})), exactly("s", &json!({}))];
     let numa = "gpu.example/numa";
@@ -270,32 +284,33 @@ fn constraints_hold_between_devices() {
 }
 
 #[test]
-fn taints_must_be_borne() {
+fn a_tainted_device_needs_a_toleration() {
     let tainted = |effect: &str| json!([{"name": "a", "taints": [{"key": "sick", "value": "yes", "effect": effect}]}]);
-    let world = |effect: &str| World::of(vec![slice("s", tainted(effect), &json!({}))]);
-    let bearing =
+    let fixture = |effect: &str| Fixture::of(vec![slice("s", tainted(effect), &json!({}))]);
+    let tolerating =
         |toleration: Value| requests(&[exactly("r", &json!({"tolerations": [toleration]}))]);
     let plain = || requests(&[exactly("r", &json!({}))]);
-    assert_eq!(world("NoSchedule").give(&[plain()]), "none");
-    assert_eq!(world("NoExecute").give(&[plain()]), "none");
-    assert_eq!(world("None").give(&[plain()]), "r=p/a");
+    assert_eq!(fixture("NoSchedule").allocate(&[plain()]), "none");
+    assert_eq!(fixture("NoExecute").allocate(&[plain()]), "none");
+    assert_eq!(fixture("None").allocate(&[plain()]), "r=p/a");
     let exists = json!({"key": "sick", "operator": "Exists"});
-    assert_eq!(world("NoExecute").give(&[bearing(exists)]), "r=p/a");
-    let equal = |value: &str| bearing(json!({"key": "sick", "operator": "Equal", "value": value}));
-    assert_eq!(world("NoSchedule").give(&[equal("yes")]), "r=p/a");
-    assert_eq!(world("NoSchedule").give(&[equal("no")]), "none");
+    assert_eq!(fixture("NoExecute").allocate(&[tolerating(exists)]), "r=p/a");
+    let equal =
+        |value: &str| tolerating(json!({"key": "sick", "operator": "Equal", "value": value}));
+    assert_eq!(fixture("NoSchedule").allocate(&[equal("yes")]), "r=p/a");
+    assert_eq!(fixture("NoSchedule").allocate(&[equal("no")]), "none");
     // A DeviceTaintRule has the same effect as a taint that the driver publishes.
-    let mut healthy = World::of(vec![slice("s", sized(&[1, 2]), &json!({}))]);
+    let mut healthy = Fixture::of(vec![slice("s", sized(&[1, 2]), &json!({}))]);
     let rule = |selector: Value| {
         let taint = json!({"key": "k", "effect": "NoSchedule"});
         object("rule", &json!({"spec": {"deviceSelector": selector, "taint": taint}}))
     };
     healthy.rules = vec![rule(json!({"driver": DRIVER, "device": "d0"}))];
-    assert_eq!(healthy.give(&[plain()]), "r=p/d1");
+    assert_eq!(healthy.allocate(&[plain()]), "r=p/d1");
     healthy.rules = vec![rule(json!({}))];
-    assert_eq!(healthy.give(&[plain()]), "none");
+    assert_eq!(healthy.allocate(&[plain()]), "none");
     healthy.rules = vec![rule(json!(null))];
-    assert_eq!(healthy.give(&[plain()]), "r=p/d0");
+    assert_eq!(healthy.allocate(&[plain()]), "r=p/d0");
 }
 
 #[test]
@@ -312,9 +327,9 @@ fn devices_are_allocated_only_to_the_nodes_of_their_slice() {
         (sized(&[1]), in_zone, "r=p/d0", "none"),
         (apart, each, "r=p/y", "r=p/x"),
     ] {
-        let world = World::of(vec![slice("s", devices, &more)]);
-        assert_eq!(world.give_on("n", &[Arc::clone(&plain)]), here, "{more}");
-        assert_eq!(world.give_on("m", &[Arc::clone(&plain)]), there, "{more}");
+        let fixture = Fixture::of(vec![slice("s", devices, &more)]);
+        assert_eq!(fixture.allocate_on("n", &[Arc::clone(&plain)]), here, "{more}");
+        assert_eq!(fixture.allocate_on("m", &[Arc::clone(&plain)]), there, "{more}");
     }
 }
 
@@ -324,29 +339,29 @@ fn pools_must_be_complete_and_of_the_newest_generation() {
     let all = || requests(&[exactly("r", &json!({"allocationMode": "All"}))]);
     let of = |generation: i64, count: i64| json!({"pool": {"generation": generation, "resourceSliceCount": count}});
     let named = |name: &str| json!([{"name": name}]);
-    let half = World::of(vec![slice("s", named("a"), &of(1, 2))]);
-    assert_eq!(half.give(&[plain()]), "none");
+    let half = Fixture::of(vec![slice("s", named("a"), &of(1, 2))]);
+    assert_eq!(half.allocate(&[plain()]), "none");
     assert_eq!(
-        half.give(&[all()]),
+        half.allocate(&[all()]),
         "error: claim shop/c, request r: asks for all devices, but resource pool gpu.example/p is currently being updated"
     );
     let whole =
-        World::of(vec![slice("t", named("b"), &of(1, 2)), slice("s", named("a"), &of(1, 2))]);
-    assert_eq!(whole.give(&[all()]), "r=p/a r=p/b", "slices are looked at by name");
+        Fixture::of(vec![slice("t", named("b"), &of(1, 2)), slice("s", named("a"), &of(1, 2))]);
+    assert_eq!(whole.allocate(&[all()]), "r=p/a r=p/b", "slices are ordered by name");
     let newer =
-        World::of(vec![slice("s", named("old"), &of(1, 1)), slice("t", named("new"), &of(2, 1))]);
-    assert_eq!(newer.give(&[all()]), "r=p/new");
+        Fixture::of(vec![slice("s", named("old"), &of(1, 1)), slice("t", named("new"), &of(2, 1))]);
+    assert_eq!(newer.allocate(&[all()]), "r=p/new");
     let elsewhere = json!({"allNodes": false, "nodeName": "m", "pool": {"generation": 2}});
-    let going =
-        World::of(vec![slice("s", named("old"), &of(1, 2)), slice("t", named("x"), &elsewhere)]);
-    assert_eq!(going.give(&[plain()]), "none", "the pool is being replaced");
+    let replaced =
+        Fixture::of(vec![slice("s", named("old"), &of(1, 2)), slice("t", named("x"), &elsewhere)]);
+    assert_eq!(replaced.allocate(&[plain()]), "none", "the pool is being replaced");
     let twins =
-        World::of(vec![slice("s", named("a"), &of(1, 2)), slice("t", named("a"), &of(1, 2))]);
-    assert_eq!(twins.give(&[plain()]), "invalid");
+        Fixture::of(vec![slice("s", named("a"), &of(1, 2)), slice("t", named("a"), &of(1, 2))]);
+    assert_eq!(twins.allocate(&[plain()]), "invalid");
 }
 
 #[test]
-fn parts_of_a_device_share_its_counters() {
+fn partitions_of_a_device_share_its_counters() {
     let takes =
         |memory: &str| json!([{"counterSet": "gpu", "counters": {"memory": {"value": memory}}}]);
     let two = json!({"pool": {"resourceSliceCount": 2}});
@@ -357,61 +372,71 @@ fn parts_of_a_device_share_its_counters() {
     ]);
     let mut shared = two.clone();
     shared["sharedCounters"] = json!([{"name": "gpu", "counters": {"memory": {"value": "8Gi"}}}]);
-    let world = World::of(vec![slice("a", json!([]), &shared), slice("b", parts, &two)]);
-    let n = |count: i64| requests(&[exactly("r", &json!({"count": count}))]);
-    assert_eq!(world.give(&[n(2)]), "r=p/half r=p/other-half");
-    assert_eq!(world.give(&[n(3)]), "none");
-    let world =
-        world.using(json!([{"request": "r", "driver": DRIVER, "pool": "p", "device": "half"}]));
-    assert_eq!(world.give(&[n(1)]), "r=p/other-half");
-    let world =
-        world.using(json!([{"request": "r", "driver": DRIVER, "pool": "p", "device": "whole"}]));
-    assert_eq!(world.give(&[n(1)]), "none");
+    let fixture = Fixture::of(vec![slice("a", json!([]), &shared), slice("b", parts, &two)]);
+    let devices = |count: i64| requests(&[exactly("r", &json!({"count": count}))]);
+    assert_eq!(fixture.allocate(&[devices(2)]), "r=p/half r=p/other-half");
+    assert_eq!(fixture.allocate(&[devices(3)]), "none");
+    let fixture =
+        fixture.using(json!([{"request": "r", "driver": DRIVER, "pool": "p", "device": "half"}]));
+    assert_eq!(fixture.allocate(&[devices(1)]), "r=p/other-half");
+    let fixture =
+        fixture.using(json!([{"request": "r", "driver": DRIVER, "pool": "p", "device": "whole"}]));
+    assert_eq!(fixture.allocate(&[devices(1)]), "none");
     let odd = json!([{"name": "x", "consumesCounters": [{"counterSet": "none", "counters": {}}]}]);
-    let world = World::of(vec![slice("b", odd, &json!({}))]);
-    assert_eq!(world.give(&[n(1)]), "invalid");
+    let fixture = Fixture::of(vec![slice("b", odd, &json!({}))]);
+    assert_eq!(fixture.allocate(&[devices(1)]), "invalid");
 }
 
 #[test]
 fn claims_share_a_device_within_its_capacity() {
     let devices = json!([{"name": "a", "allowMultipleAllocations": true, "capacity": {"memory": {"value": "10Gi",
         "requestPolicy": {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi"}}}}}]);
-    let world = World::of(vec![slice("s", devices, &json!({}))]);
+    let fixture = Fixture::of(vec![slice("s", devices, &json!({}))]);
     let ask = |memory: &str| exactly("r", &json!({"capacity": {"requests": {"memory": memory}}}));
-    assert_eq!(world.give(&[requests(&[ask("4Gi")]), requests(&[ask("6Gi")])]), "r=p/a r=p/a");
-    assert_eq!(world.give(&[requests(&[ask("4Gi")]), requests(&[ask("6500Mi")])]), "none");
-    let world = world.using(json!([{"request": "r", "driver": DRIVER, "pool": "p", "device": "a",
+    assert_eq!(
+        fixture.allocate(&[requests(&[ask("4Gi")]), requests(&[ask("6Gi")])]),
+        "r=p/a r=p/a"
+    );
+    assert_eq!(fixture.allocate(&[requests(&[ask("4Gi")]), requests(&[ask("6500Mi")])]), "none");
+    let fixture = fixture
+        .using(json!([{"request": "r", "driver": DRIVER, "pool": "p", "device": "a",
         "shareID": "s", "consumedCapacity": {"memory": "9Gi"}}]));
-    assert_eq!(world.give(&[requests(&[exactly("r", &json!({}))])]), "r=p/a", "so much by default");
-    assert_eq!(world.give(&[requests(&[ask("2Gi")])]), "none");
+    assert_eq!(
+        fixture.allocate(&[requests(&[exactly("r", &json!({}))])]),
+        "r=p/a",
+        "the default request fits"
+    );
+    assert_eq!(fixture.allocate(&[requests(&[ask("2Gi")])]), "none");
 }
 
 #[test]
-fn devices_that_must_be_made_ready_come_last() {
+fn devices_with_binding_conditions_are_allocated_last() {
     let late = json!([{"name": "a", "bindingConditions": ["Ready"]}]);
     let pool = |name: &str| json!({"pool": {"name": name}});
-    let world = World::of(vec![
+    let fixture = Fixture::of(vec![
         slice("s", late, &pool("a")),
         slice("t", json!([{"name": "b"}]), &pool("z")),
     ]);
-    assert_eq!(world.give(&[requests(&[exactly("r", &json!({"count": 2}))])]), "r=z/b r=a/a");
+    assert_eq!(fixture.allocate(&[requests(&[exactly("r", &json!({"count": 2}))])]), "r=z/b r=a/a");
 }
 
 #[test]
 fn results_are_written_as_upstream_writes_them() {
     let devices = json!([{"name": "a", "attributes": {"odd": {"bool": true}}, "bindingConditions": ["Ready"]}]);
-    let world = World::of(vec![slice("s", devices, &json!({"allNodes": false, "nodeName": "n"}))]);
+    let fixture =
+        Fixture::of(vec![slice("s", devices, &json!({"allNodes": false, "nodeName": "n"}))]);
     let claim = claim(&json!({
         "requests": [exactly("r", &json!({"deviceClassName": "odd",
             "tolerations": [{"key": "k", "operator": "Exists"}]}))],
         "config": [{"requests": ["r"], "opaque": {"driver": DRIVER, "parameters": {"of": "claim"}}},
             {"requests": ["other"], "opaque": {"driver": DRIVER, "parameters": {}}}],
     }));
-    let written = world.on(&node("n", &json!({})), &[claim], |claim_requests, found| {
-        let allocation = result::result("n", &claim_requests[0], &found.unwrap()[0]).unwrap();
-        assert_eq!(*allocation.result.devices.results[0].device, *"a");
-        (*allocation.written).clone()
-    });
+    let written =
+        fixture.allocate_with(&node("n", &json!({})), &[claim], |claim_requests, found| {
+            let allocation = result::result("n", &claim_requests[0], &found.unwrap()[0]).unwrap();
+            assert_eq!(*allocation.result.devices.results[0].device, *"a");
+            (*allocation.written).clone()
+        });
     assert_eq!(
         written,
         json!({
@@ -430,7 +455,7 @@ fn results_are_written_as_upstream_writes_them() {
 }
 
 #[test]
-fn a_decided_allocation_counts_until_the_cache_shows_it() {
+fn an_in_flight_allocation_counts_until_the_cache_shows_it() {
     let version = |version: &str, device: Option<&str>| {
         let status = device.map_or(json!({}), |device| {
             json!({"allocation": {"devices": {"results": [
@@ -452,7 +477,7 @@ fn a_decided_allocation_counts_until_the_cache_shows_it() {
     assert_eq!(*tracker.in_use(), InUse::default());
     tracker.decide("c", allocation);
     tracker.wrote(Arc::clone(&given));
-    assert!(!tracker.is_pending("c"), "the decision was carried out");
+    assert!(!tracker.is_pending("c"), "the allocation was written");
     assert!(Arc::ptr_eq(&tracker.newest(Arc::clone(&free)), &given));
     tracker.observe(&given);
     assert!(tracker.in_use().is_taken(&id("a")));
@@ -476,31 +501,30 @@ fn a_decided_allocation_counts_until_the_cache_shows_it() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The search finds devices exactly if there are enough of each size, and allocates each device
-    /// once.
+    /// The search finds devices if and only if there are enough of each size, and allocates each device once.
     #[test]
     fn devices_are_found_if_and_only_if_there_are_enough(
         sizes in proptest::collection::vec(0_i64..4, 0..6),
-        asked in proptest::collection::vec(0_i64..4, 1..5),
+        requested in proptest::collection::vec(0_i64..4, 1..5),
     ) {
-        let world = World::of(vec![slice("s", sized(&sizes), &json!({}))]);
+        let fixture = Fixture::of(vec![slice("s", sized(&sizes), &json!({}))]);
         let at_least = |(n, size): (usize, &i64)| {
             let expression = format!("device.attributes['{DRIVER}'].size >= {size}");
             exactly(&format!("r{n}"), &selecting(&expression))
         };
-        let all: Vec<Value> = asked.iter().enumerate().map(at_least).collect();
-        let given = world.give(&[requests(&all)]);
-        let (mut have, mut want) = (sizes.clone(), asked.clone());
+        let all: Vec<Value> = requested.iter().enumerate().map(at_least).collect();
+        let given = fixture.allocate(&[requests(&all)]);
+        let (mut have, mut want) = (sizes.clone(), requested.clone());
         have.sort_unstable_by(|a, b| b.cmp(a));
         want.sort_unstable_by(|a, b| b.cmp(a));
         let enough = have.len() >= want.len() && want.iter().zip(&have).all(|(want, have)| have >= want);
-        prop_assert_eq!(given != "none", enough, "{} of {:?} for {:?}", given, sizes, asked);
+        prop_assert_eq!(given != "none", enough, "{} of {:?} for {:?}", given, sizes, requested);
         if enough {
             let mut devices: Vec<&str> =
                 given.split(' ').filter_map(|one| one.split_once('=')).map(|(_, device)| device).collect();
             devices.sort_unstable();
             devices.dedup();
-            prop_assert_eq!(devices.len(), asked.len());
+            prop_assert_eq!(devices.len(), requested.len());
         }
     }
 }

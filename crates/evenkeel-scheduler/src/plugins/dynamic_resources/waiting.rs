@@ -1,5 +1,5 @@
 //! Device binding conditions (KEP-5007): PreBind waits until the drivers report that the devices are ready. [`act`]
-//! waits.
+//! implements the wait.
 
 mod act;
 #[cfg(test)]
@@ -12,22 +12,22 @@ use evenkeel_api::{
 use std::{sync::Arc, time::Duration};
 
 use super::claims::{self, Readiness};
-use crate::metrics::Awaited;
+use crate::metrics::DeviceWaitResult;
 
 /// Reason why the wait failed.
 #[derive(Debug, PartialEq, Eq)]
 struct NotReady {
-    how: Awaited,
+    result: DeviceWaitResult,
     why: String,
 }
 
 impl NotReady {
     fn timed_out(why: &str) -> Self {
-        Self { how: Awaited::TimedOut, why: format!("device binding timeout: {why}") }
+        Self { result: DeviceWaitResult::TimedOut, why: format!("device binding timeout: {why}") }
     }
 }
 
-/// Checks the latest version of the pod's claims, or the message that a claim was deleted. Returns `None` if all are
+/// Checks the pod's claims: the latest version of each, or the message that it was deleted. Returns `None` if all are
 /// ready, else the time of the next check. `end` is the deadline of the pod's wait.
 ///
 /// # Errors
@@ -41,10 +41,12 @@ fn check(
     now: Timestamp,
 ) -> Result<Option<Timestamp>, NotReady> {
     for claim in claims {
-        let claim = claim.map_err(|why| NotReady { how: Awaited::Error, why })?;
+        let claim = claim.map_err(|why| NotReady { result: DeviceWaitResult::Error, why })?;
         match claims::readiness(&claim) {
             Readiness::Ready => {}
-            Readiness::Failed(why) => return Err(NotReady { how: Awaited::Failed, why }),
+            Readiness::Failed(why) => {
+                return Err(NotReady { result: DeviceWaitResult::Failed, why });
+            }
             Readiness::Waits if claims::is_overdue(&claim, binding_timeout, now) => {
                 return Err(NotReady::timed_out(&format!("claim={}", claim.meta.name)));
             }

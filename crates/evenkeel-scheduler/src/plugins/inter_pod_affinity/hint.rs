@@ -1,4 +1,4 @@
-//! Queueing hints: changes that may make required terms hold.
+//! Queueing hint for changes that may satisfy the pod's required terms.
 
 use evenkeel_api::views::{Node, Pod};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::{
     pod::PodInfo,
 };
 
-/// Returns `Queue` if the change may make the pod's required terms hold.
+/// Returns `Queue` if the change may satisfy the pod's required terms.
 pub(super) fn hint(pod: &Pod, change: &Change) -> QueueingHint {
     match change {
         Change::Node(edit) => edit.now().map_or(QueueingHint::Skip, |new| {
@@ -24,16 +24,16 @@ pub(super) fn hint(pod: &Pod, change: &Change) -> QueueingHint {
     }
 }
 
-/// Handles a pod on a node that was added, updated or deleted. Like upstream, it matches namespaces
-/// by name only.
+/// Handles an added, updated or deleted pod on a node. As upstream, it matches namespaces by name only.
 fn pod_changed(pod: &Pod, old: Option<&Pod>, new: Option<&Pod>) -> QueueingHint {
     let matches_affinity = |other: &Pod| {
-        let mut own = terms(pod).filter(|(kind, _)| *kind == RuleKind::Affinity).peekable();
-        own.peek().is_some() && own.all(|(_, term)| Scope::of_term(term, pod).names(other))
+        let mut affinity = terms(pod).filter(|(kind, _)| *kind == RuleKind::Affinity).peekable();
+        affinity.peek().is_some()
+            && affinity.all(|(_, term)| Scope::of_term(term, pod).matches_by_namespace_name(other))
     };
     let matches_anti_affinity = |from: &Pod, other: &Pod| {
-        let mut own = terms(from).filter(|(kind, _)| *kind == RuleKind::AntiAffinity);
-        own.any(|(_, term)| Scope::of_term(term, from).names(other))
+        let mut anti_affinity = terms(from).filter(|(kind, _)| *kind == RuleKind::AntiAffinity);
+        anti_affinity.any(|(_, term)| Scope::of_term(term, from).matches_by_namespace_name(other))
     };
     QueueingHint::when(match (old, new) {
         (Some(old), Some(new)) => {
@@ -58,6 +58,6 @@ fn node_changed(pod: &Pod, old: Option<&Node>, new: &Node) -> QueueingHint {
             (Some(Some(before)), Some(now)) => before != now,
         }
     };
-    let mut hard = terms(pod).filter(|(kind, _)| !matches!(kind, RuleKind::Preference(_)));
-    QueueingHint::when(hard.any(|(kind, term)| may_help(kind, &term.topology_key)))
+    let mut required = terms(pod).filter(|(kind, _)| !matches!(kind, RuleKind::Preference(_)));
+    QueueingHint::when(required.any(|(kind, term)| may_help(kind, &term.topology_key)))
 }

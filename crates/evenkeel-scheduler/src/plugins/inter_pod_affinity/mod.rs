@@ -65,9 +65,9 @@ impl Plugin for InterPodAffinity {
     }
 
     fn events_to_register(&self) -> Vec<ClusterEvent> {
-        let of_pods = &[ActionType::Add, ActionType::UpdatePodLabel, ActionType::Delete];
+        let pod_actions = &[ActionType::Add, ActionType::UpdatePodLabel, ActionType::Delete];
         vec![
-            ClusterEvent::new(EventResource::AssignedPod, of_pods),
+            ClusterEvent::new(EventResource::AssignedPod, pod_actions),
             ClusterEvent::new(EventResource::TargetPod, &[ActionType::UpdatePodLabel]),
             ClusterEvent::new(EventResource::Node, &[ActionType::Add, ActionType::UpdateNodeLabel]),
         ]
@@ -91,11 +91,11 @@ impl Plugin for InterPodAffinity {
     }
 }
 
-/// Returns the values for this topology key, which it creates on first use.
+/// Returns the counts for this topology key. The first call for a key adds them.
 fn by_label<'a>(all: &'a mut Vec<PerDomain>, key: &str, nodes: &NodeTable) -> &'a mut PerDomain {
-    let at = all.iter().position(|one| one.column().key() == key).unwrap_or_else(|| {
+    let index = all.iter().position(|counts| counts.column().key() == key).unwrap_or_else(|| {
         all.push(PerDomain::new(nodes.label(key), 0));
         all.len() - 1
     });
-    &mut all[at]
+    &mut all[index]
 }

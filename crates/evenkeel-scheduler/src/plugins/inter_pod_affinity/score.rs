@@ -1,5 +1,4 @@
-//! Preferred terms: the weights of the pod's own terms, and of existing pods' terms that match the
-//! pod.
+//! Score by preferred terms: those of the pod itself, and those of existing pods that match the pod.
 //!
 //! Upstream: `plugins/interpodaffinity/scoring.go`.
 
@@ -30,12 +29,12 @@ impl PreScore for InterPodAffinity {
         }
         let mut pod_index = nodes.pod_index();
         let class = pod_index.class(&pod.pod);
-        let (mut liked, mut counted) = (Vec::new(), 0);
+        let (mut topology_scores, mut counted_pods) = (Vec::new(), 0);
         for rule in pod_index.get(class).map_or(&[][..], |class| class.rules()) {
             let RuleKind::Preference(weight) = rule.kind else { continue };
             for class in pod_index.members(rule.scope).filter(|class| !class.nodes().is_empty()) {
-                let liked = by_label(&mut liked, &rule.key, nodes);
-                counted += liked.add(class.nodes(), weight.into());
+                let topology_scores = by_label(&mut topology_scores, &rule.key, nodes);
+                counted_pods += topology_scores.add(class.nodes(), weight.into());
             }
         }
         for (rule, holders) in pod_index.rules_about(class) {
@@ -47,19 +46,20 @@ impl PreScore for InterPodAffinity {
             if rule.kind == RuleKind::Affinity && weight <= 0 {
                 continue;
             }
-            counted += by_label(&mut liked, &rule.key, nodes).add(holders, weight.into());
+            counted_pods +=
+                by_label(&mut topology_scores, &rule.key, nodes).add(holders, weight.into());
         }
-        if counted == 0 {
+        if counted_pods == 0 {
             return PreScoreResult::Skip;
         }
-        state.put(TopologyScores(liked));
+        state.put(TopologyScores(topology_scores));
         PreScoreResult::All
     }
 }
 
 impl Score for InterPodAffinity {
     fn score(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> i64 {
-        state.get::<TopologyScores>().map_or(0, |liked| liked.sum(node))
+        state.get::<TopologyScores>().map_or(0, |topology_scores| topology_scores.sum(node))
     }
 
     fn score_all(
@@ -69,24 +69,24 @@ impl Score for InterPodAffinity {
         nodes: &[NodeRef<'_>],
         scores: &mut Vec<i64>,
     ) {
-        let Some(liked) = state.get::<TopologyScores>() else {
+        let Some(topology_scores) = state.get::<TopologyScores>() else {
             return scores.resize(nodes.len(), 0);
         };
-        scores.extend(nodes.iter().map(|node| liked.sum(*node)));
+        scores.extend(nodes.iter().map(|node| topology_scores.sum(*node)));
     }
 
     fn normalize_score(&self, _: &CycleState, _: &[NodeRef<'_>], scores: &mut [i64]) {
         let least = scores.iter().copied().min().unwrap_or(0);
         let range = scores.iter().copied().max().unwrap_or(0) - least;
         for score in scores {
-            let share = if range > 0 { (*score - least) as f64 / range as f64 } else { 0.0 };
-            *score = (MAX_NODE_SCORE as f64 * share) as i64;
+            let fraction = if range > 0 { (*score - least) as f64 / range as f64 } else { 0.0 };
+            *score = (MAX_NODE_SCORE as f64 * fraction) as i64;
         }
     }
 }
 
 impl TopologyScores {
     fn sum(&self, node: NodeRef<'_>) -> i64 {
-        self.0.iter().filter_map(|liked| liked.at(node.slot())).sum()
+        self.0.iter().filter_map(|topology_scores| topology_scores.at(node.slot())).sum()
     }
 }

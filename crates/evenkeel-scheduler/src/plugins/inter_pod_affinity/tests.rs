@@ -1,4 +1,4 @@
-//! Compares the plugin with upstream's rules applied to every single pod.
+//! Compares the plugin's results with upstream's rules, which the tests apply to each pod separately.
 
 use evenkeel_api::views::{Node, Pod, PodAffinityTerm};
 use proptest::prelude::*;
@@ -10,13 +10,13 @@ use crate::{
     fixtures::{info, node, pod, table},
     framework::{Change, CycleState, Edit, PreFilter, QueueingHint},
     nodes::{RuleKind, terms},
-    plugins::world::{
-        HOST, World, ZONE, filter_results, filter_results_of_state, pod_of, scores, steps,
+    plugins::random_cluster::{
+        HOST, RandomCluster, ZONE, filter_results, filter_results_of_state, pod_of, scores, steps,
     },
     pod::PodInfo,
 };
 
-/// A term by number: its namespaces, topology key and selector.
+/// Returns a term by number. The number selects its namespaces, topology key and selector.
 fn term(n: u8) -> Value {
     let key = [HOST, ZONE, "rack"][usize::from(n) % 3];
     let mut term = json!({
@@ -37,48 +37,52 @@ fn term(n: u8) -> Value {
     term
 }
 
-/// Spec of a pod by number, with or without affinities.
+/// Returns the fields of a pod by number, with or without affinity.
 fn kind(n: u8) -> Value {
-    let soft = |weight: u8, of: u8| json!([{ "weight": weight, "podAffinityTerm": term(of) }]);
-    let hard = "requiredDuringSchedulingIgnoredDuringExecution";
-    let wish = "preferredDuringSchedulingIgnoredDuringExecution";
+    let preferred = |weight: u8, of: u8| json!([{ "weight": weight, "podAffinityTerm": term(of) }]);
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let preferred_terms = "preferredDuringSchedulingIgnoredDuringExecution";
     let affinity = match n % 7 {
         0 => json!({}),
-        1 => json!({ "podAffinity": { hard: [term(n)] } }),
-        2 => json!({ "podAffinity": { hard: [term(n), term(n / 2)] } }),
-        3 => json!({ "podAntiAffinity": { hard: [term(n)] } }),
-        4 => json!({ "podAntiAffinity": { hard: [term(n), term(n / 3)] } }),
-        5 => json!({ "podAffinity": { wish: soft(n % 100 + 1, n) } }),
+        1 => json!({ "podAffinity": { required: [term(n)] } }),
+        2 => json!({ "podAffinity": { required: [term(n), term(n / 2)] } }),
+        3 => json!({ "podAntiAffinity": { required: [term(n)] } }),
+        4 => json!({ "podAntiAffinity": { required: [term(n), term(n / 3)] } }),
+        5 => json!({ "podAffinity": { preferred_terms: preferred(n % 100 + 1, n) } }),
         _ => {
-            json!({ "podAntiAffinity": { wish: soft(n % 10 + 1, n), hard: [term(n / 5)] }, "podAffinity": { wish: soft(3, n / 2) } })
+            let affinity = json!({ preferred_terms: preferred(3, n / 2) });
+            let anti_affinity =
+                json!({ preferred_terms: preferred(n % 10 + 1, n), required: [term(n / 5)] });
+            json!({ "podAffinity": affinity, "podAntiAffinity": anti_affinity })
         }
     };
     pod_of(n, &json!({ "spec": { "affinity": affinity } }))
 }
 
+/// Returns the topology key of the term and the node's value of it.
 fn value<'a>(node: &'a Node, term: &PodAffinityTerm) -> Option<(String, &'a str)> {
     Some((term.topology_key.to_string(), node.meta.labels.get(&term.topology_key)?))
 }
 
-/// The pod's terms of this kind.
+/// Returns the pod's terms of this kind.
 fn of_kind(pod: &Pod, wanted: RuleKind) -> Vec<&PodAffinityTerm> {
     terms(pod).filter(|(kind, _)| *kind == wanted).map(|(_, term)| term).collect()
 }
 
-/// The message that rejects each node, computed from the objects alone.
-fn expected(world: &World, pod: &Pod) -> BTreeMap<String, String> {
+/// Returns the message that rejects each node, or an empty one, computed from the objects alone.
+fn expected(cluster: &RandomCluster, pod: &Pod) -> BTreeMap<String, String> {
     let (near, away) = (of_kind(pod, RuleKind::Affinity), of_kind(pod, RuleKind::AntiAffinity));
-    let all = |other: &Pod| !near.is_empty() && near.iter().all(|t| world.matches(t, pod, other));
+    let all = |other: &Pod| !near.is_empty() && near.iter().all(|t| cluster.matches(t, pod, other));
     let (mut wanted, mut hated, mut refused) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-    for (other, node) in world.placed() {
+    for (other, node) in cluster.placed() {
         for term in near.iter().filter(|_| all(other)).filter_map(|term| value(node, term)) {
             *wanted.entry(term).or_insert(0) += 1;
         }
-        for term in away.iter().filter(|term| world.matches(term, pod, other)) {
+        for term in away.iter().filter(|term| cluster.matches(term, pod, other)) {
             value(node, term).into_iter().for_each(|pair| *hated.entry(pair).or_insert(0) += 1);
         }
         for term in of_kind(other, RuleKind::AntiAffinity) {
-            if world.matches(term, other, pod) {
+            if cluster.matches(term, other, pod) {
                 value(node, term).into_iter().for_each(|p| *refused.entry(p).or_insert(0) += 1);
             }
         }
@@ -99,17 +103,21 @@ fn expected(world: &World, pod: &Pod) -> BTreeMap<String, String> {
         }
         ""
     };
-    world.nodes.iter().map(|(name, node)| (name.clone(), verdict(node).to_owned())).collect()
+    cluster.nodes.iter().map(|(name, node)| (name.clone(), verdict(node).to_owned())).collect()
 }
 
-/// The score of each node, computed from the objects alone.
-fn expected_scores(world: &World, pod: &Pod, args: &Args) -> Option<BTreeMap<String, i64>> {
-    let soft = |pod: &'_ Pod| {
+/// Returns the score of each node, computed from the objects alone.
+fn expected_scores(
+    cluster: &RandomCluster,
+    pod: &Pod,
+    args: &Args,
+) -> Option<BTreeMap<String, i64>> {
+    let preferred = |pod: &'_ Pod| {
         let terms = terms(pod).map(|(kind, term)| (kind, term.clone()));
         terms.collect::<Vec<_>>()
     };
-    let own: Vec<_> = soft(pod);
-    let prefers = own.iter().any(|(kind, _)| matches!(kind, RuleKind::Preference(_)));
+    let own_terms: Vec<_> = preferred(pod);
+    let prefers = own_terms.iter().any(|(kind, _)| matches!(kind, RuleKind::Preference(_)));
     if args.ignore_preferred_terms_of_existing_pods && !prefers {
         return None;
     }
@@ -117,15 +125,15 @@ fn expected_scores(world: &World, pod: &Pod, args: &Args) -> Option<BTreeMap<Str
     let mut add = |pair: Option<(String, _)>, weight: i32| {
         pair.into_iter().for_each(|pair| *sums.entry(pair).or_insert(0) += i64::from(weight));
     };
-    for (other, node) in world.placed() {
-        for (kind, term) in &own {
+    for (other, node) in cluster.placed() {
+        for (kind, term) in &own_terms {
             if let RuleKind::Preference(weight) = kind
-                && world.matches(term, pod, other)
+                && cluster.matches(term, pod, other)
             {
                 add(value(node, term), *weight);
             }
         }
-        for (kind, term) in soft(other) {
+        for (kind, term) in preferred(other) {
             let weight = match kind {
                 RuleKind::Preference(weight) => weight,
                 RuleKind::Affinity if args.hard_pod_affinity_weight > 0 => {
@@ -133,7 +141,7 @@ fn expected_scores(world: &World, pod: &Pod, args: &Args) -> Option<BTreeMap<Str
                 }
                 _ => continue,
             };
-            if world.matches(&term, other, pod) {
+            if cluster.matches(&term, other, pod) {
                 add(value(node, &term), weight);
             }
         }
@@ -146,7 +154,7 @@ fn expected_scores(world: &World, pod: &Pod, args: &Args) -> Option<BTreeMap<Str
         pairs.filter_map(|pair| sums.get(&pair)).sum()
     };
     let raw: BTreeMap<String, i64> =
-        world.nodes.iter().map(|(name, node)| (name.clone(), sum(node))).collect();
+        cluster.nodes.iter().map(|(name, node)| (name.clone(), sum(node))).collect();
     let (least, most) = (raw.values().min().copied()?, raw.values().max().copied()?);
     let scaled = |raw: i64| match most - least {
         0 => 0,
@@ -161,38 +169,39 @@ proptest! {
     /// After any history, the plugin gives each node the result that a check of every pod gives.
     #[test]
     fn counts_equal_those_of_a_new_table(steps in steps(), n in any::<u8>(), ignore in any::<bool>(), weight in 0_i32..3) {
-        let world = World::after(&steps, kind);
+        let cluster = RandomCluster::after(&steps, kind);
         let args = Args { hard_pod_affinity_weight: weight, ignore_preferred_terms_of_existing_pods: ignore };
         let plugin = InterPodAffinity::new(args.clone());
         let pod = info("new", &kind(n));
-        prop_assert_eq!(filter_results(&plugin, &world.table, &pod), expected(&world, &pod.pod));
-        if !world.nodes.is_empty() {
-            prop_assert_eq!(scores(&plugin, &world.table, &pod), expected_scores(&world, &pod.pod, &args));
+        prop_assert_eq!(filter_results(&plugin, &cluster.table, &pod), expected(&cluster, &pod.pod));
+        if !cluster.nodes.is_empty() {
+            prop_assert_eq!(scores(&plugin, &cluster.table, &pod), expected_scores(&cluster, &pod.pod, &args));
         }
     }
 
     /// `add_pod` and `remove_pod` have the same effect as pods on their nodes.
     #[test]
     fn add_pod_equals_a_pod_on_the_node(steps in steps(), n in any::<u8>(), other in any::<u8>(), on in 0_u8..4) {
-        let mut world = World::after(&steps, kind);
+        let mut cluster = RandomCluster::after(&steps, kind);
         let (pod, other) = (info("new", &kind(n)), info("other", &kind(other)));
         let plugin = InterPodAffinity::default();
         let on = format!("n{on}");
         let mut state = CycleState::default();
-        let before = PreFilter::pre_filter(&plugin, &mut state, &pod, &world.table).unwrap();
-        let Some(node) = world.table.get(&on).filter(|_| before == crate::framework::PreFilterResult::All) else { return Ok(()) };
+        let before = PreFilter::pre_filter(&plugin, &mut state, &pod, &cluster.table).unwrap();
+        let runs = before == crate::framework::PreFilterResult::All;
+        let Some(node) = cluster.table.get(&on).filter(|_| runs) else { return Ok(()) };
         plugin.add_pod(&mut state, &pod, &other, node);
-        let with = filter_results_of_state(&plugin, &state, &pod, &world.table, false);
+        let with = filter_results_of_state(&plugin, &state, &pod, &cluster.table, false);
         plugin.remove_pod(&mut state, &pod, &other, node);
-        let without = filter_results_of_state(&plugin, &state, &pod, &world.table, false);
-        prop_assert_eq!(without, filter_results(&plugin, &world.table, &pod));
-        world.table.place(other, &on);
-        prop_assert_eq!(with, filter_results(&plugin, &world.table, &pod));
+        let without = filter_results_of_state(&plugin, &state, &pod, &cluster.table, false);
+        prop_assert_eq!(without, filter_results(&plugin, &cluster.table, &pod));
+        cluster.table.place(other, &on);
+        prop_assert_eq!(with, filter_results(&plugin, &cluster.table, &pod));
     }
 }
 
 #[test]
-fn the_first_of_its_kind_may_go_anywhere_with_the_label() {
+fn the_first_pod_of_a_group_fits_every_node_with_the_topology_key() {
     let zoned = node("a", &json!({ "metadata": { "labels": { ZONE: "z" } } }));
     let mut nodes = table(&[zoned, node("b", &json!({}))]);
     let web = |app: &str| {
@@ -213,7 +222,7 @@ fn the_first_of_its_kind_may_go_anywhere_with_the_label() {
 }
 
 #[test]
-fn hints_as_upstream() {
+fn hints_queue_pods_after_changes_that_may_satisfy_their_terms() {
     let near = |app: &str| json!({ "topologyKey": ZONE, "labelSelector": { "matchLabels": { "app": app } } });
     let of = |kind: &str, app: &str| json!({ "spec": { "affinity": { kind: { "requiredDuringSchedulingIgnoredDuringExecution": [near(app)] } } } });
     let labelled = |app: &str| info("o", &json!({ "metadata": { "labels": { "app": app } } }));

@@ -1,5 +1,4 @@
-//! NodeDeclaredFeatures: schedules a pod only to nodes whose kubelet declares the features that the
-//! pod needs.
+//! NodeDeclaredFeatures: schedules a pod only to nodes whose kubelet declares the features that the pod needs.
 //!
 //! Upstream: `plugins/nodedeclaredfeatures`, `component-helpers/nodedeclaredfeatures`.
 //!
@@ -43,18 +42,22 @@ const FEATURES: [Feature; 3] = [
     ("UserNamespacesHostNetworkSupport", |pod| {
         pod.spec.host_network && pod.spec.host_users == Some(false)
     }),
-    ("VolumeBindMountOptions", |pod| containers(pod).any(|one| one.bind_mount_options.0)),
+    ("VolumeBindMountOptions", |pod| {
+        containers(pod).any(|container| container.bind_mount_options.0)
+    }),
 ];
 
 fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
     pod.spec.containers.iter().chain(&pod.spec.init_containers)
 }
 
+/// Reports whether a container exit may restart all containers of the pod.
 fn restarts_all(pod: &Pod) -> bool {
-    let mut rules = containers(pod).flat_map(|one| &*one.restart_policy_rules);
+    let mut rules = containers(pod).flat_map(|container| &*container.restart_policy_rules);
     rules.any(|rule| &*rule.action == "RestartAllContainers")
 }
 
+/// Returns the names of the features that the pod needs.
 fn needed(pod: &Pod) -> Vec<&'static str> {
     FEATURES.iter().filter(|(_, needs)| needs(pod)).map(|(name, _)| *name).collect()
 }
@@ -74,8 +77,8 @@ impl Plugin for NodeDeclaredFeatures {
         ]
     }
 
-    /// Skips updates that leave the needs unchanged. Most updates of a pending pod are the
-    /// scheduler's own status patches.
+    /// Skips updates that do not change the required features. Most updates of a pending pod are the scheduler's own
+    /// status patches.
     fn queueing_hint(&self, _: &PodInfo, change: &Change) -> QueueingHint {
         match change {
             Change::OwnUpdate { old, new } => {

@@ -1,4 +1,4 @@
-//! Features that pods need and nodes declare.
+//! Tests of the features that pods need and nodes declare.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[test]
-fn needs_are_read_from_the_spec() {
+fn required_features_are_inferred_from_the_spec() {
     let container = |more: serde_json::Value| json!({"spec": {"containers": [more]}});
     for (spec, want) in [
         (json!({}), vec![]),
@@ -40,7 +40,7 @@ fn needs_are_read_from_the_spec() {
 }
 
 #[test]
-fn nodes_must_declare_all_that_is_needed() {
+fn nodes_must_declare_all_required_features() {
     let nodes = table(&[
         node(
             "a",
@@ -61,22 +61,22 @@ fn nodes_must_declare_all_that_is_needed() {
 
 #[test]
 fn a_pod_is_retried_when_its_required_features_change() {
-    let own = |old: serde_json::Value, new: serde_json::Value| Change::OwnUpdate {
+    let pod_update = |old: serde_json::Value, new: serde_json::Value| Change::OwnUpdate {
         old: info("p", &old),
         new: info("p", &new),
     };
-    let (needy, updated) = (
+    let (with_requirement, updated) = (
         json!({"spec": {"hostNetwork": true, "hostUsers": false}}),
         json!({"spec": {"hostNetwork": true, "hostUsers": false}, "status": {"phase": "Pending", "reason": "x"}}),
     );
-    let came = Change::Node(Edit::Added(node("a", &json!({}))));
+    let node_added = Change::Node(Edit::Added(node("a", &json!({}))));
     for (change, want) in [
-        (own(needy.clone(), updated), QueueingHint::Skip),
-        (own(needy.clone(), json!({})), QueueingHint::Queue),
-        (came, QueueingHint::Queue),
+        (pod_update(with_requirement.clone(), updated), QueueingHint::Skip),
+        (pod_update(with_requirement.clone(), json!({})), QueueingHint::Queue),
+        (node_added, QueueingHint::Queue),
     ] {
         assert_eq!(
-            NodeDeclaredFeatures.queueing_hint(&info("p", &needy), &change),
+            NodeDeclaredFeatures.queueing_hint(&info("p", &with_requirement), &change),
             want,
             "{change:?}"
         );

@@ -1,4 +1,4 @@
-//! Queueing hints: changes that may free resources for the pod.
+//! Queueing hint for changes that may free resources for the pod.
 
 use evenkeel_api::views::{DeviceClass, Node};
 use std::sync::Arc;
@@ -11,19 +11,26 @@ use crate::{
 };
 
 /// Function that reports whether devices provide a resource on nodes that do not advertise it.
-type IsDevices<'a> = &'a dyn Fn(&str) -> bool;
+type DevicesProvide<'a> = &'a dyn Fn(&str) -> bool;
 
 /// Returns `Queue` in three cases: a node has more of a requested resource and would fit the pod when empty; another
 /// pod requests less; a requested resource is mapped to a DeviceClass.
 ///
 /// Upstream: `isSchedulableAfterNodeChange`, `isSchedulableAfterAssignedPodScaleDown`, `isSchedulableAfterDeviceClassEvent`.
-pub(super) fn hint(pod: &PodInfo, change: &Change, is_devices: IsDevices<'_>) -> QueueingHint {
+pub(super) fn hint(
+    pod: &PodInfo,
+    change: &Change,
+    devices_provide: DevicesProvide<'_>,
+) -> QueueingHint {
     let requests = &pod.asks.requests;
     match change {
         Change::Node(edit) => QueueingHint::when(edit.now().is_some_and(|new| {
-            let (has, had) = (Allocatable::of(new), edit.before().map(|old| Allocatable::of(old)));
-            has.fits(requests, is_devices)
-                && had.is_none_or(|had| has.has_increased(&had, requests, is_devices))
+            let (allocatable, before) =
+                (Allocatable::of(new), edit.before().map(|old| Allocatable::of(old)));
+            allocatable.fits(requests, devices_provide)
+                && before.is_none_or(|before| {
+                    allocatable.has_increased(&before, requests, devices_provide)
+                })
         })),
         Change::AssignedPod(Edit::Updated { old, new }) => QueueingHint::when(
             exceeds_in_requested(&old.asks.requests, &new.asks.requests, requests),
@@ -65,15 +72,15 @@ impl Allocatable {
     }
 
     /// Reports whether the pod would fit on the empty node.
-    fn fits(&self, requests: &Resources, is_devices: IsDevices<'_>) -> bool {
-        let has = &self.resources;
+    fn fits(&self, requests: &Resources, devices_provide: DevicesProvide<'_>) -> bool {
+        let allocatable = &self.resources;
         self.pods > 0
-            && requests.cpu <= has.cpu
-            && requests.memory <= has.memory
-            && requests.ephemeral_storage <= has.ephemeral_storage
+            && requests.cpu <= allocatable.cpu
+            && requests.memory <= allocatable.memory
+            && requests.ephemeral_storage <= allocatable.ephemeral_storage
             && requests.scalars.iter().all(|(name, amount)| {
-                let has = has.scalar(name);
-                *amount <= has || (has == 0 && is_devices(name))
+                let allocatable = allocatable.scalar(name);
+                *amount <= allocatable || (allocatable == 0 && devices_provide(name))
             })
     }
 
@@ -82,10 +89,10 @@ impl Allocatable {
         &self,
         before: &Self,
         requests: &Resources,
-        is_devices: IsDevices<'_>,
+        devices_provide: DevicesProvide<'_>,
     ) -> bool {
         let devices = |(name, amount): &(Arc<str>, i64)| {
-            *amount > 0 && self.resources.scalar(name) == 0 && is_devices(name)
+            *amount > 0 && self.resources.scalar(name) == 0 && devices_provide(name)
         };
         self.pods > before.pods
             || exceeds_in_requested(&self.resources, &before.resources, requests)

@@ -8,7 +8,7 @@
 //! | `ignoredResources`, `ignoredResourceGroups` | `ignores` |
 //! | `scoringStrategy`: `LeastAllocated`, `MostAllocated` | `Strategy`, `score::mean` |
 //! | `scoringStrategy`: `RequestedToCapacityRatio` | `Strategy`, `score::by_shape` |
-//! | extended resources backed by devices (KEP-5004) | `is_devices` |
+//! | extended resources backed by devices (KEP-5004) | `devices_provide` |
 
 mod hint;
 mod score;
@@ -53,7 +53,7 @@ pub struct Args {
     pub ignored_resource_groups: Vec<Box<str>>,
     /// Scoring strategy. Default: `LeastAllocated`.
     pub strategy: Strategy,
-    /// Resources that count in the score, with their weights. Default: CPU and memory, weight 1 each.
+    /// Resources that the score takes into account, with their weights. Default: CPU and memory, weight 1 each.
     pub resources: Vec<ResourceWeight>,
     /// Feature gate `DRAExtendedResource`. Default: true.
     pub extended_resources: bool,
@@ -99,7 +99,7 @@ impl NodeResourcesFit {
     }
 
     /// Reports whether devices provide the resource on nodes that do not advertise it.
-    fn is_devices(&self, name: &str) -> bool {
+    fn devices_provide(&self, name: &str) -> bool {
         self.devices.as_ref().is_some_and(|devices| devices.class_of(name).is_some())
     }
 
@@ -145,7 +145,7 @@ impl Plugin for NodeResourcesFit {
     }
 
     fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
-        hint::hint(pod, change, &|name| self.is_devices(name))
+        hint::hint(pod, change, &|name| self.devices_provide(name))
     }
 
     fn as_filter(&self) -> Option<&dyn Filter> {
@@ -181,10 +181,11 @@ impl Filter for NodeResourcesFit {
             storage.1,
         );
         for (name, amount) in &asks.scalars {
-            let (used, most) = (node.requested_scalar(name), node.scalar(name));
-            let is_insufficient = *amount > 0 && *amount > most - used && !self.ignores(name);
-            if is_insufficient && !(most == 0 && self.is_devices(name)) {
-                insufficient.unresolvable |= *amount > most;
+            let (used, allocatable) = (node.requested_scalar(name), node.scalar(name));
+            let is_insufficient =
+                *amount > 0 && *amount > allocatable - used && !self.ignores(name);
+            if is_insufficient && !(allocatable == 0 && self.devices_provide(name)) {
+                insufficient.unresolvable |= *amount > allocatable;
                 insufficient.reasons.push(Reason::Owned(format!("Insufficient {name}")));
             }
         }
@@ -198,14 +199,14 @@ impl Filter for NodeResourcesFit {
 #[derive(Default)]
 struct InsufficientResources {
     reasons: SmallVec<[Reason; 1]>,
-    /// Whether the node would have too few even without its pods.
+    /// Whether the node would have too few resources even without its pods.
     unresolvable: bool,
 }
 
 impl InsufficientResources {
-    fn check(&mut self, reason: &'static str, requested: i64, used: i64, most: i64) {
-        if requested > 0 && requested > most - used {
-            self.unresolvable |= requested > most;
+    fn check(&mut self, reason: &'static str, requested: i64, used: i64, allocatable: i64) {
+        if requested > 0 && requested > allocatable - used {
+            self.unresolvable |= requested > allocatable;
             self.reasons.push(Reason::Borrowed(reason));
         }
     }

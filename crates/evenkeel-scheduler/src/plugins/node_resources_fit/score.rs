@@ -54,40 +54,40 @@ impl Score for NodeResourcesFit {
 impl NodeResourcesFit {
     fn score_node(&self, node: NodeRef<'_>, requests: &[i64]) -> i64 {
         match &self.strategy {
-            Strategy::LeastAllocated => self.mean(node, requests, |after, has| match after > has {
-                true => 0,
-                false => share(has - after, has),
-            }),
-            Strategy::MostAllocated => {
-                self.mean(node, requests, |after, has| share(after.min(has), has))
+            Strategy::LeastAllocated => {
+                self.mean(node, requests, |after, allocatable| match after > allocatable {
+                    true => 0,
+                    false => percentage(allocatable - after, allocatable),
+                })
             }
+            Strategy::MostAllocated => self.mean(node, requests, |after, allocatable| {
+                percentage(after.min(allocatable), allocatable)
+            }),
             Strategy::RequestedToCapacityRatio(shape) => self.by_shape(node, requests, shape),
         }
     }
 
-    /// Returns the weighted mean of the resources' scores. `score` receives the requested and the
-    /// allocatable amount.
+    /// Returns the weighted mean of the resources' scores. `score` receives the requested and the allocatable amount.
     #[inline]
     fn mean(&self, node: NodeRef<'_>, requests: &[i64], score: impl Fn(i64, i64) -> i64) -> i64 {
         let (mut sum, mut weights) = (0, 0);
-        for n in 0..self.counted.len() {
-            let Some(one) = self.counted.on(n, node, requests, true) else { continue };
-            sum += score(one.after, one.allocatable) * one.weight;
-            weights += one.weight;
+        for index in 0..self.counted.len() {
+            let Some(amount) = self.counted.on(index, node, requests, true) else { continue };
+            sum += score(amount.after, amount.allocatable) * amount.weight;
+            weights += amount.weight;
         }
         if weights == 0 { 0 } else { sum / weights }
     }
 
-    /// Returns the weighted mean of the resources' scores by the shape. Resources that score 0 do
-    /// not count.
+    /// Returns the weighted mean of the resources' scores by the shape, without resources that score 0.
     fn by_shape(&self, node: NodeRef<'_>, requests: &[i64], shape: &Shape) -> i64 {
         let (mut sum, mut weights) = (0, 0);
-        for n in 0..self.counted.len() {
-            let Some(one) = self.counted.on(n, node, requests, true) else { continue };
-            let score = shape.of_share(one.after, one.allocatable);
+        for index in 0..self.counted.len() {
+            let Some(amount) = self.counted.on(index, node, requests, true) else { continue };
+            let score = shape.of_share(amount.after, amount.allocatable);
             if score > 0 {
-                sum += score * one.weight;
-                weights += one.weight;
+                sum += score * amount.weight;
+                weights += amount.weight;
             }
         }
         if weights == 0 { 0 } else { (sum as f64 / weights as f64).round() as i64 }
@@ -95,6 +95,6 @@ impl NodeResourcesFit {
 }
 
 /// Returns `part` as a percentage of `whole`.
-fn share(part: i64, whole: i64) -> i64 {
+fn percentage(part: i64, whole: i64) -> i64 {
     part.wrapping_mul(MAX_NODE_SCORE) / whole
 }

@@ -1,4 +1,4 @@
-//! Scores by strategy, ignored resources, and queueing hints.
+//! Tests of scores by strategy, ignored resources, and queueing hints.
 
 use evenkeel_api::{Encoding, View as _, views::DeviceClass};
 use serde_json::{Value, json};
@@ -10,15 +10,15 @@ use crate::{
     framework::{Change, Edit, ObjectChange, Plugin, QueueingHint},
     nodes::NodeTable,
     plugins::{
+        random_cluster::{filter_results, scores},
         shape::Shape,
-        world::{filter_results, scores},
     },
 };
 
 fn weights(resources: &[(&str, i64)]) -> Vec<ResourceWeight> {
-    let one =
+    let weighted =
         |(name, weight): &(&str, i64)| ResourceWeight { name: (*name).into(), weight: *weight };
-    resources.iter().map(one).collect()
+    resources.iter().map(weighted).collect()
 }
 
 /// Two nodes with 4 CPUs and 8 GiB. Pods on the first request 2 CPUs and 2 GiB.
@@ -29,13 +29,14 @@ fn nodes() -> NodeTable {
     nodes
 }
 
+/// Adds a request for `n` GPUs.
 fn gpu(mut pod: Value, n: &str) -> Value {
     pod["spec"]["containers"][0]["resources"]["requests"]["example.com/gpu"] = json!(n);
     pod
 }
 
 #[test]
-fn scores_by_strategy() {
+fn each_strategy_scores_nodes_by_utilization() {
     let args = |strategy, resources: &[(&str, i64)]| Args {
         strategy,
         resources: weights(resources),
@@ -44,7 +45,7 @@ fn scores_by_strategy() {
     let even: &[(&str, i64)] = &[("cpu", 1), ("memory", 1)];
     let ratio = |points| Strategy::RequestedToCapacityRatio(Shape::new(points));
     for (name, args, pod, want) in [
-        // (4-3)/4 and (8-4)/8; (4-1)/4 and (8-2)/8.
+        // Mean of the free fractions of CPU and memory: (4-3)/4 and (8-4)/8 on a, (4-1)/4 and (8-2)/8 on b.
         ("least", args(Strategy::LeastAllocated, even), asking("1", "2Gi"), [37, 75]),
         (
             "least, cpu thrice",
@@ -61,7 +62,7 @@ fn scores_by_strategy() {
             asking("1", "2Gi"),
             [46, 0],
         ),
-        // A container without requests counts as 100m CPU and 200 MB of memory.
+        // A container without requests counts as 100m CPU and 200 MiB of memory.
         ("floor", args(Strategy::LeastAllocated, &[("cpu", 1)]), json!({}), [47, 97]),
         (
             "not asked for",
@@ -82,7 +83,7 @@ fn scores_by_strategy() {
 }
 
 #[test]
-fn requests_of_the_whole_pod_count_in_filter_but_not_in_score() {
+fn pod_level_requests_count_in_filter_but_not_in_score() {
     let mut pod = asking("1", "2Gi");
     merge(&mut pod, &json!({ "spec": { "resources": { "requests": { "cpu": "3" } } } }));
     let (plugin, pod) = (NodeResourcesFit::default(), info("p", &pod));
@@ -93,7 +94,7 @@ fn requests_of_the_whole_pod_count_in_filter_but_not_in_score() {
 }
 
 #[test]
-fn ignored_resources_are_not_looked_at() {
+fn the_filter_ignores_configured_resources() {
     let pod = info("p", &gpu(asking("1", "1Gi"), "9"));
     let check = |resources: &[&str], groups: &[&str], want: &str| {
         let boxed = |names: &[&str]| names.iter().map(|name| Box::from(*name)).collect();
@@ -116,7 +117,7 @@ fn class(name: &str, resource: &str) -> Arc<DeviceClass> {
 }
 
 #[test]
-fn extended_resources_that_a_node_lacks_may_be_devices() {
+fn devices_may_provide_resources_that_a_node_does_not_advertise() {
     let plugin = NodeResourcesFit::default();
     let devices = plugin.devices.as_ref().unwrap();
     let offers = |n: &str| {
@@ -132,9 +133,13 @@ fn extended_resources_that_a_node_lacks_may_be_devices() {
     let refused = || filter_results(&plugin, &nodes, &pod).into_values().collect::<Vec<_>>();
     assert_eq!(refused(), [short, short, short]);
     devices.set(class("gpus", "example.com/nic"));
-    assert_eq!(refused(), [short, short, short], "they are another's");
+    assert_eq!(refused(), [short, short, short], "the class provides another resource");
     devices.set(class("gpus", "example.com/gpu"));
-    assert_eq!(refused(), ["", short, ""], "a node that offers them does so by itself");
+    assert_eq!(
+        refused(),
+        ["", short, ""],
+        "a node that advertises the resource must have enough of it"
+    );
     let implicit = json!({ "spec": { "containers": [{ "name": "c", "resources": { "requests": {
         "deviceclass.resource.kubernetes.io/gpus": "1" } } }] } });
     assert!(filter_results(&plugin, &nodes, &info("p", &implicit)).values().all(String::is_empty));
@@ -146,7 +151,7 @@ fn extended_resources_that_a_node_lacks_may_be_devices() {
 }
 
 #[test]
-fn hints_for_devices_as_upstream() {
+fn hints_queue_pods_whose_resource_a_device_class_provides() {
     let plugin = NodeResourcesFit::default();
     let waiting = info("p", &gpu(asking("1", "1Gi"), "1"));
     let implicit = info(
@@ -184,7 +189,7 @@ fn hints_for_devices_as_upstream() {
 }
 
 #[test]
-fn hints_as_upstream() {
+fn hints_queue_pods_after_changes_that_may_free_resources() {
     let plugin = NodeResourcesFit::default();
     let waiting = info("p", &asking("2", "1Gi"));
     let sized = |cpu: &str, pods: &str, memory: &str| {
@@ -193,15 +198,15 @@ fn hints_as_upstream() {
             &json!({ "status": { "allocatable": { "cpu": cpu, "pods": pods, "memory": memory } } }),
         )
     };
-    let grown = |old, new| Edit::Updated { old, new };
+    let updated = |old, new| Edit::Updated { old, new };
     for (n, (edit, want)) in [
         (Edit::Added(sized("2", "1", "1Gi")), QueueingHint::Queue),
         (Edit::Added(sized("1", "1", "1Gi")), QueueingHint::Skip),
         (Edit::Added(sized("2", "0", "1Gi")), QueueingHint::Skip),
-        (grown(sized("1", "1", "1Gi"), sized("2", "1", "1Gi")), QueueingHint::Queue),
-        (grown(sized("3", "1", "1Gi"), sized("2", "1", "1Gi")), QueueingHint::Skip),
-        (grown(sized("2", "1", "1Gi"), sized("2", "2", "1Gi")), QueueingHint::Queue),
-        (grown(sized("2", "1", "1Gi"), sized("2", "1", "2Gi")), QueueingHint::Queue),
+        (updated(sized("1", "1", "1Gi"), sized("2", "1", "1Gi")), QueueingHint::Queue),
+        (updated(sized("3", "1", "1Gi"), sized("2", "1", "1Gi")), QueueingHint::Skip),
+        (updated(sized("2", "1", "1Gi"), sized("2", "2", "1Gi")), QueueingHint::Queue),
+        (updated(sized("2", "1", "1Gi"), sized("2", "1", "2Gi")), QueueingHint::Queue),
     ]
     .into_iter()
     .enumerate()

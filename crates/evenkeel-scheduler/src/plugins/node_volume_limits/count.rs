@@ -1,4 +1,4 @@
-//! CSI volumes of pods and attachments, for counting.
+//! CSI volumes of pods and VolumeAttachments, which count towards the limits.
 
 use evenkeel_api::views::{CsiNode, PersistentVolumeClaim, Pod, Volume, VolumeAttachment};
 use evenkeel_component_helpers::storage::{csi_translation, ephemeral, volume};
@@ -11,29 +11,29 @@ use crate::{
 
 /// A volume of a CSI driver. Volumes with equal driver and handle are the same.
 #[derive(Debug, Clone)]
-pub(super) struct Counted {
+pub(super) struct CsiVolume {
     pub(super) driver: Box<str>,
     handle: Box<str>,
-    /// Whether the volume is of an in-tree type that migrated to CSI. Such a volume counts only on
-    /// nodes with a CSINode.
+    /// Whether the volume is of an in-tree type that migrated to CSI. Such a volume counts only on nodes with a
+    /// CSINode.
     migrated: bool,
 }
 
-impl PartialEq for Counted {
+impl PartialEq for CsiVolume {
     fn eq(&self, other: &Self) -> bool {
         self.driver == other.driver && self.handle == other.handle
     }
 }
 
-impl Eq for Counted {}
+impl Eq for CsiVolume {}
 
-impl std::hash::Hash for Counted {
+impl std::hash::Hash for CsiVolume {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         (&self.driver, &self.handle).hash(state);
     }
 }
 
-impl Counted {
+impl CsiVolume {
     fn new(driver: &str, handle: &str, migrated: bool) -> Option<Self> {
         let counts = !driver.is_empty() && !handle.is_empty();
         counts.then(|| Self { driver: driver.into(), handle: handle.into(), migrated })
@@ -50,19 +50,19 @@ impl Counted {
 /// # Errors
 ///
 /// If a claim does not exist, belongs to another pod, or has no name.
-pub(super) fn volumes_of_pod(listers: &dyn Lookup, pod: &Pod) -> Result<Vec<Counted>, Status> {
-    let mut found: Vec<Counted> = Vec::new();
+pub(super) fn volumes_of_pod(listers: &dyn Lookup, pod: &Pod) -> Result<Vec<CsiVolume>, Status> {
+    let mut found: Vec<CsiVolume> = Vec::new();
     for volume in &pod.spec.volumes {
-        let one = match claim_of(listers, pod, volume)? {
-            Of::Claim(claim) => of_claim(listers, &claim),
-            Of::Missing(name) => {
+        let csi_volume = match claim_of(listers, pod, volume)? {
+            ClaimLookup::Claim(claim) => of_claim(listers, &claim),
+            ClaimLookup::Missing(name) => {
                 let (namespace, why) = (&pod.meta.namespace, not_found(CLAIM, &name));
                 let why = format!("looking up PVC {namespace}/{name}: {why}");
                 return Err(Status::unresolvable(why));
             }
-            Of::Inline => inline(volume)?,
+            ClaimLookup::Inline => inline(volume)?,
         };
-        found.extend(one.filter(|one| !found.contains(one)));
+        found.extend(csi_volume.filter(|csi_volume| !found.contains(csi_volume)));
     }
     Ok(found)
 }
@@ -72,16 +72,16 @@ pub(super) fn volumes_on_node<'a>(
     listers: &dyn Lookup,
     pods: impl Iterator<Item = &'a Pod>,
     node: Option<&CsiNode>,
-) -> Result<HashSet<Counted>, Status> {
+) -> Result<HashSet<CsiVolume>, Status> {
     let mut found = HashSet::new();
     for pod in pods {
         for volume in &pod.spec.volumes {
-            let one = match claim_of(listers, pod, volume)? {
-                Of::Claim(claim) => of_claim(listers, &claim),
-                Of::Missing(_) => None,
-                Of::Inline => inline(volume)?,
+            let csi_volume = match claim_of(listers, pod, volume)? {
+                ClaimLookup::Claim(claim) => of_claim(listers, &claim),
+                ClaimLookup::Missing(_) => None,
+                ClaimLookup::Inline => inline(volume)?,
             };
-            found.extend(one.filter(|one| one.counts_on(node)));
+            found.extend(csi_volume.filter(|csi_volume| csi_volume.counts_on(node)));
         }
     }
     Ok(found)
@@ -91,44 +91,47 @@ pub(super) fn volumes_on_node<'a>(
 pub(super) fn attached(
     listers: &dyn Lookup,
     attachments: &[Arc<VolumeAttachment>],
-) -> HashSet<Counted> {
-    let one = |attachment: &Arc<VolumeAttachment>| {
+) -> HashSet<CsiVolume> {
+    let csi_volume = |attachment: &Arc<VolumeAttachment>| {
         let volume = attachment.spec.source.persistent_volume_name.as_deref()?;
         let volume = listers.volume(volume)?;
         let csi = volume.spec.source.csi.as_deref()?;
-        Counted::new(&attachment.spec.attacher, &csi.volume_handle, false)
+        CsiVolume::new(&attachment.spec.attacher, &csi.volume_handle, false)
     };
-    attachments.iter().filter_map(one).collect()
+    attachments.iter().filter_map(csi_volume).collect()
 }
 
-/// Source of a pod's volume.
-enum Of {
+/// Claim of a pod's volume.
+enum ClaimLookup {
     Claim(Arc<PersistentVolumeClaim>),
+    /// A claim with this name does not exist.
     Missing(String),
+    /// The volume has no claim.
     Inline,
 }
 
-fn claim_of(listers: &dyn Lookup, pod: &Pod, volume: &Volume) -> Result<Of, Status> {
+/// Looks up the claim of a pod's volume.
+fn claim_of(listers: &dyn Lookup, pod: &Pod, volume: &Volume) -> Result<ClaimLookup, Status> {
     let ephemeral = volume.source.persistent_volume_claim.is_none();
     let name = match &volume.source.persistent_volume_claim {
         Some(source) => source.claim_name.to_string(),
         None if volume.source.ephemeral.is_some() => ephemeral::claim_name(pod, volume),
-        None => return Ok(Of::Inline),
+        None => return Ok(ClaimLookup::Inline),
     };
     if name.is_empty() {
         return Err(Status::error("PersistentVolumeClaim had no name"));
     }
     let Some(claim) = listers.claim(&pod.meta.namespace, &name) else {
-        return Ok(Of::Missing(name));
+        return Ok(ClaimLookup::Missing(name));
     };
     if ephemeral {
         ephemeral::made_for_pod(&claim, pod).map_err(Status::error)?;
     }
-    Ok(Of::Claim(claim))
+    Ok(ClaimLookup::Claim(claim))
 }
 
 /// Returns the CSI volume of an inline volume, if its in-tree type migrated to CSI.
-fn inline(volume: &Volume) -> Result<Option<Counted>, Status> {
+fn inline(volume: &Volume) -> Result<Option<CsiVolume>, Status> {
     let plugin = csi_translation::plugin_of_inline(&volume.source)
         .filter(|name| csi_translation::is_over(name));
     let Some((plugin, driver)) =
@@ -142,35 +145,36 @@ fn inline(volume: &Volume) -> Result<Option<Counted>, Status> {
             "converting volume({name}) from inline to csi: the {plugin} volume has no CSI volume handle"
         )));
     };
-    Ok(Counted::new(driver, &handle, true))
+    Ok(CsiVolume::new(driver, &handle, true))
 }
 
-/// Returns the claim's volume. For an unbound claim, it stands for the volume to be provisioned.
-fn of_claim(listers: &dyn Lookup, claim: &PersistentVolumeClaim) -> Option<Counted> {
+/// Returns the claim's volume, or a placeholder for the volume to be provisioned for an unbound claim.
+fn of_claim(listers: &dyn Lookup, claim: &PersistentVolumeClaim) -> Option<CsiVolume> {
     let name = &*claim.spec.volume_name;
     let volume = if name.is_empty() { None } else { listers.volume(name) };
     let Some(volume) = volume else { return of_class(listers, claim) };
     if let Some(csi) = volume.spec.source.csi.as_deref() {
-        return Counted::new(&csi.driver, &csi.volume_handle, false);
+        return CsiVolume::new(&csi.driver, &csi.volume_handle, false);
     }
     let plugin =
         csi_translation::plugin_of_volume(&volume).filter(|name| csi_translation::is_over(name))?;
-    Counted::new(
+    CsiVolume::new(
         csi_translation::driver_of(plugin)?,
         &csi_translation::handle_of_volume(&volume)?,
         true,
     )
 }
 
-fn of_class(listers: &dyn Lookup, claim: &PersistentVolumeClaim) -> Option<Counted> {
+/// Returns a placeholder for the volume that the claim's class will provision.
+fn of_class(listers: &dyn Lookup, claim: &PersistentVolumeClaim) -> Option<CsiVolume> {
     let class = volume::class_of_claim(claim);
     let class = if class.is_empty() { None } else { listers.class(class) }?;
-    // The handle of a volume to be provisioned is not known. A NUL byte makes this one differ from
-    // all real handles.
+    // The handle of a volume to be provisioned is not known. A NUL byte makes the placeholder differ from all real
+    // handles.
     let handle = format!("\0{}/{}", claim.meta.namespace, claim.meta.name);
     match csi_translation::driver_of(&class.provisioner) {
         Some(driver) => csi_translation::is_over(&class.provisioner)
-            .then(|| Counted::new(driver, &handle, true))?,
-        None => Counted::new(&class.provisioner, &handle, false),
+            .then(|| CsiVolume::new(driver, &handle, true))?,
+        None => CsiVolume::new(&class.provisioner, &handle, false),
     }
 }

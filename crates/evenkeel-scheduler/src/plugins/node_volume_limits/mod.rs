@@ -1,12 +1,11 @@
-//! NodeVolumeLimits: rejects nodes that would exceed the volume limit that the kubelet reports for
-//! a driver.
+//! NodeVolumeLimits: rejects nodes that would exceed the volume limit that the kubelet reports for a driver.
 //!
 //! Upstream: `plugins/nodevolumelimits/csi.go`.
 //!
 //! | documented | where |
 //! |---|---|
 //! | `spec.drivers[].allocatable.count` of the CSINode | `limit`, `filter` |
-//! | volumes count once for each driver and handle | `count::Counted`, `count::volumes_on_node` |
+//! | volumes count once for each driver and handle | `count::CsiVolume`, `count::volumes_on_node` |
 //! | unbound claims count for the provisioner of their class | `count::of_claim`, `count::of_class` |
 //! | in-tree volumes that migrated to CSI | `count::inline` |
 //! | VolumeAttachments of volumes that no pod on the node uses | `count::attached` |
@@ -30,14 +29,14 @@ use crate::{
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
 };
-use count::Counted;
+use count::CsiVolume;
 
 const TOO_MANY: &str = "node(s) exceed max volume count";
 
 /// The NodeVolumeLimits plugin.
 pub struct NodeVolumeLimits {
     listers: OnceLock<Box<dyn Lookup>>,
-    asks_for_drivers: bool,
+    rejects_missing_drivers: bool,
 }
 
 impl Default for NodeVolumeLimits {
@@ -47,10 +46,10 @@ impl Default for NodeVolumeLimits {
 }
 
 impl NodeVolumeLimits {
-    /// Returns the plugin. With `asks_for_drivers`, it rejects nodes without a driver whose
-    /// CSIDriver sets `preventPodSchedulingIfMissing`.
-    pub fn new(asks_for_drivers: bool) -> Self {
-        Self { listers: OnceLock::new(), asks_for_drivers }
+    /// Returns the plugin. With `rejects_missing_drivers`, it rejects nodes without a driver whose CSIDriver sets
+    /// `preventPodSchedulingIfMissing`.
+    pub fn new(rejects_missing_drivers: bool) -> Self {
+        Self { listers: OnceLock::new(), rejects_missing_drivers }
     }
 }
 
@@ -61,7 +60,7 @@ impl std::fmt::Debug for NodeVolumeLimits {
 }
 
 /// Volumes of the pod, or the status that rejects every node.
-struct VolumesToAttach(Result<Vec<Counted>, Status>);
+struct VolumesToAttach(Result<Vec<CsiVolume>, Status>);
 
 impl Plugin for NodeVolumeLimits {
     fn name(&self) -> &'static str {
@@ -84,8 +83,8 @@ impl Plugin for NodeVolumeLimits {
     fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         let pod = &pod.pod;
         match change {
-            Change::AssignedPod(Edit::Deleted(gone)) => {
-                QueueingHint::when(gone.pod.spec.volumes.iter().any(may_count))
+            Change::AssignedPod(Edit::Deleted(deleted)) => {
+                QueueingHint::when(deleted.pod.spec.volumes.iter().any(may_count))
             }
             Change::Object(ObjectChange::CsiNode(edit)) => match edit {
                 Edit::Added(_) => QueueingHint::Queue,
@@ -96,7 +95,7 @@ impl Plugin for NodeVolumeLimits {
                 claim.meta.namespace == pod.meta.namespace
                     && claims::of_pod(pod).any(|used| used.claim_name(pod) == *claim.meta.name),
             ),
-            Change::Object(ObjectChange::VolumeAttachment(Edit::Deleted(gone))) => {
+            Change::Object(ObjectChange::VolumeAttachment(Edit::Deleted(deleted))) => {
                 let inline = pod.spec.volumes.iter().filter_map(|volume| {
                     let plugin = csi_translation::plugin_of_inline(&volume.source)?;
                     csi_translation::driver_of(plugin)
@@ -104,7 +103,7 @@ impl Plugin for NodeVolumeLimits {
                 let mut drivers = inline;
                 QueueingHint::when(
                     named_claims(pod).next().is_some()
-                        || drivers.any(|driver| *gone.spec.attacher == *driver),
+                        || drivers.any(|driver| *deleted.spec.attacher == *driver),
                 )
             }
             _ => QueueingHint::Skip,
@@ -132,6 +131,7 @@ fn max_volumes(pod: &Pod) -> usize {
     pod.spec.volumes.iter().filter(|volume| may_count(volume)).count()
 }
 
+/// Returns the maximum number of the driver's volumes on the node, or `None` if there is no limit.
 fn limit(driver: &CsiNodeDriver) -> Option<i32> {
     driver.allocatable.as_deref().and_then(|allocatable| allocatable.count)
 }
@@ -170,10 +170,12 @@ impl Filter for NodeVolumeLimits {
         let volumes = volumes.as_ref().map_err(Clone::clone)?;
         let csi_node = listers.csi_node(node.name());
         let csi_node = csi_node.as_deref();
-        let mut new: Vec<&Counted> = volumes.iter().filter(|one| one.counts_on(csi_node)).collect();
-        for one in new.iter().filter(|_| self.asks_for_drivers) {
-            if requires_driver(&**listers, &one.driver) && !has_driver(csi_node, &one.driver) {
-                let driver = &one.driver;
+        let mut new: Vec<&CsiVolume> =
+            volumes.iter().filter(|volume| volume.counts_on(csi_node)).collect();
+        for volume in new.iter().filter(|_| self.rejects_missing_drivers) {
+            if requires_driver(&**listers, &volume.driver) && !has_driver(csi_node, &volume.driver)
+            {
+                let driver = &volume.driver;
                 return Err(Status::unschedulable(format!(
                     "{driver} CSI driver is not installed on the node"
                 )));
@@ -182,30 +184,34 @@ impl Filter for NodeVolumeLimits {
         let limits = csi_node.map_or(&[][..], |csi_node| &csi_node.spec.drivers);
         let limited =
             |driver: &str| limits.iter().find(|known| *known.name == *driver).and_then(limit);
-        new.retain(|one| limited(&one.driver).is_some());
-        let Some(least) = new.iter().filter_map(|one| limited(&one.driver)).min() else {
+        new.retain(|volume| limited(&volume.driver).is_some());
+        let Some(least) = new.iter().filter_map(|volume| limited(&volume.driver)).min() else {
             return Ok(());
         };
-        // Usually the limit suffices even if every volume and attachment counts, so they need not
-        // be looked up.
+        // Usually the limit suffices even if every volume and attachment counts, so their lookup is not needed.
         let attachments = listers.attachments(node.name());
         let pods = node.pods();
-        let most = pods.iter().map(|pod| max_volumes(&pod.pod)).sum::<usize>() + attachments.len();
-        if most + new.len() <= usize::try_from(least).unwrap_or(0) {
+        let max_used =
+            pods.iter().map(|pod| max_volumes(&pod.pod)).sum::<usize>() + attachments.len();
+        if max_used + new.len() <= usize::try_from(least).unwrap_or(0) {
             return Ok(());
         }
         let existing =
             count::volumes_on_node(&**listers, pods.iter().map(|pod| &*pod.pod), csi_node)?;
         let attached = count::attached(&**listers, &attachments);
-        new.retain(|one| !existing.contains(*one));
-        for one in &new {
-            let of_driver = |counted: &&Counted| counted.driver == one.driver;
-            let have = existing.iter().filter(of_driver).count()
-                + attached.iter().filter(of_driver).filter(|one| !existing.contains(*one)).count();
-            let more = new.iter().filter(|other| other.driver == one.driver).count();
-            let limit = limited(&one.driver)
+        new.retain(|volume| !existing.contains(*volume));
+        for volume in &new {
+            let of_driver = |existing: &&CsiVolume| existing.driver == volume.driver;
+            let used = existing.iter().filter(of_driver).count()
+                + attached
+                    .iter()
+                    .filter(of_driver)
+                    .filter(|volume| !existing.contains(*volume))
+                    .count();
+            let added = new.iter().filter(|other| other.driver == volume.driver).count();
+            let limit = limited(&volume.driver)
                 .map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(0));
-            if have + more > limit {
+            if used + added > limit {
                 return Err(Status::unschedulable(TOO_MANY));
             }
         }

@@ -1,4 +1,4 @@
-//! Table tests of volume limits.
+//! Tests of volume limits.
 
 use serde_json::{Value, json};
 
@@ -21,9 +21,9 @@ fn csi_node(limits: &Value) -> std::sync::Arc<CsiNode> {
     object("a", &json!({"spec": {"drivers": drivers}}))
 }
 
-/// Objects of a test: claims `c0`… with volumes `v0`… of the driver `csi.example`, and an unbound
-/// claim `new` of its class.
-fn given(limits: &Value) -> VolumeObjects {
+/// Objects of a test: claims `c0`… with volumes `v0`… of the driver `csi.example`, an unbound claim `new`
+/// of its class, and the CSINode `a` with these limits by driver.
+fn volume_objects(limits: &Value) -> VolumeObjects {
     let numbers = 0..4;
     VolumeObjects {
         claims: numbers
@@ -43,19 +43,20 @@ fn given(limits: &Value) -> VolumeObjects {
     }
 }
 
-fn outcome(given: VolumeObjects, there: &[PodInfo], pod: &PodInfo) -> String {
-    outcome_of(&NodeVolumeLimits::default(), given, there, pod)
+/// Runs PreFilter and Filter for the node `a`, which runs the pods `existing`.
+fn outcome(volume_objects: VolumeObjects, existing: &[PodInfo], pod: &PodInfo) -> String {
+    outcome_of(&NodeVolumeLimits::default(), volume_objects, existing, pod)
 }
 
 fn outcome_of(
     plugin: &NodeVolumeLimits,
-    given: VolumeObjects,
-    there: &[PodInfo],
+    volume_objects: VolumeObjects,
+    existing: &[PodInfo],
     pod: &PodInfo,
 ) -> String {
-    assert!(plugin.listers.set(Box::new(given)).is_ok());
+    assert!(plugin.listers.set(Box::new(volume_objects)).is_ok());
     let mut nodes = table(&[node("a", &json!({}))]);
-    for pod in there {
+    for pod in existing {
         nodes.place(pod.clone(), "a");
     }
     let mut state = CycleState::default();
@@ -69,67 +70,77 @@ fn outcome_of(
     }
 }
 
-const REFUSED: &str = "node(s) exceed max volume count";
+const EXCEEDED: &str = "node(s) exceed max volume count";
 
 #[test]
 fn volumes_of_a_driver_are_counted_once_each() {
     let two = json!({"csi.example": 2});
-    let there = [info("q", &using(&["c0"])), info("r", &using(&["c0", "c1"]))];
+    let existing = [info("q", &using(&["c0"])), info("r", &using(&["c0", "c1"]))];
     for (pod, want) in [
-        (using(&["c2"]), REFUSED),
+        (using(&["c2"]), EXCEEDED),
         (using(&["c0"]), "fits"),
-        (using(&["new"]), REFUSED),
+        (using(&["new"]), EXCEEDED),
         (json!({}), "skip"),
     ] {
-        assert_eq!(outcome(given(&two), &there, &info("p", &pod)), want, "{pod}");
+        assert_eq!(outcome(volume_objects(&two), &existing, &info("p", &pod)), want, "{pod}");
     }
-    assert_eq!(outcome(given(&two), &there[..1], &info("p", &using(&["new"]))), "fits");
-    assert_eq!(outcome(given(&two), &there[..1], &info("p", &using(&["new", "c1"]))), REFUSED);
-    let none = given(&json!({"other": 1}));
-    assert_eq!(outcome(none, &there, &info("p", &using(&["c2"]))), "fits", "no limit is said");
-    let none = given(&json!({"csi.example": 0}));
-    assert_eq!(outcome(none, &[], &info("p", &using(&["c2"]))), REFUSED);
+    assert_eq!(outcome(volume_objects(&two), &existing[..1], &info("p", &using(&["new"]))), "fits");
+    assert_eq!(
+        outcome(volume_objects(&two), &existing[..1], &info("p", &using(&["new", "c1"]))),
+        EXCEEDED
+    );
+    let none = volume_objects(&json!({"other": 1}));
+    assert_eq!(
+        outcome(none, &existing, &info("p", &using(&["c2"]))),
+        "fits",
+        "the driver has no limit"
+    );
+    let none = volume_objects(&json!({"csi.example": 0}));
+    assert_eq!(outcome(none, &[], &info("p", &using(&["c2"]))), EXCEEDED);
 }
 
 #[test]
 fn attached_volumes_count_without_a_pod() {
-    let mut given = given(&json!({"csi.example": 2}));
+    let mut volume_objects = volume_objects(&json!({"csi.example": 2}));
     for volume in ["v0", "v3"] {
         let source = json!({"persistentVolumeName": volume});
-        given.attachments.push(object(
+        volume_objects.attachments.push(object(
             volume,
             &json!({"spec": {"attacher": "csi.example", "nodeName": "a", "source": source}}),
         ));
     }
-    let there = [info("q", &using(&["c0"]))];
-    assert_eq!(outcome(given.clone(), &there, &info("p", &using(&["c1"]))), REFUSED);
-    given.attachments.pop();
-    assert_eq!(outcome(given, &there, &info("p", &using(&["c1"]))), "fits");
+    let existing = [info("q", &using(&["c0"]))];
+    assert_eq!(outcome(volume_objects.clone(), &existing, &info("p", &using(&["c1"]))), EXCEEDED);
+    volume_objects.attachments.pop();
+    assert_eq!(outcome(volume_objects, &existing, &info("p", &using(&["c1"]))), "fits");
 }
 
 #[test]
 fn in_tree_volumes_count_for_their_csi_driver() {
     let inline = |id: &str| json!({"spec": {"volumes": [{"name": "v", "awsElasticBlockStore": {"volumeID": id}}]}});
-    let there = [info("q", &inline("vol-1"))];
-    let one = json!({"ebs.csi.aws.com": 1});
-    assert_eq!(outcome(given(&one), &there, &info("p", &inline("vol-2"))), REFUSED);
-    assert_eq!(outcome(given(&one), &there, &info("p", &inline("aws://z/vol-1"))), "fits");
-    let mut unknown = given(&one);
+    let existing = [info("q", &inline("vol-1"))];
+    let limits = json!({"ebs.csi.aws.com": 1});
+    assert_eq!(outcome(volume_objects(&limits), &existing, &info("p", &inline("vol-2"))), EXCEEDED);
+    assert_eq!(
+        outcome(volume_objects(&limits), &existing, &info("p", &inline("aws://z/vol-1"))),
+        "fits"
+    );
+    let mut unknown = volume_objects(&limits);
     unknown.csi_nodes.clear();
-    assert_eq!(outcome(unknown, &there, &info("p", &inline("vol-2"))), "fits");
+    assert_eq!(outcome(unknown, &existing, &info("p", &inline("vol-2"))), "fits");
 }
 
 #[test]
-fn claims_must_be_there_and_the_pods_own() {
+fn claims_must_exist_and_belong_to_the_pod() {
     let pod_of = |volume: Value| info("p", &json!({"spec": {"volumes": [volume]}}));
     let missing = pod_of(json!({"name": "v", "persistentVolumeClaim": {"claimName": "x"}}));
-    let one = json!({"csi.example": 1});
+    let limits = json!({"csi.example": 1});
     assert_eq!(
-        outcome(given(&one), &[], &missing),
+        outcome(volume_objects(&limits), &[], &missing),
         "looking up PVC shop/x: persistentvolumeclaim \"x\" not found"
     );
     let ephemeral = json!({"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}});
-    let mut others = given(&one);
+    let mut others = volume_objects(&limits);
     others.claims.push(object("p-v", &json!({"spec": {"storageClassName": "k"}})));
     assert_eq!(
         outcome(others, &[], &pod_of(ephemeral)),
@@ -138,24 +149,24 @@ fn claims_must_be_there_and_the_pods_own() {
 }
 
 #[test]
-fn a_driver_may_insist_on_being_there() {
-    let mut given = given(&json!({"other": 1}));
-    let insists =
+fn a_csi_driver_may_exclude_nodes_without_it() {
+    let mut volume_objects = volume_objects(&json!({"other": 1}));
+    let csi_driver =
         |yes: bool| object("csi.example", &json!({"spec": {"preventPodSchedulingIfMissing": yes}}));
-    given.drivers = vec![insists(true)];
+    volume_objects.drivers = vec![csi_driver(true)];
     let pod = info("p", &using(&["c0"]));
     assert_eq!(
-        outcome(given.clone(), &[], &pod),
+        outcome(volume_objects.clone(), &[], &pod),
         "csi.example CSI driver is not installed on the node"
     );
-    let unasked = NodeVolumeLimits::new(false);
-    assert_eq!(outcome_of(&unasked, given.clone(), &[], &pod), "fits");
-    given.drivers = vec![insists(false)];
-    assert_eq!(outcome(given, &[], &pod), "fits");
+    let without_check = NodeVolumeLimits::new(false);
+    assert_eq!(outcome_of(&without_check, volume_objects.clone(), &[], &pod), "fits");
+    volume_objects.drivers = vec![csi_driver(false)];
+    assert_eq!(outcome(volume_objects, &[], &pod), "fits");
 }
 
 #[test]
-fn more_room_helps() {
+fn a_higher_limit_of_any_driver_is_detected() {
     let node = |limits: Value| csi_node(&limits);
     for (old, new, want) in [
         (json!({"a": 1}), json!({"a": 2}), true),

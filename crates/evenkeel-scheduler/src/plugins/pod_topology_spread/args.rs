@@ -32,7 +32,7 @@ impl Default for Args {
 /// Upstream: `PodTopologySpreadConstraintsDefaulting`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DefaultingType {
-    /// Kubernetes' own constraints (`SYSTEM_DEFAULT_CONSTRAINTS`): pods are spread over nodes and zones where possible.
+    /// Kubernetes' own constraints (`SYSTEM_DEFAULT_CONSTRAINTS`), which spread pods over nodes and zones if possible.
     #[default]
     System,
     /// The configuration's [`Args::default_constraints`].

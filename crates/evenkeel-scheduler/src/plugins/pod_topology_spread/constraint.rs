@@ -28,19 +28,24 @@ pub(super) struct SpreadConstraint {
 }
 
 impl SpreadConstraint {
-    /// Converts a constraint of the pod. With `keys` it applies `matchLabelKeys`.
-    pub(super) fn of(own: &TopologySpreadConstraint, pod: &Pod, keys: bool) -> Self {
-        let keys = if keys { &own.match_label_keys[..] } else { &[][..] };
+    /// Converts a constraint of the pod. It ignores `matchLabelKeys` unless `match_label_keys`.
+    pub(super) fn of(
+        constraint: &TopologySpreadConstraint,
+        pod: &Pod,
+        match_label_keys: bool,
+    ) -> Self {
+        let keys = if match_label_keys { &constraint.match_label_keys[..] } else { &[][..] };
         Self {
-            max_skew: own.max_skew,
-            topology_key: own.topology_key.clone(),
-            selector: with_match_label_keys(&own.label_selector, keys, pod),
-            min_domains: own.min_domains.unwrap_or(1),
-            honors_affinity: &*own.node_affinity_policy != "Ignore",
-            honors_taints: &*own.node_taints_policy == "Honor",
+            max_skew: constraint.max_skew,
+            topology_key: constraint.topology_key.clone(),
+            selector: with_match_label_keys(&constraint.label_selector, keys, pod),
+            min_domains: constraint.min_domains.unwrap_or(1),
+            honors_affinity: &*constraint.node_affinity_policy != "Ignore",
+            honors_taints: &*constraint.node_taints_policy == "Honor",
         }
     }
 
+    /// Converts a default constraint for pods that this selector matches.
     pub(super) fn default_of(default: &DefaultConstraint, selector: Selector) -> Self {
         Self {
             max_skew: default.max_skew,
@@ -55,16 +60,16 @@ impl SpreadConstraint {
 
 /// Adds the pod's values of the labels in `matchLabelKeys` to the selector (KEP-3243).
 fn with_match_label_keys(selector: &Selector, keys: &[Text], pod: &Pod) -> Selector {
-    let own = keys.iter().filter_map(|key| {
+    let requirements = keys.iter().filter_map(|key| {
         let value = pod.meta.labels.get(key)?;
         Requirement::new(key, Operator::In, [value.into()].into()).ok()
     });
-    let own: Vec<Requirement> = own.collect();
-    // No requirement can make a selector match that matches nothing.
-    if own.is_empty() || selector.is_nothing() {
+    let requirements: Vec<Requirement> = requirements.collect();
+    // A selector that matches nothing cannot be restricted further.
+    if requirements.is_empty() || selector.is_nothing() {
         return selector.clone();
     }
-    Selector::all(own.into_iter().chain(selector.requirements().iter().cloned()))
+    Selector::all(requirements.into_iter().chain(selector.requirements().iter().cloned()))
 }
 
 /// Nodes whose pods the constraint counts.
@@ -111,6 +116,7 @@ impl Eligible {
         self.nodes.is_none()
     }
 
+    /// Reports whether the constraint counts the pods of this node.
     pub(super) fn has(&self, slot: Slot) -> bool {
         self.nodes.as_ref().is_none_or(|nodes| nodes[slot as usize])
     }

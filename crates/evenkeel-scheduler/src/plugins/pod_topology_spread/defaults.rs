@@ -28,8 +28,7 @@ impl Owners {
         }
     }
 
-    /// Returns the selector for the pod, or `None` if no Service selects it and no workload
-    /// controls it.
+    /// Returns the selector for the pod, or `None` if no Service selects it and no workload controls it.
     pub(super) fn selector(&self, pod: &Pod) -> Option<Selector> {
         let mut requirements = Vec::new();
         // All these Services select the pod, so their requirements cannot contradict each other.

@@ -75,21 +75,22 @@ impl PreFilter for PodTopologySpread {
 }
 
 impl HardConstraints {
+    /// Adds `by` to the counts of the constraints that match `other` on this node.
     fn update_with_pod(&mut self, pod: &PodInfo, other: &PodInfo, node: NodeRef<'_>, by: i64) {
         let (pod, other, slot) = (&pod.pod.meta, &other.pod.meta, node.slot());
         let Self(constraints) = self;
         if other.namespace != pod.namespace
-            || constraints.iter().any(|one| one.pods.at(slot).is_none())
+            || constraints.iter().any(|constraint| constraint.pods.at(slot).is_none())
         {
             return;
         }
-        for one in constraints {
-            if one.spread.selector.matches(&other.labels)
-                && one.eligible.has(slot)
-                && let Some(count) = one.pods.at_mut(slot)
+        for constraint in constraints {
+            if constraint.spread.selector.matches(&other.labels)
+                && constraint.eligible.has(slot)
+                && let Some(count) = constraint.pods.at_mut(slot)
             {
                 *count += by;
-                one.find_min_match();
+                constraint.find_min_match();
             }
         }
     }
@@ -106,7 +107,7 @@ impl Constraint {
         let eligible = Eligible::of(&spread, &pod.pod, nodes, keys);
         let mut pods = PerDomain::new(Arc::clone(key), NO_ELIGIBLE_NODE);
         if eligible.is_all() {
-            for (count, nodes) in pods.figures_mut().iter_mut().zip(key.nodes_by_value()) {
+            for (count, nodes) in pods.values_mut().iter_mut().zip(key.nodes_by_value()) {
                 *count = if *nodes > 0 { 0 } else { NO_ELIGIBLE_NODE };
             }
         } else {
@@ -114,14 +115,15 @@ impl Constraint {
                 pods.at_mut(slot).into_iter().for_each(|count| *count = 0);
             }
         }
-        // Like upstream, an empty selector does not count existing pods, but it matches the pod itself.
+        // As upstream, an empty selector does not count existing pods, but it matches the pod itself.
         if !spread.selector.is_everything() {
             let scope = Scope::within(&pod.pod.meta.namespace, spread.selector.clone());
             let mut pod_index = nodes.pod_index();
             let scope = pod_index.scope(scope);
             for class in pod_index.members(scope).filter(|class| !class.is_deleting()) {
-                for (slot, n) in class.nodes().iter().filter(|(slot, _)| eligible.has(*slot)) {
-                    pods.at_mut(slot).into_iter().for_each(|count| *count += i64::from(n));
+                for (slot, matching) in class.nodes().iter().filter(|(slot, _)| eligible.has(*slot))
+                {
+                    pods.at_mut(slot).into_iter().for_each(|count| *count += i64::from(matching));
                 }
             }
         }
@@ -132,9 +134,10 @@ impl Constraint {
         constraint
     }
 
+    /// Updates the minimum of the counts.
     fn find_min_match(&mut self) {
         let domains =
-            || self.pods.figures().iter().copied().filter(|count| *count != NO_ELIGIBLE_NODE);
+            || self.pods.values().iter().copied().filter(|count| *count != NO_ELIGIBLE_NODE);
         let enough = match self.spread.min_domains {
             ..=1 => true,
             min_domains => domains().count() >= min_domains as usize,
@@ -148,14 +151,16 @@ impl Filter for PodTopologySpread {
         let Some(HardConstraints(constraints)) = state.get::<HardConstraints>() else {
             return Ok(());
         };
-        for one in constraints {
-            let Some(count) = one.pods.at(node.slot()) else {
+        for constraint in constraints {
+            let Some(count) = constraint.pods.at(node.slot()) else {
                 return Err(Status::unresolvable(
                     "node(s) didn't match pod topology spread constraints (missing required label)",
                 ));
             };
             let count = if count == NO_ELIGIBLE_NODE { 0 } else { count };
-            if count + one.self_match - one.fewest > i64::from(one.spread.max_skew) {
+            if count + constraint.self_match - constraint.fewest
+                > i64::from(constraint.spread.max_skew)
+            {
                 return Err(Status::unschedulable(
                     "node(s) didn't match pod topology spread constraints",
                 ));

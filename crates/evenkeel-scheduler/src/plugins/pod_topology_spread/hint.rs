@@ -1,11 +1,11 @@
-//! Queueing hints: changes that may make a hard constraint hold.
+//! Queueing hint for changes that may satisfy a hard constraint.
 
 use evenkeel_api::views::{Node, Pod};
 
 use super::constraint::SpreadConstraint;
 use crate::framework::{Change, QueueingHint};
 
-/// Returns `Queue` if the change may make one of the pod's hard constraints hold.
+/// Returns `Queue` if the change may satisfy one of the pod's hard constraints.
 pub(super) fn hint(pod: &Pod, constraints: &[SpreadConstraint], change: &Change) -> QueueingHint {
     match change {
         Change::Node(edit) => {
@@ -18,7 +18,7 @@ pub(super) fn hint(pod: &Pod, constraints: &[SpreadConstraint], change: &Change)
         Change::OwnUpdate { old, new } => {
             let (old, new) = (&old.pod, &new.pod);
             let tolerates_more = old.spec.tolerations != new.spec.tolerations
-                && constraints.iter().any(|constraints| constraints.honors_taints);
+                && constraints.iter().any(|constraint| constraint.honors_taints);
             if tolerates_more {
                 QueueingHint::Queue
             } else {
@@ -29,7 +29,7 @@ pub(super) fn hint(pod: &Pod, constraints: &[SpreadConstraint], change: &Change)
     }
 }
 
-/// Handles a pod on a node that was added, updated or deleted.
+/// Handles an added, updated or deleted pod on a node.
 fn pod_changed(
     pod: &Pod,
     constraints: &[SpreadConstraint],
@@ -39,13 +39,11 @@ fn pod_changed(
     if old.iter().chain(&new).any(|other| other.meta.namespace != pod.meta.namespace) {
         return QueueingHint::Skip;
     }
-    let matches = |constraints: &SpreadConstraint, of: Option<&Pod>| {
-        of.is_some_and(|of| constraints.selector.matches(&of.meta.labels))
+    let matches = |constraint: &SpreadConstraint, other: Option<&Pod>| {
+        other.is_some_and(|other| constraint.selector.matches(&other.meta.labels))
     };
     QueueingHint::when(
-        constraints
-            .iter()
-            .any(|constraints| matches(constraints, old) != matches(constraints, new)),
+        constraints.iter().any(|constraint| matches(constraint, old) != matches(constraint, new)),
     )
 }
 
@@ -56,12 +54,12 @@ fn node_changed(
     new: Option<&Node>,
 ) -> QueueingHint {
     let has_all = |node: &Node| {
-        constraints.iter().all(|constraints| node.meta.labels.contains(&constraints.topology_key))
+        constraints.iter().all(|constraint| node.meta.labels.contains(&constraint.topology_key))
     };
     QueueingHint::when(match (old, new) {
         (Some(old), Some(new)) if has_all(old) == has_all(new) => {
-            let moved = |constraints: &SpreadConstraint| {
-                let key = &constraints.topology_key;
+            let moved = |constraint: &SpreadConstraint| {
+                let key = &constraint.topology_key;
                 old.meta.labels.get(key) != new.meta.labels.get(key)
             };
             has_all(new) && (constraints.iter().any(moved) || old.spec.taints != new.spec.taints)

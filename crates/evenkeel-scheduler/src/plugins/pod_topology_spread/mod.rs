@@ -54,11 +54,15 @@ impl PodTopologySpread {
     /// Returns the pod's constraints with this `whenUnsatisfiable`, or the default constraints if
     /// the pod defines none.
     fn constraints(&self, pod: &Pod, action: WhenUnsatisfiable) -> Vec<SpreadConstraint> {
-        let own = &pod.spec.topology_spread_constraints;
-        if !own.is_empty() {
-            let own = own.iter().filter(|own| *own.when_unsatisfiable == *action.as_str());
+        let constraints = &pod.spec.topology_spread_constraints;
+        if !constraints.is_empty() {
+            let with_action = constraints
+                .iter()
+                .filter(|constraint| *constraint.when_unsatisfiable == *action.as_str());
             let keys = self.args.match_label_keys;
-            return own.map(|own| SpreadConstraint::of(own, pod, keys)).collect();
+            return with_action
+                .map(|constraint| SpreadConstraint::of(constraint, pod, keys))
+                .collect();
         }
         let mut defaults =
             self.args.constraints().iter().filter(|default| default.when_unsatisfiable == action);

@@ -32,17 +32,16 @@ struct Constraint {
     counts: Counts,
     /// Factor of the number of pods. It grows with the number of domains.
     weight: f64,
-    /// `maxSkew` - 1. It reduces the effect of small differences where the constraint allows larger
-    /// ones.
+    /// `maxSkew` - 1. It reduces the effect of small differences if the constraint allows larger ones.
     slack: f64,
 }
 
 /// Numbers of matching pods.
 enum Counts {
-    /// By node, indexed by slot.
-    OfNodes(Vec<u32>),
-    /// By domain. The last entry is for nodes without the key.
-    OfDomains(Vec<i64>),
+    /// Counts by node, indexed by slot.
+    ByNode(Vec<u32>),
+    /// Counts by domain. The last entry counts nodes without the key.
+    ByDomain(Vec<i64>),
 }
 
 impl PreScore for PodTopologySpread {
@@ -86,31 +85,31 @@ impl Constraint {
         feasible_slots: &[Slot],
         all: &[Arc<LabelColumn>],
     ) -> Self {
-        let (counts, n_domains) = if *spread.topology_key == *HOSTNAME {
-            (of_nodes(spread, pod, nodes), feasible_slots.len())
+        let (counts, domains) = if *spread.topology_key == *HOSTNAME {
+            (count_by_node(spread, pod, nodes), feasible_slots.len())
         } else {
-            of_domains(spread, key, pod, nodes, feasible_slots, all)
+            count_by_domain(spread, key, pod, nodes, feasible_slots, all)
         };
         Self {
             column: Arc::clone(key),
             counts,
-            weight: ((n_domains + 2) as f64).ln(),
+            weight: ((domains + 2) as f64).ln(),
             slack: f64::from(spread.max_skew - 1),
         }
     }
 
     /// Returns the constraint's score of a node, or `None` if the node lacks the topology key.
-    fn of_node(&self, slot: Slot) -> Option<f64> {
+    fn score(&self, slot: Slot) -> Option<f64> {
         let domain = self.column.of(slot)?;
         let count = match &self.counts {
-            Counts::OfNodes(counts) => i64::from(counts[slot as usize]),
-            Counts::OfDomains(counts) => counts[domain as usize].max(0),
+            Counts::ByNode(counts) => i64::from(counts[slot as usize]),
+            Counts::ByDomain(counts) => counts[domain as usize].max(0),
         };
         Some(count as f64 * self.weight + self.slack)
     }
 }
 
-/// Calls `each` with every node that has matching pods, and their number.
+/// Calls `each` with the slot of each node that has matching pods, and with their number.
 fn each_matching(
     spread: &SpreadConstraint,
     pod: &PodInfo,
@@ -127,15 +126,14 @@ fn each_matching(
     }
 }
 
-fn of_nodes(spread: &SpreadConstraint, pod: &PodInfo, nodes: &NodeTable) -> Counts {
+fn count_by_node(spread: &SpreadConstraint, pod: &PodInfo, nodes: &NodeTable) -> Counts {
     let mut counts = vec![0; nodes.n_slots()];
     each_matching(spread, pod, nodes, |slot, count| counts[slot as usize] += count);
-    Counts::OfNodes(counts)
+    Counts::ByNode(counts)
 }
 
-/// Counts matching pods in the domains of the feasible nodes. Also returns the number of these
-/// domains.
-fn of_domains(
+/// Counts matching pods in the domains of the feasible nodes. Returns the counts and the number of these domains.
+fn count_by_domain(
     spread: &SpreadConstraint,
     key: &LabelColumn,
     pod: &PodInfo,
@@ -143,14 +141,14 @@ fn of_domains(
     feasible_slots: &[Slot],
     all: &[Arc<LabelColumn>],
 ) -> (Counts, usize) {
-    // Like upstream, nodes without the key share a domain with nodes whose value is empty.
+    // As upstream, nodes without the key share a domain with nodes whose value is empty.
     let unlabelled = key.id("").map_or(key.n_values(), |id| id as usize);
     let domain = |slot| key.of(slot).map_or(unlabelled, |id| id as usize);
     let mut counts = vec![NO_FEASIBLE_NODE; key.n_values() + 1];
-    let mut n_domains = 0;
+    let mut domains = 0;
     for slot in feasible_slots {
         let count = &mut counts[domain(*slot)];
-        n_domains += usize::from(*count == NO_FEASIBLE_NODE);
+        domains += usize::from(*count == NO_FEASIBLE_NODE);
         *count = 0;
     }
     let eligible = Eligible::of(spread, &pod.pod, nodes, all);
@@ -160,26 +158,28 @@ fn of_domains(
             *sum += i64::from(count);
         }
     });
-    (Counts::OfDomains(counts), n_domains)
+    (Counts::ByDomain(counts), domains)
 }
 
 impl SoftConstraints {
     /// Reports whether the node lacks a topology key that it must have.
     fn ignores(&self, slot: Slot) -> bool {
-        self.needs_all && self.constraints.iter().any(|one| one.column.of(slot).is_none())
+        self.needs_all
+            && self.constraints.iter().any(|constraint| constraint.column.of(slot).is_none())
     }
 
-    fn of_node(&self, slot: Slot) -> i64 {
+    fn score(&self, slot: Slot) -> i64 {
         if self.ignores(slot) {
             return 0;
         }
-        self.constraints.iter().filter_map(|one| one.of_node(slot)).sum::<f64>().round() as i64
+        self.constraints.iter().filter_map(|constraint| constraint.score(slot)).sum::<f64>().round()
+            as i64
     }
 }
 
 impl Score for PodTopologySpread {
     fn score(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> i64 {
-        state.get::<SoftConstraints>().map_or(0, |soft| soft.of_node(node.slot()))
+        state.get::<SoftConstraints>().map_or(0, |soft| soft.score(node.slot()))
     }
 
     fn score_all(
@@ -192,22 +192,27 @@ impl Score for PodTopologySpread {
         let Some(soft) = state.get::<SoftConstraints>() else {
             return scores.resize(nodes.len(), 0);
         };
-        scores.extend(nodes.iter().map(|node| soft.of_node(node.slot())));
+        scores.extend(nodes.iter().map(|node| soft.score(node.slot())));
     }
 
     fn normalize_score(&self, state: &CycleState, nodes: &[NodeRef<'_>], scores: &mut [i64]) {
         let Some(soft) = state.get::<SoftConstraints>() else { return };
         let counted = nodes.iter().map(|node| !soft.ignores(node.slot()));
         let counted: Vec<bool> = counted.collect();
-        let of_counted =
-            || scores.iter().zip(&counted).filter(|(_, is)| **is).map(|(score, _)| *score);
-        let least = of_counted().min().unwrap_or(0);
-        let most = of_counted().max().unwrap_or(0);
+        let counted_scores = || {
+            scores
+                .iter()
+                .zip(&counted)
+                .filter(|(_, is_counted)| **is_counted)
+                .map(|(score, _)| *score)
+        };
+        let min = counted_scores().min().unwrap_or(0);
+        let max = counted_scores().max().unwrap_or(0);
         for (score, counted) in scores.iter_mut().zip(&counted) {
-            *score = match (counted, most) {
+            *score = match (counted, max) {
                 (false, _) => 0,
                 (true, 0) => MAX_NODE_SCORE,
-                (true, _) => MAX_NODE_SCORE * (most + least - *score) / most,
+                (true, _) => MAX_NODE_SCORE * (max + min - *score) / max,
             };
         }
     }

@@ -1,5 +1,5 @@
-//! Compares the plugin, which maintains counts, with a direct implementation of upstream's rules that counts all pods
-//! anew.
+//! Compares the plugin, which maintains counts, with a direct implementation of upstream's rules, which counts all pods
+//! for each attempt.
 
 use evenkeel_api::views::{Node, Pod, TopologySpreadConstraint};
 use evenkeel_component_helpers::scheduling::corev1::{
@@ -13,12 +13,12 @@ use super::{Args, DefaultConstraint, DefaultingType, PodTopologySpread, WhenUnsa
 use crate::{
     fixtures::{info, merge, node, table},
     framework::{Change, CycleState, Edit, Plugin, PreFilter, PreFilterResult, QueueingHint},
-    plugins::world::{
-        HOST, World, ZONE, filter_results, filter_results_of_state, pod_of, scores, steps,
+    plugins::random_cluster::{
+        HOST, RandomCluster, ZONE, filter_results, filter_results_of_state, pod_of, scores, steps,
     },
 };
 
-/// Returns a constraint by number.
+/// Returns a constraint by number, which selects its fields.
 fn constraint(n: u8, action: &str) -> Value {
     let key = [ZONE, HOST, "rack"][usize::from(n / 3) % 3];
     let mut constraint = json!({
@@ -80,13 +80,18 @@ fn matches(constraint: &TopologySpreadConstraint, pod: &Pod, other: &Pod) -> boo
 }
 
 /// Returns the number of pods on a node that the constraint counts.
-fn count_on(world: &World, constraint: &TopologySpreadConstraint, pod: &Pod, on: &Node) -> i64 {
+fn count_on(
+    cluster: &RandomCluster,
+    constraint: &TopologySpreadConstraint,
+    pod: &Pod,
+    on: &Node,
+) -> i64 {
     let with_match_label_keys =
         constraint.match_label_keys.iter().any(|key| pod.meta.labels.contains(key));
     if constraint.label_selector.is_everything() && !with_match_label_keys {
         return 0;
     }
-    let counted = world.placed().filter(|(other, node)| {
+    let counted = cluster.placed().filter(|(other, node)| {
         node.meta.name == on.meta.name
             && other.meta.namespace == pod.meta.namespace
             && !other.meta.deleting()
@@ -107,14 +112,14 @@ fn has_all(constraints: &[&TopologySpreadConstraint], node: &Node) -> bool {
 }
 
 /// Returns the reason to reject each node, or an empty text for a feasible node.
-fn expected(world: &World, pod: &Pod) -> BTreeMap<String, String> {
+fn expected(cluster: &RandomCluster, pod: &Pod) -> BTreeMap<String, String> {
     let hard = constraints_of(pod, "DoNotSchedule");
     let domains = |constraint: &TopologySpreadConstraint| {
         let mut domains: BTreeMap<&str, i64> = BTreeMap::new();
-        for node in world.nodes.values().filter(|node| has_all(&hard, node)) {
+        for node in cluster.nodes.values().filter(|node| has_all(&hard, node)) {
             if included(constraint, pod, node) {
                 let value = node.meta.labels.get(&constraint.topology_key).unwrap();
-                *domains.entry(value).or_insert(0) += count_on(world, constraint, pod, node);
+                *domains.entry(value).or_insert(0) += count_on(cluster, constraint, pod, node);
             }
         }
         domains
@@ -135,10 +140,10 @@ fn expected(world: &World, pod: &Pod) -> BTreeMap<String, String> {
         }
         ""
     };
-    world.nodes.iter().map(|(name, node)| (name.clone(), rejection(node).to_owned())).collect()
+    cluster.nodes.iter().map(|(name, node)| (name.clone(), rejection(node).to_owned())).collect()
 }
 
-fn expected_scores(world: &World, pod: &Pod) -> Option<BTreeMap<String, i64>> {
+fn expected_scores(cluster: &RandomCluster, pod: &Pod) -> Option<BTreeMap<String, i64>> {
     let soft = constraints_of(pod, "ScheduleAnyway");
     if soft.is_empty() {
         return None;
@@ -148,17 +153,17 @@ fn expected_scores(world: &World, pod: &Pod) -> Option<BTreeMap<String, i64>> {
     for one in &soft {
         let value = |node: &'_ Node| node.meta.labels.get(&one.topology_key).map(str::to_owned);
         let mut domains: BTreeMap<String, i64> = BTreeMap::new();
-        for node in world.nodes.values().filter(|node| scored(node)) {
+        for node in cluster.nodes.values().filter(|node| scored(node)) {
             let included = included(one, pod, node);
             *domains.entry(value(node).unwrap()).or_insert(0) +=
-                if included { count_on(world, one, pod, node) } else { 0 };
+                if included { count_on(cluster, one, pod, node) } else { 0 };
         }
         let by_host = &*one.topology_key == HOST;
-        let n_scored = world.nodes.values().filter(|node| scored(node)).count();
-        let weight = ((if by_host { n_scored } else { domains.len() } + 2) as f64).ln();
-        for (name, node) in world.nodes.iter().filter(|(_, node)| scored(node)) {
+        let scored_nodes = cluster.nodes.values().filter(|node| scored(node)).count();
+        let weight = ((if by_host { scored_nodes } else { domains.len() } + 2) as f64).ln();
+        for (name, node) in cluster.nodes.iter().filter(|(_, node)| scored(node)) {
             let count = if by_host {
-                count_on(world, one, pod, node)
+                count_on(cluster, one, pod, node)
             } else {
                 domains[&value(node).unwrap()]
             };
@@ -174,7 +179,7 @@ fn expected_scores(world: &World, pod: &Pod) -> Option<BTreeMap<String, i64>> {
         Some(_) if most == 0 => 100,
         Some(raw) => 100 * (most + least - raw) / most,
     };
-    Some(world.nodes.keys().map(|name| (name.clone(), scaled(name))).collect())
+    Some(cluster.nodes.keys().map(|name| (name.clone(), scaled(name))).collect())
 }
 
 proptest! {
@@ -182,38 +187,39 @@ proptest! {
 
     /// After any series of events, the plugin filters and scores each node as if it had counted all pods anew.
     #[test]
-    fn kept_counts_equal_new_counts(steps in steps(), n in any::<u8>()) {
-        let world = World::after(&steps, numbered_pod);
+    fn results_equal_those_of_a_full_count(steps in steps(), n in any::<u8>()) {
+        let cluster = RandomCluster::after(&steps, numbered_pod);
         let plugin = PodTopologySpread::default();
         let pod = info("new", &numbered_pod(n));
-        prop_assert_eq!(filter_results(&plugin, &world.table, &pod), expected(&world, &pod.pod));
-        if !world.nodes.is_empty() {
-            prop_assert_eq!(scores(&plugin, &world.table, &pod), expected_scores(&world, &pod.pod));
+        prop_assert_eq!(filter_results(&plugin, &cluster.table, &pod), expected(&cluster, &pod.pod));
+        if !cluster.nodes.is_empty() {
+            prop_assert_eq!(scores(&plugin, &cluster.table, &pod), expected_scores(&cluster, &pod.pod));
         }
     }
 
     /// `add_pod` and `remove_pod` change the cycle's state as if the pod were on the node or removed from it. As in
     /// upstream, an empty selector only counts pods that are added this way.
     #[test]
-    fn added_pods_count_as_placed_ones(steps in steps(), n in any::<u8>(), other in any::<u8>(), on in 0_u8..4) {
-        let mut world = World::after(&steps, numbered_pod);
+    fn add_pod_equals_a_pod_on_the_node(steps in steps(), n in any::<u8>(), other in any::<u8>(), on in 0_u8..4) {
+        let mut cluster = RandomCluster::after(&steps, numbered_pod);
         let (pod, other) = (info("new", &numbered_pod(n)), info("other", &numbered_pod(other)));
-        let everything = |one: &TopologySpreadConstraint| one.label_selector.is_everything();
-        if pod.pod.spec.topology_spread_constraints.iter().any(everything) {
+        let has_empty_selector =
+            |constraint: &TopologySpreadConstraint| constraint.label_selector.is_everything();
+        if pod.pod.spec.topology_spread_constraints.iter().any(has_empty_selector) {
             return Ok(());
         }
         let plugin = PodTopologySpread::default();
         let on = format!("n{on}");
         let mut state = CycleState::default();
-        let before = PreFilter::pre_filter(&plugin, &mut state, &pod, &world.table).unwrap();
-        let Some(node) = world.table.get(&on).filter(|_| before == PreFilterResult::All) else { return Ok(()) };
+        let before = PreFilter::pre_filter(&plugin, &mut state, &pod, &cluster.table).unwrap();
+        let Some(node) = cluster.table.get(&on).filter(|_| before == PreFilterResult::All) else { return Ok(()) };
         plugin.add_pod(&mut state, &pod, &other, node);
-        let with = filter_results_of_state(&plugin, &state, &pod, &world.table, false);
+        let with = filter_results_of_state(&plugin, &state, &pod, &cluster.table, false);
         plugin.remove_pod(&mut state, &pod, &other, node);
-        let without = filter_results_of_state(&plugin, &state, &pod, &world.table, false);
-        prop_assert_eq!(without, filter_results(&plugin, &world.table, &pod));
-        world.table.place(other, &on);
-        prop_assert_eq!(with, filter_results(&plugin, &world.table, &pod));
+        let without = filter_results_of_state(&plugin, &state, &pod, &cluster.table, false);
+        prop_assert_eq!(without, filter_results(&plugin, &cluster.table, &pod));
+        cluster.table.place(other, &on);
+        prop_assert_eq!(with, filter_results(&plugin, &cluster.table, &pod));
     }
 }
 
@@ -241,7 +247,7 @@ fn a_pod_fits_only_the_domains_with_the_fewest_pods() {
 }
 
 #[test]
-fn default_constraints_apply_only_to_pods_of_known_workloads() {
+fn default_constraints_apply_only_to_pods_of_services_and_workloads() {
     let nodes = table(&[node("a", &json!({}))]);
     let hard = DefaultConstraint {
         max_skew: 1,
@@ -279,13 +285,13 @@ fn match_label_keys_can_be_disabled() {
 }
 
 #[test]
-fn queueing_hints_follow_upstream() {
+fn hints_queue_pods_after_changes_that_may_satisfy_a_constraint() {
     let plugin = PodTopologySpread::default();
     let constraint = |more: &Value| {
-        let mut one = json!({ "maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule",
+        let mut constraint = json!({ "maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule",
             "labelSelector": { "matchLabels": { "app": "web" } } });
-        merge(&mut one, more);
-        json!({ "spec": { "topologySpreadConstraints": [one] } })
+        merge(&mut constraint, more);
+        json!({ "spec": { "topologySpreadConstraints": [constraint] } })
     };
     let waiting = info("p", &constraint(&json!({})));
     let labelled = |app: &str| info("o", &json!({ "metadata": { "labels": { "app": app } } }));

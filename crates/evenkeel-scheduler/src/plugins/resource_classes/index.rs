@@ -43,8 +43,8 @@ impl ClassIndex {
         self.classes.remove(name);
     }
 
-    /// Returns the class of an extended resource. If several classes name it, the newest applies, then the first by
-    /// name.
+    /// Returns the class of an extended resource. If several classes provide it, the newest applies. Among equally old
+    /// classes, the first by name applies.
     pub(super) fn class_of(&mut self, resource: &str) -> Option<Arc<DeviceClass>> {
         let by_resource = self.by_resource.get_or_insert_with(|| sorted(&self.classes));
         by_resource.get(resource).map(Arc::clone)
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn only_some_resources_may_be_devices() {
+    fn devices_may_provide_extended_resources_and_implicit_names() {
         for (resource, may) in [
             ("example.com/gpu", true),
             ("deviceclass.resource.kubernetes.io/gpu", true),

@@ -15,8 +15,7 @@ use evenkeel_runtime::{
 use serde_json::Value;
 use std::time::Duration;
 
-/// Writes the volumes and claims of the pod's assumed bindings, and waits until the claims are
-/// bound.
+/// Writes the volumes and claims of the pod's assumed bindings, and waits until the claims are bound.
 ///
 /// Upstream: `BindPodVolumes`.
 pub(super) async fn bind(

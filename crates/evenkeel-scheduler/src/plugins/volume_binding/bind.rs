@@ -1,4 +1,4 @@
-//! Patches of volumes and claims in PreBind, and the check whether the claims are bound.
+//! Patches of volumes and claims in PreBind, and the check that the claims are bound.
 
 use super::{AssumedPodVolumes, Observed, find};
 use crate::plugins::volumes::{Lookup, not_found};
@@ -30,19 +30,19 @@ pub(super) fn bind_to_claim(volume: &PersistentVolume, claim: &PersistentVolumeC
     change
 }
 
-/// Returns the patch that names the node to the provisioner, or `None` if the claim already names
+/// Returns the patch that sets the annotation `selected-node` for the provisioner, or `None` if the claim already has
 /// it.
 pub(super) fn selected_node(claim: &PersistentVolumeClaim, node: &str) -> Option<Value> {
-    let noted = claim.meta.annotations.get(volume::SELECTED_NODE) == Some(node);
-    (!noted).then(|| json!({"metadata": {"annotations": {volume::SELECTED_NODE: node}}}))
+    let is_set = claim.meta.annotations.get(volume::SELECTED_NODE) == Some(node);
+    (!is_set).then(|| json!({"metadata": {"annotations": {volume::SELECTED_NODE: node}}}))
 }
 
 /// Reports whether all claims are bound.
 ///
 /// # Errors
 ///
-/// If a claim can no longer be bound: an object was deleted, the volume is not accessible from the
-/// node, or the provisioner failed.
+/// If a claim can no longer be bound: an object was deleted, the volume is not accessible from the node, or the
+/// provisioner failed.
 ///
 /// Upstream: `checkBindings`.
 pub(super) fn check(
@@ -53,8 +53,8 @@ pub(super) fn check(
     claims: &[Written],
 ) -> Result<bool, String> {
     let name = &pod.meta.name;
-    let lost = || format!("pod does not exist any more: pod \"{name}\" not found");
-    observed.pods.get(&pod.meta.namespace, name).ok_or_else(lost)?;
+    let pod_deleted = || format!("pod does not exist any more: pod \"{name}\" not found");
+    observed.pods.get(&pod.meta.namespace, name).ok_or_else(pod_deleted)?;
     let node = &assumed_volumes.node;
     let node_object = observed.nodes.get("", node);
     let node_object = node_object

@@ -11,7 +11,7 @@ use evenkeel_component_helpers::storage::{csi_translation, ephemeral, volume};
 use std::sync::Arc;
 
 const NO_VOLUME: &str = "node(s) didn't find available persistent volumes to bind";
-const NOT_REACHED: &str = "node(s) didn't match PersistentVolume's node affinity";
+const NODE_AFFINITY_CONFLICT: &str = "node(s) didn't match PersistentVolume's node affinity";
 const NO_SPACE: &str = "node(s) did not have enough free storage";
 const VOLUME_GONE: &str =
     "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
@@ -115,7 +115,7 @@ pub(super) fn usable(
 ///
 /// # Errors
 ///
-/// The status that rejects the node.
+/// Returns the status that rejects the node.
 ///
 /// Upstream: `FindPodVolumes`.
 pub(super) fn find_pod_volumes(
@@ -127,7 +127,7 @@ pub(super) fn find_pod_volumes(
     let found = find_delayed_volumes(listers, claims, node)?;
     // Upstream reports the reasons in this order.
     let reasons = [
-        bound.err().filter(|why| *why == NOT_REACHED),
+        bound.err().filter(|why| *why == NODE_AFFINITY_CONFLICT),
         found.as_ref().err().copied().filter(|why| *why == NO_VOLUME),
         found.as_ref().err().copied().filter(|why| *why == NO_SPACE),
         bound.err().filter(|why| *why == VOLUME_GONE),
@@ -147,7 +147,7 @@ pub(super) fn find_pod_volumes(
 ///
 /// # Errors
 ///
-/// The reason to reject the node.
+/// Returns the reason to reject the node.
 ///
 /// Upstream: `checkBoundClaims`.
 fn check_bound_claims(
@@ -158,7 +158,7 @@ fn check_bound_claims(
     for volume in &claims.bound {
         let volume = volume.as_deref().ok_or(VOLUME_GONE)?;
         if !is_reachable(listers, volume, node) {
-            return Err(NOT_REACHED);
+            return Err(NODE_AFFINITY_CONFLICT);
         }
     }
     Ok(())
@@ -182,26 +182,26 @@ fn find_delayed_volumes(
 ) -> Result<Result<PodVolumes, &'static str>, Status> {
     let mut found = PodVolumes::default();
     let mut to_provision = Vec::new();
-    let mut choosing: Vec<&UnboundClaim> = Vec::new();
-    for one in &claims.delayed {
-        match &one.node {
+    let mut unassigned: Vec<&UnboundClaim> = Vec::new();
+    for unbound in &claims.delayed {
+        match &unbound.node {
             Some(chosen) if **chosen != *node.meta.name => return Ok(Err(NO_VOLUME)),
-            Some(_) => to_provision.push(one),
-            None => choosing.push(one),
+            Some(_) => to_provision.push(unbound),
+            None => unassigned.push(unbound),
         }
     }
-    choosing.sort_by_key(|one| volume::requested(&one.claim));
-    for one in choosing {
-        let free = one.candidates.iter().filter(|candidate| {
+    unassigned.sort_by_key(|unbound| volume::requested(&unbound.claim));
+    for unbound in unassigned {
+        let free = unbound.candidates.iter().filter(|candidate| {
             found.bindings.iter().all(|(taken, _)| taken.meta.name != candidate.meta.name)
         });
-        match volume::best_match(&one.claim, free, Some(node), true) {
-            Some(volume) => found.bindings.push((Arc::clone(volume), Arc::clone(&one.claim))),
-            None => to_provision.push(one),
+        match volume::best_match(&unbound.claim, free, Some(node), true) {
+            Some(volume) => found.bindings.push((Arc::clone(volume), Arc::clone(&unbound.claim))),
+            None => to_provision.push(unbound),
         }
     }
-    for one in to_provision {
-        match check_volume_provision(listers, one, node)? {
+    for unbound in to_provision {
+        match check_volume_provision(listers, unbound, node)? {
             Ok(provision) => found.provisions.push(provision),
             Err(why) => return Ok(Err(why)),
         }
@@ -209,31 +209,31 @@ fn find_delayed_volumes(
     Ok(Ok(found))
 }
 
-/// Returns how to provision the claim on the node. The inner result holds the reason to reject the node.
+/// Returns the provisioning of the claim on the node. The inner result holds the reason to reject the node.
 ///
 /// Upstream: `checkVolumeProvisions`.
 fn check_volume_provision(
     listers: &dyn Lookup,
-    one: &UnboundClaim,
+    unbound: &UnboundClaim,
     node: &Node,
 ) -> Result<Result<Provision, &'static str>, Status> {
-    let Some(class) = one.class.as_deref() else {
-        let name = volume::class_of_claim(&one.claim);
+    let Some(class) = unbound.class.as_deref() else {
+        let name = volume::class_of_claim(&unbound.claim);
         return Err(Status::error(format!("failed to find storage class \"{name}\"")));
     };
     let has_no_provisioner = matches!(&*class.provisioner, "" | volume::NO_PROVISIONER);
     if has_no_provisioner || !volume::allows_topology_of(class, node) {
         return Ok(Err(NO_VOLUME));
     }
-    let capacity = has_enough_capacity(listers, &one.claim, class, node);
-    Ok(capacity.map(|capacity| Provision { claim: Arc::clone(&one.claim), capacity }))
+    let capacity = has_enough_capacity(listers, &unbound.claim, class, node);
+    Ok(capacity.map(|capacity| Provision { claim: Arc::clone(&unbound.claim), capacity }))
 }
 
 /// Returns the CSIStorageCapacity that has enough room for the claim, or `None` if the driver publishes none.
 ///
 /// # Errors
 ///
-/// The reason to reject the node.
+/// Returns the reason to reject the node.
 ///
 /// Upstream: `hasEnoughCapacity`.
 fn has_enough_capacity(
@@ -247,12 +247,12 @@ fn has_enough_capacity(
     if driver.is_none_or(|driver| driver.spec.storage_capacity != Some(true)) {
         return Ok(None);
     }
-    let has_access = |room: &CsiStorageCapacity| {
-        room.node_topology.as_ref().is_some_and(|nodes| nodes.matches(&node.meta.labels))
+    let has_access = |capacity: &CsiStorageCapacity| {
+        capacity.node_topology.as_ref().is_some_and(|nodes| nodes.matches(&node.meta.labels))
     };
-    let rooms = listers.capacities(&class.meta.name);
-    let enough = rooms.into_iter().find(|room| {
-        limit(room).is_some_and(|limit| limit.value() >= size.value()) && has_access(room)
+    let capacities = listers.capacities(&class.meta.name);
+    let enough = capacities.into_iter().find(|capacity| {
+        limit(capacity).is_some_and(|limit| limit.value() >= size.value()) && has_access(capacity)
     });
     enough.ok_or(NO_SPACE).map(Some)
 }
@@ -260,6 +260,6 @@ fn has_enough_capacity(
 /// Returns the maximum size of a new volume.
 ///
 /// Upstream: `capacitySufficient`.
-pub(super) fn limit(room: &CsiStorageCapacity) -> Option<Quantity> {
-    room.maximum_volume_size.or(room.capacity)
+pub(super) fn limit(capacity: &CsiStorageCapacity) -> Option<Quantity> {
+    capacity.maximum_volume_size.or(capacity.capacity)
 }

@@ -109,9 +109,9 @@ impl Observed {
         let Handle { caches, clock, metrics, .. } = handle;
         let stored = Cached::new(handle);
         let changed = Arc::new(Notify::new());
-        let (of_claims, of_volumes) = (Arc::clone(&changed), Arc::clone(&changed));
-        stored.claims.subscribe(move |_| of_claims.notify_waiters());
-        stored.volumes.subscribe(move |_| of_volumes.notify_waiters());
+        let (changed_claim, changed_volume) = (Arc::clone(&changed), Arc::clone(&changed));
+        stored.claims.subscribe(move |_| changed_claim.notify_waiters());
+        stored.volumes.subscribe(move |_| changed_volume.notify_waiters());
         let class = |volume: &PersistentVolume, key: &mut dyn FnMut(&str)| {
             key(volume::class_of_volume(volume));
         };
@@ -240,7 +240,7 @@ impl VolumeBinding {
     ///
     /// # Errors
     ///
-    /// The status that rejects the pod on all nodes.
+    /// Returns the status that rejects the pod on all nodes.
     fn claims(&self, observed: &Observed, pod: &Pod) -> Result<PodClaims, Status> {
         let mut claims = PodClaims::default();
         for used in claims::of_pod(pod) {
@@ -336,8 +336,13 @@ impl PreScore for VolumeBinding {
         _: &[NodeRef<'_>],
     ) -> PreScoreResult {
         // Only unbound claims can make the scores of nodes differ.
-        let waits = state.get::<PodClaims>().is_some_and(|claims| !claims.delayed.is_empty());
-        if self.args.shape.is_some() && waits { PreScoreResult::All } else { PreScoreResult::Skip }
+        let has_delayed_claims =
+            state.get::<PodClaims>().is_some_and(|claims| !claims.delayed.is_empty());
+        if self.args.shape.is_some() && has_delayed_claims {
+            PreScoreResult::All
+        } else {
+            PreScoreResult::Skip
+        }
     }
 }
 

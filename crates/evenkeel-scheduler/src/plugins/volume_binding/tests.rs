@@ -1,4 +1,4 @@
-//! Table tests of nodes and their volumes.
+//! Tests of the volumes that the plugin finds for a pod on a node.
 
 use super::{
     AssumedPodVolumes, VolumeBinding,
@@ -35,6 +35,7 @@ fn claim(name: &str, size: &str) -> Arc<PersistentVolumeClaim> {
     )
 }
 
+/// Returns an available volume of class `c` that is accessible from `host`, or from every node.
 fn volume(name: &str, size: &str, host: Option<&str>) -> Arc<PersistentVolume> {
     let affinity = host.map(|host| json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [
         {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [host]}]}]}}}}));
@@ -45,6 +46,7 @@ fn volume(name: &str, size: &str, host: Option<&str>) -> Arc<PersistentVolume> {
     )
 }
 
+/// Returns an unbound claim of class `c`, which provisions volumes on the nodes `a` and `b`.
 fn delayed(
     claim: Arc<PersistentVolumeClaim>,
     provisioner: &str,
@@ -62,6 +64,7 @@ fn find_pod_volumes(claims: &PodClaims, node: &Node) -> Result<PodVolumes, Statu
     super::find::find_pod_volumes(&VolumeObjects::default(), claims, node)
 }
 
+/// Returns the bindings as `CLAIM=VOLUME`, and the names of the claims to provision.
 fn names(found: &PodVolumes) -> (Vec<String>, Vec<&str>) {
     let bindings = found
         .bindings
@@ -70,12 +73,13 @@ fn names(found: &PodVolumes) -> (Vec<String>, Vec<&str>) {
     (bindings.collect(), found.provisions.iter().map(|one| &*one.claim.meta.name).collect())
 }
 
+/// Returns the reasons that reject the node.
 fn why(claims: &PodClaims, host: &str) -> String {
     find_pod_volumes(claims, &node(host, &json!({}))).unwrap_err().reasons.join("; ")
 }
 
 #[test]
-fn bound_volumes_must_be_there_and_reached() {
+fn bound_volumes_must_exist_and_be_accessible() {
     let claims = |volume| PodClaims { bound: vec![volume], delayed: vec![] };
     let local = claims(Some(volume("v", "1Gi", Some("a"))));
     assert!(find_pod_volumes(&local, &node("a", &json!({}))).unwrap().is_empty());
@@ -87,7 +91,7 @@ fn bound_volumes_must_be_there_and_reached() {
 }
 
 #[test]
-fn smaller_claims_choose_first_and_no_volume_twice() {
+fn smaller_claims_are_matched_first_and_no_volume_twice() {
     let volumes = [volume("big", "9Gi", None), volume("small", "2Gi", Some("a"))];
     let none = "kubernetes.io/no-provisioner";
     let claims = PodClaims {
@@ -103,7 +107,7 @@ fn smaller_claims_choose_first_and_no_volume_twice() {
 }
 
 #[test]
-fn volumes_are_provisioned_where_their_class_allows_it() {
+fn volumes_are_provisioned_in_the_topologies_of_their_class() {
     let claims = |node: Option<&str>| PodClaims {
         bound: vec![],
         delayed: vec![UnboundClaim {
@@ -114,13 +118,13 @@ fn volumes_are_provisioned_where_their_class_allows_it() {
     let found = find_pod_volumes(&claims(None), &node("b", &json!({}))).unwrap();
     assert_eq!(names(&found), (vec![], vec!["x"]));
     let none = "node(s) didn't find available persistent volumes to bind";
-    assert_eq!(why(&claims(None), "elsewhere"), none, "not by its class");
-    assert_eq!(why(&claims(Some("a")), "b"), none, "another node was chosen");
+    assert_eq!(why(&claims(None), "elsewhere"), none, "the class does not allow the node");
+    assert_eq!(why(&claims(Some("a")), "b"), none, "another node is selected for the claim");
     assert!(find_pod_volumes(&claims(Some("a")), &node("a", &json!({}))).is_ok());
 }
 
 #[test]
-fn claims_that_cannot_be_used_say_why() {
+fn unusable_claims_reject_the_pod_with_a_reason() {
     let pod = pod("web", &json!({}));
     let of = |more: &Value| {
         Some(object::<PersistentVolumeClaim>(
@@ -153,23 +157,23 @@ fn claims_that_cannot_be_used_say_why() {
     assert!(usable(&pod, "d", false, of(&json!({}))).is_ok());
 }
 
-/// A claim of 2 GiB, and these published capacities.
-fn roomy(rooms: &[Value]) -> (PodClaims, VolumeObjects) {
+/// Returns a claim of 2 GiB, and objects with these published capacities.
+fn with_capacities(capacities: &[Value]) -> (PodClaims, VolumeObjects) {
     let claims = PodClaims {
         bound: vec![],
         delayed: vec![delayed(claim("x", "2Gi"), "csi.example.com", &[])],
     };
-    let rooms = rooms.iter().enumerate().map(|(n, room)| {
-        let mut room = room.clone();
-        merge(&mut room, &json!({"storageClassName": "c"}));
-        test_objects::object::<CsiStorageCapacity>(&format!("room{n}"), &room)
+    let capacities = capacities.iter().enumerate().map(|(n, capacity)| {
+        let mut capacity = capacity.clone();
+        merge(&mut capacity, &json!({"storageClassName": "c"}));
+        test_objects::object::<CsiStorageCapacity>(&format!("room{n}"), &capacity)
     });
     let driver =
         test_objects::object("csi.example.com", &json!({"spec": {"storageCapacity": true}}));
     (
         claims,
         VolumeObjects {
-            capacities: rooms.collect(),
+            capacities: capacities.collect(),
             drivers: vec![driver],
             ..VolumeObjects::default()
         },
@@ -180,7 +184,7 @@ fn roomy(rooms: &[Value]) -> (PodClaims, VolumeObjects) {
 fn provisioning_needs_enough_published_storage_capacity() {
     let here = json!({"matchLabels": {"kubernetes.io/hostname": "a"}});
     let full = "node(s) did not have enough free storage";
-    for (rooms, want) in [
+    for (capacities, want) in [
         (vec![], full),
         (vec![json!({"nodeTopology": here, "capacity": "2Gi"})], "x"),
         (vec![json!({"nodeTopology": here, "capacity": "1Gi"})], full),
@@ -196,25 +200,27 @@ fn provisioning_needs_enough_published_storage_capacity() {
             "x",
         ),
     ] {
-        let (claims, mut given) = roomy(&rooms);
-        let found = super::find::find_pod_volumes(&given, &claims, &node("a", &json!({})));
+        let (claims, mut objects) = with_capacities(&capacities);
+        let found = super::find::find_pod_volumes(&objects, &claims, &node("a", &json!({})));
         let text = match found {
             Ok(found) => names(&found).1.join(", "),
             Err(why) => why.reasons.join("; "),
         };
-        assert_eq!(text, want, "{rooms:?}");
-        given.drivers.clear();
-        assert!(super::find::find_pod_volumes(&given, &claims, &node("a", &json!({}))).is_ok());
+        assert_eq!(text, want, "{capacities:?}");
+        objects.drivers.clear();
+        assert!(super::find::find_pod_volumes(&objects, &claims, &node("a", &json!({}))).is_ok());
     }
 }
 
 #[test]
-fn emptier_storage_is_better() {
+fn nodes_with_lower_storage_utilization_score_higher() {
     let shape = Shape::new(&[(0, 10), (100, 0)]);
-    for (room, want) in [("2Gi", 0), ("4Gi", 50), ("8Gi", 75)] {
-        let (claims, given) = roomy(&[json!({"nodeTopology": {}, "capacity": room})]);
-        let found = super::find::find_pod_volumes(&given, &claims, &node("a", &json!({}))).unwrap();
-        assert_eq!(score(&found, &shape), want, "{room}");
+    for (capacity, want) in [("2Gi", 0), ("4Gi", 50), ("8Gi", 75)] {
+        let (claims, objects) =
+            with_capacities(&[json!({"nodeTopology": {}, "capacity": capacity})]);
+        let found =
+            super::find::find_pod_volumes(&objects, &claims, &node("a", &json!({}))).unwrap();
+        assert_eq!(score(&found, &shape), want, "{capacity}");
     }
     let volumes = [volume("v", "8Gi", None)];
     let claims = PodClaims {
@@ -222,7 +228,7 @@ fn emptier_storage_is_better() {
         delayed: vec![delayed(claim("x", "2Gi"), "kubernetes.io/no-provisioner", &volumes)],
     };
     let found = find_pod_volumes(&claims, &node("a", &json!({}))).unwrap();
-    assert_eq!(score(&found, &shape), 75, "what is bound counts by its own size");
+    assert_eq!(score(&found, &shape), 75, "a static binding counts by the size of its volume");
     assert_eq!(score(&PodVolumes::default(), &shape), 0);
 }
 
@@ -234,7 +240,7 @@ async fn volume_errors_are_counted_by_stage() {
     plugin.connect(&handle);
     let (pod, nodes, mut state) =
         (info("p", &json!({})), table(&[node("a", &json!({}))]), CycleState::default());
-    // A claim whose class does not exist.
+    // The class of the claim does not exist.
     let claims = |class: Option<Arc<StorageClass>>| {
         let claim = delayed(claim("c", "1Gi"), "csi.x", &[]);
         PodClaims { delayed: vec![UnboundClaim { class, ..claim }], ..PodClaims::default() }
@@ -249,7 +255,7 @@ async fn volume_errors_are_counted_by_stage() {
     assert!(plugin.pre_bind(&client, &pod, "a").await.is_err());
     let counted = series(&handle.registry, "scheduler_volume_scheduling_stage_error_total");
     assert_eq!(counted, [("bind".to_owned(), 1), ("predicate".to_owned(), 1)]);
-    // A node without enough capacity is not an error.
+    // The rejection of a node is not an error.
     let mut state = CycleState::default();
     state.put(PodClaims { bound: vec![None], ..PodClaims::default() });
     assert!(plugin.filter(&state, &pod, nodes.get("a").unwrap()).is_err());

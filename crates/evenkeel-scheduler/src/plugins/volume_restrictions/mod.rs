@@ -57,7 +57,7 @@ impl Restricted {
     fn count(&mut self, other: &Pod, by: i64) {
         self.in_use += by
             * named_claims(other)
-                .filter(|name| self.exclusive_claims.iter().any(|one| **one == **name))
+                .filter(|name| self.exclusive_claims.iter().any(|claim| **claim == **name))
                 .count() as i64;
     }
 }
@@ -82,11 +82,11 @@ impl Plugin for VolumeRestrictions {
     fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         let pod = &pod.pod;
         match change {
-            Change::AssignedPod(Edit::Deleted(gone)) => QueueingHint::when(
-                gone.pod.meta.namespace == pod.meta.namespace
-                    && (clashes(pod, &gone.pod)
+            Change::AssignedPod(Edit::Deleted(deleted)) => QueueingHint::when(
+                deleted.pod.meta.namespace == pod.meta.namespace
+                    && (clashes(pod, &deleted.pod)
                         || named_claims(pod)
-                            .any(|name| named_claims(&gone.pod).any(|other| name == other))),
+                            .any(|name| named_claims(&deleted.pod).any(|other| name == other))),
             ),
             Change::Node(Edit::Added(_)) => QueueingHint::Queue,
             Change::Object(ObjectChange::Claim(edit)) if edit.is_added() => {
@@ -126,9 +126,9 @@ impl PreFilter for VolumeRestrictions {
             let claim =
                 self.listers.get().and_then(|listers| listers.claim(&pod.meta.namespace, name));
             let claim = claim.ok_or_else(|| Status::unresolvable(not_found(CLAIM, name)))?;
-            let exclusive_claims =
+            let is_exclusive =
                 claim.spec.access_modes.iter().any(|mode| **mode == *"ReadWriteOncePod");
-            if exclusive_claims && !found.exclusive_claims.iter().any(|one| **one == *name) {
+            if is_exclusive && !found.exclusive_claims.iter().any(|known| **known == *name) {
                 // Each claim counts once: only one pod can use it.
                 let used = nodes.uses_claim(&pod.meta.namespace, name);
                 found.in_use += i64::from(used);
@@ -168,6 +168,7 @@ impl Filter for VolumeRestrictions {
     }
 }
 
+/// Reports whether the volume is of a type that may conflict on a node.
 fn is_disk(source: &VolumeSource) -> bool {
     source.gce_persistent_disk.is_some()
         || source.aws_elastic_block_store.is_some()
@@ -178,10 +179,11 @@ fn is_disk(source: &VolumeSource) -> bool {
 /// Reports whether both pods cannot run on one node, because they have conflicting disks.
 fn clashes(pod: &Pod, other: &Pod) -> bool {
     let disks = pod.spec.volumes.iter().map(|volume| &volume.source).filter(|disk| is_disk(disk));
-    let taken = || other.spec.volumes.iter().map(|volume| &volume.source);
-    disks.into_iter().any(|disk| taken().any(|other| conflict(disk, other)))
+    let disks_in_use = || other.spec.volumes.iter().map(|volume| &volume.source);
+    disks.into_iter().any(|disk| disks_in_use().any(|other| conflict(disk, other)))
 }
 
+/// Reports whether the volumes are the same disk and cannot be used on one node by two pods.
 fn conflict(a: &VolumeSource, b: &VolumeSource) -> bool {
     let gce = a.gce_persistent_disk.as_deref().zip(b.gce_persistent_disk.as_deref());
     let ebs = a.aws_elastic_block_store.as_deref().zip(b.aws_elastic_block_store.as_deref());

@@ -1,4 +1,4 @@
-//! Table tests of volumes that conflict.
+//! Tests of conflicting volumes.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn disk(source: Value) -> Value {
 }
 
 #[test]
-fn disks_that_exclude_each_other() {
+fn pods_with_conflicting_disks_exclude_each_other() {
     let gce =
         |name: &str, read: bool| json!({"gcePersistentDisk": {"pdName": name, "readOnly": read}});
     let ebs = |id: &str| json!({"awsElasticBlockStore": {"volumeID": id, "readOnly": true}});
@@ -51,20 +51,22 @@ fn disks_that_exclude_each_other() {
     }
 }
 
+/// Returns the plugin with a `ReadWriteOncePod` claim `alone` and a `ReadWriteMany` claim `shared`.
 fn plugin() -> VolumeRestrictions {
     let plugin = VolumeRestrictions::default();
     let modes = |mode: &str| json!({"spec": {"accessModes": [mode]}});
-    let given = VolumeObjects {
+    let objects = VolumeObjects {
         claims: vec![
             object("alone", &modes("ReadWriteOncePod")),
             object("shared", &modes("ReadWriteMany")),
         ],
         ..VolumeObjects::default()
     };
-    assert!(plugin.listers.set(Box::new(given)).is_ok());
+    assert!(plugin.listers.set(Box::new(objects)).is_ok());
     plugin
 }
 
+/// Runs PreFilter, and Filter for the node `a`.
 fn outcome(nodes: &NodeTable, pod: &PodInfo) -> String {
     let (plugin, mut state) = (plugin(), CycleState::default());
     match plugin.pre_filter(&mut state, pod, nodes) {
@@ -78,7 +80,7 @@ fn outcome(nodes: &NodeTable, pod: &PodInfo) -> String {
 }
 
 #[test]
-fn a_claim_for_one_pod_is_had_once() {
+fn a_read_write_once_pod_claim_is_used_by_one_pod() {
     let mut nodes = table(&[node("a", &json!({}))]);
     let alone = info("p", &using(&["alone", "shared"]));
     assert_eq!(outcome(&nodes, &alone), "skip");
@@ -94,7 +96,7 @@ fn a_claim_for_one_pod_is_had_once() {
 }
 
 #[test]
-fn a_disk_in_use_keeps_a_pod_off_its_node_only() {
+fn a_disk_in_use_rejects_only_its_node() {
     let mut nodes = table(&[node("a", &json!({})), node("b", &json!({}))]);
     let of = |name: &str| info(name, &disk(json!({"awsElasticBlockStore": {"volumeID": "d"}})));
     nodes.place(of("q"), "b");
@@ -104,7 +106,7 @@ fn a_disk_in_use_keeps_a_pod_off_its_node_only() {
 }
 
 #[test]
-fn pods_that_come_and_go_are_counted() {
+fn added_and_removed_pods_change_the_count() {
     let mut found = Restricted { disks: false, exclusive_claims: vec!["alone".into()], in_use: 1 };
     let other = pod("q", &using(&["alone", "shared"]));
     found.count(&other, -1);
@@ -117,7 +119,7 @@ fn pods_that_come_and_go_are_counted() {
 #[test]
 fn deletion_of_a_pod_with_the_same_claim_queues_the_pod() {
     let waiting = info("p", &using(&["alone"]));
-    for (gone, want) in [
+    for (deleted, want) in [
         (using(&["alone"]), QueueingHint::Queue),
         (using(&["shared"]), QueueingHint::Skip),
         (
@@ -125,9 +127,9 @@ fn deletion_of_a_pod_with_the_same_claim_queues_the_pod() {
             QueueingHint::Skip,
         ),
     ] {
-        let gone = info("q", &gone);
+        let deleted = info("q", &deleted);
         assert_eq!(
-            plugin().queueing_hint(&waiting, &Change::AssignedPod(Edit::Deleted(gone))),
+            plugin().queueing_hint(&waiting, &Change::AssignedPod(Edit::Deleted(deleted))),
             want
         );
     }

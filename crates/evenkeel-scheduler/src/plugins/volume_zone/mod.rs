@@ -60,7 +60,8 @@ struct VolumeTopologies(Vec<VolumeTopology>);
 #[derive(Debug, PartialEq, Eq)]
 struct VolumeTopology {
     key: &'static str,
-    newer: &'static str,
+    /// Node label that replaced `key`.
+    replacement: &'static str,
     values: Vec<Box<str>>,
 }
 
@@ -150,7 +151,7 @@ impl Filter for VolumeZone {
             return Ok(());
         }
         let fits = |topology: &VolumeTopology| {
-            let here = labels.get(topology.key).or_else(|| labels.get(topology.newer));
+            let here = labels.get(topology.key).or_else(|| labels.get(topology.replacement));
             here.is_some_and(|here| topology.values.iter().any(|value| **value == *here))
         };
         if volume_topologies.iter().all(fits) {
@@ -196,14 +197,14 @@ fn volume_of(
 /// Returns the topology labels of a volume, except those with an empty zone.
 fn volume_topologies(volume: &PersistentVolume) -> Vec<VolumeTopology> {
     let labels = &volume.meta.labels;
-    let topology = |(key, newer): (&'static str, &'static str)| {
+    let topology = |(key, replacement): (&'static str, &'static str)| {
         let mut values: Vec<Box<str>> =
             labels.get(key)?.split(ZONE_DELIMITER).map(|value| value.trim().into()).collect();
         values.sort_unstable();
         values.dedup();
         values.iter().all(|value| !value.is_empty()).then_some(VolumeTopology {
             key,
-            newer,
+            replacement,
             values,
         })
     };

@@ -1,4 +1,4 @@
-//! Table tests of zones and regions.
+//! Tests of zones and regions of volumes.
 
 use serde_json::{Value, json};
 
@@ -16,9 +16,10 @@ use evenkeel_api::views::PersistentVolume;
 const ZONE: &str = "topology.kubernetes.io/zone";
 const BETA: &str = "failure-domain.beta.kubernetes.io/zone";
 
-fn outcome(given: VolumeObjects, claim: &str, labels: &Value) -> String {
+/// Runs PreFilter, and Filter for a node with these labels, for a pod with this claim.
+fn outcome(objects: VolumeObjects, claim: &str, labels: &Value) -> String {
     let plugin = VolumeZone::default();
-    assert!(plugin.listers.set(Box::new(given)).is_ok());
+    assert!(plugin.listers.set(Box::new(objects)).is_ok());
     let nodes = table(&[node("a", &json!({"metadata": {"labels": labels}}))]);
     let (pod, mut state) = (info("p", &using(&[claim])), CycleState::default());
     match plugin.pre_filter(&mut state, &pod, &nodes) {
@@ -32,31 +33,31 @@ fn outcome(given: VolumeObjects, claim: &str, labels: &Value) -> String {
 }
 
 #[test]
-fn labels_of_volume_and_node() {
-    let refused = "node(s) had no available volume zone";
+fn a_node_must_have_the_zone_and_region_of_the_volume() {
+    let rejected = "node(s) had no available volume zone";
     for (volume, node, want) in [
         (json!({}), json!({ZONE: "z"}), "skip"),
         (json!({ZONE: "z"}), json!({ZONE: "z"}), "fits"),
-        (json!({ZONE: "z"}), json!({ZONE: "y"}), refused),
+        (json!({ZONE: "z"}), json!({ZONE: "y"}), rejected),
         (json!({ZONE: "z"}), json!({}), "fits"),
         (json!({ZONE: "y__z"}), json!({ZONE: "z"}), "fits"),
         (json!({ZONE: "y____z"}), json!({ZONE: "z"}), "skip"),
         (json!({BETA: "z"}), json!({ZONE: "z"}), "fits"),
         (json!({BETA: "z"}), json!({ZONE: "y", BETA: "z"}), "fits"),
-        (json!({ZONE: "z"}), json!({BETA: "z"}), refused),
-        (json!({ZONE: "z", "topology.kubernetes.io/region": "r"}), json!({ZONE: "z"}), refused),
+        (json!({ZONE: "z"}), json!({BETA: "z"}), rejected),
+        (json!({ZONE: "z", "topology.kubernetes.io/region": "r"}), json!({ZONE: "z"}), rejected),
     ] {
-        let given = VolumeObjects {
+        let objects = VolumeObjects {
             claims: vec![bound("c", "v")],
             volumes: vec![object("v", &json!({"metadata": {"labels": volume}}))],
             ..VolumeObjects::default()
         };
-        assert_eq!(outcome(given, "c", &node), want, "{volume} {node}");
+        assert_eq!(outcome(objects, "c", &node), want, "{volume} {node}");
     }
 }
 
 #[test]
-fn claims_without_a_volume() {
+fn a_claim_without_a_volume_is_skipped_or_rejects_the_pod() {
     let class = |name: &str, mode: Value| object(name, &json!({"volumeBindingMode": mode}));
     let of = |class: &str| object("c", &json!({"spec": {"storageClassName": class}}));
     for (claim, want) in [
@@ -68,7 +69,7 @@ fn claims_without_a_volume() {
         (bound("c", "gone"), "persistentvolume \"gone\" not found"),
         (bound("other", "gone"), "persistentvolumeclaim \"c\" not found"),
     ] {
-        let given = VolumeObjects {
+        let objects = VolumeObjects {
             claims: vec![claim],
             classes: vec![
                 class("late", json!("WaitForFirstConsumer")),
@@ -77,12 +78,12 @@ fn claims_without_a_volume() {
             ],
             ..VolumeObjects::default()
         };
-        assert_eq!(outcome(given, "c", &json!({})), want);
+        assert_eq!(outcome(objects, "c", &json!({})), want);
     }
 }
 
 #[test]
-fn another_place_of_a_volume_helps() {
+fn a_new_zone_of_a_volume_queues_the_pod() {
     let volume = |zone: &str| {
         object::<PersistentVolume>("v", &json!({"metadata": {"labels": {ZONE: zone}}}))
     };

@@ -1,3 +1,5 @@
+//! Tests of the preemption executor with a scripted API server.
+
 use super::*;
 use crate::{
     fixtures::{at, handle, info, pod},
@@ -8,13 +10,13 @@ use evenkeel_runtime::clock::Clock;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// Executor with a scripted API server, and the commands that it sends to the scheduler.
-struct Bench {
+struct TestExecutor {
     executor: Arc<Executor>,
     script: Script,
     commands: UnboundedReceiver<Command>,
 }
 
-impl Bench {
+impl TestExecutor {
     /// Creates an executor whose cache holds pods with these names and never changes.
     async fn new(pods: &[&str], answers: Vec<Answer>) -> Self {
         let clock = Clock::starting_at(at(0));
@@ -30,6 +32,7 @@ impl Bench {
         Self { executor: Arc::new(executor), script, commands }
     }
 
+    /// Starts the preemption of these victims on node `a` for the pod `high`.
     fn start(&self, victims: &[&str]) {
         let pods = victims.iter().map(|name| pod(name, &json!({}))).collect();
         let victims = Candidate { node: "a".into(), pods, num_pdb_violations: 0 };
@@ -70,13 +73,13 @@ async fn failed_evictions_are_retried_after_a_delay() {
         vec![done(), Answer::Lost],
         vec![done(), Answer::refused(409)],
     ] {
-        let mut bench = Bench::new(&["v"], answers.clone()).await;
+        let mut bench = TestExecutor::new(&["v"], answers.clone()).await;
         bench.start(&["v"]);
         assert!(bench.executor.is_running_preemption("high"));
         assert!(!bench.is_activated_within(RETRY_DELAY.mul_f64(0.9)).await, "{answers:?}");
         assert!(
             !bench.executor.is_running_preemption("high"),
-            "what happens meanwhile may wake it"
+            "an event may requeue the preemptor during the delay"
         );
         assert!(bench.is_activated_within(RETRY_DELAY.mul_f64(0.2)).await, "{answers:?}");
         assert_eq!(bench.script.calls().len(), answers.len());
@@ -85,7 +88,7 @@ async fn failed_evictions_are_retried_after_a_delay() {
 
 #[tokio::test(start_paused = true)]
 async fn the_last_victim_stays_if_another_eviction_fails() {
-    let mut bench = Bench::new(&["u", "v"], vec![Answer::refused(500)]).await;
+    let mut bench = TestExecutor::new(&["u", "v"], vec![Answer::refused(500)]).await;
     bench.start(&["u", "v"]);
     assert!(bench.is_activated_within(RETRY_DELAY * 2).await);
     assert_eq!(bench.script.calls(), [patch("u")]);
@@ -93,21 +96,24 @@ async fn the_last_victim_stays_if_another_eviction_fails() {
 
 #[tokio::test(start_paused = true)]
 async fn concurrent_evictions_are_limited() {
-    let bench = Bench::new(&["t", "u", "v", "w"], vec![Answer::Never; 3]).await;
+    let bench = TestExecutor::new(&["t", "u", "v", "w"], vec![Answer::Never; 3]).await;
     bench.start(&["t", "u", "v", "w"]);
     tokio::time::sleep(RETRY_DELAY).await;
     assert_eq!(bench.script.calls(), [patch("t"), patch("u")]);
     let text = prometheus::TextEncoder::new();
-    let shown = text.encode_to_string(&bench.executor.handle.registry.gather()).unwrap();
+    let metrics = text.encode_to_string(&bench.executor.handle.registry.gather()).unwrap();
     let running = format!("scheduler_goroutines{{operation=\"{NAME}\"}} 2");
-    assert!(shown.contains(&running), "{running} is not in\n{shown}");
+    assert!(metrics.contains(&running), "{running} is not in\n{metrics}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_eviction_that_was_begun_is_waited_for() {
-    let mut bench = Bench::new(&["u", "v"], vec![done(), done(), done(), done()]).await;
+async fn after_a_deletion_the_preemptor_waits_for_its_event() {
+    let mut bench = TestExecutor::new(&["u", "v"], vec![done(), done(), done(), done()]).await;
     bench.start(&["u", "v"]);
-    assert!(!bench.is_activated_within(RETRY_DELAY * 60).await, "its end will be seen");
+    assert!(
+        !bench.is_activated_within(RETRY_DELAY * 60).await,
+        "the deletion event requeues the preemptor"
+    );
     assert!(!bench.executor.is_running_preemption("high"));
     assert_eq!(bench.script.calls(), [patch("u"), delete("u"), patch("v"), delete("v")]);
 }
@@ -115,26 +121,32 @@ async fn an_eviction_that_was_begun_is_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn a_preemption_runs_until_the_last_victim_is_deleted() {
     let answers = vec![done(), done(), done(), Answer::Never];
-    let bench = Bench::new(&["u", "v"], answers.clone()).await;
+    let bench = TestExecutor::new(&["u", "v"], answers.clone()).await;
     bench.start(&["u", "v"]);
     tokio::time::sleep(RETRY_DELAY).await;
-    assert!(bench.executor.is_running_preemption("high"), "there is no answer about v yet");
+    assert!(
+        bench.executor.is_running_preemption("high"),
+        "the API server has not responded about v"
+    );
     // The cache may show the deletion of the victim before the API server responds.
-    let bench = Bench::new(&["u"], answers).await;
+    let bench = TestExecutor::new(&["u"], answers).await;
     bench.start(&["u", "v"]);
     tokio::time::sleep(RETRY_DELAY).await;
     assert!(!bench.executor.is_running_preemption("high"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_missing_victim_activates_the_pod_unless_the_cache_still_has_it() {
+async fn a_missing_victim_activates_the_preemptor_unless_the_cache_still_has_it() {
     for answers in [vec![Answer::refused(404)], vec![done(), Answer::refused(404)]] {
-        let mut seen = Bench::new(&[], answers.clone()).await;
-        seen.start(&["v"]);
-        assert!(seen.is_activated_within(Duration::from_millis(1)).await);
-        let mut unseen = Bench::new(&["v"], answers).await;
-        unseen.start(&["v"]);
-        assert!(!unseen.is_activated_within(RETRY_DELAY * 60).await, "the cache will show it");
-        assert!(!unseen.executor.is_running_preemption("high"));
+        let mut without_victim = TestExecutor::new(&[], answers.clone()).await;
+        without_victim.start(&["v"]);
+        assert!(without_victim.is_activated_within(Duration::from_millis(1)).await);
+        let mut with_victim = TestExecutor::new(&["v"], answers).await;
+        with_victim.start(&["v"]);
+        assert!(
+            !with_victim.is_activated_within(RETRY_DELAY * 60).await,
+            "the cache will show the deletion"
+        );
+        assert!(!with_victim.executor.is_running_preemption("high"));
     }
 }

@@ -60,23 +60,23 @@ impl Reserve for DynamicResources {
                 }
             });
         }
-        if let Some(made) = decided.special.and_then(|making| making.made) {
-            release_claim(observed, made);
+        if let Some(written) = decided.special.and_then(|in_creation| in_creation.written) {
+            release_claim(observed, written);
         }
     }
 }
 
 /// Deletes a claim for extended resources that is no longer needed.
-fn release_claim(observed: &Observed, made: Arc<ResourceClaim>) {
+fn release_claim(observed: &Observed, written: Arc<ResourceClaim>) {
     let extended_claims = Arc::clone(&observed.extended_claims);
-    extended_claims.lock().unwrap_or_else(PoisonError::into_inner).release_claim(&made);
+    extended_claims.lock().unwrap_or_else(PoisonError::into_inner).release_claim(&written);
     let client = observed.handle.client.clone();
     observed.handle.tasks.spawn_finite("claim deletion", async move {
-        if let Err(error) = writes::delete(&client, &made).await {
+        if let Err(error) = writes::delete(&client, &written).await {
             // The pod's next attempt finds the claim and retries the deletion.
-            let (namespace, name) = (&made.meta.namespace, &made.meta.name);
+            let (namespace, name) = (&written.meta.namespace, &written.meta.name);
             tracing::debug!(%namespace, %name, %error, "Claim for extended resources not deleted");
-            extended_claims.lock().unwrap_or_else(PoisonError::into_inner).keep(&made);
+            extended_claims.lock().unwrap_or_else(PoisonError::into_inner).keep(&written);
         }
     });
 }
@@ -101,7 +101,7 @@ impl PreBind for DynamicResources {
             let (Some(decided), Some(observed)) = (decided, self.observed.get()) else {
                 return Ok(());
             };
-            let mut waits = false;
+            let mut must_wait_for_devices = false;
             for (claim, allocation) in decided.claims {
                 let claim = if claims::is_reserved(&claim, &pod.pod) {
                     claim
@@ -112,13 +112,14 @@ impl PreBind for DynamicResources {
                     locked(&observed.tracker).wrote(Arc::clone(&written));
                     written
                 };
-                waits |= must_wait(&claim);
+                must_wait_for_devices |= must_wait(&claim);
             }
-            if let Some(making) = decided.special {
-                waits |=
-                    must_wait(&*self.create_extended_claim(observed, client, pod, making).await?);
+            if let Some(in_creation) = decided.special {
+                must_wait_for_devices |= must_wait(
+                    &*self.create_extended_claim(observed, client, pod, in_creation).await?,
+                );
             }
-            if waits { self.wait(observed, pod, node).await } else { Ok(()) }
+            if must_wait_for_devices { self.wait(observed, pod, node).await } else { Ok(()) }
         })
     }
 }
@@ -136,16 +137,16 @@ impl DynamicResources {
         observed: &Observed,
         client: &Client,
         pod: &PodInfo,
-        making: ExtendedClaimInCreation,
+        in_creation: ExtendedClaimInCreation,
     ) -> Result<Arc<ResourceClaim>, PreBindError> {
-        let ExtendedClaimInCreation { special, allocation, .. } = making;
-        let made = writes::create_extended(client, &special.claim).await;
-        observed.handle.metrics.claims().made(made.is_ok());
-        let made = Arc::new(made?);
-        self.record_written_claim(pod, &made);
-        locked(&observed.tracker).rename(&special.claim.meta.uid, &made.meta.uid);
+        let ExtendedClaimInCreation { special, allocation, .. } = in_creation;
+        let created = writes::create_extended(client, &special.claim).await;
+        observed.handle.metrics.claims().record_creation(created.is_ok());
+        let created = Arc::new(created?);
+        self.record_written_claim(pod, &created);
+        locked(&observed.tracker).rename(&special.claim.meta.uid, &created.meta.uid);
         let now = observed.handle.clock.now();
-        let written = writes::reserve(client, &pod.pod, made, Some(&allocation), now).await?;
+        let written = writes::reserve(client, &pod.pod, created, Some(&allocation), now).await?;
         self.record_written_claim(pod, &written);
         locked(&observed.tracker).wrote(Arc::clone(&written));
         writes::patch_pod_status(client, &pod.pod, &written.meta.name, &special.mappings).await?;
@@ -155,8 +156,10 @@ impl DynamicResources {
     /// Records the written claim, so that `unreserve` deletes it if the pod is not bound.
     fn record_written_claim(&self, pod: &PodInfo, claim: &Arc<ResourceClaim>) {
         let mut assumed = locked(&self.assumed);
-        if let Some(making) = assumed.get_mut(pod.uid()).and_then(|one| one.special.as_mut()) {
-            making.made = Some(Arc::clone(claim));
+        if let Some(in_creation) =
+            assumed.get_mut(pod.uid()).and_then(|claims| claims.special.as_mut())
+        {
+            in_creation.written = Some(Arc::clone(claim));
         }
     }
 }

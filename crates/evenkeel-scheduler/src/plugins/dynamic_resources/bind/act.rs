@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Allocates and reserves the claim for the pod. Every write requires the resource version that was read, so it cannot
-/// overwrite a concurrent change. Conflicts are retried.
+/// overwrite a concurrent change. After a conflict it reads the claim again and retries.
 pub(in super::super) async fn reserve(
     client: &Client,
     pod: &Pod,
@@ -98,7 +98,7 @@ pub(in super::super) async fn release(
         .map(drop)
 }
 
-/// Creates the claim for extended resources, still without an allocation.
+/// Creates the claim for extended resources, without an allocation.
 pub(in super::super) async fn create_extended(
     client: &Client,
     claim: &ResourceClaim,
@@ -125,17 +125,17 @@ pub(in super::super) async fn delete(
     client: &Client,
     claim: &ResourceClaim,
 ) -> Result<(), ApiError> {
-    let deleted = |outcome: Result<(), ApiError>| match outcome {
+    let ignore_missing = |outcome: Result<(), ApiError>| match outcome {
         Err(error) if error.is_not_found() || error.is_other_uid() => Ok(()),
         outcome => outcome,
     };
     let (kind, meta) = (ResourceClaim::kind(), &claim.meta);
-    deleted(unprotect(client, claim).await)?;
+    ignore_missing(unprotect(client, claim).await)?;
     let options = DeleteOptions { uid: meta.uid.to_string(), ..DeleteOptions::default() };
-    deleted(client.delete(&kind, &meta.namespace, &meta.name, &options).await.map(drop))
+    ignore_missing(client.delete(&kind, &meta.namespace, &meta.name, &options).await.map(drop))
 }
 
-/// Removes the finalizer from the claim. Conflicts are retried.
+/// Removes the finalizer from the claim. After a conflict it reads the claim again and retries.
 async fn unprotect(client: &Client, claim: &ResourceClaim) -> Result<(), ApiError> {
     let mut newer;
     let mut claim = claim;

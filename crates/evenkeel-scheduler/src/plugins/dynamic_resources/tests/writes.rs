@@ -1,5 +1,4 @@
-//! Writes of claims against a scripted API server: the requests that the plugin makes, and its reaction to the
-//! responses.
+//! Tests of the plugin's writes of claims against a scripted API server.
 
 use evenkeel_api::views::{DeviceClass, ResourceClaim};
 use evenkeel_runtime::{client::Client, clock::Clock};
@@ -36,7 +35,7 @@ fn clock() -> Clock {
     Clock::starting_at(at(0))
 }
 
-/// The claim `c` at this resource version, which requests one device.
+/// The claim `c`, which requests one device, at this resource version.
 fn written(version: &str, more: &Value) -> Value {
     let request = json!({"name": "r", "exactly": {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1}});
     let mut claim = json!({
@@ -52,7 +51,7 @@ fn claim(version: &str, more: &Value) -> Arc<ResourceClaim> {
 }
 
 /// Allocation of the device `d0`, which this node can access.
-fn given(node: &str) -> Value {
+fn allocation_on(node: &str) -> Value {
     let only = json!({"key": "metadata.name", "operator": "In", "values": [node]});
     json!({
         "devices": {"results": [{"request": "r", "driver": DRIVER, "pool": "p", "device": "d0"}]},
@@ -60,6 +59,7 @@ fn given(node: &str) -> Value {
     })
 }
 
+/// Response to a write whose resource version is outdated.
 fn conflict() -> (u16, Value) {
     (
         409,
@@ -67,6 +67,7 @@ fn conflict() -> (u16, Value) {
     )
 }
 
+/// Entry of `status.reservedFor` for this pod.
 fn user(name: &str) -> Value {
     json!({"resource": "pods", "name": name, "uid": name})
 }
@@ -100,6 +101,7 @@ fn attempt(claim: Arc<ResourceClaim>, nodes: &[&str]) -> AttemptState {
     AttemptState { attempt, devices, found: std::sync::Mutex::new(found) }
 }
 
+/// Allocation of the claim `c` that Filter computes for the node `n`.
 fn decided() -> Allocation {
     let state = attempt(claim("1", &json!({})), &["n"]);
     let decided = state.attempt.decided("n", &super::super::locked(&state.found)).unwrap();
@@ -117,7 +119,7 @@ async fn reserve(
 
 /// The first status that is written to a claim: its allocation and the reservation for the pod.
 fn first_status(version: &str) -> Value {
-    let mut allocation = given("n");
+    let mut allocation = allocation_on("n");
     allocation["allocationTimestamp"] = json!("2027-01-15T08:00:00Z");
     json!({
         "metadata": {"uid": "c", "resourceVersion": version},
@@ -126,10 +128,10 @@ fn first_status(version: &str) -> Value {
 }
 
 #[tokio::test]
-async fn devices_are_written_once_the_claim_is_protected() {
+async fn the_allocation_is_written_after_the_finalizer() {
     let script = Script::new([
         (200, written("2", &json!({"metadata": {"finalizers": ["other", FINALIZER]}}))),
-        (200, written("3", &json!({"status": {"allocation": given("n")}}))),
+        (200, written("3", &json!({"status": {"allocation": allocation_on("n")}}))),
     ]);
     let client = script.client(&clock());
     let before = claim("1", &json!({"metadata": {"finalizers": ["other"]}}));
@@ -143,11 +145,12 @@ async fn devices_are_written_once_the_claim_is_protected() {
 }
 
 #[tokio::test]
-async fn other_users_of_a_claim_stay_reserved() {
-    let shared = json!({"status": {"allocation": given("n"), "reservedFor": [user("first")]}});
+async fn reservations_for_other_pods_are_kept() {
+    let shared =
+        json!({"status": {"allocation": allocation_on("n"), "reservedFor": [user("first")]}});
     let protected = json!({"metadata": {"finalizers": [FINALIZER]}});
     let both = json!([user("first"), user("web")]);
-    // First without, then with a concurrent write by another client.
+    // In the second case, another client writes concurrently.
     for stale in [false, true] {
         let mut answers = vec![(200, written("6", &shared))];
         if stale {
@@ -165,27 +168,31 @@ async fn other_users_of_a_claim_stay_reserved() {
         let version = if stale { "5" } else { "4" };
         assert_eq!(body["metadata"]["resourceVersion"], version);
         let since = json!({"allocationTimestamp": "2027-01-15T08:00:00Z"});
-        assert_eq!(body["status"]["allocation"], since, "only what is new is written");
+        assert_eq!(body["status"]["allocation"], since, "only the new field is written");
     }
 }
 
 #[tokio::test]
 async fn concurrent_changes_of_a_claim_are_reported() {
-    let allocated = json!({"status": {"allocation": given("n")}});
+    let allocated = json!({"status": {"allocation": allocation_on("n")}});
     let deleted = json!({"metadata": {"deletionTimestamp": "2027-01-15T08:00:00Z"}});
-    for (is, fresh, want) in [
+    for (current, allocates, want) in [
         (&deleted, true, "claim shop/c got deleted in the meantime"),
         (&allocated, true, "claim shop/c got allocated elsewhere in the meantime"),
         (&json!({}), false, "claim shop/c got deallocated elsewhere in the meantime"),
     ] {
         let script = Script::default();
         let allocation = decided();
-        let outcome =
-            reserve(&script.client(&clock()), claim("1", is), fresh.then_some(&allocation)).await;
+        let outcome = reserve(
+            &script.client(&clock()),
+            claim("1", current),
+            allocates.then_some(&allocation),
+        )
+        .await;
         assert_eq!(outcome.unwrap_err(), want);
         assert!(script.requests().is_empty());
     }
-    // The claim that was read again after the conflict shows it.
+    // After a conflict, the claim that is read again shows the concurrent change.
     let script = Script::new([conflict(), (200, written("5", &allocated))]);
     let outcome = reserve(&script.client(&clock()), claim("1", &json!({})), Some(&decided())).await;
     assert_eq!(outcome.unwrap_err(), "claim shop/c got allocated elsewhere in the meantime");
@@ -202,8 +209,8 @@ async fn concurrent_changes_of_a_claim_are_reported() {
 }
 
 #[tokio::test]
-async fn a_claim_is_released_whatever_its_resource_version() {
-    let used = json!({"status": {"allocation": given("n"), "reservedFor": [user("web")]}});
+async fn a_claim_is_released_regardless_of_its_resource_version() {
+    let used = json!({"status": {"allocation": allocation_on("n"), "reservedFor": [user("web")]}});
     let script = Script::new([(200, written("3", &json!({})))]);
     let client = script.client(&clock());
     writes::release(&client, &claim("1", &used), &pod().pod).await.unwrap();
@@ -212,11 +219,13 @@ async fn a_claim_is_released_whatever_its_resource_version() {
         "status": {"reservedFor": [{"$patch": "delete", "uid": "web"}]},
     });
     assert_eq!(script.requests(), [(STATUS.to_owned(), body)]);
-    let others = json!({"status": {"allocation": given("n"), "reservedFor": [user("first")]}});
+    let others =
+        json!({"status": {"allocation": allocation_on("n"), "reservedFor": [user("first")]}});
     writes::release(&client, &claim("1", &others), &pod().pod).await.unwrap();
     assert!(script.requests().is_empty());
 }
 
+/// Runs PostFilter for a pod with this claim after Filter rejected the node `n`.
 async fn post_filter(script: &Script, claim: Arc<ResourceClaim>) -> PostFilterResult {
     let plugin = DynamicResources::default();
     plugin.connect(&handle(script.client(&clock()), &clock()));
@@ -252,8 +261,9 @@ async fn run_post_filter(
 }
 
 #[tokio::test]
-async fn devices_that_are_of_no_use_are_given_back() {
-    let on_m = |users: Value| json!({"status": {"allocation": given("m"), "reservedFor": users}});
+async fn a_claim_with_inaccessible_devices_is_deallocated() {
+    let on_m =
+        |users: Value| json!({"status": {"allocation": allocation_on("m"), "reservedFor": users}});
     let body = json!({
         "metadata": {"uid": "c", "resourceVersion": "1"},
         "status": {"allocation": null, "reservedFor": null, "devices": null},
@@ -268,7 +278,7 @@ async fn devices_that_are_of_no_use_are_given_back() {
     for users in [json!([user("other")]), json!([user("web"), user("other")])] {
         let script = Script::default();
         let done = post_filter(&script, claim("1", &on_m(users))).await;
-        assert_eq!(done, PostFilterResult::default(), "somebody else needs them");
+        assert_eq!(done, PostFilterResult::default(), "another pod uses the claim");
         assert!(script.requests().is_empty());
     }
     let script = Script::new([conflict()]);
@@ -288,6 +298,7 @@ fn reserved_on_n(script: &Script) -> (DynamicResources, Client) {
     (plugin, client)
 }
 
+/// Reports whether the tracker has the device `d0` in use.
 fn has_device(plugin: &DynamicResources) -> bool {
     super::super::locked(&plugin.observed.get().unwrap().tracker)
         .in_use()
@@ -295,8 +306,8 @@ fn has_device(plugin: &DynamicResources) -> bool {
 }
 
 #[tokio::test]
-async fn a_reserved_pod_has_its_devices_until_unreserve() {
-    let bound = json!({"status": {"allocation": given("n"), "reservedFor": [user("web")]}});
+async fn devices_of_a_reserved_pod_are_in_use_until_unreserve() {
+    let bound = json!({"status": {"allocation": allocation_on("n"), "reservedFor": [user("web")]}});
     let script = Script::new([(200, written("2", &json!({}))), (200, written("3", &bound))]);
     let (plugin, client) = reserved_on_n(&script);
     assert!(has_device(&plugin));
@@ -330,7 +341,7 @@ async fn unreserve_releases_the_claims_of_the_pod() {
     let (plugin, client) = (DynamicResources::default(), script.client(&clock()));
     let handle = handle(client, &clock());
     plugin.connect(&handle);
-    let used = json!({"status": {"allocation": given("n"), "reservedFor": [user("web")]}});
+    let used = json!({"status": {"allocation": allocation_on("n"), "reservedFor": [user("web")]}});
     let decided = AssumedClaims { claims: vec![(claim("1", &used), None)], special: None };
     super::super::locked(&plugin.assumed).insert("web".into(), decided);
     plugin.unreserve(&mut CycleState::default(), &pod(), "n");
@@ -356,6 +367,7 @@ fn with_class(script: &Script, pod: &PodInfo) -> (DynamicResources, Client, Cycl
     (plugin, client, state)
 }
 
+/// Pod that requests one `example.com/gpu`.
 fn gpu_pod() -> PodInfo {
     let asks = json!({"requests": {"example.com/gpu": "1"}});
     info("web", &json!({"spec": {"containers": [{"name": "c", "resources": asks}]}}))
@@ -363,8 +375,8 @@ fn gpu_pod() -> PodInfo {
 
 /// Filter's messages for the nodes `n` and `m`, and for a node that advertises the resource itself.
 fn filter_messages(plugin: &DynamicResources, state: &CycleState, pod: &PodInfo) -> [String; 3] {
-    let own = json!({"status": {"allocatable": {"example.com/gpu": "1"}}});
-    let nodes = table(&[node("n", &json!({})), node("m", &json!({})), node("own", &own)]);
+    let advertising = json!({"status": {"allocatable": {"example.com/gpu": "1"}}});
+    let nodes = table(&[node("n", &json!({})), node("m", &json!({})), node("own", &advertising)]);
     ["n", "m", "own"].map(|name| match plugin.filter(state, pod, nodes.get(name).unwrap()) {
         Ok(()) => String::new(),
         Err(why) => why.reasons.join(", "),
@@ -374,27 +386,27 @@ fn filter_messages(plugin: &DynamicResources, state: &CycleState, pod: &PodInfo)
 const SPECIAL: &str = "/apis/resource.k8s.io/v1/namespaces/shop/resourceclaims/web-1";
 
 /// The claim that was created for the pod, at this resource version.
-fn made(version: &str, more: &Value) -> Value {
+fn created(version: &str, more: &Value) -> Value {
     let owner =
         json!({"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "web", "controller": true});
-    let mut made = json!({"metadata": {
+    let mut created = json!({"metadata": {
         "name": "web-1", "uid": "u1", "namespace": "shop", "resourceVersion": version, "ownerReferences": [owner],
         "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
     }});
-    merge(&mut made, more);
-    made
+    merge(&mut created, more);
+    created
 }
 
 #[tokio::test]
-async fn a_claim_is_made_for_extended_resources() {
+async fn pre_bind_creates_a_claim_for_extended_resources() {
     let pod = gpu_pod();
     let protected = json!({"metadata": {"finalizers": [FINALIZER]}});
     let mut bound = protected.clone();
-    bound["status"] = json!({"allocation": given("n"), "reservedFor": [user("web")]});
+    bound["status"] = json!({"allocation": allocation_on("n"), "reservedFor": [user("web")]});
     let script = Script::new([
-        (201, made("1", &json!({}))),
-        (200, made("2", &protected)),
-        (200, made("3", &bound)),
+        (201, created("1", &json!({}))),
+        (200, created("2", &protected)),
+        (200, created("3", &bound)),
         (200, json!({"metadata": {"name": "web"}})),
     ]);
     let (plugin, client, mut state) = with_class(&script, &pod);
@@ -423,27 +435,27 @@ async fn a_claim_is_made_for_extended_resources() {
     );
     plugin.post_bind(&pod, "n");
     assert!(super::super::locked(&plugin.assumed).is_empty());
-    assert_eq!(claims_made(&plugin), [("false  Pod success".to_owned(), 1)]);
+    assert_eq!(creations(&plugin), [("false  Pod success".to_owned(), 1)]);
 }
 
-/// Counted creations of claims.
-fn claims_made(plugin: &DynamicResources) -> Vec<(String, u64)> {
+/// Returns the counted creations of claims by result.
+fn creations(plugin: &DynamicResources) -> Vec<(String, u64)> {
     let registry = &plugin.observed.get().unwrap().handle.registry;
     series(registry, "dynamic_resource_allocation_resourceclaim_creates_total")
 }
 
 #[tokio::test]
-async fn a_claim_that_cannot_be_made_is_counted() {
+async fn a_failed_creation_of_a_claim_is_counted() {
     let (pod, script) = (gpu_pod(), Script::new([crate::scripted::Answer::refused(403)]));
     let (plugin, client, mut state) = with_class(&script, &pod);
     filter_messages(&plugin, &state, &pod);
     plugin.reserve(&mut state, &pod, "n").unwrap();
     assert!(plugin.pre_bind(&client, &pod, "n").await.is_err());
-    assert_eq!(claims_made(&plugin), [("false  Pod failure".to_owned(), 1)]);
+    assert_eq!(creations(&plugin), [("false  Pod failure".to_owned(), 1)]);
 }
 
 #[tokio::test]
-async fn a_node_that_offers_the_resource_needs_no_claim() {
+async fn a_node_that_advertises_the_resource_needs_no_claim() {
     let (pod, script) = (gpu_pod(), Script::default());
     let (plugin, _, mut state) = with_class(&script, &pod);
     filter_messages(&plugin, &state, &pod);
@@ -462,10 +474,10 @@ async fn unreserve_deletes_the_claim_for_extended_resources() {
     let refused =
         (403, json!({"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"}));
     let script = Script::new([
-        (201, made("1", &json!({}))),
-        (200, made("2", &protected)),
+        (201, created("1", &json!({}))),
+        (200, created("2", &protected)),
         refused,
-        (200, made("2", &json!({}))),
+        (200, created("2", &json!({}))),
     ]);
     let (plugin, client, mut state) = with_class(&script, &pod);
     filter_messages(&plugin, &state, &pod);
@@ -476,7 +488,7 @@ async fn unreserve_deletes_the_claim_for_extended_resources() {
     assert!(!has_device(&plugin));
     let observed = plugin.observed.get().unwrap();
     // The plugin ignores the claim until the cache shows its deletion.
-    let shown: Arc<ResourceClaim> = object("web-1", &made("2", &protected));
+    let shown: Arc<ResourceClaim> = object("web-1", &created("2", &protected));
     super::super::locked(&observed.extended_claims).observe(&shown);
     assert!(super::super::locked(&observed.extended_claims).claim_of(&pod.pod).is_none());
     observed.handle.tasks.join().await;
@@ -485,17 +497,17 @@ async fn unreserve_deletes_the_claim_for_extended_resources() {
 }
 
 #[tokio::test]
-async fn a_claim_of_an_earlier_attempt_must_go_first() {
+async fn a_claim_of_an_earlier_attempt_is_deleted_first() {
     let pod = gpu_pod();
-    let old = json!({"metadata": {"finalizers": [FINALIZER, "other"]}, "status": {"allocation": given("n")}});
+    let old = json!({"metadata": {"finalizers": [FINALIZER, "other"]}, "status": {"allocation": allocation_on("n")}});
     let script = Script::new([
         conflict(),
-        (200, made("3", &old)),
-        (200, made("4", &json!({}))),
+        (200, created("3", &old)),
+        (200, created("4", &json!({}))),
         (404, json!({"kind": "Status", "code": 404, "reason": "NotFound", "message": "gone"})),
     ]);
     let (plugin, _, _) = with_class(&script, &pod);
-    let stale: Arc<ResourceClaim> = object("web-1", &made("2", &old));
+    let stale: Arc<ResourceClaim> = object("web-1", &created("2", &old));
     super::super::locked(&plugin.observed.get().unwrap().extended_claims).observe(&stale);
     let mut state = CycleState::default();
     plugin.pre_filter(&mut state, &pod, &table(&[])).unwrap();
@@ -507,8 +519,8 @@ async fn a_claim_of_an_earlier_attempt_must_go_first() {
     assert_eq!(requests.len(), 4);
     assert_eq!(requests[2].1["metadata"]["finalizers"], json!(["other"]));
     // The deletion requeues the pod. It requeues other pods only if it frees devices.
-    let unallocated: Arc<ResourceClaim> = object("web-1", &made("2", &json!({})));
-    let gone = |claim: &Arc<ResourceClaim>| {
+    let unallocated: Arc<ResourceClaim> = object("web-1", &created("2", &json!({})));
+    let claim_deleted = |claim: &Arc<ResourceClaim>| {
         Change::Object(ObjectChange::ResourceClaim(Edit::Deleted(Arc::clone(claim))))
     };
     for (pod, claim, want) in [
@@ -516,7 +528,7 @@ async fn a_claim_of_an_earlier_attempt_must_go_first() {
         (&info("other", &json!({})), &unallocated, QueueingHint::Skip),
         (&info("other", &json!({})), &stale, QueueingHint::Queue),
     ] {
-        assert_eq!(plugin.queueing_hint(pod, &gone(claim)), want);
+        assert_eq!(plugin.queueing_hint(pod, &claim_deleted(claim)), want);
     }
     super::super::locked(&plugin.observed.get().unwrap().extended_claims).remove(&stale);
     assert!(matches!(
@@ -526,7 +538,7 @@ async fn a_claim_of_an_earlier_attempt_must_go_first() {
 }
 
 #[tokio::test]
-async fn profiles_know_of_each_others_decisions() {
+async fn profiles_share_in_flight_allocations() {
     let script = Script::default();
     let handle = handle(script.client(&clock()), &clock());
     let (one, other) = (DynamicResources::default(), DynamicResources::default());

@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 use super::{NotReady, check};
 use crate::{
     framework::PreBindError,
-    metrics::Awaited,
+    metrics::DeviceWaitResult,
     plugins::dynamic_resources::{DynamicResources, Observed, locked},
     pod::PodInfo,
 };
@@ -31,12 +31,15 @@ impl DynamicResources {
         observed.handle.recorder.record(&event, "Scheduling", None);
         let began = observed.handle.clock.now();
         let outcome = self.until_ready(observed, pod.uid(), began).await;
-        let how = outcome.as_ref().map_or_else(|not_ready| not_ready.how, |()| Awaited::Ready);
+        let result = outcome
+            .as_ref()
+            .map_or_else(|not_ready| not_ready.result, |()| DeviceWaitResult::Ready);
         let took = observed.handle.clock.now().duration_since(began).unsigned_abs();
-        self.count(observed, pod.uid(), how, took);
+        self.count(observed, pod.uid(), result, took);
         outcome.map_err(|not_ready| PreBindError::Refused(not_ready.why))
     }
 
+    /// Checks the claims after each change and at each deadline, until all are ready or one fails.
     async fn until_ready(
         &self,
         observed: &Observed,
@@ -71,13 +74,13 @@ impl DynamicResources {
     }
 
     /// Counts the outcome of the wait for each device of the pod's claims.
-    fn count(&self, observed: &Observed, uid: &str, how: Awaited, took: Duration) {
+    fn count(&self, observed: &Observed, uid: &str, result: DeviceWaitResult, took: Duration) {
         let (metrics, profile) = (observed.handle.metrics.claims(), &observed.handle.profile);
         for claim in self.claims_of_assumed_pod(observed, uid).into_iter().flatten() {
             let allocation = claim.status.allocation.as_deref();
             for device in allocation.iter().flat_map(|allocation| &*allocation.devices.results) {
                 let conditional = !device.binding_conditions.is_empty();
-                metrics.awaited(profile, &device.driver, conditional, how, took);
+                metrics.record_wait(profile, &device.driver, conditional, result, took);
             }
         }
     }

@@ -1,5 +1,4 @@
-//! A whole scheduler with a pod whose device has binding conditions: statuses that the driver reports, and the
-//! scheduler's reactions.
+//! Tests of a whole scheduler with a pod whose device has binding conditions.
 
 use evenkeel_runtime::{cache::Caches, clock::Clock, tasks::Tasks};
 use prometheus::Registry;
@@ -17,7 +16,7 @@ use crate::{
     SchedulerOptions,
     fixtures::{at, merge, series},
     framework::Profile,
-    metrics::Awaited,
+    metrics::DeviceWaitResult,
     plugins::{DefaultBinder, DynamicResources},
     scripted::{Answer, Script},
 };
@@ -56,15 +55,16 @@ impl Claim {
 }
 
 /// A scheduler with the node `n`, whose device `d` has binding conditions, and the pod `web`, which claims the device.
-struct World {
+struct Fixture {
     script: Script,
     claim: Claim,
     registry: Registry,
     clock: Clock,
     tasks: Tasks,
-    /// Writes that the test has not taken yet. `notes` are all events.
+    /// Writes that the test has not taken yet.
     written: Vec<(String, Value)>,
-    notes: Vec<Value>,
+    /// All events.
+    events: Vec<Value>,
 }
 
 fn list(items: &[Value]) -> Value {
@@ -87,6 +87,7 @@ fn pod() -> Value {
     })
 }
 
+/// Slice of the node `n` with the device `d`, which has binding conditions, and `e`, which has none.
 fn slice() -> Value {
     let devices = [
         json!({
@@ -105,8 +106,8 @@ fn slice() -> Value {
     })
 }
 
-impl World {
-    /// Creates the world. `more` is merged into the claim.
+impl Fixture {
+    /// Creates the fixture, with `more` merged into the claim.
     fn new(more: &Value) -> Self {
         let request =
             json!({"name": "r", "exactly": {"deviceClassName": "any", "allocationMode": "All"}});
@@ -119,13 +120,13 @@ impl World {
         let watched: Arc<Mutex<Option<Script>>> = Arc::default();
         let (kept, script_source) = (claim.clone(), Arc::clone(&watched));
         let rule = move |what: &str, body: &Value| {
-            let tell = |path: &str, object: &Value| {
+            let send_update = |path: &str, object: &Value| {
                 let script = script_source.lock().unwrap().clone().unwrap();
                 script.send_watch_event(path, "MODIFIED", object);
             };
             if what.starts_with(CLAIM) {
                 let now = kept.change(body);
-                tell(CLAIMS, &now);
+                send_update(CLAIMS, &now);
                 return Some(Answer::object(now));
             }
             if what == "POST /api/v1/namespaces/shop/pods/web/binding" {
@@ -134,7 +135,7 @@ impl World {
                     &mut bound,
                     &json!({"metadata": {"resourceVersion": "9"}, "spec": {"nodeName": "n"}}),
                 );
-                tell(PODS, &bound);
+                send_update(PODS, &bound);
             }
             // Pod statuses and events: the scheduler ignores the response.
             Some(Answer::Body(201, json!({"metadata": meta("x", "shop")})))
@@ -162,7 +163,7 @@ impl World {
             clock: Clock::starting_at(at(0)),
             tasks: Tasks::new(),
             written: Vec::new(),
-            notes: Vec::new(),
+            events: Vec::new(),
         }
     }
 
@@ -193,21 +194,21 @@ impl World {
 
     /// Returns the writes up to the first one whose path ends with `end`, without events, and the seconds since the
     /// start.
-    async fn until(&mut self, end: &str) -> (i64, Vec<(String, Value)>) {
+    async fn writes_until(&mut self, end: &str) -> (i64, Vec<(String, Value)>) {
         for _ in 0..200_000 {
-            self.look();
-            if let Some(n) = self.written.iter().position(|(what, _)| what.ends_with(end)) {
-                return (self.seconds(), self.written.drain(..=n).collect());
+            self.collect_requests();
+            if let Some(last) = self.written.iter().position(|(what, _)| what.ends_with(end)) {
+                return (self.seconds(), self.written.drain(..=last).collect());
             }
             self.clock.sleep(Duration::from_millis(10)).await;
         }
         panic!("no {end}: {:#?}", self.written);
     }
 
-    fn look(&mut self) {
+    fn collect_requests(&mut self) {
         for (what, body) in self.script.requests() {
             if what.ends_with("/events") {
-                self.notes.push(body);
+                self.events.push(body);
             } else {
                 self.written.push((what, body));
             }
@@ -218,7 +219,7 @@ impl World {
         self.clock.now().as_second() - at(0).as_second()
     }
 
-    /// The driver reports a condition of its device.
+    /// Reports a condition of the device `d`, as its driver does.
     fn report(&self, condition: &str, reason: &str) {
         let condition =
             json!({"type": condition, "status": "True", "reason": reason, "message": "so it is"});
@@ -228,21 +229,21 @@ impl World {
         self.script.send_watch_event(CLAIMS, "MODIFIED", &now);
     }
 
-    /// Counted waits by outcome, and counted devices with binding conditions.
+    /// Returns the counted waits by result, and the counted devices with binding conditions.
     fn counted(&self) -> [Vec<(String, u64)>; 2] {
         [WAITS, ALLOCATIONS].map(|name| series(&self.registry, name))
     }
 }
 
-impl Drop for World {
+impl Drop for Fixture {
     fn drop(&mut self) {
         self.tasks.token().cancel();
     }
 }
 
 /// Counts of two devices of one driver, one with binding conditions, after this number of waits.
-fn count(how: &str, waits: u64) -> [(String, u64); 2] {
-    let labels = format!("{DRIVER} default-scheduler {how}");
+fn count(result: &str, waits: u64) -> [(String, u64); 2] {
+    let labels = format!("{DRIVER} default-scheduler {result}");
     [(labels.clone(), 2 * waits), (labels, waits)]
 }
 
@@ -254,50 +255,51 @@ fn last_status(written: &[(String, Value)]) -> &Value {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_is_bound_once_its_device_is_ready() {
-    let mut world = World::new(&json!({}));
-    world.start();
-    let (_, written) = world.until("/resourceclaims/c/status").await;
+    let mut fixture = Fixture::new(&json!({}));
+    fixture.start();
+    let (_, written) = fixture.writes_until("/resourceclaims/c/status").await;
     let allocation = &last_status(&written)["allocation"];
     assert_eq!(allocation["devices"]["results"][0]["bindingConditions"], json!(["attached"]));
-    world.clock.sleep(Duration::from_secs(300)).await;
-    world.look();
-    assert!(world.written.is_empty(), "it waits: {:?}", world.written);
-    let pending = world.notes.iter().find(|note| note["reason"] == "BindingConditionsPending");
+    fixture.clock.sleep(Duration::from_secs(300)).await;
+    fixture.collect_requests();
+    assert!(fixture.written.is_empty(), "the pod waits: {:?}", fixture.written);
+    let pending = fixture.events.iter().find(|note| note["reason"] == "BindingConditionsPending");
     let note = &pending.unwrap()["note"];
     assert_eq!(*note, "waiting for binding conditions for device on node n");
     // First the driver reports an unrelated condition.
-    world.report("warm", "Sun");
-    world.clock.sleep(Duration::from_secs(1)).await;
-    world.report("attached", "Plugged");
-    let (seconds, written) = world.until("/binding").await;
-    assert_eq!((seconds, written.len()), (301, 1), "at once: {written:?}");
-    world.clock.sleep(Duration::from_secs(1)).await;
+    fixture.report("warm", "Sun");
+    fixture.clock.sleep(Duration::from_secs(1)).await;
+    fixture.report("attached", "Plugged");
+    let (seconds, written) = fixture.writes_until("/binding").await;
+    assert_eq!((seconds, written.len()), (301, 1), "the pod is bound at once: {written:?}");
+    fixture.clock.sleep(Duration::from_secs(1)).await;
     let [waits, allocations] = count("success", 1);
-    assert_eq!(world.counted(), [[waits], [allocations]]);
+    assert_eq!(fixture.counted(), [[waits], [allocations]]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn other_pods_do_not_wait_for_the_device() {
-    let mut world = World::new(&json!({}));
-    world.start();
-    world.until("/resourceclaims/c/status").await;
-    world.clock.sleep(Duration::from_secs(30)).await;
+    let mut fixture = Fixture::new(&json!({}));
+    fixture.start();
+    fixture.writes_until("/resourceclaims/c/status").await;
+    fixture.clock.sleep(Duration::from_secs(30)).await;
     for name in ["first", "second"] {
         let mut other = pod();
         merge(&mut other, &json!({"metadata": meta(name, "shop"), "spec": {"resourceClaims": []}}));
         other["metadata"]["resourceVersion"] = json!("20");
-        world.script.send_watch_event(PODS, "ADDED", &other);
-        let (seconds, _) = world.until(&format!("/{name}/binding")).await;
+        fixture.script.send_watch_event(PODS, "ADDED", &other);
+        let (seconds, _) = fixture.writes_until(&format!("/{name}/binding")).await;
         assert_eq!(seconds, 30, "{name}");
     }
 }
 
-/// The scheduler deallocates the device for this reason, allocates it again, and the second wait succeeds.
-async fn deallocated_and_retried(world: &mut World, how: &str, why: &str) {
-    let (_, mut written) = world.until("/resourceclaims/c/status").await;
+/// Checks that the scheduler deallocates the device for this reason and allocates it again, and that the second wait
+/// succeeds.
+async fn deallocated_and_retried(fixture: &mut Fixture, result: &str, why: &str) {
+    let (_, mut written) = fixture.writes_until("/resourceclaims/c/status").await;
     let users = &last_status(&written)["reservedFor"];
-    assert_eq!(users[0]["$patch"], "delete", "first the pod lets go: {written:?}");
-    written.extend(world.until("/resourceclaims/c/status").await.1);
+    assert_eq!(users[0]["$patch"], "delete", "first the reservation is removed: {written:?}");
+    written.extend(fixture.writes_until("/resourceclaims/c/status").await.1);
     let given_up = json!({"allocation": null, "reservedFor": null, "devices": null});
     assert_eq!(*last_status(&written), given_up, "{written:?}");
     written.retain(|(what, _)| what.ends_with("/pods/web/status"));
@@ -305,41 +307,42 @@ async fn deallocated_and_retried(world: &mut World, how: &str, why: &str) {
     assert!(is_written(why), "{written:?}");
     assert!(is_written("SchedulerError"), "{written:?}");
     // The freed device is allocated again.
-    let (_, written) = world.until("/resourceclaims/c/status").await;
+    let (_, written) = fixture.writes_until("/resourceclaims/c/status").await;
     assert!(last_status(&written)["allocation"]["devices"].is_object(), "{written:?}");
-    world.report("attached", "Plugged");
-    world.until("/binding").await;
-    world.clock.sleep(Duration::from_secs(1)).await;
-    let ([waits, allocations], [well, all_well]) = (count(how, 1), count("success", 1));
-    let mut want = [vec![waits, well], vec![allocations, all_well]];
+    fixture.report("attached", "Plugged");
+    fixture.writes_until("/binding").await;
+    fixture.clock.sleep(Duration::from_secs(1)).await;
+    let ([waits, allocations], [successful_wait, successful_allocation]) =
+        (count(result, 1), count("success", 1));
+    let mut want = [vec![waits, successful_wait], vec![allocations, successful_allocation]];
     want.iter_mut().for_each(|series| series.sort());
-    assert_eq!(world.counted(), want);
+    assert_eq!(fixture.counted(), want);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_device_that_fails_is_given_up() {
-    let mut world = World::new(&json!({}));
-    world.start();
-    world.until("/resourceclaims/c/status").await;
-    world.clock.sleep(Duration::from_secs(30)).await;
-    world.report("lost", "Unplugged");
+async fn a_failed_device_is_deallocated_and_the_pod_retried() {
+    let mut fixture = Fixture::new(&json!({}));
+    fixture.start();
+    fixture.writes_until("/resourceclaims/c/status").await;
+    fixture.clock.sleep(Duration::from_secs(30)).await;
+    fixture.report("lost", "Unplugged");
     let why = r#"running PreBind plugin \"DynamicResources\": device binding failed: claim=c, reason=Unplugged, message=\"so it is\""#;
-    deallocated_and_retried(&mut world, "failure", why).await;
-    assert!((30..40).contains(&world.seconds()), "{}", world.seconds());
+    deallocated_and_retried(&mut fixture, "failure", why).await;
+    assert!((30..40).contains(&fixture.seconds()), "{}", fixture.seconds());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_device_that_is_not_ready_in_time_is_given_up() {
-    let mut world = World::new(&json!({}));
-    world.start();
-    world.until("/resourceclaims/c/status").await;
+async fn a_device_that_is_not_ready_before_the_timeout_is_deallocated() {
+    let mut fixture = Fixture::new(&json!({}));
+    fixture.start();
+    fixture.writes_until("/resourceclaims/c/status").await;
     deallocated_and_retried(
-        &mut world,
+        &mut fixture,
         "timeout",
         "device binding timeout: context deadline exceeded",
     )
     .await;
-    assert!((600..610).contains(&world.seconds()), "{}", world.seconds());
+    assert!((600..610).contains(&fixture.seconds()), "{}", fixture.seconds());
 }
 
 /// A new leader continues the wait until its original deadline.
@@ -354,32 +357,32 @@ async fn a_new_leader_keeps_the_deadline() {
         "allocationTimestamp": evenkeel_api::time::seconds(at(-400)),
     });
     let user = json!({"resource": "pods", "name": "web", "uid": "web"});
-    let mut world = World::new(&json!({
+    let mut fixture = Fixture::new(&json!({
         "metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"]},
         "status": {"allocation": allocation, "reservedFor": [user]},
     }));
-    world.start();
-    deallocated_and_retried(&mut world, "timeout", "device binding timeout: claim=c").await;
-    assert!((200..210).contains(&world.seconds()), "{}", world.seconds());
+    fixture.start();
+    deallocated_and_retried(&mut fixture, "timeout", "device binding timeout: claim=c").await;
+    assert!((200..210).contains(&fixture.seconds()), "{}", fixture.seconds());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_claim_ends_the_wait_for_its_devices() {
-    let mut world = World::new(&json!({}));
-    world.start();
-    world.until("/resourceclaims/c/status").await;
-    world.clock.sleep(Duration::from_secs(5)).await;
-    world.script.send_watch_event(CLAIMS, "DELETED", &world.claim.now());
-    let (seconds, written) = world.until("/pods/web/status").await;
+    let mut fixture = Fixture::new(&json!({}));
+    fixture.start();
+    fixture.writes_until("/resourceclaims/c/status").await;
+    fixture.clock.sleep(Duration::from_secs(5)).await;
+    fixture.script.send_watch_event(CLAIMS, "DELETED", &fixture.claim.now());
+    let (seconds, written) = fixture.writes_until("/pods/web/status").await;
     let text = written.last().unwrap().1.to_string();
     assert!(text.contains(r#"resourceclaims.resource.k8s.io \"shop/c\" not found"#), "{text}");
     assert_eq!(seconds, 5);
     // The claim no longer exists, so its devices are not counted.
-    assert_eq!(world.counted(), [vec![], vec![]]);
+    assert_eq!(fixture.counted(), [vec![], vec![]]);
 }
 
 #[test]
-fn the_first_claim_that_is_not_ready_says_when_to_look_again() {
+fn the_first_claim_that_is_not_ready_determines_the_next_check() {
     let device = json!({
         "request": "r", "driver": DRIVER, "pool": "p", "device": "d", "bindingConditions": ["attached"],
     });
@@ -393,7 +396,10 @@ fn the_first_claim_that_is_not_ready_says_when_to_look_again() {
     let plain =
         || Ok(object("p", &json!({"status": {"allocation": {"devices": {"results": []}}}})));
     let late = |why: &str| {
-        Err(NotReady { how: Awaited::TimedOut, why: format!("device binding timeout: {why}") })
+        Err(NotReady {
+            result: DeviceWaitResult::TimedOut,
+            why: format!("device binding timeout: {why}"),
+        })
     };
     let (timeout, end, soon) = (Duration::from_secs(600), at(600), Duration::from_millis(1));
     for (claims, now, want) in [
@@ -406,7 +412,7 @@ fn the_first_claim_that_is_not_ready_says_when_to_look_again() {
         (
             vec![Err("gone".to_owned())],
             0,
-            Err(NotReady { how: Awaited::Error, why: "gone".to_owned() }),
+            Err(NotReady { result: DeviceWaitResult::Error, why: "gone".to_owned() }),
         ),
     ] {
         assert_eq!(check(claims, timeout, end, at(now)), want, "at {now}");

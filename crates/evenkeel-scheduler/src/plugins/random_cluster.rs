@@ -1,5 +1,4 @@
-//! Random clusters for tests: steps that change a node table, and the objects that it should then
-//! contain.
+//! Random clusters for tests: steps that change a node table, and the objects that the table then contains.
 
 use evenkeel_api::{
     StrMap,
@@ -21,74 +20,75 @@ pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// A node table with its expected contents.
 #[derive(Default)]
-pub(super) struct World {
+pub(super) struct RandomCluster {
     pub(super) table: NodeTable,
     pub(super) nodes: BTreeMap<String, Arc<Node>>,
+    /// Pods with the names of their nodes, by uid.
     pub(super) pods: BTreeMap<String, (PodInfo, String)>,
     pub(super) namespaces: BTreeMap<String, StrMap>,
 }
 
-/// A step: the first number selects the operation.
+/// A step. The first number selects the operation, and the others its arguments: pod, node, and variant.
 pub(super) type Step = (u8, u8, u8, u8);
 
 pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec((0_u8..10, 0_u8..8, 0_u8..5, any::<u8>()), 0..60)
 }
 
-impl World {
-    /// Creates four nodes and applies steps. `kind` builds pods from numbers.
+impl RandomCluster {
+    /// Creates four nodes and applies steps. `kind` returns the fields of a pod by number.
     pub(super) fn after(steps: &[Step], kind: impl Fn(u8) -> Value) -> Self {
-        let mut world = Self::default();
-        (0..4).for_each(|n| world.set_node(n, n));
-        world.apply(steps, kind);
-        world
+        let mut cluster = Self::default();
+        (0..4).for_each(|n| cluster.set_node(n, n));
+        cluster.apply(steps, kind);
+        cluster
     }
 
     /// Applies more steps.
     pub(super) fn apply(&mut self, steps: &[Step], kind: impl Fn(u8) -> Value) {
-        let world = self;
-        for (what, a, b, c) in steps {
-            match what {
-                0..=4 => world.place(*a, *b, &kind(*c)),
-                5 => world.remove(*a),
-                6 => world.set_node(*b, *c),
+        let cluster = self;
+        for (operation, a, b, c) in steps {
+            match operation {
+                0..=4 => cluster.place(*a, *b, &kind(*c)),
+                5 => cluster.remove(*a),
+                6 => cluster.set_node(*b, *c),
                 7 => {
-                    world.table.remove_node(&format!("n{b}"));
-                    world.nodes.remove(&format!("n{b}"));
+                    cluster.table.remove_node(&format!("n{b}"));
+                    cluster.nodes.remove(&format!("n{b}"));
                 }
-                8 => world.set_namespace(["shop", "bank"][usize::from(*a) % 2], *c),
-                _ => world.delete(*a),
+                8 => cluster.set_namespace(["shop", "bank"][usize::from(*a) % 2], *c),
+                _ => cluster.delete(*a),
             }
         }
     }
 
-    /// Sets a node whose labels and taints depend on `how`.
-    fn set_node(&mut self, n: u8, how: u8) {
+    /// Sets a node whose labels and taints depend on `variant`.
+    fn set_node(&mut self, n: u8, variant: u8) {
         let name = format!("n{n}");
         let mut labels = json!({ HOST: name });
-        if !how.is_multiple_of(5) {
-            labels[ZONE] = json!(["a", "b", "c", ""][usize::from(how) % 4]);
+        if !variant.is_multiple_of(5) {
+            labels[ZONE] = json!(["a", "b", "c", ""][usize::from(variant) % 4]);
         }
-        if how.is_multiple_of(3) {
-            labels["rack"] = json!(format!("r{}", how % 2));
+        if variant.is_multiple_of(3) {
+            labels["rack"] = json!(format!("r{}", variant % 2));
         }
         let mut spec = json!({});
-        if how % 8 == 7 {
+        if variant % 8 == 7 {
             spec = json!({ "taints": [{ "key": "k", "effect": "NoSchedule" }] });
         }
         // The labels replace those of `node`, instead of being merged into them.
         let mut object = node(&name, &json!({ "spec": spec }));
-        let with = node(&name, &json!({ "metadata": { "labels": labels } }));
-        Arc::make_mut(&mut object).meta.labels = with.meta.labels.clone();
+        let labelled = node(&name, &json!({ "metadata": { "labels": labels } }));
+        Arc::make_mut(&mut object).meta.labels = labelled.meta.labels.clone();
         self.table.set_node(Arc::clone(&object));
         self.nodes.insert(name, object);
     }
 
-    fn place(&mut self, uid: u8, on: u8, pod: &Value) {
-        let (uid, on) = (format!("p{uid}"), format!("n{on}"));
+    fn place(&mut self, uid: u8, node_name: u8, pod: &Value) {
+        let (uid, node_name) = (format!("p{uid}"), format!("n{node_name}"));
         let pod = info(&uid, pod);
-        self.table.place(pod.clone(), &on);
-        self.pods.insert(uid, (pod, on));
+        self.table.place(pod.clone(), &node_name);
+        self.pods.insert(uid, (pod, node_name));
     }
 
     fn remove(&mut self, uid: u8) {
@@ -100,15 +100,15 @@ impl World {
     /// Marks the pod as terminating.
     fn delete(&mut self, uid: u8) {
         let uid = format!("p{uid}");
-        let Some((pod, on)) = self.pods.get_mut(&uid) else { return };
+        let Some((pod, node_name)) = self.pods.get_mut(&uid) else { return };
         let mut deleted = (*pod.pod).clone();
         deleted.meta.deletion = Some(crate::fixtures::at(0));
         *pod = pod.updated(Arc::new(deleted));
-        assert!(self.table.refresh(pod, on));
+        assert!(self.table.refresh(pod, node_name));
     }
 
-    fn set_namespace(&mut self, name: &str, how: u8) {
-        let labels: StrMap = match how % 3 {
+    fn set_namespace(&mut self, name: &str, variant: u8) {
+        let labels: StrMap = match variant % 3 {
             0 => StrMap::default(),
             n => [("team", ["red", "blue"][usize::from(n) - 1])].into_iter().collect(),
         };
@@ -118,20 +118,23 @@ impl World {
 
     /// Returns the pods whose node exists, with their nodes.
     pub(super) fn placed(&self) -> impl Iterator<Item = (&Pod, &Node)> {
-        self.pods.values().filter_map(|(pod, on)| Some((&*pod.pod, &**self.nodes.get(on)?)))
+        self.pods
+            .values()
+            .filter_map(|(pod, node_name)| Some((&*pod.pod, &**self.nodes.get(node_name)?)))
     }
 
     /// Reports whether a term of `owner` matches a pod, computed from the objects.
     pub(super) fn matches(&self, term: &PodAffinityTerm, owner: &Pod, pod: &Pod) -> bool {
         let none = StrMap::default();
-        let of_namespace = self.namespaces.get(&*pod.meta.namespace).unwrap_or(&none);
-        let here = if term.namespaces.is_empty() && term.namespace_selector.is_nothing() {
-            pod.meta.namespace == owner.meta.namespace
-        } else {
-            term.namespaces.contains(&pod.meta.namespace)
-                || term.namespace_selector.matches(of_namespace)
-        };
-        here && term.label_selector.matches(&pod.meta.labels)
+        let namespace_labels = self.namespaces.get(&*pod.meta.namespace).unwrap_or(&none);
+        let namespace_matches =
+            if term.namespaces.is_empty() && term.namespace_selector.is_nothing() {
+                pod.meta.namespace == owner.meta.namespace
+            } else {
+                term.namespaces.contains(&pod.meta.namespace)
+                    || term.namespace_selector.matches(namespace_labels)
+            };
+        namespace_matches && term.label_selector.matches(&pod.meta.labels)
     }
 }
 
@@ -142,8 +145,8 @@ pub(super) fn filter_results(
     pod: &PodInfo,
 ) -> BTreeMap<String, String> {
     let mut state = CycleState::default();
-    let pre = plugin.as_pre_filter().map(|plugin| plugin.pre_filter(&mut state, pod, table));
-    let skipped = matches!(pre, Some(Ok(PreFilterResult::Skip)));
+    let result = plugin.as_pre_filter().map(|plugin| plugin.pre_filter(&mut state, pod, table));
+    let skipped = matches!(result, Some(Ok(PreFilterResult::Skip)));
     filter_results_of_state(plugin, &state, pod, table, skipped)
 }
 
@@ -156,11 +159,11 @@ pub(super) fn filter_results_of_state(
     skipped: bool,
 ) -> BTreeMap<String, String> {
     let filter = plugin.as_filter().unwrap();
-    let verdict = |node: NodeRef<'_>| match filter.filter(state, pod, node) {
+    let rejection = |node: NodeRef<'_>| match filter.filter(state, pod, node) {
         Err(why) if !skipped => why.reasons.join(", "),
         _ => String::new(),
     };
-    table.iter().map(|node| (node.name().to_string(), verdict(node))).collect()
+    table.iter().map(|node| (node.name().to_string(), rejection(node))).collect()
 }
 
 /// Returns the normalized score of each node, or `None` if the plugin skips the pod.
@@ -172,8 +175,9 @@ pub(super) fn scores(
     let mut state = CycleState::default();
     let nodes: Vec<NodeRef<'_>> = table.iter().collect();
     let names = || nodes.iter().map(|node| node.name().to_string());
-    let pre = plugin.as_pre_score().map(|plugin| plugin.pre_score(&mut state, pod, table, &nodes));
-    match pre {
+    let result =
+        plugin.as_pre_score().map(|plugin| plugin.pre_score(&mut state, pod, table, &nodes));
+    match result {
         Some(PreScoreResult::Skip) => return None,
         Some(PreScoreResult::Same(score)) => {
             return Some(names().map(|name| (name, score)).collect());
@@ -184,7 +188,7 @@ pub(super) fn scores(
     let mut scores = Vec::new();
     plugin.score_all(&state, pod, &nodes, &mut scores);
     let each = nodes.iter().map(|node| plugin.score(&state, pod, *node));
-    assert_eq!(scores, each.collect::<Vec<i64>>(), "all at once and one by one");
+    assert_eq!(scores, each.collect::<Vec<i64>>(), "score_all equals score");
     plugin.normalize_score(&state, &nodes, &mut scores);
     Some(names().zip(scores).collect())
 }
