@@ -53,7 +53,7 @@ pub(crate) type Stream = Option<usize>;
 /// Source of standard input.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Input {
-    /// Known text.
+    /// Text that the interpreter knows, such as the output of the previous command in a pipeline.
     Text(Arc<str>),
     /// Standard input of the interpreted process.
     Process,
