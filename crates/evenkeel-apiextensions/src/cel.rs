@@ -12,7 +12,7 @@ use evenkeel_apimachinery::status::{FieldError, FieldErrorKind, quote};
 use evenkeel_apimachinery::value::{flag, text};
 use evenkeel_cel::{Failure, PER_CALL, Program, Scope, Val};
 
-/// One rule of `x-kubernetes-validations`.
+/// One rule of `x-kubernetes-validations`. Its expressions are compiled at their first evaluation.
 #[derive(Debug)]
 pub(crate) struct Rule {
     text: Box<str>,
@@ -68,8 +68,8 @@ struct ValueContext<'a> {
     path: String,
 }
 
-/// Evaluates all rules on `value`; `old` is the stored value of an update. `budget` is the cost that the evaluation
-/// may use; its actual cost is deducted.
+/// Evaluates all rules of `schema` on `value`. `old` is the stored value of an update. The actual cost is deducted
+/// from `budget`, which limits it.
 ///
 /// Upstream: `Validator`, its `Validate`.
 pub fn validate_expressions(
@@ -82,7 +82,7 @@ pub fn validate_expressions(
     visit(&ValueContext { schema, value, old, path: String::new() }, budget, errors);
 }
 
-/// Evaluates the rules of a value and of all values below it; returns false once the budget is used up.
+/// Evaluates the rules of a value and of all values below it. Returns false once the budget is used up.
 fn visit(context: &ValueContext<'_>, budget: &mut u64, errors: &mut Vec<FieldError>) -> bool {
     if !context.schema.has_validations {
         return true;
@@ -120,7 +120,7 @@ fn visit(context: &ValueContext<'_>, budget: &mut u64, errors: &mut Vec<FieldErr
     }
 }
 
-/// Evaluates one rule; returns false once the budget is used up.
+/// Evaluates one rule. Returns false if no further rule must be evaluated, because a cost limit is exceeded.
 ///
 /// Upstream: `validateExpressions`.
 fn evaluate_rule(
@@ -179,7 +179,7 @@ fn evaluate_rule(
     true
 }
 
-/// Returns the variables `self` and `oldSelf`.
+/// Returns the variables of a rule: `self` and `oldSelf`.
 ///
 /// Upstream: `validationActivation`.
 fn activation<'a>(rule: &'a Rule, context: &ValueContext<'a>) -> Scope<'a> {
@@ -219,7 +219,7 @@ fn error_message(rule: &Rule, activation: &Scope<'_>, budget: &mut u64) -> Strin
     }
 }
 
-/// Returns the value as errors print it: of objects and lists, only the type.
+/// Returns the value as errors print it: a scalar in full, an object or list only by its type.
 fn shown_value(value: &Value) -> Value {
     match value {
         Value::Object(_) => Value::from("object"),
@@ -246,14 +246,14 @@ mod tests {
 
     use super::*;
 
-    fn wrong(schema: &Value, value: &Value, old: Option<&Value>) -> Vec<String> {
+    fn errors_of(schema: &Value, value: &Value, old: Option<&Value>) -> Vec<String> {
         let mut errors = Vec::new();
         validate_expressions(value, old, &Structural::new(schema), &mut 10_000_000, &mut errors);
         errors.iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn rules_see_an_object_and_what_it_was() {
+    fn rules_compare_an_object_with_its_old_version() {
         let schema = json!({"type": "object", "x-kubernetes-validations": [{"rule": "self.low <= self.high", "messageExpression": "'low is ' + string(self.low)", "fieldPath": ".low"}],
             "properties": {"low": {"type": "integer"}, "high": {"type": "integer"},
                 "fixed": {"type": "string", "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "is immutable"}]},
@@ -262,23 +262,23 @@ mod tests {
         let old = json!({"low": 1, "high": 2, "fixed": "a", "l": [{"k": "x", "v": 5}, {"k": "y", "v": 1}]});
         let new = json!({"low": 3, "high": 2, "fixed": "b", "l": [{"k": "y", "v": 2}, {"k": "x", "v": 4}, {"k": "z", "v": 0}]});
         assert_eq!(
-            wrong(&schema, &new, Some(&old)),
+            errors_of(&schema, &new, Some(&old)),
             [
                 "low: Invalid value: low is 3",
                 "fixed: Invalid value: \"b\": is immutable",
                 "l[1].v: Invalid value: 4: failed rule: self >= oldSelf"
             ]
         );
-        assert_eq!(wrong(&schema, &new, None), ["low: Invalid value: low is 3"]);
-        assert!(wrong(&schema, &old, Some(&old)).is_empty());
+        assert_eq!(errors_of(&schema, &new, None), ["low: Invalid value: low is 3"]);
+        assert!(errors_of(&schema, &old, Some(&old)).is_empty());
     }
 
     #[test]
-    fn what_costs_too_much_ends() {
+    fn an_evaluation_ends_when_its_cost_exceeds_the_limit() {
         let schema = json!({"type": "object", "properties": {"l": {"type": "array", "items": {"type": "string"},
             "x-kubernetes-validations": [{"rule": "self.all(a, self.all(b, self.all(c, a == b || b == c || true)))"}]}}});
         let many: Vec<String> = (0..200).map(|n| n.to_string()).collect();
-        let found = wrong(&schema, &json!({"l": many}), None);
+        let found = errors_of(&schema, &json!({"l": many}), None);
         assert!(found[0].contains("call cost exceeds limit"), "{found:?}");
     }
 }

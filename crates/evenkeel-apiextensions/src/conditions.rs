@@ -1,4 +1,4 @@
-//! Conditions and accepted names of CustomResourceDefinitions: computes the next status of one from all
+//! Conditions and accepted names of CustomResourceDefinitions: computes the next status of a definition from all
 //! definitions.
 //!
 //! Upstream: `pkg/controller/status`, `pkg/controller/establish`, `pkg/controller/apiapproval`.
@@ -17,7 +17,7 @@ pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io"
 /// Annotation that approves a definition in a protected group.
 const APPROVAL_ANNOTATION: &str = "api-approved.kubernetes.io";
 
-/// Whether a condition has the status `True`.
+/// Returns whether a condition has the status `True`.
 ///
 /// Upstream: `IsCRDConditionTrue`.
 pub fn is_true(crd: &Value, kind: &str) -> bool {
@@ -159,7 +159,7 @@ fn names_in_use(crd: &Value, others: &[&Value]) -> (BTreeSet<String>, BTreeSet<S
     (resources, kinds)
 }
 
-/// Sets the condition `Established` once all names are accepted.
+/// Sets the condition `Established` to true if all names are accepted.
 ///
 /// Upstream: `EstablishingController`.
 fn establish(crd: &mut Value, now: &str) {
@@ -170,7 +170,7 @@ fn establish(crd: &mut Value, now: &str) {
     }
 }
 
-/// Whether a group is protected: the Kubernetes community has reserved it for approved APIs.
+/// Returns whether the group is protected: the Kubernetes community has reserved it for approved APIs.
 ///
 /// Upstream: `IsProtectedCommunityGroup`.
 pub fn is_protected_community_group(group: &str) -> bool {
@@ -179,7 +179,8 @@ pub fn is_protected_community_group(group: &str) -> bool {
         .any(|own| group == *own || group.strip_suffix(own).is_some_and(|rest| rest.ends_with('.')))
 }
 
-/// Returns status, reason and message of the condition for the approval of a definition in a protected group.
+/// Returns status, reason and message of the condition `KubernetesAPIApprovalPolicyConformant`, for a definition in
+/// a protected group.
 ///
 /// Upstream: `GetAPIApprovalState`.
 pub fn approval_state(crd: &Value) -> [String; 3] {
@@ -221,11 +222,13 @@ fn set_approval(crd: &mut Value, now: &str) {
 mod tests {
     use super::*;
 
+    /// Returns a definition without accepted names. All have the same singular and short name.
     fn crd(name: &str, kind: &str) -> Value {
         json!({"metadata": {"name": name}, "spec": {"group": "e.com", "names": {"plural": name, "singular": "x", "kind": kind,
             "listKind": format!("{kind}List"), "shortNames": ["s"]}}, "status": {"acceptedNames": {"plural": "", "kind": ""}, "conditions": null}})
     }
 
+    /// Applies next statuses until the status stays the same. Returns the definition and the number of changes.
     fn settle(mut crd: Value, others: &[&Value]) -> (Value, usize) {
         let mut steps = 0;
         while let Some(next) = next_status(&crd, others, "t") {
@@ -237,14 +240,14 @@ mod tests {
     }
 
     #[test]
-    fn names_are_claimed_then_established() {
+    fn names_are_accepted_before_the_definition_is_established() {
         let (first, steps) = settle(crd("a", "A"), &[]);
         assert_eq!(steps, 2);
         assert!(is_true(&first, "NamesAccepted") && is_true(&first, "Established"));
         assert_eq!(first["status"]["acceptedNames"], first["spec"]["names"]);
         let (second, _) = settle(crd("b", "A"), &[&first]);
         assert!(!is_true(&second, "Established"));
-        let names = condition(&second, "NamesAccepted").expect("it is there");
+        let names = condition(&second, "NamesAccepted").expect("the condition is set");
         assert_eq!(text(names, "reason"), "ListKindConflict");
         assert_eq!(second["status"]["acceptedNames"], json!({"plural": "b", "kind": ""}));
         let (second, _) = settle(second, &[]);
@@ -252,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_the_community_want_approval() {
+    fn protected_groups_require_an_approval_annotation() {
         assert!(
             is_protected_community_group("x.k8s.io")
                 && is_protected_community_group("kubernetes.io")

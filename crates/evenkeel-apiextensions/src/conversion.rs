@@ -1,4 +1,4 @@
-//! Conversion by webhook: builds the ConversionReview, and checks the response.
+//! Conversion by webhook: builds the ConversionReview and checks the response.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ pub struct ConversionWebhook {
 }
 
 impl ConversionWebhook {
-    /// Returns the conversion webhook of a definition; `None` if it has none.
+    /// Returns the conversion webhook of a definition, or `None` if it has none.
     pub fn of(crd: &Value) -> Option<Self> {
         let conversion = get(crd, "spec.conversion")?;
         if text(conversion, "strategy") != "Webhook" {
@@ -31,7 +31,7 @@ impl ConversionWebhook {
         })
     }
 
-    /// Returns the ConversionReview for objects, none of them in version `to`.
+    /// Returns the ConversionReview that requests version `to` for objects of other versions.
     ///
     /// Upstream: `createConversionReviewObjects`.
     pub fn review(&self, uid: &str, objects: &[Value], to: &str) -> Value {
@@ -106,7 +106,7 @@ impl ConversionWebhook {
 
 /// Defect of one converted object.
 #[derive(Debug, PartialEq, Eq)]
-enum Wrong {
+enum Defect {
     /// The object differs from the one that was sent.
     Object(String),
     /// The object has another kind or version.
@@ -115,7 +115,7 @@ enum Wrong {
     Metadata(String),
 }
 
-impl Wrong {
+impl Defect {
     /// Returns the error text. Upstream's texts differ if only one object was sent.
     fn message(&self, i: usize, single: bool) -> String {
         match self {
@@ -130,29 +130,29 @@ impl Wrong {
     }
 }
 
-/// Returns a converted object with the metadata of its original. A webhook may convert only labels and annotations
-/// of it.
+/// Returns a converted object with the metadata of its original. Of the metadata, a webhook may only convert labels
+/// and annotations.
 ///
 /// Upstream: `validateConvertedObject`.
-fn accept(original: &Value, mut converted: Value, to: &str) -> Result<Value, Wrong> {
+fn accept(original: &Value, mut converted: Value, to: &str) -> Result<Value, Defect> {
     let version = text(&converted, "apiVersion");
     if version != to {
         let why = format!("invalid groupVersion (expected {to}, received {version})");
-        return Err(Wrong::Kind(why));
+        return Err(Defect::Kind(why));
     }
     let (kind, received) = (text(original, "kind"), text(&converted, "kind"));
     if kind != received {
         let why = format!("invalid kind (expected {kind}, received {received})");
-        return Err(Wrong::Kind(why));
+        return Err(Defect::Kind(why));
     }
     for (field, name) in [("name", "name"), ("namespace", "namespace"), ("uid", "UID")] {
         let path = format!("metadata.{field}");
         let (before, after) = (text(original, &path), text(&converted, &path));
         if before != after {
-            return Err(Wrong::Object(format!("must have the same {name}: {before} != {after}")));
+            return Err(Defect::Object(format!("must have the same {name}: {before} != {after}")));
         }
     }
-    let metadata = metadata(original, &converted).map_err(Wrong::Metadata)?;
+    let metadata = metadata(original, &converted).map_err(Defect::Metadata)?;
     converted["metadata"] = metadata;
     Ok(converted)
 }
@@ -180,7 +180,7 @@ fn metadata(original: &Value, converted: &Value) -> Result<Value, String> {
                 "metadata.{name}[{key}] must be a string, but is {kind} in converted object"
             ));
         }
-        // A stored value may stay, even if it is invalid.
+        // An invalid value may stay as it was stored.
         if *after != before {
             valid(name, after)?;
         }
@@ -214,7 +214,7 @@ fn kind_of(object: &Value) -> String {
     format!("{slash}{version}, Kind={}", text(object, "kind"))
 }
 
-/// Returns an object without the fields that only the store sets.
+/// Returns an object without the metadata fields that the server sets on responses.
 fn without_version(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -241,6 +241,7 @@ fn go_type(value: &Value) -> &'static str {
 mod tests {
     use super::*;
 
+    /// Desired version.
     const TO: &str = "example.com/v2";
 
     fn original() -> Value {
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn of_metadata_only_labels_and_annotations_are_taken() {
+    fn only_labels_and_annotations_of_the_converted_metadata_are_kept() {
         let given = json!({"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "9", "generation": 5,
             "labels": {"kept": "Not a label!"}});
         let accepted = accept(&original(), converted(&given), TO).expect("it is the same object");
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_another_object_is_refused() {
+    fn a_converted_object_with_another_identity_or_invalid_metadata_is_rejected() {
         let good = json!({"name": "a", "namespace": "n", "uid": "u"});
         let with = |field: &str, value: Value| {
             let mut object = converted(&good);
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_those_to_the_request() {
+    fn responses_must_match_the_review_and_report_success() {
         let webhook = |review: &str| ConversionWebhook {
             client_config: Value::Null,
             review_version: review.into(),
@@ -322,7 +323,7 @@ mod tests {
             json!({"uid": "u", "convertedObjects": [{}, {}], "result": {"status": "Success"}});
         let count = |read: Result<Vec<Value>, String>| read.map(|objects| objects.len());
         assert_eq!(count(webhook("v1").objects_of("u", answer("v1", &good))), Ok(2));
-        // Reviews of version v1beta1 were never validated as strictly.
+        // Responses to v1beta1 reviews need no matching uid and version.
         assert_eq!(count(webhook("v1beta1").objects_of("other", answer("v1", &good))), Ok(2));
         for (response, message) in [
             (Value::Null, "no response provided"),

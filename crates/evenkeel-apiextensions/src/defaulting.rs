@@ -10,7 +10,7 @@
 //!
 //! These functions call [`default`]. The paths in all rows but the last are in `evenkeel-apiserver`, where
 //! `resource/custom.rs` has `Definition`. Defaults are stored with the object. They are also applied on each read,
-//! because the schema may have new ones since the write.
+//! because defaults may have been added to the schema since the write.
 
 use serde_json::Value;
 
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_go_all_the_way_down() {
+    fn defaults_apply_at_every_depth() {
         let mut value = json!({});
         default(&mut value, &schema());
         assert_eq!(value, json!({"spec": {"a": {"n": 3}, "o": "d"}}));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_null_that_may_not_be_goes_unless_it_has_a_default() {
+    fn a_null_field_is_removed_unless_it_is_nullable_or_has_a_default() {
         let mut value = json!({"spec": {"p": null, "o": null, "a": {"n": null}}});
         prune_non_nullable_nulls(&mut value, &schema());
         assert_eq!(value, json!({"spec": {"o": null, "a": {"n": null}}}));

@@ -4,21 +4,21 @@
 
 use serde_json::Value;
 
-/// Maximum nesting of brackets; a deeper path selects nothing.
+/// Maximum nesting of brackets. A deeper path selects nothing.
 const MAX_NESTED: usize = 16;
 
 /// Maximum number of values that one search visits. Steps such as `..` multiply their results, so even a short path
-/// could run almost without end. A search beyond the limit selects nothing.
+/// could run for hours. A search that exceeds the limit selects nothing.
 const MAX_VISITS: usize = 1_000_000;
 
-/// A parsed path. A step that cannot be parsed selects nothing.
+/// Parsed JSON path. A step that cannot be parsed selects nothing.
 #[derive(Debug, Clone, Default)]
 pub struct JsonPath(Vec<Step>);
 
 #[derive(Debug, Clone)]
 enum Step {
     Field(Box<str>),
-    /// An index, which counts from the end if negative.
+    /// An element. A negative index counts from the end.
     Index(i64),
     Slice(Option<i64>, Option<i64>),
     All,
@@ -100,7 +100,7 @@ impl JsonPath {
         self.search(value, &mut { MAX_VISITS }).unwrap_or_default()
     }
 
-    /// Returns the selected values; `None` once `visits` are used up.
+    /// Returns the selected values, or `None` if more than the remaining `visits` are needed.
     fn search<'a>(&self, value: &'a Value, visits: &mut usize) -> Option<Vec<&'a Value>> {
         let mut found = vec![value];
         for step in &self.0 {
@@ -114,7 +114,7 @@ impl JsonPath {
     }
 }
 
-/// Deducts `count` from the remaining visits; `None` if too few remain.
+/// Deducts `count` from the remaining visits. Returns `None` if too few remain.
 fn visit(visits: &mut usize, count: usize) -> Option<()> {
     *visits = visits.checked_sub(count)?;
     Some(())
@@ -138,7 +138,7 @@ fn named(name: String) -> Step {
     if name == "*" { Step::All } else { Step::Field(name.into()) }
 }
 
-/// Returns the index of the bracket that closes the first one.
+/// Returns the index of the bracket that closes the first one, or `None` if it is never closed.
 fn closing(text: &str) -> Option<usize> {
     let (mut depth, mut quote) = (0, None);
     for (at, c) in text.char_indices() {
@@ -262,7 +262,7 @@ fn children(value: &Value) -> impl Iterator<Item = &Value> {
     items.iter().chain(value.as_object().into_iter().flat_map(serde_json::Map::values))
 }
 
-/// Whether an item passes a filter; `None` once `visits` are used up.
+/// Returns whether an item passes a filter, or `None` if more than the remaining `visits` are needed.
 fn keeps(
     item: &Value,
     path: &JsonPath,
@@ -310,7 +310,7 @@ mod tests {
     use super::JsonPath;
 
     #[test]
-    fn finds() {
+    fn paths_select_fields_elements_slices_unions_and_filtered_items() {
         let object =
             json!({"spec": {"l": [{"x": "p", "n": 1}, {"x": "q", "n": 2}], "m": {"a.b": 5}}});
         for (path, want) in [
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_paths_find_nothing() {
+    fn paths_that_nest_or_multiply_without_bound_select_nothing() {
         let mut nest = json!({});
         for _ in 0..200 {
             nest = json!([nest, 1]);

@@ -61,8 +61,10 @@ fn validate_embedded_resource(object: &Value, path: &str, errors: &mut Vec<Field
         }
     }
     let name = text(object, "metadata.name");
-    let at = field("metadata.name");
-    errors.extend(path_segment(name).into_iter().map(|why| FieldError::invalid(&*at, name, why)));
+    let name_path = field("metadata.name");
+    errors.extend(
+        path_segment(name).into_iter().map(|why| FieldError::invalid(&*name_path, name, why)),
+    );
     errors.extend(evenkeel_apimachinery::schema::validate_metadata(object).into_iter().map(
         |mut error| {
             error.field = below(path, &error.field);
@@ -78,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_say_what_they_are() {
+    fn embedded_resources_need_api_version_and_kind() {
         let schema = Structural::new(
             &json!({"type": "object", "properties": {"o": {"type": "object",
             "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}}}),

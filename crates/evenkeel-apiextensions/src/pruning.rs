@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::structural::Structural;
 
-/// Removes fields that the schema does not specify, and returns whether there were any. Keeps `apiVersion`, `kind`
-/// and `metadata` of the root and of embedded resources.
+/// Removes fields that the schema does not specify. Returns whether it removed any. Keeps `apiVersion`, `kind` and
+/// `metadata` of the root and of embedded resources.
 ///
 /// Upstream: `structuralpruning.PruneWithOptions`.
 pub fn prune(value: &mut Value, schema: &Structural, root: bool) -> bool {
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unspecified_fields_go() {
+    fn unspecified_fields_are_removed() {
         let schema = Structural::new(
             &json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
             "p": {"type": "string"}}}}}),

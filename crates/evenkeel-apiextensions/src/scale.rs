@@ -1,4 +1,6 @@
-//! The `scale` subresource of custom objects. Upstream: `ScaleREST` of `registry/customresource`.
+//! The `scale` subresource of custom objects.
+//!
+//! Upstream: `ScaleREST` of `registry/customresource`.
 
 use serde_json::{Map, Value, json};
 
@@ -14,7 +16,7 @@ pub struct ScalePaths {
     selector: Box<str>,
 }
 
-/// Removes the leading dot of a path.
+/// Returns the path without its leading dot.
 fn without_dot(path: &str) -> &str {
     path.strip_prefix('.').unwrap_or(path)
 }
@@ -29,9 +31,10 @@ impl ScalePaths {
         }
     }
 
-    /// Returns the Scale of an object.
+    /// Returns the Scale of an object. Upstream: `scaleFromCustomResource`.
     ///
-    /// Upstream: `scaleFromCustomResource`.
+    /// # Errors
+    /// When the object has no integer at `specReplicasPath`.
     pub fn scale_of(&self, object: &Value) -> Result<Value, StatusError> {
         let mut metadata = Map::new();
         for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
@@ -57,7 +60,7 @@ impl ScalePaths {
         )
     }
 
-    /// Returns the Scale of an object for a patch, with 0 replicas if the object has none yet.
+    /// Returns the Scale of an object for a patch, with 0 replicas if the object does not specify them yet.
     pub fn scale_or_zero(&self, object: &Value) -> Value {
         let mut with_replicas = object.clone();
         if get(object, without_dot(&self.spec)).is_none() {
@@ -66,9 +69,10 @@ impl ScalePaths {
         self.scale_of(&with_replicas).unwrap_or_default()
     }
 
-    /// Sets the object's replicas to those of a Scale.
+    /// Sets the object's replicas to those of a Scale. Upstream: `scaleUpdatedObjectInfo`.
     ///
-    /// Upstream: `scaleUpdatedObjectInfo`.
+    /// # Errors
+    /// When the Scale has negative replicas.
     pub fn set_replicas(
         &self,
         kind: &GroupKind,
@@ -122,7 +126,8 @@ fn validate_count(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Returns the value at a path, or upstream's message if the path meets a value of another type.
+/// Returns the value at a path, or `None` if it is absent. If a value on the path has an unexpected type, returns
+/// upstream's message.
 ///
 /// Upstream: `NestedInt64`.
 fn nested_value<'a>(

@@ -18,7 +18,8 @@ pub(crate) enum ListType {
     Map,
 }
 
-/// A structural schema or a part of one, with the keywords of the OpenAPI schema. Absent keywords are empty.
+/// A structural schema or a part of one, with the keywords of the OpenAPI schema. For absent keywords, fields have
+/// their default values.
 ///
 /// Upstream: `Structural`.
 #[derive(Debug, Default)]
@@ -131,7 +132,7 @@ impl Declaration for Structural {
 }
 
 impl Structural {
-    /// Parses a schema. Skips malformed parts, since definitions are validated before they are stored.
+    /// Parses a schema. Skips malformed parts: definitions are validated before they are stored.
     ///
     /// Upstream: `NewStructural`.
     pub fn new(doc: &Value) -> Self {
@@ -203,7 +204,7 @@ impl Structural {
         self.properties.get(name).or(self.additional_properties.as_deref())
     }
 
-    /// Returns the values of a list element's map keys, with the defaults of absent ones.
+    /// Returns the values of a list element's map keys. Absent keys have their defaults.
     pub(crate) fn key_of<'a>(&'a self, element: &'a Value) -> Vec<Option<&'a Value>> {
         let default = |key: &str| self.items.as_ref()?.properties.get(key)?.default.as_ref();
         self.list_map_keys.iter().map(|key| element.get(&**key).or_else(|| default(key))).collect()

@@ -10,7 +10,7 @@ use super::jsonpath::JsonPath;
 /// Cell for a date that cannot be parsed.
 const NO_DATE: &str = "<invalid>";
 
-/// Returns the cells after the name, one per column. `kinds` are the columns' types, and `age` formats the time
+/// Returns the cells after the name, one per column. `kinds` are the types of the columns. `age` formats the time
 /// since a timestamp.
 ///
 /// Upstream: `ConvertToTable`.

@@ -17,7 +17,7 @@ pub(super) fn below(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// Validates `value` at `path`; `old` is the correlated old value, if there is one.
+/// Validates `value` at `path`. `old` is the correlated old value, if there is one.
 ///
 /// Upstream: `ValidateCustomResource`, `ValidateCustomResourceUpdate`.
 pub fn validate(
@@ -32,13 +32,13 @@ pub fn validate(
     }
     let has_type = validate_type(value, schema, path, errors);
     if !schema.enum_values.is_empty() && !schema.enum_values.contains(value) {
-        let go_number: Vec<String> = schema
+        let supported: Vec<String> = schema
             .enum_values
             .iter()
             .map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned))
             .collect();
-        let go_number: Vec<&str> = go_number.iter().map(String::as_str).collect();
-        errors.push(FieldError::not_supported(path, value.clone(), &go_number));
+        let supported: Vec<&str> = supported.iter().map(String::as_str).collect();
+        errors.push(FieldError::not_supported(path, value.clone(), &supported));
     }
     if !has_type {
         return;
@@ -87,7 +87,7 @@ fn validate_type(
         (expected, actual) => expected == actual,
     };
     if fits && schema.format.starts_with("int") && !value.is_i64() && value.is_number() {
-        // The float exceeds the range of the format.
+        // The number was decoded as a float, because it has a fraction or exceeds an int64.
         let why = format!("{path} in body must be of type {}: \"float64\"", schema.format);
         errors.push(FieldError::type_invalid(path, "float64", why));
         out_of_range(schema, path, errors);
@@ -139,22 +139,22 @@ fn validate_number(
     path: &str,
     errors: &mut Vec<FieldError>,
 ) {
-    let mut wrong = |why: String| errors.push(FieldError::invalid(path, value.clone(), why));
+    let mut report = |why: String| errors.push(FieldError::invalid(path, value.clone(), why));
     if let Some(factor) = schema.multiple_of.filter(|f| *f > 0.0 && (n / f).fract() != 0.0) {
-        wrong(format!("{path} in body should be a multiple of {}", go_number(factor)));
+        report(format!("{path} in body should be a multiple of {}", go_number(factor)));
     }
     if let Some(max) = schema.maximum {
         if schema.exclusive_maximum && n >= max {
-            wrong(format!("{path} in body should be less than {}", go_number(max)));
+            report(format!("{path} in body should be less than {}", go_number(max)));
         } else if n > max {
-            wrong(format!("{path} in body should be less than or equal to {}", go_number(max)));
+            report(format!("{path} in body should be less than or equal to {}", go_number(max)));
         }
     }
     if let Some(min) = schema.minimum {
         if schema.exclusive_minimum && n <= min {
-            wrong(format!("{path} in body should be greater than {}", go_number(min)));
+            report(format!("{path} in body should be greater than {}", go_number(min)));
         } else if n < min {
-            wrong(format!("{path} in body should be greater than or equal to {}", go_number(min)));
+            report(format!("{path} in body should be greater than or equal to {}", go_number(min)));
         }
     }
     if &*schema.format == "int32" && !(f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&n) {
@@ -190,15 +190,15 @@ fn validate_array(
     }
 }
 
-/// Elements of an old list of type `map` by their keys; empty for other lists.
+/// Elements of an old list of type `map`, by their keys. Empty for other lists.
 pub(super) struct OldElements<'a> {
     schema: &'a Structural,
     by_key: HashMap<Vec<Option<&'a Value>>, &'a Value>,
 }
 
 impl<'a> OldElements<'a> {
-    /// Indexes the elements, so that a long list is searched only once. The first of several elements with one key
-    /// wins.
+    /// Indexes the elements by key, so that the list is searched only once. Of several elements with the same key,
+    /// it keeps the first.
     pub(super) fn new(schema: &'a Structural, old: Option<&'a Value>) -> Self {
         let mut by_key = HashMap::new();
         if schema.list_type == ListType::Map {
@@ -247,7 +247,7 @@ fn validate_object(
 }
 
 fn validate_junctors(value: &Value, schema: &Structural, path: &str, errors: &mut Vec<FieldError>) {
-    let errors_of = |schema: &Structural| {
+    let errors_below = |schema: &Structural| {
         let mut found = Vec::new();
         validate(value, None, schema, path, &mut found);
         found
@@ -256,7 +256,7 @@ fn validate_junctors(value: &Value, schema: &Structural, path: &str, errors: &mu
         |why: String| errors.push(FieldError::invalid(path, shown_value(value, path), why));
     let quoted_path = evenkeel_apimachinery::status::quote(path);
     if !schema.any_of.is_empty() && !schema.int_or_string {
-        let found: Vec<Vec<FieldError>> = schema.any_of.iter().map(errors_of).collect();
+        let found: Vec<Vec<FieldError>> = schema.any_of.iter().map(errors_below).collect();
         if found.iter().all(|f| !f.is_empty()) {
             report(format!("{quoted_path} must validate at least one schema (anyOf)"));
             errors.extend(found.into_iter().min_by_key(Vec::len).unwrap_or_default());
@@ -265,7 +265,7 @@ fn validate_junctors(value: &Value, schema: &Structural, path: &str, errors: &mu
     let mut report =
         |why: String| errors.push(FieldError::invalid(path, shown_value(value, path), why));
     if !schema.one_of.is_empty() {
-        let fits = schema.one_of.iter().filter(|schema| errors_of(schema).is_empty()).count();
+        let fits = schema.one_of.iter().filter(|schema| errors_below(schema).is_empty()).count();
         if fits == 0 {
             report(format!(
                 "{quoted_path} must validate one and only one schema (oneOf). Found none valid"
@@ -276,11 +276,11 @@ fn validate_junctors(value: &Value, schema: &Structural, path: &str, errors: &mu
             ));
         }
     }
-    if schema.not.as_deref().is_some_and(|schema| errors_of(schema).is_empty()) {
+    if schema.not.as_deref().is_some_and(|schema| errors_below(schema).is_empty()) {
         report(format!("{quoted_path} must not validate the schema (not)"));
     }
     for schema in &schema.all_of {
-        errors.extend(errors_of(schema));
+        errors.extend(errors_below(schema));
     }
 }
 
@@ -294,14 +294,14 @@ mod tests {
 
     use super::*;
 
-    fn wrong(schema: &Value, value: &Value, old: Option<&Value>) -> Vec<String> {
+    fn errors_of(schema: &Value, value: &Value, old: Option<&Value>) -> Vec<String> {
         let mut errors = Vec::new();
         validate(value, old, &Structural::new(schema), "", &mut errors);
         errors.iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn says_what_upstream_says() {
+    fn errors_have_upstreams_texts_and_unchanged_values_are_not_validated() {
         let schema = json!({"type": "object", "required": ["a"], "properties": {
             "a": {"type": "string", "maxLength": 3, "pattern": "^a"}, "n": {"type": "integer", "minimum": 1},
             "e": {"type": "string", "enum": ["x", "y"]}, "i": {"x-kubernetes-int-or-string": true},
@@ -309,7 +309,7 @@ mod tests {
             "z": {"type": "integer", "anyOf": [{"minimum": 5}, {"multipleOf": 3}]}}});
         let value =
             json!({"a": "bcde", "n": 0, "e": "q", "i": true, "f": "x", "l": ["s", 1], "z": 4});
-        let found = wrong(&schema, &value, None);
+        let found = errors_of(&schema, &value, None);
         let want = [
             "a: Too long: may not be more than 3 bytes",
             "a: Invalid value: \"bcde\": a in body should match '^a'",
@@ -322,10 +322,10 @@ mod tests {
             "z: Invalid value: 4: \"z\" must validate at least one schema (anyOf)",
         ];
         assert_eq!(found[..want.len()], want);
-        assert_eq!(wrong(&schema, &json!({}), None), ["a: Required value"]);
-        assert!(wrong(&schema, &value, Some(&value)).is_empty());
+        assert_eq!(errors_of(&schema, &json!({}), None), ["a: Required value"]);
+        assert!(errors_of(&schema, &value, Some(&value)).is_empty());
         let mut old = value.clone();
         old["n"] = json!(1);
-        assert_eq!(wrong(&schema, &value, Some(&old)), [want[7]]);
+        assert_eq!(errors_of(&schema, &value, Some(&old)), [want[7]]);
     }
 }

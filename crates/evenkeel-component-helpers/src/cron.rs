@@ -1,7 +1,7 @@
 //! Cron schedules in the dialect of CronJobs: robfig/cron's standard parser, including its error messages.
 //!
-//! No crate implements this dialect. Sunday is 0 and never 7, and `*/2` does not count as `*`. `@every` counts
-//! from the given time. If both day fields are restricted, a day has to match only one of them.
+//! No crate implements this dialect. Sunday is 0 and never 7, and `*/2` does not count as `*`. `@every` adds its
+//! interval to the given time. If both day fields are restricted, a day has to match only one of them.
 
 use evenkeel_api::duration;
 use jiff::{
@@ -13,7 +13,7 @@ use jiff::{
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
-/// Number of years in which the next time is searched. `0 0 29 2 *` usually matches every four years.
+/// Number of years in which a schedule's next time is searched.
 const YEARS: i16 = 5;
 
 /// Schedule of a CronJob.
@@ -24,7 +24,7 @@ pub struct Schedule(When);
 enum When {
     /// `@every`: a fixed interval in seconds.
     Every(i64),
-    /// Matching wall clock times.
+    /// Wall clock times that match the fields.
     At(Fields),
 }
 
@@ -66,8 +66,8 @@ impl Schedule {
         Fields::parse(fields).map(|fields| Self(When::At(fields)))
     }
 
-    /// Returns the first matching time after `after`, on the zone's wall clock. Returns `None` if there is none
-    /// within five years, such as a 31st of February. A time that the zone skips does not match, and one that
+    /// Returns the first matching time after `after`, on the zone's wall clock. Returns `None` if no time within
+    /// five years matches: no 31st of February exists. A time that the zone skips does not match, and one that
     /// occurs twice matches twice.
     pub fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         match &self.0 {
@@ -109,7 +109,7 @@ impl Fields {
     }
 
     fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-        let mut at = up_to_minute(&after.to_zoned(zone.clone()))?;
+        let mut at = next_minute(&after.to_zoned(zone.clone()))?;
         let last_year = at.year() + YEARS;
         while at.year() <= last_year {
             let (date, time) = (at.date(), at.time());
@@ -118,8 +118,7 @@ impl Fields {
             } else if !self.matches(date) {
                 start(date.tomorrow().ok()?, zone)?
             } else if !has(self.hours, time.hour()) {
-                // Advance in elapsed hours: a clock that is put forward skips some hours, and one that is put
-                // back repeats some.
+                // Advance by elapsed time, not by wall clock: the zone may skip an hour or repeat one.
                 at.checked_add((60 - i64::from(time.minute())).minutes()).ok()?
             } else if !has(self.minutes, time.minute()) {
                 at.checked_add(1.minute()).ok()?
@@ -141,8 +140,8 @@ fn has(bits: u64, n: i8) -> bool {
     bits >> n & 1 == 1
 }
 
-/// Rounds up to a whole minute.
-fn up_to_minute(at: &Zoned) -> Option<Zoned> {
+/// Returns the start of the next minute, also for a time that is a whole minute.
+fn next_minute(at: &Zoned) -> Option<Zoned> {
     let past = i64::from(at.second());
     let whole = at.checked_sub(i64::from(at.subsec_nanosecond()).nanoseconds()).ok()?;
     whole.checked_add((60 - past).seconds()).ok()
@@ -152,12 +151,12 @@ fn first_of_next_month(date: Date) -> Option<Date> {
     date.first_of_month().checked_add(1.month()).ok()
 }
 
-/// Returns the first moment of a day. It is not midnight if the clock is put forward then.
+/// Returns the first moment of a day. It is later than midnight if the zone skips midnight.
 fn start(date: Date, zone: &TimeZone) -> Option<Zoned> {
     zone.to_zoned(DateTime::from_parts(date, jiff::civil::Time::midnight())).ok()
 }
 
-/// Parses a field. Returns its bits, and whether it is `*`.
+/// Parses a field. Returns a bit for each matching value, and whether the field contains `*` or `?`.
 fn field(text: &str, low: u32, high: u32, names: &[&str]) -> Result<(u64, bool), String> {
     let mut all = (0, false);
     for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -219,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schedules_are_read_or_refused() {
+    fn invalid_schedules_are_rejected_with_the_messages_of_robfig_cron() {
         for good in [
             "* * * * *",
             "@hourly",
@@ -246,6 +245,7 @@ mod tests {
         }
     }
 
+    /// Asserts the consecutive times of a schedule after `after`.
     #[track_caller]
     fn check(schedule: &str, zone_name: &str, after: &str, want: &[&str]) {
         let (schedule, zone) = (Schedule::parse(schedule).unwrap(), zone(zone_name).unwrap());
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_times() {
+    fn next_returns_the_first_matching_time_after_the_given_one() {
         check(
             "*/15 * * * *",
             "",
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_that_is_longer_or_shorter() {
+    fn skipped_times_do_not_match_and_repeated_times_match_twice() {
         // 2026-03-08 has no 02:30 in New York, and 2026-11-01 has 01:30 twice.
         check("30 2 * * *", "America/New_York", "2026-03-08T05:00:00Z", &["2026-03-09T06:30:00Z"]);
         check(
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_may_never_match() {
+    fn a_schedule_without_a_match_and_an_unknown_zone_yield_none() {
         let never = Schedule::parse("59 23 31 2 *").unwrap();
         assert_eq!(never.next(Timestamp::UNIX_EPOCH, &TimeZone::UTC), None);
         assert!(zone("Mars/Olympus").is_none());

@@ -1,9 +1,7 @@
 //! Rules that several programs of the control plane share: controllers, scheduler, simulated kubelets and API
-//! server.
-//!
-//! Everything is a pure function of views and values of [`evenkeel_api`]: without I/O, clock, async or state.
-//! The folders are those of upstream's `k8s.io/component-helpers`. Quota and cron schedules, which upstream
-//! keeps in other shared packages, are beside them.
+//! server. Everything is a pure function of views and values of [`evenkeel_api`], without I/O, clock, async or
+//! state. The folders are named as in upstream's `k8s.io/component-helpers`. Quota and cron schedules, which
+//! upstream keeps in other shared packages, are beside them.
 
 pub mod apps;
 pub mod cron;

@@ -13,9 +13,9 @@ pub type Amounts<'a> = Vec<(&'a str, Quantity)>;
 /// Default requests for containers without any. Only scoring uses them.
 pub type Defaults = [(&'static str, Quantity)];
 
-/// Returns the requests of a pod: the containers' sum, or the init containers' peak if that is greater.
-/// Sidecars run beside everything after them. Pod-level resources replace these values, and the overhead is
-/// added.
+/// Returns the requests of a pod: the sum over its containers, or the peak of its init containers if that is
+/// greater. A sidecar adds to the containers and to the init containers after it. Pod-level requests replace these
+/// values, and the pod's overhead is added.
 ///
 /// During an in-place resize, the requests are the maximum of desired, allocated and actual requests
 /// (KEP-1287). A desired request that is infeasible on the node does not count.
@@ -44,7 +44,8 @@ pub fn pod_requests<'a>(pod: &'a Pod, defaults: &Defaults) -> Amounts<'a> {
     total
 }
 
-/// Returns a pod's requests from its containers' specs, without pod-level resources.
+/// Returns a pod's requests from the specs of its containers and its overhead, without pod-level resources and
+/// status.
 pub fn spec_requests<'a>(pod: &'a Pod, defaults: &Defaults) -> Amounts<'a> {
     let mut total = desired_requests(pod, defaults);
     for (name, amount) in pod.spec.overhead.iter() {
@@ -115,8 +116,8 @@ fn container_requests<'a>(pod: &'a Pod, defaults: &Defaults) -> Amounts<'a> {
     most
 }
 
-/// Aggregates the resources of a pod's containers, which `pick` returns: their sum, or the init containers'
-/// peak if that is greater (KEP-753).
+/// Aggregates the resources that `pick` returns for each container of a pod: the sum over the containers, or the
+/// peak of the init containers if that is greater (KEP-753).
 pub fn aggregate<'a>(
     pod: &'a Pod,
     pick: impl Fn(&'a Container, Option<&'a ContainerStatus>) -> Amounts<'a>,
@@ -146,7 +147,7 @@ pub fn aggregate<'a>(
     total
 }
 
-/// Replaces the containers' sums by the pod-level resources.
+/// Replaces the aggregated amounts by the pod-level ones, for resources that pods support.
 pub(crate) fn replace_pod_level<'a>(total: &mut Amounts<'a>, pod_level: Amounts<'a>) {
     for (name, amount) in pod_level.into_iter().filter(|(name, _)| is_pod_level_resource(name)) {
         total.retain(|(own, _)| *own != name);
@@ -184,7 +185,7 @@ pub(crate) fn add<'a>(to: &mut Amounts<'a>, more: &[(&'a str, Quantity)]) {
     }
 }
 
-/// Raises each quantity to at least that of `least`.
+/// Raises each quantity to at least the one in `least`.
 pub(crate) fn raise_to<'a>(to: &mut Amounts<'a>, least: &[(&'a str, Quantity)]) {
     for (name, amount) in least {
         match to.iter_mut().find(|(own, _)| own == name) {
@@ -199,6 +200,7 @@ mod tests {
     use super::*;
     use evenkeel_api::{Encoding, View};
 
+    /// Returns the requests of a pod with this spec, in millicores.
     fn cpu(spec: &str, defaults: &Defaults) -> Option<i64> {
         let body = format!(r#"{{"metadata":{{"name":"p"}},"spec":{spec}}}"#);
         let pod = Pod::decode(body.as_bytes(), Encoding::Json).unwrap();
@@ -209,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_a_pod() {
+    fn pod_requests_aggregate_containers_overhead_and_pod_level_requests() {
         let c =
             |cpu: &str| format!(r#"{{"name":"c","resources":{{"requests":{{"cpu":"{cpu}"}}}}}}"#);
         let sidecar = |cpu: &str| {
@@ -221,7 +223,7 @@ mod tests {
             format!(r#"{{"initContainers":[{inits}],"containers":[{mains}]{more}}}"#)
         };
         let table = [
-            ("nothing", spec("", r#"{"name":"c"}"#, ""), None),
+            ("no requests", spec("", r#"{"name":"c"}"#, ""), None),
             ("sum of containers", spec("", &format!("{},{}", c("100m"), c("0.2")), ""), Some(300)),
             ("a big init container", spec(&c("1"), &c("100m"), ""), Some(1000)),
             ("a small init container", spec(&c("50m"), &c("100m"), ""), Some(100)),
@@ -260,9 +262,10 @@ mod tests {
             Some(1100)
         );
     }
-    /// Kubernetes requests the maximum of desired, allocated and actual requests, for the whole pod.
+
     #[test]
-    fn requests_of_a_pod_during_a_resize() {
+    fn a_resize_requests_the_maximum_of_desired_allocated_and_actual_requests() {
+        // Returns the requests in millicores. `more` is inserted into the spec.
         let pod = |desired_requests: &str, status: &str, more: &str| {
             let body = format!(
                 r#"{{"metadata":{{"name":"p"}},"spec":{{"containers":[{{"name":"c","resources":{{"requests":{{"cpu":"{desired_requests}"}}}}}}]{more}}},
@@ -280,14 +283,14 @@ mod tests {
         assert_eq!(pod("3", &container("1", "2"), ""), Some(3000));
         assert_eq!(pod("1", &container("3", "2"), ""), Some(3000));
         assert_eq!(pod("1", &container("2", "3"), ""), Some(3000));
-        let never =
+        let infeasible_resize =
             r#","conditions":[{"type":"PodResizePending","status":"True","reason":"Infeasible"}]}"#;
         let mut status = container("1", "2");
         status.truncate(status.len() - 1);
-        assert_eq!(pod("9", &format!("{status}{never}"), ""), Some(2000));
-        let pod_level =
+        assert_eq!(pod("9", &format!("{status}{infeasible_resize}"), ""), Some(2000));
+        let pod_level_status =
             r#"{"allocatedResources":{"cpu":"5"},"resources":{"requests":{"cpu":"4"}}}"#;
-        let level = r#","resources":{"requests":{"cpu":"2"}}"#;
-        assert_eq!(pod("1", pod_level, level), Some(5000));
+        let pod_level_spec = r#","resources":{"requests":{"cpu":"2"}}"#;
+        assert_eq!(pod("1", pod_level_status, pod_level_spec), Some(5000));
     }
 }

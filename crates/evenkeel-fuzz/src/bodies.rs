@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::input;
 
-/// JSON bodies: a decoded object is not too deep, and decodes again to itself.
+/// Checks that an object decoded from JSON is not too deep, and that it decodes again to itself.
 pub(crate) fn json(data: &[u8]) {
     let (kind, body) = input::kind(data);
     let read = |validation| {
@@ -31,7 +31,8 @@ pub(crate) fn json(data: &[u8]) {
     let _ = decode::options(body, "application/json");
 }
 
-/// Asserts that an object without a schema equals what another parser reads. That parser rejects more texts.
+/// Asserts that serde_json reads the same object from the body as the decoder without a schema. It skips bodies
+/// that serde_json rejects.
 fn assert_same_json(decoded: Option<Value>, body: &[u8]) {
     let Ok(Value::Object(mut fields)) = json::from_slice::<Value>(body) else { return };
     // In Go, -0 is an integer.
@@ -50,7 +51,7 @@ fn assert_same_json(decoded: Option<Value>, body: &[u8]) {
     assert_eq!(decoded, want);
 }
 
-/// Converts as Go does: an integer without a type is an `int64` if it fits, else a `float64`.
+/// Converts integers as Go decodes them without a type: to an `int64` if they fit, else to a `float64`.
 fn large_integers_as_floats(value: &mut Value) {
     match value {
         Value::Number(number) if !number.is_i64() => {
@@ -62,7 +63,7 @@ fn large_integers_as_floats(value: &mut Value) {
     }
 }
 
-/// YAML bodies: as for JSON bodies, and an object that is encoded as YAML decodes to itself.
+/// Checks objects decoded from YAML as those from JSON, and that an object encoded as YAML decodes to itself.
 pub(crate) fn yaml(data: &[u8]) {
     const YAML: &str = "application/yaml";
     let (kind, body) = input::kind(data);
@@ -78,7 +79,8 @@ pub(crate) fn yaml(data: &[u8]) {
     let _ = decode::options(body, YAML);
 }
 
-/// Protobuf bodies: a decoded object is not too deep, can be encoded, and then decodes to itself.
+/// Checks that an object decoded from protobuf is not too deep, and that encoding and decoding it again yields the
+/// same bytes.
 pub(crate) fn protobuf(data: &[u8]) {
     let _ = decode::options(data, "application/vnd.kubernetes.protobuf");
     let Ok(object) = Transcoder::decode_envelope(data) else { return };

@@ -8,7 +8,7 @@ use evenkeel_x509::CertPool;
 use evenkeel_x509::keys::{Form, PrivateKey};
 use serde_json::json;
 
-/// PEM files, and DER that is wrapped in PEM.
+/// Reads the data as PEM, and as DER that is wrapped in PEM.
 pub(crate) fn certificates(data: &[u8]) {
     pem(data);
     for label in ["CERTIFICATE REQUEST", "CERTIFICATE", "PRIVATE KEY", "EC PRIVATE KEY"] {

@@ -3,7 +3,7 @@
 use evenkeel_apimachinery::decode;
 use evenkeel_apiserver::fuzz;
 
-/// Configuration files in YAML or JSON.
+/// Reads the data as configuration files in YAML or JSON.
 pub(crate) fn configuration(data: &[u8]) {
     let _ = decode::file(data);
     if let Ok(text) = std::str::from_utf8(data) {

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use crate::input;
 
-/// Cost budget of all rules about one object: a hundredth of a request's, because debug builds are slow.
+/// Cost budget of all rules of one object: a hundredth of a request's budget, because debug builds are slow.
 const BUDGET: u64 = 100_000;
 
-/// Applies an accepted schema to an object: pruning and defaulting are idempotent, and rules stay within their
-/// budget.
+/// Applies an accepted schema to an object. Checks that pruning and defaulting are idempotent, and that rules stay
+/// within their budget.
 pub(crate) fn custom_resource(data: &[u8]) {
     let mut parts = input::parts(data);
     let mut value = || parts.next().and_then(|part| json::from_slice::<Value>(part).ok());
@@ -40,13 +40,13 @@ pub(crate) fn custom_resource(data: &[u8]) {
     }
     pruning::prune(&mut object, &schema, true);
     let mut again = object.clone();
-    assert!(!pruning::prune(&mut again, &schema, true), "what was pruned is pruned no more");
+    assert!(!pruning::prune(&mut again, &schema, true), "pruning is idempotent");
     assert_eq!(again, object);
     defaulting::prune_non_nullable_nulls(&mut object, &schema);
     defaulting::default(&mut object, &schema);
     let mut again = object.clone();
     defaulting::default(&mut again, &schema);
-    assert_eq!(again, object, "defaults that were applied are applied no more");
+    assert_eq!(again, object, "defaulting is idempotent");
     let mut errors = Vec::new();
     validation::validate(&object, old.as_ref(), &schema, "", &mut errors);
     objectmeta::validate(&object, &schema, "", &mut errors);

@@ -11,7 +11,8 @@ use crate::input;
 /// Cost budget of one evaluation: a tenth of the limit per expression, because debug builds are slow.
 const BUDGET: u64 = 100_000;
 
-/// CEL: an expression is parsed, checked and evaluated within its budget, with the same result each time.
+/// Parses, checks and evaluates a CEL expression. Checks that evaluations stay within the budget and cost the same
+/// each time.
 pub(crate) fn cel(data: &[u8]) {
     let mut parts = input::parts(data);
     let source = String::from_utf8_lossy(parts.next().unwrap_or_default());
@@ -24,9 +25,9 @@ pub(crate) fn cel(data: &[u8]) {
     let scope = Scope::default().with("self", Val::of(&value, None));
     let mut left = BUDGET;
     let result = program.run(&scope, &mut left);
-    assert!(left <= BUDGET, "an evaluation gives nothing back");
+    assert!(left <= BUDGET, "an evaluation never raises the budget");
     if result.as_ref().is_err_and(|failure| *failure == Failure::Cost) {
-        assert_eq!(left, 0, "an evaluation that costs too much uses all that there is");
+        assert_eq!(left, 0, "an evaluation that costs too much uses up the budget");
     }
     let mut again = BUDGET;
     let repeated = program.run(&scope, &mut again);
@@ -37,7 +38,7 @@ pub(crate) fn cel(data: &[u8]) {
     }
 }
 
-/// JSONPath: a search ends, and each result is a part of the value.
+/// Evaluates a JSONPath expression. Checks that the search ends, and that a scalar yields no result but itself.
 pub(crate) fn jsonpath(data: &[u8]) {
     let mut parts = input::parts(data);
     let path = JsonPath::parse(&String::from_utf8_lossy(parts.next().unwrap_or_default()));
@@ -46,7 +47,7 @@ pub(crate) fn jsonpath(data: &[u8]) {
     for found in path.find(&value) {
         assert!(
             json::is_deeper(&value, 0) || std::ptr::eq(found, &value),
-            "it is within the value"
+            "the result is within the value"
         );
     }
 }

@@ -10,7 +10,7 @@ use evenkeel_kinds::registry::STRATEGIES;
 use evenkeel_kinds::validation::{self, ValidationTarget};
 use serde_json::{Value, json};
 
-/// Group, version and kind of objects that differ in decoding and merging. The last two are a custom resource and a
+/// Group, version and kind of objects whose decoding and merging differ. The last two are a custom resource and a
 /// kind without a schema.
 const KINDS: [(&str, &str, &str); 26] = [
     ("", "v1", "ConfigMap"),
@@ -43,7 +43,7 @@ const KINDS: [(&str, &str, &str); 26] = [
 
 const CUSTOM: &str = "Widget";
 
-/// A kind with its schema, if it has one.
+/// Kind of objects, with its schema if it has one.
 pub(crate) struct Kind {
     pub(crate) gvk: GroupVersionKind,
     pub(crate) schema: Option<Schema>,
@@ -93,7 +93,7 @@ pub(crate) fn kind(data: &[u8]) -> (&'static Kind, &[u8]) {
     (kind, rest.get(1..).unwrap_or_default())
 }
 
-/// Returns the parts of an input.
+/// Returns the parts of an input, which lines of three dashes separate.
 pub(crate) fn parts(data: &[u8]) -> impl Iterator<Item = &[u8]> {
     const BETWEEN: &[u8] = b"\n---\n";
     let mut rest = Some(data);
@@ -119,8 +119,8 @@ impl Kind {
         Some(decoded.object)
     }
 
-    /// Whether validation accepts a new object of the kind. An object of a kind without validation is valid if it
-    /// contains no null.
+    /// Returns whether validation accepts a new object of the kind. An object of a kind without validation is valid
+    /// if it contains no null.
     pub(crate) fn is_valid(&self, object: &Value) -> bool {
         let GroupVersionKind { group, kind, .. } = &self.gvk;
         let target = ValidationTarget { group, request_group: group, kind, subresource: "" };

@@ -13,7 +13,8 @@ use serde_json::Value;
 
 use crate::input;
 
-/// Creates the first part and replaces it with the second. Defaulting is idempotent.
+/// Creates the object of the first part and replaces it with that of the second. Checks that defaulting is
+/// idempotent.
 pub(crate) fn kinds(data: &[u8]) {
     let (kind, rest) = input::kind(data);
     let (group, version, name) = (&*kind.gvk.group, &*kind.gvk.version, &*kind.gvk.kind);
@@ -27,7 +28,7 @@ pub(crate) fn kinds(data: &[u8]) {
         defaults::apply(group, version, name, object);
         let once = object.clone();
         defaults::apply(group, version, name, object);
-        assert_eq!(*object, once, "defaults that were applied are applied no more");
+        assert_eq!(*object, once, "defaulting is idempotent");
         input::assert_depth(object);
     };
     default(&mut object);

@@ -1,4 +1,4 @@
-//! Fuzz targets: each decodes bytes of untrusted input, and asserts what holds for any bytes.
+//! Fuzz targets. Each decodes untrusted bytes and asserts properties that hold for any input.
 //!
 //! | input | targets |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | parameters and headers | `selectors`, `continue_token`, `bearer_token`, `headers` |
 //! | expressions | `cel`, `custom_resource`, `jsonpath` |
 //! | texts in objects | `texts`, `cron` |
-//! | answers of webhooks | `webhook` |
+//! | responses of webhooks | `webhook` |
 //! | files | `store_record`, `encryption`, `configuration`, `certificates` |
 //!
 //! `cargo test -p evenkeel-fuzz` runs every target over its corpus (`corpus/TARGET`) and a fixed number of
@@ -33,12 +33,12 @@ mod texts;
 mod views;
 mod webhook;
 
-/// A fuzz target.
+/// Fuzz target: a function over bytes, with its name.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
     /// Name of the target and of its folder in `corpus`.
     pub name: &'static str,
-    /// Runs one input; panics if an assertion fails.
+    /// Runs one input, and panics if an assertion fails.
     pub run: fn(&[u8]),
 }
 
@@ -71,7 +71,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "yaml_body", run: bodies::yaml },
 ];
 
-/// Returns the target of this name.
+/// Returns the target of this name, or `None` if there is none.
 pub fn target(name: &str) -> Option<Target> {
     TARGETS.iter().copied().find(|target| target.name == name)
 }

@@ -28,16 +28,16 @@ fn apply_as(
         .map(|Patched { object, .. }| object)
 }
 
-/// Each part is applied by the next of three managers. Applying it again changes nothing, and the managed fields
-/// are valid. Objects that validation rejects are excepted: upstream's merge keeps both of two list items without a
-/// key, or of two nulls.
+/// Applies each part as one of three managers in turn. Checks that applying it again changes nothing, and that the
+/// managed fields are valid. A second application may only change objects that validation rejects: upstream's merge
+/// keeps both of two list items without a key, or both of two nulls.
 pub(crate) fn apply(data: &[u8]) {
     let (kind, rest) = input::kind(data);
     let mut current: Option<Value> = None;
     for (body, manager) in input::parts(rest).zip(["a", "b", "a", "c", "b"]) {
         let unforced = apply_as(kind, current.as_ref(), body, manager, false);
         let Ok(once) = apply_as(kind, current.as_ref(), body, manager, true) else {
-            assert!(unforced.is_err(), "what is forced fails no more than what is not");
+            assert!(unforced.is_err(), "a forced apply succeeds where an unforced one does");
             return;
         };
         if let Ok(unforced) = unforced {
@@ -63,8 +63,8 @@ fn assert_valid_managers(object: &Value) {
     assert!(about.is_none(), "{about:?}");
 }
 
-/// The first part is an object with managed fields as a client may send them. The second is applied to it, and the
-/// third replaces it.
+/// Reads the first part as an object with managed fields from a client. Applies the second part to it, and replaces
+/// it with the third.
 pub(crate) fn managed_fields(data: &[u8]) {
     let (kind, rest) = input::kind(data);
     let mut parts = input::parts(rest);

@@ -6,7 +6,8 @@ use evenkeel_apimachinery::encode::accept;
 use evenkeel_apiserver::fuzz;
 use http::{HeaderMap, HeaderValue};
 
-/// Label and field selectors: a parsed selector prints as a text that parses to the same selector.
+/// Parses label and field selectors. Checks that a label selector prints as a text that parses to the same
+/// selector.
 pub(crate) fn selectors(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(selector) = Selector::parse(&text) {
@@ -26,10 +27,10 @@ pub(crate) fn selectors(data: &[u8]) {
     fuzz::selectors(&text);
 }
 
-/// Continue tokens: an accepted token is encoded as one with the same content.
+/// Decodes continue tokens. Checks that encoding and decoding an accepted token again yields the same content.
 pub(crate) fn continue_token(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    // Guided mutation does not get past base64, so each input is also used as the content of a token.
+    // Guided mutation rarely produces valid base64, so each input is also used as the content of a token.
     let encoded = base64::prelude::BASE64_URL_SAFE_NO_PAD.encode(data);
     for token in [&*text, &encoded] {
         if let Ok((revision, after)) = fuzz::continue_token(token) {
@@ -39,7 +40,7 @@ pub(crate) fn continue_token(data: &[u8]) {
     }
 }
 
-/// Bearer tokens and the keys that verify them: only tokens signed with the key are accepted.
+/// Reads bearer tokens and the keys that verify them.
 pub(crate) fn bearer_token(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     fuzz::bearer_token(&text);
@@ -50,7 +51,7 @@ pub(crate) fn bearer_token(data: &[u8]) {
     fuzz::public_keys(data);
 }
 
-/// Header `Accept` and URL queries.
+/// Parses `Accept` headers and URL queries.
 pub(crate) fn headers(data: &[u8]) {
     let mut headers = HeaderMap::new();
     for part in crate::input::parts(data) {

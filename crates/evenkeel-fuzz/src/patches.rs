@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::input::{self, Kind};
 
-/// Maximum size in bytes of a body, and of what `copy` operations of a JSON patch may add.
+/// Maximum size in bytes of a body, and of the values that the `copy` operations of a JSON patch may add.
 const BODY: usize = 3 * 1024 * 1024;
 
-/// JSON patches: the result equals that of another implementation.
+/// Checks that a JSON patch has the same result as the crate `json_patch`.
 pub(crate) fn json_patch(data: &[u8]) {
     let Some((kind, current, body)) = read(data) else { return };
     let patched = apply(kind, PatchType::Json, &current, body);
@@ -22,7 +22,7 @@ pub(crate) fn json_patch(data: &[u8]) {
             && want.is_object()
             && let Some(patched) = patched
         {
-            assert_eq!(without_kind(patched), without_kind(want), "it is what RFC 6902 says");
+            assert_eq!(without_kind(patched), without_kind(want), "the result follows RFC 6902");
         }
     }
 }
@@ -37,7 +37,8 @@ fn without_kind(mut object: Value) -> Value {
     object
 }
 
-/// Merge patches: a second application changes nothing.
+/// Checks that a merge patch has the same result as the crate `json_patch`, and that a second application changes
+/// nothing.
 pub(crate) fn merge_patch(data: &[u8]) {
     let Some((kind, current, body)) = read(data) else { return };
     let Some(once) = apply(kind, PatchType::Merge, &current, body) else { return };
@@ -48,13 +49,13 @@ pub(crate) fn merge_patch(data: &[u8]) {
     {
         let mut want = current.clone();
         json_patch::merge(&mut want, &patch);
-        assert_eq!(without_kind(once.clone()), without_kind(want), "it is what RFC 7386 says");
+        assert_eq!(without_kind(once.clone()), without_kind(want), "the result follows RFC 7386");
     }
     let twice = apply(kind, PatchType::Merge, &once, body);
     assert_eq!(twice, Some(once), "the second application changes nothing");
 }
 
-/// Strategic merge patches: both applications succeed or fail without a panic.
+/// Applies a strategic merge patch twice. The second application may fail, but must not panic.
 pub(crate) fn strategic_patch(data: &[u8]) {
     let Some((kind, current, body)) = read(data) else { return };
     let Some(once) = apply(kind, PatchType::Strategic, &current, body) else { return };
@@ -68,13 +69,17 @@ fn read(data: &[u8]) -> Option<(&'static Kind, Value, &[u8])> {
     Some((kind, kind.decode(object)?, patch))
 }
 
-/// Applies a patch. Object and patch bound the size of the result, which is not too deep and decodes to itself.
+/// Applies a patch. Asserts that the result is not too deep, that it decodes to itself, and that the sizes of
+/// object and patch bound its size.
 fn apply(kind: &Kind, form: PatchType, current: &Value, body: &[u8]) -> Option<Value> {
     let patched =
         patch(&kind.gvk, kind.schema.as_ref(), form, current, body, FieldValidation::Warn).ok()?;
     kind.assert_decodes_again(&patched.object);
-    // An escaped character takes six bytes; a number in another notation may be longer.
+    // An escaped character takes six bytes, and a number may become longer in another notation.
     let most = 2 * current.to_string().len() + 8 * body.len() + BODY + 4096;
-    assert!(patched.object.to_string().len() <= most, "the object grew past its parts");
+    assert!(
+        patched.object.to_string().len() <= most,
+        "the result is larger than object and patch allow"
+    );
     Some(patched.object)
 }

@@ -18,7 +18,7 @@ use crate::input;
 
 /// Maximum number of requests of one input.
 const MAX_REQUESTS: usize = 6;
-/// Maximum number of frames to read of one response, since a watch has no end.
+/// Maximum number of frames to read of one response, because a watch has no end.
 const MAX_FRAMES: usize = 64;
 /// Number of inputs per server. A new server for each input would be slow.
 const INPUTS: usize = 256;
@@ -37,8 +37,8 @@ thread_local! {
     static SERVER: RefCell<Option<Running>> = const { RefCell::new(None) };
 }
 
-/// Requests: nothing panics, a JSON response parses, and an object that was created can be read, updated and
-/// deleted.
+/// Sends requests. Checks that none panics, that JSON responses parse, and that a created object can be read,
+/// updated and deleted.
 pub(crate) fn requests(data: &[u8]) {
     // Skip inputs that could make the server connect to an arbitrary address.
     let dials = [&b"ebhook"[..], b"apiservices"];
@@ -53,7 +53,7 @@ pub(crate) fn requests(data: &[u8]) {
             if let Some(request) = parse(part) {
                 running.runtime.block_on(async {
                     exchange(&running.service, request).await;
-                    // Let the server's controllers run; time is virtual.
+                    // Let the server's controllers run in virtual time.
                     tokio::time::sleep(REQUEST_INTERVAL).await;
                 });
             }
@@ -69,7 +69,7 @@ fn start() -> Running {
     let server = Server::builder().seed(1).clock(Clock::new(move || now));
     let server = runtime.block_on(server.build()).expect("a server in memory");
     let service = server.service();
-    // Pods need a ServiceAccount, and its controller does not run here.
+    // Pods need the default ServiceAccount, but its controller does not run here.
     let account = Request::post("/api/v1/namespaces/default/serviceaccounts");
     let account = account.body(Full::from(r#"{"metadata":{"name":"default"}}"#));
     runtime.block_on(send(&service, account.expect("a request")));
@@ -109,32 +109,35 @@ async fn exchange(service: &Service, request: Request<Full<Bytes>>) {
         request.body(Full::new(body)).expect("a request")
     };
     let (status, read) = send(service, one(Method::GET, Bytes::new())).await;
-    assert_eq!(status, StatusCode::OK, "what was created is read: {read}");
+    assert_eq!(status, StatusCode::OK, "a created object can be read: {read}");
     let (status, updated) = send(service, one(Method::PUT, read.to_string().into())).await;
     let accepted = status.is_success() || is_policy(status, &updated);
-    assert!(accepted, "it is updated with what it is: {updated}");
+    assert!(accepted, "an update without a change succeeds: {updated}");
     let (status, deleted) = send(service, one(Method::DELETE, Bytes::new())).await;
-    assert!(status.is_success() || is_policy(status, &deleted), "it is deleted: {deleted}");
+    assert!(
+        status.is_success() || is_policy(status, &deleted),
+        "a created object can be deleted: {deleted}"
+    );
 }
 
-/// Whether a policy, quota or limit of an earlier input rejected the request.
+/// Returns whether a policy, quota or limit that an earlier input created rejected the request.
 fn is_policy(status: StatusCode, refusal: &Value) -> bool {
     let message = refusal["message"].as_str().unwrap_or_default();
     status == StatusCode::FORBIDDEN || message.contains("AdmissionPolicy '")
 }
 
-/// Whether a path is a collection's, rather than a subresource's such as a token.
+/// Returns whether the path is that of a collection, not of a subresource such as `token`.
 fn is_collection(path: &str) -> bool {
     let mut parts = path.trim_start_matches('/').split('/');
-    let n_before = if parts.next() == Some("api") { 1 } else { 2 };
-    let rest: Vec<&str> = parts.skip(n_before).collect();
+    let prefix_length = if parts.next() == Some("api") { 1 } else { 2 };
+    let rest: Vec<&str> = parts.skip(prefix_length).collect();
     matches!(rest.as_slice(), [_] | ["namespaces", _, _])
 }
 
 /// Sends a request and reads the frames of its response that are available at once.
 async fn send(service: &Service, request: Request<Full<Bytes>>) -> (StatusCode, Value) {
     let shown = format!("{} {}", request.method(), request.uri());
-    let response = service.clone().call(request).await.expect("it never fails");
+    let response = service.clone().call(request).await.expect("the service never fails");
     let (head, mut body) = response.into_parts();
     let mut text = Vec::new();
     let mut is_whole = false;

@@ -2,12 +2,12 @@
 
 use evenkeel_apiserver::fuzz;
 
-/// Records of the store with a corrected checksum: a whole record encodes to the same bytes.
+/// Checks that a whole record of the store, with its checksum corrected, encodes to the same bytes.
 pub(crate) fn record(data: &[u8]) {
     fuzz::store_record(data);
 }
 
-/// Encrypted values: decrypting an encrypted value returns the original, and decrypting other bytes does not panic.
+/// Checks that decrypting an encrypted value returns the original, and that decrypting other bytes does not panic.
 pub(crate) fn encryption(data: &[u8]) {
     fuzz::encrypted_value(data);
 }

@@ -6,7 +6,8 @@ use evenkeel_api::{duration, forms, time};
 use evenkeel_component_helpers::cron::{self, Schedule};
 use jiff::Timestamp;
 
-/// Quantities, durations, times and CIDRs: the canonical form parses to the same value.
+/// Parses quantities, durations, times and CIDRs. Checks that the canonical form of the first three parses to the
+/// same value, for times to the microsecond.
 pub(crate) fn texts(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(quantity) = Quantity::parse(&text) {
@@ -31,8 +32,8 @@ pub(crate) fn texts(data: &[u8]) {
     let _ = (forms::dns_subdomain(&text), forms::dns_label(&text), forms::path_segment(&text));
 }
 
-/// Cron schedules: the first part is the schedule, the second a time zone. The next time is later than the given
-/// one, and is found again from just before itself.
+/// Cron schedules: the first part is the schedule, the second a time zone. Checks that the next time is later than
+/// the given one.
 pub(crate) fn cron(data: &[u8]) {
     let mut parts = crate::input::parts(data);
     let Ok(schedule) = Schedule::parse(&String::from_utf8_lossy(parts.next().unwrap_or_default()))

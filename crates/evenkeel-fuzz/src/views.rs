@@ -1,9 +1,9 @@
-//! Target `views`: decodes what clients read (objects, lists, statuses, watch events) from any bytes, in both encodings.
+//! Fuzz target for the data that clients read: objects, lists, statuses and watch events, in both encodings.
 
 use evenkeel_api::protobuf::Transcoder;
 use evenkeel_api::{Encoding, View, list, status, views, watch};
 
-/// Decodes an object in JSON and in protobuf; an error is fine, a panic is not.
+/// Decodes an object in JSON and in protobuf. Decoding may fail, but must not panic.
 fn decode_in_both_encodings<V: View>(data: &[u8]) {
     let _ = V::decode(data, Encoding::Json);
     let _ = V::decode(data, Encoding::Protobuf);
@@ -34,7 +34,8 @@ pub(crate) fn views(data: &[u8]) {
     transcoding_reaches_a_fixed_point(data);
 }
 
-/// Asserts that an object which decodes from protobuf encodes to bytes that decode and encode to themselves.
+/// Asserts that an object decoded from protobuf encodes to stable bytes: decoding and encoding them again yields
+/// the same bytes.
 fn transcoding_reaches_a_fixed_point(data: &[u8]) {
     for (api_version, kind) in [
         ("v1", "Pod"),

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::input;
 
-/// The first part is a response, the second an object.
+/// Reads the first part as a response and the second as an object. Checks that a patched object is not too deep,
+/// and that a converted object has the desired version.
 pub(crate) fn webhook(data: &[u8]) {
     let mut parts = input::parts(data);
     let mut value = || parts.next().and_then(|part| json::from_slice::<Value>(part).ok());
@@ -19,7 +20,7 @@ pub(crate) fn webhook(data: &[u8]) {
     for version in ["v1", "v1beta1"] {
         let definition = json!({"spec": {"conversion": {"strategy": "Webhook", "webhook": {
             "conversionReviewVersions": [version], "clientConfig": {}}}}});
-        let webhook = ConversionWebhook::of(&definition).expect("it has a webhook");
+        let webhook = ConversionWebhook::of(&definition).expect("the definition has a webhook");
         let objects = [object.clone()];
         let converted = webhook.converted("u", Ok(answer.clone()), &objects, "example.com/v2");
         if let Ok(converted) = converted {

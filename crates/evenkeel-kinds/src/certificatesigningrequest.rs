@@ -1,4 +1,4 @@
-//! CertificateSigningRequests: the fields that a write of each path may set, and validation.
+//! CertificateSigningRequests: the fields that writes of `/approval` and `/status` may set, and validation.
 //!
 //! Upstream: `pkg/registry/certificates/certificates/strategy.go`, `pkg/apis/certificates/validation`.
 
@@ -27,7 +27,8 @@ pub(super) fn prepare_approval_update(new: &mut Value, old: &Value, now: &str) {
     set(new, "status.conditions", conditions);
 }
 
-/// Prepares an update of `/status`. Approval and denial keep their stored form while their number stays the same.
+/// Prepares an update of `/status`. Approved and Denied conditions keep their stored form unless their number
+/// changes.
 ///
 /// Upstream: `csrStatusStrategy`, `preserveConditionInstances`.
 pub(super) fn prepare_status_update(new: &mut Value, old: &Value, now: &str) {
@@ -37,8 +38,8 @@ pub(super) fn prepare_status_update(new: &mut Value, old: &Value, now: &str) {
         let before: Vec<&Value> = conditions_of_type(old, condition_type).collect();
         let is = |condition: &Value| text(condition, "type") == condition_type;
         if conditions.iter().filter(|condition| is(condition)).count() == before.len() {
-            let places = conditions.iter_mut().filter(|condition| is(condition));
-            places.zip(before).for_each(|(place, before)| place.clone_from(before));
+            let instances = conditions.iter_mut().filter(|condition| is(condition));
+            instances.zip(before).for_each(|(instance, before)| instance.clone_from(before));
         }
     }
     populate_condition_timestamps(&mut conditions, old, now);
@@ -47,7 +48,7 @@ pub(super) fn prepare_status_update(new: &mut Value, old: &Value, now: &str) {
     }
 }
 
-/// Sets absent times of conditions: to now, or to the old transition time while the status stays the same.
+/// Sets absent times of conditions to now. While the status stays the same, the old transition time is kept.
 ///
 /// Upstream: `populateConditionTimestamps`.
 fn populate_condition_timestamps(conditions: &mut [Value], old: &Value, now: &str) {
@@ -126,17 +127,17 @@ pub(super) fn validate_update(subresource: &str, new: &Value, old: &Value, error
 
 /// Upstream: `validateConditions`.
 fn validate_conditions(path: &Path<'_>, new: &Value, old: &Value, errors: &mut Errors) {
-    let is_decided = |request: &Value| {
+    let has_both = |request: &Value| {
         APPROVAL_CONDITIONS
             .iter()
             .all(|condition_type| conditions_of_type(request, condition_type).next().is_some())
     };
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     for (index, condition) in list(new, "status.conditions").iter().enumerate() {
-        let at = path.index(index);
+        let condition_path = path.index(index);
         let (condition_type, status) = (text(condition, "type"), text(condition, "status"));
         if condition_type.is_empty() {
-            errors.required(&at.field("type"), "");
+            errors.required(&condition_path.field("type"), "");
         }
         let allowed: &[&str] = if PERMANENT_CONDITIONS.contains(&condition_type) {
             &["True"]
@@ -144,18 +145,18 @@ fn validate_conditions(path: &Path<'_>, new: &Value, old: &Value, errors: &mut E
             &["False", "True", "Unknown"]
         };
         if status.is_empty() {
-            errors.required(&at.field("status"), "");
+            errors.required(&condition_path.field("status"), "");
         } else {
-            errors.one_of(&at.field("status"), status, allowed);
+            errors.one_of(&condition_path.field("status"), status, allowed);
         }
         if seen.contains(&condition_type) {
-            errors.duplicate(&at.field("type"), condition_type);
+            errors.duplicate(&condition_path.field("type"), condition_type);
         }
-        let both = APPROVAL_CONDITIONS.contains(&condition_type)
+        let is_contradiction = APPROVAL_CONDITIONS.contains(&condition_type)
             && APPROVAL_CONDITIONS
                 .iter()
                 .any(|other| *other != condition_type && seen.contains(other));
-        if both && !is_decided(old) {
+        if is_contradiction && !has_both(old) {
             errors.invalid(
                 path,
                 condition_type,
@@ -216,6 +217,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    /// Returns a request with true conditions, each given by type and time.
     fn request(conditions: &[(&str, &str)], certificate: &str) -> Value {
         let conditions: Vec<Value> = conditions
             .iter()
@@ -225,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn approval_changes_conditions_only_and_sets_their_times() {
+    fn an_approval_changes_only_conditions_and_sets_their_times() {
         let old = request(&[], "");
         let mut new = json!({
             "spec": {"signerName": "other"},
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_keeps_the_decision() {
+    fn a_status_update_keeps_the_approval() {
         let old = request(&[("Approved", "then")], "");
         let mut new = request(&[("Approved", "forged")], "QQ==");
         prepare_status_update(&mut new, &old, "now");
@@ -247,28 +249,29 @@ mod tests {
         assert_eq!(new["status"]["certificate"], "QQ==");
     }
 
-    fn wrong(subresource: &str, new: &Value, old: &Value) -> Vec<String> {
+    /// Returns the fields of the errors of an update.
+    fn fields_of_errors(subresource: &str, new: &Value, old: &Value) -> Vec<String> {
         let mut errors = Errors::default();
         validate_update(subresource, new, old, &mut errors);
         errors.into_vec().into_iter().map(|error| error.field).collect()
     }
 
     #[test]
-    fn decisions_are_final_and_certificates_are_certificates() {
+    fn decisions_are_final_and_only_the_status_sets_a_valid_certificate() {
         let (open, approved) = (request(&[], ""), request(&[("Approved", "t")], ""));
         let both = request(&[("Approved", "t"), ("Denied", "t")], "");
-        assert!(wrong("approval", &approved, &open).is_empty());
-        assert_eq!(wrong("approval", &open, &approved), ["status.conditions"]);
-        assert_eq!(wrong("approval", &both, &open), ["status.conditions"]);
-        assert_eq!(wrong("status", &approved, &open), ["status.conditions"]);
+        assert!(fields_of_errors("approval", &approved, &open).is_empty());
+        assert_eq!(fields_of_errors("approval", &open, &approved), ["status.conditions"]);
+        assert_eq!(fields_of_errors("approval", &both, &open), ["status.conditions"]);
+        assert_eq!(fields_of_errors("status", &approved, &open), ["status.conditions"]);
         let text = STANDARD.encode("no certificate");
-        assert_eq!(wrong("status", &request(&[], &text), &open), ["status.certificate"]);
+        assert_eq!(fields_of_errors("status", &request(&[], &text), &open), ["status.certificate"]);
         let ca = rcgen::generate_simple_self_signed(Vec::new()).expect("a certificate");
         let issued = request(&[], &STANDARD.encode(ca.cert.pem()));
-        assert!(wrong("status", &issued, &open).is_empty());
-        assert_eq!(wrong("approval", &issued, &open), ["status.certificate"]);
+        assert!(fields_of_errors("status", &issued, &open).is_empty());
+        assert_eq!(fields_of_errors("approval", &issued, &open), ["status.certificate"]);
         let other = rcgen::generate_simple_self_signed(Vec::new()).expect("a certificate");
         let other = request(&[], &STANDARD.encode(other.cert.pem()));
-        assert_eq!(wrong("status", &other, &issued), ["status.certificate"]);
+        assert_eq!(fields_of_errors("status", &other, &issued), ["status.certificate"]);
     }
 }

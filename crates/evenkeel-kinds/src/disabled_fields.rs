@@ -6,7 +6,7 @@
 use evenkeel_apimachinery::value::{get, get_mut};
 use serde_json::Value;
 
-/// Field paths of one feature gate; `*` matches any item of a list or value of a map.
+/// Field paths of one feature gate. `*` matches any item of a list and any value of a map.
 type GateFields = &'static [&'static str];
 
 /// Fields of a pod's spec. A path that begins with `containers` also applies to init and ephemeral containers.
@@ -115,7 +115,7 @@ const RESOURCE_SLICE: &[GateFields] = &[
     &["skipNodeOperations"],
 ];
 
-/// Returns the paths of the parts of a kind that have such fields.
+/// Returns the paths of the parts of a kind that have fields of disabled gates.
 fn parts(group: &str, kind: &str) -> &'static [(&'static str, &'static [GateFields])] {
     match (group, kind) {
         ("", "Pod") => &[("spec", POD_SPEC), ("status", POD_STATUS)],
@@ -139,7 +139,7 @@ fn parts(group: &str, kind: &str) -> &'static [(&'static str, &'static [GateFiel
     }
 }
 
-/// Drops the fields of disabled gates from a written object; `old` is the stored object of an update.
+/// Drops the fields of disabled gates from a written object. `old` is the stored object of an update.
 pub(crate) fn drop_disabled_fields(group: &str, kind: &str, new: &mut Value, old: Option<&Value>) {
     for (part, gates) in parts(group, kind) {
         let old = old.and_then(|old| get(old, part));
@@ -155,12 +155,12 @@ pub(crate) fn drop_disabled_fields(group: &str, kind: &str, new: &mut Value, old
 
 const CONTAINER_LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
 
-/// Returns the fields that the first name of a path matches.
+/// Returns the fields that a name in a path matches: `containers` matches all lists of containers.
 fn fields<'a>(name: &'a &'a str) -> &'a [&'a str] {
     if *name == "containers" { &CONTAINER_LISTS } else { std::slice::from_ref(name) }
 }
 
-/// Whether the object has a non-null value at `path`.
+/// Returns whether the object has a non-null value at `path`.
 fn has(value: &Value, path: &str) -> bool {
     let (name, rest) = path.split_once('.').unwrap_or((path, ""));
     if name == "*" {
@@ -195,7 +195,7 @@ fn drop_field(value: &mut Value, path: &str) {
     }
 }
 
-/// Drops a container's stop signal, and its lifecycle if that is empty then.
+/// Drops a container's stop signal. Also drops its lifecycle if nothing else is left in it.
 ///
 /// Upstream: `dropContainerStopSignals`.
 fn drop_stop_signal(container: &mut Value) {

@@ -1,5 +1,5 @@
-//! Values as upstream's internal types encode them. Validation runs on the internal version of a kind, whose fields have no
-//! JSON names and are never left out, and so its errors quote and compare that form.
+//! Encodes values as upstream's internal types do. Upstream validates the internal version of a kind, so its errors
+//! quote and compare that form. Fields of internal types have no JSON names and are rarely left out.
 //!
 //! Upstream: the types of `pkg/apis`, `field.Error.ErrorBody`, `k8s.io/apimachinery/pkg/util/diff`.
 
@@ -12,6 +12,7 @@ use evenkeel_apimachinery::status::BadValue;
 use evenkeel_apimachinery::value::{get, is_omitted};
 use serde_json::Value;
 
+/// Fields of internal types, recorded from upstream: one type per line.
 static RECORDED: &str = include_str!("../data/internal-fields.tsv");
 
 static TYPES: LazyLock<HashMap<&'static str, Vec<Field>>> = LazyLock::new(|| {
@@ -21,7 +22,7 @@ static TYPES: LazyLock<HashMap<&'static str, Vec<Field>>> = LazyLock::new(|| {
         .collect()
 });
 
-/// A field of an internal type.
+/// Field of an internal type.
 struct Field {
     name: &'static str,
     /// Path in the stored version.
@@ -50,14 +51,14 @@ impl Field {
     }
 }
 
-/// A value as errors quote it, given the name of its internal type: `core.PodSpec`, `[]core.Volume`.
+/// Returns a value as errors quote it. `type_name` is the internal type, such as `core.PodSpec` or `[]core.Volume`.
 pub(crate) fn quoted(type_name: &'static str, value: Option<&Value>) -> BadValue {
     let mut encoder = Encoder::default();
     encoder.write(type_name, value);
     BadValue::Encoded(encoder.out)
 }
 
-/// What differs between two values of an internal type, as the errors of immutable fields show it.
+/// Returns the difference between two values of an internal type, as errors of immutable fields show it.
 ///
 /// Upstream: `diff.Diff`.
 pub(crate) fn diff(type_name: &'static str, old: Option<&Value>, new: Option<&Value>) -> String {
@@ -72,13 +73,13 @@ pub(crate) fn diff(type_name: &'static str, old: Option<&Value>, new: Option<&Va
 #[derive(Default)]
 struct Encoder {
     out: String,
-    /// On lines of their own, indented by one space a level.
+    /// Whether each value is on its own line, indented by one space per level.
     is_pretty: bool,
     depth: usize,
 }
 
 impl Encoder {
-    /// Writes a value of a type; `None` is Go's zero value.
+    /// Writes a value of a type. `None` stands for Go's zero value.
     fn write(&mut self, type_: &'static str, value: Option<&Value>) {
         let value = value.filter(|value| !value.is_null());
         if let Some(zero) = type_.strip_prefix('=') {
@@ -191,7 +192,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_type_is_recorded() {
+    fn the_types_of_all_fields_are_recorded() {
         for (name, fields) in TYPES.iter() {
             for field in fields {
                 let mut target = field.type_;
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_quoted_as_their_internal_types_encode_them() {
+    fn values_are_quoted_in_the_form_of_their_internal_types() {
         for (type_name, value, want) in [
             (
                 "rbac.RoleRef",

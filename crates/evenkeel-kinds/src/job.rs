@@ -3,8 +3,8 @@
 use evenkeel_apimachinery::value::{flag, get, is_empty, object_mut, set, text};
 use serde_json::{Value, json};
 
-/// Generates the selector of a Job that has none. The Job's uid must be set. For `has_template_labels` see
-/// [`Context`](crate::strategy::Context).
+/// Generates the selector of a Job unless `spec.manualSelector` is set. The Job's uid must be set.
+/// [`Context`](crate::strategy::Context) describes `has_template_labels`.
 ///
 /// Upstream: `generateSelector`.
 pub(crate) fn generate_selector(job: &mut Value, has_template_labels: bool) {

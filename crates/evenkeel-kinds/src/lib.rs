@@ -1,7 +1,7 @@
 //! Built-in kinds: defaults, validation, strategies, warnings and table columns.
 //!
-//! All functions are pure. Rules that read the store or allocate addresses or quota are in `evenkeel-apiserver`;
-//! rules for all kinds are in `evenkeel-apimachinery`.
+//! All functions are pure. Rules that read the store or allocate addresses or quota are in `evenkeel-apiserver`.
+//! Rules for all kinds are in `evenkeel-apimachinery`.
 
 pub mod autoscaling;
 mod certificatesigningrequest;

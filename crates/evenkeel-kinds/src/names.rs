@@ -1,8 +1,8 @@
-//! Rules of object names, and of the prefixes in `generateName`.
+//! Rules for object names and for the prefixes in `generateName`.
 
 use evenkeel_api::forms;
 
-/// Returns the errors of a name, or of a prefix of one if the second argument is true.
+/// Function that returns the errors of a name. If the second argument is true, the name is a prefix.
 ///
 /// Upstream: `ValidateNameFunc`.
 pub type ValidateName = fn(&str, bool) -> Vec<String>;
@@ -21,34 +21,34 @@ pub(crate) fn dns_label(name: &str, prefix: bool) -> Vec<String> {
     forms::dns_label(&masked(name, prefix))
 }
 
-/// Validates an IP address in canonical form; no prefix is one.
+/// Validates an IP address in canonical form. A prefix must be a whole address too.
 ///
 /// Upstream: `ValidateIPAddressName`.
 pub(crate) fn ip_address(name: &str, _: bool) -> Vec<String> {
     forms::canonical_ip(name)
 }
 
-/// Validates a path segment; a prefix must be one, too.
+/// Validates a path segment. A prefix must be a path segment too.
 ///
 /// Upstream: `ValidateRBACName`.
 pub(crate) fn path_segment(name: &str, _: bool) -> Vec<String> {
     forms::path_segment(name)
 }
 
-/// Validates a path segment, or a prefix of one, which may also be `.` or `..`.
+/// Validates a path segment. A prefix may also be `.` or `..`.
 ///
 /// Upstream: `ValidatePathSegmentName`.
 pub fn path_segment_or_prefix(name: &str, prefix: bool) -> Vec<String> {
     if prefix && matches!(name, "." | "..") { Vec::new() } else { forms::path_segment(name) }
 }
 
-/// Returns a name, or a prefix without the last dash: generated names end in letters, so a prefix may end in a dash.
-/// The character before the dash gives way with it, as upstream.
+/// Returns the text to validate: a name as it is, or a prefix whose last dash is masked. A prefix may end in a
+/// dash, because generated names end in letters. As upstream, `a` replaces the dash and the character before it.
 ///
 /// Upstream: `maskTrailingDash`.
 fn masked(name: &str, prefix: bool) -> String {
     let before = name.len().checked_sub(2).filter(|_| prefix && name.ends_with('-'));
-    // Part of a character, which no rule allows, stays one.
+    // A part of a cut character becomes U+FFFD, which no rule allows.
     before.map_or_else(
         || name.to_owned(),
         |end| String::from_utf8_lossy(&name.as_bytes()[..end]).into_owned() + "a",
@@ -59,9 +59,9 @@ fn masked(name: &str, prefix: bool) -> String {
 mod tests {
     use super::*;
 
-    /// Answers of kube-apiserver to `generateName`.
     #[test]
     fn prefixes_are_validated_as_upstream_does() {
+        // Rules with prefixes that kube-apiserver accepts, and prefixes that it rejects.
         let rules: [(ValidateName, &[&str], &[&str]); 4] = [
             (
                 dns_subdomain,

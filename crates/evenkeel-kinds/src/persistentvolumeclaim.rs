@@ -1,11 +1,11 @@
-//! Strategy of PersistentVolumeClaims: `dataSource` and `dataSourceRef` name the same source, whichever a client
-//! sets.
+//! Strategy of PersistentVolumeClaims. `dataSource` and `dataSourceRef` name the same source, whichever of them a
+//! client sets.
 
 use evenkeel_apimachinery::value::{get, get_mut, remove, set, text};
 use serde_json::{Value, json};
 
-/// Prepares the data sources of a claim: drops those that upstream ignores, and copies the field that is set to the
-/// other.
+/// Prepares the data sources of a claim. Drops sources that upstream ignores, and copies a source that only one of
+/// the two fields names to the other field.
 ///
 /// Upstream: `DropDisabledFields`, `EnforceDataSourceBackwardsCompatibility`.
 pub(crate) fn prepare(new: &mut Value, old: Option<&Value>) {
@@ -39,7 +39,7 @@ fn is_claim_or_snapshot(source: &Value) -> bool {
     )
 }
 
-/// Copies the data source from the field that is set to the other one.
+/// Copies the data source to the other field if only one of the two fields is set.
 ///
 /// Upstream: `NormalizeDataSources`.
 pub(crate) fn normalize_data_sources(claim: &mut Value) {
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_fields_name_the_source() {
+    fn a_supported_source_in_one_field_is_copied_to_the_other() {
         let none = Value::Null;
         let volume = json!({"kind": "PersistentVolumeClaim", "name": "a"});
         let snapshot =

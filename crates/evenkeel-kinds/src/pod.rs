@@ -56,7 +56,7 @@ pub fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
     }
 }
 
-/// Status fields that a client omits if it does not know them.
+/// Status fields that older clients do not know and therefore omit.
 const PRESERVED_STATUS: [&str; 4] = [
     "status.resourceClaimStatuses",
     "status.extendedResourceClaimStatus",
@@ -73,7 +73,7 @@ fn preserve_status_fields(new: &mut Value, old: &Value) {
             copy(new, old, field);
         }
     }
-    // Several conditions may have the same type. The n-th of them is paired with the n-th stored one.
+    // Several conditions may have the same type. The n-th one is paired with the n-th stored one of the type.
     let mut generations: BTreeMap<String, VecDeque<i64>> = BTreeMap::new();
     for condition in list(old, "status.conditions") {
         let generation = int(condition, "observedGeneration").unwrap_or_default();
@@ -117,12 +117,13 @@ pub fn qos_class(pod: &Value) -> &'static str {
     }
 }
 
-/// Returns the grace period of a deletion in seconds; 0 for a pod without a node or one that has finished.
+/// Returns the grace period of a deletion in seconds. It is 0 for a pod that has no node or has finished. By
+/// default, it is that of the spec, or else 30.
 ///
 /// Upstream: `CheckGracefulDelete`.
 pub fn deletion_grace_period(pod: &Value, requested: Option<i64>) -> Option<i64> {
-    let own = int(pod, "spec.terminationGracePeriodSeconds");
-    let seconds = requested.or(own).unwrap_or(30);
+    let from_spec = int(pod, "spec.terminationGracePeriodSeconds");
+    let seconds = requested.or(from_spec).unwrap_or(30);
     if text(pod, "spec.nodeName").is_empty()
         || matches!(text(pod, "status.phase"), "Failed" | "Succeeded")
     {

@@ -4,31 +4,31 @@ use crate::names::{
     ValidateName, dns_label, dns_subdomain, ip_address, path_segment, path_segment_or_prefix,
 };
 
-/// A selectable field: its label, its path, and the value that field selectors see if it is absent.
+/// Selectable field: its label, its path, and the value that field selectors match if the field is absent.
 pub(crate) type SelectableField = (&'static str, &'static str, &'static str);
 
-/// Strategy of one kind. Kinds without rules of their own have [`DEFAULT_STRATEGY`].
+/// Strategy of one kind. Kinds without special rules have [`DEFAULT_STRATEGY`].
 ///
 /// Upstream: `RESTCreateStrategy`, `RESTUpdateStrategy`, and the fields of `Store` in `genericregistry`.
 #[derive(Clone, Copy)]
 pub struct KindStrategy {
-    /// API group; empty for the core group.
+    /// API group. It is empty for the core group.
     pub group: &'static str,
     /// Kind in CamelCase, such as `Pod`.
     pub kind: &'static str,
     /// Whether a change of the spec increments `metadata.generation`.
     pub has_generation: bool,
-    /// Validates a name of the kind, or a prefix of one.
+    /// Validates a name, or a prefix of a name, of this kind.
     pub validate_name: ValidateName,
-    /// Whether `generateName` must obey the rule for names. Otherwise it may be any path segment.
+    /// Whether the rule for names also applies to `generateName`. Otherwise, it may be any path segment.
     ///
     /// Upstream: `ValidateObjectMeta` rather than `ValidateObjectMetaWithOpts`.
     pub validates_generate_name: bool,
     /// Fields that field selectors support.
     pub selectable_fields: &'static [SelectableField],
-    /// `status` of a new object, as JSON; empty if a client may set it or the kind has no status.
+    /// `status` of a new object, as JSON. It is empty if a client may set the status or the kind has none.
     pub initial_status: &'static str,
-    /// Whether a new object keeps the `status` of the body, as a Node does that its kubelet registers.
+    /// Whether a new object keeps the `status` of the body. A kubelet registers its Node with a status.
     pub creates_with_status: bool,
     /// Whether a PUT without resourceVersion is accepted.
     ///
@@ -45,8 +45,8 @@ pub struct KindStrategy {
 }
 
 impl KindStrategy {
-    /// Validates a name, or a `generateName` if `prefix` is true, in a request to this API group. It may differ from
-    /// that of the kind: an Event that is sent to `events.k8s.io` needs a DNS subdomain.
+    /// Validates a name, or a `generateName` if `prefix` is true, in a request to this API group. The rule may
+    /// depend on the group: the name of an Event that is sent to `events.k8s.io` must be a DNS subdomain.
     pub fn validate_name(&self, request_group: &str, name: &str, prefix: bool) -> Vec<String> {
         if prefix && !self.validates_generate_name {
             return path_segment_or_prefix(name, prefix);
@@ -72,12 +72,12 @@ const DEFAULT_STRATEGY: KindStrategy = KindStrategy {
     return_deleted_object: false,
 };
 
-/// Returns the strategy of a kind in the core group without rules of its own.
+/// Returns the strategy of a kind in the core group without special rules.
 const fn core(kind: &'static str) -> KindStrategy {
     KindStrategy { kind, ..DEFAULT_STRATEGY }
 }
 
-/// Returns the strategy of a kind in another group without rules of its own.
+/// Returns the strategy of a kind in another group without special rules.
 const fn in_group(group: &'static str, kind: &'static str) -> KindStrategy {
     KindStrategy { group, kind, ..DEFAULT_STRATEGY }
 }
@@ -480,7 +480,7 @@ pub const STRATEGIES: &[(&str, KindStrategy)] = &[
     ),
 ];
 
-/// Returns the strategy of a resource. Events of both groups share one.
+/// Returns the strategy of a resource, or `None` if it is not built in. Events of both groups share one.
 pub fn strategy(group: &str, resource: &str) -> Option<&'static KindStrategy> {
     let group = if group == "events.k8s.io" { "" } else { group };
     STRATEGIES
@@ -494,7 +494,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_have_names_by_the_group_of_the_request() {
+    fn the_rule_for_names_of_events_depends_on_the_group_of_the_request() {
         let events = strategy("events.k8s.io", "events").expect("events are served");
         assert!(events.validate_name("", "Not_A_Subdomain", false).is_empty());
         assert!(!events.validate_name("events.k8s.io", "Not_A_Subdomain", false).is_empty());
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn ip_addresses_have_canonical_names() {
+    fn names_of_ip_addresses_are_canonical_addresses() {
         for (name, message) in [
             ("10.0.0.1", ""),
             ("fd00::1", ""),

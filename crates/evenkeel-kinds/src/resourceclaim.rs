@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 pub use crate::validation::{DeviceId, device_id};
 
-/// Sets the time of taints that lack one.
+/// Sets `timeAdded` of taints without it.
 ///
 /// Upstream: `SetDefaults_DeviceTaint`.
 pub(crate) fn set_time_added(kind: &str, object: &mut Value, now: &str) {
@@ -22,7 +22,7 @@ pub(crate) fn set_time_added(kind: &str, object: &mut Value, now: &str) {
     });
 }
 
-/// Sets the time of a rule's taint when its effect changes, unless the client sets the time.
+/// Sets `timeAdded` of a rule's taint when the effect changes, unless the client changes `timeAdded` itself.
 ///
 /// Upstream: `deviceTaintRuleStrategy.PrepareForUpdate`.
 pub(crate) fn prepare_taint_rule_update(new: &mut Value, old: &Value, now: &str) {
@@ -52,7 +52,8 @@ pub(crate) fn drop_deallocated_devices(claim: &mut Value, old: &Value) {
     }
 }
 
-/// Drops an empty list of a slice's devices or counters. Where it has both lists, validation refuses them, empty or not.
+/// Drops an empty list of a slice's devices or counters. If both lists are present, it keeps them, because
+/// validation rejects both together even if they are empty.
 pub(crate) fn drop_empty_pools(slice: &mut Value) {
     let fields = ["spec.devices", "spec.sharedCounters"];
     if fields.iter().all(|field| get(slice, field).is_some()) {
@@ -71,7 +72,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn taints_get_a_time() {
+    fn taints_without_a_time_get_the_current_time() {
         let mut rule = json!({"spec": {"taint": {"key": "a", "effect": "None"}}});
         set_time_added("DeviceTaintRule", &mut rule, "now");
         assert_eq!(rule["spec"]["taint"]["timeAdded"], "now");
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_taint_follows_its_effect() {
+    fn a_changed_effect_sets_the_time_of_the_taint() {
         let rule = |effect: &str, time: &str| json!({"spec": {"taint": {"effect": effect, "timeAdded": time}}});
         let old = rule("None", "then");
         for (sent, expected) in [
@@ -110,7 +111,11 @@ mod tests {
         let old = claim(&["a", "b"], &["a", "b"]);
         let mut new = claim(&["a"], &["a", "b", "c"]);
         drop_deallocated_devices(&mut new, &old);
-        assert_eq!(new, claim(&["a"], &["a", "c"]), "c was never allocated: validation refuses it");
+        assert_eq!(
+            new,
+            claim(&["a"], &["a", "c"]),
+            "c was never allocated, so validation rejects it"
+        );
         let mut new = claim(&[], &["a"]);
         drop_deallocated_devices(&mut new, &old);
         assert_eq!(new["status"].get("devices"), None);

@@ -33,6 +33,9 @@ pub fn scale_of(strategy: &KindStrategy, object: &Value) -> Value {
 }
 
 /// Sets the replicas of a workload to those of a Scale.
+///
+/// # Errors
+/// When the Scale has negative replicas.
 pub fn set_replicas(target: &mut Value, scale: &Value) -> Result<(), StatusError> {
     let replicas = int(scale, "spec.replicas").unwrap_or_default();
     let mut errors = Errors::default();
@@ -53,12 +56,12 @@ pub fn set_replicas(target: &mut Value, scale: &Value) -> Result<(), StatusError
 }
 
 fn format_pairs(target: &Value, path: &str) -> String {
-    let format_pairs: Vec<String> = object(target, path)
+    let pairs: Vec<String> = object(target, path)
         .into_iter()
         .flatten()
         .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
         .collect();
-    format_pairs.join(",")
+    pairs.join(",")
 }
 
 /// Formats a label selector as a string, with requirements sorted by key.
@@ -93,7 +96,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn selectors_as_text() {
+    fn selectors_are_formatted_with_requirements_sorted_by_key() {
         let object = json!({"matchLabels": {"b": "c"}, "matchExpressions": [
             {"key": "a", "operator": "In", "values": ["y", "x"]}, {"key": "z", "operator": "DoesNotExist"}]});
         assert_eq!(format_selector(Some(&object)), "a in (x,y),b=c,!z");

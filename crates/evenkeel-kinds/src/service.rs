@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// IP family of the cluster's only Service network.
 const FAMILY: &str = "IPv4";
 
-/// Sets `clusterIPs` from `clusterIP` if a client sets only the latter.
+/// Sets `clusterIPs` from `clusterIP` if a client sets only `clusterIP`.
 ///
 /// Upstream: `normalizeClusterIPs`.
 pub fn normalize_cluster_ips(service: &mut Value) {
@@ -19,7 +19,7 @@ pub fn normalize_cluster_ips(service: &mut Value) {
     }
 }
 
-/// Sets the IP families and their policy. Returns errors if the cluster cannot provide the requested ones.
+/// Sets the IP families and their policy. Returns errors if the cluster cannot provide the requested families.
 ///
 /// Upstream: `initIPFamilyFields`.
 pub fn init_ip_family_fields(service: &mut Value, old: Option<&Value>) -> Errors {
@@ -52,8 +52,8 @@ pub fn init_ip_family_fields(service: &mut Value, old: Option<&Value>) -> Errors
         .collect();
     let ips = list(service, "spec.clusterIPs");
     if policy == "SingleStack" {
-        for (n, what) in [(ips.len(), "cluster IPs"), (families.len(), "IP families")] {
-            if n == 2 {
+        for (count, what) in [(ips.len(), "cluster IPs"), (families.len(), "IP families")] {
+            if count == 2 {
                 let detail = format!(
                     "must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified"
                 );
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn families_follow_from_the_request() {
+    fn families_follow_from_the_request_or_are_rejected() {
         for (spec, expected) in [
             (json!({}), Ok(json!(["IPv4"]))),
             (json!({"clusterIPs": ["10.0.0.1"], "clusterIP": "10.0.0.1"}), Ok(json!(["IPv4"]))),

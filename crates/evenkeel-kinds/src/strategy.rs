@@ -1,5 +1,5 @@
-//! Strategies of the built-in kinds: before validation, the server sets the fields that it controls and resets
-//! those that the request's path cannot change.
+//! Strategies of the built-in kinds. Before validation, the server sets the fields that it controls, and resets the
+//! fields that the request's path cannot change.
 //!
 //! [`prepare_status_update`] ensures that a status update cannot change the spec.
 //!
@@ -23,15 +23,15 @@ pub struct Context<'a> {
     pub now: String,
     /// User who sent the request.
     pub user: &'a User,
-    /// API group of the request, which may differ from that of the kind: an Event can be written as one of
+    /// API group of the request. It may differ from the group of the kind: a core Event can also be written through
     /// `events.k8s.io`.
     pub request_group: &'a str,
-    /// Subresource of the request; empty for the object itself.
+    /// Subresource of the request. It is empty for the object itself.
     pub subresource: &'a str,
     /// Whether the kind has a `status` subresource.
     pub has_status: bool,
     /// Whether defaulting copied the pod template's labels to a new object without labels. Upstream shares one map
-    /// between both, so labels that are generated for a Job's pods also become the Job's.
+    /// between both, so the labels that are generated for a Job's pods also become labels of the Job.
     pub has_template_labels: bool,
 }
 
@@ -63,7 +63,7 @@ pub fn prepare_create(strategy: &KindStrategy, cx: &Context<'_>, object: &mut Va
 /// Upstream: `PrepareForUpdate`.
 pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value, old: &Value) {
     if strategy.kind == "ResourceSlice" && get(new, "spec") != get(old, "spec") {
-        // A change of a field that is dropped below counts, too.
+        // A change of a field that is dropped below counts too.
         let generation = value::int(old, "metadata.generation").unwrap_or_default();
         set(new, "metadata.generation", generation + 1);
     }
@@ -109,7 +109,8 @@ pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value
         }
         ("", "PersistentVolumeClaim") => persistentvolumeclaim::prepare_status_update(new, old),
         ("discovery.k8s.io", "EndpointSlice") => drop_topology(new, Some(old)),
-        // The spec has been reset; upstream sets defaults again when it reads the stored object.
+        // The template is that of the stored object. Upstream applies defaults when it reads that object, so its
+        // labels apply again.
         ("batch", "Job") | ("", "ReplicationController") if cx.subresource == "status" => {
             labels_from_template(new);
         }
@@ -123,7 +124,8 @@ pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value
         ("resource.k8s.io", "ResourceClaim") if cx.subresource == "status" => {
             resourceclaim::drop_deallocated_devices(new, old);
         }
-        // A CSIDriver is created without a generation, so count from the stored value.
+        // A CSIDriver is created without a generation, so the registry has none for it. Count from the stored
+        // value.
         ("storage.k8s.io", "CSIDriver") if get(new, "spec") != get(old, "spec") => {
             let generation = value::int(old, "metadata.generation").unwrap_or_default();
             set(new, "metadata.generation", generation + 1);
@@ -141,28 +143,28 @@ pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value
     }
 }
 
-/// Sets the time of a volume's phase transition, unless the client sets it.
+/// Sets the time of a volume's phase transition when the phase changes, unless the client changes the time itself.
 fn set_phase_transition_time(new: &mut Value, old: &Value, now: &str) {
     let time = "status.lastPhaseTransitionTime";
-    let (was, is) = (get(old, time).cloned(), get(new, time).cloned());
-    let moved = text(new, "status.phase") != text(old, "status.phase");
-    match (moved, was) {
-        (true, was) if is.is_none() || is == was => set(new, time, now),
-        (false, Some(was)) if is.is_none() => set(new, time, was),
+    let (before, after) = (get(old, time).cloned(), get(new, time).cloned());
+    let is_transition = text(new, "status.phase") != text(old, "status.phase");
+    match (is_transition, before) {
+        (true, before) if after.is_none() || after == before => set(new, time, now),
+        (false, Some(before)) if after.is_none() => set(new, time, before),
         _ => {}
     }
 }
 
-/// Strategy of a kind's `/status` path. The strategies differ in the metadata that a status update can change.
+/// Strategy of a kind's `/status` path. The variants differ in the metadata that a status update can change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatusStrategy {
-    /// Custom resource, or kind of flow control: only the status changes.
+    /// Custom resource, or kind of flow control: a status update changes only the status.
     Custom,
-    /// Built-in kind: metadata may change, too.
+    /// Built-in kind: a status update may also change metadata.
     BuiltIn,
-    /// Built-in kind, such as ResourceClaim, whose metadata cannot change.
+    /// Built-in kind, such as ResourceClaim, whose metadata a status update cannot change.
     BuiltInStatusOnly,
-    /// Deployment: metadata may change, too, except labels.
+    /// Deployment: a status update may also change metadata, except labels.
     Deployment,
 }
 
@@ -178,8 +180,8 @@ impl StatusStrategy {
     }
 }
 
-/// Resets every field of `new`, the body of a write to `/status`, that this path cannot change to its value in the
-/// stored object `old`. Therefore, a status update cannot change the spec.
+/// Resets the fields of `new` that a write to `/status` cannot change to their values in the stored object `old`.
+/// Therefore, a status update cannot change the spec.
 ///
 /// | kind | fields that a client can change |
 /// |---|---|
@@ -189,7 +191,7 @@ impl StatusStrategy {
 /// | Deployment | `status`, `metadata` except labels |
 /// | Pod, CertificateSigningRequest | `prepare_update` of `pod.rs` and `certificatesigningrequest.rs` |
 ///
-/// A body without `status` removes the status. `metadata.managedFields` stays that of `new`, where the server has
+/// A body without `status` removes the status. `new` keeps its own `metadata.managedFields`, where the server has
 /// just recorded the manager. Built-in metadata may change because a kubelet writes its node's labels and
 /// annotations through `/status`.
 ///
@@ -224,6 +226,7 @@ pub fn reset_for_status_update(strategy: StatusStrategy, new: &mut Value, old: &
     }
 }
 
+/// Adds the finalizer `kubernetes` to `spec.finalizers`.
 fn prepare_namespace(object: &mut Value) {
     let mut finalizers = list(object, "spec.finalizers").to_vec();
     if !finalizers.iter().any(|name| name == "kubernetes") {
@@ -364,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_update_changes_no_spec() {
+    fn a_status_update_does_not_change_the_spec() {
         let old = json!({"metadata": {"labels": {"a": "1"}}, "spec": 1, "data": 1, "status": 1});
         let sent = json!({"metadata": {"labels": {"a": "2"}, "managedFields": []}, "spec": 2, "status": 2});
         let changed = |strategy, sent: &Value| {
@@ -372,13 +375,13 @@ mod tests {
             prepare_status_update(strategy, &mut new, &old);
             new
         };
-        let stays = json!({"metadata": {"labels": {"a": "1"}, "managedFields": []}, "spec": 1, "data": 1, "status": 2});
-        assert_eq!(changed(StatusStrategy::Custom, &sent), stays);
-        let mut moves = stays.clone();
-        moves["metadata"]["labels"]["a"] = json!("2");
-        assert_eq!(changed(StatusStrategy::BuiltIn, &sent), moves);
-        assert_eq!(changed(StatusStrategy::BuiltInStatusOnly, &sent), stays);
-        assert_eq!(changed(StatusStrategy::Deployment, &sent), stays);
+        let metadata_kept = json!({"metadata": {"labels": {"a": "1"}, "managedFields": []}, "spec": 1, "data": 1, "status": 2});
+        assert_eq!(changed(StatusStrategy::Custom, &sent), metadata_kept);
+        let mut metadata_changed = metadata_kept.clone();
+        metadata_changed["metadata"]["labels"]["a"] = json!("2");
+        assert_eq!(changed(StatusStrategy::BuiltIn, &sent), metadata_changed);
+        assert_eq!(changed(StatusStrategy::BuiltInStatusOnly, &sent), metadata_kept);
+        assert_eq!(changed(StatusStrategy::Deployment, &sent), metadata_kept);
     }
 
     #[test]
@@ -400,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_changes_without_a_status() {
+    fn a_body_without_status_removes_the_status() {
         let old = json!({"metadata": {"labels": {"a": "1"}}, "spec": 1, "status": 1});
         let sent = json!({"metadata": {"labels": {"a": "2"}}, "spec": 2});
         for (strategy, label) in [

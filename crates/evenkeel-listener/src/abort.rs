@@ -12,9 +12,9 @@ tokio::task_local! {
     static STREAM: Stream;
 }
 
-/// Handle that aborts a response: it resets the HTTP/2 stream or closes the HTTP/1.1 connection. A service adds
-/// one to the extensions of a response whose body the client might not read. The body cannot end such a
-/// response itself, because hyper does not poll it then.
+/// Handle that aborts a response: it resets the HTTP/2 stream or closes the HTTP/1.1 connection. A service adds one
+/// to the extensions of a response whose body the client might not read. The body cannot end such a response
+/// itself, because hyper does not poll a body while the client does not read.
 ///
 /// Upstream: `ErrAbortHandler`.
 #[derive(Debug, Clone, Default)]
@@ -45,7 +45,8 @@ impl AbortResponse {
     }
 }
 
-/// Sender of one response after the other: an HTTP/1.1 connection, or an HTTP/2 stream with a single response.
+/// Abort handle of the response that is being sent, if it has one. Each HTTP/1.1 connection and each HTTP/2 stream
+/// has its own.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Stream(Arc<Mutex<Option<AbortResponse>>>);
 

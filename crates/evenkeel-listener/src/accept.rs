@@ -1,5 +1,5 @@
-//! Accepts connections without ever failing. When file descriptors run out it waits until others close, and it
-//! refuses peers with too many connections.
+//! Accepts connections without ever failing. When file descriptors run out, the listener waits until other
+//! connections close. It refuses peers with too many connections.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ pub struct Accepted {
     pub stream: TcpStream,
     /// Address of the peer.
     pub peer: SocketAddr,
-    /// Held for as long as the connection is open.
+    /// Slot of the connection. The holder drops it when the connection closes.
     pub slot: ConnectionSlot,
 }
 
@@ -61,7 +61,7 @@ impl Listener {
                     if let Some(suppressed) = self.log.pass((self.now)()) {
                         tracing::warn!(%error, suppressed, "a connection cannot be accepted");
                     }
-                    // The cause is mostly too many open files: other connections must close first.
+                    // The usual cause is too many open files. Other connections must close first.
                     tokio::time::sleep(self.backoff).await;
                     self.backoff = (self.backoff * 2).min(MAX_BACKOFF);
                     continue;
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn messages_are_limited() {
+    async fn one_message_passes_in_ten_seconds() {
         #[expect(clippy::disallowed_methods, reason = "a test's own time")]
         let start = Instant::now();
         let mut limit = LogLimit::default();
@@ -144,7 +144,7 @@ mod tests {
         let mut refused = TcpStream::connect(address).await.expect("a connection");
         let mut byte = [0];
         let closed = tokio::select! {
-            _ = listener.accept() => panic!("it is accepted"),
+            _ = listener.accept() => panic!("the second connection is accepted"),
             read = refused.read(&mut byte) => matches!(read, Ok(0) | Err(_)),
         };
         assert!(closed);

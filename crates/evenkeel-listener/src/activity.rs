@@ -1,4 +1,4 @@
-//! Counts the requests and bytes of a connection, for the watchdog.
+//! Counts the requests of a connection and records when bytes arrive, for the watchdog.
 
 use std::io;
 use std::pin::Pin;
@@ -14,12 +14,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::abort::{AbortResponse, Stream};
 use crate::watchdog::ConnectionActivity;
 
-/// Counters of a connection.
+/// Counters of a connection, updated while it is served.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     requests: AtomicU64,
     in_flight: AtomicU64,
-    bytes: AtomicBool,
+    /// Whether bytes arrived since the last response ended.
+    partial_head: AtomicBool,
 }
 
 impl Activity {
@@ -28,7 +29,7 @@ impl Activity {
         ConnectionActivity {
             requests: self.requests.load(Ordering::Relaxed),
             in_flight: self.in_flight.load(Ordering::Relaxed),
-            partial_head: self.bytes.load(Ordering::Relaxed),
+            partial_head: self.partial_head.load(Ordering::Relaxed),
         }
     }
 }
@@ -47,7 +48,7 @@ impl InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
-        self.0.bytes.store(false, Ordering::Relaxed);
+        self.0.partial_head.store(false, Ordering::Relaxed);
     }
 }
 
@@ -129,18 +130,18 @@ impl<B: Body + Unpin> Body for CountedBody<B> {
 }
 
 /// I/O stream that records that bytes arrived.
-pub(crate) struct Noted<I> {
+pub(crate) struct RecordedIo<I> {
     io: I,
     activity: Arc<Activity>,
 }
 
-impl<I> Noted<I> {
+impl<I> RecordedIo<I> {
     pub(crate) fn new(io: I, activity: Arc<Activity>) -> Self {
         Self { io, activity }
     }
 }
 
-impl<I: AsyncRead + Unpin> AsyncRead for Noted<I> {
+impl<I: AsyncRead + Unpin> AsyncRead for RecordedIo<I> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -150,13 +151,13 @@ impl<I: AsyncRead + Unpin> AsyncRead for Noted<I> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut this.io).poll_read(cx, buffer);
         if buffer.filled().len() > before {
-            this.activity.bytes.store(true, Ordering::Relaxed);
+            this.activity.partial_head.store(true, Ordering::Relaxed);
         }
         read
     }
 }
 
-impl<I: AsyncWrite + Unpin> AsyncWrite for Noted<I> {
+impl<I: AsyncWrite + Unpin> AsyncWrite for RecordedIo<I> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::abort::{Stream, StreamExecutor};
-use crate::activity::{Activity, Counted, CountedBody, Noted};
+use crate::activity::{Activity, Counted, CountedBody, RecordedIo};
 use crate::watchdog::{TICK, Verdict, Watchdog};
 
 /// Default number of concurrent streams of an HTTP/2 connection, as upstream's.
@@ -95,9 +95,9 @@ impl Error for ConnectionError {
     }
 }
 
-/// Serves requests until the peer closes the connection, or until it is idle for 90 s. When `leave` is ready,
+/// Serves requests until the peer closes the connection, or until it is idle for about 90 s. When `leave` resolves,
 /// the connection ends after its last response. Connections can be upgraded.
-///
+/// # Errors
 /// When the connection breaks, no request arrives in time, or the service aborts a response.
 pub async fn serve<I, S, B>(
     io: I,
@@ -115,7 +115,7 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let activity = Arc::new(Activity::default());
-    let io = TokioIo::new(Noted::new(io, activity.clone()));
+    let io = TokioIo::new(RecordedIo::new(io, activity.clone()));
     let service = Counted::new(service, activity.clone());
     match protocol {
         Protocol::Http1 => {

@@ -2,7 +2,7 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | Connections in total and per peer; accepting goes on whatever happens | `accept::Listener` |
+//! | Connections in total and per peer; accepting continues after every error | `accept::Listener` |
 //! | `ReadHeaderTimeout`: 32 s, `IdleTimeout`: 90 s | `watchdog::Watchdog` |
 //! | `MaxConcurrentStreams`, windows, header lists, resets of HTTP/2 | `connection::serve` |
 //! | TCP keep-alive | `accept::Listener` |

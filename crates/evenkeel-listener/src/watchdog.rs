@@ -1,4 +1,4 @@
-//! Decides when to close a connection: the head of a request is overdue, or no request arrives for long.
+//! Decides when to close a connection: the head of a request is overdue, or no request arrived for about 90 s.
 
 use std::time::Duration;
 
@@ -62,7 +62,8 @@ impl Watchdog {
 mod tests {
     use super::*;
 
-    /// Returns the verdicts of checks, `.` for `Keep`.
+    /// Returns the verdicts of consecutive checks: `.` for `Keep`, `I` for `Idle`, `O` for `Overdue`. The items are
+    /// the requests so far, the requests in flight, and whether a head arrived in part.
     fn verdicts(activity: impl IntoIterator<Item = (u64, u64, bool)>) -> String {
         let mut watchdog = Watchdog::default();
         let letter = |verdict| match verdict {
@@ -79,16 +80,16 @@ mod tests {
     }
 
     #[test]
-    fn connections_without_requests_are_closed() {
+    fn idle_connections_and_overdue_heads_are_closed() {
         let idle = std::iter::repeat_n((1, 0, false), 13);
         for (activity, wanted) in [
-            // The first request does not arrive, whether or not some bytes do.
+            // The first request never arrives. Some of its bytes arrive in the second row.
             (vec![(0, 0, false); 4], "...O"),
             (vec![(0, 0, true); 4], "...O"),
             (idle.collect(), "............I"),
             // A request in flight keeps the connection open however long it takes.
             (vec![(1, 1, true); 40], &".".repeat(40)),
-            // The head of the second request arrives only in part.
+            // The head of the second request stays incomplete.
             (vec![(1, 0, false), (1, 0, true), (1, 0, true), (1, 0, true), (1, 0, true)], "....O"),
             (vec![(1, 0, true), (2, 0, true), (3, 0, true), (4, 0, true)], "...."),
         ] {

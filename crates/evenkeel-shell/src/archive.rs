@@ -1,4 +1,4 @@
-//! `tar`, as far as `kubectl cp` uses it: archives on standard output and input.
+//! `tar` with the options that `kubectl cp` uses: archives on standard output and input.
 
 use std::io::Read as _;
 
@@ -16,12 +16,12 @@ use crate::{
 /// Maximum nesting of folders in an archive.
 const MAX_DEPTH: usize = 32;
 
-/// The command line of `tar`.
+/// Parsed command line of `tar`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
     create: bool,
     extract: bool,
-    /// The archive; `-` is standard output or input.
+    /// File of the archive. Only `-` is supported: standard output or input.
     file: String,
     /// Folder to work in.
     folder: String,
@@ -43,7 +43,7 @@ impl Options {
                         'x' => options.extract = true,
                         'f' => words.next()?.clone_into(&mut options.file),
                         'C' => words.next()?.clone_into(&mut options.folder),
-                        // Times, modes and owners are not kept; nothing is compressed or printed.
+                        // Accepted without effect: files have no times, modes and owners, and no names are printed.
                         'm' | 'o' | 'p' | 'v' => {}
                         _ => return None,
                     }
@@ -105,7 +105,7 @@ impl Interpreter<'_> {
         }
     }
 
-    /// Adds a file, or a folder with all that is in it.
+    /// Adds a file, or a folder with all its contents, to the archive.
     fn add(
         &mut self,
         shell: &Shell,
@@ -154,7 +154,7 @@ impl Interpreter<'_> {
                 return self.complain(shell, "tar: short read");
             };
             let name = encoding::text(&entry.path_bytes());
-            // As GNU tar, nothing leaves the folder.
+            // As with GNU tar, no entry is extracted outside of the folder.
             let path = format!("{}{}", shell.folder, normal("", &name));
             let made = match entry.header().entry_type() {
                 EntryType::Directory => self.make_folder(shell, &path, true)?,
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn command_lines_of_kubectl_are_understood() {
+    fn only_command_lines_of_kubectl_cp_are_accepted() {
         let paths = |paths: &[&str]| paths.iter().map(ToString::to_string).collect();
         let create = Options { create: true, file: "-".to_owned(), ..Options::default() };
         let extract = Options { extract: true, file: "-".to_owned(), ..Options::default() };

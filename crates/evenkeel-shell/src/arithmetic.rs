@@ -1,4 +1,4 @@
-//! Arithmetic expansion `$((…))`: integer expressions of the shell.
+//! Arithmetic expansion `$((…))`: evaluates integer expressions of the shell.
 
 use crate::parse::is_name;
 
@@ -7,14 +7,16 @@ const MAX_DEPTH: u32 = 40;
 
 /// Variables that an expression reads and assigns.
 pub(crate) trait Variables {
-    /// Returns the variable's value, empty if it is unset; an error if the interpreter does not know the value.
+    /// Returns the value of a variable, which is empty if the variable is unset. Fails if the interpreter does not
+    /// know the value.
     fn get(&mut self, name: &str) -> Result<String, String>;
     fn set(&mut self, name: &str, value: i64);
 }
 
-/// Evaluates an expression in which every `$` is already expanded.
+/// Evaluates an expression whose `$` expansions have been done. Fails if the expression is invalid or divides by
+/// zero.
 pub(crate) fn evaluate(text: &str, variables: &mut dyn Variables) -> Result<i64, String> {
-    let mut reader = Reader { text, position: 0, depth: 0, variables, dry: 0 };
+    let mut reader = Reader { text, position: 0, depth: 0, variables, skipped: 0 };
     if text.trim().is_empty() {
         return Ok(0);
     }
@@ -28,9 +30,9 @@ struct Reader<'r> {
     position: usize,
     depth: u32,
     variables: &'r mut dyn Variables,
-    /// Above zero while the parser skips an operand: the branch not taken, or the right side that `&&` or `||` cuts
-    /// off.
-    dry: u32,
+    /// Above zero while an operand is parsed but not evaluated: the branch not taken, or the right side after a
+    /// decisive left side of `&&` or `||`.
+    skipped: u32,
 }
 
 /// Binary operators by precedence, lowest first.
@@ -74,7 +76,7 @@ impl<'r> Reader<'r> {
         value
     }
 
-    /// Evaluates `NAME = …`, `NAME += …` and the like, else a conditional expression.
+    /// Evaluates an assignment such as `NAME = …` or `NAME += …`, or else a conditional expression.
     fn assignment(&mut self) -> Result<i64, String> {
         self.blanks();
         let from = self.position;
@@ -93,50 +95,50 @@ impl<'r> Reader<'r> {
                     value
                 } else {
                     let before = self.value_of(name)?;
-                    self.reckon(operator, before, value)?
+                    self.compute(operator, before, value)?
                 };
                 return Ok(self.store(name, value));
             }
         }
         self.position = from;
-        self.choice()
+        self.conditional()
     }
 
-    fn choice(&mut self) -> Result<i64, String> {
-        let condition = self.two_sided(0)?;
+    fn conditional(&mut self) -> Result<i64, String> {
+        let condition = self.binary(0)?;
         if !self.eat("?") {
             return Ok(condition);
         }
-        let yes = self.done_if(condition != 0, Self::assignment)?;
+        let yes = self.evaluate_if(condition != 0, Self::assignment)?;
         if !self.eat(":") {
             return self.wrong();
         }
-        let no = self.done_if(condition == 0, Self::assignment)?;
+        let no = self.evaluate_if(condition == 0, Self::assignment)?;
         Ok(if condition != 0 { yes } else { no })
     }
 
-    fn done_if(
+    fn evaluate_if(
         &mut self,
-        done: bool,
+        evaluated: bool,
         read: impl FnOnce(&mut Self) -> Result<i64, String>,
     ) -> Result<i64, String> {
-        self.dry += u32::from(!done);
+        self.skipped += u32::from(!evaluated);
         let value = self.deeper(read);
-        self.dry -= u32::from(!done);
+        self.skipped -= u32::from(!evaluated);
         value
     }
 
-    fn two_sided(&mut self, level: usize) -> Result<i64, String> {
-        let Some(operators) = LEVELS.get(level) else { return self.one_sided() };
-        let mut left = self.two_sided(level + 1)?;
+    fn binary(&mut self, level: usize) -> Result<i64, String> {
+        let Some(operators) = LEVELS.get(level) else { return self.unary() };
+        let mut left = self.binary(level + 1)?;
         while let Some(operator) = self.operator(operators) {
             let decided = match operator {
                 "||" => left != 0,
                 "&&" => left == 0,
                 _ => false,
             };
-            let right = self.done_if(!decided, |reader| reader.two_sided(level + 1))?;
-            left = self.reckon(operator, left, right)?;
+            let right = self.evaluate_if(!decided, |reader| reader.binary(level + 1))?;
+            left = self.compute(operator, left, right)?;
         }
         Ok(left)
     }
@@ -162,9 +164,9 @@ impl<'r> Reader<'r> {
         Some(found)
     }
 
-    fn reckon(&self, operator: &str, left: i64, right: i64) -> Result<i64, String> {
+    fn compute(&self, operator: &str, left: i64, right: i64) -> Result<i64, String> {
         if right == 0 && matches!(operator, "/" | "%") {
-            return if self.dry > 0 { Ok(0) } else { Err("division by zero".into()) };
+            return if self.skipped > 0 { Ok(0) } else { Err("division by zero".into()) };
         }
         let shift = u32::try_from(right & 63).unwrap_or(0);
         Ok(match operator {
@@ -190,7 +192,7 @@ impl<'r> Reader<'r> {
         })
     }
 
-    fn one_sided(&mut self) -> Result<i64, String> {
+    fn unary(&mut self) -> Result<i64, String> {
         self.blanks();
         for (sign, step) in [("++", 1), ("--", -1)] {
             if self.eat(sign) {
@@ -201,16 +203,16 @@ impl<'r> Reader<'r> {
             }
         }
         if self.eat("-") {
-            return self.deeper(Self::one_sided).map(i64::wrapping_neg);
+            return self.deeper(Self::unary).map(i64::wrapping_neg);
         }
         if self.eat("+") {
-            return self.deeper(Self::one_sided);
+            return self.deeper(Self::unary);
         }
         if self.eat("!") {
-            return self.deeper(Self::one_sided).map(|value| i64::from(value == 0));
+            return self.deeper(Self::unary).map(|value| i64::from(value == 0));
         }
         if self.eat("~") {
-            return self.deeper(Self::one_sided).map(|value| !value);
+            return self.deeper(Self::unary).map(|value| !value);
         }
         self.operand()
     }
@@ -258,7 +260,7 @@ impl<'r> Reader<'r> {
     }
 
     fn store(&mut self, name: &str, value: i64) -> i64 {
-        if self.dry == 0 {
+        if self.skipped == 0 {
             self.variables.set(name, value);
         }
         value
@@ -295,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_are_worth_what_a_shell_says() {
+    fn expressions_evaluate_as_in_a_shell() {
         for (text, want) in [
             ("", Some(0)),
             ("1 + 2 * 3", Some(7)),
@@ -326,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_change_where_the_expression_says_so() {
+    fn assignments_and_increments_change_variables_unless_skipped() {
         let mut map = Map::default();
         for (text, value, x) in [
             ("x = 2", 2, 2),
@@ -343,7 +345,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(128))]
         #[test]
-        fn any_text_is_worth_something_or_refused(text in "[-+*/%()<>=&|^!~?: x0-9]{0,60}", any in ".{0,30}") {
+        fn any_text_is_evaluated_or_rejected_without_a_panic(text in "[-+*/%()<>=&|^!~?: x0-9]{0,60}", any in ".{0,30}") {
             let _ = evaluate(&text, &mut Map::default());
             let _ = evaluate(&any, &mut Map::default());
             let _ = evaluate(&"(".repeat(100_000), &mut Map::default());

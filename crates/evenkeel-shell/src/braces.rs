@@ -2,19 +2,19 @@
 
 /// Maximum number of words that one word expands to.
 const MAX_WORDS: usize = 10_001;
-/// Maximum number of pairs of braces that are expanded one within or after another.
+/// Maximum number of expanded pairs of braces that are nested or follow each other.
 const MAX_DEPTH: usize = 16;
 
 /// Maximum number of opening braces of one word.
 const MAX_BRACES: usize = 100;
 
-/// Expands the braces of a word without quotes and other expansions. `None` if there are more braces or words than are
-/// kept.
+/// Expands the braces of a word without quotes and other expansions. Returns `None` if braces, nesting or words
+/// exceed the maximum.
 pub(crate) fn expand(text: &str) -> Option<Vec<String>> {
-    if text.matches('{').nth(MAX_BRACES).is_some() { None } else { within(text, 0) }
+    if text.matches('{').nth(MAX_BRACES).is_some() { None } else { expand_nested(text, 0) }
 }
 
-fn within(text: &str, depth: usize) -> Option<Vec<String>> {
+fn expand_nested(text: &str, depth: usize) -> Option<Vec<String>> {
     if depth > MAX_DEPTH {
         return None;
     }
@@ -24,12 +24,12 @@ fn within(text: &str, depth: usize) -> Option<Vec<String>> {
         Choices::Texts(texts) => {
             let mut all = Vec::new();
             for text in texts {
-                all.extend(within(text, depth + 1)?);
+                all.extend(expand_nested(text, depth + 1)?);
             }
             all
         }
     };
-    let ends = within(after, depth + 1)?;
+    let ends = expand_nested(after, depth + 1)?;
     if choices.len().saturating_mul(ends.len()) > MAX_WORDS {
         return None;
     }
@@ -39,13 +39,13 @@ fn within(text: &str, depth: usize) -> Option<Vec<String>> {
     Some(words.collect())
 }
 
-/// What a pair of braces stands for.
+/// Alternatives within a pair of braces.
 enum Choices<'t> {
     Texts(Vec<&'t str>),
     Range(Vec<String>),
 }
 
-/// Returns the first pair of braces that is expanded, with the text before and after it.
+/// Returns the alternatives of the first pair of braces that can be expanded, with the text before and after it.
 fn first(text: &str) -> Option<(&str, Choices<'_>, &str)> {
     for (open, _) in text.match_indices('{') {
         let inner = &text[open + 1..];
@@ -64,7 +64,8 @@ fn first(text: &str) -> Option<(&str, Choices<'_>, &str)> {
     None
 }
 
-/// Returns the positions of the commas between a pair of braces, and of the closing brace.
+/// Returns the positions of the commas between a pair of braces, and of the closing brace. `inner` begins after the
+/// opening brace.
 fn parts(inner: &str) -> Option<(Vec<usize>, usize)> {
     let (mut depth, mut commas) = (0_usize, Vec::new());
     for (at, c) in inner.char_indices() {
@@ -79,7 +80,8 @@ fn parts(inner: &str) -> Option<(Vec<usize>, usize)> {
     None
 }
 
-/// Expands `1..5`, `a..e`, and either with a step: `1..9..2`.
+/// Expands a range such as `1..5` or `a..e`, with an optional step as in `1..9..2`. Returns `None` if the text is
+/// no range or the range is too long.
 fn range(text: &str) -> Option<Vec<String>> {
     let mut parts = text.split("..");
     let (from, to, step) = (parts.next()?, parts.next()?, parts.next());
@@ -96,7 +98,7 @@ fn range(text: &str) -> Option<Vec<String>> {
         let name = |n: i64| u8::try_from(n).ok().map(|n| char::from(n).to_string());
         return numbers(from, to, step)?.into_iter().map(name).collect();
     }
-    // A leading zero makes all numbers as wide as the widest.
+    // A leading zero pads all numbers to the width of the widest.
     let digits = |text: &str| text.trim_start_matches('-').to_owned();
     let is_padded = [from, to].iter().any(|n| digits(n).len() > 1 && digits(n).starts_with('0'));
     let width = if is_padded { from.len().max(to.len()) } else { 0 };
@@ -104,7 +106,7 @@ fn range(text: &str) -> Option<Vec<String>> {
     Some(all.into_iter().map(|n| format!("{n:0width$}")).collect())
 }
 
-/// Counts up or down; `None` if there are more numbers than are kept.
+/// Returns the numbers from `from` to `to`, up or down, or `None` if there are more than the maximum.
 fn numbers(from: i64, to: i64, step: usize) -> Option<Vec<i64>> {
     if from.abs_diff(to) / step as u64 >= MAX_WORDS as u64 {
         return None;
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_words_is_bounded() {
+    fn words_beyond_the_maximum_are_rejected() {
         assert_eq!(expand(&"{1..100}".repeat(3)), None);
         assert_eq!(expand(&"{a,b}".repeat(40)), None);
         assert_eq!(expand(&"{".repeat(60_000)), None);

@@ -8,11 +8,11 @@ use crate::{
     shell::{Flow, Halt, Input, Shell, Variable, unknown},
 };
 
-/// Folders of which every image has the usual commands, so that `/bin/NAME` is the command `NAME`.
+/// Folders that contain the usual commands in every image, so that `/bin/NAME` is the command `NAME`.
 const PATH: [&str; 6] = ["/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/busybox"];
 
 impl Interpreter<'_> {
-    /// Executes a simple command. `words` holds at least the command's name.
+    /// Executes a simple command. The first of `words` is the name of the command.
     pub(crate) fn execute(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
         self.step()?;
         let name = match words[0].rsplit_once('/') {
@@ -38,7 +38,7 @@ impl Interpreter<'_> {
             }
             "cd" => self.change_folder(shell, arguments),
             "eval" => self.text(shell, &arguments.join(" ")),
-            "exec" => self.become_another(shell, arguments),
+            "exec" => self.replace_process(shell, arguments),
             "export" | "local" | "readonly" | "declare" | "typeset" => {
                 self.declare(shell, name, arguments)
             }
@@ -140,7 +140,7 @@ impl Interpreter<'_> {
         Ok(())
     }
 
-    fn become_another(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
+    fn replace_process(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
         if words.is_empty() || words[0].starts_with('-') {
             return unknown("exec without a command");
         }
@@ -234,7 +234,7 @@ pub(crate) fn failed(shell: &mut Shell) -> Flow {
     Ok(())
 }
 
-/// Returns the status that `exit` or `return` names, else the last status.
+/// Returns the argument of `exit` or `return` as an exit status, or the last status without an argument.
 fn status(last: i32, arguments: &[String]) -> i32 {
     let Some(text) = arguments.first() else { return last };
     let status = text.trim().parse::<i64>();
@@ -248,7 +248,7 @@ fn unset(shell: &mut Shell, words: &[String]) {
         names => (false, names),
     };
     for name in names {
-        // Without an option, bash removes a function if there is no such variable.
+        // Without an option, bash removes the function if no variable has the name.
         let is_function = functions
             || shell.bash && names.len() == words.len() && !shell.variables.contains_key(name);
         if is_function {

@@ -12,23 +12,24 @@ const MAX_DEPTH: usize = 30;
 
 /// One word of a conditional expression.
 struct Term<'w> {
-    /// Text of the word; in `[[`, that of an operator.
+    /// Text of the word. In `[[`, only operators and unquoted words have one.
     text: String,
     /// The word in `[[`, which is expanded only when its condition is evaluated.
     word: Option<&'w Word>,
-    /// Whether the word may be an operator; a quoted word in `[[` may not.
+    /// Whether the word may be an operator. A quoted word in `[[` is never an operator.
     operator: bool,
 }
 
-/// Value of a conditional expression; `None` if it is malformed.
+/// Value of a conditional expression, or `None` if the expression is malformed.
 type Answer = Result<Option<bool>, Halt>;
 
 const BINARY: [&str; 12] =
     ["=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "=~"];
+/// Operators that compare two files.
 const FILES: [&str; 3] = ["-nt", "-ot", "-ef"];
 
 impl Interpreter<'_> {
-    /// Runs `test` and `[`, without the closing bracket.
+    /// Runs `test`, or `[` with the words before the closing bracket.
     pub(crate) fn test(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
         let term = |text: &String| Term { text: text.clone(), word: None, operator: true };
         let terms: Vec<Term<'_>> = words.iter().map(term).collect();
@@ -39,7 +40,7 @@ impl Interpreter<'_> {
             [left, operator, right] if operator.is(&BINARY) => {
                 self.binary(shell, left, operator, right)?
             }
-            terms => self.all_of(shell, terms)?,
+            terms => self.expression(shell, terms)?,
         };
         shell.status = answer.map_or(2, |yes| i32::from(!yes));
         Ok(())
@@ -57,86 +58,96 @@ impl Interpreter<'_> {
             Term { text: text.to_owned(), word: Some(word), operator: plain.is_some() }
         };
         let terms: Vec<Term<'_>> = words.iter().map(term).collect();
-        let answer = self.all_of(shell, &terms)?;
+        let answer = self.expression(shell, &terms)?;
         shell.status = answer.map_or(2, |yes| i32::from(!yes));
         Ok(())
     }
 
-    fn all_of(&mut self, shell: &mut Shell, terms: &[Term<'_>]) -> Answer {
-        let mut place = Cursor { at: 0, depth: 0, live: true };
-        let answer = self.either(shell, terms, &mut place)?;
-        Ok(answer.filter(|_| place.at == terms.len()))
+    fn expression(&mut self, shell: &mut Shell, terms: &[Term<'_>]) -> Answer {
+        let mut cursor = Cursor { at: 0, depth: 0, live: true };
+        let answer = self.disjunction(shell, terms, &mut cursor)?;
+        Ok(answer.filter(|_| cursor.at == terms.len()))
     }
 
-    fn either(&mut self, shell: &mut Shell, terms: &[Term<'_>], place: &mut Cursor) -> Answer {
-        let live = place.live;
-        let mut answer = self.both(shell, terms, place)?;
-        while terms.get(place.at).is_some_and(|term| term.is(&["-o"])) {
-            place.at += 1;
-            place.live = live && answer != Some(true);
-            let right = self.both(shell, terms, place)?;
+    fn disjunction(
+        &mut self,
+        shell: &mut Shell,
+        terms: &[Term<'_>],
+        cursor: &mut Cursor,
+    ) -> Answer {
+        let live = cursor.live;
+        let mut answer = self.conjunction(shell, terms, cursor)?;
+        while terms.get(cursor.at).is_some_and(|term| term.is(&["-o"])) {
+            cursor.at += 1;
+            cursor.live = live && answer != Some(true);
+            let right = self.conjunction(shell, terms, cursor)?;
             answer = answer.zip(right).map(|(left, right)| left || right);
         }
-        place.live = live;
+        cursor.live = live;
         Ok(answer)
     }
 
-    fn both(&mut self, shell: &mut Shell, terms: &[Term<'_>], place: &mut Cursor) -> Answer {
-        let live = place.live;
-        let mut answer = self.one(shell, terms, place)?;
-        while terms.get(place.at).is_some_and(|term| term.is(&["-a"])) {
-            place.at += 1;
-            place.live = live && answer != Some(false);
-            let right = self.one(shell, terms, place)?;
+    fn conjunction(
+        &mut self,
+        shell: &mut Shell,
+        terms: &[Term<'_>],
+        cursor: &mut Cursor,
+    ) -> Answer {
+        let live = cursor.live;
+        let mut answer = self.primary(shell, terms, cursor)?;
+        while terms.get(cursor.at).is_some_and(|term| term.is(&["-a"])) {
+            cursor.at += 1;
+            cursor.live = live && answer != Some(false);
+            let right = self.primary(shell, terms, cursor)?;
             answer = answer.zip(right).map(|(left, right)| left && right);
         }
-        place.live = live;
+        cursor.live = live;
         Ok(answer)
     }
 
-    fn one(&mut self, shell: &mut Shell, terms: &[Term<'_>], place: &mut Cursor) -> Answer {
+    fn primary(&mut self, shell: &mut Shell, terms: &[Term<'_>], cursor: &mut Cursor) -> Answer {
         self.step()?;
-        if place.depth > MAX_DEPTH {
+        if cursor.depth > MAX_DEPTH {
             return unknown("a condition that is nested too deeply");
         }
-        let rest = &terms[place.at..];
+        let rest = &terms[cursor.at..];
         match rest {
             [] => Ok(None),
             [left, operator, right, ..] if operator.is(&BINARY) => {
-                place.at += 3;
-                if place.skips(&[left, right]) {
+                cursor.at += 3;
+                if cursor.skips(&[left, right]) {
                     return Ok(Some(false));
                 }
                 self.binary(shell, left, operator, right)
             }
             [_, operator, _, ..] if operator.is(&FILES) => unknown("comparing files"),
             [no, _, ..] if no.is(&["!"]) => {
-                place.at += 1;
-                place.depth += 1;
-                let answer = self.one(shell, terms, place)?.map(|yes| !yes);
-                place.depth -= 1;
+                cursor.at += 1;
+                cursor.depth += 1;
+                let answer = self.primary(shell, terms, cursor)?.map(|yes| !yes);
+                cursor.depth -= 1;
                 Ok(answer)
             }
             [open, _, ..] if open.is(&["("]) => {
-                place.at += 1;
-                place.depth += 1;
-                let answer = self.either(shell, terms, place)?;
-                place.depth -= 1;
-                let closed = terms.get(place.at).is_some_and(|term| term.is(&[")"]));
-                place.at += 1;
+                cursor.at += 1;
+                cursor.depth += 1;
+                let answer = self.disjunction(shell, terms, cursor)?;
+                cursor.depth -= 1;
+                let closed = terms.get(cursor.at).is_some_and(|term| term.is(&[")"]));
+                cursor.at += 1;
                 Ok(answer.filter(|_| closed))
             }
-            [operator, operand, ..] if operator.unary() => {
-                place.at += 2;
-                if place.skips(&[operand]) {
+            [operator, operand, ..] if operator.is_unary() => {
+                cursor.at += 2;
+                if cursor.skips(&[operand]) {
                     return Ok(Some(false));
                 }
                 let operand = self.text_of(shell, operand)?;
                 self.unary(shell, &operator.text, &operand)
             }
             [only, ..] => {
-                place.at += 1;
-                if place.skips(&[only]) {
+                cursor.at += 1;
+                if cursor.skips(&[only]) {
                     return Ok(Some(false));
                 }
                 Ok(Some(!self.text_of(shell, only)?.is_empty()))
@@ -144,7 +155,7 @@ impl Interpreter<'_> {
         }
     }
 
-    /// Returns the text of a word that is an operand.
+    /// Returns the text of an operand, and expands it in `[[`.
     fn text_of(&mut self, shell: &mut Shell, term: &Term<'_>) -> Result<String, Halt> {
         match term.word {
             Some(word) => self.string(shell, word),
@@ -176,7 +187,7 @@ impl Interpreter<'_> {
         self.step()?;
         let left = self.text_of(shell, left)?;
         if let (Some(word), "=" | "==" | "!=") = (right.word, &*operator.text) {
-            // In `[[`, it is a pattern.
+            // In `[[`, the right side is a pattern.
             let fits = self.pattern(shell, word)?.fits(&left.chars().collect::<Vec<_>>());
             return Ok(Some(fits == (operator.text != "!=")));
         }
@@ -203,12 +214,13 @@ struct Cursor {
     at: usize,
     /// Number of enclosing parentheses and negations.
     depth: usize,
-    /// Whether the result depends on what follows: else, the words in `[[` are not expanded.
+    /// Whether the result still depends on the following words. Otherwise, words in `[[` are not expanded.
     live: bool,
 }
 
 impl Cursor {
-    /// Whether a condition on these words is not to be evaluated. `test` has expanded its words, whose errors count.
+    /// Returns whether a condition on these words is skipped. `test` evaluates all conditions, because its words
+    /// are already expanded and their errors count.
     fn skips(&self, terms: &[&Term<'_>]) -> bool {
         !self.live && terms.iter().any(|term| term.word.is_some())
     }
@@ -219,7 +231,7 @@ impl Term<'_> {
         self.operator && operators.contains(&&*self.text)
     }
 
-    fn unary(&self) -> bool {
+    fn is_unary(&self) -> bool {
         let letter = self.text.strip_prefix('-').filter(|rest| rest.len() == 1);
         self.operator && letter.is_some_and(|letter| "bcdefghknoprstuvwxzLNOSG".contains(letter))
     }

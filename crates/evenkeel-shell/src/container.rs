@@ -9,21 +9,21 @@ use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
 use crate::{
     Environment, Probe, Process,
     exec::reads_commands,
-    expand::of_service,
+    expand::is_service_variable,
     files::base_name,
     files::{FilePath, Mounts, Scope, normal},
     shell::Variable,
 };
 
-/// Images whose entry point is a shell. Without a command such a container exits at once.
+/// Images whose entry point is a shell. A container of such an image without a command exits at once.
 const SHELLS: [&str; 5] = ["alpine", "bash", "busybox", "debian", "ubuntu"];
 
-/// Whether the image's entry point is a shell.
+/// Returns whether the image's entry point is a shell.
 pub fn entrypoint_is_shell(image: &str) -> bool {
     SHELLS.contains(&name_of(image))
 }
 
-/// Whether the image's entry point is `pause`, which waits for SIGTERM.
+/// Returns whether the image's entry point is `pause`, which waits for SIGTERM.
 pub fn entrypoint_is_pause(image: &str) -> bool {
     name_of(image) == "pause"
 }
@@ -55,15 +55,15 @@ impl Processes {
         Self(processes.collect())
     }
 
-    /// Returns the process of a container; `None` if it is unknown which command the container executes.
+    /// Returns the process of a container, or `None` if the container's command is unknown.
     pub fn get(&self, container: &str) -> Option<&Process> {
         self.0.get(container)
     }
 }
 
 impl Environment {
-    /// Reads the environment of a pod's container on the node with this name and address; `None` if the pod does not have the
-    /// container.
+    /// Reads the environment of a pod's container on the node with this name and address. Returns `None` if the pod
+    /// does not have the container.
     pub fn read(
         pod: &PodCommand,
         container: &str,
@@ -74,8 +74,8 @@ impl Environment {
         let ephemerals = pod.spec.ephemeral_containers.iter().map(ContainerCommand::from);
         let mut containers = containers.cloned().chain(ephemerals);
         let container = containers.find(|own| *own.name == *container)?;
-        let (mut environment, listed) = environment(pod, &container, node);
-        let words = words(&container, image, &listed).unwrap_or_default();
+        let (mut environment, spec_variables) = environment(pod, &container, node);
+        let words = words(&container, image, &spec_variables).unwrap_or_default();
         if container.stdin && reads_commands(&words) {
             environment.attached_shell = words.into_iter().next();
         }
@@ -89,9 +89,9 @@ fn process(
     image: &str,
     node: (&str, Ipv4Addr),
 ) -> Option<Process> {
-    let (environment, listed) = environment(pod, container, node);
-    let words = words(container, image, &listed)?;
-    // A shell with an open standard input waits for it.
+    let (environment, spec_variables) = environment(pod, container, node);
+    let words = words(container, image, &spec_variables)?;
+    // A shell with an open standard input waits for commands from clients.
     if words.is_empty() || container.stdin && words.len() == 1 {
         return None;
     }
@@ -104,24 +104,31 @@ fn process(
     Some(Process { readiness_probe: probe, arguments: words, environment })
 }
 
-/// The words of a container's command; none if it is that of an image which is not known.
-fn words(container: &ContainerCommand, image: &str, listed: &Listed) -> Option<Vec<String>> {
+/// Returns the words of a container's command. They are empty if the entry point of the image is unknown. Returns
+/// `None` if a word needs the unknown value of a variable.
+fn words(
+    container: &ContainerCommand,
+    image: &str,
+    spec_variables: &SpecVariables,
+) -> Option<Vec<String>> {
     let given = container.command.iter().chain(&*container.args);
-    let mut words: Vec<String> = given.map(|word| expand(word, listed)).collect::<Option<_>>()?;
+    let mut words: Vec<String> =
+        given.map(|word| expand(word, spec_variables)).collect::<Option<_>>()?;
     if words.is_empty() && entrypoint_is_shell(image) {
         words.push("sh".into());
     }
     Some(words)
 }
 
-/// The environment of a container, and the variables of it that `$(NAME)` can name.
+/// Returns the environment of a container, and the variables of its spec, which `$(NAME)` can refer to.
 fn environment(
     pod: &PodCommand,
     container: &ContainerCommand,
     node: (&str, Ipv4Addr),
-) -> (Environment, Listed) {
-    // The kubelet knows the container's list of variables, but not those of the image and of the runtime.
-    let mut listed = Listed { variables: BTreeMap::new(), open: !container.env_from.is_empty() };
+) -> (Environment, SpecVariables) {
+    // The kubelet expands only variables of the spec, not those of the image and of the runtime.
+    let mut spec_variables =
+        SpecVariables { variables: BTreeMap::new(), env_from: !container.env_from.is_empty() };
     let mut variables = BTreeMap::new();
     for (name, value) in [
         ("HOME", "/root"),
@@ -139,17 +146,17 @@ fn environment(
             addresses.push(variable.name.to_string());
         }
         let value = match &variable.value_from {
-            None => expand(&variable.value, &listed),
+            None => expand(&variable.value, &spec_variables),
             Some(_) => field.and_then(|path| field_value(pod, path, node)),
         };
-        listed.variables.insert(variable.name.to_string(), value.clone());
+        spec_variables.variables.insert(variable.name.to_string(), value.clone());
         variables.insert(variable.name.to_string(), Variable { value, exported: true });
     }
     let mounts = container.volume_mounts.iter().filter_map(|mount| {
         let volume = pod.spec.volumes.iter().find(|volume| volume.name == mount.name)?;
         let mut path = volume_root(volume);
         if !mount.sub_path_expr.is_empty() {
-            match expand(&mount.sub_path_expr, &listed) {
+            match expand(&mount.sub_path_expr, &spec_variables) {
                 Some(sub_path) => path.path = normal(&path.path, &sub_path).into(),
                 None => path.scope = Scope::UnknownVolume(volume.name.clone()),
             }
@@ -168,14 +175,14 @@ fn environment(
         address_variables: addresses,
         attached_shell: None,
     };
-    (environment, listed)
+    (environment, spec_variables)
 }
 
 fn field_path(variable: &EnvVar) -> Option<&str> {
     Some(&variable.value_from.as_ref()?.field_ref.as_ref()?.field_path)
 }
 
-/// Returns the value of a `fieldRef`; `None` if it is unknown before the pod runs.
+/// Returns the value of a `fieldRef`, or `None` if it is unknown before the pod runs.
 fn field_value(pod: &PodCommand, path: &str, node: (&str, Ipv4Addr)) -> Option<String> {
     let entry = |map: &evenkeel_api::StrMap, path: &str| {
         let key = path.strip_prefix("['")?.strip_suffix("']")?;
@@ -210,35 +217,37 @@ fn volume_root(volume: &Volume) -> FilePath {
     FilePath { scope, path: "".into() }
 }
 
-/// Variables of a container's spec, which `$(NAME)` can name.
-struct Listed {
-    /// Values by name; `None` if a value is unknown.
+/// Variables of a container's spec, which `$(NAME)` can refer to.
+struct SpecVariables {
+    /// Values by name. An unknown value is `None`.
     variables: BTreeMap<String, Option<String>>,
     /// Whether `envFrom` adds variables whose names are unknown.
-    open: bool,
+    env_from: bool,
 }
 
-impl Listed {
-    /// Returns the value that a name stands for: `Some(None)` if it stands for itself, `None` if that is unknown.
+impl SpecVariables {
+    /// Returns the value of a variable: `Some(None)` if the spec has no such variable, `None` if the value is
+    /// unknown.
     fn value(&self, name: &str) -> Option<Option<&str>> {
         match self.variables.get(name) {
             Some(value) => value.as_deref().map(Some),
-            None if self.open && is_key(name) || of_service(name) => None,
+            None if self.env_from && is_key(name) || is_service_variable(name) => None,
             None => Some(None),
         }
     }
 }
 
-/// Whether a ConfigMap or Secret may have an entry of this name.
+/// Returns whether a ConfigMap or Secret may have an entry of this name.
 fn is_key(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|c| c.is_ascii_alphanumeric() || b"-._".contains(&c))
 }
 
-/// Expands `$(NAME)` in `text`, as a kubelet does for commands, arguments and variables. Names that the spec does not
-/// list stay as they are, and `$$` is a dollar sign. `None` if the value of a variable is needed but unknown.
+/// Expands `$(NAME)` in `text`, as a kubelet does for commands, arguments and variables. References to variables
+/// that the spec does not list stay unchanged, and `$$` becomes a dollar sign. Returns `None` if the value of a
+/// variable is needed but unknown.
 ///
 /// Upstream: `Expand` (k8s.io/kubernetes/third_party/forked/golang/expansion), `makeEnvironmentVariables`.
-fn expand(text: &str, listed: &Listed) -> Option<String> {
+fn expand(text: &str, spec_variables: &SpecVariables) -> Option<String> {
     let (mut all, mut rest) = (String::new(), text);
     while let Some(at) = rest.find('$') {
         all.push_str(&rest[..at]);
@@ -250,7 +259,7 @@ fn expand(text: &str, listed: &Listed) -> Option<String> {
         }
         let name = rest.strip_prefix('(').and_then(|rest| rest.split_once(')'));
         let value = match name {
-            Some((name, after)) => listed.value(name)?.map(|value| (value, after)),
+            Some((name, after)) => spec_variables.value(name)?.map(|value| (value, after)),
             None => None,
         };
         match value {
@@ -270,10 +279,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_in_words_are_replaced_as_a_kubelet_does() {
+    fn references_to_variables_are_expanded_as_by_a_kubelet() {
         let variables =
             [("A".to_owned(), Some("x".to_owned())), ("S".to_owned(), None)].into_iter().collect();
-        let listed = Listed { variables, open: false };
+        let spec_variables = SpecVariables { variables, env_from: false };
         for (text, want) in [
             ("a$(A)b", Some("axb")),
             ("$$(A) $(B) $A ${A} $", Some("$(A) $(B) $A ${A} $")),
@@ -282,18 +291,18 @@ mod tests {
             ("$(HOME) $(PATH)", Some("$(HOME) $(PATH)")),
             ("$(KUBERNETES_SERVICE_HOST)", None),
         ] {
-            assert_eq!(expand(text, &listed).as_deref(), want, "{text}");
+            assert_eq!(expand(text, &spec_variables).as_deref(), want, "{text}");
         }
-        let listed = Listed { open: true, ..listed };
+        let spec_variables = SpecVariables { env_from: true, ..spec_variables };
         for (text, want) in
             [("$(A)", Some("x")), ("$(HOME)", None), ("$(echo a)", Some("$(echo a)"))]
         {
-            assert_eq!(expand(text, &listed).as_deref(), want, "{text}");
+            assert_eq!(expand(text, &spec_variables).as_deref(), want, "{text}");
         }
     }
 
     #[test]
-    fn images_of_shells_are_known_by_name() {
+    fn entry_points_are_known_by_the_name_of_the_image() {
         for (image, want) in [
             ("busybox", true),
             ("registry.k8s.io/e2e-test-images/busybox:1.37.0-1", true),

@@ -1,4 +1,4 @@
-//! File system of a running script: reads the files of all runs and records the script's writes.
+//! File system of a running script: reads the files that all runs wrote, and records the script's own writes.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -8,11 +8,11 @@ use crate::{
     shell::{Halt, Shell, unknown},
 };
 
-/// Maximum number of writes of a script; a script with more counts as running for ever.
+/// Maximum number of writes of a script. A script that exceeds it counts as running forever.
 const MAX_WRITES: usize = 100;
-/// Maximum number of writes of a command that is executed in a container. A command that exceeds it fails.
+/// Maximum number of writes of a command that a client executes in a container. A command that exceeds it fails.
 const MAX_COMMAND_WRITES: usize = 1000;
-/// Folders with files of the image: a path below them may exist although no run wrote it.
+/// Folders with files of the image. A path below them may exist although no run wrote it.
 const IMAGE_FOLDERS: [&str; 17] = [
     "/app", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/opt", "/proc",
     "/root", "/sbin", "/srv", "/sys", "/usr", "/var",
@@ -26,26 +26,26 @@ const TERMINATION_LOG: &str = "/dev/termination-log";
 impl Interpreter<'_> {
     fn resolve(&self, shell: &Shell, path: &str) -> (String, FilePath) {
         let path = normal(&shell.folder, path);
-        let place = self.mounts.resolve(self.container, &path);
-        if place.scope != Scope::Container(self.container.into()) {
+        let location = self.mounts.resolve(self.container, &path);
+        if location.scope != Scope::Container(self.container.into()) {
             self.reads_shared_files.set(true);
         }
-        (path, place)
+        (path, location)
     }
 
-    /// Returns the content at a path now: the outer `None` if no run ever wrote it, the inner one if a run removed
-    /// it.
-    fn content_at(&self, shell: &Shell, place: &FilePath) -> Option<Option<Content>> {
+    /// Returns the current content at a path. The outer `None` means that no run wrote the path, the inner one that
+    /// a run removed it.
+    fn content_at(&self, shell: &Shell, location: &FilePath) -> Option<Option<Content>> {
         let own = self
             .writes
             .iter()
             .map(|(_, write)| write)
-            .filter(|write| write.path == *place && write.after <= shell.now);
-        // The last of several writes at the same time wins.
+            .filter(|write| write.path == *location && write.after <= shell.now);
+        // Of several writes at the same time, the last applies.
         let own = own.fold(None::<&Write>, |best, write| {
             best.filter(|best| best.after > write.after).or(Some(write))
         });
-        let others = self.context.content_at(place, self.time(shell));
+        let others = self.context.content_at(location, self.time(shell));
         match (own, others) {
             (Some(own), Some((at, content)))
                 if at > crate::later(self.context.start, own.after) =>
@@ -57,7 +57,7 @@ impl Interpreter<'_> {
         }
     }
 
-    /// Returns the text of a file; `None` if it does not exist or is a folder.
+    /// Returns the text of a file, or `None` if the path does not exist or is a folder.
     pub(crate) fn read(&self, shell: &Shell, path: &str) -> Result<Option<Arc<str>>, Halt> {
         if matches!(path, "/dev/null") {
             return Ok(Some("".into()));
@@ -65,42 +65,42 @@ impl Interpreter<'_> {
         if matches!(path, "/dev/stdin" | "-") {
             return self.input(shell).map(Some);
         }
-        let (path, place) = self.resolve(shell, path);
-        match self.content_at(shell, &place) {
+        let (path, location) = self.resolve(shell, path);
+        match self.content_at(shell, &location) {
             Some(Some(Content::File(text))) => Ok(Some(text)),
             Some(_) => Ok(None),
-            None => self.known_absent(&path, &place).map(|()| None),
+            None => self.known_absent(&path, &location).map(|()| None),
         }
     }
 
     /// Fails if a path that no run has written may exist in the image or in a volume of unknown content.
-    fn known_absent(&self, path: &str, place: &FilePath) -> Result<(), Halt> {
+    fn known_absent(&self, path: &str, location: &FilePath) -> Result<(), Halt> {
         if self.exec.is_some() {
             return Ok(());
         }
         let filled = IMAGE_FOLDERS.iter().any(|folder| within(path, folder))
             && !EMPTY_FOLDERS[1..].iter().any(|folder| within(path, folder))
             && path != TERMINATION_LOG;
-        match &place.scope {
+        match &location.scope {
             Scope::UnknownVolume(volume) => unknown(format!("what is in volume {volume}")),
             Scope::Container(_) if filled => unknown(format!("whether the image has {path}")),
             _ => Ok(()),
         }
     }
 
-    /// Whether a folder exists at the path.
+    /// Returns whether a folder exists at the path.
     pub(crate) fn is_folder(&self, shell: &Shell, path: &str) -> Result<bool, Halt> {
-        let (path, place) = self.resolve(shell, path);
+        let (path, location) = self.resolve(shell, path);
         if EMPTY_FOLDERS.contains(&&*path)
             || IMAGE_FOLDERS.contains(&&*path)
             || self.mounts.leads_to(&path)
         {
             return Ok(true);
         }
-        match self.content_at(shell, &place) {
+        match self.content_at(shell, &location) {
             Some(Some(content)) => Ok(content == Content::Folder),
             Some(None) => Ok(false),
-            None => self.known_absent(&path, &place).map(|()| false),
+            None => self.known_absent(&path, &location).map(|()| false),
         }
     }
 
@@ -108,7 +108,7 @@ impl Interpreter<'_> {
         Ok(self.read(shell, path)?.is_some() || self.is_folder(shell, path)?)
     }
 
-    /// Writes a file; returns whether its folder exists.
+    /// Writes a file. Returns false if the parent folder does not exist, or if the path is a folder.
     pub(crate) fn write(&mut self, shell: &Shell, path: &str, text: String) -> Result<bool, Halt> {
         if path == "/dev/null" {
             return Ok(true);
@@ -133,21 +133,21 @@ impl Interpreter<'_> {
         path: &str,
         content: Option<Content>,
     ) -> Result<(), Halt> {
-        let (_, place) = self.resolve(shell, path);
-        if self.content_at(shell, &place) == Some(content.clone()) {
+        let (_, location) = self.resolve(shell, path);
+        if self.content_at(shell, &location) == Some(content.clone()) {
             return Ok(());
         }
         // A second write at the same time replaces the first.
-        self.writes.retain(|(_, write)| write.path != place || write.after != shell.now);
+        self.writes.retain(|(_, write)| write.path != location || write.after != shell.now);
         let limit = if self.exec.is_some() { MAX_COMMAND_WRITES } else { MAX_WRITES };
         if self.writes.len() >= limit {
             return Err(Halt::StepLimit);
         }
-        self.writes.push((self.job, Write { after: shell.now, path: place, content }));
+        self.writes.push((self.job, Write { after: shell.now, path: location, content }));
         Ok(())
     }
 
-    /// Makes a folder, with `parents` also the missing ones above it; returns whether it succeeds.
+    /// Makes a folder. With `parents`, also makes the missing folders above it. Returns whether it succeeds.
     pub(crate) fn make_folder(
         &mut self,
         shell: &Shell,
@@ -174,17 +174,18 @@ impl Interpreter<'_> {
 
     /// Returns the sorted names in a folder.
     pub(crate) fn names(&self, shell: &Shell, path: &str) -> Result<BTreeSet<String>, Halt> {
-        let (path, place) = self.resolve(shell, path);
+        let (path, location) = self.resolve(shell, path);
         let is_unknown = IMAGE_FOLDERS.contains(&&*path)
             || path.is_empty()
-            || matches!(place.scope, Scope::UnknownVolume(_));
+            || matches!(location.scope, Scope::UnknownVolume(_));
         if is_unknown && self.exec.is_none() {
             return unknown(format!("what is in {path}/"));
         }
-        let below = self.below(&place);
-        let here =
-            below.iter().filter(|place| matches!(self.content_at(shell, place), Some(Some(_))));
-        let rest = here.map(|found| found.path[place.path.len() + 1..].to_owned());
+        let below = self.below(&location);
+        let here = below
+            .iter()
+            .filter(|location| matches!(self.content_at(shell, location), Some(Some(_))));
+        let rest = here.map(|found| found.path[location.path.len() + 1..].to_owned());
         let mut names: BTreeSet<String> =
             rest.map(|rest| rest.split('/').next().unwrap_or_default().to_owned()).collect();
         if self.exec.is_some() {
@@ -198,29 +199,32 @@ impl Interpreter<'_> {
     }
 
     fn below(&self, folder: &FilePath) -> BTreeSet<FilePath> {
-        let own = self.writes.iter().map(|(_, write)| &write.path).filter(|place| {
-            place.scope == folder.scope
-                && place.path.strip_prefix(&*folder.path).is_some_and(|rest| rest.starts_with('/'))
+        let own = self.writes.iter().map(|(_, write)| &write.path).filter(|location| {
+            location.scope == folder.scope
+                && location
+                    .path
+                    .strip_prefix(&*folder.path)
+                    .is_some_and(|rest| rest.starts_with('/'))
         });
         own.chain(self.context.below(folder)).cloned().collect()
     }
 
-    /// Whether two paths lead to the same file.
+    /// Returns whether two paths lead to the same file.
     pub(crate) fn is_same(&self, shell: &Shell, one: &str, other: &str) -> bool {
         self.resolve(shell, one).1 == self.resolve(shell, other).1
     }
 
     /// Removes a file, or a folder with its content.
     pub(crate) fn remove(&mut self, shell: &Shell, path: &str) -> Result<(), Halt> {
-        let (full, place) = self.resolve(shell, path);
+        let (full, location) = self.resolve(shell, path);
         if self.mounts.leads_to(&full)
             || EMPTY_FOLDERS.contains(&&*full)
             || IMAGE_FOLDERS.contains(&&*full)
         {
             return unknown(format!("removing {path}"));
         }
-        for below in self.below(&place) {
-            let path = format!("{full}{}", &below.path[place.path.len()..]);
+        for below in self.below(&location) {
+            let path = format!("{full}{}", &below.path[location.path.len()..]);
             self.change(shell, &path, None)?;
         }
         self.change(shell, &full, None)

@@ -1,9 +1,11 @@
-//! Bytes as text, for files and streams that are no UTF-8.
+//! Lossless conversion of bytes to text, for files and streams that are not UTF-8.
 
-/// What a byte that belongs to no character becomes: a private character, which texts do not have.
+/// Private-use character that represents the byte 0 outside of valid UTF-8. The following 255 characters represent
+/// the other bytes.
 const ZERO_BYTE: u32 = 0x10_FF00;
 
-/// Returns bytes as a text from which [`bytes`] makes the same bytes again.
+/// Converts bytes to a text that [`bytes`] converts back to the same bytes. UTF-8 without private-use characters
+/// stays unchanged.
 pub fn text(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -20,7 +22,7 @@ pub fn text(bytes: &[u8]) -> String {
     text
 }
 
-/// Returns the bytes of a text.
+/// Converts a text from [`text`] back to its bytes.
 pub fn bytes(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     for c in text.chars() {
@@ -36,7 +38,7 @@ fn char_of(byte: u8) -> Option<char> {
     char::from_u32(ZERO_BYTE + u32::from(byte))
 }
 
-/// The byte that a private character stands for.
+/// Returns the byte that a private-use character represents.
 fn byte_of(c: char) -> Option<u8> {
     u32::from(c).checked_sub(ZERO_BYTE).and_then(|byte| u8::try_from(byte).ok())
 }
@@ -47,18 +49,18 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn text_stays_as_it_is() {
+    fn utf8_text_is_unchanged() {
         assert_eq!(text("aß€𝄞\n".as_bytes()), "aß€𝄞\n");
     }
 
     proptest! {
         #[test]
-        fn any_bytes_come_back(given in proptest::collection::vec(any::<u8>(), 0..64)) {
+        fn any_bytes_convert_to_text_and_back(given in proptest::collection::vec(any::<u8>(), 0..64)) {
             prop_assert_eq!(bytes(&text(&given)), given);
         }
 
         #[test]
-        fn characters_that_stand_for_bytes_come_back(given in "[\u{10FF00}-\u{10FFFF}a-c]{0,16}") {
+        fn private_use_characters_convert_to_text_and_back(given in "[\u{10FF00}-\u{10FFFF}a-c]{0,16}") {
             prop_assert_eq!(bytes(&text(given.as_bytes())), given.as_bytes());
         }
     }

@@ -1,7 +1,7 @@
-//! Commands that somebody executes in a running container, beside its own process.
-//!
-//! A command is interpreted like a container's process: all that it prints, with the times, from what it finds. It is
-//! interpreted again when its input is complete, when files change, and when more time has passed than was looked ahead.
+//! Commands that clients execute in a running container, besides its own process (`kubectl exec`). A command is
+//! interpreted like a container's process: its output, with times, is computed ahead from its input and the files.
+//! The command is interpreted again when its input is complete, when files change, and when the computed time has
+//! passed.
 
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
@@ -15,66 +15,66 @@ use crate::{
     shell::{Halt, Input, Shell},
 };
 
-/// Exit code of a command that does what cannot be interpreted.
+/// Exit code of a command that contains an unsupported part.
 const NOT_INTERPRETED: i32 = 126;
-/// Commands of a shell that are no programs.
+/// Builtins of the shell that do not exist as programs.
 const BUILTINS: [&str; 22] = [
     ".", ":", "break", "cd", "continue", "declare", "eval", "exec", "exit", "export", "local",
     "readonly", "return", "set", "shift", "trap", "typeset", "ulimit", "umask", "unset", "wait",
     "source",
 ];
 
-/// What a command prints.
+/// Text that a command prints at one time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
-    /// When, counted from the start of the run.
+    /// Time since the start of the run.
     pub after: Duration,
-    /// Whether to standard error; with a terminal, all goes to standard output.
+    /// Whether the text is printed to standard error. With a terminal, all text is printed to standard output.
     pub to_stderr: bool,
-    /// The text; see [`encoding`](crate::encoding) for bytes that are none.
+    /// Printed text. [`encoding`](crate::encoding) describes how it represents bytes that are not UTF-8.
     pub text: String,
 }
 
-/// How far a command got.
+/// State of a command at the end of the interpreted time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
-    /// It ended, so long after the start of the run, with this exit code.
+    /// The command ended, at this time since the start of the run, with this exit code.
     Ended(Duration, i32),
-    /// It runs on.
+    /// The command still runs.
     Runs,
-    /// It waits for the rest of its standard input.
+    /// The command waits for the rest of its standard input.
     Reads,
-    /// There is no such program: nothing was started.
+    /// The program with this name does not exist, so nothing was started.
     NotFound(String),
 }
 
 /// Outcome of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecRun {
-    /// In the order of time.
+    /// Printed texts, in the order of time.
     pub printed: Vec<Output>,
     /// Changes to files.
     pub writes: Vec<Write>,
-    /// How far it got.
+    /// State at the end of the interpreted time.
     pub progress: Progress,
 }
 
-/// Whether a command is a shell that reads its commands from standard input.
+/// Returns whether a command is a shell that reads its commands from standard input.
 pub fn reads_commands(arguments: &[String]) -> bool {
     let [name, options @ ..] = arguments else { return false };
     is_shell(base_name(name))
         && options.iter().all(|word| matches!(&**word, "-i" | "-l" | "-s" | "-"))
 }
 
-/// Whether a command writes its standard input to its standard output as it comes.
+/// Returns whether a command copies its standard input to its standard output.
 pub fn copies_input(arguments: &[String]) -> bool {
     let [name, files @ ..] = arguments else { return false };
     matches!(&**name, "cat" | "/bin/cat" | "/usr/bin/cat") && files.iter().all(|word| word == "-")
 }
 
 impl Environment {
-    /// Interprets a command up to `until`, counted from the start of the run. `input` is its standard input, or `None` while
-    /// that is not complete.
+    /// Interprets a command up to `until`, counted from the start of the run. `input` is its standard input, or
+    /// `None` while the input is incomplete.
     pub fn exec(
         &self,
         arguments: &[String],
@@ -127,7 +127,7 @@ impl Environment {
 }
 
 impl ExecRun {
-    /// A command that ends so long after the start of the run, as by SIGKILL.
+    /// Returns the outcome of a command that SIGKILL ends at this time since the start of the run.
     pub fn killed(after: Duration) -> Self {
         Self { printed: Vec::new(), writes: Vec::new(), progress: Progress::Ended(after, 137) }
     }
@@ -138,7 +138,7 @@ impl ExecRun {
     }
 }
 
-/// Ends the shell of a command, and gathers what it did.
+/// Ends the shell of a command and collects its output and writes.
 fn outcome(
     mut interpreter: Interpreter<'_>,
     shell: &mut Shell,
@@ -174,7 +174,7 @@ fn outcome(
     ExecRun { printed, writes, progress }
 }
 
-/// Ends a command that cannot be interpreted further, and says so.
+/// Ends a command at an unsupported part, and prints the reason to its standard error.
 fn give_up(interpreter: &mut Interpreter<'_>, shell: &Shell, why: &str) -> Progress {
     let text = format!("evenkeel: a simulated container does not understand this: {why}\n");
     if let (Some(log), Some(stream)) = (&mut interpreter.log, shell.errors) {
@@ -183,7 +183,7 @@ fn give_up(interpreter: &mut Interpreter<'_>, shell: &Shell, why: &str) -> Progr
     Progress::Ended(shell.now, NOT_INTERPRETED)
 }
 
-/// A shell that reads its commands from standard input, between two of them.
+/// State of a shell between two commands that it reads from standard input.
 #[derive(Debug, Clone)]
 pub struct ShellSession {
     environment: Arc<Environment>,
@@ -192,7 +192,7 @@ pub struct ShellSession {
 }
 
 impl ShellSession {
-    /// A shell that begins with the session. `name` is that of its program.
+    /// Starts a session. `program` is the path of the shell.
     pub fn new(environment: Arc<Environment>, program: &str, tty: bool, address: Ipv4Addr) -> Self {
         let name = base_name(program);
         let mut shell = environment.first_shell(tty, address);
@@ -201,30 +201,30 @@ impl ShellSession {
         Self { environment, shell, jobs: Vec::new() }
     }
 
-    /// What the shell prints on a terminal when it waits for a command.
+    /// Returns the prompt that the shell prints on a terminal when it waits for a command.
     pub fn prompt(&self) -> String {
         let folder = if self.shell.folder.is_empty() { "/" } else { &self.shell.folder };
         format!("{folder} # ")
     }
 
-    /// Exit code of the last command.
+    /// Returns the exit code of the last command.
     pub fn status(&self) -> i32 {
         self.shell.status
     }
 
-    /// Notes that a command was interrupted by Ctrl-C.
+    /// Sets the exit code of a command that was interrupted by Ctrl-C: 130.
     pub fn interrupt(&mut self) {
         self.shell.status = 130;
     }
 
-    /// Whether more lines belong to these commands.
+    /// Returns whether the commands are incomplete, so that the shell reads another line.
     pub fn needs_more(text: &str) -> bool {
         parse::needs_more(text)
     }
 
-    /// Interprets commands that begin `after` the session, up to `until`; all times are counted from the start of the
-    /// session. `input` is what the commands read, or `None` while that is not complete. Returns the outcome, and the shell
-    /// afterwards: `None` if it ended, or if the commands have not ended.
+    /// Interprets commands that start at the time `after`, up to `until`. All times are counted from the start of
+    /// the session. `input` is the standard input of the commands, or `None` while it is incomplete. Returns the
+    /// outcome and the session afterwards, which is `None` if the shell ended or the commands have not ended.
     pub fn run(
         &self,
         text: &str,
@@ -240,7 +240,7 @@ impl ShellSession {
         shell.now = after;
         let flow = interpreter.text(&mut shell, text);
         let jobs = interpreter.jobs.clone();
-        let goes_on = match flow {
+        let continues = match flow {
             Err(Halt::Exit(_) | Halt::Forever | Halt::Input) => false,
             Ok(())
             | Err(
@@ -251,10 +251,10 @@ impl ShellSession {
                 | Halt::Unknown(_),
             ) => true,
         };
-        if !goes_on {
+        if !continues {
             return (outcome(interpreter, &mut shell, flow, until), None);
         }
-        // The shell itself goes on, so that its trap is not due.
+        // The shell itself continues, so its `EXIT` trap must not run.
         let trap = shell.traps.remove("EXIT");
         let flow =
             if matches!(flow, Err(Halt::StepLimit | Halt::Unknown(_))) { flow } else { Ok(()) };

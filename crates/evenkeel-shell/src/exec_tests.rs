@@ -1,4 +1,4 @@
-//! Tables of commands in running containers: what they print, to which stream, and how they end.
+//! Tables of commands in running containers: their output on both streams, and how they end.
 
 use evenkeel_api::{Encoding, View, time::Timestamp, views::PodCommand};
 use serde_json::json;
@@ -8,8 +8,11 @@ use crate::{
     Environment, ExecRun, Files, Progress, RunContext, ShellSession, copies_input, reads_commands,
 };
 
+/// Start time of every run, in seconds since 1970.
 const START: i64 = 1_800_000_000;
 
+/// Returns the environment of a container with an `emptyDir` volume at `/data`, a ConfigMap volume at
+/// `/etc/config`, and the variables `N`, and `S` from a Secret.
 fn environment() -> Environment {
     let pod = json!({
         "metadata": { "name": "web-0", "namespace": "shop", "uid": "u1" },
@@ -31,6 +34,7 @@ fn context<'a>(run: &'a str, files: &'a Files, node: &'a Files) -> RunContext<'a
     RunContext { start, signal: None, run, pod: files, node, address: Ipv4Addr::new(10, 0, 0, 1) }
 }
 
+/// Interprets a command for `until` seconds.
 fn execute(words: &[&str], input: Option<&str>, files: &Files, until: u64) -> ExecRun {
     let words: Vec<String> = words.iter().map(ToString::to_string).collect();
     let (input, node) = (input.map(Arc::from), Files::default());
@@ -38,7 +42,7 @@ fn execute(words: &[&str], input: Option<&str>, files: &Files, until: u64) -> Ex
     environment().exec(&words, input, false, &context, Duration::from_secs(until))
 }
 
-/// What is printed to both streams, one after the other.
+/// Returns the whole standard output and the whole standard error.
 fn printed(run: &ExecRun) -> (String, String) {
     let of = |stderr| -> String {
         let outputs = run.printed.iter().filter(|output| output.to_stderr == stderr);
@@ -48,7 +52,7 @@ fn printed(run: &ExecRun) -> (String, String) {
 }
 
 #[test]
-fn a_command_prints_to_two_streams_and_ends() {
+fn a_command_prints_to_standard_output_and_standard_error() {
     let table: [(&[&str], i32, &str, &str); 21] = [
         (&["true"], 0, "", ""),
         (&["false"], 1, "", ""),
@@ -95,7 +99,7 @@ fn a_command_prints_to_two_streams_and_ends() {
 }
 
 #[test]
-fn a_program_that_is_not_there_does_not_start() {
+fn a_missing_program_or_a_builtin_does_not_start() {
     for (words, program) in
         [(&["vim", "x"] as &[&str], "vim"), (&["cd", "/"], "cd"), (&["/x/y"], "/x/y"), (&[], "")]
     {
@@ -105,7 +109,7 @@ fn a_program_that_is_not_there_does_not_start() {
 }
 
 #[test]
-fn time_passes_and_what_comes_later_is_not_there_yet() {
+fn only_output_and_writes_of_the_interpreted_time_are_returned() {
     let script = "echo a; sleep 2; echo b; echo c > /tmp/x; sleep 100; echo d";
     let run = execute(&["sh", "-c", script], Some(""), &Files::default(), 60);
     let times: Vec<_> =
@@ -128,7 +132,7 @@ fn time_passes_and_what_comes_later_is_not_there_yet() {
 }
 
 #[test]
-fn what_timeout_ends_prints_nothing_later_to_either_stream() {
+fn a_command_ended_by_timeout_prints_nothing_more() {
     for (child, out, err) in [
         ("echo a; echo b >&2; sleep 4; echo c; echo d >&2", "a\n143\n", "b\n"),
         ("echo a; while sleep 2; do echo b >&2; done", "a\n143\n", "b\n"),
@@ -142,7 +146,7 @@ fn what_timeout_ends_prints_nothing_later_to_either_stream() {
 }
 
 #[test]
-fn a_killed_job_prints_nothing_later_to_either_stream() {
+fn a_killed_job_prints_and_writes_nothing_more() {
     let script = "(echo a; sleep 5; echo b; echo c >&2; echo d > /tmp/x) & p=$!; \
                   (sleep 7; echo e >&2) & sleep 2; kill $p; wait; cat /tmp/x";
     let run = execute(&["sh", "-c", script], Some(""), &Files::default(), 60);
@@ -152,7 +156,7 @@ fn a_killed_job_prints_nothing_later_to_either_stream() {
 }
 
 #[test]
-fn input_is_waited_for_where_it_is_read() {
+fn a_command_that_reads_input_waits_until_it_is_complete() {
     let table: [(&[&str], &str); 6] = [
         (&["sh", "-c", "cat > /tmp/f; cat /tmp/f"], "x\ny\n"),
         (&["sh", "-c", "cat | head -1"], "x\n"),
@@ -168,7 +172,7 @@ fn input_is_waited_for_where_it_is_read() {
         assert_eq!(printed(&run).0, out, "{words:?}");
     }
     let run = execute(&["sh", "-c", "echo a; cat <<E\nb\nE"], None, &Files::default(), 60);
-    assert_eq!(printed(&run).0, "a\nb\n", "what is not read is not waited for");
+    assert_eq!(printed(&run).0, "a\nb\n", "a command that does not read its input does not wait");
     let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert!(reads_commands(&words(&["/bin/sh"])) && reads_commands(&words(&["bash", "-i"])));
     assert!(!reads_commands(&words(&["sh", "-c", "ls"])) && !reads_commands(&words(&["ls"])));
@@ -176,7 +180,7 @@ fn input_is_waited_for_where_it_is_read() {
 }
 
 #[test]
-fn archives_are_made_and_unpacked() {
+fn tar_creates_and_extracts_archives() {
     let script = "mkdir -p /tmp/d/e; echo a > /tmp/d/f; echo b > /tmp/d/e/g; ";
     let table = [
         (
@@ -201,7 +205,7 @@ fn archives_are_made_and_unpacked() {
         assert_eq!(printed(&run), (out.to_owned(), err.to_owned()), "{line}");
         assert_eq!(run.progress, Progress::Ended(Duration::ZERO, code), "{line}");
     }
-    // Nothing leaves the folder, and bytes that are no text stay what they are.
+    // No entry is extracted outside of the folder, and bytes that are not UTF-8 stay unchanged.
     let mut archive = tar::Builder::new(Vec::new());
     let content = [0, 159, 146, 150, 255, b'\n'];
     let mut header = tar::Header::new_gnu();
@@ -222,7 +226,7 @@ fn archives_are_made_and_unpacked() {
 }
 
 #[test]
-fn a_shell_keeps_its_state_from_line_to_line() {
+fn a_session_keeps_its_state_from_line_to_line() {
     let (files, node) = (Files::default(), Files::default());
     let mut session =
         ShellSession::new(Arc::new(environment()), "/bin/sh", true, Ipv4Addr::LOCALHOST);
@@ -247,7 +251,7 @@ fn a_shell_keeps_its_state_from_line_to_line() {
         let context = context(&run, &files, &node);
         let (run, next) = session.run(line, Some("".into()), seconds(n), &context, seconds(99));
         assert_eq!(printed(&run), (out.to_owned(), String::new()), "{line}");
-        session = next.expect("it goes on");
+        session = next.expect("the session continues");
         assert_eq!(session.prompt(), prompt);
     }
     let context = context("u1/c/0/exec/0/9", &files, &node);

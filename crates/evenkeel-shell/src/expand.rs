@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Interpreter<'_> {
-    /// Expands words to fields; each word yields none, one, or several.
+    /// Expands words to fields. Each word yields any number of fields.
     pub(crate) fn fields(
         &mut self,
         shell: &mut Shell,
@@ -53,7 +53,7 @@ impl Interpreter<'_> {
             }
             let value = self.piece(shell, piece)?;
             if piece.quoted {
-                // Quotes around "$@" alone make no field if it has no arguments.
+                // Quotes around nothing but "$@" make no field if there are no arguments.
                 let only_quotes = value.is_empty()
                     && matches!(word.0.get(n + 1),
                     Some(Piece { part: Part::Variable { name, .. }, .. }) if &**name == "@");
@@ -117,7 +117,7 @@ impl Interpreter<'_> {
             }
             Part::Arithmetic(word) => {
                 let text = self.string(shell, word)?;
-                arithmetic::evaluate(&text, &mut Reckoning { interpreter: self, shell })
+                arithmetic::evaluate(&text, &mut ShellVariables { interpreter: self, shell })
                     .map(|value| value.to_string())
                     .or_else(unknown)
             }
@@ -131,15 +131,15 @@ impl Interpreter<'_> {
         run: impl FnOnce(&mut Self, &mut Shell) -> Flow,
     ) -> Result<String, Halt> {
         let mut child = shell.fork();
-        let gathered = self.outputs.len();
+        let stream = self.outputs.len();
         self.outputs.push(String::new());
-        child.output = Some(gathered);
+        child.output = Some(stream);
         // bash does not pass `set -e` on to command substitutions.
         child.errexit &= !shell.bash;
         let (end, status) = self.child(child, run)?;
         shell.now = end.ok_or(Halt::Forever)?;
         self.inner_status = Some(status);
-        let text = self.outputs.drain(gathered..).next().unwrap_or_default();
+        let text = self.outputs.drain(stream..).next().unwrap_or_default();
         Ok(text.trim_end_matches('\n').to_owned())
     }
 
@@ -178,7 +178,8 @@ impl Interpreter<'_> {
         }
     }
 
-    /// Returns the value of a variable or of a special parameter; `None` if it is unset.
+    /// Returns the value of a variable or of a special parameter, or `None` if it is unset. Fails if the value is
+    /// unknown.
     pub(crate) fn value(&mut self, shell: &Shell, name: &str) -> Result<Option<String>, Halt> {
         Ok(Some(match name {
             "?" => shell.status.to_string(),
@@ -208,7 +209,7 @@ impl Interpreter<'_> {
                 Some(Variable { value: None, .. }) if self.exec.is_none() => {
                     return unknown(format!("the value of {name}"));
                 }
-                None if self.exec.is_none() && (self.open || of_service(name)) => {
+                None if self.exec.is_none() && (self.open || is_service_variable(name)) => {
                     return unknown(format!("whether {name} has a value"));
                 }
                 Some(Variable { value: None, .. }) | None => return Ok(None),
@@ -217,13 +218,13 @@ impl Interpreter<'_> {
     }
 }
 
-/// Variables of an arithmetic expression.
-struct Reckoning<'r, 'a> {
+/// Variables of a shell, for an arithmetic expression.
+struct ShellVariables<'r, 'a> {
     interpreter: &'r mut Interpreter<'a>,
     shell: &'r mut Shell,
 }
 
-impl Variables for Reckoning<'_, '_> {
+impl Variables for ShellVariables<'_, '_> {
     fn get(&mut self, name: &str) -> Result<String, String> {
         match self.interpreter.value(self.shell, name) {
             Ok(value) => Ok(value.unwrap_or_default()),
@@ -247,18 +248,18 @@ pub(crate) fn job(pid: &str) -> Option<usize> {
     pid.parse::<usize>().ok()?.checked_sub(7)
 }
 
-/// Whether the kubelet may set a variable of this name for a Service.
-pub(crate) fn of_service(name: &str) -> bool {
+/// Returns whether the kubelet may set a variable of this name for a Service.
+pub(crate) fn is_service_variable(name: &str) -> bool {
     name.ends_with("_SERVICE_HOST") || name.contains("_SERVICE_PORT") || name.ends_with("_PORT")
 }
 
-/// Whether the shell would expand the text to file names.
+/// Returns whether the shell would expand the text to file names.
 fn globs(text: &str) -> bool {
     text.contains(['*', '?']) || text.find('[').is_some_and(|index| text[index..].contains(']'))
 }
 
 fn without(text: &[char], pattern: &Pattern, suffix: bool, longest: bool) -> String {
-    // Values are short: bound the number of lengths to try on a long one.
+    // Only the first 1,024 lengths are tried, to bound the work on long values.
     let limit = text.len().min(1024);
     let cut = |length: usize| {
         if suffix { &text[text.len() - length..] } else { &text[..length] }

@@ -1,19 +1,19 @@
 //! Files of simulated containers: each version with its content, its time and the run that wrote it. The outcome of
-//! a run is computed ahead, so that versions of the future are included.
+//! a run is computed ahead, so that future versions are included.
 
 use evenkeel_api::{Text, time::Timestamp};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::later;
 
-/// Maximum number of files per pod or node; writes to further files are dropped.
+/// Maximum number of files per pod or node. Writes to further files are dropped.
 const MAX_FILES: usize = 4096;
 
-/// Bytes that commands may add to the files of a pod or a node, past versions included.
+/// Maximum size in bytes up to which commands may add to the files of a pod or a node, including past versions.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
-/// What a version of a file takes beside its content.
+/// Bytes that a version of a file takes besides its content.
 const VERSION_BYTES: usize = 128;
-/// Versions of a file beyond which commands make the oldest be forgotten.
+/// Maximum number of versions of a file that a command writes. The oldest ones beyond it are dropped.
 const MAX_VERSIONS: usize = 64;
 
 /// Returns the last segment of a path.
@@ -21,7 +21,7 @@ pub(crate) fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// No space is left for what a command writes.
+/// Error: no space is left for the writes of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full;
 
@@ -30,7 +30,7 @@ pub struct Full;
 pub enum Scope {
     /// Root file system of a container, which is new after each restart.
     Container(Text),
-    /// Volume that is empty when the pod starts.
+    /// `emptyDir` volume, which is empty when the pod starts.
     Volume(Text),
     /// Volume with content that the interpreter does not know, such as a ConfigMap's.
     UnknownVolume(Text),
@@ -63,12 +63,12 @@ pub struct Write {
     pub after: Duration,
     /// The file or folder.
     pub path: FilePath,
-    /// New content; `None` removes the file or folder.
+    /// New content. `None` removes the file or folder.
     pub content: Option<Content>,
 }
 
 impl Write {
-    /// Bytes that it takes while it is kept.
+    /// Returns the number of bytes that the write takes in [`Files`].
     pub fn size(&self) -> usize {
         size(self.content.as_ref())
     }
@@ -81,7 +81,7 @@ fn size(content: Option<&Content>) -> usize {
     }
 }
 
-/// Files with their past versions, and the future ones that are known.
+/// Files with their past and known future versions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Files {
     paths: BTreeMap<FilePath, Vec<Version>>,
@@ -157,11 +157,11 @@ impl Files {
         }
     }
 
-    /// Records the writes of a command, as [`Files::replace`] does for a container's process, within a limit: there may be any
-    /// number of commands.
+    /// Records the writes of a command, as [`Files::replace`] does for a container's process, but within a limit,
+    /// because any number of commands may run.
     ///
     /// # Errors
-    /// When they do not fit. Nothing is written then.
+    /// When the writes exceed the limit. In this case, none is recorded.
     pub fn record(
         &mut self,
         by: &Arc<str>,
@@ -185,7 +185,7 @@ impl Files {
         Ok(())
     }
 
-    /// Bytes that all versions take.
+    /// Returns the number of bytes that all versions take.
     pub fn size(&self) -> usize {
         self.paths.values().flatten().map(|version| size(version.content.as_ref())).sum()
     }
@@ -211,7 +211,7 @@ impl Files {
     }
 }
 
-/// The volume mounts of a container.
+/// Volume mounts of a container, each with its path and the root of the volume.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Mounts(Vec<(Text, FilePath)>);
 
@@ -235,12 +235,12 @@ impl Mounts {
         FilePath { scope: Scope::Container(container.into()), path: path.into() }
     }
 
-    /// The paths at which volumes are mounted.
+    /// Returns the paths at which volumes are mounted.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(path, _)| &**path)
     }
 
-    /// Whether something is mounted at `path` or below.
+    /// Returns whether a volume is mounted at `path` or below.
     pub(crate) fn leads_to(&self, path: &str) -> bool {
         self.0.iter().any(|(mount, _)| {
             mount.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -248,7 +248,8 @@ impl Mounts {
     }
 }
 
-/// Normalizes `path`, relative to `folder`: absolute, without `.`, `..` and needless slashes; empty for the root.
+/// Normalizes `path`, relative to `folder`: makes it absolute, without `.`, `..` and needless slashes. The root is
+/// empty.
 pub(crate) fn normal(folder: &str, path: &str) -> String {
     let all = if path.starts_with('/') { path.to_owned() } else { format!("{folder}/{path}") };
     let mut parts: Vec<&str> = Vec::new();
@@ -266,17 +267,18 @@ pub(crate) fn normal(folder: &str, path: &str) -> String {
 mod tests {
     use super::*;
 
-    fn place(path: &str) -> FilePath {
+    /// Returns a path in the volume `data`.
+    fn in_volume(path: &str) -> FilePath {
         FilePath { scope: Scope::Volume("data".into()), path: path.into() }
     }
 
     fn write(after: u64, path: &str, text: Option<&str>) -> Write {
         let content = text.map(|text| Content::File(text.into()));
-        Write { after: Duration::from_secs(after), path: place(path), content }
+        Write { after: Duration::from_secs(after), path: in_volume(path), content }
     }
 
     fn text(files: &Files, path: &str, seconds: i64, but: &str) -> Option<String> {
-        match files.at(&place(path), at(seconds), but)? {
+        match files.at(&in_volume(path), at(seconds), but)? {
             (_, Some(Content::File(text))) => Some(text.to_string()),
             _ => None,
         }
@@ -287,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_a_past_and_a_future_and_a_run_replaces_what_it_wrote() {
+    fn a_file_has_past_and_future_versions_and_a_run_replaces_its_own() {
         let mut files = Files::default();
         let (one, two): (Arc<str>, Arc<str>) = ("one".into(), "two".into());
         files.replace(&one, at(100), &[&write(0, "/a", Some("x")), &write(10, "/a", None)]);
@@ -300,13 +302,13 @@ mod tests {
         assert_eq!(files.next_change(at(100), "two"), Some(at(110)));
         let changes = files.changes();
         files.replace(&two, at(105), &[&write(0, "/a", Some("y"))]);
-        assert_eq!(files.changes(), changes, "nothing new is no change");
+        assert_eq!(files.changes(), changes, "the same writes are no change");
         files.replace(&one, at(100), &[&write(0, "/a", Some("x"))]);
         assert_eq!(text(&files, "/a", 111, "").as_deref(), Some("y"));
     }
 
     #[test]
-    fn commands_fill_a_pod_up_to_a_limit() {
+    fn commands_fill_the_files_of_a_pod_up_to_the_limits() {
         let mut files = Files::default();
         let mut record = |n: usize, path: &str, text: &str| {
             let by: Arc<str> = format!("exec/{n}").into();
@@ -320,13 +322,13 @@ mod tests {
         let large = "x".repeat(64 * 1024);
         let refused = (0..1000).find(|n| record(*n, &format!("/{n}"), &large).0.is_err());
         assert_eq!(refused, Some(63));
-        assert_eq!(record(0, "/0", "small").0, Ok(()), "in its own place");
+        assert_eq!(record(0, "/0", "small").0, Ok(()), "a command can replace its own write");
         let refused = (2000..9000).find(|n| record(*n, &format!("/{n}"), "").0.is_err());
         assert!(refused.is_some_and(|n| n < 2000 + MAX_FILES), "{refused:?}");
     }
 
     #[test]
-    fn what_was_replaced_is_forgotten_and_so_is_a_containers_own() {
+    fn clear_drops_replaced_versions_and_the_root_file_system_of_the_container() {
         let mut files = Files::default();
         let by: Arc<str> = "one".into();
         let own = FilePath { scope: Scope::Container("c".into()), path: "/tmp/x".into() };
@@ -341,12 +343,13 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_mount_wins_and_paths_are_made_normal() {
+    fn the_innermost_mount_applies_to_the_normalized_path() {
         let node = FilePath { scope: Scope::Node, path: "/var/x".into() };
-        let mounts = Mounts::new(vec![("/data".into(), place("")), ("/data/node".into(), node)]);
+        let mounts =
+            Mounts::new(vec![("/data".into(), in_volume("")), ("/data/node".into(), node)]);
         for (path, want) in [
-            ("/data/a", place("/a")),
-            ("/data", place("")),
+            ("/data/a", in_volume("/a")),
+            ("/data", in_volume("")),
             ("/data/node/./a", FilePath { scope: Scope::Node, path: "/var/x/a".into() }),
             (
                 "/database",

@@ -1,4 +1,4 @@
-//! Interpreter of scripts in simulated time: executes nothing, adds up the time of sleeps, and bounds its work.
+//! Interpreter of scripts in simulated time. It executes nothing, adds up the time of sleeps, and bounds its work.
 
 use evenkeel_api::time::Timestamp;
 use rand::{SeedableRng, rngs::StdRng};
@@ -21,40 +21,42 @@ use crate::{
 
 /// Maximum number of commands and expansions per run.
 const MAX_STEPS: u32 = 20_000;
-/// Maximum number of commands and expansions per run when the container's log is read.
+/// Maximum number of commands and expansions per run when the caller reads the container's log.
 const MAX_LOG_STEPS: u32 = 400_000;
-/// Extra steps for the signal handler of a script that has reached the maximum.
+/// Extra steps for the signal handler of a script that has reached the maximum number of steps.
 const TRAP_STEPS: u32 = 1_000;
-/// Maximum number of children at the maximum of steps after which the script goes on.
+/// Maximum number of child processes that may reach the maximum number of steps before the script itself stops
+/// there.
 const MAX_RESUMED: u32 = 10;
 /// Maximum nesting of commands, functions and shells.
 const MAX_DEPTH: u32 = 100;
+/// Maximum nesting of function calls.
 const MAX_CALLS: u32 = 30;
 /// Maximum length in bytes of outputs, values and files.
 pub(crate) const MAX_LENGTH: usize = 64 * 1024;
 /// Maximum size in bytes of a file that a command executed in a container writes.
 pub(crate) const MAX_COMMAND_FILE: usize = 1024 * 1024;
-/// Maximum length in bytes of a container's log; the rest is cut off.
+/// Maximum length in bytes of a container's log. The rest is cut off.
 const MAX_LOG_LENGTH: usize = 1024 * 1024;
 
 /// Background job, started with `&`.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
-    /// Time of its end; `None` if it never ends.
+    /// Time at which the job ends, or `None` if it never ends.
     pub(crate) end: Option<Duration>,
     pub(crate) status: i32,
-    /// ID that marks what it writes and prints.
+    /// ID that marks the writes and the output of the job.
     id: u32,
 }
 
-/// A text that a process prints.
+/// Text that a process prints at one time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Printed {
-    /// When, counted from the start of the run.
+    /// Time since the start of the run.
     pub(crate) at: Duration,
-    /// 0 for standard output, 1 for standard error where the two are apart.
+    /// 0 for standard output, 1 for standard error if the two are separate.
     pub(crate) stream: usize,
-    /// ID of the background job that prints it; 0 for the shell itself.
+    /// ID of the background job that prints the text, or 0 for the shell itself.
     pub(crate) job: u32,
     pub(crate) text: String,
 }
@@ -62,9 +64,9 @@ pub(crate) struct Printed {
 /// Texts that a process prints, with their times.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    /// Later texts are not recorded.
+    /// Time up to which texts are recorded.
     until: Duration,
-    /// In the order in which it was interpreted: that of background jobs is not that of time.
+    /// Texts in the order of interpretation. Texts of background jobs are not in the order of time.
     pub(crate) printed: Vec<Printed>,
     /// Number of bytes in `printed`.
     length: usize,
@@ -85,7 +87,7 @@ impl Log {
         Ok(())
     }
 
-    /// Prints what a command ends with, whatever it printed before.
+    /// Prints the last text of a command, without regard to the maximum length.
     pub(crate) fn print_last(&mut self, at: Duration, stream: usize, text: &str) {
         self.printed.push(Printed { at, stream, job: 0, text: text.to_owned() });
     }
@@ -99,42 +101,42 @@ pub(crate) struct Interpreter<'a> {
     /// Whether there are environment variables whose names are unknown (`envFrom`).
     pub(crate) open: bool,
     steps: u32,
-    /// Number of children at the maximum of steps after which the script went on.
+    /// Number of child processes that reached the maximum number of steps.
     resumed: u32,
-    /// Time at which `timeout` ends the child: what it would print later is dropped.
+    /// Time at which `timeout` ends the child. Later output of the child is dropped.
     pub(crate) deadline: Option<Duration>,
     pub(crate) depth: u32,
     /// Time of SIGTERM, until the script has handled it.
     pub(crate) signal: Option<Duration>,
     /// Writes so far, unordered, each with the ID of the background job that made it.
     pub(crate) writes: Vec<(u32, Write)>,
-    /// Container log; `None` unless the caller reads it.
+    /// Container log, or `None` unless the caller reads it.
     pub(crate) log: Option<Log>,
     /// Streams: the container's standard output first, then one per command substitution.
     pub(crate) outputs: Vec<String>,
     pub(crate) jobs: Vec<Job>,
-    /// ID of the background job that is interpreted; 0 for the shell itself.
+    /// ID of the background job that is being interpreted, or 0 for the shell itself.
     pub(crate) job: u32,
-    /// Last ID of a background job.
+    /// Last assigned ID of a background job.
     job_ids: u32,
     pub(crate) random: StdRng,
-    /// Number of values drawn that differ on each draw, such as `$RANDOM`.
+    /// Number of reads of variables that differ on each read, such as `$RANDOM`.
     pub(crate) draws: u32,
     /// Whether the script read a file that other runs may write.
     pub(crate) reads_shared_files: std::cell::Cell<bool>,
     /// Exit status of the last command substitution.
     pub(crate) inner_status: Option<i32>,
-    /// Set where a command is executed in a running container.
+    /// Set if a client executes the command in a running container.
     pub(crate) exec: Option<Exec>,
 }
 
-/// What is different for a command that somebody executes in a running container: its standard error is a stream of its own,
-/// and what is not known of the image is not there.
+/// State of a command that a client executes in a running container. Its standard error is a separate stream, and
+/// files of the image that the interpreter does not know count as absent.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Exec {
-    /// Standard input; `None` while it is not complete.
+    /// Standard input, or `None` while it is incomplete.
     pub(crate) input: Option<Arc<str>>,
-    /// The program that was to start without a shell, and is not there.
+    /// Missing program that the command should have started without a shell.
     pub(crate) missing: Option<String>,
 }
 
@@ -171,7 +173,7 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// The text that a command finds on its standard input.
+    /// Returns the standard input of a command. Fails with [`Halt::Input`] while the input is incomplete.
     pub(crate) fn input(&self, shell: &Shell) -> Result<Arc<str>, Halt> {
         match &shell.input {
             Input::Text(text) => Ok(Arc::clone(text)),
@@ -189,22 +191,22 @@ impl<'a> Interpreter<'a> {
         if self.steps > most { Err(Halt::StepLimit) } else { Ok(()) }
     }
 
-    /// Grants a few more steps after a child at the maximum of steps, such as an endless background job; returns whether
-    /// there are any left.
+    /// Grants a few more steps after a child process, such as an endless background job, has reached the maximum.
+    /// Returns whether the script may continue.
     pub(crate) fn resume(&mut self) -> bool {
         self.resumed += 1;
         self.steps = self.steps.saturating_sub(TRAP_STEPS);
         self.resumed <= MAX_RESUMED
     }
 
-    /// Ends a background job: what it would write and print after `now` does not happen.
+    /// Ends a background job at `now`, and removes its later writes and output.
     pub(crate) fn end_job(&mut self, job: usize, now: Duration, status: i32) {
         let Some(job) = self.jobs.get_mut(job) else { return };
         (job.end, job.status) = (Some(now), status);
         let id = job.id;
         self.writes.retain(|(job, write)| *job != id || write.after <= now);
         if let Some(log) = &mut self.log {
-            // The number of texts stays: it tells the iterations of a loop apart.
+            // Keep the number of texts, which distinguishes the iterations of a loop.
             let undone = log.printed.iter_mut().filter(|text| text.job == id && text.at > now);
             for printed in undone {
                 log.length -= printed.text.len();
@@ -213,7 +215,7 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Takes over the background jobs that a shell has started before.
+    /// Takes over the background jobs that earlier commands of the session started.
     pub(crate) fn adopt(&mut self, jobs: &[Job]) {
         self.jobs = jobs.to_vec();
         self.job_ids = jobs.iter().map(|job| job.id).max().unwrap_or(0);
@@ -224,7 +226,7 @@ impl<'a> Interpreter<'a> {
         later(self.context.start, shell.now)
     }
 
-    /// Runs the container's first process to its end; returns its duration (`None` for ever) and exit code.
+    /// Runs the container's first process to its end. Returns its duration (`None` if it never ends) and exit code.
     pub(crate) fn main(
         &mut self,
         shell: &mut Shell,
@@ -236,7 +238,7 @@ impl<'a> Interpreter<'a> {
             halt = match (self.signal.take(), shell.handler().map(str::to_owned)) {
                 (Some(signal), Some(handler)) => {
                     shell.now = shell.now.max(signal);
-                    // If the handler returns, the script continues, for ever.
+                    // If the handler returns, the script continues and never ends.
                     self.text(shell, &handler).and(Err(Halt::Forever))
                 }
                 _ => Err(Halt::Forever),
@@ -272,14 +274,14 @@ impl<'a> Interpreter<'a> {
             Err(Halt::Exit(status)) => Ok((Some(shell.now), status)),
             Err(Halt::Forever | Halt::StepLimit) => Ok((None, 0)),
             Err(Halt::Unknown(why)) => Err(why),
-            // Only a command has an input that is not complete, and it is not ended.
+            // Only commands of clients have an incomplete input, and they are not ended here.
             Err(Halt::Input) => Ok((None, 0)),
             _ => Ok((Some(shell.now), shell.status)),
         }
     }
 
-    /// Runs `run` in a child process; returns when it ends (`None` for never) and its status. The caller decides
-    /// whether to wait.
+    /// Runs `run` in a child process. Returns the time of its end (`None` if it never ends) and its status. The
+    /// caller decides whether to wait.
     pub(crate) fn child(
         &mut self,
         mut child: Shell,
@@ -325,7 +327,7 @@ impl<'a> Interpreter<'a> {
         let ended = self.child(shell.fork(), |interpreter, child| interpreter.chain(child, item));
         self.job = outer;
         let (end, status) = match ended {
-            // It runs for longer than it is interpreted.
+            // The job runs for longer than the interpreter follows it.
             Err(Halt::StepLimit) if self.resume() => (None, 0),
             ended => ended?,
         };
@@ -369,13 +371,13 @@ impl<'a> Interpreter<'a> {
         for (n, stage) in stages.iter().enumerate() {
             let mut child = shell.fork();
             child.input = input;
-            let gathered = self.outputs.len();
+            let stream = self.outputs.len();
             if n + 1 < stages.len() {
                 self.outputs.push(String::new());
-                child.output = Some(gathered);
+                child.output = Some(stream);
             }
             let ended = self.child(child, |interpreter, child| interpreter.command(child, stage));
-            let output = self.outputs.drain(gathered..).next().unwrap_or_default();
+            let output = self.outputs.drain(stream..).next().unwrap_or_default();
             input = Input::Text(output.into());
             let (ended, status) = ended?;
             end = end.zip(ended).map(|(end, ended)| end.max(ended));
@@ -436,8 +438,8 @@ impl<'a> Interpreter<'a> {
         flow
     }
 
-    /// Applies redirections; returns whether all could be opened. Adds the streams to write to files afterwards to
-    /// `files`.
+    /// Applies redirections and returns whether all files could be opened. Adds each stream that must be written to
+    /// a file afterwards to `files`, with the path and the previous content.
     fn open(
         &mut self,
         shell: &mut Shell,
@@ -507,9 +509,11 @@ impl<'a> Interpreter<'a> {
                 self.list(shell, otherwise)
             }
             CommandKind::Loop { until, condition, body } => {
-                self.repeat(shell, *until, condition, body)
+                self.while_loop(shell, *until, condition, body)
             }
-            CommandKind::For { name, over, body } => self.each(shell, name, over.as_deref(), body),
+            CommandKind::For { name, over, body } => {
+                self.for_loop(shell, name, over.as_deref(), body)
+            }
             CommandKind::Case { of, arms } => {
                 let text: Vec<char> = self.string(shell, of)?.chars().collect();
                 shell.status = 0;
@@ -538,7 +542,7 @@ impl<'a> Interpreter<'a> {
         flow
     }
 
-    /// Runs a simple command: assignments, words and expansions, each optional.
+    /// Runs a simple command: optional assignments and an optional command with its arguments.
     fn simple(
         &mut self,
         shell: &mut Shell,
@@ -599,7 +603,13 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    fn each(&mut self, shell: &mut Shell, name: &str, over: Option<&[Word]>, body: &List) -> Flow {
+    fn for_loop(
+        &mut self,
+        shell: &mut Shell,
+        name: &str,
+        over: Option<&[Word]>,
+        body: &List,
+    ) -> Flow {
         let values = match over {
             Some(words) => self.fields(shell, words)?,
             None => shell.positional.clone(),
@@ -615,7 +625,7 @@ impl<'a> Interpreter<'a> {
         Ok(())
     }
 
-    /// Runs a loop's body once; returns whether the loop continues.
+    /// Runs the body of a loop once. Returns whether the loop continues.
     fn body(&mut self, shell: &mut Shell, body: &List) -> Result<bool, Halt> {
         shell.loops += 1;
         let flow = self.list(shell, body);
@@ -629,8 +639,14 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    fn repeat(&mut self, shell: &mut Shell, until: bool, condition: &List, body: &List) -> Flow {
-        let mut before: Option<(Duration, Round)> = None;
+    fn while_loop(
+        &mut self,
+        shell: &mut Shell,
+        until: bool,
+        condition: &List,
+        body: &List,
+    ) -> Flow {
+        let mut before: Option<(Duration, LoopState)> = None;
         let mut status = 0;
         loop {
             self.step()?;
@@ -640,20 +656,20 @@ impl<'a> Interpreter<'a> {
             {
                 return Err(Halt::Forever);
             }
-            let round = self.round(shell);
-            if let Some((began, last)) = before.take().filter(|(_, last)| *last == round) {
+            let loop_state = self.loop_state(shell);
+            if let Some((began, last)) = before.take().filter(|(_, last)| *last == loop_state) {
                 self.skip(shell, began)?;
                 before = Some((shell.now, last));
             } else {
-                before = Some((shell.now, round));
+                before = Some((shell.now, loop_state));
             }
             self.condition(shell, condition)?;
             if (shell.status == 0) == until {
                 break;
             }
-            let goes_on = self.body(shell, body)?;
+            let continues = self.body(shell, body)?;
             status = shell.status;
-            if !goes_on {
+            if !continues {
                 status = 0;
                 break;
             }
@@ -662,9 +678,9 @@ impl<'a> Interpreter<'a> {
         Ok(())
     }
 
-    /// Returns a fingerprint of all state that an iteration may depend on, except the time and what other runs
-    /// write.
-    fn round(&self, shell: &Shell) -> Round {
+    /// Returns a fingerprint of all state that an iteration may depend on, except the time and the writes of other
+    /// runs.
+    fn loop_state(&self, shell: &Shell) -> LoopState {
         let mut state = DefaultHasher::new();
         for (name, variable) in &shell.variables {
             (name, &variable.value).hash(&mut state);
@@ -682,7 +698,8 @@ impl<'a> Interpreter<'a> {
     fn skip(&mut self, shell: &mut Shell, began: Duration) -> Flow {
         let Some(next) = self.next_change(shell, began) else { return Err(Halt::Forever) };
         if next <= shell.now {
-            return Ok(()); // an event came during the iteration: the next one may differ
+            // An event occurred during the iteration, so the next iteration may differ.
+            return Ok(());
         }
         let period = shell.now.saturating_sub(began);
         let left = next.saturating_sub(shell.now);
@@ -744,9 +761,9 @@ impl<'a> Interpreter<'a> {
         if self.deadline.is_some_and(|deadline| shell.now > deadline) {
             return Ok(());
         }
-        let n_streams = if self.exec.is_some() { 2 } else { 1 };
+        let stream_count = if self.exec.is_some() { 2 } else { 1 };
         if let (Some(log), Some(stream)) =
-            (self.log.as_mut(), stream.filter(|stream| *stream < n_streams))
+            (self.log.as_mut(), stream.filter(|stream| *stream < stream_count))
         {
             let (at, job, text) = (shell.now, self.job, text.to_owned());
             return log.print(Printed { at, stream, job, text });
@@ -763,7 +780,7 @@ impl<'a> Interpreter<'a> {
     }
 }
 
-type Round = (u64, (usize, u32, usize, usize));
+type LoopState = (u64, (usize, u32, usize, usize));
 type Stream = super::shell::Stream;
 
 fn restore(shell: &mut Shell, name: String, old: Option<Variable>) {

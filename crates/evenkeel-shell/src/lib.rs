@@ -6,7 +6,7 @@
 //! time; the run's ID seeds random draws. [`Files`] holds the content of each file at every time, past and future,
 //! so that a process that waits for another's file is interpreted again when files change.
 //!
-//! The parser is our own because it must bound its work on any text: the available parsers recurse without a bound
+//! The parser is our own, because it must bound its work on any text. The available parsers recurse without a bound
 //! or take exponential time on nested parentheses.
 
 mod archive;
@@ -52,7 +52,7 @@ use self::{
     shell::{Shell, Variable},
 };
 
-/// What every process in a container finds: environment variables, volumes, the working directory.
+/// Environment of every process in a container: environment variables, volume mounts and working directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Environment {
     container: Text,
@@ -63,11 +63,11 @@ pub struct Environment {
     env_from: bool,
     mounts: Mounts,
     working_dir: String,
-    /// The container's process, if it is a shell that reads its commands from an open standard input.
+    /// Program of the container's process if it is a shell that reads its commands from an open standard input.
     attached_shell: Option<String>,
 }
 
-/// The process of a container, as in the OCI runtime specification: arguments, environment, working directory.
+/// Process of a container, as in the OCI runtime specification: arguments, environment and working directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
     environment: Environment,
@@ -82,12 +82,12 @@ struct Probe {
     timeout: Duration,
 }
 
-/// The input of a run beside its process.
+/// Input of a run besides its process.
 #[derive(Debug, Clone, Copy)]
 pub struct RunContext<'a> {
     /// Start time of the run.
     pub start: Timestamp,
-    /// Time of SIGTERM since `start`; `None` if it is not sent.
+    /// Time of SIGTERM since `start`, or `None` if the signal is not sent.
     pub signal: Option<Duration>,
     /// ID of the run, which marks its own writes in [`Files`] and seeds random draws.
     pub run: &'a str,
@@ -102,7 +102,7 @@ pub struct RunContext<'a> {
 /// Outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// Duration of the run; `None` if it lasts until it is killed.
+    /// Duration of the run, or `None` if it lasts until it is killed.
     pub lasts: Option<Duration>,
     /// Exit code if the process exits by itself.
     pub exit_code: i32,
@@ -132,14 +132,14 @@ impl Process {
         log::lines(printed, until, lasts.filter(|lasts| *lasts <= until))
     }
 
-    /// Whether the readiness probe succeeds at `context.start`; `None` without a supported probe.
+    /// Returns whether the readiness probe succeeds at `context.start`, or `None` without a supported probe.
     pub fn readiness(&self, context: &RunContext<'_>) -> Option<bool> {
         let probe = self.readiness_probe.as_ref()?;
         let run = self.interpret(&probe.command, context).ok()?;
         Some(run.lasts.is_some_and(|lasts| lasts < probe.timeout) && run.exit_code == 0)
     }
 
-    /// Whether the container has a readiness probe that executes a command.
+    /// Returns whether the container has a readiness probe that executes a command.
     pub fn has_readiness_probe(&self) -> bool {
         self.readiness_probe.is_some()
     }
@@ -162,7 +162,7 @@ impl Process {
         })
     }
 
-    /// Interprets the container's first process; returns its duration (`None` for ever) and exit code.
+    /// Interprets the container's first process. Returns its duration (`None` if it never ends) and exit code.
     fn first_process(
         &self,
         arguments: &[String],
@@ -175,7 +175,7 @@ impl Process {
         let name = base_name(first);
         interpreter.main(&mut shell, |interpreter, shell| match name {
             name if is_shell(name) => {
-                // SIGTERM is sent to the container's first process. Of these, only shells handle it here.
+                // SIGTERM is sent to the container's first process. Only shells and `pause` handle it here.
                 shell.main = true;
                 interpreter.run_shell(shell, name, &arguments[1..])
             }
@@ -190,7 +190,8 @@ impl Process {
 }
 
 impl Environment {
-    /// The container's process, if it is a shell that whoever attaches to the container gives its commands.
+    /// Returns the program of the container's process if it is a shell that reads its commands from an attached
+    /// client.
     pub fn attached_shell(&self) -> Option<&str> {
         self.attached_shell.as_deref()
     }

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use crate::interpreter::Printed;
 
-/// A line that a container prints.
+/// Line that a container prints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
     /// Time since the start of the container at which the line was complete.
     pub after: Duration,
-    /// The line with its newline, which only the last line may lack.
+    /// Text of the line with its newline. Only the last line may lack the newline.
     pub text: String,
 }
 
-/// Sorts the output up to `until` by time and splits it into lines. When the container ends, text without a newline
-/// is a line, too.
+/// Sorts the output up to `until` by time and splits it into lines. When the container ends, the remaining text
+/// without a newline is a line too.
 pub(crate) fn lines(
     mut printed: Vec<Printed>,
     until: Duration,
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_come_together_in_order_of_time() {
+    fn output_is_sorted_by_time_and_split_into_lines() {
         type Pieces = &'static [(u64, &'static str)];
         let table: [(Pieces, Pieces); 6] = [
             (&[], &[]),

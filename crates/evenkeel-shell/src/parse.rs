@@ -1,4 +1,4 @@
-//! Parser of shell scripts: commands. It refuses unsupported syntax with a reason.
+//! Parser of the commands of shell scripts. It rejects unsupported syntax with a reason.
 
 use std::sync::Arc;
 
@@ -12,9 +12,10 @@ const MAX_LENGTH: usize = 64 * 1024;
 /// Maximum nesting of commands, quotes and expansions.
 const MAX_DEPTH: usize = 64;
 
-/// Reason why the parser refuses a text.
+/// Reason why the parser rejects a text.
 pub(crate) type Refused = String;
 
+/// Reserved words that end a list of commands.
 const RESERVED: [&str; 8] = ["then", "else", "elif", "fi", "do", "done", "esac", "}"];
 
 /// Parses a script.
@@ -22,7 +23,7 @@ pub(crate) fn script(text: &str) -> Result<List, Refused> {
     Parser::new(text, 0)?.whole()
 }
 
-/// Whether a text is the beginning of a script, rather than one or none.
+/// Returns whether a text is an incomplete script that further lines may complete.
 pub(crate) fn needs_more(text: &str) -> bool {
     let is_joined = text.ends_with("\\\n");
     script(text).err().map_or(is_joined, |why| {
@@ -30,18 +31,19 @@ pub(crate) fn needs_more(text: &str) -> bool {
     })
 }
 
-/// How the refusal of a text begins that ends too early.
+/// Start of the error for a text that ends too early.
 const AT_END: &str = "at \"\":";
-/// Refusals of quotes and expansions that do not end.
+/// Ends of the errors for unclosed quotes and expansions.
 pub(crate) const NOT_CLOSED: &str = "something is not closed";
 pub(crate) const QUOTE_NOT_CLOSED: &str = "a quote is not closed";
 
-/// A text being read. Everything that has a meaning is ASCII, so positions between such are boundaries of characters.
+/// Parser state. All characters with a syntactic meaning are ASCII, so a position next to one is a character
+/// boundary.
 pub(crate) struct Parser<'t> {
     pub(crate) text: &'t str,
     pub(crate) position: usize,
     pub(crate) depth: usize,
-    /// End of the line that has here-documents, and the position after their text.
+    /// End of a line with here-documents, and the position after their text.
     here: Option<(usize, usize)>,
 }
 
@@ -144,7 +146,8 @@ impl<'t> Parser<'t> {
         self.refuse(&format!("{word:?} was to follow"))
     }
 
-    /// Parses commands up to the end, a closing parenthesis, `;;` or a reserved word that closes a construct.
+    /// Parses commands up to the end of the text, a closing parenthesis, `;;`, or a reserved word that ends a
+    /// construct.
     pub(crate) fn list(&mut self) -> Result<List, Refused> {
         self.deeper(|parser| {
             let mut list = Vec::new();
@@ -210,9 +213,9 @@ impl<'t> Parser<'t> {
     fn command(&mut self) -> Result<Command, Refused> {
         let kind = self.deeper(|parser| match parser.ahead() {
             "if" => parser.condition(),
-            "while" => parser.repeat(false),
-            "until" => parser.repeat(true),
-            "for" => parser.each(),
+            "while" => parser.loop_command(false),
+            "until" => parser.loop_command(true),
+            "for" => parser.for_command(),
             "case" => parser.case(),
             "{" => {
                 parser.position += 1;
@@ -258,7 +261,7 @@ impl<'t> Parser<'t> {
         Ok(Command { kind, redirects })
     }
 
-    /// Parses `name() command`; returns an empty simple command if the text is no function definition.
+    /// Parses `name() command`. Returns an empty simple command if the text is no function definition.
     fn function_or_none(&mut self, name: &str) -> Result<CommandKind, Refused> {
         let none = Ok(CommandKind::Simple { set: Vec::new(), words: Vec::new() });
         let after = self.text[self.position + name.len()..].trim_start_matches([' ', '\t']);
@@ -301,8 +304,9 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn repeat(&mut self, until: bool) -> Result<CommandKind, Refused> {
-        self.position += "while".len(); // "until" has the same length
+    fn loop_command(&mut self, until: bool) -> Result<CommandKind, Refused> {
+        // "until" has the same length.
+        self.position += "while".len();
         let condition = self.list()?;
         Ok(CommandKind::Loop { until, condition, body: self.body()? })
     }
@@ -314,7 +318,7 @@ impl<'t> Parser<'t> {
         Ok(body)
     }
 
-    fn each(&mut self) -> Result<CommandKind, Refused> {
+    fn for_command(&mut self) -> Result<CommandKind, Refused> {
         self.position += "for".len();
         self.blanks();
         let name = self.ahead();
@@ -375,7 +379,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Parses `[[ … ]]` into words; operators are words of their own.
+    /// Parses `[[ … ]]` into words. Each operator is a word.
     fn test(&mut self) -> Result<CommandKind, Refused> {
         self.position += 2;
         let mut words = Vec::new();
@@ -454,7 +458,7 @@ impl<'t> Parser<'t> {
         Ok(Some(Redirect { fd, to }))
     }
 
-    /// Returns the position of the newline that ends this line; a newline within quotation marks does not.
+    /// Returns the position of the newline that ends this line. A newline within quotation marks does not end it.
     fn line_end(&self) -> Option<usize> {
         let (mut quote, mut before) = (None, b' ');
         let mut bytes = self.rest().bytes().enumerate();
@@ -475,7 +479,7 @@ impl<'t> Parser<'t> {
         None
     }
 
-    /// Parses a here-document: reads its delimiter here, and the lines after this one up to the delimiter.
+    /// Parses a here-document: its delimiter at this position, and the lines after this line up to the delimiter.
     fn here_document(&mut self, without_tabs: bool) -> Result<Word, Refused> {
         let delimiter = self.word()?;
         let quoted = delimiter.0.iter().any(|piece| piece.quoted);
@@ -505,7 +509,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// Whether the text is a valid name of a variable or a function.
+/// Returns whether the text is a valid name of a variable or a function.
 pub(crate) fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic())
         && text.chars().all(|c| c == '_' || c.is_ascii_alphanumeric())

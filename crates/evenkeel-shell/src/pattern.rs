@@ -9,7 +9,7 @@ enum Item {
     This(char),
     Any,
     Many,
-    /// A character within one of these ranges, or with `true` outside all of them.
+    /// A character within one of these ranges. With `true`, a character outside of all of them.
     Of(bool, Vec<(char, char)>),
 }
 
@@ -39,7 +39,8 @@ impl Pattern {
         }
     }
 
-    /// Whether the pattern matches all of `text`. The number of steps is at most the product of both lengths.
+    /// Returns whether the pattern matches all of `text`. The number of steps is at most the product of both
+    /// lengths.
     pub(crate) fn fits(&self, text: &[char]) -> bool {
         let (items, mut item, mut at) = (&self.0, 0, 0);
         let mut star: Option<(usize, usize)> = None;
@@ -77,7 +78,7 @@ impl Item {
     }
 }
 
-/// Parses `[…]`; returns the matcher and the length in bytes.
+/// Parses `[…]` at the start of the text. Returns the matcher and its length in bytes.
 fn set(text: &str) -> Option<(Item, usize)> {
     let body = text.strip_prefix('[')?;
     let no = body.starts_with(['!', '^']);
@@ -102,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_fit_whole_texts() {
+    fn patterns_match_whole_texts() {
         for (pattern, text, want) in [
             ("*", "", true),
             ("a*c", "abbc", true),
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn many_stars_do_not_take_for_ever() {
+    fn many_stars_take_at_most_quadratic_time() {
         let mut pattern = Pattern::default();
         pattern.push(&"*a".repeat(1000), false);
         assert!(!pattern.fits(&vec!['b'; 10_000]));

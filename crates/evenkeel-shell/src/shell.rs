@@ -12,17 +12,17 @@ pub(crate) enum Halt {
     Exit(i32),
     /// The function returns.
     Return,
-    /// Breaks out of this many of the innermost loops.
+    /// This many of the innermost loops end.
     Break(u32),
-    /// Breaks out of one fewer of the innermost loops, and continues the next one.
+    /// One fewer of the innermost loops end, and the next one continues with its next iteration.
     Continue(u32),
-    /// The process waits for ever.
+    /// The process waits forever.
     Forever,
-    /// The run reached the maximum number of steps; the process counts as running.
+    /// The run reached the maximum number of steps. The process counts as running.
     StepLimit,
-    /// It reads its standard input, which is not complete yet.
+    /// The process reads its standard input, which is incomplete.
     Input,
-    /// The interpreter does not support what the script does; this is why.
+    /// The script has a part that the interpreter does not support, for this reason.
     Unknown(String),
 }
 
@@ -43,19 +43,19 @@ pub(crate) fn unknown<T>(why: impl Into<String>) -> Result<T, Halt> {
 pub(crate) struct Variable {
     /// `None` if the variable is set but its value is unknown.
     pub(crate) value: Option<String>,
-    /// Whether child processes inherit it.
+    /// Whether child processes inherit the variable.
     pub(crate) exported: bool,
 }
 
-/// Target of a stream: an index into the interpreter's outputs; `None` discards the text.
+/// Target of a stream: an index into the interpreter's outputs. `None` discards the text.
 pub(crate) type Stream = Option<usize>;
 
 /// Source of standard input.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Input {
-    /// A text that is known.
+    /// Text that the interpreter knows, such as the output of the previous command in a pipeline.
     Text(Arc<str>),
-    /// Standard input of the process that is interpreted.
+    /// Standard input of the interpreted process.
     Process,
 }
 
@@ -65,6 +65,7 @@ impl Default for Input {
     }
 }
 
+/// State of one shell process.
 #[derive(Debug, Clone)]
 pub(crate) struct Shell {
     /// Time since the start of the container.
@@ -82,11 +83,12 @@ pub(crate) struct Shell {
     pub(crate) output: Stream,
     pub(crate) errors: Stream,
     pub(crate) input: Input,
-    /// The container's first process: signals go to it.
+    /// Whether this is the container's first process, which receives signals.
     pub(crate) main: bool,
     pub(crate) bash: bool,
-    /// Whether `set -e` is on; it has no effect within `conditions`.
+    /// Whether `set -e` is on. It has no effect within conditions.
     pub(crate) errexit: bool,
+    /// Number of enclosing conditions.
     pub(crate) conditions: u32,
     /// Whether `set -u` is on, so that an unset variable is an error.
     pub(crate) nounset: bool,
@@ -95,7 +97,7 @@ pub(crate) struct Shell {
     pub(crate) calls: u32,
     /// Number of enclosing loops.
     pub(crate) loops: u32,
-    /// Last background job.
+    /// Index of the last background job.
     pub(crate) last_job: Option<usize>,
     /// Values to restore when the function returns.
     pub(crate) locals: Vec<(String, Option<Variable>)>,
@@ -146,8 +148,8 @@ impl Shell {
         self.traps.get("TERM").map(String::as_str).filter(|action| self.main && !action.is_empty())
     }
 
-    /// Applies the options of `set` and of a shell's command line, such as `-e`, `+u`, `-o pipefail`; returns the
-    /// number of words.
+    /// Applies the options of `set` and of a shell's command line, such as `-e`, `+u`, `-o pipefail`. Returns the
+    /// number of words that are options.
     pub(crate) fn options(&mut self, words: &[String]) -> Result<usize, Halt> {
         let mut read = 0;
         while let Some(word) = words.get(read) {

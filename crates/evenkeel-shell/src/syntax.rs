@@ -100,7 +100,7 @@ pub(crate) struct Word(pub(crate) Vec<Piece>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// Whether the piece is quoted: then it is neither split nor a pattern.
+    /// Whether the piece is quoted. A quoted piece is neither split nor a pattern.
     pub(crate) quoted: bool,
     pub(crate) part: Part,
 }
@@ -125,7 +125,7 @@ pub(crate) enum Modifier {
     Itself,
     /// Length of the value: `${#NAME}`.
     Length,
-    /// `-`, `=`, `?` or `+` with a word; with a colon, an empty value counts as unset.
+    /// `-`, `=`, `?` or `+` with a word. With a colon, an empty value counts as unset.
     Default {
         how: char,
         colon: bool,

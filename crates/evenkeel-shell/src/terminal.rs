@@ -1,6 +1,6 @@
-//! What a terminal makes of typed bytes: it echoes them, and gathers them to lines.
+//! Line discipline of a terminal: echoes typed bytes and collects them into lines.
 
-/// Longest line; what is typed beyond it is not heeded.
+/// Maximum length of a line in bytes. Further typed bytes are ignored.
 const MAX_LINE: usize = 4096;
 
 const INTERRUPT: u8 = 0x03;
@@ -8,27 +8,28 @@ const END_OF_INPUT: u8 = 0x04;
 const ERASE: [u8; 2] = [0x08, 0x7f];
 const ERASE_LINE: u8 = 0x15;
 
-/// A typed line, or a key that means something else.
+/// Typed line or control key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Typed {
     /// A line, with its newline.
     Line(String),
-    /// Ctrl-C, which interrupts.
+    /// Ctrl-C, which interrupts the command.
     Interrupt,
     /// Ctrl-D on an empty line.
     EndOfInput,
 }
 
-/// A terminal in the mode in which it edits lines itself, as Linux's `ICANON`, `ECHO` and `ISIG`.
+/// Terminal in the mode that edits lines, as with Linux's flags `ICANON`, `ECHO` and `ISIG`.
 #[derive(Debug, Clone, Default)]
 pub struct Terminal {
     line: Vec<u8>,
-    /// Whether the last byte was a carriage return, of which a newline may be a part.
+    /// Whether the last byte was a carriage return. A newline directly after it ends the same line.
     returned: bool,
 }
 
 impl Terminal {
-    /// Takes what is typed. Returns what is echoed, as output that is to be [`shown`], and what was typed to its end.
+    /// Processes typed bytes. Returns the echo, which the caller converts with [`shown`], and the complete lines
+    /// and keys.
     pub fn take(&mut self, bytes: &[u8]) -> (Vec<u8>, Vec<Typed>) {
         let (mut echo, mut typed) = (Vec::new(), Vec::new());
         for byte in bytes {
@@ -56,7 +57,7 @@ impl Terminal {
                     echo.extend_from_slice(b"\x08 \x08");
                 }
                 byte if ERASE.contains(&byte) => {}
-                // Keys such as arrows, which are for programs that edit lines themselves.
+                // Ignore keys such as arrows, which only programs with their own line editor use.
                 byte if byte < b' ' && byte != b'\t' => {}
                 byte if self.line.len() < MAX_LINE => {
                     self.line.push(byte);
@@ -68,7 +69,7 @@ impl Terminal {
         (echo, typed)
     }
 
-    /// Takes the last character away, if there is one.
+    /// Removes the last character of the line. Returns whether there was one.
     fn erase(&mut self) -> bool {
         while let Some(byte) = self.line.pop() {
             if byte & 0xc0 != 0x80 {
@@ -79,7 +80,7 @@ impl Terminal {
     }
 }
 
-/// Output as a terminal shows it: lines end in a carriage return, too (`ONLCR`).
+/// Returns the output as a terminal shows it: with a carriage return before each newline (`ONLCR`).
 pub fn shown(bytes: &[u8]) -> Vec<u8> {
     let mut shown = Vec::with_capacity(bytes.len());
     for byte in bytes {
@@ -96,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_edited() {
+    fn typed_bytes_are_echoed_and_collected_into_lines() {
         let line = |text: &str| Typed::Line(text.to_owned());
         let table: [(&[u8], &[u8], &[Typed]); 8] = [
             (b"ls\r", b"ls\n", &[line("ls\n")]),
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_ends_in_a_carriage_return() {
+    fn shown_lines_end_in_carriage_return_and_newline() {
         assert_eq!(shown(b"a\nb\n"), b"a\r\nb\r\n");
     }
 }

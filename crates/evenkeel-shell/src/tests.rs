@@ -10,17 +10,20 @@ use crate::{
     files::{Content, Files, Scope},
 };
 
+/// Start time of every run, in seconds since 1970.
 const START: i64 = 1_800_000_000;
 
-/// Runs a container of this spec with files of its pod, and sends SIGTERM after `signal` seconds.
+/// Runs a container with this spec on the files of its pod. SIGTERM arrives after `signal` seconds.
 fn run(container: Value, files: &Files, signal: Option<u64>) -> Result<Run, String> {
     run_as("u1/c/0", container, files, signal)
 }
 
+/// Runs a container like [`run`], with this run ID.
 fn run_as(id: &str, container: Value, files: &Files, signal: Option<u64>) -> Result<Run, String> {
     with_process(id, container, files, signal, crate::Process::run)?
 }
 
+/// Calls `act` with the process of a container in the pod `web-0`.
 fn with_process<T>(
     id: &str,
     mut container: Value,
@@ -57,6 +60,8 @@ fn with_process<T>(
     Ok(act(process, &context))
 }
 
+/// Returns the spec of a container that runs a script with `sh -c`, with three volumes and the variables `GREETING`
+/// and `N`.
 fn shell(script: &str) -> Value {
     json!({
         "command": ["/bin/sh", "-c"], "args": [script],
@@ -68,12 +73,13 @@ fn shell(script: &str) -> Value {
     })
 }
 
+/// Runs a script without files and signal.
 fn script(text: &str) -> Result<Run, String> {
     run(shell(text), &Files::default(), None)
 }
 
 #[test]
-fn a_log_has_each_line_at_its_time() {
+fn a_log_has_the_lines_printed_until_a_time() {
     type Lines = &'static [(u64, &'static str)];
     let table: [(&str, u64, Lines); 10] = [
         ("echo a; sleep 2; echo b; exit 1", 9, &[(0, "a\n"), (2, "b\n")]),
@@ -109,7 +115,7 @@ fn a_log_has_each_line_at_its_time() {
 }
 
 #[test]
-fn a_log_of_a_loop_without_end_ends_all_the_same() {
+fn the_log_of_an_endless_loop_is_bounded() {
     for text in ["while true; do echo x; done", "while true; do echo x; sleep 0.001; done"] {
         let log =
             with_process("u1/c/0", shell(text), &Files::default(), None, |process, context| {
@@ -121,7 +127,7 @@ fn a_log_of_a_loop_without_end_ends_all_the_same() {
 }
 
 #[test]
-fn scripts_end_with_their_code_after_their_sleeps() {
+fn scripts_end_after_their_sleeps_with_their_exit_code() {
     for (text, seconds, status) in [
         ("", 0, 0),
         ("true", 0, 0),
@@ -182,7 +188,7 @@ fn scripts_end_with_their_code_after_their_sleeps() {
 }
 
 #[test]
-fn scripts_print_what_a_shell_would() {
+fn scripts_print_the_output_of_a_shell() {
     for (text, want) in [
         ("echo hello", "hello\n"),
         ("echo -n a; echo \"b  c\" 'd $N'", "ab  c d $N\n"),
@@ -207,7 +213,6 @@ fn scripts_print_what_a_shell_would() {
         ("date +%s; sleep 5; date", "1800000000\nFri Jan 15 08:00:05 UTC 2027\n"),
         ("touch /data/b /data/a; ls /data", "a\nb\n"),
         ("echo a\\\n b # c\n", "a b\n"),
-        // The kubelet replaces two dollar signs with one.
         ("seq 4 | tail -n +3; seq 3 | tail -n+3; seq 2 | tail -n +0", "3\n4\n3\n1\n2\n"),
         (
             "cd /tmp; echo x > a; mv a a; cat a; mv a /tmp/; cat a; cp a ./a; echo $?; cat a",
@@ -238,6 +243,7 @@ fn scripts_print_what_a_shell_would() {
             "echo {a,b} {1..3}; bash -c 'echo {a,b} x{1..3}y {}'",
             "{a,b} {1..3}\na b x1y x2y x3y {}\n",
         ),
+        // The kubelet replaces two dollar signs with one.
         ("hostname; echo $0 $$$$", "web-0\nsh 1\n"),
         ("expr 2 + 3 \\* 4; expr 1 \\> 2; expr a = a", "14\n0\n1\n"),
     ] {
@@ -247,7 +253,7 @@ fn scripts_print_what_a_shell_would() {
 }
 
 #[test]
-fn some_run_until_they_are_killed() {
+fn endless_scripts_without_a_handler_run_until_they_are_killed() {
     for text in [
         "sleep infinity",
         "while true; do sleep 1; done",
@@ -273,7 +279,7 @@ fn some_run_until_they_are_killed() {
 }
 
 #[test]
-fn a_handler_decides_what_a_signal_does() {
+fn the_trap_handles_the_signal() {
     for (text, signal, ends) in [
         (
             "_term(){\n sleep 5\n exit 143\n}\ntrap _term SIGTERM\nwhile true; do\n sleep 1\ndone",
@@ -301,7 +307,7 @@ fn a_handler_decides_what_a_signal_does() {
 }
 
 #[test]
-fn words_without_a_shell_are_commands() {
+fn a_command_without_a_shell_is_executed_directly() {
     for (command, lasts, status) in [
         (json!(["sleep", "3"]), Some(3), 0),
         (json!(["/bin/false"]), Some(0), 1),
@@ -322,7 +328,7 @@ fn words_without_a_shell_are_commands() {
 }
 
 #[test]
-fn who_only_waits_ends_when_asked() {
+fn pause_ends_when_the_signal_arrives() {
     for container in [json!({ "args": ["pause"] }), json!({ "command": ["/agnhost", "pause"] })] {
         let ends = |signal| run(container.clone(), &Files::default(), signal).unwrap();
         assert_eq!(ends(None).lasts, None);
@@ -332,7 +338,7 @@ fn who_only_waits_ends_when_asked() {
 }
 
 #[test]
-fn variables_come_from_the_pod() {
+fn variables_have_values_of_fields_of_the_pod() {
     let field = |path: &str| json!({ "fieldRef": { "fieldPath": path } });
     let container = json!({
         "command": ["sh", "-c", "echo $A $B $C $D $E $F $G"],
@@ -351,7 +357,7 @@ fn variables_come_from_the_pod() {
 }
 
 #[test]
-fn a_readiness_probe_fails_after_its_timeout() {
+fn a_readiness_probe_fails_by_exit_code_or_timeout() {
     for (command, timeout, want) in [
         ("exit 0", None, true),
         ("exit 1", None, false),
@@ -372,7 +378,7 @@ fn a_readiness_probe_fails_after_its_timeout() {
 }
 
 #[test]
-fn what_cannot_be_known_is_refused() {
+fn scripts_with_unknown_values_or_unsupported_parts_are_rejected() {
     let secret =
         json!([{ "name": "S", "valueFrom": { "secretKeyRef": { "name": "s", "key": "k" } } }]);
     assert!(
@@ -424,11 +430,11 @@ fn what_cannot_be_known_is_refused() {
 }
 
 #[test]
-fn files_are_written_when_the_script_comes_to_it_and_others_are_seen_when_they_come() {
-    let run1 =
+fn writes_have_times_and_writes_of_other_runs_are_seen_at_their_times() {
+    let writer =
         script("sleep 5; echo done > /data/flag; sleep 10; rm /data/flag; touch /node/a /tmp/own")
             .unwrap();
-    let written: Vec<_> = run1
+    let written: Vec<_> = writer
         .writes
         .iter()
         .map(|write| {
@@ -455,7 +461,7 @@ fn files_are_written_when_the_script_comes_to_it_and_others_are_seen_when_they_c
     files.replace(
         &by,
         Timestamp::from_second(START).unwrap(),
-        &run1.writes.iter().collect::<Vec<_>>(),
+        &writer.writes.iter().collect::<Vec<_>>(),
     );
     for (text, ends) in [
         ("until [ -f /data/flag ]; do sleep 2; done; cat /data/flag", Some((6, "done\n"))),
@@ -487,7 +493,7 @@ fn random_draws_are_seeded_by_the_run() {
 }
 
 #[test]
-fn a_folder_is_not_a_file() {
+fn a_redirect_to_a_folder_fails() {
     let run = script("mkdir /tmp/d; echo x > /tmp/d").unwrap();
     assert_eq!(run.exit_code, 1);
     assert!(run.writes.iter().all(|write| write.content == Some(Content::Folder)));
@@ -574,7 +580,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn any_script_is_understood_or_refused(text in arbitrary_script(), any in ".{0,60}", signal in proptest::option::of(0_u64..100)) {
+    fn any_script_is_interpreted_or_rejected_deterministically(text in arbitrary_script(), any in ".{0,60}", signal in proptest::option::of(0_u64..100)) {
         for text in [&text, &any] {
             let first = run(shell(text), &Files::default(), signal);
             prop_assert_eq!(&first, &run(shell(text), &Files::default(), signal), "equal input, equal outcome");
@@ -586,7 +592,7 @@ proptest! {
     }
 
     #[test]
-    fn nesting_is_bounded(open in proptest::sample::select(&["(", "{ ", "$(", "$((", "`", "\"$(", "${x:-", "if ", "case a in (a) ", "[[ ( ", "! "][..])) {
+    fn deep_nesting_does_not_overflow_the_stack(open in proptest::sample::select(&["(", "{ ", "$(", "$((", "`", "\"$(", "${x:-", "if ", "case a in (a) ", "[[ ( ", "! "][..])) {
         let _ = script(&open.repeat(5_000));
         let _ = script(&format!("{}:{}", open.repeat(30), ")".repeat(30)));
     }

@@ -1,4 +1,4 @@
-//! Common commands in scripts of Jobs and probes, where their outcome follows without executing them.
+//! Common commands of Jobs and probes whose outcome can be computed without executing them.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{
     shell::{Flow, Halt, Shell, unknown},
 };
 
-/// The error of what is not there.
+/// Error text for a file or folder that does not exist.
 pub(crate) const ABSENT: &str = "No such file or directory";
 
 impl Interpreter<'_> {
@@ -80,7 +80,8 @@ impl Interpreter<'_> {
         }
     }
 
-    /// A command that is not known. Where commands are executed in a container, it is not there.
+    /// Handles an unknown command. In a command of a client it does not exist. In the container's process, its
+    /// outcome is unknown.
     pub(crate) fn not_found(&mut self, shell: &mut Shell, name: &str) -> Flow {
         let Some(exec) = &mut self.exec else { return unknown(format!("command {name}")) };
         shell.status = 127;
@@ -217,7 +218,7 @@ impl Interpreter<'_> {
         Ok(())
     }
 
-    /// Says what went wrong.
+    /// Prints an error, and sets the exit status to 1.
     pub(crate) fn complain(&mut self, shell: &mut Shell, what: &str) -> Flow {
         shell.status = 1;
         self.print(shell, shell.errors, &format!("{what}\n"))
@@ -322,7 +323,7 @@ impl Interpreter<'_> {
             }
             paths => ("10", paths),
         };
-        // With a plus sign, it is the number of the first line.
+        // With a plus sign, the number is that of the first line to print.
         let (from_first, count) = match count.strip_prefix('+').filter(|_| end) {
             Some(first) => (true, first),
             None => (false, count),
@@ -373,7 +374,7 @@ impl Interpreter<'_> {
         let ended = self.child(child, |interpreter, child| interpreter.execute(child, words));
         self.deadline = outer;
         let (end, status) = match ended {
-            // The child would run for longer than it is interpreted: the limit ends it.
+            // The child runs for longer than the interpreter follows it, so the limit ends it.
             Err(Halt::StepLimit) if self.resume() => (None, 0),
             ended => ended?,
         };
@@ -385,7 +386,7 @@ impl Interpreter<'_> {
                     n += 1;
                     n <= writes || write.after <= until
                 });
-                // busybox exits with 143, coreutils (in images with bash) with 124.
+                // The status is 143 from busybox, and 124 from coreutils, which images with bash have.
                 (shell.now, shell.status) = (until, if shell.bash { 124 } else { 143 });
             }
         }
@@ -409,7 +410,7 @@ fn sleep(shell: &mut Shell, words: &[String]) -> Flow {
     }
 }
 
-/// Returns the arguments that are not options, and refuses options other than `letters`.
+/// Returns the arguments that are not options. Fails for options other than `letters`.
 fn plain<'w>(words: &'w [String], letters: &str) -> Result<Vec<&'w String>, Halt> {
     let mut paths = Vec::new();
     for (n, word) in words.iter().enumerate() {
@@ -426,6 +427,7 @@ fn plain<'w>(words: &'w [String], letters: &str) -> Result<Vec<&'w String>, Halt
     Ok(paths)
 }
 
+/// Returns whether an option with this letter is given.
 fn has(words: &[String], letter: char) -> bool {
     let options = words.iter().take_while(|word| *word != "--");
     options.into_iter().any(|word| word.starts_with('-') && word.contains(letter))
@@ -457,7 +459,7 @@ fn value_of(words: &[String], at: &mut usize, level: usize) -> Result<String, Ha
     while let Some(operator) = words.get(*at).filter(|word| operators.contains(&&***word)) {
         *at += 1;
         let right = value_of(words, at, level + 1)?;
-        left = reckon(&left, operator, right)?;
+        left = compute(&left, operator, right)?;
     }
     Ok(left)
 }
@@ -477,14 +479,14 @@ fn operand(words: &[String], at: &mut usize) -> Result<String, Halt> {
     Ok(value)
 }
 
-fn reckon(left: &str, operator: &str, right: String) -> Result<String, Halt> {
-    let nothing = |text: &str| text.is_empty() || text == "0";
+fn compute(left: &str, operator: &str, right: String) -> Result<String, Halt> {
+    let is_null = |text: &str| text.is_empty() || text == "0";
     let numbers = left.parse::<i64>().ok().zip(right.parse::<i64>().ok());
     let order = numbers.map_or_else(|| (*left).cmp(&*right), |(a, b)| a.cmp(&b));
     let truth = match operator {
-        "|" => return Ok(if nothing(left) { right } else { left.to_owned() }),
+        "|" => return Ok(if is_null(left) { right } else { left.to_owned() }),
         "&" => {
-            return Ok(if nothing(left) || nothing(&right) { "0".into() } else { left.to_owned() });
+            return Ok(if is_null(left) || is_null(&right) { "0".into() } else { left.to_owned() });
         }
         "=" | "==" => order.is_eq(),
         "!=" => order.is_ne(),

@@ -1,4 +1,4 @@
-//! Parser of shell scripts: words, with quotes and expansions.
+//! Parser of the words of shell scripts, with quotes and expansions.
 
 use crate::{
     parse::{NOT_CLOSED, Parser, QUOTE_NOT_CLOSED, Refused, is_name},
@@ -20,7 +20,7 @@ enum Until {
 }
 
 impl Until {
-    /// Whether quotation marks and backslashes mean the same as within double quotes.
+    /// Returns whether quotation marks and backslashes are parsed as within double quotes.
     fn quotes(self) -> bool {
         !matches!(self, Self::Blank | Self::Brace)
     }
@@ -38,7 +38,7 @@ impl Word {
         self
     }
 
-    /// Returns the word's text if it has no expansion, quoted or not.
+    /// Returns the text of the word, quoted or not, or `None` if it has an expansion.
     pub(crate) fn literal(&self) -> Option<String> {
         let texts = self.0.iter().map(|piece| match &piece.part {
             Part::Text(text) => Some(text.as_str()),
@@ -56,7 +56,7 @@ impl Parser<'_> {
         if self.position == from { self.refuse("a word was to follow") } else { Ok(word) }
     }
 
-    /// Parses all of a here-document.
+    /// Parses the whole text of a here-document.
     pub(crate) fn here_text(&mut self) -> Result<Word, Refused> {
         self.pieces(Until::End, true)
     }
@@ -86,7 +86,7 @@ impl Parser<'_> {
                         parser.position += 1;
                         let inner = parser.pieces(Until::Quote, true)?;
                         parser.position += 1;
-                        // Empty quotes make a word, too.
+                        // Empty quotes make an empty word.
                         pieces.push(Piece { quoted: true, part: Part::Text(String::new()) });
                         pieces.extend(inner.0);
                     }
@@ -119,7 +119,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Whether the word ends here. In arithmetic, counts open parentheses in `open`.
+    /// Returns whether the word ends at this position. In arithmetic, counts open parentheses in `open`.
     fn ends(&self, until: Until, open: &mut usize) -> bool {
         match (until, self.peek()) {
             (_, None) => true,
@@ -139,7 +139,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses a backslash: returns the character if the backslash quotes it, else appends both to `text`.
+    /// Parses a backslash. Returns the next character if the backslash quotes it. Otherwise, appends both to
+    /// `text`.
     fn escape(&mut self, until: Until, text: &mut String) -> Option<String> {
         self.position += 1;
         let next = self.rest().chars().next();
@@ -191,7 +192,7 @@ impl Parser<'_> {
         self.refuse("a backquote is not closed")
     }
 
-    /// Parses the expansion after a dollar sign; `None` if the sign is literal.
+    /// Parses the expansion after a dollar sign. Returns `None` if the sign is literal.
     fn expansion(&mut self, until: Until) -> Result<Option<Part>, Refused> {
         self.position += 1;
         if self.eat("((") {

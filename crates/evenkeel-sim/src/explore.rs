@@ -3,7 +3,7 @@
 use crate::{Fault, Faults, Options, Part, What, World, simulate};
 use std::collections::BTreeMap;
 
-/// Guard that prints on a panic which run failed.
+/// Description of a run, which its drop prints if the run panicked.
 struct PanicReport(String);
 
 impl Drop for PanicReport {
@@ -15,8 +15,9 @@ impl Drop for PanicReport {
     }
 }
 
-/// Runs `scenario` once per write of `part`, and injects `what` at that write, until a run has fewer writes. The
-/// scenario first lets the world settle where it wants no faults, then arms the faults. Returns the number of runs.
+/// Runs `scenario` once per write of `part` and injects `what` at that write, until a run has fewer writes. The
+/// scenario arms the faults itself, so that it can let the world settle without faults first. Returns the number of
+/// runs.
 pub fn each_write(
     options: &Options,
     part: Part,

@@ -58,8 +58,8 @@ impl Faults {
         Self { at_writes: vec![fault], ..Self::default() }
     }
 
-    /// Draws `n` faults of `kinds` from the seed, each within the first `span` writes of a part, with events up to
-    /// `stale` late.
+    /// Draws `n` faults of `kinds` from the seed. Each hits one of the first `span` writes of a part. Watch events
+    /// are delayed by up to `stale`.
     pub fn drawn(seed: u64, n: u64, span: u64, kinds: &[What], stale: Duration) -> Self {
         let draw = |i: u64, label: &str| {
             // `DefaultHasher::new` has fixed keys, unlike the hasher of a map.
@@ -67,6 +67,7 @@ impl Faults {
             (seed, i, label).hash(&mut hasher);
             hasher.finish()
         };
+        // The controllers are drawn twice as often as the other parts.
         let parts = [Part::Controllers, Part::Controllers, Part::Scheduler, Part::Nodes];
         let one = |i| Fault {
             part: parts[(draw(i, "part") % 4) as usize],
@@ -88,12 +89,12 @@ struct State {
 }
 
 impl Armed {
-    /// Arms these faults, and counts writes from zero.
+    /// Arms these faults and resets the counts of writes.
     pub(crate) fn arm(&self, faults: Faults) {
         *self.lock() = State { faults, writes: Vec::new() };
     }
 
-    /// Counts a write; returns the fault that hits it.
+    /// Counts a write. Returns the fault that hits it, if any.
     pub(crate) fn write(&self, part: Part) -> Option<What> {
         let mut state = self.lock();
         let at = match state.writes.iter_mut().find(|(of, _)| *of == part) {

@@ -1,4 +1,4 @@
-//! Resource usage of simulated nodes, served as `metrics.k8s.io`.
+//! Resource usage of pods on simulated nodes, served as `metrics.k8s.io`.
 
 use evenkeel_apiserver::{ComputedApi, ComputedResource, Server, Source};
 use evenkeel_nodes::Usage;

@@ -26,7 +26,7 @@ use evenkeel_scheduler::SchedulerOptions;
 use prometheus::Registry;
 use std::{fmt, sync::Arc, time::Duration};
 
-/// Cloud of a simulated world.
+/// Cloud provider of a simulated world, and the options of its controllers.
 #[derive(Clone)]
 pub struct Cloud {
     /// Creates the provider at each start of the cloud part.
@@ -47,7 +47,7 @@ impl Cloud {
 }
 
 impl Default for Cloud {
-    /// Returns a cloud with a small pool of addresses.
+    /// Returns a cloud whose load balancers get addresses from `198.18.0.0/28`.
     fn default() -> Self {
         Self::new(|| {
             let pool = IpPool::new(&Config::of_addresses("198.18.0.0/28"));
@@ -70,7 +70,7 @@ pub(crate) struct Life {
 }
 
 impl Life {
-    /// Starts a part, which knows only what it reads from the server.
+    /// Starts a part without state: it has to read everything from the server.
     pub(crate) fn start(part: Part, wire: Wire, clock: &Clock, options: &Options) -> Self {
         let registry = Registry::new();
         let agent = match part {
@@ -105,7 +105,8 @@ impl Life {
         controllers(env, client, self.tasks.clone(), registry, ranges);
     }
 
-    /// Starts a controller manager with leader election. Its end counts as a crash.
+    /// Starts a controller manager with leader election. If the manager ends with an error, the world restarts the
+    /// part as after a crash.
     fn replica(&self, part: Part, client: &Client, clock: &Clock, registry: Registry) {
         let manager = Manager::builder(self.wire.kube())
             .component("kube-controller-manager")

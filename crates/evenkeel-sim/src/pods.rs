@@ -22,6 +22,7 @@ pub struct PodWatch(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
+    /// Whether a pod is active, and whether it is active and ready, by UID.
     pods: BTreeMap<Text, (bool, bool)>,
     counts: Vec<Count>,
 }
@@ -48,7 +49,7 @@ impl PodWatch {
         self.lock().count()
     }
 
-    /// Drops earlier counts, and starts with the current one.
+    /// Drops the earlier counts and keeps only the current one.
     pub fn reset(&self) {
         let mut state = self.lock();
         state.counts = vec![state.count()];

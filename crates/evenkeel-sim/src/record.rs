@@ -28,11 +28,11 @@ pub enum Outcome {
 /// One request that changes objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
-    /// Time at which the part sent it.
+    /// Time at which the part sent the request.
     pub at: Timestamp,
-    /// Time since the start of the run.
+    /// Time from the start of the run until the part sent the request.
     pub since: SignedDuration,
-    /// Part that sent it.
+    /// Part that sent the request.
     pub part: Part,
     /// User agent of the request.
     pub actor: Box<str>,
@@ -47,18 +47,18 @@ pub struct Write {
 }
 
 impl Write {
-    /// Whether it writes a Lease.
+    /// Returns whether the request writes a Lease.
     pub fn is_lease(&self) -> bool {
         is_lease(&self.target)
     }
 
-    /// Whether it writes an Event.
+    /// Returns whether the request writes an Event.
     pub fn is_event(&self) -> bool {
         is_event(&self.target)
     }
 
-    /// Whether it writes the final state of an event series that was last observed before `time`. A recorder
-    /// finishes a series up to 12 minutes after that.
+    /// Returns whether the request writes the final state of an event series that was last observed before `time`.
+    /// A recorder finishes a series up to 12 minutes after its last observation.
     ///
     /// Upstream: `finishSeries`.
     pub fn finishes_series_of_before(&self, time: Timestamp) -> bool {
@@ -108,7 +108,7 @@ impl Log {
         Self { start, state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Appends a write; returns its index.
+    /// Appends a write and returns its index.
     pub(crate) fn sent(
         &self,
         at: Timestamp,
@@ -127,8 +127,8 @@ impl Log {
         state.writes.len() - 1
     }
 
-    pub(crate) fn ended(&self, place: usize, outcome: Outcome) {
-        self.lock().writes[place].outcome = outcome;
+    pub(crate) fn ended(&self, index: usize, outcome: Outcome) {
+        self.lock().writes[index].outcome = outcome;
     }
 
     /// Returns the time of the last write other than of a Lease.
@@ -141,17 +141,17 @@ impl Log {
         self.lock().writes.len()
     }
 
-    /// Whether the log has no writes.
+    /// Returns whether the log has no writes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the writes from index `place` on, without Leases.
-    pub fn since(&self, place: usize) -> Vec<Write> {
-        self.lock().writes.iter().skip(place).filter(|write| !write.is_lease()).cloned().collect()
+    /// Returns the writes from this index on, without writes of Leases.
+    pub fn since(&self, index: usize) -> Vec<Write> {
+        self.lock().writes.iter().skip(index).filter(|write| !write.is_lease()).cloned().collect()
     }
 
-    /// Returns the last `n` writes as text, without Leases.
+    /// Returns the last `n` writes as text, without writes of Leases.
     pub fn tail(&self, n: usize) -> String {
         let writes = self.since(0);
         let lines: Vec<String> =
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_previously_observed_event_series_are_finished() {
+    fn only_a_series_last_observed_before_the_time_is_finished() {
         let time = |second| Timestamp::from_second(second).expect("it is in range");
         let write = |target: &str, body: &str| Write {
             at: time(100),
@@ -186,8 +186,11 @@ mod tests {
         let finishes =
             |target, body, second| write(target, body).finishes_series_of_before(time(second));
         assert!(finishes(events, series, 60));
-        assert!(!finishes(events, series, 50), "it was observed since");
-        assert!(!finishes(events, r#"{"note":"new"}"#, 60), "it is no series");
-        assert!(!finishes("/api/v1/namespaces/default/pods/web", series, 60), "it is no event");
+        assert!(!finishes(events, series, 50), "the series was observed since");
+        assert!(!finishes(events, r#"{"note":"new"}"#, 60), "the event has no series");
+        assert!(
+            !finishes("/api/v1/namespaces/default/pods/web", series, 60),
+            "the object is no event"
+        );
     }
 }

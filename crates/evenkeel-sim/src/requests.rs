@@ -5,12 +5,12 @@ use evenkeel_runtime::client::{ApiError, Client};
 use http::{Method, Request, header};
 use serde_json::{Value, json};
 
-/// Client of the test's user; its paths are those of the API.
+/// Client of the test's user. It takes paths of the API, such as `/api/v1/nodes`.
 #[derive(Debug, Clone)]
 pub struct Requests(pub(crate) Client);
 
 impl Requests {
-    /// Sends any request with a JSON body, and returns the JSON response.
+    /// Sends a request with a JSON body, or without a body if `body` is null. Returns the JSON response.
     ///
     /// # Errors
     /// The server's error status.

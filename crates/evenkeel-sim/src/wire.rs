@@ -40,8 +40,9 @@ pub(crate) struct Exchange {
     pub(crate) armed: Armed,
     /// Maximum latency of a request, and of its response.
     pub(crate) latency: Duration,
-    /// Requests to the world, such as to restart a part.
+    /// Sender of requests to the world, such as to restart a part.
     pub(crate) calls: mpsc::UnboundedSender<Call>,
+    /// Number of latencies drawn so far.
     pub(crate) requests: AtomicU64,
 }
 
@@ -87,8 +88,8 @@ impl Wire {
         }
     }
 
-    /// Fails if the wire is disconnected, but only when it is connected again: then the client notices that its
-    /// request is lost.
+    /// Returns at once if the wire is connected. Otherwise waits until it is connected again, and fails: only then
+    /// does the client notice that its request is lost.
     async fn connected(&self) -> Result<(), BoxError> {
         if *self.connected.borrow() {
             return Ok(());
@@ -101,7 +102,7 @@ impl Wire {
         Err(broken())
     }
 
-    /// Lets no request through from now on.
+    /// Drops all requests and responses from now on, as when the part has crashed.
     pub(crate) fn cut(&self) {
         self.dead.cancel();
     }
@@ -147,10 +148,10 @@ impl Wire {
         request: Request<Bytes>,
         target: &str,
     ) -> Result<Response<Body>, BoxError> {
-        let aside = is_lease(target) || is_event(target);
-        let what = if aside { None } else { self.shared.armed.write(self.part) };
-        let place = self.record(&request, target);
-        let end = |outcome| self.shared.log.ended(place, outcome);
+        let uncounted = is_lease(target) || is_event(target);
+        let what = if uncounted { None } else { self.shared.armed.write(self.part) };
+        let index = self.record(&request, target);
+        let end = |outcome| self.shared.log.ended(index, outcome);
         match what {
             Some(What::CrashBefore) => {
                 self.crash();
@@ -241,7 +242,7 @@ impl Wire {
     }
 
     pub(crate) fn call(&self, call: Call) {
-        // At the end of the world, the receiver is dropped.
+        // The world drops the receiver when the run ends.
         let _ = self.shared.calls.send(call);
     }
 
@@ -251,7 +252,7 @@ impl Wire {
         *watches = self.dead.child_token();
     }
 
-    /// Returns the response of a watch that can break and be late.
+    /// Wraps the response of a watch: faults can break it, and its events may be delayed.
     fn watch(&self, response: Response<Answer>, target: &str) -> Response<Body> {
         if matches!(self.part, Part::User | Part::Observer) {
             return response.map(boxed);
@@ -284,8 +285,8 @@ impl tower::Service<Request<kube::client::Body>> for Wire {
     }
 }
 
-/// Whether a request changes objects. Reviews of authentication and authorization are POST requests but change
-/// nothing.
+/// Returns whether a request changes objects. Reviews of authentication and authorization are POST requests but
+/// change nothing.
 fn is_write(method: &Method, target: &str) -> bool {
     let question = ["/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/"]
         .iter()

@@ -161,7 +161,7 @@ impl World {
         self.lives.values().flat_map(|life| life.tasks.supervisor().failures()).collect()
     }
 
-    /// Injects these faults from now on; the count of writes starts at zero.
+    /// Injects these faults from now on, and resets the counts of writes.
     pub fn arm(&self, faults: Faults) {
         self.exchange.armed.arm(faults);
     }
@@ -171,7 +171,7 @@ impl World {
         self.exchange.armed.writes(part)
     }
 
-    /// Starts to count the pods in a namespace with this label, at every change.
+    /// Starts to count the pods with this label in a namespace, at every change of a pod.
     pub async fn watch_pods(&self, namespace: &str, label: (&str, &str)) -> PodWatch {
         PodWatch::start(&self.observer.caches, namespace, label).await
     }
@@ -183,7 +183,7 @@ impl World {
         pods.synced().await;
     }
 
-    /// Serves `metrics.k8s.io` with the usage of nodes and pods from now on.
+    /// Serves `metrics.k8s.io` with the usage of pods from now on.
     pub async fn serve_metrics(&self) {
         metrics::serve(&self.server, &self.observer.caches, self.clock()).await;
     }
@@ -195,7 +195,7 @@ impl World {
         self.lives.insert(part, life);
     }
 
-    /// Ends a part as a crash does: no further request of it reaches the server.
+    /// Ends a part as a crash does: none of its further requests reaches the server.
     ///
     /// # Panics
     /// If a task of the part still runs after a timeout.
@@ -207,7 +207,7 @@ impl World {
         assert!(late.is_empty(), "{part:?} did not end: {late:?}");
     }
 
-    /// Lets time pass, and restarts parts that crash meanwhile.
+    /// Lets time pass. Meanwhile, it restarts parts that crash and ends pauses and disconnections.
     pub async fn pass(&mut self, time: Duration) {
         let until = self.clock().now() + time;
         loop {
@@ -239,10 +239,11 @@ impl World {
         }
     }
 
-    /// Lets time pass until `holds` returns true. It is called less often the longer it takes.
+    /// Lets time pass until `holds` returns true. Calls `holds` every 100 ms at first, later after each hundredth
+    /// of the elapsed time.
     ///
     /// # Panics
-    /// If it does not hold within `limit`.
+    /// If `holds` does not return true within `limit`.
     pub async fn until(
         &mut self,
         what: &str,
@@ -258,11 +259,10 @@ impl World {
         }
     }
 
-    /// Lets time pass, and checks that no part writes anything but leases and the end of event series observed
-    /// before.
+    /// Lets time pass, and checks that the parts write only leases and the end of event series observed before.
     ///
     /// # Panics
-    /// If a part does.
+    /// If a part writes anything else.
     pub async fn stays_silent(&mut self, time: Duration) {
         let (before, begin) = (self.log().len(), self.clock().now());
         self.pass(time).await;

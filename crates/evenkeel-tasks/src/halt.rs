@@ -9,7 +9,7 @@ use std::{
 };
 
 tokio::task_local! {
-    /// The switch of the current task.
+    /// Switch that the current task obeys.
     static OBEYED: Halt;
 }
 
@@ -39,7 +39,7 @@ struct State {
 }
 
 impl Halt {
-    /// Stops polling. A poll in progress is completed.
+    /// Stops polling. A poll in progress completes.
     pub fn halt(&self) {
         self.lock().halted = true;
     }

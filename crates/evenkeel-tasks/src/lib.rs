@@ -1,6 +1,6 @@
 //! Task groups. Every task of a program has a name, stops with a token, is joined, and is supervised.
 //!
-//! | a task that | is started with | after a panic, or when it returns unasked |
+//! | a task that | is started with | after a panic or an early return |
 //! |---|---|---|
 //! | works until it is stopped, and can start anew | [`Tasks::spawn_restarting`] | is restarted with backoff |
 //! | works until it is stopped | [`Tasks::spawn`], [`Tasks::spawn_until_cancelled`] | the program stops in order |
@@ -74,7 +74,7 @@ pub fn everywhere() -> BTreeMap<Cow<'static, str>, usize> {
     names
 }
 
-/// The next task's id, unique in the process.
+/// Id of the next task, unique in the process.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 fn next_id() -> u64 {
@@ -207,8 +207,8 @@ impl Tasks {
         self.spawn_restarting_until(name, &self.token(), factory);
     }
 
-    /// Like [`Tasks::spawn_restarting_until_cancelled`], but the task also ends when `stop` is cancelled. Its
-    /// owner may cancel `stop`, or the task itself when its work is done.
+    /// Like [`Tasks::spawn_restarting_until_cancelled`], but the task also ends when `stop` is cancelled. The
+    /// caller may cancel `stop`, and so may the task when its work is done.
     pub fn spawn_restarting_until<F, Fut>(
         &self,
         name: impl Into<Cow<'static, str>>,
@@ -386,7 +386,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn stops_and_joins() {
+    async fn shut_down_stops_and_joins_all_tasks() {
         let tasks = Tasks::new();
         for name in ["a", "b"] {
             tasks.spawn_until_cancelled(name, std::future::pending());
@@ -447,12 +447,15 @@ mod tests {
             assert_eq!(runs.recv().await.unwrap().as_secs(), at);
             assert_eq!(tasks.supervisor().check(), Ok(()));
         }
-        // The sixth failure in a row: its backoff is 32 s, more than the tolerated 20 s.
+        // The sixth failure in a row has a backoff of 32 s, more than the tolerated 20 s.
         assert_eq!(runs.recv().await.unwrap().as_secs(), 31);
         let failed = Err(r#"task "keeper" failed: panic: no reason"#.to_owned());
         assert_eq!(tasks.supervisor().check(), failed);
-        assert!(tasks.shut_down(Duration::from_secs(1)).await.is_empty(), "also in its backoff");
-        assert_eq!(tasks.supervisor().check(), Ok(()), "it is gone");
+        assert!(
+            tasks.shut_down(Duration::from_secs(1)).await.is_empty(),
+            "a task in its backoff stops at once"
+        );
+        assert_eq!(tasks.supervisor().check(), Ok(()), "a stopped task does not fail the check");
     }
 
     #[tokio::test(start_paused = true)]
@@ -490,7 +493,7 @@ mod tests {
         assert_eq!(ticks.len(), 3);
         halt.resume();
         tokio::time::sleep(Duration::from_millis(1100)).await;
-        assert_eq!(ticks.len(), 5, "one that was due, and the next");
+        assert_eq!(ticks.len(), 5, "the overdue tick, and the next one");
         assert!(ticks.recv().await.is_some());
         assert!(inner.shut_down(Duration::from_secs(1)).await.is_empty());
     }

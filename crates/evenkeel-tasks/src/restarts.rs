@@ -9,8 +9,8 @@ pub const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 pub const MAX_BACKOFF: Duration = Duration::from_secs(60);
 /// Run time after which a task counts as recovered: the next failure starts again with the initial backoff.
 pub const RESET_DURATION: Duration = Duration::from_secs(120);
-/// Backoff from which on the health check fails. Upstream's leader election adaptor tolerates an expired lease
-/// for as long.
+/// Backoff from which on the health check fails. Upstream's leader election adaptor tolerates an expired lease for
+/// the same time.
 pub const TOLERATED_BACKOFF: Duration = Duration::from_secs(20);
 
 /// Restart state of one task: exponential backoff from 1 s to 60 s.
@@ -56,7 +56,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     #[expect(clippy::disallowed_methods, reason = "a test's own time")]
-    async fn doubles_to_a_minute_and_fails_health_checks_from_twenty_seconds_on() {
+    async fn backoff_doubles_to_a_minute_and_fails_health_checks_from_twenty_seconds_on() {
         let (mut restarts, mut now) = (Restarts::default(), Instant::now());
         assert!(!restarts.is_failing(now));
         for (seconds, failing) in [
@@ -73,7 +73,7 @@ mod tests {
             assert_eq!((backoff.as_secs(), restarts.is_failing(now)), (seconds, failing));
             now += backoff;
         }
-        assert!(restarts.is_failing(now), "it runs, but not for long");
+        assert!(restarts.is_failing(now), "the task has not run for long enough");
         now += RESET_DURATION;
         assert!(!restarts.is_failing(now));
         assert_eq!(restarts.failed(now), INITIAL_BACKOFF);

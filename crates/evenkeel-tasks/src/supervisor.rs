@@ -14,13 +14,13 @@ tokio::task_local! {
     static CURRENT: Supervisor;
 }
 
-/// Unrequested end of a long-lived task.
+/// Failure of a long-lived task: it panicked, or it returned before it was stopped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("task {name:?} failed: {reason}")]
 pub struct TaskFailure {
     /// Name of the task.
     pub name: Cow<'static, str>,
-    /// `panic: ` and the panic's message, or the sentence that the task returned.
+    /// `panic: ` and the panic's message, or `returned before it was stopped`.
     pub reason: String,
 }
 
@@ -111,7 +111,7 @@ impl Supervisor {
         if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
     }
 
-    /// Records the end of a task or thread that cannot be restarted.
+    /// Records the failure of a task or thread that cannot be restarted. Only the first such failure is kept.
     pub fn record(&self, failure: TaskFailure) {
         self.inner.failed.send_if_modified(|first| {
             let is_first = first.is_none();

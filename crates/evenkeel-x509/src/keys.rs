@@ -99,7 +99,7 @@ impl PrivateKey {
     }
 
     /// Parses a private key in DER. `form` sets how an elliptic-curve key encodes its signatures.
-    ///
+    /// # Errors
     /// When the key's type is not supported.
     pub fn from_der(der: &PrivateKeyDer<'_>, form: Form) -> Result<Self, KeyError> {
         let key = match der {

@@ -19,7 +19,7 @@ pub enum PoolError {
     /// A certificate cannot be used as a root.
     #[error("{0}")]
     Certificate(rustls::Error),
-    /// A verifier of clients needs at least one root.
+    /// The pool is empty, so that it cannot verify clients.
     #[error("{0}")]
     Verifier(VerifierBuilderError),
 }

@@ -76,8 +76,8 @@ impl ServerCertVerifier for ServerVerifier {
     }
 }
 
-/// Returns whether a refused certificate has this name only as its common name. The error then says so, for the
-/// issuer.
+/// Returns whether a refused certificate has this name only as its common name. The error then names this cause, so
+/// that the certificate can be issued again with SANs.
 ///
 /// Upstream: `HostnameError.Error` of Go's `crypto/x509`.
 fn relies_on_common_name(certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> bool {

@@ -28,11 +28,11 @@ struct SchemaContext<'a> {
     root: bool,
     /// Maximum number of values of this schema in one object.
     max_cardinality: u64,
-    /// Field path of the closest schema above whose old values cannot be correlated with new ones.
+    /// Field path of the outermost schema above whose old values cannot be correlated with new ones.
     uncorrelatable: Option<String>,
 }
 
-/// Sum of estimated costs.
+/// Sum of the estimated costs of all expressions, and the cost and field path of each.
 ///
 /// Upstream: `TotalCost`.
 #[derive(Default)]
@@ -163,7 +163,7 @@ fn validate_fields(
     }
 }
 
-/// A rule as upstream's internal type encodes it.
+/// Returns the rule as upstream's internal type encodes it.
 fn quoted(rule: &Value) -> BadValue {
     let text = |name: &str| go_json_string(text(rule, name));
     let optional = |name: &str| go_json(rule.get(name).unwrap_or(&Value::Null));
@@ -178,7 +178,7 @@ fn quoted(rule: &Value) -> BadValue {
     ))
 }
 
-/// Compiles a rule's expressions: checks their result types and adds their estimated costs.
+/// Compiles the expressions of a rule, checks their result types, and adds their estimated costs to the total.
 fn compile_rule(
     rule: &Value,
     field_path: &str,
@@ -304,7 +304,8 @@ mod tests {
 
     use super::*;
 
-    fn wrong(rule: &Value) -> Vec<String> {
+    /// Returns the errors of a schema with this rule for `spec`: the last part of the field path, and the detail.
+    fn errors_of(rule: &Value) -> Vec<String> {
         let text = json!({"type": "string", "maxLength": 10});
         let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "x-kubernetes-validations": [rule],
             "properties": {"a": text, "n": {"type": "integer"}, "l": {"type": "array", "items": {"type": "array", "items": {"type": "string"}}},
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_checked_before_they_are_asked() {
+    fn rules_are_checked_for_syntax_types_and_estimated_cost() {
         for good in [
             "self.n > 3 && self.a.startsWith('x')",
             "self.s.all(x, x != 'a')",
@@ -329,7 +330,7 @@ mod tests {
             "quantity('1Gi').isGreaterThan(quantity('1Mi'))",
             "self.s.exists_one(x, x == self.a) ? true : false",
         ] {
-            assert_eq!(wrong(&json!({"rule": good})), Vec::<String>::new(), "{good}");
+            assert_eq!(errors_of(&json!({"rule": good})), Vec::<String>::new(), "{good}");
         }
         for (bad, want) in [
             ("self.n >", "Syntax error"),
@@ -341,7 +342,7 @@ mod tests {
             ("self.l.all(x, x.all(y, y.matches('a')))", "exceeds budget"),
             ("", "rule is not specified"),
         ] {
-            let found = wrong(&json!({"rule": bad}));
+            let found = errors_of(&json!({"rule": bad}));
             assert!(found.iter().any(|f| f.contains(want)), "{bad}: {found:?}");
         }
     }

@@ -19,12 +19,13 @@ const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "st
 /// Upstream: `specStandardValidatorV3`.
 #[derive(Clone)]
 struct SchemaContext {
-    /// Reason why defaults are forbidden here; `None` if they are allowed.
+    /// Reason why defaults are forbidden here, or `None` if they are allowed.
     defaults_forbidden: Option<String>,
+    /// Whether the schema is that of `metadata`, `kind` or `apiVersion` of a resource, or is below it.
     inside_resource_meta: bool,
 }
 
-/// Validates the schema of a version; its field path is `field_path`.
+/// Validates the schema of a version, which is at `field_path`.
 pub(super) fn validate_schema(version: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
     let schema = &version["schema"]["openAPIV3Schema"];
     if !schema.is_object() {
@@ -52,7 +53,7 @@ pub(super) fn validate_schema(version: &Value, field_path: &str, errors: &mut Ve
         &SchemaContext { defaults_forbidden: None, inside_resource_meta: false },
         errors,
     );
-    // Skip the rules of an invalid schema: they would cause the same errors again, but less clear ones.
+    // Skip the rules of an invalid schema: their errors would repeat those of the schema, less clearly.
     if errors.len() == start {
         cel::validate_rules(schema, &field_path, errors);
     }
@@ -239,7 +240,7 @@ fn validate_keywords(
     }
     for name in ["additionalItems", "patternProperties", "definitions", "dependencies", "$ref"] {
         let is_set = |v: &Value| match name {
-            // Upstream looks whether they are nil.
+            // Upstream only checks whether these two are nil.
             "dependencies" | "$ref" => !v.is_null(),
             _ => !evenkeel_apimachinery::value::is_blank(v),
         };
@@ -364,7 +365,7 @@ fn validate_map_list_keys(
     let required: HashSet<&Value> = list(items, "required").iter().collect();
     let mut seen = HashSet::new();
     // These two errors contain the whole list, so each is reported once.
-    let (mut has_duplicate, mut has_stranger) = (false, false);
+    let (mut has_duplicate, mut has_unknown) = (false, false);
     for key in keys {
         if !seen.insert(key) && !std::mem::replace(&mut has_duplicate, true) {
             let detail = "must not contain duplicate entries";
@@ -372,7 +373,7 @@ fn validate_map_list_keys(
         }
         let name = key.as_str().unwrap_or_default();
         let Some(property) = items.get("properties").and_then(|p| p.get(name)) else {
-            if !std::mem::replace(&mut has_stranger, true) {
+            if !std::mem::replace(&mut has_unknown, true) {
                 let detail = "entries must all be names of item properties";
                 errors.push(FieldError::invalid(field.clone(), keys.to_vec(), detail));
             }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use evenkeel_apimachinery::status::FieldError;
 use evenkeel_apimachinery::value::{flag, get, list, text};
 
+/// Position of a schema: the root, the items of a list, or a field of an object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Root,
@@ -14,7 +15,7 @@ enum Level {
     Field,
 }
 
-/// Reports why the schema at `field_path` is not structural; errors are sorted by their text.
+/// Reports why the schema at `field_path` is not structural. The errors are sorted by their text.
 ///
 /// Upstream: `ValidateStructural`.
 pub(super) fn validate_structural(schema: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
@@ -166,7 +167,7 @@ fn restricts_metadata(metadata: &Value) -> bool {
     !named || !only
 }
 
-/// Whether `anyOf` is integer or string, which a schema with `x-kubernetes-int-or-string` may contain.
+/// Returns whether `anyOf` is integer or string, which a schema with `x-kubernetes-int-or-string` may contain.
 ///
 /// Upstream: `isIntOrStringAnyOfPattern`.
 fn is_int_or_string(any_of: Option<&Value>) -> bool {
@@ -178,8 +179,8 @@ fn first_is_int_or_string(schema: &Value) -> bool {
     list(schema, "allOf").first().is_some_and(|first| is_int_or_string(first.get("anyOf")))
 }
 
-/// Validates the value validation of a schema. `any` and `all` skip the int-or-string patterns in `anyOf` and
-/// `allOf`.
+/// Validates the value validation of a schema. `any` skips the int-or-string pattern in `anyOf`, and `all` the one
+/// in the first schema of `allOf`.
 ///
 /// Upstream: `validateValueValidation`.
 fn validate_value_validation(
@@ -212,7 +213,7 @@ fn validate_value_validation(
     }
 }
 
-/// Validates a schema below a logical junctor, which may only restrict values.
+/// Validates a schema below `allOf`, `anyOf`, `oneOf` or `not`. Such a schema may only restrict values.
 ///
 /// Upstream: `validateNestedValueValidation`.
 fn validate_nested(schema: &Value, any: bool, field_path: &str, errors: &mut Vec<FieldError>) {
@@ -252,7 +253,8 @@ fn validate_nested(schema: &Value, any: bool, field_path: &str, errors: &mut Vec
     }
 }
 
-/// Checks that the structural schema specifies each field that value validation mentions.
+/// Checks that the structural schema (`skeleton`) specifies each field that the value validation in `values`
+/// mentions.
 ///
 /// Upstream: `validateStructuralCompleteness`.
 fn validate_completeness(
@@ -367,14 +369,15 @@ mod tests {
 
     use super::*;
 
-    fn wrong(schema: &Value) -> Vec<String> {
+    /// Returns the fields of the errors.
+    fn fields_of_errors(schema: &Value) -> Vec<String> {
         let mut errors = Vec::new();
         validate_structural(schema, "s", &mut errors);
         errors.into_iter().map(|e| e.field).collect()
     }
 
     #[test]
-    fn schemas_must_be_structural() {
+    fn errors_are_at_the_fields_that_are_not_structural() {
         for (schema, want) in [
             (json!({"type": "object", "properties": {"a": {"type": "string"}}}), vec![]),
             (json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}), vec![]),
@@ -414,7 +417,7 @@ mod tests {
                 vec!["s.properties[p].pattern"],
             ),
         ] {
-            assert_eq!(wrong(&schema), want, "{schema}");
+            assert_eq!(fields_of_errors(&schema), want, "{schema}");
         }
     }
 }

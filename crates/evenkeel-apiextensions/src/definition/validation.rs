@@ -21,7 +21,7 @@ use evenkeel_apimachinery::value::{flag, get, list, same, text};
 /// Upstream: `MaxSelectableFields`.
 const MAX_SELECTABLE_FIELDS: u64 = 8;
 
-/// Validates a definition; `old` is the stored definition of an update.
+/// Validates a definition. `old` is the stored definition of an update.
 ///
 /// Upstream: `ValidateCustomResourceDefinition`, `validateCustomResourceDefinitionUpdate`.
 pub fn validate_custom_resource_definition(
@@ -75,7 +75,7 @@ fn validate_enum_string(field: &str, value: &str, known: &[&str], errors: &mut V
     }
 }
 
-/// Whether all versions have the same value at `field`, which is not null.
+/// Returns whether all versions have the same value at `field`, and the value is not null.
 ///
 /// Upstream: `hasIdenticalPerVersionSchema`.
 fn is_identical_in_all_versions(versions: &[Value], field: &str) -> bool {
@@ -251,8 +251,8 @@ fn validate_selectable_fields(version: &Value, field_path: &str, errors: &mut Ve
             errors.push(FieldError::required(field, ""));
             continue;
         }
-        let leads_to = field_schema(schema, path);
-        match leads_to {
+        let target = field_schema(schema, path);
+        match target {
             Err(detail) => {
                 let detail = format!("is an invalid path: {detail}");
                 errors.push(FieldError::invalid(field, path, detail));
@@ -391,7 +391,8 @@ fn validate_conversion_review_versions(versions: &[Value], errors: &mut Vec<Fiel
     }
 }
 
-/// Rejects changes of immutable fields, some of which are immutable only once the definition is established.
+/// Rejects changes of immutable fields. The scope and the kind are immutable only once the definition is
+/// established.
 ///
 /// Upstream: `validateCustomResourceDefinitionSpecUpdate`.
 fn validate_spec_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use evenkeel_apimachinery::value::{list, text};
 use evenkeel_cel::formats;
 
-/// Returns the warnings that the stored definition `old` does not cause.
+/// Returns the warnings about `crd`, except those that the stored definition `old` causes too.
 ///
 /// Upstream: `WarningsOnCreate`, `WarningsOnUpdate` of `registry/customresourcedefinition`.
 pub fn new_warnings(crd: &Value, old: Option<&Value>) -> Vec<String> {

@@ -17,17 +17,17 @@ const TOLERATED: [(&str, &str); 6] = [
 /// Taint that only DaemonSet pods with host network tolerate.
 const NETWORK_UNAVAILABLE: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
 
-/// Adds the tolerations to a pod's spec. They replace given ones with the same key, effect and operator, which
-/// may be limited in time.
+/// Adds the tolerations to a pod's spec. They replace the pod's own ones with the same key, effect and operator,
+/// because those may have `tolerationSeconds`.
 ///
 /// Upstream: `AddOrUpdateDaemonPodTolerations`.
 pub fn add_tolerations(spec: &mut Value) {
-    let of_host = spec["hostNetwork"] == true;
+    let host_network = spec["hostNetwork"] == true;
     let mut tolerations = match spec["tolerations"].take() {
         Value::Array(given) => given,
         _ => Vec::new(),
     };
-    for (key, effect) in TOLERATED.into_iter().chain(of_host.then_some(NETWORK_UNAVAILABLE)) {
+    for (key, effect) in TOLERATED.into_iter().chain(host_network.then_some(NETWORK_UNAVAILABLE)) {
         let toleration = json!({ "key": key, "operator": "Exists", "effect": effect });
         let same = tolerations.iter_mut().find(|given| {
             ["key", "operator", "effect"].iter().all(|field| given[*field] == toleration[*field])
@@ -53,7 +53,7 @@ pub fn only_on(spec: &mut Value, node: &str) {
     });
 }
 
-/// Returns the node that the pod is on or is restricted to.
+/// Returns the name of the node to which the pod is bound, or else restricted by its node affinity.
 ///
 /// Upstream: `GetTargetNodeName`.
 pub fn target_node(pod: &Pod) -> Option<&str> {

@@ -1,3 +1,3 @@
-//! Rules of workloads that are not only used by their controller.
+//! Rules of workloads that other components need besides the workload's controller.
 
 pub mod daemonset;

@@ -6,7 +6,7 @@ use super::{Classes, Evaluator, Item, Usage, pods};
 use evenkeel_api::text::Text;
 use evenkeel_api::{time::Timestamp, views::ResourceQuota};
 
-/// Write that quotas limit.
+/// Write of an object whose usage quotas limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     /// The evaluator of the object's kind.
@@ -15,7 +15,7 @@ pub struct Request<'a> {
     pub new: Item<'a>,
     /// The object before the write, or `None` on create.
     pub old: Option<Item<'a>>,
-    /// Whether the write only reports an observation (a status update), which is charged but never rejected.
+    /// Whether the write is a status update. It only reports an observation, so it may exceed the hard limits.
     pub status_update: bool,
     /// All device classes.
     pub classes: &'a Classes,
@@ -42,7 +42,7 @@ pub enum Refusal {
         /// Resources of the object that the quota limits.
         names: String,
     },
-    /// The object's usage is negative.
+    /// The object requests a negative amount of resources.
     #[error("quota usage is negative for resource(s): {names}")]
     Negative {
         /// Resources with negative usage.
@@ -62,7 +62,8 @@ pub enum Refusal {
     },
 }
 
-/// Returns the usage of each of a namespace's quotas after the write, or `None` for quotas that do not apply.
+/// Returns the usage of each quota of the namespace after the write, or `None` for a quota whose usage the write
+/// leaves unchanged.
 ///
 /// # Errors
 /// When a quota rejects the write.

@@ -10,11 +10,12 @@ use evenkeel_api::{
 use std::collections::BTreeMap;
 
 const DEVICES: &str = ".deviceclass.resource.k8s.io/devices";
-/// Maximum number of devices of a claim, which is also the charge for `allocationMode: All`.
+/// Maximum number of devices of a claim. Quotas charge this number for `allocationMode: All`.
 const MAX_DEVICES: i64 = 32;
 const EXTENDED_RESOURCE_CLAIM_ANNOTATION: &str = "resource.kubernetes.io/extended-resource-claim";
 
-/// Device classes, each with the extended resource that it provides, or an empty name.
+/// Names of the device classes, each with the name of the extended resource that the class provides, or an empty
+/// string.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Classes(BTreeMap<Text, Text>);
 
@@ -38,7 +39,7 @@ pub(super) fn matches_resource(name: &str, classes: &Classes) -> bool {
     })
 }
 
-/// Returns whether the claim was generated for the extended resources of `pod`, which is already charged for
+/// Returns whether the claim was generated for the extended resources of `pod`, which quotas already charge for
 /// them. `claims` are the claims of the namespace. Only the oldest claim for a pod counts as its own.
 pub fn is_claim_of<'c>(
     claim: &ResourceClaim,

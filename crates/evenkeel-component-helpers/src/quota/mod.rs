@@ -37,7 +37,7 @@ const IGNORED_RESOURCES: [(&str, &str); 10] = [
     ("events.k8s.io", "events"),
 ];
 
-/// Resources that quotas also count under their plain names, which are older than `count/`.
+/// Resources that quotas also count under their plain names, which predate the prefix `count/`.
 const ALIASES: [&str; 4] = ["configmaps", "replicationcontrollers", "resourcequotas", "secrets"];
 
 /// Evaluator of one resource's objects.
@@ -49,7 +49,7 @@ pub struct Evaluator {
     alias: Option<&'static str>,
 }
 
-/// Measured properties of a resource's objects, besides their number.
+/// Properties of a resource's objects that quotas measure besides their number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EvaluatorKind {
     /// Resource requests and limits of pods.
@@ -86,7 +86,7 @@ impl Evaluator {
         Some(Self { kind, count: count.into(), alias })
     }
 
-    /// Returns the measured properties.
+    /// Returns the properties that quotas measure besides the number of objects.
     pub fn kind(&self) -> EvaluatorKind {
         self.kind
     }
@@ -109,7 +109,7 @@ impl Evaluator {
             }
     }
 
-    /// Returns the usage of one object by number only.
+    /// Returns the usage of one object that only its number contributes.
     fn one(&self) -> Usage {
         let one = Quantity::from_units(1);
         [&*self.count].into_iter().chain(self.alias).map(|name| (name, one)).collect()
@@ -127,7 +127,7 @@ pub enum Item<'a> {
     VolumeClaim(&'a PersistentVolumeClaim),
     /// ResourceClaim, with the pod for whose extended resources it was generated (see [`is_claim_of`]).
     DeviceClaim(&'a ResourceClaim, Option<&'a Pod>),
-    /// Object of another kind, of which quotas only count the number.
+    /// Object of another kind. Quotas only count such objects.
     Plain,
 }
 
@@ -147,7 +147,7 @@ impl Item<'_> {
         usage
     }
 
-    /// Returns whether a quota with this spec counts the object: it matches all scopes of the quota.
+    /// Returns whether the object matches all scopes of a quota with this spec, so that the quota counts it.
     pub fn is_within(&self, spec: &ResourceQuotaSpec) -> bool {
         scope::all(spec).all(|requirement| scope::holds(&requirement, self))
     }

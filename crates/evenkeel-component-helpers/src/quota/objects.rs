@@ -6,10 +6,10 @@ use evenkeel_api::{
     views::{PersistentVolumeClaim, Service},
 };
 
-const OF_CLASS: &str = ".storageclass.storage.k8s.io/";
+const STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
 const STORAGE: &str = "requests.storage";
 const CLAIMS: &str = "persistentvolumeclaims";
-/// Annotation with a claim's class, which is older than the field.
+/// Annotation with a claim's class, from before the field `storageClassName` existed.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 pub(super) fn services_track(name: &str) -> bool {
@@ -32,7 +32,7 @@ pub(super) fn service(service: &Service, usage: &mut Usage) {
     usage.set("services.loadbalancers", count(balancers));
 }
 
-/// Returns the type if it uses node ports or a load balancer, otherwise an empty string.
+/// Returns the type of a Service if quotas limit it (`NodePort` or `LoadBalancer`), otherwise an empty string.
 pub fn service_type(service: &Service) -> &str {
     match &*service.spec.type_ {
         limited @ ("NodePort" | "LoadBalancer") => limited,
@@ -42,7 +42,7 @@ pub fn service_type(service: &Service) -> &str {
 
 pub(super) fn volume_claims_track(name: &str) -> bool {
     let of_class = |(_, what): (&str, &str)| matches!(what, STORAGE | CLAIMS);
-    matches!(name, STORAGE | CLAIMS) || name.rsplit_once(OF_CLASS).is_some_and(of_class)
+    matches!(name, STORAGE | CLAIMS) || name.rsplit_once(STORAGE_CLASS).is_some_and(of_class)
 }
 
 pub(super) fn volume_claim(claim: &PersistentVolumeClaim, usage: &mut Usage) {
@@ -50,19 +50,21 @@ pub(super) fn volume_claim(claim: &PersistentVolumeClaim, usage: &mut Usage) {
         let annotated = claim.meta.annotations.get(CLASS_ANNOTATION);
         let class = annotated.or(claim.spec.storage_class_name.as_deref()).unwrap_or_default();
         if !class.is_empty() {
-            usage.set(format!("{class}{OF_CLASS}{what}"), amount);
+            usage.set(format!("{class}{STORAGE_CLASS}{what}"), amount);
         }
         usage.set(what, amount);
     };
     charge(CLAIMS, Quantity::from_units(1));
     let Some(desired) = claim.spec.resources.requests.get("storage") else { return };
-    // While a claim grows, or cannot be shrunk back, its allocated storage counts (KEP-1790).
+    // After a larger size was requested, the allocated storage counts until the claim returns to its old size
+    // (KEP-1790).
     let allocated = claim.status.allocated_resources.get("storage").copied();
     let most = allocated.filter(|allocated| allocated > desired).unwrap_or(*desired);
     charge(STORAGE, most.rounded_up());
 }
 
-/// Returns the attributes classes that the claim requests, has, or is being changed to.
+/// Returns the VolumeAttributesClasses that the claim requests, that its volume has, and to which the volume is
+/// being modified. Sorted, each class once.
 pub fn volume_classes(claim: &PersistentVolumeClaim) -> Vec<&str> {
     let status = &claim.status;
     let target = status.modify_volume_status.as_ref();

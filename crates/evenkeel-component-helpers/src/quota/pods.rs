@@ -27,7 +27,7 @@ const NAMES: [&str; 10] = [
     "pods",
 ];
 
-/// Quota resources that every container must specify once a quota limits them.
+/// Quota resources that every container must specify if a quota limits them.
 const REQUIRED_RESOURCES: [&str; 6] =
     ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 
@@ -153,7 +153,7 @@ fn spec_requests(container: &Container) -> Amounts<'_> {
     amounts(&container.resources.requests)
 }
 
-/// Returns the pod's limits, for resources that have one.
+/// Returns the pod's limits. During a resize, each is the maximum of the desired and the actual limit.
 ///
 /// Upstream: `PodLimits`.
 pub fn limits(pod: &Pod) -> Amounts<'_> {

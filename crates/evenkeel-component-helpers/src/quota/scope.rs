@@ -4,7 +4,7 @@ use super::{Item, objects, pods};
 use evenkeel_api::views::{ResourceQuotaSpec, ScopedResourceSelectorRequirement};
 use std::borrow::Cow;
 
-/// Returns the scopes of a quota, from both of its fields.
+/// Returns the scopes of a quota, from `spec.scopes` and `spec.scopeSelector`.
 pub(super) fn all(
     spec: &ResourceQuotaSpec,
 ) -> impl Iterator<Item = Cow<'_, ScopedResourceSelectorRequirement>> {
@@ -19,7 +19,7 @@ pub(super) fn all(
     plain.chain(selected.map(Cow::Borrowed))
 }
 
-/// Returns whether the object matches the scope. Only pods and PersistentVolumeClaims match any scope.
+/// Returns whether the object matches the scope. Objects other than pods and PersistentVolumeClaims match no scope.
 pub(super) fn holds(requirement: &ScopedResourceSelectorRequirement, item: &Item<'_>) -> bool {
     match (item, &*requirement.scope_name) {
         (Item::Pod(pod), "Terminating") => pods::is_terminating(pod),

@@ -7,6 +7,7 @@ use evenkeel_api::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+/// Time of every request.
 const T0: Timestamp = Timestamp::constant(1_790_000_000, 0);
 
 fn object<V: View>(value: &Value) -> V {
@@ -17,6 +18,7 @@ fn pods() -> Evaluator {
     Evaluator::new("", "pods").unwrap()
 }
 
+/// Returns the usage of a pod without `count/pods`.
 fn usage_of(pod: &Value) -> String {
     let pod: Pod = object(pod);
     let mut usage = Item::Pod(&pod).usage(&pods(), &Classes::default(), T0);
@@ -29,7 +31,7 @@ fn container(resources: &Value) -> Value {
 }
 
 #[test]
-fn kinds_and_their_names() {
+fn evaluators_match_only_the_quota_resources_of_their_objects() {
     let none = Classes::default();
     let table = [
         (("", "pods"), vec!["pods", "count/pods", "cpu", "limits.memory", "hugepages-2Mi"]),
@@ -59,11 +61,16 @@ fn kinds_and_their_names() {
 }
 
 #[test]
-fn what_pods_count() {
+fn pods_are_charged_for_their_requests_and_limits() {
     let table = [
-        ("nothing said", json!({"containers": [container(&json!({}))]}), json!({}), "pods=1"),
         (
-            "both figures",
+            "no requests and limits",
+            json!({"containers": [container(&json!({}))]}),
+            json!({}),
+            "pods=1",
+        ),
+        (
+            "requests and limits",
             json!({"containers": [container(&json!({"requests": {"cpu": "100m"}, "limits": {"cpu": "1", "memory": "1Gi"}})), container(&json!({"requests": {"cpu": "0.2"}}))]}),
             json!({}),
             "cpu=300m,limits.cpu=1,limits.memory=1Gi,pods=1,requests.cpu=300m",
@@ -75,31 +82,31 @@ fn what_pods_count() {
             "hugepages-2Mi=4Mi,pods=1,requests.deviceclass.resource.kubernetes.io/x=1,requests.example.com/gpu=2,requests.hugepages-2Mi=4Mi",
         ),
         (
-            "pod-level figures and overhead, which only raises limits that are set",
+            "pod-level requests and overhead, which does not add a limit",
             json!({"containers": [container(&json!({"requests": {"cpu": "1"}}))], "resources": {"requests": {"cpu": "2"}}, "overhead": {"cpu": "10m"}}),
             json!({}),
             "cpu=2010m,pods=1,requests.cpu=2010m",
         ),
         (
-            "a resize that is under way counts the most of what is asked for and in force",
+            "a resize in progress counts the maximum of desired, allocated and actual amounts",
             json!({"containers": [container(&json!({"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}))]}),
             json!({"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "2"}, "resources": {"requests": {"cpu": "1500m"}, "limits": {"cpu": "3"}}}]}),
             "cpu=2,limits.cpu=3,pods=1,requests.cpu=2",
         ),
         (
-            "a resize that cannot be counts what is in force",
+            "an infeasible resize does not count the desired amounts",
             json!({"containers": [container(&json!({"requests": {"cpu": "9"}, "limits": {"cpu": "9"}}))]}),
             json!({"conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}], "containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}}]}),
             "cpu=1,limits.cpu=2,pods=1,requests.cpu=1",
         ),
         (
-            "sidecars run beside the others, init containers before them",
+            "sidecars add to the containers and to later init containers",
             json!({"initContainers": [{"name": "s", "restartPolicy": "Always", "resources": {"limits": {"cpu": "1"}}}, {"name": "i", "resources": {"limits": {"cpu": "4"}}}], "containers": [container(&json!({"limits": {"cpu": "2"}}))]}),
             json!({}),
             "limits.cpu=5,pods=1",
         ),
         (
-            "one that has ended",
+            "a finished pod",
             json!({"containers": [container(&json!({"requests": {"cpu": "1"}}))]}),
             json!({"phase": "Succeeded"}),
             "",
@@ -112,19 +119,19 @@ fn what_pods_count() {
 
 #[test]
 fn a_pod_is_charged_until_its_grace_period_ends() {
-    let going = |seconds: i64, grace: i64| {
+    let deleted = |seconds: i64, grace: i64| {
         let deletion = T0 - evenkeel_api::time::SignedDuration::from_secs(seconds);
         let meta =
             json!({"deletionTimestamp": deletion.to_string(), "deletionGracePeriodSeconds": grace});
         usage_of(&json!({"metadata": meta, "spec": {"containers": [container(&json!({}))]}}))
     };
-    assert_eq!(going(10, 30), "pods=1");
-    assert_eq!(going(30, 30), "pods=1");
-    assert_eq!(going(31, 30), "");
+    assert_eq!(deleted(10, 30), "pods=1");
+    assert_eq!(deleted(30, 30), "pods=1");
+    assert_eq!(deleted(31, 30), "");
 }
 
 #[test]
-fn what_services_and_claims_count() {
+fn services_are_charged_for_node_ports_and_claims_for_storage() {
     let service = |spec: Value| {
         let service: Service = object(&json!({"spec": spec}));
         let evaluator = Evaluator::new("", "services").unwrap();
@@ -165,7 +172,7 @@ fn what_services_and_claims_count() {
 }
 
 #[test]
-fn what_claims_to_devices_count() {
+fn device_claims_are_charged_for_devices_that_their_pod_does_not_request() {
     let class: DeviceClass = object(
         &json!({"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/gpu"}}),
     );
@@ -201,13 +208,14 @@ fn what_claims_to_devices_count() {
         "spec": {"containers": [container(&json!({"requests": {"example.com/gpu": "4"}}))]}}));
     assert!(is_claim_of(&claim, &pod, [&claim].into_iter()));
     assert!(count(Some(&pod)).ends_with("requests.example.com/gpu=1"), "{}", count(Some(&pod)));
-    let mut elder = claim.clone();
-    elder.meta.name = "a".into();
-    assert!(!is_claim_of(&claim, &pod, [&claim, &elder].into_iter()));
+    // Of two claims of the same age, the first by name counts as the pod's own.
+    let mut other = claim.clone();
+    other.meta.name = "a".into();
+    assert!(!is_claim_of(&claim, &pod, [&claim, &other].into_iter()));
 }
 
 #[test]
-fn scopes_of_pods_and_claims() {
+fn scopes_select_pods_and_volume_claims() {
     let within = |item: Item<'_>, spec: Value| {
         item.is_within(&object::<ResourceQuota>(&json!({"spec": spec})).spec)
     };
@@ -237,9 +245,9 @@ fn scopes_of_pods_and_claims() {
         (selector(class, "Exists", &[]), false, true),
         (selector(class, "Near", &[]), false, false),
     ];
-    for (spec, of_plain, of_busy) in table {
-        assert_eq!(within(Item::Pod(&plain), spec.clone()), of_plain, "{spec}");
-        assert_eq!(within(Item::Pod(&busy), spec.clone()), of_busy, "{spec}");
+    for (spec, selects_plain, selects_busy) in table {
+        assert_eq!(within(Item::Pod(&plain), spec.clone()), selects_plain, "{spec}");
+        assert_eq!(within(Item::Pod(&busy), spec.clone()), selects_busy, "{spec}");
     }
     let claim: PersistentVolumeClaim = object(
         &json!({"spec": {"volumeAttributesClassName": "gold"},
@@ -264,7 +272,7 @@ fn quota(hard: &Value, used: &Value) -> ResourceQuota {
     )
 }
 
-/// Returns the usage after `new` replaces `old`, or the reason for a rejection.
+/// Returns the quota's usage after `new` replaces `old`, or the reason for a rejection.
 fn charged(
     quota: &ResourceQuota,
     new: &Value,
@@ -285,7 +293,7 @@ fn charged(
 }
 
 #[test]
-fn what_is_charged_and_refused() {
+fn a_write_is_charged_or_rejected() {
     let pod = |cpu: &str| json!({"spec": {"containers": [container(&json!({"requests": {"cpu": cpu}}))]}});
     let limits = quota(&json!({"pods": "2", "cpu": "1"}), &json!({"pods": "1", "cpu": "500m"}));
     assert_eq!(charged(&limits, &pod("500m"), None).unwrap().as_deref(), Some("cpu=1,pods=2"));
@@ -293,16 +301,17 @@ fn what_is_charged_and_refused() {
         charged(&limits, &pod("600m"), None).unwrap_err().to_string(),
         "exceeded quota: q, requested: cpu=600m, used: cpu=500m, limited: cpu=1"
     );
-    let silent = json!({"spec": {"containers": [{"name": "b"}, {"name": "a"}]}});
+    let without_requests = json!({"spec": {"containers": [{"name": "b"}, {"name": "a"}]}});
     assert_eq!(
-        charged(&limits, &silent, None).unwrap_err().to_string(),
+        charged(&limits, &without_requests, None).unwrap_err().to_string(),
         "failed quota: q: must specify cpu for: a,b"
     );
     let pod_resources = json!({"spec": {"containers": [{"name": "a"}], "resources": {"requests": {"cpu": "250m"}}}});
     assert_eq!(charged(&limits, &pod_resources, None).unwrap().as_deref(), Some("cpu=750m,pods=2"));
-    let uncounted = quota(&json!({"pods": "2", "cpu": "1", "secrets": "1"}), &json!({"pods": "1"}));
+    let without_used =
+        quota(&json!({"pods": "2", "cpu": "1", "secrets": "1"}), &json!({"pods": "1"}));
     assert_eq!(
-        charged(&uncounted, &pod("1m"), None).unwrap_err().to_string(),
+        charged(&without_used, &pod("1m"), None).unwrap_err().to_string(),
         "status unknown for quota: q, resources: cpu,pods"
     );
     let full = quota(&json!({"pods": "1", "cpu": "1"}), &json!({"pods": "1", "cpu": "1"}));
@@ -314,14 +323,14 @@ fn what_is_charged_and_refused() {
         charged(&limits, &pod("-1"), None).unwrap_err().to_string(),
         "quota usage is negative for resource(s): cpu,requests.cpu"
     );
-    // A change is only charged for what it adds, and not credited for what it removes.
+    // An update is charged for the usage that it adds. Usage that it removes is not credited.
     assert_eq!(charged(&full, &pod("1"), Some(&pod("1"))), Ok(None));
     assert_eq!(charged(&full, &pod("500m"), Some(&pod("1"))), Ok(None));
     assert_eq!(
         charged(&limits, &pod("700m"), Some(&pod("500m"))).unwrap().as_deref(),
         Some("cpu=700m,pods=1")
     );
-    // Resources without a limit do not matter.
+    // Resources that the quota does not limit are not charged.
     let secrets = quota(&json!({"secrets": "1"}), &json!({}));
     assert_eq!(charged(&secrets, &pod("1"), None), Ok(None));
 }
@@ -341,7 +350,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_ever_admitted_beyond_the_limit(
+    fn admitted_pods_never_exceed_the_limit(
         limit in 1i64..2000,
         pods in proptest::collection::vec(1i64..900, 1..12),
     ) {
@@ -363,7 +372,7 @@ proptest! {
     }
 
     #[test]
-    fn adding_and_subtracting_usage_restores_it(
+    fn subtracting_added_usage_restores_the_original(
         a in proptest::collection::btree_map("[a-c]", 0i64..100, 0..4),
         b in proptest::collection::btree_map("[a-c]", 0i64..100, 0..4),
     ) {

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, fmt};
 pub struct Usage(BTreeMap<Text, Quantity>);
 
 impl Usage {
-    /// Returns the quantity of a resource.
+    /// Returns the quantity of a resource, or `None` if there is no entry.
     pub fn get(&self, name: &str) -> Option<Quantity> {
         self.0.get(name).copied()
     }

@@ -4,17 +4,17 @@ use super::csi_translation;
 use evenkeel_api::views::PersistentVolume;
 
 /// Prefix of a CSI volume's unique name on nodes.
-const ATTACHED_OF_CSI: &str = "kubernetes.io/csi/";
+const CSI_PREFIX: &str = "kubernetes.io/csi/";
 
 /// Returns the volume's unique name, as in `status.volumesAttached`, or `None` if it is not a CSI volume.
 ///
 /// Upstream: `GetUniqueVolumeNameFromSpec`.
 pub fn attached_name(volume: &PersistentVolume) -> Option<String> {
     let (driver, handle) = csi_translation::driver_and_handle(volume)?;
-    Some(format!("{ATTACHED_OF_CSI}{driver}^{handle}"))
+    Some(format!("{CSI_PREFIX}{driver}^{handle}"))
 }
 
-/// Splits an [`attached_name`] into driver and handle.
+/// Splits an [`attached_name`] into driver and handle. Returns `None` for the name of another kind of volume.
 pub fn split_attached_name(name: &str) -> Option<(&str, &str)> {
-    name.strip_prefix(ATTACHED_OF_CSI)?.split_once('^')
+    name.strip_prefix(CSI_PREFIX)?.split_once('^')
 }

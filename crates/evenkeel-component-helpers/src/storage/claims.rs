@@ -1,9 +1,9 @@
-//! Claims of a pod: those that it names, and those of its ephemeral volumes.
+//! Claims of a pod: those that its volumes name, and those that are created for its ephemeral volumes.
 
 use super::ephemeral;
 use evenkeel_api::views::{Pod, Volume};
 
-/// Volume of a pod that a claim backs.
+/// Volume of a pod that is backed by a PersistentVolumeClaim.
 #[derive(Debug, Clone, Copy)]
 pub struct ClaimUse<'a> {
     /// The pod's volume.
@@ -22,7 +22,7 @@ impl ClaimUse<'_> {
     }
 }
 
-/// Returns the pod's volumes that claims back.
+/// Returns the pod's volumes that are backed by a PersistentVolumeClaim.
 pub fn of_pod(pod: &Pod) -> impl Iterator<Item = ClaimUse<'_>> {
     pod.spec.volumes.iter().filter_map(|volume| {
         let (named, ephemeral) =

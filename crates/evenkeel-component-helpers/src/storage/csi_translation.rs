@@ -1,5 +1,5 @@
-//! CSI migration: the drivers that replace in-tree volume plugins, and their names and topology of migrated
-//! volumes.
+//! CSI migration: the drivers that replace in-tree volume plugins, and how they name migrated volumes and their
+//! topology.
 //!
 //! Upstream: `k8s.io/csi-translation-lib`.
 
@@ -26,8 +26,8 @@ const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 const BETA_REGION: &str = "failure-domain.beta.kubernetes.io/region";
 const ZONE: &str = "topology.kubernetes.io/zone";
 const REGION: &str = "topology.kubernetes.io/region";
-/// Separator of the zones in a label.
-const ZONES_APART: &str = "__";
+/// Separator between the zones in a label.
+const ZONE_SEPARATOR: &str = "__";
 
 /// In-tree plugins and the CSI drivers that replace them, sorted.
 const DRIVERS: [(&str, &str); 7] = [
@@ -40,13 +40,13 @@ const DRIVERS: [(&str, &str); 7] = [
     ("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com"),
 ];
 
-/// Returns the CSI driver that replaces an in-tree plugin. Upstream: `k8s.io/csi-translation-lib`.
+/// Returns the CSI driver that replaces an in-tree plugin.
 pub fn driver_of(plugin: &str) -> Option<&'static str> {
     let index = DRIVERS.binary_search_by_key(&plugin, |(plugin, _)| plugin).ok()?;
     Some(DRIVERS[index].1)
 }
 
-/// Returns the in-tree plugin of this volume.
+/// Returns the in-tree plugin of this volume, or `None` if the volume uses none.
 pub fn plugin_of_volume(volume: &PersistentVolume) -> Option<&'static str> {
     let source = &volume.spec.source;
     [
@@ -59,10 +59,10 @@ pub fn plugin_of_volume(volume: &PersistentVolume) -> Option<&'static str> {
         (source.vsphere_volume.is_some(), VSPHERE),
     ]
     .into_iter()
-    .find_map(|(is, plugin)| is.then_some(plugin))
+    .find_map(|(is_set, plugin)| is_set.then_some(plugin))
 }
 
-/// Returns the in-tree plugin of a pod's inline volume.
+/// Returns the in-tree plugin of a pod's inline volume, or `None` if the volume uses none.
 pub fn plugin_of_inline(source: &VolumeSource) -> Option<&'static str> {
     [
         (source.aws_elastic_block_store.is_some(), AWS_EBS),
@@ -74,7 +74,7 @@ pub fn plugin_of_inline(source: &VolumeSource) -> Option<&'static str> {
         (source.vsphere_volume.is_some(), VSPHERE),
     ]
     .into_iter()
-    .find_map(|(is, plugin)| is.then_some(plugin))
+    .find_map(|(is_set, plugin)| is_set.then_some(plugin))
 }
 
 /// Returns whether the scheduler treats the in-tree plugin as migrated to its CSI driver.
@@ -84,7 +84,7 @@ pub fn is_over(plugin: &str) -> bool {
     matches!(plugin, AWS_EBS | AZURE_DISK | CINDER | GCE_PD | PORTWORX)
 }
 
-/// Returns whether the node reports that a CSI driver replaces the in-tree plugin there.
+/// Returns whether the node reports that a CSI driver replaces the in-tree plugin on this node.
 pub fn is_on_node(plugin: &str, node: Option<&CsiNode>) -> bool {
     node.and_then(|node| node.meta.annotations.get(MIGRATED_PLUGINS))
         .is_some_and(|plugins| plugins.split(',').any(|one| one == plugin))
@@ -107,7 +107,7 @@ pub fn handle_of_volume(volume: &PersistentVolume) -> Option<String> {
         .or_else(|| Some(source.vsphere_volume.as_deref()?.volume_path.to_string()))
 }
 
-/// Returns the volume's CSI driver and its handle there. For an in-tree volume, this is the driver that
+/// Returns the volume's CSI driver and its handle in that driver. For an in-tree volume, the driver is the one that
 /// replaces its plugin.
 pub fn driver_and_handle(volume: &PersistentVolume) -> Option<(Text, Text)> {
     if let Some(csi) = &volume.spec.source.csi {
@@ -131,16 +131,17 @@ pub fn handle_of_inline(source: &VolumeSource) -> Option<String> {
         .or_else(|| Some(source.vsphere_volume.as_deref()?.volume_path.to_string()))
 }
 
-/// Returns the handle of a GCE disk. A disk in several zones has the handle of their region.
+/// Returns the handle of a GCE disk. A disk in several zones has the handle of their region. Returns `None` if the
+/// zones are in different regions.
 fn gce_handle(disk: &GcePersistentDiskVolumeSource, zones: &str) -> Option<String> {
     let name = &disk.pd_name;
-    let zones: Vec<&str> = zones.split(ZONES_APART).collect();
+    let zones: Vec<&str> = zones.split(ZONE_SEPARATOR).collect();
     Some(match zones.as_slice() {
         ["" | "UNSPECIFIED"] => format!("projects/UNSPECIFIED/zones/UNSPECIFIED/disks/{name}"),
         [zone] => format!("projects/UNSPECIFIED/zones/{zone}/disks/{name}"),
         several => {
             let mut regions =
-                several.iter().map(|zone| zone.rsplit_once('-').map(|(index, _)| index));
+                several.iter().map(|zone| zone.rsplit_once('-').map(|(region, _)| region));
             let region = regions.next()??;
             if !regions.all(|other| other == Some(region)) {
                 return None;
@@ -150,7 +151,7 @@ fn gce_handle(disk: &GcePersistentDiskVolumeSource, zones: &str) -> Option<Strin
     })
 }
 
-/// Returns the handle of an EBS volume: its id, or the last part of an `aws://zone/id`.
+/// Returns the handle of an EBS volume: its id, also if it is written as `aws://zone/id`.
 fn ebs_handle(disk: &AwsElasticBlockStoreVolumeSource) -> Option<String> {
     let Some(rest) = disk.volume_id.strip_prefix("aws://") else {
         return Some(disk.volume_id.to_string());
@@ -161,7 +162,7 @@ fn ebs_handle(disk: &AwsElasticBlockStoreVolumeSource) -> Option<String> {
     plain.then(|| id.to_owned())
 }
 
-/// Returns whether the volume is accessible from the node. If a CSI driver replaces the in-tree plugin there,
+/// Returns whether the volume is accessible from the node. If a CSI driver replaces the in-tree plugin on the node,
 /// the volume's zones are translated to the driver's topology.
 pub fn is_reachable(volume: &PersistentVolume, node: &Node, drivers: Option<&CsiNode>) -> bool {
     let key = plugin_of_volume(volume)
@@ -219,7 +220,7 @@ fn rename(selector: &mut Option<NodeSelector>, from: &str, to: &str) {
 }
 
 fn add_zones(selector: &mut Option<NodeSelector>, key: &str, label: &str) {
-    let zones = label.split(ZONES_APART).map(str::trim).filter(|zone| !zone.is_empty());
+    let zones = label.split(ZONE_SEPARATOR).map(str::trim).filter(|zone| !zone.is_empty());
     let values: Box<[Text]> = zones.map(Text::from).collect();
     if values.is_empty() {
         return;
@@ -250,14 +251,14 @@ mod tests {
     }
 
     #[test]
-    fn drivers_are_found() {
+    fn in_tree_plugins_have_csi_drivers() {
         assert!(DRIVERS.is_sorted());
         assert_eq!(driver_of("kubernetes.io/gce-pd"), Some("pd.csi.storage.gke.io"));
         assert_eq!(driver_of("kubernetes.io/nfs"), None);
     }
 
     #[test]
-    fn handles_are_those_of_the_drivers() {
+    fn in_tree_volumes_have_the_handles_of_their_drivers() {
         for (labels, source, want) in [
             (json!({}), json!({"awsElasticBlockStore": {"volumeID": "vol-1"}}), Some("vol-1")),
             (
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_driver_on_the_node_zones_are_translated() {
+    fn zones_are_translated_if_the_node_has_the_driver() {
         let volume: PersistentVolume = object(&json!({
             "metadata": {"name": "v", "labels": {ZONE: "z"}},
             "spec": {"gcePersistentDisk": {"pdName": "d"}},
@@ -303,7 +304,7 @@ mod tests {
         let drivers: CsiNode = object(
             &json!({"metadata": {"name": "n", "annotations": {MIGRATED_PLUGINS: "x,kubernetes.io/gce-pd"}}}),
         );
-        assert!(is_reachable(&volume, &node("none"), None), "it names no nodes");
+        assert!(is_reachable(&volume, &node("none"), None), "the volume has no node affinity");
         assert!(!is_reachable(&volume, &node(ZONE), Some(&drivers)));
         assert!(is_reachable(&volume, &node("topology.gke.io/zone"), Some(&drivers)));
     }

@@ -1,5 +1,4 @@
-//! Claims of ephemeral volumes, which the ephemeral volume controller creates. Scheduler and kubelet wait for
-//! them.
+//! Claims that the ephemeral volume controller creates for ephemeral volumes. Scheduler and kubelet wait for them.
 //!
 //! Upstream: `k8s.io/component-helpers/storage/ephemeral`.
 

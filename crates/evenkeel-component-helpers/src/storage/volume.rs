@@ -10,13 +10,13 @@ use evenkeel_api::{
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Annotation of a claim: its binding has completed, even if the volume has been lost since.
+/// Annotation of a claim: its binding has completed. It stays if the volume is lost later.
 pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-/// Annotation of a claim or a volume: a controller, not the user, bound it to the other.
+/// Annotation of a claim or a volume: the persistent volume controller, not the user, bound claim and volume.
 pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 /// Annotation of a volume: the provisioner that created it.
 pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
-/// Annotation of a claim or volume: the CSI driver to which it is migrated.
+/// Annotation of a claim or volume: the CSI driver that replaces its in-tree plugin.
 pub const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
 /// Annotation of a claim: the node that the scheduler selected for its first pod.
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
@@ -49,7 +49,7 @@ pub fn class_of_volume(volume: &PersistentVolume) -> &str {
     volume.meta.annotations.get(BETA_CLASS).unwrap_or(&volume.spec.storage_class_name)
 }
 
-/// Returns the default class: the newest one that is marked as default. If several have the same age, returns
+/// Returns the default class: the newest class that is annotated as default. Of several with the same age, it is
 /// the first by name.
 ///
 /// Upstream: `GetDefaultClass`.
@@ -121,8 +121,9 @@ pub fn allows_topology_of(class: &StorageClass, node: &Node) -> bool {
 }
 
 /// Returns the volume for the claim among `volumes`: the one that is pre-bound to it, or else the smallest
-/// available one that satisfies the claim. Volumes of equal size are chosen by name. With a `node`, the volume
-/// must be accessible from it. Without one, a claim with `delayed` binding only gets a pre-bound volume.
+/// available one that satisfies the claim. Of volumes with equal size, it is the first by name. With a `node`, the
+/// volume must be accessible from the node. Without a node, a claim with `delayed` binding only matches a pre-bound
+/// volume.
 ///
 /// Upstream: `FindMatchingVolume`.
 pub fn best_match<'a>(
@@ -192,14 +193,15 @@ mod tests {
         V::decode(value.to_string().as_bytes(), Encoding::Json).unwrap()
     }
 
+    /// Returns an available volume of class `c`, with `change` merged into its manifest.
     fn volume(name: &str, size: &str, change: &Value) -> Arc<PersistentVolume> {
-        let mut it = json!({
+        let mut manifest = json!({
             "metadata": {"name": name, "uid": name, "labels": {"of": name}},
             "spec": {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"], "storageClassName": "c"},
             "status": {"phase": "Available"},
         });
-        json_merge(&mut it, change);
-        Arc::new(object(&it))
+        json_merge(&mut manifest, change);
+        Arc::new(object(&manifest))
     }
 
     fn json_merge(into: &mut Value, change: &Value) {
@@ -212,20 +214,22 @@ mod tests {
         }
     }
 
+    /// Returns a claim to 2 GiB of class `c`, with `change` merged into its manifest.
     fn claim(change: &Value) -> PersistentVolumeClaim {
-        let mut it = json!({
+        let mut manifest = json!({
             "metadata": {"name": "data", "namespace": "ns", "uid": "u"},
             "spec": {"storageClassName": "c", "accessModes": ["ReadWriteOnce"],
                 "resources": {"requests": {"storage": "2Gi"}}},
         });
-        json_merge(&mut it, change);
-        object(&it)
+        json_merge(&mut manifest, change);
+        object(&manifest)
     }
 
     #[test]
-    fn the_smallest_that_fits_is_taken() {
+    fn best_match_is_the_prebound_volume_or_the_smallest_that_satisfies_the_claim() {
         let none = json!({});
-        let promised = |uid: &str| json!({"spec": {"claimRef": {"namespace": "ns", "name": "data", "uid": uid}}});
+        let prebound = |uid: &str| json!({"spec": {"claimRef": {"namespace": "ns", "name": "data", "uid": uid}}});
+        // Name, volumes, change of the claim, and the name of the match.
         type Case = (&'static str, Vec<Arc<PersistentVolume>>, Value, Option<&'static str>);
         let table: Vec<Case> = vec![
             (
@@ -239,43 +243,43 @@ mod tests {
                 Some("b"),
             ),
             (
-                "by name",
+                "the first by name of equal sizes",
                 vec![volume("b", "3Gi", &none), volume("a", "3Gi", &none)],
                 none.clone(),
                 Some("a"),
             ),
             (
-                "of the class",
+                "another class",
                 vec![volume("a", "3Gi", &json!({"spec": {"storageClassName": "d"}}))],
                 none.clone(),
                 None,
             ),
             (
-                "old annotation",
+                "class in the deprecated annotation",
                 vec![volume("a", "3Gi", &json!({"metadata": {"annotations": {BETA_CLASS: "d"}}}))],
                 json!({"spec": {"storageClassName": "d"}}),
                 Some("a"),
             ),
             (
-                "selected",
+                "label selector",
                 vec![volume("a", "3Gi", &none), volume("b", "4Gi", &none)],
                 json!({"spec": {"selector": {"matchLabels": {"of": "b"}}}}),
                 Some("b"),
             ),
             (
-                "an empty selector is none",
+                "an empty selector matches all volumes",
                 vec![volume("a", "3Gi", &none)],
                 json!({"spec": {"selector": {}}}),
                 Some("a"),
             ),
             (
-                "in use",
+                "not available",
                 vec![volume("a", "3Gi", &json!({"status": {"phase": "Released"}}))],
                 none.clone(),
                 None,
             ),
             (
-                "block",
+                "other volume mode",
                 vec![
                     volume("a", "3Gi", &json!({"spec": {"volumeMode": "Block"}})),
                     volume("b", "9Gi", &none),
@@ -284,7 +288,7 @@ mod tests {
                 Some("b"),
             ),
             (
-                "modes",
+                "access modes",
                 vec![
                     volume("a", "3Gi", &none),
                     volume(
@@ -297,7 +301,7 @@ mod tests {
                 Some("b"),
             ),
             (
-                "attributes",
+                "volume attributes class",
                 vec![
                     volume("a", "3Gi", &none),
                     volume("b", "3Gi", &json!({"spec": {"volumeAttributesClassName": "gold"}})),
@@ -306,7 +310,7 @@ mod tests {
                 Some("b"),
             ),
             (
-                "going",
+                "being deleted",
                 vec![volume(
                     "a",
                     "3Gi",
@@ -316,16 +320,26 @@ mod tests {
                 None,
             ),
             (
-                "promised",
-                vec![volume("a", "3Gi", &none), volume("b", "9Gi", &promised(""))],
+                "prebound",
+                vec![volume("a", "3Gi", &none), volume("b", "9Gi", &prebound(""))],
                 none.clone(),
                 Some("b"),
             ),
-            ("ours", vec![volume("b", "9Gi", &promised("u"))], none.clone(), Some("b")),
-            ("another's of the name", vec![volume("b", "9Gi", &promised("v"))], none.clone(), None),
             (
-                "promised and too small",
-                vec![volume("b", "1Gi", &promised("u")), volume("z", "3Gi", &none)],
+                "prebound with uid",
+                vec![volume("b", "9Gi", &prebound("u"))],
+                none.clone(),
+                Some("b"),
+            ),
+            (
+                "prebound to another claim of the same name",
+                vec![volume("b", "9Gi", &prebound("v"))],
+                none.clone(),
+                None,
+            ),
+            (
+                "prebound and too small",
+                vec![volume("b", "1Gi", &prebound("u")), volume("z", "3Gi", &none)],
                 none.clone(),
                 Some("z"),
             ),
@@ -351,11 +365,11 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_default_class_applies() {
+    fn default_class_is_the_newest_then_the_first_by_name() {
         let class = |name: &str, second: u32, default: &str| {
-            let it = json!({"metadata": {"name": name, "creationTimestamp": format!("2026-01-01T00:00:0{second}Z"),
+            let manifest = json!({"metadata": {"name": name, "creationTimestamp": format!("2026-01-01T00:00:0{second}Z"),
                 "annotations": {DEFAULT_CLASS[0]: default}}});
-            Arc::new(object::<StorageClass>(&it))
+            Arc::new(object::<StorageClass>(&manifest))
         };
         let classes = [
             class("a", 1, "true"),
@@ -368,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn topologies_are_any_of_all() {
+    fn a_node_must_match_all_expressions_of_one_allowed_topology() {
         let class: StorageClass = object(&json!({"allowedTopologies": [
             {"matchLabelExpressions": [{"key": "zone", "values": ["x", "y"]}, {"key": "rack", "values": ["1"]}]}]}));
         let node = |zone: &str, rack: &str| {

@@ -116,7 +116,7 @@ fn job(job: &mut Value) {
     });
 }
 
-/// Sets the annotation with a DaemonSet's template generation, and the annotation's managed field.
+/// Sets the annotation with a DaemonSet's template generation to 0 if it is absent.
 fn template_generation(set: &mut Value) {
     if let Some(annotations) = value::object_mut(set, "metadata.annotations") {
         annotations.entry("deprecated.daemonset.template.generation").or_insert_with(|| json!("0"));

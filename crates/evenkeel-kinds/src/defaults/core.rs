@@ -92,7 +92,8 @@ const INITIAL_NODE_STATUS: &str = r#"{"daemonEndpoints":{"kubeletEndpoint":{"Por
     "containerRuntimeVersion":"","kernelVersion":"","kubeProxyVersion":"","kubeletVersion":"","machineID":"",
     "operatingSystem":"","osImage":"","systemUUID":""}}"#;
 
-/// Sets the allocatable resources, and makes `podCIDR` and `podCIDRs` consistent; `podCIDR` wins.
+/// Sets the allocatable resources, and makes `podCIDR` and `podCIDRs` consistent. If they differ, `podCIDR`
+/// applies.
 ///
 /// Upstream: `SetDefaults_NodeStatus`, `Convert_v1_NodeSpec_To_core_NodeSpec`, `Convert_core_NodeSpec_To_v1_NodeSpec`.
 fn node(node: &mut Value) {
@@ -117,8 +118,8 @@ fn node(node: &mut Value) {
     }
 }
 
-/// Sets the defaults of a container's limits: the default limit is the maximum, and the default request is the
-/// default limit, else the minimum.
+/// Sets the defaults of a LimitRange item for containers. The default limit is the maximum. The default request is
+/// the default limit, or else the minimum.
 ///
 /// Upstream: `SetDefaults_LimitRangeItem`.
 fn limit_range_item(item: &mut Value) {

@@ -5,8 +5,8 @@ const MAX_PATH: usize = 255;
 /// Maximum length of a tag in bytes.
 const MAX_TAG: usize = 128;
 
-/// Returns the tag of a reference, or `latest` if it has none; `None` for a reference with a digest or an invalid
-/// one.
+/// Returns the tag of a reference, or `latest` if it has no tag. Returns `None` for a reference with a digest, and
+/// for an invalid one.
 ///
 /// Upstream: `ParseImageName`.
 pub(super) fn tag(image: &str) -> Option<&str> {
@@ -35,8 +35,9 @@ pub(super) fn tag(image: &str) -> Option<&str> {
     }
 }
 
-/// Whether the first part of a reference is a domain rather than a part of the repository's path. Upstream:
-/// `splitDockerDomain` of that module.
+/// Returns whether the first part of a reference is a domain, not a part of the repository's path.
+///
+/// Upstream: `splitDockerDomain` of that module.
 fn is_domain(first: &str) -> bool {
     first.contains(['.', ':']) || first == "localhost" || first.to_lowercase() != first
 }
@@ -61,7 +62,8 @@ fn is_host_and_port(domain: &str) -> bool {
     host.split('.').all(is_label) && port.is_none_or(is_port)
 }
 
-/// Whether a part of a path consists of lower-case letters and digits, separated by `.`, `_`, `__` or dashes.
+/// Returns whether a part of a path consists of lower-case letters and digits, separated by `.`, `_`, `__` or
+/// dashes.
 fn is_component(part: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_separator =
@@ -85,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_have_a_tag_unless_they_are_invalid() {
+    fn only_valid_references_without_a_digest_have_a_tag() {
         for (image, expected) in [
             ("a", Some("latest")),
             ("a/b__c.d--e", Some("latest")),

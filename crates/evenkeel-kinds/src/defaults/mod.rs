@@ -1,7 +1,5 @@
-//! Defaulting: sets absent fields before an object is validated and stored.
-//!
-//! Most defaults are entries of a [`Table`]; the few that depend on other fields are small functions. Defaulting is
-//! idempotent.
+//! Defaulting: sets absent fields before an object is validated and stored. Most defaults are entries of a
+//! [`Table`]. Small functions set the few that depend on other fields. Defaulting is idempotent.
 //!
 //! Upstream: `zz_generated.defaults.go`, and `defaults.go` of each group.
 
@@ -18,21 +16,21 @@ use serde_json::Value;
 /// Default value of a field.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fill {
-    /// A string; an empty one counts as unset.
+    /// String field. An empty string counts as unset.
     Text(&'static str),
-    /// A string; an empty one counts as set.
+    /// String field. An empty string counts as set.
     Optional(&'static str),
-    /// An integer; zero counts as set.
+    /// Integer field. Zero counts as set.
     Int(i64),
-    /// An integer; zero counts as unset.
+    /// Integer field. Zero counts as unset.
     Positive(i64),
-    /// A boolean; false counts as set.
+    /// Boolean field. False counts as set.
     Flag(bool),
-    /// An empty object.
+    /// Object field, whose default is an empty object.
     Object,
 }
 
-/// List of defaults by field path.
+/// List of defaults by field path, in the syntax of [`value::each`].
 pub(crate) type Table = &'static [(&'static str, Fill)];
 
 impl Fill {
@@ -65,7 +63,7 @@ pub(crate) fn fill(object: &mut Value, table: Table) {
     }
 }
 
-/// Applies the defaults of a kind; kinds without defaults and custom resources stay unchanged.
+/// Applies the defaults of a kind. Objects of kinds without defaults and custom objects stay unchanged.
 pub fn apply(group: &str, version: &str, kind: &str, object: &mut Value) {
     if !object.is_object() {
         return;

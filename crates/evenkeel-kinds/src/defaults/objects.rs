@@ -87,7 +87,7 @@ pub(crate) fn apply(group: &str, version: &str, kind: &str, object: &mut Value) 
     }
 }
 
-/// Copies the labels of the pod template to an object that has none.
+/// Copies the labels of the pod template to an object without labels.
 pub(crate) fn labels_from_template(object: &mut Value) {
     let labels = get(object, "spec.template.metadata.labels")
         .filter(|labels| !value::is_blank(labels))
@@ -184,7 +184,8 @@ fn admission(kind: &str, object: &mut Value) {
     }
 }
 
-/// Sets the device count of an exact request, and of each alternative, to one.
+/// Sets the allocation mode of an exact request and of each alternative to `ExactCount`, and its device count to
+/// one.
 ///
 /// Upstream: `SetDefaults_ExactDeviceRequest`, `SetDefaults_DeviceSubRequest`.
 fn device_request(request: &mut Value) {

@@ -110,7 +110,8 @@ pub(super) fn pod(pod: &mut Value) {
     pod_ips(pod);
 }
 
-/// Keeps the deprecated `serviceAccount` equal to `serviceAccountName`; the latter wins.
+/// Keeps the deprecated `serviceAccount` equal to `serviceAccountName`. If both are set, `serviceAccountName`
+/// applies.
 fn service_account(spec: &mut Value) {
     if text(spec, "serviceAccountName").is_empty() && !text(spec, "serviceAccount").is_empty() {
         value::set(spec, "serviceAccountName", text(spec, "serviceAccount").to_owned());
@@ -173,7 +174,7 @@ fn host_port(port: &mut Value) {
     }
 }
 
-/// Keeps `status.podIP` equal to the first of `status.podIPs`; `podIP` wins.
+/// Keeps `status.podIP` equal to the first of `status.podIPs`. If they differ, `podIP` applies.
 fn pod_ips(pod: &mut Value) {
     let ip = text(pod, "status.podIP").to_owned();
     let first = value::list(pod, "status.podIPs").first().map(|first| text(first, "ip").to_owned());

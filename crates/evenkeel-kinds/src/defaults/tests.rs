@@ -1,4 +1,4 @@
-//! Defaulting of every kind is idempotent, and sets upstream's defaults.
+//! Tests that defaulting of every kind is idempotent, and that it sets upstream's defaults.
 
 use super::apply;
 use proptest::prelude::*;
@@ -37,6 +37,7 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("resource.k8s.io", "v1", "ResourceClaim"),
 ];
 
+/// Generates pod specs that differ in image, host network, volume and grace period.
 fn pod_spec() -> impl Strategy<Value = Value> {
     let image =
         prop_oneof![Just("img"), Just("img:1"), Just("r:5000/img"), Just("img@sha256:0"), Just("")];
@@ -64,7 +65,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn settles_at_once(spec in pod_spec(), labels in any::<bool>()) {
+    fn defaulting_is_idempotent(spec in pod_spec(), labels in any::<bool>()) {
         let metadata = if labels { json!({"labels": {"a": "b"}}) } else { json!({}) };
         for (group, version, kind) in KINDS {
             let template = json!({"metadata": metadata, "spec": spec});
@@ -83,7 +84,7 @@ proptest! {
 }
 
 #[test]
-fn an_empty_object_settles_too() {
+fn defaulting_of_an_empty_object_is_idempotent() {
     for (group, version, kind) in KINDS {
         let mut object = json!({"metadata": {}});
         apply(group, version, kind, &mut object);
@@ -114,7 +115,7 @@ fn a_deployment_gets_upstreams_defaults() {
 }
 
 #[test]
-fn the_cidrs_of_a_node_agree() {
+fn pod_cidr_and_pod_cidrs_of_a_node_are_made_consistent() {
     for (spec, cidr, cidrs) in [
         (json!({"podCIDR": "a"}), json!("a"), json!(["a"])),
         (json!({"podCIDRs": ["a", "b"]}), json!("a"), json!(["a", "b"])),

@@ -1,4 +1,4 @@
-//! Cells that printers of several kinds share: ages, labels, names and images of containers.
+//! Cells that printers of several kinds share, such as ages, labels, and names and images of containers.
 
 use std::ops::Deref;
 
@@ -15,7 +15,7 @@ pub(super) const NONE: &str = "<none>";
 pub(super) const UNSET: &str = "<unset>";
 pub(super) const UNKNOWN: &str = "<unknown>";
 
-/// An object to print, in its stored version.
+/// Object to print, in its stored version.
 pub struct PrintedObject<'a> {
     /// Object with all its fields.
     pub object: &'a Value,
@@ -31,7 +31,7 @@ impl Deref for PrintedObject<'_> {
     }
 }
 
-/// Returns the seconds between two times; `None` if `from` cannot be parsed.
+/// Returns the seconds between two times, or `None` if `from` cannot be parsed.
 pub(super) fn seconds_since(from: &str, to: Timestamp) -> Option<i64> {
     let from: Timestamp = from.parse().ok()?;
     Some(to.as_second() - from.as_second())
@@ -104,12 +104,12 @@ pub(super) fn labels(target: &Value, path: &str) -> String {
     if pairs.is_empty() { NONE.to_owned() } else { pairs.join(",") }
 }
 
-/// Joins the strings of the list at `path`.
+/// Joins the strings of the list at `path` with a separator.
 pub(super) fn join(target: &Value, path: &str, separator: &str) -> String {
     list(target, path).iter().filter_map(Value::as_str).collect::<Vec<_>>().join(separator)
 }
 
-/// Returns name and creation time, the cells of kinds for which upstream has no printer.
+/// Returns the cells name and creation time, which kinds without a printer upstream have.
 pub(super) fn created_at(object: &PrintedObject<'_>) -> Cells {
     vec![json!(name(object)), json!(text(object, "metadata.creationTimestamp"))]
 }

@@ -62,7 +62,7 @@ fn endpoints(o: &PrintedObject<'_>) -> Cells {
     vec![json!(name(o)), json!(shown), json!(age(o))]
 }
 
-/// Joins the first three of a list, followed by the number of further ones.
+/// Joins the first three items of a list, followed by the number of further ones.
 pub(super) fn first_three(all: &[String]) -> String {
     let shown = all.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(",");
     if all.len() > 3 { format!("{shown} + {} more...", all.len() - 3) } else { shown }

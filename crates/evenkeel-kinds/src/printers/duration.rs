@@ -2,7 +2,7 @@
 //!
 //! Upstream: `k8s.io/apimachinery/pkg/util/duration`.
 
-/// Formats a number of seconds in one unit, or in two if the larger one is small.
+/// Formats a number of seconds in one unit, or in two units if the count of the larger unit is small.
 ///
 /// Upstream: `HumanDuration`.
 pub fn human(seconds: i64) -> String {
@@ -11,18 +11,18 @@ pub fn human(seconds: i64) -> String {
     }
     let seconds = seconds.max(0);
     let (minutes, hours) = (seconds / 60, seconds / 3600);
-    let two = |first: i64, unit: &str, second: i64, other: &str| {
+    let two_units = |first: i64, unit: &str, second: i64, other: &str| {
         if second == 0 { format!("{first}{unit}") } else { format!("{first}{unit}{second}{other}") }
     };
     match () {
         () if seconds < 120 => format!("{seconds}s"),
-        () if minutes < 10 => two(minutes, "m", seconds % 60, "s"),
+        () if minutes < 10 => two_units(minutes, "m", seconds % 60, "s"),
         () if minutes < 180 => format!("{minutes}m"),
-        () if hours < 8 => two(hours, "h", minutes % 60, "m"),
+        () if hours < 8 => two_units(hours, "h", minutes % 60, "m"),
         () if hours < 48 => format!("{hours}h"),
-        () if hours < 24 * 8 => two(hours / 24, "d", hours % 24, "h"),
+        () if hours < 24 * 8 => two_units(hours / 24, "d", hours % 24, "h"),
         () if hours < 24 * 365 * 2 => format!("{}d", hours / 24),
-        () if hours < 24 * 365 * 8 => two(hours / 24 / 365, "y", hours / 24 % 365, "d"),
+        () if hours < 24 * 365 * 8 => two_units(hours / 24 / 365, "y", hours / 24 % 365, "d"),
         () => format!("{}y", hours / 24 / 365),
     }
 }
@@ -32,7 +32,7 @@ mod tests {
     use super::human;
 
     #[test]
-    fn spans() {
+    fn durations_are_formatted_in_one_or_two_units() {
         let table = [
             (0, "0s"),
             (119, "119s"),

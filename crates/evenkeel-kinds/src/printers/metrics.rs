@@ -29,6 +29,7 @@ fn pod(o: &PrintedObject<'_>) -> Cells {
 
 fn sum(o: &PrintedObject<'_>, resource: &str) -> Value {
     let path = format!("usage.{resource}");
-    let each = list(o, "containers").iter().filter_map(|one| text(one, &path).parse().ok());
-    json!(each.fold(Quantity::ZERO, Quantity::plus).to_string())
+    let usages = list(o, "containers").iter();
+    let usages = usages.filter_map(|container| text(container, &path).parse().ok());
+    json!(usages.fold(Quantity::ZERO, Quantity::plus).to_string())
 }

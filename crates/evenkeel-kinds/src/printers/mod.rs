@@ -1,4 +1,4 @@
-//! Printers: the columns that `kubectl get` shows for each kind, one file per API group.
+//! Printers: the cells of the columns that `kubectl get` shows for each kind. Each API group has its file.
 //!
 //! Upstream: `k8s.io/kubernetes/pkg/printers/internalversion/printers.go`.
 
@@ -29,7 +29,7 @@ use cells::{Cells, PrintedObject};
 /// Function that returns the cells of an object's table row, one per column of its kind.
 pub(super) type Printer = fn(&PrintedObject<'_>) -> Cells;
 
-/// Returns the printer of a built-in kind; `None` for custom resources.
+/// Returns the printer of a built-in kind, or `None` for custom resources.
 pub fn printer(group: &str, kind: &str) -> Option<Printer> {
     match group {
         "" => core::printer(kind),

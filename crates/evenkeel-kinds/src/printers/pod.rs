@@ -8,6 +8,7 @@ use evenkeel_apimachinery::value::{flag, get, int, list, text};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+/// Summary of the statuses of containers. The strings are empty until a status sets them.
 #[derive(Default)]
 struct Summary {
     restarts: i64,
@@ -36,8 +37,8 @@ impl Summary {
     }
 }
 
-/// Returns the reason, else the signal, else the exit code of a terminated container.
-fn ended(terminated: &Value) -> String {
+/// Returns the reason of a terminated container, or else its signal, or else its exit code.
+fn termination_text(terminated: &Value) -> String {
     let reason = text(terminated, "reason");
     if !reason.is_empty() {
         return reason.to_owned();
@@ -93,9 +94,10 @@ fn summary(pod: &Value) -> Summary {
     all
 }
 
-/// Summarizes init containers up to the first that has not completed; returns whether there is such a container.
+/// Summarizes the init containers up to the first one that has not completed. Returns whether there is such a
+/// container.
 fn init_containers(pod: &Value, all: &mut Summary, sidecars: &mut Summary) -> bool {
-    let n_init = list(pod, "spec.initContainers").len();
+    let init_count = list(pod, "spec.initContainers").len();
     for (index, status) in list(pod, "status.initContainerStatuses").iter().enumerate() {
         let sidecar = is_sidecar(pod, text(status, "name"));
         all.restarted(status);
@@ -113,11 +115,11 @@ fn init_containers(pod: &Value, all: &mut Summary, sidecars: &mut Summary) -> bo
         }
         let waiting = text(status, "state.waiting.reason");
         all.reason = match terminated {
-            Some(terminated) => format!("Init:{}", ended(terminated)),
+            Some(terminated) => format!("Init:{}", termination_text(terminated)),
             None if !waiting.is_empty() && waiting != "PodInitializing" => {
                 format!("Init:{waiting}")
             }
-            None => format!("Init:{index}/{n_init}"),
+            None => format!("Init:{index}/{init_count}"),
         };
         return true;
     }
@@ -133,7 +135,7 @@ fn main_containers(pod: &Value, all: &mut Summary) {
         if !waiting.is_empty() {
             waiting.clone_into(&mut all.reason);
         } else if let Some(terminated) = get(status, "state.terminated") {
-            all.reason = ended(terminated);
+            all.reason = termination_text(terminated);
             if int(terminated, "exitCode").unwrap_or_default() != 0 {
                 failure.clone_from(&all.reason);
             }
@@ -188,6 +190,7 @@ pub(super) fn pod(pod: &PrintedObject<'_>) -> Cells {
 mod tests {
     use super::*;
 
+    /// Asserts the columns Ready, Status and Restarts.
     #[track_caller]
     fn check(pod: &Value, ready: &str, reason: &str, restarts: &str) {
         let cells = super::pod(&PrintedObject { object: pod, now: Timestamp::UNIX_EPOCH });
@@ -198,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn states_in_one_word() {
+    fn the_status_column_summarizes_the_containers() {
         let spec = json!({"containers": [{"name": "a"}, {"name": "b"}], "initContainers": [{"name": "i"}]});
         check(&json!({"spec": spec, "status": {"phase": "Pending"}}), "0/2", "Pending", "0");
         check(

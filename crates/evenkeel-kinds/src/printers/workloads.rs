@@ -168,7 +168,7 @@ fn cron_job(o: &PrintedObject<'_>) -> Cells {
     ]
 }
 
-/// Formats a metric as current and target value.
+/// Formats a metric as its current and its target value.
 ///
 /// Upstream: `formatHPAMetrics`.
 fn metric(spec: &Value, status: Option<&Value>) -> String {
@@ -195,10 +195,9 @@ fn metric(spec: &Value, status: Option<&Value>) -> String {
             format!("{current}/{}", percent(target("averageUtilization"), "<auto>"))
         }
         (_, Some(average)) => {
-            let average_words =
-                if field == "external" || field == "object" { " (avg)" } else { "" };
+            let suffix = if field == "external" || field == "object" { " (avg)" } else { "" };
             format!(
-                "{}/{}{average_words}",
+                "{}/{}{suffix}",
                 scalar_text(current("averageValue"), UNKNOWN),
                 scalar_text(Some(average), "")
             )

@@ -5,7 +5,9 @@ use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{get, int, list, text};
 use serde_json::Value;
 
-/// Validates `spec.affinity` of a pod. Upstream: `validateAffinity`.
+/// Validates `spec.affinity` of a pod.
+///
+/// Upstream: `validateAffinity`.
 pub(super) fn affinity(affinity: &Value, path: &Path<'_>, errors: &mut Errors) {
     if let Some(node) = get(affinity, "nodeAffinity") {
         node_affinity(node, &path.field("nodeAffinity"), errors);
@@ -45,7 +47,7 @@ fn pod_term(term: &Value, path: &Path<'_>, errors: &mut Errors) {
             labels::selector(selector, &path.field(field), errors);
         }
     }
-    // Upstream's path has this name for the field.
+    // Upstream's errors name the field in the singular.
     let namespaces = path.field("namespace");
     for name in list(term, "namespaces").iter().filter_map(Value::as_str) {
         errors.invalid_all(&namespaces, name, &names::dns_label(name));
@@ -74,7 +76,8 @@ fn node_affinity(node: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the values of a pod's required node affinity, unless the `old` spec has values that no label can have.
+/// Validates the values of a pod's required node affinity, unless the `old` spec has values that are invalid as
+/// label values.
 pub(super) fn required_values(
     spec: &Value,
     old: Option<&Value>,
@@ -111,7 +114,7 @@ fn node_selector(selector: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 /// Validates the node selector of a required node affinity or a persistent volume. With `allows_values`, values
-/// that no label can have are valid.
+/// that are invalid as label values are allowed.
 ///
 /// Upstream: `ValidateNodeSelector`.
 pub(super) fn validate_node_selector(
@@ -130,7 +133,7 @@ pub(super) fn validate_node_selector(
     }
 }
 
-/// Whether a node selector has a value that no label can have.
+/// Returns whether a node selector has a value that is invalid as a label value.
 ///
 /// Upstream: `HasInvalidLabelValueInNodeSelectorTerms`.
 pub(super) fn has_invalid_value(selector: &Value) -> bool {
@@ -145,10 +148,10 @@ fn node_term(term: &Value, allows_values: bool, path: &Path<'_>, errors: &mut Er
     let all = path.field("matchExpressions");
     for (index, expression) in list(term, "matchExpressions").iter().enumerate() {
         let path = all.index(index);
-        let n_values = list(expression, "values").len();
+        let value_count = list(expression, "values").len();
         match text(expression, "operator") {
             "In" | "NotIn" => {
-                if n_values == 0 {
+                if value_count == 0 {
                     errors.required(
                         &path.field("values"),
                         "must be specified when `operator` is 'In' or 'NotIn'",
@@ -156,14 +159,14 @@ fn node_term(term: &Value, allows_values: bool, path: &Path<'_>, errors: &mut Er
                 }
             }
             "Exists" | "DoesNotExist" => {
-                if n_values > 0 {
+                if value_count > 0 {
                     let words =
                         "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
                     errors.forbidden(&path.field("values"), words);
                 }
             }
             "Gt" | "Lt" => {
-                if n_values != 1 {
+                if value_count != 1 {
                     errors.required(
                         &path.field("values"),
                         "must be specified single value when `operator` is 'Lt' or 'Gt'",
@@ -212,7 +215,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn selectors_by_field_name_nodes() {
+    fn match_fields_only_support_names_of_nodes() {
         for (expression, expected) in [
             (json!({"key": "metadata.name", "operator": "In", "values": ["n1"]}), vec![]),
             (json!({"key": "metadata.name", "operator": "In", "values": ["N"]}), vec!["values[0]"]),
@@ -233,19 +236,19 @@ mod tests {
     }
 
     #[test]
-    fn terms_about_pods_have_a_topology_key() {
+    fn pod_affinity_terms_need_a_topology_key_and_valid_namespaces() {
         let mut errors = Errors::default();
         let required = json!([{"namespaces": ["A"]}]);
         let pods =
             json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}});
         affinity(&pods, &Path::new("a"), &mut errors);
-        let place = "a.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]";
+        let term_path = "a.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]";
         let found: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
         let expected = [
-            format!("{place}.namespace: Invalid value: \"A\""),
-            format!("{place}.topologyKey: Required value: can not be empty"),
-            format!("{place}.topologyKey: Invalid value: \"\": name part must be non-empty"),
-            format!("{place}.topologyKey: Invalid value: \"\": name part must consist"),
+            format!("{term_path}.namespace: Invalid value: \"A\""),
+            format!("{term_path}.topologyKey: Required value: can not be empty"),
+            format!("{term_path}.topologyKey: Invalid value: \"\": name part must be non-empty"),
+            format!("{term_path}.topologyKey: Invalid value: \"\": name part must consist"),
         ];
         let is_same = found.iter().zip(&expected).all(|(found, start)| found.starts_with(start));
         assert!(is_same && found.len() == expected.len(), "{found:#?}");

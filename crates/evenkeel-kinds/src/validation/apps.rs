@@ -37,7 +37,7 @@ pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
             immutable("selector", "*v1.LabelSelector", new, old, errors);
         }
         "StatefulSet" => {
-            // An object whose stored template is already invalid can still be scaled and deleted.
+            // A StatefulSet whose stored template is invalid can still be scaled and deleted.
             let mut before = Errors::default();
             selector_and_template(target.kind, old, true, &mut before);
             by_kind(target.kind, old, &mut before);
@@ -53,26 +53,26 @@ pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
     }
 }
 
-/// Validates selector and template, and that the selector matches the template's labels. Validates the pod template
-/// itself only if `strict`.
+/// Validates the selector, and that it matches the labels of the pod template. Validates the pod template itself
+/// only if `strict`.
 fn selector_and_template(kind: &str, new: &Value, strict: bool, errors: &mut Errors) {
     let path = Path::new("spec");
-    // Upstream has one function for ReplicaSets and Deployments; only its texts differ.
-    let (selecting, running) = match kind {
+    // Names in the errors. Upstream has the same texts for ReplicaSets and Deployments.
+    let (selector_owner, template_owner) = match kind {
         "StatefulSet" => ("statefulset", kind),
         "DaemonSet" => ("daemonset", kind),
         _ => ("deployment", "ReplicaSet"),
     };
     let (selector, selector_path) = (get(new, "spec.selector"), path.field("selector"));
-    let mut of_selector = Errors::default();
+    let mut selector_errors = Errors::default();
     match selector {
         None if kind == "DaemonSet" => {}
         None => errors.required(&selector_path, ""),
         Some(selector) => {
             labels::selector(selector, &selector_path, errors);
-            labels::selector(selector, &selector_path, &mut of_selector);
+            labels::selector(selector, &selector_path, &mut selector_errors);
             if is_empty(selector, "matchLabels") && is_empty(selector, "matchExpressions") {
-                let detail = format!("empty selector is invalid for {selecting}");
+                let detail = format!("empty selector is invalid for {selector_owner}");
                 let selector = quoted("*v1.LabelSelector", Some(selector));
                 errors.invalid(&selector_path, selector, &detail);
             }
@@ -80,9 +80,9 @@ fn selector_and_template(kind: &str, new: &Value, strict: bool, errors: &mut Err
     }
     let labels = object(new, "spec.template.metadata.labels");
     let template_path = path.field("template");
-    // A missing selector matches no labels, an invalid one cannot be evaluated, and an empty one is a separate
+    // A missing selector matches no labels. An invalid selector cannot be evaluated. An empty one is a separate
     // error.
-    let is_valid = of_selector.is_empty();
+    let is_valid = selector_errors.is_empty();
     let is_empty_selector = selector.is_some_and(value::is_blank);
     if !is_valid && kind != "DaemonSet" {
         let detail = if kind == "StatefulSet" { "" } else { "invalid label selector" };
@@ -108,7 +108,7 @@ fn selector_and_template(kind: &str, new: &Value, strict: bool, errors: &mut Err
             let path = template_path.field("spec");
             errors.forbidden(
                 &path.field("activeDeadlineSeconds"),
-                &format!("activeDeadlineSeconds in {running} is not Supported"),
+                &format!("activeDeadlineSeconds in {template_owner} is not Supported"),
             );
         }
     } else {
@@ -116,8 +116,8 @@ fn selector_and_template(kind: &str, new: &Value, strict: bool, errors: &mut Err
     }
 }
 
-/// Returns a StatefulSet's template as its pods get it: with the volumes of the claim templates first, and without
-/// the names that the controller sets.
+/// Returns a StatefulSet's pod template as the controller instantiates it: with the volumes of the claim templates
+/// first, and without the names that the controller sets.
 fn member_template(set: &Value, template: &Value) -> Value {
     let mut template = template.clone();
     let claims = list(set, "spec.volumeClaimTemplates");
@@ -176,13 +176,13 @@ pub(super) fn count_or_percent(value: Option<&Value>, path: &Path<'_>, errors: &
     }
 }
 
-/// Returns the percentage of a value such as `"25%"`.
+/// Returns the percentage of a value such as `"25%"`, or `None` if the value is no percentage.
 pub(super) fn percent(value: Option<&Value>) -> Option<i64> {
     let digits = value?.as_str()?.strip_suffix('%')?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-/// Whether a value is zero; a text that is no percentage is.
+/// Returns whether a value is zero or absent. A text that is neither a percentage nor a number counts as zero.
 ///
 /// Upstream: `getIntOrPercentValue`.
 fn is_zero(value: Option<&Value>) -> bool {
@@ -342,7 +342,7 @@ fn stateful_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     errors.non_negative(&path.field("ordinals").field("start"), int(new, "spec.ordinals.start"));
 }
 
-/// Validates the fields of a new StatefulSet that are immutable.
+/// Validates the fields of a new StatefulSet that an update cannot change.
 ///
 /// Upstream: `validateVolumeClaimTemplates`.
 fn stateful_set_immutable(new: &Value, errors: &mut Errors) {
@@ -369,12 +369,12 @@ fn stateful_set_update(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Refuses changes of a field of the spec, given its internal type.
+/// Rejects a change of a field of the spec. `type_name` is the field's internal type.
 fn immutable(field: &str, type_name: &'static str, new: &Value, old: &Value, errors: &mut Errors) {
-    let at_field = format!("spec.{field}");
-    let (after, before) = (get(new, &at_field), get(old, &at_field));
+    let path = format!("spec.{field}");
+    let (after, before) = (get(new, &path), get(old, &path));
     let quoted = |value: Option<&Value>| quoted(type_name, value);
-    errors.immutable_as(&Path::new(&at_field), after, before, quoted);
+    errors.immutable_as(&Path::new(&path), after, before, quoted);
 }
 
 /// Upstream: `validateControllerRevision`.
@@ -387,7 +387,7 @@ fn revision(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates the counts in a workload's status; also used for ReplicationControllers.
+/// Validates the counts in the status of a workload or ReplicationController.
 ///
 /// Upstream: `ValidateReplicaSetStatus`, `ValidateReplicationControllerStatus`, `ValidateDeploymentStatus`.
 pub(super) fn status(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
@@ -452,7 +452,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn no_more_replicas_are_ready_than_there_are() {
+    fn counts_in_a_status_do_not_exceed_the_replicas() {
         for kind in ["Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"] {
             for (counts, expected) in [
                 (
@@ -467,8 +467,8 @@ mod tests {
                 (json!({"observedGeneration": -1}), &["status.observedGeneration"]),
             ] {
                 let mut errors = Errors::default();
-                let status_of = json!({"status": counts});
-                status(kind, &status_of, &status_of, &mut errors);
+                let object = json!({"status": counts});
+                status(kind, &object, &object, &mut errors);
                 let fields: Vec<String> =
                     errors.into_vec().into_iter().map(|error| error.field.clone()).collect();
                 assert_eq!(fields, expected, "{kind}: {counts}");

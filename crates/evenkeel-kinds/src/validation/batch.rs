@@ -7,14 +7,17 @@ use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{self, get, int, list, object, text};
 use serde_json::{Value, json};
 
-/// Maximum `parallelism` and `maxFailedIndexes` of an Indexed Job, since the status lists indexes as text.
+/// Maximum `parallelism` and `maxFailedIndexes` of an Indexed Job, because the status lists indexes as text.
 const MAX_OF_INDEXED: i64 = 100_000;
 
 /// Number of completions above which `parallelism` and `maxFailedIndexes` have a lower maximum.
 const MANY_COMPLETIONS: i64 = 100_000;
 
+/// Maximum `parallelism` and `maxFailedIndexes` with more than [`MANY_COMPLETIONS`] completions and a backoff limit
+/// per index.
 const MAX_WITH_MANY_COMPLETIONS: i64 = 10_000;
 
+/// Maximum length of `managedBy` in bytes.
 const MAX_MANAGED_BY: usize = 63;
 
 pub(crate) fn create(kind: &str, new: &Value, errors: &mut Errors) {
@@ -49,17 +52,17 @@ fn job(new: &Value, errors: &mut Errors) {
 ///
 /// Upstream: `ValidateJobSpec`.
 fn selector(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let mut of_selector = Errors::default();
+    let mut selector_errors = Errors::default();
     match get(spec, "selector") {
         None => errors.required(&path.field("selector"), ""),
         Some(selector) => {
             labels::selector(selector, &path.field("selector"), errors);
-            labels::selector(selector, &path.field("selector"), &mut of_selector);
+            labels::selector(selector, &path.field("selector"), &mut selector_errors);
         }
     }
-    // A missing selector matches no pods; an invalid one is not evaluated.
+    // A missing selector matches no pods. An invalid one is not evaluated.
     let template_labels = object(spec, "template.metadata.labels");
-    if of_selector.is_empty() && !labels::selects(get(spec, "selector"), template_labels) {
+    if selector_errors.is_empty() && !labels::selects(get(spec, "selector"), template_labels) {
         let labels = get(spec, "template.metadata.labels").cloned().unwrap_or_default();
         let template = path.field("template");
         let detail = "`selector` does not match template `labels`";
@@ -67,7 +70,7 @@ fn selector(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Requires that the hostname of the last index is a DNS label.
+/// Requires that the hostname of the pod with the last index is a DNS label.
 ///
 /// Upstream: `validateNameAllowsCompletions`.
 fn name(new: &Value, errors: &mut Errors) {
@@ -241,7 +244,8 @@ fn completion_mode(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Rejects a number above a maximum that applies in the case that `when` describes.
+/// Rejects a number above the maximum `most`. `when` ends the error text with the case in which the maximum
+/// applies.
 fn at_most(spec: &Value, field: &str, most: i64, when: &str, path: &Path<'_>, errors: &mut Errors) {
     if let Some(number) = int(spec, field).filter(|number| *number > most) {
         let detail = format!("must be less than or equal to {most}{when}");
@@ -282,7 +286,8 @@ fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
     immutable("successPolicy", "*batch.SuccessPolicy");
 }
 
-/// Refuses changes of a pod template, but for where the pods of a Job that never started are to run.
+/// Rejects changes of the pod template. Before a suspended Job has started, its scheduling constraints, labels,
+/// annotations and container resources may change.
 ///
 /// Upstream: `validatePodTemplateUpdate`.
 fn template_update(new: &Value, old: &Value, errors: &mut Errors) {

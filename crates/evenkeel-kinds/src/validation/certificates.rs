@@ -57,12 +57,12 @@ const USAGES: &[&str] = &[
     "timestamping",
 ];
 
-/// The most bytes of a signer's domain.
+/// Maximum length of a signer's domain in bytes.
 const MAX_DOMAIN: usize = 253;
-/// The most bytes of the rest of a signer's name: a label and a subdomain.
+/// Maximum length in bytes of a signer's name after the slash: a subdomain, a dot and a label.
 const MAX_SIGNER_PATH: usize = 253 + 63 + 1;
 
-/// Validates the name of a signer, `example.com/signer-name`.
+/// Validates the name of a signer, such as `example.com/signer-name`.
 ///
 /// Upstream: `ValidateSignerName`.
 pub(super) fn signer_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
@@ -89,11 +89,12 @@ pub(super) fn signer_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the words between the dots of a part of a signer's name, up to the first wrong one.
+/// Validates the labels between the dots of a part of a signer's name, up to the first invalid one.
 fn signer_labels(part: &str, check: fn(&str) -> Vec<String>, path: &Path<'_>, errors: &mut Errors) {
-    let wrong = part.split('.').map(|label| (label, check(label))).find(|(_, all)| !all.is_empty());
-    for message in wrong.iter().flat_map(|(_, messages)| messages) {
-        let label = wrong.as_ref().map(|(label, _)| *label).unwrap_or_default();
+    let invalid =
+        part.split('.').map(|label| (label, check(label))).find(|(_, all)| !all.is_empty());
+    for message in invalid.iter().flat_map(|(_, messages)| messages) {
+        let label = invalid.as_ref().map(|(label, _)| *label).unwrap_or_default();
         errors.invalid(path, part, &format!("validating label {label:?}: {message}"));
     }
 }

@@ -44,18 +44,18 @@ fn condition(condition: &Value, path: &Path<'_>, errors: &mut Errors) {
         errors.required(&path.field("lastTransitionTime"), "");
     }
     let reason = text(condition, "reason");
-    let place = path.field("reason");
+    let reason_path = path.field("reason");
     if reason.is_empty() {
-        errors.required(&place, "");
+        errors.required(&reason_path, "");
     } else if !is_condition_reason(reason) {
         let detail = "a condition reason must start with alphabetic character, optionally followed by a string of \
                       alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. \
                       'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used \
                       for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
-        errors.invalid(&place, reason, detail);
+        errors.invalid(&reason_path, reason, detail);
     }
     if reason.len() > MAX_REASON {
-        errors.too_long(&place, MAX_REASON);
+        errors.too_long(&reason_path, MAX_REASON);
     }
     if text(condition, "message").len() > MAX_MESSAGE {
         errors.too_long(&path.field("message"), MAX_MESSAGE);

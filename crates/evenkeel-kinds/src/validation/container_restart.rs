@@ -48,7 +48,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn rules_need_a_policy_and_exit_codes() {
+    fn restart_rules_need_a_policy_and_exit_codes() {
         let codes = json!({"operator": "In", "values": [1]});
         let rule = json!([{"action": "Restart", "exitCodes": codes}]);
         for (container, expected) in [

@@ -17,5 +17,5 @@ fn lease(new: &Value, errors: &mut Errors) {
         errors.invalid(&path.field("leaseDurationSeconds"), seconds, "must be greater than 0");
     }
     errors.non_negative(&path.field("leaseTransitions"), int(new, "spec.leaseTransitions"));
-    // An empty holder is valid: a leader that releases the lease leaves it empty.
+    // An empty holder is valid, because a leader that releases the lease empties it.
 }

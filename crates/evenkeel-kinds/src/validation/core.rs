@@ -10,6 +10,7 @@ use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{flag, get, int, is_empty, list, object, text};
 use serde_json::Value;
 
+/// Maximum size in bytes of all values of a ConfigMap or Secret together.
 const DATA_LIMIT: usize = 1024 * 1024;
 
 pub(crate) fn create(kind: &str, new: &Value, errors: &mut Errors) {
@@ -112,6 +113,8 @@ fn replication_controller(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Validates the keys in `fields` and the total size of their values. An error about the size is at `root`, or at
+/// `[]` if it is empty, as for a ConfigMap.
 fn data_keys(new: &Value, fields: &[&str], root: &str, errors: &mut Errors) {
     let mut size = 0;
     for field in fields {
@@ -126,7 +129,7 @@ fn data_keys(new: &Value, fields: &[&str], root: &str, errors: &mut Errors) {
                 errors.invalid(&path, key.as_str(), "duplicate of key present in binaryData");
             }
             let length = value.as_str().unwrap_or_default().len();
-            // Base64 encodes three bytes in four characters.
+            // The value is Base64, which encodes three bytes in four characters.
             size += if *field == "data" && root.is_empty() { length } else { length / 4 * 3 };
         }
     }
@@ -140,6 +143,7 @@ fn config_map(new: &Value, errors: &mut Errors) {
     data_keys(new, &["data", "binaryData"], "", errors);
 }
 
+/// Rejects changes of an immutable ConfigMap or Secret.
 fn immutable_data(new: &Value, old: &Value, fields: &[&str], errors: &mut Errors) {
     if !flag(old, "immutable") {
         return;
@@ -197,7 +201,7 @@ fn secret(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates that Base64 encodes a JSON object. Errors do not contain the value.
+/// Requires that the Base64 value is a JSON object or null. Errors do not contain the value.
 fn docker_config(value: &str, path: &Path<'_>, errors: &mut Errors) {
     let bytes = STANDARD.decode(value).unwrap_or_default();
     let parsed = serde_json::from_slice::<Option<serde_json::Map<String, Value>>>(&bytes);
@@ -226,14 +230,14 @@ fn endpoints(new: &Value, errors: &mut Errors) {
                 let addresses = addresses.index(index);
                 let path = addresses.field("ip");
                 errors.invalid_all(&path, ip, &names::ip(ip));
-                for (field, form) in [
+                for (field, validate) in [
                     ("hostname", names::dns_label as fn(&str) -> Vec<String>),
                     ("nodeName", names::dns_subdomain),
                 ] {
                     let value = get(address, field).and_then(Value::as_str);
                     let is_checked = |value: &&str| field == "nodeName" || !value.is_empty();
                     if let Some(value) = value.filter(is_checked) {
-                        errors.invalid_all(&addresses.field(field), value, &form(value));
+                        errors.invalid_all(&addresses.field(field), value, &validate(value));
                     }
                 }
                 super::service::non_special_ip(ip, &path, errors);

@@ -44,7 +44,7 @@ pub(super) fn create(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates names and order of a node's declared features.
+/// Validates the names and the order of a node's declared features.
 ///
 /// Upstream: `validateNodeDeclaredFeatures`.
 fn declared_features(new: &Value, errors: &mut Errors) {
@@ -163,6 +163,7 @@ pub(super) fn update_status(new: &Value, old: &Value, errors: &mut Errors) {
 mod tests {
     use super::*;
 
+    /// Asserts the errors, each by the start of its text.
     #[track_caller]
     fn check(validate: impl FnOnce(&mut Errors), expected: &[&str]) {
         let mut errors = Errors::default();
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_have_a_cidr_for_each_family() {
+    fn pod_cidrs_of_a_node_are_valid_and_one_per_family() {
         for (cidrs, expected) in [
             (json!(["10.0.0.0/24", "fd00::/64"]), vec![]),
             (json!(["a"]), vec!["spec.podCIDRs[0]: Invalid value: \"a\""]),
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn declared_features_are_sorted_names() {
+    fn declared_features_are_sorted_and_have_valid_names() {
         for (features, expected) in [
             (json!(["A", "MyFeature/mySubFeature"]), vec![]),
             (
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_provider_sets_does_not_change() {
+    fn an_update_keeps_pod_cidrs_and_provider_id_and_has_no_duplicate_addresses() {
         let node = |cidr: &str, provider: &str| json!({"spec": {"podCIDRs": [cidr], "providerID": provider}});
         let old = node("10.0.0.0/24", "a");
         check(|errors| update(&old, &old, errors), &[]);

@@ -6,7 +6,9 @@ use evenkeel_apimachinery::value::{get, list, same, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
+/// Maximum number of ports of an EndpointSlice.
 const MAX_PORTS: usize = 20_000;
+/// Maximum number of endpoints of an EndpointSlice.
 const MAX_ENDPOINTS: usize = 1000;
 /// Maximum number of addresses of one endpoint.
 const MAX_ADDRESSES: usize = 100;
@@ -113,7 +115,7 @@ fn endpoints(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates the names of zones or nodes in hints: each is valid and none is a duplicate.
+/// Validates the names of zones or nodes in hints, and that each occurs once.
 ///
 /// Upstream: `validateHints`.
 fn hint_names(

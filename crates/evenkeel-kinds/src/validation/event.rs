@@ -1,5 +1,5 @@
-//! Validation of Events in their core version. Events with `eventTime` are of the new kind. A write through
-//! `events.k8s.io` has stricter rules.
+//! Validation of Events, which are stored in their core version. An Event with `eventTime` uses the newer API.
+//! Writes through `events.k8s.io` have stricter rules.
 
 use super::names;
 use crate::internal::quoted;
@@ -7,9 +7,13 @@ use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{get, int, is_empty, text};
 use serde_json::Value;
 
+/// Maximum length of `reportingInstance` in bytes.
 const MAX_REPORTING_INSTANCE: usize = 128;
+/// Maximum length of `action` in bytes.
 const MAX_ACTION: usize = 128;
+/// Maximum length of `reason` in bytes.
 const MAX_REASON: usize = 128;
+/// Maximum length of the message in bytes, which `events.k8s.io` calls `note`.
 const MAX_NOTE: usize = 1024;
 
 /// Validates a new Event in a request to this API group.
@@ -141,17 +145,18 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn events_of_the_new_group_obey_stricter_rules() {
+    fn writes_through_events_k8s_io_have_stricter_rules() {
         let event = json!({"metadata": {"namespace": "a"}, "involvedObject": {"namespace": "a"},
             "eventTime": "2026-01-01T00:00:00.000000Z", "reportingComponent": "a/b", "reportingInstance": "i",
             "action": "a", "reason": "r", "type": "Normal"});
-        let wrong = |group: &str, event: &Value| -> Vec<String> {
+        let fields_of_errors = |group: &str, event: &Value| -> Vec<String> {
             let mut errors = Errors::default();
             create(group, event, &mut errors);
             errors.into_vec().into_iter().map(|error| error.field).collect()
         };
         let group = "events.k8s.io";
-        assert!(wrong(group, &event).is_empty());
+        assert!(fields_of_errors(group, &event).is_empty());
+        // Changed field and value, and the fields of the errors in `events.k8s.io` and in the core group.
         for (field, value, strict, core) in [
             ("type", json!("A"), "type", ""),
             ("count", json!(1), "count", ""),
@@ -167,8 +172,8 @@ mod tests {
         ] {
             let mut event = event.clone();
             event[field] = value;
-            assert_eq!(wrong(group, &event), [strict]);
-            assert_eq!(wrong("", &event).join(","), core);
+            assert_eq!(fields_of_errors(group, &event), [strict]);
+            assert_eq!(fields_of_errors("", &event).join(","), core);
         }
         let mut changed = event.clone();
         changed["reason"] = json!("s");

@@ -6,9 +6,13 @@ use evenkeel_apimachinery::value::{get, int, list, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
+/// Maximum number of rules of a policy.
 const MAX_RULES: usize = 20;
+/// Maximum number of exit codes of a rule.
 const MAX_EXIT_CODES: usize = 255;
+/// Maximum number of pod conditions of a rule.
 const MAX_POD_CONDITIONS: usize = 20;
+/// Maximum length of `succeededIndexes` in bytes.
 const MAX_SUCCEEDED_INDEXES: usize = 64 * 1024;
 
 fn too_many(items: &[Value], most: usize, path: &Path<'_>, errors: &mut Errors) {
@@ -17,7 +21,7 @@ fn too_many(items: &[Value], most: usize, path: &Path<'_>, errors: &mut Errors) 
     }
 }
 
-/// Requires a supported value.
+/// Requires one of the supported values.
 fn required_one_of(value: &str, supported: &[&str], path: &Path<'_>, errors: &mut Errors) {
     if value.is_empty() {
         let quoted: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
@@ -143,14 +147,14 @@ fn success_policy_rule(rule: &Value, completions: i64, path: &Path<'_>, errors: 
         let detail = "at least one of succeededCount or succeededIndexes must be specified";
         errors.required(path, detail);
     }
-    let mut n_indexes = 0;
+    let mut index_count = 0;
     if let Some(indexes) = indexes {
         let path = path.field("succeededIndexes");
         if indexes.len() > MAX_SUCCEEDED_INDEXES {
             errors.too_long(&path, MAX_SUCCEEDED_INDEXES);
         }
         match count_of_indexes(indexes, completions) {
-            Ok(n) => n_indexes = n,
+            Ok(n) => index_count = n,
             Err(why) => {
                 let detail = format!("error parsing succeededIndexes: {why}");
                 errors.invalid(&path, indexes, &detail);
@@ -166,9 +170,9 @@ fn success_policy_rule(rule: &Value, completions: i64, path: &Path<'_>, errors: 
         );
         errors.invalid(&path, count, &detail);
     }
-    if indexes.is_some() && count > n_indexes {
+    if indexes.is_some() && count > index_count {
         let detail = format!(
-            "must be less than or equal to {n_indexes} (the number of indexes in the specified succeededIndexes field)"
+            "must be less than or equal to {index_count} (the number of indexes in the specified succeededIndexes field)"
         );
         errors.invalid(&path, count, &detail);
     }
@@ -226,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn indexes_are_counted() {
+    fn indexes_are_counted_or_rejected() {
         for (indexes, count) in [("", 0), ("0", 1), ("0-2", 3), ("0,2-3", 3)] {
             assert_eq!(count_of_indexes(indexes, 4), Ok(count), "{indexes}");
         }

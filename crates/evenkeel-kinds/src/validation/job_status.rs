@@ -1,8 +1,6 @@
-//! Validation of a Job's status as written by a controller: the built-in one, or the one that `spec.managedBy`
-//! names.
-//!
-//! Most rules apply only if a field that they read has changed, so that other fields can be updated when the stored
-//! status breaks a rule.
+//! Validation of a Job's status, which the built-in controller writes, or the controller that `spec.managedBy`
+//! names. Most rules apply only if a field that they read has changed. Thus other fields can be updated even if the
+//! stored status breaks a rule.
 //!
 //! Upstream: `getStatusValidationOptions`, `validateJobStatus`, `ValidateJobStatusUpdate`.
 
@@ -12,7 +10,7 @@ use evenkeel_apimachinery::value::{flag, get, int, list, same, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Accessor of a Job's fields for these rules.
+/// Job with accessors of the fields that these rules read.
 #[derive(Clone, Copy)]
 struct Job<'a>(&'a Value);
 
@@ -45,7 +43,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// The new Job, the stored Job, and the path of the status for errors.
+/// Update of a Job's status: the new Job, the stored Job, and the path of the status for errors.
 struct Update<'a> {
     new: Job<'a>,
     old: Job<'a>,
@@ -90,7 +88,7 @@ impl Update<'_> {
         }
     }
 
-    /// Validates that `uncountedTerminatedPods` has uids without duplicates.
+    /// Validates that the uids in `uncountedTerminatedPods` are not empty and occur once.
     fn terminated_pods(&self, errors: &mut Errors) {
         let path = self.status.field("uncountedTerminatedPods");
         let mut seen = BTreeSet::new();
@@ -242,7 +240,7 @@ impl Update<'_> {
         }
     }
 
-    /// Whether a field changes; here, empty differs from absent.
+    /// Returns whether a field changes. Unlike in `changes`, an empty value differs from an absent one.
     fn changes_exactly(&self, field: &str) -> bool {
         self.new.status(field) != self.old.status(field)
     }
@@ -264,7 +262,7 @@ impl Update<'_> {
         }
     }
 
-    /// Rejects changes that would take back an earlier status, such as a finished condition.
+    /// Rejects changes that would undo an earlier status, such as the removal of a terminal condition.
     ///
     /// Upstream: `ValidateJobStatusUpdate`.
     fn transitions(&self, errors: &mut Errors) {
@@ -276,7 +274,7 @@ impl Update<'_> {
                 errors.invalid_whole(&conditions, &detail);
             }
         }
-        // An Indexed Job with `completions` equal to `parallelism` can be scaled down.
+        // An Indexed Job whose `completions` equal its `parallelism` can be scaled down.
         let is_elastic = text(new.0, "spec.completionMode") == "Indexed"
             && int(new.0, "spec.completions") == int(new.0, "spec.parallelism");
         for (field, may_decrease) in [("failed", false), ("succeeded", is_elastic)] {
@@ -310,7 +308,8 @@ impl Update<'_> {
     }
 }
 
-/// Returns the first index in both texts. Skips intervals that cannot be parsed, which have a separate error.
+/// Returns the first index that is in both texts. Skips intervals that cannot be parsed, because they have a
+/// separate error.
 ///
 /// Upstream: `validateFailedIndexesNotOverlapCompleted`.
 fn overlap(completed: &str, failed: &str, completions: i64) -> Option<i64> {
@@ -338,6 +337,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    /// Returns the errors of an update of the status of an Indexed Job with five completions.
     fn messages(new: Value, old: Value) -> Vec<String> {
         let spec = json!({"completions": 5, "parallelism": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 1});
         let job = |status: Value| json!({"spec": spec, "status": status});
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_runs_and_completes() {
+    fn a_job_may_run_and_complete_but_not_become_unfinished() {
         let start = "2026-01-01T00:00:00Z";
         let running = json!({"active": 2, "ready": 1, "startTime": start, "completedIndexes": "0-1", "failedIndexes": "2",
             "uncountedTerminatedPods": {"succeeded": ["a"], "failed": ["b"]}});
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_rules_have_upstreams_errors() {
+    fn invalid_updates_have_upstreams_errors() {
         let finished = |mut status: Value| {
             status["conditions"] = conditions(&["FailureTarget", "Failed"]);
             status

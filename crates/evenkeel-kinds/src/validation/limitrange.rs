@@ -7,7 +7,7 @@ use evenkeel_apimachinery::value::{Object, is_empty, list, object, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// The largest integer whose thousandths fit in 64 bits.
+/// Largest integer whose number of thousandths fits in 64 bits.
 ///
 /// Upstream: `MaxMilliValue`.
 const MAX_MILLI_VALUE: i128 = (i64::MAX / 1000) as i128;
@@ -78,14 +78,14 @@ fn resource_name(kind: &str, name: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// A quantity as an amount and as written.
+/// Quantity of a limit: its amount, and its text in the object.
 #[derive(Clone, Copy)]
 struct Limit<'a> {
     amount: Amount,
     text: &'a str,
 }
 
-/// Limits of one resource.
+/// All limits of one resource in an item.
 struct Limits<'a> {
     name: &'a str,
     min: Option<Limit<'a>>,
@@ -134,7 +134,7 @@ impl<'a> Limits<'a> {
         in_order(request, max, "defaultRequest", self.default_request);
         let limit = ("default limit value", self.default);
         in_order(request, limit, "defaultRequest", self.default_request);
-        // Upstream's error contains another value than that of the field.
+        // As upstream, these two errors contain the minimum or the maximum, not the value of the field.
         in_order(min, ("default value", self.default), "default", self.min);
         in_order(("default value", self.default), max, "default", self.max);
         self.validate_ratio(path, errors);
@@ -166,17 +166,17 @@ impl<'a> Limits<'a> {
     }
 }
 
-/// Returns `max / min` in upstream's format if `ratio` is greater. Compares small amounts in thousandths.
+/// Returns `max / min` in upstream's format if `ratio` is greater than it. Compares small amounts in thousandths.
 #[expect(clippy::cast_precision_loss, reason = "upstream divides floating-point numbers")]
 fn largest_ratio(ratio: Amount, min: Amount, max: Amount) -> Option<String> {
-    let [mut wanted, mut low, mut high] = [ratio, min, max].map(quantity::whole_value);
+    let [mut ratio_value, mut low, mut high] = [ratio, min, max].map(quantity::whole_value);
     let mut unit = 1.0;
-    if [wanted, low, high].iter().all(|value| *value < MAX_MILLI_VALUE) {
-        [wanted, low, high] = [ratio, min, max].map(quantity::milli_value);
+    if [ratio_value, low, high].iter().all(|value| *value < MAX_MILLI_VALUE) {
+        [ratio_value, low, high] = [ratio, min, max].map(quantity::milli_value);
         unit = 1000.0;
     }
     let largest = high as f64 / low as f64;
-    let is_greater = wanted as f64 / unit > largest;
+    let is_greater = ratio_value as f64 / unit > largest;
     is_greater.then(|| match largest {
         largest if largest.is_infinite() => "-Inf".to_owned(),
         largest => format!("{largest:.6}"),
@@ -189,7 +189,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn each_limit_has_its_rules() {
+    fn items_of_a_limit_range_are_validated() {
         let (min, request) = ("spec.limits[0].min[cpu]", "spec.limits[0].defaultRequest[cpu]");
         let (limit, ratio) =
             ("spec.limits[0].default[cpu]", "spec.limits[0].maxLimitRequestRatio[cpu]");
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_ratio_is_written_with_six_digits() {
+    fn a_ratio_above_max_divided_by_min_is_reported_with_six_digits() {
         for (ratio, min, max, expected) in [
             (3, 1, 2, Some("2.000000")),
             (2, 1, 2, None),

@@ -55,13 +55,13 @@ use serde_json::Value;
 /// Kind and request path of a validated object.
 #[derive(Clone, Copy, Debug)]
 pub struct ValidationTarget<'a> {
-    /// API group of the kind; empty for core.
+    /// API group of the kind. It is empty for the core group.
     pub group: &'a str,
-    /// API group of the request; for an Event, `events.k8s.io` or core.
+    /// API group of the request. For an Event, it is `events.k8s.io` or the core group.
     pub request_group: &'a str,
     /// Kind in CamelCase, such as `Pod`.
     pub kind: &'a str,
-    /// Subresource of the request; empty for the object itself.
+    /// Subresource of the request. It is empty for the object itself.
     pub subresource: &'a str,
 }
 
@@ -75,7 +75,7 @@ const ANY_FINALIZERS: [&str; 5] = [
 ];
 
 /// Kinds whose updates validate `metadata.name` and `generateName` again by the kind's rule. Updates of other kinds
-/// accept any path segment as `generateName`.
+/// only require that `generateName` is a path segment.
 const UPDATE_VALIDATES_NAME: [(&str, &[&str]); 11] = [
     (
         "",
@@ -123,7 +123,7 @@ const UPDATE_VALIDATES_NAME: [(&str, &[&str]); 11] = [
     ),
 ];
 
-/// Whether an update through this path validates `metadata.name` and `generateName` by the kind's rule.
+/// Returns whether an update through this path validates `metadata.name` and `generateName` by the kind's rule.
 ///
 /// Upstream: the calls of `ValidateObjectMeta` in the kinds' functions `Validate…Update`.
 pub fn update_validates_name(target: ValidationTarget<'_>) -> bool {
@@ -139,7 +139,7 @@ pub fn update_validates_name(target: ValidationTarget<'_>) -> bool {
             .any(|(group, kinds)| *group == target.group && kinds.contains(&target.kind))
 }
 
-/// Validates that each finalizer is fully qualified or one of Kubernetes' own.
+/// Validates that each finalizer is fully qualified or is a standard finalizer of Kubernetes.
 ///
 /// Upstream: `validateKubeFinalizerName`.
 fn finalizers(target: ValidationTarget<'_>, object: &Value, errors: &mut Errors) {
@@ -154,7 +154,7 @@ fn finalizers(target: ValidationTarget<'_>, object: &Value, errors: &mut Errors)
     }
 }
 
-/// Rejects a finalizer that is neither fully qualified nor Kubernetes' own.
+/// Rejects a finalizer that is neither fully qualified nor a standard finalizer of Kubernetes.
 fn finalizer(name: &str, path: &Path<'_>, errors: &mut Errors) {
     if !name.contains('/') && !["foregroundDeletion", "kubernetes", "orphan"].contains(&name) {
         errors.invalid(
@@ -201,9 +201,9 @@ fn create_spec(target: ValidationTarget<'_>, object: &Value, errors: &mut Errors
 /// Validates an update, except the metadata.
 pub fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, errors: &mut Errors) {
     let kind = target.kind;
-    // Two kinds take any finalizer on an update, though not on a create.
-    let takes_any = kind == "RuntimeClass" || kind == "Event" && target.request_group.is_empty();
-    if !takes_any {
+    // Updates of these two kinds accept any finalizer, unlike creates.
+    let accepts_any = kind == "RuntimeClass" || kind == "Event" && target.request_group.is_empty();
+    if !accepts_any {
         finalizers(target, new, errors);
     }
     match (target.group, target.subresource) {
@@ -246,7 +246,7 @@ fn immutable(fields: &[&str], new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Refuses a change of a field that upstream declares immutable, whose error shows no value.
+/// Rejects a change of a field that upstream declares immutable. The error contains no value.
 ///
 /// Upstream: `validate.Immutable`.
 fn declared_immutable(field: &str, new: &Value, old: &Value, errors: &mut Errors) {

@@ -43,13 +43,13 @@ pub(super) fn update_status(kind: &str, new: &Value, errors: &mut Errors) {
 }
 
 /// Upstream: `ValidateIngressSpec`.
-fn ingress(new: &Value, created: bool, errors: &mut Errors) {
+fn ingress(new: &Value, is_create: bool, errors: &mut Errors) {
     let path = Path::new("spec");
     let class = get(new, "spec.ingressClassName").and_then(Value::as_str);
     let annotation = object(new, "metadata.annotations")
         .and_then(|annotations| annotations.get("kubernetes.io/ingress.class"))
         .and_then(Value::as_str);
-    if created
+    if is_create
         && let (Some(class), Some(annotation)) = (class, annotation)
         && class != annotation
     {
@@ -116,7 +116,7 @@ fn ingress_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
         let path = paths.index(index);
         let target = text(entry, "path");
         match get(entry, "pathType").and_then(Value::as_str) {
-            // Skip the other rules for this path.
+            // As upstream, skip the other rules for this path.
             None => {
                 errors.required(&path.field("pathType"), "pathType must be specified");
                 continue;
@@ -326,10 +326,10 @@ fn network_policy_port(port: &Value, path: &Path<'_>, errors: &mut Errors) {
 
 /// Upstream: `ValidateNetworkPolicyPeer`.
 fn network_policy_peer(peer: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let mut n_peers = 0;
+    let mut peer_count = 0;
     for field in ["podSelector", "namespaceSelector"] {
         if let Some(selector) = get(peer, field) {
-            n_peers += 1;
+            peer_count += 1;
             labels::selector(selector, &path.field(field), errors);
         }
     }
@@ -351,12 +351,12 @@ fn network_policy_peer(peer: &Value, path: &Path<'_>, errors: &mut Errors) {
                 errors.invalid(&excepts.index(index), except, detail);
             }
         }
-        if n_peers > 0 {
+        if peer_count > 0 {
             errors.forbidden(path, "may not specify both ipBlock and another peer");
         }
-        n_peers += 1;
+        peer_count += 1;
     }
-    if n_peers == 0 {
+    if peer_count == 0 {
         errors.required(path, "must specify a peer");
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
     handler(new, errors);
 }
 
-/// Validates the name of the handler, after all else, as upstream's declarative rules are.
+/// Validates the name of the handler. As upstream's declarative rules, it runs after all other rules.
 fn handler(new: &Value, errors: &mut Errors) {
     errors.required_valid(&Path::new("handler"), text(new, "handler"), names::dns_label);
 }
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_runtime_class_has_a_handler_overhead_and_scheduling() {
+    fn handler_overhead_and_scheduling_of_a_runtime_class_are_validated() {
         let exists = json!({"operator": "Exists"});
         let table: [(Value, &[&str]); 8] = [
             (json!({"handler": "runc"}), &[]),

@@ -15,7 +15,7 @@ const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
 /// Fields of volume sources that are maps of strings.
 const MAPS: [&str; 2] = ["options", "volumeAttributes"];
 
-/// Volume sources for which an annotation may have mount options.
+/// Volume sources that support mount options in the annotation.
 const MOUNTABLE: [&str; 13] = [
     "gcePersistentDisk",
     "awsElasticBlockStore",
@@ -43,7 +43,7 @@ const BETA_LABELS: [(&str, &str); 5] = [
     ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
 ];
 
-/// Validates a new volume: its spec, and that its source supports mount options if it has any.
+/// Validates a new volume: its spec, and that its source supports mount options if the annotation has some.
 ///
 /// Upstream: `ValidatePersistentVolume`, `checkMountOption`.
 pub(super) fn create(new: &Value, errors: &mut Errors) {
@@ -66,7 +66,7 @@ fn volume(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     }
 }
 
-/// Validates an update: the source and an existing node affinity are immutable.
+/// Validates an update. The source is immutable, and so is an existing node affinity.
 ///
 /// Upstream: `ValidatePersistentVolumeUpdate`.
 pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
@@ -105,7 +105,7 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Returns the volume sources of a spec, which should be exactly one.
+/// Returns the volume sources of a spec. A valid spec has exactly one.
 fn sources_of(spec: &Value) -> Value {
     let mut sources = json!({});
     for source in persistentvolumesource::NAMES {
@@ -116,8 +116,8 @@ fn sources_of(spec: &Value) -> Value {
     sources
 }
 
-/// Whether two sources are equal. Absent and empty values are equal, but an empty object differs from an absent one
-/// unless the field is a map.
+/// Returns whether two sources are equal. An empty value equals an absent one, except for an empty object in a
+/// field that is not a map of strings.
 fn same_source(a: &Value, b: &Value) -> bool {
     let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else { return same(Some(a), Some(b)) };
     let within = |a: &Object, b: &Object| {
@@ -131,7 +131,7 @@ fn same_source(a: &Value, b: &Value) -> bool {
     within(a, b) && within(b, a)
 }
 
-/// Whether two node affinities are equal except for beta labels that were replaced.
+/// Returns whether two node affinities are equal, except for replaced beta labels.
 ///
 /// Upstream: `validatePvNodeAffinity`.
 fn same_affinity(new: &Value, old: &Value) -> bool {
@@ -159,14 +159,15 @@ fn same_requirement(new: &Value, old: &Value) -> bool {
         && list(new, "values") == list(old, "values")
 }
 
-/// What the rules of a volume's spec depend on.
+/// Context on which the rules of a volume's spec depend.
 #[derive(Clone, Copy)]
 struct Context<'a> {
-    /// Name of the volume; empty for an inline spec.
+    /// Name of the volume. It is empty for an inline spec.
     name: &'a str,
     /// Whether the spec is inline in a VolumeAttachment.
     is_inline: bool,
-    /// Whether the node affinity may have invalid values, because the stored object has some.
+    /// Whether the node affinity may have values that are invalid as label values, because the stored object has
+    /// some.
     allows_values: bool,
 }
 
@@ -260,7 +261,7 @@ fn capacity(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Rejects a quantity that is zero or less, and returns whether it is valid.
+/// Rejects a quantity that is not positive. Returns whether it is positive.
 ///
 /// Upstream: `ValidatePositiveQuantityValue`.
 pub(super) fn positive(quantity: &Value, path: &Path<'_>, errors: &mut Errors) -> bool {
@@ -284,7 +285,7 @@ fn reclaim_policy(spec: &Value, is_inline: bool, path: &Path<'_>, errors: &mut E
     }
 }
 
-/// Whether a path denotes the root, such as `/./`.
+/// Returns whether a path denotes the root folder, such as `/./`.
 fn is_root(path: &str) -> bool {
     let mut depth = 0_usize;
     for part in path.split('/') {
@@ -341,9 +342,10 @@ fn attributes_class(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
 mod tests {
     use super::*;
 
-    /// A field of the spec and its value.
+    /// Field of the spec, and its new value.
     type Change = (&'static str, Value);
 
+    /// Returns a valid CSI volume with changes of its spec.
     fn volume_with(changes: &[Change]) -> Value {
         let mut volume = json!({"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"],
             "capacity": {"storage": "1Gi"}, "persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem",
@@ -359,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn each_field_has_its_rules() {
+    fn fields_of_a_volume_are_validated() {
         let none = Value::Null;
         let table: [(Vec<Change>, &[&str]); 14] = [
             (vec![], &[]),
@@ -402,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inline_volume_has_a_csi_source_alone() {
+    fn an_inline_volume_has_no_claim_capacity_class_and_mode() {
         let mut errors = Errors::default();
         let mut spec = volume_with(&[("claimRef", json!({})), ("storageClassName", json!("a"))]);
         spec["spec"]["volumeMode"] = json!("Block");
@@ -412,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_keeps_the_source_and_the_affinity() {
+    fn an_update_keeps_source_node_affinity_and_volume_mode() {
         let affinity = |key: &str| {
             json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [
                 {"key": key, "operator": "In", "values": ["a"]}]}]}})

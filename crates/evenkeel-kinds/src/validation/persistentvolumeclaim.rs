@@ -101,8 +101,8 @@ fn data_sources(spec: &Value, allows_group: bool, path: &Path<'_>, errors: &mut 
     }
 }
 
-/// Validates an update: the spec is immutable, except fields that can be set once, and size and class of a bound
-/// claim.
+/// Validates an update. The spec is immutable, except for fields that can be set once, and for the size and the
+/// attributes class of a bound claim.
 ///
 /// Upstream: `ValidatePersistentVolumeClaimUpdate`.
 pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
@@ -132,8 +132,8 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     }
     let size =
         |claim: &Value, field: &str| get(claim, field).and_then(Amount::of).unwrap_or_default();
-    let wanted = size(after, STORAGE);
-    if wanted < size(before, STORAGE) && wanted <= size(old, "status.capacity.storage") {
+    let requested = size(after, STORAGE);
+    if requested < size(before, STORAGE) && requested <= size(old, "status.capacity.storage") {
         let resources = path.field("resources");
         let requests = resources.field("requests");
         let detail = "field can not be less than status.capacity";
@@ -144,8 +144,8 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     attributes_class(after, old, &path, errors);
 }
 
-/// Validates that the storage class is unchanged, or that it was unset and is now the annotated class, if there is
-/// one.
+/// Validates that the storage class is unchanged. An unset class may be set: to the annotated class if there is
+/// one, otherwise to any class.
 ///
 /// Upstream: `validateStorageClassUpgradeFromAnnotation`, `validateStorageClassUpgradeFromNil`.
 fn storage_class(new: &Value, old: &Value, allowed: &mut Value, errors: &mut Errors) {
@@ -156,8 +156,8 @@ fn storage_class(new: &Value, old: &Value, allowed: &mut Value, errors: &mut Err
     let was_absent = get(old, "spec.storageClassName").is_none();
     let is_that_of_annotation =
         stored.is_some() && class == stored && (annotated.is_none() || annotated == stored);
-    let is_moved = was_absent && is_that_of_annotation;
-    if !is_moved && !same(annotated, stored) {
+    let is_moved_from_annotation = was_absent && is_that_of_annotation;
+    if !is_moved_from_annotation && !same(annotated, stored) {
         let path = Path::new("metadata");
         let path = path.field("annotations");
         let value = annotated.cloned().unwrap_or_else(|| json!(""));
@@ -187,7 +187,7 @@ fn attributes_class(after: &Value, old: &Value, path: &Path<'_>, errors: &mut Er
     errors.forbidden(&path.field(field), &detail);
 }
 
-/// Validates the quantities of a status, and the resource names of a resize.
+/// Validates the quantities of a status, and the resource names and statuses of a resize.
 ///
 /// Upstream: `ValidatePersistentVolumeClaimStatusUpdate`.
 pub(super) fn status(new: &Value, errors: &mut Errors) {
@@ -219,6 +219,8 @@ pub(super) fn status(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Validates the name of a resource of a claim, and returns whether it is valid.
+///
 /// Upstream: `validatePersistentVolumeClaimResourceKey`.
 fn resource_key(name: &str, path: &Path<'_>, errors: &mut Errors) -> bool {
     let messages = names::qualified_name(name);
@@ -236,10 +238,11 @@ mod tests {
 
     const STORAGE_FIELD: &str = "spec.resources.requests.storage";
 
-    /// A field and its value; null removes it.
+    /// Field and its new value. Null removes the field.
     type Change = (&'static str, Value);
     type Changes<'a> = &'a [Change];
 
+    /// Returns a valid pending claim to 2 GiB with changes.
     fn claim_with(changes: Changes<'_>) -> Value {
         let mut claim = json!({"spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": "Filesystem",
             "resources": {"requests": {"storage": "2Gi"}}}, "status": {"phase": "Pending"}});
@@ -259,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn each_field_has_its_rules() {
+    fn fields_of_a_claim_are_validated() {
         let volume = json!({"kind": "PersistentVolumeClaim", "name": "a"});
         let foreign = json!({"kind": "PersistentVolumeClaim", "name": "a", "namespace": "A"});
         let other = json!({"kind": "A", "name": "a", "apiGroup": "A"});
@@ -296,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_sets_what_was_absent_and_resizes_bound_claims() {
+    fn an_update_may_set_absent_fields_and_resize_a_bound_claim() {
         let bound = ("status.phase", json!("Bound"));
         let size = |size: &str| (STORAGE_FIELD, json!(size));
         let class = |class: &str| ("spec.storageClassName", json!(class));
@@ -353,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_has_quantities_and_known_resources() {
+    fn quantities_and_resource_names_of_a_status_are_validated() {
         let none: &[&str] = &[];
         for (field, value, expected) in [
             ("status.capacity", json!({"storage": "1"}), none),

@@ -1,4 +1,4 @@
-//! Validation of volume sources of PersistentVolumes.
+//! Validation of the volume sources of PersistentVolumes, and of those that pods share with them.
 
 use super::{names, storage};
 use evenkeel_apimachinery::validation::{Errors, Path};
@@ -42,7 +42,7 @@ const HOST_PATH_TYPES: &[&str] = &[
     "Socket",
 ];
 
-/// Validates that a volume has exactly one source, and the source's fields.
+/// Validates that a volume has exactly one source, and validates the fields of the source.
 ///
 /// Upstream: `ValidatePersistentVolumeSpec`.
 pub(super) fn source(
@@ -52,13 +52,13 @@ pub(super) fn source(
     path: &Path<'_>,
     errors: &mut Errors,
 ) {
-    let mut n_sources = 0;
+    let mut source_count = 0;
     for name in NAMES {
         let Some(source) = get(spec, name) else { continue };
-        n_sources += 1;
-        // Upstream does not reject a flexVolume as a second source, and two of its paths differ from the field
-        // names.
-        if n_sources > 1 && name != "flexVolume" {
+        source_count += 1;
+        // Upstream accepts a flexVolume as a second source. In two of its paths, the name differs from that of the
+        // field.
+        if source_count > 1 && name != "flexVolume" {
             let name = if name == "cephfs" { "cephFS" } else { name };
             errors.forbidden(&path.field(name), "may not specify more than 1 volume type");
             continue;
@@ -71,7 +71,7 @@ pub(super) fn source(
             errors.required(&path.field("nodeAffinity"), detail);
         }
     }
-    if n_sources == 0 {
+    if source_count == 0 {
         errors.required(path, "must specify a volume type");
     }
 }
@@ -89,7 +89,7 @@ pub(super) fn pod_source(
 ) {
     let source = Source { value, path };
     match kind {
-        // Upstream's path has a different name for this field.
+        // In upstream's path, this field has a different name.
         "gcePersistentDisk" => {
             let name = path.to_string().replace("gcePersistentDisk", "persistentDisk");
             Source { value, path: &Path::new(&name) }.disk("pdName", errors);
@@ -127,7 +127,7 @@ pub(super) fn no_backsteps(target: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// A volume source and its path.
+/// Volume source and its path.
 struct Source<'a> {
     value: &'a Value,
     path: &'a Path<'a>,
@@ -408,7 +408,7 @@ impl Source<'_> {
     }
 }
 
-/// Whether a text is a host and a port. An IPv6 address must be in brackets.
+/// Returns whether a text is a host and a port. An IPv6 address must be in brackets.
 ///
 /// Upstream: `SplitHostPort`.
 fn is_host_port(pair: &str) -> bool {
@@ -423,8 +423,8 @@ fn is_host_port(pair: &str) -> bool {
     !host.contains([':', '[', ']']) && !port.contains(['[', ']'])
 }
 
-/// Whether a text is the name of an initiator or a target: `iqn.2001-04.com.example:name`, or `eui.` or `naa.` and
-/// a number.
+/// Returns whether a text is the name of an iSCSI initiator or target: `iqn.2001-04.com.example:name`, or `eui.` or
+/// `naa.` with a number.
 ///
 /// Upstream: `iscsiInitiatorIqnRegex`, `iscsiInitiatorEuiRegex`, `iscsiInitiatorNaaRegex`.
 fn is_iscsi_name(name: &str) -> bool {
@@ -445,8 +445,8 @@ fn is_iscsi_name(name: &str) -> bool {
     name.starts_with("iqn") && has_qualified_name(name)
 }
 
-/// Whether a text ends with a qualified name such as `iqn.2001-04.com.example:name`. Scans the text once, even if
-/// `iqn.` occurs many times.
+/// Returns whether a text ends with a qualified name such as `iqn.2001-04.com.example:name`. Scans the text only
+/// once, even if `iqn.` occurs many times.
 fn has_qualified_name(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
     let is_excluded = |c: char| {
@@ -471,7 +471,8 @@ fn has_qualified_name(text: &str) -> bool {
     })
 }
 
-/// Returns the length of a date such as `2001-04.` at the start of a text; `None` if there is none.
+/// Returns the length of a date such as `2001-04.` at the start of a text, or `None` if the text starts with no
+/// date.
 fn date_end(text: &str) -> Option<usize> {
     let (date, _) = text.as_bytes().split_at_checked(8)?;
     let is_date = date.iter().enumerate().all(|(at, byte)| match at {
@@ -487,6 +488,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    /// Returns the fields of the errors of a spec.
     fn fields(spec: &Value) -> Vec<String> {
         let mut errors = Errors::default();
         source(spec, "v", false, &Path::new("s"), &mut errors);
@@ -494,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn qualified_names_may_follow_other_text() {
+    fn an_iscsi_qualified_name_may_follow_other_text() {
         for (name, qualified) in [
             ("iqn.2001-04.com.example:a", true),
             ("iqn.2001-04.com.example:a:b", true),
@@ -519,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_has_one_source_with_its_fields() {
+    fn a_volume_has_one_source_with_valid_fields() {
         let iqn = "iqn.2001-04.com.example:a";
         let table: [(Value, &[&str]); 24] = [
             (json!({}), &["s"]),
@@ -584,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_iscsi_and_hosts_have_their_forms() {
+    fn iscsi_names_and_hosts_with_ports_are_recognized() {
         for (name, expected) in [
             ("iqn.2001-04.com.example:a", true),
             ("iqn.2001-04.com.example:a:b", true),

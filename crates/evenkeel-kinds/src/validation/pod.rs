@@ -11,9 +11,10 @@ use std::collections::BTreeSet;
 
 const RESTART_POLICIES: &[&str] = &["Always", "OnFailure", "Never"];
 /// Maximum length of a host name on Linux, in bytes.
-const HOSTNAME_LENGTH: usize = 64;
+const MAX_HOSTNAME: usize = 64;
 const DNS_POLICIES: &[&str] = &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
 const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
+/// Resources of a container that `resourceFieldRef` may reference, besides huge pages.
 const RESOURCE_FIELDS: &[&str] = &[
     "limits.cpu",
     "limits.ephemeral-storage",
@@ -45,8 +46,8 @@ pub(crate) fn create(pod: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates rules for pods that templates need not obey: images have no surrounding spaces, and required node
-/// affinity has valid label values unless the `old` spec has invalid ones.
+/// Validates rules that only apply to pods, not to templates. Images have no surrounding spaces. The required node
+/// affinity has valid label values, unless the `old` spec has invalid ones.
 ///
 /// Upstream: `validateContainersOnlyForPod`, `AllowInvalidLabelValueInRequiredNodeAffinity`.
 pub(super) fn pod_only(spec: &Value, old: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
@@ -63,7 +64,7 @@ pub(super) fn pod_only(spec: &Value, old: Option<&Value>, path: &Path<'_>, error
     super::affinity::required_values(spec, old, path, errors);
 }
 
-/// Validates a pod template: metadata and spec.
+/// Validates the metadata and the spec of a pod template.
 ///
 /// Upstream: `ValidatePodTemplateSpec`.
 pub(super) fn template(template: &Value, path: &Path<'_>, errors: &mut Errors) {
@@ -104,7 +105,7 @@ pub(super) fn spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             i64::from(i32::MAX),
         );
     }
-    for (field, form) in [
+    for (field, validate) in [
         ("serviceAccountName", names::dns_subdomain as fn(&str) -> Vec<String>),
         ("nodeName", names::dns_subdomain),
         ("runtimeClassName", names::dns_subdomain),
@@ -114,7 +115,7 @@ pub(super) fn spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     ] {
         let value = text(spec, field);
         if !value.is_empty() {
-            errors.invalid_all(&path.field(field), value, &form(value));
+            errors.invalid_all(&path.field(field), value, &validate(value));
         }
     }
     if get(spec, "runtimeClassName").and_then(Value::as_str) == Some("") {
@@ -147,7 +148,8 @@ pub(super) fn spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     security(spec, path, errors);
 }
 
-/// Validates `hostnameOverride`, which replaces the pod's host name but conflicts with host network and FQDN settings.
+/// Validates `hostnameOverride`, which replaces the pod's host name. It conflicts with `hostNetwork` and
+/// `setHostnameAsFQDN`.
 fn hostname_override(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let Some(name) = get(spec, "hostnameOverride").and_then(Value::as_str) else { return };
     for field in ["setHostnameAsFQDN", "hostNetwork"] {
@@ -155,8 +157,8 @@ fn hostname_override(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             errors.forbidden(path, &format!("may not be specified when {field} is true"));
         }
     }
-    if name.len() > HOSTNAME_LENGTH {
-        errors.too_long(path, HOSTNAME_LENGTH);
+    if name.len() > MAX_HOSTNAME {
+        errors.too_long(path, MAX_HOSTNAME);
     }
     errors.invalid_all(path, name, &names::dns_subdomain(name));
 }
@@ -287,7 +289,7 @@ fn container(
     }
     if let Some(context) = get(container, "securityContext") {
         let path = path.field("securityContext");
-        user_ids(context, &path, errors);
+        user_and_seccomp_profile(context, &path, errors);
         if flag(context, "privileged")
             && get(context, "allowPrivilegeEscalation") == Some(&Value::Bool(false))
         {
@@ -393,10 +395,10 @@ fn env(container: &Value, path: &Path<'_>, errors: &mut Errors) {
         if !prefix.is_empty() {
             errors.invalid_all(&path.field("prefix"), prefix, &names::env_name(prefix));
         }
-        let mut n_sources = 0;
+        let mut source_count = 0;
         for field in ["configMapRef", "secretRef"] {
             let Some(reference) = get(source, field) else { continue };
-            n_sources += 1;
+            source_count += 1;
             let path = path.field(field);
             errors.required_valid(
                 &path.field("name"),
@@ -404,8 +406,8 @@ fn env(container: &Value, path: &Path<'_>, errors: &mut Errors) {
                 names::dns_subdomain,
             );
         }
-        match n_sources {
-            // Like upstream's, the error is about the list.
+        match source_count {
+            // As upstream, the error is about the list, not its item.
             0 => errors.invalid(&all, "", "must specify one of: `configMapRef` or `secretRef`"),
             1 => {}
             _ => errors.invalid(&all, "", "may not have more than one field specified at a time"),
@@ -415,30 +417,30 @@ fn env(container: &Value, path: &Path<'_>, errors: &mut Errors) {
 
 /// Upstream: `validateEnvVarValueFrom`.
 fn env_source(variable: &Value, source: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let mut n_sources = 0;
+    let mut source_count = 0;
     if let Some(reference) = get(source, "fieldRef") {
-        n_sources += 1;
+        source_count += 1;
         field_ref(reference, ENV_FIELDS, &path.field("fieldRef"), errors);
     }
     if let Some(reference) = get(source, "resourceFieldRef") {
-        n_sources += 1;
+        source_count += 1;
         resource_field_ref(reference, &path.field("resourceFieldRef"), errors);
     }
     for field in ["configMapKeyRef", "secretKeyRef"] {
         let Some(reference) = get(source, field) else { continue };
-        n_sources += 1;
+        source_count += 1;
         let path = path.field(field);
         let name = text(reference, "name");
         errors.invalid_all(&path.field("name"), name, &names::dns_subdomain(name));
         errors.required_valid(&path.field("key"), text(reference, "key"), names::config_key);
     }
-    n_sources += usize::from(get(source, "fileKeyRef").is_some());
+    source_count += usize::from(get(source, "fileKeyRef").is_some());
     let words = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
-    if n_sources == 0 {
+    if source_count == 0 {
         errors.invalid(path, "", words);
     } else if !text(variable, "value").is_empty() {
         errors.invalid(path, "", "may not be specified when `value` is not empty");
-    } else if n_sources > 1 {
+    } else if source_count > 1 {
         errors.invalid(path, "", "may not have more than one field specified at a time");
     }
 }
@@ -604,17 +606,17 @@ fn probes(container: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 /// Upstream: `validateHandler`.
-fn handler(handler: &Value, forms: &[&str], path: &Path<'_>, errors: &mut Errors) {
-    let mut n_forms = 0;
-    for form in forms {
-        let Some(action) = get(handler, form) else { continue };
-        let path = path.field(form);
-        n_forms += 1;
-        if n_forms > 1 {
+fn handler(handler: &Value, types: &[&str], path: &Path<'_>, errors: &mut Errors) {
+    let mut handler_count = 0;
+    for handler_type in types {
+        let Some(action) = get(handler, handler_type) else { continue };
+        let path = path.field(handler_type);
+        handler_count += 1;
+        if handler_count > 1 {
             errors.forbidden(&path, "may not specify more than 1 handler type");
             continue;
         }
-        match *form {
+        match *handler_type {
             "exec" if list(action, "command").is_empty() => {
                 errors.required(&path.field("command"), "");
             }
@@ -644,7 +646,7 @@ fn handler(handler: &Value, forms: &[&str], path: &Path<'_>, errors: &mut Errors
             _ => {}
         }
     }
-    if n_forms == 0 {
+    if handler_count == 0 {
         errors.required(path, "must specify a handler type");
     }
 }
@@ -697,6 +699,7 @@ fn dns(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates node selector, tolerations, topology spread constraints and affinity.
 fn scheduling(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     labels::labels(object(spec, "nodeSelector"), &path.field("nodeSelector"), errors);
     tolerations(spec, &path.field("tolerations"), errors);
@@ -745,7 +748,7 @@ fn scheduling(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the list `tolerations` of a pod spec or of the scheduling of a RuntimeClass.
+/// Validates `tolerations` of a pod spec or of a RuntimeClass's scheduling.
 ///
 /// Upstream: `ValidateTolerations`.
 pub(super) fn tolerations(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
@@ -777,7 +780,8 @@ pub(super) fn tolerations(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
                     errors.invalid(&path.field("operator"), text(toleration, "value"), words);
                 }
             }
-            // Numeric comparison needs an alpha feature, but upstream's error lists the operators as supported.
+            // Numeric comparison needs an alpha feature. Upstream's error nevertheless lists both operators as
+            // supported.
             "Lt" | "Gt" => {
                 let all = ["Equal", "Exists", "Lt", "Gt"];
                 errors.not_supported(&path.field("operator"), operator, &all);
@@ -862,7 +866,7 @@ fn operating_system(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
 fn security(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let Some(context) = get(spec, "securityContext") else { return };
     let path = path.field("securityContext");
-    user_ids(context, &path, errors);
+    user_and_seccomp_profile(context, &path, errors);
     errors.in_range(&path.field("fsGroup"), int(context, "fsGroup"), 0, i64::from(i32::MAX));
     let groups = path.field("supplementalGroups");
     for (index, group) in list(context, "supplementalGroups").iter().enumerate() {
@@ -882,7 +886,8 @@ fn security(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-fn user_ids(context: &Value, path: &Path<'_>, errors: &mut Errors) {
+/// Validates the user, the group and the seccomp profile of a security context.
+fn user_and_seccomp_profile(context: &Value, path: &Path<'_>, errors: &mut Errors) {
     for field in ["runAsUser", "runAsGroup"] {
         errors.in_range(&path.field(field), int(context, field), 0, i64::from(i32::MAX));
     }

@@ -6,7 +6,7 @@ use evenkeel_apimachinery::value::{get, list, text};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Returns the names of the claims in a pod's spec.
+/// Returns the names of the resource claims in a pod's spec.
 ///
 /// Upstream: `gatherPodResourceClaimNames`.
 pub(super) fn claim_names(spec: &Value) -> BTreeSet<&str> {
@@ -14,7 +14,8 @@ pub(super) fn claim_names(spec: &Value) -> BTreeSet<&str> {
     names.filter(|name| !name.is_empty()).collect()
 }
 
-/// Validates the claims of a pod. Each has a name, and references either a ResourceClaim or a template.
+/// Validates the resource claims of a pod. Each has a unique name, and references either a ResourceClaim or a
+/// template.
 ///
 /// Upstream: `validatePodResourceClaims`.
 pub(super) fn pod_resource_claims(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
@@ -51,7 +52,8 @@ pub(super) fn pod_resource_claims(spec: &Value, path: &Path<'_>, errors: &mut Er
     }
 }
 
-/// Validates the claims of a container. Each must be one of the pod's claims, or a request of one.
+/// Validates the resource claims of a container. Each must name a claim of the pod, and may name one request of
+/// that claim.
 ///
 /// Upstream: `validateResourceClaimNames`.
 pub(super) fn container_claims(
@@ -106,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn containers_use_claims_of_the_pod() {
+    fn claims_of_a_pod_and_of_its_containers_are_validated() {
         let spec = json!({"resourceClaims": [
             {"name": "a", "resourceClaimName": "x"},
             {"name": "a", "resourceClaimName": "X"},

@@ -5,7 +5,7 @@ use evenkeel_apimachinery::value::{flag, list, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Longest name of a sysctl, in bytes.
+/// Maximum length of a sysctl's name in bytes.
 const MAX_SYSCTL: usize = 253;
 
 /// Upstream: `validateSysctls`, `ValidateHostSysctl`.
@@ -38,7 +38,7 @@ pub(super) fn sysctls(spec: &Value, context: &Value, path: &Path<'_>, errors: &m
     }
 }
 
-/// Whether a text is the name of a sysctl: words that dots or slashes separate.
+/// Returns whether a text is the name of a sysctl: words that are separated by dots or slashes.
 ///
 /// Upstream: `IsValidSysctlName`.
 fn is_sysctl(name: &str) -> bool {

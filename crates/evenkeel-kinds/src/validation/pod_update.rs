@@ -1,4 +1,5 @@
-//! Validation of pod updates: few fields of the spec are mutable, and container states only advance.
+//! Validation of pod updates. Few fields of the spec are mutable, and a terminated container stays terminated
+//! unless its restart policy allows a restart.
 
 use super::ValidationTarget;
 use super::pod;
@@ -8,6 +9,7 @@ use evenkeel_apimachinery::value::{copy, get, int, is_empty, list, object, remov
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Error detail for changes of immutable fields of the spec.
 const SPEC_DETAIL: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
                           `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only \
                           additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set \
@@ -111,7 +113,7 @@ fn added_gates(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates that the node selector of a gated pod only gets additional labels.
+/// Requires that an update of a gated pod only adds labels to the node selector.
 ///
 /// Upstream: `validateNodeSelectorMutation`.
 fn node_selector(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
@@ -128,7 +130,7 @@ fn node_selector(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors)
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 
-/// Validates that the required node affinity of a gated pod only becomes stricter.
+/// Requires that an update of a gated pod only makes its required node affinity stricter.
 ///
 /// Upstream: `validateNodeAffinityMutation`.
 fn node_affinity(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
@@ -146,7 +148,7 @@ fn node_affinity(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors)
     }
     for (index, (after, before)) in after.iter().zip(before).enumerate() {
         let adds_only = |field: &str| list(after, field).starts_with(list(before, field));
-        // A term without requirements matches no node; an added requirement would change that.
+        // A term without requirements matches no node. With an added requirement, it could match nodes.
         let is_empty_term = is_empty(before, "matchExpressions") && is_empty(before, "matchFields");
         let changes = after != before;
         if is_empty_term && changes || !adds_only("matchExpressions") || !adds_only("matchFields") {
@@ -157,7 +159,8 @@ fn node_affinity(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors)
     }
 }
 
-/// Resets the node affinity of a pod's spec to that of `old`, so that no other affinity may change.
+/// Resets the node affinity of a pod's spec to that of `old`. A comparison with `old` then shows changes of other
+/// affinities only.
 fn keep_node_affinity(spec: &mut Value, old: &Value) {
     let before = get(old, "affinity.nodeAffinity").cloned();
     if before.as_ref() == get(spec, "affinity.nodeAffinity") {
@@ -175,7 +178,7 @@ fn keep_node_affinity(spec: &mut Value, old: &Value) {
     }
 }
 
-/// Validates that old tolerations stay unchanged except for their duration; new ones may be added.
+/// Requires that existing tolerations stay unchanged, except for `tolerationSeconds`. New ones may be added.
 ///
 /// Upstream: `validateOnlyAddedTolerations`.
 fn tolerations(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
@@ -193,7 +196,7 @@ fn tolerations(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Indexes the first item of each name, with its position.
+/// Returns the first item of each name, with its position in the list.
 fn by_name(items: &[Value]) -> BTreeMap<&str, (usize, &Value)> {
     let mut first = BTreeMap::new();
     for (index, item) in items.iter().enumerate() {
@@ -257,14 +260,14 @@ fn status(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Rejects the restart of a terminated container if the restart policy forbids it.
+/// Rejects the restart of a terminated container that its restart policy forbids.
 ///
 /// Upstream: `ValidateContainerStateTransition`.
 fn transitions(new: &Value, old: &Value, field: &str, policy: &str, errors: &mut Errors) {
     let path = Path::new("status");
     let all = path.field(field);
     let after = by_name(list(new, &format!("status.{field}")));
-    let own =
+    let containers_by_name =
         ["containers", "initContainers"].map(|field| by_name(list(new, &format!("spec.{field}"))));
     for before in list(old, &format!("status.{field}")) {
         if get(before, "state.terminated").is_none() {
@@ -275,11 +278,11 @@ fn transitions(new: &Value, old: &Value, field: &str, policy: &str, errors: &mut
             continue;
         }
         let name = text(before, "name");
-        let own_policy = own
+        let container_policy = containers_by_name
             .iter()
             .find_map(|containers| containers.get(name))
             .map(|(_, container)| text(container, "restartPolicy"));
-        if own_policy == Some("Always") {
+        if container_policy == Some("Always") {
             continue;
         }
         if let Some((index, status)) = after.get(name)
@@ -298,6 +301,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    /// Returns a pod with a scheduling gate and changed fields, given by path.
     fn pod(changes: &[(&str, Value)]) -> Value {
         let term = json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]});
         let mut pod = json!({"spec": {
@@ -313,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn gated_pods_become_pickier() {
+    fn an_update_of_a_gated_pod_only_adds_scheduling_constraints() {
         let affinity = format!("spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms");
         let (first, second) =
             (json!({"key": "a", "operator": "Exists"}), json!({"key": "b", "operator": "Exists"}));

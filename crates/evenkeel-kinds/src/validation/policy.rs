@@ -13,7 +13,7 @@ pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates an updated status: its conditions, and that no count is negative.
+/// Validates an updated status of a PodDisruptionBudget: its conditions, and that no count is negative.
 ///
 /// Upstream: `ValidatePodDisruptionBudgetStatusUpdate`.
 pub(super) fn update_status(kind: &str, new: &Value, errors: &mut Errors) {

@@ -1,4 +1,4 @@
-//! Validation of resource lists: names, quantities, and that requests do not exceed limits.
+//! Validation of resource lists: the names, the quantities, and that requests do not exceed limits.
 
 use super::names;
 use evenkeel_apimachinery::amount::Amount;
@@ -8,7 +8,8 @@ use serde_json::Value;
 
 const CONTAINER_RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
-/// Validates the quantities of a map such as `status.capacity`: not negative, and integers for integer resources.
+/// Validates the quantities of a map such as `status.capacity`. None is negative, and those of integer resources
+/// are integers.
 pub(super) fn validate_quantities(map: Option<&Object>, path: &Path<'_>, errors: &mut Errors) {
     for (name, quantity) in map.into_iter().flatten() {
         validate_quantity(name, quantity, &path.field(name), errors);
@@ -39,7 +40,7 @@ pub(super) fn non_negative(quantity: &Value, path: &Path<'_>, errors: &mut Error
     }
 }
 
-/// Validates that a quantity is not negative; returns whether it is valid.
+/// Rejects a negative quantity. Returns whether the quantity is valid.
 ///
 /// Upstream: `validateBasicResource`.
 pub(super) fn basic_resource(quantity: &Value, path: &Path<'_>, errors: &mut Errors) -> bool {
@@ -51,14 +52,14 @@ pub(super) fn basic_resource(quantity: &Value, path: &Path<'_>, errors: &mut Err
     value >= 0
 }
 
-/// Whether quantities of a resource are integers.
+/// Returns whether quantities of a resource must be integers.
 ///
 /// Upstream: `IsIntegerResourceName`.
 pub(super) fn is_integer_resource(name: &str) -> bool {
     is_extended(name) || is_object_count(name)
 }
 
-/// Whether a resource is native to Kubernetes, by its name.
+/// Returns whether a resource is native to Kubernetes, by its name.
 ///
 /// Upstream: `IsNativeResource`.
 pub(super) fn is_native(name: &str) -> bool {
@@ -98,7 +99,7 @@ fn rounded(amount: Amount, unit: i128) -> i128 {
     value / unit + (value % unit).signum()
 }
 
-/// Whether a quota resource counts objects of a built-in kind.
+/// Returns whether a quota resource counts objects of a built-in kind.
 ///
 /// Upstream: `integerResources`.
 pub(super) fn is_object_count(name: &str) -> bool {
@@ -116,7 +117,7 @@ pub(super) fn is_object_count(name: &str) -> bool {
     )
 }
 
-/// Whether a quota can limit this resource, whose name is not qualified.
+/// Returns whether a quota can limit this resource, whose name is not qualified.
 ///
 /// Upstream: `IsStandardQuotaResourceName`.
 pub(super) fn is_standard_quota_resource(name: &str) -> bool {
@@ -165,7 +166,7 @@ pub(super) fn quota_resource_name(name: &str, path: &Path<'_>, errors: &mut Erro
     }
 }
 
-/// Whether requests of a resource may differ from its limit.
+/// Returns whether the request of a resource may differ from its limit.
 ///
 /// Upstream: `IsOvercommitAllowed`.
 pub(super) fn can_overcommit(name: &str) -> bool {
@@ -239,7 +240,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn resources_of_a_container_are_known_and_huge_pages_whole() {
+    fn resource_requirements_of_a_container_are_validated() {
         let table: [(Value, &[&str]); 9] = [
             (json!({"limits": {"cpu": "1", "hugepages-2Mi": "4Mi"}}), &[]),
             (json!({"limits": {"hugepages-2Mi": "4Mi"}}), &["resources"]),

@@ -60,8 +60,8 @@ fn role(kind: &str, new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates a rule except its verbs. Those are validated after all rules, in the order of upstream's declarative
-/// validation.
+/// Validates a rule except its verbs. Upstream's declarative validation reports missing verbs after all other
+/// errors.
 ///
 /// Upstream: `ValidatePolicyRule`.
 fn policy_rule(rule: &Value, namespaced: bool, path: &Path<'_>, errors: &mut Errors) {
@@ -113,7 +113,7 @@ fn role_binding(kind: &str, new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Requires names of subjects, after all else, as upstream's declarative rules are.
+/// Requires names of subjects. Upstream's declarative validation reports missing names after all other errors.
 fn subject_names(new: &Value, errors: &mut Errors) {
     let all = Path::new("subjects");
     for (index, subject) in list(new, "subjects").iter().enumerate() {

@@ -20,7 +20,7 @@ const SCOPES: [&str; 7] = [
 const CONFLICTS: [[&str; 2]; 2] =
     [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]];
 
-/// Validates limits and scopes of a quota.
+/// Validates the limits and the scopes of a quota.
 ///
 /// Upstream: `ValidateResourceQuotaSpec`.
 pub(super) fn quota(new: &Value, errors: &mut Errors) {
@@ -32,7 +32,7 @@ pub(super) fn quota(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates an update: the set of scopes is immutable.
+/// Validates an update. The set of scopes is immutable.
 ///
 /// Upstream: `ValidateResourceQuotaUpdate`.
 pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
@@ -52,11 +52,12 @@ pub(super) fn status(new: &Value, errors: &mut Errors) {
     hard(object(new, "status.used"), &path.field("used"), errors);
 }
 
+/// Returns the distinct scopes in `spec.scopes`.
 fn scopes(quota: &Value) -> BTreeSet<&str> {
     list(quota, "spec.scopes").iter().filter_map(Value::as_str).collect()
 }
 
-/// Validates names and quantities of resources.
+/// Validates the names and the quantities of resources.
 fn hard(amounts: Option<&Object>, path: &Path<'_>, errors: &mut Errors) {
     for (name, amount) in amounts.into_iter().flatten() {
         let path = path.key(name);
@@ -65,14 +66,14 @@ fn hard(amounts: Option<&Object>, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Number of standard resources of a quota to which each scope does not apply. Cached per scope, since a quota may
-/// repeat one.
+/// Number of the quota's standard resources that each scope does not cover. Each number is computed once, because a
+/// quota may repeat a scope.
 #[derive(Default)]
 struct Unfit<'a>(BTreeMap<&'a str, usize>);
 
 impl<'a> Unfit<'a> {
     fn count(&mut self, quota: &Value, scope: &'a str) -> usize {
-        // An unknown scope applies to every resource.
+        // An unknown scope has an error of its own, and covers every resource.
         if !SCOPES.contains(&scope) {
             return 0;
         }
@@ -176,7 +177,7 @@ fn scope_selector(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Returns a scope selector with the field names of upstream's internal version, which the error contains.
+/// Returns a scope selector with the field names of upstream's internal version, which errors quote.
 fn internal_selector(expressions: &[Value]) -> Value {
     let expressions: Vec<Value> = expressions
         .iter()
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_names_resources_and_fitting_scopes() {
+    fn quotas_need_valid_resources_and_scopes_that_cover_them() {
         let (scopes, all) = ("spec.scopes", "spec.scopeSelector.matchExpressions");
         let (operator, values) = (
             "spec.scopeSelector.matchExpressions.operator",
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_stay_in_any_order_and_the_status_has_quantities() {
+    fn the_set_of_scopes_is_immutable_and_statuses_need_valid_quantities() {
         let quota = |scopes: Value| json!({"spec": {"hard": {"pods": "1"}, "scopes": scopes}});
         let old = quota(json!(["Terminating", "PriorityClass"]));
         for (scopes, expected) in [

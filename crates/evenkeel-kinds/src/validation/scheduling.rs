@@ -11,7 +11,8 @@ pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates an update of a class. Its value and preemption policy are immutable; nothing else is validated.
+/// Validates an update of a class. Its value and its preemption policy are immutable. Upstream validates nothing
+/// else.
 ///
 /// Upstream: `ValidatePriorityClassUpdate`.
 pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
@@ -49,7 +50,7 @@ fn priority_class(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Returns why a class is neither of Kubernetes' two system classes; `None` if it is one.
+/// Returns the reason why a class is neither of Kubernetes' two system classes, or `None` if it is one of them.
 ///
 /// Upstream: `IsKnownSystemPriorityClass`.
 fn unknown_system_class(name: &str, value: i64, is_global_default: bool) -> Option<String> {
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_is_validated_once() {
+    fn system_classes_have_fixed_values_and_updates_keep_value_and_policy() {
         for (name, class, expected) in [
             ("a", json!({"value": 1_000_000_000}), &[][..]),
             ("a", json!({"value": 1_000_000_001}), &["value"]),

@@ -42,8 +42,8 @@ pub(super) fn service(service: &Value, errors: &mut Errors) {
     }
 }
 
-/// Rejects special addresses, such as loopback and link-local ones, to which a Service must not send other clients'
-/// traffic.
+/// Rejects addresses to which a Service must not send its clients' traffic, such as loopback and link-local
+/// addresses.
 ///
 /// Upstream: `ValidateEndpointIP`.
 pub(super) fn non_special_ip(ip: &str, path: &Path<'_>, errors: &mut Errors) {
@@ -54,21 +54,22 @@ pub(super) fn non_special_ip(ip: &str, path: &Path<'_>, errors: &mut Errors) {
         IpAddr::V4(v4) => (v4.is_link_local(), v4.octets()[..3] == [224, 0, 0]),
         IpAddr::V6(v6) => (v6.is_unicast_link_local(), v6.segments()[0] & 0xff0f == 0xff02),
     };
-    let mut refuse = |why: &str| errors.invalid(path, ip, why);
+    let mut reject = |why: &str| errors.invalid(path, ip, why);
     if address.is_unspecified() {
-        refuse(&format!("may not be unspecified ({ip})"));
+        reject(&format!("may not be unspecified ({ip})"));
     }
     if address.is_loopback() {
-        refuse("may not be in the loopback range (127.0.0.0/8, ::1/128)");
+        reject("may not be in the loopback range (127.0.0.0/8, ::1/128)");
     }
     if is_link_local {
-        refuse("may not be in the link-local range (169.254.0.0/16, fe80::/10)");
+        reject("may not be in the link-local range (169.254.0.0/16, fe80::/10)");
     }
     if is_link_local_multicast {
-        refuse("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)");
+        reject("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)");
     }
 }
 
+/// Validates the fields that only some types of Services may have.
 fn by_type(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
     // Upstream's path has the field's Go name.
     let ranges_path = path.field("LoadBalancerSourceRanges");
@@ -161,7 +162,7 @@ fn ports(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
             errors.forbidden(&path.field("nodePort"), "may not be used when `type` is 'ClusterIP'");
         }
         if !seen_ports.insert((protocol, number)) {
-            // Upstream shows a port with these two fields.
+            // Upstream quotes a port with only these two fields set.
             let pair = serde_json::json!({"port": number, "protocol": protocol});
             errors.duplicate(&path, quoted("core.ServicePort", Some(&pair)));
         }
@@ -173,6 +174,7 @@ fn ports(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates the session affinity. A client's affinity lasts between 1 and 86400 seconds.
 fn affinity(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let affinity = text(spec, "sessionAffinity");
     errors.one_of(&path.field("sessionAffinity"), affinity, &["ClientIP", "None"]);
@@ -195,7 +197,7 @@ fn affinity(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
 const FAMILY_POLICIES: [&str; 3] = ["PreferDualStack", "RequireDualStack", "SingleStack"];
 
-/// Whether the spec declares a headless Service, without an address.
+/// Returns whether the spec is a headless Service's, whose only cluster IP is `None`.
 ///
 /// Upstream: `isHeadlessService`.
 fn is_headless(spec: &Value) -> bool {
@@ -211,6 +213,7 @@ pub(crate) fn cluster_ips_related_fields(service: &Value, errors: &mut Errors) {
     }
 }
 
+/// Validates the cluster IPs and the IP families, except of an ExternalName Service.
 fn cluster_ips(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     if text(spec, "type") == "ExternalName" {
         return;
@@ -256,8 +259,9 @@ fn cluster_ips(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         return;
     }
     let is_ipv6 = |ip: &str| ip.parse::<IpAddr>().is_ok_and(|address| address.is_ipv6());
-    let ips_by_family: BTreeSet<bool> = ips.iter().filter_map(Value::as_str).map(is_ipv6).collect();
-    if ips.len() > 1 && ips_by_family.len() < 2 {
+    let found_families: BTreeSet<bool> =
+        ips.iter().filter_map(Value::as_str).map(is_ipv6).collect();
+    if ips.len() > 1 && found_families.len() < 2 {
         let detail = "may specify no more than one IP for each IP family";
         errors.invalid(&all, Value::from(ips), detail);
     }
@@ -288,7 +292,7 @@ fn families<'v>(spec: &'v Value, path: &Path<'_>, errors: &mut Errors) -> Vec<&'
     families
 }
 
-/// Whether a Service with this spec is reachable from outside the cluster.
+/// Returns whether clients outside the cluster can reach a Service with this spec.
 ///
 /// Upstream: `ExternallyAccessible`.
 pub fn is_externally_accessible(spec: &Value) -> bool {
@@ -299,6 +303,7 @@ pub fn is_externally_accessible(spec: &Value) -> bool {
     }
 }
 
+/// Validates the traffic policies, the traffic distribution and the health check's node port.
 fn policies(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
     let external = text(spec, "externalTrafficPolicy");
     if !external.is_empty() {
@@ -324,20 +329,20 @@ fn policies(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the immutable fields of a Service.
+/// Validates an update of a Service, including its immutable fields.
 ///
 /// Upstream: `ValidateServiceUpdate`.
 pub(crate) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     service(new, errors);
     let path = Path::new("spec");
-    let keeps_ip = |service: &Value| text(service, "spec.type") != "ExternalName";
+    let has_cluster_ip = |service: &Value| text(service, "spec.type") != "ExternalName";
     let before = list(old, "spec.clusterIPs");
     let after = list(new, "spec.clusterIPs");
-    let spec = |service| get(service, "spec").is_some_and(is_headless);
-    if keeps_ip(new) && keeps_ip(old) && !(spec(new) && spec(old)) {
+    let headless = |service| get(service, "spec").is_some_and(is_headless);
+    if has_cluster_ip(new) && has_cluster_ip(old) && !(headless(new) && headless(old)) {
         // A Service may gain or release the second address, but not the first.
-        let n_compared = if before.len() == after.len() { before.len() } else { 1 };
-        for (index, ip) in before.iter().take(n_compared).enumerate() {
+        let compared_count = if before.len() == after.len() { before.len() } else { 1 };
+        for (index, ip) in before.iter().take(compared_count).enumerate() {
             let detail = match after.get(index) {
                 None => "primary clusterIP can not be unset",
                 Some(after) if after != ip => "may not change once set",
@@ -355,12 +360,12 @@ pub(crate) fn update(new: &Value, old: &Value, errors: &mut Errors) {
         }
         update_families(new, old, errors);
     }
-    let checks_health = |service| {
+    let has_health_check = |service| {
         text(service, "spec.type") == "LoadBalancer"
             && text(service, "spec.externalTrafficPolicy") == "Local"
     };
     let port = |service| int(service, "spec.healthCheckNodePort").unwrap_or_default();
-    if checks_health(old) && checks_health(new) && port(old) != port(new) {
+    if has_health_check(old) && has_health_check(new) && port(old) != port(new) {
         errors.forbidden(&path.field("healthCheckNodePort"), "field is immutable");
     }
     if text(old, "spec.type") == "LoadBalancer" && text(new, "spec.type") == "LoadBalancer" {
@@ -372,7 +377,7 @@ pub(crate) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates that the first IP family of a Service with addresses does not change.
+/// Rejects changes of a Service's IP families, unless it is headless. It may gain or release the second family.
 ///
 /// Upstream: `validateUpgradeDowngradeIPFamilies`.
 fn update_families(new: &Value, old: &Value, errors: &mut Errors) {
@@ -382,8 +387,8 @@ fn update_families(new: &Value, old: &Value, errors: &mut Errors) {
     }
     let (before, after) = (list(old, "spec.ipFamilies"), list(new, "spec.ipFamilies"));
     let path = Path::new("spec");
-    let n_compared = if before.len() == after.len() { before.len() } else { 1 };
-    let pairs = before.iter().zip(after).take(n_compared);
+    let compared_count = if before.len() == after.len() { before.len() } else { 1 };
+    let pairs = before.iter().zip(after).take(compared_count);
     for _ in pairs.filter(|(before, after)| before != after) {
         let path = path.field("ipFamilies");
         errors.invalid(&path.index(0), Value::from(after), "may not change once set");
@@ -398,7 +403,7 @@ fn update_families(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates the status of a Service. Only a load balancer may have addresses, each with a mode.
+/// Validates the status of a Service. Only a load balancer may have ingress points, and each IP needs a mode.
 ///
 /// Upstream: `ValidateLoadBalancerStatus`.
 pub(super) fn update_status(service: &Value, errors: &mut Errors) {
@@ -423,7 +428,7 @@ pub(super) fn update_status(service: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates `status.loadBalancer` of an Ingress, and the rules that a Service shares with it.
+/// Validates `status.loadBalancer` of an Ingress or a Service by the rules that both share.
 ///
 /// Upstream: `ValidateIngressLoadBalancerStatus`.
 pub(super) fn load_balancer(object: &Value, errors: &mut Errors) {
@@ -452,6 +457,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    /// Returns a valid ClusterIP Service, with the fields in `spec` replaced.
     fn service_of(spec: &Value) -> Value {
         let mut service = json!({"spec": {"type": "ClusterIP", "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}],
             "sessionAffinity": "None", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"],
@@ -462,6 +468,7 @@ mod tests {
         service
     }
 
+    /// Asserts that creating a Service with `spec`, or updating it from `old`, has errors of the `expected` fields.
     #[track_caller]
     fn check(spec: &Value, old: Option<&Value>, expected: &[&str]) {
         let mut errors = Errors::default();
@@ -475,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_of_the_families() {
+    fn cluster_ips_match_the_ip_families() {
         check(&json!({}), None, &[]);
         check(
             &json!({"ipFamilyPolicy": "x", "ipFamilies": ["y"]}),
@@ -505,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn only_load_balancers_have_addresses() {
+    fn only_load_balancers_have_ingress_points_and_ips_need_a_mode() {
         for (kind, ingress, expected) in [
             ("LoadBalancer", json!({"ip": "1.2.3.4", "ipMode": "VIP"}), vec![]),
             ("ClusterIP", json!({"hostname": "a"}), vec![""]),
@@ -525,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_address_and_family_stay() {
+    fn only_the_second_address_and_family_may_change() {
         let both = || json!({"clusterIPs": ["10.0.0.1", "::1"], "ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "PreferDualStack"});
         check(&both(), Some(&json!({})), &[]);
         check(&json!({}), Some(&both()), &[]);

@@ -6,7 +6,7 @@ use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{get, list, text};
 use serde_json::Value;
 
-/// Validates a ServiceCIDR: one canonical CIDR, or one per IP family.
+/// Validates a ServiceCIDR. It needs one CIDR, or one of each IP family, in canonical form.
 ///
 /// Upstream: `ValidateServiceCIDR`.
 pub(super) fn service_cidr(new: &Value, errors: &mut Errors) {
@@ -62,7 +62,7 @@ pub(super) fn service_cidr_update(new: &Value, old: &Value, errors: &mut Errors)
     }
 }
 
-/// Validates an IPAddress, which must reference its parent.
+/// Validates an IPAddress, which must reference the object that uses it.
 ///
 /// Upstream: `ValidateIPAddress`.
 pub(super) fn ip_address(new: &Value, errors: &mut Errors) {
@@ -93,7 +93,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_second_family_may_be_added() {
+    fn only_a_cidr_of_the_second_family_may_be_added() {
         for (before, after, expected) in [
             (json!(["10.0.0.0/24"]), json!(["10.0.0.0/24"]), vec![]),
             (json!(["10.0.0.0/24"]), json!(["10.0.0.0/24", "fd00::/64"]), vec![]),

@@ -7,14 +7,21 @@ use evenkeel_apimachinery::value::{Object, get, int, list, object, same, text};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
+/// Maximum number of parameters of a class.
 const MAX_PARAMETERS: usize = 512;
+/// Maximum total size of a class's parameters in bytes.
 const MAX_PARAMETERS_SIZE: usize = 256 * 1024;
+/// Maximum length of a driver's name in bytes.
 const MAX_DRIVER_NAME: usize = 63;
+/// Maximum total size of `attachmentMetadata` in bytes.
 const MAX_METADATA_SIZE: usize = 256 * 1024;
+/// Maximum length of a driver's ID of a node in bytes.
 const MAX_NODE_ID: usize = 256;
+/// Maximum length of an attach or detach error's message in bytes.
 const MAX_VOLUME_ERROR: usize = 1024;
-/// Minimum and maximum lifetime of a token in seconds.
+/// Minimum lifetime of a token in seconds.
 const MIN_TOKEN_LIFETIME: i64 = 600;
+/// Maximum lifetime of a token in seconds.
 const MAX_TOKEN_LIFETIME: i64 = 1 << 32;
 
 pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
@@ -76,7 +83,7 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
     }
 }
 
-/// Rejects a change of the field with an error that contains no value, as upstream's declarative rules do.
+/// Rejects a change of the field. Like that of upstream's declarative rules, the error does not quote the value.
 fn immutable_hidden(field: &str, new: &Value, old: &Value, errors: &mut Errors) {
     if !same(get(new, field), get(old, field)) {
         errors.invalid(&Path::new(field), Value::Null, "field is immutable");
@@ -134,7 +141,7 @@ fn text_size(texts: &Object) -> usize {
 /// Upstream: `validateAllowedTopologies`.
 fn allowed_topologies(topologies: &[Value], errors: &mut Errors) {
     let all = Path::new("allowedTopologies");
-    // Upstream counts a term without expressions as a duplicate: its list of seen terms starts with an empty one.
+    // Upstream's list of seen terms starts with an empty one. Therefore, a term without expressions is a duplicate.
     let mut seen: BTreeSet<String> = BTreeSet::from([String::new()]);
     for (index, topology) in topologies.iter().enumerate() {
         let path = all.index(index);
@@ -257,7 +264,7 @@ fn csi_node(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Rejects changes of a driver except for its limits.
+/// Rejects changes of a driver, except of its volume limits in `allocatable`.
 ///
 /// Upstream: `ValidateCSINodeUpdate`.
 fn csi_node_update(new: &Value, old: &Value, errors: &mut Errors) {
@@ -365,6 +372,7 @@ fn volume_attributes_class(new: &Value, errors: &mut Errors) {
 mod tests {
     use super::*;
 
+    /// Returns the fields that creating the object has errors of.
     fn fields(kind: &str, object: &Value) -> Vec<String> {
         let mut errors = Errors::default();
         create(kind, object, &mut errors);
@@ -372,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_has_its_rules() {
+    fn invalid_fields_of_each_kind_are_rejected() {
         let driver = json!({"spec": {"attachRequired": true, "podInfoOnMount": true, "storageCapacity": true,
             "seLinuxMount": false, "tokenRequests": [{"audience": "a", "expirationSeconds": 5}, {"audience": "a"}]}});
         let term = json!({"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]});
@@ -415,17 +423,17 @@ mod tests {
     }
 
     #[test]
-    fn what_a_driver_is_reported_of_a_node_stays() {
+    fn updates_of_a_csi_node_only_change_volume_limits() {
         let node = |id: &str, count: i64| json!({"spec": {"drivers": [{"name": "a", "nodeID": id, "allocatable": {"count": count}}]}});
-        for (size, n_errors) in [(MAX_NODE_ID, 0), (MAX_NODE_ID + 1, 1)] {
+        for (size, error_count) in [(MAX_NODE_ID, 0), (MAX_NODE_ID + 1, 1)] {
             let mut errors = Errors::default();
             create("CSINode", &node(&"n".repeat(size), 1), &mut errors);
-            assert_eq!(errors.into_vec().len(), n_errors, "{size}");
+            assert_eq!(errors.into_vec().len(), error_count, "{size}");
         }
-        for (id, count, n_errors) in [("n", 1, 0), ("n", 2, 0), ("m", 1, 1)] {
+        for (id, count, error_count) in [("n", 1, 0), ("n", 2, 0), ("m", 1, 1)] {
             let mut errors = Errors::default();
             update("CSINode", &node(id, count), &node("n", 1), &mut errors);
-            assert_eq!(errors.into_vec().len(), n_errors, "{id} {count}");
+            assert_eq!(errors.into_vec().len(), error_count, "{id} {count}");
         }
     }
 }

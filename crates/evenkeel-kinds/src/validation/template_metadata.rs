@@ -32,7 +32,7 @@ pub(super) fn template_metadata(metadata: &Value, path: &Path<'_>, errors: &mut 
             value.as_str() != Some("") && (field != "generation" || value.as_i64() != Some(0))
         });
         if is_set {
-            // Upstream's path has the name of Go's field with its first letter in lower case.
+            // Upstream's path has the Go field's name with its first letter in lower case.
             let name = if field == "uid" { "uID" } else { field };
             errors.forbidden(&path.field(name), "cannot be set");
         }
@@ -45,7 +45,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn templates_have_labels_and_annotations_only() {
+    fn template_metadata_has_only_labels_and_annotations() {
         for (metadata, expected) in [
             (
                 json!({"labels": {"a": "b"}, "annotations": {"a": "b"}, "name": "", "generation": 0}),

@@ -1,9 +1,10 @@
-//! Valid objects of every kind are accepted, and an update without changes is never rejected.
+//! Tests of the rules of several kinds, with objects that have defaults.
 
 use super::{Errors, ValidationTarget, create, update};
 use crate::defaults;
 use serde_json::{Value, json};
 
+/// Returns a valid pod template that uses volumes, probes, variables and resources.
 fn template() -> Value {
     json!({"metadata": {"labels": {"app": "x"}}, "spec": {
         "containers": [{"name": "c", "image": "img:1", "ports": [{"containerPort": 80, "name": "http"}],
@@ -15,13 +16,14 @@ fn template() -> Value {
         "tolerations": [{"key": "a", "operator": "Exists"}]}})
 }
 
+/// Returns a valid pod template for a Job.
 fn finite_template() -> Value {
     let mut template = template();
     template["spec"]["restartPolicy"] = json!("Never");
     template
 }
 
-/// Returns a valid object of each kind with validation: group, version, kind, and the object without metadata.
+/// Returns valid objects of many kinds: group, version, kind, and the object without metadata.
 fn objects() -> Vec<(&'static str, &'static str, &'static str, Value)> {
     let selector = json!({"matchLabels": {"app": "x"}});
     let workload = || json!({"spec": {"selector": selector, "template": template()}});
@@ -104,7 +106,7 @@ fn objects() -> Vec<(&'static str, &'static str, &'static str, Value)> {
 }
 
 #[test]
-fn good_objects_are_taken_and_may_be_written_again() {
+fn valid_objects_and_updates_without_changes_are_accepted() {
     for (group, version, kind, mut object) in objects() {
         object["metadata"] = json!({"name": "x", "namespace": "n", "uid": "u"});
         defaults::apply(group, version, kind, &mut object);
@@ -129,7 +131,7 @@ fn good_objects_are_taken_and_may_be_written_again() {
 }
 
 #[test]
-fn each_bad_field_is_named() {
+fn each_invalid_field_has_an_error() {
     let check = |kind: &str, object: Value, fields: &[&str]| {
         let mut errors = Errors::default();
         create(
@@ -162,7 +164,7 @@ fn each_bad_field_is_named() {
 }
 
 #[test]
-fn volumes_of_a_members_claims_are_its_templates_and_what_was_taken_once_may_be_scaled() {
+fn stateful_sets_may_mount_claim_templates_and_scaling_ignores_old_errors() {
     let claim = |size: &str| {
         json!({"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"],
             "resources": {"requests": {"storage": size}}}})
@@ -185,14 +187,14 @@ fn volumes_of_a_members_claims_are_its_templates_and_what_was_taken_once_may_be_
     let fields = |errors: Errors| -> Vec<String> {
         errors.into_vec().into_iter().map(|error| error.field).collect()
     };
-    let (lost, sized) = (
+    let (mount_field, size_field) = (
         "spec.template.spec.containers[0].volumeMounts[0].name",
         "spec.volumeClaimTemplates[0].spec.resources[storage]",
     );
     let table: [(Value, &str, &[&str]); 3] = [
         (json!([claim("1Gi")]), "v", &[]),
-        (json!([claim("1Gi")]), "w", &[lost]),
-        (json!([claim("0")]), "v", &[sized]),
+        (json!([claim("1Gi")]), "w", &[mount_field]),
+        (json!([claim("0")]), "v", &[size_field]),
     ];
     for (claims, mount, expected) in table {
         let mut errors = Errors::default();

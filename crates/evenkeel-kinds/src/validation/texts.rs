@@ -1,10 +1,10 @@
-//! Texts of errors about one changed place of a valid object, as kube-apiserver v1.37 answered them.
+//! Texts of the errors when one field of a valid object changes. The expected texts are from kube-apiserver v1.37.
 
 use super::{Errors, ValidationTarget, create, update};
 use crate::defaults;
 use serde_json::{Value, json};
 
-/// Group, kind, object, pointer, the value that it gets there, and the errors.
+/// Group, kind, object, pointer to the field that changes, the field's new value, and the expected errors.
 type Case<'a> = (&'static str, &'static str, Value, &'a str, Value, &'a [&'a str]);
 
 fn target(group: &'static str, kind: &'static str) -> ValidationTarget<'static> {
@@ -15,7 +15,8 @@ fn shown(errors: Errors) -> Vec<String> {
     errors.into_vec().iter().map(ToString::to_string).collect()
 }
 
-/// An object with a value at a JSON pointer, with defaults.
+/// Returns the object with the value at a JSON pointer replaced, and with defaults. An empty pointer replaces
+/// nothing.
 fn with(group: &str, kind: &str, object: &Value, pointer: &str, value: Value) -> Value {
     let mut object = object.clone();
     object["metadata"] = json!({"name": "x", "namespace": "n", "uid": "u"});
@@ -31,6 +32,7 @@ fn with(group: &str, kind: &str, object: &Value, pointer: &str, value: Value) ->
     object
 }
 
+/// Returns a spec that is valid for each of the workloads in group `apps`.
 fn workload() -> Value {
     json!({"spec": {"selector": {"matchLabels": {"app": "x"}}, "strategy": {}, "updateStrategy": {"rollingUpdate": {}},
         "template": {"metadata": {"labels": {"app": "x"}}, "spec": {"securityContext": {},
@@ -44,14 +46,14 @@ fn job() -> Value {
 }
 
 #[test]
-fn a_new_object_is_refused_in_upstreams_words() {
+fn errors_of_a_new_object_have_upstreams_texts() {
     let binding = json!({"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"}, "subjects": [{"kind": "x"}]});
     let service = json!({"spec": {"type": "ClusterIP", "ports": [{"name": "a", "port": 80}, {"name": "b", "port": 80}]}});
     let endpoints = json!({"subsets": [{"addresses": [{"ip": "10.1.1.1"}]}]});
     let config = json!({"data": {"a": "1"}});
     let budget = json!({"spec": {"selector": {}, "minAvailable": 1}});
     let percent = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
-    let ds = "spec.updateStrategy.rollingUpdate";
+    let rolling_update = "spec.updateStrategy.rollingUpdate";
     let table: [Case<'_>; 19] = [
         (
             "apps",
@@ -80,8 +82,10 @@ fn a_new_object_is_refused_in_upstreams_words() {
             "/spec/updateStrategy/rollingUpdate/maxUnavailable",
             json!("http"),
             &[
-                &format!("{ds}.maxUnavailable: Invalid value: \"http\": {percent}"),
-                &format!("{ds}.maxUnavailable: Required value: cannot be 0 when maxSurge is 0"),
+                &format!("{rolling_update}.maxUnavailable: Invalid value: \"http\": {percent}"),
+                &format!(
+                    "{rolling_update}.maxUnavailable: Required value: cannot be 0 when maxSurge is 0"
+                ),
             ],
         ),
         (
@@ -90,9 +94,9 @@ fn a_new_object_is_refused_in_upstreams_words() {
             workload(),
             "/spec/updateStrategy/rollingUpdate/maxUnavailable",
             json!("1"),
-            &[&format!("{ds}.maxUnavailable: Invalid value: \"1\": {percent}")],
+            &[&format!("{rolling_update}.maxUnavailable: Invalid value: \"1\": {percent}")],
         ),
-        // The template is not looked at where the selector is wrong.
+        // If the selector is invalid, the template's labels are not compared with it.
         (
             "apps",
             "ReplicaSet",
@@ -127,7 +131,7 @@ fn a_new_object_is_refused_in_upstreams_words() {
                 r#"spec.template.spec.securityContext.sysctls[3].name: Invalid value: "A": must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$"#,
             ],
         ),
-        // Upstream validates none of these.
+        // Upstream does not validate the fields of the next three rows.
         (
             "apps",
             "ReplicaSet",
@@ -254,7 +258,7 @@ fn a_new_object_is_refused_in_upstreams_words() {
 }
 
 #[test]
-fn a_change_is_refused_in_upstreams_words() {
+fn errors_of_an_update_have_upstreams_texts() {
     let binding =
         json!({"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"}});
     let claim = json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
@@ -293,7 +297,7 @@ fn a_change_is_refused_in_upstreams_words() {
                 r#"spec.successPolicy: Invalid value: {"Rules":[{"SucceededIndexes":null,"SucceededCount":1}]}: field is immutable"#,
             ],
         ),
-        // A pointer to an empty text is not nil.
+        // Upstream's field is a pointer: an empty text differs from an unset field.
         (
             "batch",
             "Job",

@@ -9,6 +9,7 @@ use evenkeel_apimachinery::value::{flag, get, int, list, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
+/// Fields of a volume that name its type, in the order in which upstream validates them.
 const SOURCES: &[&str] = &[
     "emptyDir",
     "hostPath",
@@ -42,7 +43,7 @@ const SOURCES: &[&str] = &[
     "image",
 ];
 
-/// Validates `spec.volumes`; returns the names of valid volumes, which containers may mount.
+/// Validates `spec.volumes`, and returns the names of the valid volumes, which containers may mount.
 ///
 /// Upstream: `ValidateVolumes`.
 pub(super) fn volumes<'a>(
@@ -53,44 +54,45 @@ pub(super) fn volumes<'a>(
     let mut valid = BTreeSet::new();
     for (index, volume) in list(spec, "volumes").iter().enumerate() {
         let path = path.index(index);
-        let mut of_volume = Errors::default();
-        source(volume, &path, &mut of_volume);
+        let mut volume_errors = Errors::default();
+        source(volume, &path, &mut volume_errors);
         let name = text(volume, "name");
-        of_volume.required_valid(&path.field("name"), name, names::dns_label);
+        volume_errors.required_valid(&path.field("name"), name, names::dns_label);
         if valid.contains(name) {
-            of_volume.duplicate(&path.field("name"), name);
+            volume_errors.duplicate(&path.field("name"), name);
         }
-        if of_volume.is_empty() {
+        if volume_errors.is_empty() {
             valid.insert(name);
         }
-        errors.extend(of_volume);
+        errors.extend(volume_errors);
     }
     valid
 }
 
 /// Upstream: `validateVolumeSource`.
 fn source(volume: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let mut n_sources = 0;
+    let mut source_count = 0;
     for field in SOURCES {
         let Some(source) = get(volume, field) else { continue };
-        n_sources += 1;
+        source_count += 1;
         let path = path.field(match *field {
-            // As upstream writes them.
-            "cephfs" if n_sources > 1 => "cephFS",
-            "downwardAPI" if n_sources > 1 => "downwarAPI",
+            // Upstream's paths have these spellings.
+            "cephfs" if source_count > 1 => "cephFS",
+            "downwardAPI" if source_count > 1 => "downwarAPI",
             field => field,
         });
-        if n_sources > 1 {
+        if source_count > 1 {
             errors.forbidden(&path, "may not specify more than 1 volume type");
         } else {
             one_source(field, source, text(volume, "name"), &path, errors);
         }
     }
-    if n_sources == 0 {
+    if source_count == 0 {
         errors.required(path, "must specify a volume type");
     }
 }
 
+/// Validates the source of a volume, whose field is `kind`.
 fn one_source(kind: &str, source: &Value, volume: &str, path: &Path<'_>, errors: &mut Errors) {
     let required = |field: &str, errors: &mut Errors| {
         if text(source, field).is_empty() {
@@ -139,6 +141,7 @@ fn one_source(kind: &str, source: &Value, volume: &str, path: &Path<'_>, errors:
     }
 }
 
+/// Validates the file mode in a field, which is optional.
 pub(super) fn mode(source: &Value, field: &str, path: &Path<'_>, errors: &mut Errors) {
     if let Some(mode) = int(source, field).filter(|mode| !(0..=0o777).contains(mode)) {
         let words = "must be a number between 0 and 0777 (octal), both inclusive";
@@ -146,6 +149,7 @@ pub(super) fn mode(source: &Value, field: &str, path: &Path<'_>, errors: &mut Er
     }
 }
 
+/// Validates `defaultMode` and `items` of a ConfigMap's or a Secret's volume.
 pub(super) fn mode_and_items(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     mode(source, "defaultMode", path, errors);
     let items = path.field("items");
@@ -163,7 +167,7 @@ pub(super) fn mode_and_items(source: &Value, path: &Path<'_>, errors: &mut Error
     }
 }
 
-/// Validates the items of a downward API volume. Like upstream's, paths of errors have no index.
+/// Validates the items of a downward API volume. As upstream's, the paths of errors have no index.
 ///
 /// Upstream: `validateDownwardAPIVolumeFile`.
 pub(super) fn downward(source: &Value, path: &Path<'_>, errors: &mut Errors) {
@@ -197,7 +201,7 @@ pub(super) fn downward(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates a relative path that stays inside the volume.
+/// Validates a file's path inside a volume. It must be relative, and neither contain `..` nor start with two dots.
 ///
 /// Upstream: `ValidateLocalNonReservedPath`.
 pub(super) fn local_path(target: &str, path: &Path<'_>, errors: &mut Errors) {
@@ -222,14 +226,14 @@ pub(super) fn mounts<'a>(
 ) {
     let all = path.field("volumeMounts");
     let (mounts, devices) = (list(container, "volumeMounts"), list(container, "volumeDevices"));
-    // Build the sets only for containers with both, which are few.
+    // Few containers have both mounts and devices. Others need no sets.
     let has_both = !mounts.is_empty() && !devices.is_empty();
     let texts = |items: &'a [Value], field: &str| -> BTreeSet<&'a str> {
         items.iter().filter(|_| has_both).map(|item| text(item, field)).collect()
     };
     let (device_names, device_paths) = (texts(devices, "name"), texts(devices, "devicePath"));
     let (mount_names, mount_paths) = (texts(mounts, "name"), texts(mounts, "mountPath"));
-    let mut points = BTreeSet::new();
+    let mut seen_mount_paths = BTreeSet::new();
     for (index, mount) in mounts.iter().enumerate() {
         let path = all.index(index);
         let name = text(mount, "name");
@@ -239,20 +243,20 @@ pub(super) fn mounts<'a>(
         if !volumes.contains(name) {
             errors.not_found(&path.field("name"), name);
         }
-        let point = text(mount, "mountPath");
-        if point.is_empty() {
+        let mount_path = text(mount, "mountPath");
+        if mount_path.is_empty() {
             errors.required(&path.field("mountPath"), "");
         }
-        if !points.insert(point) {
-            errors.invalid(&path.field("mountPath"), point, "must be unique");
+        if !seen_mount_paths.insert(mount_path) {
+            errors.invalid(&path.field("mountPath"), mount_path, "must be unique");
         }
         if device_names.contains(name) {
             let words = "must not already exist in volumeDevices";
             errors.invalid(&path.field("name"), name, words);
         }
-        if device_paths.contains(point) {
+        if device_paths.contains(mount_path) {
             let words = "must not already exist as a path in volumeDevices";
-            errors.invalid(&path.field("mountPath"), point, words);
+            errors.invalid(&path.field("mountPath"), mount_path, words);
         }
         // From here on, some of upstream's paths have no index.
         let (sub_path, expression) = (text(mount, "subPath"), text(mount, "subPathExpr"));
@@ -305,7 +309,7 @@ pub(super) fn mounts<'a>(
     }
 }
 
-/// Validates a relative path that stays within the volume.
+/// Validates a path inside a volume. It must be relative, and not contain `..`.
 ///
 /// Upstream: `validateLocalDescendingPath`.
 fn descending_path(target: &str, path: &Path<'_>, errors: &mut Errors) {
@@ -347,7 +351,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn containers_mount_valid_volumes() {
+    fn volumes_have_one_valid_source_and_a_unique_name() {
         let spec = json!({"volumes": [
             {"name": "a", "emptyDir": {}},
             {"name": "b", "emptyDir": {}, "secret": {"secretName": "s"}},
@@ -374,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn mounts_and_devices_do_not_overlap() {
+    fn mounts_and_devices_share_neither_names_nor_paths() {
         let check = |container: Value, expected: &[&str]| {
             let mut errors = Errors::default();
             mounts(&container, &Path::new("c"), &BTreeSet::from(["a", "b"]), &mut errors);

@@ -12,15 +12,15 @@ use std::collections::BTreeSet;
 const KEY_TYPES: [&str; 6] =
     ["RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"];
 
-/// Paths of the files of all sources; two sources may not have the same one.
+/// Paths of the files of all sources except tokens. They must be unique.
 struct Paths<'v, 'p> {
     seen: BTreeSet<&'v str>,
-    /// Path of the volume's source, where errors about duplicates are.
+    /// Path of the field `projected`. Errors about duplicates have this path.
     volume: &'p Path<'p>,
 }
 
 impl<'v> Paths<'v, '_> {
-    /// Adds a path; the error about one that is there already shows `value`.
+    /// Adds a path. If the path is a duplicate, the error quotes `value`.
     fn add(&mut self, file: &'v str, value: &str, errors: &mut Errors) {
         if !self.seen.insert(file) {
             errors.invalid(self.volume, value, "conflicting duplicate paths");
@@ -37,10 +37,10 @@ pub(super) fn projected(projected: &Value, path: &Path<'_>, errors: &mut Errors)
     let sources = path.field("sources");
     for (index, source) in list(projected, "sources").iter().enumerate() {
         let path = sources.index(index);
-        let mut n_sources = 0;
+        let mut type_count = 0;
         for kind in ["secret", "configMap"] {
             let Some(source) = get(source, kind) else { continue };
-            n_sources += 1;
+            type_count += 1;
             let name = text(source, "name");
             if name.is_empty() {
                 errors.required(&path.field(kind).field("name"), "");
@@ -51,7 +51,7 @@ pub(super) fn projected(projected: &Value, path: &Path<'_>, errors: &mut Errors)
             }
         }
         if let Some(source) = get(source, "downwardAPI") {
-            n_sources += 1;
+            type_count += 1;
             downward(source, &path.field("downwardAPI"), errors);
             for file in list(source, "items").iter().map(|item| text(item, "path")) {
                 if !file.is_empty() {
@@ -60,24 +60,24 @@ pub(super) fn projected(projected: &Value, path: &Path<'_>, errors: &mut Errors)
             }
         }
         if let Some(source) = get(source, "serviceAccountToken") {
-            n_sources += 1;
+            type_count += 1;
             token(source, &path.field("serviceAccountToken"), paths.volume, errors);
         }
         if let Some(source) = get(source, "clusterTrustBundle") {
-            n_sources += 1;
+            type_count += 1;
             trust_bundle(source, &path.field("clusterTrustBundle"), &mut paths, errors);
         }
         if let Some(source) = get(source, "podCertificate") {
-            n_sources += 1;
+            type_count += 1;
             pod_certificate(source, &path.field("podCertificate"), &mut paths, errors);
         }
-        if n_sources > 1 {
+        if type_count > 1 {
             errors.forbidden(&path, "may not specify more than 1 volume type per source");
         }
     }
 }
 
-/// Validates a token. Upstream's error about its file has the path of the volume's source.
+/// Validates a service account token. As upstream's, errors about its `path` have a path below `volume`.
 fn token(source: &Value, path: &Path<'_>, volume: &Path<'_>, errors: &mut Errors) {
     if let Some(seconds) = int(source, "expirationSeconds") {
         let path = path.field("expirationSeconds");
@@ -93,6 +93,7 @@ fn token(source: &Value, path: &Path<'_>, volume: &Path<'_>, errors: &mut Errors
     }
 }
 
+/// Validates a ClusterTrustBundle source. It names either a bundle, or a signer and optionally labels.
 fn trust_bundle<'v>(
     source: &'v Value,
     path: &Path<'_>,
@@ -134,6 +135,7 @@ fn trust_bundle<'v>(
     paths.add(file, file, errors);
 }
 
+/// Validates a pod certificate source, which needs at least one file.
 fn pod_certificate<'v>(
     source: &'v Value,
     path: &Path<'_>,
@@ -164,7 +166,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn each_source_has_one_type_and_files_of_its_own() {
+    fn each_source_has_one_type_and_unique_files() {
         let item = json!([{"key": "k", "path": "a"}]);
         let table: [(Value, &[&str]); 6] = [
             (json!([{"secret": {"name": "s"}}, {"configMap": {"name": "c", "items": item}}]), &[]),

@@ -9,6 +9,7 @@ use evenkeel_apimachinery::value::{get, list, object, text};
 use serde_json::Value;
 use std::net::Ipv6Addr;
 
+/// Deprecated labels: the label, the version that deprecated it, and the label that replaces it.
 const DEPRECATED_LABELS: &[(&str, &str, &str)] = &[
     ("beta.kubernetes.io/arch", "v1.14", "kubernetes.io/arch"),
     ("beta.kubernetes.io/os", "v1.14", "kubernetes.io/os"),
@@ -16,6 +17,7 @@ const DEPRECATED_LABELS: &[(&str, &str, &str)] = &[
     ("failure-domain.beta.kubernetes.io/zone", "v1.17", "topology.kubernetes.io/zone"),
     ("beta.kubernetes.io/instance-type", "v1.17", "node.kubernetes.io/instance-type"),
 ];
+/// Deprecated types of volumes, each with the text of the warning.
 const DEPRECATED_VOLUMES: &[(&str, &str)] = &[
     ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
     ("gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
@@ -28,14 +30,15 @@ const DEPRECATED_VOLUMES: &[(&str, &str)] = &[
     ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
 
+/// Deprecated annotation with the name of a StorageClass.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 const CLASS_ANNOTATION_DEPRECATED: &str =
     "deprecated since v1.8; use \"storageClassName\" attribute instead";
 
-/// Recommendation of `serviceAccountTokenInSecrets` for a CSIDriver that requests tokens.
+/// Warning about a CSIDriver that requests tokens without `serviceAccountTokenInSecrets`.
 const TOKENS_IN_SECRETS: &str = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes";
 
-/// Returns the deprecation warning of a built-in kind, which every request for the kind gets.
+/// Returns the deprecation warning of a built-in kind. Each response to a request for the kind has it.
 ///
 /// Upstream: `APILifecycleDeprecated`.
 pub fn deprecation_warning(group: &str, kind: &str) -> Option<&'static str> {
@@ -156,6 +159,7 @@ fn persistent_volume_claim(claim: &Value, warnings: &mut Vec<String>) {
     }
 }
 
+/// Returns the value of the object's annotation `key`.
 fn annotation<'a>(target: &'a Value, key: &str) -> Option<&'a Value> {
     object(target, "metadata.annotations")?.get(key)
 }
@@ -191,7 +195,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn volumes_and_claims_warn_of_what_is_deprecated_or_fractional() {
+    fn volumes_and_claims_warn_about_deprecated_fields_and_fractional_bytes() {
         let annotated = json!({"annotations": {CLASS_ANNOTATION: "a"}});
         let term = json!({"matchExpressions": [{"key": "beta.kubernetes.io/os"}]});
         let table: [(&str, Value, &[&str]); 5] = [

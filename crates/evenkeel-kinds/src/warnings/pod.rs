@@ -6,6 +6,7 @@ use evenkeel_apimachinery::value::{get, int, list, object, text};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Deprecated annotations of pods, each with the text of the warning.
 const DEPRECATED_ANNOTATIONS: &[(&str, &str)] = &[
     (
         "scheduler.alpha.kubernetes.io/critical-pod",
@@ -171,18 +172,21 @@ fn pod_affinity(spec: &Value, path: &str, warnings: &mut Vec<String>) {
     }
 }
 
+/// Warns if the label `key` is deprecated.
 fn deprecated_label(path: &str, key: &str, warnings: &mut Vec<String>) {
     for (_, since, new) in DEPRECATED_LABELS.iter().filter(|(old, ..)| *old == key) {
         warnings.push(format!("{path}: {key} is deprecated since {since}; use \"{new}\" instead"));
     }
 }
 
+/// Warns about a term or a spread constraint without `labelSelector`.
 fn null_selector(term: &Value, path: &str, warnings: &mut Vec<String>) {
     if term.get("labelSelector").is_none() {
         warnings.push(format!("{path}: a null labelSelector results in matching no pod"));
     }
 }
 
+/// Warns about each value that repeats an earlier one.
 fn duplicates<'a>(
     values: impl Iterator<Item = &'a str>,
     field: &str,
@@ -197,6 +201,7 @@ fn duplicates<'a>(
     }
 }
 
+/// Warns about fractional amounts of memory and ephemeral storage in the resource list `field`.
 fn bytes_of_resources(owner: &Value, field: &str, path: &str, warnings: &mut Vec<String>) {
     for resource in ["memory", "ephemeral-storage"] {
         let amount = object(owner, field).and_then(|amounts| amounts.get(resource));
@@ -204,6 +209,7 @@ fn bytes_of_resources(owner: &Value, field: &str, path: &str, warnings: &mut Vec
     }
 }
 
+/// Warns about fractional amounts of memory and ephemeral storage, and about variables with the same name.
 fn container(container: &Value, path: &str, warnings: &mut Vec<String>) {
     for resource in ["memory", "ephemeral-storage"] {
         for field in ["resources.limits", "resources.requests"] {
@@ -227,7 +233,8 @@ fn container(container: &Value, path: &str, warnings: &mut Vec<String>) {
     }
 }
 
-/// Warns about ports that overlap or share a name, of all containers of a pod.
+/// Warns about host IPs without host port, and about ports that overlap or share a name. Compares the ports of all
+/// containers.
 fn ports(spec: &Value, path: &str, warnings: &mut Vec<String>) {
     let all: Vec<(&Value, String)> = containers(spec, path)
         .flat_map(|(container, path)| {
@@ -285,7 +292,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn pods_warn_of_what_is_deprecated_ambiguous_or_without_effect() {
+    fn pods_warn_about_ambiguous_and_ineffective_fields() {
         let ports = |ports: Value| json!({"containers": [{"ports": ports}]});
         let env = |variable: Value| json!({"containers": [{"env": [{"name": "A"}, variable]}]});
         let hides = "spec.containers[0].env[1]: hides previous definition of \"A\", which may be dropped when using apply";

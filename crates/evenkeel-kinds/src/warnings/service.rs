@@ -66,7 +66,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn services_warn_of_what_is_deprecated_or_ignored() {
+    fn services_warn_about_deprecated_and_ignored_fields() {
         let table: [(Value, &[&str]); 7] = [
             (json!({"type": "ClusterIP", "sessionAffinity": "None"}), &[]),
             (json!({"type": "LoadBalancer", "loadBalancerIP": "10.0.0.1"}), &[]),

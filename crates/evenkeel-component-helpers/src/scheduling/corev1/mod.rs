@@ -6,7 +6,7 @@ pub mod nodeaffinity;
 
 use evenkeel_api::views::{Pod, Taint, Toleration};
 
-/// Index function of pods by node: calls `key` with the name of the pod's node, once it has one.
+/// Index function of pods by node: calls `key` with the name of the pod's node if the pod is bound.
 pub fn node_key(pod: &Pod, key: &mut dyn FnMut(&str)) {
     if !pod.spec.node_name.is_empty() {
         key(&pod.spec.node_name);
@@ -38,6 +38,7 @@ pub fn find_untolerated_taint<'a>(
     tolerations: &[Toleration],
     taints: &'a [Taint],
 ) -> Option<&'a Taint> {
+    // A `PreferNoSchedule` taint repels no pod.
     let hard = |taint: &&Taint| matches!(&*taint.effect, "NoSchedule" | "NoExecute");
     taints.iter().filter(hard).find(|taint| !tolerated(tolerations, taint))
 }

@@ -20,9 +20,10 @@ pub(super) fn validating(new: &Value, old: Option<&Value>, errors: &mut Errors) 
     references(new, errors);
     validation_actions(&items(new, "spec.validationActions"), errors);
     for field in ["policyName", "validationActions"] {
-        let place = format!("spec.{field}");
-        let is_missing = evenkeel_apimachinery::value::is_empty(new, &place);
-        if is_missing && !old.is_some_and(|old| same(get(new, &place), get(old, &place))) {
+        let field_path = format!("spec.{field}");
+        let is_missing = evenkeel_apimachinery::value::is_empty(new, &field_path);
+        if is_missing && !old.is_some_and(|old| same(get(new, &field_path), get(old, &field_path)))
+        {
             errors.required(&path.field(field), "");
         }
     }
@@ -76,10 +77,10 @@ fn param_ref(reference: &Value, path: &Path<'_>, errors: &mut Errors) {
     } else if name.is_empty() {
         errors.required(path, "one of name or selector must be specified");
     }
-    let place = path.field("parameterNotFoundAction");
+    let field_path = path.field("parameterNotFoundAction");
     match text(reference, "parameterNotFoundAction") {
-        "" => errors.required(&place, ""),
-        action => errors.one_of(&place, action, &NOT_FOUND_ACTIONS),
+        "" => errors.required(&field_path, ""),
+        action => errors.one_of(&field_path, action, &NOT_FOUND_ACTIONS),
     }
 }
 

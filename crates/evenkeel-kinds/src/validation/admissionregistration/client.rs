@@ -6,9 +6,9 @@ use super::{dns_subdomain, get, int, text};
 use evenkeel_apimachinery::validation::{Errors, Path};
 use serde_json::Value;
 
-const FORM: &str = "; desired format: https://host[/path]";
+const DESIRED_FORMAT: &str = "; desired format: https://host[/path]";
 
-/// Validates `clientConfig`; `path` is the path of the webhook.
+/// Validates `clientConfig` of the webhook at `path`.
 pub(super) fn config(config: &Value, path: &Path<'_>, errors: &mut Errors) {
     let path = path.field("clientConfig");
     match (get(config, "url"), get(config, "service")) {
@@ -25,17 +25,17 @@ fn url(text: &str, path: &Path<'_>, errors: &mut Errors) {
     let url = match Url::parse(text) {
         Ok(url) => url,
         Err(why) => {
-            let detail = format!("url must be a valid URL: parse {text:?}: {why}{FORM}");
+            let detail = format!("url must be a valid URL: parse {text:?}: {why}{DESIRED_FORMAT}");
             errors.required(path, &detail);
             return;
         }
     };
     if url.scheme != "https" {
-        let detail = format!("'https' is the only allowed URL scheme{FORM}");
+        let detail = format!("'https' is the only allowed URL scheme{DESIRED_FORMAT}");
         errors.invalid(path, url.scheme.as_str(), &detail);
     }
     if url.host.is_empty() {
-        errors.invalid(path, "", &format!("host must be specified{FORM}"));
+        errors.invalid(path, "", &format!("host must be specified{DESIRED_FORMAT}"));
     }
     if let Some(user) = url.user {
         errors.invalid(path, user, "user information is not permitted in the URL");
@@ -112,7 +112,7 @@ fn scheme(text: &str) -> Result<(String, &str), String> {
     Ok((String::new(), text))
 }
 
-/// Rejects a percent sign without two hexadecimal digits after it.
+/// Rejects a percent sign that two hexadecimal digits do not follow.
 fn escapes(text: &str) -> Result<(), String> {
     let bytes = text.as_bytes();
     for at in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'%').map(|(at, _)| at) {
@@ -146,11 +146,13 @@ fn host(host: &str) -> Result<(), String> {
     }
 }
 
-/// Validates a Service. Upstream: `ValidateWebhookService`, whose callers swap the arguments name and namespace.
+/// Validates a reference to a Service. As upstream, an error about the name is at `namespace`, and the reverse.
+///
+/// Upstream: `ValidateWebhookService`, whose callers swap the arguments name and namespace.
 fn service(service: &Value, path: &Path<'_>, errors: &mut Errors) {
-    for (given, named) in [("namespace", "name"), ("name", "namespace")] {
-        if text(service, given).is_empty() {
-            errors.required(&path.field(named), "");
+    for (field, reported_field) in [("namespace", "name"), ("name", "namespace")] {
+        if text(service, field).is_empty() {
+            errors.required(&path.field(reported_field), "");
         }
     }
     let port = int(service, "port").unwrap_or_default();
@@ -168,7 +170,7 @@ fn service_path(text: &str, path: &Path<'_>, errors: &mut Errors) {
         _ if !text.starts_with('/') => errors.invalid(path, text, "must start with a '/'"),
         _ => {}
     }
-    // Upstream drops the first byte, even if it is no slash.
+    // Upstream drops the first byte even if it is not a slash.
     let mut rest = String::from_utf8_lossy(&text.as_bytes()[1..]).into_owned();
     if rest.ends_with('/') {
         rest.pop();

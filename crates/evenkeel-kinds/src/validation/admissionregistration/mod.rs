@@ -1,4 +1,4 @@
-//! Validation of admissionregistration.k8s.io. This file has the rules that webhooks and policies share; each kind
+//! Validation of admissionregistration.k8s.io. This file has the rules that webhooks and policies share. Each kind
 //! has its own file. The API server compiles the expressions.
 
 mod binding;
@@ -62,7 +62,7 @@ fn items(value: &Value, field: &str) -> Vec<String> {
     list(value, field).iter().map(|item| item.as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// Validates an optional enumeration: it may be absent, but not empty.
+/// Validates an optional enumeration, which may be absent but not empty.
 fn optional(value: &Value, field: &str, supported: &[&str], path: &Path<'_>, errors: &mut Errors) {
     if get(value, field).is_some() {
         errors.one_of(&path.field(field), text(value, field), supported);
@@ -80,13 +80,13 @@ fn lone_wildcard(items: &[String], noun: &str, path: &Path<'_>, errors: &mut Err
 /// Upstream: `validateRuleWithOperations`.
 fn rule_with_operations(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     let operations = items(rule, "operations");
-    let place = path.field("operations");
+    let field_path = path.field("operations");
     if operations.is_empty() {
-        errors.required(&place, "");
+        errors.required(&field_path, "");
     }
-    lone_wildcard(&operations, "operations", &place, errors);
+    lone_wildcard(&operations, "operations", &field_path, errors);
     for (index, operation) in operations.iter().enumerate() {
-        errors.one_of(&place.index(index), operation, &OPERATIONS);
+        errors.one_of(&field_path.index(index), operation, &OPERATIONS);
     }
     self::rule(rule, path, errors);
 }
@@ -99,13 +99,13 @@ fn rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
     lone_wildcard(&groups, "API groups", &path.field("apiGroups"), errors);
     let versions = items(rule, "apiVersions");
-    let place = path.field("apiVersions");
+    let field_path = path.field("apiVersions");
     if versions.is_empty() {
-        errors.required(&place, "");
+        errors.required(&field_path, "");
     }
-    lone_wildcard(&versions, "API versions", &place, errors);
+    lone_wildcard(&versions, "API versions", &field_path, errors);
     for (index, _) in versions.iter().enumerate().filter(|(_, version)| version.is_empty()) {
-        errors.required(&place.index(index), "");
+        errors.required(&field_path.index(index), "");
     }
     resources(&items(rule, "resources"), &path.field("resources"), errors);
     optional(rule, "scope", &SCOPES, path, errors);
@@ -118,6 +118,7 @@ fn resources(resources: &[String], path: &Path<'_>, errors: &mut Errors) {
     }
     // Resources with all subresources (`pods/*`), and subresources of all resources (`*/status`).
     let (mut whole, mut everywhere) = (BTreeSet::new(), BTreeSet::new());
+    // As upstream, only the last resource without a subresource counts.
     let mut last_is_plain = false;
     for (index, name) in resources.iter().enumerate() {
         let path = path.index(index);
@@ -217,7 +218,7 @@ fn mutating_operations(resources: &Value, path: &Path<'_>, errors: &mut Errors) 
     }
 }
 
-/// Whether `field` differs from the old object, or there is no old object.
+/// Returns whether `field` differs from the old object, or there is no old object.
 fn changed(new: &Value, old: Option<&Value>, field: &str) -> bool {
     old.is_none_or(|old| !same(get(new, field), get(old, field)))
 }

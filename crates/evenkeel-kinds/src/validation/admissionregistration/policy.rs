@@ -8,10 +8,13 @@ use evenkeel_apimachinery::validation::{Errors, Path};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
+/// Maximum number of audit annotations of a policy.
 const MAX_AUDIT_ANNOTATIONS: usize = 20;
 /// Maximum length in bytes of an audit annotation's value expression.
 const MAX_VALUE_EXPRESSION: usize = 5 * 1024;
+/// Valid reasons of a validation.
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
+/// Names that are no CEL identifiers.
 const CEL_RESERVED: [&str; 21] = [
     "true",
     "false",
@@ -120,8 +123,8 @@ fn common(new: &Value, old: Option<&Value>, mutates: bool, errors: &mut Errors) 
         }
     }
     if changed(new, old, "spec.paramKind") || changed(new, old, "spec.matchConditions") {
-        let place = path.field("matchConditions");
-        match_conditions(list(spec, "matchConditions"), &place, errors);
+        let field_path = path.field("matchConditions");
+        match_conditions(list(spec, "matchConditions"), &field_path, errors);
     }
     let all = path.field("variables");
     for (index, variable) in list(spec, "variables").iter().enumerate() {
@@ -131,27 +134,27 @@ fn common(new: &Value, old: Option<&Value>, mutates: bool, errors: &mut Errors) 
 
 /// Upstream: `validateParamKind`.
 fn param_kind(param: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let place = path.field("apiVersion");
+    let field_path = path.field("apiVersion");
     let api_version = text(param, "apiVersion");
     let (group, version) = match api_version.matches('/').count() {
         0 => ("", api_version),
         _ => api_version.split_once('/').unwrap_or_default(),
     };
     if api_version.is_empty() {
-        errors.required(&place, "");
+        errors.required(&field_path, "");
     } else if version.contains('/') {
         let detail = format!("unexpected GroupVersion string: {api_version}");
-        errors.invalid(&place, api_version, &detail);
+        errors.invalid(&field_path, api_version, &detail);
     } else {
         let messages = dns_subdomain(group);
         if !group.is_empty() && !messages.is_empty() {
-            errors.invalid(&place, group, &messages.join(","));
+            errors.invalid(&field_path, group, &messages.join(","));
         }
         let messages = dns_1035_label(version);
         if version.is_empty() {
-            errors.invalid(&place, api_version, "version must be specified");
+            errors.invalid(&field_path, api_version, "version must be specified");
         } else if !messages.is_empty() {
-            errors.invalid(&place, version, &messages.join(","));
+            errors.invalid(&field_path, version, &messages.join(","));
         }
     }
     let kind = text(param, "kind");
@@ -196,8 +199,8 @@ fn validation(validation: &Value, path: &Path<'_>, errors: &mut Errors) {
     };
     let value = |field: &str| text(validation, field);
     if blank("messageExpression") {
-        let place = path.field("messageExpression");
-        errors.invalid(&place, value("messageExpression"), "must be non-empty if specified");
+        let field_path = path.field("messageExpression");
+        errors.invalid(&field_path, value("messageExpression"), "must be non-empty if specified");
     }
     if blank("message") {
         errors.invalid(&path.field("message"), value("message"), "must be non-empty if specified");
@@ -216,13 +219,13 @@ fn audit_annotation(policy: &str, annotation: &Value, path: &Path<'_>, errors: &
         let name = format!("{policy}/{key}");
         errors.invalid_all(&path.field("key"), &name, &names::qualified_name(&name));
     }
-    let place = path.field("valueExpression");
+    let field_path = path.field("valueExpression");
     match text(annotation, "valueExpression").trim().len() {
-        0 => errors.required(&place, "valueExpression is not specified"),
+        0 => errors.required(&field_path, "valueExpression is not specified"),
         1..=MAX_VALUE_EXPRESSION => {}
         _ => {
             let detail = format!("must not exceed {MAX_VALUE_EXPRESSION} bytes in length");
-            errors.required(&place, &detail);
+            errors.required(&field_path, &detail);
         }
     }
 }
@@ -230,7 +233,7 @@ fn audit_annotation(policy: &str, annotation: &Value, path: &Path<'_>, errors: &
 /// Upstream: `validateMutation`.
 fn mutation(mutation: &Value, path: &Path<'_>, errors: &mut Errors) {
     let kind = text(mutation, "patchType");
-    let (wanted, other) = match kind {
+    let (required, other) = match kind {
         "" => return errors.required(&path.field("patchType"), ""),
         "JSONPatch" => ("jsonPatch", "applyConfiguration"),
         "ApplyConfiguration" => ("applyConfiguration", "jsonPatch"),
@@ -239,11 +242,13 @@ fn mutation(mutation: &Value, path: &Path<'_>, errors: &mut Errors) {
             return errors.not_supported(&path.field("patchType"), kind, &supported);
         }
     };
-    let place = path.field(wanted);
-    match get(mutation, wanted) {
-        None => errors.required(&place, &format!("must be specified when patchType is {kind}")),
+    let field_path = path.field(required);
+    match get(mutation, required) {
+        None => {
+            errors.required(&field_path, &format!("must be specified when patchType is {kind}"))
+        }
         Some(patch) if text(patch, "expression").trim().is_empty() => {
-            errors.required(&place.field("expression"), "");
+            errors.required(&field_path.field("expression"), "");
         }
         Some(_) => {}
     }

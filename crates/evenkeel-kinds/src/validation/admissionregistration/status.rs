@@ -20,7 +20,7 @@ pub(super) fn validating_admission_policy(new: &Value, errors: &mut Errors) {
     conditions(list(new, "status.conditions"), &Path::new("status.conditions"), errors);
 }
 
-/// Validates the first step of a JSONPath; upstream validates little more.
+/// Validates the first step of a JSONPath. Upstream validates little more.
 ///
 /// Upstream: `validateFieldRef`.
 fn field_ref(path_text: &str, path: &Path<'_>, errors: &mut Errors) {

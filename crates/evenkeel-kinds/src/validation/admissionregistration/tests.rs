@@ -1,16 +1,16 @@
 use super::*;
 use serde_json::json;
 
-/// Validates `base` with some fields changed (removed if null); with an old object, as an update.
+/// Validates `base` with changed fields, given by path, as an update if there is an old object. Returns the errors.
 fn check(kind: &str, base: &Value, changes: &[(&str, Value)], old: Option<&Value>) -> Vec<String> {
     let mut object = base.clone();
-    for (at, to) in changes {
-        let pointer = format!("/{}", at.replace('.', "/"));
+    for (field, value) in changes {
+        let pointer = format!("/{}", field.replace('.', "/"));
         let (parent, name) = pointer.rsplit_once('/').expect("a path");
-        let parent = object.pointer_mut(parent).expect(at);
+        let parent = object.pointer_mut(parent).expect(field);
         match name.parse::<usize>() {
-            Ok(index) => parent[index] = to.clone(),
-            Err(_) => parent[name] = to.clone(),
+            Ok(index) => parent[index] = value.clone(),
+            Err(_) => parent[name] = value.clone(),
         }
     }
     let mut errors = Errors::default();
@@ -21,17 +21,21 @@ fn check(kind: &str, base: &Value, changes: &[(&str, Value)], old: Option<&Value
     errors.into_vec().iter().map(ToString::to_string).collect()
 }
 
+/// Asserts that `base` is valid, and the errors of `base` with each of the changes.
 fn table(kind: &str, base: &Value, rows: &[(&str, Value, &[&str])]) {
     assert_eq!(check(kind, base, &[], None), Vec::<String>::new());
-    for (at, to, expected) in rows {
-        assert_eq!(check(kind, base, &[(at, to.clone())], None), *expected, "{at} = {to}");
+    for (field, value, expected) in rows {
+        let change = [(*field, value.clone())];
+        assert_eq!(check(kind, base, &change, None), *expected, "{field} = {value}");
     }
 }
 
+/// Returns a valid rule with operations.
 fn rule() -> Value {
     json!({"apiGroups": ["example.com"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["a"], "scope": "*"})
 }
 
+/// Returns a valid configuration with one webhook.
 fn webhooks() -> Value {
     json!({"metadata": {"name": "x"}, "webhooks": [{
         "name": "a.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None", "timeoutSeconds": 5,
@@ -40,7 +44,7 @@ fn webhooks() -> Value {
 }
 
 #[test]
-fn webhook_configurations() {
+fn webhook_configurations_are_validated() {
     let hook = webhooks()["webhooks"][0].clone();
     table(
         "MutatingWebhookConfiguration",
@@ -123,7 +127,7 @@ fn webhook_configurations() {
 }
 
 #[test]
-fn webhooks_keep_what_old_ones_had() {
+fn an_update_may_keep_invalid_values_of_the_old_webhooks() {
     let kind = "ValidatingWebhookConfiguration";
     let mut old = webhooks();
     old["webhooks"][0]["sideEffects"] = "Some".into();
@@ -141,9 +145,9 @@ fn webhooks_keep_what_old_ones_had() {
 }
 
 #[test]
-fn rules() {
-    let place = "webhooks.0.rules.0";
-    let at = |field: &str| format!("{place}.{field}");
+fn rules_of_webhooks_are_validated() {
+    let in_rule = |field: &str| format!("webhooks.0.rules.0.{field}");
+    // RULE stands for the path of the rule.
     let rows: [(&str, Value, &[&str]); 9] = [
         ("operations", json!([]), &["RULE.operations: Required value"]),
         (
@@ -193,8 +197,9 @@ fn rules() {
             ],
         ),
     ];
-    for (field, to, expected) in rows {
-        let found = check("ValidatingWebhookConfiguration", &webhooks(), &[(&at(field), to)], None);
+    for (field, value, expected) in rows {
+        let changes = [(&*in_rule(field), value)];
+        let found = check("ValidatingWebhookConfiguration", &webhooks(), &changes, None);
         let expected: Vec<String> =
             expected.iter().map(|line| line.replace("RULE", "webhooks[0].rules[0]")).collect();
         assert_eq!(found, expected);
@@ -202,7 +207,7 @@ fn rules() {
 }
 
 #[test]
-fn client_configurations() {
+fn client_configurations_are_validated() {
     let service =
         |path: &str| json!({"service": {"name": "s", "namespace": "n", "port": 443, "path": path}});
     let rows: [(Value, &[&str]); 12] = [
@@ -271,12 +276,13 @@ fn client_configurations() {
     }
 }
 
+/// Returns valid match constraints.
 fn resources() -> Value {
     json!({"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}, "resourceRules": [rule()]})
 }
 
 #[test]
-fn policies() {
+fn validating_policies_are_validated() {
     let base = json!({"metadata": {"name": "x"}, "spec": {
         "failurePolicy": "Fail", "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}, "matchConstraints": resources(),
         "variables": [{"name": "v", "expression": "1"}], "validations": [{"expression": "true"}],
@@ -357,7 +363,7 @@ fn policies() {
 }
 
 #[test]
-fn mutating_policies() {
+fn mutating_policies_are_validated() {
     let base = json!({"metadata": {"name": "x"}, "spec": {
         "failurePolicy": "Fail", "matchConstraints": resources(), "reinvocationPolicy": "Never",
         "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}]}});
@@ -398,7 +404,7 @@ fn mutating_policies() {
 }
 
 #[test]
-fn bindings() {
+fn bindings_of_policies_are_validated() {
     let kind = "ValidatingAdmissionPolicyBinding";
     let base = json!({"metadata": {"name": "x"}, "spec": {"policyName": "p", "validationActions": ["Deny"],
         "paramRef": {"name": "a", "parameterNotFoundAction": "Deny"}, "matchResources": resources()}});
@@ -448,14 +454,18 @@ fn bindings() {
     );
     let mut old = base.clone();
     old["spec"]["validationActions"] = json!([]);
-    assert_eq!(check(kind, &old, &[], Some(&old)), Vec::<String>::new(), "it did not change");
+    assert_eq!(
+        check(kind, &old, &[], Some(&old)),
+        Vec::<String>::new(),
+        "unchanged actions may be missing"
+    );
     let nameless = [("spec.policyName", json!(""))];
     let found = check("MutatingAdmissionPolicyBinding", &base, &nameless, None);
     assert_eq!(found, ["spec.policyName: Required value"]);
 }
 
 #[test]
-fn statuses() {
+fn statuses_of_policies_are_validated() {
     let now = "2026-01-01T00:00:00Z";
     let good = json!({"type": "a", "status": "True", "reason": "R", "lastTransitionTime": now});
     let rows: [(Value, &[&str]); 5] = [

@@ -14,11 +14,12 @@ const NO_SIDE_EFFECTS: [&str; 2] = ["None", "NoneOnDryRun"];
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 const TIMEOUT_SECONDS: std::ops::RangeInclusive<i64> = 1..=30;
 
-/// Rules that an update must keep only if the old object did.
+/// Rules that only apply if the old object obeyed them. All apply to a new object.
 struct Options {
     no_side_effects: bool,
     recognized_review_version: bool,
     unique_names: bool,
+    /// Whether match conditions are validated: they changed, or the object is new.
     match_conditions: bool,
 }
 
@@ -97,8 +98,8 @@ fn webhook(hook: &Value, options: &Options, path: &Path<'_>, errors: &mut Errors
     optional(hook, "reinvocationPolicy", &REINVOCATION_POLICIES, path, errors);
     client::config(hook.get("clientConfig").unwrap_or(&Value::Null), path, errors);
     if options.match_conditions {
-        let place = path.field("matchConditions");
-        match_conditions(list(hook, "matchConditions"), &place, errors);
+        let field_path = path.field("matchConditions");
+        match_conditions(list(hook, "matchConditions"), &field_path, errors);
     }
 }
 

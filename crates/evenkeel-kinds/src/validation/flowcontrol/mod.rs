@@ -8,11 +8,13 @@ use std::collections::BTreeSet;
 
 mod rules;
 
+/// Maximum `matchingPrecedence` of a FlowSchema.
 const MAX_MATCHING_PRECEDENCE: i64 = 10_000;
+/// Maximum number of queues of a priority level.
 const MAX_QUEUES: i64 = 10_000_000;
 /// Maximum number of bits of a hash that shuffle sharding may use.
 const MAX_HASH_BITS: f64 = 60.0;
-/// Annotation that keeps a concurrency share of zero; only valid in v1beta3.
+/// Annotation that keeps a concurrency share of zero. It is only valid in v1beta3.
 const PRESERVE_ZERO_SHARES: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
 
 pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
@@ -88,7 +90,7 @@ fn flow_schema(new: &Value, errors: &mut Errors) {
     update_status(new, errors);
 }
 
-/// Rejects a mandatory object whose spec differs from the fixed one.
+/// Rejects a mandatory object whose spec differs from the fixed spec.
 fn fixed_spec(new: &Value, fixed: Option<&Value>, errors: &mut Errors) {
     let spec = new.get("spec").unwrap_or(&Value::Null);
     if fixed.is_some_and(|fixed| !same_meaning(spec, fixed)) && !errors.is_full() {
@@ -98,6 +100,8 @@ fn fixed_spec(new: &Value, fixed: Option<&Value>, errors: &mut Errors) {
     }
 }
 
+/// Returns the fixed spec of a mandatory FlowSchema, or `None` if the name is not that of one.
+///
 /// Upstream: `MandatoryFlowSchemas`.
 fn mandatory_flow_schema(name: &str) -> Option<Value> {
     let group = |name: &str| json!({"kind": "Group", "group": {"name": name}});
@@ -219,7 +223,7 @@ fn queuing_configuration(queuing: &Value, path: &Path<'_>, errors: &mut Errors) 
     }
 }
 
-/// Rejects a mandatory priority level whose spec differs from the fixed one; `exempt` may have its own shares.
+/// Rejects a mandatory priority level whose spec differs from the fixed spec. `exempt` may have its own shares.
 ///
 /// Upstream: `ValidateIfMandatoryPriorityLevelConfigurationObject`.
 fn mandatory_priority_level(new: &Value, errors: &mut Errors) {
@@ -239,13 +243,13 @@ fn mandatory_priority_level(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates the unions of a priority level if they change.
+/// Validates the unions of a priority level by the rules of declarative validation, if they change.
 ///
 /// Upstream: `Validate_PriorityLevelConfigurationSpec`.
 fn declared(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     let path = Path::new("spec");
     let kind = text(new, "spec.type");
-    let unchanged = |field: &str| old.is_some_and(|old| same_place(new, old, field));
+    let unchanged = |field: &str| old.is_some_and(|old| is_unchanged(new, old, field));
     let same_type = unchanged("spec.type");
     if !(same_type && unchanged("spec.exempt"))
         && kind != "Exempt"
@@ -281,7 +285,7 @@ fn declared(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     }
 }
 
-fn same_place(new: &Value, old: &Value, field: &str) -> bool {
+fn is_unchanged(new: &Value, old: &Value, field: &str) -> bool {
     // An empty object differs from an absent one.
     get(new, field).is_some() == get(old, field).is_some() && same(get(new, field), get(old, field))
 }

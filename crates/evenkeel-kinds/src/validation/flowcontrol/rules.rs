@@ -1,4 +1,4 @@
-//! Validation of the rules of a FlowSchema: subjects, and the requests that a rule matches.
+//! Validation of the rules of a FlowSchema: their subjects and the requests that they match.
 
 use super::{flag, list, text};
 use crate::validation::{dns_label, dns_subdomain};
@@ -39,18 +39,22 @@ pub(super) fn policy_rules_with_subjects(rule: &Value, path: &Path<'_>, errors: 
 /// Upstream: `ValidateFlowSchemaSubject`.
 fn subject(subject: &Value, path: &Path<'_>, errors: &mut Errors) {
     let kinds = [("ServiceAccount", "serviceAccount"), ("User", "user"), ("Group", "group")];
-    let wanted = text(subject, "kind");
-    let Some((_, field)) = kinds.iter().find(|(kind, _)| *kind == wanted) else {
-        errors.not_supported(&path.field("kind"), wanted, &["Group", "ServiceAccount", "User"]);
+    let subject_kind = text(subject, "kind");
+    let Some((_, field)) = kinds.iter().find(|(kind, _)| *kind == subject_kind) else {
+        errors.not_supported(
+            &path.field("kind"),
+            subject_kind,
+            &["Group", "ServiceAccount", "User"],
+        );
         return;
     };
     let field_path = path.field(field);
     match get(subject, field) {
         None => {
-            let detail = format!("{field} is required when subject kind is '{wanted}'");
+            let detail = format!("{field} is required when subject kind is '{subject_kind}'");
             errors.required(&field_path, &detail);
         }
-        Some(account) if wanted == "ServiceAccount" => {
+        Some(account) if subject_kind == "ServiceAccount" => {
             service_account(account, &field_path, errors);
         }
         Some(named) if text(named, "name").is_empty() => {
@@ -58,7 +62,7 @@ fn subject(subject: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
         Some(_) => {}
     }
-    for (kind, field) in kinds.iter().filter(|(kind, _)| *kind != wanted) {
+    for (kind, field) in kinds.iter().filter(|(kind, _)| *kind != subject_kind) {
         if get(subject, field).is_some() {
             let detail = format!("{field} is forbidden when subject kind is not '{kind}'");
             errors.forbidden(&path.field(field), &detail);
@@ -127,7 +131,7 @@ fn non_resource_policy_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) 
     }
 }
 
-/// Returns the rule that a path breaks; a path must begin with a slash and may end in `/*`. `None` if it is valid.
+/// Returns the error of a path, or `None` if it is valid. A path must begin with a slash and may end in `/*`.
 ///
 /// Upstream: `ValidateNonResourceURLPath`.
 fn non_resource_url(url: &str) -> Option<&'static str> {

@@ -1,18 +1,23 @@
 use super::*;
 
+/// Asserts the errors of `base` with this name and one changed field, which null removes. With an old object, it is
+/// an update.
 fn check(
     kind: &str,
     name: &str,
     base: &Value,
-    (at, to): (&str, Value),
+    (field, value): (&str, Value),
     expected: &[&str],
     old: Option<&Value>,
 ) {
     let mut object = base.clone();
     object["metadata"]["name"] = name.into();
-    match to {
-        Value::Null => drop(evenkeel_apimachinery::value::remove(&mut object, at)),
-        to => *object.pointer_mut(&format!("/{}", at.replace('.', "/"))).expect(at) = to,
+    match value {
+        Value::Null => drop(evenkeel_apimachinery::value::remove(&mut object, field)),
+        value => {
+            let pointer = format!("/{}", field.replace('.', "/"));
+            *object.pointer_mut(&pointer).expect(field) = value;
+        }
     }
     let mut errors = Errors::default();
     match old {
@@ -23,6 +28,7 @@ fn check(
     assert_eq!(found, expected, "{object}");
 }
 
+/// Returns a valid FlowSchema.
 fn schema() -> Value {
     json!({"metadata": {}, "spec": {
         "priorityLevelConfiguration": {"name": "l"}, "matchingPrecedence": 9000, "distinguisherMethod": {"type": "ByUser"},
@@ -33,7 +39,8 @@ fn schema() -> Value {
 }
 
 #[test]
-fn flow_schemas() {
+fn flow_schemas_are_validated() {
+    // RULE stands for the path of the rule.
     let rule = "spec.rules[0]";
     let table: [(&str, Value, &[&str]); 16] = [
         ("spec.matchingPrecedence", json!(9000), &[]),
@@ -132,21 +139,21 @@ fn flow_schemas() {
         ),
         ("status.conditions", json!([{}]), &["status.conditions[0].type: Required value"]),
     ];
-    for (at, to, expected) in table {
+    for (field, value, expected) in table {
         let expected: Vec<String> =
             expected.iter().map(|line| line.replace("RULE", rule)).collect();
         let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
-        check("FlowSchema", "x", &schema(), (at, to), &expected, None);
+        check("FlowSchema", "x", &schema(), (field, value), &expected, None);
     }
 }
 
 #[test]
-fn mandatory_objects_keep_their_specs() {
+fn specs_of_mandatory_objects_are_fixed() {
     let fixed = |name: &str| json!({"metadata": {}, "spec": mandatory_flow_schema(name)});
     for name in ["exempt", "catch-all"] {
-        let spec = "spec.matchingPrecedence";
-        let given = fixed(name)["spec"]["matchingPrecedence"].clone();
-        check("FlowSchema", name, &fixed(name), (spec, given), &[], None);
+        let field = "spec.matchingPrecedence";
+        let precedence = fixed(name)["spec"]["matchingPrecedence"].clone();
+        check("FlowSchema", name, &fixed(name), (field, precedence), &[], None);
         let mut errors = Errors::default();
         let mut changed = fixed(name);
         changed["metadata"]["name"] = name.into();
@@ -163,7 +170,7 @@ fn mandatory_objects_keep_their_specs() {
 }
 
 #[test]
-fn priority_levels() {
+fn priority_levels_are_validated() {
     let kind = "PriorityLevelConfiguration";
     let base = json!({"metadata": {}, "spec": {"type": "Limited", "limited": {
         "nominalConcurrencyShares": 1, "lendablePercent": 5, "borrowingLimitPercent": 1,
@@ -236,8 +243,8 @@ fn priority_levels() {
             ],
         ),
     ];
-    for (at, to, expected) in table {
-        check(kind, "x", &base, (at, to), expected, None);
+    for (field, value, expected) in table {
+        check(kind, "x", &base, (field, value), expected, None);
     }
     // An unchanged union is not validated again.
     let mut old = base.clone();

@@ -8,6 +8,7 @@ use evenkeel_apimachinery::value::{get, list, object};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
+/// Maximum number of `validValues` in a request policy.
 const MAX_VALID_VALUES: usize = 10;
 
 /// Validates `capacity` of a device. Only a device that can be allocated multiple times may have request policies.
@@ -34,7 +35,7 @@ pub(super) fn capacities(
     }
 }
 
-/// A quantity as an amount and as written.
+/// Quantity: its amount, and its text in the object.
 #[derive(Clone, Copy, Default)]
 struct Quantity<'v> {
     amount: Amount,
@@ -155,7 +156,7 @@ fn valid_range(
     }
 }
 
-/// Validates that default and maximum are the minimum plus a multiple of the step.
+/// Validates the step. The default and the maximum must be the minimum plus a multiple of the step.
 ///
 /// Upstream: `validateRequestPolicyRangeStep`.
 fn valid_step(

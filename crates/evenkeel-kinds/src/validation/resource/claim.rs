@@ -14,7 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of requests of a claim, and of request names in one of its configurations.
 pub(super) const MAX_REQUESTS: usize = 32;
+/// Maximum number of constraints of a claim.
 const MAX_CONSTRAINTS: usize = 32;
+/// Maximum number of subrequests in `firstAvailable` of a request.
 const MAX_ALTERNATIVES: usize = 8;
 
 /// Validates the requests, constraints and configurations of a claim.
@@ -25,7 +27,7 @@ pub(super) fn resource_claim(claim: &Value, lists: &mut ErrorLists) {
     device_claim(spec, &Path::new("spec"), lists);
 }
 
-/// Validates that the spec of a claim does not change.
+/// Rejects a change of a claim's spec.
 ///
 /// Upstream: `ValidateResourceClaimUpdate`.
 pub(super) fn resource_claim_update(new: &Value, old: &Value, lists: &mut ErrorLists) {
@@ -34,7 +36,7 @@ pub(super) fn resource_claim_update(new: &Value, old: &Value, lists: &mut ErrorL
     }
 }
 
-/// Validates metadata and spec of the claims that a template creates.
+/// Validates the metadata and the spec that a template has for its claims.
 ///
 /// Upstream: `ValidateResourceClaimTemplate`.
 pub(super) fn resource_claim_template(template: &Value, lists: &mut ErrorLists) {
@@ -74,7 +76,7 @@ impl<'v> RequestNames<'v> {
         )
     }
 
-    /// Whether the text names a request, or a request and one of its alternatives.
+    /// Returns whether the text names a request, or a request and one of its alternatives.
     fn has(&self, reference: &str) -> bool {
         match reference.split_once('/') {
             None => self.0.contains_key(reference),
@@ -84,7 +86,7 @@ impl<'v> RequestNames<'v> {
         }
     }
 
-    /// Validates that the text names a request of the claim.
+    /// Validates a reference to a request of the claim, or to one of the request's alternatives.
     ///
     /// Upstream: `validateRequestNameRef`.
     pub(super) fn validate_reference(&self, reference: &str, path: &Path<'_>, errors: &mut Errors) {
@@ -157,6 +159,7 @@ fn device_request(request: &Value, path: &Path<'_>, lists: &mut ErrorLists) {
     }
 }
 
+/// Validates `exactly` and `firstAvailable` of a request at `path`.
 fn exact_or_alternatives(
     exactly: Option<&Value>,
     alternatives: &[Value],

@@ -15,15 +15,18 @@ use evenkeel_apimachinery::value::{get, list, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
+/// Maximum number of consumers in `status.reservedFor`.
 const MAX_CONSUMERS: usize = 256;
+/// Maximum number of conditions of a device.
 const MAX_CONDITIONS: usize = 8;
+/// Maximum number of addresses of a network interface.
 const MAX_IPS: usize = 16;
 /// Maximum length of a network interface's name in bytes.
 const MAX_INTERFACE_NAME: usize = 256;
 /// Maximum length of a network interface's hardware address in bytes.
 const MAX_HARDWARE_ADDRESS: usize = 128;
 
-/// Identity of a device: driver, pool, name and share.
+/// Identity of a device: driver, pool, name, and the share ID if the device is shared.
 pub type DeviceId<'v> = (&'v str, &'v str, &'v str, Option<&'v str>);
 
 /// Returns the identity of a device in an allocation or in `status.devices`.
@@ -45,7 +48,7 @@ pub(super) fn update(new: &Value, old: &Value, lists: &mut ErrorLists) {
     let consumers_path = path.field("reservedFor");
     let (allocation, old_allocation) =
         (get(new, "status.allocation"), get(old, "status.allocation"));
-    // Declarative validation starts with the allocation.
+    // Declarative validation reports the errors of the allocation first, handwritten validation last.
     let mut allocated = ErrorLists::default();
     match (allocation, old_allocation) {
         (Some(allocation), Some(old)) if allocation != old => {
@@ -145,6 +148,7 @@ fn device_result(
     share_id(result, path, lists);
 }
 
+/// Validates `shareID`, which is optional.
 fn share_id(device: &Value, path: &Path<'_>, lists: &mut ErrorLists) {
     if let Some(share) = get(device, "shareID").and_then(Value::as_str) {
         names::declared_uuid(share, &path.field("shareID"), &mut lists.declarative);

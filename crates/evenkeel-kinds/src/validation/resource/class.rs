@@ -13,7 +13,7 @@ pub(super) const MAX_CONFIGS: usize = 32;
 /// Maximum length of a driver's parameters in bytes.
 const MAX_PARAMETERS: usize = 10 * 1024;
 
-/// Validates selectors, configurations and the extended resource of a class.
+/// Validates the selectors, the configurations and the extended resource's name of a class.
 ///
 /// Upstream: `ValidateDeviceClass`, `ValidateDeviceClassUpdate`.
 pub(super) fn device_class(class: &Value, old: Option<&Value>, lists: &mut ErrorLists) {
@@ -50,7 +50,8 @@ fn extended_resource_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
     errors.invalid_all(path, name, &forms::qualified_name(&format!("requests.{name}")));
 }
 
-/// Validates a driver configuration.
+/// Validates a driver configuration. If `stored`, the stored object has the same configurations, and no size limit
+/// applies.
 ///
 /// Upstream: `validateDeviceConfiguration`, `validateOpaqueConfiguration`.
 pub(super) fn device_configuration(
@@ -68,7 +69,7 @@ pub(super) fn device_configuration(
     names::declared_driver(text(opaque, "driver"), &path.field("driver"), &mut lists.declarative);
 }
 
-/// Validates that the value is an object within the size limit.
+/// Validates a value that must be an object. Unless it is `stored`, its size is limited.
 ///
 /// Upstream: `validateRawExtension`.
 pub(super) fn raw_extension(

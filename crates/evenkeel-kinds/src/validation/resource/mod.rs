@@ -1,8 +1,9 @@
 //! Validation of resource.k8s.io: device classes, claims, claim templates, slices and taint rules.
 //!
-//! Upstream has two kinds of rules for this group: handwritten Go code, and declarative tags on the types. An error
-//! that both find is listed once, with the text of the declarative rule. Errors of declarative validation come
-//! last. Therefore, each function adds an error to the list of the rule that reports it.
+//! Upstream has two kinds of rules for this group: handwritten Go code, and declarative tags on the types. If both
+//! find an error, a response lists it once, with the text of the declarative rule. Errors of declarative validation
+//! come last. Therefore, each function adds a handwritten rule's error to one list and a declarative rule's error
+//! to another.
 //!
 //! Fields of feature gates that are off by default need no rules, because a write drops them.
 //!
@@ -75,7 +76,7 @@ pub(super) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
     lists.add_to(errors);
 }
 
-/// Validates the items of a list, unless it has too many. A declarative rule reports that.
+/// Validates the items of a list. If it has too many, only adds the declarative rule's error about their number.
 ///
 /// Upstream: `validateSlice`.
 fn items(
@@ -115,7 +116,7 @@ fn set<'v, K: Ord>(
     items(list, max_items, path, lists, validate);
 }
 
-/// An item of the list of this path, as declarative rules quote it: in the version that was stored.
+/// Returns an item of the list at `path` as errors of declarative rules quote it: in the encoding of version `v1`.
 fn declared(item: &Value, path: &Path<'_>) -> BadValue {
     let path = path.to_string();
     let type_name = match path.rsplit('.').next() {
@@ -135,7 +136,7 @@ fn declared(item: &Value, path: &Path<'_>) -> BadValue {
     }
 }
 
-/// An item of a list of strings.
+/// Returns the text of an item in a list of strings.
 fn item_text(item: &Value) -> &str {
     item.as_str().unwrap_or_default()
 }

@@ -12,6 +12,7 @@ const MAX_DOMAIN: usize = 63;
 /// Maximum length of an attribute's name without its domain, in bytes.
 const MAX_IDENTIFIER: usize = 32;
 
+/// Text of the error about an attribute's name without a domain.
 const NOT_QUALIFIED: &str =
     "a fully qualified name must be a domain and a name separated by a slash";
 
@@ -76,7 +77,7 @@ pub(super) fn declared_pool(name: &str, path: &Path<'_>, errors: &mut Errors) {
 }
 
 /// Validates the name of an attribute or a capacity: an identifier, optionally with a domain. Like upstream,
-/// accepts names with more parts.
+/// accepts every name with more than one slash.
 ///
 /// Upstream: `validateQualifiedName`.
 pub(super) fn qualified(name: &str, path: &Path<'_>, errors: &mut Errors) {
@@ -99,7 +100,8 @@ pub(super) fn qualified(name: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the name of an attribute that must have a domain.
+/// Validates the name of an attribute, which must have a domain. Like upstream, accepts every name with more than
+/// one slash.
 ///
 /// Upstream: `ResourceFullyQualifiedName`.
 pub(super) fn declared_fully_qualified(name: &str, path: &Path<'_>, errors: &mut Errors) {
@@ -138,7 +140,7 @@ fn identifier(id: &str, path: &Path<'_>, errors: &mut Errors) {
     errors.invalid_all(path, id, &names::c_identifier(id));
 }
 
-/// Validates a label: the name of a device, a request or a counter.
+/// Validates the name of a device, a request or a counter, which must be a DNS label.
 ///
 /// Upstream: `ValidateDNS1123Label`.
 pub(super) fn label(name: &str, path: &Path<'_>, errors: &mut Errors) {

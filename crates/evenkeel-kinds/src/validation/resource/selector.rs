@@ -9,6 +9,7 @@ use evenkeel_cel::check::{Declaration, Declared, Type, check};
 use evenkeel_cel::{Program, Schema};
 use serde_json::Value;
 
+/// Maximum number of selectors of a class or a request.
 const MAX_SELECTORS: usize = 32;
 /// Maximum length of an expression in bytes.
 const MAX_EXPRESSION_BYTES: usize = 10 * 1024;
@@ -17,8 +18,8 @@ const MAX_EXPRESSION_BYTES: usize = 10 * 1024;
 /// Upstream: `CELSelectorExpressionMaxCost`.
 const MAX_COST: u64 = 1_000_000;
 
-/// Validates selectors. If `stored`, the list is that of the stored object, and its expressions are not compiled.
-/// Upstream compiles them, with all functions that any version has.
+/// Validates selectors. If `stored`, the stored object has the same selectors, and their expressions are not
+/// compiled. Upstream compiles stored expressions, too, but allows the functions of every version.
 ///
 /// Upstream: `validateSelectorSlice`.
 pub(super) fn selectors(list: &[Value], stored: bool, path: &Path<'_>, lists: &mut ErrorLists) {
@@ -60,7 +61,7 @@ fn max_cost(source: &str) -> Result<u64, String> {
     }
 }
 
-/// Types of the variable `device` and its parts, with their bounds.
+/// Types of the variable `device` and its parts, with the maximum sizes for cost estimates.
 #[derive(Debug)]
 enum DeviceType {
     Device,
@@ -114,8 +115,8 @@ impl Schema for DeviceType {
 
 impl Declaration for DeviceType {
     fn is_int_or_string(&self) -> bool {
-        // The checker types int-or-string as `dyn`, which an attribute needs: its value is a bool, an int, a string or a
-        // version.
+        // The checker gives an int-or-string the type `dyn`. An attribute needs this type, because its value is a
+        // bool, an int, a string or a version.
         matches!(self, Self::Attribute)
     }
 

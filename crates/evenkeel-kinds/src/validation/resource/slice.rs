@@ -10,15 +10,23 @@ use evenkeel_apimachinery::value::{Object, flag, get, int, is_empty, list, objec
 use serde_json::Value;
 use std::collections::BTreeSet;
 
+/// Maximum number of devices of a slice.
 const MAX_DEVICES: usize = 128;
 /// Maximum number of devices if one of them has taints or consumes counters.
 const MAX_DEVICES_WITH_ADVANCED_FEATURES: usize = 64;
+/// Maximum number of counter sets of a slice.
 const MAX_COUNTER_SETS: usize = 8;
+/// Maximum number of counters of a counter set, or in a device's consumption of one.
 const MAX_COUNTERS: usize = 32;
+/// Maximum number of counter sets from which a device consumes.
 const MAX_COUNTER_CONSUMPTIONS: usize = 2;
+/// Maximum number of attributes and capacities of a device, together.
 const MAX_ATTRIBUTES_AND_CAPACITIES: usize = 32;
+/// Maximum number of attribute values of a device.
 const MAX_ATTRIBUTE_VALUES: usize = 48;
+/// Maximum number of taints of a device.
 const MAX_TAINTS: usize = 16;
+/// Maximum number of binding conditions of a device, and of binding failure conditions.
 const MAX_BINDING_CONDITIONS: usize = 4;
 /// Maximum length of an attribute's value in bytes.
 const MAX_ATTRIBUTE_VALUE: usize = 64;
@@ -63,7 +71,7 @@ fn pool(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates that exactly one of the fields is set that select the nodes of the devices.
+/// Validates the fields that select the nodes of all devices. Exactly one of them must be set.
 fn nodes_of_slice(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut is_set = Vec::new();
     match get(spec, "nodeName").and_then(Value::as_str) {
@@ -110,7 +118,7 @@ fn nodes_of_slice(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the devices. Declarative validation does not cover their number and names.
+/// Validates the devices. No declarative rule exists for their number and names.
 fn devices(spec: &Value, old: Option<&Value>, path: &Path<'_>, lists: &mut ErrorLists) {
     let devices = list(spec, "devices");
     let is_advanced = |device: &Value| {
@@ -192,8 +200,8 @@ fn attributes(device: &Value, path: &Path<'_>, lists: &mut ErrorLists) {
             );
         }
     };
-    let n_entries = size("attributes") + size("capacity");
-    limit(n_entries, "attributes and capacities", MAX_ATTRIBUTES_AND_CAPACITIES);
+    let entry_count = size("attributes") + size("capacity");
+    limit(entry_count, "attributes and capacities", MAX_ATTRIBUTES_AND_CAPACITIES);
     limit(size("attributes"), "attribute values", MAX_ATTRIBUTE_VALUES);
     let path = path.field("attributes");
     for (name, attribute) in object(device, "attributes").into_iter().flatten() {
@@ -202,7 +210,7 @@ fn attributes(device: &Value, path: &Path<'_>, lists: &mut ErrorLists) {
     }
 }
 
-/// Validates the value of an attribute, which must have exactly one type.
+/// Validates an attribute, which must have a value of exactly one type.
 fn device_attribute(attribute: &Value, path: &Path<'_>, lists: &mut ErrorLists) {
     for field in ["string", "version"] {
         let Some(value) = get(attribute, field).and_then(Value::as_str) else { continue };
@@ -230,7 +238,7 @@ fn device_attribute(attribute: &Value, path: &Path<'_>, lists: &mut ErrorLists) 
     }
 }
 
-/// Whether the text is a version of the form `1.2.3-alpha.1+build.2`.
+/// Returns whether the text is a semantic version such as `1.2.3-alpha.1+build.2`.
 ///
 /// Upstream: `semverRe`.
 fn is_semantic_version(text: &str) -> bool {
@@ -260,27 +268,28 @@ fn is_semantic_version(text: &str) -> bool {
         && build.is_none_or(|text| text.split('.').all(is_word))
 }
 
-/// Validates a counter set, or a device's consumption of one.
+/// Validates the name and the counters of a counter set, or of a device's consumption from one.
 ///
 /// Upstream: `validateCounterSet`, `validateDeviceCounterConsumption`.
-fn counters(object_with: &Value, name_field: &str, path: &Path<'_>, lists: &mut ErrorLists) {
-    let name = text(object_with, name_field);
+fn counters(owner: &Value, name_field: &str, path: &Path<'_>, lists: &mut ErrorLists) {
+    let name = text(owner, name_field);
     lists.declarative.required_valid(&path.field(name_field), name, forms::dns_label);
     let path = path.field("counters");
-    if is_empty(object_with, "counters") {
+    if is_empty(owner, "counters") {
         return lists.declarative.required(&path, "");
     }
-    let counters = object(object_with, "counters");
-    let n_counters = counters.map_or(0, Object::len);
-    if n_counters > MAX_COUNTERS {
-        lists.handwritten.too_many(&path, n_counters, MAX_COUNTERS);
+    let counters = object(owner, "counters");
+    let counter_count = counters.map_or(0, Object::len);
+    if counter_count > MAX_COUNTERS {
+        lists.handwritten.too_many(&path, counter_count, MAX_COUNTERS);
     }
     for name in counters.into_iter().flat_map(Object::keys) {
         names::label(name, &path, &mut lists.declarative);
     }
 }
 
-/// Validates the fields that select the nodes of one device.
+/// Validates the fields that select the nodes of one device. If the slice `selects_nodes` per device, exactly one
+/// of them must be set, otherwise none.
 fn nodes_of_device(device: &Value, selects_nodes: bool, path: &Path<'_>, errors: &mut Errors) {
     let has_any =
         ["nodeName", "nodeSelector", "allNodes"].iter().any(|field| get(device, field).is_some());

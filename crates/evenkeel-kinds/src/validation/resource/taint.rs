@@ -8,6 +8,7 @@ use serde_json::Value;
 
 const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 const OPERATORS: [&str; 2] = ["Equal", "Exists"];
+/// Maximum number of conditions in a rule's status.
 const MAX_CONDITIONS: usize = 8;
 
 /// Validates the selector and the taint of a rule.

@@ -1,9 +1,9 @@
-//! Tests of the rules by field and text of the errors.
+//! Each test compares the fields and texts of an object's errors.
 
 use super::*;
 use serde_json::json;
 
-/// Returns the field and the text of each error.
+/// Returns each error's field and text, such as `spec.driver: Required value`. Without `old`, `new` is created.
 fn errors_of(kind: &str, new: &Value, old: Option<&Value>, subresource: &str) -> Vec<String> {
     let mut errors = Errors::default();
     let group = "resource.k8s.io";
@@ -15,18 +15,19 @@ fn errors_of(kind: &str, new: &Value, old: Option<&Value>, subresource: &str) ->
     errors.into_vec().iter().map(ToString::to_string).collect()
 }
 
-/// Asserts that each error begins with the expected text.
+/// Asserts that creating the object has the expected errors, which `expected` lists by their beginnings.
 #[track_caller]
 fn check(kind: &str, new: &Value, expected: &[&str]) {
     check_update(kind, "", new, None, expected);
 }
 
+/// Asserts that an update has the expected errors, which `expected` lists by their beginnings.
 #[track_caller]
 fn check_update(kind: &str, path: &str, new: &Value, old: Option<&Value>, expected: &[&str]) {
     let found = errors_of(kind, new, old, path);
-    let is_same = found.len() == expected.len()
+    let is_expected = found.len() == expected.len()
         && found.iter().zip(expected).all(|(found, start)| found.starts_with(start));
-    assert!(is_same, "{kind} {new}: {found:#?}, not {expected:#?}");
+    assert!(is_expected, "{kind} {new}: {found:#?}, not {expected:#?}");
 }
 
 /// Returns `base` with the value at a JSON pointer replaced; null removes it.
@@ -46,6 +47,7 @@ fn with(base: &Value, pointer: &str, value: Value) -> Value {
     changed
 }
 
+/// Returns a valid claim of a GPU and of one of two alternatives.
 fn claim() -> Value {
     json!({"spec": {"devices": {
         "requests": [
@@ -61,6 +63,7 @@ fn claim() -> Value {
     }}})
 }
 
+/// Returns a valid slice of one device on node `n1`.
 fn slice() -> Value {
     json!({"spec": {
         "driver": "gpu.example.com", "nodeName": "n1",
@@ -71,7 +74,7 @@ fn slice() -> Value {
 }
 
 #[test]
-fn claims_request_devices_of_classes() {
+fn claims_need_valid_requests_constraints_and_configurations() {
     let gpu = "/spec/devices/requests/0";
     let alternative = "/spec/devices/requests/1/firstAvailable/0";
     let first = "spec.devices.requests[0]";
@@ -206,7 +209,7 @@ fn claims_request_devices_of_classes() {
 }
 
 #[test]
-fn selectors_compile_to_conditions() {
+fn selectors_are_compiled_unless_stored() {
     for (expression, expected) in [
         ("device.driver == 'a' && device.allowMultipleAllocations", vec![]),
         ("device.attributes['a.b'].c", vec![]),
@@ -237,7 +240,7 @@ fn selectors_compile_to_conditions() {
 }
 
 #[test]
-fn classes_name_extended_resources() {
+fn extended_resource_names_have_a_domain_outside_kubernetes_io() {
     for (name, expected) in [
         ("example.com/gpu", vec![]),
         (
@@ -261,7 +264,7 @@ fn classes_name_extended_resources() {
 }
 
 #[test]
-fn specs_of_claims_and_templates_do_not_change() {
+fn specs_of_claims_and_templates_are_immutable() {
     let changed = with(&claim(), "/spec/devices/config", json!(null));
     let immutable = ["spec: Invalid value: null: field is immutable"];
     check_update("ResourceClaim", "", &changed, Some(&claim()), &immutable);
@@ -280,7 +283,7 @@ fn specs_of_claims_and_templates_do_not_change() {
 }
 
 #[test]
-fn slices_describe_devices_of_a_node() {
+fn slices_need_one_node_selection_and_valid_devices() {
     let device = "/spec/devices/0";
     let first = "spec.devices[0]";
     let policy =
@@ -393,7 +396,7 @@ fn slices_describe_devices_of_a_node() {
 }
 
 #[test]
-fn request_policies_have_a_valid_default() {
+fn request_policies_need_a_default_that_they_allow() {
     let path = "spec.devices[0].capacity[memory].requestPolicy";
     for (policy, expected) in [
         (json!({"default": "1", "validValues": ["1", "2"]}), vec![]),
@@ -437,7 +440,7 @@ fn request_policies_have_a_valid_default() {
 }
 
 #[test]
-fn a_status_allocates_what_is_requested() {
+fn claim_statuses_match_the_requests_and_the_allocation() {
     let result = json!({"request": "gpu", "driver": "d", "pool": "p", "device": "a"});
     let allocated = with(
         &claim(),
@@ -508,7 +511,7 @@ fn a_status_allocates_what_is_requested() {
 }
 
 #[test]
-fn rules_taint_devices() {
+fn taint_rules_need_a_valid_selector_taint_and_conditions() {
     let rule = json!({"spec": {"deviceSelector": {"driver": "d", "pool": "p", "device": "a"},
         "taint": {"key": "a", "value": "b", "effect": "NoExecute"}}});
     check("DeviceTaintRule", &rule, &[]);
