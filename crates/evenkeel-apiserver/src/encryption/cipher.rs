@@ -1,4 +1,4 @@
-//! Ciphers for encryption at rest. A random nonce precedes each value.
+//! Ciphers for encryption at rest. Each encrypted value begins with a random nonce.
 
 use aes::cipher::block_padding::Pkcs7;
 use aes::cipher::{
@@ -144,6 +144,7 @@ impl Cipher {
     }
 }
 
+/// Splits a stored value, or returns an error if it is too short.
 fn split(bytes: &[u8], index: usize) -> Result<(&[u8], &[u8]), String> {
     bytes.split_at_checked(index).ok_or_else(|| TOO_SHORT.to_owned())
 }
