@@ -48,7 +48,7 @@ const CONFIG_CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
 const CONFIG_PRODUCER: &str = "api-priority-and-fairness-config-producer-v1";
 /// Annotation that says whether the server updates the object's spec.
 const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
-/// Objects that the server always restores, whatever their annotation says.
+/// Objects that the server always restores, regardless of their annotation.
 const MANDATORY: [&str; 2] = ["exempt", "catch-all"];
 
 /// Applies the stored configuration to request handling.

@@ -1,4 +1,4 @@
-//! Private files: only their owner may access them, whatever the umask. Writes are atomic.
+//! Private files: only their owner may access them, regardless of the umask. Writes are atomic.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};

@@ -47,7 +47,7 @@ impl std::fmt::Debug for Health {
 }
 
 impl Health {
-    /// Creates a set without checks of its own.
+    /// Creates a set without checks.
     pub fn new() -> Self {
         Self { checks: Arc::default(), observer: Arc::default() }
     }

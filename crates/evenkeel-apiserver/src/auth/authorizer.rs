@@ -135,7 +135,7 @@ impl Authorizer {
         Err(reasons.join("\n"))
     }
 
-    /// Returns whether every user may do everything, whatever the roles grant.
+    /// Returns whether every user may do everything, regardless of the roles.
     pub(crate) fn allows_all(&self) -> bool {
         self.modes.contains(&AuthorizationMode::AlwaysAllow)
     }

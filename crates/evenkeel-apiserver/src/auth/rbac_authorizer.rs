@@ -39,7 +39,7 @@ impl RbacAuthorizer {
         self.resolver(store).authorize_with_reason(user, attributes)
     }
 
-    /// Decides with the Node authorizer; `None` for a user that is no kubelet.
+    /// Decides with the Node authorizer; `None` for a user that is not a kubelet.
     pub(super) fn authorize_node(
         &self,
         store: &Store,

@@ -12,9 +12,13 @@ use aes_gcm::aead::generic_array::GenericArray;
 use crypto_secretbox::XSalsa20Poly1305;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
+/// Length of the nonce of AES-GCM, in bytes.
 const GCM_NONCE: usize = 12;
+/// Length of the nonce of XSalsa20 and Poly1305, in bytes.
 const SECRETBOX_NONCE: usize = 24;
+/// Length of the authentication tags of AES-GCM and Poly1305, in bytes.
 const TAG: usize = 16;
+/// Length of a block of AES, in bytes.
 const BLOCK: usize = 16;
 
 const TOO_SHORT: &str = "the stored value is too short";

@@ -65,7 +65,7 @@ pub(super) enum BackendError {
     /// The disk did not confirm a sync: data in the files may be lost later.
     #[error("{0}")]
     NotSynced(String),
-    /// The stored data is not what was written.
+    /// The stored data differs from the written data.
     #[error("{0}")]
     Damaged(String),
     /// The key of an encrypted value is missing.

@@ -50,7 +50,7 @@ pub struct ConnectOptions {
     /// Requests per second, see [`super::ClientBuilder::qps`]. 0, the default here, means client-go's 5;
     /// negative means no limit.
     pub qps: f32,
-    /// Requests that may be sent at once, see [`super::ClientBuilder::burst`].
+    /// Number of requests that may be sent in a burst, see [`super::ClientBuilder::burst`].
     pub burst: u32,
     /// Registry of the `rest_client_*` metrics; `None` for no metrics.
     pub registry: Option<Registry>,

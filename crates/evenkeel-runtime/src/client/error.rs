@@ -123,7 +123,7 @@ impl ApiError {
     }
 
     /// Returns whether a precondition on the uid failed, because another object of the same name replaced the object.
-    /// Only the message tells, in two forms (`registry/rest/delete.go`, `storage/interfaces.go`).
+    /// Only the message shows the reason, in two forms (`registry/rest/delete.go`, `storage/interfaces.go`).
     pub fn is_other_uid(&self) -> bool {
         const MESSAGES: [&str; 2] = ["the UID in the precondition (", "UID in precondition: "];
         self.is_conflict()

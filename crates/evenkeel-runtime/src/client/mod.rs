@@ -163,7 +163,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the number of requests that may be sent at once. 0 means client-go's default of 10.
+    /// Sets the number of requests that may be sent in a burst. 0 means client-go's default of 10.
     pub fn burst(mut self, burst: u32) -> Self {
         self.burst = burst;
         self

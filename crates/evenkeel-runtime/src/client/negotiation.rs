@@ -105,8 +105,8 @@ impl From<api::Status> for Status {
     }
 }
 
-/// Decodes the Status of an error response. If the body is no Status, for example a proxy's page, its first 512 bytes
-/// become the message.
+/// Decodes the Status of an error response. If the body is not a Status, for example a proxy's page, its first 512
+/// bytes become the message.
 pub(crate) fn decode_status(headers: &HeaderMap, code: u16, body: &[u8]) -> Status {
     let found =
         open_envelope(headers, body).and_then(|(raw, encoding)| api::Status::decode(raw, encoding));

@@ -96,7 +96,7 @@ pub(crate) fn patch_content_type(form: PatchForm) -> &'static str {
     }
 }
 
-/// Query string under construction. Parameters with empty values are left out.
+/// Query string under construction. Omits parameters with empty values.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Query(String);
 

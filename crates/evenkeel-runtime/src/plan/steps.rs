@@ -55,7 +55,7 @@ impl<'a> Steps<'a> {
     /// Returns the outcomes of a step's actions; empty for a step without actions.
     ///
     /// # Errors
-    /// The step itself, if it has not been carried out yet.
+    /// The step itself, if it was not executed yet.
     pub fn all(&mut self, step: Plan) -> Result<&'a [Outcome], Plan> {
         match self.rest.split_at_checked(step.actions.len()) {
             Some((outcomes, rest)) => {
@@ -70,7 +70,7 @@ impl<'a> Steps<'a> {
     /// Returns the outcome of a step with one action.
     ///
     /// # Errors
-    /// The step itself, if it has not been carried out yet.
+    /// The step itself, if it was not executed yet.
     pub fn one(&mut self, action: impl Into<Action>) -> Result<&'a Outcome, Plan> {
         let Some((outcome, rest)) = self.rest.split_first() else { return Err(Plan::one(action)) };
         self.rest = rest;

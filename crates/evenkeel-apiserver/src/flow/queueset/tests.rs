@@ -29,7 +29,7 @@ impl Level {
         self.set.start(ms(now), arrival, || waiter)
     }
 
-    /// Starts a request of one seat that executes at once.
+    /// Starts a request of one seat that executes immediately.
     #[track_caller]
     fn execute(&mut self, now: u64, flow: usize) -> Ticket {
         match self.start(now, flow, WorkEstimate::default()) {
