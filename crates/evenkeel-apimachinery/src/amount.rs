@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 
 const NANO: i128 = 1_000_000_000;
 
-/// A quantity in billionths: rounded up to them, and capped as upstream caps it.
+/// Quantity in billionths, rounded away from zero.
 ///
 /// Upstream: `Quantity`, `infDecAmount`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,7 +17,7 @@ impl Amount {
         Self(i128::from(number) * NANO)
     }
 
-    /// Parses a quantity from a JSON string or number; `None` if it is malformed.
+    /// Parses a quantity from a JSON string or number; `None` if it is malformed or out of range.
     pub fn of(value: &Value) -> Option<Self> {
         match value {
             Value::String(text) => Self::parse(text),
@@ -26,7 +26,7 @@ impl Amount {
         }
     }
 
-    /// Parses the text of a quantity; `None` if it is malformed.
+    /// Parses the text of a quantity; `None` if it is malformed or out of range.
     ///
     /// Upstream: `ParseQuantity`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
@@ -53,17 +53,17 @@ impl Amount {
         Some(Self(if negative { -scaled } else { scaled }))
     }
 
-    /// Whether the amount is below zero.
+    /// Returns whether the amount is below zero.
     pub fn is_negative(self) -> bool {
         self.0 < 0
     }
 
-    /// Whether the amount is zero, whatever its unit.
+    /// Returns whether the amount is zero.
     pub fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether the amount is an integer.
+    /// Returns whether the amount is an integer.
     pub fn is_whole(self) -> bool {
         self.0 % NANO == 0
     }
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parses_every_suffix() {
+    fn quantities_are_parsed_with_decimal_binary_and_exponent_suffixes() {
         let parse = |text: &str| Amount::parse(text).map(|amount| amount.to_string());
         assert_eq!(parse("1.5").as_deref(), Some("1500m"));
         assert_eq!(parse("1Ki").as_deref(), Some("1024"));

@@ -3,7 +3,8 @@
 use evenkeel_api::json;
 use serde_json::Value;
 
-/// Error for an object that nests deeper than any decoder accepts. Once stored, it could not be changed or deleted.
+/// Error for an object that nests deeper than any decoder accepts. If it were stored, no client could change or delete
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the object nests more than {} arrays and objects: {}", json::MAX_DEPTH, json::TOO_DEEP)]
 pub struct TooDeep;

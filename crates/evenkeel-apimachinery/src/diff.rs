@@ -1,21 +1,21 @@
-//! Unified diffs of texts, for messages. The lines that stay are found as Python's `difflib` finds them: the longest block of
-//! lines that are in both, then those on its left and on its right. That is not always the smallest difference.
+//! Unified diffs of texts, for messages. Finds unchanged lines as Python's `difflib` does: first the longest block of
+//! lines that is in both texts, then the blocks before and after it. The result is not always the smallest diff.
 //!
 //! Upstream: `k8s.io/apimachinery/pkg/util/diff`, which calls `github.com/pmezard/go-difflib`.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
-/// Lines around a change.
+/// Number of unchanged lines before and after a change.
 const CONTEXT: usize = 3;
 
-/// Texts of this many lines and more have popular lines, which begin no block.
-const N_LINES_WITH_POPULAR: usize = 200;
+/// Number of lines from which frequent lines of the new text ("popular" in difflib) cannot start a block.
+const MIN_LINES_FOR_POPULAR: usize = 200;
 
-/// Lines that are compared at most; beyond it, what is left counts as changed.
-const MAX_COMPARED: usize = 4_000_000;
+/// Maximum number of matching pairs of lines to examine. The remaining lines count as changed.
+const MAX_PAIRS: usize = 4_000_000;
 
-/// Returns the hunks of a unified diff; nothing where both texts are the same.
+/// Returns the hunks of a unified diff; empty if the texts are equal.
 pub fn unified(old: &str, new: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.split('\n').collect(), new.split('\n').collect());
     let changes = Matcher::new(&old, &new).changes();
@@ -46,19 +46,19 @@ pub fn unified(old: &str, new: &str) -> String {
     out
 }
 
-/// Lines that others replace; one of the ranges may be empty.
+/// Old lines and the new lines that replace them. One of the ranges may be empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Change {
     old: Range<usize>,
     new: Range<usize>,
 }
 
-/// Groups changes whose contexts meet.
+/// Groups changes whose context lines touch or overlap.
 fn hunks(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
     changes.chunk_by(|a, b| b.old.start - a.old.end <= 2 * CONTEXT)
 }
 
-/// Where lines are: the first one, and their number unless it is one.
+/// Formats a range of a hunk header: the number of the first line, and the count of lines unless it is one.
 fn place(range: &Range<usize>) -> String {
     match range.len() {
         0 => format!("{},0", range.start),
@@ -67,7 +67,7 @@ fn place(range: &Range<usize>) -> String {
     }
 }
 
-/// Lines that are in both texts.
+/// Lines that are in both texts: the index of the first one in each, and their count.
 struct Block {
     old: usize,
     new: usize,
@@ -78,9 +78,9 @@ struct Block {
 struct Matcher<'t> {
     old: &'t [&'t str],
     new: &'t [&'t str],
-    /// Where the new text has a line, unless that is popular.
+    /// Indices of each line in the new text, without popular lines.
     places: HashMap<&'t str, Vec<usize>>,
-    n_compared: usize,
+    pairs: usize,
 }
 
 impl<'t> Matcher<'t> {
@@ -89,10 +89,10 @@ impl<'t> Matcher<'t> {
         for (index, line) in new.iter().enumerate() {
             places.entry(line).or_default().push(index);
         }
-        if new.len() >= N_LINES_WITH_POPULAR {
+        if new.len() >= MIN_LINES_FOR_POPULAR {
             places.retain(|_, indices| indices.len() <= new.len() / 100 + 1);
         }
-        Self { old, new, places, n_compared: 0 }
+        Self { old, new, places, pairs: 0 }
     }
 
     fn changes(mut self) -> Vec<Change> {
@@ -124,18 +124,19 @@ impl<'t> Matcher<'t> {
         changes
     }
 
-    /// The longest block within ranges: the first one of the old text, then of the new one.
+    /// Returns the longest block within the ranges. Among equally long ones, returns the first in the old text, then
+    /// the first in the new text.
     ///
     /// Upstream: `findLongestMatch`.
     fn longest_block(&mut self, old: &Range<usize>, new: &Range<usize>) -> Block {
         let mut best = Block { old: old.start, new: new.start, n_lines: 0 };
-        // Lengths of the blocks that end at the last line looked at, by the place in the new text.
+        // Lengths of the blocks that end at the previous old line, by the index of their last line in the new text.
         let mut lengths: HashMap<usize, usize> = HashMap::new();
         for index in old.clone() {
             let places = self.places.get(self.old[index]).map(Vec::as_slice).unwrap_or_default();
             let mut ending = HashMap::new();
             for place in places.iter().copied().filter(|place| new.contains(place)) {
-                self.n_compared += 1;
+                self.pairs += 1;
                 let before = place.checked_sub(1).and_then(|before| lengths.get(&before));
                 let n_lines = before.copied().unwrap_or_default() + 1;
                 ending.insert(place, n_lines);
@@ -144,11 +145,11 @@ impl<'t> Matcher<'t> {
                 }
             }
             lengths = ending;
-            if self.n_compared > MAX_COMPARED {
+            if self.pairs > MAX_PAIRS {
                 break;
             }
         }
-        // Popular lines may continue a block.
+        // Popular lines may extend a block.
         while best.old > old.start
             && best.new > new.start
             && self.old[best.old - 1] == self.new[best.new - 1]
@@ -170,13 +171,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hunks_have_context_and_places() {
+    fn hunks_have_context_lines_and_line_numbers() {
         for (old, new, want) in [
             ("a", "a", ""),
             ("a\nb", "a\nc", "@@ -1,2 +1,2 @@\n a\n-b\n+c\n"),
             ("a", "", "@@ -1 +1 @@\n-a\n+\n"),
             ("1\n2\n3\n4\n5\n6", "1\n2\n3\n4\n5\n6\n7", "@@ -4,3 +4,4 @@\n 4\n 5\n 6\n+7\n"),
-            // The longest block is kept, though that changes more lines.
+            // The longest block stays, although the diff is then not the smallest.
             ("a\nb", "a\nc\na\nb", "@@ -1,2 +1,4 @@\n+a\n+c\n a\n b\n"),
             (
                 "x\n1\n2\n3\n4\n5\n6\n7\ny",
@@ -194,8 +195,8 @@ mod tests {
     }
 
     #[test]
-    fn popular_lines_begin_no_block() {
-        // A line that is there more than once in a hundred is only kept beside others.
+    fn popular_lines_do_not_start_a_block() {
+        // A line with more than 1 % of the occurrences stays only next to another unchanged line.
         let line = |index: usize| {
             if index.is_multiple_of(20) { "}".to_owned() } else { index.to_string() }
         };

@@ -28,12 +28,12 @@ pub(crate) fn go_syntax(value: &Value) -> String {
     }
 }
 
-/// JSON as Go's `encoding/json` writes it: with `<`, `>`, `&` and the line separators escaped.
+/// Encodes a value as Go's `encoding/json` does: with `<`, `>`, `&` and the line separators escaped.
 pub fn go_json(value: &Value) -> String {
     escape_html(value.to_string())
 }
 
-/// A JSON string as Go's `encoding/json` writes it.
+/// Encodes a string as Go's `encoding/json` does.
 pub fn go_json_string(text: &str) -> String {
     escape_html(Value::from(text).to_string())
 }
@@ -74,7 +74,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn values_are_shown_as_in_go() {
+    fn values_have_gos_format() {
         let value = json!({"a": 1, "b": ["x", null, true]});
         assert_eq!(go(&value), "map[a:1 b:[x <nil> true]]");
         let syntax =

@@ -5,8 +5,8 @@ use http::{HeaderMap, HeaderValue};
 
 use crate::status::StatusError;
 
-/// Rejects a request with a header that is not UTF-8, so that no header is mistaken for an absent one. Also rejects
-/// transfer codings other than `chunked`, because a proxy might read such a body differently.
+/// Rejects a request with a header that is not UTF-8, because [`value`] would treat it as absent. Also rejects transfer
+/// codings other than `chunked`, because a proxy might read such a body differently.
 pub fn check(headers: &HeaderMap) -> Result<(), StatusError> {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     if let Some(coding) = codings.next()
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bodies_come_in_chunks_or_whole() {
+    fn transfer_codings_other_than_chunked_are_refused() {
         for (codings, good) in [
             (&["chunked"][..], true),
             (&["Chunked"], true),
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn any_header_that_is_no_text_is_named() {
+    fn the_error_names_a_header_that_is_not_utf8() {
         let mut headers = HeaderMap::new();
         headers.insert("impersonate-user", HeaderValue::from_bytes("jürgen".as_bytes()).unwrap());
         assert_eq!(check(&headers), Ok(()));

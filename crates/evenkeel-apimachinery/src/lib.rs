@@ -1,6 +1,6 @@
 //! Machinery for objects of every kind: schemas, decoding, managed fields, patches, metadata, statuses and encodings.
 //!
-//! All functions are pure: they need no store and no request, and have no rules of a single kind. Defaults and
+//! All functions are pure: they access no store and no request, and contain no rules of a single kind. Defaults and
 //! validation of built-in kinds are in `evenkeel-kinds`, those of custom resources in `evenkeel-apiextensions`.
 //!
 //! Upstream: `k8s.io/apimachinery`.

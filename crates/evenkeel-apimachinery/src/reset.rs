@@ -1,7 +1,7 @@
-//! Functions that reset fields of an object to their stored values, for strategies whose path may not change them.
-//! Each name lists the fields that the function resets.
+//! Functions that reset fields of an object to their stored values, for updates that may not change them. Each name
+//! states the fields that the function resets.
 //!
-//! `prepare_status_update` in `evenkeel-kinds` has the rule for `/status` and calls these functions.
+//! `prepare_status_update` in `evenkeel-kinds` calls these functions for `/status`.
 //!
 //! Upstream: `PrepareForUpdate` of the strategies, `rest.ResetFieldsStrategy`.
 
@@ -49,7 +49,8 @@ const METADATA_RESET_FOR_STATUS: [(&str, &str); 17] = [
     ("storagemigration.k8s.io", "StorageVersionMigration"),
 ];
 
-/// Whether a status update of this built-in kind may not change labels, annotations, finalizers and owner references.
+/// Returns whether a status update of a built-in kind may not change labels, annotations, finalizers and owner
+/// references.
 ///
 /// Upstream: `GetResetFields` of the status strategies that have `metadata` in it.
 pub fn status_update_resets_metadata(group: &str, kind: &str) -> bool {
@@ -128,12 +129,12 @@ pub fn reset_all_but_status_and_managed_fields(new: &mut Value, old: &Value) {
     *new = kept;
 }
 
-/// Whether a field other than `metadata` and `status` differs.
+/// Returns whether a field other than `metadata`, `status`, `apiVersion` and `kind` differs.
 pub fn spec_differs(new: &Value, old: &Value) -> bool {
-    counted(new).ne(counted(old))
+    spec_fields(new).ne(spec_fields(old))
 }
 
-fn counted(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+fn spec_fields(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value
         .as_object()
         .into_iter()

@@ -1,4 +1,4 @@
-//! The user of a request.
+//! User of a request.
 //!
 //! Upstream: `k8s.io/apiserver/pkg/authentication/user`.
 
@@ -39,7 +39,7 @@ impl User {
         }
     }
 
-    /// Whether the user is a member of a group.
+    /// Returns whether the user is a member of a group.
     pub fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|g| &**g == group)
     }

@@ -1,4 +1,4 @@
-//! Access to fields of JSON objects by dotted paths, which the tables of defaults and validation use.
+//! Access to fields of JSON objects by dotted paths, as defaults and validation use them.
 //!
 //! A path is a list of field names joined by dots. In the functions that visit values, `*` matches every item of a
 //! list or value of a map, and a name that ends in `?` is not created if it is absent.
@@ -49,7 +49,7 @@ pub fn int(value: &Value, path: &str) -> Option<i64> {
     get(value, path).and_then(Value::as_i64)
 }
 
-/// Whether the boolean at `path` is set and true.
+/// Returns whether the boolean at `path` is set and true.
 pub fn flag(value: &Value, path: &str) -> bool {
     get(value, path).and_then(Value::as_bool).unwrap_or_default()
 }
@@ -64,12 +64,12 @@ pub fn object<'a>(value: &'a Value, path: &str) -> Option<&'a Object> {
     get(value, path).and_then(Value::as_object)
 }
 
-/// Whether the value at `path` is absent, null, or an empty string, list or map.
+/// Returns whether the value at `path` is absent, null, or an empty string, list or map.
 pub fn is_empty(value: &Value, path: &str) -> bool {
     get(value, path).is_none_or(is_blank)
 }
 
-/// Whether a value is null or an empty string, list or map.
+/// Returns whether a value is null or an empty string, list or map.
 pub fn is_blank(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -89,14 +89,14 @@ pub fn is_omitted(value: &Value) -> bool {
     }
 }
 
-/// Whether two optional values are equal; absent, null and empty are equal.
+/// Returns whether two optional values are equal. Absent, null and empty values are equal.
 pub fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
     let a = a.filter(|value| !is_blank(value));
     let b = b.filter(|value| !is_blank(value));
     a == b
 }
 
-/// Whether two values are equal at every depth; absent, null and empty are equal.
+/// Returns whether two values are equal. Absent, null and empty values are equal at every depth.
 ///
 /// Upstream: `equality.Semantic.DeepEqual`.
 pub fn same_meaning(a: &Value, b: &Value) -> bool {
@@ -131,7 +131,7 @@ pub fn object_mut<'a>(value: &'a mut Value, path: &str) -> Option<&'a mut Object
     value.as_object_mut()
 }
 
-/// Sets the field at `path`, and creates the objects above it.
+/// Sets the field at `path`, and creates missing parent objects.
 pub fn set(value: &mut Value, path: &str, to: impl Into<Value>) {
     let (parent, name) = path.rsplit_once('.').unwrap_or(("", path));
     if let Some(fields) = object_mut(value, parent) {
@@ -202,7 +202,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn visits_lists_and_skips_what_is_optional() {
+    fn each_visits_items_and_skips_absent_optional_fields() {
         let mut pod = json!({"containers": [{"name": "a", "probe": {}}, {"name": "b"}]});
         each(&mut pod, "containers.*.probe?.period", &mut |v| *v = json!(10));
         each(&mut pod, "initContainers.*.probe?.period", &mut |v| *v = json!(10));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn makes_parents_that_are_not_optional() {
+    fn set_creates_missing_parents() {
         let mut object = json!({});
         set(&mut object, "spec.strategy.type", "RollingUpdate");
         assert_eq!(text(&object, "spec.strategy.type"), "RollingUpdate");

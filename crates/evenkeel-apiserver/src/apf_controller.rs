@@ -48,7 +48,7 @@ const CONFIG_CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
 const CONFIG_PRODUCER: &str = "api-priority-and-fairness-config-producer-v1";
 /// Annotation that says whether the server updates the object's spec.
 const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
-/// Objects that the server always restores, whatever their annotation says.
+/// Objects that the server always restores, regardless of their annotation.
 const MANDATORY: [&str; 2] = ["exempt", "catch-all"];
 
 /// Applies the stored configuration to request handling.
@@ -73,7 +73,7 @@ pub(crate) async fn run(api: Weak<Api>, mut changes: [watch::Receiver<u64>; 2]) 
     let mut release = None;
     loop {
         let [schemas, levels] = &mut changes;
-        let next = release.map_or(adjustment, |index| adjustment.min(index));
+        let next = release.map_or(adjustment, |release| adjustment.min(release));
         let changed = tokio::select! {
             changed = schemas.changed() => changed.is_ok(),
             changed = levels.changed() => changed.is_ok(),
@@ -117,8 +117,8 @@ async fn ensure_logged(api: &Arc<Api>) {
     }
 }
 
-/// Restores missing bootstrap objects and specs that the server manages. Deletes managed objects of older servers that
-/// are no longer needed.
+/// Creates missing bootstrap objects and restores the specs that the server manages. Deletes bootstrap objects of older
+/// server versions that this version no longer has.
 ///
 /// Upstream: `ensure`.
 async fn ensure(api: &Arc<Api>) -> Result<(), StatusError> {
@@ -249,7 +249,7 @@ async fn write(
     put(api, &row, old, &new).await
 }
 
-/// Stores a changed object. Another writer's conflicting change wins: it triggers the next sync.
+/// Stores a changed object. If another writer changed the object first, its change stays and triggers the next sync.
 async fn put(
     api: &Arc<Api>,
     row: &ResourceType,
@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_objects_are_restored_where_they_may_be() {
+    fn bootstrap_specs_are_restored_unless_an_administrator_manages_them() {
         let wanted = json!({"metadata": {"name": "x"}, "spec": {"matchingPrecedence": 1}});
         let object = |name: &str, generation: u64, annotation: Option<&str>, precedence: u64| {
             let mut object = json!({"metadata": {"name": name, "generation": generation},
@@ -286,6 +286,7 @@ mod tests {
             }
             object
         };
+        // Stored object, and the revised object's precedence (`None` if it needs no change) and annotation.
         for (object, precedence, annotation) in [
             (object("x", 1, Some("true"), 1), None, "true"),
             (object("x", 3, Some("true"), 2), Some(1), "true"),

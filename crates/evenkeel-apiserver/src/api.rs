@@ -59,7 +59,7 @@ pub(crate) struct Context<'a> {
     pub(crate) options: Options<'a>,
     /// Whether the resource has a `status` subresource.
     pub(crate) has_status: bool,
-    /// As in [`strategy::Context`].
+    /// Whether defaulting copied the pod template's labels to the object; see [`strategy::Context`].
     pub(crate) has_template_labels: bool,
 }
 
@@ -91,7 +91,7 @@ impl Context<'_> {
         part.map_or(&self.resource.gvk, |part| &part.kind)
     }
 
-    /// Returns the stored namespace of the request; null if it does not exist.
+    /// Returns the stored Namespace of the request; null if it does not exist.
     pub(crate) fn stored_namespace(&self) -> Value {
         let entry = self.api.store.get("/namespaces", self.namespace);
         entry.and_then(|entry| entry.decode().ok()).unwrap_or_default()
@@ -158,11 +158,11 @@ pub(crate) struct Api {
     pub(crate) flows: Flows,
     /// Control plane components in this process.
     pub(crate) components: Components,
-    /// Whom to ask for logs, and to execute commands.
+    /// Client of kubelets, for logs and commands in containers.
     pub(crate) kubelets: Kubelets,
-    /// Streams that are open.
+    /// Limits on open streams.
     pub(crate) streams: StreamLimits,
-    /// Calls of webhooks in flight.
+    /// Limits on concurrent calls of each webhook.
     pub(crate) webhooks: Budgets,
     /// Background tasks of the server.
     pub(crate) tasks: Tasks,
@@ -197,8 +197,8 @@ impl Api {
         bytes[6] = bytes[6] & 0x0f | 0x40;
         bytes[8] = bytes[8] & 0x3f | 0x80;
         let mut text = String::with_capacity(36);
-        for (at, byte) in bytes.iter().enumerate() {
-            if matches!(at, 4 | 6 | 8 | 10) {
+        for (index, byte) in bytes.iter().enumerate() {
+            if matches!(index, 4 | 6 | 8 | 10) {
                 text.push('-');
             }
             for digit in [byte >> 4, byte & 15] {

@@ -18,10 +18,10 @@ use evenkeel_apimachinery::time::seconds;
 
 const DATA: &str = include_str!("../data/bootstrap-objects.json");
 
-/// Namespace and name of the ConfigMap with the client CA that extension API servers trust.
+/// Namespace and name of the ConfigMap with the CA of clients, which extension API servers read.
 const AUTHENTICATION: (&str, &str) = ("kube-system", "extension-apiserver-authentication");
 
-/// Returns the recorded objects by the path of their resource.
+/// Returns the recorded objects, by the URL path of their resource.
 pub(crate) fn objects() -> Result<BTreeMap<String, Vec<Value>>, StatusError> {
     serde_json::from_str(DATA).map_err(StatusError::internal)
 }
@@ -30,7 +30,7 @@ pub(crate) fn objects() -> Result<BTreeMap<String, Vec<Value>>, StatusError> {
 pub(crate) const DEFAULT_SERVICE_RANGE: &str = "10.96.0.0/16";
 
 /// Minimum number of addresses in a range of cluster IPs.
-const LEAST_ADDRESSES: u128 = 8;
+const MIN_ADDRESSES: u128 = 8;
 
 /// Network addresses of the server, for Services and Endpoints.
 pub(crate) struct ServiceNetwork {
@@ -49,8 +49,8 @@ impl ServiceNetwork {
         if !range.is_ipv4() {
             return Err(format!("{range} is not of IPv4, the only family this server allocates"));
         }
-        if number(range.last()) - number(range.first()) + 1 < LEAST_ADDRESSES {
-            return Err(format!("it must have at least {LEAST_ADDRESSES} addresses"));
+        if number(range.last()) - number(range.first()) + 1 < MIN_ADDRESSES {
+            return Err(format!("it must have at least {MIN_ADDRESSES} addresses"));
         }
         Ok(Self { advertised, range })
     }
@@ -61,7 +61,7 @@ impl ServiceNetwork {
     }
 }
 
-/// Creates missing objects, and keeps users' changes to existing ones.
+/// Creates the objects that are missing. Existing objects keep users' changes, except for the client CA.
 pub(crate) async fn install(
     api: &Arc<Api>,
     ca: &str,
@@ -98,9 +98,9 @@ fn put_all(
     transaction: &mut Transaction,
 ) -> Result<(), StatusError> {
     let now = seconds(api.clock.now());
-    let at = network.advertised;
+    let advertised = network.advertised;
     let rows = api.table.rows();
-    // The paths' order creates namespaces first.
+    // The paths are sorted, so that the server creates namespaces first.
     for (path, list) in objects()? {
         let Path::Resource(target) = parse_path(&path, &rows) else {
             tracing::error!(path, "bootstrap objects of an unknown resource");
@@ -120,10 +120,10 @@ fn put_all(
         put(api, services, kubernetes(network), &now, transaction);
     }
     if let Some(endpoints) = rows.get("v1", "endpoints") {
-        put(api, endpoints, endpoints_of(at), &now, transaction);
+        put(api, endpoints, endpoints_of(advertised), &now, transaction);
     }
     if let Some(slices) = rows.get("discovery.k8s.io/v1", "endpointslices") {
-        put(api, slices, slice_of(at), &now, transaction);
+        put(api, slices, slice_of(advertised), &now, transaction);
     }
     tracking::install(api, transaction);
     Ok(())
@@ -186,8 +186,8 @@ fn service_cidr(range: &Cidr, now: &str) -> Value {
     })
 }
 
-/// Returns the Endpoints with the server's address. The label keeps the mirroring controller away from them.
-fn endpoints_of(at: SocketAddr) -> Value {
+/// Returns the Endpoints with the server's address. The label makes the mirroring controller skip them.
+fn endpoints_of(address: SocketAddr) -> Value {
     json!({
         "metadata": {
             "name": "kubernetes",
@@ -195,13 +195,14 @@ fn endpoints_of(at: SocketAddr) -> Value {
             "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"},
         },
         "subsets": [{
-            "addresses": [{"ip": at.ip().to_string()}],
-            "ports": [{"name": "https", "port": at.port(), "protocol": "TCP"}],
+            "addresses": [{"ip": address.ip().to_string()}],
+            "ports": [{"name": "https", "port": address.port(), "protocol": "TCP"}],
         }],
     })
 }
 
-fn slice_of(at: SocketAddr) -> Value {
+/// Returns the EndpointSlice with the server's address.
+fn slice_of(address: SocketAddr) -> Value {
     json!({
         "metadata": {
             "name": "kubernetes",
@@ -209,8 +210,8 @@ fn slice_of(at: SocketAddr) -> Value {
             "generation": 1,
             "labels": {"kubernetes.io/service-name": "kubernetes"},
         },
-        "addressType": if at.is_ipv4() { "IPv4" } else { "IPv6" },
-        "endpoints": [{"addresses": [at.ip().to_string()], "conditions": {"ready": true}}],
-        "ports": [{"name": "https", "port": at.port(), "protocol": "TCP"}],
+        "addressType": if address.is_ipv4() { "IPv4" } else { "IPv6" },
+        "endpoints": [{"addresses": [address.ip().to_string()], "conditions": {"ready": true}}],
+        "ports": [{"name": "https", "port": address.port(), "protocol": "TCP"}],
     })
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// one policy with one parameter, and bounds a whole request only by its deadline.
 const MAX_EXPRESSION_COST: u64 = 30_000_000;
 
-/// Remaining cost that a request may cause. All evaluations for the request draw on it.
+/// Remaining cost that a request may cause. All evaluations for the request draw from it.
 #[derive(Debug)]
 pub(crate) struct Budget {
     expressions: AtomicU64,
@@ -20,15 +20,15 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Draws `most` for expressions, or the rest of the budget if less remains.
-    pub(crate) fn expressions(&self, most: u64) -> Drawn<'_> {
-        let take = |left: u64| Some(left.saturating_sub(most));
+    /// Draws the cost `max` for expressions, or the rest of the budget if less remains.
+    pub(crate) fn expressions(&self, max: u64) -> Drawn<'_> {
+        let take = |left: u64| Some(left.saturating_sub(max));
         let before = self.expressions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
-        Drawn { from: &self.expressions, left: before.unwrap_or_default().min(most) }
+        Drawn { from: &self.expressions, left: before.unwrap_or_default().min(max) }
     }
 }
 
-/// Part of a budget to spend. Its drop returns the rest to the budget.
+/// Part of a budget to spend. Its drop returns the unspent rest to the budget.
 #[derive(Debug)]
 pub(crate) struct Drawn<'a> {
     from: &'a AtomicU64,
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_spent_is_given_back() {
+    fn unspent_cost_returns_to_the_budget() {
         let budget = Budget::default();
         let part = MAX_EXPRESSION_COST / 3;
         for (spent, left) in [(part, 2 * part), (0, 2 * part), (part, part), (part, 0)] {

@@ -34,7 +34,7 @@ impl Source for Components {
 }
 
 /// Returns whether the resource is `componentstatuses`.
-pub(crate) fn are(resource: &ResourceType) -> bool {
+pub(crate) fn is_componentstatuses(resource: &ResourceType) -> bool {
     &*resource.resource_prefix == "/componentstatuses"
 }
 

@@ -1,5 +1,5 @@
-//! APIs whose objects another part of the process computes for each request: this server's aggregation layer. The
-//! server itself handles discovery, authorization, selectors and encoding.
+//! APIs whose objects another part of the process computes for each request. They are this server's aggregation layer.
+//! The server itself handles discovery, authorization, selectors and encoding.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! Expiry of events: the server deletes an event after `--event-ttl` without a write to it.
+//! Expiry of events: the server deletes an event that nobody has written for `--event-ttl`.
 //!
-//! A queue holds each event with its expiry. After a restart, timestamps in the objects give the time of the last
-//! write.
+//! A queue holds each event with its expiry. After a restart, the server derives the time of an event's last write from
+//! the event's timestamps.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
@@ -20,9 +20,9 @@ pub(crate) const RESOURCE_PREFIX: &str = "/events";
 /// Default of `--event-ttl`.
 pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(3600);
 /// Maximum number of events that are deleted in parallel.
-const AT_ONCE: usize = 256;
+const MAX_CONCURRENT_DELETIONS: usize = 256;
 /// Delay before the retry of deletions that the store refused.
-const RETRY: Duration = Duration::from_secs(60);
+const RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// Event in the queue, with its expiry and the revision of its last write.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,17 +32,17 @@ struct Expiring {
     revision: u64,
 }
 
-/// Queue of events by expiry. Each event is in it once, however often it is written.
+/// Queue of events by expiry. A write moves the event, so that each event is in the queue once.
 #[derive(Debug, Default)]
 struct Expiry {
     queue: BTreeMap<(Timestamp, u64), Arc<str>>,
     /// Position of each event in the queue.
-    places: HashMap<Arc<str>, (Timestamp, u64)>,
+    positions: HashMap<Arc<str>, (Timestamp, u64)>,
 }
 
 impl Expiry {
-    /// Replaces the queue by all stored events. Later writes arrive through [`Expiry::written`].
-    fn found(
+    /// Replaces the queue with all stored events and the times of their last writes.
+    fn replace_all(
         &mut self,
         events: impl IntoIterator<Item = (Timestamp, Arc<str>, u64)>,
         ttl: SignedDuration,
@@ -59,7 +59,7 @@ impl Expiry {
     }
 
     fn put(&mut self, Expiring { at, key, revision }: Expiring) {
-        if let Some(before) = self.places.insert(key.clone(), (at, revision)) {
+        if let Some(before) = self.positions.insert(key.clone(), (at, revision)) {
             self.queue.remove(&before);
         }
         self.queue.insert((at, revision), key);
@@ -67,26 +67,26 @@ impl Expiry {
 
     /// Removes a deleted event.
     fn deleted(&mut self, key: &str) {
-        if let Some(place) = self.places.remove(key) {
-            self.queue.remove(&place);
+        if let Some(position) = self.positions.remove(key) {
+            self.queue.remove(&position);
         }
     }
 
-    /// Takes up to [`AT_ONCE`] expired events out of the queue.
+    /// Removes up to [`MAX_CONCURRENT_DELETIONS`] expired events from the queue, and returns them.
     fn expired(&mut self, now: Timestamp) -> Vec<Expiring> {
         let mut expired = Vec::new();
-        while expired.len() < AT_ONCE
+        while expired.len() < MAX_CONCURRENT_DELETIONS
             && let Some(first) = self.queue.first_entry()
             && first.key().0 <= now
         {
             let ((at, revision), key) = first.remove_entry();
-            self.places.remove(&key);
+            self.positions.remove(&key);
             expired.push(Expiring { at, key, revision });
         }
         expired
     }
 
-    /// Returns events to the queue that could not be deleted.
+    /// Puts events that could not be deleted back into the queue.
     fn put_back(&mut self, expired: Vec<Expiring>) {
         expired.into_iter().for_each(|expiring| self.put(expiring));
     }
@@ -98,7 +98,7 @@ impl Expiry {
     }
 }
 
-/// Returns the time of an event's last write from the latest of its timestamps.
+/// Returns the latest of an event's timestamps, which is the time of its last write.
 fn written(event: &Value) -> Option<Timestamp> {
     let fields =
         ["metadata.creationTimestamp", "lastTimestamp", "eventTime", "series.lastObservedTime"];
@@ -153,12 +153,12 @@ async fn pass(
             tracing::error!(event = %first.key, %error, "expired events cannot be deleted");
             let others = failed.map(|(_, expiring)| expiring);
             expiry.put_back(std::iter::once(first).chain(others).collect());
-            return Some(RETRY);
+            return Some(RETRY_DELAY);
         }
     }
 }
 
-/// Deletes an event unless it was written since.
+/// Deletes an event unless it was written after it entered the queue.
 async fn delete(api: &Arc<Api>, expiring: &Expiring) -> Result<Vec<Arc<Entry>>, WriteError> {
     let mut transaction = Transaction::deletion();
     let expect = Expect::At(expiring.revision);
@@ -166,6 +166,7 @@ async fn delete(api: &Arc<Api>, expiring: &Expiring) -> Result<Vec<Arc<Entry>>, 
     api.store.commit(transaction).await
 }
 
+/// Applies the store's changes since the revision `seen` to the queue.
 fn follow(
     api: &Api,
     expiry: &mut Expiry,
@@ -190,12 +191,14 @@ fn follow(
             }
         }
     }
-    // The first pass, or the store no longer has all changes since `seen`.
+    // This is the first pass, or the store no longer has all changes since `seen`.
     *seen = Some(api.store.revision());
     let time = |entry: &Entry| entry.decode().ok().and_then(|event| written(&event)).unwrap_or(now);
     let stored = api.store.all(RESOURCE_PREFIX).into_iter();
-    expiry
-        .found(stored.map(|entry| (time(&entry).min(now), entry.key.clone(), entry.revision)), ttl);
+    expiry.replace_all(
+        stored.map(|entry| (time(&entry).min(now), entry.key.clone(), entry.revision)),
+        ttl,
+    );
 }
 
 #[cfg(test)]
@@ -209,10 +212,10 @@ mod tests {
     }
 
     #[test]
-    fn writes_expire_in_order() {
+    fn events_expire_in_the_order_of_their_last_writes() {
         let ttl = SignedDuration::from_secs(100);
         let mut expiry = Expiry::default();
-        expiry.found([(at(30), "b".into(), 2), (at(10), "a".into(), 1)], ttl);
+        expiry.replace_all([(at(30), "b".into(), 2), (at(10), "a".into(), 1)], ttl);
         expiry.written(at(50), "a".into(), 3, ttl);
         expiry.written(at(40), "c".into(), 4, ttl);
         assert_eq!(expiry.next(at(60)), Some(Duration::from_secs(70)));
@@ -226,14 +229,14 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_is_written_often_is_held_once() {
+    fn an_event_that_is_written_often_is_in_the_queue_once() {
         let ttl = SignedDuration::from_secs(100);
         let mut expiry = Expiry::default();
         for (second, revision) in (0..10_000).zip(1..) {
             expiry.written(at(second), "a".into(), revision, ttl);
             expiry.written(at(second), "b".into(), revision + 20_000, ttl);
         }
-        assert_eq!((expiry.queue.len(), expiry.places.len()), (2, 2));
+        assert_eq!((expiry.queue.len(), expiry.positions.len()), (2, 2));
         expiry.deleted("a");
         expiry.deleted("c");
         let expired = expiry.expired(at(20_000));
@@ -243,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_was_written_when_it_says() {
+    fn the_last_write_is_the_latest_timestamp_of_an_event() {
         let event = json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z",
             "managedFields": [{"time": "2026-01-01T00:02:00Z"}]}, "lastTimestamp": "2026-01-01T00:01:00Z", "eventTime": null});
         assert_eq!(written(&event), "2026-01-01T00:02:00Z".parse().ok());

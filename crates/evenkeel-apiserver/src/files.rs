@@ -1,4 +1,4 @@
-//! Private files: only their owner may access them, whatever the umask, and writes are atomic.
+//! Private files: only their owner may access them, regardless of the umask. Writes are atomic.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -11,7 +11,7 @@ const FOLDER: u32 = 0o700;
 const FILE: u32 = 0o600;
 
 /// Creates a private folder and its missing parents. Makes an existing folder private if all its entries are `ours`.
-/// Leaves a folder with other files as it is, and logs a warning.
+/// Does not change a folder with other files, but logs a warning.
 pub(crate) fn make_folder(path: &Path, ours: impl Fn(&str) -> bool) -> io::Result<()> {
     match DirBuilder::new().recursive(true).mode(FOLDER).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -47,7 +47,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Creates a new private file. An existing file is an error.
+/// Creates a private file. If the file exists, it returns an error.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(FILE).open(path)
 }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     fn mode(path: &Path) -> u32 {
-        path.metadata().expect("it is there").permissions().mode() & 0o777
+        path.metadata().expect("an existing file").permissions().mode() & 0o777
     }
 
     fn open_up(path: &Path, mode: u32) {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_private_and_what_was_open_is_closed() {
+    fn new_files_are_private_and_files_open_to_others_become_private() {
         let home = tempfile::tempdir().expect("a folder");
         let folder = home.path().join("a/b");
         let ours = |name: &str| name == "f" || name == "g";
@@ -109,18 +109,18 @@ mod tests {
             open_up(path, 0o644);
         }
         open_up(&folder, 0o755);
-        make_folder(&folder, ours).expect("there");
+        make_folder(&folder, ours).expect("made private");
         assert_eq!(read(&file).expect("read"), "one");
         drop(open(&other).expect("opened"));
         assert_eq!((mode(&folder), mode(&file), mode(&other)), (0o700, 0o600, 0o600));
     }
 
     #[test]
-    fn a_folder_of_others_is_left_as_it_is() {
+    fn a_folder_with_other_files_keeps_its_mode() {
         let home = tempfile::tempdir().expect("a folder");
         std::fs::write(home.path().join("theirs"), "x").expect("written");
         open_up(home.path(), 0o755);
-        make_folder(home.path(), |name| name == "ours").expect("there");
+        make_folder(home.path(), |name| name == "ours").expect("unchanged");
         assert_eq!(mode(home.path()), 0o755);
     }
 }

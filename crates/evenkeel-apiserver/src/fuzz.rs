@@ -1,4 +1,4 @@
-//! Entry points for fuzz targets (`evenkeel-fuzz`) to private decoders. No program uses them.
+//! Entry points of the fuzz targets (`evenkeel-fuzz`) for private decoders. No program calls them.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -16,7 +16,7 @@ use crate::store::{self, DataContext, Transformer as _};
 use crate::verbs::delete_options::DeleteOptions;
 use crate::verbs::list::Token;
 
-/// One provider of each kind, with keys made for this purpose.
+/// Encryption configuration with a provider of each kind. Its keys exist only for fuzzing.
 const ENCRYPTION: &str = "
 apiVersion: apiserver.config.k8s.io/v1
 kind: EncryptionConfiguration
@@ -38,7 +38,7 @@ resources:
 
 static TABLE: LazyLock<Table> = LazyLock::new(Table::builtin);
 
-/// Decodes a continue token into the revision, and the key after which the next chunk starts.
+/// Decodes a continue token into the revision and the key after which the next page starts.
 ///
 /// # Errors
 /// Reason why the token is invalid.
@@ -121,16 +121,16 @@ pub fn store_record(data: &[u8]) {
 
 /// Decrypts a stored value with keys of each provider, and asserts that decryption reverses encryption.
 pub fn encrypted_value(data: &[u8]) {
-    static ENCRYPTION_OF_ALL: LazyLock<Encryption> =
+    static ALL_PROVIDERS: LazyLock<Encryption> =
         LazyLock::new(|| Encryption::from_config(ENCRYPTION).expect("it is valid"));
     for resource_prefix in ["/secrets", "/configmaps", "/events", "/pods"] {
         let context = DataContext { resource_prefix, key: "a/b" };
-        let _ = ENCRYPTION_OF_ALL.transform_from_storage(context, data);
-        let stored = ENCRYPTION_OF_ALL.transform_to_storage(context, Cow::Borrowed(data));
+        let _ = ALL_PROVIDERS.transform_from_storage(context, data);
+        let stored = ALL_PROVIDERS.transform_to_storage(context, Cow::Borrowed(data));
         let stored = stored.expect("any value can be encrypted");
-        // An unencrypted value must not look like an encrypted one.
+        // Pods have no provider. Their unencrypted bytes may look like an encrypted value, which does not decrypt.
         if resource_prefix != "/pods" {
-            let read = ENCRYPTION_OF_ALL.transform_from_storage(context, &stored);
+            let read = ALL_PROVIDERS.transform_from_storage(context, &stored);
             assert_eq!(read, Ok((Cow::Borrowed(data), false)), "it is read as it was written");
         }
     }

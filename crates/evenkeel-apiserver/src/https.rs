@@ -38,8 +38,8 @@ pub(crate) fn join_host_port(host: &str, port: impl std::fmt::Display) -> String
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// Sends a request over a new connection, and returns code and body of the response. A body of more than `limit` bytes
-/// is an error.
+/// Sends a request over a new connection, and returns the status code and the body of the response. A body of more than
+/// `limit` bytes is an error.
 pub(crate) async fn send(
     server: &Address,
     roots: &CertPool,
@@ -73,7 +73,7 @@ pub(crate) async fn send(
     }
 }
 
-/// Returns the reason of a failed TLS handshake. Common reasons have Go's text, so that people find them.
+/// Returns the reason of a failed TLS handshake. Common reasons have Go's text, which users can search for.
 fn untrusted(error: &std::io::Error) -> String {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     inner.and_then(evenkeel_x509::message).unwrap_or_else(|| error.to_string())
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_a_port_and_ipv6_has_brackets() {
+    fn an_address_gets_the_default_port_and_ipv6_brackets() {
         for (authority, host, address) in [
             ("a.example.com", "a.example.com", "a.example.com:443"),
             ("a.example.com:8443", "a.example.com", "a.example.com:8443"),

@@ -1,4 +1,4 @@
-//! The kubelets that the server asks for containers' logs, and to execute commands in them.
+//! Interface to the kubelets, which serve containers' logs and execute commands in containers.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,55 +10,55 @@ use futures::stream::BoxStream;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinError;
 
-/// A line in a container's log.
+/// Line of a container's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
-    /// When the container printed it.
+    /// Time at which the container printed the line.
     pub time: Timestamp,
-    /// The line with its newline, which only the last line may lack.
+    /// Text of the line with its newline. Only the last line may lack the newline.
     pub text: String,
 }
 
 /// Standard streams of a process in a container, at the server's end.
 #[derive(Debug)]
 pub struct Streams {
-    /// What the client sends; closed at the end of standard input. Absent if the client sends none.
+    /// Standard input from the client, closed at its end. `None` if the client sends no input.
     pub stdin: Option<mpsc::Receiver<Bytes>>,
-    /// What the client receives. It is closed when the client is gone.
+    /// Output to the client, closed when the client disconnects.
     pub output: mpsc::Sender<Output>,
-    /// Whether the streams are those of a terminal.
+    /// Whether the process has a terminal.
     pub tty: bool,
 }
 
-/// A piece of a process's output.
+/// Chunk of a process's output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
-    /// Whether to standard error, and not to standard output.
+    /// Whether the process wrote the chunk to standard error instead of standard output.
     pub to_stderr: bool,
-    /// Bytes in their order.
+    /// Bytes of the chunk.
     pub bytes: Bytes,
 }
 
-/// Why a process was not executed, or not attached to.
+/// Error of a command or an attachment that did not start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
     /// The container does not run.
     #[error("container not found ({})", evenkeel_apimachinery::status::quote(.0))]
     NoContainer(String),
-    /// The container runtime could not do it.
+    /// The container runtime failed with this message.
     #[error("{0}")]
     Failed(String),
 }
 
-/// The kubelets of all nodes of a cluster.
+/// Interface to the kubelets of all nodes of a cluster.
 ///
 /// Upstream: `ConnectionInfoGetter`, and the kubelet's `containerLogs`, `getExec`.
 pub trait Kubelet: Send + Sync {
-    /// Returns what a container of a pod has printed by now, and may take its time to compute it; with `previous`, its run before the last restart. Empty if there is
-    /// no such run.
+    /// Returns the lines that a container has printed so far, or with `previous` the lines of its run before the last
+    /// restart. Returns no lines if there is no such run. The call may block.
     fn container_log(&self, pod: PodRef<'_>, container: &str, previous: bool) -> Vec<LogLine>;
 
-    /// Returns the lines after the first `seen` ones as they are printed, until the container ends.
+    /// Streams the lines after the first `seen` ones as the container prints them, until the container ends.
     fn follow_log(
         &self,
         pod: PodRef<'_>,
@@ -67,8 +67,8 @@ pub trait Kubelet: Send + Sync {
         seen: usize,
     ) -> BoxStream<'static, LogLine>;
 
-    /// Executes a command in a running container until it ends, and returns its exit code. A command whose future is dropped
-    /// is killed.
+    /// Executes a command in a running container until it ends, and returns its exit code. Dropping the future kills
+    /// the command.
     fn exec(
         &self,
         pod: PodRef<'_>,
@@ -77,7 +77,7 @@ pub trait Kubelet: Send + Sync {
         streams: Streams,
     ) -> BoxFuture<'static, Result<i32, StreamError>>;
 
-    /// Connects the streams to those of a container's process, until it ends.
+    /// Connects the streams to a container's process until the process ends.
     fn attach(
         &self,
         pod: PodRef<'_>,
@@ -86,7 +86,7 @@ pub trait Kubelet: Send + Sync {
     ) -> BoxFuture<'static, Result<(), StreamError>>;
 }
 
-/// A pod by name.
+/// Reference to a pod by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PodRef<'a> {
     /// `metadata.namespace` of the pod.
@@ -95,10 +95,10 @@ pub struct PodRef<'a> {
     pub name: &'a str,
 }
 
-/// Logs that are read at once; further requests wait.
+/// Maximum number of concurrent log reads. Further requests wait.
 const MAX_READS: usize = 2;
 
-/// The kubelets that are connected; none at first.
+/// Connected kubelets; a new server has none.
 pub(crate) struct Kubelets {
     connected: RwLock<Option<Arc<dyn Kubelet>>>,
     reads: Arc<Semaphore>,
@@ -119,7 +119,7 @@ impl Kubelets {
         self.connected.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads a container's log beside the tasks that serve requests: to compute it may take long.
+    /// Reads a container's log on a thread for blocking work, because the read may take long.
     pub(crate) async fn container_log(
         &self,
         kubelet: &Arc<dyn Kubelet>,
@@ -127,13 +127,13 @@ impl Kubelets {
         container: &str,
         previous: bool,
     ) -> Vec<LogLine> {
-        // It is never closed.
+        // The semaphore is never closed.
         let permit = self.reads.clone().acquire_owned().await.ok();
         let (kubelet, container) = (kubelet.clone(), container.to_owned());
         let (namespace, name) = (pod.namespace.to_owned(), pod.name.to_owned());
-        #[expect(clippy::disallowed_methods, reason = "its panic goes on in the request")]
+        #[expect(clippy::disallowed_methods, reason = "the request resumes its panic")]
         let read = tokio::task::spawn_blocking(move || {
-            // Also where nobody waits for the lines any more.
+            // The read occupies its permit until it ends, even if the request has ended.
             let _permit = permit;
             let pod = PodRef { namespace: &namespace, name: &name };
             kubelet.container_log(pod, &container, previous)
@@ -141,7 +141,7 @@ impl Kubelets {
         match read.await.map_err(JoinError::try_into_panic) {
             Ok(lines) => lines,
             Err(Ok(panic)) => std::panic::resume_unwind(panic),
-            // The runtime ends.
+            // The runtime shuts down.
             Err(Err(_)) => Vec::new(),
         }
     }
@@ -160,18 +160,18 @@ mod tests {
 
     use super::*;
 
-    /// Each of its logs takes as long as another that is read with it.
+    /// Kubelet whose log reads end only when [`MAX_READS`] of them run concurrently.
     struct Slow {
         together: Barrier,
         reading: AtomicUsize,
-        most: AtomicUsize,
+        max_reading: AtomicUsize,
     }
 
     impl Kubelet for Slow {
         fn container_log(&self, pod: PodRef<'_>, container: &str, _: bool) -> Vec<LogLine> {
             assert_ne!(pod.name, "panics");
             let reading = self.reading.fetch_add(1, Ordering::SeqCst) + 1;
-            self.most.fetch_max(reading, Ordering::SeqCst);
+            self.max_reading.fetch_max(reading, Ordering::SeqCst);
             self.together.wait();
             self.reading.fetch_sub(1, Ordering::SeqCst);
             let text = format!("{}/{} {container}\n", pod.namespace, pod.name);
@@ -209,11 +209,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_few_logs_are_read_at_once_beside_the_worker() {
+    async fn concurrent_log_reads_are_limited_and_do_not_block_the_worker() {
         let slow = Arc::new(Slow {
             together: Barrier::new(MAX_READS),
             reading: AtomicUsize::new(0),
-            most: AtomicUsize::new(0),
+            max_reading: AtomicUsize::new(0),
         });
         let (kubelets, kubelet) = (Kubelets::default(), slow.clone() as Arc<dyn Kubelet>);
         let names: Vec<String> = (0..MAX_READS * 5).map(|n| format!("p{n}")).collect();
@@ -227,7 +227,7 @@ mod tests {
         for (name, log) in names.iter().zip(logs) {
             assert_eq!(log[0].text, format!("ns/{name} c\n"));
         }
-        assert_eq!(slow.most.load(Ordering::SeqCst), MAX_READS);
+        assert_eq!(slow.max_reading.load(Ordering::SeqCst), MAX_READS);
         let panicked = evenkeel_tasks::catch_panic(read("panics")).await;
         assert!(panicked.is_err());
     }

@@ -52,7 +52,7 @@ pub use serve::{
 };
 pub use store::OpenError;
 
-/// Snapshots of a data folder that no server uses; [`Server::snapshot`] takes one of a running server.
+/// Snapshots of a data folder that no server uses. [`Server::snapshot`] takes a snapshot of a running server.
 pub mod snapshot {
     pub use crate::store::{SnapshotError, Summary, restore, save, verify};
 }

@@ -1,4 +1,4 @@
-//! Reads and writes of stored objects in the server's name.
+//! Reads and writes of stored objects by the server itself.
 //!
 //! Upstream: `LoopbackClientConfig`.
 
@@ -44,8 +44,8 @@ pub(crate) fn one(
     }
 }
 
-/// Changes a stored object in the server's name, and retries on its newest state after a conflict. Returns the changed
-/// object with its new resource version.
+/// Changes a stored object, and retries with its newest state after a conflict. Returns the changed object with its new
+/// resource version.
 pub(crate) async fn change(
     api: &Arc<Api>,
     resource: &ResourceType,
@@ -102,7 +102,7 @@ pub(crate) async fn note_use(api: &Arc<Api>, used: &UsedSecret) {
     }
 }
 
-/// Adds the creation of an object in the server's name to a transaction, unless the object exists.
+/// Adds the creation of an object to a transaction, unless the object exists.
 pub(crate) fn put(
     api: &Api,
     resource: &ResourceType,
@@ -118,7 +118,7 @@ pub(crate) fn put(
     }
 }
 
-/// Adds the creation of an object in the server's name to a transaction.
+/// Adds the creation of an object, with a new UID and the server as field manager, to a transaction.
 pub(crate) fn create(
     api: &Api,
     resource: &ResourceType,
@@ -129,7 +129,7 @@ pub(crate) fn create(
     object["apiVersion"] = Value::from(&*resource.api_version);
     object["kind"] = Value::from(resource.kind());
     let writer = Writer { manager: "kube-apiserver", subresource: "", now: api.clock.now() };
-    // A namespace's finalizers are its strategy's, which manages no fields.
+    // A namespace's strategy sets the finalizers in its spec, and strategies manage no fields.
     let is_namespace = resource.kind() == "Namespace";
     let spec = object.as_object_mut().filter(|_| is_namespace).and_then(|o| o.remove("spec"));
     patch::update_managed_fields(

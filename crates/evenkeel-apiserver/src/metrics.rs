@@ -8,18 +8,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::resource::Table;
 use crate::store::Store;
 
-/// Counters of requests by verb, group, version, resource, subresource and code, and of health checks.
+/// Metrics of requests, watches, connections and health checks.
 #[derive(Default)]
 pub(crate) struct Metrics {
     requests: Mutex<BTreeMap<Key, u64>>,
     watches: Arc<AtomicI64>,
     /// Connections to processes and ports.
     connections: Arc<AtomicI64>,
+    /// Requests in flight: reads, writes.
     inflight: [Arc<AtomicI64>; 2],
     /// Requests that the server terminated in self-defense, by code.
     terminations: Mutex<BTreeMap<Key, u64>>,
-    /// Requests with truncated responses. Their keys have no code.
+    /// Requests with truncated responses. Their keys have the code 0.
     aborts: Mutex<BTreeMap<Key, u64>>,
+    /// Durations of requests in seconds, by verb.
     durations: Mutex<BTreeMap<&'static str, Histogram>>,
     /// Results of health checks by name and root (such as `livez`).
     checks: Mutex<BTreeMap<(&'static str, &'static str), Checked>>,
@@ -44,11 +46,11 @@ struct Histogram {
     sum: f64,
 }
 
-/// Place in a gauge of what is in flight. Dropping it lowers the gauge.
+/// Unit of a gauge. Its drop lowers the gauge by one.
 pub(crate) struct InFlight(Arc<AtomicI64>);
 
 impl InFlight {
-    fn hold(gauge: &Arc<AtomicI64>) -> Self {
+    fn new(gauge: &Arc<AtomicI64>) -> Self {
         gauge.fetch_add(1, Ordering::Relaxed);
         Self(gauge.clone())
     }
@@ -116,7 +118,7 @@ impl Metrics {
 
     /// Counts a request as in flight until the result drops.
     pub(crate) fn in_flight(&self, mutating: bool) -> InFlight {
-        InFlight::hold(&self.inflight[usize::from(mutating)])
+        InFlight::new(&self.inflight[usize::from(mutating)])
     }
 
     /// Records the duration of a request.
@@ -132,12 +134,12 @@ impl Metrics {
 
     /// Counts a watch until the result drops.
     pub(crate) fn watching(&self) -> InFlight {
-        InFlight::hold(&self.watches)
+        InFlight::new(&self.watches)
     }
 
-    /// Counts a connection to a process or a port for as long as it lasts.
+    /// Counts a connection to a process or a port until the result drops.
     pub(crate) fn long_running(&self) -> InFlight {
-        InFlight::hold(&self.connections)
+        InFlight::new(&self.connections)
     }
 
     /// Counts a health check and keeps its result.
@@ -274,7 +276,7 @@ impl Metrics {
             let _ =
                 writeln!(out, "{NAME}_count{{component=\"apiserver\",verb=\"{verb}\"}} {count}");
         }
-        // Readers of upstream's metrics look for these families, though this server has no etcd and no work queue.
+        // Dashboards of upstream's metrics read these families, although this server has no etcd and no work queue.
         out.push_str("# HELP etcd_request_duration_seconds [ALPHA] Etcd request latency in seconds for each operation and object type.\n# TYPE etcd_request_duration_seconds histogram\n# HELP workqueue_depth [BETA] Current depth of workqueue\n# TYPE workqueue_depth gauge\n");
         if let Some(seconds) = cpu_seconds() {
             out.push_str("# HELP process_cpu_seconds_total Total user and system CPU time spent in seconds.\n# TYPE process_cpu_seconds_total counter\n");
@@ -284,7 +286,7 @@ impl Metrics {
 }
 
 /// Returns the CPU time of this process in seconds, or `None` without Linux's `/proc`. Fields 14 and 15 of its stat
-/// hold the time in hundredths of a second.
+/// contain the time in hundredths of a second.
 fn cpu_seconds() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let (_, fields) = stat.rsplit_once(')')?;

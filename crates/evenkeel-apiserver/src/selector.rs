@@ -1,4 +1,4 @@
-//! Label and field selectors of queries. They match the packed attributes that the store holds for each object.
+//! Label and field selectors of queries. They match the selection attributes that the store keeps for each object.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 #![deny(clippy::indexing_slicing)]
@@ -33,19 +33,20 @@ enum Field {
     Name,
     Namespace,
     /// Index into the kind's selectable fields.
-    At(usize),
-    /// Path in the decoded object: a definition's change may change a custom resource's selectable fields.
-    In(JsonPath),
+    Indexed(usize),
+    /// Path in the decoded object. The store has no attributes of a custom resource's selectable fields, because a
+    /// change of the definition may change them.
+    InObject(JsonPath),
 }
 
-/// Both selectors as texts have them: whether a resource has the fields is not known yet.
+/// Parsed selectors whose fields are not yet checked against a resource.
 pub(crate) struct ParsedSelectors {
     labels: Selector,
     fields: FieldSelector,
 }
 
 impl ParsedSelectors {
-    /// Reads the selectors of a query.
+    /// Parses the selectors of a query.
     pub(crate) fn parse(query: &Query) -> Result<Self, StatusError> {
         Self::of_texts(query.get("labelSelector"), query.get("fieldSelector"))
     }
@@ -56,12 +57,12 @@ impl ParsedSelectors {
         Ok(Self { labels, fields: FieldSelector::parse(fields).map_err(refuse)? })
     }
 
-    /// Finds the fields of a resource.
+    /// Resolves the field names for a resource.
     ///
     /// # Errors
-    /// 400 for a field that it does not have.
+    /// 400 for a field that the resource lacks.
     pub(crate) fn of(self, resource: &ResourceType) -> Result<Selectors, StatusError> {
-        // Upstream sorts the terms, so that an error is about the first one in this order.
+        // Upstream sorts the terms, so that the error names the first invalid field in this order.
         let mut terms: Vec<_> = self.fields.terms().iter().collect();
         terms.sort_by(|a, b| a.field.cmp(&b.field));
         let fields = terms.into_iter().map(|term| {
@@ -82,7 +83,8 @@ impl Selectors {
         ParsedSelectors::of_texts(labels, fields)?.of(resource)
     }
 
-    /// Selects the object of a name, which the fields that are selected already must not contradict.
+    /// Adds the requirement `metadata.name=NAME`. Returns a 400 if there are field requirements, but none of them is
+    /// this one.
     ///
     /// Upstream: `ListResource`.
     pub(crate) fn named(mut self, name: &str) -> Result<Self, StatusError> {
@@ -116,10 +118,10 @@ impl Selectors {
         {
             return Scope::Object(key(resource, namespace, &name.value).into());
         }
-        if let Some(FieldRequirement { field: Field::At(at), value, .. }) =
-            exact(|field| matches!(field, Field::At(_)))
+        if let Some(FieldRequirement { field: Field::Indexed(index), value, .. }) =
+            exact(|field| matches!(field, Field::Indexed(_)))
         {
-            return Scope::Field(*at, (**value).into());
+            return Scope::Field(*index, (**value).into());
         }
         match namespace {
             "" => Scope::All,
@@ -136,8 +138,8 @@ impl Selectors {
                 let value = match &r.field {
                     Field::Name => name,
                     Field::Namespace => namespace,
-                    Field::At(at) => entry.selection.field(*at),
-                    Field::In(path) => {
+                    Field::Indexed(index) => entry.selection.field(*index),
+                    Field::InObject(path) => {
                         found = text_in(entry, path);
                         &found
                     }
@@ -160,20 +162,20 @@ fn text_in(entry: &Entry, path: &JsonPath) -> String {
 fn field(resource: &ResourceType, path: &str) -> Result<Field, StatusError> {
     let custom = resource.custom.as_ref().map_or(&[][..], |custom| &custom.selectable);
     if let Some((_, path)) = custom.iter().find(|(name, _)| **name == *path) {
-        return Ok(Field::In(path.clone()));
+        return Ok(Field::InObject(path.clone()));
     }
     let selectable = resource.strategy.selectable_fields(resource.group());
     match path {
         "metadata.name" => Ok(Field::Name),
-        // Kinds without namespaces have it only if they have no fields of their own.
+        // A cluster-scoped kind supports it only if it has no selectable fields of its own.
         "metadata.namespace"
             if resource.namespaced || resource.custom.is_none() && selectable.is_empty() =>
         {
             Ok(Field::Namespace)
         }
         _ => match selectable.iter().position(|name| *name == path) {
-            Some(at) => Ok(Field::At(at)),
-            // Kinds with their own conversion functions have another message.
+            Some(index) => Ok(Field::Indexed(index)),
+            // As in upstream, the message depends on the kind's conversion function.
             None if resource.custom.is_some() => {
                 Err(StatusError::bad_request(format!("field label not supported: {path}")))
             }
@@ -205,6 +207,7 @@ mod tests {
     use crate::resource::Table;
     use crate::store::{Change, Encoded, SelectionAttributes};
 
+    /// Returns the entry of the object `ns/p` with three labels.
     fn entry() -> Entry {
         let object =
             json!({"metadata": {"name": "p", "labels": {"app": "web", "n": "5", "empty": ""}}});
@@ -216,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn selects() {
+    fn selectors_match_labels_and_fields() {
         let table = Table::builtin();
         let resource = table.get("v1", "configmaps").expect("configmaps are there");
         let entry = entry();
@@ -238,13 +241,13 @@ mod tests {
             ("", "metadata.name!=p", false),
             ("", "metadata.name=p,metadata.namespace==ns", true),
         ] {
-            let selectors = Selectors::parse(&resource, labels, fields).expect("it can be read");
+            let selectors = Selectors::parse(&resource, labels, fields).expect("valid");
             assert_eq!(selectors.matches(&entry), want, "{labels} {fields}");
         }
     }
 
     #[test]
-    fn refuses() {
+    fn invalid_selectors_and_unknown_fields_are_refused() {
         let table = Table::builtin();
         let resource = table.get("v1", "configmaps").expect("configmaps are there");
         for labels in

@@ -1,4 +1,4 @@
-//! Background tasks of the server, which end with it.
+//! Background tasks of the server. They end when the server is dropped.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ impl Default for Tasks {
 }
 
 impl Tasks {
-    /// Starts a task that runs until the server is dropped. It holds the server weakly, and may return only after the
-    /// drop. After a panic, `factory` creates it again with backoff, and it reads its state from the store.
+    /// Starts a task that runs until the server is dropped. The task may hold only a weak reference to the server.
+    /// After a panic, `factory` creates the task again with backoff, and the task reads its state from the store.
     pub(crate) fn spawn<F, Fut>(&self, name: &'static str, factory: F)
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -32,17 +32,18 @@ impl Tasks {
         });
     }
 
-    /// Starts work that ends within about a minute, and that holds no reference to the server. A panic is logged.
+    /// Starts work that ends within about a minute, and that holds no reference to the server. A panic is only logged.
     pub(crate) fn spawn_brief(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.0.spawn_finite("rest of a request", work);
     }
 
-    /// Serves a stream that remains of a request. It holds nothing of the server's. A panic in it is logged.
+    /// Starts the task of a stream that outlives its request. The task holds no reference to the server. A panic is
+    /// only logged.
     pub(crate) fn spawn_stream(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.0.spawn_finite("stream", work);
     }
 
-    /// Reports a part of the server that works beside the tasks, and cannot start anew, once it `failed`.
+    /// Watches a part of the server that is not a task and cannot restart. Records its failure when `failed` resolves.
     pub(crate) fn report(
         &self,
         name: &'static str,

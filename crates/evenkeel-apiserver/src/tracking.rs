@@ -1,5 +1,5 @@
-//! ConfigMap with the date since which the use of legacy service account tokens is tracked, for the token cleaner
-//! (upstream: `controlplane/controller/legacytokentracking`).
+//! ConfigMap with the date since which the server tracks the use of legacy service account tokens. The token cleaner
+//! reads it (upstream: `controlplane/controller/legacytokentracking`).
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -34,11 +34,11 @@ pub(crate) fn install(api: &Api, transaction: &mut Transaction) {
 
 /// Keeps the ConfigMap valid until the server shuts down. `changes` signals writes to ConfigMaps.
 pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>) {
-    let Some(mut made) = api.upgrade().map(|api| api.clock.instant()) else { return };
+    let Some(mut created) = api.upgrade().map(|api| api.clock.instant()) else { return };
     loop {
         changes.mark_unchanged();
         let again = match api.upgrade() {
-            Some(api) => pass(&api, &mut made).await.unwrap_or_else(|error| {
+            Some(api) => pass(&api, &mut created).await.unwrap_or_else(|error| {
                 tracing::error!(%error, "it cannot be noted since when tokens are tracked");
                 Some(MIN_CREATION_INTERVAL)
             }),
@@ -51,17 +51,17 @@ pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>) {
 }
 
 /// Creates or repairs the ConfigMap. Returns the delay until the next pass.
-async fn pass(api: &Arc<Api>, made: &mut Instant) -> Result<Option<Duration>, StatusError> {
+async fn pass(api: &Arc<Api>, created: &mut Instant) -> Result<Option<Duration>, StatusError> {
     let Some(entry) = api.store.get(RESOURCE_PREFIX, &format!("{NAMESPACE}/{NAME}")) else {
         let left = MIN_CREATION_INTERVAL
-            .saturating_sub(api.clock.instant().saturating_duration_since(*made));
+            .saturating_sub(api.clock.instant().saturating_duration_since(*created));
         if !left.is_zero() {
             return Ok(Some(left));
         }
         let mut transaction = Transaction::default();
         install(api, &mut transaction);
         api.store.commit(transaction).await?;
-        *made = api.clock.instant();
+        *created = api.clock.instant();
         return Ok(None);
     };
     let old = entry.decode().map_err(StatusError::internal)?;
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_days() {
+    fn only_days_in_iso_format_are_dates() {
         for (text, good) in
             [("2026-07-21", true), ("2026-02-30", false), ("20260721", false), ("", false)]
         {

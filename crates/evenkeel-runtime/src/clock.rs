@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 /// Wall clock that a simulation can replace.
 ///
-/// Timers are tokio's in both cases: under `tokio::time::pause`, a virtual clock advances exactly with them.
+/// Timers are always tokio's. Under `tokio::time::pause`, a virtual clock advances exactly with them.
 ///
 /// ```
 /// use evenkeel_runtime::clock::Clock;
@@ -73,7 +73,7 @@ impl Clock {
         }
     }
 
-    /// Returns the monotonic time that timers follow, for durations. It has no defined origin and never jumps.
+    /// Returns the monotonic time of timers, for durations. It has no defined origin and never jumps.
     #[expect(clippy::disallowed_methods, reason = "the clock reads the time that timers follow")]
     pub fn instant(&self) -> Instant {
         Instant::now()

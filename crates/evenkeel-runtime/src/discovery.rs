@@ -23,8 +23,7 @@ const ROOTS: [&str; 2] = ["/api", "/apis"];
 pub struct ServerResources {
     /// Resources of every group and version, in the server's order. Sub-resources are part of their resource.
     pub resources: Vec<Resource>,
-    /// Groups whose discovery failed (`ErrGroupDiscoveryFailed`). Their resources are unknown, which does not
-    /// mean absent.
+    /// Groups whose discovery failed (`ErrGroupDiscoveryFailed`). Their resources are unknown, not absent.
     pub failed: Vec<FailedGroup>,
 }
 
@@ -77,14 +76,14 @@ impl ServerResources {
     /// Upstream: `ServerPreferredResources`.
     pub fn preferred(&self) -> impl Iterator<Item = &Resource> {
         let mut chosen: HashMap<(&str, &str), usize> = HashMap::new();
-        for (at, resource) in self.resources.iter().enumerate() {
-            let best = chosen.entry(resource.name()).or_insert(at);
+        for (index, resource) in self.resources.iter().enumerate() {
+            let best = chosen.entry(resource.name()).or_insert(index);
             if resource.preferred && !self.resources[*best].preferred {
-                *best = at;
+                *best = index;
             }
         }
         let all = self.resources.iter().enumerate();
-        all.filter(move |(at, resource)| chosen.get(&resource.name()) == Some(at))
+        all.filter(move |(index, resource)| chosen.get(&resource.name()) == Some(index))
             .map(|(_, resource)| resource)
     }
 
@@ -240,7 +239,7 @@ struct AggregatedSubresource {
 impl Aggregated {
     fn into_resources(self, found: &mut ServerResources) {
         for group in self.items {
-            for (at, version) in group.versions.into_iter().enumerate() {
+            for (index, version) in group.versions.into_iter().enumerate() {
                 if version.freshness == "Stale" {
                     found.failed.push(FailedGroup {
                         group: group.metadata.name.as_str().into(),
@@ -256,7 +255,7 @@ impl Aggregated {
                     found.resources.push(resource.into_resource(
                         &group.metadata.name,
                         &version.version,
-                        at == 0,
+                        index == 0,
                     ));
                 }
             }
@@ -335,6 +334,7 @@ struct LegacyResource {
     categories: Box<[Box<str>]>,
 }
 
+/// Adds the resources of an unaggregated document, which only lists groups and versions.
 async fn legacy(client: &Client, root: &str, answer: &[u8], found: &mut ServerResources) {
     let roots: Roots = match serde_json::from_slice(answer) {
         Ok(roots) => roots,
@@ -347,8 +347,8 @@ async fn legacy(client: &Client, root: &str, answer: &[u8], found: &mut ServerRe
             });
         }
     };
-    for (at, version) in roots.versions.iter().enumerate() {
-        legacy_version(client, "", version, at == 0, found).await;
+    for (index, version) in roots.versions.iter().enumerate() {
+        legacy_version(client, "", version, index == 0, found).await;
     }
     for group in &roots.groups {
         let preferred =

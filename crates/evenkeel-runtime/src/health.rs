@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-/// Time after the expiry of an unrenewed lease at which the health check `leaderElection` fails.
+/// Time between the expiry of an unrenewed lease and the failure of the health check `leaderElection`.
 pub const LEADER_TOLERANCE: Duration = Duration::from_secs(20);
 
 type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
@@ -47,7 +47,7 @@ impl std::fmt::Debug for Health {
 }
 
 impl Health {
-    /// Creates a set without checks of its own.
+    /// Creates a set without checks.
     pub fn new() -> Self {
         Self { checks: Arc::default(), observer: Arc::default() }
     }
@@ -86,9 +86,9 @@ impl Health {
             .collect()
     }
 
-    /// Returns the response for a path such as `healthz`, as apiserver's `healthz` package does. It is `ok`, or
-    /// a line for each check if one fails or `query` contains `verbose`. `exclude=<name>` leaves a check out.
-    /// Reasons are only logged.
+    /// Returns the response for a path such as `healthz`, as apiserver's `healthz` package does. It is `ok`, or a line
+    /// for each check if one fails or `query` contains `verbose`. `exclude=<name>` skips a check. Reasons are only
+    /// logged.
     pub fn answer(&self, path: &str, query: &str) -> Response<String> {
         let mut excluded: Vec<String> = values(query, "exclude").collect();
         excluded.sort_unstable();
@@ -169,8 +169,8 @@ fn text(status: StatusCode, body: String) -> Response<String> {
     response
 }
 
-/// Returns the values of a query parameter. A parameter without a value has an empty one. Names of checks need
-/// no unescaping.
+/// Returns the values of a query parameter. A parameter without `=` has an empty value. Does not unescape values,
+/// because names of checks need no escaping.
 fn values<'a>(query: &'a str, name: &'a str) -> impl Iterator<Item = String> + 'a {
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
@@ -181,6 +181,7 @@ fn values<'a>(query: &'a str, name: &'a str) -> impl Iterator<Item = String> + '
 mod tests {
     use super::*;
 
+    /// Returns the failing check `leaderElection` and the passing check `replicaset`.
     fn unwell() -> Health {
         let health = Health::new();
         health.add("leaderElection", || Err("failed election to renew leadership".into()));
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_as_upstream_does() {
+    fn responses_have_upstreams_text() {
         let table = [
             (
                 "",
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_that_run_are_reported() {
+    fn the_observer_receives_each_check() {
         let (health, reported) = (unwell(), Arc::new(Mutex::new(Vec::new())));
         let reporter = Arc::clone(&reported);
         health.observe(move |name, path, ok| {

@@ -1,7 +1,7 @@
-//! Latch: an event that happens once, and that many tasks can wait for.
+//! Latch: an event that occurs once, and for which many tasks can wait.
 //!
-//! Waiting tasks are woken in the order in which they began to wait. `tokio::sync::watch` wakes them in a
-//! random order, so a simulation could not be repeated.
+//! The latch wakes tasks in the order in which they started to wait. `tokio::sync::watch` wakes them in random order,
+//! with which simulations would not be reproducible.
 
 use std::sync::{
     Arc,

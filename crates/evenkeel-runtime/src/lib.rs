@@ -1,5 +1,5 @@
-//! Controller runtime: clients, shared caches, workqueues, workers, expectations, leader election, events, health and
-//! metrics, run by a [`manager::Manager`].
+//! Controller runtime: clients, shared caches, workqueues, controllers, leader election, events, health checks and
+//! metrics. A [`manager::Manager`] runs them.
 
 pub mod cache;
 pub mod client;

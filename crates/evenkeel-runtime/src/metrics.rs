@@ -1,4 +1,4 @@
-//! Metrics: typed handles in a registry, under upstream's names, and the responses of the metrics endpoint.
+//! Metrics: registration with upstream's names, and the responses of the metrics endpoint.
 
 mod answer;
 mod number;
@@ -12,8 +12,8 @@ use prometheus::{
     Registry, core::Collector,
 };
 
-/// Registers `collector` and returns it. If the name is already taken, logs an error: the collector still
-/// counts, but is not exposed.
+/// Registers `collector` and returns it. If the name is already registered, logs an error; the collector still counts,
+/// but is not exposed.
 ///
 /// ```
 /// use evenkeel_runtime::metrics;
@@ -101,11 +101,11 @@ pub fn exponential(start: f64, factor: f64, count: usize) -> Vec<f64> {
 pub const DEFAULT_SECONDS: &[f64] =
     &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// Upper bounds for request durations in seconds: upstream's for the rest client.
+/// Upper bounds for request durations in seconds, equal to those of upstream's rest client.
 pub const REQUEST_SECONDS: &[f64] =
     &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 
-/// Upper bounds for body sizes in bytes, from 64 bytes to 16 MiB: upstream's for the rest client.
+/// Upper bounds for body sizes in bytes, from 64 bytes to 16 MiB, equal to those of upstream's rest client.
 pub const BODY_BYTES: &[f64] = &[
     64.0,
     256.0,
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_taken_name_still_counts() {
+    fn a_collector_with_a_registered_name_still_counts() {
         let registry = Registry::new();
         let one = counters(&registry, "x_total", "X.", &["name"]);
         let two = counters(&registry, "x_total", "X.", &["name"]);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn exponential_bounds() {
+    fn exponential_bounds_are_rounded_as_in_client_golang() {
         assert_eq!(exponential(10.0, 10.0, 3), [10.0, 100.0, 1000.0]);
         assert_eq!(exponential(10e-9, 10.0, 4)[3], 9.999_999_999_999_999e-6);
     }

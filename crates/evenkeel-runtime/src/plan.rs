@@ -1,8 +1,8 @@
-//! Decisions of controllers, as data.
+//! Plans: decisions of controllers as data.
 //!
-//! A [`Planner`] observes caches and returns a [`Plan`]. The generic shell in [`crate::controller`] carries out
-//! the plan and makes no decisions. An action contains everything that its write needs: preconditions, a live
-//! precondition, and the event to record.
+//! A [`Planner`] observes caches and returns a [`Plan`]. The generic executor in [`crate::controller`] executes the
+//! plan and makes no decisions. An action contains everything that its write needs: preconditions, a live precondition,
+//! and the event to record.
 
 mod lint;
 mod live_read;
@@ -20,7 +20,7 @@ pub use steps::Steps;
 /// Plan before its first action.
 #[derive(Debug)]
 pub struct Planned<'a, M> {
-    /// The plan. None of its actions has begun.
+    /// The plan. None of its actions has started.
     pub plan: &'a Plan,
     /// Memory that the planner returned with the plan.
     pub memory: &'a M,
@@ -68,7 +68,7 @@ impl fmt::Display for Key {
 #[derive(Debug, Clone, Default, PartialEq)]
 #[doc(alias = "reconcile.Result")]
 pub struct Plan {
-    /// Actions, carried out in this order. Consecutive creates run with slow start. Consecutive deletes, live
+    /// Actions in the order of their execution. Consecutive creates run with slow start. Consecutive deletes, live
     /// reads, or patches of different objects run concurrently, except patches with [`Patch::if_live`].
     pub actions: Vec<Action>,
     /// Time after which the key is planned again even if nothing changes.
@@ -77,21 +77,21 @@ pub struct Plan {
     pub error: Option<PlanError>,
 }
 
-/// Reason why a planner cannot do everything that a key needs.
+/// Reason why a planner cannot complete the work for a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct PlanError {
     /// Message for the log.
     pub message: String,
-    /// Whether a retry cannot help. If so, the key is planned again on its next event. Otherwise it is retried
-    /// with backoff.
+    /// Whether a retry cannot succeed. If so, the key is planned again on its next event. Otherwise it is retried with
+    /// backoff.
     pub terminal: bool,
 }
 
 /// One write, event, live read or local work.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// Read past the caches. The reply is an input of [`Planner::next`].
+    /// Read from the API server. The reply is an input of [`Planner::next`].
     Read(LiveRead),
     /// Create `count` objects from one body.
     Create(Create),
@@ -133,9 +133,8 @@ pub struct Create {
     pub namespace: Arc<str>,
     /// The object as JSON.
     pub body: Bytes,
-    /// Number of objects to create, in slow-start batches of 1, 2, 4, …. More than one needs `generateName`.
-    /// After an error, no further batch is sent. A refusal because the namespace is terminating does not count
-    /// as an error here.
+    /// Number of objects to create, in slow-start batches of 1, 2, 4, …. More than one needs `generateName`. After an
+    /// error, no further batch is sent, except if the namespace is terminating.
     pub count: u32,
     /// Whether this create waits for all earlier creates, instead of running concurrently with them.
     pub waits_for_earlier_creates: bool,
@@ -155,19 +154,18 @@ pub struct Delete {
     pub target: Target,
     /// Precondition on the object's resource version, if any.
     pub resource_version: Option<Text>,
-    /// What the garbage collector does with the object's dependents. `None` means the kind's default.
+    /// Propagation policy for the object's dependents. `None` means the kind's default.
     pub propagation: Option<Propagation>,
     /// Grace period in seconds. `None` means the object's own.
     pub grace_seconds: Option<i64>,
-    /// Status codes besides 404 after which nothing remains to do, such as 409 for an object that has changed. They
-    /// are no failure and record no event.
+    /// Status codes besides 404 that are not failures and record no event, such as 409 for an object that has changed.
     pub tolerates: &'static [u16],
     /// Event after success.
     pub done: Option<EventRecord>,
     /// Event after a failure. `{error}` in its message becomes the error.
     pub failed: Option<EventRecord>,
-    /// Effect of a failure on the rest of the pass. A NotFound response counts as success and records no event.
-    /// The same holds for a conflict because the name now belongs to an object with another uid.
+    /// Effect of a failure on the rest of the pass. A NotFound response, or a conflict because an object with another
+    /// uid has the name, counts as success and records no event.
     pub on_error: OnError,
 }
 
@@ -178,7 +176,7 @@ pub struct DeleteCollection {
     pub kind: Kind,
     /// Namespace of the objects. Empty for cluster-scoped kinds.
     pub namespace: Arc<str>,
-    /// What the garbage collector does with the objects' dependents. `None` means the kind's default.
+    /// Propagation policy for the objects' dependents. `None` means the kind's default.
     pub propagation: Option<Propagation>,
     /// Effect of a failure on the rest of the pass.
     pub on_error: OnError,
@@ -195,8 +193,8 @@ pub struct Patch {
     pub form: PatchForm,
     /// The patch as JSON, with its preconditions (`metadata.uid`, `metadata.resourceVersion`).
     pub body: Bytes,
-    /// Owner that must exist for this patch, which adopts the object for it. The owner is read live before the
-    /// first such patch of a pass. If it has another uid or is being deleted, the pass ends as with
+    /// Owner that must exist for this patch, which adopts the object. The executor reads the owner live before the
+    /// first such patch of a pass. If the owner has another uid or is being deleted, the pass ends as with
     /// [`OnError::Abort`].
     ///
     /// Upstream: `CanAdopt`.
@@ -230,8 +228,8 @@ pub struct Update {
     pub on_error: OnError,
 }
 
-/// Changes part of an object by GET and PUT, for kinds on which upstream's roles grant `update` but not
-/// `patch`. The object is read live and written back whole, so no field is lost.
+/// Changes part of an object by GET and PUT, for kinds on which upstream's roles grant `update` but not `patch`. Writes
+/// the whole live object, so that no field is lost.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rewrite {
     /// The object to change.
@@ -249,8 +247,8 @@ pub struct Rewrite {
     pub done: Option<EventRecord>,
     /// Event after a failure. `{error}` in its message becomes the error.
     pub failed: Option<EventRecord>,
-    /// Whether a conflict records no event, because the key is planned again. Upstream makes such writes in
-    /// `retry.RetryOnConflict`.
+    /// Whether a conflict records no event, because the key is planned again. Upstream calls `retry.RetryOnConflict`
+    /// for such writes.
     pub retries_on_conflict: bool,
     /// Effect of a failure on the rest of the pass.
     pub on_error: OnError,
@@ -269,14 +267,14 @@ pub enum PatchForm {
     Apply(&'static str),
 }
 
-/// What the garbage collector does with the dependents of a deleted object.
+/// Propagation policy: handling of the dependents of a deleted object by the garbage collector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Propagation {
-    /// It removes their owner reference.
+    /// Removes their owner reference.
     Orphan,
-    /// It deletes them after the owner.
+    /// Deletes them after the owner.
     Background,
-    /// It deletes them before the owner.
+    /// Deletes them before the owner.
     Foreground,
 }
 
@@ -288,8 +286,8 @@ pub enum OnError {
     Continue,
     /// The pass ends here without a status. The key is retried with backoff.
     Abort,
-    /// The remaining actions are skipped, and the status is computed. The pass ends with the error, so the key is retried with
-    /// backoff.
+    /// The remaining actions are skipped, and the status is computed. The pass ends with the error, so the key is
+    /// retried with backoff.
     SkipRest,
     /// Like [`OnError::SkipRest`], for one part of the plan: only the remaining actions with the same number
     /// are skipped. The outcome of a skipped action has neither success nor error.
@@ -299,7 +297,7 @@ pub enum OnError {
 }
 
 /// Work outside the API server, such as creating a folder. The function of
-/// [`Builder::local_work`](crate::controller::Builder::local_work) carries it out.
+/// [`Builder::local_work`](crate::controller::Builder::local_work) executes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Local {
     /// Kind of work.
@@ -329,13 +327,13 @@ pub struct EventRecord {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcomes(pub Vec<Outcome>);
 
-/// Result of one action. One that was skipped has neither a success nor an error.
+/// Result of one action. A skipped action has neither a success nor an error.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Number of writes that succeeded: at most 1, except for creates.
     pub succeeded: u32,
-    /// The first error, if any. A refusal because the namespace is terminating causes no retry, and appears
-    /// only if no other error occurred.
+    /// The first error, if any. An error because the namespace is terminating causes no retry, and appears only if no
+    /// other error occurred.
     pub error: Option<Failure>,
     /// Reply of a live read that succeeded.
     pub reply: Option<Reply>,
@@ -361,8 +359,8 @@ pub struct Failure {
     pub namespace_terminating: bool,
 }
 
-/// Pure decisions of a controller: actions, then the status. A planner holds no state. Its [`Planner::Memory`]
-/// keeps what the next pass over a key must know, and a [`PassHandler`] counts metrics.
+/// Pure decisions of a controller: actions, then the status. A planner has no state. Its [`Planner::Memory`] contains
+/// the inputs for the next pass over a key, and a [`PassHandler`] counts metrics.
 #[doc(alias("Reconciler", "syncHandler"))]
 pub trait Planner: Send + Sync + 'static {
     /// All inputs of a decision: shared references into caches.
@@ -370,7 +368,8 @@ pub trait Planner: Send + Sync + 'static {
     /// Memory that one pass over a key leaves for the next one, or `()` if decisions depend only on the
     /// observation. The runtime keeps it per key, and drops it with the key's object.
     type Memory: Default + PartialEq + Send + Sync + 'static;
-    /// Reads only caches. Returns `None` if the object is gone and needs no further work.
+    /// Returns the inputs of a decision, from caches only. Returns `None` if the object is gone and needs no further
+    /// work.
     fn observe(&self, key: &Key, memory: &Self::Memory) -> Option<Self::Observed>;
     /// Returns the next actions, and the memory for the next pass.
     fn plan(
@@ -404,8 +403,8 @@ pub trait Planner: Send + Sync + 'static {
     /// Returns the actions that follow from the outcomes in the same pass. Usually this is one update of the
     /// status, or no action if the status does not change. Default: none.
     ///
-    /// `memory` is the one that [`Planner::plan`] returned. `now` is later than the time of the plan, so a planner
-    /// stores decisions in its memory that it must not make twice.
+    /// `memory` is the one that [`Planner::plan`] returned. `now` is later than the time of the plan, so that a planner
+    /// stores decisions in its memory that both must share.
     fn status(
         &self,
         observed: &Self::Observed,
@@ -428,26 +427,26 @@ pub trait Planner: Send + Sync + 'static {
         let _ = (observed, memory, outcomes, now);
         None
     }
-    /// Describes for `evenkeel explain` what the planner observes, what it waits for, and which objects it
-    /// manages. The report also contains the actions of the plan and the state of the queue.
+    /// Returns the observations, the reasons to wait, and the dependent objects, for `evenkeel explain`. The report
+    /// also contains the actions of the plan and the state of the queue.
     fn describe(&self, observed: &Self::Observed, now: Timestamp) -> Description {
         let _ = (observed, now);
         Description::new()
     }
 }
 
-/// Follows the passes of a planner: counts metrics, and informs event handlers of the writes that a pass is
-/// about to send. `()` does nothing.
+/// Observer of the passes of a planner, which counts metrics, and informs event handlers of the next writes of a pass.
+/// `()` does nothing.
 pub trait PassHandler<P: Planner>: Send + Sync + 'static {
-    /// Called with each plan, before its first action.
+    /// Handles the plan of a pass before its first action.
     fn on_planned(&self, observed: &P::Observed, planned: Planned<'_, P::Memory>) {
         let _ = (observed, planned);
     }
-    /// Called at the end of each pass.
+    /// Handles the end of a pass.
     fn on_passed(&self, observed: &P::Observed, pass: &Pass<'_, P::Memory>) {
         let _ = (observed, pass);
     }
-    /// Called when no object exists at a key, that is when [`Planner::observe`] returns `None`.
+    /// Handles a key without an object: [`Planner::observe`] returned `None`.
     fn on_gone(&self, key: &Key) {
         let _ = key;
     }

@@ -1,4 +1,4 @@
-//! Builds HTTP responses of pages: plain text, or a body with its media type.
+//! HTTP responses of plain text, or of a body with its media type.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};

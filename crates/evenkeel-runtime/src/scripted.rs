@@ -1,5 +1,5 @@
-//! API server that returns scripted responses, for tests. It shows edge cases of the protocol that a correct
-//! server never shows. Feature `test-util` exposes it to other crates' tests.
+//! API server with scripted responses, for tests of protocol errors and edge cases that a correct server never causes.
+//! The feature `test-util` exposes it to other crates' tests.
 #![allow(clippy::unwrap_used)]
 
 use crate::{client::Client, clock::Clock};
@@ -66,8 +66,7 @@ impl Answer {
     }
 }
 
-/// Scripted responses, in order, and the requests received. When the responses are used up, requests wait
-/// forever.
+/// Scripted responses, in order, and the received requests. After the last response, requests wait forever.
 #[derive(Debug, Clone, Default)]
 pub struct Script {
     answers: Arc<Mutex<VecDeque<Answer>>>,

@@ -68,18 +68,19 @@ pub(crate) fn plan(args: &PlanArgs) -> ExitCode {
                 let known = chosen.iter().any(|d| d.name == name || d.aliases.contains(&&**name));
                 anyhow::ensure!(known, "there is no controller {name:?}");
             }
-            let asked = |name: &str| args.controllers.iter().any(|asked| asked == name);
-            chosen.retain(|d| asked(d.name) || d.aliases.iter().any(|alias| asked(alias)));
+            let requested = |name: &str| args.controllers.iter().any(|argument| argument == name);
+            chosen.retain(|d| requested(d.name) || d.aliases.iter().any(|alias| requested(alias)));
         }
         let mut options = Options::default();
         options.rootcacertpublisher.ca = explain::ca_of(&config).map(Into::into);
-        let asked = plan::DryRunSettings {
+        let settings = plan::DryRunSettings {
             chosen: &chosen,
             options,
             gates: Gates::default(),
             timeout: Duration::from_secs(args.timeout),
         };
-        let dry_run = plan::dry_run(client::transport(&config)?, &Clock::system(), asked).await?;
+        let dry_run =
+            plan::dry_run(client::transport(&config)?, &Clock::system(), settings).await?;
         if args.output == "json" {
             println!("{}", serde_json::to_string_pretty(&dry_run)?);
         } else {
@@ -89,8 +90,8 @@ pub(crate) fn plan(args: &PlanArgs) -> ExitCode {
     })
 }
 
-/// Returns the sockets on which a manager of the kubeconfig's cluster may listen: beside the kubeconfig, and in
-/// the folder of `evenkeel up`.
+/// Returns the sockets on which a manager of the kubeconfig's cluster may listen: beside the kubeconfigs, and in the
+/// folder of `evenkeel up`.
 fn sockets(args: &explain::Args) -> Vec<PathBuf> {
     let home = Home::from_env();
     let mut kubeconfigs: Vec<PathBuf> = args.kubeconfig.iter().cloned().collect();

@@ -35,7 +35,7 @@ const SNAPSHOT: &str = "/snapshot";
 /// Listening socket. Its file is removed on drop.
 pub(crate) struct ControlSocket(PathBuf);
 
-/// State that the socket gives access to.
+/// State that the socket serves.
 pub(crate) struct Served {
     /// URL of the cluster's API server.
     pub(crate) url: String,
@@ -46,12 +46,12 @@ pub(crate) struct Served {
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        // The file may already be removed. A file without a listener does no harm.
+        // Another process may have removed the file. A file without a listener has no effect.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Listens on a socket at `path`, with mode 0600. Replaces a file that is there.
+/// Listens on a socket at `path`, with mode 0600. Replaces an existing file.
 ///
 /// # Errors
 /// When the socket cannot be created.
@@ -65,8 +65,8 @@ pub(crate) fn start(path: &Path, served: Served, tasks: &Tasks) -> Result<Contro
     Ok(ControlSocket(path.to_owned()))
 }
 
-/// Binds a socket at `path` with mode 0600. A socket has the umask's mode until it is changed, so it is bound inside of a
-/// folder that only the user can enter, and moved afterwards.
+/// Binds a socket at `path` with mode 0600. Binds it in a folder that only the user can enter and moves it afterwards,
+/// because the mode of a new socket depends on the umask.
 fn bind(path: &Path) -> io::Result<UnixListener> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let private = tempfile::Builder::new()
@@ -155,7 +155,7 @@ mod tests {
     use tokio::net::UnixStream;
 
     #[tokio::test]
-    async fn the_socket_is_private_and_replaces_an_old_one() {
+    async fn the_socket_has_mode_0600_and_replaces_an_old_one() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("controllers.sock");
         for _ in 0..2 {

@@ -1,5 +1,5 @@
-//! `evenkeel envtest`: creates a folder for `KUBEBUILDER_ASSETS`, so that tests written for envtest run on the
-//! embedded API server.
+//! `evenkeel envtest`: creates a folder for `KUBEBUILDER_ASSETS`, with which tests for envtest run on the embedded API
+//! server.
 
 use crate::{apiserver, kubeconfig::Home};
 use anyhow::{Context, Result, bail};
@@ -73,7 +73,7 @@ fn make(dir: Option<&Path>, print: Print) -> Result<()> {
     io::stdout().write_all(text.as_bytes()).context("the answer cannot be written")
 }
 
-/// Creates links with the programs' names in `folder`.
+/// Creates links in `folder` with the names of kube-apiserver, etcd and kubectl.
 fn lay_out(folder: &Path, program: &Path, kubectl: Option<&Path>) -> Result<()> {
     fs::create_dir_all(folder)
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
@@ -86,7 +86,7 @@ fn lay_out(folder: &Path, program: &Path, kubectl: Option<&Path>) -> Result<()> 
     }
 }
 
-/// Creates a link, which replaces an existing link. Refuses to replace a file.
+/// Creates a link, or replaces an existing one. Refuses to replace a file.
 fn link(to: &Path, at: &Path) -> Result<()> {
     let context = || format!("cannot make {}", at.display());
     match fs::symlink_metadata(at) {
@@ -96,7 +96,7 @@ fn link(to: &Path, at: &Path) -> Result<()> {
         Ok(_) if fs::read_link(at).with_context(context)? == to => return Ok(()),
         _ => {}
     }
-    // Another process may be starting the program, so replace the link atomically.
+    // Replace the link atomically, because another process may be starting the program.
     let new = at.with_extension(format!("new-{}", std::process::id()));
     symlink(to, &new).with_context(context)?;
     fs::rename(&new, at).with_context(context)
@@ -122,21 +122,21 @@ mod tests {
     fn the_folder_has_links_to_the_program_and_can_be_created_again() {
         let base = tempfile::tempdir().expect("a folder");
         let folder = base.path().join("a/b");
-        let there = |name: &str| fs::read_link(folder.join(name)).ok();
+        let target_of = |name: &str| fs::read_link(folder.join(name)).ok();
         for (program, kubectl) in [("/old/evenkeel", None), ("/new/evenkeel", Some("/bin/kubectl"))]
         {
             for _again in 0..2 {
                 lay_out(&folder, Path::new(program), kubectl.map(Path::new)).expect("it is made");
-                assert_eq!(there("kube-apiserver"), Some(PathBuf::from(program)));
-                assert_eq!(there("etcd"), Some(PathBuf::from(program)));
-                assert_eq!(there("kubectl"), kubectl.map(PathBuf::from));
+                assert_eq!(target_of("kube-apiserver"), Some(PathBuf::from(program)));
+                assert_eq!(target_of("etcd"), Some(PathBuf::from(program)));
+                assert_eq!(target_of("kubectl"), kubectl.map(PathBuf::from));
             }
         }
         assert_eq!(fs::read_dir(&folder).expect("it is there").count(), 3);
     }
 
     #[test]
-    fn another_program_is_not_replaced() {
+    fn a_file_is_not_replaced() {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("etcd"), "theirs").expect("it is written");
         let error = lay_out(folder.path(), Path::new("/evenkeel"), None).expect_err("refused");

@@ -1,4 +1,4 @@
-//! Paths of kubeconfigs, and their changes.
+//! Paths and changes of kubeconfigs.
 
 use anyhow::{Context, Result};
 use evenkeel_apiserver::Server;
@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Folders and files of the user, from the environment.
+/// The user's folders and files from environment variables.
 #[derive(Debug, Default)]
 pub(crate) struct Home {
     /// Value of `$HOME`.
@@ -41,8 +41,8 @@ impl Home {
         }
     }
 
-    /// Returns the path of a cluster's own kubeconfig. It is in the cluster's data folder, or else in the
-    /// user's state folder with one file per port.
+    /// Returns the path of a cluster's own kubeconfig: in the cluster's data folder, or else in the user's state
+    /// folder, with one file per port.
     pub(crate) fn own(&self, data_dir: Option<&Path>, port: u16) -> PathBuf {
         if let Some(folder) = data_dir {
             return folder.join("kubeconfig");
@@ -76,7 +76,7 @@ impl Home {
         }
     }
 
-    /// Returns the kubeconfigs that clusters without a data folder have written to the user's state folder.
+    /// Returns the kubeconfigs of running clusters without a data folder, by their sockets in the user's state folder.
     pub(crate) fn of_clusters(&self) -> Vec<PathBuf> {
         let Some(folder) = self.own(None, 6443).parent().map(Path::to_owned) else {
             return Vec::new();
@@ -112,7 +112,7 @@ pub(crate) fn write(text: &str, own: &Path, users: Option<&Path>) -> Result<()> 
     Ok(())
 }
 
-/// Rewrites the kubeconfigs whenever the server has renewed its certificates.
+/// Rewrites the kubeconfigs each time that the server has renewed its certificates.
 pub(crate) async fn keep(server: Server, url: String, own: PathBuf, users: Option<PathBuf>) {
     let mut renewals = server.renewals();
     while renewals.changed().await.is_ok() {
@@ -131,7 +131,7 @@ pub(crate) fn make_private_folder(folder: &Path) -> Result<()> {
         .with_context(|| format!("cannot make the folder {}", folder.display()))
 }
 
-/// Writes a file that only its owner can read. The file is replaced atomically.
+/// Writes a file that only its owner can read. Replaces an existing file atomically.
 fn write_private(path: &Path, text: &str) -> Result<()> {
     let folder = path.parent().context("it has no folder")?;
     make_private_folder(folder)?;
@@ -182,7 +182,7 @@ mod tests {
         users:\n- name: evenkeel\n  user: {token: secret}\ncontexts:\n- name: evenkeel\n  context: {cluster: evenkeel, user: evenkeel}\n";
 
     #[test]
-    fn the_users_entries_are_kept() {
+    fn merging_keeps_the_users_other_entries() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("config");
         std::fs::write(&path, OURS.replace("evenkeel", "work").replace("6443", "1"))
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_found_where_kubectl_finds_them() {
+    fn paths_follow_kubectl_and_the_xdg_folders() {
         let home =
             Home { home: Some("/h".into()), kubeconfig: Some("/a:/b".into()), ..Home::default() };
         assert_eq!(home.data(), Some("/h/.local/share/evenkeel".into()));

@@ -1,4 +1,4 @@
-//! The simulated nodes as kubelets of an embedded API server.
+//! Simulated nodes as kubelets of an embedded API server.
 
 use crate::plane::Plane;
 use evenkeel_apiserver::{Kubelet, LogLine, Output, PodRef, Server, StreamError, Streams};
@@ -7,7 +7,7 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// Lets the server ask the plane's nodes for logs, and to execute commands.
+/// Connects the server to the plane's nodes, which return logs and execute commands.
 pub fn connect(server: &Server, plane: &Plane) {
     server.connect_kubelet(Arc::new(Simulated(plane.kubelets().clone())));
 }
@@ -58,7 +58,7 @@ impl Kubelet for Simulated {
     }
 }
 
-/// Runs a process with the streams of the nodes, and passes on what it prints.
+/// Runs a process with the streams of the nodes, and forwards its output.
 async fn with_output<T, F>(
     streams: Streams,
     start: impl FnOnce(evenkeel_nodes::Streams, bool) -> F,
@@ -69,18 +69,18 @@ where
     let Streams { stdin, output, tty } = streams;
     let (sender, mut printed) = mpsc::channel(1);
     let process = start(evenkeel_nodes::Streams { stdin, output: sender }, tty);
-    let pass_on = async {
+    let forward = async {
         while let Some(Chunk { to_stderr, bytes }) = printed.recv().await {
             if output.send(Output { to_stderr, bytes }).await.is_err() {
                 printed.close();
             }
         }
     };
-    let (ended, ()) = futures::join!(process, pass_on);
+    let (ended, ()) = futures::join!(process, forward);
     ended.map_err(stream_error)
 }
 
-/// The error as a container runtime words it.
+/// Converts an error to the text of a container runtime.
 fn stream_error(error: ExecError) -> StreamError {
     match error {
         ExecError::NoContainer(container) => StreamError::NoContainer(container),

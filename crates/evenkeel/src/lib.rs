@@ -1,4 +1,4 @@
-//! Plane: controllers, scheduler and simulated nodes beside an API server, for `evenkeel up` and tests.
+//! Controllers, scheduler and simulated nodes beside an API server, for `evenkeel up` and tests.
 
 pub mod explain;
 pub mod kubelet_api;

@@ -51,7 +51,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // Under another program's name, run as a replacement of that program.
+    // If the program is started with another program's name, run as a replacement of that program.
     let mut arguments = std::env::args();
     let name = arguments.next().unwrap_or_default();
     match Path::new(&name).file_name().and_then(|name| name.to_str()) {

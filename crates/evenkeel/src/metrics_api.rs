@@ -1,4 +1,4 @@
-//! `metrics.k8s.io`: the embedded API server serves the usage that simulated nodes report.
+//! `metrics.k8s.io`: usage of simulated nodes and their pods, which the embedded API server serves.
 
 use crate::plane::Plane;
 use evenkeel_apiserver::{BuildError, ComputedApi, ComputedResource, Server, Source};

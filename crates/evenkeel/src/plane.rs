@@ -43,7 +43,7 @@ impl PlaneOptions {
     /// Returns options for all components, with this many nodes.
     pub fn all(nodes: u32) -> Self {
         let mut controller_options = Options::default();
-        // The hostPath volumes of simulated nodes are no directories of this machine.
+        // The hostPath volumes of simulated nodes are not directories of this machine.
         controller_options.binder.host_path_files = false;
         Self {
             controllers: descriptors(),
@@ -96,7 +96,7 @@ pub struct Plane {
 }
 
 impl Plane {
-    /// Starts the components. They wait for their caches, see [`Plane::synced`].
+    /// Starts the components, which wait for their caches ([`Plane::synced`]).
     ///
     /// # Errors
     /// When a controller or a cloud controller cannot start with its options.
@@ -134,8 +134,8 @@ impl Plane {
         }
         if let Some(scheduler_options) = options.scheduler {
             let stop = scheduler.token();
-            // Upstream's scheduler is a program of its own, and some of its metrics have the same names as the
-            // controllers'.
+            // The scheduler has its own registry, because some of its metrics have the same names as those of the
+            // controllers. Upstream's scheduler is a separate program.
             let (caches, clock, registry) = (caches.clone(), clock.clone(), Registry::new());
             let run = evenkeel_scheduler::run(
                 client("kube-scheduler"),
@@ -202,7 +202,7 @@ impl Plane {
         &self.kubelets
     }
 
-    /// Returns the metrics of the components and their clients. The scheduler has a registry of its own.
+    /// Returns the registry of the components' and their clients' metrics, without those of the scheduler.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
@@ -213,7 +213,7 @@ impl Plane {
         [("scheduler", scheduler), ("controller-manager", controllers)].into_iter()
     }
 
-    /// Waits until a task fails that cannot be restarted. The control plane then has to stop.
+    /// Waits until a task fails that cannot be restarted. The control plane must then stop.
     pub async fn failed(&self) -> TaskFailure {
         self.supervisor.failed().await
     }
@@ -228,8 +228,8 @@ impl Plane {
         self.caches.unsynced()
     }
 
-    /// Stops controllers, scheduler, nodes and caches, in this order. Each may finish its current work. Returns
-    /// the names of the tasks that did not stop in time.
+    /// Stops controllers, scheduler, nodes and caches, in this order. Each finishes its current work within five
+    /// seconds. Returns the names of the tasks that did not stop in time.
     pub async fn stop(self) -> Vec<String> {
         let mut late = Vec::new();
         for tasks in self.tasks.iter().rev() {

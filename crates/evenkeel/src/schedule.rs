@@ -28,9 +28,9 @@ use std::{
 
 /// Timeout of the caches' sync with a live cluster.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(60);
-/// Time that reflectors have to end.
+/// Time that reflectors have to stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum number of nodes that are printed for each kind of result.
+/// Maximum number of printed nodes for each kind of result.
 const SHOWN: usize = 8;
 
 /// Flags of `evenkeel schedule`.
@@ -100,7 +100,7 @@ async fn simulate_files(args: &Args) -> Result<String> {
             .with_context(|| path.display().to_string())?;
     }
     let workloads = dump.complete();
-    let (mut looker, tasks) = looking(dump.connection(), &options).await?;
+    let (mut looker, tasks) = start_looker(dump.connection(), &options).await?;
     let mut simulation = Simulation::of(&workloads, args.copies);
     let mut pods = looker.pending();
     if let Some(wanted) = &args.pod {
@@ -126,7 +126,7 @@ async fn simulate_files(args: &Args) -> Result<String> {
     Ok(placed.iter().map(Placed::text).collect())
 }
 
-/// Pods that have been placed so far.
+/// Simulation with the pods placed so far.
 struct Simulation<'a> {
     /// Workloads by the uids of their pods.
     workloads: HashMap<&'a str, &'a Workload>,
@@ -231,16 +231,17 @@ impl Placed {
     }
 }
 
-/// Returns the number of pods of each node, the highest first. Only shows the first eight nodes.
+/// Returns the number of pods of each node, the highest first, for at most eight nodes.
 fn pods_per_node(nodes: &[String]) -> String {
     let mut shares: BTreeMap<&str, usize> = BTreeMap::new();
     nodes.iter().for_each(|node| *shares.entry(node).or_default() += 1);
     let mut shares: Vec<_> = shares.into_iter().collect();
     shares.sort_by_key(|(_, n)| Reverse(*n));
-    let n_more = shares.len().saturating_sub(SHOWN);
+    let more_count = shares.len().saturating_sub(SHOWN);
     let shown: Vec<String> =
         shares.iter().take(SHOWN).map(|(node, n)| format!("{n} to {node}")).collect();
-    let more = if n_more > 0 { format!(", and some to {n_more} more") } else { String::new() };
+    let more =
+        if more_count > 0 { format!(", and some to {more_count} more") } else { String::new() };
     shown.join(", ") + &more
 }
 
@@ -253,19 +254,20 @@ fn read(path: &PathBuf) -> Result<String> {
     Ok(std::fs::read_to_string(path)?)
 }
 
-/// Returns how the scheduler with upstream's defaults evaluates a pod of a live cluster. It only reads.
+/// Returns the evaluation of a pod of a live cluster by the scheduler with upstream's defaults. Only reads.
 ///
 /// # Errors
 /// When the caches do not sync in time.
 pub async fn explain(kube: kube::Client, namespace: &str, pod: &str) -> Result<Option<Explained>> {
     let (kube, _) = dry_run(kube);
-    let (mut looker, tasks) = looking(kube, &SchedulerOptions::default()).await?;
+    let (mut looker, tasks) = start_looker(kube, &SchedulerOptions::default()).await?;
     let explained = looker.explain(namespace, pod);
     tasks.shut_down(SHUTDOWN_TIMEOUT).await;
     Ok(explained)
 }
 
-async fn looking(kube: kube::Client, options: &SchedulerOptions) -> Result<(Looker, Tasks)> {
+/// Starts the caches of a scheduler that only evaluates pods, and waits for them.
+async fn start_looker(kube: kube::Client, options: &SchedulerOptions) -> Result<(Looker, Tasks)> {
     let (clock, tasks) = (Clock::system(), Tasks::new());
     let client =
         Client::builder(kube, clock.clone()).qps(-1.0).user_agent("evenkeel-explain").build();
@@ -277,7 +279,7 @@ async fn looking(kube: kube::Client, options: &SchedulerOptions) -> Result<(Look
     Ok((looker, tasks))
 }
 
-/// Returns a line for each node. Only shows the first eight nodes of each kind of result.
+/// Returns a line for each node, for at most eight nodes of each kind of result.
 pub fn table(explained: &Explained) -> String {
     let mut text = String::new();
     if let Some(refusal) = &explained.overall {
@@ -323,6 +325,7 @@ pub fn table(explained: &Explained) -> String {
 mod tests {
     use super::*;
 
+    /// Two nodes, a Deployment of five pods without pods, and a pending pod.
     const CLUSTER: &str = "
 apiVersion: v1
 kind: List
@@ -360,7 +363,7 @@ spec: {priority: 5, containers: [{name: c, resources: {requests: {cpu: 500m}}}]}
     }
 
     #[tokio::test]
-    async fn a_workload_is_reported_as_one() {
+    async fn the_pods_of_a_workload_are_reported_together() {
         let text = simulated(CLUSTER, &[]).await.unwrap();
         let heads: Vec<&str> = text.lines().filter(|line| !line.starts_with(' ')).collect();
         assert_eq!(heads, ["shop/lone goes to a", "Deployment shop/web: 3 of 5 find a node"]);
@@ -381,7 +384,7 @@ spec: {priority: 5, containers: [{name: c, resources: {requests: {cpu: 500m}}}]}
     }
 
     #[tokio::test]
-    async fn evicted_pods_are_named() {
+    async fn the_report_names_evicted_pods() {
         let full = "{apiVersion: v1, kind: Pod, metadata: {name: there, namespace: shop, uid: t}, \
             spec: {nodeName: b, containers: [{name: c, resources: {requests: {cpu: 2}}}]}}";
         let urgent = "{apiVersion: v1, kind: Pod, metadata: {name: urgent, namespace: shop}, \

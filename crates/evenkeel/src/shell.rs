@@ -96,7 +96,7 @@ fn ended(result: Result<()>) -> ExitCode {
 mod tests {
     use super::*;
 
-    /// Returns the flags that a program's completion script and man page must have.
+    /// Returns the flags that a program's completion script and man page must contain.
     fn flags(program: &str) -> Vec<String> {
         let command = commands().into_iter().find(|command| command.get_name() == program);
         let command = command.expect("a program");
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_can_be_completed() {
+    fn completion_scripts_contain_every_flag() {
         for program in PROGRAMS {
             for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
                 let script = script(shell, program).expect("a script");
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_is_in_the_man_page() {
+    fn man_pages_contain_every_flag() {
         let folder = tempfile::tempdir().expect("a folder");
         write_pages(folder.path()).expect("pages");
         let page = |name: &str| {

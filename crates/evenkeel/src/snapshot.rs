@@ -83,7 +83,7 @@ pub(crate) fn of_apiserver(arguments: Vec<String>) -> ExitCode {
     main(&OfApiserver::parse_from(arguments).args)
 }
 
-/// Saves a snapshot of the folder. If a server uses the folder, that server saves it.
+/// Saves a snapshot of the folder. If a server uses the folder, requests the snapshot from that server.
 fn save(data_dir: &Path, file: &Path) -> Result<Summary> {
     match snapshot::save(data_dir, file) {
         Err(SnapshotError::Open(OpenError::Locked(_))) => save_of_running(data_dir, file),
@@ -91,6 +91,7 @@ fn save(data_dir: &Path, file: &Path) -> Result<Summary> {
     }
 }
 
+/// Requests a snapshot from the server that uses the folder, and verifies it.
 fn save_of_running(data_dir: &Path, file: &Path) -> Result<Summary> {
     let socket = explain::socket_beside(&data_dir.join("kubeconfig"));
     let file = std::path::absolute(file).context("the file's path")?;

@@ -6,8 +6,8 @@ use super::json::{self, Json};
 use super::typed::{self, DecodeErrors};
 use crate::schema::node::{Rest, Shape, TypeRef};
 
-/// Decodes a custom resource. Values of a wrong type are left to validation; only metadata is decoded by its Go
-/// types.
+/// Decodes a custom resource. Only metadata is decoded by its Go types. Validation refuses other values of a wrong
+/// type.
 pub(super) fn decode(body: &Json<'_>, type_ref: TypeRef<'_>) -> (Value, DecodeErrors) {
     let mut errors = DecodeErrors { strict: json::duplicate_keys(body), error: None };
     let mut value = read(body, &mut errors);
@@ -38,8 +38,8 @@ fn number(text: &str) -> Option<Value> {
     let value = json::number(text);
     let number = value.as_f64().filter(|number| number.is_finite())?;
     // Above this limit, floats do not represent every integer.
-    const WHOLE: f64 = 9.0e15;
-    if value.is_f64() && number.fract() == 0.0 && number.abs() < WHOLE {
+    const MAX_EXACT_INTEGER: f64 = 9.0e15;
+    if value.is_f64() && number.fract() == 0.0 && number.abs() < MAX_EXACT_INTEGER {
         return Some(Value::from(number as i64));
     }
     Some(value)
@@ -94,7 +94,7 @@ fn prune(value: &mut Value, type_ref: TypeRef<'_>, path: &mut String, errors: &m
     }
 }
 
-/// Prunes all fields of what is of another type than the schema says: it specifies none.
+/// Prunes all fields of a value whose type differs from the schema's, because the schema specifies none of them.
 fn empty(value: &mut Value, path: &mut String, errors: &mut DecodeErrors) {
     let length = path.len();
     match value {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_what_the_schema_does_not_know() {
+    fn fields_that_the_schema_lacks_are_pruned_and_reported() {
         let schema = widget();
         let body = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a", "nope": 1}, "x": 1,
             "spec": {"size": "big", "y": 2, "free": {"z": 3}, "labels": {"a": "b"}, "ports": [{"port": 80, "w": 4}]}});
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(value, want);
     }
     #[test]
-    fn numbers_that_no_float_holds_are_refused() {
+    fn numbers_out_of_range_of_float64_are_refused() {
         let schema = widget();
         for (number, error) in [
             ("1e300", None),

@@ -1,4 +1,4 @@
-//! A JSON parser that keeps what strict decoding needs: duplicate keys, the order of keys, and numbers as written.
+//! JSON parser that preserves duplicate keys, the order of keys, and numbers as written, which strict decoding needs.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -21,7 +21,7 @@ pub(crate) enum Json<'a> {
 }
 
 impl<'a> Json<'a> {
-    /// Go's name for the JSON type of a value.
+    /// Returns Go's name for the JSON type of a value.
     pub(crate) fn json_type(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -364,14 +364,14 @@ impl<'a> Parser<'a> {
     fn unicode(&mut self) -> Result<char, String> {
         let first = self.hex4()?;
         if (0xD800..0xDC00).contains(&first) && self.rest().starts_with(b"\\u") {
-            let back = self.position;
+            let after_first = self.position;
             self.advance();
             let second = self.hex4()?;
             if (0xDC00..0xE000).contains(&second) {
                 let code = 0x10000_u32.saturating_add((first & 0x3ff) << 10 | second & 0x3ff);
                 return Ok(char::from_u32(code).unwrap_or('\u{fffd}'));
             }
-            self.position = back;
+            self.position = after_first;
         }
         Ok(char::from_u32(first).unwrap_or('\u{fffd}'))
     }
@@ -396,7 +396,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_serde_reads() {
+    fn values_equal_those_of_serde() {
         for text in
             [r#"{"a":[1,-2.5e3,true,null,"x\n\u00fc\ud83d\ude00"],"b":{}}"#, "[]", " 0 ", r#""""#]
         {
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn words_errors_as_go_does() {
+    fn syntax_errors_have_gos_text() {
         for (text, error) in [
             ("", "unexpected end of JSON input"),
             ("{", "unexpected end of JSON input"),
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_repeated_keys() {
+    fn duplicate_keys_are_kept_and_the_last_wins() {
         let json = parse(br#"{"a":1,"a":2}"#).expect("valid");
         assert_eq!(json.get("a"), Some(&Json::Number("2".into())));
         assert!(matches!(json, Json::Object(entries) if entries.len() == 2));

@@ -1,4 +1,4 @@
-//! The kind in a request body, and the errors if the path is for another kind.
+//! Kind in a request body, and the errors of a body of another kind than the path's.
 
 use super::json::Json;
 use crate::group_version::GroupVersionKind;
@@ -63,13 +63,13 @@ pub(crate) fn body_kind(
     Ok(actual)
 }
 
-/// Whether a body contains a version.
+/// Returns whether a body contains a version.
 pub(crate) fn has_version(body: &Json<'_>) -> bool {
     let version = |text: &str| text.rsplit('/').next().is_some_and(|version| !version.is_empty());
     matches!(body.get("apiVersion"), Some(Json::String(text)) if version(text))
 }
 
-/// Returns the error for an object without a version whose kind its group does not have.
+/// Returns the error for an object without a version whose group does not have the kind.
 pub(crate) fn not_registered_internally(actual: &GroupVersionKind) -> String {
     format!(
         "no kind \"{}\" is registered for the internal version of group \"{}\" in scheme \"pkg/runtime/scheme.go:111\"",

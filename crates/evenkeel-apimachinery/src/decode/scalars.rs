@@ -76,24 +76,24 @@ fn float(text: &str) -> Result<Value, ScalarError> {
 }
 
 /// Base64 decoder that ignores unused bits of the last character, as Go's does.
-static LENIENT: GeneralPurpose = GeneralPurpose::new(
+static IGNORES_UNUSED_BITS: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
 );
 
-/// Decodes base64 as Go does: unused bits of the last character are no error. The result has none.
+/// Decodes base64 as Go does, ignoring unused bits of the last character, and returns it with these bits zero.
 fn bytes(text: &str) -> Result<Value, ScalarError> {
     let stripped: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
-    match LENIENT.decode(&stripped) {
+    match IGNORES_UNUSED_BITS.decode(&stripped) {
         Ok(bytes) => Ok(Value::String(STANDARD.encode(bytes))),
         Err(_) => {
-            let at = corrupt_base64(text.as_bytes()).unwrap_or_default();
-            Err(ScalarError::Text(format!("illegal base64 data at input byte {at}")))
+            let offset = corrupt_base64(text.as_bytes()).unwrap_or_default();
+            Err(ScalarError::Text(format!("illegal base64 data at input byte {offset}")))
         }
     }
 }
 
-/// Position of the first byte that is not base64, as Go counts it.
+/// Returns the offset of the first invalid byte of base64 as Go reports it; `None` if the text is valid.
 ///
 /// Upstream: `decodeQuantum` of Go's `encoding/base64`.
 fn corrupt_base64(text: &[u8]) -> Option<usize> {
@@ -146,7 +146,7 @@ fn time(text: &str) -> Result<Timestamp, ScalarError> {
 /// 0000-01-01T00:00:00Z, the first time that RFC 3339 can represent in UTC.
 const YEAR_ZERO: Timestamp = Timestamp::constant(-62_167_219_200, 0);
 
-/// Whether a text has the form of RFC 3339. The parser accepts more: leap seconds, short zones and annotations.
+/// Returns whether a text has the form of RFC 3339. The parser also accepts leap seconds, short zones and annotations.
 fn is_rfc3339(text: &[u8]) -> bool {
     let [_, _, _, _, _, _, _, _, _, _, b'T', _, _, _, _, _, b':', b'0'..b'6', _, rest @ ..] = text
     else {
@@ -154,8 +154,8 @@ fn is_rfc3339(text: &[u8]) -> bool {
     };
     let zone = match rest {
         [b'.' | b',', decimals @ ..] => {
-            let n_digits = decimals.iter().take_while(|byte| byte.is_ascii_digit()).count();
-            decimals.get(n_digits..).filter(|_| n_digits > 0).unwrap_or_default()
+            let digits = decimals.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            decimals.get(digits..).filter(|_| digits > 0).unwrap_or_default()
         }
         zone => zone,
     };
@@ -176,8 +176,8 @@ fn micro_time(text: &str) -> Result<Value, ScalarError> {
     }
 }
 
-/// Go's error about a text that is no time of the layout `2006-01-02T15:04:05Z07:00`, or of the one with this fraction. It
-/// names the first part of the layout that the text does not match, or the first number that is out of its range.
+/// Returns Go's error for a text that does not match the layout `2006-01-02T15:04:05Z07:00`, with `fraction` after the
+/// seconds. The error names the first part of the layout that does not match, or the first number out of range.
 ///
 /// Upstream: `Parse` and `ParseError` of Go's `time`.
 fn time_error(text: &str, fraction: &str) -> String {
@@ -212,13 +212,15 @@ fn time_error(text: &str, fraction: &str) -> String {
         }
         rest = tail;
     }
-    let n_digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let count_digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     match (rest, fraction.len()) {
-        ([b'.' | b',', digits @ ..], 0) if n_digits(digits) > 0 => {
-            rest = digits.get(n_digits(digits)..).unwrap_or_default();
+        ([b'.' | b',', digits @ ..], 0) if count_digits(digits) > 0 => {
+            rest = digits.get(count_digits(digits)..).unwrap_or_default();
         }
         (_, 0) => {}
-        ([b'.' | b',', digits @ ..], length) if n_digits(digits).saturating_add(1) >= length => {
+        ([b'.' | b',', digits @ ..], length)
+            if count_digits(digits).saturating_add(1) >= length =>
+        {
             rest = rest.get(length..).unwrap_or_default();
         }
         _ => return missing(rest, fraction),
@@ -246,7 +248,7 @@ fn time_error(text: &str, fraction: &str) -> String {
     }
 }
 
-/// Quotes a text as Go's errors about times do: bytes that are not printable ASCII are escaped one by one.
+/// Quotes a text as Go's errors about times do: each control character and each byte outside ASCII is escaped.
 fn quoted_time(text: &str) -> String {
     quoted_bytes(text.as_bytes())
 }
@@ -269,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_the_form_of_rfc3339() {
+    fn times_outside_rfc3339_are_refused() {
         for (text, want) in [
             ("2026-01-02T03:04:05Z", "2026-01-02T03:04:05Z"),
             ("2026-01-02T03:04:05.123456789+05:30", "2026-01-01T21:34:05Z"),
@@ -296,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_have_the_words_of_go() {
+    fn errors_of_times_and_base64_have_gos_text() {
         let layout = |fraction: &str| format!("2006-01-02T15:04:05{fraction}Z07:00");
         let missing = |text: &str, fraction: &str, rest: &str, part: &str| {
             let layout = layout(fraction);

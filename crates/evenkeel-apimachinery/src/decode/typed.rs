@@ -1,4 +1,4 @@
-//! Decodes a body as Go decodes it into a kind's struct, and encodes it as Go encodes that struct.
+//! Decoding of a body as Go decodes it into a kind's struct and encodes that struct again.
 //!
 //! The result is canonical: empty optional fields are absent, required ones are present, and quantities and times
 //! have one form. All code after decoding relies on that.
@@ -13,7 +13,7 @@ use super::scalars;
 use crate::schema::node::{Field, Rest, Shape, Struct, TypeRef};
 use crate::value::is_omitted;
 
-/// Lists and maps that validation refuses even when they are empty, by Go's name of the type and JSON's of the field.
+/// Lists and maps that validation refuses even when they are empty: Go's name of the type, and the field's JSON name.
 const DIFFERS_WHEN_EMPTY: [(&str, &str); 4] = [
     ("v2.HPAScalingRules", "policies"),
     ("v1.ResourceSliceSpec", "devices"),
@@ -28,7 +28,7 @@ const MAX_STRICT_ERRORS: usize = 100;
 /// be as long as the body.
 const MAX_STRICT_BYTES: usize = 64 * 1024;
 
-/// Whether one more strict decoding error is reported after these.
+/// Returns whether one more strict decoding error is reported after these.
 pub(crate) fn is_reported(found: &[String]) -> bool {
     found.len() < MAX_STRICT_ERRORS
         && found.iter().map(String::len).sum::<usize>() < MAX_STRICT_BYTES
@@ -39,8 +39,8 @@ pub(crate) fn is_reported(found: &[String]) -> bool {
 pub(crate) struct DecodeErrors {
     /// Strict decoding errors in order: `unknown field "spec.x"`, `duplicate field "spec.y"`.
     pub strict: Vec<String>,
-    /// The error about a value of a wrong type, in Go's words: the first one of a type that parses its own JSON (a time, a
-    /// quantity), else the first one.
+    /// Go's error for a value of a wrong type: the first error of a type that parses its own JSON (a time, a quantity),
+    /// or else the first error.
     pub error: Option<String>,
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn null_empty(value: &mut Value, type_ref: TypeRef<'_>) {
         }
         (Shape::Struct(s), Value::Object(entries)) => {
             for (key, value) in entries {
-                // An empty list of managed fields is not the same as none: it resets them. Others are yet to be refused.
+                // An empty list of managed fields resets them. Validation refuses the other empty lists later.
                 let differs = matches!(&**key, "managedFields" | "finalizers" | "ownerReferences")
                     || DIFFERS_WHEN_EMPTY.contains(&(&*type_ref.node().go, &**key));
                 if let Some(field) = s.field(key).filter(|_| !differs) {
@@ -169,7 +169,7 @@ struct Decoder<'s> {
     fields: Vec<&'s str>,
     /// Go type of the struct that has the current field.
     owner: &'s str,
-    /// Whether decoding ends with the error that was found.
+    /// Whether the error is final, so that no later error replaces it.
     is_over: bool,
 }
 
@@ -217,7 +217,7 @@ impl<'s> Decoder<'s> {
         let mut out = Map::new();
         let mut entries: Vec<&(Cow<'_, str>, Json<'_>)> = entries.iter().collect();
         if self.decoder == DecoderKind::Unstructured {
-            // It goes through the fields of the struct.
+            // That decoder reads the fields in the order of the struct.
             entries.sort_by_key(|(key, _)| s.field(key).map_or(usize::MAX, |field| field.position));
         }
         let outer = std::mem::replace(&mut self.owner, &type_ref.node().go);
@@ -281,8 +281,8 @@ impl<'s> Decoder<'s> {
         if field.pointer || !is_omitted(&value) {
             return Some(value);
         }
-        // An explicitly empty list stays apart from an absent one: of owners, because a client clears them so; of
-        // others, because validation refuses it.
+        // An explicitly empty list differs from an absent one: clients reset managers with it, and validation refuses
+        // the other empty lists.
         let differs_when_empty =
             DIFFERS_WHEN_EMPTY.contains(&(&*owner.node().go, &*field.name)) && !value.is_null();
         let resets_managers = &*field.name == "managedFields" && self.fields == ["metadata"];
@@ -342,7 +342,7 @@ impl<'s> Decoder<'s> {
         }
     }
 
-    /// Notes an error. Go decodes on after JSON of another type, up to a type that parses its own JSON and refuses it.
+    /// Records an error. After JSON of another type, Go continues until a type that parses its own JSON fails.
     fn fail(&mut self, problem: scalars::ScalarError, json: &Json<'_>, type_ref: TypeRef<'_>) {
         let is_unstructured = self.decoder == DecoderKind::Unstructured;
         let is_own = matches!(
@@ -418,7 +418,7 @@ fn collect_fields<'s, 'j>(
     actual
 }
 
-/// Merges a duplicate field: objects are decoded one over the other, anything else is replaced.
+/// Merges a duplicate field: the entries of a later object are added, other values are replaced.
 fn merge_duplicate<'a>(before: Json<'a>, after: &Json<'a>) -> Json<'a> {
     match (before, after) {
         (Json::Object(mut a), Json::Object(b)) => {
@@ -442,7 +442,7 @@ pub(crate) fn conversion_error(json: &Json<'_>, type_ref: TypeRef<'_>) -> String
         Json::Array(_) => ("slice", "[]interface {}"),
         Json::Object(_) => ("map", "map[string]interface {}"),
     };
-    // Go converts numbers to numbers, and integers to strings. Other types have errors of their own.
+    // Go converts numbers to numbers, and integers to strings. Each other type has its own error.
     match (type_ref.shape(), kind) {
         (Shape::Struct(_), _) => format!("cannot restore struct from: {kind}"),
         (Shape::Map { .. }, _) => format!("cannot restore map from {kind}"),
@@ -461,7 +461,7 @@ pub(crate) fn conversion_error(json: &Json<'_>, type_ref: TypeRef<'_>) -> String
     }
 }
 
-/// Quotes a string as Go's `%q` does.
+/// Quotes a string. Escapes only backslashes and double quotes, unlike Go's `%q`.
 pub(crate) fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_what_go_drops_and_writes_what_go_writes() {
+    fn empty_fields_are_omitted_or_kept_as_go_encodes_them() {
         let (value, errors) = read(
             "",
             "ConfigMap",
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn words_type_errors_as_go_does() {
+    fn type_errors_have_gos_text() {
         for (group, kind, text, error) in [
             (
                 "",
@@ -568,7 +568,7 @@ mod tests {
             let (_, errors) = read(group, kind, text);
             assert_eq!(errors.error, Some(format!("json: cannot unmarshal {error}")), "{text}");
         }
-        // Embedded structs are named, too, and a type that parses its own JSON ends the decoding.
+        // Paths contain embedded structs, and the error of a type that parses its own JSON ends decoding.
         for (group, kind, text, error) in [
             (
                 "",
@@ -599,7 +599,7 @@ mod tests {
         }
         let schema = Schema::builtin("", "v1", "Pod").expect("a built-in kind");
         for (text, error) in [
-            // In the order of the struct's fields.
+            // `volumes` precedes `hostname` in the struct.
             (r#"{"spec":{"hostname":1.5,"volumes":{}}}"#, "cannot restore slice from map"),
             (
                 r#"{"metadata":{"creationTimestamp":5}}"#,
@@ -619,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_unknown_and_repeated_fields_in_order() {
+    fn unknown_and_duplicate_fields_are_reported_in_order() {
         let text = r#"{"x":1,"spec":{"containers":[{"name":"a","nope":1,"name":"b"}],"y":{}},"metadata":{"labels":{"a":"1","a":"2"}}}"#;
         let (value, errors) = read("", "Pod", text);
         let want = [
@@ -635,7 +635,7 @@ mod tests {
     }
 
     #[test]
-    fn is_stable_under_repetition() {
+    fn decoding_a_decoded_object_changes_nothing() {
         let text = r#"{"spec":{"containers":[{"name":"a","resources":{"limits":{"cpu":1}},"readinessProbe":{"httpGet":{"port":80}}}]},"status":{"startTime":"2026-01-02T03:04:05.6+01:00"}}"#;
         let (once, _) = read("", "Pod", text);
         let (twice, errors) = read("", "Pod", &once.to_string());

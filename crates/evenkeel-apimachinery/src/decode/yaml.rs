@@ -1,4 +1,4 @@
-//! YAML bodies to JSON, with the scalars of YAML 1.1 as upstream resolves them (`yes` is true, `0777` is octal).
+//! Parser of YAML bodies. Resolves scalars by YAML 1.1, as upstream does (`yes` is true, `0777` is octal).
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,13 +9,13 @@ use granit_parser::{ErrorKind, Event, Options, Parser, ScalarStyle, StrInput};
 use super::json::Json;
 use super::yaml_scalar;
 
-/// Range of the number of values over which the limit of aliases decreases. Up to the first number, nearly all
-/// values may come from aliases; from the second on, a tenth of them.
+/// Numbers of values between which the permitted share of aliased values decreases. Up to the first number, 99 % of
+/// the values may come from aliases; from the second on, 10 %.
 ///
 /// Upstream: `alias_ratio_range_low`, `alias_ratio_range_high` of go-yaml.
 const ALIAS_RANGE: (f64, f64) = (400_000.0, 4_000_000.0);
-/// Maximum total length in bytes of texts from aliases: the size of the largest request. Upstream counts only
-/// values, so an alias could repeat a long text without a limit.
+/// Maximum total length in bytes of texts from aliases: the maximum size of a request. Upstream counts only values, so
+/// that an alias can repeat a long text without a limit.
 const MAX_ALIASED_BYTES: usize = 3 * 1024 * 1024;
 /// Maximum number of reported duplicate keys.
 const MAX_DUPLICATE_KEYS: usize = 100;
@@ -25,7 +25,7 @@ const EXCESSIVE: &str = "yaml: document contains excessive aliasing";
 /// A parsed document.
 #[derive(Debug)]
 pub(crate) struct Document {
-    /// Value of the document; of duplicate keys it has the last.
+    /// Value of the document. The last of duplicate keys wins.
     pub json: Json<'static>,
     /// Errors such as `line 7: key "k" already set in map`.
     pub duplicate_keys: Vec<String>,
@@ -76,21 +76,23 @@ enum TokenKind {
 }
 
 /// Builder of values from tokens. The node of an anchor is recorded as tokens and built again for each alias, as
-/// upstream does. An alias therefore costs nothing before its values are counted.
+/// upstream does, so that an alias allocates nothing before its values are counted.
 struct Builder<'a> {
     parser: Parser<'a, StrInput<'a>>,
     /// Recorded tokens of the nodes with an anchor.
     recorded: Vec<Token>,
     /// Number of nodes with an anchor that are being recorded.
-    n_recording: usize,
+    recording_depth: usize,
     /// Index of an anchor's first recorded token; present once its node is complete.
     anchors: HashMap<usize, usize>,
     /// Index of the next recorded token, for each alias that is being expanded.
     aliases: Vec<usize>,
     duplicate_keys: Vec<String>,
-    /// Number of values built; `aliased` of them came from aliases.
+    /// Number of values built.
     values: usize,
+    /// Number of these values that came from aliases.
     aliased: usize,
+    /// Total length in bytes of their texts.
     aliased_bytes: usize,
     depth: usize,
 }
@@ -100,7 +102,7 @@ impl<'a> Builder<'a> {
         Self {
             parser: Parser::new_from_str_with_options(text, options()),
             recorded: Vec::new(),
-            n_recording: 0,
+            recording_depth: 0,
             anchors: HashMap::new(),
             aliases: Vec::new(),
             duplicate_keys: Vec::new(),
@@ -119,7 +121,7 @@ impl<'a> Builder<'a> {
             return Ok(token.clone());
         }
         let token = self.parsed()?;
-        if self.n_recording > 0 || token.anchor != 0 {
+        if self.recording_depth > 0 || token.anchor != 0 {
             self.recorded.push(token.clone());
         }
         Ok(token)
@@ -162,9 +164,9 @@ impl<'a> Builder<'a> {
             return self.node(token);
         }
         let (anchor, start) = (token.anchor, self.recorded.len().saturating_sub(1));
-        self.n_recording = self.n_recording.saturating_add(1);
+        self.recording_depth = self.recording_depth.saturating_add(1);
         let read = self.node(token)?;
-        self.n_recording = self.n_recording.saturating_sub(1);
+        self.recording_depth = self.recording_depth.saturating_sub(1);
         self.anchors.insert(anchor, start);
         Ok(read)
     }
@@ -185,6 +187,8 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Counts a value. Refuses a document with too many values or too long texts from aliases.
+    ///
     /// Upstream: `(*decoder).unmarshal` and `allowedAliasRatio` of go-yaml.
     fn count(&mut self, token: &Token) -> Result<(), String> {
         self.values = self.values.saturating_add(1);
@@ -264,8 +268,8 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Raises the parser's own limits to those of all objects; they only prevent its recursion. Comments are left out, which a
-/// feature of the parser that some other crate turns on would make events.
+/// Sets the parser's nesting limits to the limit of all objects. Disables events for comments, which another crate may
+/// enable with a feature of the parser.
 fn options() -> Options {
     let mut options = Options::default();
     options.emit_comments = false;
@@ -333,13 +337,13 @@ mod tests {
     }
 
     #[test]
-    fn comments_are_no_values() {
+    fn comments_are_ignored() {
         let text = "# above\na: 1 # beside\n# between\nb:\n# before\n- x\n# after\n";
         assert_eq!(value(text), json!({"a": 1, "b": ["x"]}));
     }
 
     #[test]
-    fn reads_yaml_as_version_one_one() {
+    fn plain_scalars_are_resolved_by_yaml_1_1() {
         let text = "a: yes\nb: 0777\nc: 1_000\nd: 0x1F\ne: .5\nf: ~\ng: 'yes'\nh: 2001-01-01\ni: 1e3\nj: on\nk: 0b11\nl: \nm: 3.0\n1: x\ntrue: z\n";
         let want = json!({"a": true, "b": 511, "c": 1000, "d": 31, "e": 0.5, "f": null, "g": "yes", "h": "2001-01-01",
             "i": 1000, "j": true, "k": 3, "l": null, "m": 3, "1": "x", "true": "z"});
@@ -347,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_anchors_blocks_and_merges() {
+    fn anchors_block_scalars_and_merge_keys_are_expanded() {
         let text = "base: &b {x: 1, z: 2}\nuse:\n  <<: *b\n  z: 3\ntext: |\n  a\n  b\nfold: >-\n  a\n  b\n";
         let want = json!({"base": {"x": 1, "z": 2}, "use": {"x": 1, "z": 3}, "text": "a\nb\n", "fold": "a b"});
         assert_eq!(value(text), want);
@@ -357,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_repeated_keys_with_their_line() {
+    fn duplicate_keys_are_reported_with_their_line() {
         let text =
             "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  k: one\n  k: two\n";
         let read = parse(text.as_bytes()).expect("valid");
@@ -366,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_bomb() {
+    fn exponential_alias_expansion_is_refused() {
         let mut text = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned();
         for i in 1..9 {
             let refs = vec![format!("*a{}", i - 1); 10].join(",");
@@ -383,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn aliases_of_long_texts_are_bounded() {
+    fn the_total_length_of_aliased_texts_is_limited() {
         let long = "x".repeat(10_000);
         let aliases = |n: usize| format!("a: &a {long}\nb: [{}]\n", vec!["*a"; n].join(","));
         assert_eq!(refused(&aliases(300)), None);
@@ -391,13 +395,13 @@ mod tests {
         let keys =
             format!("a: &a {{{}: 1}}\nb: [{}]\n", "x".repeat(1_000), vec!["*a"; 3_200].join(","));
         assert_eq!(refused(&keys).as_deref(), Some(EXCESSIVE));
-        // An anchor costs nothing before there is an alias to it.
+        // Long texts with an anchor do not count without an alias.
         let anchors: String = (0..200).map(|i| format!("&a{i} [")).collect();
         assert_eq!(refused(&format!("{anchors}{long}{}", "]".repeat(200))), None);
     }
 
     #[test]
-    fn the_ratio_of_aliases_is_upstreams() {
+    fn the_permitted_share_of_aliased_values_decreases_with_size() {
         let list = |values: usize| vec!["1"; values].join(",");
         let document = |own: usize, each: usize, aliases: usize| {
             format!(
@@ -407,14 +411,14 @@ mod tests {
                 vec!["*a"; aliases].join(",")
             )
         };
-        // 99 of 100 may come from aliases in small documents, and ever fewer in large ones.
+        // In small documents, 99 % of the values may come from aliases; in large ones, fewer.
         assert_eq!(refused(&document(5_000, 100, 3_000)), None);
         assert_eq!(refused(&document(10, 10_000, 45)).as_deref(), Some(EXCESSIVE));
         assert_eq!(refused(&document(20_000, 1_000, 700)).as_deref(), Some(EXCESSIVE));
     }
 
     #[test]
-    fn nesting_is_bounded_through_aliases_too() {
+    fn nesting_is_limited_also_through_aliases() {
         let nest = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         assert_eq!(refused(&nest(MAX_DEPTH)), None);
         assert_eq!(

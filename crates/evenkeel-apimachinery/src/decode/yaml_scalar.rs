@@ -8,7 +8,7 @@ use granit_parser::ScalarStyle;
 
 use super::json::Json;
 
-/// Resolves a scalar; `tag` is the name within YAML's own namespace (`int`, `str`, …).
+/// Resolves a scalar. `tag` is the suffix of a core tag (`int`, `str`, …).
 pub(crate) fn resolve(
     text: &str,
     style: ScalarStyle,
@@ -60,7 +60,7 @@ fn number(text: &str) -> Option<Json<'static>> {
     integer(&plain).or_else(|| float(&plain)).map(|text| Json::Number(Cow::Owned(text)))
 }
 
-/// Parses an integer with a prefix of Go: `0b`, `0o` or a leading zero, `0x`, or none for decimal.
+/// Parses an integer with one of Go's prefixes: `0b`, `0o`, `0` (octal) or `0x`; decimal without a prefix.
 fn integer(text: &str) -> Option<String> {
     let (sign, digits) = match text.as_bytes().first()? {
         b'-' => ("-", &text[1..]),

@@ -21,7 +21,7 @@ impl MediaRange {
         self.params.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
 
-    /// Whether the media range includes `media`.
+    /// Returns whether the media range includes `media`.
     pub fn includes(&self, media: &str) -> bool {
         match self.media.as_str() {
             "*/*" => true,
@@ -32,8 +32,8 @@ impl MediaRange {
     }
 }
 
-/// Returns the accepted media ranges, preferred ones first; `*/*` without the header. A range of quality 0 comes last, and
-/// counts.
+/// Returns the accepted media ranges, preferred ones first; `*/*` without the header. As in upstream, a range with
+/// quality 0 is still accepted.
 ///
 /// Upstream: `ParseAccept` of goautoneg.
 pub fn media_ranges(headers: &HeaderMap) -> Vec<MediaRange> {
@@ -43,14 +43,14 @@ pub fn media_ranges(headers: &HeaderMap) -> Vec<MediaRange> {
     }
     let mut all: Vec<MediaRange> = Vec::new();
     for media_range in header.split(',').filter_map(media_range) {
-        // The order is none that a sort would take: each one moves up as long as it precedes the one before.
+        // `precedes` is not a total order, so upstream's insertion order matters.
         let before = all.iter().rev().take_while(|other| precedes(&media_range, other)).count();
         all.insert(all.len() - before, media_range);
     }
     all
 }
 
-/// Whether a media range is preferred to one that stands before it.
+/// Returns whether a media range is preferred to one that precedes it in the header.
 fn precedes(one: &MediaRange, other: &MediaRange) -> bool {
     let wild = |range: &MediaRange| {
         let (kind, sub) = range.media.split_once('/').unwrap_or_default();
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_in_upstreams_order() {
+    fn media_ranges_are_ordered_by_quality_and_specificity() {
         let mut headers = HeaderMap::new();
         let value = "application/json;q=0.5, application/json;as=Table;g=meta.k8s.io;v=v1,application/yaml;q=0";
         headers.insert(ACCEPT, value.parse().expect("a header"));

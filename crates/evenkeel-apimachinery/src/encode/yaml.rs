@@ -89,13 +89,13 @@ fn nested(value: &Value, depth: usize, out: &mut String) {
     }
 }
 
-/// Whether a multi-line text can be a literal block.
+/// Returns whether a multi-line text can be a literal block.
 fn is_literal(text: &str) -> bool {
     !text.starts_with([' ', '\n', '\t'])
         && text.chars().all(|c| c == '\n' || c == '\t' || !is_escaped(c))
 }
 
-/// Whether a character must be escaped: a character that YAML forbids, or a line break.
+/// Returns whether a character must be escaped: a character that YAML forbids, or a line break.
 ///
 /// Upstream: `is_printable`, `is_break`.
 fn is_escaped(c: char) -> bool {
@@ -174,7 +174,7 @@ fn double_quoted(text: &str) -> String {
     out
 }
 
-/// Whether YAML 1.1 resolves a text to something other than a string.
+/// Returns whether YAML 1.1 resolves a text to another type than a string.
 fn resolves_to_other_type(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     matches!(
@@ -205,7 +205,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn texts_are_read_as_they_were() {
+    fn strings_survive_encoding_and_decoding() {
         let long = "k".repeat(2000);
         for text in [
             "\u{7f}",
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks() {
+    fn nested_values_are_in_block_style() {
         let value = json!({"a": {"b": [], "c": [{"d": 1, "e": "yes"}, [1], "x"]}, "t": "one\ntwo\n", "n": null, "s": "1.5"});
         let text = "a:\n  b: []\n  c:\n  - d: 1\n    e: 'yes'\n  - \n    - 1\n  - x\n'n': null\ns: '1.5'\nt: |\n  one\n  two\n";
         assert_eq!(document(&value), text);

@@ -159,7 +159,7 @@ impl Attempt<'_> {
 
     fn validate_patch(&self) -> Result<(), ApplyFailure> {
         let validation_errors = validation_errors(self.patch, self.schema.type_ref());
-        let what = match validation_errors.as_slice() {
+        let errors = match validation_errors.as_slice() {
             [] => return Ok(()),
             [one] => one.clone(),
             many => format!("errors:\n  {}", many.join("\n  ")),
@@ -169,7 +169,7 @@ impl Attempt<'_> {
         };
         let (namespace, name, kind) = (name("namespace"), name("name"), self.kind);
         let text =
-            format!("failed to create typed patch object ({namespace}/{name}; {kind}): {what}");
+            format!("failed to create typed patch object ({namespace}/{name}; {kind}): {errors}");
         Err(ApplyFailure::Refused(StatusError::plain_internal(text)))
     }
 

@@ -84,11 +84,11 @@ impl Walker {
                     .flat_map(|m| m.keys())
                     .collect();
                 for key in keys {
-                    let of = |side| merge_type::entries(side).and_then(|m| m.get(key));
+                    let entry_of = |side| merge_type::entries(side).and_then(|m| m.get(key));
                     self.child(
                         path_element::field(key),
-                        of(old),
-                        of(new),
+                        entry_of(old),
+                        entry_of(new),
                         merge_type::field(type_ref, key).0,
                     );
                 }
@@ -136,7 +136,8 @@ impl Walker {
         }
     }
 
-    /// Compares items with the same path element together, since they are also owned together.
+    /// Compares the items with the same path element. If there are several, compares them as a unit, because they also
+    /// have the same owner.
     fn element(&mut self, element: Box<str>, old: &[&Value], new: &[&Value], item: TypeRef<'_>) {
         if old.len() <= 1 && new.len() <= 1 {
             return self.child(element, old.first().copied(), new.first().copied(), Some(item));
@@ -163,7 +164,7 @@ impl Walker {
     }
 }
 
-/// Whether two values are equal, where 1 equals 1.0.
+/// Returns whether two values are equal. 1 equals 1.0.
 pub(crate) fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(x), Value::Number(y)) => x == y || x.as_f64() == y.as_f64(),

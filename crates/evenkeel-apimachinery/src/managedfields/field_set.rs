@@ -73,22 +73,22 @@ impl FieldSet {
         set
     }
 
-    /// Whether the set has no members.
+    /// Returns whether the set has no members.
     pub(crate) fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
     /// Adds a path. The empty path is ignored.
     pub(crate) fn insert(&mut self, path: &[Box<str>]) {
-        let Some((last, way)) = path.split_last() else { return };
-        let mut at = self;
-        for step in way {
-            at = &mut at.nodes.entry(step.clone()).or_default().below;
+        let Some((last, parents)) = path.split_last() else { return };
+        let mut set = self;
+        for parent in parents {
+            set = &mut set.nodes.entry(parent.clone()).or_default().below;
         }
-        at.nodes.entry(last.clone()).or_default().owned = true;
+        set.nodes.entry(last.clone()).or_default().owned = true;
     }
 
-    /// Whether the path is in the set.
+    /// Returns whether the path is in the set.
     pub(crate) fn has(&self, path: &[&str]) -> bool {
         match path {
             [] => false,
@@ -97,7 +97,7 @@ impl FieldSet {
         }
     }
 
-    /// Whether the path with this single element is in the set.
+    /// Returns whether the path with this single element is in the set.
     pub(crate) fn has_element(&self, element: &str) -> bool {
         self.nodes.get(element).is_some_and(|n| n.owned)
     }
@@ -179,8 +179,8 @@ impl FieldSet {
         rest
     }
 
-    /// Adds the prefixes of members for which `named` returns true. `named` maps a state and an element to that
-    /// answer and to the state below the element.
+    /// Adds the prefixes of members that `named` selects. `named` receives a state and the last element of the prefix,
+    /// and returns whether to add the prefix and the state for the elements below it.
     ///
     /// Upstream: `EnsureNamedFieldsAreMembers`.
     pub(crate) fn with_named_prefixes<S: Copy>(
@@ -223,7 +223,7 @@ pub(super) mod tests {
     use super::*;
 
     #[test]
-    fn reads_and_writes_fields_v1() {
+    fn fields_v1_survives_decoding_and_encoding() {
         let fields = json!({"f:data": {".": {}, "f:k": {}}, "f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}}}}});
         let set = FieldSet::parse(&fields).expect("valid");
         assert_eq!(set.to_value(), fields);
@@ -245,7 +245,7 @@ pub(super) mod tests {
         #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn obeys_the_laws_of_sets(a in any_set(), b in any_set(), c in any_set()) {
+        fn set_operations_obey_set_algebra(a in any_set(), b in any_set(), c in any_set()) {
             prop_assert_eq!(a.union(&b), b.union(&a));
             prop_assert_eq!(a.union(&b).union(&c), a.union(&b.union(&c)));
             prop_assert_eq!(a.intersection(&b), b.intersection(&a));

@@ -1,4 +1,4 @@
-//! kubectl's last-applied annotation, which can resolve conflicts of an apply. An apply also updates it.
+//! kubectl's last-applied annotation, which can resolve conflicts of an apply. An apply by kubectl also updates it.
 
 use serde_json::Value;
 
@@ -24,6 +24,8 @@ pub(super) fn conflicts_difference(
     rest.filter(|(_, fields)| !fields.is_empty()).collect()
 }
 
+/// Returns the fields of the last-applied configuration that no one has changed; `None` without a valid configuration.
+///
 /// Upstream: `allowedConflictsFromLastApplied`.
 fn allowed_conflicts(schema: &Schema, live: &Value) -> Option<FieldSet> {
     let text = annotation(live)?;

@@ -10,14 +10,14 @@ use serde_json::{Map, Value};
 use super::field_set::FieldSet;
 use crate::value;
 
-/// Identity of a manager. An applier is one manager for all versions, an updater is one per version.
+/// Identity of a manager. An applier has one entry for all API versions, an updater has one for each version.
 ///
 /// Upstream: `BuildManagerIdentifier`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ManagerId {
     pub applied: bool,
     pub manager: String,
-    /// Version of an updater; empty for appliers.
+    /// API version of an updater; empty for appliers.
     pub api_version: String,
     pub subresource: String,
 }
@@ -158,7 +158,7 @@ pub(crate) fn time(now: Timestamp) -> String {
     evenkeel_api::time::seconds(now)
 }
 
-/// Whether a client resets the managed fields, by an empty list or one empty entry.
+/// Returns whether a client resets the managed fields, with an empty list or one empty entry.
 ///
 /// Upstream: `isResetManagedFields`.
 pub(crate) fn is_reset(object: &Value) -> bool {
@@ -201,7 +201,7 @@ pub(crate) fn keep_timestamps(old: &Value, new: &mut Value) {
         list.sort();
         list
     };
-    // The cheap comparison comes first: most writes change more than managed fields.
+    // Compares the other fields first, because most writes change them and the comparison is cheap.
     if equal_but_for_managers(old, new)
         && timeless(old) == timeless(new)
         && let Some(list) = old.pointer("/metadata/managedFields").cloned()
@@ -211,6 +211,7 @@ pub(crate) fn keep_timestamps(old: &Value, new: &mut Value) {
     }
 }
 
+/// Returns whether two objects differ at most in their managed fields.
 fn equal_but_for_managers(a: &Value, b: &Value) -> bool {
     let (Value::Object(a), Value::Object(b)) = (a, b) else { return false };
     let same = |name: &str, a: &Value, b: Option<&Value>| match (name, a, b) {

@@ -31,9 +31,9 @@ fn merged(
                 .collect();
             let mut out = Map::new();
             for key in keys {
-                let of = |side| merge_type::entries(side).and_then(|m| m.get(key));
+                let entry_of = |side| merge_type::entries(side).and_then(|m| m.get(key));
                 if let Some(value) =
-                    merged(of(live), of(applied), merge_type::field(type_ref, key).0)
+                    merged(entry_of(live), entry_of(applied), merge_type::field(type_ref, key).0)
                 {
                     out.insert(key.clone(), value);
                 }
@@ -57,6 +57,7 @@ struct Indexed<'v> {
     by_element: BTreeMap<Box<str>, Option<&'v Value>>,
 }
 
+/// Indexes the items of a list by path element. Skips items without one.
 fn index<'v>(items: &'v [Value], item: TypeRef<'_>, keys: &[Box<str>]) -> Indexed<'v> {
     let mut indexed =
         Indexed { order: Vec::with_capacity(items.len()), by_element: BTreeMap::new() };

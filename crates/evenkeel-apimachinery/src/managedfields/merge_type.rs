@@ -10,7 +10,7 @@ use crate::schema::node::{ListKind, Rest, Shape, TypeRef};
 pub(crate) enum MergeType<'a> {
     /// The value as a whole.
     Atomic,
-    /// Each field; `None` if the schema does not know the type.
+    /// Each field; `None` if the schema does not specify the type.
     Map(Option<TypeRef<'a>>),
     /// Each item, identified by these keys, or by its value if there are no keys.
     AssociativeList { item: TypeRef<'a>, keys: &'a [Box<str>] },
@@ -46,7 +46,7 @@ pub(crate) fn field<'a>(type_ref: Option<TypeRef<'a>>, name: &str) -> (Option<Ty
     (type_ref.child(name), named)
 }
 
-/// Whether the type allows a field of that name.
+/// Returns whether the type allows a field of that name.
 pub(crate) fn is_declared(type_ref: Option<TypeRef<'_>>, name: &str) -> bool {
     match type_ref.and_then(TypeRef::as_struct) {
         Some(s) => s.field(name).is_some() || s.rest != Rest::Drop,

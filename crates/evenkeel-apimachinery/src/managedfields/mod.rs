@@ -1,4 +1,4 @@
-//! Managed fields: the owner of each field after every write, and server-side apply (KEP-555).
+//! Managed fields, which record the owners of each field, and server-side apply (KEP-555).
 //!
 //! Upstream: `sigs.k8s.io/structured-merge-diff/v6`, `k8s.io/apimachinery/pkg/util/managedfields`.
 
@@ -47,6 +47,7 @@ mod tests {
     use crate::schema::Schema;
     use crate::status::StatusError;
 
+    /// Object of one kind with its stored state. `now` is the time of the last write in seconds.
     struct Object {
         kind: GroupVersionKind,
         schema: Schema,
@@ -76,8 +77,8 @@ mod tests {
         }
 
         fn store(&mut self, object: &Value) {
-            let (object, findings) = typed::decode(&Json::from(object), self.schema.type_ref());
-            assert_eq!(findings.error, None);
+            let (object, errors) = typed::decode(&Json::from(object), self.schema.type_ref());
+            assert_eq!(errors.error, None);
             self.live = Some(object);
         }
 
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn items_without_their_key_leave_the_managers_as_they_are() {
+    fn updates_with_unidentifiable_items_do_not_change_managers() {
         let mut account = Object::new("", "ServiceAccount");
         let named = json!({"metadata": {"name": "a"}, "secrets": [{"name": "s"}]});
         let unnamed = json!({"metadata": {"name": "a"}, "secrets": [{}], "automountServiceAccountToken": true});
@@ -138,15 +139,15 @@ mod tests {
     }
 
     #[test]
-    fn force_takes_a_field() {
+    fn a_forced_apply_takes_ownership_of_conflicting_fields() {
         let mut map = Object::new("", "ConfigMap");
         map.apply("one", &json!({"metadata": {"name": "a"}, "data": {"k": "v", "l": "w"}}), false)
             .expect("applies");
         assert_eq!(map.owned("one"), json!({"f:data": {"f:k": {}, "f:l": {}}}));
-        let remove_from_other_managers = json!({"metadata": {"name": "a"}, "data": {"k": "x"}});
-        let error = map.apply("two", &remove_from_other_managers, false).expect_err("conflicts");
+        let conflicting = json!({"metadata": {"name": "a"}, "data": {"k": "x"}});
+        let error = map.apply("two", &conflicting, false).expect_err("conflicts");
         assert_eq!(error.message(), "Apply failed with 1 conflict: conflict with \"one\": .data.k");
-        map.apply("two", &remove_from_other_managers, true).expect("applies");
+        map.apply("two", &conflicting, true).expect("applies");
         assert_eq!(map.at("/data"), json!({"k": "x", "l": "w"}));
         assert_eq!(
             (map.owned("one"), map.owned("two")),
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_longer_applied_goes() {
+    fn fields_no_longer_applied_are_removed_unless_others_own_them() {
         let mut map = Object::new("", "ConfigMap");
         map.apply("one", &json!({"data": {"k": "v", "l": "w"}}), false).expect("applies");
         map.apply("two", &json!({"data": {"l": "w"}}), false).expect("shares");
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_shared_value_by_value() {
+    fn each_value_of_a_set_has_its_own_owners() {
         let mut map = Object::new("", "ConfigMap");
         map.apply("one", &json!({"metadata": {"finalizers": ["e/a", "e/b"]}}), false)
             .expect("applies");
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_take_and_drop() {
+    fn updates_own_changed_fields_and_release_removed_ones() {
         let mut map = Object::new("", "ConfigMap");
         map.apply("one", &json!({"data": {"k": "v", "l": "w"}}), false).expect("applies");
         map.update("patcher", "", &json!({"data": {"k": "p", "l": "w"}}));
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn old_updates_are_merged() {
+    fn the_oldest_of_more_than_ten_updaters_are_merged() {
         let mut map = Object::new("", "ConfigMap");
         let mut data = serde_json::Map::new();
         for i in 0..14 {
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn kubectl_may_take_what_it_applied_from_the_client() {
+    fn kubectl_takes_fields_that_match_the_last_applied_annotation() {
         let mut map = Object::new("", "ConfigMap");
         let applied = r#"{"apiVersion":"v1","kind":"ConfigMap","data":{"k":"v"}}"#;
         let annotations = json!({"kubectl.kubernetes.io/last-applied-configuration": applied});
@@ -291,7 +292,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_applied_is_there(first in body(), second in body()) {
+        fn applied_values_are_in_the_object(first in body(), second in body()) {
             let mut map = Object::new("", "ConfigMap");
             map.apply("one", &first, true).expect("applies");
             map.apply("two", &second, true).expect("applies");

@@ -29,8 +29,8 @@ pub(crate) fn of_item(
     item: TypeRef<'_>,
 ) -> Result<Box<str>, String> {
     let Value::Object(entries) = value else {
-        let what = if value.is_null() { "a null element" } else { "non-map elements" };
-        return Err(format!("associative list with keys may not have {what}"));
+        let problem = if value.is_null() { "a null element" } else { "non-map elements" };
+        return Err(format!("associative list with keys may not have {problem}"));
     };
     let default = |key: &str| match item.shape() {
         Shape::Struct(s) => s.field(key).and_then(|f| f.default.as_ref()),

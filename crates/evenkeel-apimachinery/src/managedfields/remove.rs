@@ -50,7 +50,7 @@ fn without(value: &Value, to_remove: &FieldSet, type_ref: Option<TypeRef<'_>>) -
     }
 }
 
-/// Adds the named fields above members to the set, so that a struct is a member while one of its fields is.
+/// Adds the declared fields above members to the set, so that a struct is a member if one of its fields is a member.
 ///
 /// Upstream: `EnsureNamedFieldsAreMembers`.
 pub(crate) fn ensure_named_fields_are_members(set: &FieldSet, type_ref: TypeRef<'_>) -> FieldSet {

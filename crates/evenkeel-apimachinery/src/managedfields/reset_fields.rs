@@ -1,4 +1,4 @@
-//! Fields that are excluded from ownership: system fields, and fields that a strategy resets.
+//! Fields that no manager owns: system fields, and fields that a strategy resets.
 
 use std::sync::LazyLock;
 

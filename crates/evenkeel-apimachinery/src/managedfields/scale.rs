@@ -18,17 +18,17 @@ const REPLICAS: [&str; 2] = ["f:spec", "f:replicas"];
 ///
 /// Upstream: `ToSubresource`.
 pub(crate) fn to_subresource(object: &Value, path: &[&str]) -> Managers {
-    let mut shown = Managers::default();
+    let mut scale_managers = Managers::default();
     for (id, entry) in Managers::decode(object).unwrap_or_default().entries {
         if entry.fields.has(path) {
             let fields = FieldSet::from_paths(&[&REPLICAS]);
-            shown.entries.insert(
+            scale_managers.entries.insert(
                 in_version(id, SCALE_VERSION),
                 ManagerEntry { api_version: SCALE_VERSION.to_owned(), fields, ..entry },
             );
         }
     }
-    shown
+    scale_managers
 }
 
 /// Returns the managers of the parent object after a write of its Scale.
@@ -43,8 +43,8 @@ pub(crate) fn to_parent(
     let mut rest = Managers::decode(view).unwrap_or_default().entries;
     let mut settled = Managers::default();
     for (id, mut entry) in Managers::decode(object).unwrap_or_default().entries {
-        // An updater at the parent's version never matches one at the Scale's version. Upstream therefore loses its
-        // time.
+        // An updater at the parent's version never matches one at the Scale's version. As in upstream, its time is
+        // therefore lost.
         if entry.fields.has(path) && (!id.applied || rest.remove(&id).is_none()) {
             entry.fields = entry.fields.difference(&FieldSet::from_paths(&[path]));
         }
@@ -63,7 +63,7 @@ pub(crate) fn to_parent(
     settled
 }
 
-/// Returns the same manager at another version.
+/// Returns the same manager at another API version.
 fn in_version(id: ManagerId, api_version: &str) -> ManagerId {
     let api_version = if id.applied { String::new() } else { api_version.to_owned() };
     ManagerId { api_version, ..id }
@@ -76,14 +76,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scaler_takes_the_replicas() {
+    fn replicas_written_through_scale_change_their_manager() {
         let entry = |manager: &str, operation: &str, fields: &Value| json!({"manager": manager, "operation": operation, "apiVersion": "apps/v1", "fieldsType": "FieldsV1", "fieldsV1": fields});
         let all = json!({"f:spec": {"f:replicas": {}, "f:selector": {}}});
         let mut object = json!({"metadata": {"managedFields": [entry("one", "Apply", &all), entry("two", "Update", &all)]}});
         let mut view = json!({"metadata": {}});
         super::to_subresource(&object, &REPLICAS).encode(&mut view);
-        let shown = view["metadata"]["managedFields"].as_array().map(Vec::len);
-        assert_eq!(shown, Some(2));
+        let scale_managers = view["metadata"]["managedFields"].as_array().map(Vec::len);
+        assert_eq!(scale_managers, Some(2));
         assert_eq!(view["metadata"]["managedFields"][0]["apiVersion"], SCALE_VERSION);
         let taken = json!({"manager": "hpa", "operation": "Apply", "apiVersion": SCALE_VERSION, "fieldsType": "FieldsV1",
             "subresource": "scale", "fieldsV1": {"f:spec": {"f:replicas": {}}}});

@@ -1,4 +1,4 @@
-//! The set of an object's fields, and validation of an applied object.
+//! Field set of an object, and validation of an applied object.
 
 use crate::go_text::{go, go_syntax};
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,9 +33,9 @@ fn collect(
                 let (child, named) = merge_type::field(type_ref, key);
                 path.push(path_element::field(key));
                 collect(value, child, path, set);
-                let hollow =
+                let is_empty =
                     value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
-                if hollow || !named {
+                if is_empty || !named {
                     set.insert(path);
                 }
                 path.pop();
@@ -80,7 +80,7 @@ pub(crate) fn validation_errors(value: &Value, type_ref: TypeRef<'_>) -> Vec<Str
     errors
 }
 
-/// Whether a list that merges by keys has an item that lacks one of the keys.
+/// Returns whether an associative list in the value has an item without a path element, for example without its keys.
 pub(crate) fn has_items_without_key(value: &Value, type_ref: TypeRef<'_>) -> bool {
     match value {
         Value::Object(fields) => fields.iter().any(|(name, value)| {

@@ -1,4 +1,4 @@
-//! Managed fields after an update: the writer owns the fields that it changed, and no one else does.
+//! Managed fields after an update: only the writer owns the fields that it changed.
 
 use serde_json::Value;
 
@@ -37,14 +37,14 @@ pub(crate) fn update_managed_fields(
             &empty
         }
     };
-    // Items without their key have no path, so their owner is unknown. The managers stay as they are.
+    // Items without their keys have no path, so that they have no owner. The managers do not change.
     if ![old, new].into_iter().any(|object| has_items_without_key(object, schema.type_ref())) {
         take_ownership(schema, old, new, &mut managers, write);
     }
     managers.encode(new);
 }
 
-/// Returns the managers before the write: the client's list if it is valid and not empty, else the stored one.
+/// Returns the managers before the write: the client's list if it is valid and not empty, else the stored list.
 ///
 /// Upstream: `decodeLiveOrNew`.
 fn managers_before(old: Option<&Value>, new: &Value, subresource: &str) -> Managers {
@@ -100,11 +100,11 @@ pub(super) fn remove_from_other_managers(
     schema: &Schema,
     managers: &mut Managers,
     changes: &Comparison,
-    but: Option<&ManagerId>,
+    except: Option<&ManagerId>,
 ) {
     let changed_fields = changes.added_or_modified().union(&changes.removed);
     managers.entries.retain(|id, entry| {
-        if Some(id) == but {
+        if Some(id) == except {
             return true;
         }
         if !version_exists(schema, &entry.api_version) {
@@ -115,12 +115,12 @@ pub(super) fn remove_from_other_managers(
     });
 }
 
-/// Whether the kind exists at a version. All versions of a kind have the same field names, so fields are compared
-/// without conversion.
+/// Returns whether the kind exists at a version. Fields are compared without conversion, because all versions of a kind
+/// have the same field names.
 fn version_exists(schema: &Schema, api_version: &str) -> bool {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let same = group == schema.group() && version == schema.version();
-    // Event is the only kind that two groups share.
+    // Event is the only kind that two groups serve.
     let is_event = schema.kind() == "Event" && ["", "events.k8s.io"].contains(&group);
     same || is_event
         || (group == schema.group()

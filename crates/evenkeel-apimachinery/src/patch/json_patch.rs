@@ -1,5 +1,5 @@
-//! JSON patches (RFC 6902) with the extensions of upstream's library: `replace` of a missing key of a map sets it,
-//! negative indices count from the end, and a missing value equals null.
+//! JSON patches (RFC 6902) with the extensions of upstream's library: `replace` adds a missing key of a map, negative
+//! indices count from the end, and a missing value equals null.
 
 use std::collections::HashSet;
 use std::io;
@@ -23,10 +23,10 @@ const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
 /// Reason why a patch was rejected.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum PatchError {
-    /// The patch does not fit the document; upstream gives no reason.
+    /// An operation cannot be applied to the document. Upstream gives no reason.
     #[error("the patch does not fit the object")]
     NotApplicable,
-    /// The `copy` operations add up to this many bytes.
+    /// The `copy` operations would add this many bytes, more than the limit.
     #[error(
         "Unable to complete the copy, the accumulated size increase of copy is {0}, exceeding the limit {MAX_COPIED_BYTES}"
     )]
@@ -40,7 +40,7 @@ use PatchError::NotApplicable;
 
 type PatchResult<T = ()> = Result<T, PatchError>;
 
-/// Validates the structure of a patch. Returns its unknown fields, or an error text of Go.
+/// Validates the structure of a patch. Returns the errors of its unknown and duplicate fields, or Go's decoding error.
 pub(super) fn check(patch: &Json<'_>) -> Result<Vec<String>, String> {
     let operations = match patch {
         Json::Array(operations) => operations.as_slice(),
@@ -112,12 +112,12 @@ fn apply_operation(document: &mut Value, operation: &Json<'_>, copied: &mut usiz
             insert(document, path, moved)
         }
         "copy" => {
-            let decoder = get(document, text("from")?)?;
-            *copied = copied.saturating_add(json_length(decoder));
+            let source = get(document, text("from")?)?;
+            *copied = copied.saturating_add(json_length(source));
             if *copied > MAX_COPIED_BYTES {
                 return Err(PatchError::CopiesTooMuch(*copied));
             }
-            let copy = decoder.clone();
+            let copy = source.clone();
             add(document, text("path")?, copy)
         }
         "test" => test(document, text("path")?, &value()),
@@ -163,9 +163,9 @@ fn container<'d, 'p>(
 ) -> PatchResult<(&'d mut Value, std::borrow::Cow<'p, str>)> {
     let mut parts = path.split('/').skip(1).map(unescape);
     let mut key = parts.next().ok_or(NotApplicable)?;
-    let mut at = document;
+    let mut container = document;
     for next in parts {
-        at = match at {
+        container = match container {
             Value::Object(map) => map.get_mut(&*key),
             Value::Array(items) => index(&key, items.len()).ok().and_then(|i| items.get_mut(i)),
             _ => None,
@@ -174,9 +174,10 @@ fn container<'d, 'p>(
         .ok_or(NotApplicable)?;
         key = next;
     }
-    Ok((at, key))
+    Ok((container, key))
 }
 
+/// Decodes `~0` and `~1` of a JSON pointer.
 pub(super) fn unescape(key: &str) -> std::borrow::Cow<'_, str> {
     if key.contains('~') { key.replace("~1", "/").replace("~0", "~").into() } else { key.into() }
 }
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_upstreams_liberties() {
+    fn extensions_of_upstreams_library_are_supported() {
         let start = || json!({"data": {"k": "v"}, "l": [1, 2, 3]});
         for (patch, want) in [
             (
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_add_up_to_a_bound() {
+    fn the_total_size_of_copies_is_limited() {
         let doubled = |times: usize| {
             let copies =
                 (0..times).map(|i| format!(r#"{{"op":"copy","from":"/data","path":"/data/{i}"}}"#));
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn no_operation_makes_the_document_too_deep() {
+    fn operations_that_nest_too_deeply_are_refused() {
         let nest = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         let deepest = json::MAX_DEPTH - 1;
         // The patch itself adds two levels around the value.
@@ -345,13 +346,14 @@ mod tests {
             assert!(patched(start.clone(), &to("/w")).is_ok());
             assert_eq!(patched(start, &to("/a/b/c")), Err(PatchError::TooDeep));
         }
-        let depth_of = (0..1000).map(|i| format!(r#"{{"op":"move","from":"/v","path":"/t"}},{{"op":"add","path":"/v","value":{{"i":{i}}}}},{{"op":"move","from":"/t","path":"/v/t"}}"#));
-        let depth_of = format!("[{}]", depth_of.collect::<Vec<_>>().join(","));
-        assert_eq!(patched(json!({"v": {}}), &depth_of), Err(PatchError::TooDeep));
+        // Each round moves `v` one level deeper into a new `v`.
+        let rounds = (0..1000).map(|i| format!(r#"{{"op":"move","from":"/v","path":"/t"}},{{"op":"add","path":"/v","value":{{"i":{i}}}}},{{"op":"move","from":"/t","path":"/v/t"}}"#));
+        let patch = format!("[{}]", rounds.collect::<Vec<_>>().join(","));
+        assert_eq!(patched(json!({"v": {}}), &patch), Err(PatchError::TooDeep));
     }
 
     #[test]
-    fn refuses_what_upstream_refuses() {
+    fn inapplicable_operations_and_malformed_patches_are_refused() {
         for patch in [
             r#"[{"op":"remove","path":"/data/nope"}]"#,
             r#"[{"op":"add","path":"/nope/deep","value":1}]"#,

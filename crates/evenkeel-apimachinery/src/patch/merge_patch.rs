@@ -6,7 +6,7 @@ use serde_json::Value;
 pub(super) fn apply(document: &mut Value, patch: Value) {
     let (document, patch) = match (document, patch) {
         (Value::Object(document), Value::Object(patch)) => (document, patch),
-        // Upstream keeps nulls only in a value other than an object that replaces an object.
+        // As in upstream, a list that replaces an object keeps its nulls.
         (document @ Value::Object(_), patch) => {
             *document = patch;
             return;
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn merges_as_the_rfc_says() {
+    fn examples_of_the_rfc_are_merged() {
         for (document, patch, want) in [
             (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
             (json!({"a": "b", "b": "c"}), json!({"a": null}), json!({"b": "c"})),
@@ -89,7 +89,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn twice_is_once(document in tree(), patch in tree()) {
+        fn applying_a_patch_twice_equals_applying_it_once(document in tree(), patch in tree()) {
             let mut once = document;
             apply(&mut once, patch.clone());
             let mut twice = once.clone();

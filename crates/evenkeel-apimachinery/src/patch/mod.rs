@@ -24,7 +24,7 @@ use crate::managedfields;
 use crate::schema::Schema;
 use crate::status::StatusError;
 
-/// Media types of patches.
+/// Types of patches, each with its media type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchType {
     /// List of operations (RFC 6902): `application/json-patch+json`.
@@ -63,7 +63,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Applies a JSON, merge or strategic merge patch to `current` (in the version of the request).
+/// Applies a JSON, merge or strategic merge patch to `current`, which is in the request's version.
 pub fn patch(
     kind: &GroupVersionKind,
     schema: Option<&Schema>,
@@ -110,13 +110,13 @@ pub fn decode_again(schema: &Schema, kind: &GroupVersionKind, object: &Value) ->
     if errors.error.is_some() { object.clone() } else { named(read, kind) }
 }
 
-/// Merges an apply configuration into an object; the schema determines how lists merge.
+/// Merges an apply configuration into an object. The schema determines how lists merge.
 pub fn apply_configuration(
     schema: Option<&Schema>,
     object: &Value,
     configuration: Value,
 ) -> Result<Value, String> {
-    // A merged object is at most as deep as its parts.
+    // A merge does not nest deeper than both of its inputs.
     depth::check(&configuration).map_err(|error| format!("error applying patch: {error}"))?;
     let mut merged = object.clone();
     match (object, configuration, schema.filter(|schema| !schema.is_custom())) {
@@ -142,8 +142,7 @@ pub fn set_scale_managers(object: &Value, path: &[&str], scale: &mut Value) {
     .encode(scale);
 }
 
-/// Sets the managed fields of `new` from those of its Scale, after its replicas were written through the Scale.
-/// `new` is an object of `kind`.
+/// Sets the managed fields of `new`, an object of `kind`, from those of its Scale after a write of the Scale.
 pub fn set_parent_managers(
     kind: &GroupVersionKind,
     old: &Value,
@@ -160,7 +159,7 @@ fn elements(path: &[&str]) -> Vec<String> {
     path.iter().map(|name| format!("f:{name}")).collect()
 }
 
-/// Converts an object to its storage form: empty lists and maps become null, unless they are omitted.
+/// Converts an object to its storage form: empty lists and maps without `omitempty` become null.
 pub fn null_empty(schema: Option<&Schema>, object: &mut Value) {
     if let Some(schema) = schema.filter(|schema| !schema.is_custom()) {
         typed::null_empty(object, schema.type_ref());
@@ -169,8 +168,8 @@ pub fn null_empty(schema: Option<&Schema>, object: &mut Value) {
 
 /// Updates `managedFields` of `new` after a create or an update. `old` is the stored object, `None` on create.
 ///
-/// Also converts the object to its storage form: empty lists and maps become null, unless they are omitted. If only
-/// timestamps of `managedFields` would change, `new` keeps those of `old`.
+/// Also converts the object to its storage form: empty lists and maps without `omitempty` become null. If only
+/// timestamps of `managedFields` would change, `new` keeps the timestamps of `old`.
 pub fn update_managed_fields(
     schema: Option<&Schema>,
     old: Option<&Value>,

@@ -1,4 +1,4 @@
-//! Order of a merged list: that of the patch, with elements that only the server has in between.
+//! Order of a merged list: the patch's order, with the elements that only the server has in between.
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,7 +23,7 @@ impl ElementIdentity<'_> {
         }
     }
 
-    /// Indexes the first position of each element, so that a long list is searched only once.
+    /// Indexes the first position of each element, so that lookups in long lists are fast.
     pub(super) fn positions(&self, list: &[Value]) -> Positions {
         let mut first = HashMap::with_capacity(list.len());
         for (index, element) in list.iter().enumerate() {
@@ -80,7 +80,10 @@ pub(super) fn go_type(value: &Value) -> &'static str {
     value::go_type(value).unwrap_or("%!s(<nil>)")
 }
 
-/// Whether two lists contain only objects. Lists of lists and mixed lists cannot be merged.
+/// Returns whether two lists contain only objects.
+///
+/// # Errors
+/// A list of lists, or elements of different types: such lists cannot be merged.
 pub(super) fn are_objects(before: &[Value], patch: &[Value]) -> Result<bool, StrategicError> {
     let mut kinds = before.iter().chain(patch).map(go_type);
     let first = kinds.next();
@@ -96,7 +99,7 @@ pub(super) fn are_objects(before: &[Value], patch: &[Value]) -> Result<bool, Str
     Ok(first == Some("map[string]interface {}"))
 }
 
-/// Removes repeated values except the first.
+/// Removes duplicates and keeps the first of equal values.
 pub(super) fn deduplicate(list: Vec<Value>) -> Vec<Value> {
     let mut seen = HashSet::with_capacity(list.len());
     list.into_iter().filter(|value| seen.insert(value.to_string())).collect()

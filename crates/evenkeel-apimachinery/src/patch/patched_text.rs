@@ -1,6 +1,6 @@
-//! The JSON of a patched object as errors quote it. Upstream applies JSON and merge patches to the encoded object: what a
-//! patch walks through is decoded as maps and encoded sorted by key. All else stays as it was encoded: what was stored in
-//! the order of Go's structs, what was sent in the order of the patch (`lazyNode` of the module
+//! JSON of a patched object as errors quote it. Upstream applies JSON and merge patches to the encoded object. It
+//! decodes the values on the path of a patch as maps, and encodes these sorted by key. Other stored values keep the
+//! order of Go's structs, and other values of the patch keep its order (`lazyNode` of the module
 //! `gopkg.in/evanphx/json-patch.v4`).
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::schema::Schema;
 use crate::schema::go_order::{child, enclosed, item, write_name, write_value};
 use crate::schema::node::TypeRef;
 
-/// Returns the JSON of the object that a patch makes of `current`.
+/// Returns the JSON of `current` after a patch.
 pub(super) fn patched_text(
     form: PatchType,
     current: &Value,
@@ -36,23 +36,23 @@ pub(super) fn patched_text(
     out
 }
 
-/// A part of the patched object.
+/// A value in the patched object.
 ///
 /// Upstream: `lazyNode`.
 #[derive(Clone)]
 enum Node<'a> {
-    /// A part of the object that no patch walked through, with its type.
+    /// Stored value that upstream did not decode, with its type.
     Stored(&'a Value, Option<TypeRef<'a>>),
-    /// A part of the patch that was not walked through.
+    /// Value of the patch that upstream did not decode.
     Sent(&'a Json<'a>),
-    /// An object that was walked through.
+    /// Decoded object.
     Fields(BTreeMap<String, Node<'a>>),
-    /// A list that was walked through.
+    /// Decoded list.
     Items(Vec<Node<'a>>),
 }
 
 impl<'a> Node<'a> {
-    /// Makes an object or a list one that was walked through.
+    /// Decodes an object or a list.
     fn expand(&mut self) {
         match self {
             Self::Stored(Value::Object(fields), type_ref) => {
@@ -109,7 +109,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Removes null entries of objects, walking through all of it.
+    /// Removes null entries of objects at every depth, which decodes all of the value.
     ///
     /// Upstream: `pruneNulls`.
     fn prune(&mut self) {
@@ -124,7 +124,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Applies an operation of a JSON patch; `None` where it does not fit.
+    /// Applies an operation of a JSON patch; `None` if it is not applicable.
     fn operate(&mut self, operation: &'a Json<'a>) -> Option<()> {
         let text = |name: &str| match operation.get(name) {
             Some(Json::String(text)) => Some(text.as_ref()),
@@ -148,7 +148,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Walks to the container of a pointer; returns it with the last step.
+    /// Decodes the values on the path of a pointer. Returns the innermost container and the last segment.
     fn walk<'p>(&mut self, pointer: &'p str) -> Option<(&mut Self, &'p str)> {
         let mut steps = pointer.split('/');
         let last = steps.next_back()?;
@@ -218,7 +218,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// Writes what was sent, in its order.
+/// Writes a value of the patch in the order of the patch.
 fn write_sent(json: &Json<'_>, out: &mut String) {
     match json {
         Json::Object(entries) => enclosed('{', '}', entries, out, |(name, json), out| {
@@ -241,7 +241,7 @@ mod tests {
     use crate::decode::json::parse;
 
     #[test]
-    fn what_a_patch_leaves_alone_keeps_the_order_of_its_struct() {
+    fn only_values_on_the_path_of_a_patch_are_sorted_by_key() {
         let schema = Schema::builtin("", "v1", "ConfigMap").expect("a built-in kind");
         let entry = json!({"apiVersion": "v1", "manager": "m", "operation": "Update"});
         let current = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"b": "1", "a": "2"},
@@ -254,7 +254,7 @@ mod tests {
         for (form, patch, want) in [
             (PatchType::Merge, r#"{"data": {"a": {"y": 1, "x": "<"}}}"#, format!(r#"{{"apiVersion":"v1","data":{{"a":{{"x":"\u003c","y":1}},"b":"1"}},"kind":"ConfigMap",{metadata}}}"#)),
             (PatchType::Merge, r#"{"metadata": {"name": 5}}"#, format!(r#"{{"apiVersion":"v1","data":{{"a":"2","b":"1"}},"kind":"ConfigMap",{sorted}}}"#)),
-            // A list of the patch replaces the stored one, and is walked through for nulls.
+            // A list of the patch replaces the stored list. Pruning its nulls decodes it.
             (PatchType::Merge, r#"{"metadata": {"managedFields": [{"operation": "Update", "manager": "m", "time": null}]}}"#, r#"{"apiVersion":"v1","data":{"a":"2","b":"1"},"kind":"ConfigMap","metadata":{"annotations":{"a":"b"},"managedFields":[{"manager":"m","operation":"Update"}],"name":"c","uid":"u"}}"#.to_owned()),
             (PatchType::Json, r#"[{"op": "add", "path": "/metadata/name", "value": 5}]"#, format!(r#"{{"apiVersion":"v1","data":{{"a":"2","b":"1"}},"kind":"ConfigMap",{sorted}}}"#)),
             (PatchType::Json, r#"[{"op": "add", "path": "/metadata/managedFields/0", "value": {"z": 1, "a": 2}}]"#, r#"{"apiVersion":"v1","data":{"a":"2","b":"1"},"kind":"ConfigMap","metadata":{"annotations":{"a":"b"},"managedFields":[{"z":1,"a":2},{"manager":"m","operation":"Update","apiVersion":"v1"}],"name":"c","uid":"u"}}"#.to_owned()),

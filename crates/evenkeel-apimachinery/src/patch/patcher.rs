@@ -103,7 +103,7 @@ fn accept_strict(strict: Result<Vec<String>, String>) -> Result<Vec<String>, Sta
     strict.map_err(|e| StatusError::bad_request(format!("error decoding patch: {e}")))
 }
 
-/// Rejects a patch that is not an object; returns the duplicate keys of an object.
+/// Rejects a patch that is neither an object nor null. Returns the errors of duplicate keys.
 fn require_object(patch: &Json<'_>, prefix: &str) -> Result<Vec<String>, StatusError> {
     match patch {
         Json::Object(_) | Json::Null => Ok(json::duplicate_keys(patch)),
@@ -156,7 +156,7 @@ fn apply_strategic_patch(
     };
     let type_ref: Option<TypeRef<'_>> = schema.map(Schema::type_ref);
     let merged = strategic::apply(map(current.clone()), map(patch.to_value()), type_ref);
-    // The merged object is converted to the type of the current one, whatever kind the patch sets.
+    // The merged object keeps the kind and version of the current one, as in upstream.
     let merged = merged.map(|mut merged| {
         for field in ["apiVersion", "kind"] {
             match current.get(field) {
@@ -224,8 +224,8 @@ fn decode_internal(
     Ok(Patched { object: named(Value::Null, kind), warnings })
 }
 
-/// Returns the error for a patch that changes the object's kind: a decoding error for that kind, or a conversion
-/// error.
+/// Returns the error for a patch that changes the object's kind: an error of decoding as the new kind, or else a
+/// conversion error.
 fn kind_change_error(
     actual: &GroupVersionKind,
     kind: &GroupVersionKind,
@@ -252,7 +252,7 @@ fn unprocessable() -> StatusError {
     .about("", "", "")
 }
 
-/// Returns the 422 about the patched object as a whole.
+/// Returns the 422 for an invalid patched object.
 fn invalid(shown: &str, detail: &str) -> StatusError {
     let message = format!("Invalid value: {}: {detail}", quote(shown));
     StatusError::new(
@@ -269,6 +269,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    /// Returns the Lease `a` with an empty spec, and its kind.
     fn lease() -> (GroupVersionKind, Value) {
         let kind = GroupVersionKind {
             group: "coordination.k8s.io".into(),
@@ -279,7 +280,12 @@ mod tests {
         (kind, object)
     }
 
-    fn message(form: PatchType, body: &str, validation: FieldValidation) -> Result<Value, String> {
+    /// Patches the Lease. Returns the object, or the error's message.
+    fn patched_lease(
+        form: PatchType,
+        body: &str,
+        validation: FieldValidation,
+    ) -> Result<Value, String> {
         let (kind, object) = lease();
         let schema = Schema::of(&kind).expect("a built-in kind");
         patch(&kind, Some(&schema), form, &object, body.as_bytes(), validation)
@@ -288,33 +294,35 @@ mod tests {
     }
 
     #[test]
-    fn a_strategic_patch_sets_kinds_to_strings_only() {
+    fn a_strategic_patch_sets_kind_and_version_only_to_strings() {
         for (body, end) in [
             (r#"{"kind": true}"#, "unrecognized type: string"),
             (r#"{"apiVersion": {}}"#, "unrecognized type: string"),
             (r#"{"apiVersion": 5}"#, "cannot convert int64 to string"),
         ] {
-            let refused = message(PatchType::Strategic, body, FieldValidation::Ignore);
+            let refused = patched_lease(PatchType::Strategic, body, FieldValidation::Ignore);
             assert!(refused.as_ref().is_err_and(|text| text.ends_with(end)), "{body}: {refused:?}");
         }
-        let kept = message(PatchType::Strategic, r#"{"kind": "x"}"#, FieldValidation::Ignore);
+        let kept = patched_lease(PatchType::Strategic, r#"{"kind": "x"}"#, FieldValidation::Ignore);
         assert_eq!(kept.expect("accepted")["kind"], "Lease");
     }
 
     #[test]
-    fn an_object_without_version_is_decoded_as_the_internal_one() {
+    fn an_object_without_version_is_decoded_as_the_internal_version() {
         let body = r#"{"apiVersion": null}"#;
-        let refused = message(PatchType::Merge, body, FieldValidation::Strict);
+        let refused = patched_lease(PatchType::Merge, body, FieldValidation::Strict);
         let end = r#"strict decoding error: unknown field "metadata", unknown field "spec""#;
         assert!(refused.as_ref().is_err_and(|text| text.ends_with(end)), "{refused:?}");
-        let ignored = message(PatchType::Merge, body, FieldValidation::Ignore).expect("accepted");
+        let ignored =
+            patched_lease(PatchType::Merge, body, FieldValidation::Ignore).expect("accepted");
         assert_eq!(ignored["metadata"], json!({}), "no field has a name");
         let body = r#"{"apiVersion": null, "kind": "x"}"#;
-        let refused = message(PatchType::Merge, body, FieldValidation::Ignore);
-        let words =
+        let refused = patched_lease(PatchType::Merge, body, FieldValidation::Ignore);
+        let registered =
             r#"no kind "x" is registered for the internal version of group "coordination.k8s.io""#;
-        assert!(refused.as_ref().is_err_and(|text| text.contains(words)), "{refused:?}");
-        let kind_only = message(PatchType::Merge, r#"{"kind": null}"#, FieldValidation::Strict);
+        assert!(refused.as_ref().is_err_and(|text| text.contains(registered)), "{refused:?}");
+        let kind_only =
+            patched_lease(PatchType::Merge, r#"{"kind": null}"#, FieldValidation::Strict);
         assert_eq!(kind_only.expect("accepted")["metadata"]["name"], "a");
     }
 }

@@ -1,4 +1,4 @@
-//! Patches and applies with the recorded responses of kube-apiserver v1.37.1.
+//! Comparison of patches and applies with recorded responses of kube-apiserver v1.37.1.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -14,7 +14,7 @@ fn kind(object: &Value) -> GroupVersionKind {
     GroupVersionKind { group: group.into(), version: version.into(), kind: text("kind").into() }
 }
 
-/// Removes fields that other parts of the server set: versions, and the times of managers.
+/// Removes fields that other parts of the server set, such as versions, and the times of managers.
 fn comparable(object: &Value) -> Value {
     let mut object = object.clone();
     let Some(metadata) = object["metadata"].as_object_mut() else { return object };
@@ -25,7 +25,7 @@ fn comparable(object: &Value) -> Value {
         for entry in managers.iter_mut() {
             entry.as_object_mut().map(|e| e.remove("time"));
         }
-        // Managers are sorted by their times.
+        // The server sorts managers by time, which differs here.
         managers.sort_by_key(Value::to_string);
     }
     object
@@ -64,7 +64,7 @@ fn run(case: &Value) -> Result<Patched, StatusError> {
 }
 
 #[test]
-fn answers_are_upstreams() {
+fn responses_equal_upstreams() {
     let cases: Vec<Value> =
         serde_json::from_str(include_str!("../../testdata/patches.json")).expect("valid");
     assert!(cases.len() > 30);

@@ -41,8 +41,8 @@ pub(super) fn apply(
     Ok(Patched { object, warnings: apply_field_validation(validation, duplicate_keys)? })
 }
 
-/// Parses the applied object and finds its duplicate keys. The JSON parser comes first because it is faster, with
-/// the same result.
+/// Parses the applied object and finds its duplicate keys. Tries the JSON parser first, because it is faster and has
+/// the same result for JSON.
 fn read(body: &[u8]) -> Result<(Value, Vec<String>), StatusError> {
     let refuse = |e: String| StatusError::bad_request(format!("error decoding patch: {e}"));
     let (value, duplicate_keys) = match json::parse(body) {

@@ -1,4 +1,4 @@
-//! Strategic merge patches: merge patches that merge lists by their schema, and follow `$` directives.
+//! Strategic merge patches, which merge lists by their schema and support `$` directives.
 //!
 //! Upstream: `k8s.io/apimachinery/pkg/util/strategicpatch`.
 
@@ -26,7 +26,7 @@ pub(super) enum StrategicError {
     Internal(String),
 }
 
-/// Merges `patch` into `original`, an object of the given type (`None` if the schema does not know it).
+/// Merges `patch` into `original`, an object of the given type. `None` is a type that the schema does not specify.
 ///
 /// Upstream: `mergeMap`.
 pub(super) fn apply(
@@ -57,7 +57,7 @@ fn unknown_directive(directive: &Value, patch: &Map<String, Value>) -> Strategic
     StrategicError::Internal(format!("unknown patch type: {} in map: {patch}", go(directive)))
 }
 
-/// Applies `$retainKeys`, which removes every key that it does not list.
+/// Applies `$retainKeys`, which lists the keys to keep. Removes all other keys.
 ///
 /// Upstream: `applyRetainKeysDirective`.
 fn apply_retain_keys(
@@ -182,7 +182,7 @@ fn merge_entry(
     Ok(())
 }
 
-/// Refuses to merge into a field that Go's struct does not have. A `RawExtension` has none.
+/// Refuses to merge into a field that Go's struct does not have. A `RawExtension` has no fields.
 ///
 /// Upstream: `LookupPatchMetadataForStruct`.
 fn require_field(type_ref: Option<TypeRef<'_>>, key: &str) -> Result<(), StrategicError> {
@@ -198,7 +198,7 @@ fn require_field(type_ref: Option<TypeRef<'_>>, key: &str) -> Result<(), Strateg
     )))
 }
 
-/// Returns how the list `key` merges, and the type of its elements.
+/// Returns the merge rule of the list `key`, and the type of its elements.
 fn patch_rule_of<'a>(
     type_ref: Option<TypeRef<'a>>,
     key: &str,
@@ -214,6 +214,8 @@ fn patch_rule_of<'a>(
     Ok((field.patch.clone(), item))
 }
 
+/// Merges two lists, or replaces the old one if the rule does not merge.
+///
 /// Upstream: `mergeSlice`.
 fn merge_lists(
     before: Vec<Value>,
@@ -313,7 +315,7 @@ fn merge_element(
     Ok(())
 }
 
-/// Removes nulls from new content, where they have nothing to delete.
+/// Removes nulls from an added value, because they have nothing to delete.
 ///
 /// Upstream: `discardNullValuesFromPatch`.
 fn discard_null_values(value: &mut Value) {
@@ -327,7 +329,7 @@ fn discard_null_values(value: &mut Value) {
     }
 }
 
-/// Removes elements with a directive from new content.
+/// Removes objects with a directive from an added value.
 ///
 /// Upstream: `removeDirectives`.
 fn remove_directives(value: Value) -> Option<Value> {
@@ -372,7 +374,7 @@ mod tests {
     const POD: (&str, &str) = ("", "Pod");
 
     #[test]
-    fn what_is_in_an_extension_cannot_be_merged() {
+    fn fields_of_a_raw_extension_cannot_be_merged() {
         let revision = json!({"data": {"spec": {"a": 1}}});
         let refused = merged(("apps", "ControllerRevision"), &revision, &revision);
         let why = "unable to find api field in struct RawExtension for the json field \"spec\"";
@@ -408,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn directives_are_obeyed() {
+    fn directives_replace_delete_retain_and_order() {
         let start =
             json!({"metadata": {"labels": {"a": "1", "b": "2"}, "finalizers": ["x", "y", "z"]}});
         for (patch, want) in [
@@ -439,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_reported_as_upstream_tells_them() {
+    fn errors_have_upstreams_text() {
         let start = pod(&json!([{"name": "a"}]));
         for (patch, error) in [
             (
@@ -486,7 +488,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn twice_is_once(start in containers(), patch in containers()) {
+        fn applying_a_patch_twice_equals_applying_it_once(start in containers(), patch in containers()) {
             let once = merged(POD, &start, &patch).expect("applies");
             let twice = merged(POD, &once, &patch).expect("applies");
             prop_assert_eq!(once, twice);

@@ -26,7 +26,7 @@ impl Builder<'_> {
         (self.tree.nodes.len() - 1) as Id
     }
 
-    /// `kept` is whether an object around preserves unknown fields.
+    /// Adds the type of a value. `kept` is true if an enclosing object preserves unknown fields.
     fn node(&mut self, doc: &Value, kept: bool) -> Id {
         if is(doc, "x-kubernetes-int-or-string") {
             return self.push(Shape::IntOrString);
@@ -45,6 +45,7 @@ impl Builder<'_> {
         }
     }
 
+    /// Adds the type of an object. `embedded` is true for the root and for embedded resources.
     fn object(&mut self, doc: &Value, embedded: bool, kept: bool) -> Id {
         let kept = kept || is(doc, "x-kubernetes-preserve-unknown-fields");
         let atomic = doc.get("x-kubernetes-map-type").and_then(Value::as_str) == Some("atomic");

@@ -1,11 +1,12 @@
-//! Values encoded in the order of Go's structs.
+//! Encoding of values in the order of Go's structs.
 
 use serde_json::Value;
 
 use super::node::{Shape, TypeRef};
 use crate::go_text::go_json_string;
 
-/// The type of a field. A schema of a CustomResourceDefinition nests within types that are not recorded.
+/// Returns the type of a field. The types `JSONSchemaPropsOr…` are not recorded, so they have the type of the schema
+/// that they contain.
 pub(crate) fn child<'a>(type_ref: Option<TypeRef<'a>>, name: &str) -> Option<TypeRef<'a>> {
     let owner = type_ref?;
     let field = owner.child(name)?;
@@ -15,7 +16,7 @@ pub(crate) fn child<'a>(type_ref: Option<TypeRef<'a>>, name: &str) -> Option<Typ
     Some(if is_schema { owner } else { field })
 }
 
-/// The type of a list's items.
+/// Returns the type of a list's items.
 pub(crate) fn item(type_ref: Option<TypeRef<'_>>) -> Option<TypeRef<'_>> {
     let list = type_ref?;
     match list.shape() {
@@ -24,7 +25,7 @@ pub(crate) fn item(type_ref: Option<TypeRef<'_>>) -> Option<TypeRef<'_>> {
     }
 }
 
-/// Writes a value, structs in Go's order.
+/// Writes a value, with the fields of structs in Go's order.
 pub(crate) fn write_value(value: &Value, type_ref: Option<TypeRef<'_>>, out: &mut String) {
     match value {
         Value::Object(fields) => {

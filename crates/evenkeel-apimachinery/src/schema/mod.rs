@@ -44,7 +44,7 @@ fn builtin() -> &'static Builtin {
     &TREE
 }
 
-/// A value of the type that the OpenAPI document names so, as Go encodes it.
+/// Encodes a value as Go does. `type_name` is the name of its type in the OpenAPI document.
 pub fn go_encoded(type_name: &str, value: &Value) -> String {
     let all = builtin();
     let type_ref = all.names.get(type_name).map(|id| node::TypeRef { tree: &all.tree, id: *id });
@@ -53,7 +53,7 @@ pub fn go_encoded(type_name: &str, value: &Value) -> String {
     out
 }
 
-/// Resets a top-level field to its encoding when unset.
+/// Sets a top-level field to Go's encoding of an unset field.
 pub fn reset_field(schema: Option<&Schema>, object: &mut Value, field: &str) {
     let Some(map) = object.as_object_mut() else { return };
     map.remove(field);
@@ -75,7 +75,7 @@ pub fn validate(_kind: &GroupVersionKind, object: &Value) -> Vec<FieldError> {
     metadata::validate(object)
 }
 
-/// Returns the built-in kinds by name, of which few share a name.
+/// Returns the schemas of built-in kinds by the kind's name. Few kinds share a name.
 fn kinds() -> &'static HashMap<Box<str>, Vec<Schema>> {
     static KINDS: LazyLock<HashMap<Box<str>, Vec<Schema>>> = LazyLock::new(|| {
         let all = builtin();
@@ -154,12 +154,12 @@ impl Schema {
         }
     }
 
-    /// Whether this is a custom resource's schema rather than a built-in kind's.
+    /// Returns whether this is the schema of a custom resource.
     pub(crate) fn is_custom(&self) -> bool {
         self.custom
     }
 
-    /// Whether the kind has a `status` that only its subresource sets.
+    /// Returns whether the kind has a `status` that only its subresource sets.
     pub(crate) fn has_status(&self) -> bool {
         if self.custom { self.status } else { self.type_ref().child("status").is_some() }
     }
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn knows_the_built_in_kinds() {
+    fn built_in_schemas_have_list_keys() {
         let pod = Schema::builtin("", "v1", "Pod").expect("a built-in kind");
         assert_eq!((pod.api_version().as_str(), pod.kind()), ("v1", "Pod"));
         let spec = pod.type_ref().child("spec").expect("a field");
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_what_go_knows() {
+    fn built_in_schemas_have_pointers_and_omitempty_of_go() {
         let deployment = Schema::builtin("apps", "v1", "Deployment").expect("a built-in kind");
         let spec = deployment
             .type_ref()

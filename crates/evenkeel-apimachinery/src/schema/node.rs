@@ -75,20 +75,20 @@ pub(crate) struct Struct {
 pub(crate) enum Rest {
     /// Prunes the fields, and reports them if the client requests it.
     Drop,
-    /// The same, but an apply may name them: an object around this one preserves what it does not specify.
+    /// The same, but an apply may contain the fields, because an enclosing object preserves unknown fields.
     ///
-    /// Upstream: `preserveUnknownFields` of `ToSchemaFromOpenAPI`, which holds for what is inside, too.
+    /// Upstream: `preserveUnknownFields` of `ToSchemaFromOpenAPI`, which also applies to nested objects.
     DropInPreserved,
-    /// They are preserved.
+    /// Preserves the fields.
     Keep,
     /// Decodes the fields as one type (`additionalProperties` beside `properties`).
     Typed(Id),
 }
 
-/// Identity of a list's items.
+/// Kind of a list, which determines the identity of its items.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ListKind {
-    /// None: the list is atomic.
+    /// Items have no identity: the list is atomic.
     Atomic,
     /// The value of each element.
     Set,
@@ -109,9 +109,9 @@ pub(crate) struct Field {
     pub omit_zero: bool,
     /// Position in the Go struct, which determines the order of encoding.
     pub position: usize,
-    /// Name of the embedded struct that has the field in Go; empty where the struct itself has it.
+    /// Name of the embedded struct that has the field in Go; empty if the struct itself has it.
     pub embedded_in: Box<str>,
-    /// Default of the schema. For built-in kinds it only completes keys of list items.
+    /// Default of the schema. For built-in kinds, it is used only for missing keys of list items.
     pub default: Option<Value>,
     pub patch: PatchRule,
 }

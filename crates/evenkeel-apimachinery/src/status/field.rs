@@ -1,4 +1,4 @@
-//! Validation errors about single fields, worded as upstream's.
+//! Validation errors of single fields, with upstream's texts.
 
 use std::fmt::{self, Display};
 
@@ -33,7 +33,7 @@ pub enum BadValue {
 }
 
 impl BadValue {
-    /// About the length of its text, in bytes.
+    /// Returns the approximate length of the text in bytes.
     fn size(&self) -> usize {
         fn size(value: &Value) -> usize {
             match value {
@@ -128,7 +128,7 @@ impl FieldErrorKind {
         }
     }
 
-    /// Whether the text contains the invalid value.
+    /// Returns whether the text contains the invalid value.
     fn shows_value(self) -> bool {
         !matches!(self, Self::Required | Self::Forbidden | Self::TooLong | Self::Internal)
     }
@@ -139,8 +139,7 @@ impl FieldError {
     /// listed.
     pub(crate) const MAX_TOTAL_SIZE: usize = 256 * 1024;
 
-    /// Returns a placeholder for the errors beyond [`Self::MAX_TOTAL_SIZE`]. Upstream lists all errors, whatever
-    /// their number.
+    /// Returns a placeholder for the errors beyond [`Self::MAX_TOTAL_SIZE`]. Upstream lists all errors without a limit.
     pub(crate) fn not_all_listed() -> Self {
         let detail = "there are more errors than can be listed; correct these to see the others";
         Self::invalid("<nil>", Value::Null, detail)
@@ -218,12 +217,12 @@ impl FieldError {
         Self::new(FieldErrorKind::Internal, field, None, detail)
     }
 
-    /// A duplicate value.
+    /// Returns an error for a duplicate value.
     pub fn duplicate(field: impl Into<String>, value: impl Into<BadValue>) -> Self {
         Self::new(FieldErrorKind::Duplicate, field, Some(value.into()), "")
     }
 
-    /// A reference to an object that does not exist.
+    /// Returns an error for a reference to an object that does not exist.
     pub(crate) fn not_found(field: impl Into<String>, value: impl Into<BadValue>) -> Self {
         Self::new(FieldErrorKind::NotFound, field, Some(value.into()), "")
     }

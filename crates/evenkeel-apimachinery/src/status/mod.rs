@@ -1,4 +1,4 @@
-//! Error responses: `metav1.Status` in every form that upstream returns.
+//! Error responses: `metav1.Status` with upstream's codes, reasons and messages.
 
 mod field;
 
@@ -264,9 +264,9 @@ impl StatusError {
             size += error.size();
             fits
         });
-        let n_listed = fits.count();
-        let rest = (n_listed < errors.len()).then(FieldError::not_all_listed);
-        let listed = || errors.iter().take(n_listed).chain(&rest);
+        let listed_count = fits.count();
+        let rest = (listed_count < errors.len()).then(FieldError::not_all_listed);
+        let listed = || errors.iter().take(listed_count).chain(&rest);
         let mut texts = HashSet::new();
         let seen: Vec<String> =
             listed().map(ToString::to_string).filter(|text| texts.insert(text.clone())).collect();
@@ -313,7 +313,7 @@ impl StatusError {
         error
     }
 
-    /// 405: a resource does not support an action.
+    /// Returns a 405: a resource does not support an action.
     ///
     /// Upstream: `NewMethodNotSupported`.
     pub fn method_not_supported(resource: &GroupResource, action: &str) -> Self {
@@ -328,7 +328,8 @@ impl StatusError {
         )
     }
 
-    /// 406: no accepted media type is available. `accepted` are those that are.
+    /// Returns a 406: the server supports none of the media types that the client accepts. `accepted` lists the
+    /// supported ones.
     pub fn not_acceptable(accepted: &[&str]) -> Self {
         Self::new(
             StatusCode::NOT_ACCEPTABLE,
@@ -368,8 +369,7 @@ impl StatusError {
         .cause("", message.to_string(), "")
     }
 
-    /// Returns a 500 with the plain text and without a reason, for an error that upstream does not treat as the
-    /// client's.
+    /// Returns a 500 with the plain text and without a reason, for an error that upstream does not convert to a Status.
     pub fn plain_internal(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
@@ -379,8 +379,8 @@ impl StatusError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
     }
 
-    /// Returns a 507 `InsufficientStorage`: the server cannot store anything at present. The message should say
-    /// what to do.
+    /// Returns a 507 `InsufficientStorage`: the server cannot store anything now. The message should say what an
+    /// administrator can do.
     pub fn insufficient_storage(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INSUFFICIENT_STORAGE, "InsufficientStorage", message)
     }
@@ -399,7 +399,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_invalid_object_lists_its_causes() {
+    fn an_invalid_error_lists_each_cause_in_message_and_details() {
         let kind = GroupKind { group: "apps".into(), kind: "Deployment".into() };
         let one = [FieldError::required("spec.selector", "")];
         let error = StatusError::invalid(&kind, "web", &one);

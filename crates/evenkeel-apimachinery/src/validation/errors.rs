@@ -1,4 +1,4 @@
-//! Collects validation errors with their field paths.
+//! Collection of validation errors with their field paths.
 //!
 //! Upstream: `k8s.io/apimachinery/pkg/util/validation/field`.
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::HashSet;
 use std::fmt::{self, Display};
 
-/// A field path: a linked list on the stack, formatted only for an error.
+/// Field path as a linked list on the stack, which is formatted only for an error.
 #[derive(Clone, Copy, Debug)]
 pub struct Path<'a> {
     parent: Option<&'a Path<'a>>,
@@ -57,8 +57,8 @@ impl Display for Path<'_> {
     }
 }
 
-/// Validation errors of one object, in order. Their total size is bounded, because a body of 3 MiB can cause a
-/// million errors.
+/// Validation errors of one object, in order. Their total size is limited, because a body of 3 MiB can cause a million
+/// errors.
 ///
 /// Upstream: `ErrorList`.
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ pub struct Errors {
     found: Vec<FieldError>,
     /// Total size of the errors' texts in bytes.
     size: usize,
-    is_cut: bool,
+    is_truncated: bool,
 }
 
 impl Errors {
@@ -77,13 +77,13 @@ impl Errors {
         let mut is_first = is_first.into_iter();
         let mut unique = self.found;
         unique.retain(|_| is_first.next().unwrap_or_default());
-        if self.is_cut {
+        if self.is_truncated {
             unique.push(FieldError::not_all_listed());
         }
         unique
     }
 
-    /// Whether further errors are dropped. Callers check this before they copy a large value into an error.
+    /// Returns whether further errors are dropped. Callers check this before they copy a large value into an error.
     pub fn is_full(&self) -> bool {
         self.size >= FieldError::MAX_TOTAL_SIZE
     }
@@ -92,7 +92,7 @@ impl Errors {
     /// value.
     fn push(&mut self, error: impl FnOnce() -> FieldError) {
         if self.is_full() {
-            self.is_cut = true;
+            self.is_truncated = true;
             return;
         }
         let error = error();
@@ -103,10 +103,10 @@ impl Errors {
     /// Adds the errors of another list, in their order.
     pub fn extend(&mut self, other: Self) {
         other.found.into_iter().for_each(|error| self.push(|| error));
-        self.is_cut |= other.is_cut;
+        self.is_truncated |= other.is_truncated;
     }
 
-    /// Whether there are no errors.
+    /// Returns whether there are no errors.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
@@ -176,7 +176,7 @@ impl Errors {
         self.push(|| FieldError::not_found(path.to_string(), value));
     }
 
-    /// Adds an error like [`Errors::not_found`], with what the value must be.
+    /// Adds an error like [`Errors::not_found`] with a detail.
     pub fn not_found_because(&mut self, path: &Path<'_>, value: impl Into<BadValue>, detail: &str) {
         self.push(|| FieldError {
             detail: detail.to_owned(),
@@ -227,8 +227,8 @@ impl Errors {
         }
     }
 
-    /// Validates like [`Errors::immutable`] that a field has not changed that is a pointer in Go: one that is not set differs
-    /// from one to a zero value.
+    /// Validates like [`Errors::immutable_as`] that a field has not changed. The field is a pointer in Go, so that an
+    /// unset field differs from an empty value.
     pub fn immutable_pointer(
         &mut self,
         path: &Path<'_>,
@@ -243,7 +243,7 @@ impl Errors {
         self.invalid_large(path, || quoted(new), "field is immutable");
     }
 
-    /// Validates that a field has not changed, whose value the error quotes by the given function.
+    /// Adds an error if a field has changed. `quoted` formats the new value for the error.
     pub fn immutable_as(
         &mut self,
         path: &Path<'_>,
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_each_error_once_and_a_bounded_number() {
+    fn duplicate_errors_are_dropped_and_the_total_size_is_limited() {
         let path = Path::new("spec");
         let mut errors = Errors::default();
         for i in 0..4 {
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn speaks_upstreams_words() {
+    fn errors_have_upstreams_text() {
         let root = Path::new("spec");
         let ports = root.field("ports");
         let port = ports.index(1);

@@ -6,6 +6,7 @@ use super::names;
 use crate::value::{list, object, text};
 use serde_json::Value;
 
+/// Maximum total size in bytes of the annotations of an object.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
 /// Validates keys and values of a map of labels.
@@ -68,8 +69,8 @@ pub fn selector(selector: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Whether a label selector matches a set of labels. An absent selector matches nothing, an empty one matches
-/// everything.
+/// Returns whether a label selector matches a set of labels. An absent selector matches nothing, an empty selector
+/// matches everything.
 pub fn selects(selector: Option<&Value>, labels: Option<&crate::value::Object>) -> bool {
     let Some(selector) = selector else { return false };
     let label = |key: &str| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str);
@@ -79,10 +80,11 @@ pub fn selects(selector: Option<&Value>, labels: Option<&crate::value::Object>) 
         .all(|(key, value)| label(key) == value.as_str())
         && list(selector, "matchExpressions").iter().all(|expression| {
             let value = label(text(expression, "key"));
-            let among = || list(expression, "values").iter().any(|wanted| wanted.as_str() == value);
+            let is_listed =
+                || list(expression, "values").iter().any(|wanted| wanted.as_str() == value);
             match text(expression, "operator") {
-                "In" => value.is_some() && among(),
-                "NotIn" => value.is_none() || !among(),
+                "In" => value.is_some() && is_listed(),
+                "NotIn" => value.is_none() || !is_listed(),
                 "Exists" => value.is_some(),
                 "DoesNotExist" => value.is_none(),
                 _ => false,
@@ -96,7 +98,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn selectors_select() {
+    fn selectors_match_labels_and_expressions() {
         let selector = json!({"matchLabels": {"a": "b"}, "matchExpressions": [
             {"key": "c", "operator": "NotIn", "values": ["d"]}, {"key": "e", "operator": "DoesNotExist"}]});
         let labels = |value: Value| selects(Some(&selector), value.as_object());

@@ -11,7 +11,9 @@ use crate::value::{list, object, text};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
+/// Maximum length of a field manager's name, in bytes.
 const MAX_MANAGER: usize = 128;
+/// Maximum length of a managed fields entry's subresource, in bytes.
 const MAX_SUBRESOURCE: usize = 256;
 
 /// Validates labels, annotations, owner references, finalizers and managed fields.
@@ -119,36 +121,40 @@ mod tests {
 
     use super::*;
 
-    fn wrong(metadata: &Value) -> Vec<String> {
+    /// Returns the fields with errors.
+    fn invalid_fields(metadata: &Value) -> Vec<String> {
         validate(&json!({"metadata": metadata})).into_iter().map(|e| e.field).collect()
     }
 
     #[test]
-    fn finds_what_upstream_finds() {
-        assert!(wrong(&json!({"labels": {"example.com/K_1.x": "V_1.x", "e": ""}, "annotations": {"Some/Key": "ü\n"}})).is_empty());
+    fn invalid_labels_owners_finalizers_and_managers_are_reported() {
+        let valid = json!({"labels": {"example.com/K_1.x": "V_1.x", "e": ""}, "annotations": {"Some/Key": "ü\n"}});
+        assert!(invalid_fields(&valid).is_empty());
         assert_eq!(
-            wrong(&json!({"labels": {"a/b/c": "v", "k": "x".repeat(64)}})),
+            invalid_fields(&json!({"labels": {"a/b/c": "v", "k": "x".repeat(64)}})),
             ["metadata.labels"; 2]
         );
         assert_eq!(
-            wrong(&json!({"annotations": {"k": "x".repeat(270_000)}})),
+            invalid_fields(&json!({"annotations": {"k": "x".repeat(270_000)}})),
             ["metadata.annotations"]
         );
         assert_eq!(
-            wrong(&json!({"finalizers": ["orphan", "foregroundDeletion"]})),
+            invalid_fields(&json!({"finalizers": ["orphan", "foregroundDeletion"]})),
             ["metadata.finalizers"]
         );
         let owner = |kind: &str| json!({"apiVersion": "v1", "kind": kind, "name": "n", "uid": "u", "controller": true});
         assert_eq!(
-            wrong(&json!({"ownerReferences": [owner("A"), owner("B")]})),
+            invalid_fields(&json!({"ownerReferences": [owner("A"), owner("B")]})),
             ["metadata.ownerReferences"]
         );
         assert_eq!(
-            wrong(&json!({"ownerReferences": [{"apiVersion": "a/b/c", "kind": "K", "name": "n"}]})),
+            invalid_fields(
+                &json!({"ownerReferences": [{"apiVersion": "a/b/c", "kind": "K", "name": "n"}]})
+            ),
             ["metadata.ownerReferences[0].apiVersion", "metadata.ownerReferences[0].uid"]
         );
         assert_eq!(
-            wrong(&json!({"managedFields": [{"operation": "Nope"}]})),
+            invalid_fields(&json!({"managedFields": [{"operation": "Nope"}]})),
             ["metadata.managedFields[0].operation"]
         );
     }

@@ -1,13 +1,13 @@
-//! Configuration of anonymous requests.
+//! Configuration of anonymous authentication.
 
-/// Requests without credentials that are served as `system:anonymous`.
+/// Configuration of requests without credentials, which the server treats as requests of `system:anonymous`.
 ///
 /// Upstream: `AnonymousAuthConfig`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Anonymous {
-    /// Whether any of them are served.
+    /// Whether the server accepts anonymous requests.
     pub(crate) enabled: bool,
-    /// Paths that may be requested; an empty list allows all paths.
+    /// Paths that anonymous requests may have; an empty list allows all paths.
     pub(crate) paths: Vec<String>,
 }
 
@@ -31,17 +31,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_allowed_one_by_one() {
-        let of = |enabled, paths: &[&str]| Anonymous {
+    fn an_anonymous_request_needs_exactly_a_listed_path() {
+        let config = |enabled, paths: &[&str]| Anonymous {
             enabled,
             paths: paths.iter().map(|path| (*path).to_owned()).collect(),
         };
         for (anonymous, path, allowed) in [
             (Anonymous::default(), "/api", true),
-            (of(false, &[]), "/livez", false),
-            (of(true, &["/livez", "/readyz"]), "/readyz", true),
-            (of(true, &["/livez", "/readyz"]), "/readyz/ping", false),
-            (of(true, &["/livez", "/readyz"]), "/api", false),
+            (config(false, &[]), "/livez", false),
+            (config(true, &["/livez", "/readyz"]), "/readyz", true),
+            (config(true, &["/livez", "/readyz"]), "/readyz/ping", false),
+            (config(true, &["/livez", "/readyz"]), "/api", false),
         ] {
             assert_eq!(anonymous.allows(path), allowed, "{anonymous:?} {path}");
         }

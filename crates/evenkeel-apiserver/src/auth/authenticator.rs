@@ -1,5 +1,5 @@
-//! Authentication: determines the user of a request from a bearer token or a client certificate. Without credentials
-//! the user is `system:anonymous`, if the server allows that.
+//! Authentication: determines the user of a request from a bearer token or a client certificate. A request without
+//! credentials has the user `system:anonymous`, if the server allows anonymous requests.
 //!
 //! | documented | where |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | Bootstrap tokens (`--enable-bootstrap-token-auth`) | `bootstrap_token::validate` |
 //! | JSON web tokens of other issuers (`--authentication-config`) | `oidc/mod.rs` |
 //! | Anonymous requests, for all paths or some of them | `anonymous::allows` |
-//! | The first authenticator that accepts a token decides; local ones come first | `token` |
+//! | The server uses the first authenticator that accepts a token; JWT authenticators come last | `token` |
 //! | A token without audiences is valid for the server's own | `token` |
 
 use std::collections::HashMap;
@@ -34,7 +34,7 @@ const EXTRA_SPACE: &str = "the provided Authorization header contains extra spac
 ///
 /// Upstream: `authenticator.Config.New`.
 pub(crate) struct Authenticator {
-    /// Users of static tokens, by the SHA-256 digest of the token.
+    /// Static tokens with their users.
     pub(crate) static_tokens: StaticTokens,
     /// Issuer of service account tokens.
     pub(crate) service_accounts: ServiceAccounts,
@@ -46,7 +46,7 @@ pub(crate) struct Authenticator {
     pub(crate) anonymous: Anonymous,
 }
 
-/// Static bearer tokens and their users.
+/// Users of static bearer tokens, by the SHA-256 digest of the token.
 #[derive(Default)]
 pub(crate) struct StaticTokens(HashMap<[u8; 32], Arc<User>>);
 
@@ -78,13 +78,14 @@ impl StaticTokens {
 
 /// Result of authentication.
 pub(crate) struct Authenticated {
-    /// User of the request; `None` refuses the request.
+    /// User of the request; `None` if the server refuses the request.
     pub(crate) user: Option<Arc<User>>,
-    /// Warning to the client, and token use to record.
+    /// Warning to the client, and token uses to record.
     pub(crate) notes: Notes,
 }
 
-/// Stands for the user of a connection whose credentials have expired. No other user lacks both a name and groups.
+/// Returns the placeholder for the user of a connection whose credentials have expired. No other user lacks both a name
+/// and groups.
 pub(crate) fn refused_peer() -> User {
     User::default()
 }
@@ -229,17 +230,17 @@ mod tests {
 
     #[test]
     fn static_tokens_are_read_from_csv() {
-        let mut known = StaticTokens::default();
-        known.add_csv("t1,alice,1,\"dev,ops\"\nt2,bob,2\n\n");
-        let alice = known.user("t1").expect("a known token");
+        let mut tokens = StaticTokens::default();
+        tokens.add_csv("t1,alice,1,\"dev,ops\"\nt2,bob,2\n\n");
+        let alice = tokens.user("t1").expect("a known token");
         assert_eq!((&*alice.name, &*alice.uid), ("alice", "1"));
         assert!(alice.is_in("ops") && alice.is_in("system:authenticated"));
-        assert_eq!(known.user("t2").map(|bob| &*bob.name), Some("bob"));
-        assert_eq!(known.user("t3"), None);
+        assert_eq!(tokens.user("t2").map(|bob| &*bob.name), Some("bob"));
+        assert_eq!(tokens.user("t3"), None);
     }
 
     #[test]
-    fn bearer_tokens_stand_after_one_space() {
+    fn a_bearer_token_follows_exactly_one_space() {
         for (header, expected) in [
             ("Bearer a", Bearer::Token("a")),
             ("bearer a", Bearer::Token("a")),

@@ -7,12 +7,12 @@ use super::{User, nodes};
 use crate::store::Store;
 use std::str::FromStr;
 
-/// Authorizer by the name that `--authorization-mode` gives it.
+/// Authorizer that `--authorization-mode` selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AuthorizationMode {
-    /// Allows kubelets the objects that pods on their nodes refer to.
+    /// Allows kubelets to access the objects that pods on their nodes refer to.
     Node,
-    /// Allows requests that stored bindings grant.
+    /// Allows requests that the stored roles and bindings grant.
     Rbac,
     /// Allows every request.
     AlwaysAllow,
@@ -49,7 +49,7 @@ impl FromStr for AuthorizationMode {
     }
 }
 
-/// Authorizes requests by each mode in turn. Every mode allows members of `system:masters` everything.
+/// Authorizes requests by each mode in turn. Members of `system:masters` may do everything in every mode.
 ///
 /// Upstream: `AuthorizationModeChoices`, `BuiltInAuthorizationOptions`.
 pub(crate) struct Authorizer {
@@ -71,8 +71,8 @@ impl Authorizer {
     /// Creates the authorizer for the modes with these names, or the default (Node, RBAC) if there are none.
     pub(crate) fn of(names: &[String]) -> Result<Self, String> {
         let modes: Vec<_> = names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
-        for (at, mode) in modes.iter().enumerate() {
-            if modes[..at].contains(mode) {
+        for (index, mode) in modes.iter().enumerate() {
+            if modes[..index].contains(mode) {
                 return Err(format!(
                     "authorization-mode {names:?} has mode specified more than once"
                 ));
@@ -135,7 +135,7 @@ impl Authorizer {
         Err(reasons.join("\n"))
     }
 
-    /// Returns whether every user may do everything, whatever the roles grant.
+    /// Returns whether every user may do everything, regardless of the roles.
     pub(crate) fn allows_all(&self) -> bool {
         self.modes.contains(&AuthorizationMode::AlwaysAllow)
     }
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
     use crate::auth::FieldRequirements;
 
-    fn of(names: &[&str]) -> Result<Authorizer, String> {
+    fn authorizer(names: &[&str]) -> Result<Authorizer, String> {
         Authorizer::of(&names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>())
     }
 
@@ -174,6 +174,7 @@ mod tests {
             path: None,
             field_selector: FieldRequirements::Terms(&[]),
         };
+        // The store has no roles, so that RBAC allows nothing.
         let (admin, other) =
             (User::authenticated("a", ["system:masters"]), User::authenticated("b", []));
         let table: [(&[&str], Result<&str, &str>); 6] = [
@@ -186,7 +187,7 @@ mod tests {
         ];
         for (modes, decision) in table {
             let allowed = decision.is_ok();
-            let authorizer = of(modes).expect("known modes");
+            let authorizer = authorizer(modes).expect("known modes");
             assert!(authorizer.authorize(&store, &admin, &attributes), "{modes:?}");
             assert_eq!(authorizer.authorize(&store, &other, &attributes), allowed, "{modes:?}");
             let reason = authorizer.authorize_with_reason(&store, &other, &attributes);
@@ -202,7 +203,7 @@ mod tests {
             (&["Webhook"], "authorization mode \"Webhook\" is not in this server"),
             (&["RBAC", "Node", "RBAC"], "has mode specified more than once"),
         ] {
-            let error = of(modes).err().unwrap_or_default();
+            let error = authorizer(modes).err().unwrap_or_default();
             assert!(error.contains(why), "{modes:?}: {error}");
         }
     }

@@ -33,7 +33,7 @@ pub(crate) fn parse(token: &str) -> Option<(&str, &str)> {
     (valid(id, 6) && valid(secret, 16)).then_some((id, secret))
 }
 
-/// Returns the key of the token's Secret.
+/// Returns the key of the token's Secret, as `NAMESPACE/NAME`.
 pub(crate) fn key(id: &str) -> String {
     format!("kube-system/bootstrap-token-{id}")
 }
@@ -79,8 +79,8 @@ fn groups(extra: &str) -> Option<BTreeSet<String>> {
     for group in extra.split(',').filter(|_| !extra.is_empty()) {
         let rest = group.strip_prefix(GROUP)?.strip_prefix(':')?;
         let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-        let ends = rest.bytes().last().is_some_and(allowed);
-        if !ends
+        let valid_end = rest.bytes().last().is_some_and(allowed);
+        if !valid_end
             || rest.len() > 256
             || !rest.bytes().all(|b| allowed(b) || matches!(b, b':' | b'-'))
         {
@@ -99,6 +99,7 @@ mod tests {
 
     const NOW: &str = "2026-01-01T00:00:00Z";
 
+    /// Returns the Secret of a valid token with changed data, type or `deletionTimestamp`.
     fn secret(change: &[(&str, &str)]) -> Value {
         let mut secret =
             json!({"metadata": {}, "type": "bootstrap.kubernetes.io/token", "data": {}});
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_have_one_form() {
+    fn a_token_has_an_id_of_six_and_a_secret_of_sixteen_characters() {
         for (token, parsed) in [
             ("abcdef.0123456789abcdef", true),
             ("abcdef.0123456789abcde", false),
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_authenticates_what_it_allows() {
+    fn a_secret_authenticates_its_token_with_its_groups() {
         let now = NOW.parse().expect("a time");
         type Changes<'a> = &'a [(&'a str, &'a str)];
         let table: [(Changes<'_>, Option<&[&str]>); 16] = [

@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_compared_whole() {
+    fn secrets_are_equal_only_if_all_bytes_are() {
         for (a, b, same) in
             [("", "", true), ("a", "a", true), ("a", "b", false), ("a", "ab", false)]
         {

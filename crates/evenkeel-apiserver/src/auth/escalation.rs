@@ -47,10 +47,10 @@ pub(crate) fn confirm_no_escalation(
         return Ok(());
     }
     let missing: BTreeSet<String> = compact_rules(missing).iter().map(compact_string).collect();
-    let n_more = missing.len().saturating_sub(MAX_LISTED);
+    let more_count = missing.len().saturating_sub(MAX_LISTED);
     let mut listed: Vec<String> = missing.into_iter().take(MAX_LISTED).collect();
-    if n_more > 0 {
-        listed.push(format!("and {n_more} more"));
+    if more_count > 0 {
+        listed.push(format!("and {more_count} more"));
     }
     let mut why = format!(
         "{who} is attempting to grant RBAC permissions not currently held:\n{}",
@@ -78,18 +78,19 @@ fn uncovered<'a>(
 ) -> Result<Vec<PolicyRule>, TooMany> {
     let (held, mut lookups) = (HeldRules::new(held), MAX_LOOKUPS);
     // A rule that one held rule covers as a whole needs no breakdown.
-    let mut to_part = Vec::new();
-    for rule in rules.iter().filter(|rule| n_parts(rule) > 0) {
+    let mut to_break_down = Vec::new();
+    for rule in rules.iter().filter(|rule| part_count(rule) > 0) {
         if !rule.non_resource_urls.is_empty() || !held.covers(rule, &mut lookups)? {
-            to_part.push(rule);
+            to_break_down.push(rule);
         }
     }
-    let n_parts = to_part.iter().fold(0_usize, |n, rule| n.saturating_add(n_parts(rule)));
-    if n_parts > MAX_PARTS {
+    let part_count =
+        to_break_down.iter().fold(0_usize, |n, rule| n.saturating_add(part_count(rule)));
+    if part_count > MAX_PARTS {
         return Err(TooMany::Parts);
     }
     let mut missing = Vec::new();
-    for part in to_part.into_iter().flat_map(breakdown_rule) {
+    for part in to_break_down.into_iter().flat_map(breakdown_rule) {
         if !held.covers(&part, &mut lookups)? {
             missing.push(part);
         }
@@ -98,7 +99,7 @@ fn uncovered<'a>(
 }
 
 /// Returns the number of parts into which [`breakdown_rule`] splits a rule.
-fn n_parts(rule: &PolicyRule) -> usize {
+fn part_count(rule: &PolicyRule) -> usize {
     let of_resources = rule
         .api_groups
         .len()
@@ -179,28 +180,30 @@ impl<'a> HeldRules<'a> {
     }
 
     /// Returns the indices of the rules that list this resource.
-    fn naming(&self, resource: &str) -> &[usize] {
+    fn rules_for_resource(&self, resource: &str) -> &[usize] {
         self.by_resource.get(resource).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Returns whether one held rule covers the part, or a whole rule without paths.
+    /// Returns whether one held rule covers `part`, which is a part or a whole rule without paths. Subtracts the number
+    /// of compared values from `lookups`.
     fn covers(&self, part: &PolicyRule, lookups: &mut usize) -> Result<bool, TooMany> {
         let indices = match part.resources.first() {
             None => [&*self.with_urls, &[], &[]],
             Some(first) => {
                 let of_all = first.split_once('/').map(|(_, part)| format!("*/{part}"));
-                let of_all = of_all.map_or::<&[usize], _>(&[], |all| self.naming(&all));
-                [self.naming(first), self.naming("*"), of_all]
+                let of_all = of_all.map_or::<&[usize], _>(&[], |all| self.rules_for_resource(&all));
+                [self.rules_for_resource(first), self.rules_for_resource("*"), of_all]
             }
         };
         let candidates = indices.into_iter().flatten().filter_map(|index| self.rules.get(*index));
         for (rule, names) in candidates {
-            let n_urls = part.non_resource_urls.len().saturating_mul(rule.non_resource_urls.len());
-            let n = [&part.verbs, &part.api_groups, &part.resources, &part.resource_names]
+            let url_lookups =
+                part.non_resource_urls.len().saturating_mul(rule.non_resource_urls.len());
+            let needed = [&part.verbs, &part.api_groups, &part.resources, &part.resource_names]
                 .map(Vec::len)
                 .into_iter()
-                .fold(n_urls, usize::saturating_add);
-            *lookups = lookups.checked_sub(n).ok_or(TooMany::Lookups)?;
+                .fold(url_lookups, usize::saturating_add);
+            *lookups = lookups.checked_sub(needed).ok_or(TooMany::Lookups)?;
             if rule.covers(part, names.as_ref()) {
                 return Ok(true);
             }
@@ -229,7 +232,7 @@ impl<'a> HeldRule<'a> {
         }
     }
 
-    /// Returns whether this rule covers the part.
+    /// Returns whether this rule covers the part. `names` are the resource names that this rule is limited to.
     ///
     /// Upstream: `ruleCovers`.
     fn covers(&self, part: &PolicyRule, names: Option<&HashSet<&str>>) -> bool {
@@ -326,6 +329,7 @@ mod tests {
 
     #[test]
     fn rules_of_too_many_parts_are_refused_unless_one_held_rule_covers_them() {
+        // A rule with `n` groups, verbs, resources and names each, which has n⁴ parts.
         let names = |n: usize| -> Vec<String> { (0..n).map(|i| format!("n{i}")).collect() };
         let rule = |n: usize| json!([{"apiGroups": names(n), "verbs": names(n), "resources": names(n), "resourceNames": names(n)}]);
         let user = User { name: "ann".into(), ..User::default() };
@@ -369,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_covers_what_is_granted() {
+    fn held_rules_cover_granted_rules() {
         let url = |verbs: &[&str], urls: &[&str]| json!({"verbs": verbs, "nonResourceURLs": urls});
         let all = json!({"apiGroups": ["*"], "verbs": ["*"], "resources": ["*"]});
         let table = [
@@ -380,7 +384,7 @@ mod tests {
                 json!([core(&["get"], &["pods"], &[])]),
                 true,
             ),
-            // Several rules together may cover a rule, but one part needs one rule.
+            // Several held rules together may cover a granted rule, but one held rule must cover a whole part.
             (
                 json!([core(&["get"], &["pods"], &[]), core(&["list"], &["pods"], &[])]),
                 json!([core(&["get", "list"], &["pods"], &[])]),
@@ -442,7 +446,7 @@ mod tests {
             ),
             (json!([all]), json!([core(&["get"], &["pods"], &["a"])]), true),
             (json!([core(&["*"], &["*"], &[])]), json!([all]), false),
-            // Paths.
+            // Rules for paths and rules for resources do not cover each other.
             (json!([all]), json!([url(&["get"], &["/healthz"])]), false),
             (
                 json!([url(&["get"], &["/api/*"])]),
@@ -465,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn the_refusal_names_what_is_missing_in_order_and_compact() {
+    fn the_refusal_lists_missing_rules_sorted_and_compact() {
         let user = User::authenticated("bob", ["dev"]);
         let held = ResolvedRules {
             rules: vec![rules(json!([core(&["get"], &["pods"], &[])])).into()],
@@ -489,17 +493,17 @@ mod tests {
         assert_eq!(empty, Ok(()));
     }
 
-    fn words(of: &'static [&'static str]) -> impl Strategy<Value = Vec<Box<str>>> {
-        prop::collection::vec(prop::sample::select(of).prop_map(Box::from), 0..3)
+    fn some_of(values: &'static [&'static str]) -> impl Strategy<Value = Vec<Box<str>>> {
+        prop::collection::vec(prop::sample::select(values).prop_map(Box::from), 0..3)
     }
 
     prop_compose! {
         fn a_rule()(
-            verbs in words(&["*", "get", "list"]),
-            api_groups in words(&["*", "", "apps"]),
-            resources in words(&["*", "pods", "pods/log", "*/log", "*/", "jobs"]),
-            resource_names in words(&["a", "b"]),
-            non_resource_urls in words(&["*", "/a", "/a*", "/a/*"]),
+            verbs in some_of(&["*", "get", "list"]),
+            api_groups in some_of(&["*", "", "apps"]),
+            resources in some_of(&["*", "pods", "pods/log", "*/log", "*/", "jobs"]),
+            resource_names in some_of(&["a", "b"]),
+            non_resource_urls in some_of(&["*", "/a", "/a*", "/a/*"]),
         ) -> PolicyRule {
             PolicyRule { verbs, api_groups, resources, resource_names, non_resource_urls }
         }

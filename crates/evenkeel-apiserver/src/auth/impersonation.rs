@@ -1,4 +1,4 @@
-//! Modes of impersonation, with the mode that last allowed each user to impersonate.
+//! Modes of impersonation, and a cache of the mode that last allowed each user to impersonate.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -30,14 +30,14 @@ impl Mode {
         Self::Legacy,
     ];
 
-    /// Returns the modes in the order to try: the one that last allowed the user, then the others. If none allows the
-    /// request, the client gets the first refusal.
+    /// Returns the modes in the order in which the server tries them: first the one that last allowed the user. If none
+    /// allows the request, the client gets the first refusal.
     pub(crate) fn in_order(last: Option<Self>) -> impl Iterator<Item = Self> {
         last.into_iter().chain(Self::ALL.into_iter().filter(move |mode| Some(*mode) != last))
     }
 }
 
-/// Maximum number of remembered users.
+/// Maximum number of users in the cache.
 ///
 /// Upstream: `newModeIndexCache`.
 const MAX_USERS: usize = 10_000;
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_users_is_bounded() {
+    fn a_full_cache_is_cleared_before_a_new_user_is_added() {
         let modes = LastModes::default();
         for i in 0..MAX_USERS {
             modes.set(&format!("user{i}"), Mode::Legacy);

@@ -29,7 +29,7 @@ use x509_parser::pem::Pem;
 use x509_parser::prelude::{FromDer as _, SubjectPublicKeyInfo, X509Certificate};
 use x509_parser::public_key::PublicKey as Parsed;
 
-/// Parsed token, not verified.
+/// Parsed JSON web token, whose signature is not verified yet.
 pub(crate) struct Jws<'a> {
     header: Header,
     /// Signed text: encoded header and claims.
@@ -74,7 +74,7 @@ impl<'a> Jws<'a> {
     }
 }
 
-/// Signature algorithm, with its type of key.
+/// Signature algorithm and the type of key that it needs.
 enum Algorithm {
     Rsa(&'static RsaParameters),
     Curve(Curve, &'static EcdsaVerificationAlgorithm),
@@ -182,7 +182,7 @@ impl PublicKey {
         Ok(keys)
     }
 
-    /// Parses a SubjectPublicKeyInfo in DER. The key's ID is the SHA-256 digest.
+    /// Parses a SubjectPublicKeyInfo in DER. The key's ID is the SHA-256 digest of `der`.
     ///
     /// Upstream: `keyIDFromPublicKey`.
     pub(crate) fn from_public_key_info(der: &[u8]) -> Result<Self, String> {
@@ -215,8 +215,8 @@ impl PublicKey {
             (Some(Algorithm::Rsa(parameters)), Material::Rsa { n, e }) => {
                 RsaPublicKeyComponents { n, e }.verify(parameters, message, signature)
             }
-            (Some(Algorithm::Curve(curve, algorithm)), Material::Curve(of, point))
-                if curve == of =>
+            (Some(Algorithm::Curve(curve, algorithm)), Material::Curve(key_curve, point))
+                if curve == key_curve =>
             {
                 UnparsedPublicKey::new(*algorithm, point).verify(message, signature)
             }

@@ -1,8 +1,8 @@
-//! Node authorizer: limits a kubelet to the permissions of the ClusterRole `system:node`, and to objects that the pods
-//! on its node refer to.
+//! Node authorizer: limits a kubelet to the permissions of the ClusterRole `system:node`, and to objects that its pods
+//! refer to.
 //!
-//! Kubelets send few requests to this server, so each request reads the node's pods from the store. Upstream keeps a
-//! graph of them.
+//! Upstream keeps a graph of pods and the objects that they refer to. This authorizer reads the node's pods from the
+//! store at each request, because kubelets send few requests.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -17,7 +17,8 @@ use evenkeel_apimachinery::value::{list, object, text};
 
 /// Annotation of a mirror pod, the API object of a static pod. The Node authorizer ignores references in mirror pods.
 pub(crate) const MIRRORS: &str = "kubernetes.io/config.mirror";
-const LEASES: &str = "kube-node-lease";
+/// Namespace of the nodes' leases.
+const LEASE_NAMESPACE: &str = "kube-node-lease";
 
 /// Returns the node name of a kubelet's user, `system:node:NAME` in the group `system:nodes`; it may be empty. Returns
 /// `None` for other users.
@@ -31,9 +32,9 @@ pub(crate) fn node_of(user: &User) -> Option<&str> {
 /// Decision about a kubelet's request, with the reason of a refusal. Some refusals have no reason.
 pub(super) type Decision = Result<(), Cow<'static, str>>;
 
-/// Decides whether a kubelet may make a request; `rules` are those of `system:node`. The function allows writes of pods
-/// and nodes, and creations of other objects that name their node. The NodeRestriction plug-in checks those by the
-/// object.
+/// Decides whether a kubelet may make a request; `rules` are those of `system:node`. It allows writes of pods and
+/// nodes, and creations of other objects that name their node. The NodeRestriction plug-in checks the objects of these
+/// writes.
 ///
 /// Upstream: `NodeAuthorizer.Authorize`.
 pub(super) fn authorize(
@@ -42,26 +43,26 @@ pub(super) fn authorize(
     rules: &[PolicyRule],
     attributes: &Attributes<'_>,
 ) -> Decision {
-    let used = || used(store, node, attributes);
+    let is_used = || is_used(store, node, attributes);
     match (attributes.group, attributes.resource) {
         _ if attributes.path.is_some() => rules_allow(rules, attributes),
-        ("", "secrets" | "configmaps") => read_namespaced(node, attributes, used),
+        ("", "secrets" | "configmaps") => read_namespaced(node, attributes, is_used),
         ("", "persistentvolumeclaims") if attributes.subresource == "status" => {
             allow_if(
                 has_verb(attributes, &["update", "patch"]),
                 "can only get/update/patch this type",
             )?;
-            related(node, attributes, used)
+            related(node, attributes, is_used)
         }
         ("", "persistentvolumeclaims") | ("resource.k8s.io", "resourceclaims") => {
-            get_one(node, attributes, used)
+            get_one(node, attributes, is_used)
         }
-        ("", "serviceaccounts") => service_account(node, attributes, used),
+        ("", "serviceaccounts") => service_account(node, attributes, is_used),
         ("", "persistentvolumes") => {
-            get_one(node, attributes, || holds(store, node, attributes.name))
+            get_one(node, attributes, || is_volume_of_pod(store, node, attributes.name))
         }
         ("storage.k8s.io", "volumeattachments") => get_one(node, attributes, || {
-            runs(store, node, "storage.k8s.io/volumeattachments", attributes.name)
+            names_node(store, node, "storage.k8s.io/volumeattachments", attributes.name)
         }),
         ("storage.k8s.io", "csinodes") => csi_node(node, attributes),
         ("coordination.k8s.io", "leases") => lease(node, attributes),
@@ -75,7 +76,7 @@ pub(super) fn authorize(
     }
 }
 
-/// Verbs of a read.
+/// Verbs that read.
 const READS: &[&str] = &["get", "list", "watch"];
 /// Verbs that a kubelet may use on its own lease and CSINode.
 const OWN: &[&str] = &["get", "create", "update", "patch", "delete"];
@@ -149,19 +150,19 @@ fn service_account(
     relation().then_some(()).ok_or_else(|| unrelated(node))
 }
 
-/// Allows a kubelet its node's lease.
+/// Allows a kubelet to access its node's lease.
 ///
 /// Upstream: `authorizeLease`.
 fn lease(node: &str, attributes: &Attributes<'_>) -> Decision {
     let why = "can only get, create, update, patch, or delete a node lease";
     allow_if(has_verb(attributes, OWN), why)?;
     let why = "can only access leases in the \"kube-node-lease\" system namespace";
-    allow_if(attributes.namespace == LEASES, why)?;
+    allow_if(attributes.namespace == LEASE_NAMESPACE, why)?;
     let why = "can only access node lease with the same name as the requesting node";
     allow_if(is_own(node, attributes), why)
 }
 
-/// Allows a kubelet its node's CSINode. Its status has a gate, which is off.
+/// Allows a kubelet to access its node's CSINode, but not the status: the feature gate `CSIVolumeHealth` is off.
 ///
 /// Upstream: `authorizeCSINode`.
 fn csi_node(node: &str, attributes: &Attributes<'_>) -> Decision {
@@ -175,7 +176,8 @@ fn csi_node(node: &str, attributes: &Attributes<'_>) -> Decision {
     allow_if(is_own(node, attributes), why)
 }
 
-/// Returns whether the request names the object of the node's name. Creations name no object yet.
+/// Returns whether the request is for the object with the node's name. A creation counts, because the authorizer does
+/// not know the new object's name.
 fn is_own(node: &str, attributes: &Attributes<'_>) -> bool {
     attributes.verb == "create" || attributes.name == node
 }
@@ -196,12 +198,13 @@ fn own_node(node: &str, attributes: &Attributes<'_>) -> Decision {
     }
 }
 
-/// Allows a kubelet to read pods on its node, and lists whose field selector names the node.
+/// Allows a kubelet to read pods on its node, to list pods if the field selector names the node, and to write any pod.
 ///
 /// Upstream: `authorizePod`.
 fn pod(store: &Store, node: &str, attributes: &Attributes<'_>) -> Decision {
-    let on_node =
-        || runs(store, node, "/pods", &format!("{}/{}", attributes.namespace, attributes.name));
+    let on_node = || {
+        names_node(store, node, "/pods", &format!("{}/{}", attributes.namespace, attributes.name))
+    };
     match (attributes.subresource, attributes.verb) {
         ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => {
             Ok(())
@@ -216,7 +219,7 @@ fn pod(store: &Store, node: &str, attributes: &Attributes<'_>) -> Decision {
     }
 }
 
-/// Allows a kubelet its node's ResourceSlices, and lists whose field selector names the node.
+/// Allows a kubelet to access its node's ResourceSlices, and to list them if the field selector names the node.
 ///
 /// Upstream: `authorizeResourceSlice`.
 fn resource_slice(store: &Store, node: &str, attributes: &Attributes<'_>) -> Decision {
@@ -224,7 +227,7 @@ fn resource_slice(store: &Store, node: &str, attributes: &Attributes<'_>) -> Dec
     match attributes.verb {
         "create" => Ok(()),
         "get" | "update" | "patch" | "delete" => related(node, attributes, || {
-            runs(store, node, "resource.k8s.io/resourceslices", attributes.name)
+            names_node(store, node, "resource.k8s.io/resourceslices", attributes.name)
         }),
         "list" | "watch" | "deletecollection" => {
             let why =
@@ -237,8 +240,8 @@ fn resource_slice(store: &Store, node: &str, attributes: &Attributes<'_>) -> Dec
     }
 }
 
-/// Allows a kubelet to create PodCertificateRequests, to read its node's, and lists whose field selector names the
-/// node.
+/// Allows a kubelet to create PodCertificateRequests, to get its node's, and to list them if the field selector names
+/// the node.
 ///
 /// Upstream: `authorizePodCertificateRequest`.
 fn pod_certificate_request(store: &Store, node: &str, attributes: &Attributes<'_>) -> Decision {
@@ -248,7 +251,7 @@ fn pod_certificate_request(store: &Store, node: &str, attributes: &Attributes<'_
     match attributes.verb {
         "create" => Ok(()),
         "get" => related(node, attributes, || {
-            runs(store, node, "certificates.k8s.io/podcertificaterequests", &key())
+            names_node(store, node, "certificates.k8s.io/podcertificaterequests", &key())
         }),
         "list" | "watch" => {
             let why = "can only list/watch podcertificaterequests with nodeName field selector";
@@ -264,28 +267,34 @@ fn selects(attributes: &Attributes<'_>, node: &str) -> bool {
 }
 
 /// Returns whether the stored object names the node in `spec.nodeName`.
-fn runs(store: &Store, node: &str, resource_prefix: &str, key: &str) -> bool {
+fn names_node(store: &Store, node: &str, resource_prefix: &str, key: &str) -> bool {
     store
         .get(resource_prefix, key)
-        .is_some_and(|entry| text(&read(&entry), "spec.nodeName") == node)
+        .is_some_and(|entry| text(&decoded(&entry), "spec.nodeName") == node)
 }
 
-fn read(entry: &Entry) -> Value {
+fn decoded(entry: &Entry) -> Value {
     entry.decode().unwrap_or_default()
 }
 
 /// Returns whether a pod on the node refers to the object.
-fn used(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
+fn is_used(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
     !attributes.namespace.is_empty()
-        && by_a_pod(store, node, attributes.namespace, attributes.resource, attributes.name)
+        && is_used_by_a_pod(store, node, attributes.namespace, attributes.resource, attributes.name)
 }
 
-fn by_a_pod(store: &Store, node: &str, namespace: &str, resource: &str, name: &str) -> bool {
+fn is_used_by_a_pod(
+    store: &Store,
+    node: &str,
+    namespace: &str,
+    resource: &str,
+    name: &str,
+) -> bool {
     !name.is_empty()
         && store
             .within("/pods", namespace)
             .iter()
-            .any(|entry| is_on(entry, node) && refers(&read(entry), resource, name))
+            .any(|entry| is_on(entry, node) && refers(&decoded(entry), resource, name))
 }
 
 /// Returns whether a stored pod is on the node. It reads the entry's selectable fields, because few pods of a namespace
@@ -298,13 +307,14 @@ fn is_on(pod: &Entry, node: &str) -> bool {
     FIELD.is_some_and(|field| pod.selection.field(field) == node)
 }
 
-/// Returns whether the volume is bound to a claim that a pod on the node uses.
-fn holds(store: &Store, node: &str, name: &str) -> bool {
+/// Returns whether the PersistentVolume is bound to a claim that a pod on the node uses.
+fn is_volume_of_pod(store: &Store, node: &str, name: &str) -> bool {
     let Some(entry) = store.get("/persistentvolumes", name) else { return false };
-    let volume = read(&entry);
+    let volume = decoded(&entry);
     let claim = |field: &str| text(&volume, field).to_owned();
     let (namespace, name) = (claim("spec.claimRef.namespace"), claim("spec.claimRef.name"));
-    !namespace.is_empty() && by_a_pod(store, node, &namespace, "persistentvolumeclaims", &name)
+    !namespace.is_empty()
+        && is_used_by_a_pod(store, node, &namespace, "persistentvolumeclaims", &name)
 }
 
 /// Returns whether a pod refers to the object. Mirror pods do not count: the kubelet writes them itself and could refer
@@ -321,7 +331,7 @@ pub(crate) fn refers_to_any(pod: &Value, resource: &str) -> bool {
     names(pod, resource, &|named| !named.is_empty())
 }
 
-/// Returns whether `is` holds for a name by which the pod refers to an object of the resource.
+/// Returns whether `is` accepts the name of an object of the resource that the pod refers to.
 fn names(pod: &Value, resource: &str, is: &dyn Fn(&str) -> bool) -> bool {
     let volumes = list(pod, "spec.volumes");
     match resource {
@@ -387,7 +397,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_a_pod_names_is_found_wherever_it_does() {
+    fn references_are_found_in_every_field_of_a_pod_but_not_in_mirror_pods() {
         let pod = json!({"metadata": {"name": "p"}, "spec": {
             "serviceAccountName": "sa", "imagePullSecrets": [{"name": "pull"}],
             "resourceClaims": [{"name": "r", "resourceClaimName": "device"}],
@@ -429,7 +439,7 @@ mod tests {
         use crate::registry;
         use crate::store::{Encoded, Expect, SelectionAttributes};
         let store = Store::in_memory(registry::INDEXED_RESOURCES);
-        // The selectable field and the object differ, to show which of the two is read.
+        // The selectable field and the object name different nodes, to show which of the two the authorizer reads.
         for (name, selected, decoded) in
             [("a", "n1", "n1"), ("b", "n2", "n1"), ("c", "n1", "n2"), ("d", "", "")]
         {
@@ -443,9 +453,9 @@ mod tests {
             let key = format!("ns/{name}");
             store.put(&"/pods".into(), &key, Expect::Absent, encoded).await.expect("written");
         }
-        let reads = |name: &str| by_a_pod(&store, "n1", "ns", "secrets", name);
-        assert_eq!(["a", "b", "c", "d"].map(reads), [true, false, true, false]);
-        assert!(!by_a_pod(&store, "n1", "other", "secrets", "a"));
+        let uses = |name: &str| is_used_by_a_pod(&store, "n1", "ns", "secrets", name);
+        assert_eq!(["a", "b", "c", "d"].map(uses), [true, false, true, false]);
+        assert!(!is_used_by_a_pod(&store, "n1", "other", "secrets", "a"));
     }
 
     #[test]

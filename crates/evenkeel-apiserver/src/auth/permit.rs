@@ -1,4 +1,4 @@
-//! Authorization of a request, with a 403 for a refused one.
+//! Authorization of a request. A refused request gets a 403.
 
 use super::User;
 use super::authorizer::Authorizer;
@@ -19,7 +19,7 @@ pub(crate) fn permit(
     if authorizer.authorize(store, user, attributes) {
         return Ok(());
     }
-    // A role or a pod that was written in between may allow the request now.
+    // A role or a pod that was written since then may allow the request now.
     match authorizer.authorize_with_reason(store, user, attributes) {
         Ok(_) => Ok(()),
         Err(reason) => Err(forbidden(user, attributes, &reason)),

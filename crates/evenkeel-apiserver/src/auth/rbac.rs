@@ -1,10 +1,10 @@
 //! RBAC: resolves the stored Roles, ClusterRoles and their bindings to rules by user and group, and authorizes requests
-//! with them. `nodes` authorizes kubelets. [`super::rbac_authorizer`] resolves the rules again after each change.
+//! by these rules. [`super::rbac_authorizer`] resolves the rules again after each change.
 //!
 //! | documented | where |
 //! |---|---|
 //! | Permissions add up, without deny rules: one rule that allows the request is enough | `authorize` |
-//! | A member of `system:masters` may do everything, whatever the roles grant | `authorizer::authorize` |
+//! | A member of `system:masters` may do everything, regardless of the roles | `authorizer::authorize` |
 //! | A RoleBinding grants in its namespace, a ClusterRoleBinding in all namespaces and on cluster-scoped resources | `visit_rules_for` |
 //! | A RoleBinding may refer to a ClusterRole, and grants its rules in the binding's namespace only | `resolve` |
 //! | A subject is a user, a group or a service account (`system:serviceaccount:NAMESPACE:NAME`) | `resolve` |
@@ -51,13 +51,13 @@ pub(super) struct RuleResolver {
     node: Option<Arc<[PolicyRule]>>,
 }
 
-/// Rules of one role, granted by one binding to one subject.
+/// Grant of one role's rules by one binding to one subject.
 struct Grant {
     /// Namespace in which the rules apply; `None` for a ClusterRoleBinding, whose rules apply everywhere.
     namespace: Option<Box<str>>,
     /// Rules of the role, if it exists.
     rules: Result<Arc<[PolicyRule]>, Arc<MissingRole>>,
-    /// Binding and role, for the reason of a decision.
+    /// Description of the binding and the role, for the reason of a decision.
     by: Arc<str>,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct ResolvedRules {
     pub(crate) missing: Vec<Arc<MissingRole>>,
 }
 
-/// Role that a binding refers to, and that does not exist.
+/// Role that a binding refers to but that does not exist.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct MissingRole {
     /// Singular name of the role's resource.
@@ -97,7 +97,7 @@ impl MissingRole {
         format!("{}s.rbac.authorization.k8s.io {name} not found", self.resource)
     }
 
-    /// Returns the error of upstream's listers, which authorizers read. They name the resource in the singular.
+    /// Returns the error of upstream's listers, which upstream's authorizers read: the resource is in the singular.
     pub(crate) fn not_cached(&self) -> String {
         format!("{}.rbac.authorization.k8s.io {} not found", self.resource, quote(&self.name))
     }
@@ -146,8 +146,8 @@ impl RuleResolver {
             .any(|(_, grant)| grant.rules().iter().any(|rule| rule.rule_allows(attributes)))
     }
 
-    /// Decides like [`authorize`](Self::authorize). Returns the reason of an allowed request, or that of a refused one:
-    /// the missing roles, if there are any.
+    /// Decides like [`authorize`](Self::authorize). The reason of an allowed request is the grant. The reason of a
+    /// refused one is the missing roles, if there are any.
     ///
     /// Upstream: `RBACAuthorizer.Authorize`, `describeSubject`.
     pub(super) fn authorize_with_reason(
@@ -158,7 +158,7 @@ impl RuleResolver {
         self.visit_rules_for(user, attributes.namespace)
             .find(|(_, g)| g.rules().iter().any(|rule| rule.rule_allows(attributes)))
             .map(|(subject, grant)| {
-                let to = match subject
+                let grantee = match subject
                     .strip_prefix("system:serviceaccount:")
                     .and_then(|s| s.split_once(':'))
                 {
@@ -166,7 +166,7 @@ impl RuleResolver {
                     None if *subject == *user.name => format!("User \"{subject}\""),
                     None => format!("Group \"{subject}\""),
                 };
-                format!("RBAC: allowed by {} to {to}", grant.by)
+                format!("RBAC: allowed by {} to {grantee}", grant.by)
             })
             .ok_or_else(|| {
                 let missing = self.rules_for(user, attributes.namespace).missing;
@@ -175,7 +175,7 @@ impl RuleResolver {
             })
     }
 
-    /// Decides with the Node authorizer; `None` for a user that is no kubelet.
+    /// Decides with the Node authorizer; `None` for a user that is not a kubelet.
     ///
     /// Upstream: `NodeAuthorizer.Authorize`.
     pub(super) fn authorize_node(
@@ -285,12 +285,13 @@ pub(super) fn resolve(store: &Store, version: [u64; 4]) -> RuleResolver {
                     "User" => resolver.users.entry(subject.name).or_default().push(grant),
                     "Group" => resolver.groups.entry(subject.name).or_default().push(grant),
                     "ServiceAccount" => {
-                        let home = if subject.namespace.is_empty() {
+                        let account_namespace = if subject.namespace.is_empty() {
                             namespace.as_deref().unwrap_or_default()
                         } else {
                             &subject.namespace
                         };
-                        let name = format!("system:serviceaccount:{home}:{}", subject.name);
+                        let name =
+                            format!("system:serviceaccount:{account_namespace}:{}", subject.name);
                         resolver.users.entry(name.into()).or_default().push(grant);
                     }
                     _ => {}
@@ -301,7 +302,7 @@ pub(super) fn resolve(store: &Store, version: [u64; 4]) -> RuleResolver {
     resolver
 }
 
-/// Joins several errors into one text, each once; `None` if there are none.
+/// Joins the distinct errors into one text. Returns `None` if there are none.
 ///
 /// Upstream: `utilerrors.NewAggregate`.
 pub(crate) fn aggregate(errors: impl Iterator<Item = String>) -> Option<String> {

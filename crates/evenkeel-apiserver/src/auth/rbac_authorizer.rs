@@ -8,7 +8,7 @@ use super::rbac::{RBAC_RESOURCES, ResolvedRules, RuleResolver, resolve};
 use super::rule::Attributes;
 use crate::store::Store;
 
-/// Authorizer by the stored roles and bindings.
+/// Authorizer that reads the stored roles and bindings.
 ///
 /// Upstream: `RBACAuthorizer`.
 #[derive(Default)]
@@ -29,7 +29,7 @@ impl RbacAuthorizer {
         self.resolver(store).authorize(user, attributes)
     }
 
-    /// Returns the reason of an allowed request, or that of a refused one.
+    /// Decides like [`authorize`](Self::authorize). Returns the reason of an allowed request, or that of a refused one.
     pub(super) fn authorize_with_reason(
         &self,
         store: &Store,
@@ -39,7 +39,7 @@ impl RbacAuthorizer {
         self.resolver(store).authorize_with_reason(user, attributes)
     }
 
-    /// Decides with the Node authorizer; `None` for a user that is no kubelet.
+    /// Decides with the Node authorizer; `None` for a user that is not a kubelet.
     pub(super) fn authorize_node(
         &self,
         store: &Store,
@@ -70,7 +70,7 @@ impl RbacAuthorizer {
         })
     }
 
-    /// Returns the last resolver if nothing has changed since, or else the versions for a new one.
+    /// Returns the last resolver if no role or binding has changed since, or else the versions for a new one.
     fn current(&self, store: &Store) -> Result<Arc<RuleResolver>, [u64; 4]> {
         let version = RBAC_RESOURCES.map(|resource_prefix| store.touched(resource_prefix));
         let last = self.resolver.read().unwrap_or_else(PoisonError::into_inner);
@@ -102,6 +102,7 @@ mod tests {
             barrier.wait();
             rbac.resolver(&store)
         };
+        // Eight concurrent requests.
         let resolvers = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(resolver)).collect();
             threads.into_iter().map(|thread| thread.join().expect("no panic")).collect::<Vec<_>>()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use evenkeel_apimachinery::user::User;
 
-/// User of valid credentials.
+/// User that valid credentials authenticate.
 ///
 /// Upstream: `authenticator.Response`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,16 +17,16 @@ pub(crate) struct Response {
 /// Result of a token authenticator: `None` for a token of another kind, an error for an invalid token of its kind.
 pub(crate) type Outcome = Result<Option<Response>, String>;
 
-/// Effects of a token's use, besides the user.
+/// Side effects of a token's use.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Notes {
     /// Warning to the client.
     pub(crate) warning: Option<&'static str>,
-    /// Secret whose token was used for the first time today.
+    /// Secret whose label needs a new day of last use.
     pub(crate) used_secret: Option<UsedSecret>,
 }
 
-/// Secret, with the day of its token's last use.
+/// Secret of a token, with the day of the token's last use.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct UsedSecret {
     pub(crate) namespace: String,

@@ -26,12 +26,12 @@ pub(crate) struct Attributes<'a> {
     pub(crate) field_selector: FieldRequirements<'a>,
 }
 
-/// Field selector, as text or parsed.
+/// Field selector of a request, as text or parsed.
 ///
 /// Upstream: `GetFieldSelector`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum FieldRequirements<'a> {
-    /// Selector in the syntax of the query; an invalid one has no requirements.
+    /// Selector in the syntax of the query parameter. An invalid selector has no requirements.
     Raw(&'a str),
     Terms(&'a [FieldTerm]),
 }
@@ -43,7 +43,7 @@ impl Default for FieldRequirements<'_> {
 }
 
 impl FieldRequirements<'_> {
-    /// Returns whether a requirement demands that the field equals the value.
+    /// Returns whether the selector requires that the field equals the value.
     pub(super) fn require(&self, field: &str, value: &str) -> bool {
         let requires = |terms: &[FieldTerm]| {
             terms.iter().any(|term| term.equal && *term.field == *field && *term.value == *value)
@@ -98,8 +98,8 @@ pub(super) fn non_resource_url_matches(rule: &str, path: &str) -> bool {
     rule == path || rule.ends_with('*') && path.starts_with(rule.trim_end_matches('*'))
 }
 
-/// Returns whether a rule's resource matches the request's resource and subresource. A resource may contain slashes:
-/// the audience of a token request is one.
+/// Returns whether a rule's resource matches the request's resource and subresource. A resource may contain slashes,
+/// because the audience of a token request is authorized as a resource.
 ///
 /// Upstream: `ResourceMatches`.
 fn resource_matches(rule: &str, attributes: &Attributes<'_>) -> bool {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_cover_what_they_say() {
+    fn a_rule_allows_only_the_requests_that_it_lists() {
         let get = |group, resource, subresource, name| Attributes {
             verb: "get",
             group,
@@ -159,11 +159,11 @@ mod tests {
         );
         let url =
             rule(serde_json::json!({"verbs": ["get"], "nonResourceURLs": ["/healthz", "/api/*"]}));
-        let at = |path| Attributes { verb: "get", path: Some(path), ..Attributes::default() };
+        let get_path = |path| Attributes { verb: "get", path: Some(path), ..Attributes::default() };
         assert!(
-            url.rule_allows(&at("/healthz"))
-                && url.rule_allows(&at("/api/v1"))
-                && !url.rule_allows(&at("/apis"))
+            url.rule_allows(&get_path("/healthz"))
+                && url.rule_allows(&get_path("/api/v1"))
+                && !url.rule_allows(&get_path("/apis"))
         );
     }
 }

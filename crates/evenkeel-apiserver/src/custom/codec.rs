@@ -14,8 +14,8 @@ use crate::selector::selection_attributes;
 use crate::store::{Encoded, Entry, Event};
 use evenkeel_apimachinery::status::StatusError;
 
-/// Returns whether a webhook converts the objects of `resource`, which takes time.
-pub(crate) fn is_asked_for(resource: &ResourceType) -> bool {
+/// Returns whether a webhook converts the objects of `resource` between versions.
+pub(crate) fn needs_webhook(resource: &ResourceType) -> bool {
     resource.custom.as_ref().is_some_and(|custom| custom.definition.webhook.is_some())
 }
 
@@ -29,11 +29,12 @@ pub(crate) async fn decode(
     as_read(api, resource, object).await
 }
 
-/// Decodes a stored object without calling a webhook. Returns `None` if it needs one.
+/// Decodes a stored object without calling a webhook. Returns `None` if only a webhook can convert the object, or if
+/// the object does not decode.
 pub(crate) fn decode_alone(resource: &ResourceType, entry: &Entry) -> Option<Value> {
     let mut object = entry.decode().ok()?;
     let Some(custom) = &resource.custom else { return Some(object) };
-    if !is_asked_for(resource) {
+    if !needs_webhook(resource) {
         resource.strategy.convert_out(&resource.gvk, &mut object);
         return Some(object);
     }
@@ -59,10 +60,10 @@ pub(crate) async fn for_answer(
     resource: &ResourceType,
     object: Value,
 ) -> Result<Value, StatusError> {
-    if is_asked_for(resource) { as_read(api, resource, object).await } else { Ok(object) }
+    if needs_webhook(resource) { as_read(api, resource, object).await } else { Ok(object) }
 }
 
-/// Converts a custom resource from its stored form to `resource`'s version; leaves other objects as they are.
+/// Converts a custom resource from its stored form to `resource`'s version. Returns other objects unchanged.
 async fn as_read(api: &Api, resource: &ResourceType, object: Value) -> Result<Value, StatusError> {
     let Some(custom) = &resource.custom else { return Ok(object) };
     let mut read = conversion::read(api, custom, vec![object]).await?;
@@ -75,7 +76,7 @@ pub(crate) async fn entries(
     resource: &ResourceType,
     entries: Vec<Arc<Entry>>,
 ) -> Result<Vec<Arc<Entry>>, StatusError> {
-    let Some(custom) = resource.custom.as_ref().filter(|_| is_asked_for(resource)) else {
+    let Some(custom) = resource.custom.as_ref().filter(|_| needs_webhook(resource)) else {
         return Ok(entries);
     };
     let objects: Result<Vec<Value>, _> = entries.iter().map(|entry| entry.decode()).collect();
@@ -89,7 +90,7 @@ pub(crate) async fn entries(
     Ok(read.collect())
 }
 
-/// Returns the error of a read whose objects do not convert. Upstream treats them as corrupt.
+/// Returns the error of a read whose objects cannot be converted. Upstream reports such objects as corrupt.
 fn corrupt(resource: &ResourceType, entries: &[Arc<Entry>], why: &StatusError) -> StatusError {
     let (key, revision) = entries.first().map_or(("", 0), |entry| (&*entry.key, entry.revision));
     StatusError::internal(format!(
@@ -109,19 +110,19 @@ pub(crate) async fn entry(
     Ok(read.pop().unwrap_or(entry))
 }
 
-/// Converts the objects of events as [`entries`] does. `before` includes the previous objects.
+/// Converts the objects of events as [`entries`] does. If `before` is true, it also converts the previous objects.
 pub(crate) async fn events(
     api: &Api,
     resource: &ResourceType,
     events: Vec<Arc<Event>>,
     before: bool,
 ) -> Result<Vec<Arc<Event>>, StatusError> {
-    if !is_asked_for(resource) || events.is_empty() {
+    if !needs_webhook(resource) || events.is_empty() {
         return Ok(events);
     }
     let previous = |event: &Arc<Event>| event.previous.clone().filter(|_| before);
-    let of = |event: &Arc<Event>| [Some(event.entry.clone()), previous(event)];
-    let all: Vec<Arc<Entry>> = events.iter().flat_map(of).flatten().collect();
+    let objects = |event: &Arc<Event>| [Some(event.entry.clone()), previous(event)];
+    let all: Vec<Arc<Entry>> = events.iter().flat_map(objects).flatten().collect();
     let mut all = entries(api, resource, all).await?.into_iter();
     let read = events.iter().filter_map(|event| {
         let entry = all.next()?;

@@ -16,9 +16,9 @@ use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::text;
 
 /// Timeout of a conversion webhook in seconds, as upstream's.
-const SECONDS: i64 = 30;
+const TIMEOUT_SECONDS: i64 = 30;
 /// Maximum number of objects in one call of the webhook.
-const AT_ONCE: usize = 100;
+const MAX_OBJECTS_PER_CALL: usize = 100;
 
 /// Converts stored objects to `version`.
 pub(crate) async fn read(
@@ -55,7 +55,7 @@ pub(crate) async fn store(
     Ok(object)
 }
 
-/// Converts objects to version `to`. The webhook gets only those of other versions.
+/// Converts objects to version `to`. The webhook receives only objects of other versions.
 async fn convert(
     api: &Api,
     definition: &Definition,
@@ -68,25 +68,26 @@ async fn convert(
         }
         return Ok(objects);
     };
-    let elsewhere = |object: &&mut Value| text(object, "apiVersion") != to;
-    let mut moving: Vec<&mut Value> = objects.iter_mut().filter(elsewhere).collect();
-    if let Some(lost) = moving.iter().find(|o| !definition.has_version(text(o, "apiVersion"))) {
-        let version = text(lost, "apiVersion");
+    let is_other = |object: &&mut Value| text(object, "apiVersion") != to;
+    let mut unconverted: Vec<&mut Value> = objects.iter_mut().filter(is_other).collect();
+    let unknown = unconverted.iter().find(|o| !definition.has_version(text(o, "apiVersion")));
+    if let Some(object) = unknown {
+        let version = text(object, "apiVersion");
         let why = format!("request to convert CR from an invalid group/version: {version}");
         return Err(StatusError::plain_internal(why));
     }
-    for piece in moving.chunks_mut(AT_ONCE) {
-        let sent: Vec<Value> = piece.iter_mut().map(|object| object.take()).collect();
-        let converted = ask(api, webhook, &sent, to).await.map_err(StatusError::plain_internal)?;
-        for (place, object) in piece.iter_mut().zip(converted) {
-            **place = object;
+    for chunk in unconverted.chunks_mut(MAX_OBJECTS_PER_CALL) {
+        let sent: Vec<Value> = chunk.iter_mut().map(|object| object.take()).collect();
+        let converted = call(api, webhook, &sent, to).await.map_err(StatusError::plain_internal)?;
+        for (old, new) in chunk.iter_mut().zip(converted) {
+            **old = new;
         }
     }
     Ok(objects)
 }
 
 /// Calls the webhook to convert objects, none of them in version `to`.
-async fn ask(
+async fn call(
     api: &Api,
     webhook: &ConversionWebhook,
     objects: &[Value],
@@ -94,7 +95,7 @@ async fn ask(
 ) -> Result<Vec<Value>, String> {
     let uid = api.uid();
     let review = webhook.review(&uid, objects, to);
-    let answer = webhook::post(api, &webhook.client_config, &review, SECONDS).await;
+    let answer = webhook::post(api, &webhook.client_config, &review, TIMEOUT_SECONDS).await;
     webhook.converted(&uid, answer, objects, to)
 }
 

@@ -34,7 +34,7 @@ pub(crate) const RESOURCE_PREFIX: &str = "apiextensions.k8s.io/customresourcedef
 const FINALIZE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Delay before the retry of a write that the store refused, for example because the disk is full.
-const RETRY: Duration = Duration::from_secs(5);
+const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// Adds the resource types of all definitions to the table.
 pub(crate) fn load(api: &Api) {
@@ -43,7 +43,7 @@ pub(crate) fn load(api: &Api) {
 }
 
 /// Runs the controller until the server shuts down. `changes` signals writes to definitions. The controller holds no
-/// strong reference while it waits, so the server ends and releases its data folder when its last user drops it.
+/// strong reference while it waits, so the last user's drop ends the server and releases its data folder.
 pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>) {
     loop {
         changes.mark_unchanged();
@@ -78,14 +78,18 @@ async fn sync(api: &Arc<Api>) -> Option<Duration> {
         api.served.refresh(&api.table, &all.iter().map(|(_, crd)| crd).collect::<Vec<_>>());
         let now = seconds(api.clock.now());
         let mut wrote = false;
-        for (at, (entry, crd)) in all.iter().enumerate() {
-            let others: Vec<&Value> =
-                all.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, (_, crd))| crd).collect();
+        for (index, (entry, crd)) in all.iter().enumerate() {
+            let others: Vec<&Value> = all
+                .iter()
+                .enumerate()
+                .filter(|(i, _)| *i != index)
+                .map(|(_, (_, crd))| crd)
+                .collect();
             let Some(next) = conditions::next_status(crd, &others, &now) else { continue };
             // Write one at a time: the accepted names of one definition affect the next.
             wrote = write(api, entry, crd, next).await;
             if !wrote {
-                again = Some(RETRY);
+                again = Some(RETRY_DELAY);
             }
             break;
         }
@@ -112,6 +116,7 @@ async fn sync(api: &Arc<Api>) -> Option<Duration> {
     }
 }
 
+/// Returns whether the definition has the finalizer that this controller removes.
 fn is_kept(crd: &Value) -> bool {
     list(crd, "metadata.finalizers").iter().any(|f| f == CLEANUP_FINALIZER)
 }
@@ -166,7 +171,7 @@ async fn delete_objects(api: &Arc<Api>, name: &str) -> Result<bool, StatusError>
     let Some(row) = api.served.resource_type_for_deletion(name) else { return Ok(true) };
     let user = User::authenticated("system:apiserver", ["system:masters"]);
     let options = DeleteOptions::default();
-    // Admission does not see these deletions, so that it cannot keep a definition.
+    // These deletions skip admission, so that no admission plug-in or webhook can keep a definition alive.
     let deletion = Deletion { api, stored: &row, user: &user, options: &options, admission: None };
     for entry in api.store.all(&row.resource_prefix) {
         match delete(&deletion, &entry.key).await {

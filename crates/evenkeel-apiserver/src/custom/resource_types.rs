@@ -15,8 +15,8 @@ use evenkeel_apiextensions::scale::ScalePaths;
 use evenkeel_apimachinery::schema::Schema;
 use evenkeel_apimachinery::value::{flag, get, int, list, text};
 
-/// Returns the resource types of a definition, in order of preference. `replaced` becomes true when a new definition
-/// replaces them.
+/// Returns the resource types of a definition's served versions, in order of preference. `replaced` becomes true when
+/// other resource types replace them.
 pub(super) fn resource_types(
     crd: &Value,
     replaced: watch::Receiver<bool>,
@@ -72,7 +72,7 @@ fn resource_type(crd: &Value, version: &Value, definition: &Arc<Definition>) -> 
         categories: boxed("categories"),
         namespaced: text(crd, "spec.scope") == "Namespaced",
         verbs: Verb::ALL.into_iter().collect(),
-        subresources: parts(&gvk, status, scale.is_some()),
+        subresources: subresources(&gvk, status, scale.is_some()),
         columns,
         resource_prefix: format!("{}/{plural}", gvk.group).into(),
         stored: false,
@@ -84,7 +84,7 @@ fn resource_type(crd: &Value, version: &Value, definition: &Arc<Definition>) -> 
     }
 }
 
-fn parts(gvk: &GroupVersionKind, status: bool, scale: bool) -> Box<[Subresource]> {
+fn subresources(gvk: &GroupVersionKind, status: bool, scale: bool) -> Box<[Subresource]> {
     let verbs: Verbs = [Verb::Get, Verb::Patch, Verb::Update].into_iter().collect();
     let mut parts = Vec::new();
     if status {
@@ -102,7 +102,7 @@ fn parts(gvk: &GroupVersionKind, status: bool, scale: bool) -> Box<[Subresource]
     parts.into()
 }
 
-/// Returns the columns of a Table and the paths of their cells.
+/// Returns the columns of a Table, and the JSONPaths of the cells after the name.
 fn columns(version: &Value) -> (Box<[Column]>, Vec<JsonPath>) {
     let column =
         |name: &str, kind: &str, format: &str, priority: i64, description: Option<&str>| Column {
@@ -115,17 +115,17 @@ fn columns(version: &Value) -> (Box<[Column]>, Vec<JsonPath>) {
     let mut columns = vec![column("Name", "string", "name", 0, None)];
     let mut paths = Vec::new();
     let own = list(version, "additionalPrinterColumns");
-    for given in own {
-        let path = text(given, "jsonPath");
-        let described = match text(given, "description") {
+    for printer_column in own {
+        let path = text(printer_column, "jsonPath");
+        let described = match text(printer_column, "description") {
             "" => format!("Custom resource definition column (in JSONPath format): {path}"),
             words => words.to_owned(),
         };
         columns.push(column(
-            text(given, "name"),
-            text(given, "type"),
-            text(given, "format"),
-            int(given, "priority").unwrap_or(0),
+            text(printer_column, "name"),
+            text(printer_column, "type"),
+            text(printer_column, "format"),
+            int(printer_column, "priority").unwrap_or(0),
             Some(&described),
         ));
         paths.push(JsonPath::parse(path));
@@ -137,7 +137,7 @@ fn columns(version: &Value) -> (Box<[Column]>, Vec<JsonPath>) {
     (columns.into(), paths)
 }
 
-/// Returns the warning of a deprecated version, which names the best version in its place.
+/// Returns the warning of a deprecated version. It names the most preferred version to use instead.
 ///
 /// Upstream: `defaultDeprecationWarning`.
 fn deprecation(gvk: &GroupVersionKind, version: &Value, all: &[Value]) -> Option<Box<str>> {
@@ -188,7 +188,7 @@ mod tests {
     use super::preference;
 
     #[test]
-    fn versions_are_preferred_as_upstream_does() {
+    fn versions_are_sorted_by_stability_and_number() {
         let mut names =
             ["foo1", "v1alpha1", "v10", "v2", "v1beta2", "v11beta1", "foo10", "v1", "vx"];
         names.sort_by(|a, b| preference(b).cmp(&preference(a)));

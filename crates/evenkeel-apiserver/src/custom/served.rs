@@ -25,8 +25,8 @@ struct ServedDefinition {
 pub(crate) struct Served(Mutex<BTreeMap<String, ServedDefinition>>);
 
 impl Served {
-    /// Replaces the custom resource types of the table by those of `all` definitions. Ends watches of definitions that
-    /// changed or were removed.
+    /// Replaces the custom resource types in the table with those of `all` definitions. Ends the watches of definitions
+    /// that changed or no longer exist.
     pub(super) fn refresh(&self, table: &Table, all: &[&Value]) {
         let mut previous = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut changed = false;
@@ -57,18 +57,20 @@ impl Served {
         let removed = std::mem::replace(&mut *previous, current);
         replaced_definitions.extend(removed.into_values().map(|definition| definition.replaced));
         if changed {
-            table.set_custom(previous.values().flat_map(|it| it.resource_types.iter().cloned()));
+            table.set_custom(
+                previous.values().flat_map(|definition| definition.resource_types.iter().cloned()),
+            );
         }
         for replaced in replaced_definitions {
             replaced.send_replace(true);
         }
     }
 
-    /// Returns the resource type that deletes a definition's objects: the storage version's if it is served, because it
-    /// needs no conversion webhook.
+    /// Returns the resource type that deletes a definition's objects: the storage version's if it is served,
+    /// because it needs no conversion webhook.
     pub(super) fn resource_type_for_deletion(&self, name: &str) -> Option<Arc<ResourceType>> {
         let served = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let types = served.get(name).map_or(&[][..], |it| &it.resource_types[..]);
+        let types = served.get(name).map_or(&[][..], |definition| &definition.resource_types[..]);
         let is_stored = |resource: &&Arc<ResourceType>| {
             definition_of(types)
                 .is_some_and(|definition| definition.stored_as == resource.api_version)

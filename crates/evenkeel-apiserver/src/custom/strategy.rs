@@ -26,8 +26,8 @@ impl CustomResourceStrategy {
         Self { version, resource, kind }
     }
 
-    /// Returns the errors of schema, scale, embedded objects, lists and `x-kubernetes-validations`. `old` is set on
-    /// update.
+    /// Validates an object: schema, scale, embedded objects, lists and `x-kubernetes-validations`. An update has an
+    /// `old` object.
     fn check(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let version = &*self.version;
         let mut errors = Vec::new();
@@ -59,7 +59,7 @@ impl CustomResourceStrategy {
         cel::validate_expressions(new, old, structural, &mut { BUDGET }, errors);
     }
 
-    /// Validates lists of the types set and map. On update, an invalid list is accepted if the old object had one.
+    /// Validates lists of the types set and map. An update may keep invalid lists if the old object has any.
     fn check_lists(&self, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
         let find = |object: &Value| {
             let mut found = Vec::new();
@@ -90,7 +90,7 @@ impl CustomResourceStrategy {
     }
 }
 
-/// Returns an error if earlier errors prevent the evaluation of expressions.
+/// Returns the error for unchecked expressions if earlier errors prevent their evaluation.
 fn expressions_blocked_by(errors: &[FieldError]) -> Option<FieldError> {
     let blocks = |e: &FieldError| {
         matches!(
@@ -179,8 +179,8 @@ impl Strategy for CustomResourceStrategy {
         false
     }
 
-    /// Converts an object from its stored version to this one. `conversion::read` has already done so if a webhook
-    /// converts.
+    /// Converts an object from its stored version to this one, unless a webhook converts: then `conversion::read` has
+    /// already converted it.
     fn convert_out(&self, _to: &GroupVersionKind, object: &mut Value) {
         let definition = &self.version.definition;
         if definition.webhook.is_some() {
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finalizers_are_to_be_qualified() {
+    fn an_unqualified_finalizer_gets_a_warning() {
         assert!(
             finalizer_warning("example.com/f").is_none() && finalizer_warning("orphan").is_none()
         );

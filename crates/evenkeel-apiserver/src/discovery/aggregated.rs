@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 const CONTENT_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Returns the document of `/api` (the core group) or `/apis` (all other groups). Clients request it often, so it is
-/// encoded once for each state of the table.
+/// Returns the document of `/api` (the core group) or `/apis` (all other groups). Clients request it often, so the
+/// server encodes it once for each state of the table.
 pub(super) fn answer(rows: &Rows, core: bool) -> &Document {
     rows.documents[usize::from(core)].get_or_init(|| document(rows, core))
 }
@@ -34,8 +34,8 @@ fn document(rows: &Rows, core: bool) -> Document {
     Document::new(Bytes::from(format!("{list}\n")), CONTENT_TYPE)
 }
 
-/// Returns the kind of a resource or a subresource. As upstream's, a built-in kind has no group and version unless they
-/// differ from the resource's.
+/// Returns the kind of a resource or a subresource. As in upstream's documents, a built-in kind has an empty group and
+/// version unless they differ from the resource's.
 fn kind_of(resource: &ResourceType, part: Option<&Subresource>) -> Value {
     match part {
         Some(part) if part.foreign_kind => {

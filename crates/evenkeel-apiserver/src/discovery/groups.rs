@@ -15,12 +15,12 @@ pub(super) type Group<'a> = (&'a str, Vec<Version<'a>>);
 pub(super) fn groups(rows: &Rows) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for resource in &rows.all {
-        let at =
+        let index =
             groups.iter().position(|(name, _)| *name == resource.group()).unwrap_or_else(|| {
                 groups.push((resource.group(), Vec::new()));
                 groups.len() - 1
             });
-        let versions = &mut groups[at].1;
+        let versions = &mut groups[index].1;
         match versions.iter_mut().find(|(version, _)| *version == resource.version()) {
             Some((_, resources)) => resources.push(resource),
             None => versions.push((resource.version(), vec![resource])),
@@ -29,7 +29,7 @@ pub(super) fn groups(rows: &Rows) -> Vec<Group<'_>> {
     groups
 }
 
-/// Storage version hashes of kinds that are stored in another version or group than [`storage_version_hash`] assumes.
+/// Storage version hashes of kinds whose storage version or group is not the one that [`storage_version_hash`] assumes.
 const STORED_AS: &[(&str, &str, &str)] = &[
     ("autoscaling/v1", "HorizontalPodAutoscaler", "qwQve8ut294="),
     ("certificates.k8s.io/v1", "ClusterTrustBundle", "v5yhuVertL4="),
@@ -39,7 +39,8 @@ const STORED_AS: &[(&str, &str, &str)] = &[
     ("storagemigration.k8s.io/v1", "StorageVersionMigration", "pCjmmKOkLy4="),
 ];
 
-/// Returns a short hash of the storage version. Storage migration clients compare it.
+/// Returns a short hash of the storage version, or `None` for a resource without watches. Storage migration clients
+/// compare it.
 pub(super) fn storage_version_hash(resource: &ResourceType) -> Option<String> {
     if !resource.verbs.has(Verb::Watch) {
         return None;
@@ -87,7 +88,7 @@ mod tests {
     use crate::resource::Table;
 
     #[test]
-    fn hashes_are_upstreams() {
+    fn storage_version_hashes_equal_upstreams() {
         let table = Table::builtin();
         let hash = |version: &str, name: &str| {
             table.get(version, name).as_deref().and_then(storage_version_hash).unwrap_or_default()

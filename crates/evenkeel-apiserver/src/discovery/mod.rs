@@ -19,7 +19,8 @@ use evenkeel_apimachinery::status::StatusError;
 pub(crate) const FORMS: [&str; 3] =
     ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
-/// Whether a path is below one that upstream's router has: the core group, or a version of a built-in one.
+/// Returns whether upstream's router has a route for the path: below the core group, or below a version of a built-in
+/// group.
 pub(crate) fn is_routed(api: &Api, path: &str) -> bool {
     let rows = api.table.rows();
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
@@ -32,7 +33,8 @@ pub(crate) fn is_routed(api: &Api, path: &str) -> bool {
     }
 }
 
-/// Answers a request for a discovery path; `None` if there is no such page. An answer may be a 404 or a 406.
+/// Returns the response to a request for a discovery path, or `None` if there is no such document. The response may be
+/// a 404 or a 406.
 pub(crate) fn serve(
     api: &Api,
     path: &str,
@@ -73,7 +75,7 @@ fn has_group(rows: &Rows, group: &str) -> bool {
     rows.all.iter().any(|resource| resource.group() == group)
 }
 
-/// Whether `Accept` prefers the aggregated document to the old one, which has other media types, too.
+/// Returns whether `Accept` prefers the aggregated document to the unaggregated one.
 fn wants_aggregated(headers: &HeaderMap) -> bool {
     let wanted = accept::media_ranges(headers).into_iter().find_map(|media_range| {
         match (media_range.param("g"), media_range.param("v"), media_range.param("as")) {
@@ -105,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forms_are_negotiated() {
+    fn the_aggregated_document_needs_its_media_type() {
         let headers = |accept: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(http::header::ACCEPT, HeaderValue::from_static(accept));

@@ -1,4 +1,4 @@
-//! Ciphers for encryption at rest. A random nonce precedes each value.
+//! Ciphers for encryption at rest. Each encrypted value begins with a random nonce.
 
 use aes::cipher::block_padding::Pkcs7;
 use aes::cipher::{
@@ -12,9 +12,13 @@ use aes_gcm::aead::generic_array::GenericArray;
 use crypto_secretbox::XSalsa20Poly1305;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
+/// Length of the nonce of AES-GCM, in bytes.
 const GCM_NONCE: usize = 12;
+/// Length of the nonce of XSalsa20 and Poly1305, in bytes.
 const SECRETBOX_NONCE: usize = 24;
+/// Length of the authentication tags of AES-GCM and Poly1305, in bytes.
 const TAG: usize = 16;
+/// Length of a block of AES, in bytes.
 const BLOCK: usize = 16;
 
 const TOO_SHORT: &str = "the stored value is too short";
@@ -144,6 +148,7 @@ impl Cipher {
     }
 }
 
+/// Splits a stored value, or returns an error if it is too short.
 fn split(bytes: &[u8], index: usize) -> Result<(&[u8], &[u8]), String> {
     bytes.split_at_checked(index).ok_or_else(|| TOO_SHORT.to_owned())
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::cipher::Cipher;
 
-/// Group or resource that means all of them.
+/// Wildcard for all groups, or for all resources of a group.
 pub(super) const ANY: &str = "*";
 
 /// Parses `resource.group`; a resource without a group is a core resource.
@@ -22,7 +22,7 @@ pub(super) fn group_resource(text: &str) -> GroupResource {
     GroupResource { group: group.into(), resource: resource.into() }
 }
 
-/// Providers by resource. Fields are named as in the file; absent strings are empty.
+/// Encryption providers by resource. Fields are named as in the file; absent strings are empty.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct EncryptionConfiguration {
@@ -31,7 +31,7 @@ pub(super) struct EncryptionConfiguration {
     pub(super) resources: Vec<ResourceConfiguration>,
 }
 
-/// Resources and their providers: the first provider encrypts, all of them decrypt.
+/// Resources with their providers: the first provider encrypts, all of them decrypt.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ResourceConfiguration {
@@ -95,14 +95,14 @@ impl Key {
 type CipherOf = fn(&[u8]) -> Result<Cipher, String>;
 
 impl Provider {
-    /// Returns name, cipher and keys of a provider that encrypts; `None` for `identity` and KMS.
+    /// Returns the name, the cipher and the keys of a provider that encrypts; `None` for `identity` and KMS.
     pub(super) fn keys(&self) -> Option<(&'static str, CipherOf, &[Key])> {
         let all: [(_, CipherOf, _); 3] = [
             ("aesgcm", Cipher::aes_gcm, &self.aesgcm),
             ("aescbc", Cipher::aes_cbc, &self.aescbc),
             ("secretbox", Cipher::secretbox, &self.secretbox),
         ];
-        all.into_iter().find_map(|(name, of, keys)| Some((name, of, &*keys.as_ref()?.keys)))
+        all.into_iter().find_map(|(name, cipher, keys)| Some((name, cipher, &*keys.as_ref()?.keys)))
     }
 }
 

@@ -9,7 +9,7 @@
 //!
 //! The first provider of a resource encrypts; all of them decrypt. A value of another provider or key is stale: the
 //! next write of its object encrypts it again, even if the object does not change. Upstream refuses an unencrypted
-//! value unless `identity` is a provider. This server reads it, because the history may still contain it.
+//! value unless `identity` is a provider. This server accepts such a value, because the history may still contain one.
 //!
 //! Upstream: `encryptionconfig.LoadEncryptionConfig`, `value.prefixTransformers`.
 
@@ -33,6 +33,7 @@ use crate::store::{DataContext, Transformer, Untransformable};
 
 /// Prefix of every encrypted value.
 const ENCRYPTED: &[u8] = b"k8s:enc:";
+
 /// Transformer of values with one key, or without encryption.
 struct KeyTransformer {
     /// Prefix of values that this key encrypted; empty without encryption.
@@ -64,7 +65,7 @@ impl Encryption {
             for name in &rule.resources {
                 let resource = group_resource(name);
                 let masks = [of_group(&resource.group, ANY), of_group(ANY, ANY)];
-                // An earlier rule for a group or for all resources masks this one.
+                // An earlier rule for the resource's group or for all resources takes precedence over this one.
                 if masks.iter().any(|mask| *mask != resource && by_resource.contains_key(mask)) {
                     continue;
                 }
@@ -109,7 +110,8 @@ impl KeyTransformer {
     }
 }
 
-/// Returns the associated data of a value, its object's key. So a value cannot be copied to another object.
+/// Returns the associated data of a value: its object's key. With AES-GCM, a value that was copied to another object
+/// does not decrypt.
 fn authenticated_data(context: DataContext<'_>) -> Vec<u8> {
     [context.resource_prefix.as_bytes(), b"/", context.key.as_bytes()].concat()
 }

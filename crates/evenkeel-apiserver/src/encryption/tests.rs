@@ -2,12 +2,13 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Returns `n` bytes of a digit in base64.
+/// Returns the base64 text of `n` bytes, each of them `digit`.
 fn secret(digit: u8, n: usize) -> String {
     use base64::Engine as _;
     base64::engine::general_purpose::STANDARD.encode(vec![digit; n])
 }
 
+/// Returns a configuration file with these rules.
 fn config(resources: &Value) -> String {
     json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration", "resources": resources})
         .to_string()
@@ -17,6 +18,7 @@ fn encryption(resources: &Value) -> Encryption {
     Encryption::from_config(&config(resources)).unwrap_or_else(|why| panic!("{why}"))
 }
 
+/// Returns a provider with keys, each given by name, byte and length.
 fn provider(name: &str, keys: &[(&str, u8, usize)]) -> Value {
     let keys: Vec<Value> = keys
         .iter()
@@ -28,11 +30,11 @@ fn provider(name: &str, keys: &[(&str, u8, usize)]) -> Value {
 const SECRET: DataContext<'_> = DataContext { resource_prefix: "/secrets", key: "ns/x" };
 
 fn stored(encryption: &Encryption, context: DataContext<'_>, value: &[u8]) -> Vec<u8> {
-    encryption.transform_to_storage(context, value.into()).expect("it encrypts").into_owned()
+    encryption.transform_to_storage(context, value.into()).expect("encrypted").into_owned()
 }
 
 #[test]
-fn every_provider_gives_back_what_it_took() {
+fn every_provider_decrypts_what_it_encrypted() {
     for (name, size) in [
         ("aescbc", 16),
         ("aescbc", 24),
@@ -53,8 +55,7 @@ fn every_provider_gives_back_what_it_took() {
             assert_ne!(bytes, stored(&encryption, SECRET, value), "each nonce is new");
             let back = encryption.transform_from_storage(SECRET, &bytes);
             assert_eq!(back, Ok((value.into(), false)), "{name} {size}");
-            // A truncated or changed value is refused, or decrypts to another value without authentication. It never
-            // panics.
+            // A truncated value is refused. Without authentication, it may decrypt to another value. It never panics.
             for end in 0..bytes.len().min(80) {
                 assert_ne!(
                     encryption.transform_from_storage(SECRET, &bytes[..end]).ok(),
@@ -62,7 +63,7 @@ fn every_provider_gives_back_what_it_took() {
                 );
             }
         }
-        // An authenticating cipher refuses another object's value.
+        // Only AES-GCM binds a value to its object's key.
         let bytes = stored(&encryption, SECRET, b"value");
         let elsewhere = DataContext { key: "ns/y", ..SECRET };
         assert_eq!(encryption.transform_from_storage(elsewhere, &bytes).is_err(), name == "aesgcm");
@@ -71,7 +72,7 @@ fn every_provider_gives_back_what_it_took() {
 
 /// Values that upstream's libraries encrypted: Go's `crypto/cipher` and `nacl/secretbox` of `golang.org/x/crypto`.
 #[test]
-fn values_of_upstream_are_read() {
+fn values_that_upstream_encrypted_are_decrypted() {
     let hex = |text: &str| -> Vec<u8> {
         (0..text.len())
             .step_by(2)
@@ -96,7 +97,7 @@ fn values_of_upstream_are_read() {
 const VECTORS: &str = include_str!("testdata/vectors.json");
 
 #[test]
-fn keys_are_rotated() {
+fn a_value_of_an_earlier_key_is_stale_until_the_next_write() {
     let old = ("old", 1, 32);
     let new = ("new", 2, 32);
     let rule = |providers: Vec<Value>| {
@@ -125,7 +126,7 @@ fn keys_are_rotated() {
 }
 
 #[test]
-fn the_first_rule_for_a_resource_counts() {
+fn the_first_rule_for_a_resource_applies() {
     let by = |name: &str| vec![provider("aesgcm", &[(name, 1, 32)])];
     let encryption = encryption(&json!([
         {"resources": ["configmaps"], "providers": [{"identity": {}}]},
@@ -154,7 +155,7 @@ fn the_first_rule_for_a_resource_counts() {
 }
 
 #[test]
-fn a_wrong_configuration_is_refused_without_its_secrets() {
+fn errors_of_a_configuration_do_not_contain_its_secrets() {
     let one = |resources: Value, providers: Value| {
         config(&json!([{"resources": resources, "providers": providers}]))
     };

@@ -35,7 +35,7 @@ pub(super) fn validate(config: &EncryptionConfiguration) -> Vec<FieldError> {
             errors.push(FieldError::required(&*path, format!("at least one {path} is required")));
         }
         for (index, provider) in rule.providers.iter().enumerate() {
-            errors.extend(of_provider(provider, &format!("{path}[{index}]")));
+            errors.extend(provider_errors(provider, &format!("{path}[{index}]")));
         }
     }
     errors
@@ -48,9 +48,9 @@ fn overlaps(resources: &[String], path: &str) -> Vec<FieldError> {
         let before = |index: usize| all.get(..index).unwrap_or_default();
         all.iter()
             .enumerate()
-            .flat_map(move |(index, one)| before(index).iter().map(move |it| (it, one)))
+            .flat_map(move |(index, one)| before(index).iter().map(move |other| (other, one)))
     };
-    let is_all = |it: &GroupResource| &*it.group == ANY && &*it.resource == ANY;
+    let is_all = |name: &GroupResource| &*name.group == ANY && &*name.resource == ANY;
     let overlap = |(a, b): (&GroupResource, &GroupResource)| {
         a != b
             && (is_all(a)
@@ -94,7 +94,7 @@ fn refused_resource(name: &str) -> Option<&'static str> {
     }
 }
 
-fn of_provider(provider: &Provider, path: &str) -> Vec<FieldError> {
+fn provider_errors(provider: &Provider, path: &str) -> Vec<FieldError> {
     let Provider { aesgcm, aescbc, secretbox, identity, kms } = provider;
     let given = [
         aesgcm.is_some(),
@@ -127,14 +127,14 @@ fn of_provider(provider: &Provider, path: &str) -> Vec<FieldError> {
     if keys.is_empty() {
         return vec![FieldError::required(path, "at least one keys is required")];
     }
-    let of_key = |(index, key): (usize, &Key)| of_key(key, &format!("{path}[{index}]"), sizes);
-    keys.iter().enumerate().flat_map(of_key).collect()
+    let errors = |(index, key): (usize, &Key)| key_errors(key, &format!("{path}[{index}]"), sizes);
+    keys.iter().enumerate().flat_map(errors).collect()
 }
 
-/// Returns the errors of a key, without its secret.
+/// Returns the errors of a key. They do not contain its secret.
 ///
 /// Upstream: `validateKey`.
-fn of_key(key: &Key, path: &str, sizes: &[usize]) -> Vec<FieldError> {
+fn key_errors(key: &Key, path: &str, sizes: &[usize]) -> Vec<FieldError> {
     let required = |field: &str| {
         let why = format!("{field} is a mandatory field for a key");
         FieldError::required(format!("{path}.{field}"), why)

@@ -1,5 +1,5 @@
-//! Divides the server's seats among priority levels. Shares set the nominal limits. Every ten seconds, current limits
-//! follow each level's demand within the bounds of lending and borrowing.
+//! Divides the server's seats among priority levels. Shares determine the nominal limits. Every ten seconds, the
+//! current limits follow each level's demand within the bounds of lending and borrowing.
 //!
 //! | documented | where |
 //! |---|---|
@@ -92,7 +92,7 @@ impl SeatDemand {
     }
 }
 
-/// Input of borrowing for one level.
+/// Priority level as [`borrow`] reads it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Borrower {
     pub(crate) exempt: bool,
@@ -116,7 +116,7 @@ impl Borrower {
     }
 }
 
-/// Computes the current limits of all levels, in their order, and the fraction of its target that each level gets.
+/// Returns the current limits of all levels, in their order, and the fraction of its target that each level gets.
 ///
 /// Upstream: `updateBorrowingLocked`.
 pub(crate) fn borrow(levels: &[Borrower]) -> (Vec<usize>, f64) {
@@ -173,15 +173,16 @@ struct Class {
 ///
 /// Upstream: `computeConcurrencyAllocation`.
 fn compute_concurrency_allocation(sum: f64, classes: &[Class]) -> Option<(Vec<f64>, f64)> {
-    let bad = |c: &Class| c.lower < 0.0 || c.target < c.lower || c.upper < c.lower;
+    let is_invalid = |c: &Class| c.lower < 0.0 || c.target < c.lower || c.upper < c.lower;
     let lowest: f64 = classes.iter().map(|c| c.lower).sum();
     let highest: f64 = classes.iter().map(|c| c.upper).sum();
-    if sum < 0.0 || classes.iter().any(bad) || lowest - sum > EPSILON || sum - highest > EPSILON {
+    let is_possible = sum >= 0.0 && lowest - sum <= EPSILON && sum - highest <= EPSILON;
+    if !is_possible || classes.iter().any(is_invalid) {
         return None;
     }
     let target = |c: &Class| c.target.max(MIN_TARGET);
-    let at = |fraction: f64, c: &Class| (fraction * target(c)).clamp(c.lower, c.upper);
-    let total = |fraction: f64| classes.iter().map(|c| at(fraction, c)).sum::<f64>();
+    let part_of = |fraction: f64, c: &Class| (fraction * target(c)).clamp(c.lower, c.upper);
+    let total = |fraction: f64| classes.iter().map(|c| part_of(fraction, c)).sum::<f64>();
     // The sum of all parts is piecewise linear in the fraction. It bends where a class reaches a bound.
     let mut bends: Vec<f64> =
         classes.iter().flat_map(|c| [c.lower / target(c), c.upper / target(c)]).collect();
@@ -199,7 +200,7 @@ fn compute_concurrency_allocation(sum: f64, classes: &[Class]) -> Option<(Vec<f6
         fraction = below + (bend - below) * part.clamp(0.0, 1.0);
         break;
     }
-    Some((classes.iter().map(|c| at(fraction, c)).collect(), fraction))
+    Some((classes.iter().map(|c| part_of(fraction, c)).collect(), fraction))
 }
 
 #[cfg(test)]
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_the_suggested_levels() {
+    fn limits_follow_shares_and_percentages() {
         let shares = |nominal, lendable_percent| Shares {
             nominal,
             lendable_percent,

@@ -56,13 +56,13 @@ pub(super) struct Level {
     pub(super) hand_size: usize,
 }
 
-/// Configuration from all stored objects.
+/// Configuration that [`digest`] parsed from all stored objects.
 #[derive(Debug, Default)]
 pub(super) struct Digest {
     pub(super) levels: Vec<Level>,
     /// Schemas in matching order.
     pub(super) schemas: Vec<Schema>,
-    /// Reasons to ignore objects.
+    /// Reasons why objects are ignored.
     pub(super) problems: Vec<String>,
 }
 
@@ -80,14 +80,17 @@ pub(super) fn digest(schema_objects: &[Value], level_objects: &[Value]) -> Diges
             )),
         }
     }
-    let none = |name: &str, nominal, queuing| Level {
+    let mandatory_level = |name: &str, nominal, queuing| Level {
         name: name.into(),
         uid: "".into(),
         shares: Shares { nominal, lendable_percent: 0, borrowing_limit_percent: None },
         queuing,
         hand_size: 0,
     };
-    for mandatory in [none(EXEMPT, 0, Queuing::Exempt), none(CATCH_ALL, 5, Queuing::Reject)] {
+    for mandatory in [
+        mandatory_level(EXEMPT, 0, Queuing::Exempt),
+        mandatory_level(CATCH_ALL, 5, Queuing::Reject),
+    ] {
         if !digest.levels.iter().any(|level| level.name == mandatory.name) {
             digest.levels.push(mandatory);
         }
@@ -108,10 +111,10 @@ fn level(object: &Value) -> Option<Level> {
             let queuing = match text(object, &format!("{response}.type")) {
                 "Reject" => Queuing::Reject,
                 "Queue" => {
-                    let of = |field: &str| size(&format!("{response}.queuing.{field}"));
-                    let queues = of("queues")?;
-                    let dealer = Dealer::new(queues, of("handSize")?)?;
-                    Queuing::Queue { queues, dealer, length_limit: of("queueLengthLimit")? }
+                    let queuing = |field: &str| size(&format!("{response}.queuing.{field}"));
+                    let queues = queuing("queues")?;
+                    let dealer = Dealer::new(queues, queuing("handSize")?)?;
+                    Queuing::Queue { queues, dealer, length_limit: queuing("queueLengthLimit")? }
                 }
                 _ => return None,
             };
@@ -129,7 +132,7 @@ fn level(object: &Value) -> Option<Level> {
     Some(Level { name: name.into(), uid, shares, queuing, hand_size })
 }
 
-/// Orders the FlowSchemas by precedence and drops those whose priority level does not exist.
+/// Sorts the FlowSchemas by precedence and drops those whose priority level does not exist.
 ///
 /// Upstream: `digestFlowSchemasLocked`, `FlowSchemaSequence`.
 fn schemas(objects: &[Value], digest: &mut Digest) {
@@ -181,7 +184,7 @@ fn schemas(objects: &[Value], digest: &mut Digest) {
     }
 }
 
-/// Returns a rule for all requests of the groups.
+/// Returns a rule that matches all requests of the groups.
 fn everything(groups: &[&str]) -> Value {
     let subjects: Vec<Value> =
         groups.iter().map(|name| json!({"kind": "Group", "group": {"name": name}})).collect();
@@ -192,7 +195,8 @@ fn everything(groups: &[&str]) -> Value {
     })
 }
 
-/// Returns the condition for the existence of the FlowSchema's priority level; `None` if the FlowSchema already has it.
+/// Returns the condition `Dangling`, which says whether the FlowSchema's priority level exists. Returns `None` if the
+/// FlowSchema already has this condition.
 ///
 /// Upstream: `presyncFlowSchemaStatus`.
 pub(crate) fn dangling(schema: &Value, levels: &[Value], now: &str) -> Option<Value> {
@@ -234,23 +238,26 @@ mod tests {
     use super::*;
     use crate::request::{Query, RequestInfo};
 
+    /// Returns a FlowSchema with one rule.
     fn schema(name: &str, precedence: i64, level: &str, rule: &Value) -> Value {
         json!({"metadata": {"name": name, "uid": format!("of-{name}")}, "spec": {"matchingPrecedence": precedence,
             "priorityLevelConfiguration": {"name": level}, "rules": [rule]}})
     }
 
+    /// Returns a rule for resources. Without namespaces, it matches only cluster-scoped requests.
     fn rule(subject: &Value, verbs: &[&str], resources: &[&str], namespaces: &[&str]) -> Value {
         json!({"subjects": [subject], "resourceRules": [{"verbs": verbs, "apiGroups": ["*"], "resources": resources,
             "clusterScope": namespaces.is_empty(), "namespaces": namespaces}]})
     }
 
+    /// Returns a limited PriorityLevelConfiguration without queues.
     fn reject(name: &str) -> Value {
         json!({"metadata": {"name": name, "uid": name}, "spec": {"type": "Limited", "limited": {
             "nominalConcurrencyShares": 5, "limitResponse": {"type": "Reject"}}}})
     }
 
-    /// Returns the name of the schema that matches a request.
-    fn taken(user: &User, method: &str, path: &str) -> String {
+    /// Returns the name of the schema that matches a request; empty if none matches.
+    fn matching_schema(user: &User, method: &str, path: &str) -> String {
         let user_of = |name: &str| json!({"kind": "User", "user": {"name": name}});
         let group_of = |name: &str| json!({"kind": "Group", "group": {"name": name}});
         let accounts =
@@ -285,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_go_where_the_first_schema_takes_them() {
+    fn the_matching_schema_with_the_lowest_precedence_applies() {
         let ann = User::authenticated("ann", ["g"]);
         let account = |name: &str| User::authenticated(name, []);
         let web = account("system:serviceaccount:a:web");
@@ -304,12 +311,12 @@ mod tests {
             (&ann, "GET", "/logs/a/b", "paths"),
             (&ann, "POST", "/healthz", ""),
         ] {
-            assert_eq!(taken(user, method, path), want, "{} {method} {path}", user.name);
+            assert_eq!(matching_schema(user, method, path), want, "{} {method} {path}", user.name);
         }
     }
 
     #[test]
-    fn broken_levels_are_ignored_and_mandatory_ones_are_there() {
+    fn broken_levels_are_ignored_and_missing_mandatory_ones_are_added() {
         let queue = |hand: u32| {
             let mut level = reject("queue");
             set(
@@ -331,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_say_whether_their_level_exists() {
+    fn the_condition_dangling_says_whether_the_level_exists() {
         let mut schema = schema("s", 1, "low", &json!({}));
         let gone = dangling(&schema, &[], "then").expect("a condition");
         assert_eq!(

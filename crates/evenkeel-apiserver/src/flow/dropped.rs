@@ -1,4 +1,5 @@
-//! Retry-After of rejected requests. It doubles while a priority level keeps rejecting, and falls slowly after that.
+//! Retry-After of rejected requests. It doubles while a priority level keeps rejecting requests, and falls slowly after
+//! that.
 
 use std::collections::VecDeque;
 
@@ -12,8 +13,11 @@ const MAX_RETRY_AFTER: i64 = 32;
 pub(super) struct DroppedRequests {
     /// Seconds with their numbers of rejected requests, without the current second.
     history: VecDeque<(i64, i64)>,
+    /// Current second with its number of rejected requests.
     current: (i64, i64),
+    /// Retry-After in seconds.
     retry_after: i64,
+    /// Second in which Retry-After last rose.
     raised: i64,
 }
 
@@ -32,7 +36,7 @@ impl DroppedRequests {
         }
         self.history.push_back(self.current);
         let kept = (2 * self.retry_after).min(MAX_RETRY_AFTER);
-        while self.history.front().is_some_and(|(index, _)| second - index > kept) {
+        while self.history.front().is_some_and(|(old, _)| second - old > kept) {
             self.history.pop_front();
         }
         self.current = (second, 1);
@@ -43,7 +47,7 @@ impl DroppedRequests {
     /// Upstream: `updateRetryAfterIfNeededLocked`.
     fn update(&mut self, second: i64) {
         let recent =
-            self.history.iter().rev().take_while(|(index, _)| second - index <= self.retry_after);
+            self.history.iter().rev().take_while(|(old, _)| second - old <= self.retry_after);
         let dropped: i64 = recent.map(|(_, requests)| requests).sum();
         if second - self.raised >= self.retry_after && dropped >= 3 * self.retry_after {
             self.retry_after = (2 * self.retry_after).min(MAX_RETRY_AFTER);
@@ -59,8 +63,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retry_after_follows_the_rejections() {
+    fn retry_after_doubles_under_load_and_falls_by_one_second() {
         let mut dropped = DroppedRequests::default();
+        // Rejects this many requests in each second. Returns each second's last Retry-After.
         let mut seconds = |seconds: std::ops::Range<i64>, requests: i64| {
             seconds
                 .map(|second| {

@@ -1,9 +1,9 @@
-//! Estimates the work of a request: the seats that it occupies, and those that a write keeps after its response while
-//! the server notifies watchers.
+//! Estimates the work of a request: the seats that it occupies. A write also keeps seats after its response, while the
+//! server notifies watchers.
 //!
 //! | documented | where |
 //! |---|---|
-//! | A list takes a seat for each 100 kB of objects that it holds in memory at once | `list` |
+//! | A list takes a seat for each 100 kB of objects that it holds in memory at the same time | `list` |
 //! | A watch with initial events costs as much as a list until the initial objects are read | `list` |
 //! | A write keeps a seat for 5 ms for each ten watchers, if ten or more watchers receive it | `mutating` |
 //! | All other requests take one seat | `WorkEstimate` |
@@ -14,7 +14,8 @@ use crate::request::{Query, RequestInfo};
 
 /// Bytes of objects in memory for which a list takes one seat.
 const BYTES_PER_SEAT: u64 = 100_000;
-/// Maximum number of bytes that a list from memory holds at once: it is encoded while it is sent.
+/// Maximum number of bytes that a list from memory holds at the same time, because the server encodes it while it sends
+/// it.
 const MAX_CACHED_LIST_BYTES: u64 = 1_000_000;
 /// Assumed size of an object of unknown size.
 const MAX_OBJECT_BYTES: u64 = 1_500_000;
@@ -142,9 +143,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_cost_by_size() {
+    fn a_list_takes_seats_by_the_size_of_its_objects() {
         let stats = ObjectStats { count: 10_000, average_size: 5_000 };
-        for (query, stats, most, wanted) in [
+        for (query, stats, max_seats, wanted) in [
             ("", Some(stats), 0, 10),
             ("", Some(stats), 4, 4),
             ("", None, 0, 1),
@@ -166,16 +167,16 @@ mod tests {
         ] {
             let query = Query::parse(Some(query));
             let info = RequestInfo::new(&Method::GET, "/api/v1/pods", &query);
-            let found = list(&info, &query, stats, most);
+            let found = list(&info, &query, stats, max_seats);
             assert_eq!(found, WorkEstimate { initial_seats: wanted, ..found }, "{query:?}");
             assert_eq!((found.final_seats, found.additional_latency), (0, Duration::ZERO));
         }
     }
 
     #[test]
-    fn writes_cost_by_watchers() {
+    fn a_write_takes_final_seats_by_the_number_of_its_watchers() {
         let query = Query::default();
-        for (path, watches, most, seats, millis) in [
+        for (path, watches, max_seats, seats, millis) in [
             ("/api/v1/namespaces/a/pods", 0, 0, 0, 0),
             ("/api/v1/namespaces/a/pods", 9, 0, 0, 0),
             ("/api/v1/namespaces/a/pods", 10, 0, 1, 5),
@@ -185,7 +186,7 @@ mod tests {
             ("/api/v1/namespaces/a/serviceaccounts/b/token", 1_000, 0, 0, 0),
         ] {
             let info = RequestInfo::new(&Method::POST, path, &query);
-            let found = mutating(&info, watches, most);
+            let found = mutating(&info, watches, max_seats);
             let latency = Duration::from_millis(millis);
             assert_eq!(
                 (found.final_seats, found.additional_latency),

@@ -29,14 +29,14 @@ pub(crate) struct Observation {
 }
 
 impl Integrator {
-    /// Sets the value from `now` on.
+    /// Sets the value that holds from `now` on.
     pub(super) fn set(&mut self, now: Duration, value: f64) {
         self.advance(now);
         self.value = value;
         self.max = self.max.max(value);
     }
 
-    /// Returns the observation up to `now` and begins a new one.
+    /// Returns the observation of the period that ends at `now`, and begins a new period.
     pub(super) fn reset(&mut self, now: Duration) -> Observation {
         self.advance(now);
         let mut seen =
@@ -59,7 +59,7 @@ impl Integrator {
     }
 }
 
-/// Histogram of a ratio in which each value weighs as many nanoseconds as it lasted.
+/// Histogram of a ratio over time. The weight of a value is its duration in nanoseconds.
 ///
 /// Upstream: `TimingRatioHistogram`.
 #[derive(Debug, Clone)]
@@ -92,7 +92,7 @@ impl TimingHistogram {
         self.denominator = denominator;
     }
 
-    /// Returns, up to `now`, the cumulative counts by upper bound, the total count and the sum.
+    /// Returns the cumulative counts by upper bound, the total count and the sum, all up to `now`.
     pub(super) fn read(&mut self, now: Duration) -> (Vec<(f64, u64)>, u64, f64) {
         self.advance(now);
         let mut count = 0;
@@ -163,37 +163,37 @@ impl Distribution {
 mod tests {
     use super::*;
 
-    const fn s(seconds: u64) -> Duration {
+    const fn secs(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
     }
 
     #[test]
     fn numbers_are_weighted_by_time() {
         let mut seats = Integrator::default();
-        seats.set(s(0), 4.0);
-        seats.set(s(2), 10.0);
-        seats.set(s(3), 0.0);
-        let seen = seats.reset(s(8));
+        seats.set(secs(0), 4.0);
+        seats.set(secs(2), 10.0);
+        seats.set(secs(3), 0.0);
+        let seen = seats.reset(secs(8));
         assert_eq!((seen.seconds, seen.max), (8.0, 10.0));
         assert!((seen.average - 18.0 / 8.0).abs() < 1e-9, "{seen:?}");
         assert!((seen.deviation - (132.0_f64 / 8.0 - 2.25 * 2.25).sqrt()).abs() < 1e-9, "{seen:?}");
         // The next observation begins with the current value.
-        assert_eq!(seats.reset(s(9)), Observation { seconds: 1.0, ..Observation::default() });
+        assert_eq!(seats.reset(secs(9)), Observation { seconds: 1.0, ..Observation::default() });
     }
 
     #[test]
-    fn a_ratio_is_counted_for_as_long_as_it_lasts() {
-        let mut use_of_seats = TimingHistogram::new(&[0.0, 0.5, 1.0], s(0));
-        use_of_seats.set_denominator(s(0), 10.0);
-        use_of_seats.set(s(1), 5.0);
-        use_of_seats.set(s(3), 20.0);
-        let (buckets, count, sum) = use_of_seats.read(s(4));
+    fn a_ratio_counts_once_per_nanosecond() {
+        let mut seat_use = TimingHistogram::new(&[0.0, 0.5, 1.0], secs(0));
+        seat_use.set_denominator(secs(0), 10.0);
+        seat_use.set(secs(1), 5.0);
+        seat_use.set(secs(3), 20.0);
+        let (buckets, count, sum) = seat_use.read(secs(4));
         assert_eq!(buckets, [(0.0, 1_000_000_000), (0.5, 3_000_000_000), (1.0, 3_000_000_000)]);
         assert_eq!((count, sum), (4_000_000_000, 3e9));
     }
 
     #[test]
-    fn values_fall_into_buckets() {
+    fn a_value_counts_in_the_bucket_with_the_next_upper_bound() {
         let mut waits = Distribution::new(&[0.0, 1.0]);
         [0.0, 0.5, 1.0, 2.0].into_iter().for_each(|value| waits.observe(value));
         assert_eq!(waits.read(), (vec![(0.0, 1), (1.0, 3)], 4, 3.5));

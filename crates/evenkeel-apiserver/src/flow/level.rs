@@ -1,4 +1,4 @@
-//! Priority level and its requests behind a lock, state that all levels share, and the permits of requests.
+//! Priority levels with their requests, the state that all levels share, and the permits of requests.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ use evenkeel_apimachinery::user::User;
 
 const SCHEMA_HEADER: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const LEVEL_HEADER: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
-/// Bucket bounds for the used fraction of the limit.
+/// Bucket bounds of `read_vs_write_current_requests`: the used fraction of the limit.
 const READ_VS_WRITE: [f64; 15] =
     [0.0, 0.001, 0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0];
 
@@ -66,7 +66,7 @@ impl FlowSchema {
     }
 }
 
-/// Attributes by which a request is classified.
+/// Attributes of a request that determine its FlowSchema.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestDigest<'a> {
     pub(crate) user: &'a User,
@@ -82,8 +82,7 @@ impl RequestDigest<'_> {
     }
 }
 
-/// Seats of a request. The drop releases them: at the end of the request, when its client disconnects, or when its
-/// handler panics.
+/// Seats of a request. The drop releases them when the request ends, its client disconnects, or its handler panics.
 #[derive(Debug)]
 pub(crate) struct Permit(Occupied);
 
@@ -150,7 +149,7 @@ pub(super) struct LevelState {
     pub(super) current: usize,
     /// Target of seats at the last adjustment.
     pub(super) target: f64,
-    /// Whether the level's object is deleted. The level then ends with its last request.
+    /// Whether the level's object is deleted. The limiter then drops the level after its last request.
     pub(super) quiescing: bool,
     pub(super) dropped: DroppedRequests,
 }
@@ -219,7 +218,7 @@ impl PriorityLevel {
         for (waiting, ticket) in dispatched {
             let Waiting { class, mutating, sender } = waiting;
             self.shared.count(Phase::Waiting, mutating, -1);
-            // If the caller has gone, the permit drops here and releases its seats to the next request.
+            // If the client has disconnected, the permit drops here and releases its seats for the next request.
             let _ = sender.send(Permit::seats(class, ticket, mutating));
         }
         (result, next_release)
@@ -227,7 +226,7 @@ impl PriorityLevel {
 }
 
 impl LevelState {
-    /// Returns the input of borrowing, after adding the observation since the last adjustment.
+    /// Updates the demand by the observation since the last adjustment. Returns the level as `borrow` reads it.
     pub(super) fn observe(&mut self, now: Duration) -> Borrower {
         let seen = self.queues.stats.demand.reset(now);
         self.demand.update(&seen);
@@ -255,14 +254,14 @@ impl LevelState {
 #[derive(Debug)]
 pub(super) struct Shared {
     clock: Clock,
-    /// Origin of all times.
+    /// Server start, the origin of all times.
     start: Instant,
-    /// Wakes the task that releases seats at their time.
+    /// Wakes the task that releases seats when their time has passed.
     pub(super) wake: Arc<Notify>,
     kinds: [[Mutex<Kind>; 2]; 2],
 }
 
-/// Requests of one kind in one phase.
+/// Number of read or write requests in one phase, with its ratio to the limit.
 #[derive(Debug)]
 struct Kind {
     requests: i64,
@@ -276,7 +275,7 @@ pub(super) enum Phase {
     Executing,
 }
 
-/// Number of requests of a kind, and their time-weighted ratio: buckets, count and sum.
+/// Number of requests of a kind, and the time-weighted histogram of its ratio to the limit: buckets, count and sum.
 pub(super) type KindReading = (i64, (Vec<(f64, u64)>, u64, f64));
 
 impl Shared {
@@ -298,8 +297,8 @@ impl Shared {
     }
 
     /// Converts a time since the server's start to an instant.
-    pub(super) fn instant(&self, at: Duration) -> Instant {
-        self.start + at
+    pub(super) fn instant(&self, time: Duration) -> Instant {
+        self.start + time
     }
 
     /// Adds `by` to the number of requests of a kind.

@@ -1,4 +1,4 @@
-//! Shell around the queue sets: classifies requests, waits for seats and releases them.
+//! Limiter of concurrent requests: classifies a request, waits for its seats in a queue set, and releases them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -30,7 +30,7 @@ const DEFAULT_WAIT_LIMIT: Duration = Duration::from_secs(15);
 /// Limits on concurrent requests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Options {
-    /// `--enable-priority-and-fairness`: one limit, the sum of both, applies to all requests.
+    /// `--enable-priority-and-fairness`. If true, the server's limit is the sum of the two limits below.
     pub(crate) priority_and_fairness: bool,
     /// `--max-requests-inflight`; 0 for no limit.
     pub(crate) max_requests_inflight: usize,
@@ -76,7 +76,7 @@ impl Rejection {
     }
 }
 
-/// Limiter of concurrent requests.
+/// Limiter of concurrent requests, either by priority and fairness or by the in-flight limits.
 pub(crate) struct Flows {
     options: Options,
     shared: Arc<Shared>,
@@ -175,8 +175,8 @@ impl Flows {
             (Start::Execute(ticket), _) => {
                 Admission::Execute(Permit::seats(class, ticket, mutating))
             }
-            (Start::Wait(place), Some(receiver)) => {
-                wait(class, place, mutating, receiver, wait_limit).await
+            (Start::Wait(position), Some(receiver)) => {
+                wait(class, position, mutating, receiver, wait_limit).await
             }
             (Start::Reject(reason), _) => reject(class, reason),
             (Start::Wait(_), None) => reject(class, Reason::TimeOut),
@@ -241,8 +241,8 @@ impl Flows {
             !wanted && !state.queues.is_idle()
         });
         let removed_levels: Vec<Arc<PriorityLevel>> = removed_levels.cloned().collect();
-        let shares_of_gone = removed_levels.iter().map(|level| level.lock().config.shares.nominal);
-        let shares = levels.iter().map(|level| level.shares.nominal).chain(shares_of_gone);
+        let removed_shares = removed_levels.iter().map(|level| level.lock().config.shares.nominal);
+        let shares = levels.iter().map(|level| level.shares.nominal).chain(removed_shares);
         let sum: u64 = shares.map(u64::from).sum();
         let limit = self.server_limit();
         for config in levels {
@@ -308,10 +308,10 @@ impl Flows {
     /// Releases seats whose time has passed. Returns the next such time that a waiting request depends on.
     pub(crate) fn release_due(&self) -> Option<Instant> {
         let next = self.levels().iter().filter_map(|level| level.release_due()).min();
-        next.map(|at| self.shared.instant(at))
+        next.map(|time| self.shared.instant(time))
     }
 
-    /// Returns the signal to call [`Flows::release_due`] again.
+    /// Returns the notifier that signals when to call [`Flows::release_due`] again.
     pub(crate) fn wake(&self) -> Arc<Notify> {
         self.shared.wake.clone()
     }
@@ -356,19 +356,19 @@ fn reject(class: Arc<FlowSchema>, reason: Reason) -> Admission {
 /// Waits until a request is dispatched. The request leaves its queue if the time limit passes first.
 async fn wait(
     class: Arc<FlowSchema>,
-    place: QueuePosition,
+    position: QueuePosition,
     mutating: bool,
     mut receiver: oneshot::Receiver<Permit>,
     limit: Duration,
 ) -> Admission {
-    let mut queued = Queued { class: class.clone(), place, mutating, left: false };
+    let mut queued = Queued { class: class.clone(), position, mutating, left: false };
     let dispatched = tokio::time::timeout(limit, &mut receiver).await;
     let permit = match dispatched {
         Ok(permit) => {
             queued.left = true;
             permit
         }
-        // If the request was dispatched at this moment, its permit is about to arrive.
+        // The request was dispatched at the time of the timeout, so that its permit is about to arrive.
         Err(_) if !queued.leave() => receiver.await,
         Err(_) => return reject(class, Reason::TimeOut),
     };
@@ -381,7 +381,7 @@ async fn wait(
 /// Request in a queue. It leaves the queue when its client disconnects.
 struct Queued {
     class: Arc<FlowSchema>,
-    place: QueuePosition,
+    position: QueuePosition,
     mutating: bool,
     left: bool,
 }
@@ -393,7 +393,7 @@ impl Queued {
             return false;
         }
         let level = &self.class.level;
-        let left = level.with(|state, now| state.queues.cancel(now, self.place));
+        let left = level.with(|state, now| state.queues.cancel(now, self.position));
         if left {
             level.shared.count(Phase::Waiting, self.mutating, -1);
         }

@@ -1,5 +1,5 @@
-//! API Priority and Fairness: limits concurrent requests by priority levels that do not starve each other, and shares a
-//! level fairly among its flows.
+//! API Priority and Fairness: limits concurrent requests by priority level, so that no level starves another. Each
+//! level divides its seats fairly among its flows.
 //!
 //! | documented | where |
 //! |---|---|

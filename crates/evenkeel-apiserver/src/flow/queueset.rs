@@ -1,7 +1,7 @@
-//! Requests of one priority level: decides which ones execute, which ones wait in a queue, and which one comes next.
+//! Queues of one priority level: decides which requests execute, which ones wait, and which one is dispatched next.
 //!
-//! A pure state machine with time as an argument. Each waiting request has a waiter `W`; a dispatch returns it with the
-//! request's ticket.
+//! The queue set is a pure state machine with time as an argument. Each waiting request has a waiter `W`; a dispatch
+//! returns it with the request's ticket.
 //!
 //! | documented | where |
 //! |---|---|
@@ -23,7 +23,7 @@ use super::estimate::WorkEstimate;
 use super::sharding::Dealer;
 use super::stats::{DispatchStats, FlowStats, LevelStats, Reason};
 
-/// Work in seat-nanoseconds, and readings of the progress meter R in the same unit. 128 bits never overflow.
+/// Work in seat-nanoseconds. The progress meter R has the same unit. 128 bits never overflow.
 type SeatNanos = i128;
 
 /// Assumed duration of a request that has not finished.
@@ -62,7 +62,7 @@ pub(super) struct Arrival {
     pub(super) watch: bool,
 }
 
-/// Executing request; [`QueueSet::finish`] takes it back.
+/// Executing request, to pass to [`QueueSet::finish`].
 #[derive(Debug)]
 pub(crate) struct Ticket {
     flow: usize,
@@ -99,20 +99,20 @@ pub(super) struct QueueSet<W> {
     queuing: Queuing,
     /// Maximum number of seats in use.
     limit: usize,
-    /// Queues; more than configured while removed ones still have requests.
+    /// Queues. Queues beyond the configured number remain until their requests end.
     queues: Vec<Queue<W>>,
     /// Queues with waiting or executing requests.
     active_queues: usize,
     current_r: SeatNanos,
     synced: Duration,
-    /// Index of the queue of the last dispatch.
+    /// Index of the queue that dispatched last.
     robin: usize,
     enqueues: u64,
     requests_waiting: usize,
     requests_executing: usize,
     seats_waiting: usize,
     seats_in_use: usize,
-    /// Seats in use by requests that came through queues.
+    /// Seats in use by requests that belong to a queue.
     queued_seats_in_use: usize,
     /// Seats that outlive their requests, by the time of release.
     lingering: BinaryHeap<Reverse<Lingering>>,
@@ -170,7 +170,8 @@ impl<W> Queue<W> {
         self.next_dispatch_r - seats_times(self.seats_in_use as u64, ESTIMATED_SERVICE_DURATION)
     }
 
-    /// Keeps an underused queue from saving up its share of seats: virtual dispatch never precedes arrival.
+    /// Moves the next virtual dispatch to the oldest request's arrival if it is earlier. A queue thus cannot save up
+    /// seats that it did not use.
     ///
     /// Upstream: `boundNextDispatchLocked`.
     fn bound_next_dispatch(&mut self) {
@@ -280,7 +281,7 @@ impl<W> QueueSet<W> {
         }
     }
 
-    /// Starts or queues a request, or rejects it. Calls `waiter` only if the request has to wait.
+    /// Executes, queues or rejects a request. Calls `waiter` only for a request that waits.
     ///
     /// Upstream: `StartRequest`.
     pub(super) fn start(
@@ -317,7 +318,7 @@ impl<W> QueueSet<W> {
             let queue = &mut self.queues[index];
             queue.next_dispatch_r = queue.next_dispatch_r.max(self.current_r);
             let (start, discounted) = (queue.next_dispatch_r, queue.discounted_start());
-            self.note_dispatch(start, (start, start), (discounted, discounted));
+            self.record_dispatch(start, (start, start), (discounted, discounted));
             self.robin = index;
             self.flows[flow].queue_length.observe(1.0);
             let work = self.fit_final_seats(work);
@@ -386,27 +387,32 @@ impl<W> QueueSet<W> {
 
     /// Removes a waiting request after its time limit or its client's disconnect. Returns false if the request was
     /// already dispatched.
-    pub(super) fn cancel(&mut self, now: Duration, place: QueuePosition) -> (bool, Dispatched<W>) {
+    pub(super) fn cancel(
+        &mut self,
+        now: Duration,
+        position: QueuePosition,
+    ) -> (bool, Dispatched<W>) {
         let mut dispatched = self.release_due(now);
-        let Some(queue) = self.queues.get_mut(place.queue) else { return (false, dispatched) };
-        let Some(index) = queue.waiting.iter().position(|waiting| waiting.number == place.number)
+        let Some(queue) = self.queues.get_mut(position.queue) else { return (false, dispatched) };
+        let Some(index) =
+            queue.waiting.iter().position(|waiting| waiting.number == position.number)
         else {
             return (false, dispatched);
         };
-        let Some(gone) = queue.waiting.remove(index) else { return (false, dispatched) };
-        queue.work -= total_work(&gone.work);
+        let Some(cancelled) = queue.waiting.remove(index) else { return (false, dispatched) };
+        queue.work -= total_work(&cancelled.work);
         queue.bound_next_dispatch();
         self.active_queues -= usize::from(!queue.is_active());
-        self.count_waiting(now, gone.flow, gone.work.max_seats(), false);
-        let flow = &mut self.flows[gone.flow];
+        self.count_waiting(now, cancelled.flow, cancelled.work.max_seats(), false);
+        let flow = &mut self.flows[cancelled.flow];
         flow.reject(Reason::TimeOut);
-        flow.waited_in_vain.observe(now.saturating_sub(gone.arrived).as_secs_f64());
+        flow.waited_in_vain.observe(now.saturating_sub(cancelled.arrived).as_secs_f64());
         self.dispatch_as_much_as_possible(now, &mut dispatched);
         self.remove_queues();
         (true, dispatched)
     }
 
-    /// Releases seats whose time has passed, in order of time, and dispatches requests that then fit.
+    /// Releases seats whose time has passed, in the order of their times, and dispatches requests that then fit.
     pub(super) fn release_due(&mut self, now: Duration) -> Dispatched<W> {
         let mut dispatched = Vec::new();
         while let Some(Reverse(next)) = self.lingering.peek().copied()
@@ -446,7 +452,7 @@ impl<W> QueueSet<W> {
             self.queues[index].seats_in_use -= seats.seats;
             self.remove_queues();
         }
-        self.note_seats(now);
+        self.record_seats(now);
     }
 
     /// Upstream: `syncTimeLocked`.
@@ -463,7 +469,7 @@ impl<W> QueueSet<W> {
     fn can_accommodate(&self, seats: usize) -> bool {
         match self.queuing {
             Queuing::Exempt => true,
-            // A request wider than the limit never fits, so it executes alone.
+            // A request that needs more seats than the limit executes alone.
             _ if seats > self.limit => self.requests_executing == 0,
             _ => self.seats_in_use + seats <= self.limit,
         }
@@ -498,8 +504,8 @@ impl<W> QueueSet<W> {
         }
     }
 
-    /// Returns the queue whose first request would finish first in virtual time, round robin among equals. Returns
-    /// `None` if that request does not fit: the others wait behind it.
+    /// Returns the queue whose oldest request would finish first in virtual time, round robin among equals. Returns
+    /// `None` if no seats are free for that request, because later requests must not overtake it.
     ///
     /// Upstream: `findDispatchQueueToBoundLocked`.
     fn find_dispatch_queue(&mut self) -> Option<usize> {
@@ -526,11 +532,11 @@ impl<W> QueueSet<W> {
         }
         self.robin = index;
         let start = self.queues[index].next_dispatch_r;
-        self.note_dispatch(start, next_s, discounted_s);
+        self.record_dispatch(start, next_s, discounted_s);
         Some(index)
     }
 
-    fn note_dispatch(
+    fn record_dispatch(
         &mut self,
         start: SeatNanos,
         next_s: (SeatNanos, SeatNanos),
@@ -585,7 +591,7 @@ impl<W> QueueSet<W> {
             stats.waited.observe(now.saturating_sub(arrived).as_secs_f64());
         }
         self.stats.requests_executing.set(now, self.requests_executing as f64);
-        self.note_seats(now);
+        self.record_seats(now);
         Ticket { flow, queue, work, started: now, watch }
     }
 
@@ -598,10 +604,10 @@ impl<W> QueueSet<W> {
         count(&mut self.flows[flow].requests_waiting, 1);
         count(&mut self.flows[flow].seats_waiting, seats);
         self.stats.requests_waiting.set(now, self.requests_waiting as f64);
-        self.note_seats(now);
+        self.record_seats(now);
     }
 
-    fn note_seats(&mut self, now: Duration) {
+    fn record_seats(&mut self, now: Duration) {
         let demand = (self.seats_in_use + self.seats_waiting) as f64;
         self.stats.demand.set(now, demand);
         self.stats.demand_ratio.set(now, demand);

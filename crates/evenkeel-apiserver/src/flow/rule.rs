@@ -1,4 +1,4 @@
-//! Rules of FlowSchemas and how requests match them.
+//! Rules of FlowSchemas: which requests they match.
 //!
 //! | documented | where |
 //! |---|---|
@@ -137,12 +137,12 @@ impl ResourceRule {
 impl PathRule {
     /// Upstream: `matchesNonResourcePolicyRule`.
     fn matches_non_resource_policy_rule(&self, verb: &str, path: &str) -> bool {
-        let below = |pattern: &str| {
-            let folder = pattern.trim_end_matches('*').trim_end_matches('/');
-            path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
+        let is_below = |pattern: &str| {
+            let prefix = pattern.trim_end_matches('*').trim_end_matches('/');
+            path.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/'))
         };
         has(&self.verbs, verb)
-            && self.paths.iter().any(|one| **one == *"*" || **one == *path || below(one))
+            && self.paths.iter().any(|one| **one == *"*" || **one == *path || is_below(one))
     }
 }
 

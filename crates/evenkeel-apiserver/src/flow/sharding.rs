@@ -1,6 +1,6 @@
 //! Shuffle sharding: deals each flow a hand of queues, so that two flows rarely share all their queues.
 
-/// Maximum number of hash bits that a deal may use, to keep the last cards nearly uniform.
+/// Maximum number of hash bits that a deal may use. More bits would make the last cards less uniform.
 const MAX_HASH_BITS: f64 = 60.0;
 /// Maximum size of a hand that fits in [`MAX_HASH_BITS`].
 const MAX_HAND: usize = 15;
@@ -50,7 +50,7 @@ impl Dealer {
             *card = (hash % left) as usize;
             hash /= left;
         }
-        // Each number indexes the cards that are left; earlier cards shift it.
+        // Each number is an index into the remaining cards. Every earlier card at or below it shifts it by one.
         let remainders = cards;
         for (dealt, card) in cards.iter_mut().enumerate().take(self.hand_size) {
             for before in remainders[..dealt].iter().rev() {
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_checked() {
+    fn a_dealer_needs_sizes_in_range() {
         for (deck, hand, good) in [
             (128, 8, true),
             (64, 6, true),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn hands_are_those_of_upstream() {
+    fn hands_equal_upstreams() {
         // Values from upstream's `TestDealIntoHand`, and from its algorithm.
         assert_eq!(Dealer::new(6, 6).expect("a dealer").deal(0).cards(), [0, 1, 2, 3, 4, 5]);
         assert_eq!(Dealer::new(5, 3).expect("a dealer").deal(3).cards(), [3, 0, 1]);

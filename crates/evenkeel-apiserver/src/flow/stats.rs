@@ -1,4 +1,4 @@
-//! Counters of a priority level by FlowSchema, under upstream's names.
+//! Statistics of a priority level and of its FlowSchemas, under upstream's names.
 
 use std::time::Duration;
 
@@ -87,12 +87,12 @@ impl FlowStats {
 
     /// Counts a rejected request.
     pub(super) fn reject(&mut self, reason: Reason) {
-        let at = match reason {
+        let index = match reason {
             Reason::ConcurrencyLimit => 0,
             Reason::QueueFull => 1,
             Reason::TimeOut => 2,
         };
-        self.rejected[at] += 1;
+        self.rejected[index] += 1;
     }
 }
 
@@ -117,7 +117,7 @@ pub(super) struct DispatchStats {
     pub(super) latest_s: f64,
     /// Minimum and maximum over the queues of the virtual start of the next request.
     pub(super) next_s: (f64, f64),
-    /// As `next_s`, minus the estimated work in progress.
+    /// Like `next_s`, minus the estimated work in progress.
     pub(super) discounted_s: (f64, f64),
 }
 

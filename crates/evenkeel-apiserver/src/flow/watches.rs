@@ -42,7 +42,7 @@ fn key(info: &RequestInfo<'_>, namespace: &str, name: &str) -> u64 {
 }
 
 impl WatchTracker {
-    /// Counts a watch. It does not count a watch of one node's pods, which receives few writes.
+    /// Counts a watch until the result drops. Returns `None` for a watch of one node's pods, which receives few writes.
     ///
     /// Upstream: `RegisterWatch`.
     pub(crate) fn register(&self, info: &RequestInfo<'_>) -> Option<CountedWatch> {
@@ -58,7 +58,7 @@ impl WatchTracker {
         Some(CountedWatch { tracker: self.clone(), key })
     }
 
-    /// Returns the number of watches that receive a write: those of all objects, of the namespace, and of the object.
+    /// Returns the number of watches that receive a write: watches of all objects, of the namespace, and of the object.
     ///
     /// Upstream: `GetInterestedWatchCount`.
     pub(crate) fn interested(&self, info: &RequestInfo<'_>) -> u64 {
@@ -88,13 +88,13 @@ mod tests {
     use crate::request::Query;
 
     #[test]
-    fn a_write_interests_the_watches_that_may_see_it() {
+    fn a_write_counts_the_watches_whose_scope_includes_it() {
         let tracker = WatchTracker::default();
         let watch = |path: &str, query: &str| {
             let query = Query::parse(Some(query));
             tracker.register(&RequestInfo::new(&Method::GET, path, &query))
         };
-        let held = [
+        let watches = [
             watch("/api/v1/pods", "watch=1"),
             watch("/api/v1/pods", "watch=1&fieldSelector=spec.nodeName%3D"),
             watch("/api/v1/namespaces/a/pods", "watch=1"),
@@ -102,7 +102,7 @@ mod tests {
             watch("/api/v1/namespaces/b/pods", "watch=1"),
             watch("/api/v1/configmaps", "watch=1"),
         ];
-        assert!(held.iter().all(Option::is_some));
+        assert!(watches.iter().all(Option::is_some));
         assert!(watch("/api/v1/pods", "watch=1&fieldSelector=spec.nodeName%3Dn").is_none());
         let interested = |method: Method, path: &str| {
             tracker.interested(&RequestInfo::new(&method, path, &Query::default()))
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(interested(Method::PUT, "/api/v1/namespaces/a/pods/p"), 4);
         assert_eq!(interested(Method::PUT, "/api/v1/namespaces/c/pods/p"), 2);
         assert_eq!(interested(Method::PUT, "/api/v1/nodes/n"), 0);
-        drop(held);
+        drop(watches);
         assert_eq!(interested(Method::PUT, "/api/v1/namespaces/a/pods/p"), 0);
         assert!(tracker.0.lock().expect("a lock").is_empty());
     }

@@ -25,8 +25,8 @@ enum Dialect {
 
 impl Dialect {
     fn reference(self, name: &str) -> Value {
-        let place = if self == Self::Two { "definitions" } else { "components/schemas" };
-        json!({"$ref": format!("#/{place}/{name}")})
+        let section = if self == Self::Two { "definitions" } else { "components/schemas" };
+        json!({"$ref": format!("#/{section}/{name}")})
     }
 
     /// Returns a reference to a schema, with a description.
@@ -54,7 +54,7 @@ fn model_name(resource: &ResourceType, kind: &str) -> String {
     format!("{}.{}.{kind}", group.join("."), resource.version())
 }
 
-fn marked(resource: &ResourceType, kind: &str) -> Value {
+fn group_version_kind(resource: &ResourceType, kind: &str) -> Value {
     json!([{"group": resource.group(), "version": resource.version(), "kind": kind}])
 }
 
@@ -76,11 +76,11 @@ fn schema(resource: &ResourceType, version: &Version, dialect: Dialect) -> Value
         schema
     };
     mark_selectable(&mut schema, version);
-    schema["x-kubernetes-group-version-kind"] = marked(resource, resource.kind());
+    schema["x-kubernetes-group-version-kind"] = group_version_kind(resource, resource.kind());
     schema
 }
 
-/// Adds the fields that selectors may name. Upstream has them for lists, too.
+/// Adds the fields that field selectors may name. Upstream adds them to lists, too.
 fn mark_selectable(schema: &mut Value, version: &Version) {
     if !version.selectable.is_empty() {
         let fields: Vec<Value> =
@@ -170,7 +170,7 @@ fn list_schema(resource: &ResourceType, dialect: Dialect) -> Value {
             "kind": {"type": "string", "description": KIND},
             "items": {"type": "array", "description": words, "items": dialect.reference(&model_name(resource, resource.kind()))},
             "metadata": dialect.described(LIST_META, LIST_METADATA)},
-        "x-kubernetes-group-version-kind": marked(resource, &resource.list_kind)})
+        "x-kubernetes-group-version-kind": group_version_kind(resource, &resource.list_kind)})
 }
 
 fn schemas(resource: &ResourceType, version: &Version, dialect: Dialect) -> [(String, Value); 2] {
@@ -195,7 +195,7 @@ pub(super) fn additions(rows: &Rows) -> (Map<String, Value>, Map<String, Value>)
 /// Paths and schemas of one document.
 type Parts = (Map<String, Value>, Map<String, Value>);
 
-/// Returns the v3 documents by name.
+/// Returns the v3 documents by name, such as `apis/example.com/v1`.
 pub(super) fn documents(rows: &Rows) -> BTreeMap<String, Value> {
     let mut documents: BTreeMap<String, Parts> = BTreeMap::new();
     for (resource, version) in custom(rows) {
@@ -221,14 +221,15 @@ fn add_builtin(components: &mut Map<String, Value>) {
     }
 }
 
-/// Returns built-in schemas from a recorded document, because the server's own schemas have no descriptions.
+/// Returns the built-in schemas that custom resources refer to. They come from a recorded document, because the
+/// server's own schemas have no descriptions.
 fn builtin() -> Map<String, Value> {
-    let mut known = recorded("apis/apps/v1");
-    let mut known = known["components"]["schemas"].take();
+    let mut document = recorded("apis/apps/v1");
+    let mut schemas = document["components"]["schemas"].take();
     let mut builtin = Map::new();
     let mut referenced: Vec<String> = [OBJECT_META, LIST_META, SCALE].map(str::to_owned).into();
     while let Some(name) = referenced.pop() {
-        let Some(schema) = known.get_mut(&name).filter(|schema| !schema.is_null()) else {
+        let Some(schema) = schemas.get_mut(&name).filter(|schema| !schema.is_null()) else {
             continue;
         };
         let schema = schema.take();
@@ -301,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_custom_objects_share_is_described() {
+    fn built_in_schemas_are_complete_and_have_descriptions() {
         let builtin = builtin();
         let fields = &builtin[OBJECT_META]["properties"];
         let words = fields["creationTimestamp"]["description"].as_str().expect("described");

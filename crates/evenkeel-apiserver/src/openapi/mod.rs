@@ -1,7 +1,7 @@
 //! OpenAPI documents of all served resources at `/openapi/v2` and `/openapi/v3`.
 //!
-//! The documents of built-in groups are recorded and stored compressed, because most clients accept that. Those of
-//! custom resources are built from their definitions.
+//! The documents of built-in groups are recorded. They are compressed, because most clients accept gzip. The server
+//! builds the documents of custom resources from their definitions.
 
 mod custom;
 mod protobuf;
@@ -26,7 +26,7 @@ use evenkeel_apimachinery::encode::accept;
 use evenkeel_apimachinery::headers::text;
 
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-/// Media type that clients older than 2023 use for the same format.
+/// Media type of the same format that clients from before 2023 request.
 const PROTOBUF_AT: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
 /// Responds to a GET of an OpenAPI path; `None` for other paths.
@@ -97,7 +97,8 @@ fn accepts_gzip(encodings: &str) -> bool {
     })
 }
 
-fn is_known(headers: &HeaderMap, tag: &str) -> bool {
+/// Returns whether `If-None-Match` contains the ETag.
+fn matches_tag(headers: &HeaderMap, tag: &str) -> bool {
     text(headers, IF_NONE_MATCH).split(',').any(|known| {
         let known = known.trim();
         known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag
@@ -137,14 +138,14 @@ fn version_two(api: &Api, headers: &HeaderMap) -> Response<Bytes> {
         let added = json!({"definitions": &custom, "paths": &paths});
         format!("\"{}\"", hash(added.to_string().as_bytes()))
     };
-    let mut response = if is_known(headers, &tag) {
+    let mut response = if matches_tag(headers, &tag) {
         let mut response = Response::new(Bytes::new());
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         response
     } else if custom.is_empty() {
         packed(Bytes::from_static(body), headers)
     } else if content_type == PROTOBUF {
-        packed(followed(body, &protobuf::document(paths, custom)), headers)
+        packed(append_compressed(body, &protobuf::document(paths, custom)), headers)
     } else {
         Response::new(with_custom(custom, paths))
     };
@@ -158,7 +159,7 @@ fn version_two(api: &Api, headers: &HeaderMap) -> Response<Bytes> {
 }
 
 /// Appends a separately compressed part to a compressed body. Both decompress to one body.
-fn followed(compressed: &[u8], more: &[u8]) -> Bytes {
+fn append_compressed(compressed: &[u8], more: &[u8]) -> Bytes {
     let mut all = GzEncoder::new(compressed.to_vec(), Compression::fast());
     // Writes to memory do not fail.
     let _ = all.write_all(more);
@@ -197,8 +198,8 @@ fn list(api: &Api) -> Value {
     json!({"paths": paths})
 }
 
-/// Returns one v3 document. A URL with the current hash may be cached forever; another hash is redirected to the
-/// current one.
+/// Returns one v3 document. Clients may cache a URL with the current hash forever. The server redirects a URL with
+/// another hash to the current one.
 fn document(
     api: &Api,
     name: &str,
@@ -218,7 +219,7 @@ fn document(
     } else {
         return Err(StatusCode::NOT_FOUND);
     };
-    // There is no form in protobuf of what this server serves.
+    // The server has no v3 documents in protobuf.
     let ranges = accept::media_ranges(headers);
     if !ranges.iter().any(|media_range| media_range.includes("application/json")) {
         return Err(StatusCode::NOT_ACCEPTABLE);
@@ -235,7 +236,7 @@ fn document(
         return Ok(response);
     }
     let quoted = format!("\"{tag}\"");
-    let mut response = if is_known(headers, &quoted) {
+    let mut response = if matches_tag(headers, &quoted) {
         let mut response = Response::new(Bytes::new());
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         response

@@ -1,6 +1,7 @@
 //! OpenAPI v2 documents in protobuf: the message `openapi.v2.Document` of github.com/google/gnostic-models.
 //!
-//! A reader merges consecutive messages. So the server appends the document of custom resources to the recorded one.
+//! Decoders merge consecutive messages, so that the server can append the document of custom resources to the recorded
+//! one.
 
 use evenkeel_api::protobuf::wire;
 use serde_json::{Map, Value};
@@ -57,7 +58,7 @@ static PATH: Shape = Shape {
 
 static OPERATION: Shape = Shape {
     fields: &[
-        // A parameter may be in four places. Those of custom resources are always in the query.
+        // The format has several kinds of parameters. Those of custom resources are all query parameters.
         ("parameters", &[8], Within(&[1, 2, 3], &QUERY_PARAMETER)),
         ("responses", &[9, 1], Named(&[2, 1], &RESPONSE)),
     ],
@@ -124,7 +125,7 @@ pub(super) fn document(paths: Map<String, Value>, definitions: Map<String, Value
     out
 }
 
-/// Writes the fields of a message, without those that the format lacks.
+/// Writes the fields of a message. Skips fields that the format lacks.
 fn write(out: &mut Vec<u8>, shape: &Shape, value: &Value) {
     for (name, path, form) in shape.fields {
         if let Some(value) = value.get(name) {
@@ -158,7 +159,7 @@ fn field(out: &mut Vec<u8>, number: u32, form: &Form, value: &Value) {
         Text => each(value).iter().for_each(|value| text(out, number, value)),
         Flag if value == true => wire::number(out, number, 1),
         Flag => {}
-        // The encoding omits zero, and has the two's complement of a negative number.
+        // Protobuf omits zero, and encodes a negative number as its two's complement.
         Integer => match value.as_i64() {
             None | Some(0) => {}
             Some(value) => wire::number(out, number, value.cast_unsigned()),
@@ -214,7 +215,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Compares with upstream's bytes for all definitions, except those with YAML values, which upstream formats
+    /// Upstream's recorded bytes contain all definitions. The test skips those with YAML values, which upstream formats
     /// differently.
     #[test]
     fn built_in_definitions_are_written_as_upstream_writes_them() {
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_is_written_whole() {
+    fn an_operation_has_parameters_responses_and_extensions() {
         let path = json!({"get": {
             "parameters": [{"name": "n", "in": "query", "type": "string", "uniqueItems": true}],
             "responses": {"200": {"description": "OK", "schema": {"$ref": "#/d"}}},
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_one_or_many_is_a_list() {
+    fn a_single_value_of_a_repeated_field_is_written_as_a_list() {
         let written = |schema: Value| {
             let mut out = Vec::new();
             write(&mut out, &SCHEMA, &schema);

@@ -20,7 +20,8 @@ pub(super) fn index() -> &'static BTreeMap<String, (String, usize, usize)> {
 
 /// Returns a recorded v3 document; null if none has that name.
 pub(super) fn recorded(name: &str) -> Value {
-    let packed = index().get(name).and_then(|(_, at, length)| V3_PACK.get(*at..at + length));
+    let range = |(_, offset, length): &(String, usize, usize)| *offset..offset + length;
+    let packed = index().get(name).and_then(|entry| V3_PACK.get(range(entry)));
     let text = packed.and_then(|packed| unpacked(packed).ok());
     text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::resource::ResourceType;
 
-/// Data of a list's `metadata`.
+/// Values of a list's `metadata`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ListMeta {
     /// Revision of the list; 0 if it has none.
@@ -16,8 +16,8 @@ pub(crate) struct ListMeta {
 }
 
 impl ListMeta {
-    /// Returns the `metadata` of a list of objects. As upstream, a list of custom objects has a `continue` field even
-    /// if it is empty.
+    /// Returns the `metadata` of a list of objects. As in upstream, a list of custom objects has the field `continue`
+    /// even if it is empty.
     pub(super) fn of_list(&self, resource: &ResourceType) -> Value {
         let mut meta = self.value();
         if resource.custom.is_some() && self.token.is_empty() {
@@ -26,7 +26,7 @@ impl ListMeta {
         meta
     }
 
-    /// Returns the `metadata` of a list.
+    /// Returns the `metadata` with the fields that are set.
     pub(super) fn value(&self) -> Value {
         let mut meta = json!({});
         if self.resource_version > 0 {

@@ -1,4 +1,4 @@
-//! Encoding of responses: JSON, YAML or protobuf; the object, a Table or PartialObjectMetadata.
+//! Encoding of responses in JSON, YAML or protobuf, as the object, a Table or PartialObjectMetadata.
 
 mod list_meta;
 mod negotiation;
@@ -24,7 +24,7 @@ use evenkeel_apimachinery::encode::{accept, pretty, protobuf_frame, yaml};
 use crate::resource::ResourceType;
 use evenkeel_apimachinery::status::StatusError;
 
-/// The field of a list's items in every kind of list in protobuf.
+/// Protobuf field number of the items in every kind of list.
 pub(crate) const LIST_ITEMS: u32 = 2;
 
 /// Kind of response, which limits the formats that a client may request.
@@ -49,8 +49,8 @@ pub(crate) struct Format {
 }
 
 impl Format {
-    /// Chooses a format by `Accept` and the query (`pretty`, `includeObject`). Returns a 406 if none fits. [`Format::check`]
-    /// compares it with the response later.
+    /// Chooses a format by `Accept` and the query (`pretty`, `includeObject`). Returns a 406 if none fits. Later,
+    /// [`Format::check`] checks the format against the kind of response.
     pub(crate) fn negotiate(
         resource: &ResourceType,
         headers: &HeaderMap,
@@ -68,7 +68,8 @@ impl Format {
         Err(StatusError::not_acceptable(&[JSON, YAML, PROTOBUF]))
     }
 
-    /// Refuses list metadata for one object and object metadata for a list. Upstream checks it once it has the objects.
+    /// Refuses list metadata for one object, and object metadata for a list. Upstream checks this after it has read the
+    /// objects.
     ///
     /// Upstream: `transformResponseObject`.
     pub(crate) fn check(
@@ -113,7 +114,7 @@ impl Format {
         Err(StatusError::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message))
     }
 
-    /// Whether an object of `resource` is answered as it is stored (compact JSON in the stored version): nothing need be encoded.
+    /// Returns whether the response is the stored object: compact JSON in the stored version, without encoding.
     pub(crate) fn is_stored_form(&self, resource: &ResourceType) -> bool {
         resource.stored && self.encoding == Encoding::Json && self.shape == Shape::Whole
     }
@@ -215,8 +216,8 @@ impl Format {
         }
     }
 
-    /// Returns head and tail of a protobuf list of stored objects. Each item between them is a field with the number
-    /// [`LIST_ITEMS`]; `size` is the sum of these fields' sizes in bytes.
+    /// Returns the head and the tail of a protobuf list of stored objects. Each item between them is a field with the
+    /// number [`LIST_ITEMS`]; `size` is the sum of these fields' sizes in bytes.
     ///
     /// # Errors
     /// 406 for a kind without protobuf.
@@ -254,7 +255,7 @@ impl Format {
         Ok(Envelope::seal(version, list_kind, &list).into())
     }
 
-    /// Encodes a list by copying its items as they are stored. Converts them first if this is not the stored version.
+    /// Encodes a list. Copies items in the stored version, and converts items to other versions.
     fn stored_list(
         &self,
         resource: &ResourceType,
@@ -265,8 +266,8 @@ impl Format {
         let mut out = Vec::with_capacity(256 + items.len() * 512);
         let head = json!({"kind": &*resource.list_kind, "apiVersion": &*resource.api_version, "metadata": meta.of_list(resource)});
         open(&head, &mut out);
-        for (at, item) in items.enumerate() {
-            if at > 0 {
+        for (index, item) in items.enumerate() {
+            if index > 0 {
                 out.push(b',');
             }
             if resource.stored {
@@ -333,8 +334,8 @@ impl Format {
         protobuf_frame::event(event, &object)
     }
 
-    /// Encodes a Status for an error or a successful deletion; `status` is JSON. A client that accepts none of a Status's media
-    /// types gets indented JSON.
+    /// Encodes a Status for an error or a successful deletion; `status` is JSON. A client that accepts none of the
+    /// media types gets indented JSON.
     ///
     /// Upstream: `ErrorNegotiated`, `WriteRawJSON`.
     pub(crate) fn status(
@@ -354,7 +355,8 @@ impl Format {
         }
     }
 
-    /// Encodes a document of the server, such as discovery. Returns `None` if the client accepts none of its media types.
+    /// Encodes a document of the server, such as a discovery document. Returns `None` if the client accepts none of its
+    /// media types.
     pub(crate) fn document(
         headers: &HeaderMap,
         query: &[(String, String)],
@@ -371,7 +373,7 @@ impl Format {
         matches!(self.shape, Shape::Metadata | Shape::MetadataList)
     }
 
-    /// An object in the version and shape that are asked for.
+    /// Returns an object in the requested version and shape.
     fn shaped(
         &self,
         resource: &ResourceType,
@@ -418,7 +420,7 @@ impl Format {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
+#[expect(clippy::needless_pass_by_value, reason = "`map_err` passes a value")]
 fn not_acceptable(error: DecodeError) -> StatusError {
     StatusError::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", error.to_string())
 }
@@ -431,7 +433,7 @@ fn part_of(resource: &ResourceType, object: &Value) -> &'static str {
     }
 }
 
-/// Media types of streams, for who asks for another one.
+/// Media types of streams, for the error of a client that requests another one.
 const STREAMS: [&str; 2] =
     ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
 
@@ -445,9 +447,9 @@ mod tests {
     use crate::resource::Table;
 
     #[test]
-    fn a_protobuf_list_is_the_same_item_by_item() {
+    fn a_protobuf_list_encoded_item_by_item_equals_the_whole() {
         let table = Table::builtin();
-        let pods = table.get("v1", "pods").expect("pods are there");
+        let pods = table.get("v1", "pods").expect("pods are built in");
         let pod = |name: &str| {
             json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": name, "labels": {"a": name}, "resourceVersion": "7"},
                 "spec": {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}]}})
@@ -471,7 +473,7 @@ mod tests {
                     _ => ("PodList", "v1", items),
                 };
                 let whole = json!({"kind": kind, "apiVersion": version, "metadata": meta.value(), "items": items});
-                let whole = Transcoder::encode_envelope(&whole).expect("it encodes");
+                let whole = Transcoder::encode_envelope(&whole).expect("encoded");
                 assert_eq!(list, whole, "{shape:?} of {n}");
             }
         }

@@ -1,4 +1,4 @@
-//! Negotiation: what a client accepts, and what it asks for in the query.
+//! Content negotiation by `Accept` and the query.
 
 use http::HeaderMap;
 
@@ -14,16 +14,17 @@ pub(super) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 pub(super) const META: &str = "meta.k8s.io/v1";
 pub(super) const META_BETA: &str = "meta.k8s.io/v1beta1";
 
-/// Encoding of an answer.
+/// Encoding of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Encoding {
     Json,
+    /// JSON with indentation.
     Pretty,
     Yaml,
     Protobuf,
 }
 
-/// Representation of an object in an answer: whole, metadata, or as a table.
+/// Representation of an object in a response: the whole object, its metadata, or a Table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Shape {
     Whole,
@@ -33,7 +34,7 @@ pub(super) enum Shape {
     Table(Include),
 }
 
-/// The encodings that a media range includes, preferred ones first.
+/// Returns the encodings that a media range includes, preferred ones first.
 ///
 /// Upstream: `NegotiateMediaTypeOptions`, `acceptMediaTypeOptions`.
 pub(super) fn encodings(
@@ -51,12 +52,12 @@ pub(super) fn encodings(
     all.into_iter().flatten()
 }
 
-/// Whether a media range asks for another kind.
+/// Returns whether a media range requests another kind, such as a Table.
 pub(super) fn is_converted(media_range: &MediaRange) -> bool {
     ["as", "g", "v"].iter().any(|name| !media_range.param(name).is_empty())
 }
 
-/// Returns the encodings that a client accepts of a document that is never converted, preferred ones first.
+/// Returns the encodings that a client accepts for a document without other shapes, preferred ones first.
 pub(super) fn plain_encodings(
     headers: &HeaderMap,
     query: &[(String, String)],
@@ -66,7 +67,8 @@ pub(super) fn plain_encodings(
     plain.flat_map(move |range| encodings(&range, is_pretty))
 }
 
-/// The shape that a media range asks for, and the version of the Table or the metadata; `None` where there is none.
+/// Returns the shape that a media range requests, and the API version of a Table or of metadata. Returns `None` if the
+/// resource has no such shape in this encoding.
 ///
 /// Upstream: `AllowsMediaTypeTransform`.
 pub(super) fn shape(
@@ -93,7 +95,7 @@ pub(super) fn shape(
     Some((shape, meta))
 }
 
-/// People get indented JSON: those who ask for it, and those who come with a browser or a command line tool.
+/// Returns whether to indent JSON: the query's `pretty` decides. Without it, browsers, curl and Wget get indented JSON.
 pub(super) fn wants_pretty(headers: &HeaderMap, query: &[(String, String)]) -> bool {
     let given = query.iter().find(|(name, _)| name == "pretty");
     if let Some((_, value)) = given.filter(|(_, value)| !value.is_empty()) {

@@ -14,8 +14,8 @@ struct Head<'a> {
     metadata: &'a RawValue,
 }
 
-/// Writes the PartialObjectMetadata of an encoded object, and copies its metadata as it is. `version` is that of the
-/// response: `meta.k8s.io/v1` or `meta.k8s.io/v1beta1`.
+/// Writes the PartialObjectMetadata of an encoded object with a copy of its metadata. `version` is the API version of
+/// the response: `meta.k8s.io/v1` or `meta.k8s.io/v1beta1`.
 pub(super) fn partial(
     version: &'static str,
     object: &[u8],

@@ -14,13 +14,13 @@ use std::sync::OnceLock;
 
 use evenkeel_apimachinery::value::text;
 
-/// Object in a row of a Table, beside its cells (`includeObject`).
+/// Value of `includeObject`: which part of the object a row of a Table contains in addition to the cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Include {
     None,
     Metadata,
     Object,
-    /// None that there is.
+    /// An invalid value.
     Unknown,
 }
 
@@ -33,7 +33,8 @@ struct Row<'a> {
     columns: &'a RawValue,
 }
 
-/// Returns column definitions by `apiVersion/resource` as text. Each is decoded when a client requests that Table.
+/// Returns the recorded column definitions by `apiVersion/resource`, as JSON text. The server decodes a text when a
+/// client requests the Table.
 fn columns() -> &'static BTreeMap<&'static str, &'static RawValue> {
     static ALL: OnceLock<BTreeMap<&'static str, &'static RawValue>> = OnceLock::new();
     ALL.get_or_init(|| {
@@ -96,7 +97,7 @@ pub(super) fn row(
     mut object: Value,
     now: Timestamp,
 ) -> Value {
-    let completed = completed(resource, &object);
+    let condition = completed(resource, &object);
     let shown = PrintedObject { object: &object, now };
     let cells = match printers::printer(resource.group(), resource.kind()) {
         Some(print) => print(&shown),
@@ -113,13 +114,13 @@ pub(super) fn row(
         }
     };
     let mut row = json!({"cells": cells, "object": shown});
-    if let Some(condition) = completed {
+    if let Some(condition) = condition {
         row["conditions"] = json!([condition]);
     }
     row
 }
 
-/// The condition of the row of a pod that has ended, by which clients show it apart.
+/// Returns the condition `Completed` in the row of a finished pod, which clients may hide.
 ///
 /// Upstream: `podSuccessConditions`, `podFailedConditions`.
 fn completed(resource: &ResourceType, object: &Value) -> Option<Value> {
@@ -151,7 +152,7 @@ pub(super) fn part_row(
     json!({"cells": cells, "object": shown})
 }
 
-/// Returns a Table. Only the first one of a stream has column definitions.
+/// Returns a Table. Only the first Table of a stream has column definitions.
 pub(super) fn table(
     resource: &ResourceType,
     version: &'static str,

@@ -15,14 +15,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 const NETWORKING: &str = "networking.k8s.io/v1";
-/// Minimum and maximum number of addresses at the start of a range that are kept for Services that request a specific
-/// one.
+/// Minimum and maximum number of addresses at the start of a range for Services that request a specific address. Other
+/// Services get them only when the rest of the range is full.
 const RESERVED: std::ops::RangeInclusive<u128> = 16..=256;
 
 /// Range of a ServiceCIDR.
 struct Range {
     cidr: Cidr,
-    /// Whether addresses may be allocated: the ServiceCIDR is not being deleted, and not marked unready.
+    /// Whether Services may get addresses: the ServiceCIDR has no deletion timestamp and is not marked unready.
     ready: bool,
 }
 
@@ -34,7 +34,7 @@ impl Range {
         (first + 1, if self.cidr.first().is_ipv4() { last.saturating_sub(1) } else { last })
     }
 
-    /// Returns whether the range has the address for allocation.
+    /// Returns whether the address is one that Services may get.
     fn has(&self, ip: IpAddr) -> bool {
         let (first, last) = self.bounds();
         self.cidr.contains(ip) && (first..=last).contains(&number(ip))
@@ -50,34 +50,34 @@ fn ranges(api: &Api) -> Vec<Range> {
             text(cidr, "metadata.name").to_owned(),
         )
     });
-    let of = |object: &Value| {
-        let refused = list(object, "status.conditions").iter().any(|condition| {
+    let ranges_of = |object: &Value| {
+        let unready = list(object, "status.conditions").iter().any(|condition| {
             text(condition, "type") == "Ready" && text(condition, "status") != "True"
         });
-        let ready = get(object, "metadata.deletionTimestamp").is_none() && !refused;
+        let ready = get(object, "metadata.deletionTimestamp").is_none() && !unready;
         let cidrs: Vec<Range> = list(object, "spec.cidrs")
             .iter()
             .filter_map(|cidr| Some(Range { cidr: Cidr::parse(cidr.as_str()?)?, ready }))
             .collect();
         cidrs
     };
-    all.iter().flat_map(of).collect()
+    all.iter().flat_map(ranges_of).collect()
 }
 
 /// Returns the reason why an address cannot be allocated.
 pub(super) fn refusal(api: &Api, ip: IpAddr) -> Option<&'static str> {
     let ranges = ranges(api);
-    let of: Vec<&Range> = ranges.iter().filter(|range| range.has(ip)).collect();
-    if of.is_empty() {
+    let containing: Vec<&Range> = ranges.iter().filter(|range| range.has(ip)).collect();
+    if containing.is_empty() {
         return Some("the provided network does not match the current range");
     }
-    if !of.iter().any(|range| range.ready) {
+    if !containing.iter().any(|range| range.ready) {
         return Some("the range is not ready");
     }
     is_taken(api, ip).then_some("provided IP is already allocated")
 }
 
-/// Returns a free IPv4 address.
+/// Returns a free IPv4 address, or `None` if all ranges are full.
 pub(super) fn free(api: &Api, is_free: impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
     let ranges = ranges(api);
     let usable = ranges.iter().filter(|range| range.ready && range.cidr.first().is_ipv4());
@@ -93,7 +93,7 @@ fn free_in(api: &Api, range: &Range, is_free: &impl Fn(IpAddr) -> bool) -> Optio
     (from..=last)
         .chain(rest..from)
         .chain(first..rest)
-        .map(|at| from_number(at, true))
+        .map(|number| from_number(number, true))
         .find(|ip| is_free(*ip) && !is_taken(api, *ip))
 }
 
@@ -135,19 +135,19 @@ pub(super) fn delete(api: &Api, ip: IpAddr, service: &Value, transaction: &mut T
     let Some(resource) = addresses(api) else { return };
     let key = key(&resource, "", &ip.to_string());
     let Some(entry) = api.store.latest(&resource.resource_prefix, &key) else { return };
-    let is_its = entry.decode().is_ok_and(|object: Value| {
+    let belongs_to_service = entry.decode().is_ok_and(|object: Value| {
         text(&object, "spec.parentRef.resource") == "services"
             && ["namespace", "name"].iter().all(|field| {
                 text(&object, &format!("spec.parentRef.{field}"))
                     == text(service, &format!("metadata.{field}"))
             })
     });
-    if is_its {
+    if belongs_to_service {
         transaction.delete(&resource.resource_prefix, &key, Expect::At(entry.revision));
     }
 }
 
-/// Creates missing IPAddresses of Services, for data of older servers that had none.
+/// Creates the missing IPAddresses of Services. Older server versions did not create any.
 pub(crate) async fn show_all(api: &Arc<Api>) -> Result<(), StatusError> {
     let Some(resource) = addresses(api) else { return Ok(()) };
     let now = seconds(api.clock.now());

@@ -1,5 +1,5 @@
-//! Resource-specific work with the store, beyond a strategy: allocated values, objects written in the same transaction,
-//! and permission checks for roles, bindings, admission policies and device claims.
+//! Resource-specific storage logic that strategies do not cover: allocated values, objects written in the same
+//! transaction, and permission checks for roles, bindings, admission policies and device claims.
 
 mod cluster_ips;
 mod node_ports;

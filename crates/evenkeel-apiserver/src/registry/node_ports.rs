@@ -1,9 +1,9 @@
-//! Allocation of a Service's node ports: those of its ports, and the one of its health check.
+//! Allocation of a Service's node ports: one for each port, and one for the health check.
 //!
 //! | documented | where |
 //! |---|---|
 //! | A NodePort or LoadBalancer gets a node port for each port; `allocateLoadBalancerNodePorts: false` turns that off | `allocates_node_ports` |
-//! | A client may request a node port of the range | `allocate` |
+//! | A client may request a node port in the range | `allocate` |
 //! | Ports of the same number in several protocols get the same node port when the Service is created | `create` |
 //! | A LoadBalancer with `externalTrafficPolicy: Local` gets a `healthCheckNodePort` | `needs_health_check` |
 
@@ -16,7 +16,7 @@ use serde_json::Value;
 /// Range of node ports.
 pub(super) const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
 
-/// Returns whether the Service gets node ports that the client does not request.
+/// Returns whether the Service gets node ports even if the client does not request them.
 ///
 /// Upstream: `shouldAllocateNodePorts`.
 pub(super) fn allocates_node_ports(service: &Value) -> bool {
@@ -85,7 +85,7 @@ impl<'a> NodePorts<'a> {
             }
         }
         let mut by_number: BTreeMap<i64, i64> = BTreeMap::new();
-        self.each(service, &mut |ports, at, port| {
+        self.each(service, &mut |ports, index, port| {
             let own = node_port(port);
             if own.is_none() && !allocates {
                 return Ok(());
@@ -96,13 +96,13 @@ impl<'a> NodePorts<'a> {
                 (Some(shared), None) => *shared,
                 (Some(shared), Some(own)) => {
                     if *shared != own {
-                        ports.request(at, own)?;
+                        ports.request(index, own)?;
                     }
                     own
                 }
                 (None, _) => {
                     let chosen = match requested.get(&number) {
-                        Some(requested) => ports.request(at, *requested)?,
+                        Some(requested) => ports.request(index, *requested)?,
                         None => ports.next()?,
                     };
                     by_number.insert(number, chosen);
@@ -121,11 +121,11 @@ impl<'a> NodePorts<'a> {
     pub(super) fn update(&mut self, service: &mut Value, old: &Value) -> Result<(), NodePortError> {
         let (allocates, had) = (allocates_node_ports(service), requested_node_ports(old));
         let mut kept: BTreeSet<(String, i64)> = BTreeSet::new();
-        self.each(service, &mut |ports, at, port| {
+        self.each(service, &mut |ports, index, port| {
             let chosen = match node_port(port) {
                 Some(own) => {
                     if !had.contains(&own) && !ports.has(own) {
-                        ports.request(at, own)?;
+                        ports.request(index, own)?;
                     }
                     own
                 }
@@ -160,10 +160,10 @@ impl<'a> NodePorts<'a> {
         }
         let ports = service.pointer_mut("/spec/ports").and_then(Value::as_array_mut);
         let mut ports = ports.into_iter().flatten().enumerate();
-        ports.try_for_each(|(at, port)| visit(self, at, port))
+        ports.try_for_each(|(index, port)| visit(self, index, port))
     }
 
-    /// Allocates the port of the health check: the requested one, or any.
+    /// Allocates the health check's port: the requested port, or any free one.
     ///
     /// Upstream: `allocHealthCheckNodePort`.
     fn health_check(&mut self, service: &mut Value) -> Result<(), NodePortError> {
@@ -184,14 +184,15 @@ impl<'a> NodePorts<'a> {
         Ok(())
     }
 
+    /// Returns whether this write has already allocated the port.
     fn has(&self, port: i64) -> bool {
         u16::try_from(port).is_ok_and(|port| self.allocated.contains(&port))
     }
 
-    /// Allocates the port that the entry `at` of `spec.ports` requests, and returns it.
-    fn request(&mut self, at: usize, port: i64) -> Result<i64, NodePortError> {
+    /// Allocates and returns the port that `spec.ports[index]` requests.
+    fn request(&mut self, index: usize, port: i64) -> Result<i64, NodePortError> {
         self.allocate(port).map(|()| port).map_err(|why| {
-            let field = format!("spec.ports[{at}].nodePort");
+            let field = format!("spec.ports[{index}].nodePort");
             NodePortError::Invalid(Box::new(FieldError::invalid(field, port, why)))
         })
     }
@@ -243,7 +244,8 @@ mod tests {
         json!({"spec": {"type": kind, "ports": ports}})
     }
 
-    /// Returns the node ports, or the error. Ports are free but 30080, and the search begins at 30500.
+    /// Returns the node ports and the health check's port, or the error. Only 30080 is taken, and the search begins at
+    /// 30500.
     fn allocated(mut new: Value, old: Option<&Value>) -> Result<Vec<i64>, String> {
         let is_taken = |port| port == 30080;
         let mut ports = NodePorts::new(&is_taken, 30500);
@@ -261,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_service_gets_what_it_requests_and_shares_by_number() {
+    fn a_new_service_gets_requested_ports_and_protocols_share_a_node_port() {
         let taken = "provided port is already allocated";
         let mut local = service("LoadBalancer", &[("TCP", 80, 0)]);
         local["spec"]["externalTrafficPolicy"] = json!("Local");
@@ -304,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_allocates_what_is_new() {
+    fn an_update_allocates_only_new_node_ports() {
         let old = service("NodePort", &[("TCP", 80, 30080), ("UDP", 81, 30081)]);
         let taken = "provided port is already allocated";
         for (new, expected) in [

@@ -1,5 +1,5 @@
-//! Permissions for admission policies and bindings: no user may read parameters through a policy that the user may not
-//! read directly.
+//! Permission checks for admission policies and bindings. Through a policy, users may only read parameters that they
+//! may read directly.
 //!
 //! | documented | where |
 //! |---|---|
@@ -22,7 +22,7 @@ use evenkeel_apimachinery::value::{get, text};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
-/// Returns the error if the user may not write a valid policy or binding.
+/// Returns an error if the user lacks the permissions for the policy or binding.
 pub(crate) fn check(cx: &Context<'_>, new: &Value, old: Option<&Value>) -> Option<FieldError> {
     if cx.resource.group() != GROUP || !cx.subresource.is_empty() {
         return None;
@@ -101,8 +101,8 @@ fn binding(
     Some(FieldError::forbidden("spec.paramRef", why))
 }
 
-/// Returns whether a binding refers to the same parameters and policy as before. A binding with a selector or an action
-/// always counts as changed, because upstream compares the addresses of these.
+/// Returns whether a binding still refers to the same parameters and policy. A binding with a selector or an action
+/// always counts as changed, because upstream compares pointers to these.
 fn is_same_reference(new: &Value, old: &Value) -> bool {
     let has = |field: &str| {
         [new, old].iter().any(|binding| get(binding, &format!("spec.paramRef.{field}")).is_some())
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_are_those_of_the_version() {
+    fn the_group_comes_from_the_api_version() {
         for (api_version, group) in
             [("v1", Some("")), ("apps/v1", Some("apps")), ("", Some("")), ("a/b/c", None)]
         {
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_is_asked_about_when_its_parameters_may_change() {
+    fn a_binding_needs_permission_if_its_parameters_may_have_changed() {
         let binding = |policy: &str, reference: Value| json!({"spec": {"policyName": policy, "paramRef": reference}});
         let named = || binding("p", json!({"name": "a", "namespace": "n"}));
         let action = || binding("p", json!({"name": "a", "parameterNotFoundAction": "Deny"}));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn users_are_shown_as_go_shows_them() {
+    fn users_are_formatted_as_in_go() {
         let mut user = User::authenticated("bob", ["a"]);
         assert_eq!(shown(&user), "&{bob  [a system:authenticated] map[]}");
         user.extra =

@@ -1,4 +1,4 @@
-//! Escalation checks: refuses roles and bindings that grant permissions that the user does not hold.
+//! Escalation checks: a user may not write roles and bindings that grant permissions that the user does not hold.
 //!
 //! | documented | where |
 //! |---|---|
@@ -21,7 +21,8 @@ use evenkeel_apimachinery::value::{get, list, same_meaning, set};
 const GROUP: &str = "rbac.authorization.k8s.io";
 const MASTERS: &str = "system:masters";
 
-/// Refuses a write that escalates. `requested` is the name in the request's path, empty for a creation.
+/// Refuses a write that grants more than the user holds. `requested` is the name in the request's path, empty for a
+/// creation.
 pub(crate) fn check(
     cx: &Context<'_>,
     requested: &str,
@@ -59,8 +60,7 @@ fn role(cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Result<(), Sta
     aggregation(cx, object, old)
 }
 
-/// Refuses an aggregation rule unless the user holds every permission: it can add any rule, and undo restrictions of a
-/// role.
+/// Refuses an aggregation rule unless the user holds every permission. Aggregation can add any rule to a role.
 fn aggregation(cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Result<(), StatusError> {
     let aggregates = |role: &Value| !list(role, "aggregationRule.clusterRoleSelectors").is_empty();
     if cx.resource.plural() != "clusterroles" || !aggregates(object) && !old.is_some_and(aggregates)
@@ -128,8 +128,8 @@ fn confirm(cx: &Context<'_>, rules: &[PolicyRule]) -> Result<(), StatusError> {
         .map_err(|why| StatusError::forbidden(&cx.resource.name, cx.name, why))
 }
 
-/// Returns whether an update changes only fields that the garbage collector changes. Users may always release an object
-/// that they may update.
+/// Returns whether an update changes only fields that the garbage collector changes. Such updates need no further
+/// permission, so that dependents and finalizers can always be removed.
 ///
 /// Upstream: `IsOnlyMutatingGCFields`.
 pub(crate) fn mutates_only_gc_fields(new: &Value, old: &Value) -> bool {
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_garbage_collector_changes_owners_and_finalizers_only() {
+    fn only_owners_finalizers_and_managed_fields_are_garbage_collector_fields() {
         let old = json!({"metadata": {"name": "r", "labels": {"a": "b"}, "ownerReferences": [{"name": "o"}]}, "rules": []});
         let changed = |path: &str, to: Value| {
             let mut new = old.clone();

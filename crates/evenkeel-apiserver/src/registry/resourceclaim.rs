@@ -1,9 +1,9 @@
-//! Permission checks for device claims: no user may use devices through a claim without the permissions for them.
+//! Permission checks for device claims.
 //!
 //! | documented | where |
 //! |---|---|
 //! | A request with `adminAccess` needs the namespace's label `resource.kubernetes.io/admin-access: "true"` | `admin_access` |
-//! | So does a new allocation with such devices | `admin_access` |
+//! | A new allocation of devices with admin access needs the label, too | `admin_access` |
 //! | Changing `status.allocation` or `status.reservedFor` needs the verb on `resourceclaims/binding` | `binding` |
 //! | Changing `status.devices` needs a verb on `resourceclaims/driver` for each driver: `associated-node:VERB` for a service account on the claim's node, `arbitrary-node:VERB` for others | `device_status` |
 //!
@@ -26,7 +26,8 @@ const GROUP: &str = "resource.k8s.io";
 /// Upstream: `DRAAdminNamespaceLabelKey`.
 const ADMIN_NAMESPACE: &str = "resource.kubernetes.io/admin-access";
 
-/// Returns the errors of a write to a claim or a claim template. `verb` is `update` or `patch` for updates.
+/// Returns the errors of a write to a claim or a claim template without the permissions. `verb` is `update` or `patch`
+/// for updates.
 pub(crate) fn check(
     cx: &Context<'_>,
     verb: &str,
@@ -57,7 +58,7 @@ fn status(cx: &Context<'_>, verb: &str, new: &Value, old: &Value) -> Vec<FieldEr
     errors
 }
 
-/// Returns the path of the first request for admin access. As upstream, templates get the path of claims.
+/// Returns the path of the first request for admin access. As in upstream, a template has the path of a claim.
 fn admin_request(requests: &[Value]) -> Option<String> {
     let index = requests.iter().position(|request| flag(request, "exactly.adminAccess"))?;
     Some(format!("spec.devices.requests[{index}].adminAccess"))
@@ -128,7 +129,7 @@ fn device_status(cx: &Context<'_>, verb: &str, new: &Value, old: &Value) -> Vec<
     }
     let mut errors = Vec::new();
     for driver in modified_drivers(new, old) {
-        let ask = |verb: &String| {
+        let authorize = |verb: &String| {
             let namespace = cx.namespace;
             let subresource = "driver";
             let attributes =
@@ -136,8 +137,8 @@ fn device_status(cx: &Context<'_>, verb: &str, new: &Value, old: &Value) -> Vec<
             may(cx, attributes)
         };
         // One of the verbs is enough. The error shows the first refusal.
-        let Some(refusal) = ask(&verbs[0]).err() else { continue };
-        if verbs[1..].iter().any(|verb| ask(verb).is_ok()) {
+        let Some(refusal) = authorize(&verbs[0]).err() else { continue };
+        if verbs[1..].iter().any(|verb| authorize(verb).is_ok()) {
             continue;
         }
         let verbs = verbs.join(" ");
@@ -149,7 +150,7 @@ fn device_status(cx: &Context<'_>, verb: &str, new: &Value, old: &Value) -> Vec<
     errors
 }
 
-/// Authorizes a subresource of claims that exists only for permissions.
+/// Authorizes a request for a synthetic subresource of claims, which only RBAC rules name.
 fn may(cx: &Context<'_>, attributes: Attributes<'_>) -> Result<(), StatusError> {
     let attributes = Attributes { group: GROUP, resource: "resourceclaims", ..attributes };
     permit(&cx.api.authorizer, &cx.api.store, cx.user, &attributes)
@@ -202,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_request_for_admin_access_is_named() {
+    fn the_error_names_the_first_request_for_admin_access() {
         let request = |admin: Value| json!({"name": "r", "exactly": {"adminAccess": admin}});
         let first = json!({"name": "r", "firstAvailable": [{"name": "s"}]});
         for (requests, want) in [
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_binds_needs_the_permission() {
+    fn changes_of_allocation_and_consumers_change_the_binding() {
         let claim = |status: Value| json!({"status": status});
         let allocated = json!({"devices": {"results": [{"device": "d"}]}});
         for (new, old, changes) in [
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn drivers_whose_devices_change_are_asked_for() {
+    fn drivers_of_added_changed_and_removed_devices_are_modified() {
         let device = |driver: &str, device: &str, data: u8| json!({"driver": driver, "pool": "p", "device": device, "data": data});
         let claim = |devices: &[Value]| json!({"status": {"devices": devices}});
         let (a, b) = (device("a", "1", 0), device("b", "1", 0));
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_allocation_for_one_name_has_a_node() {
+    fn only_a_node_selector_with_one_node_name_has_a_node() {
         let field = |key: &str, operator: &str, values: &[&str]| json!({"key": key, "operator": operator, "values": values});
         let name = field("metadata.name", "In", &["n"]);
         let expression = json!({"key": "a", "operator": "Exists"});
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_service_account_with_a_node_is_on_it() {
+    fn only_a_service_account_whose_token_names_the_node_is_on_it() {
         let user = |name: &str, node: &str| User {
             extra: [("authentication.kubernetes.io/node-name".into(), [node.into()].into())].into(),
             ..User::authenticated(name, [])

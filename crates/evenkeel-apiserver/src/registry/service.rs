@@ -1,5 +1,5 @@
-//! Cluster IPs and node ports of Services. The store indexes the ones that stored Services use. It refuses to commit a
-//! Service if another one got the same address or port in the meantime.
+//! Allocation of the cluster IPs and node ports of Services. The store indexes the values that stored Services use. It
+//! refuses to commit a Service if another one got the same address or port in the meantime.
 
 use super::cluster_ips;
 use super::node_ports::{
@@ -28,20 +28,20 @@ fn address_value(address: IpAddr) -> String {
     format!("clusterIP/{address}")
 }
 
-/// Returns the index value of a node port. One Service may use it for two protocols.
+/// Returns the index value of a node port. One Service may use the same node port for two protocols.
 fn port_value(port: u16) -> String {
     format!("nodePort/{port}")
 }
 
 /// Returns the index values of a Service: its cluster IPs and node ports.
 pub(super) fn index(service: &Value) -> Vec<String> {
-    let (addresses, ports) = held(service);
+    let (addresses, ports) = allocated_values(service);
     let addresses = addresses.into_iter().map(address_value);
     addresses.chain(ports.into_iter().map(port_value)).collect()
 }
 
 /// Returns a Service's cluster IPs (none if it is headless) and its node ports.
-fn held(service: &Value) -> (Vec<IpAddr>, Vec<u16>) {
+fn allocated_values(service: &Value) -> (Vec<IpAddr>, Vec<u16>) {
     let addresses = list(service, "spec.clusterIPs")
         .iter()
         .filter_map(|ip| ip.as_str()?.parse().ok())
@@ -65,7 +65,7 @@ pub(super) fn create(cx: &Context<'_>, service: &mut Value) -> Result<(), Status
     allocate(cx, service, None)
 }
 
-/// Keeps the old Service's allocations in an update, and allocates what the new one needs in addition.
+/// Copies the old Service's allocated values to an update, and allocates the values that the new one lacks.
 pub(super) fn update(cx: &Context<'_>, new: &mut Value, old: &Value) -> Result<(), StatusError> {
     carry_over(new, old);
     normalize_cluster_ips(new);
@@ -83,19 +83,19 @@ fn allocate(cx: &Context<'_>, service: &mut Value, old: Option<&Value>) -> Resul
         let has_addresses = old.is_some_and(|old| {
             text(old, "spec.type") != "ExternalName" && !text(old, "spec.clusterIP").is_empty()
         });
-        // Validation refuses to change an address.
+        // Validation refuses a changed address.
         if !has_addresses {
-            let (had, _) = old.map(held).unwrap_or_default();
+            let (had, _) = old.map(allocated_values).unwrap_or_default();
             errors.extend(addresses(cx.api, service, &had).err());
         }
     }
     let is_taken = |port| is_taken(cx.api, &port_value(port));
     let mut ports = NodePorts::new(&is_taken, cx.api.random(|rng| rng.random_range(NODE_PORTS)));
-    let allocated = match old {
+    let result = match old {
         None => ports.create(service),
         Some(old) => ports.update(service, old),
     };
-    match allocated {
+    match result {
         Ok(()) => {}
         Err(NodePortError::Invalid(error)) => errors.push(*error),
         Err(NodePortError::Internal(why)) => return Err(StatusError::internal(why)),
@@ -114,9 +114,9 @@ pub(super) fn begin_write(
     old: Option<&Value>,
     transaction: &mut Transaction,
 ) {
-    let (had_addresses, had_ports) = old.map(held).unwrap_or_default();
-    let (mut addresses, mut ports) = held(service);
-    // `addresses` checks only the first address for other uses.
+    let (had_addresses, had_ports) = old.map(allocated_values).unwrap_or_default();
+    let (mut addresses, mut ports) = allocated_values(service);
+    // The allocation checks only the first address, so that only this one must be unique.
     let first = addresses.first().copied();
     addresses.retain(|address| !had_addresses.contains(address));
     ports.retain(|port| !had_ports.contains(port));
@@ -139,8 +139,8 @@ pub(super) fn finish_write(
     old: &Value,
     transaction: &mut Transaction,
 ) {
-    let (kept, _) = service.map(held).unwrap_or_default();
-    for address in held(old).0.into_iter().filter(|address| !kept.contains(address)) {
+    let (kept, _) = service.map(allocated_values).unwrap_or_default();
+    for address in allocated_values(old).0.into_iter().filter(|address| !kept.contains(address)) {
         cluster_ips::delete(api, address, old, transaction);
     }
 }
@@ -186,7 +186,8 @@ fn patch_allocated_values(new: &mut Value, old: &Value) {
     }
 }
 
-/// Gives ports without a node port that of the old port of the same name, unless another port has it now.
+/// Sets the node port of each port without one to that of the old port with the same name, unless another port requests
+/// it.
 fn patch_node_ports(new: &mut Value, old: &Value) {
     let requested = requested_node_ports(new);
     let by_name: BTreeMap<&str, i64> = list(old, "spec.ports")
@@ -237,30 +238,31 @@ fn drop_type_dependent_fields(new: &mut Value, old: &Value) {
     if new_type != "LoadBalancer" {
         remove_unless_changed(new, &["spec.allocateLoadBalancerNodePorts"]);
         remove_unless_changed(new, &["spec.loadBalancerClass"]);
-        // Only a LoadBalancer reports load balancer addresses, although releasing them takes a while.
+        // Only a LoadBalancer reports load balancer addresses, even if their release takes a while.
         set(new, "status.loadBalancer", json!({}));
     }
 }
 
+/// Checks the requested cluster IP, or allocates one. `had` are the old Service's addresses.
 fn addresses(api: &Api, service: &mut Value, had: &[IpAddr]) -> Result<(), FieldError> {
     let refused = |ip: &str, why: &str, service: &Value| {
         let ips = get(service, "spec.clusterIPs").cloned().unwrap_or_default();
         let why = format!("failed to allocate IP {ip}: {why}");
         Err(FieldError::invalid("spec.clusterIPs", ips, why))
     };
-    let cluster_ip_of_spec = text(service, "spec.clusterIP").to_owned();
-    if cluster_ip_of_spec == "None" {
+    let cluster_ip = text(service, "spec.clusterIP").to_owned();
+    if cluster_ip == "None" {
         return Ok(());
     }
-    if !cluster_ip_of_spec.is_empty() {
-        let Ok(address) = cluster_ip_of_spec.parse::<IpAddr>() else { return Ok(()) };
+    if !cluster_ip.is_empty() {
+        let Ok(address) = cluster_ip.parse::<IpAddr>() else { return Ok(()) };
         if had.contains(&address) {
             return Ok(());
         }
         let taken = is_taken(api, &address_value(address));
         let why = taken.then_some("provided IP is already allocated");
         return match cluster_ips::refusal(api, address).or(why) {
-            Some(why) => refused(&cluster_ip_of_spec, why, service),
+            Some(why) => refused(&cluster_ip, why, service),
             None => Ok(()),
         };
     }
@@ -277,6 +279,7 @@ fn addresses(api: &Api, service: &mut Value, had: &[IpAddr]) -> Result<(), Field
 mod tests {
     use super::*;
 
+    /// Returns `spec.ports` with these names, numbers and node ports.
     fn ports(all: &[(&str, i64, i64)]) -> Value {
         let port = |(name, port, node_port): &(&str, i64, i64)| {
             let mut one = json!({"name": name, "port": port, "protocol": "TCP"});
@@ -295,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn node_ports_carry_over_by_name_unless_they_are_used() {
+    fn node_ports_carry_over_by_port_name_unless_another_port_requests_them() {
         let old =
             json!({"type": "NodePort", "ports": ports(&[("a", 80, 30080), ("b", 81, 30081)])});
         for (new, carried) in [
@@ -310,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_the_type_does_not_have_are_dropped_unless_changed() {
+    fn values_that_the_new_type_lacks_are_dropped_unless_the_client_changed_them() {
         let given = ports(&[("a", 80, 30080), ("b", 81, 0)]);
         let dropped = ports(&[("a", 80, 0), ("b", 81, 0)]);
         let other = ports(&[("a", 80, 30080), ("b", 81, 30999)]);

@@ -34,7 +34,7 @@ pub(crate) fn allocate(
     }
 }
 
-/// Adds to the transaction the writes that precede the object's own, and the values that must be unique to it. `old` is
+/// Adds the writes that precede the object's own to the transaction, and the values that must be unique. `old` is
 /// `None` for a create.
 ///
 /// Upstream: `BeginCreate` and `BeginUpdate` of `registry/generic/registry`'s `Store`.
@@ -50,7 +50,7 @@ pub(crate) fn begin_write(
     }
 }
 
-/// Adds to the transaction the writes that follow the object's own. `object` is `None` for a deletion.
+/// Adds the writes that follow the object's own to the transaction. `object` is `None` for a deletion.
 ///
 /// Upstream: `FinishFunc` and `AfterDelete` of `registry/generic/registry`'s `Store`.
 pub(crate) fn finish_write(

@@ -11,13 +11,13 @@ use crate::tasks::Tasks;
 use evenkeel_apimachinery::status::StatusError;
 
 /// Maximum size of a request's body in bytes, as upstream's.
-const LIMIT: usize = 3 * 1024 * 1024;
+const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
 
 /// Maximum number of bytes to drain after the response, so that the connection can be reused.
-const DRAIN: usize = 8 * 1024 * 1024;
+const MAX_DRAIN_BYTES: usize = 8 * 1024 * 1024;
 
 /// Maximum time for the drain.
-const DRAIN_TIME: Duration = Duration::from_secs(5);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns the whole body, or a 413 if it is too large.
 pub(crate) async fn read<B>(mut body: Pin<&mut B>) -> Result<Bytes, StatusError>
@@ -26,7 +26,7 @@ where
     B::Error: std::fmt::Display,
 {
     let too_large = || StatusError::too_large("limit is 3145728");
-    if body.size_hint().lower() > LIMIT as u64 {
+    if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
         return Err(too_large());
     }
     let mut first: Option<Bytes> = None;
@@ -45,36 +45,36 @@ where
                 more.extend_from_slice(&data);
             }
         }
-        if first.as_ref().map_or(more.len(), Bytes::len) > LIMIT {
+        if first.as_ref().map_or(more.len(), Bytes::len) > MAX_BODY_BYTES {
             return Err(too_large());
         }
     }
     Ok(first.unwrap_or_else(|| more.freeze()))
 }
 
-/// Drains the rest of a body after the response without delaying it. So a client that still writes can read the
-/// response, and the connection can be reused. The connection closes if the rest is too large or too slow.
+/// Drains the rest of a body without delaying the response. A client that still writes can then read the response and
+/// reuse the connection. The connection closes if the rest is too large or too slow.
 pub(crate) fn discard<B>(tasks: &Tasks, mut body: Pin<Box<B>>)
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
 {
-    if body.is_end_stream() || body.size_hint().lower() > DRAIN as u64 {
+    if body.is_end_stream() || body.size_hint().lower() > MAX_DRAIN_BYTES as u64 {
         return;
     }
-    // Usually the body is complete or its rest has arrived.
+    // Usually the rest of the body has already arrived.
     if drain(body.as_mut()).now_or_never().is_none() {
         tasks.spawn_brief(async move {
-            let _ = tokio::time::timeout(DRAIN_TIME, drain(body.as_mut())).await;
+            let _ = tokio::time::timeout(DRAIN_TIMEOUT, drain(body.as_mut())).await;
         });
     }
 }
 
-/// Reads and drops the body up to its end, at most [`DRAIN`] bytes.
+/// Reads and drops the body up to its end, at most [`MAX_DRAIN_BYTES`] bytes.
 async fn drain<B>(mut body: Pin<&mut B>)
 where
     B: http_body::Body<Data = Bytes> + Send,
 {
-    let mut remaining = DRAIN;
+    let mut remaining = MAX_DRAIN_BYTES;
     while let Some(Ok(frame)) = body.frame().await {
         let size = frame.data_ref().map_or(0, Bytes::len);
         let Some(rest) = remaining.checked_sub(size) else { return };

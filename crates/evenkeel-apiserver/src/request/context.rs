@@ -1,4 +1,4 @@
-//! Context of a request for a resource: the input of each verb.
+//! Context of a request for a resource, which each verb's handler receives.
 
 use std::sync::{Arc, OnceLock};
 
@@ -34,11 +34,11 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) query: &'a Query,
     /// Whether the path has the deprecated prefix `watch`.
     pub(crate) is_watch_path: bool,
-    /// The user, after impersonation.
+    /// User of the request, after impersonation.
     pub(crate) user: &'a User,
     /// Time at which the request arrived.
     pub(crate) now: Timestamp,
-    /// Warnings for the client, in successful responses and errors.
+    /// Warnings for the client. Successful responses and errors contain them.
     pub(crate) warnings: &'a Warnings,
     /// Upgrade of the connection to another protocol; `None` if the connection cannot be upgraded.
     pub(crate) upgrade: Option<&'a Upgrade>,
@@ -51,7 +51,7 @@ pub(crate) struct RequestContext<'a> {
 pub(crate) struct Upgrade {
     /// Connection after the response with status 101.
     pub(crate) connection: OnUpgrade,
-    /// Changes to true when the listener of the connection stops.
+    /// Becomes true when the listener of the connection stops.
     pub(crate) stopped: watch::Receiver<bool>,
 }
 
@@ -80,8 +80,7 @@ impl RequestContext<'_> {
         Ok(self.format.get_or_init(|| format).clone())
     }
 
-    /// Returns the kind of the request's and the response's object: the resource's, or that of a subresource with its
-    /// own kind.
+    /// Returns the kind of the object in the request and the response: the resource's kind, or the subresource's.
     pub(crate) fn kind(&self) -> GroupVersionKind {
         let resource = self.resource();
         resource

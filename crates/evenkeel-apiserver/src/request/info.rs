@@ -1,4 +1,4 @@
-//! Request info: verb and target of a request, derived only from method and path. The resource need not exist.
+//! Request info: verb and target of a request, parsed from the method and the URL. The resource need not exist.
 
 use http::Method;
 
@@ -72,7 +72,7 @@ impl<'a> RequestInfo<'a> {
         info.subresource = rest.get(2).copied().unwrap_or_default();
         if info.name.is_empty() && info.verb == "get" {
             info.verb = if query.flag("watch") { "watch" } else { "list" };
-            info.name = named(query.get("fieldSelector"));
+            info.name = name_in_selector(query.get("fieldSelector"));
         } else if info.name.is_empty() && info.verb == "delete" {
             info.verb = "deletecollection";
         }
@@ -96,17 +96,17 @@ fn method_name(method: &Method) -> &'static str {
     }
 }
 
-/// Returns the name in `metadata.name=x`, so that a rule for one name allows to list and watch that object. Only the
-/// selector's parser can tell where a term begins, because another field's value may have escaped commas.
+/// Returns the name in `metadata.name=x`, so that an RBAC rule for one name allows lists and watches of that object.
+/// The selector is parsed, because another field's value may contain escaped commas.
 ///
 /// Upstream: `RequestInfoFactory.NewRequestInfo`.
-fn named(fields: &str) -> &str {
+fn name_in_selector(fields: &str) -> &str {
     let Ok(selector) = FieldSelector::parse(fields) else { return "" };
     let name = selector.exact("metadata.name").unwrap_or_default();
     if matches!(name, "." | "..") || name.contains(['/', '%']) {
         return "";
     }
-    // A name without escapes is in the query literally.
+    // The query contains a name without escapes literally.
     fields.find(name).map_or("", |index| &fields[index..index.saturating_add(name.len())])
 }
 
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_taken_apart() {
+    fn method_path_and_query_determine_verb_and_target() {
         for (method, path, query, want) in [
             ("GET", "/api/v1/namespaces/a/pods", "", "list a pods   "),
             ("GET", "/api/v1/namespaces/a/pods", "watch=1", "watch a pods   "),

@@ -48,7 +48,7 @@ impl Query {
         self.0.iter().filter(move |(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
-    /// Returns a boolean parameter: true if present with any value but `0` and `false` in any case.
+    /// Returns a boolean parameter: true if the parameter is present with any value except `0` and `false` in any case.
     ///
     /// Upstream: `Convert_Slice_string_To_bool`.
     pub(crate) fn flag(&self, key: &str) -> bool {
@@ -67,7 +67,7 @@ impl Query {
     }
 }
 
-/// Returns what a function of Go says of a text that is no number.
+/// Returns the error message of a Go function for a text that is not a number.
 ///
 /// Upstream: `strconv.NumError`.
 pub(crate) fn number_error(function: &str, text: &str, error: &ParseIntError) -> String {
@@ -84,8 +84,9 @@ pub(crate) fn number_error(function: &str, text: &str, error: &ParseIntError) ->
 pub(crate) struct WriteOptions {
     /// Whether to run all stages of the request without storing the result.
     pub(crate) dry_run: bool,
-    /// `fieldManager`, by default derived from the user agent.
+    /// `fieldManager`; default: the start of the user agent.
     pub(crate) manager: String,
+    /// Whether the client set `fieldManager`.
     has_manager: bool,
     /// `fieldValidation`: ignores, warns about or refuses unknown and duplicate fields. Default: warns.
     pub(crate) validation: FieldValidation,
@@ -137,7 +138,11 @@ impl WriteOptions {
         refuse(kind, &errors)?;
         Ok(Self {
             dry_run: query.has("dryRun"),
-            manager: if manager.is_empty() { prefix_of(user_agent) } else { manager.to_owned() },
+            manager: if manager.is_empty() {
+                default_manager(user_agent)
+            } else {
+                manager.to_owned()
+            },
             has_manager: !manager.is_empty(),
             validation,
             has_validation: !query.get("fieldValidation").is_empty(),
@@ -145,8 +150,8 @@ impl WriteOptions {
         })
     }
 
-    /// Returns the options of a create or an update as admission sees them, without defaults. A patch has the options
-    /// of the one or the other.
+    /// Returns the options without defaults, for admission. `kind` is `CreateOptions` or `UpdateOptions`, also for a
+    /// patch.
     ///
     /// Upstream: `patchToCreateOptions`, `patchToUpdateOptions`.
     pub(crate) fn to_value(&self, kind: &str) -> Value {
@@ -179,8 +184,8 @@ fn field_manager_errors(manager: &str) -> Vec<FieldError> {
     if manager.len() > MAX_FIELD_MANAGER_LENGTH {
         errors.push(FieldError::too_long("fieldManager", MAX_FIELD_MANAGER_LENGTH));
     }
-    errors.extend(manager.char_indices().filter(|(_, c)| !is_print(*c)).map(|(at, c)| {
-        let why = format!("invalid character U+{:04X} (at position {at})", u32::from(c));
+    errors.extend(manager.char_indices().filter(|(_, c)| !is_print(*c)).map(|(index, c)| {
+        let why = format!("invalid character U+{:04X} (at position {index})", u32::from(c));
         FieldError::invalid("fieldManager", manager, why)
     }));
     errors
@@ -190,7 +195,7 @@ fn field_manager_errors(manager: &str) -> Vec<FieldError> {
 /// are not printable.
 ///
 /// Upstream: `managerOrUserAgent`.
-fn prefix_of(user_agent: &str) -> String {
+fn default_manager(user_agent: &str) -> String {
     let name = user_agent.split('/').next().unwrap_or_default();
     let mut out = String::new();
     for c in name.chars().filter(|c| is_print(*c)) {
@@ -213,7 +218,7 @@ pub(crate) fn dry_run_errors<'a>(values: impl Iterator<Item = &'a str>) -> Vec<F
     vec![FieldError::not_supported("dryRun", values, &["All"])]
 }
 
-/// Returns 422 Invalid with the errors of an options object; `Ok` if there are none.
+/// Returns a 422 with the errors of an options object, or `Ok` if there are none.
 pub(crate) fn refuse(kind: &'static str, errors: &[FieldError]) -> Result<(), StatusError> {
     if errors.is_empty() {
         return Ok(());
@@ -230,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flag_is_on_unless_it_is_false() {
+    fn a_flag_is_true_unless_it_is_absent_zero_or_false() {
         for (query, on) in [
             ("", false),
             ("a", true),
@@ -249,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_writes_are_checked_as_upstream_does() {
+    fn write_options_are_validated_with_upstreams_messages() {
         fn parse(
             kind: &'static str,
             apply: bool,
@@ -306,7 +311,7 @@ mod tests {
 
     #[test]
     fn the_default_manager_is_the_printable_start_of_the_user_agent() {
-        assert_eq!(prefix_of("a\u{a0}b\u{301}\t/1 c"), "ab\u{301}");
-        assert_eq!(prefix_of(&"é".repeat(70)), "é".repeat(64));
+        assert_eq!(default_manager("a\u{a0}b\u{301}\t/1 c"), "ab\u{301}");
+        assert_eq!(default_manager(&"é".repeat(70)), "é".repeat(64));
     }
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-/// Document that clients may cache and revalidate by its ETag.
+/// Document that clients may cache and revalidate by ETag.
 #[derive(Clone)]
 pub(crate) struct Document {
     body: Bytes,

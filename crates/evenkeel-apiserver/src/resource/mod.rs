@@ -1,4 +1,4 @@
-//! Resources of the server: a table from recorded data, with custom resources added at run time.
+//! Resources of the server: a table of recorded built-in resources, and of custom resources that are added at run time.
 
 pub(crate) mod custom;
 pub(crate) mod document;

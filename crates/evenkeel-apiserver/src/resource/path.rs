@@ -12,13 +12,13 @@ pub(crate) enum Path<'a> {
     Resource(Target<'a>),
     /// Known group and version with an unknown resource.
     UnknownResource,
-    /// A custom resource does not have the subresource of the object with this name.
+    /// Object of a custom resource with this name, and a subresource that the custom resource lacks.
     UnknownPart(Arc<ResourceType>, &'a str),
-    /// Anything else: discovery, health, or nothing at all.
+    /// Any other path, such as discovery, health or an unknown path.
     Other,
 }
 
-/// Returns whether a subresource is a connection to a process or a port, whose bytes are not the server's to read.
+/// Returns whether a subresource is a connection to a process or a port. The server only forwards its bytes.
 pub(crate) fn is_connection(subresource: &str) -> bool {
     matches!(subresource, "attach" | "exec" | "portforward" | "proxy")
 }
@@ -49,7 +49,7 @@ pub(crate) fn parse<'a>(path: &'a str, rows: &Rows) -> Path<'a> {
     if rest.is_empty() || !rows.has_version(api_version) {
         return Path::Other;
     }
-    // Upstream serves custom resources beside the paths that it knows, and has another page for what is none of them.
+    // Upstream's handlers of built-in groups and of custom resources respond differently to unknown paths.
     let unknown = match rows.all.iter().find(|row| *row.api_version == *api_version) {
         Some(row) if row.custom.is_some() => Path::Other,
         _ => Path::UnknownResource,
@@ -61,7 +61,7 @@ pub(crate) fn parse<'a>(path: &'a str, rows: &Rows) -> Path<'a> {
     let core = api_version == "v1";
     let parts: Vec<&str> = rest.strip_suffix('/').unwrap_or(rest).split('/').collect();
     let (namespace, parts) = match parts.as_slice() {
-        // `/namespaces/x/status` is a subresource of the namespace, `/namespaces/x/pods` a collection in it.
+        // `/namespaces/x/status` is a subresource of the namespace, but `/namespaces/x/pods` is a collection in it.
         ["namespaces", ns, resource, more @ ..] if !(core && is_namespace_part(resource, more)) => {
             (*ns, [&[*resource], more].concat())
         }
@@ -71,7 +71,7 @@ pub(crate) fn parse<'a>(path: &'a str, rows: &Rows) -> Path<'a> {
         return unknown;
     };
     if resource.namespaced == namespace.is_empty() && (parts.len() > 1 || !namespace.is_empty()) {
-        // A namespaced object needs its namespace, a cluster-scoped one has none.
+        // The path of a namespaced object needs a namespace, and that of a cluster-scoped object must not have one.
         return unknown;
     }
     let name = parts.get(1).copied().unwrap_or_default();
@@ -109,6 +109,7 @@ mod tests {
     use super::*;
     use crate::resource::Table;
 
+    /// Formats the parsed path.
     fn shown(path: &str) -> String {
         match parse(path, &Table::builtin().rows()) {
             Path::Resource(t) => format!(
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_taken_apart() {
+    fn paths_name_a_resource_an_object_and_a_subresource() {
         for (path, want) in [
             ("/api/v1/pods", "pods ns= name= sub="),
             ("/api/v1/namespaces/a/pods", "pods ns=a name= sub="),

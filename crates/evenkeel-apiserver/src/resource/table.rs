@@ -1,4 +1,4 @@
-//! Table of resources, from `data/resources.jsonl` once per server.
+//! Table of resources. Each server loads the built-in ones from `data/resources.jsonl`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, RwLock};
@@ -13,7 +13,7 @@ use evenkeel_apimachinery::group_version::{GroupResource, GroupVersionKind};
 
 const DATA: &str = include_str!("../../data/resources.jsonl");
 
-/// Shared table of a server's resources. Clones are cheap. Custom resources are added and removed at run time.
+/// Table of a server's resources. Clones share it. The CRD controller adds and removes custom resources at run time.
 #[derive(Clone)]
 pub(crate) struct Table(Arc<RwLock<Arc<Rows>>>);
 
@@ -75,14 +75,14 @@ impl Table {
         self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
-    /// Replaces the custom resources. They follow the built-in ones, ordered by group. A custom resource with the
-    /// version and name of a built-in one is left out.
+    /// Replaces the custom resources. They follow the built-in ones, ordered by group. Skips a custom resource with the
+    /// version and name of a built-in one.
     pub(crate) fn set_custom(&self, custom: impl Iterator<Item = Arc<ResourceType>>) {
         let mut custom: Vec<Arc<ResourceType>> = custom.collect();
         custom.sort_by(|a, b| a.gvk.group.cmp(&b.gvk.group));
-        let mut held = self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut current = self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         let mut rows = Rows::default();
-        for row in held.all.iter().filter(|row| row.custom.is_none()).cloned() {
+        for row in current.all.iter().filter(|row| row.custom.is_none()).cloned() {
             rows.add(row);
         }
         for row in custom {
@@ -90,19 +90,19 @@ impl Table {
                 rows.add(row);
             }
         }
-        *held = Arc::new(rows);
+        *current = Arc::new(rows);
     }
 
     /// Adds resources, except those that the table already has.
     pub(crate) fn add(&self, resources: Vec<Arc<ResourceType>>) {
-        let mut held = self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut rows = Rows::clone(&held);
+        let mut current = self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut rows = Rows::clone(&current);
         for resource in resources {
             if rows.get(&resource.api_version, resource.plural()).is_none() {
                 rows.add(resource);
             }
         }
-        *held = Arc::new(rows);
+        *current = Arc::new(rows);
     }
 
     /// Returns the same resource in its storage version.
@@ -230,8 +230,8 @@ impl Row {
     }
 }
 
-/// Returns a resource's prefix in the store, and whether this is its storage version. As upstream, events are stored as
-/// core ones and autoscalers as v2.
+/// Returns a resource's prefix in the store, and whether `version` is its storage version. As in upstream, the core
+/// group stores events of both groups, and HorizontalPodAutoscalers are stored as v2.
 fn resource_prefix(group: &str, version: &str, resource: &str) -> (Arc<str>, bool) {
     match (group, resource) {
         ("events.k8s.io", "events") => ("/events".into(), false),
@@ -247,19 +247,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_has_upstreams_resources() {
+    fn the_table_has_all_recorded_resources() {
         let table = Table::builtin();
         assert_eq!(table.rows().all.len(), DATA.lines().count());
-        let deployments = table.get("apps/v1", "deployments").expect("deployments are there");
+        let deployments = table.get("apps/v1", "deployments").expect("deployments are built in");
         assert!(deployments.namespaced && deployments.verbs.has(Verb::Watch));
         let scale = deployments.subresource("scale").expect("deployments scale");
         assert_eq!(scale.kind.api_version(), "autoscaling/v1");
         let status = deployments.subresource("status").expect("deployments have a status");
         assert_eq!(status.kind, deployments.gvk);
-        let events = table.get("events.k8s.io/v1", "events").expect("events are there");
+        let events = table.get("events.k8s.io/v1", "events").expect("events are built in");
         assert_eq!(
             &*events.resource_prefix,
-            &*table.get("v1", "events").expect("core events are there").resource_prefix
+            &*table.get("v1", "events").expect("core events are built in").resource_prefix
         );
     }
 }

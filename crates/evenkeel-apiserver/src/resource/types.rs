@@ -10,7 +10,7 @@ use super::custom::Version;
 use super::source::Source;
 use crate::strategy::Strategy;
 
-/// Verb of a resource request, as RBAC and discovery name it.
+/// Verb of a resource request in RBAC rules and discovery documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Verb {
@@ -92,9 +92,9 @@ pub(crate) struct Column {
     pub(crate) kind: Arc<str>,
     /// OpenAPI format, such as `name` for the column of names.
     pub(crate) format: Arc<str>,
-    /// Priority: kubectl always shows columns of 0, and those of 1 only with `-o wide`.
+    /// Priority. kubectl always prints columns of priority 0, and columns of a higher priority only with `-o wide`.
     pub(crate) priority: i64,
-    /// Description; `None` if it is the one for all resources.
+    /// Description; `None` for the description that all resources share.
     pub(crate) description: Option<Arc<str>>,
 }
 
@@ -131,13 +131,13 @@ pub(crate) struct ResourceType {
     pub(crate) strategy: Arc<dyn Strategy>,
     /// Source of objects that are computed rather than stored, such as metrics.
     pub(crate) source: Option<Arc<dyn Source>>,
-    /// Version of a custom resource's definition. An object is stored in the storage version at the time of its write,
-    /// so no version is `stored` and each read converts.
+    /// Version of a custom resource. Each object is stored in the storage version at the time of its write, so that no
+    /// version is `stored` and each read converts.
     pub(crate) custom: Option<Arc<Version>>,
 }
 
-/// Group and plural name of a resource's collection in the store, such as `apps/deployments` or `/pods`. All versions
-/// of a resource have the same.
+/// Group and plural name of a resource, the prefix of its objects' keys in the store, such as `apps/deployments` or
+/// `/pods`. All versions of a resource have the same prefix.
 pub(crate) type ResourcePrefix = Arc<str>;
 
 impl ResourceType {

@@ -9,16 +9,16 @@ use http_body::{Frame, SizeHint};
 
 use super::written::{self, Unwritten, WriteTimeout, Writing};
 
-/// Maximum size of a frame in bytes. A larger body is split, so that its last frame is sent only after most of the body
-/// is written.
-const FRAME: usize = 128 * 1024;
+/// Maximum size of a frame in bytes. A larger body is split, so that its last frame is sent only after the client has
+/// read most of the body.
+const MAX_FRAME_BYTES: usize = 128 * 1024;
 
-/// Body of a response: complete, or produced in pieces while it is sent.
+/// Body of a response. It is complete, or the server produces pieces while it sends them.
 pub struct Body {
     inner: Inner,
     /// Guard that drops with the body.
     held: Option<Box<dyn Send>>,
-    /// Guard that the request holds until the body is written.
+    /// Guard that drops when the body is written, or at its deadline.
     unwritten: Option<Unwritten>,
 }
 
@@ -39,7 +39,7 @@ impl Body {
         Inner::Whole(Some(bytes)).into()
     }
 
-    /// Creates a body from pieces; each is produced after the previous one was taken.
+    /// Creates a body from pieces. The iterator produces a piece when the previous one is sent.
     pub(crate) fn pieces(pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Self {
         Inner::Pieces(Box::new(pieces)).into()
     }
@@ -54,10 +54,12 @@ impl Body {
         self.held = Some(Box::new(guard));
     }
 
-    /// Returns whether the body is sent at once, even if the client does not read it.
+    /// Returns whether the body fits in one frame, which the server can send even if the client does not read.
     pub(crate) fn is_short(&self) -> bool {
         match &self.inner {
-            Inner::Whole(bytes) => bytes.as_ref().is_none_or(|bytes| bytes.len() <= FRAME),
+            Inner::Whole(bytes) => {
+                bytes.as_ref().is_none_or(|bytes| bytes.len() <= MAX_FRAME_BYTES)
+            }
             Inner::Pieces(_) | Inner::Stream(_) => false,
         }
     }
@@ -100,7 +102,9 @@ impl http_body::Body for Body {
             return Poll::Ready(Some(Err(timeout)));
         }
         let piece = match &mut this.inner {
-            Inner::Whole(Some(bytes)) if bytes.len() > FRAME => Some(bytes.split_to(FRAME)),
+            Inner::Whole(Some(bytes)) if bytes.len() > MAX_FRAME_BYTES => {
+                Some(bytes.split_to(MAX_FRAME_BYTES))
+            }
             Inner::Whole(bytes) => bytes.take().filter(|b| !b.is_empty()),
             Inner::Pieces(pieces) => pieces.next(),
             Inner::Stream(stream) => match stream.as_mut().poll_next(cx) {

@@ -1,4 +1,4 @@
-//! Compression of large responses (from 128 KiB on, as upstream) for clients that accept gzip.
+//! Compression of responses above 128 KiB, as in upstream, for clients that accept gzip.
 
 use std::io::Write as _;
 
@@ -15,7 +15,7 @@ use evenkeel_apimachinery::headers::text;
 /// Size in bytes above which a response is compressed.
 pub(crate) const THRESHOLD: usize = 128 * 1024;
 
-/// Returns whether the client accepts gzip. As upstream, a coding with a quality, such as `gzip;q=1`, does not count.
+/// Returns whether the client accepts gzip. As in upstream, a coding with a quality such as `gzip;q=1` does not count.
 ///
 /// Upstream: `responseContentEncodingSupported`.
 pub(crate) fn accepted(headers: &HeaderMap) -> bool {
@@ -24,11 +24,11 @@ pub(crate) fn accepted(headers: &HeaderMap) -> bool {
 
 /// Compresses a complete body if it is large enough. Bodies in pieces compress themselves.
 pub(crate) fn apply(headers: &HeaderMap, response: &mut Response<Body>) {
-    let due = response.status().is_success()
+    let compresses = response.status().is_success()
         && response.body().size_hint().exact().is_some_and(|size| size > THRESHOLD as u64)
         && !response.headers().contains_key(CONTENT_ENCODING)
         && accepted(headers);
-    if !due {
+    if !compresses {
         return;
     }
     let body = std::mem::replace(response.body_mut(), Body::empty());
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_plain_gzip_is_accepted() {
+    fn only_gzip_without_a_quality_is_accepted() {
         for (value, is_accepted) in [
             ("gzip", true),
             ("br, gzip", true),

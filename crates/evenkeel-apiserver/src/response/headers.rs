@@ -9,7 +9,7 @@ use super::body::Body;
 use crate::output::Format;
 use evenkeel_apimachinery::status::StatusError;
 
-/// A refusal in the form that the client accepts.
+/// Returns the response for an error, in a media type that the client accepts.
 pub(crate) fn refusal(
     error: &StatusError,
     headers: &HeaderMap,
@@ -86,19 +86,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn warnings_are_bounded() {
-        let of = |n: usize, length: usize| -> Vec<String> {
-            (0..n).map(|i| format!("{i:03}{}", "é".repeat(length - 3))).collect()
+    fn warnings_are_truncated_to_a_total_length() {
+        let warnings_of = |count: usize, length: usize| -> Vec<String> {
+            (0..count).map(|i| format!("{i:03}{}", "é".repeat(length - 3))).collect()
         };
-        for (warnings, n, length) in [
-            (of(3, 10), 3, 10),
-            (of(1, MAX_WARNINGS), 1, MAX_WARNINGS),
-            (of(1, MAX_WARNINGS + 1), 1, MAX_WARNING),
-            (of(100, 300), 16, MAX_WARNING),
-            (of(500, 10), 410, 10),
+        for (warnings, count, length) in [
+            (warnings_of(3, 10), 3, 10),
+            (warnings_of(1, MAX_WARNINGS), 1, MAX_WARNINGS),
+            (warnings_of(1, MAX_WARNINGS + 1), 1, MAX_WARNING),
+            (warnings_of(100, 300), 16, MAX_WARNING),
+            (warnings_of(500, 10), 410, 10),
         ] {
             let warnings = truncated_warnings(&warnings);
-            assert_eq!(warnings.len(), n, "{length}");
+            assert_eq!(warnings.len(), count, "{length}");
             assert!(warnings.iter().all(|text| text.chars().count() == length));
         }
         assert_eq!(truncated_warnings(&["a".to_owned(), String::new(), "a".to_owned()]), ["a"]);

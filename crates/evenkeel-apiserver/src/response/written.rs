@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-/// Error of a response that the client does not read in time.
+/// Error of a response that the client did not read before the deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the answer was not read in time")]
 pub struct WriteTimeout;

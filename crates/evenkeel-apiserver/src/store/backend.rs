@@ -1,6 +1,6 @@
-//! Interface of a durable engine: an ordered map from revisions to records, changed in atomic batches. It is small so
-//! that other engines, such as etcd, can implement it. A store in memory has no engine. Snapshots contain records,
-//! whatever the engine.
+//! Interface of a durable engine: an ordered map from revisions to records, changed in atomic batches. The interface is
+//! small, so that other engines, such as etcd, can implement it. A store in memory has no engine. Snapshots contain
+//! records of any engine.
 
 use super::record::StoredRecord;
 
@@ -23,7 +23,7 @@ pub(super) trait Backend: Send {
     /// Reopens the engine's files after a failure, and returns their extent.
     fn reopen(&mut self) -> Result<Extent, BackendError>;
 
-    /// Replaces all records by these in a new file, after a failure that may have damaged the old one.
+    /// Replaces all records with these in a new file, after a failure that may have damaged the old one.
     fn rewrite(
         &mut self,
         compacted: u64,
@@ -37,7 +37,7 @@ pub(super) trait Backend: Send {
     /// Frees the reserved disk space.
     fn release(&mut self);
 
-    /// Returns the space that compaction freed within the engine's files to the disk.
+    /// Shrinks the engine's files by the space that compaction freed.
     fn shrink(&mut self) -> Result<(), BackendError>;
 }
 
@@ -65,7 +65,7 @@ pub(super) enum BackendError {
     /// The disk did not confirm a sync: data in the files may be lost later.
     #[error("{0}")]
     NotSynced(String),
-    /// The stored data is not what was written.
+    /// The stored data differs from the written data.
     #[error("{0}")]
     Damaged(String),
     /// The key of an encrypted value is missing.

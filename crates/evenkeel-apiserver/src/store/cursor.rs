@@ -1,5 +1,5 @@
-//! Cursor of a watch in the events of a collection. It buffers nothing: it reads the ring, and expires if it falls
-//! behind the ring.
+//! Cursor of a watch in the events of a collection. It has no buffer: it reads events from the ring, and expires if the
+//! ring has dropped the next event.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use super::watchers::{Scope, Subscription};
 use crate::resource::ResourcePrefix;
 
 /// Maximum number of events per call, so that one watch does not hold the lock for long.
-const AT_ONCE: usize = 256;
-/// Maximum bytes of events per call, so that a watch without a reader holds little memory. A single event may be
-/// larger.
-pub(crate) const BYTES_AT_ONCE: usize = 64 * 1024;
+const MAX_EVENTS: usize = 256;
+/// Maximum total bytes of events per call, so that a watch whose client does not read holds little memory. A single
+/// event may be larger.
+pub(crate) const MAX_BYTES: usize = 64 * 1024;
 
 /// Position in the events of a collection or of a part of it.
 pub(crate) struct Cursor {
@@ -35,8 +35,8 @@ impl Drop for Cursor {
 }
 
 impl Cursor {
-    /// Returns the events since the last call, in order, without waiting. They may include events outside the cursor's
-    /// scope.
+    /// Returns the next events after the last call, in order, without waiting. They may include events outside the
+    /// cursor's scope.
     pub(crate) fn take(&mut self) -> Result<Vec<Arc<Event>>, Expired> {
         let shared = &self.store.shared;
         // One lock covers the events and the revision up to which they are complete. Otherwise the cursor would skip a
@@ -48,21 +48,21 @@ impl Cursor {
         let ring = &collection.ring;
         let (events, all) = match &self.subscription {
             Some(subscription) if self.at >= subscription.since => {
-                let revisions = shared.watchers.after(subscription, self.at, AT_ONCE)?;
+                let revisions = shared.watchers.after(subscription, self.at, MAX_EVENTS)?;
                 recorded_events(ring, &revisions, state.revision)?
             }
             _ => events_since(ring, self.at)?,
         };
-        let upto = events.last().map_or(self.at, |e| e.entry.revision);
-        self.at = if all { upto.max(state.revision) } else { upto };
+        let last = events.last().map_or(self.at, |e| e.entry.revision);
+        self.at = if all { last.max(state.revision) } else { last };
         Ok(events)
     }
 
     /// Waits until there may be new events.
     pub(crate) async fn changed(&mut self) {
         let at = self.at;
-        // The sender lives as long as this cursor: a collection's belongs to the store that the cursor holds, a scope's
-        // to the subscription.
+        // The sender outlives this cursor, which holds the store of a collection's sender or the subscription of a
+        // scope's.
         let _ = self.signal.wait_for(|revision| *revision > at).await;
     }
 
@@ -72,7 +72,7 @@ impl Cursor {
     }
 }
 
-/// Returns the next events after a revision, and whether these are all.
+/// Returns the next events after a revision, and whether no further events follow.
 fn events_since(ring: &Ring, at: u64) -> Result<(Vec<Arc<Event>>, bool), Expired> {
     let mut budget = Budget::default();
     let mut since = ring.since(at)?.peekable();
@@ -83,7 +83,8 @@ fn events_since(ring: &Ring, at: u64) -> Result<(Vec<Arc<Event>>, bool), Expired
     Ok((events, since.peek().is_none()))
 }
 
-/// Returns the next events of a scope. Its revisions may already include a commit that is not visible yet.
+/// Returns the next events of a scope, and whether no further events follow. `revisions` may include a commit that is
+/// not visible yet.
 fn recorded_events(
     ring: &Ring,
     revisions: &[u64],
@@ -98,10 +99,10 @@ fn recorded_events(
         }
         events.push(event.clone());
     }
-    Ok((events, revisions.len() < AT_ONCE))
+    Ok((events, revisions.len() < MAX_EVENTS))
 }
 
-/// Remaining budget of one call.
+/// Events and bytes that one call has returned so far.
 #[derive(Default)]
 struct Budget {
     events: usize,
@@ -109,10 +110,11 @@ struct Budget {
 }
 
 impl Budget {
+    /// Returns whether the event fits in the call's limits, and counts it.
     fn takes(&mut self, event: &Event) -> bool {
         let size = event.entry.size();
         let fits = self.events == 0
-            || self.events < AT_ONCE && self.bytes.saturating_add(size) <= BYTES_AT_ONCE;
+            || self.events < MAX_EVENTS && self.bytes.saturating_add(size) <= MAX_BYTES;
         self.events += 1;
         self.bytes = self.bytes.saturating_add(size);
         fits

@@ -1,10 +1,10 @@
-//! Commits to the durable engine, and recovery from its failures. After a failure, writes are refused until the engine
-//! holds exactly what memory holds and the disk has space again.
+//! Commits to the durable engine, and recovery from its failures. After a failure, the store refuses writes until the
+//! engine has the same records as memory and the disk has space again.
 //!
 //! | failure | until recovery | recovery |
 //! |---|---|---|
-//! | no space | the reserve is released so that deletions succeed; other writes are refused | the reserve can be made again |
-//! | a write or read fails | all writes are refused | the files open, hold what memory holds, and a commit succeeds |
+//! | no space | the reserve is released, so that deletions succeed; other writes are refused | the disk has space again |
+//! | a write or read fails | all writes are refused | the files open, have memory's records, and a commit succeeds |
 //! | a sync fails | all writes are refused | all records are rewritten to a new file |
 
 use std::collections::HashMap;
@@ -24,13 +24,13 @@ use crate::clock::Clock;
 use crate::resource::ResourcePrefix;
 
 /// Initial interval at which a failed engine is retried.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum interval at which a failed engine is retried.
-const MAX_RETRY: Duration = Duration::from_secs(30);
-/// Interval at which a reserve is retried that could not be made.
-const RESERVE_RETRY: Duration = Duration::from_secs(60);
+const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(30);
+/// Interval at which a failed reservation of disk space is retried.
+const RESERVE_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum delay until the next maintenance when no work is due.
-const IDLE: Duration = Duration::from_secs(60);
+const MAX_IDLE: Duration = Duration::from_secs(60);
 /// Number of records that one step of a compaction removes.
 const COMPACTION_STEP: usize = 256;
 
@@ -76,12 +76,12 @@ impl Durable {
         folder: String,
     ) -> Self {
         let mode = Mode::Healthy { reserved: false };
-        // Make the reserve later, so that the first writes do not wait for it.
-        let next = Some(clock.instant() + RETRY);
+        // Reserve disk space later, so that the first writes do not wait for it.
+        let next = Some(clock.instant() + RETRY_INTERVAL);
         Self { backend, transformer, history, clock, folder, mode, next }
     }
 
-    /// Returns which writes to refuse, and why; `None` if the engine is healthy.
+    /// Returns which writes the store refuses, with the reason; `None` if the engine is healthy.
     pub(super) fn refusal(&self) -> Option<Refusal> {
         let folder = &self.folder;
         let (why, but_deletions) = match &self.mode {
@@ -134,7 +134,7 @@ impl Durable {
         }
         for staged in writes() {
             let event = &staged.event;
-            let previous = event.previous.as_ref().map(|it| (it.revision, it.size()));
+            let previous = event.previous.as_ref().map(|entry| (entry.revision, entry.size()));
             let is_deletion = event.entry.change == Change::Deleted;
             self.history.note(event.entry.revision, is_deletion, previous);
         }
@@ -149,19 +149,22 @@ impl Durable {
         why.unwrap_or_else(|| "the data folder cannot be written to".into())
     }
 
-    /// Refuses writes from now on, and recovers at once if that is possible.
+    /// Records a failure, so that the store refuses writes. If the disk is full, it releases the reserve, so that
+    /// deletions succeed.
     fn fail(&mut self, error: &BackendError, state: &RwLock<State>) {
         let was_healthy = matches!(self.mode, Mode::Healthy { .. });
         let full = matches!(error, BackendError::Full(_));
         let rewrite = error.is_loss();
         let why = error.to_string();
-        self.mode = Mode::Failed { why: why.clone(), full, rewrite, retry: RETRY };
-        self.next = Some(self.clock.instant() + RETRY);
+        self.mode = Mode::Failed { why: why.clone(), full, rewrite, retry: RETRY_INTERVAL };
+        self.next = Some(self.clock.instant() + RETRY_INTERVAL);
         if full && was_healthy {
             self.backend.release();
             self.mode = match self.restore(state, false) {
                 Ok(()) => Mode::Full { why, shrink: true },
-                Err(error) => Mode::Failed { why, full, rewrite: error.is_loss(), retry: RETRY },
+                Err(error) => {
+                    Mode::Failed { why, full, rewrite: error.is_loss(), retry: RETRY_INTERVAL }
+                }
             };
         }
         if let Some(refusal) = self.refusal().filter(|_| was_healthy) {
@@ -169,7 +172,7 @@ impl Durable {
         }
     }
 
-    /// Makes the engine hold exactly what memory holds.
+    /// Reopens the engine's files, or rewrites them if their records differ from memory or `rewrite` is true.
     fn restore(&mut self, state: &RwLock<State>, rewrite: bool) -> Result<(), BackendError> {
         let read = || state.read().unwrap_or_else(PoisonError::into_inner);
         if !rewrite {
@@ -182,7 +185,7 @@ impl Durable {
         let mut history = History::new(compacted);
         let mut live: HashMap<(ResourcePrefix, Arc<str>), (u64, usize)> = HashMap::new();
         let mut encoded = records.iter().map(|(revision, (resource_prefix, entry))| {
-            note(&mut history, &mut live, *revision, resource_prefix, entry);
+            record_write(&mut history, &mut live, *revision, resource_prefix, entry);
             record::encode(resource_prefix, entry, &*self.transformer)
         });
         guarded(|| self.backend.rewrite(compacted, &mut encoded), BackendError::Damaged)?;
@@ -192,8 +195,8 @@ impl Durable {
         Ok(())
     }
 
-    /// Does the due work beside commits: retries after failures, makes the reserve, compacts the history. Returns the
-    /// delay until the next call.
+    /// Does the work that is due besides commits: retries after failures, reserves disk space, compacts the history.
+    /// Returns the delay until the next call.
     pub(super) fn maintain(&mut self, state: &RwLock<State>) -> Duration {
         let now = self.clock.instant();
         let is_due = self.next.is_none_or(|next| next <= now);
@@ -202,7 +205,7 @@ impl Durable {
                 if !reserved && is_due {
                     let reserved = self.backend.reserve().is_ok();
                     self.mode = Mode::Healthy { reserved };
-                    self.next = (!reserved).then(|| now + RESERVE_RETRY);
+                    self.next = (!reserved).then(|| now + RESERVE_RETRY_INTERVAL);
                 }
                 self.history.plan(now);
                 self.compact(state);
@@ -211,12 +214,12 @@ impl Durable {
                 self.history.give_up();
                 self.compact(state);
                 if is_due && matches!(self.mode, Mode::Full { .. }) && !self.history.is_due() {
-                    self.next = Some(now + RETRY);
+                    self.next = Some(now + RETRY_INTERVAL);
                     self.make_room(why, shrink, state);
                 }
             }
             Mode::Failed { why, full, rewrite, retry } if is_due => {
-                let retry = (retry * 2).min(MAX_RETRY);
+                let retry = (retry * 2).min(MAX_RETRY_INTERVAL);
                 self.next = Some(now + retry);
                 self.mode = Mode::Failed { why, full, rewrite, retry };
                 self.retry(full, rewrite, state);
@@ -226,7 +229,7 @@ impl Durable {
         if self.history.is_due() && !matches!(self.mode, Mode::Failed { .. }) {
             return Duration::ZERO;
         }
-        self.next.map_or(IDLE, |next| next.saturating_duration_since(now)).min(IDLE)
+        self.next.map_or(MAX_IDLE, |next| next.saturating_duration_since(now)).min(MAX_IDLE)
     }
 
     fn compact(&mut self, state: &RwLock<State>) {
@@ -255,7 +258,7 @@ impl Durable {
     }
 
     fn retry(&mut self, full: bool, rewrite: bool, state: &RwLock<State>) {
-        // Opening reads the whole file, so wait until the disk has space.
+        // Reopening reads the whole file, so wait until the disk has space.
         if full && self.backend.reserve().is_err() {
             return;
         }
@@ -281,7 +284,8 @@ impl Durable {
     }
 }
 
-fn note(
+/// Records a write in the history. `live` has the last record of each object.
+fn record_write(
     history: &mut History,
     live: &mut HashMap<(ResourcePrefix, Arc<str>), (u64, usize)>,
     revision: u64,

@@ -1,9 +1,9 @@
-//! Durable engine: a redb file with records by revision. Commits append to the end of one tree.
+//! Durable engine: a redb file with records by revision. Commits append records to the end of one tree.
 //!
 //! redb guarantees that commits are atomic. Pages have checksums. After a crash, redb opens the newest commit whose
-//! pages are intact, which drops a commit that was not synced. It cannot tell that case from damage after the sync:
-//! then it drops the last batch in the same way. All older damage is detected, because opening a file verifies its
-//! pages, and every record has its own checksum.
+//! pages are intact, and so drops a commit that was not synced. It also drops a last commit that was damaged after its
+//! sync, because it cannot distinguish the two. The engine detects all older damage: opening a file verifies its pages,
+//! and every record has its own checksum.
 
 use std::io;
 use std::path::Path;
@@ -31,7 +31,7 @@ pub(super) const RESERVE: &str = "evenkeel.reserve";
 /// Size of [`RESERVE`] in bytes: enough pages for some hundred deletions, which then free space themselves.
 const RESERVE_BYTES: usize = 4 << 20;
 /// Maximum number of records in one commit of a rewrite.
-const CHUNK: usize = 1_000;
+const MAX_RECORDS_PER_COMMIT: usize = 1_000;
 
 /// Suffix of a file that is being rewritten.
 pub(super) const NEW: &str = ".new";
@@ -60,13 +60,14 @@ struct OpenFile {
 }
 
 impl OpenFile {
-    /// Returns the error of an operation; a failure of the file takes precedence.
+    /// Returns the error of an operation, or the failure of the file, which takes precedence.
     fn error(&self, error: impl Into<redb::Error>) -> BackendError {
-        of_failure(&self.failure).unwrap_or_else(|| of_engine(&error.into()))
+        failure_error(&self.failure).unwrap_or_else(|| engine_error(&error.into()))
     }
 }
 
-fn of_failure(failure: &Mutex<Option<FileFailure>>) -> Option<BackendError> {
+/// Converts the first failure of a file.
+fn failure_error(failure: &Mutex<Option<FileFailure>>) -> Option<BackendError> {
     let FileFailure { why, full, not_synced } =
         failure.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
     Some(match (not_synced, full) {
@@ -77,14 +78,14 @@ fn of_failure(failure: &Mutex<Option<FileFailure>>) -> Option<BackendError> {
 }
 
 /// Converts the error of an operation on the folder's files.
-fn of_folder(error: &io::Error) -> BackendError {
+fn folder_error(error: &io::Error) -> BackendError {
     let why = error.to_string();
     if super::folder::is_full(error) { BackendError::Full(why) } else { BackendError::Io(why) }
 }
 
-fn of_engine(error: &redb::Error) -> BackendError {
+fn engine_error(error: &redb::Error) -> BackendError {
     match error {
-        redb::Error::Io(error) if super::folder::is_full(error) => of_folder(error),
+        redb::Error::Io(error) if super::folder::is_full(error) => folder_error(error),
         // The engine reports an unknown or truncated file this way.
         redb::Error::Io(error)
             if matches!(
@@ -108,11 +109,11 @@ fn builder() -> Builder {
 fn not_opened(error: DatabaseError, failure: Option<BackendError>) -> NotOpened {
     match error {
         DatabaseError::DatabaseAlreadyOpen => NotOpened::Locked,
-        other => NotOpened::Failed(failure.unwrap_or_else(|| of_engine(&other.into()))),
+        other => NotOpened::Failed(failure.unwrap_or_else(|| engine_error(&other.into()))),
     }
 }
 
-/// Runs engine code on a file that may be damaged, and converts a panic to an error of the file.
+/// Runs engine code on a file that may be damaged. Converts a panic to the error that `damaged` returns.
 pub(super) fn guarded<T, E>(
     work: impl FnOnce() -> Result<T, E>,
     damaged: impl FnOnce(String) -> E,
@@ -121,16 +122,16 @@ pub(super) fn guarded<T, E>(
         .unwrap_or_else(|panic| Err(damaged(format!("the engine cannot read the file: {panic}"))))
 }
 
-/// Verifies a file without changing it. Returns its database, with repairs only in memory, and whether the file had
-/// been closed properly.
+/// Verifies a file without changing it. Returns its database, with repairs only in memory, and whether the last process
+/// closed the file properly.
 pub(super) fn verified(file: Box<dyn StorageBackend>) -> Result<(Database, bool), NotOpened> {
     let io = |error: io::Error| NotOpened::Failed(BackendError::Io(error.to_string()));
     guarded(
         || {
             let repaired = Arc::new(AtomicBool::new(false));
-            let note = Arc::clone(&repaired);
+            let repaired_in_callback = Arc::clone(&repaired);
             let mut database = builder()
-                .set_repair_callback(move |_| note.store(true, Ordering::Relaxed))
+                .set_repair_callback(move |_| repaired_in_callback.store(true, Ordering::Relaxed))
                 .create_with_backend(Unchanged::new(file).map_err(io)?)
                 .map_err(|error| not_opened(error, None))?;
             let in_order = !repaired.load(Ordering::Relaxed);
@@ -147,13 +148,13 @@ pub(super) fn verified(file: Box<dyn StorageBackend>) -> Result<(Database, bool)
     )
 }
 
-/// Reads every record of a database after a revision. A full read also checks the number of records.
+/// Reads every record of a database after a revision. A read of all records also checks their number.
 pub(super) fn read(
     database: &Database,
     after: u64,
     each: ReadRecord<'_>,
 ) -> Result<(), BackendError> {
-    let failed = |error: redb::Error| of_engine(&error);
+    let failed = |error: redb::Error| engine_error(&error);
     let read = database.begin_read().map_err(|error| failed(error.into()))?;
     let records = read.open_table(RECORDS).map_err(|error| failed(error.into()))?;
     let rows = records.range(after + 1..).map_err(|error| failed(error.into()))?;
@@ -164,10 +165,10 @@ pub(super) fn read(
         found += 1;
     }
     let meta = read.open_table(META).map_err(|error| failed(error.into()))?;
-    let noted = meta.get(N_RECORDS).map_err(|error| failed(error.into()))?;
-    let noted = noted.map_or(0, |noted| noted.value());
-    if after == 0 && found != noted {
-        return Err(BackendError::Damaged(format!("{found} records are there of {noted}")));
+    let expected = meta.get(N_RECORDS).map_err(|error| failed(error.into()))?;
+    let expected = expected.map_or(0, |expected| expected.value());
+    if after == 0 && found != expected {
+        return Err(BackendError::Damaged(format!("{found} records are there of {expected}")));
     }
     Ok(())
 }
@@ -177,23 +178,24 @@ pub(super) fn extent(database: &Database) -> Result<(Extent, u64), redb::Error> 
     let read = database.begin_read()?;
     let meta = read.open_table(META)?;
     let records = read.open_table(RECORDS)?;
-    let compacted = meta.get(COMPACTED)?.map_or(0, |it| it.value());
+    let compacted = meta.get(COMPACTED)?.map_or(0, |revision| revision.value());
     let last = records.last()?.map_or(0, |(revision, _)| revision.value());
     Ok((Extent { revision: last.max(compacted), compacted }, records.len()?))
 }
 
-/// Writes records to a new database, and syncs it to disk.
+/// Writes records to a new database, syncs it to disk, and returns their number.
 pub(super) fn write_all(
     database: &Database,
     compacted: u64,
     records: &mut dyn Iterator<Item = Result<StoredRecord, BackendError>>,
 ) -> Result<u64, BackendError> {
-    let failed = |error: redb::Error| of_engine(&error);
+    let failed = |error: redb::Error| engine_error(&error);
     let mut n_records = 0;
     loop {
-        let chunk: Vec<StoredRecord> = records.take(CHUNK).collect::<Result<_, _>>()?;
+        let chunk: Vec<StoredRecord> =
+            records.take(MAX_RECORDS_PER_COMMIT).collect::<Result<_, _>>()?;
         n_records += chunk.len() as u64;
-        let last = chunk.len() < CHUNK;
+        let last = chunk.len() < MAX_RECORDS_PER_COMMIT;
         let durability = if last { Durability::Immediate } else { Durability::None };
         put(database, &chunk, n_records, Some(compacted), durability).map_err(failed)?;
         if last {
@@ -232,19 +234,19 @@ pub(super) fn write_new(
     compacted: u64,
     records: &mut dyn Iterator<Item = Result<StoredRecord, BackendError>>,
 ) -> Result<(), BackendError> {
-    let io = |error: io::Error| of_engine(&redb::Error::Io(error));
+    let io = |error: io::Error| engine_error(&redb::Error::Io(error));
     let file = crate::files::create(to).map_err(io)?;
-    let file = FileBackend::new(file).map_err(|error| of_engine(&error.into()))?;
+    let file = FileBackend::new(file).map_err(|error| engine_error(&error.into()))?;
     let database = builder().create_with_backend(file);
-    let database = database.map_err(|error| of_engine(&error.into()))?;
+    let database = database.map_err(|error| engine_error(&error.into()))?;
     write_all(&database, compacted, records)?;
-    migration::guard(&database).map_err(|error| of_engine(&error))?;
+    migration::guard(&database).map_err(|error| engine_error(&error))?;
     drop(database);
     to.parent().map_or(Ok(()), |folder| super::folder::sync_folder(folder).map_err(io))
 }
 
 impl Engine {
-    /// Opens or creates the file of this name. Leaves a damaged file unchanged.
+    /// Opens the file with this name, or creates it. Does not change a damaged file.
     pub(super) fn open(folder: Arc<dyn Folder>, name: &str) -> Result<Self, NotOpened> {
         let mut engine =
             Self { folder, name: name.to_owned(), file: None, extent: Extent::default() };
@@ -263,7 +265,7 @@ impl Engine {
         }
         let io = |error: io::Error| NotOpened::Failed(BackendError::Io(error.to_string()));
         let file = self.folder.open(&self.name).map_err(io)?;
-        // An empty file is left by a process that was killed before its first write.
+        // A process that was killed before its first write leaves an empty file.
         if file.len().map_err(io)? == 0 {
             return Ok(());
         }
@@ -280,17 +282,19 @@ impl Engine {
 
     fn open_file(&mut self) -> Result<(), NotOpened> {
         self.file = None;
-        let io = |error: io::Error| NotOpened::Failed(of_folder(&error));
+        let io = |error: io::Error| NotOpened::Failed(folder_error(&error));
         let (file, failure) = Watched::new(self.folder.open(&self.name).map_err(io)?);
         guarded(
             || {
                 let database = builder()
                     .create_with_backend(file)
-                    .map_err(|error| not_opened(error, of_failure(&failure)))?;
+                    .map_err(|error| not_opened(error, failure_error(&failure)))?;
                 migration::migrate(&database)
-                    .map_err(|error| NotOpened::Failed(of_failure(&failure).unwrap_or(error)))?;
+                    .map_err(|error| NotOpened::Failed(failure_error(&failure).unwrap_or(error)))?;
                 let (extent, n_records) = extent(&database).map_err(|error| {
-                    NotOpened::Failed(of_failure(&failure).unwrap_or_else(|| of_engine(&error)))
+                    NotOpened::Failed(
+                        failure_error(&failure).unwrap_or_else(|| engine_error(&error)),
+                    )
                 })?;
                 self.extent = extent;
                 self.file = Some(OpenFile { database, failure: Arc::clone(&failure), n_records });
@@ -370,7 +374,7 @@ impl Backend for Engine {
         records: &mut dyn Iterator<Item = Result<StoredRecord, String>>,
     ) -> Result<(), BackendError> {
         let name = format!("{}{NEW}", self.name);
-        let io = |error: io::Error| of_folder(&error);
+        let io = |error: io::Error| folder_error(&error);
         self.folder.remove(&name).map_err(io)?;
         let (file, failure) = Watched::new(self.folder.open(&name).map_err(io)?);
         let mut revision = compacted;
@@ -381,10 +385,10 @@ impl Backend for Engine {
         });
         let written = builder()
             .create_with_backend(file)
-            .map_err(|error| of_engine(&error.into()))
+            .map_err(|error| engine_error(&error.into()))
             .and_then(|database| {
                 let n_records = write_all(&database, compacted, &mut records)?;
-                migration::guard(&database).map_err(|error| of_engine(&error))?;
+                migration::guard(&database).map_err(|error| engine_error(&error))?;
                 self.folder.rename(&name, &self.name).map_err(io)?;
                 Ok((database, n_records))
             });
@@ -395,8 +399,8 @@ impl Backend for Engine {
                 Ok(())
             }
             Err(error) => {
-                let error = of_failure(&failure).unwrap_or(error);
-                // The old file stays. Remove the new one for its space.
+                let error = failure_error(&failure).unwrap_or(error);
+                // The old file stays. Remove the new one to free its space.
                 let _ = self.folder.remove(&name);
                 Err(error)
             }
@@ -414,7 +418,7 @@ impl Backend for Engine {
     fn reserve(&mut self) -> Result<(), BackendError> {
         self.folder.fill(RESERVE, RESERVE_BYTES).map_err(|error| {
             let _ = self.folder.remove(RESERVE);
-            of_folder(&error)
+            folder_error(&error)
         })
     }
 

@@ -6,14 +6,16 @@ use bytes::Bytes;
 use evenkeel_api::json;
 use serde_json::Value;
 
-/// Start of a watch event's frame. All three have the same length, so one buffer serves as the object and as its event.
+/// Start of a watch event's frame. The spaces give all three the same length, so that the object has the same position
+/// in each frame.
 const ADDED: &[u8] = b"{\"type\":\"ADDED\",   \"object\":";
 const MODIFIED: &[u8] = b"{\"type\":\"MODIFIED\",\"object\":";
 const DELETED: &[u8] = b"{\"type\":\"DELETED\", \"object\":";
-const AFTER: &[u8] = b"}\n";
-const BEFORE: usize = MODIFIED.len();
-/// Bytes before the resource version.
-const METADATA: &[u8] = b"\"metadata\":{\"resourceVersion\":\"";
+const FRAME_END: &[u8] = b"}\n";
+/// Position of the object in a frame.
+const OBJECT_START: usize = MODIFIED.len();
+/// Start of the metadata, up to the resource version.
+const METADATA_START: &[u8] = b"\"metadata\":{\"resourceVersion\":\"";
 
 /// Kind of a change to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -49,10 +51,11 @@ impl Change {
 /// etcd limits the protobuf of built-in kinds.
 const MAX_OBJECT_BYTES: usize = 3 * 512 * 1024;
 
-/// Encoded object with a hole for the resource version, which the store assigns at the write.
+/// Encoded object without its resource version, which the store inserts when it assigns the revision.
 #[derive(Debug)]
 pub(crate) struct Encoded {
     buffer: Vec<u8>,
+    /// Position of the resource version.
     hole: usize,
     selection: SelectionAttributes,
     /// Whether the object nests deeper than stored objects may.
@@ -69,7 +72,7 @@ impl Encoded {
         for field in ["kind", "apiVersion"] {
             put_field(&mut buffer, field, object.get(field).unwrap_or(&Value::Null));
         }
-        buffer.extend_from_slice(METADATA);
+        buffer.extend_from_slice(METADATA_START);
         let hole = buffer.len();
         buffer.extend_from_slice(b"\",");
         for (key, value) in object.get("metadata").and_then(Value::as_object).into_iter().flatten()
@@ -97,12 +100,12 @@ impl Encoded {
 
     /// Returns whether the object is larger than etcd accepts.
     pub(crate) fn is_too_large(&self) -> bool {
-        self.buffer.len() - BEFORE > MAX_OBJECT_BYTES
+        self.buffer.len() - OBJECT_START > MAX_OBJECT_BYTES
     }
 
     /// Decodes the object, with an empty resource version.
     pub(super) fn decode(&self) -> Result<Value, serde_json::Error> {
-        json::from_slice(&self.buffer[BEFORE..])
+        json::from_slice(&self.buffer[OBJECT_START..])
     }
 
     /// Encodes an object as compact JSON in the same order, with its own resource version.
@@ -113,37 +116,37 @@ impl Encoded {
         let mut out = Vec::with_capacity(encoded.buffer.len());
         if version.is_empty() {
             const FIELD: usize = b"\"resourceVersion\":\"".len();
-            out.extend_from_slice(&encoded.buffer[BEFORE..encoded.hole - FIELD]);
-            // The hole is followed by a quote, and then by a comma or the end of `metadata`.
+            out.extend_from_slice(&encoded.buffer[OBJECT_START..encoded.hole - FIELD]);
+            // A quote follows the hole, and then a comma or the end of `metadata`.
             let rest = &encoded.buffer[encoded.hole + 1..];
             out.extend_from_slice(rest.strip_prefix(b",").unwrap_or(rest));
         } else {
-            out.extend_from_slice(&encoded.buffer[BEFORE..encoded.hole]);
+            out.extend_from_slice(&encoded.buffer[OBJECT_START..encoded.hole]);
             out.extend_from_slice(version.as_bytes());
             out.extend_from_slice(&encoded.buffer[encoded.hole..]);
         }
         out
     }
 
-    /// Returns whether `entry` holds the same object, apart from the resource version.
+    /// Returns whether `entry` has the same object, apart from the resource version.
     pub(crate) fn same_as(&self, entry: &Entry) -> bool {
         let theirs = &entry.frame;
         let (hole, after) = (self.hole, entry.hole as usize + entry.digits as usize);
         hole == entry.hole as usize
-            && self.buffer[BEFORE..hole] == theirs[BEFORE..hole]
-            && self.buffer[hole..] == theirs[after..theirs.len() - AFTER.len()]
+            && self.buffer[OBJECT_START..hole] == theirs[OBJECT_START..hole]
+            && self.buffer[hole..] == theirs[after..theirs.len() - FRAME_END.len()]
     }
 
-    /// Fills in the resource version.
+    /// Inserts the revision as the resource version.
     pub(crate) fn into_entry(self, key: Arc<str>, revision: u64, change: Change) -> Entry {
         let mut digits = itoa::Buffer::new();
         let digits = digits.format(revision).as_bytes();
-        let mut frame = Vec::with_capacity(self.buffer.len() + digits.len() + AFTER.len());
+        let mut frame = Vec::with_capacity(self.buffer.len() + digits.len() + FRAME_END.len());
         frame.extend_from_slice(change.before());
-        frame.extend_from_slice(&self.buffer[BEFORE..self.hole]);
+        frame.extend_from_slice(&self.buffer[OBJECT_START..self.hole]);
         frame.extend_from_slice(digits);
         frame.extend_from_slice(&self.buffer[self.hole..]);
-        frame.extend_from_slice(AFTER);
+        frame.extend_from_slice(FRAME_END);
         Entry {
             key,
             frame: Bytes::from(frame),
@@ -173,11 +176,13 @@ pub(crate) struct Entry {
     pub(crate) key: Arc<str>,
     /// Frame of the state's watch event, which contains the object.
     frame: Bytes,
+    /// Position of the resource version in the frame.
     hole: u32,
+    /// Length of the resource version.
     digits: u8,
     /// Revision of the write that created this state.
     pub(crate) revision: u64,
-    /// Kind of that write.
+    /// Kind of the write that created this state.
     pub(crate) change: Change,
     /// Whether the next write stores the object even if it does not change, because its form on disk is outdated.
     pub(crate) is_stale: bool,
@@ -190,17 +195,17 @@ pub(crate) struct Entry {
 impl Entry {
     /// Returns the object as compact JSON.
     pub(crate) fn object(&self) -> Bytes {
-        self.frame.slice(BEFORE..self.frame.len() - AFTER.len())
+        self.frame.slice(OBJECT_START..self.frame.len() - FRAME_END.len())
     }
 
     /// Returns the object as compact JSON, borrowed.
     pub(crate) fn json(&self) -> &[u8] {
-        &self.frame[BEFORE..self.frame.len() - AFTER.len()]
+        &self.frame[OBJECT_START..self.frame.len() - FRAME_END.len()]
     }
 
     /// Returns the object as a list item: without its outer braces, `kind` and `apiVersion`.
     pub(crate) fn item(&self) -> &[u8] {
-        &self.frame[self.hole as usize - METADATA.len()..self.frame.len() - AFTER.len()]
+        &self.frame[self.hole as usize - METADATA_START.len()..self.frame.len() - FRAME_END.len()]
     }
 
     /// Returns the object's protobuf message. `encode` creates it from the JSON at the first use.
@@ -224,14 +229,14 @@ impl Entry {
         self.protobuf.get()
     }
 
-    /// Returns the frame of a watch event; a copy if `change` is not the entry's own.
+    /// Returns the frame of a watch event of type `change`. It is a copy if `change` is not the entry's own.
     pub(crate) fn event(&self, change: Change) -> Bytes {
         if change == self.change {
             return self.frame.clone();
         }
         let mut frame = Vec::with_capacity(self.frame.len());
         frame.extend_from_slice(change.before());
-        frame.extend_from_slice(&self.frame[BEFORE..]);
+        frame.extend_from_slice(&self.frame[OBJECT_START..]);
         frame.into()
     }
 
@@ -246,7 +251,7 @@ impl Entry {
         let (hole, after) = (self.hole as usize, self.hole as usize + self.digits as usize);
         let mut buffer = Vec::with_capacity(self.frame.len());
         buffer.extend_from_slice(&self.frame[..hole]);
-        buffer.extend_from_slice(&self.frame[after..self.frame.len() - AFTER.len()]);
+        buffer.extend_from_slice(&self.frame[after..self.frame.len() - FRAME_END.len()]);
         Encoded { buffer, hole, selection: self.selection.clone(), too_deep: false }.into_entry(
             self.key.clone(),
             revision,
@@ -284,12 +289,12 @@ impl Entry {
         let selection = u32::from_le_bytes(head[15..19].try_into().ok()?) as usize;
         let (selection, frame) = rest.split_at_checked(selection)?;
         let digits = head[2];
-        // All forms of the object are slices of its frame, so each part must be at its position.
+        // The object, its list item and its events are slices of the frame, so that each part must be at its position.
         let (before, version) = frame.split_at_checked(hole as usize)?;
         let (version, after) = version.split_at_checked(digits as usize)?;
-        let is_whole = before.get(BEFORE..)?.ends_with(METADATA)
+        let is_whole = before.get(OBJECT_START..)?.ends_with(METADATA_START)
             && after.starts_with(b"\"")
-            && after.ends_with(AFTER)
+            && after.ends_with(FRAME_END)
             && version == itoa::Buffer::new().format(revision).as_bytes();
         if !is_whole {
             return None;
@@ -308,8 +313,8 @@ impl Entry {
     }
 }
 
-/// Packed labels and selectable fields of an object. The first byte is the number of fields. The fields' values in the
-/// kind's order follow, and then the labels as keys and values; a zero byte ends each text.
+/// Packed labels and selectable fields of an object: the number of fields in one byte, the values of the fields in the
+/// kind's order, and the labels as keys and values. A zero byte ends each text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SelectionAttributes(Box<[u8]>);
 
@@ -389,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_object_event_and_item() {
+    fn the_frame_contains_the_object_the_event_and_the_list_item() {
         let entry = entry();
         let object: Value = serde_json::from_slice(&entry.object()).expect("json");
         assert_eq!(object["metadata"]["resourceVersion"], "1234");
@@ -399,14 +404,14 @@ mod tests {
         let item: Value = serde_json::from_slice(&[b"{", entry.item()].concat()).expect("json");
         assert_eq!(item["metadata"], object["metadata"]);
         assert!(item.get("kind").is_none());
-        let gone = entry.at(99_999, Change::Deleted);
-        let event: Value = serde_json::from_slice(&gone.event(Change::Deleted)).expect("json");
+        let deleted = entry.at(99_999, Change::Deleted);
+        let event: Value = serde_json::from_slice(&deleted.event(Change::Deleted)).expect("json");
         assert_eq!(event["object"]["metadata"]["resourceVersion"], "99999");
         assert_eq!(event["type"], "DELETED");
     }
 
     #[test]
-    fn facets_answer_selectors() {
+    fn selection_attributes_have_fields_and_labels() {
         let entry = entry();
         assert_eq!(entry.selection.field(0), "node-1");
         assert_eq!(entry.selection.field(1), "");
@@ -416,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_gives_back_what_it_got() {
+    fn an_entry_survives_encoding_and_truncated_bytes_are_refused() {
         let entry = entry();
         let bytes = entry.to_log();
         let back = Entry::from_log(entry.key.clone(), &bytes).expect("readable");
@@ -431,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_whose_parts_are_not_in_their_places_is_damaged() {
+    fn an_entry_whose_resource_version_is_misplaced_is_damaged() {
         let whole = entry().to_log();
         let read = |bytes: &[u8]| Entry::from_log("ns/x".into(), bytes);
         let hole = u32::from_le_bytes(whole[3..7].try_into().expect("four bytes"));
@@ -455,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unchanged_object_is_known() {
+    fn an_unchanged_object_is_the_same_as_its_entry() {
         let entry = entry();
         let mut object = entry.decode().expect("json");
         let encoded = |object: &Value| Encoded::new(object, SelectionAttributes::default());

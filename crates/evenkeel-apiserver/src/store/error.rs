@@ -14,7 +14,7 @@ pub enum OpenError {
         /// Error of the operating system.
         source: std::io::Error,
     },
-    /// The stored data is not what was written. The server uses none of it, and leaves the file unchanged.
+    /// The stored data differs from the written data. The server uses none of it, and does not change the file.
     #[error(
         "{path} is damaged: {why}; move it away and restore a snapshot (evenkeel snapshot restore FILE --data-dir FOLDER), or start without it as an empty cluster"
     )]
@@ -24,7 +24,7 @@ pub enum OpenError {
         /// Kind of damage, with the key of a damaged object.
         why: String,
     },
-    /// A value cannot be decrypted. The server uses no data, and leaves the file unchanged.
+    /// A value cannot be decrypted. The server uses no data, and does not change the file.
     #[error(
         "{path}: {why}; start with an encryption configuration that has its key (--encryption-provider-config)"
     )]

@@ -14,7 +14,7 @@ const MAX_FRAMES: usize = 2;
 /// Watch event: one change of an object.
 #[derive(Debug)]
 pub(crate) struct Event {
-    /// Object after the change. For a deletion, its last state at the deletion's revision.
+    /// Object after the change. For a deletion, it is the last state with the deletion's revision.
     pub(crate) entry: Arc<Entry>,
     /// Object before the change.
     pub(crate) previous: Option<Arc<Entry>>,
@@ -24,10 +24,10 @@ pub(crate) struct Event {
 /// Data that an event caches while it is in a ring.
 #[derive(Debug, Default)]
 struct Cache {
-    /// Last frames in formats other than the stored one. All watches share them.
+    /// Most recent frames in formats other than the stored one. All watches share them.
     frames: Vec<(Format, Change, Bytes)>,
     /// Counter of the ring, with the event's counted bytes; `None` outside of a ring.
-    held: Option<(Arc<RingBytes>, usize)>,
+    ring_bytes: Option<(Arc<RingBytes>, usize)>,
 }
 
 impl Event {
@@ -51,7 +51,7 @@ impl Event {
         }
         let frame = make()?;
         let mut cache = self.cache();
-        if cache.held.as_ref().is_some_and(|(held, _)| held.has_room(frame.len()))
+        if cache.ring_bytes.as_ref().is_some_and(|(ring_bytes, _)| ring_bytes.has_room(frame.len()))
             && find(&cache).is_none()
         {
             if cache.frames.len() == MAX_FRAMES {
@@ -64,29 +64,29 @@ impl Event {
         Ok(frame)
     }
 
-    /// Adds the event's bytes to the ring's counter while the event is in the ring.
-    pub(super) fn hold(&self, held: &Arc<RingBytes>) {
+    /// Counts the event's bytes in the ring's counter until [`release`](Self::release).
+    pub(super) fn hold(&self, ring_bytes: &Arc<RingBytes>) {
         let mut cache = self.cache();
-        cache.held = Some((held.clone(), 0));
+        cache.ring_bytes = Some((ring_bytes.clone(), 0));
         self.count(&mut cache);
     }
 
     /// Drops the cached frames and subtracts the event's bytes, because it has left its ring.
     pub(super) fn release(&self) {
         let mut cache = self.cache();
-        if let Some((held, bytes)) = cache.held.take() {
-            held.change(bytes, 0);
+        if let Some((ring_bytes, bytes)) = cache.ring_bytes.take() {
+            ring_bytes.change(bytes, 0);
         }
         cache.frames = Vec::new();
     }
 
     fn count(&self, cache: &mut Cache) {
-        let Some((held, before)) = &mut cache.held else { return };
+        let Some((ring_bytes, before)) = &mut cache.ring_bytes else { return };
         let states = std::iter::once(&self.entry).chain(&self.previous);
         let states = states.map(|e| e.size() + e.known_protobuf().map_or(0, Bytes::len));
         let frames = cache.frames.iter().map(|(.., frame)| frame.len());
         let now = size_of::<Self>() + states.chain(frames).sum::<usize>();
-        held.change(*before, now);
+        ring_bytes.change(*before, now);
         *before = now;
     }
 
@@ -95,7 +95,7 @@ impl Event {
     }
 }
 
-/// Error for a revision that the store no longer holds or does not hold yet.
+/// Error for a revision whose events the store no longer has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Expired;
 
@@ -123,18 +123,18 @@ mod tests {
         let object = json!({"metadata": {"name": "a"}});
         let encoded = Encoded::new(&object, SelectionAttributes::default());
         let entry = encoded.into_entry("a".into(), 1, Change::Added);
-        let (size, held) = (entry.size(), Arc::new(RingBytes::default()));
+        let (size, ring_bytes) = (entry.size(), Arc::new(RingBytes::default()));
         let event = Event::new(Arc::new(entry), None);
         let frame = |format: &Format| {
             let make = || Ok::<_, Infallible>(Bytes::from(vec![0; 1000]));
             event.frame(format, Change::Added, make).expect("never fails")
         };
         frame(&format("application/json", "1"));
-        assert_eq!((event.cache().frames.len(), held.own()), (0, 0), "in no ring yet");
-        event.hold(&held);
+        assert_eq!((event.cache().frames.len(), ring_bytes.own()), (0, 0), "in no ring yet");
+        event.hold(&ring_bytes);
         let base = size_of::<Event>() + size;
-        assert_eq!(held.own(), base);
-        for (n, accept) in (1..).zip([
+        assert_eq!(ring_bytes.own(), base);
+        for (frames, accept) in (1..).zip([
             "application/yaml",
             "application/json;as=Table;g=meta.k8s.io;v=v1",
             "application/json;as=Table;g=meta.k8s.io;v=v1beta1",
@@ -143,17 +143,17 @@ mod tests {
         ]) {
             let (first, again) = (frame(&format(accept, "0")), frame(&format(accept, "0")));
             assert_eq!(first.as_ptr(), again.as_ptr(), "{accept}");
-            assert_eq!(held.own(), base + 1000 * n.min(2), "{accept}");
+            assert_eq!(ring_bytes.own(), base + 1000 * frames.min(2), "{accept}");
         }
         // Without room in the ring, each watch creates its own frame.
-        held.change(0, MAX_BYTES);
+        ring_bytes.change(0, MAX_BYTES);
         let (first, again) =
             (frame(&format("application/yaml", "0")), frame(&format("application/yaml", "0")));
         assert_ne!(first.as_ptr(), again.as_ptr());
-        held.change(MAX_BYTES, 0);
+        ring_bytes.change(MAX_BYTES, 0);
         event.release();
-        assert_eq!((event.cache().frames.len(), held.own()), (0, 0));
+        assert_eq!((event.cache().frames.len(), ring_bytes.own()), (0, 0));
         frame(&format("application/yaml", "0"));
-        assert_eq!((event.cache().frames.len(), held.own()), (0, 0));
+        assert_eq!((event.cache().frames.len(), ring_bytes.own()), (0, 0));
     }
 }

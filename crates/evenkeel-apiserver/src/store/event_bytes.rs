@@ -1,12 +1,12 @@
-//! Byte counters for recent events, shared by all rings.
+//! Byte counters of recent events, per ring and for all rings together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Maximum bytes of the events of all rings, with their frames.
+/// Maximum total bytes of the events in all rings, with their cached frames.
 pub(crate) const MAX_BYTES: usize = 64 << 20;
-/// Bytes of [`MAX_BYTES`] that are reserved for frames created later.
-const FOR_FRAMES: usize = MAX_BYTES / 8;
+/// Part of [`MAX_BYTES`] that events leave free for frames that are cached later.
+const RESERVED_FOR_FRAMES: usize = MAX_BYTES / 8;
 
 /// Byte counters of one ring's events and of all rings.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ impl RingBytes {
         Self { own: AtomicUsize::new(0), all: all.0.clone() }
     }
 
-    /// Replaces the counted bytes of an event.
+    /// Replaces an event's counted bytes, `before`, with `now`.
     pub(super) fn change(&self, before: usize, now: usize) {
         for count in [&self.own, &self.all] {
             count.fetch_add(now, Ordering::Relaxed);
@@ -49,8 +49,8 @@ impl HistoryBytes {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes to free before more events are added.
+    /// Returns the number of bytes by which events exceed their part of [`MAX_BYTES`].
     pub(super) fn excess(&self) -> usize {
-        self.bytes().saturating_sub(MAX_BYTES - FOR_FRAMES)
+        self.bytes().saturating_sub(MAX_BYTES - RESERVED_FOR_FRAMES)
     }
 }

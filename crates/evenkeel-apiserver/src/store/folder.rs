@@ -1,4 +1,4 @@
-//! Files of a data folder for the engine. Tests replace it by a folder with faults.
+//! Files of a data folder for the engine. Tests replace the folder with one that injects faults.
 
 use std::fmt::{self, Debug};
 use std::fs::File;
@@ -12,7 +12,7 @@ use redb::backends::FileBackend;
 
 use crate::files;
 
-/// Forwards the lock functions of a file to the one in its field `file`.
+/// Forwards the lock functions of a [`StorageBackend`] to its field `file`.
 macro_rules! forward_locks {
     () => {
         fn try_lock_range(
@@ -107,7 +107,7 @@ impl Folder for DiskFolder {
 
     fn fill(&self, name: &str, bytes: usize) -> io::Result<()> {
         let mut file = files::open(&self.0.join(name))?;
-        // Some file systems do not store zeros, so write another byte.
+        // Some file systems allocate no space for zeros, so write another byte.
         file.write_all(&vec![0x5a; bytes])?;
         file.sync_all()
     }
@@ -130,26 +130,27 @@ pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
 #[derive(Debug, Clone)]
 pub(super) struct FileFailure {
     pub(super) why: String,
-    /// Whether the disk had no space left for it.
+    /// Whether the disk had no space left for the operation.
     pub(super) full: bool,
     /// Whether the operation was a sync. Data since the previous sync may then be lost, even if it can be read now.
     pub(super) not_synced: bool,
 }
 
-/// File that remembers its first failure, because the engine reports the cause only for the failing operation itself.
+/// File that records its first failure. The engine reports the cause only for the failing operation, not for later
+/// ones.
 pub(super) struct Watched {
     file: Box<dyn StorageBackend>,
     failure: Arc<Mutex<Option<FileFailure>>>,
 }
 
 impl Watched {
-    /// Wraps a file. The second result will hold its first failure.
+    /// Wraps a file. Returns it with the cell for its first failure.
     pub(super) fn new(file: Box<dyn StorageBackend>) -> (Self, Arc<Mutex<Option<FileFailure>>>) {
         let failure = Arc::default();
         (Self { file, failure: Arc::clone(&failure) }, failure)
     }
 
-    fn note<T>(&self, operation: &str, result: io::Result<T>) -> io::Result<T> {
+    fn record<T>(&self, operation: &str, result: io::Result<T>) -> io::Result<T> {
         if let Err(error) = &result {
             let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
             failure.get_or_insert_with(|| FileFailure {
@@ -164,7 +165,7 @@ impl Watched {
 
 const SYNC: &str = "sync";
 
-/// Returns whether the error is lack of space, for all users or for this one.
+/// Returns whether the error is a lack of space: a full disk, the user's quota, or the maximum size of a file.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -180,23 +181,23 @@ impl Debug for Watched {
 
 impl StorageBackend for Watched {
     fn len(&self) -> io::Result<u64> {
-        self.note("read the length", self.file.len())
+        self.record("read the length", self.file.len())
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.note("read", self.file.read(offset, out))
+        self.record("read", self.file.read(offset, out))
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.note("change the length", self.file.set_len(len))
+        self.record("change the length", self.file.set_len(len))
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.note(SYNC, self.file.sync_data())
+        self.record(SYNC, self.file.sync_data())
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.note("write", self.file.write(offset, data))
+        self.record("write", self.file.write(offset, data))
     }
 
     fn close(&self) -> io::Result<()> {

@@ -1,16 +1,16 @@
-//! Decoding of records with any content and a valid checksum, for fuzz targets.
+//! Fuzz target for records with any content and a valid checksum.
 
 use super::entry::Change;
 use super::record::{self, Identity};
 
-/// Decodes a record after correcting its checksum. Asserts that a valid record survives another encoding, and that all
-/// forms of its object can be read.
+/// Decodes a record after it has corrected the checksum. Asserts that a valid record survives another encoding, and
+/// that all representations of its object can be read.
 pub(crate) fn record(data: &[u8]) {
     const REVISION: u64 = 7;
     let mut bytes = data.to_vec();
     let sum = record::checksum(REVISION, &bytes);
-    if let Some(place) = bytes.get_mut(2..6) {
-        place.copy_from_slice(&sum.to_le_bytes());
+    if let Some(field) = bytes.get_mut(2..6) {
+        field.copy_from_slice(&sum.to_le_bytes());
     }
     let Ok(record) = record::decode(REVISION, &bytes, &Identity) else { return };
     let Some(entry) = record.entry else { return };
@@ -19,8 +19,8 @@ pub(crate) fn record(data: &[u8]) {
     entry.at(REVISION + 1, Change::Modified);
     entry.selection.label("a");
     entry.selection.field(0);
-    let again = record::encode(record.resource_prefix, &entry, &Identity).expect("it was encoded");
-    let read = record::decode(REVISION, &again.bytes, &Identity).expect("it is whole");
+    let again = record::encode(record.resource_prefix, &entry, &Identity).expect("encoded");
+    let read = record::decode(REVISION, &again.bytes, &Identity).expect("decoded");
     let again = read.entry.expect("an object");
     assert_eq!(again.object(), entry.object());
     assert_eq!(again.selection, entry.selection);

@@ -24,12 +24,12 @@ use super::writer::Writer;
 use crate::clock::Clock;
 use crate::resource::ResourcePrefix;
 
-/// Returns an error if the object may not be stored, for dry runs.
+/// Checks for a dry run whether the object may be stored.
 pub(crate) fn storable(object: &Value) -> Result<(), WriteError> {
     if json::is_deeper(object, json::MAX_DEPTH) { Err(WriteError::TooDeep) } else { Ok(()) }
 }
 
-/// Handle of the store. Clones are cheap; the drop of the last one stops the store's thread.
+/// Handle of the store. Clones are cheap. The drop of the last clone stops the store's thread.
 #[derive(Clone)]
 pub(crate) struct Store {
     pub(super) shared: Arc<Shared>,
@@ -46,8 +46,8 @@ impl Store {
     }
 
     /// Opens a store in a data folder. If `threaded`, a thread commits, so that concurrent writers share a sync.
-    /// Otherwise each writer commits itself: a single-threaded runtime in virtual time must not wait for another
-    /// thread.
+    /// Otherwise each writer commits itself, because a single-threaded runtime in virtual time must not wait for
+    /// another thread.
     pub(crate) fn open(
         folder: &Path,
         threaded: bool,
@@ -100,7 +100,7 @@ impl Store {
     }
 
     /// Returns the newest state of an object, even if it is not committed yet, for a write that expects this state. Any
-    /// other response from this state has to wait for [`settle`](Self::settle).
+    /// other use of this state must wait for [`settle`](Self::settle).
     pub(crate) fn latest(&self, resource_prefix: &str, key: &str) -> Option<Arc<Entry>> {
         let pending = self.shared.pending();
         pending.get(&self.shared.read(), resource_prefix, key)
@@ -113,13 +113,13 @@ impl Store {
         pending.is_taken(&self.shared.read(), resource_prefix, value)
     }
 
-    /// Returns the reason if writes are refused.
+    /// Returns an error with the reason if the store refuses writes.
     pub(crate) fn health(&self) -> Result<(), String> {
         self.try_again();
         self.shared.pending().refusal().map_or(Ok(()), |refusal| Err(refusal.why.to_string()))
     }
 
-    /// Waits until the store can commit no more, and returns the reason. The future does not keep the store alive.
+    /// Waits until the store has failed for good, and returns the reason. The future does not keep the store alive.
     pub(crate) fn failed(&self) -> impl Future<Output = String> + Send + use<> {
         let mut failed = self.shared.failed.subscribe();
         async move {
@@ -150,7 +150,7 @@ impl Store {
         self.shared.pending().set_refusal(refuse.then_some(refusal));
     }
 
-    /// Without a thread, each caller retries a failed engine once its retry is due.
+    /// Retries a failed engine whose retry is due, if the store has no thread that does so.
     fn try_again(&self) {
         if !self.shared.threaded && self.shared.pending().refusal().is_some() {
             self.shared.turn_here();
@@ -165,8 +165,8 @@ impl Store {
     }
 
     /// Commits a transaction, and returns the written entries in order; a deleted object is in its last state. The
-    /// transaction is staged before the first await, so a caller that is dropped while it waits leaves a whole
-    /// transaction.
+    /// transaction is staged before the first await, so that it is committed as a whole even if the caller is dropped
+    /// while it waits.
     pub(crate) async fn commit(
         &self,
         mut transaction: Transaction,
@@ -188,8 +188,8 @@ impl Store {
                 }
                 Err(not_staged) => not_staged,
             };
-            // A refusal must not depend on writes that may never be committed.
-            match not_staged.rests_on {
+            // An error must not depend on pending writes, which may never be committed. Wait for them and stage again.
+            match not_staged.depends_on {
                 None => return Err(not_staged.error),
                 Some(revision) => self.resolved(revision).await?,
             }

@@ -1,8 +1,8 @@
 //! Compaction of the change history: decides when to compact and which records to remove, without I/O.
 //!
-//! Upstream's server compacts every five minutes (`--etcd-compaction-interval`) to the revision of five minutes before.
-//! So a watch can resume from any revision of the last five minutes. This store also keeps the newest
-//! [`MIN_REVISIONS`], whatever their age, as the rings in memory do. [`MAX_BYTES`] bounds the whole history.
+//! Every five minutes (`--etcd-compaction-interval`), upstream's server compacts to the revision of five minutes
+//! before. A watch can thus resume from any revision of the last five minutes. This store does the same, and also keeps
+//! the newest [`MIN_REVISIONS`] of any age, as the rings in memory do. [`MAX_BYTES`] bounds the whole history.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use tokio::time::Instant;
 
 /// Interval of compactions, and minimum age of the records that they remove.
 pub(super) const COMPACTION_INTERVAL: Duration = Duration::from_secs(5 * 60);
-/// Number of newest revisions that are kept whatever their age.
+/// Number of newest revisions that are kept at any age.
 const MIN_REVISIONS: u64 = 16_384;
-/// Total bytes of superseded records from which compaction does not wait for its interval.
+/// Total bytes of superseded records above which compaction does not wait for its interval.
 const MAX_BYTES: u64 = 256 << 20;
-/// Number of superseded records from which compaction does not wait for its interval.
+/// Number of superseded records above which compaction does not wait for its interval.
 const MAX_RECORDS: usize = 500_000;
 
 /// Record that a later revision superseded.
@@ -36,7 +36,7 @@ pub(super) struct History {
     /// Revision up to which history is removed or due for removal.
     compacted: u64,
     newest: u64,
-    /// Time of the last mark and the newest revision at that time.
+    /// Time at which the last interval began, with the newest revision at that time.
     mark: Option<(Instant, u64)>,
 }
 
@@ -72,7 +72,9 @@ impl History {
         let oldest_kept = self.newest.saturating_sub(MIN_REVISIONS);
         match self.mark {
             None => self.mark = Some((now, self.newest)),
-            Some((at, newest)) if now.saturating_duration_since(at) >= COMPACTION_INTERVAL => {
+            Some((begun, newest))
+                if now.saturating_duration_since(begun) >= COMPACTION_INTERVAL =>
+            {
                 self.raise(newest.min(oldest_kept));
                 self.mark = Some((now, self.newest));
             }
@@ -83,7 +85,7 @@ impl History {
         }
     }
 
-    /// Marks the history up to this revision as compacted, because it cannot be read.
+    /// Marks the history up to this revision as compacted, because its records cannot be read.
     pub(super) fn forget(&mut self, revision: u64) {
         self.raise(revision);
     }
@@ -99,13 +101,13 @@ impl History {
 
     /// Returns the revision that superseded the first half of the superseded bytes or records.
     fn half(&self) -> u64 {
-        let (mut bytes, mut n) = (0, 0);
-        let at = self.superseded.iter().find(|each| {
-            bytes += u64::from(each.bytes);
-            n += 1;
-            bytes >= self.bytes / 2 || n >= self.superseded.len() / 2
+        let (mut bytes, mut count) = (0, 0);
+        let middle = self.superseded.iter().find(|record| {
+            bytes += u64::from(record.bytes);
+            count += 1;
+            bytes >= self.bytes / 2 || count >= self.superseded.len() / 2
         });
-        at.map_or(self.compacted, |each| each.by)
+        middle.map_or(self.compacted, |record| record.by)
     }
 
     /// Returns whether records are due for removal.
@@ -129,7 +131,7 @@ impl History {
 mod tests {
     use super::*;
 
-    /// Returns the history of objects that are each written twice, and then of a deletion.
+    /// Returns a history of `n` writes, two for each object, and of the deletion of the last object.
     fn written(n: u64) -> History {
         let mut history = History::new(0);
         for revision in 1..=n {
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn history_of_five_minutes_is_kept() {
+    async fn history_of_five_minutes_and_the_newest_revisions_are_kept() {
         #[expect(clippy::disallowed_methods, reason = "virtual time")]
         let start = Instant::now();
         let n = MIN_REVISIONS + 1_000;
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn history_is_bounded_in_bytes() {
+    fn history_above_its_maximum_bytes_is_compacted_at_once() {
         #[expect(clippy::disallowed_methods, reason = "it is not compared")]
         let now = Instant::now();
         let mut history = History::new(0);
@@ -181,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_goes_with_its_object() {
+    fn compaction_removes_a_deletion_with_its_object() {
         let mut history = written(4);
         history.give_up();
         assert_eq!(history.take(10), [1, 3, 4, 5]);

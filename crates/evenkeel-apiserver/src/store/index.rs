@@ -1,12 +1,12 @@
-//! Index of values (cluster IPs, node ports) for unique checks: a transaction may refuse a value that another object has.
-//! Each commit updates the index; opening the store rebuilds it from the stored objects.
+//! Index of values that must be unique, such as cluster IPs and node ports. Each commit updates the index; opening the
+//! store rebuilds it from the stored objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-/// Returns the values of an object to index, such as the cluster IPs and node ports of a Service.
+/// Function that returns an object's values to index, such as the cluster IPs and node ports of a Service.
 ///
 /// Upstream: `IndexFunc` of client-go's `tools/cache`.
 pub(crate) type IndexFunc = fn(&Value) -> Vec<String>;
@@ -18,30 +18,30 @@ pub(crate) type IndexedResources = &'static [(&'static str, IndexFunc)];
 /// value checks it with [`Transaction::unique`](super::Transaction::unique).
 pub(super) struct Index {
     values_of: IndexFunc,
-    /// Number of objects that have a value; a value that no object has is absent.
-    n_objects: BTreeMap<String, usize>,
-    /// Values of each object by its store key, without duplicates.
+    /// Number of objects with each value. A value without objects is absent.
+    counts: BTreeMap<String, usize>,
+    /// Values of each object by its key, without duplicates.
     values: BTreeMap<Arc<str>, Vec<String>>,
 }
 
 impl Index {
     /// Creates an empty index of the values that `values_of` returns.
     pub(super) fn new(values_of: IndexFunc) -> Self {
-        Self { values_of, n_objects: BTreeMap::new(), values: BTreeMap::new() }
+        Self { values_of, counts: BTreeMap::new(), values: BTreeMap::new() }
     }
 
-    /// Replaces the values of an object; a deleted object has none.
+    /// Replaces the values of an object. A deleted object has no values.
     pub(super) fn update(&mut self, key: &Arc<str>, mut values: Vec<String>) {
         for value in self.values.remove(key).unwrap_or_default() {
-            match self.n_objects.get_mut(&value) {
+            match self.counts.get_mut(&value) {
                 Some(n) if *n > 1 => *n -= 1,
-                _ => drop(self.n_objects.remove(&value)),
+                _ => drop(self.counts.remove(&value)),
             }
         }
         values.sort_unstable();
         values.dedup();
         for value in &values {
-            *self.n_objects.entry(value.clone()).or_default() += 1;
+            *self.counts.entry(value.clone()).or_default() += 1;
         }
         if !values.is_empty() {
             self.values.insert(key.clone(), values);
@@ -50,7 +50,7 @@ impl Index {
 
     /// Returns how many objects have this value.
     pub(super) fn count(&self, value: &str) -> usize {
-        self.n_objects.get(value).copied().unwrap_or_default()
+        self.counts.get(value).copied().unwrap_or_default()
     }
 
     /// Returns whether the object with this key has this value.
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_follow_their_objects() {
+    fn counts_follow_updates_and_deletions_of_objects() {
         let values = |all: &[&str]| all.iter().map(|each| (*each).to_owned()).collect();
         let mut index = Index::new(|_| Vec::new());
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
@@ -81,6 +81,6 @@ mod tests {
         assert_eq!(["1", "2", "3"].map(|value| index.count(value)), [0, 1, 1]);
         index.update(&a, Vec::new());
         index.update(&b, Vec::new());
-        assert!(index.n_objects.is_empty() && index.values.is_empty());
+        assert!(index.counts.is_empty() && index.values.is_empty());
     }
 }

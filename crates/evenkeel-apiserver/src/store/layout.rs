@@ -2,7 +2,7 @@
 
 use redb::TableDefinition;
 
-/// Records by revision; `record` has their format.
+/// Records by revision, in the format of the module `record`.
 pub(super) const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records");
 /// Numbers by name.
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");

@@ -1,4 +1,4 @@
-//! Reads of many objects: ranges of a collection, current or at a revision.
+//! Reads of many objects: ranges of a collection, in their current state or at a revision.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -15,7 +15,7 @@ pub(crate) struct Snapshot {
     pub(crate) revision: u64,
     /// Objects of the range.
     pub(crate) entries: Vec<Arc<Entry>>,
-    /// Number of objects after these; 0 without a limit.
+    /// Number of objects in the range after these; 0 without a limit.
     pub(crate) more: usize,
 }
 
@@ -59,7 +59,7 @@ impl Store {
         let Some(kept) = state.collections.get(resource_prefix) else {
             return if revision < state.compacted { Err(Expired) } else { Ok(empty()) };
         };
-        // Undo later events: the state of a changed key is the one before its first event after the revision.
+        // Undo later events: a changed object has the state before its first event after the revision.
         let mut undone: BTreeMap<&str, Option<&Arc<Entry>>> = BTreeMap::new();
         for event in kept.ring.since(revision)? {
             undone.entry(&event.entry.key).or_insert(event.previous.as_ref());
@@ -93,11 +93,11 @@ impl Store {
         let mut entries = self.within(resource_prefix, namespace);
         let range = Range { namespace, ..Range::default() };
         for (key, latest) in pending.of(resource_prefix).filter(|(key, _)| within(&range, key)) {
-            let at = entries.binary_search_by(|entry| entry.key.cmp(key));
-            match (at, latest) {
-                (Ok(at), Some(latest)) => entries[at] = latest.clone(),
-                (Err(at), Some(latest)) => entries.insert(at, latest.clone()),
-                (Ok(at), None) => drop(entries.remove(at)),
+            let position = entries.binary_search_by(|entry| entry.key.cmp(key));
+            match (position, latest) {
+                (Ok(index), Some(latest)) => entries[index] = latest.clone(),
+                (Err(index), Some(latest)) => entries.insert(index, latest.clone()),
+                (Ok(index), None) => drop(entries.remove(index)),
                 (Err(_), None) => {}
             }
         }
@@ -105,7 +105,7 @@ impl Store {
     }
 }
 
-/// Returns the bounds of the keys: from `NAMESPACE/` on, or after the given key.
+/// Returns the bounds of the keys: after the key `range.after`, or from `NAMESPACE/` on.
 fn bounds<'b>(range: &Range<'b>, prefix: &'b mut String) -> (Bound<&'b str>, Bound<&'b str>) {
     if let Some(after) = range.after {
         return (Bound::Excluded(after), Bound::Unbounded);

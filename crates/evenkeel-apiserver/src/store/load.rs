@@ -1,4 +1,4 @@
-//! Loads the state from a durable engine: the objects, and the events since the last compaction.
+//! Loads the state from a durable engine: objects, and events since the last compaction.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use super::record::{self, DamagedRecord, Record, Transformer};
 use super::state::{Staged, State};
 use crate::resource::ResourcePrefix;
 
-/// Loads all records. If an old value cannot be decrypted, the history begins after it, because its key may be removed
-/// once all objects are rewritten.
+/// Loads all records. If a superseded value cannot be decrypted, the history begins after it, because an administrator
+/// may remove a key after all objects are rewritten.
 ///
 /// # Errors
-/// The engine cannot be read, a record is damaged, or an object cannot be decrypted. The data is then not used at all.
+/// The engine cannot be read, a record is damaged, or an object cannot be decrypted.
 pub(super) fn load(
     backend: &dyn Backend,
     transformer: &dyn Transformer,
@@ -56,7 +56,7 @@ struct Loading {
 }
 
 impl Loading {
-    /// Keeps an undecryptable record until a later one supersedes it. Any other damage is an error.
+    /// Remembers an undecryptable record until a later one supersedes it. Any other damage is an error.
     fn keep_undecryptable(
         &mut self,
         record: DamagedRecord,
@@ -75,12 +75,13 @@ impl Loading {
         Ok(())
     }
 
-    /// Lets the history begin after this revision.
+    /// Starts the history after this revision.
     fn forget_history(&mut self, revision: u64) {
         self.state.forget_history(revision);
         self.history.forget(revision);
     }
 
+    /// Applies a record to the state.
     fn replay(&mut self, revision: u64, record: Record<'_>) -> Result<(), DamagedRecord> {
         let resource_prefix = self.prefix(record.resource_prefix);
         let previous = self.state.get(&resource_prefix, record.key).cloned();
@@ -143,6 +144,7 @@ mod tests {
         }
     }
 
+    /// Returns the entry of an object with data of this length.
     fn entry(revision: u64, length: usize) -> Entry {
         let object = json!({"metadata": {"name": "a"}, "data": "x".repeat(length)});
         let encoded = Encoded::new(&object, SelectionAttributes::default());
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn history_counts_the_records_that_were_replaced() {
+    fn loading_counts_the_same_superseded_bytes_as_writing() {
         let (mut loading, mut written) = (loading(), History::new(0));
         let (big, small) = (entry(1, 10_000), entry(2, 10));
         let sizes = [big.size(), small.size()];
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn history_counts_records_that_cannot_be_decrypted() {
+    fn superseded_records_that_cannot_be_decrypted_count_in_the_history() {
         let mut loading = loading();
         let damaged = |revision| DamagedRecord {
             revision,

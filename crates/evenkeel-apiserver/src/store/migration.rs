@@ -1,5 +1,5 @@
-//! Migration of files of earlier versions. Version 1 kept only the newest state of each object, by its key. These
-//! states become records by revision, without a history, so every watch has to start again once.
+//! Migration of files of earlier versions. Version 1 stored only the newest state of each object, by its key. The
+//! migration stores these states as records by revision. They have no history, so that no watch can resume.
 
 use std::sync::Arc;
 
@@ -14,12 +14,14 @@ use super::record::{self, Identity};
 const OBJECTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("objects");
 /// Counters of version 1.
 const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters");
-/// Table with a name of version 1 and other types. It makes version 1 refuse the file, instead of taking it for empty.
+/// Table with the name of a version 1 table and other types. It makes version 1 refuse the file instead of reading it
+/// as empty.
 const GUARD: TableDefinition<'_, u64, u64> = TableDefinition::new("objects");
-/// Gap in the revisions, because version 1 may have shown revisions beyond the last one on disk.
+/// Number of revisions to skip, because version 1 may have returned revisions beyond the last one on disk.
 const GAP: u64 = 1_000;
 
-/// Creates the tables of this version, atomically, from those of version 1 if the file has them.
+/// Creates the tables of this version if they are missing. Converts the tables of version 1 atomically if the file has
+/// them.
 pub(super) fn migrate(database: &Database) -> Result<(), BackendError> {
     let failed = |error: redb::Error| BackendError::Damaged(error.to_string());
     let io = |error: redb::Error| match error {
@@ -41,7 +43,7 @@ pub(super) fn migrate(database: &Database) -> Result<(), BackendError> {
         let stored = record::encode(resource_prefix, &entry, &Identity);
         records.push(stored.map_err(BackendError::Damaged)?);
     }
-    let n_objects = records.len();
+    let count = records.len();
     let write = || -> Result<(), redb::Error> {
         let write = database.begin_write()?;
         write.delete_table(OBJECTS)?;
@@ -53,7 +55,7 @@ pub(super) fn migrate(database: &Database) -> Result<(), BackendError> {
                 table.insert(record.revision, record.bytes.as_slice())?;
             }
             let mut meta = write.open_table(META)?;
-            meta.insert(N_RECORDS, n_objects as u64)?;
+            meta.insert(N_RECORDS, count as u64)?;
             let gap = if revision == 0 { 0 } else { GAP };
             meta.insert(COMPACTED, revision + gap)?;
         }
@@ -61,14 +63,11 @@ pub(super) fn migrate(database: &Database) -> Result<(), BackendError> {
         Ok(())
     };
     write().map_err(io)?;
-    tracing::info!(
-        n_objects,
-        "the data folder of an earlier version now has this version's format"
-    );
+    tracing::info!(count, "the data folder of an earlier version now has this version's format");
     Ok(())
 }
 
-/// Creates missing tables of this version.
+/// Creates the missing tables of this version, with [`GUARD`].
 pub(super) fn guard(database: &Database) -> Result<(), redb::Error> {
     let write = database.begin_write()?;
     write.open_table(GUARD)?;

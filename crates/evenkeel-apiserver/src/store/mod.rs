@@ -1,11 +1,11 @@
-//! Store of objects: encoded in memory, with one revision counter, transactions with preconditions, and a ring of
-//! recent events for each collection. With a data folder, it has a durable engine.
+//! Store of objects. It holds encoded objects in memory, and has one revision counter, transactions with preconditions,
+//! and a ring of recent events for each collection. With a data folder, it has a durable engine.
 //!
-//! A transaction is checked against the committed objects and the pending writes, gets its revisions and is queued
-//! (`pending`). The store's thread commits the queue as one batch (`durable`), with one record per revision (`record`).
-//! Then it applies the batch to memory (`state`), signals watches and acknowledges the writes. So readers never observe
-//! writes that are not on disk. The records are also the change history: a restart loads events from them (`load`), so
-//! that watches resume. Compaction removes records that no revision of the kept history needs (`history`).
+//! The store checks a transaction against the committed objects and the pending writes, assigns its revisions and
+//! queues it (`pending`). The store's thread commits the queue as one batch (`durable`), with one record per revision
+//! (`record`). Then it applies the batch to memory (`state`), signals watches and acknowledges the writes. Readers thus
+//! never observe writes that are not on disk. The records are also the change history: a restart loads events from them
+//! (`load`), so that watches resume. Compaction removes records that no revision of the kept history needs (`history`).
 
 mod backend;
 mod cursor;

@@ -1,5 +1,5 @@
-//! Transactions that are checked but not committed. Checks see pending writes over the committed objects, so that
-//! concurrent writers share a commit. Readers do not see pending writes.
+//! Transactions that are checked but not committed. Checks read pending writes in place of committed objects, so that
+//! concurrent writers can share a commit. Readers do not see pending writes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::state::{Staged, State};
 use super::transaction::{Expect, Op, Transaction, WriteError};
 use crate::resource::ResourcePrefix;
 
-/// Outcome of a commit; an error is the reason of its refusal.
+/// Outcome of a commit. The error is the reason of a refusal.
 pub(super) type Outcome = Result<(), Arc<str>>;
 
 /// Transaction in the queue for the next commit.
@@ -21,11 +21,11 @@ pub(super) struct Waiting {
     pub(super) done: oneshot::Sender<Outcome>,
 }
 
-/// Refusal of writes before they are tried.
+/// Refusal of all writes before they are staged.
 #[derive(Debug, Clone)]
 pub(super) struct Refusal {
     pub(super) why: Arc<str>,
-    /// Whether deletions are tried nevertheless.
+    /// Whether deletions are accepted nevertheless.
     pub(super) but_deletions: bool,
 }
 
@@ -66,11 +66,11 @@ pub(super) struct StagedTransaction {
 pub(super) struct NotStaged {
     pub(super) error: WriteError,
     /// Revision of pending writes that the error depends on; `None` if it depends only on committed ones.
-    pub(super) rests_on: Option<u64>,
+    pub(super) depends_on: Option<u64>,
     pub(super) transaction: Transaction,
 }
 
-/// State in which an operation finds its object; `Written` is by the same transaction.
+/// State in which an operation finds its object. `Written` means that the same transaction wrote it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
     Absent,
@@ -128,7 +128,7 @@ impl Pending {
         std::mem::take(&mut self.queue)
     }
 
-    /// Discards all pending writes. Returns the queued transactions, whose callers have to be refused.
+    /// Discards all pending writes. Returns the queued transactions, which the caller must refuse.
     pub(super) fn take_back(&mut self) -> Vec<Waiting> {
         self.objects.clear();
         self.take()
@@ -170,12 +170,12 @@ impl Pending {
 
     /// Returns whether an object of an indexed resource has this value.
     pub(super) fn is_taken(&self, state: &State, resource_prefix: &str, value: &str) -> bool {
-        let mut n_objects = state.count_of_value(resource_prefix, value);
+        let mut objects_with_value = state.count_of_value(resource_prefix, value);
         for (key, latest) in self.objects.get(resource_prefix).into_iter().flatten() {
-            n_objects += usize::from(latest.values.iter().any(|each| each == value));
-            n_objects -= usize::from(state.has_value(resource_prefix, key, value));
+            objects_with_value += usize::from(latest.values.iter().any(|each| each == value));
+            objects_with_value -= usize::from(state.has_value(resource_prefix, key, value));
         }
-        n_objects > 0
+        objects_with_value > 0
     }
 
     /// Checks a transaction, assigns revisions to its writes and queues it.
@@ -193,13 +193,13 @@ impl Pending {
             Some(refusal) => Some((WriteError::Storage(refusal.why.clone()), None)),
             None => self.check(state, &transaction).err(),
         };
-        if let Some((error, rests_on)) = error {
-            return Err(Box::new(NotStaged { error, rests_on, transaction }));
+        if let Some((error, depends_on)) = error {
+            return Err(Box::new(NotStaged { error, depends_on, transaction }));
         }
         let mut values = values.into_iter().peekable();
         let mut writes = Vec::with_capacity(transaction.ops.len());
         for (index, op) in transaction.ops.into_iter().enumerate() {
-            let values = values.next_if(|(place, _)| *place == index);
+            let values = values.next_if(|(op, _)| *op == index);
             let values = values.map(|(_, values)| values).unwrap_or_default();
             writes.extend(self.write(state, op, values));
         }
@@ -233,8 +233,8 @@ impl Pending {
         Some(Staged { resource_prefix: op.resource_prefix, event, values })
     }
 
-    /// Checks every precondition against the state that the previous operations would leave. If the committed state
-    /// alone would not cause the error, the error comes with the pending revision that it depends on.
+    /// Checks every precondition against the state that the previous operations would leave. If the error does not
+    /// follow from the committed state alone, it comes with the pending revision that it depends on.
     fn check(
         &self,
         state: &State,

@@ -1,6 +1,6 @@
-//! Records: the durable form of one revision, with a checksum.
+//! Records: the encoding of one revision on disk, with a checksum.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 0 | format of the record, [`FORMAT`] |
 //! | 1 | 0 for a stored object, 1 for a deletion |
@@ -29,7 +29,7 @@ pub(crate) trait Transformer: Send + Sync {
     /// Returns the bytes to store for `value`.
     ///
     /// # Errors
-    /// Reason why the value cannot be stored; the write is refused.
+    /// Reason why the value cannot be stored. The store then refuses the write.
     fn transform_to_storage<'a>(
         &self,
         context: DataContext<'_>,
@@ -40,7 +40,7 @@ pub(crate) trait Transformer: Send + Sync {
     /// it does not change.
     ///
     /// # Errors
-    /// Reason why the value cannot be read; the server does not start.
+    /// Reason why the value cannot be read. The server then does not start.
     fn transform_from_storage<'a>(
         &self,
         context: DataContext<'_>,
@@ -52,7 +52,7 @@ pub(crate) trait Transformer: Send + Sync {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Untransformable(pub(crate) String);
 
-/// Object that a value belongs to. Encryption authenticates it, so that objects cannot swap values.
+/// Object that a value belongs to. Encryption may bind the value to it, so that objects cannot swap values.
 ///
 /// Upstream: `value.Context`.
 #[derive(Debug, Clone, Copy)]
@@ -104,7 +104,11 @@ pub(super) struct Record<'a> {
 
 /// Record that cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the record of revision {revision}{} {}: {why}", of(.object), if *.is_encrypted { "cannot be decrypted" } else { "is damaged" })]
+#[error(
+"the record of revision {revision}{} {}: {why}",
+shown_object(.object),
+if *.is_encrypted { "cannot be decrypted" } else { "is damaged" }
+)]
 pub(super) struct DamagedRecord {
     pub(super) revision: u64,
     /// Collection and key in the record, if they can be read.
@@ -114,7 +118,7 @@ pub(super) struct DamagedRecord {
     pub(super) is_encrypted: bool,
 }
 
-fn of(object: &Option<(String, String)>) -> String {
+fn shown_object(object: &Option<(String, String)>) -> String {
     object.as_ref().map_or_else(String::new, |(prefix, key)| format!(" ({prefix} {key})"))
 }
 
@@ -145,12 +149,13 @@ pub(super) fn encode(
     bytes.extend_from_slice(entry.key.as_bytes());
     bytes.extend_from_slice(&value);
     let sum = checksum(entry.revision, &bytes);
-    if let Some(place) = bytes.get_mut(2..6) {
-        place.copy_from_slice(&sum.to_le_bytes());
+    if let Some(field) = bytes.get_mut(2..6) {
+        field.copy_from_slice(&sum.to_le_bytes());
     }
     Ok(StoredRecord { revision: entry.revision, bytes })
 }
 
+/// Returns the CRC-32 of the revision and of all bytes except the checksum's own.
 pub(super) fn checksum(revision: u64, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&revision.to_le_bytes());
@@ -159,7 +164,7 @@ pub(super) fn checksum(revision: u64, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Object and kind of a record.
+/// Head of a record: its object, and whether it is a deletion.
 #[derive(Debug)]
 pub(super) struct Head<'a> {
     pub(super) resource_prefix: &'a str,
@@ -243,6 +248,7 @@ mod tests {
     use super::super::entry::{Encoded, SelectionAttributes};
     use super::*;
 
+    /// Transformer that reverses the bytes of a value.
     struct Reversed;
 
     impl Transformer for Reversed {
@@ -270,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_gives_back_what_it_got() {
+    fn a_record_decodes_to_the_encoded_entry() {
         let entry = entry(Change::Added);
         for transformer in [&Identity as &dyn Transformer, &Reversed] {
             let stored = encode("/configmaps", &entry, transformer).expect("encoded");
@@ -279,13 +285,13 @@ mod tests {
             let read = record.entry.expect("an object");
             assert_eq!((read.json(), read.change), (entry.json(), Change::Added));
         }
-        let gone = self::entry(Change::Deleted);
-        let stored = encode("/configmaps", &gone, &Identity).expect("encoded");
+        let deleted = self::entry(Change::Deleted);
+        let stored = encode("/configmaps", &deleted, &Identity).expect("encoded");
         assert!(decode(7, &stored.bytes, &Identity).expect("whole").entry.is_none());
     }
 
     #[test]
-    fn every_flipped_bit_is_found() {
+    fn every_flipped_bit_and_every_truncation_is_detected() {
         let stored = encode("/configmaps", &entry(Change::Added), &Identity).expect("encoded");
         assert!(verify(8, &stored.bytes).is_err(), "under another revision");
         for bit in 0..stored.bytes.len() * 8 {

@@ -1,4 +1,5 @@
-//! Ring of a collection's recent events. Their number is limited, and the bytes of all rings together.
+//! Ring of a collection's recent events. Each ring has a maximum number of events, and all rings together have a
+//! maximum number of bytes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,13 +7,13 @@ use std::sync::Arc;
 use super::event::{Event, Expired};
 use super::event_bytes::{HistoryBytes, RingBytes};
 
-/// Maximum number of events of a collection.
+/// Maximum number of events in a ring.
 const MAX_EVENTS: usize = 16_384;
 
 /// Recent events in order of revision.
 pub(super) struct Ring {
     events: VecDeque<Arc<Event>>,
-    held: Arc<RingBytes>,
+    ring_bytes: Arc<RingBytes>,
     /// Revision after which the ring has all events.
     floor: u64,
 }
@@ -25,12 +26,12 @@ impl Drop for Ring {
 
 impl Ring {
     pub(super) fn new(floor: u64, all: &HistoryBytes) -> Self {
-        let held = Arc::new(RingBytes::of(all));
-        Self { events: VecDeque::new(), held, floor }
+        let ring_bytes = Arc::new(RingBytes::of(all));
+        Self { events: VecDeque::new(), ring_bytes, floor }
     }
 
     pub(super) fn push(&mut self, event: Arc<Event>) {
-        event.hold(&self.held);
+        event.hold(&self.ring_bytes);
         self.events.push_back(event);
         while self.events.len() > MAX_EVENTS {
             self.pop();
@@ -55,7 +56,7 @@ impl Ring {
 
     /// Returns the bytes of the ring's events.
     pub(super) fn bytes(&self) -> usize {
-        self.held.own()
+        self.ring_bytes.own()
     }
 
     /// Returns the number of events.
@@ -80,8 +81,8 @@ impl Ring {
 
     /// Returns the event of `revision`.
     pub(super) fn get(&self, revision: u64) -> Result<&Arc<Event>, Expired> {
-        let at = self.events.partition_point(|event| event.entry.revision < revision);
-        self.events.get(at).filter(|event| event.entry.revision == revision).ok_or(Expired)
+        let index = self.events.partition_point(|event| event.entry.revision < revision);
+        self.events.get(index).filter(|event| event.entry.revision == revision).ok_or(Expired)
     }
 
     /// Returns the events after `revision`.
@@ -90,8 +91,8 @@ impl Ring {
         revision: u64,
     ) -> Result<impl ExactSizeIterator<Item = &Arc<Event>>, Expired> {
         self.holds(revision)?;
-        let at = self.events.partition_point(|event| event.entry.revision <= revision);
-        Ok(self.events.range(at..))
+        let start = self.events.partition_point(|event| event.entry.revision <= revision);
+        Ok(self.events.range(start..))
     }
 }
 
@@ -101,7 +102,7 @@ mod tests {
     use crate::store::entry::{Change, Encoded, SelectionAttributes};
 
     #[test]
-    fn old_events_go_and_are_missed() {
+    fn revisions_before_the_dropped_events_are_expired() {
         let mut ring = Ring::new(0, &HistoryBytes::default());
         let encoded = || {
             Encoded::new(

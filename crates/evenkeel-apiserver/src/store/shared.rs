@@ -1,7 +1,7 @@
-//! Shared parts of a store's handles: committed state, pending writes and durable engine.
+//! Parts of a store that its handles share: committed state, pending writes and durable engine.
 //!
-//! Lock order: engine, pending writes, state. A commit holds the engine's lock throughout; reads and checks of
-//! transactions do not need it.
+//! Lock order: engine, pending writes, state. A commit holds the engine's lock all the time. Reads and checks of
+//! transactions do not need this lock.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{
@@ -29,7 +29,7 @@ pub(super) struct Shared {
     /// Signals the revision of each commit once its writes are visible.
     pub(super) settled: watch::Sender<u64>,
     pub(super) resolved: watch::Sender<Resolved>,
-    /// Reason why the store can commit no more; `None` while it can.
+    /// Reason why the store has failed for good; `None` otherwise.
     pub(super) failed: watch::Sender<Option<Arc<str>>>,
     pending: Mutex<Pending>,
     /// Signals a queued transaction or the drop of the store.
@@ -174,7 +174,7 @@ impl Shared {
             signal.send_replace(revision);
         }
         for done in answers {
-            // Ignore callers that have gone.
+            // The caller may have been dropped.
             let _ = done.send(Ok(()));
         }
     }
@@ -225,7 +225,7 @@ impl Shared {
         self.guard(|| self.run());
     }
 
-    /// Refuses all writes after a panic in `work`: the state of the disk is unknown, and commits end.
+    /// Refuses all writes after a panic in `work`, because the state of the disk is unknown.
     fn guard(&self, work: impl FnOnce()) {
         let Err(panic) = catch_unwind(AssertUnwindSafe(work)) else { return };
         let why: Arc<str> =

@@ -1,7 +1,7 @@
-//! Snapshots: copies of all data at one revision, in one file each, verified by checksums.
+//! Snapshots: copies of all data at one revision, each in one file with checksums.
 //!
-//! A snapshot has the objects and the change history, in the format of the data folder's file. It does not have keys
-//! and certificates, which are separate files (`pki`). Encrypted values stay encrypted.
+//! A snapshot contains the objects and the change history, in the format of the data folder's file. It does not contain
+//! keys and certificates, which are separate files (`pki`). Encrypted values stay encrypted.
 //!
 //! The counterparts for etcd are `etcdctl snapshot save` and `etcdutl snapshot restore` and `status`.
 
@@ -22,8 +22,8 @@ use super::open::{DATABASE, is_its_file, open_error};
 use super::record::{self, StoredRecord};
 use crate::files;
 
-/// Gap between the revisions of a snapshot and those after its restore. A restored store has no earlier history,
-/// because clients may have observed later revisions of the lost state.
+/// Number of revisions that a restore skips, because clients may have observed later revisions of the lost state. For
+/// the same reason, a restored store has no earlier history.
 ///
 /// The flags `--bump-revision 1000000000 --mark-compacted` of `etcdutl snapshot restore` do the same.
 const BUMP: u64 = 1_000_000_000;
@@ -33,7 +33,7 @@ const BUMP: u64 = 1_000_000_000;
 pub struct Summary {
     /// Revision of the snapshot's state.
     pub revision: u64,
-    /// Compacted revision: watches can resume from later ones.
+    /// Compacted revision. Watches can resume from this revision and later ones.
     pub compacted: u64,
     /// Number of objects.
     pub n_objects: u64,
@@ -63,17 +63,17 @@ pub enum SnapshotError {
 /// Saves a snapshot of a data folder that no server uses, and verifies all its records.
 ///
 /// # Errors
-/// A server uses the folder, a record is damaged, or the file cannot be written. No file is left then.
+/// A server uses the folder, a record is damaged, or the file cannot be written. An error leaves no file.
 pub fn save(data_dir: &Path, file: &Path) -> Result<Summary, SnapshotError> {
     let source = data_dir.join(DATABASE);
     copy(&source, &open(&source)?, file, None)
 }
 
-/// Restores a snapshot into a data folder without data. The new revisions are far beyond those of the snapshot, and
-/// watches have to start again.
+/// Restores a snapshot into a data folder without data. The new revisions are far beyond those of the snapshot, so that
+/// watches must start again.
 ///
 /// # Errors
-/// The folder has data, the snapshot is damaged, or the folder cannot be written to. No data is left then.
+/// The folder has data, the snapshot is damaged, or the folder cannot be written to. An error leaves no data.
 pub fn restore(file: &Path, data_dir: &Path) -> Result<Summary, SnapshotError> {
     let database = open(file)?;
     let (Extent { revision, .. }, _) = extent(file, &database)?;
@@ -85,7 +85,7 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Summary, SnapshotError> {
     copy(file, &database, &target, Some(revision + BUMP))
 }
 
-/// Verifies all records of a snapshot, or of the file in a data folder that no server uses. Leaves the file unchanged.
+/// Verifies all records of a snapshot, or of the file in a data folder that no server uses. Does not change the file.
 ///
 /// # Errors
 /// The file cannot be read or is damaged.
@@ -102,7 +102,7 @@ fn damaged(path: &Path, error: BackendError) -> SnapshotError {
     open_error(&path.display().to_string(), engine::NotOpened::Failed(error)).into()
 }
 
-/// Opens a file and leaves it unchanged.
+/// Opens a file without changing it.
 fn open(path: &Path) -> Result<Database, SnapshotError> {
     let io = |source| OpenError::Io { path: path.display().to_string(), source };
     let file = File::options().read(true).write(true).open(path).map_err(io)?;
@@ -125,7 +125,7 @@ fn extent(path: &Path, database: &Database) -> Result<(Extent, u64), SnapshotErr
     }
 }
 
-/// Copies all records to a new file, which gets its name once it is complete and on disk.
+/// Copies all records to a new file, which gets its name when it is complete and on disk.
 fn copy(
     from: &Path,
     database: &Database,
@@ -175,7 +175,7 @@ fn write(
     written
 }
 
-/// Counter of records and of the objects that they leave.
+/// Counter of records, with the objects that exist after them.
 #[derive(Default)]
 struct Count {
     objects: HashSet<(String, String)>,

@@ -1,4 +1,4 @@
-//! Committed objects in memory, by collection. Only commits change them, so readers, lists and watches observe only
+//! Committed objects in memory, by collection. Only commits change them, so that reads, lists and watches observe only
 //! data on disk.
 
 use std::collections::{BTreeMap, HashMap};
@@ -16,15 +16,15 @@ use crate::resource::ResourcePrefix;
 /// All collections, with the revision of the last commit.
 pub(super) struct State {
     pub(super) revision: u64,
-    /// Compacted revision. The collections' rings have the later history.
+    /// Compacted revision. The collections' rings contain the later history.
     pub(super) compacted: u64,
     pub(super) collections: HashMap<ResourcePrefix, Collection>,
     /// Byte counter of all rings.
     pub(super) held: HistoryBytes,
 }
 
-/// Minimum number of bytes to free from a ring at once, to limit searches for the largest ring.
-const EVICTED: usize = 1 << 20;
+/// Minimum number of bytes to free from a ring, so that searches for the largest ring are rare.
+const MIN_EVICTED_BYTES: usize = 1 << 20;
 
 /// Objects under one resource prefix, with their recent events.
 pub(super) struct Collection {
@@ -68,7 +68,7 @@ impl State {
         state
     }
 
-    /// Returns a collection, and creates an empty one if it does not exist.
+    /// Returns a collection. Creates an empty one if it does not exist.
     pub(super) fn collection(&mut self, resource_prefix: &ResourcePrefix) -> &mut Collection {
         let (floor, held) = (self.compacted, &self.held);
         let new = || Collection::new(floor, held);
@@ -118,7 +118,7 @@ impl State {
         signal
     }
 
-    /// Drops the oldest events of the largest rings while all rings together hold too many bytes.
+    /// Drops the oldest events of the largest rings until all rings together are below the maximum number of bytes.
     fn make_room(&mut self) {
         loop {
             let excess = self.held.excess();
@@ -127,8 +127,8 @@ impl State {
             }
             let rings = self.collections.values_mut().map(|kept| &mut kept.ring);
             let largest = rings.filter(|ring| ring.len() > 1).max_by_key(|ring| ring.bytes());
-            // Each collection is down to its last event.
-            if !largest.is_some_and(|ring| ring.free(excess.max(EVICTED))) {
+            // Each ring has only its last event.
+            if !largest.is_some_and(|ring| ring.free(excess.max(MIN_EVICTED_BYTES))) {
                 return;
             }
         }
@@ -139,7 +139,7 @@ impl State {
         self.collections.get_mut(resource_prefix)?.objects.remove(key)
     }
 
-    /// Drops the incomplete history up to a revision, which must not be below any event's.
+    /// Drops the history up to a revision, which must not be lower than that of any event.
     pub(super) fn forget_history(&mut self, revision: u64) {
         self.compacted = revision;
         for kept in self.collections.values_mut() {
@@ -165,8 +165,8 @@ impl State {
         Ok(())
     }
 
-    /// Returns the records of all objects and of the history in the rings, by revision. Also returns the revision up to
-    /// which that history is incomplete.
+    /// Returns the compacted revision, and the records of all objects and of the history in the rings, by revision. The
+    /// history is incomplete up to the compacted revision.
     pub(super) fn records(&self) -> (u64, BTreeMap<u64, (ResourcePrefix, Arc<Entry>)>) {
         let mut records = BTreeMap::new();
         let mut compacted = self.compacted;

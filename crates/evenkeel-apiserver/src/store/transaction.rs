@@ -6,7 +6,7 @@ use super::entry::Encoded;
 use super::index::IndexedResources;
 use crate::resource::ResourcePrefix;
 
-/// State of its object that a write requires.
+/// State of the object that a write requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expect {
     /// The object does not exist.
@@ -17,7 +17,7 @@ pub(crate) enum Expect {
     Written,
 }
 
-/// Error of a write that did not happen.
+/// Error of a transaction that the store did not commit.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WriteError {
     /// The precondition of an operation does not hold; nothing is written.
@@ -32,13 +32,13 @@ pub(crate) enum WriteError {
         /// Value in the resource's index.
         value: String,
     },
-    /// The object nests deeper than readers decode: once stored, no client could change or delete it.
+    /// The object nests deeper than readers can decode. If it were stored, no client could change or delete it.
     #[error("{}", evenkeel_apimachinery::depth::TooDeep)]
     TooDeep,
     /// The object is larger than etcd accepts.
     #[error("etcdserver: request is too large")]
     TooLarge,
-    /// The data folder refuses writes. The text names the folder and the remedy.
+    /// The store refuses writes. The text names the data folder and the remedy.
     #[error("{0}")]
     Storage(Arc<str>),
 }
@@ -53,8 +53,8 @@ pub(super) struct Op {
     pub(super) object: Option<Encoded>,
 }
 
-/// Writes that the store commits together if all preconditions hold, or else not at all. Each write gets its own
-/// revision and event, in the order of the operations.
+/// Writes that the store commits together if all preconditions hold, or not at all. Each write has its own revision and
+/// event, in the order of the operations.
 ///
 /// Upstream: `Preconditions` and `GuaranteedUpdate` of `storage`, for one object.
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ pub(crate) struct Transaction {
 }
 
 impl Transaction {
-    /// Starts a transaction that leads to an object's deletion. The store tries it even on a full disk.
+    /// Creates a transaction that leads to an object's deletion. The store accepts it even on a full disk.
     pub(crate) fn deletion() -> Self {
         Self { is_deletion: true, ..Self::default() }
     }
@@ -135,7 +135,7 @@ impl Transaction {
     /// Returns the indexed values of the objects by operation. Callers compute them outside the store's locks.
     pub(super) fn values(&self, indexed_resources: IndexedResources) -> Vec<(usize, Vec<String>)> {
         let values = |(index, op): (usize, &Op)| {
-            let indexed = indexed_resources.iter().find(|(it, _)| *it == &*op.resource_prefix);
+            let indexed = indexed_resources.iter().find(|(name, _)| *name == &*op.resource_prefix);
             let (_, values_of) = indexed?;
             let object = op.object.as_ref()?.decode().unwrap_or_default();
             Some((index, values_of(&object)))

@@ -1,5 +1,5 @@
-//! File that is read but never changed: writes stay in memory. The engine may repair a file while it opens it, but a
-//! damaged file must stay as it is.
+//! Overlay of a file: reads come from the file, and writes stay in memory. The engine may repair a file while it opens
+//! it, but a damaged file must not change.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
@@ -13,7 +13,7 @@ use super::folder::forward_locks;
 
 const BLOCK: u64 = 4096;
 
-/// File with the writes since it was opened.
+/// File with an overlay of the writes since it was opened.
 pub(super) struct Unchanged {
     file: Box<dyn StorageBackend>,
     changes: Mutex<Changes>,
@@ -44,16 +44,16 @@ impl Unchanged {
         }
         let mut block = vec![0; usize::try_from(BLOCK).unwrap_or_default()].into_boxed_slice();
         let start = number * BLOCK;
-        let there = changes.kept.saturating_sub(start).min(BLOCK);
-        let there = usize::try_from(there).unwrap_or_default();
-        if let Some(part) = block.get_mut(..there).filter(|part| !part.is_empty()) {
+        let stored = changes.kept.saturating_sub(start).min(BLOCK);
+        let stored = usize::try_from(stored).unwrap_or_default();
+        if let Some(part) = block.get_mut(..stored).filter(|part| !part.is_empty()) {
             self.file.read(start, part)?;
         }
         Ok(block)
     }
 }
 
-/// Returns the blocks of a range: number, start of the range in the block, and its length there.
+/// Returns the blocks of a range: the block's number, the start of the range in the block, and its length in the block.
 fn blocks(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, usize)> {
     let end = offset + length as u64;
     (offset / BLOCK..end.div_ceil(BLOCK)).map(move |number| {
@@ -141,7 +141,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_reads_as_a_file_would(
+        fn the_overlay_reads_like_a_changed_file(
             ops in proptest::collection::vec((0u8..3, 0u64..20_000, 0usize..9_000, any::<u8>()), 0..12),
         ) {
             let start: Vec<u8> = (0..10_000u32).map(|n| n as u8).collect();

@@ -1,6 +1,7 @@
-//! Watchers by scope: an event wakes only watchers whose scope contains its object, and they read only such events.
+//! Watchers by scope: an event wakes only the watchers whose scope contains its object. They read only events of their
+//! scope.
 //!
-//! While a scope of a collection has watchers, the revisions of its events are recorded. The events stay in the ring.
+//! While a scope of a collection has watchers, the store records the revisions of its events. The ring has the events.
 //!
 //! Upstream: `indexedWatchers` and `Indexers` of `storage/cacher`.
 
@@ -17,7 +18,7 @@ use crate::resource::ResourcePrefix;
 /// Maximum number of recorded revisions per scope, because the ring does not hold more events.
 const MAX_REVISIONS: usize = 16_384;
 
-/// Part of a collection that is watched.
+/// Part of a collection that a watcher may watch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Scope {
     /// The whole collection, in all namespaces.
@@ -72,19 +73,20 @@ pub(super) struct Subscription {
     pub(super) since: u64,
 }
 
-/// Signals to raise to the revision of the last event.
+/// Signals that the caller sets to the revision of the last event.
 pub(super) type Raised = Vec<Arc<watch::Sender<u64>>>;
 
 impl Scopes {
+    /// Returns the groups of the scope's kind, and the scope's key in them.
     fn group(&mut self, scope: &Scope) -> Option<(&mut Groups, Box<str>)> {
         match scope {
             Scope::All => None,
             Scope::Namespace(namespace) => Some((&mut self.namespaces, namespace.clone())),
             Scope::Object(key) => Some((&mut self.objects, key.clone())),
-            Scope::Field(at, value) => {
-                let found = self.fields.iter().position(|(field, _)| field == at);
+            Scope::Field(field, value) => {
+                let found = self.fields.iter().position(|(known, _)| known == field);
                 let index = found.unwrap_or_else(|| {
-                    self.fields.push((*at, HashMap::new()));
+                    self.fields.push((*field, HashMap::new()));
                     self.fields.len() - 1
                 });
                 self.fields.get_mut(index).map(|(_, groups)| (groups, value.clone()))
@@ -99,21 +101,21 @@ impl Scopes {
     /// Records an event in the scopes of the object before and after the change.
     fn record(&mut self, entry: &Entry, previous: Option<&Entry>, raised: &mut Raised) {
         let revision = entry.revision;
-        let mut note = |group: Option<&mut Group>| {
+        let mut record = |group: Option<&mut Group>| {
             if let Some(group) = group {
                 group.record(revision);
                 raised.push(group.signal.clone());
             }
         };
         let namespace = entry.key.split_once('/').map_or("", |(namespace, _)| namespace);
-        note(self.namespaces.get_mut(namespace));
-        note(self.objects.get_mut(&*entry.key));
-        for (at, groups) in &mut self.fields {
-            let value = entry.selection.field(*at);
-            note(groups.get_mut(value));
-            let before = previous.map(|previous| previous.selection.field(*at));
+        record(self.namespaces.get_mut(namespace));
+        record(self.objects.get_mut(&*entry.key));
+        for (field, groups) in &mut self.fields {
+            let value = entry.selection.field(*field);
+            record(groups.get_mut(value));
+            let before = previous.map(|previous| previous.selection.field(*field));
             if let Some(before) = before.filter(|before| *before != value) {
-                note(groups.get_mut(before));
+                record(groups.get_mut(before));
             }
         }
     }
@@ -191,7 +193,7 @@ impl Watchers {
         }
     }
 
-    /// Records events in the watched scopes. The caller raises the signals once the events are visible.
+    /// Records events in the watched scopes. The caller sets the returned signals when the events are visible.
     pub(super) fn record<'a>(&self, events: impl Iterator<Item = &'a Staged>) -> Raised {
         let mut raised = Vec::new();
         let mut registry = self.lock();

@@ -1,4 +1,4 @@
-//! Thread that commits, so that concurrent writers share one sync. While it waits for the disk, the next batch
+//! Thread that commits, so that concurrent writers share one sync. While the thread waits for the disk, the next batch
 //! accumulates.
 
 use std::sync::Arc;
@@ -14,9 +14,9 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn start(shared: Arc<Shared>) -> std::io::Result<Self> {
-        let its = shared.clone();
+        let of_thread = shared.clone();
         let thread = std::thread::Builder::new().name("store".to_owned());
-        let thread = thread.spawn(move || its.run_guarded())?;
+        let thread = thread.spawn(move || of_thread.run_guarded())?;
         Ok(Self { shared, thread: Some(thread) })
     }
 }

@@ -1,4 +1,4 @@
-//! Strategies of built-in kinds: the data of their rows, and functions for the kinds that need them.
+//! Strategies of built-in kinds, from the data and functions of `evenkeel_kinds`.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -75,7 +75,7 @@ impl Strategy for BuiltIn {
     }
 
     fn warnings(&self, cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
-        // A status update has no warnings about fields that it cannot change.
+        // A status update cannot change the fields that have warnings.
         if cx.subresource == "status" {
             return Vec::new();
         }
@@ -85,11 +85,11 @@ impl Strategy for BuiltIn {
     fn generation_changes(&self, new: &Value, old: &Value) -> bool {
         let differs = |pointer: &str| value::get(new, pointer) != value::get(old, pointer);
         match self.kind_strategy.kind {
-            // Upstream gives a PriorityClass its first generation and never another.
+            // Upstream never increases the generation of a PriorityClass.
             "PriorityClass" => false,
             // kube-proxy selects slices by label.
             "EndpointSlice" => spec_differs(new, old) || differs("metadata.labels"),
-            // The controller of Deployments copies their annotations.
+            // The Deployment controller copies annotations to ReplicaSets.
             "Deployment" => spec_differs(new, old) || annotations_differ(new, old),
             _ => spec_differs(new, old),
         }
@@ -192,7 +192,7 @@ impl Strategy for BuiltIn {
     }
 }
 
-/// Labels of an event's selectable fields in the group `events.k8s.io`, in the order of those of the core group.
+/// Labels of an event's selectable fields in the group `events.k8s.io`, in the same order as in the core group.
 const EVENT_LABELS: &[&str] = &[
     "regarding.kind",
     "regarding.namespace",
@@ -225,10 +225,10 @@ fn labels(kind_strategy: &KindStrategy) -> &'static [&'static str] {
     LABELS.get(&(kind_strategy.group, kind_strategy.kind)).map_or(&[], Vec::as_slice)
 }
 
-/// Whether two objects have other annotations. None are as good as an empty map.
+/// Returns whether two objects have different annotations. Absent annotations equal an empty map.
 fn annotations_differ(new: &Value, old: &Value) -> bool {
-    fn of(object: &Value) -> Option<&Value> {
+    fn annotations(object: &Value) -> Option<&Value> {
         value::get(object, "metadata.annotations").filter(|found| !value::is_blank(found))
     }
-    of(new) != of(old)
+    annotations(new) != annotations(old)
 }

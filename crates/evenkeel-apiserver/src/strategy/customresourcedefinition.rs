@@ -50,7 +50,7 @@ impl Strategy for DefinitionStrategy {
             // A status update keeps the spec, and may change metadata. `Write::reset_fields` has restored all other
             // fields.
             reset_field(new, old, "spec");
-            // Upstream sets defaults again when it encodes what is stored.
+            // Upstream sets defaults again when it encodes the object for the store.
             if is_empty(new, "status.storedVersions")
                 && let Some(version) = storage_version(new)
             {
@@ -131,13 +131,13 @@ impl Strategy for DefinitionStrategy {
     }
 }
 
-/// Returns the storage version.
+/// Returns the name of the storage version.
 fn storage_version(crd: &Value) -> Option<String> {
     let versions = list(crd, "spec.versions");
     versions.iter().find(|v| flag(v, "storage")).map(|v| text(v, "name").to_owned())
 }
 
-/// Refuses definitions in community groups without an approval, unless the old one had the same defect (upstream:
+/// Refuses definitions in community groups without an approval, unless the old one had the same error (upstream:
 /// `validateAPIApproval`).
 fn approval(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     if !conditions::is_protected_community_group(text(crd, "spec.group")) {

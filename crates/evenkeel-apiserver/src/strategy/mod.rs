@@ -1,4 +1,4 @@
-//! Strategies of built-in resources. They are pure: none uses the server.
+//! Strategies of built-in resources. They are pure functions of their arguments.
 
 mod builtin;
 mod customresourcedefinition;

@@ -6,9 +6,9 @@ use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_kinds::strategy::{Context, StatusStrategy, prepare_status_update};
 use serde_json::Value;
 
-/// Strategy of a kind. Objects are `Value::Object`s in the *storage* version, and their `metadata` is an object. The
-/// methods' defaults apply to kinds that do not implement them. No method reads the store: rules that need the store
-/// are admission plug-ins (`admission`), or belong to the resource's transaction (`registry`).
+/// Strategy of a kind. Objects are `Value::Object`s in the *storage* version, and their `metadata` is an object. No
+/// method reads the store: rules that need the store are admission plug-ins (`admission`), or belong to the resource's
+/// transaction (`registry`).
 ///
 /// Order of a create: [`default`](Self::default), [`prepare_for_create`](Self::prepare_for_create), admission,
 /// structural validation, [`validate`](Self::validate). An update or a patch calls
@@ -21,8 +21,8 @@ pub(crate) trait Strategy: Send + Sync + 'static {
     /// `evenkeel_apiextensions::defaulting` for custom resources.
     fn default(&self, _object: &mut Value) {}
 
-    /// Prepares a create: drops fields that clients may not set (`status`), and sets those that the server decides. The
-    /// caller sets the generation.
+    /// Prepares a create: drops fields that clients may not set (`status`), and sets fields that the server determines.
+    /// The caller sets the generation.
     fn prepare_for_create(&self, _cx: &Context<'_>, object: &mut Value) -> Result<(), StatusError> {
         drop_field(object, "status");
         Ok(())
@@ -83,7 +83,7 @@ pub(crate) trait Strategy: Send + Sync + 'static {
         false
     }
 
-    /// Returns whether a PUT without `resourceVersion` overwrites.
+    /// Returns whether a PUT without `resourceVersion` overwrites the stored object.
     fn allow_unconditional_update(&self) -> bool {
         true
     }
@@ -105,7 +105,7 @@ pub(crate) trait Strategy: Send + Sync + 'static {
         None
     }
 
-    /// Returns the policy for dependents of a deletion that requests none.
+    /// Returns the policy for the dependents if a deletion requests none.
     fn default_garbage_collection_policy(&self) -> GarbageCollectionPolicy {
         GarbageCollectionPolicy::DeleteDependents
     }
@@ -135,7 +135,7 @@ pub(crate) trait Strategy: Send + Sync + 'static {
         set_api_version(object, stored);
     }
 
-    /// Marks a deleted object that the server must clean up after. Returns false if the general rules apply.
+    /// Marks an object whose deletion needs cleanup by the server. Returns false if the general rules apply.
     fn mark_terminating(&self, _object: &mut Value, _now: &str) -> bool {
         false
     }
@@ -151,7 +151,8 @@ pub(crate) trait Strategy: Send + Sync + 'static {
         None
     }
 
-    /// Writes a subresource that is a view of the object. `None` means that the body is the object itself.
+    /// Writes a subresource that is a view of the object (`scale`). Returns `None` if the subresource is the object
+    /// itself.
     fn write_part(
         &self,
         _subresource: &str,

@@ -1,4 +1,4 @@
-//! A write in progress and its attempts.
+//! State of a write in progress and of its attempts.
 
 use std::sync::Arc;
 
@@ -54,7 +54,8 @@ pub(super) enum Creates {
 pub(super) enum AttemptError {
     /// Another write changed the object in the meantime. The caller may retry on the new state.
     Race,
-    /// Another object got a unique value in the meantime, such as a cluster IP. Other values may be free.
+    /// Another object got the same unique value in the meantime, such as a cluster IP. The caller may retry with
+    /// another value.
     Taken,
     /// The request is invalid or forbidden.
     Refused(StatusError),
@@ -125,7 +126,7 @@ impl<'a> Write<'a> {
     }
 
     /// Updates the managed fields of `new`, which replaces `old` (`None` for a create). Both are in the storage
-    /// version; the fields are recorded in the request's version.
+    /// version. The managed fields have the request's version.
     ///
     /// Upstream: `structuredMergeManager.Update`.
     pub(super) fn update_managed_fields(&self, old: Option<&Value>, new: &mut Value) {
@@ -151,7 +152,7 @@ impl<'a> Write<'a> {
         patch::update_managed_fields(schema.as_ref(), None, object, &self.writer());
     }
 
-    /// Converts an object from the storage version to the request's.
+    /// Converts an object from the storage version to the request's version.
     pub(super) fn convert_out(&self, object: &mut Value) {
         if self.request.resource().converts() {
             self.stored.strategy.convert_out(&self.request.resource().gvk, object);
@@ -159,7 +160,7 @@ impl<'a> Write<'a> {
     }
 }
 
-/// One attempt to write an object. A conflict with another write leads to a further attempt.
+/// One attempt to write an object. A conflict with another write causes another attempt.
 pub(super) struct Attempt<'a> {
     /// Name of the object.
     pub(super) name: &'a str,
@@ -178,7 +179,7 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// Returns the resource version in an object, or 0 if it has none. An error has Go's text.
+/// Returns the resource version in an object, or 0 if it has none. The error has Go's text.
 ///
 /// Upstream: `APIObjectVersioner.ObjectResourceVersion`.
 pub(super) fn object_version(object: &Value) -> Result<u64, String> {

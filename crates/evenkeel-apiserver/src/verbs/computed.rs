@@ -56,7 +56,7 @@ pub(super) fn list(
     Ok(answer(StatusCode::OK, format.content_type(Purpose::List), Body::whole(bytes)))
 }
 
-/// Returns the object in the form of a stored one, so that selectors can match it.
+/// Returns the object as a store entry, so that selectors can match it.
 fn entry(resource: &ResourceType, object: Value) -> Entry {
     let object = whole(resource, object);
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();

@@ -25,8 +25,8 @@ pub(super) async fn serve(
     stages::encode(&write, &written)
 }
 
-/// Sets the namespace of the path in the object, and refuses another one. Cluster-scoped objects get none, whatever the
-/// body has.
+/// Sets the object's namespace to the path's. Refuses an object of another namespace. A cluster-scoped object loses its
+/// namespace.
 ///
 /// Upstream: `EnsureObjectNamespaceMatchesRequestNamespace`.
 pub(super) fn place(request: &RequestContext<'_>, object: &mut Value) -> Result<(), StatusError> {
@@ -35,7 +35,7 @@ pub(super) fn place(request: &RequestContext<'_>, object: &mut Value) -> Result<
     Ok(())
 }
 
-/// Refuses an object of another namespace than that of the path.
+/// Refuses an object whose namespace differs from the path's.
 pub(super) fn check_namespace(
     request: &RequestContext<'_>,
     object: &Value,

@@ -5,7 +5,7 @@
 //! | `preconditions`: uid and resourceVersion | `preconditions` |
 //! | `gracePeriodSeconds`; a later request can shorten it | `plan`, `shorten` |
 //! | `metadata.deletionTimestamp`, `metadata.deletionGracePeriodSeconds` | `set_deletion` |
-//! | finalizers keep the object | `plan` |
+//! | an object with finalizers stays | `plan` |
 //! | `propagationPolicy`, `orphanDependents` | `apply_finalizers`, `delete_options::finalizers` |
 //! | `dryRun` | `once` |
 //! | a namespace's `spec.finalizers` | `namespace::mark`, `namespace::is_finalized` |
@@ -55,24 +55,24 @@ pub(crate) struct Deletion<'a> {
     pub(crate) stored: &'a Arc<ResourceType>,
     pub(crate) user: &'a User,
     pub(crate) options: &'a DeleteOptions,
-    /// How admission sees the request; `None` if it does not.
+    /// Request for admission; `None` to skip admission.
     pub(crate) admission: Option<Admission<'a>>,
 }
 
-/// Request to delete objects, as policies and webhooks see it.
+/// Attributes of a deletion request for admission.
 pub(crate) struct Admission<'a> {
     /// Resource in the version of the request.
     requested: &'a ResourceType,
     /// Name in the request's path; empty for the deletion of a collection.
     name: &'a str,
-    /// Takes the warnings of policies and webhooks.
+    /// Collector of the warnings from policies and webhooks.
     warnings: &'a Warnings,
     /// `DeleteOptions` of the request, with kind and version.
     options: Value,
 }
 
 impl<'a> Admission<'a> {
-    /// Returns the request that deletes `name` of a resource by the options.
+    /// Returns the attributes of a request that deletes the object `name` of a resource with these options.
     pub(crate) fn new(
         requested: &'a ResourceType,
         name: &'a str,
@@ -111,7 +111,7 @@ pub(super) async fn serve(
     answer_deleted(request, &stored, deleted, orphans_refused).await
 }
 
-/// Warns of a deletion that orphans a Job's pods only by default, which surprises clients.
+/// Adds a warning if a deletion orphans a Job's pods by default.
 fn warn_of_orphans(request: &RequestContext<'_>, stored: &ResourceType, options: &DeleteOptions) {
     if stored.plural() == "jobs"
         && stored.group() == "batch"
@@ -179,7 +179,7 @@ pub(crate) async fn delete(deletion: &Deletion<'_>, key: &str) -> Result<Deleted
     Err(StatusError::modified(&stored.name, name))
 }
 
-/// Tries to delete once. Returns `None` after a conflict with another write.
+/// Attempts to delete an object once. Returns `None` after a conflict with another write.
 async fn once(
     deletion: &Deletion<'_>,
     entry: &Arc<Entry>,
@@ -245,18 +245,18 @@ async fn commit(
             let expect = if is_marked { Expect::Written } else { at };
             transaction.delete(resource_prefix, &entry.key, expect);
         }
-        let n_own = transaction.len();
+        let own_ops = transaction.len();
         if step != Step::Mark {
             registry::finish_write(api, stored, None, new, &mut transaction);
         }
         match api.store.commit(transaction).await {
             Ok(written) if is_marked || step == Step::Remove => {
-                // An object that is marked and goes is answered as it went.
-                let own = written.get(n_own.saturating_sub(1));
+                // The response to a `MarkAndRemove` has the revision of the removal.
+                let own = written.get(own_ops.saturating_sub(1));
                 return Ok(Committed::At(own.map_or(0, |entry| entry.revision)));
             }
             Ok(_) => return Ok(Committed::At(entry.revision)),
-            Err(WriteError::Mismatch { op }) if op < n_own => return Ok(Committed::Nothing),
+            Err(WriteError::Mismatch { op }) if op < own_ops => return Ok(Committed::Nothing),
             // Another object of the transaction changed, so read it again.
             Err(WriteError::Mismatch { .. }) => {}
             Err(error) => return Err(error.into()),
@@ -305,11 +305,11 @@ async fn admitted(
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// The object is changed and stays.
+    /// Change the object, which stays.
     Mark,
-    /// The object is changed and then deleted.
+    /// Change the object, and then delete it.
     MarkAndRemove,
-    /// The object is deleted.
+    /// Delete the object.
     Remove,
 }
 
@@ -348,14 +348,14 @@ fn plan(
     {
         let until = saturating_add(now, SignedDuration::from_secs(period));
         set_deletion(object, &seconds(until), period);
-        bump(object);
+        increase_generation(object);
         graceful = true;
     }
     apply_finalizers(stored, object, options);
     if !meta::finalizers(object).is_empty() {
         if !graceful && !meta::deleting(object) {
             set_deletion(object, &seconds(now), 0);
-            bump(object);
+            increase_generation(object);
         } else if !graceful {
             meta::metadata(object).insert("deletionGracePeriodSeconds".to_owned(), Value::from(0));
         }
@@ -387,8 +387,8 @@ fn set_deletion(object: &mut Value, at: &str, period: i64) {
     metadata.insert("deletionGracePeriodSeconds".to_owned(), Value::from(period));
 }
 
-/// Moves the end of a graceful deletion to an earlier time. An end at the maximum timestamp is capped, so it does not
-/// tell the start; the new end then counts from now.
+/// Moves the end of a graceful deletion to an earlier time. If the old end was capped at the maximum timestamp, the new
+/// period begins now, because the start of the old period is unknown.
 fn shorten(object: &mut Value, now: Timestamp, period: i64, desired: i64) {
     let before: Option<Timestamp> = meta::text(object, "deletionTimestamp").parse().ok();
     if let Some(before) = before {
@@ -399,7 +399,7 @@ fn shorten(object: &mut Value, now: Timestamp, period: i64, desired: i64) {
     }
 }
 
-fn bump(object: &mut Value) {
+fn increase_generation(object: &mut Value) {
     let generation = meta::generation(object);
     if generation > 0 {
         meta::metadata(object).insert("generation".to_owned(), Value::from(generation + 1));
@@ -461,6 +461,6 @@ pub(super) async fn collection(
     }
     meta_of_list.token.clear();
     meta_of_list.remaining = None;
-    // As upstream, return the listed objects in their state before the deletion.
+    // As in upstream, return the listed objects in their state before the deletion.
     list::respond(request, &format, entries, &meta_of_list)
 }

@@ -98,7 +98,7 @@ impl DeleteOptions {
         }
     }
 
-    /// Returns the options as admission sees them.
+    /// Returns the options in JSON for admission.
     pub(super) fn to_value(&self) -> Result<Value, StatusError> {
         let named = Self {
             api_version: Some("meta.k8s.io/v1".to_owned()),
@@ -112,27 +112,27 @@ impl DeleteOptions {
         !self.dry_run.is_empty()
     }
 
-    /// Returns the finalizers of an object after this deletion request. The propagation policy determines those for the
-    /// garbage collector.
+    /// Returns the finalizers of an object after this deletion request. The propagation policy determines the garbage
+    /// collector's finalizers.
     pub(super) fn finalizers<'o>(
         &self,
         resource: &ResourceType,
         object: &'o Value,
     ) -> Vec<&'o str> {
-        let now = meta::finalizers(object);
+        let current = meta::finalizers(object);
         let (orphan, foreground) =
             match (self.orphan_dependents, self.propagation_policy.as_deref()) {
                 (Some(orphan), _) => (orphan, false),
                 (None, Some(policy)) => (policy == "Orphan", policy == "Foreground"),
-                (None, None) if now.contains(&ORPHAN) => (true, false),
-                (None, None) if now.contains(&FOREGROUND) => (false, true),
+                (None, None) if current.contains(&ORPHAN) => (true, false),
+                (None, None) if current.contains(&FOREGROUND) => (false, true),
                 (None, None) => match resource.strategy.default_garbage_collection_policy() {
                     GarbageCollectionPolicy::OrphanDependents => (true, false),
                     GarbageCollectionPolicy::DeleteDependents => (false, false),
                 },
             };
         let mut finalizers: Vec<&str> =
-            now.into_iter().filter(|f| !matches!(*f, ORPHAN | FOREGROUND)).collect();
+            current.into_iter().filter(|f| !matches!(*f, ORPHAN | FOREGROUND)).collect();
         if orphan {
             finalizers.push(ORPHAN);
         }
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_checked_as_upstream_does() {
+    fn invalid_options_are_refused_with_upstreams_messages() {
         for (query, message) in [
             (
                 "dryRun=x&propagationPolicy=y",

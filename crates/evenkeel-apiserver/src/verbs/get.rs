@@ -39,7 +39,7 @@ pub(super) async fn part(request: &RequestContext<'_>) -> Result<Response<Body>,
     }
 }
 
-/// Waits for the `resourceVersion` that the response must not be older than.
+/// Waits until the store has reached the request's `resourceVersion`.
 async fn check_version(request: &RequestContext<'_>) -> Result<(), StatusError> {
     match request.query.get("resourceVersion") {
         "" | "0" => Ok(()),

@@ -1,4 +1,5 @@
-//! List: GET of a collection, with selectors, chunks (`limit`, `continue`), `resourceVersion` and `resourceVersionMatch`.
+//! List: GET of a collection, with selectors, chunks (`limit`, `continue`), `resourceVersion` and
+//! `resourceVersionMatch`.
 //!
 //! | documented | where |
 //! |---|---|
@@ -87,11 +88,13 @@ impl Token {
     /// Upstream: `DecodeContinue`.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         let bytes = BASE64.decode(text).map_err(|error| {
-            let at = match error {
-                DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => at,
+            let offset = match error {
+                DecodeError::InvalidByte(offset, _) | DecodeError::InvalidLastSymbol(offset, _) => {
+                    offset
+                }
                 DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => text.len() / 4 * 4,
             };
-            format!(": illegal base64 data at input byte {at}")
+            format!(": illegal base64 data at input byte {offset}")
         })?;
         let token: Self = serde_json::from_slice(&bytes).map_err(|error| format!(": {error}"))?;
         if token.v != "meta.k8s.io/v1" {
@@ -128,7 +131,7 @@ pub(super) fn parse_list_version(text: &str) -> Result<u64, StatusError> {
         .map_err(|error| StatusError::bad_request(format!("invalid resource version: {error}")))
 }
 
-/// Parses the `resourceVersion` parameter of a GET or a watch, whose errors upstream does not expect.
+/// Parses the `resourceVersion` parameter of a GET or a watch, for which upstream reports an internal error.
 ///
 /// Upstream: `ParseResourceVersion`.
 pub(super) fn parse_version(text: &str) -> Result<u64, StatusError> {
@@ -141,7 +144,7 @@ fn version_of(text: &str) -> Result<u64, FieldError> {
     })
 }
 
-/// Whether upstream reads objects of the resource from etcd, and never from a watch cache.
+/// Returns whether upstream reads objects of the resource from etcd, never from a watch cache.
 pub(super) fn is_uncached(request: &RequestContext<'_>) -> bool {
     request.resource().kind() == "Event" && request.resource().custom.is_none()
 }
@@ -157,7 +160,7 @@ pub(super) async fn wait_until_revision(
     if store.revision() >= revision {
         return Ok(());
     }
-    // Upstream has no cache of events that could catch up.
+    // Upstream has no watch cache of events to wait for.
     let (wait, retry_after) = if is_uncached(request) { (0, 0) } else { (3, 1) };
     match tokio::time::timeout(Duration::from_secs(wait), store.reached(revision)).await {
         Ok(reached) => Ok(reached?),
@@ -230,8 +233,8 @@ pub(super) fn validate_list_options(query: &Query) -> Vec<FieldError> {
     errors
 }
 
-/// Returns whether a list shows exactly the state at its `resourceVersion`. Without a `resourceVersionMatch`, a list with a
-/// limit is exact: such requests are older than the parameter, and clients rely on it.
+/// Returns whether a list shows exactly the state at its `resourceVersion`. Without a `resourceVersionMatch`, a list
+/// with a limit is exact, because clients relied on that before the parameter existed.
 fn is_exact_match(version_match: &str, limit: Option<usize>) -> bool {
     version_match == "Exact" || version_match.is_empty() && limit.is_some()
 }
@@ -312,10 +315,14 @@ async fn page(
     if more > 0
         && let Some(last) = entries.last()
     {
-        let of_token =
+        let token_revision =
             options.token.as_ref().map_or(i64::try_from(revision).unwrap_or(i64::MAX), |t| t.rv);
-        let at = if of_token > 0 { of_token } else { i64::try_from(revision).unwrap_or(i64::MAX) };
-        meta.token = Token::encode(at, &last.key);
+        let encoded_revision = if token_revision > 0 {
+            token_revision
+        } else {
+            i64::try_from(revision).unwrap_or(i64::MAX)
+        };
+        meta.token = Token::encode(encoded_revision, &last.key);
         meta.remaining = everything.then_some(more as u64);
     }
     Ok(Page { entries, meta })
@@ -392,26 +399,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_read_as_they_are_made() {
+    fn continue_tokens_survive_encoding_and_invalid_ones_are_refused() {
         let token = Token::read(&Token::encode(7, "ns/a")).expect("its own token");
         assert_eq!((token.rv, token.after()), (7, "ns/a"));
-        let of = |text: &str| BASE64.encode(text);
+        let encoded = |text: &str| BASE64.encode(text);
         for (token, why) in [
             ("a=".to_owned(), ": illegal base64 data at input byte 1"),
             ("abcda".to_owned(), ": illegal base64 data at input byte 4"),
             (
-                of(r#"{"v":"v2","rv":1,"start":"a"}"#),
+                encoded(r#"{"v":"v2","rv":1,"start":"a"}"#),
                 ": server does not recognize this encoded version v2",
             ),
             (
-                of(r#"{"v":"meta.k8s.io/v1","start":"a"}"#),
+                encoded(r#"{"v":"meta.k8s.io/v1","start":"a"}"#),
                 ": incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
             ),
             (
-                of(r#"{"v":"meta.k8s.io/v1","rv":1}"#),
+                encoded(r#"{"v":"meta.k8s.io/v1","rv":1}"#),
                 ": encoded start key empty (version meta.k8s.io/v1)",
             ),
-            (of(r#"{"v":"meta.k8s.io/v1","rv":1,"start":"a/../b"}"#), ": a/../b"),
+            (encoded(r#"{"v":"meta.k8s.io/v1","rv":1,"start":"a/../b"}"#), ": a/../b"),
         ] {
             assert_eq!(Token::read(&token).expect_err(why), why);
         }

@@ -12,7 +12,7 @@ use crate::store::Entry;
 use evenkeel_apimachinery::status::StatusError;
 
 /// Approximate size of each piece, in bytes.
-const PIECE: usize = 128 * 1024;
+const PIECE_BYTES: usize = 128 * 1024;
 
 /// Iterator over the pieces of an encoded list.
 pub(super) struct Pieces {
@@ -55,7 +55,7 @@ impl Pieces {
     /// Creates the pieces of a list in protobuf. Each object is encoded once for all clients until it changes.
     ///
     /// # Errors
-    /// 406 for an object without a protobuf form.
+    /// 406 for an object without a protobuf message type.
     pub(super) fn protobuf(
         resource: &ResourceType,
         entries: Vec<Arc<Entry>>,
@@ -76,7 +76,7 @@ impl Pieces {
 
     /// Returns the whole list if it fits in one piece, or else the pieces.
     pub(super) fn into_whole(mut self) -> Result<Bytes, Self> {
-        if self.size > PIECE {
+        if self.size > PIECE_BYTES {
             return Err(self);
         }
         Ok(self.next().unwrap_or_default())
@@ -91,13 +91,13 @@ impl Iterator for Pieces {
             return None;
         }
         let mut piece = self.head.take().unwrap_or_default();
-        piece.reserve(self.size.min(PIECE));
+        piece.reserve(self.size.min(PIECE_BYTES));
         for entry in self.items.by_ref() {
             if !std::mem::take(&mut self.first) {
                 piece.extend_from_slice(self.separator);
             }
             (self.write)(&entry, &mut piece);
-            if piece.len() >= PIECE {
+            if piece.len() >= PIECE_BYTES {
                 return Some(piece.into());
             }
         }

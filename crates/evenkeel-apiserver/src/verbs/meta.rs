@@ -130,7 +130,7 @@ pub(super) fn generate_name(prefix: &str, rng: &mut impl rand::Rng) -> String {
     name
 }
 
-/// Returns the errors of a name by the kind's own rule, or by that of DNS subdomains.
+/// Returns the errors of a name by the kind's own rule, or by the rule of DNS subdomains.
 pub(super) fn name_errors(
     strategy: &dyn Strategy,
     cx: &Context<'_>,
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_made_from_prefixes() {
+    fn generated_names_have_a_truncated_prefix_and_five_random_characters() {
         let name = generate_name("web-", &mut rand::rng());
         assert_eq!(name.len(), 9);
         assert!(name.bytes().skip(4).all(|b| ALPHANUMS.contains(&b)));

@@ -14,7 +14,7 @@
 //! | subresource `scale` | `get::part`, `scale::settle` |
 //! | subresources `binding`, `eviction`, `token` | `connect/mod.rs`, `connect/token.rs` |
 //! | `CONNECT`: subresources `exec`, `attach` | `connect/exec.rs`, `../streaming/mod.rs` |
-//! | TokenReview, SelfSubjectReview, SubjectAccessReview and its kin | `connect/reviews.rs` |
+//! | TokenReview, SelfSubjectReview, SubjectAccessReview and similar reviews | `connect/reviews.rs` |
 //! | `dryRun`, `fieldManager`, `fieldValidation` | `../request/query.rs` |
 
 mod attempt;
@@ -50,7 +50,7 @@ use crate::resource::{Source, Verb};
 use crate::response::Body;
 use evenkeel_apimachinery::status::{StatusError, quote};
 
-/// Serves a request for a resource. An error of a write may depend on another write that is not committed yet, so the
+/// Serves a request for a resource. An error of a write may depend on another write that is not committed yet. The
 /// response waits for that commit.
 pub(crate) async fn dispatch<B>(
     request: RequestContext<'_>,
@@ -82,8 +82,8 @@ where
     let is_custom = resource.custom.is_some();
     let is_read = matches!(*request.method, Method::GET | Method::HEAD);
     // A collection of all namespaces can only be read.
-    let is_everywhere = resource.namespaced && target.namespace.is_empty();
-    if is_everywhere && (is_custom && !is_read || !resource.verbs.has(Verb::List)) {
+    let in_all_namespaces = resource.namespaced && target.namespace.is_empty();
+    if in_all_namespaces && (is_custom && !is_read || !resource.verbs.has(Verb::List)) {
         return Err(StatusError::resource_not_found());
     }
     if is_custom {
@@ -112,10 +112,10 @@ where
         Some(part) => part.verbs,
         None => target.resource.verbs,
     };
-    let collection_post = verb != Verb::Create || one != target.subresource.is_empty();
+    let has_valid_post_target = verb != Verb::Create || one != target.subresource.is_empty();
     let in_namespace = !matches!(verb, Verb::Create | Verb::DeleteCollection)
         || target.resource.namespaced != target.namespace.is_empty();
-    if !verbs.has(verb) || !collection_post || !in_namespace {
+    if !verbs.has(verb) || !has_valid_post_target || !in_namespace {
         return Err(StatusError::method_not_allowed());
     }
     if !is_custom {
@@ -126,7 +126,7 @@ where
         request.format()?;
     }
     check_name(target.name, (&*target.resource.resource_prefix, target.subresource))?;
-    let source = if components::are(&target.resource) {
+    let source = if components::is_componentstatuses(&target.resource) {
         Some(&request.api.components as &dyn Source)
     } else {
         target.resource.source.as_deref()
@@ -163,9 +163,9 @@ where
 /// Refuses a name that no object can have, because it would change the path.
 ///
 /// Upstream: `NamespaceKeyFunc`.
-fn check_name(name: &str, of: (&str, &str)) -> Result<(), StatusError> {
-    // The name in a Service's proxy path has a syntax of its own.
-    if of == ("/services", "proxy") {
+fn check_name(name: &str, target: (&str, &str)) -> Result<(), StatusError> {
+    // The name in a Service's proxy path has its own syntax.
+    if target == ("/services", "proxy") {
         return Ok(());
     }
     match path_segment(name).as_slice() {
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_segments_of_a_path() {
+    fn a_name_must_be_a_valid_path_segment() {
         let pods = ("/pods", "");
         for name in ["", "a", "a.b", "a:b", "...", "system:node:x"] {
             assert_eq!(check_name(name, pods), Ok(()), "{name}");

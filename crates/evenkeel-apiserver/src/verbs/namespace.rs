@@ -1,4 +1,4 @@
-//! Rules of namespaces: creation of objects in them, protected namespaces, and their deletion.
+//! Admission of creations in namespaces, and deletion of namespaces.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::resource::GroupResource;
 use evenkeel_apimachinery::status::StatusError;
 
 /// Namespaces that cannot be deleted.
-const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// Refuses to create an object in a namespace that does not exist or is being deleted.
 pub(super) fn admit_create(request: &RequestContext<'_>, name: &str) -> Result<(), StatusError> {
@@ -22,7 +22,7 @@ pub(super) fn admit_create(request: &RequestContext<'_>, name: &str) -> Result<(
         let namespaces = GroupResource { group: "".into(), resource: "namespaces".into() };
         return Err(StatusError::not_found(&namespaces, namespace));
     };
-    // Search the bytes before decoding: few namespaces are being deleted.
+    // Search the bytes before decoding, because few namespaces have a deletion timestamp.
     const MARK: &[u8] = b"\"deletionTimestamp\"";
     if !entry.json().windows(MARK.len()).any(|w| w == MARK) {
         return Ok(());
@@ -46,7 +46,7 @@ pub(super) fn admit_delete(request: &RequestContext<'_>) -> Result<(), StatusErr
     let enabled = request.api.plugins.has(Plugin::NamespaceLifecycle);
     if !enabled
         || &*request.resource().resource_prefix != "/namespaces"
-        || !IMMORTAL.contains(&request.target.name)
+        || !PROTECTED.contains(&request.target.name)
     {
         return Ok(());
     }

@@ -42,6 +42,7 @@ pub(super) async fn serve(
     Err(StatusError::modified(&request.resource().name, request.target.name))
 }
 
+/// Returns the patch type of the request's `Content-Type`.
 fn form(request: &RequestContext<'_>) -> Result<PatchType, StatusError> {
     let content_type = request.header(CONTENT_TYPE);
     let media = content_type.split(';').next().unwrap_or_default().trim();
@@ -71,6 +72,7 @@ fn form(request: &RequestContext<'_>) -> Result<PatchType, StatusError> {
     })
 }
 
+/// Attempts the patch once.
 async fn once(
     write: &mut Write<'_>,
     form: PatchType,
@@ -97,7 +99,7 @@ async fn once(
     }
     let Patched { object, warnings } = patched(write, form, body, &current)?;
     write.request.warnings.add(warnings);
-    checked(request, &object)?;
+    check_identity(request, &object)?;
     write.replace(&entry, &old, object, form == PatchType::Apply).await
 }
 
@@ -126,7 +128,7 @@ fn patched(
     patch::patch(&kind, schema.as_ref(), form, current, body, write.options.validation)
 }
 
-/// Patches a view of the object, and writes it back to the object.
+/// Patches a view of the object, and writes the result to the object.
 async fn patch_part(
     write: &mut Write<'_>,
     form: PatchType,
@@ -143,7 +145,7 @@ async fn patch_part(
     }
     let Patched { object: mut part, warnings } = patched(write, form, body, &before)?;
     write.request.warnings.add(warnings);
-    checked(request, &part)?;
+    check_identity(request, &part)?;
     let mut new = old.clone();
     if let Some(result) =
         write.stored.strategy.write_part(request.target.subresource, &mut new, &part)
@@ -161,10 +163,10 @@ async fn patch_part(
     write.replace(entry, old, new, tracked).await
 }
 
-/// A patch may not rename, nor move to another namespace.
+/// Refuses a patch that changes the name or the namespace of the object.
 ///
 /// Upstream: `EnsureObjectNamespaceMatchesRequestNamespace`, `checkName`.
-fn checked(request: &RequestContext<'_>, object: &Value) -> Result<(), StatusError> {
+fn check_identity(request: &RequestContext<'_>, object: &Value) -> Result<(), StatusError> {
     create::check_namespace(request, object)?;
     let name = meta::text(object, "name");
     if name.is_empty() {
@@ -197,7 +199,7 @@ async fn apply_new(write: &mut Write<'_>, body: &Bytes) -> Result<Written, Statu
     )?;
     write.request.warnings.add(warnings);
     write.absent_uid(&object, Creates::Apply)?;
-    checked(request, &object)?;
+    check_identity(request, &object)?;
     create::place(request, &mut object)?;
     write.create(object, Creates::Apply).await
 }

@@ -35,7 +35,7 @@ fn encode_value(
     format.object(request.resource(), &bytes, request.now)
 }
 
-/// JSON as a line.
+/// Returns JSON followed by a newline.
 fn line(json: &[u8]) -> Bytes {
     [json, b"\n"].concat().into()
 }

@@ -1,5 +1,5 @@
-//! What upstream's router refuses before a handler sees the request: methods and media types that no route has. Custom
-//! resources are behind no router: their handler gets every method.
+//! Checks of upstream's router, which refuses methods and media types that no route has. Custom resources skip these
+//! checks, because their handler receives every method.
 //!
 //! Upstream: `detectRoute` of go-restful.
 
@@ -10,12 +10,12 @@ use crate::resource::{Verb, is_long_running_subresource};
 use evenkeel_apimachinery::headers::text;
 use evenkeel_apimachinery::status::StatusError;
 
-/// Media types of every answer.
+/// Media types of responses. The last two are only for collections.
 const PRODUCED: [&str; 5] = [
     "application/json",
     "application/yaml",
     "application/vnd.kubernetes.protobuf",
-    // Those of collections, from here on.
+    // Only for collections:
     "application/json;stream=watch",
     "application/vnd.kubernetes.protobuf;stream=watch",
 ];
@@ -35,7 +35,7 @@ pub(super) fn check(
     subresource: &str,
     headers: &HeaderMap,
 ) -> Result<(), StatusError> {
-    // They have media types of their own.
+    // These subresources have other media types.
     if is_long_running_subresource(subresource) {
         return Ok(());
     }
@@ -44,11 +44,11 @@ pub(super) fn check(
         let message = "415: Unsupported Media Type".to_owned();
         return Err(refusal(code, "UnsupportedMediaType", message));
     }
-    let n_produced = if matches!(verb, Verb::List | Verb::Watch) { PRODUCED.len() } else { 3 };
-    accepts(headers, PRODUCED.get(..n_produced).unwrap_or_default())
+    let count = if matches!(verb, Verb::List | Verb::Watch) { PRODUCED.len() } else { 3 };
+    accepts(headers, PRODUCED.get(..count).unwrap_or_default())
 }
 
-/// Refuses a request that accepts nothing of what a route produces.
+/// Refuses a request that accepts none of the media types that a route produces.
 ///
 /// Upstream: `matchesAccept` of go-restful.
 pub(crate) fn accepts(headers: &HeaderMap, produced: &[&str]) -> Result<(), StatusError> {
@@ -61,7 +61,7 @@ pub(crate) fn accepts(headers: &HeaderMap, produced: &[&str]) -> Result<(), Stat
     Err(refusal(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message))
 }
 
-/// Whether a header names one of some media types: without parameters, and without what a wildcard includes.
+/// Returns whether a header lists one of the media types. Ignores parameters, and does not expand wildcards.
 fn names(header: &str, media_types: &[&str]) -> bool {
     let mut named = header.split(',').map(|part| part.split(';').next().unwrap_or_default().trim());
     named.any(|name| media_types.contains(&name))
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_router_knows_no_wildcards_of_subtypes() {
+    fn wildcards_of_subtypes_are_not_accepted() {
         for (accept, is_taken) in [
             ("", true),
             ("*/*", true),

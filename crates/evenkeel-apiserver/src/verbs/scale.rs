@@ -14,7 +14,7 @@ fn is_scale(part: &GroupVersionKind) -> bool {
     &*part.kind == "Scale"
 }
 
-/// Returns whether writes through the view track its managers. As upstream, those of custom resources do not.
+/// Returns whether writes through the view update managed fields. As in upstream, those of custom resources do not.
 pub(super) fn is_managed(request: &RequestContext<'_>) -> bool {
     request.resource().custom.is_none()
 }

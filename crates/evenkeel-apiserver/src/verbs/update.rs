@@ -23,7 +23,7 @@ pub(super) async fn serve(
     let resource = request.resource();
     let mut object = stages::decode(request, body, &options)?;
     create::place(request, &mut object)?;
-    named(request, &object)?;
+    check_name(request, &object)?;
     let mut write = Write::new(request, options);
     for _ in 0..MAX_WRITE_ATTEMPTS {
         match once(&mut write, &object).await {
@@ -35,7 +35,8 @@ pub(super) async fn serve(
     Err(StatusError::modified(&resource.name, request.target.name))
 }
 
-fn named(request: &RequestContext<'_>, object: &Value) -> Result<(), StatusError> {
+/// Refuses an object whose name is absent or differs from the path's.
+fn check_name(request: &RequestContext<'_>, object: &Value) -> Result<(), StatusError> {
     let (name, path_name) = (meta::text(object, "name"), request.target.name);
     if name.is_empty() {
         return Err(StatusError::bad_request(format!(
@@ -50,6 +51,7 @@ fn named(request: &RequestContext<'_>, object: &Value) -> Result<(), StatusError
     Ok(())
 }
 
+/// Attempts the update once.
 async fn once(write: &mut Write<'_>, object: &Value) -> Result<Written, AttemptError> {
     let request = write.request;
     let key = key(&write.stored, request.target.namespace, request.target.name);

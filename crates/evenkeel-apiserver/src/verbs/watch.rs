@@ -7,7 +7,7 @@
 //! | `allowWatchBookmarks` | `next`, `bookmark` |
 //! | `timeoutSeconds` | `serve` |
 //! | 410 `Expired` for a revision that is compacted | `too_old` |
-//! | an object that begins or ceases to match the selectors: `ADDED`, `DELETED` | `change` |
+//! | an object that starts or stops matching the selectors: `ADDED`, `DELETED` | `change` |
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,14 +32,14 @@ use crate::store::{Change, Cursor, Entry, Event, Range};
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 
 /// Interval of bookmark events. The first one is up to 20 % earlier or later.
-const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
-/// How long before its end a watch sends the last bookmark.
-const BEFORE_DEADLINE: Duration = Duration::from_secs(2);
-/// Largest size in bytes up to which initial events are sent in one piece.
-const TOGETHER: usize = 64 * 1024;
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+/// Time before the end of a watch at which it sends the last bookmark.
+const LAST_BOOKMARK_LEAD: Duration = Duration::from_secs(2);
+/// Size in bytes from which a piece of initial events is sent.
+const MAX_PIECE_BYTES: usize = 64 * 1024;
 /// Default of upstream's `--min-request-timeout`, in seconds. A watch without `timeoutSeconds` ends after one to two
 /// times this value.
-const TIMEOUT_SECONDS: u64 = 1800;
+const MIN_REQUEST_TIMEOUT_SECONDS: u64 = 1800;
 
 /// Maximum `timeoutSeconds` that takes effect: about a century, so that the deadline is a valid instant.
 const MAX_TIMEOUT_SECONDS: u64 = 1 << 32;
@@ -53,7 +53,10 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
     let query = request.query;
     let seconds = match query.number("timeoutSeconds")? {
         Some(seconds) if seconds > 0 => seconds.unsigned_abs().min(MAX_TIMEOUT_SECONDS),
-        _ => TIMEOUT_SECONDS + request.api.random(|rng| rng.random_range(0..TIMEOUT_SECONDS)),
+        _ => {
+            MIN_REQUEST_TIMEOUT_SECONDS
+                + request.api.random(|rng| rng.random_range(0..MIN_REQUEST_TIMEOUT_SECONDS))
+        }
     };
     query.number("limit")?;
     let selectors = ParsedSelectors::parse(query)?;
@@ -111,7 +114,7 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
         next_bookmark: next_bookmark(
             now,
             now + Duration::from_secs(seconds),
-            BOOKMARK_EVERY.mul_f64(request.api.random(|rng| rng.random_range(0.8..1.2))),
+            BOOKMARK_INTERVAL.mul_f64(request.api.random(|rng| rng.random_range(0.8..1.2))),
         ),
         deadline: now + Duration::from_secs(seconds),
         served: resource.custom.as_ref().map(|custom| custom.definition.replaced()),
@@ -134,19 +137,19 @@ fn validate_watch_options(
 ) -> Result<(Option<bool>, bool), StatusError> {
     let version_match = query.get("resourceVersionMatch");
     let initial = query.has("sendInitialEvents").then(|| query.flag("sendInitialEvents"));
-    // The default of a watch that begins with the objects that there are.
+    // Default of a watch that begins with the existing objects.
     //
     // Upstream: `SetListOptionsDefaults`.
-    let begins = initial.is_none()
+    let has_initial_default = initial.is_none()
         && version_match.is_empty()
         && matches!(query.get("resourceVersion"), "" | "0")
         && !is_watch_path;
     let (initial, version_match) =
-        if begins { (Some(true), "NotOlderThan") } else { (initial, version_match) };
+        if has_initial_default { (Some(true), "NotOlderThan") } else { (initial, version_match) };
     let forbidden = |why: &str| FieldError::forbidden("resourceVersionMatch", why);
     let mut errors = Vec::new();
     if is_watch_path {
-        // Upstream takes the old path for that of a list.
+        // Upstream validates a request with the deprecated path as a list.
         errors = validate_list_options(query);
     } else {
         if initial.is_some() && version_match != "NotOlderThan" {
@@ -173,14 +176,14 @@ fn validate_watch_options(
     Ok((initial, initial == Some(true)))
 }
 
-/// Returns when the next bookmark is due: at the interval, and just before the watch ends, so that its client can continue from
-/// there.
+/// Returns the time of the next bookmark: after the interval, or shortly before the watch ends, so that the client can
+/// resume from there.
 ///
 /// Upstream: `nextBookmarkTime`.
 fn next_bookmark(now: Instant, deadline: Instant, interval: Duration) -> Instant {
-    match deadline.checked_sub(BEFORE_DEADLINE) {
+    match deadline.checked_sub(LAST_BOOKMARK_LEAD) {
         Some(last) if last > now => last.min(now + interval),
-        // It ends before.
+        // The watch ends first.
         _ => deadline,
     }
 }
@@ -202,15 +205,18 @@ async fn definition_replaced(served: Option<&mut tokio::sync::watch::Receiver<bo
 struct Watcher {
     api: Arc<Api>,
     resource: Arc<ResourceType>,
+    /// Prefix of the keys in the watched namespace; `None` for all namespaces.
     namespace: Option<String>,
     format: Format,
     stored_form: bool,
     selectors: Selectors,
     initial: std::vec::IntoIter<Arc<Entry>>,
+    /// Revision of the bookmark that ends the initial events.
     end_of_initial: Option<u64>,
     cursor: Cursor,
     /// Counts the watch as active while it lasts.
     _counted: InFlight,
+    /// Whether no event was sent yet.
     first: bool,
     bookmarks: bool,
     next_bookmark: Instant,
@@ -256,7 +262,7 @@ impl Watcher {
                         return None;
                     }
                     self.next_bookmark =
-                        next_bookmark(self.api.clock.instant(), self.deadline, BOOKMARK_EVERY);
+                        next_bookmark(self.api.clock.instant(), self.deadline, BOOKMARK_INTERVAL);
                     // Events that arrived just now precede the bookmark, which carries the store's revision.
                     match self.changes().await {
                         Ok(None) => return Some(self.bookmark(self.cursor.at(), false)),
@@ -289,7 +295,7 @@ impl Watcher {
                     tracing::error!(object = %entry.key, %error, "an object cannot be encoded for a watch");
                 }
             }
-            if piece.len() >= TOGETHER {
+            if piece.len() >= MAX_PIECE_BYTES {
                 break;
             }
         }
@@ -327,7 +333,7 @@ impl Watcher {
 
     /// Converts the events to the watched version, if a webhook converts the custom resource.
     async fn converted(&self, mut events: Vec<Arc<Event>>) -> Result<Vec<Arc<Event>>, StatusError> {
-        if codec::is_asked_for(&self.resource) {
+        if codec::needs_webhook(&self.resource) {
             events.retain(|event| self.is_here(event));
         }
         let before = !self.selectors.is_everything();
@@ -344,7 +350,7 @@ impl Watcher {
         self.namespace.as_ref().is_none_or(|namespace| event.entry.key.starts_with(&**namespace))
     }
 
-    /// Encodes the frame of an event in another form than the stored one.
+    /// Encodes the frame of an event in a format other than the stored one.
     fn encode(&self, entry: &Entry, change: Change, first: bool) -> Result<Bytes, StatusError> {
         let (resource, change) = (&self.resource, change.as_str());
         if self.format.is_stored_protobuf(resource) {
@@ -359,7 +365,8 @@ impl Watcher {
             return None;
         }
         let change = self.change(event)?;
-        // When an object stops matching the selectors, the DELETED event carries its last matching state at the new revision.
+        // When an object stops matching the selectors, the DELETED event carries its last matching state at the new
+        // revision.
         let lost = (change == Change::Deleted && event.entry.change != Change::Deleted)
             .then(|| event.previous.as_ref().map(|p| p.at(event.entry.revision, Change::Deleted)))
             .flatten();
@@ -384,8 +391,8 @@ impl Watcher {
         }
     }
 
-    /// Returns the event type after selectors: a MODIFIED object that starts or stops matching is ADDED or DELETED. `None` if
-    /// it matches neither before nor after.
+    /// Returns the event type after selectors: a MODIFIED object that starts or stops matching is ADDED or DELETED.
+    /// `None` if it matches neither before nor after.
     ///
     /// Upstream: `convertToWatchEvent`.
     fn change(&self, event: &Event) -> Option<Change> {

@@ -1,4 +1,4 @@
-//! Writes: create, update, patch and apply are a `Write`, whose attempts run the same stages.
+//! Create and replace operations. Create, update, patch and apply requests all run through their stages.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use evenkeel_apimachinery::value::is_empty;
 use evenkeel_kinds::strategy::{StatusStrategy, reset_for_status_update};
 
 /// Maximum number of generated names to try for one object.
-const NAMES: usize = 8;
+const MAX_GENERATED_NAMES: usize = 8;
 
 impl Write<'_> {
     /// Checks the permission to create, which an update, a patch or an apply needs if the object does not exist.
@@ -139,7 +139,7 @@ impl Write<'_> {
         how: Creates,
     ) -> Result<Written, StatusError> {
         let mut taken = String::new();
-        for _ in 0..NAMES {
+        for _ in 0..MAX_GENERATED_NAMES {
             let mut object = object.clone();
             let name = self.request.api.random(|rng| meta::generate_name(prefix, rng));
             meta::set(&mut object, "name", &name);
@@ -172,7 +172,7 @@ impl Write<'_> {
         Err(AttemptError::Taken)
     }
 
-    /// Replaces `old`, the object of `entry`, by `new`, which is in the request's version. `tracked` means that its
+    /// Replaces `old`, the object of `entry`, with `new`, which is in the request's version. `tracked` means that its
     /// managedFields are already correct, as after a server-side apply.
     pub(super) async fn replace(
         &mut self,
@@ -219,7 +219,7 @@ impl Write<'_> {
         }
     }
 
-    /// Checks the preconditions in an object to create, where no object exists. A POST ignores them.
+    /// Checks the preconditions of a request whose object does not exist. A POST ignores them.
     ///
     /// Upstream: `Store.Update` in `registry/generic/registry/store.go` and `patcher.applyPatch` in `endpoints/handlers`.
     fn absent_preconditions(&self, object: &Value, how: Creates) -> Result<(), StatusError> {
@@ -230,7 +230,7 @@ impl Write<'_> {
         object_version(object).map(drop).map_err(StatusError::plain_internal)
     }
 
-    /// Refuses an object with a uid where there is none.
+    /// Refuses a uid if no object exists.
     pub(super) fn absent_uid(&self, object: &Value, how: Creates) -> Result<(), StatusError> {
         let (name, uid) = (self.request.target.name, meta::text(object, "uid"));
         match how {
@@ -249,7 +249,7 @@ impl Write<'_> {
     /// Checks the resource version and the UID of the new object against the stored one.
     fn preconditions(&self, entry: &Entry, old: &Value, new: &Value) -> Result<(), StatusError> {
         let name = self.request.target.name;
-        // The uid of a PUT is a precondition. That of a patched object is validated.
+        // The uid of a PUT is a precondition. Validation checks the uid of a patched object.
         let (uid, old_uid) = (meta::text(new, "uid"), meta::text(old, "uid"));
         if self.request.method == http::Method::PUT && !uid.is_empty() && uid != old_uid {
             return Err(self.failed_uid_precondition(uid, old_uid));
@@ -274,7 +274,7 @@ impl Write<'_> {
         Ok(())
     }
 
-    /// The object, which may be absent, is not the one that the client says it replaces.
+    /// Returns the error for a uid that differs from the stored object's, which may be absent.
     ///
     /// Upstream: `Preconditions.Check` in `storage/interfaces.go`, `InvalidObjError`.
     fn failed_uid_precondition(&self, uid: &str, old_uid: &str) -> StatusError {
@@ -288,7 +288,7 @@ impl Write<'_> {
     }
 }
 
-/// Where upstream keeps the objects of a resource in etcd, as errors name it.
+/// Returns the prefix under which upstream stores the objects of a resource in etcd, for error messages.
 ///
 /// Upstream: `DefaultStorageFactory.ResourcePrefix`, `SpecialDefaultResourcePrefixes`.
 fn etcd_prefix(resource: &ResourceType) -> String {
@@ -305,8 +305,8 @@ fn etcd_prefix(resource: &ResourceType) -> String {
     }
 }
 
-/// Replaces an object whose managed fields are up to date by what the client sent, if policies or webhooks will see it.
-/// They see fields that the write cannot change, such as the status; managed fields leave these out.
+/// Restores the object that the client sent, with current managed fields, if policies or webhooks receive it. They also
+/// receive fields that the write cannot change, such as the status. Managed fields exclude these fields.
 fn restore_sent(object: &mut Value, sent: Option<Value>) {
     if let Some(mut sent) = sent {
         meta::keep(&mut sent, object, "managedFields");

@@ -1,4 +1,4 @@
-//! Connects a client with a kubeconfig or a pod's service account.
+//! Connection of a client with a kubeconfig or a pod's service account.
 
 use super::{
     Client,
@@ -34,8 +34,8 @@ use tower::{BoxError, ServiceBuilder, util::MapRequestLayer};
 pub struct ConnectOptions {
     /// Path of the kubeconfig. `None` infers the configuration.
     pub kubeconfig: Option<PathBuf>,
-    /// Whether the configuration is inferred from nothing but the pod's service account, for programs of the
-    /// cluster: these must not act on whichever cluster the user's own kubeconfig names.
+    /// Whether only the pod's service account is used if no kubeconfig and no server is given. Programs of the cluster
+    /// set it, so that they never act on the cluster of the user's own kubeconfig.
     ///
     /// Upstream: `BuildConfigFromFlags`.
     pub only_in_pod: bool,
@@ -50,7 +50,7 @@ pub struct ConnectOptions {
     /// Requests per second, see [`super::ClientBuilder::qps`]. 0, the default here, means client-go's 5;
     /// negative means no limit.
     pub qps: f32,
-    /// Requests that may be sent at once, see [`super::ClientBuilder::burst`].
+    /// Number of requests that may be sent in a burst, see [`super::ClientBuilder::burst`].
     pub burst: u32,
     /// Registry of the `rest_client_*` metrics; `None` for no metrics.
     pub registry: Option<Registry>,
@@ -98,7 +98,7 @@ pub enum ConnectError {
         "no API server to connect to: name a kubeconfig, or run in a pod with a service account: {0}"
     )]
     Infer(Box<InferConfigError>),
-    /// The pod's service account, which alone may be used, is absent or incomplete.
+    /// The pod's service account is absent or incomplete ([`ConnectOptions::only_in_pod`]).
     #[error(
         "no API server to connect to: name a kubeconfig or a server, or run in a pod with a service account: {0}"
     )]
@@ -106,7 +106,7 @@ pub enum ConnectError {
     /// The server's URL is invalid.
     #[error("server URL {url:?}: {source}")]
     Server {
-        /// The URL, as the kubeconfig or the option has it.
+        /// The URL of the option.
         url: String,
         /// Error of parsing it.
         source: http::uri::InvalidUri,
@@ -141,14 +141,14 @@ pub enum ConnectError {
 /// use evenkeel_runtime::{client::{self, ConnectOptions}, clock::Clock};
 ///
 /// # async fn run() -> Result<(), client::ConnectError> {
-/// let options = ConnectOptions { kubeconfig: Some("/etc/kubernetes/controller-manager.conf".into()), qps: 20.0, burst: 30, ..Default::default() };
-/// let client = client::connect(options, Clock::system()).await?;
+/// let options = ConnectOptions { kubeconfig: Some("/etc/kubernetes/controller-manager.conf".into()), qps: 20.0, burst:
+/// 30, ..Default::default() }; let client = client::connect(options, Clock::system()).await?;
 /// # Ok(())
 /// # }
 /// ```
 ///
 /// # Errors
-/// When a file or a field cannot be used; the error names it. No request is sent yet.
+/// When a file or a field cannot be used. The error names it. The function sends no request.
 pub async fn connect(options: ConnectOptions, clock: Clock) -> Result<Client, ConnectError> {
     let config = config(&options).await?;
     let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
@@ -191,7 +191,7 @@ pub fn connect_in_pod(
     Ok(Some(builder.build()))
 }
 
-/// Returns the configuration that [`connect`] would use. Programs may change it before they call [`transport`].
+/// Returns the configuration that [`connect`] uses. Programs may change it before they call [`transport`].
 ///
 /// # Errors
 /// When a file or a field cannot be used; the error names it.
@@ -228,11 +228,11 @@ async fn from_file(path: &PathBuf, context: Option<&String>) -> Result<Config, C
     let names_proxy = names_proxy(&kubeconfig, context);
     let options = KubeConfigOptions { context: context.cloned(), ..KubeConfigOptions::default() };
     let read = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed)?;
-    Ok(with_own_proxy(read, names_proxy))
+    Ok(without_environment_proxy(read, names_proxy))
 }
 
 /// Removes a proxy that only the environment names, because kube ignores `NO_PROXY`.
-fn with_own_proxy(mut config: Config, named: bool) -> Config {
+fn without_environment_proxy(mut config: Config, named: bool) -> Config {
     config.proxy_url = config.proxy_url.filter(|_| named);
     config
 }
@@ -242,8 +242,9 @@ fn names_proxy(kubeconfig: &Kubeconfig, context: Option<&String>) -> bool {
     let context_name = context.or(kubeconfig.current_context.as_ref());
     let context = kubeconfig.contexts.iter().find(|named| Some(&named.name) == context_name);
     let context = context.and_then(|named| named.context.as_ref());
-    let of = |named: &&NamedCluster| context.is_some_and(|own| own.cluster == named.name);
-    let cluster = kubeconfig.clusters.iter().find(of).and_then(|named| named.cluster.as_ref());
+    let of_context = |named: &&NamedCluster| context.is_some_and(|own| own.cluster == named.name);
+    let cluster =
+        kubeconfig.clusters.iter().find(of_context).and_then(|named| named.cluster.as_ref());
     let proxy = cluster.and_then(|cluster| cluster.proxy_url.as_deref());
     proxy.is_some_and(|url| !url.is_empty())
 }
@@ -257,7 +258,7 @@ fn in_pod() -> Result<Config, ConnectError> {
 
 async fn infer(context: Option<&String>) -> Result<Config, ConnectError> {
     let names_proxy = Kubeconfig::read().is_ok_and(|read| names_proxy(&read, context));
-    inferred(context).await.map(|config| with_own_proxy(config, names_proxy))
+    inferred(context).await.map(|config| without_environment_proxy(config, names_proxy))
 }
 
 async fn inferred(context: Option<&String>) -> Result<Config, ConnectError> {
@@ -296,7 +297,7 @@ fn kubeconfig_text(error: &KubeconfigError) -> String {
     format!("{field}: {error}")
 }
 
-/// Makes a transport for controllers.
+/// Creates a transport for controllers.
 ///
 /// It uses HTTP/2 if the server supports it, so that many concurrent writes and watches share one connection,
 /// one TLS session and few system calls. It opens another connection for every 90 concurrent requests.
@@ -375,9 +376,9 @@ fn client_config(config: &Config) -> Result<ClientConfig, ConnectError> {
     let mut with_root = config.clone();
     with_root.root_cert.get_or_insert_default();
     let mut tls = with_root.rustls_client_config().map_err(failed)?;
-    let is_checked = config.cluster_url.scheme() != Some(&http::uri::Scheme::HTTP)
+    let verifies_server = config.cluster_url.scheme() != Some(&http::uri::Scheme::HTTP)
         && !config.accept_invalid_certs;
-    if is_checked {
+    if verifies_server {
         let verifier = roots::verifier(config).map_err(|source| ConnectError::Authority {
             server: config.cluster_url.to_string(),
             source,
@@ -398,6 +399,7 @@ mod tests {
         }
     }
 
+    /// Writes a temporary file and returns its path.
     fn file(name: &str, text: &str) -> PathBuf {
         let path =
             std::env::temp_dir().join(format!("evenkeel-connect-{}-{name}", std::process::id()));
@@ -406,7 +408,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn errors_name_file_and_field() {
+    async fn errors_name_the_kubeconfig_and_the_field() {
         let missing = PathBuf::from("/nonexistent/kubeconfig");
         let text =
             error_of(ConnectOptions { kubeconfig: Some(missing), ..Default::default() }).await;
@@ -433,9 +435,9 @@ mod tests {
         std::fs::remove_file(path).unwrap();
     }
 
-    /// The tests run outside of pods, and may find a kubeconfig of the user's.
+    /// The test runs outside of pods, perhaps with a kubeconfig of the user.
     #[tokio::test]
-    async fn programs_of_the_cluster_read_no_kubeconfig_of_the_user() {
+    async fn only_in_pod_ignores_the_users_kubeconfig() {
         let options = ConnectOptions { only_in_pod: true, ..Default::default() };
         let error = config(&options).await.expect_err("this is no pod");
         assert!(matches!(error, ConnectError::Pod(_)), "{error}");
@@ -445,7 +447,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bad_server_is_named() {
+    async fn the_error_names_an_invalid_server_url() {
         let text =
             error_of(ConnectOptions { server: Some("https://a b".into()), ..Default::default() })
                 .await;
@@ -453,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_proxy_that_the_kubeconfig_names_is_its_own() {
+    fn only_proxy_url_of_the_contexts_cluster_names_a_proxy() {
         let kubeconfig = |cluster: &str| {
             let text = format!(
                 "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n\

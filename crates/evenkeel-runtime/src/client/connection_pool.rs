@@ -18,8 +18,8 @@ use std::{
 };
 use tower::Service;
 
-/// Streams that the pool uses per connection. Servers allow 100, but may not yet have closed a stream that has
-/// ended here.
+/// Maximum number of streams that the pool uses per connection. Servers allow 100, but may close a stream later than
+/// the client.
 const MAX_STREAMS_PER_CONNECTION: usize = 90;
 
 /// Pool that sends each request over the first connection with a free stream.
@@ -52,11 +52,11 @@ impl<C> ConnectionPool<C> {
         let free = pool.iter().position(|connection| {
             Arc::strong_count(&connection.open) <= MAX_STREAMS_PER_CONNECTION
         });
-        let at = free.unwrap_or_else(|| {
+        let index = free.unwrap_or_else(|| {
             pool.push(PooledConnection { client: (self.0.make)(), open: Arc::default() });
             pool.len() - 1
         });
-        (pool[at].client.clone(), pool[at].open.clone())
+        (pool[index].client.clone(), pool[index].open.clone())
     }
 }
 
@@ -129,8 +129,8 @@ mod tests {
     };
     use tokio::net::TcpListener;
 
-    /// Starts a server with kube-apiserver's limit on streams, which counts its connections. `/watch` never
-    /// ends.
+    /// Starts a server with kube-apiserver's limit on streams. Returns the counter of its connections. Responses for
+    /// `/watch` never end.
     async fn server(tasks: &Tasks) -> (SocketAddr, Arc<AtomicUsize>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn more_watches_than_a_connection_may_have_leave_room_for_writes() {
+    async fn watches_beyond_the_stream_limit_do_not_block_other_requests() {
         let tasks = Tasks::new();
         let (address, connections) = server(&tasks).await;
         let pool = pool();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn many_concurrent_requests_are_spread_and_all_answered() {
+    async fn concurrent_requests_use_as_many_connections_as_needed() {
         let tasks = Tasks::new();
         let (address, connections) = server(&tasks).await;
         let pool = pool();

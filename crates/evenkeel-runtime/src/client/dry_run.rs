@@ -1,8 +1,7 @@
-//! Dry run of a whole program: reads reach the server, writes are recorded and answered as if they had
-//! succeeded.
+//! Dry run of a whole program: the client sends reads to the server, and records writes with a response of success.
 //!
-//! No write leaves the program. An object that a dry run creates does not exist afterwards, so writes that
-//! depend on it are missing. A further write to the same object is marked.
+//! The client sends no write. An object that a dry run creates does not exist afterwards, so that writes that depend on
+//! it are missing. Later writes to the same object are marked.
 
 use super::negotiation::JSON;
 use crate::introspect::{changes, differences, hide_secrets};
@@ -32,7 +31,7 @@ const REVIEWS: [&str; 5] = [
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DryRunWrite {
-    /// The writing controller: the last segment of the user agent.
+    /// Name of the controller that writes: the last segment of the user agent.
     pub by: String,
     /// One of `create`, `update`, `patch`, `delete`, `delete all`.
     pub verb: &'static str,
@@ -116,18 +115,19 @@ impl RecordedWrites {
             return;
         }
         let text = format!("{}{write}{}", write.by, String::from_utf8_lossy(body));
-        if let Some(at) = records.known.get(&text).copied() {
-            records.writes[at].times += 1;
+        if let Some(index) = records.known.get(&text).copied() {
+            records.writes[index].times += 1;
             return;
         }
         let same = |other: &DryRunWrite| {
             (&other.resource, &other.namespace, &other.name)
                 == (&write.resource, &write.namespace, &write.name)
         };
-        let made_up = write.name.ends_with("xxxxx") && write.verb == "create";
-        write.follows = !write.name.is_empty() && !made_up && records.writes.iter().any(same);
-        let at = records.writes.len();
-        records.known.insert(text, at);
+        let has_generated_name = write.name.ends_with("xxxxx") && write.verb == "create";
+        write.follows =
+            !write.name.is_empty() && !has_generated_name && records.writes.iter().any(same);
+        let index = records.writes.len();
+        records.known.insert(text, index);
         records.writes.push(write);
     }
 
@@ -136,7 +136,7 @@ impl RecordedWrites {
     }
 }
 
-/// Returns a client over `kube` that only sends reads, and the record of its writes.
+/// Returns a client that sends only reads through `kube`, and the record of its writes.
 pub fn dry_run(kube: kube::Client) -> (kube::Client, RecordedWrites) {
     let recorded = RecordedWrites::default();
     let dry = DryRunService { inner: kube, recorded: recorded.clone() };
@@ -231,11 +231,11 @@ impl DryRunService {
             _ if info.name.is_empty() => {
                 let list =
                     self.live(parts.uri.path_and_query().map_or(path, |all| all.as_str())).await?;
-                let n = list["items"].as_array().map_or(0, Vec::len);
-                if n == 0 {
+                let count = list["items"].as_array().map_or(0, Vec::len);
+                if count == 0 {
                     return Ok(json_response(StatusCode::OK, &success()));
                 }
-                let write = write("delete all", "", format!("{n} objects"));
+                let write = write("delete all", "", format!("{count} objects"));
                 (write, json_response(StatusCode::OK, &success()))
             }
             _ => {
@@ -252,7 +252,7 @@ impl DryRunService {
         Ok(answer)
     }
 
-    /// Reads the live object. Returns `Null` if the server does not return it.
+    /// Reads the live object or list. Returns `Null` if the server responds with an error.
     async fn live(&self, path: &str) -> Result<Value, BoxError> {
         let request = Request::get(path).header(header::ACCEPT, JSON).body(Body::empty())?;
         let answer = self.inner.send(request).await?;
@@ -373,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_parsed() {
+    fn paths_are_parsed_into_resource_namespace_name_and_subresource() {
         let table = [
             ("/api/v1/namespaces/ns/pods/p/status", ("pods", "ns", "p", "status")),
             ("/api/v1/namespaces/ns/pods", ("pods", "ns", "", "")),
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn generated_names_are_shown_as_such() {
+    fn a_generated_name_ends_in_xxxxx() {
         let (name, made) = with_generated_name(json!({"metadata": {"generateName": "web-"}}), "");
         assert_eq!((&*name, &made["metadata"]["name"]), ("web-xxxxx", &json!("web-xxxxx")));
     }

@@ -11,7 +11,7 @@ pub enum ApiError {
     #[doc(alias = "StatusError")]
     #[error("{0}")]
     Status(Box<Status>),
-    /// No complete response arrived: connection, TLS or credentials failed, or the body was truncated. See
+    /// No complete response arrived: the connection, TLS or the credentials failed, or the body was truncated. See
     /// `source`.
     #[error("{method} {path}: no answer from the API server")]
     Transport {
@@ -43,7 +43,7 @@ pub enum ApiError {
         #[source]
         source: DecodeError,
     },
-    /// The request could not be built, for example because a name contains characters that a path cannot.
+    /// The request could not be built, for example because a name contains characters that a path cannot contain.
     #[error("request for {path}: {reason}")]
     Request {
         /// The path that was built so far.
@@ -64,8 +64,7 @@ pub struct Status {
     pub message: Text,
     /// Causes in `details.causes`, such as invalid fields.
     pub causes: Box<[Cause]>,
-    /// Time that the server asks the client to wait, from the `Retry-After` header or
-    /// `details.retryAfterSeconds`.
+    /// Time that the client should wait before a retry, from the `Retry-After` header or `details.retryAfterSeconds`.
     pub retry_after: Option<Duration>,
 }
 
@@ -123,8 +122,8 @@ impl ApiError {
         self.code() == 409 && !self.is_already_exists()
     }
 
-    /// Returns whether a precondition on the uid failed: another object of the same name replaced the object.
-    /// Only the message shows it, in two forms (`registry/rest/delete.go`, `storage/interfaces.go`).
+    /// Returns whether a precondition on the uid failed, because another object of the same name replaced the object.
+    /// Only the message shows the reason, in two forms (`registry/rest/delete.go`, `storage/interfaces.go`).
     pub fn is_other_uid(&self) -> bool {
         const MESSAGES: [&str; 2] = ["the UID in the precondition (", "UID in precondition: "];
         self.is_conflict()
@@ -228,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn classes() {
+    fn errors_are_classified_by_code_and_reason() {
         assert!(status(404, "NotFound").is_not_found());
         assert!(status(409, "Conflict").is_conflict());
         assert!(!status(409, "AlreadyExists").is_conflict());

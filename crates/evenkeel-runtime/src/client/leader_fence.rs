@@ -1,10 +1,9 @@
-//! Leader fencing: refuses the writes of a process whose lease may have expired, at the last moment before each
-//! send.
+//! Leader fencing: immediately before each write, checks that the lease of the process cannot have expired.
 
 use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Time until which a leader may write, or `None` while it may not. Clones share it.
+/// Fence that closes when the leader's lease may have expired. Clones share it.
 ///
 /// client-go has no fence: after a pause, upstream's old leader may still write although another holds the
 /// lease.
@@ -84,8 +83,8 @@ pub(super) async fn run_fenced<T>(
 ) -> Option<T> {
     let (mut request, mut timer) = (pin!(request), pin!(None::<Sleep>));
     poll_fn(|context| {
-        // Check the fence before the request is polled: when a paused process resumes, all its timers fire at
-        // once.
+        // Check the fence before polling the request, because all timers of a paused process fire at once when it
+        // resumes.
         let window = fence.window();
         if window == Window::Closed {
             return Poll::Ready(None);
@@ -118,6 +117,7 @@ mod tests {
     };
     use tokio::time::{advance, sleep, timeout};
 
+    /// Returns a fence that is open until the given time, which tests may change.
     fn fence(until: &Arc<Mutex<Instant>>) -> LeaderFence {
         let until = Arc::clone(until);
         LeaderFence::new(move || {

@@ -1,4 +1,4 @@
-//! Creates and sends live reads, and decodes their replies.
+//! Live reads of the API server: requests, sending, and decoding of the replies.
 
 use super::{
     ApiError, Client, List, ListOptions, negotiation, send::ApiRequest, verbs::object_path,
@@ -107,7 +107,7 @@ fn undecodable(error: &DecodeError) -> Failure {
 }
 
 impl Client {
-    /// Sends a live read. The caller selects the client by the [`ReadRequest`].
+    /// Sends a live read after its delay. The caller selects the client by the [`ReadRequest`].
     pub(crate) async fn live_read(&self, read: &LiveRead) -> Result<Reply, ApiError> {
         if !read.delay.is_zero() {
             self.clock().sleep(read.delay).await;

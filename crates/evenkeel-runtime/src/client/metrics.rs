@@ -1,4 +1,4 @@
-//! Metrics of the client, under upstream's names.
+//! Metrics of the client, with upstream's names.
 
 use crate::metrics::{BODY_BYTES, REQUEST_SECONDS, counters, gauge, histograms, register};
 use http::{Method, StatusCode};
@@ -133,7 +133,7 @@ const METHODS: [Method; 5] =
 /// Frequent status codes. Their counters are cached.
 const CODES: [u16; 8] = [200, 201, 202, 404, 409, 422, 429, 500];
 
-/// Metrics of requests to one host, cached so that a request looks up no labels.
+/// Metrics of requests to one host, cached so that a request does not look up labels.
 pub(super) struct HostMetrics {
     host: Box<str>,
     requests: IntCounterVec,
@@ -166,8 +166,8 @@ impl HostMetrics {
 
     /// Returns the metrics of a method, or `None` for a method that the Kubernetes API does not use.
     fn verb(&self, method: &Method) -> Option<&Verb> {
-        let n = METHODS.iter().position(|known| known == method)?;
-        Some(self.verbs[n].get_or_init(|| {
+        let index = METHODS.iter().position(|known| known == method)?;
+        Some(self.verbs[index].get_or_init(|| {
             let labels = &[method.as_str(), &self.host];
             let [latency, limiter, request_size, response_size] =
                 self.histograms.each_ref().map(|vec| vec.with_label_values(labels));
@@ -175,20 +175,23 @@ impl HostMetrics {
         }))
     }
 
-    /// Counts one attempt by its status code. `code` is `None` without a response, and `again` marks a retry.
+    /// Counts one attempt by its status code. `code` is `None` without a response. `is_retry` also counts a retry.
     ///
     /// Upstream: `RequestResult`.
-    pub(super) fn count_attempt(&self, code: Option<StatusCode>, method: &Method, again: bool) {
-        let place = code.and_then(|code| CODES.iter().position(|known| *known == code.as_u16()));
+    pub(super) fn count_attempt(&self, code: Option<StatusCode>, method: &Method, is_retry: bool) {
+        let code_index =
+            code.and_then(|code| CODES.iter().position(|known| *known == code.as_u16()));
         let text = code.as_ref().map_or("<error>", StatusCode::as_str);
         let labels = [text, method.as_str(), &self.host];
-        match self.verb(method).zip(place) {
-            Some((verb, place)) => {
-                verb.requests[place].get_or_init(|| self.requests.with_label_values(&labels)).inc();
+        match self.verb(method).zip(code_index) {
+            Some((verb, code_index)) => {
+                verb.requests[code_index]
+                    .get_or_init(|| self.requests.with_label_values(&labels))
+                    .inc();
             }
             None => self.requests.with_label_values(&labels).inc(),
         }
-        if again {
+        if is_retry {
             self.retries.with_label_values(&labels).inc();
         }
     }
@@ -223,15 +226,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_attempt_has_its_code() {
+    fn attempts_are_counted_by_code_and_retries_separately() {
         let registry = Registry::new();
         let metrics = RestMetrics::new(&registry);
         let host = metrics.for_host("here:6443");
-        for (code, again) in
+        for (code, is_retry) in
             [(Some(200), false), (Some(418), false), (None, true), (Some(200), false)]
         {
             let code = code.map(|code| StatusCode::from_u16(code).unwrap());
-            host.count_attempt(code, &Method::GET, again);
+            host.count_attempt(code, &Method::GET, is_retry);
         }
         // Another client of the same host shares the counters.
         metrics.for_host("here:6443").count_attempt(
@@ -254,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn transports_are_counted() {
+    fn clients_with_a_shared_transport_are_counted_as_hits() {
         let registry = Registry::new();
         let metrics = RestMetrics::new(&registry);
         [false, true, true].into_iter().for_each(|shared| metrics.connected(shared));

@@ -1,8 +1,8 @@
 //! Client of the API server: typed requests, rate limit, retries, user agents and metrics.
 //!
-//! The transport is a [`kube::Client`], so kubeconfigs, exec plug-ins and in-process servers work.
-//! [`connect()`] makes one for controllers, with HTTP/2 and without compression. The client requests protobuf
-//! if the view can decode it.
+//! The transport is a [`kube::Client`], which supports kubeconfigs, exec plug-ins and in-process servers. [`connect()`]
+//! creates one for controllers, with HTTP/2 and without compression. The client requests protobuf if the view can
+//! decode it.
 
 mod connect;
 mod connection_pool;
@@ -134,7 +134,7 @@ impl Client {
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The transport is left out, because it holds credentials.
+        // The output excludes the transport, because it holds credentials.
         f.debug_struct("Client")
             .field("host", &self.shared.host)
             .field("agent", &self.agent)
@@ -163,14 +163,13 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the number of requests that may be sent at once. 0 means client-go's default of 10.
+    /// Sets the number of requests that may be sent in a burst. 0 means client-go's default of 10.
     pub fn burst(mut self, burst: u32) -> Self {
         self.burst = burst;
         self
     }
 
-    /// Sets the `User-Agent` header. A value that is not valid in a header is ignored; the default is
-    /// `evenkeel/<version>`.
+    /// Sets the `User-Agent` header. Ignores a value that a header cannot contain. The default is `evenkeel/<version>`.
     pub fn user_agent(mut self, agent: &str) -> Self {
         if header(agent).is_some() {
             agent.clone_into(&mut self.agent);

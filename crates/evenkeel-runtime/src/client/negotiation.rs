@@ -71,7 +71,7 @@ pub(crate) fn decode_object<V: View>(headers: &HeaderMap, body: &[u8]) -> Result
     V::decode(raw, encoding)
 }
 
-/// Decodes the list of a response. `List::skipped` names the items that could not be decoded.
+/// Decodes the list of a response. `List::skipped` lists the items that could not be decoded.
 pub(crate) fn decode_list<V: View>(
     headers: &HeaderMap,
     body: &[u8],
@@ -105,8 +105,8 @@ impl From<api::Status> for Status {
     }
 }
 
-/// Decodes the Status of an error response. If the body has none, such as a proxy's page, its first 512 bytes
-/// become the message.
+/// Decodes the Status of an error response. If the body is not a Status, for example a proxy's page, its first 512
+/// bytes become the message.
 pub(crate) fn decode_status(headers: &HeaderMap, code: u16, body: &[u8]) -> Status {
     let found =
         open_envelope(headers, body).and_then(|(raw, encoding)| api::Status::decode(raw, encoding));
@@ -133,7 +133,7 @@ mod tests {
     use evenkeel_api::protobuf::Transcoder;
 
     #[test]
-    fn a_protobuf_response_has_an_envelope() {
+    fn protobuf_and_json_responses_decode_to_the_same_status() {
         let protobuf = HeaderMap::from_iter([(
             header::CONTENT_TYPE,
             "application/vnd.kubernetes.protobuf".parse().unwrap(),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_read_from_json_or_made_from_text() {
+    fn a_body_without_a_status_becomes_the_message() {
         let body = br#"{"kind":"Status","reason":"AlreadyExists","message":"pods \"a\" already exists","code":409}"#;
         let read = decode_status(&HeaderMap::new(), 409, body);
         assert_eq!((&*read.reason, read.code), ("AlreadyExists", 409));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_is_seconds() {
+    fn retry_after_accepts_seconds_and_ignores_dates() {
         let headers =
             |text: &str| HeaderMap::from_iter([(header::RETRY_AFTER, text.parse().unwrap())]);
         assert_eq!(retry_after(&headers("3")), Some(Duration::from_secs(3)));

@@ -96,7 +96,7 @@ pub(crate) fn patch_content_type(form: PatchForm) -> &'static str {
     }
 }
 
-/// Query string under construction. Parameters with empty values are left out.
+/// Query string under construction. Omits parameters with empty values.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Query(String);
 
@@ -116,7 +116,7 @@ impl Query {
     }
 }
 
-/// Percent-encodes all but RFC 3986's unreserved characters.
+/// Percent-encodes all characters except RFC 3986's unreserved characters.
 pub(crate) fn escape(into: &mut String, text: &str) {
     for byte in text.bytes() {
         match byte {
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queries_are_escaped_and_sparse() {
+    fn queries_are_escaped_and_omit_empty_parameters() {
         let options =
             ListOptions { labels: "a in (b,c),d!=e".into(), limit: 500, ..ListOptions::default() };
         assert_eq!(
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn delete_bodies() {
+    fn delete_options_without_values_have_no_body() {
         assert!(DeleteOptions::default().body().is_empty());
         let options = DeleteOptions {
             uid: "u1".into(),

@@ -48,7 +48,7 @@ impl Proxy {
             Some((user_info, host_and_port)) => (Some(user_info), host_and_port),
             None => (None, rest),
         };
-        // The error leaves out the password.
+        // The error does not contain the password.
         let bad = || ConnectError::Proxy(format!("{scheme}://{host_and_port}"));
         let url: Uri = format!("{scheme}://{host_and_port}").parse().map_err(|_| bad())?;
         let host = url.host().filter(|_| url.scheme() == Some(&Scheme::HTTP)).ok_or_else(bad)?;
@@ -77,7 +77,7 @@ impl Proxy {
         head.extend_from_slice(b"\r\n");
         stream.write_all(&head).await?;
         let mut answer = Vec::new();
-        // The server waits for the client to begin, so no body follows the head of a successful response.
+        // A TLS server waits for the client's first message, so nothing follows the head of a successful response.
         while !answer.windows(4).any(|end| end == b"\r\n\r\n") {
             if answer.len() > MAX_RESPONSE_HEAD || stream.read_buf(&mut answer).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
@@ -101,8 +101,8 @@ fn authorization(user_info: &str) -> Result<HeaderValue, http::header::InvalidHe
     Ok(value)
 }
 
-/// Proxies named by the environment: `HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`. The lower-case variable counts
-/// if the other is empty.
+/// Proxies of the environment: `HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`. The lower-case variable applies if the
+/// upper-case one is empty.
 ///
 /// Upstream: Go's `httpproxy.FromEnvironment`.
 #[derive(Debug, Clone, Default)]
@@ -297,13 +297,14 @@ mod tests {
     use std::collections::BTreeMap;
     use tokio::{net::TcpListener, sync::oneshot};
 
+    /// Returns the proxies of an environment with these variables.
     fn environment(all: &[(&str, &str)]) -> ProxyEnvironment {
         let all: BTreeMap<&str, &str> = all.iter().copied().collect();
         ProxyEnvironment::of(|name| all.get(name).copied().unwrap_or_default().to_owned())
     }
 
     #[test]
-    fn some_hosts_need_no_proxy() {
+    fn local_hosts_and_those_in_no_proxy_need_no_proxy() {
         for (none, server, direct) in [
             ("", "https://api.example:6443", false),
             ("", "https://localhost:6443", true),
@@ -388,19 +389,19 @@ mod tests {
             let mut http = HttpConnector::new();
             http.enforce_http(false);
             let mut connector = Connector::new(http, Some(proxy));
-            let way = connector.call("https://api.example:6443".parse().unwrap()).await;
+            let connected = connector.call("https://api.example:6443".parse().unwrap()).await;
             assert_eq!(
                 head.await.unwrap(),
                 "CONNECT api.example:6443 HTTP/1.1\r\nHost: api.example:6443\r\n\
                  Proxy-Authorization: Basic bWU6c2VjcmV0\r\n\r\n"
             );
-            match way {
-                Ok(way) => {
-                    let mut stream = way.stream.into_inner();
+            match connected {
+                Ok(connected) => {
+                    let mut stream = connected.stream.into_inner();
                     stream.write_all(b"hello").await.unwrap();
-                    let mut back = [0; 5];
-                    stream.read_exact(&mut back).await.unwrap();
-                    assert!(opened && back == *b"hello");
+                    let mut echo = [0; 5];
+                    stream.read_exact(&mut echo).await.unwrap();
+                    assert!(opened && echo == *b"hello");
                 }
                 Err(error) => assert!(
                     !opened && error.to_string().ends_with("407 Proxy Authentication Required"),
@@ -412,7 +413,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_requests_are_forwarded() {
+    async fn the_proxy_forwards_requests_without_tls() {
         let tasks = Tasks::new();
         let answer = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nhere";
         let (address, head) = proxy(&tasks, answer).await;

@@ -12,7 +12,8 @@ use crate::clock::Clock;
 
 /// Token bucket of `burst` tokens that refills `qps` tokens per second, by its clock.
 ///
-/// A request takes its token at once and then waits until the token exists, so requests keep their order.
+/// A request takes its token immediately and then waits until the bucket would contain it, so that requests keep their
+/// order.
 #[derive(Debug)]
 pub(crate) struct RateLimiter {
     clock: Clock,
@@ -23,8 +24,10 @@ pub(crate) struct RateLimiter {
 
 #[derive(Debug)]
 struct Bucket {
+    /// Number of tokens; negative while requests wait.
     tokens: f64,
-    at: Instant,
+    /// Time of the last refill.
+    refilled: Instant,
 }
 
 impl RateLimiter {
@@ -45,7 +48,7 @@ impl RateLimiter {
     }
 
     fn full(qps: f64, burst: f64, clock: Clock) -> Self {
-        let bucket = Mutex::new(Bucket { tokens: burst, at: clock.instant() });
+        let bucket = Mutex::new(Bucket { tokens: burst, refilled: clock.instant() });
         Self { clock, qps, burst, bucket }
     }
 
@@ -63,8 +66,8 @@ impl RateLimiter {
     fn reserve(&self) -> Duration {
         let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.instant();
-        let passed = now.saturating_duration_since(bucket.at).as_secs_f64();
-        bucket.at = now;
+        let passed = now.saturating_duration_since(bucket.refilled).as_secs_f64();
+        bucket.refilled = now;
         bucket.tokens = (bucket.tokens + passed * self.qps).min(self.burst) - 1.0;
         if bucket.tokens >= 0.0 {
             return Duration::ZERO;
@@ -78,7 +81,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn burst_then_rate() {
+    async fn requests_beyond_the_burst_are_sent_at_the_rate() {
         let limiter = RateLimiter::new(10.0, 3, &Clock::system()).unwrap();
         let start = Clock::system().instant();
         for _ in 0..3 {
@@ -95,7 +98,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_idle_bucket_fills_to_burst_only() {
+    async fn an_idle_bucket_fills_only_to_the_burst() {
         let limiter = RateLimiter::new(100.0, 2, &Clock::system()).unwrap();
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!([limiter.reserve(), limiter.reserve()], [Duration::ZERO; 2]);

@@ -1,4 +1,4 @@
-//! Certificate rotation: transports that reload the kubeconfig, client certificates and CAs when they are rewritten.
+//! Certificate rotation: transports that reload the kubeconfig, client certificates and CAs when their files change.
 //!
 //! kube's client reloads token files, but reads all other files only once.
 //!
@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-/// Interval at which the files are checked for changes.
+/// Interval between checks of the files for changes.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// CA file of a pod's service account.
@@ -65,8 +65,7 @@ impl ConfigReloader {
         Ok(Transport::over(current, &namespace))
     }
 
-    /// Reloads changed files until the future is dropped. Invalid files are logged, and the transports stay as
-    /// they are.
+    /// Reloads changed files until the future is dropped. If files are invalid, logs them and keeps the transports.
     pub async fn run(mut self) {
         loop {
             self.clock.sleep(POLL_INTERVAL).await;
@@ -75,8 +74,8 @@ impl ConfigReloader {
     }
 
     async fn poll(&mut self) {
-        let now = fingerprint(&self.options);
-        if now == self.fingerprint {
+        let found = fingerprint(&self.options);
+        if found == self.fingerprint {
             return;
         }
         match self.rebuild().await {
@@ -85,13 +84,13 @@ impl ConfigReloader {
                     current.set(renewed);
                 }
                 let changed =
-                    now.iter().filter(|(path, print)| self.fingerprint.get(*path) != Some(*print));
+                    found.iter().filter(|(path, hash)| self.fingerprint.get(*path) != Some(*hash));
                 let changed: Vec<_> = changed.map(|(path, _)| path.display().to_string()).collect();
                 tracing::info!(
                     files = changed.join(", "),
                     "Files changed; new requests use new connections"
                 );
-                self.fingerprint = now;
+                self.fingerprint = found;
             }
             // The file may be incomplete. The next poll reads it again.
             Err(error) => {
@@ -195,13 +194,14 @@ mod tests {
         )
     }
 
-    async fn asked(client: &kube::Client) -> String {
+    /// Sends a request and returns the body of the response: the server's name.
+    async fn response_of(client: &kube::Client) -> String {
         let request = http::Request::get("/").body(Vec::new()).unwrap();
         client.request_text(request).await.unwrap()
     }
 
     #[tokio::test]
-    async fn a_rewritten_kubeconfig_is_followed_and_a_broken_one_is_not() {
+    async fn a_changed_kubeconfig_is_reloaded_and_an_invalid_one_ignored() {
         let (tasks, folder) = (crate::tasks::Tasks::new(), tempfile::tempdir().unwrap());
         let (one, two) = (server(&tasks, "one").await, server(&tasks, "two").await);
         let path = folder.path().join("kubeconfig");
@@ -209,18 +209,18 @@ mod tests {
         let options = ConnectOptions { kubeconfig: Some(path.clone()), ..Default::default() };
         let mut reload = ConfigReloader::new(options, Clock::system());
         let client = reload.transport(|_| {}).await.unwrap();
-        assert_eq!(asked(client.kube()).await, "one");
+        assert_eq!(response_of(client.kube()).await, "one");
         fs::write(&path, "not: a: kubeconfig").unwrap();
         reload.poll().await;
-        assert_eq!(asked(client.kube()).await, "one");
+        assert_eq!(response_of(client.kube()).await, "one");
         fs::write(&path, kubeconfig(&two, "")).unwrap();
         reload.poll().await;
-        assert_eq!(asked(client.kube()).await, "two");
+        assert_eq!(response_of(client.kube()).await, "two");
         tasks.shut_down(POLL_INTERVAL).await;
     }
 
     #[test]
-    fn the_files_that_a_kubeconfig_names_are_watched() {
+    fn certificate_files_in_a_kubeconfig_are_watched() {
         let folder = tempfile::tempdir().unwrap();
         let (path, cert) = (folder.path().join("kubeconfig"), folder.path().join("client.crt"));
         // The path is relative to the kubeconfig.

@@ -46,11 +46,12 @@ impl FileVerifier {
         Ok(Self { path: path.to_owned(), read: Mutex::new((pem, verifier)) })
     }
 
-    /// Returns the verifier of the last read. The signature of a handshake does not depend on the CAs.
+    /// Returns the verifier of the last read, for signatures of handshakes, which do not depend on the CAs.
     fn last(&self) -> Arc<dyn ServerCertVerifier> {
         self.read.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
     }
 
+    /// Reads the file again and returns its verifier, or the last one if the file is invalid.
     fn current(&self) -> Arc<dyn ServerCertVerifier> {
         let mut last = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         match read(&self.path) {
@@ -131,14 +132,15 @@ mod tests {
         params.self_signed(&key).unwrap()
     }
 
-    fn believed(verifier: &dyn ServerCertVerifier, certificate: &rcgen::Certificate) -> bool {
+    /// Returns whether the verifier accepts a server certificate for `localhost`.
+    fn trusts(verifier: &dyn ServerCertVerifier, certificate: &rcgen::Certificate) -> bool {
         let name = ServerName::try_from("localhost").unwrap();
         let now = UnixTime::since_unix_epoch(Duration::from_secs(1_800_000_000));
         verifier.verify_server_cert(certificate.der(), &[], &name, &[], now).is_ok()
     }
 
     #[test]
-    fn a_rotated_file_applies_to_the_next_connection_and_a_broken_one_does_not() {
+    fn a_changed_ca_file_applies_to_the_next_connection_and_an_invalid_one_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca.crt");
         let (old, new) = (self_signed(), self_signed());
@@ -146,13 +148,13 @@ mod tests {
         let mut config = Config::new("https://localhost".parse().unwrap());
         config.root_cert_file = Some(path.clone());
         let verifier = verifier(&config).unwrap();
-        assert!(believed(&*verifier, &old) && !believed(&*verifier, &new));
+        assert!(trusts(&*verifier, &old) && !trusts(&*verifier, &new));
         fs::write(&path, "half written").unwrap();
-        assert!(believed(&*verifier, &old));
+        assert!(trusts(&*verifier, &old));
         fs::write(&path, new.pem()).unwrap();
-        assert!(believed(&*verifier, &new) && !believed(&*verifier, &old));
+        assert!(trusts(&*verifier, &new) && !trusts(&*verifier, &old));
         fs::remove_file(&path).unwrap();
-        assert!(believed(&*verifier, &new));
+        assert!(trusts(&*verifier, &new));
     }
 
     #[test]
@@ -161,8 +163,8 @@ mod tests {
         let mut config = Config::new("https://localhost".parse().unwrap());
         config.root_cert = Some(vec![own.der().to_vec()]);
         let verifier = verifier(&config).unwrap();
-        assert!(believed(&*verifier, &own) && !believed(&*verifier, &other));
+        assert!(trusts(&*verifier, &own) && !trusts(&*verifier, &other));
         config.root_cert = Some(Vec::new());
-        assert!(!believed(&*super::verifier(&config).unwrap(), &own), "an empty list is nobody");
+        assert!(!trusts(&*super::verifier(&config).unwrap(), &own), "an empty list is nobody");
     }
 }

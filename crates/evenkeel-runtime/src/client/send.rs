@@ -1,4 +1,4 @@
-//! Sends a request with rate limit, leader fence, metrics and retries.
+//! Sending of requests, with rate limit, leader fence, metrics and retries.
 //!
 //! Upstream: `withRetry`.
 
@@ -24,7 +24,7 @@ pub(crate) struct ApiRequest {
     pub(crate) body: Bytes,
     /// Additional headers of raw requests.
     pub(crate) headers: HeaderMap,
-    /// Whether the rate limit applies. It does not for watches, which are few and must not wait for writes.
+    /// Whether the rate limit applies. It does not apply to watches, which are few and must not wait for writes.
     pub(crate) limited: bool,
 }
 
@@ -117,8 +117,8 @@ impl Client {
         Ok(Response::from_parts(parts, bytes))
     }
 
-    /// Sends a request. Retries it when the server asks for that, or when a read loses its connection. The body
-    /// of a successful response is not read yet.
+    /// Sends a request. Retries it after a 429 or 5xx response with `Retry-After`, or if a GET loses its connection.
+    /// The caller reads the body of a successful response.
     pub(crate) async fn send(&self, call: &ApiRequest) -> Result<Response<Answer>, ApiError> {
         let mut attempt = 0;
         loop {
@@ -143,7 +143,7 @@ impl Client {
         }
     }
 
-    /// Sends a request once. The leader fence is checked last, after all waits.
+    /// Sends a request once. Checks the leader fence after all waits.
     async fn transmit(
         &self,
         call: &ApiRequest,
@@ -166,10 +166,15 @@ impl Client {
         }
     }
 
-    fn count(&self, call: &ApiRequest, result: &Result<Response<Answer>, BoxError>, again: bool) {
+    fn count(
+        &self,
+        call: &ApiRequest,
+        result: &Result<Response<Answer>, BoxError>,
+        is_retry: bool,
+    ) {
         let Some(metrics) = &self.shared.metrics else { return };
         let code = result.as_ref().ok().map(Response::status);
-        metrics.count_attempt(code, &call.method, again);
+        metrics.count_attempt(code, &call.method, is_retry);
         metrics.observe_request_size(&call.method, call.body.len());
     }
 }
@@ -189,7 +194,7 @@ async fn status_error(response: Response<Answer>) -> ApiError {
     }
 }
 
-/// Returns the delay before the request is sent again, or `None` if it is not retried.
+/// Returns the delay before a retry, or `None` without a retry.
 fn retry_delay(call: &ApiRequest, result: &Result<Response<Answer>, BoxError>) -> Option<Duration> {
     match result {
         Ok(response) => {

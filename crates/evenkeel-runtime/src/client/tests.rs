@@ -1,4 +1,4 @@
-//! Tests of a client against a server that misbehaves.
+//! Tests of a client with scripted responses of a server.
 
 use super::{ApiError, Client, DeleteOptions, ListOptions, Metadata};
 use crate::{
@@ -17,6 +17,7 @@ fn clock() -> Clock {
     Clock::starting_at(jiff::Timestamp::UNIX_EPOCH)
 }
 
+/// Returns a 429 with `Retry-After: 2`.
 fn busy() -> Answer {
     Answer::new(429, r#"{"kind":"Status","reason":"TooManyRequests","code":429}"#)
         .header("retry-after", "2")
@@ -27,7 +28,7 @@ fn pod() -> Answer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_is_retried_while_the_server_requests_it() {
+async fn a_write_is_retried_while_responses_have_retry_after() {
     let script = Script::new([busy(), busy(), pod()]);
     let registry = prometheus::Registry::new();
     let client = Client::builder(script.kube(), clock())
@@ -75,7 +76,7 @@ async fn responses_can_be_requested_without_protobuf() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn retries_end_after_ten_attempts() {
+async fn a_request_fails_after_ten_retries() {
     let script = Script::new(std::iter::repeat_with(busy).take(20));
     let error = script.client(&clock()).get_metadata(&PODS, "ns", "a").await.unwrap_err();
     assert!(error.is_too_many_requests());
@@ -83,7 +84,7 @@ async fn retries_end_after_ten_attempts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_without_retry_after_is_final() {
+async fn an_error_without_retry_after_is_not_retried() {
     let script = Script::new([Answer::new(503, "go away"), pod()]);
     let error = script.client(&clock()).get_metadata(&PODS, "ns", "a").await.unwrap_err();
     assert_eq!((error.code(), error.to_string().as_str()), (503, "go away"));
@@ -112,7 +113,7 @@ async fn each_controller_has_its_own_rate_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_have_the_form_that_the_api_requires() {
+async fn writes_have_the_method_path_and_content_type_of_the_api() {
     let script = Script::new(std::iter::repeat_with(pod).take(4));
     let client = script.client(&clock());
     let body = || Bytes::from_static(b"{}");
@@ -156,19 +157,19 @@ async fn aggregated_discovery_reports_stale_groups() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn discovery_that_has_not_changed_is_not_read_again() {
+async fn discovery_reuses_the_result_while_the_etags_match() {
     let list = r#"{"kind":"APIGroupDiscoveryList","items":[]}"#;
     let tagged = |tag| Answer::new(200, list).header("etag", tag);
     let same = || Answer::new(304, "");
     let script = Script::new([
         tagged("\"a\""),
-        tagged("\"b\""), // at first
+        tagged("\"b\""), // The first discovery reads both lists.
         same(),
         same(),
         same(),
         tagged("\"c\""),
         tagged("\"a\""),
-        tagged("\"c\""), // one of them has changed
+        tagged("\"c\""), // The second list has changed, so both are read again.
         same(),
         same(),
     ]);

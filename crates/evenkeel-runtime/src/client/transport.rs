@@ -1,4 +1,4 @@
-//! Transport that sends requests, over a stack of layers that can be replaced.
+//! Transport of requests through a replaceable stack of layers.
 
 use super::connection_pool::PooledBody;
 use futures::future::BoxFuture;
@@ -17,7 +17,7 @@ pub(super) type Stack = BoxCloneSyncService<Request<Body>, Response<PooledBody>,
 /// Body of a response.
 pub(crate) type Answer = Either<PooledBody, Body>;
 
-/// Transport of requests: kube's client, or the stack below it, which bypasses kube's queue.
+/// Transport of requests: kube's client, or a stack that bypasses the queue of kube's client.
 #[derive(Clone)]
 pub struct Transport {
     kube: kube::Client,
@@ -30,7 +30,7 @@ impl Transport {
         Self { kube: kube::Client::new(current.clone(), namespace), stack: Some(current) }
     }
 
-    /// Returns the transport as kube's client.
+    /// Returns a kube client over the transport.
     pub fn kube(&self) -> &kube::Client {
         &self.kube
     }
@@ -56,7 +56,7 @@ impl From<Transport> for kube::Client {
     }
 }
 
-/// Stack that can be replaced while requests are sent.
+/// Stack that can be replaced. Requests in flight keep the old one.
 #[derive(Clone)]
 pub(super) struct Current(Arc<RwLock<Stack>>);
 

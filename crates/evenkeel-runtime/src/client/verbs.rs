@@ -168,7 +168,7 @@ impl Client {
         self.object(call.json(options.body().into())).await
     }
 
-    /// Deletes all objects of a collection that `which` selects.
+    /// Deletes the objects of a collection that `which` selects.
     pub async fn delete_collection(
         &self,
         kind: &Kind,
@@ -181,8 +181,8 @@ impl Client {
         self.exchange(&call.json(options.body().into())).await.map(drop)
     }
 
-    /// Sends any request, with path and query relative to the server. The headers are sent unchanged, except
-    /// for the client's user agent. Returns an error status as an error.
+    /// Sends any request, with path and query relative to the server. Changes no header except the user agent. Returns
+    /// an error status as an error.
     pub async fn raw(&self, request: Request<Bytes>) -> Result<Response<Bytes>, ApiError> {
         let (parts, body) = request.into_parts();
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();

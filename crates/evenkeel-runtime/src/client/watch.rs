@@ -1,4 +1,4 @@
-//! Byte stream of a watch, split into frames.
+//! Watch requests, and the frames of their responses.
 
 use super::{ApiError, Client, negotiation, send::ApiRequest, transport::Answer};
 use bytes::Bytes;
@@ -59,8 +59,8 @@ impl Watch {
                 Some(Err(error)) => {
                     return Err(WatchError::Transport(super::full_text(&*error).into()));
                 }
-                // A server that shuts down leaves an incomplete frame. The next watch continues after the last
-                // complete one.
+                // A server that shuts down may send an incomplete frame. The next watch continues after the
+                // last complete frame.
                 None => return Ok(None),
             }
         }

@@ -1,8 +1,9 @@
-//! Delays the next pass over a key until the caches show the key's own writes (KEP-5647's rule, for every
-//! controller).
+//! Barrier that delays the next pass over a key until the caches show the key's own writes: the rule of KEP-5647, here
+//! for all controllers.
 //!
-//! A key that comes too early waits in the barrier. The awaited cache event returns the key to the queue. A
-//! slow sweep returns keys that get no event: a bookmark moved the version, or the time limit has passed.
+//! A key whose writes the caches do not show yet waits in the barrier. The awaited cache event returns the key to the
+//! queue. A sweep every second returns keys without an event: a bookmark advanced the version, or the time limit
+//! passed.
 //!
 //! Upstream: `ConsistencyStore`.
 
@@ -52,7 +53,7 @@ impl View for Windows {
     }
 }
 
-/// Read-your-writes barrier of one controller: its keys whose writes the caches do not show yet.
+/// Read-your-writes barrier of one controller, with the keys whose writes the caches do not show yet.
 #[doc(alias = "ConsistencyStore")]
 pub(super) struct Barrier {
     clock: Clock,
@@ -65,9 +66,13 @@ pub(super) struct Barrier {
 
 #[derive(Default)]
 struct State {
+    /// Writes and deletions of each key that caches may not show yet.
     awaited: HashMap<Key, Awaited>,
+    /// Keys that wait, with the write or deletion that they wait for.
     waiting: HashMap<Key, Behind>,
+    /// Keys that wait for a resource version of a kind.
     by_version: HashMap<Kind, BTreeMap<u64, Vec<Key>>>,
+    /// Keys that wait for the deletion of an object.
     by_object: HashMap<Object, Vec<Key>>,
 }
 
@@ -150,8 +155,7 @@ impl Barrier {
         self.lock().waiting.contains_key(key)
     }
 
-    /// Returns the keys to the queue that waited for this event: the cache of `kind` received an event about
-    /// this object.
+    /// Handles an event of the cache of `kind` about an object: returns the keys that waited for it to the queue.
     pub(super) fn moved(&self, kind: &Kind, namespace: &str, name: &str, uid: &str) {
         let released = {
             let mut state = self.lock();
@@ -194,8 +198,8 @@ impl Barrier {
         behind
     }
 
-    /// Removes those of `candidates` that need not wait any more, and returns them. The others wait for the
-    /// write that is missing now.
+    /// Removes the candidates that no longer need to wait, and returns them. The others wait for the next write that is
+    /// missing.
     fn release(&self, state: &mut State, mut candidates: Vec<Key>) -> Vec<Key> {
         candidates.retain(|key| {
             let behind = self.behind(state, key);
@@ -261,8 +265,7 @@ impl State {
         }
     }
 
-    /// Returns the keys whose wait may be over, now that `kind` is at `version` and an event for this object
-    /// arrived.
+    /// Returns the keys whose wait may be over after an event about this object, with the cache of `kind` at `version`.
     fn candidates(
         &self,
         kind: &Kind,
@@ -279,7 +282,7 @@ impl State {
             let (kind, namespace, name) = (kind.clone(), Arc::from(namespace), Arc::from(name));
             let mut object = Object { kind, namespace, name, uid: Arc::from(uid) };
             keys.extend(self.by_object.get(&object).into_iter().flatten().cloned());
-            // A deletion without a uid waits for whichever object has the name.
+            // A deletion without a uid waits for any object of the name.
             if !uid.is_empty() {
                 object.uid = Arc::from("");
                 keys.extend(self.by_object.get(&object).into_iter().flatten().cloned());
@@ -296,6 +299,7 @@ mod tests {
 
     const PODS: Kind = Kind::new("", "v1", "Pod", "pods", true);
 
+    /// Barrier over a cache of pods. Tests set the cache's version, and whether the pod with uid `u` exists.
     struct Fixture {
         barrier: Barrier,
         queue: Queue<Key>,
@@ -337,7 +341,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_key_waits_for_its_deletions() {
+    async fn a_key_waits_until_its_deleted_object_is_gone() {
         let f = fixture();
         let keys = ["a", "b", "c"].map(|name| Key::new("ns", name));
         for (key, uid) in keys.iter().zip(["u", "u", ""]) {
@@ -355,7 +359,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_bookmark_is_noticed_by_the_sweep() {
+    async fn the_sweep_releases_keys_after_a_bookmark() {
         let f = fixture();
         let key = Key::new("ns", "a");
         f.barrier.wrote(&key, &PODS, 12);

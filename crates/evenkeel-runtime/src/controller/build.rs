@@ -1,4 +1,4 @@
-//! Declares a controller: the kind that it reconciles, and how events map to keys.
+//! Declaration of a controller: the kind that it reconciles, and the mapping of events to keys.
 
 use super::{
     Context, Controller, Enqueue, Env, Error, Outcome, Request,
@@ -25,8 +25,8 @@ use std::{
     time::Duration,
 };
 
-/// Controller under construction. The constructor takes the kind to reconcile, and the last call its function,
-/// so neither can be missing or set twice.
+/// Builder of a controller. The constructor takes the kind to reconcile, and the last call takes the function, so that
+/// neither can be missing or set twice.
 #[must_use = "a builder does nothing until `planned` or `reconcile`"]
 pub struct Builder {
     env: Env,
@@ -126,7 +126,7 @@ impl Builder {
         self
     }
 
-    /// Limits the consecutive retries of a key. After them, the key waits for its next event. Default: no
+    /// Limits the consecutive retries of a key. After the last retry, the key waits for its next event. Default: no
     /// limit.
     pub fn max_retries(mut self, n: u32) -> Self {
         self.max_retries = Some(n);
@@ -152,16 +152,16 @@ impl Builder {
         self
     }
 
-    /// Throttles the status writes of a key. The first change is written at once. Changes within `period` after
-    /// a write are written together at its end. A pass with other writes always writes its status at once.
-    /// Default: no throttle.
+    /// Throttles the status writes of a key. The controller writes the first change immediately, and changes within
+    /// `period` after a write together at the end of the period. A pass with other writes always writes its status
+    /// immediately. Default: no throttle.
     pub fn min_status_interval(mut self, period: Duration) -> Self {
         self.status_throttle = period;
         self
     }
 
-    /// Plans keys one after the other, while the actions of several keys run concurrently. For planners that
-    /// observe the plans of other keys in [`PassHandler::on_planned`], such as allocated CIDRs.
+    /// Plans keys one after the other, while the actions of several keys run concurrently. For planners that depend on
+    /// the plans of other keys, for example on allocated CIDRs ([`PassHandler::on_planned`]).
     pub fn plans_in_turn(mut self) -> Self {
         self.turns = true;
         self
@@ -217,8 +217,8 @@ impl Builder {
         })
     }
 
-    /// Calls `map` with the events of objects in `cache`, and `map` enqueues the keys that they concern. `map`
-    /// may read caches, and must do nothing else.
+    /// Calls `map` with the events of objects in `cache`. `map` enqueues the affected keys. It may read caches, and
+    /// must do nothing else.
     pub fn watches<V: View>(
         self,
         cache: &Cache<V>,
@@ -227,14 +227,14 @@ impl Builder {
         self.watch(cache, move |event, enqueue, _| map(event, enqueue))
     }
 
-    /// Waits for `cache` at the start and for the controller's own writes to show in it. Its events enqueue
-    /// nothing.
+    /// Waits at the start until `cache` is filled, and before each pass until it shows the controller's own writes. Its
+    /// events do not enqueue keys.
     pub fn reads<V: View>(self, cache: &Cache<V>) -> Self {
         self.watch(cache, |_, _, _| {})
     }
 
-    /// Sets the function that carries out the planner's [`Action::Local`](crate::plan::Action::Local), or
-    /// returns why it cannot.
+    /// Sets the function that executes the planner's [`Action::Local`](crate::plan::Action::Local). It returns the
+    /// reason of a failure.
     pub fn local_work(
         mut self,
         work: impl Fn(&Local) -> BoxFuture<'static, Result<(), String>> + Send + Sync + 'static,
@@ -243,8 +243,8 @@ impl Builder {
         self
     }
 
-    /// Sets the explanation of an async function: what it observes of a key, and its next actions, one per
-    /// line. `None` means that no object exists at the key. Planners use [`Planner::describe`] instead.
+    /// Sets the explanation of an async function: its observations of a key, and its next actions, one per line. `None`
+    /// means that no object exists at the key. Planners use [`Planner::describe`] instead.
     pub fn explains(
         mut self,
         explain: impl Fn(&Key, Timestamp) -> Option<(Description, Vec<String>)> + Send + Sync + 'static,
@@ -291,8 +291,8 @@ impl Builder {
         })
     }
 
-    /// Builds a controller without a planner: `map` receives each key, and enqueues keys of another controller.
-    /// For events that concern so many keys, or take so long to map, that event handlers should not wait.
+    /// Builds a controller without a planner: `map` receives each key, and enqueues keys of another controller. For
+    /// events that affect so many keys, or take so long to map, that event handlers should not wait.
     pub fn enqueues(
         self,
         queue: Queue<Key>,
@@ -328,7 +328,7 @@ impl Builder {
             Box::new(move || {
                 cache.subscribe(move |event: &CacheEvent<V>| {
                     let meta = event.object().meta();
-                    // Call the barrier first, so that it does not hold back a key that waited for this event.
+                    // Call the barrier first, so that it no longer holds a key that waited for this event.
                     barrier.moved(&kind, &meta.namespace, &meta.name, &meta.uid);
                     handle(
                         event,

@@ -1,4 +1,4 @@
-//! Interface of event handlers to the queue: they may only enqueue keys.
+//! Interface of event handlers to the queue, through which they can only enqueue keys.
 
 use super::barrier::Barrier;
 use crate::{
@@ -25,14 +25,14 @@ impl Enqueue {
         Self { queue: queue.clone(), barrier: Arc::clone(barrier), priority, batch }
     }
 
-    /// Adds a key. Keys of the initial list or of a resync have a lower priority than those of changes.
+    /// Adds a key. Keys of the initial list or of a resync have a lower priority than keys of changes.
     pub fn add(&self, key: Key) {
         self.add_with(key, self.priority);
     }
 
     /// Like [`Enqueue::add`], with an explicit priority.
     pub fn add_with(&self, key: Key, priority: Priority) {
-        // If a key waits for the cache to show its own writes, the barrier adds it as soon as the cache does.
+        // If a key waits for the cache to show its own writes, the barrier enqueues it afterwards.
         if self.barrier.holds(&key) {
             return;
         }

@@ -15,7 +15,7 @@ pub struct Env {
     pub clock: Clock,
     /// Metrics of queues and controllers.
     pub metrics: Metrics,
-    /// Reports of what controllers observe, what they would do and what they wait for.
+    /// Reports of the controllers' observations, next actions and waits.
     pub introspection: Introspection,
 }
 

@@ -1,4 +1,4 @@
-//! Carries out a plan's actions in order, and decides nothing itself.
+//! Execution of a plan's actions in order.
 
 use super::{barrier::Barrier, rewrite::rewrite, slow_start::slow_start};
 use crate::{
@@ -23,11 +23,11 @@ pub(super) struct Executor {
     pub(super) shared: Client,
     pub(super) events: EventRecorder,
     pub(super) barrier: Arc<Barrier>,
-    /// Does [`Local`] actions.
+    /// Executes [`Local`] actions.
     pub(super) local: Option<LocalWork>,
 }
 
-/// Function that carries out local work, or returns why it failed.
+/// Function that executes local work. It returns the reason of a failure.
 pub(super) type LocalWork =
     Arc<dyn Fn(&Local) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
@@ -35,13 +35,13 @@ pub(super) type LocalWork =
 #[derive(Debug, Default)]
 pub(super) struct Report {
     pub(super) outcomes: Outcomes,
-    /// The first failure that has to be retried.
+    /// First failure that requires a retry.
     pub(super) failure: Option<Failure>,
     /// Whether the pass ends after these actions.
     pub(super) is_incomplete: bool,
     /// Whether the rest of the plan is skipped.
     skipping: bool,
-    /// The parts of the plan whose remaining actions are skipped.
+    /// Parts of the plan whose remaining actions are skipped.
     skipped: Vec<u32>,
 }
 
@@ -73,11 +73,11 @@ impl Report {
     }
 }
 
-/// Owners that this pass has read live, with the reason why they must not adopt.
+/// Owners that this pass has read live, each with the reason why it must not adopt; `None` if it may.
 type Live = Vec<(Target, Option<Failure>)>;
 
 impl Executor {
-    /// Carries out `actions` for `key` until one of them ends the pass.
+    /// Executes `actions` for `key` until one of them ends the pass.
     pub(super) fn run<'a>(&'a self, key: &'a Key, actions: &'a [Action]) -> BoxFuture<'a, Report> {
         Box::pin(self.run_in_order(key, actions))
     }
@@ -132,7 +132,7 @@ impl Executor {
     }
 
     async fn read(&self, read: &LiveRead) -> Outcome {
-        let begun = self.client.clock().instant();
+        let started = self.client.clock().instant();
         let client = match read.request {
             ReadRequest::GetShared { .. } => &self.shared,
             ReadRequest::Get { .. }
@@ -143,16 +143,18 @@ impl Executor {
             Ok(reply) => Outcome { reply: Some(reply), ..Outcome::success() },
             Err(error) => Outcome::failure(error.into()),
         };
-        Outcome { took: begun.elapsed(), ..outcome }
+        Outcome { took: started.elapsed(), ..outcome }
     }
 
     async fn create_all(&self, key: &Key, run: &[Action], report: &mut Report) {
         let creates: Vec<&Create> = run.iter().filter_map(as_create).collect();
-        let calls: Vec<usize> =
-            (0..creates.len()).flat_map(|n| vec![n; creates[n].count as usize]).collect();
+        let calls: Vec<usize> = (0..creates.len())
+            .flat_map(|index| vec![index; creates[index].count as usize])
+            .collect();
         let creates_ref = &creates;
         let calls_ref = &calls;
-        let call = |n: usize| async move { self.create(key, creates_ref[calls_ref[n]]).await };
+        let call =
+            |index: usize| async move { self.create(key, creates_ref[calls_ref[index]]).await };
         // As upstream, a refusal because the namespace is terminating counts as a success.
         let may_continue = |answer: &Result<Text, Failure>| match answer {
             Ok(_) => true,
@@ -167,7 +169,7 @@ impl Executor {
                     outcomes[n].succeeded += 1;
                     outcomes[n].created = Some(name);
                 }
-                // Keep the first error, but replace one that needs no retry by one that does.
+                // Keep the first error, but prefer an error that needs a retry.
                 Err(failure) if error.as_ref().is_none_or(|e| e.namespace_terminating) => {
                     *error = Some(failure);
                 }
@@ -218,7 +220,7 @@ impl Executor {
                 self.record_event(delete.done.as_ref(), "{name}", name);
                 Outcome::success()
             }
-            // The object to delete is gone, or another object has its name. The cache does not show that yet.
+            // The object is gone, or another object has its name, and the cache does not show that yet.
             Err(error) if error.is_not_found() || error.is_other_uid() => {
                 if !uid.is_empty() {
                     self.barrier.deleted(key, &delete.target);
@@ -328,7 +330,7 @@ impl Executor {
         }
     }
 
-    /// Returns why `owner` must not adopt, if so. Reads it live, once per pass.
+    /// Returns the reason why `owner` must not adopt; `None` if it may. Reads the owner live, once per pass.
     async fn not_live(&self, owner: &Target, live: &mut Live) -> Option<Failure> {
         if let Some((_, known)) = live.iter().find(|(target, _)| target == owner) {
             return known.clone();
@@ -363,7 +365,7 @@ impl Executor {
         failure
     }
 
-    /// Records an action's event, if it has one, and replaces the placeholder in its message by `text`.
+    /// Records an action's event, if it has one, and replaces the placeholder in its message with `text`.
     fn record_event(&self, note: Option<&EventRecord>, placeholder: &str, text: &str) {
         match note {
             None => {}
@@ -376,8 +378,8 @@ impl Executor {
     }
 }
 
-/// Returns whether `next` runs concurrently with `first`. Reads do, creates for one part of the plan, deletes,
-/// and patches of different objects (`patched` so far) that need no live read of their owner.
+/// Returns whether `next` runs concurrently with `first`. Only reads, creates of one part of the plan, deletes, and
+/// patches of different objects without a live read of their owner do. `patched` contains the objects patched so far.
 fn same_run<'a>(first: &Action, next: &'a Action, patched: &mut HashSet<&'a Target>) -> bool {
     match first {
         Action::Read(_) => matches!(next, Action::Read(_)),

@@ -1,4 +1,4 @@
-//! Reports of a controller: its queue, what a key waits for, and the next actions for it.
+//! Reports of a controller: its queue, the reasons why a key waits, and the next actions for it.
 
 use super::{reconcile::Explanation, run::Shared, track::Behind};
 use crate::{
@@ -50,7 +50,7 @@ impl Inspect for Shared {
             return None;
         }
         let (key, now) = (subject.key(), Moment::of(self));
-        // A planner that panics in its passes also panics here, and the report shows that.
+        // A planner that panics in its passes also panics here. The report shows the panic.
         let explanation = catch_call_panic(|| self.reconcile.explain(&key, now.time));
         let explanation = explanation.unwrap_or_else(|panic| {
             let mut description = Description::new();
@@ -63,8 +63,7 @@ impl Inspect for Shared {
         let Explanation { description, mut would, actions_unknown, requeue } =
             explanation.unwrap_or_default();
         let last = self.history.last(&key);
-        // The actions of an async function are unknown. If the key was never queued, the function has nothing
-        // to do with it.
+        // The actions of an async function are unknown. A key that was never queued does not concern it.
         if actions_unknown && place != KeyStatus::default() {
             would.push("not known before it is done".to_owned());
         } else if actions_unknown && last.is_none() {
@@ -102,7 +101,7 @@ impl Shared {
         }
     }
 
-    /// Returns why a key is not being reconciled now, if the queue or the caches are the reason.
+    /// Returns the reasons in the queue and the caches why a key is not being reconciled now.
     fn waits(&self, key: &Key, place: KeyStatus, failures: u32, now: &Moment) -> Vec<String> {
         let mut waits = Vec::new();
         for cache in self.caches.iter().map(|state| state()).filter(|cache| !cache.synced) {
@@ -150,7 +149,7 @@ fn kind(kind: &evenkeel_api::Kind) -> String {
     format!("{}{dot}{}", kind.kind, kind.group)
 }
 
-/// The current time on both clocks: timers use the monotonic clock, people the wall clock.
+/// The current time on the monotonic clock, which timers use, and on the wall clock, which reports show.
 struct Moment {
     time: Timestamp,
     instant: Instant,

@@ -6,8 +6,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Memories of one planner, by key. The default memory is not stored: all keys without another memory share it.
-/// Planners without a memory therefore cost nothing.
+/// Memories of one planner, by key. All keys without another memory share the default memory, so that planners without
+/// a memory use no space.
 #[derive(Debug, Default)]
 pub(super) struct Memories<M> {
     default: Arc<M>,

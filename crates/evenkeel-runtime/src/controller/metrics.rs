@@ -1,4 +1,4 @@
-//! The metrics of controllers.
+//! Metrics of controllers.
 
 use crate::{
     metrics::{counters, exponential, histograms, int_gauges, register},
@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-/// Metrics of all controllers of a program, under controller-runtime's names, and those of their queues.
+/// Metrics of all controllers of a program, with controller-runtime's names, and metrics of their queues.
 #[derive(Clone)]
 pub struct Metrics {
     /// Metrics of queues, for programs with their own queues.
@@ -109,8 +109,7 @@ impl Metrics {
         }
     }
 
-    /// Returns the counter under upstream's name. Upstream has one for each controller, and two controllers may
-    /// share a name.
+    /// Returns the counter with upstream's name, which several controllers may share.
     fn upstream(&self, name: &'static str) -> IntCounterVec {
         let mut present = self.upstream_stale_skips.lock().unwrap_or_else(PoisonError::into_inner);
         let help = "Syncs skipped because a cache had not yet shown the controller's own writes.";
@@ -121,7 +120,7 @@ impl Metrics {
     }
 }
 
-/// The usual results of a reconciliation.
+/// Usual results of a reconciliation.
 const RESULTS: [&str; 3] = ["success", "requeue_after", "error"];
 
 /// Metrics of one controller.
@@ -185,7 +184,7 @@ impl Handles {
     pub(super) fn result(&self, result: &str) {
         let counter = || self.results.with_label_values(&[&self.controller, result]);
         match RESULTS.iter().position(|known| *known == result) {
-            Some(n) => self.known_results[n].get_or_init(counter).inc(),
+            Some(index) => self.known_results[index].get_or_init(counter).inc(),
             None => counter().inc(),
         }
         if result == "error" {
@@ -206,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passes_are_counted_by_what_failed() {
+    fn passes_are_counted_by_the_failures_status_code() {
         let registry = Registry::new();
         let passes = Passes::register(&registry, "publisher");
         let failure = |code| Failure {

@@ -1,9 +1,9 @@
-//! Runs controllers: events become keys, keys become plans, plans become writes.
+//! Controllers: events enqueue keys, passes over keys create plans, and the executor sends their writes.
 //!
-//! A [`Builder`] declares a controller: the kind that it reconciles, the kinds that it owns, and the other
-//! kinds that it watches. The controller runs a pure [`crate::plan::Planner`] ([`Builder::planned`]) or an
-//! async function ([`Builder::reconcile`]). Both have the same queue, span, metrics and panic guard. A key is
-//! not planned again before the caches show its own writes.
+//! A [`Builder`] declares a controller: the kind that it reconciles, the kinds that it owns, and the other kinds that
+//! it watches. The controller runs a pure [`crate::plan::Planner`] ([`Builder::planned`]) or an async function
+//! ([`Builder::reconcile`]). Both have the same queue, tracing span, metrics and panic guard. The next pass over a key
+//! starts only after the caches show the key's own writes.
 
 mod barrier;
 mod build;

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-/// Planner with the shell that acts for it.
+/// Planner with its handler, its memories and the executor of its plans.
 pub(super) struct Planned<P: Planner, H> {
     pub(super) planner: P,
     pub(super) handler: H,
@@ -30,11 +30,11 @@ pub(super) struct Planned<P: Planner, H> {
     pub(super) turns: Option<Mutex<()>>,
 }
 
-/// Pass whose first plan is made. Independent of the planner's types.
+/// Pass after its first plan. Independent of the planner's types.
 trait Begun: Send + Sync {
     /// Returns the plan that follows from the outcomes so far.
     fn next(&self, outcomes: &Outcomes) -> Option<Plan>;
-    /// Returns the plan that writes the status and whatever else follows from the outcomes.
+    /// Returns the last plan, which writes the status and depends on the outcomes.
     fn status(&self, outcomes: &Outcomes, now: Timestamp) -> Plan;
     /// Reports the results of the pass to the handler, and stores the planner's memory.
     fn end(&self, passed: &Ended<'_>);
@@ -89,13 +89,13 @@ impl<P: Planner, H: PassHandler<P>> Reconcile for Planned<P, H> {
         Box::pin(async move { self.pass(&request.key, recorded).await })
     }
 
-    /// Plans as a pass would, and drops the plan and the memory.
+    /// Plans like a pass, without executing the plan or storing the memory.
     fn explain(&self, key: &Key, now: Timestamp) -> Option<Explanation> {
         let memory = self.memories.get(key);
         let observed = self.planner.observe(key, &memory)?;
         let (plan, memory) = self.planner.plan(&observed, &memory, now);
-        let well = plan.actions.iter().map(as_if_done).collect();
-        let after = self.planner.status(&observed, &memory, &Outcomes(well), now);
+        let successes = plan.actions.iter().map(as_if_done).collect();
+        let after = self.planner.status(&observed, &memory, &Outcomes(successes), now);
         let mut would: Vec<String> =
             plan.actions.iter().chain(&after.actions).map(introspect::action).collect();
         if plan.actions.iter().any(|action| matches!(action, Action::Read(_))) {
@@ -139,8 +139,7 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
     }
 }
 
-/// Drives a pass whose first plan is made. It does not depend on the planner's types, so it is compiled only
-/// once.
+/// Drives a pass after its first plan. It does not depend on the planner's types, so that it is compiled only once.
 struct Driver<'a> {
     key: &'a Key,
     executor: &'a Executor,
@@ -167,7 +166,7 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// Carries out the plan, and the plans that the planner derives from its outcomes, step by step.
+    /// Executes the plan, and then the plans that the planner derives from the outcomes.
     async fn steps(&mut self, plan: Plan) -> Steps {
         let (mut steps, mut next) = (Steps::default(), Some(plan));
         while let Some(plan) = next {
@@ -186,14 +185,14 @@ impl<'a> Driver<'a> {
         steps
     }
 
-    /// Carries out the plan that writes the status and whatever else follows from the outcomes.
+    /// Executes the last plan, which writes the status.
     async fn follow_up(&mut self, outcomes: &Outcomes) -> Passed {
         let after = self.pass.status(outcomes, self.clock.now());
         check(&after, self.key);
         if after.actions.is_empty() {
             return after.error.map_or(Ok(after.requeue), |error| Err(planner_failed(error)));
         }
-        // A pass with actions writes its status at once. A status that only reflects observations is throttled.
+        // A pass with actions writes its status immediately. A status that only reflects observations is throttled.
         if outcomes.0.is_empty()
             && let wait @ Some(_) = self.status_throttle.wait(self.key, self.clock.instant())
         {
@@ -230,18 +229,19 @@ impl Steps {
     }
 }
 
-/// Returns the outcome of a successful action, for reports that carry nothing out.
+/// Returns the outcome of a successful action, for reports, which execute nothing.
 fn as_if_done(action: &Action) -> Outcome {
     let succeeded = if let Action::Create(create) = action { create.count } else { 1 };
     Outcome { succeeded, ..Outcome::default() }
 }
 
+/// Returns the shorter delay; `None` if both are absent.
 fn sooner(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
     one.into_iter().chain(other).min()
 }
 
-/// Panics in debug builds if a plan breaks the linter's rules, because that is a bug of its planner. The worker
-/// catches the panic.
+/// Panics in debug builds if a plan violates the linter's rules, which is a bug of its planner. The worker catches the
+/// panic.
 fn check(plan: &Plan, key: &Key) {
     if cfg!(debug_assertions) {
         let wrong = crate::plan::lint(plan);

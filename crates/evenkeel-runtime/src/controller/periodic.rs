@@ -19,8 +19,8 @@ use std::{
     time::Duration,
 };
 
-/// Controller without a queue: it checks all objects of its caches, waits, and checks again. For changes
-/// without an event of a single object, such as a missing heartbeat.
+/// Controller without a queue, which periodically checks all objects of its caches. For conditions without an event of
+/// an object, such as a missing heartbeat.
 #[must_use = "a periodic pass does nothing until started"]
 #[doc(alias("UntilWithContext", "JitterUntil"))]
 pub struct Periodic {
@@ -53,8 +53,8 @@ impl Periodic {
         self
     }
 
-    /// Runs a pass at once, and the next one `period` after each, until `tasks` are cancelled. Cancellation
-    /// drops a pass at its next await.
+    /// Runs a pass immediately, and another one `period` after the end of each, until `tasks` are cancelled.
+    /// Cancellation drops a pass at its next await.
     pub fn every<F, Fut>(self, tasks: &Tasks, period: Duration, mut pass: F)
     where
         F: FnMut() -> Fut + Send + 'static,
@@ -69,8 +69,8 @@ impl Periodic {
         });
     }
 
-    /// Like [`Periodic::every`], but each pass returns the time until the next one. After a panic, the next
-    /// pass follows with a task's backoff.
+    /// Like [`Periodic::every`], but each pass returns the delay before the next one. After a panic, the next pass
+    /// starts after a task's backoff.
     pub fn start<F, Fut>(self, tasks: &Tasks, pass: F)
     where
         F: FnMut() -> Fut + Send + 'static,
@@ -78,7 +78,7 @@ impl Periodic {
     {
         let Self { name, env: Env { clock, .. }, synced, .. } = self;
         let synced = Arc::new(synced);
-        // The passes run one after the other, so the lock is always free.
+        // The lock is always free, because the passes run one after the other.
         let pass = Arc::new(Mutex::new(pass));
         tasks.spawn_restarting_until_cancelled(name, move || {
             let (clock, synced, pass) = (clock.clone(), Arc::clone(&synced), Arc::clone(&pass));
@@ -95,9 +95,9 @@ impl Periodic {
         });
     }
 
-    /// Runs the passes of a planner, whose only key has no name. The first pass runs at once. The next one runs
-    /// `period` after each, or earlier if the plan requests it. A failed pass is logged, and the next pass does
-    /// its remaining work.
+    /// Runs the passes of a planner with a single key without a name. The first pass runs immediately, and another one
+    /// `period` after the end of each, or earlier if the plan requests it. Logs a failed pass, whose remaining work the
+    /// next pass does.
     pub fn planned<P: Planner>(
         self,
         tasks: &Tasks,
@@ -108,7 +108,7 @@ impl Periodic {
         let (name, env) = (self.name.clone(), self.env.clone());
         let events = EventRecorder::new(self.client.clone(), &name, env.clock.clone());
         events.start(tasks);
-        // No pass waits for the caches to show its own writes, because the period is longer.
+        // The barrier has no caches, because the period is long enough for the caches to show a pass's own writes.
         let barrier = Arc::new(Barrier::new(Queue::unnamed(&env.clock), env.clock.clone()));
         let client = self.client.clone();
         let executor =

@@ -1,4 +1,4 @@
-//! Arguments and result of an async reconcile function.
+//! Arguments and result of an async reconcile function, and the trait of all reconcilers.
 
 use super::{Env, barrier::Barrier, execute::Executor};
 use crate::{
@@ -39,8 +39,7 @@ impl Context {
         self.barrier.wrote(key, kind, resource_version.parse().unwrap_or(0));
     }
 
-    /// Carries out a plan for this key, as a planner's shell does, and returns the outcomes. `Plan::requeue`
-    /// has no effect.
+    /// Executes a plan for this key like a planner's pass, and returns the outcomes. `Plan::requeue` has no effect.
     ///
     /// # Errors
     /// The first failure of an action without [`OnError::Ignore`](crate::plan::OnError::Ignore).
@@ -89,8 +88,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// Returns an error for which a retry cannot help. It is logged and counted, and the key waits for its next
-    /// event.
+    /// Returns an error that a retry cannot resolve. It is logged and counted, and the key waits for its next event.
     pub fn terminal(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self { source: source.into(), terminal: true }
     }
@@ -120,13 +118,13 @@ pub(super) fn planner_failed(PlanError { message, terminal }: PlanError) -> Erro
     Error { source: message.into(), terminal }
 }
 
-/// Result of one pass over a key: the time after which it is due again, if any.
+/// Result of one pass over a key: the delay after which to requeue it, if any.
 pub(super) type Passed = Result<Option<Duration>, Error>;
 
-/// Report on a key: what the controller observes, and its next actions.
+/// Report on a key: the controller's observations and next actions.
 #[derive(Debug, Default)]
 pub(super) struct Explanation {
-    /// What the controller observes and what it waits for.
+    /// Observations, and the reasons why the controller waits.
     pub(super) description: Description,
     /// Next actions, one per line.
     pub(super) would: Vec<String>,
@@ -136,8 +134,8 @@ pub(super) struct Explanation {
     pub(super) requeue: Option<Duration>,
 }
 
-/// Function that returns what an async function observes of a key, and its next actions. It returns `None` if
-/// no object exists at the key.
+/// Function that returns an async function's observations of a key and its next actions, or `None` if no object exists
+/// at the key.
 pub(super) type Explain =
     Arc<dyn Fn(&Key, Timestamp) -> Option<(Description, Vec<String>)> + Send + Sync>;
 
@@ -149,7 +147,7 @@ pub(super) trait Reconcile: Send + Sync {
         request: Request,
         recorded: &'a mut RecordedActions,
     ) -> BoxFuture<'a, Passed>;
-    /// Returns what a pass would do now, without doing it. Returns `None` if no object exists at the key.
+    /// Returns the report on a key, without executing actions. Returns `None` if no object exists at the key.
     fn explain(&self, key: &Key, now: Timestamp) -> Option<Explanation>;
 }
 
@@ -211,7 +209,7 @@ impl<F: Fn(&Key, &mut dyn FnMut(Key)) + Send + Sync> Reconcile for Enqueuer<F> {
     }
 }
 
-/// Converts an action's failure into the pass's error, with which the key is retried.
+/// Converts an action's failure into the pass's error, which is not terminal.
 pub(super) fn failed(failure: Failure) -> Error {
     Error::from(failure)
 }

@@ -1,4 +1,4 @@
-//! Change of a whole object by GET and PUT, for controllers whose role grants update but not patch.
+//! Change of an object by GET and PUT, for controllers whose role grants update but not patch.
 
 use crate::{
     client::{ApiError, Client, Metadata},
@@ -8,11 +8,11 @@ use bytes::Bytes;
 use http::{Request, header::ACCEPT};
 use serde_json::Value;
 
-/// Reads the object live, verifies that it is the version that the planner observed, changes it and puts it
-/// back.
+/// Reads the object live, verifies that it is the version that the planner observed, changes it and
+/// updates it.
 ///
 /// # Errors
-/// When it is another version or another object, or the server refuses the request.
+/// When the live object has another version or uid, or the server refuses the request.
 pub async fn rewrite(client: &Client, rewrite: &Rewrite) -> Result<Metadata, Failure> {
     let Target { kind, namespace, name, uid } = &rewrite.target;
     let path = format!("{}/{name}", kind.path(namespace));
@@ -22,15 +22,16 @@ pub async fn rewrite(client: &Client, rewrite: &Rewrite) -> Result<Metadata, Fai
     let mut object: Value = evenkeel_api::json::from_slice(answer.body()).map_err(|error| {
         local(0, "", format!("{} {namespace}/{name} cannot be read: {error}", kind.plural))
     })?;
-    let live =
+    let live_version =
         object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default();
-    let is = object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
-    if !uid.is_empty() && is != &**uid {
-        let why =
-            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {is}");
+    let live_uid = object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
+    if !uid.is_empty() && live_uid != &**uid {
+        let why = format!(
+            "Precondition failed: UID in precondition: {uid}, UID in object meta: {live_uid}"
+        );
         return Err(conflict(&rewrite.target, &why));
     }
-    if !rewrite.resource_version.is_empty() && live != &*rewrite.resource_version {
+    if !rewrite.resource_version.is_empty() && live_version != &*rewrite.resource_version {
         return Err(conflict(&rewrite.target, MODIFIED));
     }
     apply(&mut object, rewrite.form, &rewrite.body)
@@ -65,7 +66,7 @@ fn refused(error: ApiError) -> Failure {
 const MODIFIED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
-/// Returns the server's conflict error, for a conflict that is found before the PUT.
+/// Returns the error with which the server would refuse the PUT.
 fn conflict(target: &Target, why: &str) -> Failure {
     let Target { kind, name, .. } = target;
     let dot = if kind.group.is_empty() { "" } else { "." };
@@ -85,7 +86,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn both_forms_keep_the_other_fields() {
+    fn merge_and_json_patches_keep_other_fields() {
         let start = json!({"spec": {"replicas": 1, "paused": true}, "other": [1, 2]});
         let table = [
             (PatchForm::Merge, r#"{"spec":{"replicas":3,"paused":null}}"#),

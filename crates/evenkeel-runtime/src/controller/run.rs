@@ -1,4 +1,4 @@
-//! Workers: take a key, reconcile it, and decide when to requeue it.
+//! Workers, which take keys from the queue, reconcile them, and requeue them if necessary.
 
 use super::{
     barrier::{Barrier, Windows},
@@ -28,7 +28,7 @@ static RECONCILE_ID: AtomicU64 = AtomicU64::new(1);
 
 /// Function that subscribes the queue to a cache's events.
 pub(super) type Subscribe = Box<dyn FnOnce() + Send>;
-/// Function that waits for a cache to sync, before the first key is taken.
+/// Function that waits for a cache to sync.
 pub(super) type Synced = Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// Controller that is ready to run.
@@ -70,9 +70,8 @@ impl Controller {
         self.shared.queue.clone()
     }
 
-    /// Waits for the caches, then reconciles until `stop` is cancelled. Then it takes no further key, finishes
-    /// the keys in progress and writes their events. If the future is dropped, the group of `stop` still owns
-    /// its tasks.
+    /// Waits for the caches, then reconciles keys until `stop` is cancelled. Then finishes the keys in progress and
+    /// writes their events.
     pub async fn run(self, stop: CancellationToken) {
         let Self { name, workers, shared, subscribe, synced, windows } = self;
         shared.barrier.set_windows(windows);
@@ -98,7 +97,7 @@ impl Controller {
             tasks.spawn_restarting(format!("{name} worker {n}"), move || work(Arc::clone(&shared)));
         }
         stop.cancelled().await;
-        // Cancel before the queue shuts down: a worker that returns before counts as failed.
+        // Cancel the tasks before the queue shuts down, because a worker that returns before counts as failed.
         tasks.token().cancel();
         shared.queue.shut_down_now();
         tasks.join().await;
@@ -115,6 +114,7 @@ async fn work(shared: Arc<Shared>) {
 }
 
 impl Shared {
+    /// Reconciles a key, unless the barrier holds it.
     async fn admitted(&self, key: &Key) {
         match self.barrier.admit(key) {
             Ok(()) => self.handle(key).await,
@@ -152,10 +152,10 @@ impl Shared {
         self.conclude(key, attempt, passed, text.as_deref().unwrap_or_default());
     }
 
-    /// Reconciles a key. A panic becomes a failure of this key alone and is retried with backoff, as with
+    /// Reconciles a key. A panic becomes a failure of this key only, which is retried with backoff, like with
     /// controller-runtime's `RecoverPanic`.
     async fn guarded(&self, request: Request, recorded: &mut RecordedActions) -> Passed {
-        // A panic leaves no invalid state: the planner is only borrowed, and the shell's locks ignore poison.
+        // A panic leaves no invalid state: the planner is only borrowed, and our locks ignore poison.
         let work = async { self.reconcile.reconcile(request, recorded).await };
         catch_panic(work).await.unwrap_or_else(|panic| {
             self.metrics.panics.inc();
@@ -164,6 +164,7 @@ impl Shared {
         })
     }
 
+    /// Requeues or forgets a key after a pass, and logs its error.
     fn conclude(&self, key: &Key, attempt: u32, passed: Passed, text: &str) {
         match passed {
             Ok(requeue) => {
@@ -185,8 +186,8 @@ impl Shared {
                         "reconciliation failed too often, given up until the next change"
                     );
                 } else {
-                    // A single failure is usual, such as a conflict or a stale cache. The third in a row is
-                    // logged as a warning.
+                    // A single failure, for example a conflict or a stale cache, is usual. Warn only about the third
+                    // consecutive one.
                     if attempt == 2 {
                         tracing::warn!(
                             error = text,

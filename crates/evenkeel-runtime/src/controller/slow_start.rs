@@ -1,5 +1,4 @@
-//! Creates in batches of 1, 2, 4, …, so that a create that cannot succeed is not sent hundreds of times at
-//! once.
+//! Batches of 1, 2, 4, … creates, so that creates that cannot succeed do not cause hundreds of concurrent requests.
 
 use futures::future::join_all;
 
@@ -33,7 +32,7 @@ mod tests {
     use crate::clock::Clock;
     use std::{cell::RefCell, time::Duration};
 
-    /// Returns the sizes of the batches when the `failing`th call fails. The calls of one batch start at the
+    /// Returns the sizes of the batches if the call with index `failing` fails. The calls of one batch start at the
     /// same virtual time.
     async fn batches(count: usize, failing: Option<usize>) -> Vec<usize> {
         let starts = RefCell::new(Vec::new());
@@ -49,14 +48,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn doubles_until_all_are_made() {
+    async fn batches_double_until_all_calls_are_made() {
         assert_eq!(batches(10, None).await, [1, 2, 4, 3]);
         assert_eq!(batches(1, None).await, [1]);
         assert_eq!(batches(0, None).await, Vec::<usize>::new());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_batch_with_an_error_is_the_last() {
+    async fn no_batch_follows_a_batch_with_an_error() {
         assert_eq!(batches(10, Some(0)).await, [1]);
         assert_eq!(batches(10, Some(1)).await, [1, 2]);
         assert_eq!(batches(100, Some(4)).await, [1, 2, 4]);

@@ -8,8 +8,8 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Lets the first status write of a key pass at once, and delays further writes within a period. While many
-/// children change in turn, their owner's status is then written once per period.
+/// Permits the first status write of a key immediately, and delays further writes within a period. While many children
+/// change one after the other, their owner's status is then written once per period.
 #[derive(Debug)]
 pub(super) struct StatusThrottle {
     period: Duration,
@@ -29,7 +29,7 @@ impl StatusThrottle {
         Self { period, recent: Mutex::default() }
     }
 
-    /// Returns how long a status write of this key must wait, or `None` if it may be sent.
+    /// Returns the delay of a status write of this key, or `None` if it may be sent now.
     pub(super) fn wait(&self, key: &Key, now: Instant) -> Option<Duration> {
         if self.period.is_zero() {
             return None;
@@ -73,7 +73,7 @@ mod tests {
     const PERIOD: Duration = Duration::from_millis(100);
 
     #[test]
-    fn the_first_write_is_sent_at_once_and_the_next_waits_for_the_rest_of_the_period() {
+    fn the_first_write_is_permitted_and_the_next_waits_until_the_period_ends() {
         let (status_throttle, start) = (StatusThrottle::new(PERIOD), Clock::system().instant());
         let (key, other) = (Key::new("ns", "a"), Key::new("ns", "b"));
         assert_eq!(status_throttle.wait(&key, start), None);

@@ -1,10 +1,10 @@
-//! Writes of one key that the caches do not show yet. Plain data, with the time as an argument.
+//! Writes of one key that the caches do not show yet. Contains no I/O; callers pass the time.
 
 use evenkeel_api::Kind;
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// Time after which a key no longer waits, as with upstream's expectations (`ExpectationsTimeout`).
+/// Maximum time that a key waits, like upstream's expectations (`ExpectationsTimeout`).
 pub(super) const LIMIT: Duration = Duration::from_secs(5 * 60);
 
 /// The barrier's view of the caches.
@@ -65,8 +65,8 @@ impl Awaited {
         self.deletions.push((object, now));
     }
 
-    /// Drops the writes that the caches show and those that have waited too long. Returns the first remaining
-    /// one, if any.
+    /// Drops the writes that the caches show, and those older than [`LIMIT`]. Returns the first remaining write or
+    /// deletion, if any.
     pub(super) fn behind(&mut self, view: &impl View, now: Instant) -> Option<Behind> {
         let given_up = |since: &Instant| now.saturating_duration_since(*since) >= LIMIT;
         self.versions.retain(|(kind, version, since)| {
@@ -96,13 +96,14 @@ mod tests {
     const PODS: Kind = Kind::new("", "v1", "Pod", "pods", true);
     const NODES: Kind = Kind::new("", "v1", "Node", "nodes", false);
 
+    /// Caches with their versions, and the names of the objects that they show as alive.
     #[derive(Default)]
-    struct World {
+    struct FakeCaches {
         versions: HashMap<Kind, u64>,
         alive: HashSet<Arc<str>>,
     }
 
-    impl View for World {
+    impl View for FakeCaches {
         fn version(&self, kind: &Kind) -> Option<u64> {
             self.versions.get(kind).copied()
         }
@@ -117,42 +118,42 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_greatest_version_of_each_watched_kind_is_awaited() {
-        let (mut awaited, mut world, now) =
-            (Awaited::default(), World::default(), Clock::system().instant());
-        world.versions.insert(PODS, 5);
+        let (mut awaited, mut caches, now) =
+            (Awaited::default(), FakeCaches::default(), Clock::system().instant());
+        caches.versions.insert(PODS, 5);
         awaited.wrote(&PODS, 7, now);
         awaited.wrote(&PODS, 9, now);
         awaited.wrote(&PODS, 8, now);
         awaited.wrote(&NODES, 100, now);
-        assert_eq!(awaited.behind(&world, now), Some(Behind::Version(PODS, 9)));
-        world.versions.insert(PODS, 9);
-        assert_eq!(awaited.behind(&world, now), None, "nobody watches nodes");
+        assert_eq!(awaited.behind(&caches, now), Some(Behind::Version(PODS, 9)));
+        caches.versions.insert(PODS, 9);
+        assert_eq!(awaited.behind(&caches, now), None, "nobody watches nodes");
     }
 
     #[tokio::test(start_paused = true)]
     async fn deletions_are_awaited_until_the_cache_shows_them() {
-        let (mut awaited, mut world, now) =
-            (Awaited::default(), World::default(), Clock::system().instant());
-        world.alive.extend(["a".into(), "b".into()]);
+        let (mut awaited, mut caches, now) =
+            (Awaited::default(), FakeCaches::default(), Clock::system().instant());
+        caches.alive.extend(["a".into(), "b".into()]);
         for name in ["a", "b", "gone"] {
             awaited.deleted(pod(name), now);
         }
-        assert_eq!(awaited.behind(&world, now), Some(Behind::Deletion(pod("b"))));
-        world.alive.remove("b");
-        assert_eq!(awaited.behind(&world, now), Some(Behind::Deletion(pod("a"))));
-        world.alive.clear();
-        assert_eq!(awaited.behind(&world, now), None);
+        assert_eq!(awaited.behind(&caches, now), Some(Behind::Deletion(pod("b"))));
+        caches.alive.remove("b");
+        assert_eq!(awaited.behind(&caches, now), Some(Behind::Deletion(pod("a"))));
+        caches.alive.clear();
+        assert_eq!(awaited.behind(&caches, now), None);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_awaited_forever() {
-        let (mut awaited, mut world, now) =
-            (Awaited::default(), World::default(), Clock::system().instant());
-        world.versions.insert(PODS, 1);
-        world.alive.insert("a".into());
+    async fn writes_are_awaited_at_most_five_minutes() {
+        let (mut awaited, mut caches, now) =
+            (Awaited::default(), FakeCaches::default(), Clock::system().instant());
+        caches.versions.insert(PODS, 1);
+        caches.alive.insert("a".into());
         awaited.wrote(&PODS, 2, now);
         awaited.deleted(pod("a"), now);
-        assert!(awaited.behind(&world, now + LIMIT - Duration::from_secs(1)).is_some());
-        assert_eq!(awaited.behind(&world, now + LIMIT), None);
+        assert!(awaited.behind(&caches, now + LIMIT - Duration::from_secs(1)).is_some());
+        assert_eq!(awaited.behind(&caches, now + LIMIT), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Event correlation: aggregation, counting and the spam filter. Plain data, with the time as an argument.
+//! Event correlation: aggregation, counting and the spam filter. Contains no I/O; callers pass the time.
 //!
 //! Upstream: `EventCorrelator`.
 
@@ -10,11 +10,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 const MAX_LRU_CACHE_ENTRIES: usize = 4096;
-/// Number of different messages of one reason from which on they are aggregated (`defaultAggregateMaxEvents`).
+/// Number of different messages of one reason from which similar events are aggregated (`defaultAggregateMaxEvents`).
 const AGGREGATE_MAX_EVENTS: usize = 10;
-/// Time without events after which their aggregation starts again (`defaultAggregateIntervalInSeconds`).
+/// Time without similar events after which aggregation starts again (`defaultAggregateIntervalInSeconds`).
 const AGGREGATE_INTERVAL: SignedDuration = SignedDuration::from_secs(600);
-/// Number of events that a source may record about one object at once (`defaultSpamBurst`).
+/// Maximum number of events about one object that a source may record in a burst (`defaultSpamBurst`).
 const SPAM_BURST: u32 = 25;
 /// Time after which a source may record one more event about an object (`defaultSpamQPS`).
 const SPAM_REFILL_INTERVAL: Duration = Duration::from_secs(300);
@@ -70,8 +70,8 @@ impl EventCorrelator {
         }
     }
 
-    /// Correlates an event that was recorded at this time. Returns the event to write, or `None` if the spam
-    /// filter drops it. A count above 1 means that the Event already exists and is patched.
+    /// Correlates an event that was recorded at the time `at`. Returns the event to write, or `None` if the spam filter
+    /// drops it. A count above 1 means that the Event should already exist and be patched.
     ///
     /// Upstream: `EventCorrelate`.
     pub(super) fn correlate(
@@ -85,8 +85,7 @@ impl EventCorrelator {
         self.passes_spam_filter(&entry, now).then_some(entry)
     }
 
-    /// Aggregates similar events: from the tenth different message of a reason on, one event represents them
-    /// all.
+    /// Aggregates similar events: from the tenth different message of a reason, one event represents all further ones.
     ///
     /// Upstream: `EventAggregate`.
     fn aggregate(&mut self, note: &EventRecord, at: Timestamp) -> (CorrelatedEvent, u64) {
@@ -122,7 +121,7 @@ impl EventCorrelator {
             count: 1,
             aggregated,
         };
-        // An aggregated event is counted with its group, any other event by its own message.
+        // The count of an aggregated event is that of its group, the count of any other event that of its message.
         (entry, if aggregated { group } else { hash(&(group, message)) })
     }
 
@@ -140,7 +139,8 @@ impl EventCorrelator {
         entry
     }
 
-    /// The limit of an object holds for all its events, whatever their type.
+    /// Returns whether the spam filter accepts an event. All events about an object share one limit, regardless of
+    /// type.
     ///
     /// Upstream: `EventSourceObjectSpamFilter`, `getSpamKey`.
     fn passes_spam_filter(&mut self, entry: &CorrelatedEvent, now: Instant) -> bool {
@@ -173,13 +173,14 @@ mod tests {
 
     const PODS: Kind = Kind::new("", "v1", "Pod", "pods", true);
 
-    struct World {
+    /// Event correlator with its wall clock (`at`) and monotonic clock (`now`).
+    struct Fixture {
         correlator: EventCorrelator,
         at: Timestamp,
         now: Instant,
     }
 
-    impl World {
+    impl Fixture {
         fn new() -> Self {
             Self {
                 correlator: EventCorrelator::new(),
@@ -193,7 +194,7 @@ mod tests {
             self.now += Duration::from_secs(seconds);
         }
 
-        fn say(
+        fn record(
             &mut self,
             object: &str,
             reason: &'static str,
@@ -207,77 +208,77 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_repeat_is_counted_under_the_first_name() {
-        let mut world = World::new();
+    async fn repeats_increase_the_count_of_the_first_event() {
+        let mut fixture = Fixture::new();
         let note =
             EventRecord::normal(Target::new(PODS, "default", "web", "uid"), "Killing", "stopping");
-        let first = world.correlator.correlate(&note, world.at, world.now).unwrap();
-        world.wait(5);
-        let second = world.correlator.correlate(&note, world.at, world.now).unwrap();
+        let first = fixture.correlator.correlate(&note, fixture.at, fixture.now).unwrap();
+        fixture.wait(5);
+        let second = fixture.correlator.correlate(&note, fixture.at, fixture.now).unwrap();
         assert_eq!((first.name.as_str(), first.count), ("web.0", 1));
         assert_eq!(
             (second.name, second.count, second.first, second.last),
-            (first.name, 2, first.first, world.at)
+            (first.name, 2, first.first, fixture.at)
         );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_tenth_different_message_is_combined() {
-        let mut world = World::new();
+    async fn the_tenth_different_message_is_aggregated() {
+        let mut fixture = Fixture::new();
         for n in 1..=9 {
             assert_eq!(
-                world.say("web", "Created", &format!("pod {n}")),
+                fixture.record("web", "Created", &format!("pod {n}")),
                 Some((format!("pod {n}"), 1))
             );
         }
         assert_eq!(
-            world.say("web", "Created", "pod 10"),
+            fixture.record("web", "Created", "pod 10"),
             Some((format!("{AGGREGATED_PREFIX}pod 10"), 1))
         );
         assert_eq!(
-            world.say("web", "Created", "pod 11"),
+            fixture.record("web", "Created", "pod 11"),
             Some((format!("{AGGREGATED_PREFIX}pod 11"), 2))
         );
         assert_eq!(
-            world.say("web", "Deleted", "pod 1"),
+            fixture.record("web", "Deleted", "pod 1"),
             Some(("pod 1".into(), 1)),
             "another reason is another group"
         );
         assert_eq!(
-            world.say("api", "Created", "pod 1"),
+            fixture.record("api", "Created", "pod 1"),
             Some(("pod 1".into(), 1)),
             "another object is another group"
         );
-        world.wait(601);
+        fixture.wait(601);
         assert_eq!(
-            world.say("web", "Created", "pod 12"),
+            fixture.record("web", "Created", "pod 12"),
             Some(("pod 12".into(), 1)),
             "after a pause all is new"
         );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_source_with_many_events_is_limited_only_for_that_object() {
-        let mut world = World::new();
-        let said = (0..40).filter(|_| world.say("web", "Back", "off").is_some()).count();
-        assert_eq!(said, 25);
+    async fn the_spam_filter_limits_events_of_each_object() {
+        let mut fixture = Fixture::new();
+        let written = (0..40).filter(|_| fixture.record("web", "Back", "off").is_some()).count();
+        assert_eq!(written, 25);
         let target = Target::new(PODS, "default", "web", "uid");
         let warning = EventRecord::warning(target, "Back", "off");
-        assert!(world.correlator.correlate(&warning, world.at, world.now).is_none());
-        assert!(world.say("api", "Back", "off").is_some());
-        world.wait(299);
-        assert!(world.say("web", "Back", "off").is_none());
-        world.wait(1);
+        assert!(fixture.correlator.correlate(&warning, fixture.at, fixture.now).is_none());
+        assert!(fixture.record("api", "Back", "off").is_some());
+        fixture.wait(299);
+        assert!(fixture.record("web", "Back", "off").is_none());
+        fixture.wait(1);
         assert_eq!(
-            world.say("web", "Back", "off"),
+            fixture.record("web", "Back", "off"),
             Some(("off".into(), 42)),
-            "what was held back is counted"
+            "the filtered events are counted"
         );
-        assert!(world.say("web", "Back", "off").is_none());
+        assert!(fixture.record("web", "Back", "off").is_none());
     }
 
     #[test]
-    fn names_carry_the_time() {
+    fn event_names_contain_the_time() {
         let at = Timestamp::new(1_700_000_000, 123).unwrap();
         assert_eq!(event_name("web-1", at), "web-1.17979cfe362a007b");
     }

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forgets_the_least_recently_used() {
+    fn the_least_recently_used_entry_is_evicted() {
         let mut lru = Lru::new(2);
         for (key, value) in [("a", 1), ("b", 2)] {
             lru.get_or_insert_with(key, || value);

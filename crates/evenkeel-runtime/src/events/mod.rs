@@ -1,4 +1,4 @@
-//! Event recorders: report the controllers' actions to users as Event objects.
+//! Event recorders, which report the controllers' actions to users as Event objects.
 //!
 //! [`EventRecorder`] writes core/v1 Events as client-go's `tools/record` does. It counts repeats on one object,
 //! aggregates similar events, and limits a source's events about one object with a spam filter.

@@ -21,7 +21,7 @@ const MAX_QUEUED_EVENTS: usize = 1000;
 
 /// Records core/v1 Events of one component. Clones share it.
 ///
-/// Nothing is written before [`EventRecorder::start`].
+/// The recorder writes nothing before [`EventRecorder::start`].
 #[derive(Clone)]
 pub struct EventRecorder {
     shared: Arc<Shared>,
@@ -40,9 +40,9 @@ struct Shared {
 }
 
 impl Shared {
-    /// Returns a unique time for an event: the current time plus the component's fraction of a microsecond, and
-    /// at least one nanosecond after the last event. The names of two components' events then differ even on a
-    /// clock that stands still.
+    /// Returns a unique time for an event: the current time plus the component's fraction of a microsecond, and at
+    /// least one nanosecond after the last event. The event names of two components then differ even if the clock
+    /// stands still.
     fn unique_time(&self) -> Timestamp {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let later = |time: Timestamp, nanos| {
@@ -53,7 +53,7 @@ impl Shared {
     }
 }
 
-/// Returns nanoseconds below a thousand, with which the event names of components differ at the same time.
+/// Returns the component's fraction of a microsecond, in nanoseconds from 0 to 999.
 fn fraction(component: &str) -> i64 {
     // `DefaultHasher::new` has fixed keys, unlike the hasher of a map.
     let mut hasher = DefaultHasher::new();
@@ -77,7 +77,7 @@ impl EventRecorder {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Records an event. Never blocks: if 1,000 events are queued, the event is dropped and counted.
+    /// Records an event. Never blocks: if 1,000 events are queued, drops and counts the event.
     #[doc(alias = "Eventf")]
     pub fn record(&self, note: &EventRecord) {
         let at = self.shared.unique_time();
@@ -97,14 +97,14 @@ impl EventRecorder {
         self.shared.dropped.load(Ordering::Relaxed)
     }
 
-    /// Starts the writer in `tasks`. A second call does nothing. When the group stops, each queued event is
-    /// sent once more.
+    /// Starts the writer in `tasks`. A second call does nothing. When the group stops, the writer sends each queued
+    /// event, without retries.
     pub fn start(&self, tasks: &Tasks) {
         let receiver = self.shared.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(receiver) = receiver else { return };
         let (shared, stop) = (Arc::clone(&self.shared), tasks.token());
         let receiver = Arc::new(tokio::sync::Mutex::new(receiver));
-        // A panic loses its event, and the counts of repeated events start again.
+        // After a panic, its event is lost, and the counts of repeated events start again.
         tasks.spawn_restarting(format!("{} events", shared.component), move || {
             let (shared, stop, receiver) =
                 (Arc::clone(&shared), stop.clone(), Arc::clone(&receiver));
@@ -136,7 +136,7 @@ impl Shared {
     }
 }
 
-/// Receives the next event. After `stop`, it only returns events that are already queued.
+/// Receives the next event. After `stop`, returns only events that are already queued.
 pub(super) async fn next<T>(
     receiver: &mut mpsc::Receiver<T>,
     stop: &CancellationToken,

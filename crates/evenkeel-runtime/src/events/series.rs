@@ -1,12 +1,12 @@
-//! Event cache for events.k8s.io/v1: repeated events become a series of one Event. Plain data, with the time as
-//! an argument.
+//! Event cache for events.k8s.io/v1: repeated events become a series of one Event. Contains no I/O; callers pass the
+//! time.
 
 use super::correlate::event_name;
 use crate::plan::{EventRecord, Target};
 use evenkeel_api::time::{SignedDuration, Timestamp};
 use std::collections::HashMap;
 
-/// Time without a repeat after which a series has ended (client-go's `finishTime`).
+/// Time without a repeat after which a series ends (client-go's `finishTime`).
 const FINISH_TIME: SignedDuration = SignedDuration::from_mins(6);
 
 /// Event to write, perhaps with its series.
@@ -52,9 +52,8 @@ pub(super) struct EventCache {
 }
 
 impl EventCache {
-    /// Records an event and returns the Event to write: a new one, or one whose series starts. A further repeat
-    /// is only counted until the series is refreshed or ends. Events that differ only in their message belong
-    /// to one series.
+    /// Records an event. Returns the Event to write if it is new or its series starts. Further repeats are only counted
+    /// until the series is refreshed or ends. Events that differ only in their message belong to one series.
     ///
     /// Upstream: `getKey`, `recordToSink`.
     pub(super) fn record(
@@ -84,7 +83,7 @@ impl EventCache {
         Some(event)
     }
 
-    /// Returns the current series, to be written again before their Events expire.
+    /// Returns the current series, which the caller writes again before their Events expire.
     ///
     /// Upstream: `refreshExistingEventSeries`.
     pub(super) fn refresh_existing_event_series(&self) -> Vec<Series> {
@@ -94,8 +93,8 @@ impl EventCache {
         series
     }
 
-    /// Drops events that were not repeated for six minutes. Returns the series among them, to be written a last
-    /// time.
+    /// Drops events without a repeat in the last six minutes. Returns the series among them, which the caller writes a
+    /// last time.
     ///
     /// Upstream: `finishSeries`.
     pub(super) fn finish_series(&mut self, now: Timestamp) -> Vec<Series> {

@@ -27,8 +27,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of queued events. A scheduler binds a burst of pods several times faster than a server stores
-/// their events. Upstream keeps a goroutine for each queued event; here one takes a few hundred bytes.
+/// Maximum number of queued events, each of a few hundred bytes. A scheduler binds a burst of pods several times faster
+/// than a server stores their events. Upstream starts a goroutine for each queued event.
 const MAX_QUEUED_EVENTS: usize = 50_000;
 /// Maximum number of concurrent writes.
 const MAX_CONCURRENT_WRITES: usize = 64;
@@ -38,7 +38,7 @@ const REFRESH_TIME: Duration = Duration::from_secs(30 * 60);
 /// Records events.k8s.io/v1 Events, in which repeats become a series. Clones share it. The scheduler uses
 /// it.
 ///
-/// Nothing is written before [`SeriesEventRecorder::start`].
+/// The recorder writes nothing before [`SeriesEventRecorder::start`].
 #[derive(Clone)]
 pub struct SeriesEventRecorder {
     shared: Arc<Shared>,
@@ -81,13 +81,13 @@ impl SeriesEventRecorder {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Records an event with its `action`, such as `Binding`, and the related object, if any. Never blocks: if
-    /// 50,000 events are queued, the event is dropped and counted.
+    /// Records an event with its `action`, such as `Binding`, and the related object, if any. Never blocks: if 50,000
+    /// events are queued, drops and counts the event.
     pub fn record(&self, note: &EventRecord, action: &'static str, related: Option<&Target>) {
         self.send(note, action, related, false);
     }
 
-    /// Like [`SeriesEventRecorder::record`], for an event that cannot repeat: it is not cached.
+    /// Like [`SeriesEventRecorder::record`], for an event that cannot repeat and is therefore not cached.
     pub fn record_once(&self, note: &EventRecord, action: &'static str, related: Option<&Target>) {
         self.send(note, action, related, true);
     }
@@ -105,14 +105,14 @@ impl SeriesEventRecorder {
         self.shared.dropped.load(Ordering::Relaxed)
     }
 
-    /// Starts the writer in `tasks`. A second call does nothing. When the group stops, each queued event is
-    /// sent once more.
+    /// Starts the writer in `tasks`. A second call does nothing. When the group stops, the writer sends each queued
+    /// event, without retries.
     pub fn start(&self, tasks: &Tasks) {
         let receiver = self.shared.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(receiver) = receiver else { return };
         let (shared, stop) = (Arc::clone(&self.shared), tasks.token());
         let receiver = Arc::new(tokio::sync::Mutex::new(receiver));
-        // A panic loses its event, and the series start again.
+        // After a panic, its event is lost, and the series start again.
         tasks.spawn_restarting(format!("{} events", shared.controller), move || {
             let (shared, stop, receiver) =
                 (Arc::clone(&shared), stop.clone(), Arc::clone(&receiver));
@@ -142,7 +142,7 @@ impl Shared {
                 _ = refresh.tick() => cache.refresh_existing_event_series(),
             };
             for event in due {
-                // The patch of a series must not overtake the create of its event.
+                // The server must receive the create of an event before the patch of its series.
                 if event.series.is_some() {
                     while writes.next().await.is_some() {}
                 }

@@ -1,4 +1,4 @@
-//! Writes one event, with upstream's retries.
+//! Write of one event, with upstream's retries.
 
 use super::wire::event_namespace;
 use crate::{
@@ -25,8 +25,8 @@ pub(super) struct Write<'a> {
     pub(super) patch: Option<Bytes>,
 }
 
-/// Writes an event. Gives up when the server refuses it, after twelve attempts without a response, or after a
-/// failed attempt when `stop` is cancelled.
+/// Writes an event. Gives up if the server refuses it, after twelve attempts without a response, or after a failed
+/// attempt if `stop` is cancelled.
 ///
 /// Upstream: `recordToSink`.
 pub(super) async fn record_to_sink(
@@ -46,7 +46,7 @@ pub(super) async fn record_to_sink(
             error = full_text(&error),
             "event not written, will be retried"
         );
-        // The first delay is random, so that clients do not all retry at once after the server was unreachable.
+        // The first delay is random, so that clients retry at different times after the server was unreachable.
         let share = if attempt == 1 { clock.draw(&(write.name, "event")) } else { 1.0 };
         if stop.run_until_cancelled(clock.sleep(SLEEP_DURATION.mul_f64(share))).await.is_none() {
             break;
@@ -55,6 +55,8 @@ pub(super) async fn record_to_sink(
     tracing::error!(event = write.name, "unable to write event (retry limit exceeded!)");
 }
 
+/// Patches the Event, or creates it if it does not exist.
+///
 /// Upstream: `recordEvent`.
 async fn record_event(client: &Client, write: &Write<'_>) -> Result<(), ApiError> {
     let namespace = event_namespace(write.regarding);

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn core_events() {
+    fn a_core_event_has_upstreams_json() {
         let entry = CorrelatedEvent {
             name: "n1.1".into(),
             regarding: Target::new(NODES, "", "n1", "u1"),
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn series_events() {
+    fn a_series_event_has_upstreams_json() {
         let event = Series {
             name: "web.1".into(),
             note: EventRecord::normal(

@@ -8,9 +8,9 @@ use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
 impl Introspection {
-    /// Answers `GET /debug/controllers[/NAME][?object=namespace/name[&kind=Kind.group]]`. `name` is empty for
-    /// the listing of all controllers. With `object`, the answer is `{"reports": […]}`: the reports on that
-    /// object of all controllers, or of the named one.
+    /// Returns the response to `GET /debug/controllers[/NAME][?object=namespace/name[&kind=Kind.group]]`. `name` is
+    /// empty for the listing of all controllers. With `object`, the response is `{"reports": […]}`, with the reports of
+    /// all controllers, or of the named one, on that object.
     pub fn answer(&self, name: &str, query: &str) -> Response<Bytes> {
         let object = match subject(query) {
             Ok(object) => object,
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_are_named_by_query() {
+    fn the_query_names_the_object() {
         let table = [
             ("", Ok(None)),
             ("verbose=1", Ok(None)),

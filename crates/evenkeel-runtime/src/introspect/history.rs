@@ -1,4 +1,4 @@
-//! Action history of a controller: its last passes and failures. It holds a bounded amount of memory, and no
+//! Action history of a controller: its last passes and failures. Uses a limited amount of memory, and stores no
 //! objects.
 
 use super::types::{Failed, Pass};
@@ -10,13 +10,13 @@ use std::{
     time::Duration,
 };
 
-/// Maximum number of keys whose last pass is kept. The oldest entry is evicted first.
+/// Maximum number of keys whose last pass is kept. The key that was added first is evicted first.
 const MAX_KEYS: usize = 128;
 /// Maximum number of failures that are kept.
 const MAX_ERRORS: usize = 16;
-/// Maximum number of actions that are kept of a pass.
+/// Maximum number of actions of a pass that are kept.
 const MAX_ACTIONS: usize = 4;
-/// Maximum length of an error's text in bytes, because a server's message may have any length.
+/// Maximum length of an error's text in bytes. Longer texts, such as a server's message, are truncated.
 const MAX_ERROR_BYTES: usize = 500;
 
 /// Summary of one write of a pass.
@@ -40,8 +40,8 @@ pub(crate) struct RecordedActions {
 }
 
 impl RecordedActions {
-    /// Adds the actions with their outcomes. Actions after the end of the pass have no outcome and are left
-    /// out, as are those that were skipped or had no effect.
+    /// Adds the actions with their outcomes. Ignores actions that the pass did not reach, that were skipped, or that
+    /// had no effect.
     pub(crate) fn add(&mut self, actions: &[Action], outcomes: &Outcomes) {
         for (action, outcome) in actions.iter().zip(&outcomes.0) {
             let Some(mut recorded_action) = recorded_action(action) else { continue };
@@ -139,7 +139,7 @@ struct Record {
     error: Option<Arc<str>>,
 }
 
-/// Last passes and failures of one controller, in bounded memory.
+/// Last passes and failures of one controller, in a limited amount of memory.
 #[derive(Debug, Default)]
 pub struct History {
     state: Mutex<State>,
@@ -153,7 +153,7 @@ struct State {
 }
 
 impl History {
-    /// Records that a pass over `key` failed at this time. For controllers with their own shell.
+    /// Records that a pass over `key` failed at this time. For controllers without a [`crate::controller::Builder`].
     pub fn failed(&self, key: &Key, at: Timestamp, error: &str) {
         self.passed(key, (at, Duration::ZERO), RecordedActions::default(), Err(error));
     }
@@ -246,7 +246,7 @@ impl Record {
     }
 }
 
-/// Formats a duration as Go does, with a precision of a millisecond, or of a second from 10 s on.
+/// Formats a duration as Go does, with a precision of a millisecond, or of a second for durations of at least 10 s.
 pub(crate) fn format_duration(time: Duration) -> String {
     let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX / 1_000_000);
     let nanos =
@@ -270,6 +270,7 @@ mod tests {
     const PODS: Kind = Kind::new("", "v1", "Pod", "pods", true);
     const AT: (Timestamp, Duration) = (Timestamp::UNIX_EPOCH, Duration::from_millis(3));
 
+    /// Returns the actions of a pass: a create with two of three successes, a skipped delete, and five deletes.
     fn recorded() -> RecordedActions {
         let mut actions: Vec<Action> =
             vec![Create { count: 3, ..Create::new(PODS, "ns", "{}") }.into()];
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn actions_are_summarized() {
+    fn a_pass_lists_four_actions_and_the_number_of_others() {
         let history = History::default();
         let key = Key::new("ns", "a");
         history.passed(&key, AT, recorded(), Ok(Some(Duration::from_secs(570))));
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_whatever_fails() {
+    fn the_number_and_size_of_entries_are_limited() {
         let history = History::default();
         for n in 0..1000 {
             let key = Key::new("ns", &n.to_string());

@@ -1,8 +1,8 @@
-//! Introspection of running controllers: the facts that each observes of an object, its next actions, and what
-//! it waits for.
+//! Introspection of running controllers: the facts that each observes of an object, its next actions, and the reasons
+//! why it waits.
 //!
-//! Every controller of a [`crate::controller::Builder`] registers in the program's [`Introspection`]. Others
-//! register with [`Inspect`]. Reports are computed on request: the controller reads its caches and plans the
+//! Every controller of a [`crate::controller::Builder`] registers in the program's [`Introspection`]. Others implement
+//! [`Inspect`] and register themselves. Reports are computed on request: the controller reads its caches and plans the
 //! object again.
 
 mod answer;
@@ -82,7 +82,7 @@ impl Introspection {
         Self { inner: Arc::new(Inner { caches, clock, running: Mutex::default(), kept }) }
     }
 
-    /// Adds a controller, which stays until its last other owner drops it.
+    /// Adds a controller. It stays until its last other owner drops it, or forever if the set keeps controllers.
     pub fn add(&self, inspect: &Arc<dyn Inspect>) {
         let mut running = lock(&self.inner.running);
         running.retain(|present| present.strong_count() > 0);

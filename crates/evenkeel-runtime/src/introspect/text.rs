@@ -1,4 +1,4 @@
-//! Formats reports as text, as `evenkeel explain` prints them.
+//! Text format of reports, as `evenkeel explain` prints them.
 
 use super::{ObjectReport, format_duration};
 use evenkeel_api::time::Timestamp;
@@ -16,18 +16,18 @@ pub fn render(report: &ObjectReport, now: Timestamp, indent: usize) -> String {
         line("sees", "no such object");
     }
     let width = report.sees.iter().map(|fact| fact.what.len()).max().unwrap_or(0);
-    for (at, fact) in report.sees.iter().enumerate() {
-        let head = if at == 0 { "sees" } else { "" };
+    for (index, fact) in report.sees.iter().enumerate() {
+        let head = if index == 0 { "sees" } else { "" };
         line(head, &format!("{:<width$}  {}", fact.what, fact.value));
     }
     if report.would.is_empty() && report.exists {
         line("would", "do nothing");
     }
-    for (at, action) in report.would.iter().enumerate() {
-        line(if at == 0 { "would" } else { "" }, action);
+    for (index, action) in report.would.iter().enumerate() {
+        line(if index == 0 { "would" } else { "" }, action);
     }
-    for (at, why) in report.waits.iter().enumerate() {
-        line(if at == 0 { "waits" } else { "" }, why);
+    for (index, why) in report.waits.iter().enumerate() {
+        line(if index == 0 { "waits" } else { "" }, why);
     }
     if let Some(last) = &report.last {
         let age = Duration::try_from(now.duration_since(last.at)).unwrap_or_default();
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_reads_from_top_to_bottom() {
+    fn a_report_lists_facts_actions_waits_and_the_last_pass() {
         let fact = |what: &str, value: &str| Fact { what: what.into(), value: value.into() };
         let report = ObjectReport {
             controller: "replicaset-controller".into(),

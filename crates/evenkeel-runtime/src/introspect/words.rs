@@ -1,17 +1,18 @@
-//! Describes actions in one line each, for people.
+//! One-line descriptions of actions, for people.
 
 use crate::plan::{Action, Create, Propagation, ReadRequest, Target};
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, fmt::Write as _};
 
-/// Maximum number of characters that are shown of a value.
+/// Maximum number of characters of a value in a description.
 const MAX_VALUE_CHARS: usize = 80;
-/// Maximum number of values that are shown of a change.
+/// Maximum number of changed fields in a description.
 const MAX_VALUES: usize = 12;
 /// Metadata fields that are preconditions of a write and change nothing.
 const PRECONDITIONS: [&str; 2] = ["uid", "resourceVersion"];
 
-/// Describes an action, such as `create 2 Pods default/web-7d4b-xxxxx` or `patch status of ReplicaSet default/web: replicas 3`.
+/// Describes an action, such as `create 2 Pods default/web-7d4b-xxxxx` or `patch status of ReplicaSet default/web:
+/// replicas 3`.
 pub fn action(action: &Action) -> String {
     match action {
         Action::Read(read) => match &read.request {
@@ -91,8 +92,8 @@ fn with_changes(verb: &str, subresource: &str, target: &Target, body: &[u8]) -> 
     words
 }
 
-/// Summarizes the fields of a body, such as `spec.replicas 3, metadata.labels.a b`. Leaves out preconditions
-/// and the fields that only identify the object.
+/// Summarizes the fields of a body, such as `spec.replicas 3, metadata.labels.a b`. Omits preconditions and the fields
+/// that only identify the object.
 pub fn changes(body: &Value) -> String {
     let mut all = Vec::new();
     match body {
@@ -136,8 +137,8 @@ fn flatten(prefix: &str, fields: &Map<String, Value>, all: &mut Vec<String>) {
     }
 }
 
-/// Summarizes the differences of two states of an object, such as `spec.replicas 3, was 2`. For a sub-resource,
-/// compares only its part and the metadata that writers change. Without a `before`, all fields differ.
+/// Summarizes the differences of two states of an object, such as `spec.replicas 3, was 2`. For a subresource, compares
+/// only its part and the metadata that writers change. If `before` is null, all fields differ.
 pub fn differences(before: &Value, after: &Value, subresource: &str) -> String {
     let leaves = |object: &Value| {
         let mut all = BTreeMap::new();
@@ -210,7 +211,7 @@ fn leaf(path: String, value: &Value, all: &mut BTreeMap<String, String>) {
     }
 }
 
-/// Removes the data of a Secret, which readers of a report may not be allowed to read.
+/// Hides the data of a Secret or of a JSON patch of one, because readers of a report may lack permission to read it.
 pub(crate) fn hide_secrets(secret: &mut Value) {
     for step in secret.as_array_mut().into_iter().flatten() {
         if let Some(value) = step.get_mut("value") {
@@ -256,7 +257,7 @@ mod tests {
     const PODS: Kind = Kind::new("", "v1", "Pod", "pods", true);
 
     #[test]
-    fn actions_read_like_sentences() {
+    fn actions_are_described_in_one_line() {
         let pod = || Target::new(PODS, "ns", "p", "u");
         let status = json!({
             "metadata": {"name": "p", "resourceVersion": "7"},
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_compared_by_what_writers_change() {
+    fn differences_list_changed_and_removed_fields() {
         let before = json!({
             "metadata": {"name": "a", "resourceVersion": "1", "annotations": {"x": "1", "y": "2"}},
             "spec": {"replicas": 2, "template": {"a": [1]}},

@@ -1,4 +1,4 @@
-//! Candidate of a coordinated election: renews this process's LeaseCandidate. The server chooses a leader among
+//! Candidate of a coordinated election, which renews this process's LeaseCandidate. The server chooses a leader among
 //! the candidates.
 //!
 //! Upstream: KEP-4355, `tools/leaderelection/leasecandidate.go`.
@@ -65,6 +65,8 @@ impl Candidate {
         }
     }
 
+    /// Creates the LeaseCandidate, or renews it if the server pinged it or the renewal is due.
+    ///
     /// Upstream: `ensureLease`.
     async fn ensure_lease(&self) -> Result<(), ApiError> {
         let CandidateConfig { namespace, identity, .. } = &self.config;
@@ -75,8 +77,8 @@ impl Candidate {
                 let spec = &mut found.spec;
                 let renewed = spec.renew_time.as_ref().map(|time| time.0);
                 let pinged = spec.ping_time.as_ref().map(|time| time.0) > renewed;
-                let stale = renewed.is_none_or(|index| {
-                    Duration::try_from(now.duration_since(index))
+                let stale = renewed.is_none_or(|renewed| {
+                    Duration::try_from(now.duration_since(renewed))
                         .is_ok_and(|age| age >= RENEWAL_INTERVAL)
                 });
                 if pinged || stale {

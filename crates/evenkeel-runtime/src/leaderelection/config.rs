@@ -13,14 +13,14 @@ pub struct Config {
     /// Identity of this process, unique among the electors of a lease. Upstream's programs use
     /// `<hostname>_<uuid>`.
     pub identity: String,
-    /// Time after the last observed change of the lease that other electors wait before they acquire it.
+    /// Time that other electors wait after the last observed change of the lease before they acquire it.
     pub lease_duration: Duration,
-    /// Time for which the leader retries to renew the lease before it stops leading.
+    /// Time after which a leader that cannot renew the lease stops leading.
     pub renew_deadline: Duration,
     /// Time between two attempts to acquire or renew.
     pub retry_period: Duration,
-    /// Whether the leader releases the lease when it steps down, so that another process can acquire it at
-    /// once.
+    /// Whether the leader releases the lease when it steps down, so that another process can acquire it
+    /// immediately.
     pub release_on_cancel: bool,
     /// Labels of the Lease.
     pub labels: BTreeMap<String, String>,
@@ -29,7 +29,7 @@ pub struct Config {
     pub coordinated: bool,
 }
 
-/// Rule that a [`Config`] breaks.
+/// Rule that a [`Config`] violates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// The leader would lose the lease before its renew deadline.
@@ -41,7 +41,7 @@ pub enum ConfigError {
     /// A Lease has its duration in whole seconds.
     #[error("lease duration must be at least one second")]
     LeaseSeconds,
-    /// The attempts would follow each other without a delay.
+    /// There would be no delay between two attempts.
     #[error("retry period must be greater than zero")]
     Retry,
     /// Identity and name distinguish electors and leases.
@@ -66,20 +66,20 @@ impl Config {
         }
     }
 
-    /// Returns the timeout of one request for the lease. It is half the renew deadline, so that a single lost
-    /// request does not lose the lease.
+    /// Returns the timeout of one request for the lease: half the renew deadline, so that the loss of a single request
+    /// does not cause the loss of the lease.
     ///
     /// Upstream: `NewFromKubeconfig`.
     pub(super) fn request_timeout(&self) -> Duration {
         self.renew_deadline / 2
     }
 
-    /// Checks the rules between the durations.
+    /// Checks the durations, and that identity and name are not empty.
     ///
     /// Upstream: `NewLeaderElector`.
     ///
     /// # Errors
-    /// The first rule that the configuration breaks.
+    /// The first rule that the configuration violates.
     pub fn check(&self) -> Result<(), ConfigError> {
         let Self { lease_duration, renew_deadline, retry_period, identity, name, .. } = self;
         if lease_duration <= renew_deadline {

@@ -58,13 +58,13 @@ pub(super) struct ElectorState {
     lease_duration_seconds: i32,
     observed_record: LeaderElectionRecord,
     observed_time: Option<Instant>,
-    /// Time when the last confirmed write was sent. Other electors observe the write later, and count the
-    /// lease's duration from then.
+    /// Time when the last confirmed write was sent. For other electors, the lease's duration starts later, when they
+    /// observe the write.
     last_renewal: Option<SendTime>,
     /// Whether the lease is being released, so that no write may be sent under it.
     releasing: bool,
-    /// Whether a write that acquires the lease was sent after the last confirmed one. Its response is missing,
-    /// or it was refused, perhaps because of an earlier write without a response.
+    /// Whether a write was sent after the last confirmed one. Its response is missing, or the server refused it,
+    /// perhaps because of an earlier write without a response.
     unconfirmed_acquire: bool,
     /// The last record that was read, to detect changes by other processes.
     last_read: Option<LeaderElectionRecord>,
@@ -139,6 +139,8 @@ impl ElectorState {
         SlowPath::Update { record: self.renew_record(&found, wall), renewal: true }
     }
 
+    /// Records a lease that was read. If it has changed, restarts its duration.
+    ///
     /// Upstream: `setObservedRecord`.
     fn set_observed_record(&mut self, found: &LeaderElectionRecord, now: Instant) {
         if self.last_read.as_ref() != Some(found) {
@@ -157,19 +159,18 @@ impl ElectorState {
         self.is_leader() && !self.observed_record.preferred_holder.is_empty()
     }
 
-    /// Records that the elector begins to contend for the lease.
+    /// Records that the elector starts to contend for the lease.
     pub(super) fn start_acquiring(&mut self) {
         self.releasing = false;
     }
 
-    /// Records that the elector begins to release the lease. The fence is closed from now on.
+    /// Records that the elector starts to release the lease, which closes the fence.
     pub(super) fn start_releasing(&mut self) {
         self.releasing = true;
     }
 
-    /// Returns the time until which this process may write as the leader: `renew_deadline` after it sent the
-    /// last confirmed renewal. Both clocks are checked, because the monotonic clock may stop while a machine
-    /// sleeps.
+    /// Returns the time until which this process may write as the leader: `renew_deadline` after it sent the last
+    /// confirmed renewal. Checks both clocks, because the monotonic clock may stop while a machine sleeps.
     pub(super) fn may_write_until(
         &self,
         renew_deadline: Duration,
@@ -208,7 +209,7 @@ impl ElectorState {
         found: &LeaderElectionRecord,
         wall: Timestamp,
     ) -> Option<LeaderElectionRecord> {
-        // Check the observed and the live record, so that a lease that was lost meanwhile is not changed.
+        // Check the observed and the live record, so that a lost lease is not changed.
         (self.may_lead() && found.holder_identity == self.identity).then(|| LeaderElectionRecord {
             holder_identity: String::new(),
             lease_duration_seconds: 1,
@@ -275,6 +276,7 @@ mod tests {
         Timestamp::from_second(n).unwrap()
     }
 
+    /// Returns a lease of 15 seconds that its holder renewed at this second.
     fn held_by(holder_identity: &str, renewed: i64) -> LeaderElectionRecord {
         LeaderElectionRecord {
             holder_identity: holder_identity.into(),
@@ -295,10 +297,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lease_is_valid_from_its_observed_change_whatever_its_times_are() {
+    async fn the_duration_of_a_lease_starts_at_its_observed_change() {
         let (mut me, start) =
             (ElectorState::new("me", Duration::from_secs(15)), Clock::system().instant());
-        // The holder's clock is an hour behind or ahead, which does not matter.
+        // The holder's clock is an hour behind or ahead, which has no effect.
         let found = Some(held_by("other", -3600));
         assert_eq!(me.slow_path(found.clone(), second(0), start), SlowPath::Held);
         assert_eq!(me.slow_path(found.clone(), second(14), after(start, 14)), SlowPath::Held);
@@ -330,7 +332,11 @@ mod tests {
             panic!()
         };
         assert_eq!((renewal.acquire_time, renewal.renew_time), (Some(second(0)), Some(second(14))));
-        assert_eq!(me.fast_path(second(15), after(start, 15)), FastPath::Read, "it has run out");
+        assert_eq!(
+            me.fast_path(second(15), after(start, 15)),
+            FastPath::Read,
+            "the lease has expired"
+        );
         let mine = Some(held_by("me", 0));
         let SlowPath::Update { record, renewal: true } =
             me.slow_path(mine, second(15), after(start, 15))
@@ -345,7 +351,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_released_lease_is_free_at_once() {
+    async fn a_released_lease_is_acquired_immediately() {
         let (mut me, start) =
             (ElectorState::new("me", Duration::from_secs(15)), Clock::system().instant());
         let free = LeaderElectionRecord {
@@ -360,12 +366,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_its_own_lease_is_released() {
+    async fn a_process_releases_only_its_own_lease() {
         let (mut me, start) =
             (ElectorState::new("me", Duration::from_secs(15)), Clock::system().instant());
         assert_eq!(me.release_record(&held_by("other", 0), second(1)), None);
         me.record_written(held_by("me", 0), sent(start), start);
-        assert_eq!(me.release_record(&held_by("other", 0), second(1)), None, "lost meanwhile");
+        assert_eq!(
+            me.release_record(&held_by("other", 0), second(1)),
+            None,
+            "another process holds it"
+        );
         let record = me.release_record(&held_by("me", 0), second(1)).unwrap();
         assert_eq!(
             (
@@ -378,7 +388,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_acquire_without_a_response_is_released_if_it_succeeded() {
+    async fn a_lease_acquired_without_a_response_is_released() {
         let mut me = ElectorState::new("me", Duration::from_secs(15));
         me.record_sent();
         assert!(me.may_lead() && !me.is_leader());
@@ -402,7 +412,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn by_either_clock_writes_end_before_another_process_can_lead() {
+    async fn either_clock_closes_the_fence_before_another_process_can_lead() {
         let (mut me, start) =
             (ElectorState::new("me", Duration::from_secs(15)), Clock::system().instant());
         let renew_deadline = Duration::from_secs(10);
@@ -420,11 +430,11 @@ mod tests {
         assert!(!may(&me, 1, 1) && me.is_lost(), "another leads");
         me.record_written(held_by("me", 0), sent(start), start);
         me.start_releasing();
-        assert!(!may(&me, 0, 0), "it is giving the lease back");
+        assert!(!may(&me, 0, 0), "it releases the lease");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn in_a_coordinated_election_no_elector_takes_the_lease() {
+    async fn electors_of_a_coordinated_election_only_renew_the_lease() {
         let (mut me, start) =
             (ElectorState::new("me", Duration::from_secs(15)), Clock::system().instant());
         assert_eq!(me.coordinated_path(None, second(0), start), SlowPath::Held);
@@ -440,8 +450,11 @@ mod tests {
         let SlowPath::Update { record, renewal: true } = then else { panic!("{then:?}") };
         assert_eq!((record.holder_identity.as_str(), record.leader_transitions), ("me", 3));
         assert!(!me.is_lost());
-        let asked = LeaderElectionRecord { preferred_holder: "better".into(), ..mine };
-        assert_eq!(me.coordinated_path(Some(asked), second(62), after(start, 62)), SlowPath::Held);
-        assert!(me.is_lost(), "another is to lead");
+        let replaced = LeaderElectionRecord { preferred_holder: "better".into(), ..mine };
+        assert_eq!(
+            me.coordinated_path(Some(replaced), second(62), after(start, 62)),
+            SlowPath::Held
+        );
+        assert!(me.is_lost(), "the server prefers another elector");
     }
 }

@@ -1,4 +1,4 @@
-//! Reads and writes the Lease of an election.
+//! Reads and writes of the Lease of an election.
 //!
 //! Upstream: `resourcelock.LeaseLock`.
 
@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 static LEASES: Kind = Kind::new("coordination.k8s.io", "v1", "Lease", "leases", true);
 
-/// Lease that was last read or written. Fields that this program does not set are written back unchanged.
+/// Lease of an election, as last read or written. Updates keep the fields that this program does not set.
 pub(super) struct LeaseLock {
     client: Client,
     namespace: String,
@@ -64,7 +64,7 @@ impl LeaseLock {
         }
     }
 
-    /// Returns the object that events about this election refer to.
+    /// Returns the Lease as the object of events about this election.
     pub(super) fn target(&self) -> Target {
         let uid =
             self.lease().as_ref().and_then(|lease| lease.metadata.uid.clone()).unwrap_or_default();

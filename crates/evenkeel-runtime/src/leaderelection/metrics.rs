@@ -1,4 +1,4 @@
-//! Metrics of leader election, under upstream's names.
+//! Metrics of leader election, with upstream's names.
 
 use crate::metrics::{counters, int_gauges};
 use prometheus::{IntCounterVec, IntGaugeVec, Registry};

@@ -1,10 +1,9 @@
-//! Leader election over a Lease, by the timing rules of client-go's `tools/leaderelection`.
+//! Leader election with a Lease, by the timing rules of client-go's `tools/leaderelection`.
 //!
-//! Remote clocks are never compared with the local one. A lease is valid for its duration after this process
-//! *observed* its last change. The program (see [`crate::manager`]) drives a [`LeaderElector`]. It calls
-//! [`LeaderElector::acquire`], then [`LeaderElector::renew`] beside the work, then [`LeaderElector::step_down`]
-//! once all work has ended. A standby that can be stopped uses [`LeaderElector::acquire_until`] and
-//! [`LeaderElector::withdraw`].
+//! An elector never compares remote clocks with the local one. A lease is valid for its duration after this process
+//! *observed* its last change. The program (see [`crate::manager`]) calls [`LeaderElector::acquire`], then
+//! [`LeaderElector::renew`] during the work, then [`LeaderElector::step_down`] after all work has ended. A standby that
+//! can be stopped uses [`LeaderElector::acquire_until`] and [`LeaderElector::withdraw`].
 //!
 //! | documented | where |
 //! |---|---|
@@ -12,7 +11,7 @@
 //! | the leader renews without reading | `elector_state::fast_path` |
 //! | a leader that cannot renew within the renew deadline stops leading | `renew` |
 //! | a leader that stops releases the lease (`ReleaseOnCancel`) | `step_down` |
-//! | nothing is written after the lease may have expired | `fence` |
+//! | the leader writes nothing after its lease may have expired | `fence` |
 
 mod candidate;
 mod config;
@@ -40,7 +39,7 @@ use std::{
 use tokio::time::{MissedTickBehavior, interval, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-/// Maximum fraction of the retry period that is added to the delay between two attempts to acquire (upstream's
+/// Maximum random addition to the delay between two attempts to acquire, as a fraction of the retry period (upstream's
 /// `JitterFactor`).
 const JITTER: f64 = 1.2;
 
@@ -59,7 +58,7 @@ impl LeaderElector {
     /// Lease in `events`.
     ///
     /// # Errors
-    /// When the configuration breaks a rule of [`Config::check`].
+    /// When the configuration violates a rule of [`Config::check`].
     pub fn new(
         client: &Client,
         config: Config,
@@ -80,8 +79,8 @@ impl LeaderElector {
         self.acquire_until(&CancellationToken::new()).await;
     }
 
-    /// Contends until this process leads or `stop` is cancelled. A request in flight is completed first.
-    /// Returns whether this process leads.
+    /// Contends until this process leads or `stop` is cancelled. Completes a request in flight first. Returns whether
+    /// this process leads.
     ///
     /// Upstream: `acquire`.
     pub fn acquire_until<'a>(&'a self, stop: &'a CancellationToken) -> BoxFuture<'a, bool> {
@@ -105,8 +104,8 @@ impl LeaderElector {
         true
     }
 
-    /// Renews the lease, and returns when it is lost: the renew deadline has passed, another process holds the
-    /// lease, or the server prefers another one. Dropping the future stops the renewals.
+    /// Renews the lease until it is lost: the renew deadline has passed, another process holds the lease, or the server
+    /// prefers another process. Dropping the future stops the renewals.
     ///
     /// Upstream: `renew`.
     pub fn renew(&self) -> BoxFuture<'_, ()> {
@@ -123,8 +122,8 @@ impl LeaderElector {
         tracing::error!(%namespace, %name, %leader, "leader lease lost: not renewed in time, or another process should lead");
     }
 
-    /// Stops leading: releases the lease if so configured, and records the event. Call it when all work under
-    /// the lease has ended, because another process may start the same work at once.
+    /// Stops leading: releases the lease if so configured, and records the event. Call it after all work under the
+    /// lease has ended, because another process may immediately start the same work.
     ///
     /// Upstream: `release`.
     pub fn step_down(&self) -> BoxFuture<'_, ()> {
@@ -135,8 +134,7 @@ impl LeaderElector {
         })
     }
 
-    /// Stops contending: releases the lease if it may have been acquired by a request whose response is
-    /// missing.
+    /// Stops contending: releases the lease if a request without a response may have acquired it.
     pub fn withdraw(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             if self.election().may_lead() {
@@ -180,8 +178,8 @@ impl LeaderElector {
         self.election().leader().to_owned()
     }
 
-    /// Fails if this process believes that it leads, but has not renewed the lease for its duration plus
-    /// `tolerance`: then the process should have exited.
+    /// Fails if this process considers itself the leader, but has not renewed the lease for its duration plus
+    /// `tolerance`. The process should have exited before.
     ///
     /// Upstream: `HealthzAdaptor`.
     ///
@@ -200,8 +198,8 @@ impl LeaderElector {
         Ok(())
     }
 
-    /// Attempts to renew in each retry period, until an attempt succeeds, the lease is lost, or the renew
-    /// deadline has passed. Returns whether the lease is renewed.
+    /// Attempts to renew once per retry period, until an attempt succeeds, the lease is lost, or the renew deadline has
+    /// passed. Returns whether the lease is renewed.
     async fn renew_before_deadline(&self) -> bool {
         let deadline = self.clock.instant() + self.config.renew_deadline;
         let mut ticks = interval(self.config.retry_period);
@@ -221,7 +219,7 @@ impl LeaderElector {
         timeout_at(deadline, attempts).await.unwrap_or(false)
     }
 
-    /// Makes one attempt to acquire or renew. Returns whether this process leads after it.
+    /// Attempts once to acquire or renew the lease. Returns whether this process leads afterwards.
     ///
     /// Upstream: `tryAcquireOrRenew`, `maybeReportTransition`.
     async fn try_acquire_or_renew(&self, stop: &CancellationToken) -> bool {
@@ -245,8 +243,7 @@ impl LeaderElector {
         if let FastPath::Update(record) = first
             && !self.config.coordinated
         {
-            // Assume that the last observed record is current. If it is not, the server answers with a
-            // conflict.
+            // Assume that the last observed record is current. Otherwise the server responds with a conflict.
             match self.write(self.lock.update(&record), &record).await {
                 Ok(()) => return Ok(true),
                 Err(error) => {
@@ -259,12 +256,12 @@ impl LeaderElector {
             return Ok(false);
         }
         let (wall, now) = (self.clock.now(), self.clock.instant());
-        let then = if self.config.coordinated {
+        let path = if self.config.coordinated {
             self.election().coordinated_path(found, wall, now)
         } else {
             self.election().slow_path(found, wall, now)
         };
-        match then {
+        match path {
             SlowPath::Held => return Ok(false),
             SlowPath::Create(record) => self.write(self.lock.create(&record), &record).await?,
             SlowPath::Update { record, renewal } => {

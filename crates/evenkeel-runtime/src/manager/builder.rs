@@ -20,7 +20,7 @@ use std::{
 /// Error from building a manager.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// The configuration of leader election breaks a rule.
+    /// The configuration of leader election violates a rule.
     #[error("leader election")]
     Election(#[from] ConfigError),
 }
@@ -82,7 +82,7 @@ impl ManagerBuilder {
         self
     }
 
-    /// Sets the time after which stopping aborts the remaining tasks. Default: 30 s.
+    /// Sets the time after which a stopping manager aborts the remaining tasks. Default: 30 s.
     pub fn grace_period(mut self, period: Duration) -> Self {
         self.grace = period;
         self
@@ -103,7 +103,7 @@ impl ManagerBuilder {
     /// Builds the manager. Call it inside the tokio runtime that the manager will run in.
     ///
     /// # Errors
-    /// When the configuration of leader election breaks a rule.
+    /// When the configuration of leader election violates a rule.
     pub fn build(self) -> Result<Manager, BuildError> {
         let Self { transport, client, caches, clock, registry, component, grace, election } = self;
         let client = client.unwrap_or_else(|| {

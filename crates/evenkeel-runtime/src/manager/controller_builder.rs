@@ -1,4 +1,4 @@
-//! Controller builder for operators: declares a controller over whole objects of `k8s-openapi` or derived types.
+//! Controller builder for operators, over whole objects of `k8s-openapi` or derived types.
 
 use super::Manager;
 use crate::{
@@ -34,7 +34,7 @@ impl ControllerBuilder<'_> {
         Self { builder: self.builder.named(name), ..self }
     }
 
-    /// Enqueues the controller of a `D` on the `D`'s events.
+    /// Enqueues the owner (controller reference) of each `D` on the `D`'s events.
     #[doc(alias = "Owns")]
     pub fn owns<D>(self) -> Self
     where
@@ -44,7 +44,7 @@ impl ControllerBuilder<'_> {
         Self { builder: self.builder.owns(&cache), ..self }
     }
 
-    /// Enqueues the keys that `map` returns for a `W` on the `W`'s events.
+    /// Enqueues the keys that `map` returns for each `W` on the `W`'s events.
     #[doc(alias = "Watches")]
     pub fn watches<W>(self, map: impl Fn(&Full<W>) -> Vec<Key> + Send + Sync + 'static) -> Self
     where

@@ -1,5 +1,5 @@
-//! Runs a program: starts its runnables in order, runs the leader's while it holds the lease, and stops them in
-//! reverse order.
+//! Manager of a program: starts its runnables in order, runs the leader's runnables while the process holds the lease,
+//! and stops all in reverse order.
 //!
 //! ```no_run
 //! use evenkeel_runtime::{
@@ -96,19 +96,18 @@ impl Manager {
         &self.registry
     }
 
-    /// Returns the checks of `/healthz`. One of them is `tasks`, which fails with the names of the failed
-    /// tasks.
+    /// Returns the checks of `/healthz`. The check `tasks` fails with the names of the failed tasks.
     pub fn health(&self) -> &Health {
         &self.health
     }
 
-    /// Returns the checks of `/readyz`. One of them is `informer-sync`.
+    /// Returns the checks of `/readyz`. The check `informer-sync` fails until all caches have synced.
     pub fn readiness(&self) -> &Health {
         &self.readiness
     }
 
-    /// Returns the supervisor of all tasks of the program. When a task fails that cannot be restarted, the
-    /// manager stops.
+    /// Returns the supervisor of all tasks of the program. The manager stops when a task fails that cannot be
+    /// restarted.
     pub fn supervisor(&self) -> &Supervisor {
         &self.supervisor
     }
@@ -123,22 +122,22 @@ impl Manager {
         self.election.as_ref()
     }
 
-    /// Returns the leader fence, which is always open without leader election. Other clients of leader-only
-    /// work must be [fenced](Client::fenced) with it.
+    /// Returns the leader fence, which is always open without leader election. [Fence](Client::fenced) other clients of
+    /// the leader's work with it.
     pub fn fence(&self) -> LeaderFence {
         self.election.as_ref().map_or_else(LeaderFence::always_open, LeaderElector::fence)
     }
 
-    /// Returns the client without the fence, which writes whether or not this process leads.
+    /// Returns the client without the fence, which also writes while this process does not lead.
     pub fn unfenced(&self) -> &Client {
         &self.client
     }
 
-    /// Returns an elector for a second lease, which leader migration (KEP-2436) needs. The caller acquires,
-    /// renews and releases that lease. The health check `name` watches it.
+    /// Returns an elector for a second lease, which leader migration (KEP-2436) needs. The caller acquires, renews and
+    /// releases that lease. The health check `name` checks its renewal.
     ///
     /// # Errors
-    /// When the configuration breaks a rule of [`Config::check`].
+    /// When the configuration violates a rule of [`Config::check`].
     pub fn elector(&self, config: Config, name: &str) -> Result<Arc<LeaderElector>, ConfigError> {
         let metrics = match &self.election_metrics {
             Some(metrics) => metrics.clone(),
@@ -151,8 +150,8 @@ impl Manager {
         Ok(election)
     }
 
-    /// Adds a runnable. `run` works until [`RunContext::stopped`]. Servers ([`RunnableGroup::HttpServers`])
-    /// call [`RunContext::ready`] once they serve. An error stops the whole program.
+    /// Adds a runnable. `run` works until [`RunContext::stopped`] completes. Servers ([`RunnableGroup::HttpServers`])
+    /// call [`RunContext::ready`] when they serve. An error stops the program.
     pub fn add<F, Fut>(&self, group: RunnableGroup, name: &str, run: F)
     where
         F: FnOnce(RunContext) -> Fut + Send + 'static,

@@ -1,13 +1,13 @@
-//! Starts the groups of runnables in order, waits, and stops them in reverse order.
+//! Starts of the groups of runnables in order, and their stop in reverse order.
 //!
-//! When the leader's lease is lost, in this order:
+//! The loss of the leader's lease has these effects, in order:
 //!
-//! 1. The [`LeaderFence`](crate::client::LeaderFence) closes: no write of the leader is sent any more. It closes a fixed time
-//!    after the last renewal, before another candidate may acquire the lease.
-//! 2. `LeaderElector::renew` sets the metric to 0 and returns, and with it [`Manager::run_groups`].
-//! 3. [`Manager::stop_leading`] aborts the leader's runnables; the other groups stop within the grace period.
-//! 4. [`LeaderElector::step_down`] releases the lease if it is still ours, and records the event.
-//! 5. [`Manager::run`] returns [`ManagerError::LeaderElectionLost`], and the program exits with an error.
+//! 1. The [`LeaderFence`](crate::client::LeaderFence) closes, so that the leader sends no further write. It closes a
+//! fixed time after the last renewal, before another candidate may acquire the lease. 2. `LeaderElector::renew` sets
+//! the metric to 0 and returns, and with it [`Manager::run_groups`]. 3. [`Manager::stop_leading`] aborts the leader's
+//! runnables; the other groups stop within the grace period. 4. [`LeaderElector::step_down`] releases the lease if it
+//! is still ours, and records the event. 5. [`Manager::run`] returns [`ManagerError::LeaderElectionLost`], and the
+//! program exits with an error.
 //!
 //! Upstream: `OnStoppedLeading`.
 
@@ -23,7 +23,7 @@ use tokio::{
     time::Instant,
 };
 
-/// Interval at which the log names the caches that have not synced.
+/// Interval between logs of the caches that have not synced.
 const SYNC_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Minimum time that each group has to stop.
@@ -34,9 +34,9 @@ struct Groups {
     caches: Tasks,
     others: Tasks,
     leader: Tasks,
-    /// Holds the task that acquires and renews the lease. The task ends when the lease is lost.
+    /// Contains the task that acquires and renews the lease. The task ends when the lease is lost.
     lease: Tasks,
-    /// Writes events. Stopped last, because the end of leading is an event.
+    /// Writes events. Stops last, because stepping down records an event.
     events: Tasks,
 }
 
@@ -45,8 +45,8 @@ impl Manager {
     /// grace period, and releases the lease.
     ///
     /// # Errors
-    /// When a runnable or a task that cannot be restarted fails, or the lease is lost; the other runnables are
-    /// then stopped, too. Also when a runnable does not stop.
+    /// When a runnable or a task that cannot be restarted fails, or the lease is lost. The manager then stops the other
+    /// runnables. Also when a runnable does not stop in time.
     pub fn run<'a>(
         self,
         shutdown: impl Future<Output = ()> + Send + 'a,
@@ -84,7 +84,7 @@ impl Manager {
         if not_stopped.is_empty() { Ok(()) } else { Err(ManagerError::NotStopped(not_stopped)) }
     }
 
-    /// Starts the groups one after the other. Returns the error of a lost lease when the lease is lost.
+    /// Starts the groups one after the other. Returns only when the lease is lost.
     async fn run_groups(
         &self,
         groups: &Groups,
@@ -98,8 +98,8 @@ impl Manager {
             self.start(RunnableGroup::LeaderElection, &groups.leader, failed).await;
             return std::future::pending().await;
         };
-        // The lease has its own task, because stopping the program must not cancel a request for the lease in
-        // flight.
+        // The lease has its own task, because stopping the program must not cancel a request for the lease that
+        // is in flight.
         let (candidate, stop) = (Arc::clone(election), groups.lease.token());
         let (elected, is_elected) = oneshot::channel();
         groups.lease.spawn_finite("lease", async move {
@@ -164,8 +164,7 @@ impl Manager {
         not_stopped.into_iter().map(std::borrow::Cow::into_owned).collect()
     }
 
-    /// Stops the leader's runnables: within the grace period while the lease is renewed, at once when it is
-    /// lost.
+    /// Stops the leader's runnables: within the grace period while the lease is renewed, immediately when it is lost.
     async fn stop_leading(
         &self,
         groups: &Groups,
@@ -184,19 +183,18 @@ impl Manager {
         Vec::new()
     }
 
-    /// Returns the rest of the grace period, but at least [`MIN_STOP_TIMEOUT`], so that a slow group does not
-    /// use up the next group's time.
+    /// Returns the rest of the grace period, at least [`MIN_STOP_TIMEOUT`], so that a slow group leaves time for the
+    /// next group.
     fn remaining_grace(&self, deadline: Instant) -> Duration {
         deadline.saturating_duration_since(self.env.clock.instant()).max(MIN_STOP_TIMEOUT)
     }
 
-    /// Releases the lease, or stops the attempt to acquire it. The lease is released if the leader's runnables
-    /// have ended, or if it was lost. Otherwise it is kept until it expires, because a runnable may still
-    /// write.
+    /// Releases the lease, or stops the attempt to acquire it. Releases it only if the leader's runnables have ended or
+    /// the lease was lost. Otherwise keeps it until it expires, because a runnable may still write.
     async fn step_down(&self, election: &LeaderElector, groups: &Groups, is_lease_lost: bool) {
-        // The task that renews the lease ends at once. A task that acquires it ends after its request.
+        // The task ends immediately while it renews the lease, and after its request while it acquires the lease.
         groups.lease.shut_down(election.request_timeout()).await;
-        // An aborted task ends at its next await. Until then it could still write.
+        // An aborted task ends at its next await, and may still write before.
         let have_ended =
             tokio::time::timeout(Duration::from_secs(1), groups.leader.join()).await.is_ok();
         if (election.is_leader() && have_ended) || is_lease_lost {

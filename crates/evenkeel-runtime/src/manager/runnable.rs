@@ -13,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 /// caches start after [`RunnableGroup::HttpServers`] and before the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RunnableGroup {
-    /// HTTP servers (metrics, health, webhooks). They start first and stop last. Later groups wait until they
-    /// are ready.
+    /// HTTP servers (metrics, health, webhooks), which start first and stop last. Later groups wait until all are
+    /// ready.
     HttpServers,
-    /// Runnables of every replica, whether or not it leads.
+    /// Runnables of every replica, leader or not.
     Others,
     /// Runnables of the leader. Without leader election, runnables of every replica.
     LeaderElection,
@@ -87,8 +87,8 @@ impl Runnable {
         Self { group, name: name.to_owned(), work: Box::new(move |running| Box::pin(run(running))) }
     }
 
-    /// Returns the future to spawn, and the ready signal. The future reports an error or a panic to `failed`. A
-    /// runnable that has ended counts as ready.
+    /// Returns the future to spawn, and the ready signal. The future reports an error or a panic to `failed`, and
+    /// signals that it is ready when it ends.
     pub(super) fn start(
         self,
         stop: CancellationToken,

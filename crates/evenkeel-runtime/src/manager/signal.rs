@@ -6,14 +6,14 @@ use tokio::{
     sync::oneshot,
 };
 
-/// Completes at the first SIGTERM or SIGINT. The second one ends the process at once, with exit code 1. Call it
+/// Completes at the first SIGTERM or SIGINT. The second one ends the process immediately, with exit code 1. Call it
 /// inside a tokio runtime. After the call, the signals have no default action.
 pub fn shutdown_signal() -> impl Future<Output = ()> + Send + 'static {
     let (first, received) = oneshot::channel();
     let listening = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
     if let (Ok(terminate), Ok(interrupt)) = listening {
-        // This task must outlive the first signal and all other groups, to receive the second signal. If it
-        // ended before the first one, the sender would be dropped, and the program would stop.
+        // This task must outlive the first signal and all other groups, to receive the second signal. If it ended
+        // before the first one, it would drop the sender, and the program would stop.
         Tasks::new().spawn_finite("signals", listen(terminate, interrupt, first));
     } else {
         tracing::warn!("signals cannot be handled, only their default action stops this process");
@@ -21,7 +21,7 @@ pub fn shutdown_signal() -> impl Future<Output = ()> + Send + 'static {
         std::mem::forget(first);
     }
     async move {
-        // The sender is used, kept forever, or dropped by a panic.
+        // An error means that a panic dropped the sender.
         let _ = received.await;
     }
 }

@@ -1,4 +1,4 @@
-//! Answers a scrape: chooses the format and the compression.
+//! Response to a scrape, with negotiation of format and compression.
 
 use super::{
     protobuf,
@@ -34,11 +34,11 @@ impl Format {
     }
 }
 
-/// Answers a scrape with these request headers. The families must be sorted by name.
+/// Returns the response to a scrape with these request headers. The families must be sorted by name.
 ///
-/// As with upstream's programs, the format is text or protobuf, whichever the client prefers. OpenMetrics is
-/// only for clients that accept neither. It writes the bounds of histograms differently (`1.0` instead of `1`).
-/// A client that prefers it, such as Prometheus, would otherwise see other series than upstream's.
+/// As with upstream's programs, the format is text or protobuf, whichever the client prefers. Only clients that accept
+/// neither receive OpenMetrics, because its histograms have different bounds (`1.0` instead of `1`). Clients that
+/// prefer it, such as Prometheus, would otherwise have other series than upstream's.
 ///
 /// ```
 /// use evenkeel_runtime::metrics;
@@ -55,15 +55,15 @@ pub fn answer(headers: &HeaderMap, families: &[MetricFamily]) -> Response<Bytes>
         Format::Protobuf => protobuf::encode(families),
     };
     let gzip = ranges(headers, &header::ACCEPT_ENCODING).iter().any(|range| range.name == "gzip");
-    // Compression into memory cannot fail. If it did, send the body uncompressed.
-    let packed = gzip.then(|| compress(&body)).and_then(Result::ok);
+    // Compression into memory cannot fail, so an uncompressed body is only a fallback.
+    let compressed = gzip.then(|| compress(&body)).and_then(Result::ok);
     let mut response = Response::new(Bytes::new());
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-    if let Some(packed) = packed {
+    if let Some(compressed) = compressed {
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        body = packed;
+        body = compressed;
     }
     *response.body_mut() = body.into();
     response
@@ -82,13 +82,14 @@ struct Range<'a> {
 }
 
 impl Range<'_> {
+    /// Returns whether a parameter has one of the values. An absent parameter equals an empty value.
     fn is(&self, parameter: &str, values: &[&str]) -> bool {
         let found = self.parameters.iter().find(|(name, _)| *name == parameter);
         found.map_or_else(|| values.contains(&""), |(_, value)| values.contains(value))
     }
 }
 
-/// Returns the choices of a header, most preferred first, without refused ones.
+/// Returns the choices of a header by descending quality, without those of quality 0.
 fn ranges<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> Vec<Range<'a>> {
     let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     let mut found: Vec<(f32, Range<'a>)> = values
@@ -97,11 +98,11 @@ fn ranges<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> Vec<Range<'a
             let mut parts = range.split(';').map(str::trim);
             let name = parts.next().unwrap_or_default();
             let parameters: Vec<_> = parts.filter_map(|part| part.split_once('=')).collect();
-            let liked = parameters.iter().find(|(name, _)| *name == "q");
-            let liked = liked.map_or(1.0, |(_, q)| q.parse().unwrap_or(1.0));
-            (liked, Range { name, parameters })
+            let quality = parameters.iter().find(|(name, _)| *name == "q");
+            let quality = quality.map_or(1.0, |(_, q)| q.parse().unwrap_or(1.0));
+            (quality, Range { name, parameters })
         })
-        .filter(|(liked, _)| *liked > 0.0)
+        .filter(|(quality, _)| *quality > 0.0)
         .collect();
     found.sort_by(|(a, _), (b, _)| b.total_cmp(a));
     found.into_iter().map(|(_, range)| range).collect()
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_is_the_preferred_one() {
+    fn text_and_protobuf_are_preferred_to_openmetrics() {
         let open = "application/openmetrics-text;version=1.0.0";
         check("*/*", Format::Text);
         check("application/json", Format::Text);
@@ -167,15 +168,15 @@ mod tests {
     }
 
     #[test]
-    fn bodies_are_compressed_for_clients_that_accept_it() {
+    fn bodies_are_compressed_only_for_clients_that_accept_gzip() {
         let registry = prometheus::Registry::new();
         crate::metrics::gauge(&registry, "up", "Up.").set(1.0);
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("zstd, gzip;q=0.5"));
-        let packed = answer(&headers, &registry.gather());
-        assert_eq!(packed.headers()[header::CONTENT_ENCODING], "gzip");
+        let compressed = answer(&headers, &registry.gather());
+        assert_eq!(compressed.headers()[header::CONTENT_ENCODING], "gzip");
         let mut text = String::new();
-        flate2::read::GzDecoder::new(&packed.body()[..]).read_to_string(&mut text).unwrap();
+        flate2::read::GzDecoder::new(&compressed.body()[..]).read_to_string(&mut text).unwrap();
         assert_eq!(text, "# HELP up Up.\n# TYPE up gauge\nup 1\n");
 
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip;q=0"));

@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-/// Appends a number as client_golang writes it, so that an `le` label has the same text as upstream's. This is
-/// the shortest decimal that parses to the same number, with an exponent for magnitudes below 1e-4 and from 1e6
-/// on.
+/// Appends a number as client_golang does, so that an `le` label equals upstream's: the shortest decimal that parses to
+/// the same number, with an exponent for magnitudes below 1e-4 and of at least 1e6.
 ///
 /// Equal to `writeFloat` of Prometheus' `expfmt`.
 pub(super) fn push_float(out: &mut String, value: f64) {
@@ -64,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_as_go_writes_them() {
+    fn numbers_have_gos_format() {
         for (value, want) in [
             (0.0, "0"),
             (1.0, "1"),
@@ -100,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_escaped() {
+    fn backslashes_line_feeds_and_quotes_are_escaped() {
         let mut text = String::new();
         push_escaped(&mut text, "a\\b\n\"c\"", true);
         push_escaped(&mut text, " \"d\"", false);

@@ -83,7 +83,7 @@ mod tests {
     use prometheus::Registry;
 
     #[test]
-    fn bytes_match_the_schema() {
+    fn a_counter_has_the_bytes_of_the_schema() {
         let registry = Registry::new();
         counters(&registry, "a_total", "A.", &["l"]).with_label_values(&["v"]).inc();
         let value = 1f64.to_le_bytes();
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn long_messages_have_long_lengths() {
+    fn lengths_above_127_take_two_bytes() {
         let registry = Registry::new();
         let bounds: Vec<f64> = (0..40).map(f64::from).collect();
         histograms(&registry, "h", "H.", &bounds, &[])

@@ -19,8 +19,8 @@ pub(super) fn encode(families: &[MetricFamily], dialect: Dialect) -> String {
         let name = writer.head(family);
         for metric in family.get_metric() {
             labels.clear();
-            for (n, pair) in metric.get_label().iter().enumerate() {
-                labels.push_str(if n == 0 { "" } else { "," });
+            for (index, pair) in metric.get_label().iter().enumerate() {
+                labels.push_str(if index == 0 { "" } else { "," });
                 labels.push_str(pair.name());
                 labels.push_str("=\"");
                 push_escaped(&mut labels, pair.value(), true);
@@ -48,7 +48,7 @@ enum Number {
 }
 
 impl Writer {
-    /// Writes HELP and TYPE. Returns the name of the samples.
+    /// Writes HELP and TYPE. Returns the name of the family's samples.
     fn head<'a>(&mut self, family: &'a MetricFamily) -> &'a str {
         let name = family.name();
         let (mut shown, mut kind) = (name, kind(family.get_field_type()));
@@ -84,8 +84,8 @@ impl Writer {
             MetricType::SUMMARY => {
                 let summary = metric.get_summary();
                 for quantile in summary.get_quantile() {
-                    let at = Some(("quantile", quantile.quantile()));
-                    self.sample(name, labels, at, Number::Float(quantile.value()));
+                    let bound_label = Some(("quantile", quantile.quantile()));
+                    self.sample(name, labels, bound_label, Number::Float(quantile.value()));
                 }
                 self.suffixed(name, "_sum", labels, None, Number::Float(summary.sample_sum()));
                 self.suffixed(name, "_count", labels, None, Number::Count(summary.sample_count()));
@@ -98,8 +98,14 @@ impl Writer {
         let histogram = metric.get_histogram();
         let count = histogram.get_sample_count();
         for bucket in histogram.get_bucket() {
-            let at = Some(("le", bucket.upper_bound()));
-            self.suffixed(name, "_bucket", labels, at, Number::Count(bucket.cumulative_count()));
+            let bound_label = Some(("le", bucket.upper_bound()));
+            self.suffixed(
+                name,
+                "_bucket",
+                labels,
+                bound_label,
+                Number::Count(bucket.cumulative_count()),
+            );
         }
         let all = Some(("le", f64::INFINITY));
         self.suffixed(name, "_bucket", labels, all, Number::Count(count));
@@ -107,8 +113,14 @@ impl Writer {
         self.suffixed(name, "_count", labels, None, Number::Count(count));
     }
 
-    fn sample(&mut self, name: &str, labels: &str, at: Option<(&str, f64)>, value: Number) {
-        self.suffixed(name, "", labels, at, value);
+    fn sample(
+        &mut self,
+        name: &str,
+        labels: &str,
+        bound_label: Option<(&str, f64)>,
+        value: Number,
+    ) {
+        self.suffixed(name, "", labels, bound_label, value);
     }
 
     fn suffixed(
@@ -116,16 +128,16 @@ impl Writer {
         name: &str,
         suffix: &str,
         labels: &str,
-        at: Option<(&str, f64)>,
+        bound_label: Option<(&str, f64)>,
         value: Number,
     ) {
         let out = &mut self.out;
         out.push_str(name);
         out.push_str(suffix);
-        if !labels.is_empty() || at.is_some() {
+        if !labels.is_empty() || bound_label.is_some() {
             out.push('{');
             out.push_str(labels);
-            if let Some((label, bound)) = at {
+            if let Some((label, bound)) = bound_label {
                 out.push_str(if labels.is_empty() { "" } else { "," });
                 out.push_str(label);
                 out.push_str("=\"");

@@ -1,4 +1,4 @@
-//! Rules that every plan obeys. Debug builds check each plan, and so do the planners' tests.
+//! Rules for all plans. Debug builds and the planners' tests check each plan.
 
 use super::{Action, Plan, Target};
 use evenkeel_api::Kind;
@@ -9,7 +9,7 @@ use std::collections::HashSet;
 /// Upstream: `BurstReplicas`.
 pub const BURST_LIMIT: u64 = 500;
 
-/// Returns the rules that `plan` breaks, or an empty list.
+/// Returns the violations of the rules in `plan`.
 pub fn lint(plan: &Plan) -> Vec<String> {
     let mut wrong = Vec::new();
     let created: u64 = plan.actions.iter().map(creates).sum();
@@ -61,8 +61,8 @@ fn adopts(action: &Action) -> Option<&Target> {
     }
 }
 
-/// Returns an error for a write without a name, or without the namespace that its kind needs: it would affect
-/// the collection.
+/// Returns an error for a write without a name, or without the namespace that its kind requires, because it would
+/// affect the collection.
 fn nameless(action: &Action) -> Option<String> {
     let target = deletes(action).or_else(|| changes(action))?;
     let misplaced = target.kind.namespaced == target.namespace.is_empty();
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_is_named() {
+    fn each_violation_is_reported() {
         let mut plan = Plan::nothing();
         plan.push(Patch {
             if_live: Some(pod("owner")),

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::HeaderMap;
 use std::{sync::Arc, time::Duration};
 
-/// Read from the API server where a cache is not reliable enough: whether an object is really gone, or the
-/// result of a review.
+/// Read from the API server, for decisions for which a cache is not sufficient: whether an object is really gone, or
+/// the result of a review.
 ///
 /// Created by [`LiveRead::get`], [`LiveRead::list`], [`LiveRead::json`], [`LiveRead::shared_json`],
 /// [`LiveRead::review`] and [`LiveRead::resources`]. A NotFound response (404) is not a failure: the pass
@@ -47,7 +47,7 @@ pub enum ReadRequest {
     },
     /// Discovery of the API server's resources.
     Discovery {
-        /// Maximum age of the client's last discovery to be used instead of a new one.
+        /// Maximum age at which the client's last discovery is used instead of a new one.
         max_age: Duration,
     },
 }

@@ -78,7 +78,7 @@ impl PlanError {
         Self { message: message.into(), terminal: false }
     }
 
-    /// Returns an error for which a retry cannot help. The key waits for its next event.
+    /// Returns an error that a retry cannot resolve. The key waits for its next event.
     pub fn terminal(message: impl Into<String>) -> Self {
         Self { message: message.into(), terminal: true }
     }
@@ -208,7 +208,7 @@ impl EventRecord {
 }
 
 impl Outcomes {
-    /// Returns the first error among the actions, whatever its effect on the pass was.
+    /// Returns the first error among the actions, also of actions with [`OnError::Ignore`].
     pub fn first_error(&self) -> Option<&Failure> {
         self.0.iter().find_map(|outcome| outcome.error.as_ref())
     }
@@ -269,7 +269,7 @@ impl Action {
         }
     }
 
-    /// Returns the number of the plan's part that the action belongs to, if any.
+    /// Returns the number of the plan's part that contains the action, if any.
     pub fn part(&self) -> Option<u32> {
         match self.on_error() {
             OnError::SkipPart(part) => Some(part),

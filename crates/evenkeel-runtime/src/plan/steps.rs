@@ -1,13 +1,12 @@
-//! Steps of a pass, written as one function.
+//! Steps of a pass, as one function.
 
 use super::{Action, Outcome, Outcomes, Plan};
 use std::time::Duration;
 
 /// Outcomes of a pass so far, step by step.
 ///
-/// For planners whose steps depend on each other. At each step, one pure function decides from the beginning.
-/// It receives the outcomes of earlier steps as if it had awaited them, and returns the first step that has not
-/// been carried out yet:
+/// For planners whose steps depend on each other. For each step, one pure function runs from the beginning. It receives
+/// the outcomes of earlier steps as if it had awaited them, and returns the first step that was not executed yet:
 ///
 /// ```
 /// use evenkeel_runtime::plan::{LiveRead, Outcomes, Plan, Steps};
@@ -22,7 +21,7 @@ use std::time::Duration;
 /// assert_eq!(first, Plan::one(LiveRead::json("/version")));
 /// ```
 ///
-/// The function must decide the same each time, so all steps of a pass receive the same time.
+/// The function must be deterministic, so all steps of a pass receive the same time.
 #[derive(Debug)]
 pub struct Steps<'a> {
     rest: &'a [Outcome],
@@ -40,8 +39,8 @@ impl<'a> Steps<'a> {
         self.took
     }
 
-    /// Returns the step after these outcomes: the one that `decide` returns as its error, or the last one,
-    /// which `decide` returns. Returns `None` if the last one has been carried out.
+    /// Returns the step after these outcomes: the error of `decide`, or the last step, which `decide` returns as its
+    /// success. Returns `None` if the last step was executed.
     pub fn next(
         outcomes: &'a Outcomes,
         decide: impl FnOnce(&mut Self) -> Result<Plan, Plan>,
@@ -53,10 +52,10 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Returns the outcomes of a step's actions. A step without actions has none.
+    /// Returns the outcomes of a step's actions; empty for a step without actions.
     ///
     /// # Errors
-    /// The step itself, if it has not been carried out yet.
+    /// The step itself, if it was not executed yet.
     pub fn all(&mut self, step: Plan) -> Result<&'a [Outcome], Plan> {
         match self.rest.split_at_checked(step.actions.len()) {
             Some((outcomes, rest)) => {
@@ -71,7 +70,7 @@ impl<'a> Steps<'a> {
     /// Returns the outcome of a step with one action.
     ///
     /// # Errors
-    /// The step itself, if it has not been carried out yet.
+    /// The step itself, if it was not executed yet.
     pub fn one(&mut self, action: impl Into<Action>) -> Result<&'a Outcome, Plan> {
         let Some((outcome, rest)) = self.rest.split_first() else { return Err(Plan::one(action)) };
         self.rest = rest;
@@ -100,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn each_step_follows_from_those_before() {
+    fn each_step_depends_on_the_outcomes_of_earlier_steps() {
         let found = || Outcome { reply: Some(Reply::json("{}")), ..Outcome::success() };
         let not_found = || Outcome::failure(Failure { code: 404, ..Failure::local("gone") });
         let both = Plan::of(vec![read("/b").into(), read("/c").into()]);

@@ -5,8 +5,9 @@
 use std::{collections::HashMap, hash::Hash, time::Duration};
 use tokio::time::Instant;
 
-/// The bucket gains ten tokens per second.
+/// Interval at which the bucket gains a token.
 const BUCKET_INTERVAL: Duration = Duration::from_millis(100);
+/// Capacity of the bucket in tokens.
 const BUCKET_BURST: u32 = 100;
 
 /// Backoff policy of the keys of a workqueue.
@@ -54,6 +55,7 @@ impl<K> RateLimiter<K> {
 }
 
 impl<K: Eq + Hash> RateLimiter<K> {
+    /// Records a failure of a key, and returns the delay before its retry.
     pub(super) fn when(&mut self, key: &K, now: Instant) -> Duration
     where
         K: Clone,
@@ -100,7 +102,7 @@ mod tests {
     const BASE_DELAY: Duration = Duration::from_millis(5);
 
     #[test]
-    fn doubles_up_to_the_maximum() {
+    fn the_backoff_doubles_up_to_the_maximum() {
         let table = [
             (0, 5),
             (1, 10),
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_bucket_delays_after_its_burst() {
+    async fn the_bucket_delays_keys_beyond_its_burst() {
         let mut limiter = RateLimiter::default();
         let now = Clock::system().instant();
         let delays: Vec<Duration> = (0..103).map(|key| limiter.when(&key, now)).collect();
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn forgetting_starts_over() {
+    async fn a_forgotten_key_starts_with_the_base_delay() {
         let mut limiter = RateLimiter::default();
         let now = Clock::system().instant();
         assert_eq!(limiter.when(&"a", now), BASE_DELAY);

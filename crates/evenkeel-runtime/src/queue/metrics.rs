@@ -1,4 +1,4 @@
-//! Metrics of workqueues, under upstream's names.
+//! Metrics of workqueues, with upstream's names.
 
 use crate::metrics::{counters, exponential, histograms, int_gauges};
 use prometheus::{
@@ -63,8 +63,8 @@ impl Metrics {
         }
     }
 
-    /// Adds a queue to the gauges of running work. `ages` returns for each key in process the seconds since its
-    /// start, or `None` once the queue is dropped.
+    /// Adds a queue to the gauges of running work. `ages` returns the seconds since the start of each key in process,
+    /// or `None` after the queue was dropped.
     pub(super) fn observe_running(
         &self,
         name: &str,
@@ -145,7 +145,7 @@ impl Collector for RunningWork {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        // A dropped queue has no work. Its successor may have the same name, so all values are set anew.
+        // A dropped queue has no work, but a new queue may have its name. So reset all values and set them again.
         self.unfinished.reset();
         self.longest.reset();
         queues.retain(|(name, ages)| {

@@ -1,8 +1,8 @@
 //! Workqueue of keys: deduplicated, prioritized, delayed and rate limited.
 //!
-//! A key is in the queue at most once, and only one worker processes it at a time. A key that is added during
-//! its processing is processed again afterwards. Behaviour and metrics are those of client-go's
-//! `util/workqueue`, priorities those of controller-runtime's priority queue.
+//! A key is in the queue at most once, and only one worker processes it at a time. A key that is added during its
+//! processing is processed again afterwards. Behaviour and metrics equal those of client-go's `util/workqueue`,
+//! priorities those of controller-runtime's priority queue.
 
 mod limiter;
 mod metrics;
@@ -25,7 +25,7 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// Delay that replaces one that the clock cannot express.
+/// Delay that replaces a delay beyond the range of the clock.
 const MAX_DELAY: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 
 /// Priority of a key. Keys with greater values are processed first, keys with equal values in order of arrival.
@@ -50,7 +50,7 @@ pub struct QueueSnapshot<K> {
     pub delayed: usize,
     /// Number of keys that failed and were not forgotten since.
     pub failing: usize,
-    /// The first keys: those in process by age, ready keys in order, delayed keys by time.
+    /// The first keys of each state: keys in process by age, ready keys in order, delayed keys by time.
     pub keys: Vec<(KeyStatus, K)>,
 }
 
@@ -125,8 +125,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Adds a key. A key that already waits keeps its position unless this priority is greater. A key in
-    /// process is processed again afterwards. Does nothing once the queue is shut down.
+    /// Adds a key. A key that already waits keeps its position unless this priority is greater. A key in process is
+    /// processed again afterwards. Does nothing after the queue is shut down.
     pub fn add(&self, key: K, priority: Priority) {
         let added = lock(&self.shared.state).add(key, priority, self.shared.clock.instant());
         self.added(added);
@@ -176,18 +176,18 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
                 Taken::Key { key, waited } => {
                     self.measure(|m| m.taken(waited));
                     if delayed {
-                        // Another worker now has to wait for the next delayed key.
+                        // Another worker must now wait for the next delayed key.
                         self.shared.wake.notify_one();
                     }
                     return Some(key);
                 }
                 Taken::ShutDown => {
-                    // The other workers have to end too.
+                    // The other workers must end, too.
                     self.shared.wake.notify_waiters();
                     return None;
                 }
                 Taken::Wait(Some(at)) => {
-                    // Wait for the time or for a new key. The loop then checks both again.
+                    // Wait for the time or for a new key, then check both again.
                     let _ = tokio::time::timeout_at(at, wake).await;
                 }
                 Taken::Wait(None) => wake.await,
@@ -195,8 +195,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         }
     }
 
-    /// Processes a key: awaits `work` and marks the key as processed. A panic of `work` is logged, and the key
-    /// is retried with backoff.
+    /// Processes a key: awaits `work` and marks the key as processed. If `work` panics, logs the panic and retries the
+    /// key with backoff.
     #[doc(alias("RecoverPanic"))]
     pub async fn process(&self, key: &K, work: impl Future<Output = ()>) {
         if let Err(panic) = catch_panic(work).await {
@@ -218,7 +218,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         self.shared.idle.notify_waiters();
     }
 
-    /// Returns whether a key waits, is in process or is delayed, and since or until when.
+    /// Returns since when a key waits or is in process, or until when it is delayed.
     pub fn key_status(&self, key: &K) -> KeyStatus {
         lock(&self.shared.state).key_status(key)
     }
@@ -243,8 +243,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         self.len() == 0
     }
 
-    /// Shuts the queue down: it accepts no further keys, and drops delayed ones. Waiting keys are still
-    /// processed.
+    /// Shuts the queue down: it accepts no further keys and drops delayed ones. Workers still process waiting keys.
     pub fn shut_down(&self) {
         lock(&self.shared.state).shut_down(false);
         self.shared.wake.notify_waiters();
@@ -270,7 +269,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         loop {
             let idle = self.shared.idle.notified();
             tokio::pin!(idle);
-            // From here on, no notification is missed.
+            // Registers for notifications before the check, so that none is missed.
             idle.as_mut().enable();
             if lock(&self.shared.state).is_idle() {
                 return;
@@ -293,7 +292,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
             }
             self.measure(Handles::retried);
             if !delay.is_zero() {
-                // A delay may come from an object, and be too long for any clock.
+                // An object may specify a delay beyond the range of the clock.
                 let due = now.checked_add(delay).unwrap_or(now + MAX_DELAY);
                 state.add_at(key, due, priority);
                 drop(state);
@@ -316,9 +315,9 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         }
     }
 
-    fn measure(&self, f: impl FnOnce(&Handles)) {
+    fn measure(&self, record: impl FnOnce(&Handles)) {
         if let Some(handles) = &self.shared.metrics {
-            f(handles);
+            record(handles);
         }
     }
 }

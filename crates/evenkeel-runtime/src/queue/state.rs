@@ -1,4 +1,4 @@
-//! State of a workqueue: waiting, running and delayed keys. Plain data, with the time as an argument.
+//! State of a workqueue: waiting, running and delayed keys. Contains no I/O; callers pass the time.
 
 use super::Priority;
 use std::{
@@ -11,11 +11,11 @@ use tokio::time::Instant;
 
 pub(super) struct State<K> {
     waiting: HashMap<K, Waiting>,
-    /// Waiting keys, in the order in which they are processed.
+    /// Waiting keys in the order of their processing.
     order: BTreeMap<(Reverse<Priority>, u64), K>,
     running: HashMap<K, Running>,
     delayed: HashMap<K, Delayed>,
-    /// Delayed keys, in the order in which they become ready.
+    /// Due times of delayed keys, with their sequence numbers.
     timeline: BTreeSet<(Instant, u64)>,
     /// Keys of `timeline`, by sequence number.
     due: HashMap<u64, K>,
@@ -32,7 +32,7 @@ struct Waiting {
 struct Running {
     priority: Priority,
     since: Instant,
-    /// Set if the key was added during its processing (client-go: dirty): its new priority, and the time.
+    /// Priority and time of an add during processing (client-go: dirty), if any.
     again: Option<(Priority, Instant)>,
 }
 
@@ -45,9 +45,9 @@ struct Delayed {
 /// Status of a key in a queue. The default is the status of a key that is not in the queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KeyStatus {
-    /// Time when the key began to wait for a worker.
+    /// Time when the key started to wait for a worker.
     pub ready: Option<Instant>,
-    /// Time when a worker began to process the key.
+    /// Time when a worker started to process the key.
     pub running: Option<Instant>,
     /// Whether the key was added during its processing, and will be processed again.
     pub again: bool,
@@ -66,7 +66,7 @@ pub(super) enum Added {
     Ready,
 }
 
-/// Answer to a worker that requests a key.
+/// Result of a worker's request for a key.
 pub(super) enum Taken<K> {
     /// The key to process, and the time that it waited.
     Key { key: K, waited: Duration },
@@ -99,8 +99,8 @@ impl<K> Default for State<K> {
     }
 }
 
-/// Frees the memory of a burst once it is over. At the start every object has its key in the queue, later only
-/// a few.
+/// Frees the memory of an empty map after a burst. At the start, the queue has the keys of all objects, later only a
+/// few.
 fn shrink_if_empty<K, V>(map: &mut HashMap<K, V>) {
     const KEPT: usize = 256;
     if map.is_empty() && map.capacity() > KEPT {
@@ -139,7 +139,7 @@ impl<K: Clone + Eq + Hash> State<K> {
                 true
             }
             Some(waiting) if waiting.priority < priority => {
-                // The key keeps its sequence number: keys of equal priority are processed in order of arrival.
+                // The key keeps its sequence number, because keys of equal priority are processed in order of arrival.
                 self.order.remove(&(Reverse(waiting.priority), waiting.sequence));
                 waiting.priority = priority;
                 self.order.insert((Reverse(priority), waiting.sequence), key);
@@ -221,7 +221,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         Done { worked, again }
     }
 
-    /// Returns whether keys are delayed, so that a worker has to wait for their time.
+    /// Returns whether keys are delayed, so that a worker must wait for their time.
     pub(super) fn has_delayed(&self) -> bool {
         !self.timeline.is_empty()
     }
@@ -271,7 +271,8 @@ impl<K: Clone + Eq + Hash> State<K> {
         running.sort_by_key(|(since, _)| *since);
         let running = running.into_iter().map(|(_, key)| key).take(most);
         let ready = self.order.values().take(most);
-        let delayed = self.timeline.iter().filter_map(|(_, at)| self.due.get(at)).take(most);
+        let delayed =
+            self.timeline.iter().filter_map(|(_, sequence)| self.due.get(sequence)).take(most);
         let mut seen = std::collections::HashSet::new();
         running.chain(ready).chain(delayed).filter(|key| seen.insert(*key)).cloned().collect()
     }
@@ -281,7 +282,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         [self.waiting.len(), self.running.len(), self.delayed.len()]
     }
 
-    /// Returns for each key in process the seconds since its start.
+    /// Returns the seconds since the start of each key in process.
     pub(super) fn running_ages(&self, now: Instant) -> Vec<f64> {
         self.running
             .values()

@@ -1,4 +1,4 @@
-//! Tests of the queue's rules, in paused time.
+//! Tests of the queue in paused time.
 
 use super::*;
 use prometheus::proto::MetricType;
@@ -15,7 +15,7 @@ async fn taken<K: Clone + Eq + Hash + Send + Sync + 'static>(queue: &Queue<K>) -
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_added_during_its_work_runs_again_after_it() {
+async fn a_key_added_during_its_processing_is_processed_again() {
     let queue = Queue::unnamed(&Clock::system());
     queue.add("a", Priority::NORMAL);
     assert_eq!(queue.next().await, Some("a"));
@@ -29,7 +29,7 @@ async fn a_key_added_during_its_work_runs_again_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_that_no_clock_reaches_delays_no_other_key() {
+async fn delays_beyond_the_range_of_the_clock_do_not_affect_other_keys() {
     let queue = Queue::unnamed(&Clock::system());
     queue.add_after("never", Duration::MAX);
     queue.add_after("never either", Duration::from_secs(i64::MAX.unsigned_abs()));
@@ -39,7 +39,7 @@ async fn a_delay_that_no_clock_reaches_delays_no_other_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn urgent_keys_are_first_and_a_raised_priority_keeps_the_order_of_arrival() {
+async fn keys_are_taken_by_priority_and_then_by_order_of_arrival() {
     let queue = Queue::unnamed(&Clock::system());
     for key in ["a", "b", "c"] {
         queue.add(key, Priority::LOW);
@@ -73,7 +73,7 @@ async fn the_earliest_delay_applies_and_an_immediate_add_keeps_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_is_kept_while_its_worker_is_busy() {
+async fn a_delayed_key_is_processed_on_time_while_another_worker_is_busy() {
     let queue = Queue::unnamed(&Clock::system());
     let start = Clock::system().instant();
     let worker = || async {
@@ -233,7 +233,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Model of the rules, simple and slow.
+/// Simple model of the queue: priorities by key, with milliseconds as the time.
 #[derive(Default)]
 struct Model {
     waiting: HashMap<u8, i32>,
@@ -282,7 +282,7 @@ proptest! {
     /// After any steps, the queue returns a waiting key of the highest priority, never one in process, and
     /// loses none.
     #[test]
-    fn behaves_as_its_model(steps in proptest::collection::vec(step(), 1..80)) {
+    fn the_queue_equals_its_model(steps in proptest::collection::vec(step(), 1..80)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
             let (queue, mut model) = (Queue::<u8>::unnamed(&Clock::system()), Model::default());
@@ -305,7 +305,7 @@ proptest! {
                         keys.sort_unstable();
                         if let Some(key) = keys.get(nth) {
                             queue.done(key);
-                            // The model adds keys that became due during the work before the work ends.
+                            // Like the queue, the model adds due keys only at the next take.
                             model.done(*key);
                         }
                     }

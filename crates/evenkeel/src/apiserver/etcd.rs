@@ -1,5 +1,4 @@
-//! Replacement of etcd for tools that start it beside kube-apiserver and wait until it is healthy. It stores
-//! nothing.
+//! Replacement of etcd for tools that start etcd beside kube-apiserver and wait until it is healthy. It stores nothing.
 
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
@@ -21,7 +20,7 @@ use hyper_util::{
 use std::{convert::Infallible, net::SocketAddr, process::ExitCode, time::Duration};
 use tokio::net::{TcpListener, lookup_host};
 
-/// Name of the program that it replaces.
+/// Name of the program that this module replaces.
 pub(crate) const NAME: &str = "etcd";
 
 /// Default of `--listen-client-urls`.
@@ -40,7 +39,7 @@ Usage:
 /// Time that open requests have to complete when the server stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Wait after a connection that could not be accepted.
+/// Delay after a connection that could not be accepted.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 /// Runs the program with these arguments, and returns its exit code.
@@ -108,7 +107,7 @@ async fn accept(listener: TcpListener, tasks: Tasks) {
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         let Ok((stream, _)) = accepted.inspect_err(|error| tracing::warn!(%error, "no connection"))
         else {
-            // Without free file descriptors, the next attempt would fail at once.
+            // Without free file descriptors, the next attempt would fail immediately.
             stop.run_until_cancelled(tokio::time::sleep(ACCEPT_BACKOFF)).await;
             continue;
         };
@@ -126,6 +125,8 @@ async fn accept(listener: TcpListener, tasks: Tasks) {
     }
 }
 
+/// Returns the response to a request: `/health` is always true, other paths do not exist.
+///
 /// Upstream: etcd's `HandleHealth`.
 fn answer(request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let response = match (request.method(), request.uri().path()) {
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn client_urls_are_those_of_the_flag() {
+    fn the_flags_last_value_determines_the_client_urls() {
         for (arguments, urls) in [
             (&[] as &[&str], &["http://localhost:2379"] as &[_]),
             (&["--unsafe-no-fsync", "--listen-client-urls=http://a:1"], &["http://a:1"]),

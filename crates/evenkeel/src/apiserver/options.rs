@@ -13,8 +13,7 @@ use std::{
     time::Duration,
 };
 
-/// Flags that are refused, each with the reason: without their effect, the server would do less than its users
-/// rely on.
+/// Flags that are refused, each with the reason, because users rely on their effect.
 const REFUSED: [(&str, &str); 10] = [
     ("audit-policy-file", "there is no audit log"),
     ("audit-log-path", "there is no audit log"),
@@ -28,7 +27,7 @@ const REFUSED: [(&str, &str); 10] = [
     ("tls-cipher-suites", "the cipher suites cannot be chosen"),
 ];
 
-/// Flags that are ignored without a warning, because no user notices their absence: those of etcd, of kubelet
+/// Flags that are ignored without a warning, because they have no visible effect here: flags of etcd, of kubelet
 /// credentials, and of diagnosis.
 const SILENT: [&str; 12] = [
     "etcd-servers",
@@ -45,7 +44,7 @@ const SILENT: [&str; 12] = [
     "profiling",
 ];
 
-/// Returns the flags of upstream's kube-apiserver v1.37, and `--data-dir` and `--write-kubeconfig`.
+/// Returns the flags of upstream's kube-apiserver v1.37, and this program's `--data-dir` and `--write-kubeconfig`.
 pub(super) fn flags() -> Flags {
     let words = include_str!("../../data/kube-apiserver.words.tsv");
     Flags::from_table(include_str!("../../data/kube-apiserver.own.tsv"), words)
@@ -143,7 +142,7 @@ fn limit(read: &Reader, flag: &str) -> usize {
     })
 }
 
-/// Returns the files of the serving certificate: the named ones, or else those in `--cert-dir` if both exist.
+/// Returns the files of the serving certificate: the ones that flags name, or else those in `--cert-dir` if both exist.
 fn certificate(read: &Reader, exists: &impl Fn(&Path) -> bool) -> Option<[PathBuf; 2]> {
     let [chain, key] =
         ["tls-cert-file", "tls-private-key-file"].map(|flag| read.path(flag).map(PathBuf::from));
@@ -162,14 +161,14 @@ fn certificate(read: &Reader, exists: &impl Fn(&Path) -> bool) -> Option<[PathBu
     }
 }
 
-/// Reads the flags that `evenkeel up` has too.
+/// Reads the flags that `evenkeel up` also has.
 fn server(read: &Reader) -> ServerArgs {
     let path = |flag| read.path(flag).map(PathBuf::from);
     let anonymous = read.bool("anonymous-auth");
     let given = |flag: &str| read.given().names().any(|name| name == flag);
     let enable_admission_plugins = read.list("enable-admission-plugins");
     let mut disable_admission_plugins = read.list("disable-admission-plugins");
-    // Upstream only enables this plug-in on request.
+    // Upstream enables this plug-in only on request.
     let restriction = "NodeRestriction".to_owned();
     if ![&enable_admission_plugins, &disable_admission_plugins]
         .iter()
@@ -205,16 +204,17 @@ mod tests {
     use super::*;
     use evenkeel_component::flags::Invocation;
 
+    /// Parses and validates flags. Only files below `/there` exist.
     fn check(arguments: &[&str]) -> Result<Options, String> {
         let arguments = arguments.iter().map(|&argument| argument.to_owned());
-        let asked =
+        let invocation =
             flags().parse("kube-apiserver", arguments).map_err(|error| error.to_string())?;
-        let Invocation::Run(given) = asked else { panic!("it is to run") };
+        let Invocation::Run(given) = invocation else { panic!("it is to run") };
         Options::check(given, |file| file.starts_with("/there")).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn envtests_flags_are_read_without_a_warning() {
+    fn the_flags_of_envtest_cause_no_warning() {
         let options = check(&[
             "--advertise-address=127.0.0.1",
             "--allow-privileged=true",
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_has_words() {
+    fn every_flag_has_a_description() {
         for flag in flags().iter() {
             assert!(!flag.words.is_empty(), "{}", flag.name);
         }

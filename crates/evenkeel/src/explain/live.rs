@@ -43,7 +43,7 @@ pub fn url_of(url: &str) -> &str {
 }
 
 impl Live {
-    /// Returns the first of these sockets on which a manager of the cluster at `url` answers.
+    /// Returns the first of these sockets on which a manager of the cluster at `url` responds.
     pub(super) async fn over_socket(sockets: &[PathBuf], url: &str) -> Option<Self> {
         for socket in sockets {
             let Ok(answer) = ask_socket(socket, Method::GET, "/cluster").await else { continue };
@@ -109,7 +109,7 @@ impl Live {
     }
 }
 
-/// Returns why a manager did not answer, and how to fix it.
+/// Returns the reason why a manager did not respond, and a remedy.
 fn unanswered(url: &str, error: &ApiError) -> String {
     let why = full_text(error);
     match error.code() {
@@ -154,14 +154,14 @@ impl Source for Live {
 /// Sends a request to a Unix socket, and returns the body of the response.
 ///
 /// # Errors
-/// When no process answers. Also for an error response, with its body.
+/// When no process responds. Also for an error response, with its body.
 pub async fn ask_socket(path: &Path, method: Method, target: &str) -> Result<Bytes> {
     let stream = UnixStream::connect(path).await?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake::<_, Empty<Bytes>>(TokioIo::new(stream)).await?;
     let request = Request::builder().method(method).uri(target).header(header::HOST, "evenkeel");
     let request = request.body(Empty::new())?;
-    let asked = async {
+    let response = async {
         let answer = sender.send_request(request).await?;
         let code = answer.status();
         let body = answer.into_body().collect().await?.to_bytes();
@@ -172,12 +172,12 @@ pub async fn ask_socket(path: &Path, method: Method, target: &str) -> Result<Byt
     };
     // Poll the connection while waiting for the response.
     tokio::pin!(connection);
-    tokio::pin!(asked);
+    tokio::pin!(response);
     tokio::select! {
-        answer = &mut asked => answer,
+        answer = &mut response => answer,
         ended = &mut connection => {
             ended?;
-            asked.await
+            response.await
         }
     }
 }
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sockets_stand_beside_kubeconfigs() {
+    fn sockets_are_in_the_folder_of_their_kubeconfig() {
         let table = [
             ("/d/kubeconfig", "/d/controllers.sock"),
             ("/s/kubeconfig-7000", "/s/controllers-7000.sock"),

@@ -1,8 +1,8 @@
-//! `evenkeel explain KIND/NAME`: what the controllers observe of an object, their next actions, and what they
-//! wait for.
+//! `evenkeel explain KIND/NAME`: the controllers' observations of an object, their next actions, and their reasons to
+//! wait.
 //!
-//! It queries a running manager. If it finds none, it runs the controllers' planners in this process: over a
-//! read-only connection, and with only the caches that they need.
+//! It queries a running manager. Without one, it runs the controllers' planners in this process, over a read-only
+//! connection and with only the caches that they need.
 
 mod live;
 mod offline;
@@ -67,7 +67,7 @@ pub struct Args {
 /// Explains an object, and returns the output.
 ///
 /// # Errors
-/// When neither a manager nor the cluster answers, or the kind or the object does not exist.
+/// When neither a manager nor the cluster responds, or the kind or the object does not exist.
 pub fn run<'a>(args: &'a Args, sockets: &'a [PathBuf]) -> LocalBoxFuture<'a, Result<String>> {
     Box::pin(explain_object(args, sockets))
 }
@@ -95,7 +95,7 @@ async fn explain_object(args: &Args, sockets: &[PathBuf]) -> Result<String> {
         Some(live) => {
             let subject = match client.api_resources().await {
                 Ok(found) => resolve(&found, kind, &namespace, name)?,
-                // The manager can explain why it does nothing even while the API server is unavailable.
+                // The manager can also explain its reasons to wait while the API server is unavailable.
                 Err(_) => known_to(&live, kind, &namespace, name).await?,
             };
             let mode = live.description();
@@ -143,7 +143,7 @@ pub fn ca_of(config: &kube::Config) -> Option<String> {
     config.root_cert.as_deref().map(pem)
 }
 
-/// Returns a subject whose kind is one that the manager's controllers reconcile.
+/// Returns a subject of a kind that the manager's controllers reconcile, without discovery.
 async fn known_to(live: &Live, kind: &str, namespace: &str, name: &str) -> Result<Subject> {
     let kinds = live.kinds().await?;
     let fits = |known: &&String| {

@@ -1,4 +1,4 @@
-//! Controllers over a read-only connection, which never run. Only their planners are called.
+//! Controllers over a read-only connection. They never run; only their planners are called.
 
 use super::Source;
 use anyhow::Result;
@@ -22,11 +22,11 @@ use prometheus::Registry;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::Mutex;
 
-/// Timeout of the caches' sync, after which the report names those that have not synced.
+/// Maximum time to wait for the caches. Afterwards, the report names the caches that have not synced.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(20);
-/// Interval of the checks whether the caches have synced.
+/// Interval between checks whether the caches have synced.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Time that reflectors have to end.
+/// Time that reflectors have to stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Controllers that never run, with caches of the object's namespace.
@@ -43,7 +43,7 @@ pub struct Offline {
 }
 
 impl Offline {
-    /// Sets up the controllers for reports about `subject` and its dependents. Nothing is read yet.
+    /// Sets up the controllers for reports about `subject` and its dependents. Reads nothing.
     ///
     /// # Errors
     /// When a controller cannot be set up.
@@ -63,7 +63,7 @@ impl Offline {
         let mut env = Env::new(client.clone(), caches.clone(), clock.clone(), &registry);
         env.introspection = Introspection::keeping(caches.clone(), clock.clone());
         let introspection = env.introspection.clone();
-        // The tasks are cancelled before they start: the controllers are set up and never run.
+        // Cancel the tasks before they start, so that the controllers are set up but never run.
         let stopped = Tasks::new();
         stopped.token().cancel();
         let writer = client.clone();
@@ -113,7 +113,7 @@ impl Offline {
                 self.clock.sleep(POLL_INTERVAL).await;
             }
         };
-        // The report names the caches that have not synced by then, with the reason.
+        // After a timeout, the report names the caches that have not synced, with the reason.
         let _ = tokio::time::timeout(SYNC_TIMEOUT, filled).await;
     }
 

@@ -1,4 +1,4 @@
-//! Resolves a kind and a name that a user types.
+//! Resolution of a kind and a name from the command line.
 
 use anyhow::{Result, bail};
 use evenkeel_runtime::{
@@ -9,7 +9,7 @@ use evenkeel_runtime::{
 /// Splits `KIND/NAME` or `KIND NAME`.
 ///
 /// # Errors
-/// When the words have neither form.
+/// When the arguments have neither form.
 pub fn split(words: &[String]) -> Result<(&str, &str)> {
     let parts = match words {
         [one] => one.split_once('/'),
@@ -46,7 +46,7 @@ pub fn resolve(
             || *resource.singular == *short
             || kind.kind.to_lowercase() == short
             || resource.short_names.iter().any(|name| **name == *short);
-        // As in kubectl, a prefix of the group is enough.
+        // As in kubectl, a prefix of the group is sufficient.
         names && group.is_none_or(|group| kind.group.starts_with(group))
     };
     let Some(resource) = found.preferred().find(named) else {
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_found_by_any_of_their_names() {
+    fn kinds_are_resolved_by_each_of_their_names() {
         let deployments = Kind::new("apps", "v1", "Deployment", "deployments", true);
         let nodes = Kind::new("", "v1", "Node", "nodes", false);
         let found = ServerResources {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_to_name_an_object_are_understood() {
+    fn an_object_is_one_argument_with_a_slash_or_two_arguments() {
         let words = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
         assert_eq!(split(&words(&["deploy/web"])).expect("one word"), ("deploy", "web"));
         assert_eq!(split(&words(&["deploy", "web"])).expect("two words"), ("deploy", "web"));

@@ -7,9 +7,9 @@ use futures::future::LocalBoxFuture;
 use serde::Serialize;
 use std::{collections::HashSet, fmt::Write as _};
 
-/// Maximum depth: a Deployment, its ReplicaSets, their pods.
+/// Maximum depth of dependent objects. The pods of a Deployment have depth 2.
 const DEPTH: usize = 3;
-/// Maximum number of dependent objects that are explained for one object.
+/// Maximum number of explained dependent objects of one object.
 const CHILDREN: usize = 10;
 
 /// Source of reports about objects.
@@ -46,15 +46,16 @@ fn is_none_more(n: &usize) -> bool {
 /// Explains an object and its dependent objects.
 ///
 /// # Errors
-/// When the source does not answer.
+/// When the source does not respond.
 pub async fn explain(source: &impl Source, subject: Subject, asked: String) -> Result<Explained> {
     let mut known = HashSet::from([subject.clone()]);
-    let mut explained = below(source, subject, 0, &mut known).await?;
+    let mut explained = explain_at(source, subject, 0, &mut known).await?;
     explained.asked = asked;
     Ok(explained)
 }
 
-fn below<'a>(
+/// Explains an object at a depth. `known` prevents that an object is explained twice.
+fn explain_at<'a>(
     source: &'a impl Source,
     object: Subject,
     depth: usize,
@@ -72,7 +73,7 @@ fn below<'a>(
         kept.truncate(CHILDREN);
         let mut children = Vec::with_capacity(kept.len());
         for child in kept {
-            children.push(below(source, child, depth + 1, known).await?);
+            children.push(explain_at(source, child, depth + 1, known).await?);
         }
         Ok(Explained { object, asked: String::new(), reports, children, more })
     })
@@ -89,7 +90,7 @@ impl Explained {
 
     fn write(&self, out: &mut String, now: Timestamp, depth: usize) {
         let indent = 2 * (depth + 1);
-        // The root shows all reports. Its dependents only show reports that need attention.
+        // Show all reports of the root, but only reports of its dependents that need attention.
         let reports = self.reports.iter().filter(|report| depth == 0 || matters(report));
         for report in reports {
             out.push_str(&render(report, now, indent));

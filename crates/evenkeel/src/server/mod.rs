@@ -25,7 +25,7 @@ pub(crate) async fn listen(address: SocketAddr, flag: &str) -> Result<TcpListene
     })
 }
 
-/// Returns the URL at which clients reach a server that listens on this address.
+/// Returns the URL of a server that listens on this address, for clients on this machine.
 pub(crate) fn url(address: SocketAddr) -> String {
     let host =
         if address.ip().is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { address.ip() };
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_unspecified_address_is_reached_on_loopback() {
+    fn the_url_of_the_unspecified_address_has_loopback() {
         assert_eq!(url("0.0.0.0:6443".parse().expect("an address")), "https://127.0.0.1:6443");
         assert_eq!(url("[::1]:1".parse().expect("an address")), "https://[::1]:1");
     }

@@ -74,7 +74,7 @@ impl Messages {
     }
 }
 
-/// Prints the error with which the program ends.
+/// Prints the error that ends the program.
 pub(super) fn error(error: &anyhow::Error) {
     eprintln!("Error: {error:#}");
 }

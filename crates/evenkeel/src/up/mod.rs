@@ -44,7 +44,7 @@ pub(crate) fn main(args: Args) -> ExitCode {
 }
 
 async fn run(args: Args) -> Result<()> {
-    // Install the signal handler first, so that a signal during the start also stops the program in order.
+    // Install the signal handler first, so that a signal during the start also stops the program gracefully.
     let shutdown = shutdown_signal();
     let clock = Clock::system();
     let messages = Messages::start(clock.clone());
@@ -162,7 +162,8 @@ async fn on_remote(
     ended.and_then(|()| end(&late))
 }
 
-/// Logs an error of the control socket. Only `evenkeel explain` needs the socket, so `up` continues without it.
+/// Logs an error of the control socket. `up` continues without it, because only `evenkeel explain` and `evenkeel
+/// snapshot save` need it.
 fn or_warn(control: Result<control::ControlSocket>) -> Option<control::ControlSocket> {
     control.inspect_err(|error| tracing::warn!("the control socket cannot be opened, so evenkeel explain cannot ask this process: {error:#}")).ok()
 }

@@ -38,8 +38,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["data_dir", "port", "bind_address"])]
     pub(super) kubeconfig: Option<PathBuf>,
 
-    /// Addresses for Services of type LoadBalancer: CIDRs, ranges (first-last) or single addresses, separated by commas;
-    /// `none` assigns no addresses. Default: 198.18.0.0/24 for the embedded API server, none for another one.
+    /// Addresses for Services of type LoadBalancer: CIDRs, ranges (first-last) or single addresses, separated by
+    /// commas; `none` assigns no addresses. Default: 198.18.0.0/24 for the embedded API server, none for another one.
     #[arg(long, value_name = "ADDRESSES")]
     pub(super) load_balancer_pool: Option<String>,
 
@@ -55,8 +55,7 @@ pub(crate) struct Args {
     pub(super) verbose: u8,
 }
 
-/// Default pool of the embedded API server: addresses reserved for benchmarks (RFC 2544), which no network
-/// routes.
+/// Default pool of the embedded API server: addresses that are reserved for benchmarks (RFC 2544) and not routed.
 const DEFAULT_POOL: &str = "198.18.0.0/24";
 
 impl Args {

@@ -1,4 +1,4 @@
-//! API server outside of this process.
+//! Connection to an API server outside of this process.
 
 use super::Args;
 use anyhow::{Context, Result};
@@ -19,7 +19,7 @@ pub(super) struct Remote {
     pub(super) port: u16,
     /// Version that the server reports.
     pub(super) version: String,
-    /// CA (PEM) that signs the server's certificate.
+    /// CA (PEM) of the server's certificate, if the configuration has one.
     pub(super) ca: Option<String>,
 }
 
@@ -29,7 +29,7 @@ struct Version {
     git_version: String,
 }
 
-/// Connects to the server and reads its version, so that an invalid address or credential is reported at once.
+/// Connects to the server and reads its version, so that an invalid address or credential is reported immediately.
 pub(super) async fn connect(args: &Args, clock: &Clock) -> Result<Remote> {
     let options = ConnectOptions {
         kubeconfig: args.kubeconfig.clone(),

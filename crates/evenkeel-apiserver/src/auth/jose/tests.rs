@@ -1,12 +1,13 @@
 use super::*;
 
-/// Keys for these tests. `openssl` computed the key IDs.
+/// Algorithms with their private keys in PEM and key IDs, which `openssl` computed.
 const KEYS: [(&str, &str, &str); 3] = [
     ("RS256", include_str!("../testdata/rsa.pem"), "z2yuo7IVIqcivrAZk7Kb6g_n7dVM_OmBI1ob6XFUDCM"),
     ("ES256", include_str!("../testdata/p256.pem"), "TvLGu71-PcIS9NpBWWlYXD37TY--hL9A5dE_fn709_w"),
     ("ES384", include_str!("../testdata/p384.pem"), "5yMnO2bwhr58tV6AIpW82VRchF0LRgAA4eEjFEIm-p8"),
 ];
 
+/// Returns the signer with the key at this index of [`KEYS`].
 fn signer(index: usize) -> Signer {
     Signer::from_pem(KEYS[index].1).expect("a key")
 }
@@ -48,6 +49,7 @@ fn a_key_verifies_what_it_signed_and_nothing_else() {
 fn only_compact_serialization_is_parsed() {
     let part = |value: Value| BASE64.encode(value.to_string());
     let (header, claims) = (part(json!({"alg": "ES256"})), part(json!({"a": 1})));
+    // The claims `AA` are not JSON.
     for (token, is_token, has_claims) in [
         (format!("{header}.{claims}.AA"), true, true),
         (format!("{header}.{}.AA", part(json!([1]))), true, false),
@@ -69,7 +71,7 @@ fn only_compact_serialization_is_parsed() {
 }
 
 #[test]
-fn json_web_keys_are_written_and_read() {
+fn json_web_keys_are_encoded_and_decoded() {
     for (index, (algorithm, _, id)) in KEYS.into_iter().enumerate() {
         let key = signer(index).public().clone();
         let jwk = key.to_jwk();
@@ -90,7 +92,7 @@ fn json_web_keys_are_written_and_read() {
 }
 
 #[test]
-fn keys_are_read_from_files() {
+fn public_keys_are_read_from_keys_and_certificates() {
     let all: String = KEYS.iter().map(|(_, pem, _)| *pem).collect();
     let keys = PublicKey::all_from_pem(all.as_bytes()).expect("three keys");
     let ids: Vec<&str> = keys.iter().map(PublicKey::id).collect();

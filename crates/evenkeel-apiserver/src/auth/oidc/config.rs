@@ -12,11 +12,11 @@ pub(crate) struct AuthenticationConfiguration {
     pub(crate) kind: String,
     /// Issuers whose tokens the server accepts.
     pub(crate) jwt: Vec<JwtAuthenticatorConfig>,
-    /// Anonymous requests; `--anonymous-auth` decides if absent.
+    /// Configuration of anonymous requests. If it is absent, `--anonymous-auth` applies.
     pub(crate) anonymous: Option<AnonymousConfig>,
 }
 
-/// Anonymous requests that the server allows.
+/// Configuration of anonymous requests.
 ///
 /// Upstream: `AnonymousAuthConfig`.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -26,7 +26,7 @@ pub(crate) struct AnonymousConfig {
     pub(crate) conditions: Vec<AnonymousCondition>,
 }
 
-/// Path that allows anonymous requests.
+/// Path for which the server allows anonymous requests.
 ///
 /// Upstream: `AnonymousAuthCondition`.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -63,7 +63,7 @@ pub(crate) struct Issuer {
     pub(crate) egress_selector_type: String,
 }
 
-/// Claim with a required value, or CEL expression that must hold.
+/// Claim with a required value, or CEL expression that must be true.
 ///
 /// Upstream: `ClaimValidationRule`.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -118,7 +118,7 @@ pub(crate) struct ExtraMapping {
     pub(crate) value_expression: String,
 }
 
-/// CEL expression that must hold for the user.
+/// CEL expression that must be true for the user.
 ///
 /// Upstream: `UserValidationRule`.
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -15,7 +15,7 @@ pub(super) struct Expression {
     program: Program,
 }
 
-/// Variable that an expression reads.
+/// Variable that an expression may read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Variable {
     /// `claims`: a map of the token's claims.
@@ -48,7 +48,7 @@ impl Expression {
         Ok(Self { text: text.to_owned(), program })
     }
 
-    /// Returns whether the expression reads the claim by its name.
+    /// Returns whether the expression contains `claims.CLAIM`.
     pub(super) fn reads_claim(&self, claim: &str) -> bool {
         self.program.selects("claims", claim)
     }

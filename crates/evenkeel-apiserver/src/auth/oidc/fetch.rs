@@ -1,4 +1,4 @@
-//! Fetches an issuer's metadata and keys, at the start and again later.
+//! Fetches an issuer's metadata at the start, and its keys every hour and on request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,9 +18,9 @@ use crate::https::{self, Address};
 const WELL_KNOWN: &str = "/.well-known/openid-configuration";
 /// Delay after a failed discovery or fetch.
 const RETRY_PERIOD: Duration = Duration::from_secs(10);
-/// Age at which keys are fetched again, so that withdrawn keys no longer verify tokens.
+/// Maximum time between two fetches, after which withdrawn keys no longer verify tokens.
 const REFRESH_PERIOD: Duration = Duration::from_secs(60 * 60);
-/// Minimum time between two fetches, however many tokens request one.
+/// Minimum time between two fetches, even if tokens request one earlier.
 const MIN_PERIOD: Duration = Duration::from_secs(1);
 /// Timeout of a request to the issuer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -85,7 +85,7 @@ async fn discover(source: &Source) -> Result<Uri, String> {
     parse(text(&metadata, "jwks_uri"))
 }
 
-/// Fetches the keys, without those of unknown types.
+/// Fetches the issuer's keys. Skips keys of unsupported types.
 async fn fetch(source: &Source, uri: &Uri) -> Result<Vec<PublicKey>, String> {
     let document = get(source, uri).await?;
     Ok(list(&document, "keys").iter().filter_map(PublicKey::from_jwk).collect())

@@ -19,13 +19,13 @@ pub(super) struct RemoteKeySet {
     refresh_requested: Notify,
 }
 
-/// Fetched keys and the number of attempts.
+/// Fetched keys, with the number of fetches.
 #[derive(Debug, Clone, Default)]
 struct Fetched {
     /// `None` before the first successful fetch.
     keys: Option<Arc<[PublicKey]>>,
     /// Number of fetches, including failed ones.
-    n_attempts: u64,
+    attempts: u64,
 }
 
 impl Default for RemoteKeySet {
@@ -48,7 +48,7 @@ impl RemoteKeySet {
             return Ok(());
         }
         self.refresh_requested.notify_one();
-        let newer = receiver.wait_for(|fetched| fetched.n_attempts > before.n_attempts);
+        let newer = receiver.wait_for(|fetched| fetched.attempts > before.attempts);
         let newer = tokio::time::timeout(KEYS_TIMEOUT, newer).await;
         let newer = newer.ok().and_then(Result::ok).and_then(|fetched| fetched.keys.clone());
         match newer {
@@ -60,7 +60,7 @@ impl RemoteKeySet {
     /// Replaces the keys. `None` counts a failed fetch and keeps the old keys.
     pub(super) fn publish(&self, keys: Option<Vec<PublicKey>>) {
         self.fetched.send_modify(|fetched| {
-            fetched.n_attempts += 1;
+            fetched.attempts += 1;
             if let Some(keys) = keys {
                 fetched.keys = Some(keys.into());
             }

@@ -23,12 +23,12 @@ const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 /// Source of a field of the user.
 #[derive(Debug)]
 pub(super) enum Source {
-    /// Name of a claim, and prefix of its value.
+    /// Name of a claim, and the prefix to add to its value.
     Claim(String, String),
     Expression(Expression),
 }
 
-/// Condition on claims or on the user, with the message of its failure.
+/// Condition on claims or on the user, with the message of a refusal.
 #[derive(Debug)]
 pub(super) struct Condition {
     pub(super) expression: Expression,
@@ -43,7 +43,7 @@ pub(super) struct Mapper {
     pub(super) username: Source,
     pub(super) groups: Option<Source>,
     pub(super) uid: Option<Source>,
-    /// Keys and expressions of their values.
+    /// Keys, with the expressions that return their values.
     pub(super) extra: Vec<(String, Expression)>,
     /// Names and required values of claims.
     pub(super) required: Vec<(String, String)>,
@@ -239,7 +239,7 @@ fn string_or_array(value: &Value) -> Option<Vec<String>> {
     }
 }
 
-/// Converts an expression's value, a string or a list of strings, without empty strings.
+/// Converts an expression's value, a string or a list of strings, to a list without empty strings.
 ///
 /// Upstream: `convertCELValueToStringList`.
 fn string_list(value: &Val<'_>) -> Result<Vec<String>, String> {

@@ -3,7 +3,8 @@
 //! | documented | where |
 //! |---|---|
 //! | The configuration file and its rules | `validation::compile` |
-//! | Keys come from the issuer's metadata; a token with an unknown key triggers a new fetch | `fetch::run`, `keys::verify` |
+//! | The issuer's metadata names the URL of its keys | `fetch::run` |
+//! | A token with an unknown key triggers a fetch of the keys | `keys::verify` |
 //! | A token needs a valid signature, an audience of the server, and an expiry in the future | `authenticate` |
 //! | Claims with prefixes, or CEL expressions, map to a user | `mapper::user`, `expression::compile` |
 //!
@@ -86,7 +87,7 @@ impl JwtAuthenticator {
         move || Box::pin(fetch::run(source.clone(), keys.clone()))
     }
 
-    /// Returns the user of a token, or `None` if another issuer signed it.
+    /// Returns the user of a token, or `None` if it is not a token of this issuer.
     ///
     /// Upstream: `jwtAuthenticator.AuthenticateToken`.
     pub(crate) async fn authenticate(
@@ -106,7 +107,7 @@ impl JwtAuthenticator {
     }
 }
 
-/// Completes the issuer of Google's tokens, which may lack the scheme.
+/// Returns the issuer's URL. Google's tokens may lack its scheme.
 fn canonical(issuer: &str) -> &str {
     if issuer == "accounts.google.com" { "https://accounts.google.com" } else { issuer }
 }

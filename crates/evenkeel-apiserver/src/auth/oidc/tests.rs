@@ -3,6 +3,7 @@ use serde_json::json;
 use super::super::jose::{PublicKey, Signer};
 use super::*;
 
+/// Configuration of one issuer with two audiences, and of anonymous requests for one path.
 const CONFIG: &str = r#"{
     "apiVersion": "apiserver.config.k8s.io/v1beta1", "kind": "AuthenticationConfiguration",
     "jwt": [{"issuer": {"url": "https://issuer", "audiences": ["a", "b"], "audienceMatchPolicy": "MatchAny"},
@@ -10,7 +11,7 @@ const CONFIG: &str = r#"{
     "anonymous": {"enabled": true, "conditions": [{"path": "/livez"}]}}"#;
 
 #[tokio::test(start_paused = true)]
-async fn a_token_needs_a_signature_an_audience_and_its_time() {
+async fn a_token_needs_a_signature_an_audience_and_a_valid_time() {
     let configured = configure(CONFIG.as_bytes(), &[]).expect("valid");
     let anonymous = configured.anonymous.expect("configured");
     assert!(anonymous.allows("/livez") && !anonymous.allows("/api"));
@@ -18,9 +19,10 @@ async fn a_token_needs_a_signature_an_audience_and_its_time() {
     let signer = Signer::from_pem(include_str!("../testdata/p256.pem")).expect("a key");
     let stranger = Signer::from_pem(include_str!("../testdata/rsa.pem")).expect("a key");
     let now: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
-    let at = now.as_second();
+    let now_seconds = now.as_second();
+    let (nbf, exp) = (now_seconds, now_seconds + 60);
     let base =
-        || json!({"iss": "https://issuer", "sub": "ann", "aud": "a", "exp": at + 60, "nbf": at});
+        || json!({"iss": "https://issuer", "sub": "ann", "aud": "a", "exp": exp, "nbf": nbf});
     let token = signer.sign(&base()).expect("signed");
     let none = authenticator.authenticate(&token, now).await;
     assert_eq!(none, Err("oidc: authenticator not initialized".to_owned()));
@@ -31,11 +33,11 @@ async fn a_token_needs_a_signature_an_audience_and_its_time() {
         ("aud", json!(["x", "b"]), Ok(true)),
         ("aud", json!(["x"]), Err("expected audience")),
         ("aud", json!(null), Err("expected audience")),
-        ("exp", json!(at), Ok(true)),
-        ("exp", json!(at - 1), Err("token is expired")),
+        ("exp", json!(now_seconds), Ok(true)),
+        ("exp", json!(now_seconds - 1), Err("token is expired")),
         ("exp", json!(null), Err("token is expired")),
-        ("nbf", json!(at + 60), Ok(true)),
-        ("nbf", json!(at + 61), Err("before the nbf")),
+        ("nbf", json!(now_seconds + 60), Ok(true)),
+        ("nbf", json!(now_seconds + 61), Err("before the nbf")),
         ("sub", json!(null), Ok(true)),
     ] {
         let mut claims = base();
@@ -48,7 +50,7 @@ async fn a_token_needs_a_signature_an_audience_and_its_time() {
             _ => panic!("{claim} {value}: {found:?}"),
         }
     }
-    // No task fetches keys here: a token with an unknown key waits for the timeout and is refused.
+    // No task fetches keys here, so the token with an unknown key waits until the timeout and is refused.
     let token = stranger.sign(&base()).expect("signed");
     let refused = authenticator.authenticate(&token, now).await;
     assert!(refused.is_err_and(|why| why.contains("failed to verify id token signature")));
@@ -70,7 +72,7 @@ async fn a_token_with_a_new_key_waits_for_newer_keys() {
     };
     let (user, ()) = tokio::join!(authenticator.authenticate(&token, now), fetched);
     assert_eq!(user.map(|user| user.map(|user| user.name)), Ok(Some("ann".into())));
-    // This fetch withdraws the old key.
+    // The fetch withdrew the old key, which verifies no token any more. The next fetch fails.
     let token = Signer::from_pem(old).expect("a key").sign(&claims).expect("signed");
     let fails = async {
         authenticator.keys.refresh_requested().await;

@@ -16,7 +16,7 @@ use super::config::{
 use super::expression::{Expression, Variable};
 use super::mapper::{Condition, Mapper, Source};
 
-/// Maximum number of issuers of a configuration.
+/// Maximum number of issuers in a configuration.
 const MAX_ISSUERS: usize = 64;
 
 /// Returns the compiled rules of each issuer, or all errors. `disallowed` are the issuers of service account tokens.
@@ -292,8 +292,10 @@ impl Checker {
                 self.add(FieldError::invalid(&*field, key, "must be lowercase"));
             }
             let domain = key.split_once('/').map_or("", |(domain, _)| domain);
-            let reserved = ["kubernetes.io", "k8s.io"].into_iter().any(|of| {
-                domain.strip_suffix(of).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+            let reserved = ["kubernetes.io", "k8s.io"].into_iter().any(|parent| {
+                domain
+                    .strip_suffix(parent)
+                    .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
             });
             if reserved {
                 let why =
@@ -377,7 +379,7 @@ impl Checker {
     }
 }
 
-/// Checks that a key is a path below a domain, such as `example.org/foo`.
+/// Returns the errors of a key that is not a path below a domain, such as `example.org/foo`.
 ///
 /// Upstream: `IsDomainPrefixedPath`.
 fn domain_prefixed_path_errors(field: &str, key: &str) -> Vec<FieldError> {

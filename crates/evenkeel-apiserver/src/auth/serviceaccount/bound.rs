@@ -3,7 +3,7 @@
 //! | documented | where |
 //! |---|---|
 //! | A token is valid from `nbf` to `exp`, with a tolerance of a minute | `check_times` |
-//! | A token is valid as long as its service account, and the pod, Secret or node that it is bound to | `validate` |
+//! | A token is valid while its service account exists, and the pod, Secret or node that it is bound to | `validate` |
 //! | An object of the same name with another UID does not make the token valid again | `validate` |
 //! | An object that is being deleted makes the token invalid a minute after its deletion timestamp | `live` |
 
@@ -19,10 +19,10 @@ use super::info::{Reference, ServiceAccountInfo, username};
 /// Upstream: `jwt.DefaultLeeway`.
 const LEEWAY: SignedDuration = SignedDuration::from_mins(1);
 
-/// Finds an object by resource prefix and key.
+/// Function that returns a stored object by resource prefix and key.
 pub(crate) type Lookup<'a> = &'a dyn Fn(&str, &str) -> Option<Value>;
 
-/// Contents of a token to sign.
+/// Values of the claims of a token to sign.
 pub(crate) struct Claims<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) name: &'a str,
@@ -40,7 +40,7 @@ pub(crate) struct Claims<'a> {
 }
 
 impl Claims<'_> {
-    /// Returns the claims of the token.
+    /// Returns the claims in JSON.
     ///
     /// Upstream: `Claims`.
     pub(crate) fn to_json(&self, issuer: &str) -> Value {
@@ -106,28 +106,28 @@ pub(crate) fn validate(
     if !live(&stored, now) {
         return Err(format!("service account {namespace}/{} has been deleted", account.name));
     }
-    let bound = |kind: &str, resource_prefix: &str, key: &str, of: &Reference| {
+    let check_bound = |kind: &str, resource_prefix: &str, key: &str, reference: &Reference| {
         let invalidated = || "service account token has been invalidated".to_owned();
         let stored = find(resource_prefix, key).ok_or_else(invalidated)?;
         let uid = text(&stored, "metadata.uid");
-        if uid != of.uid {
+        if uid != reference.uid {
             let claim = kind.to_lowercase();
-            let of = &of.uid;
+            let wanted = &reference.uid;
             return Err(format!(
-                "{kind} UID ({uid}) does not match service account {claim} ref claim ({of})"
+                "{kind} UID ({uid}) does not match service account {claim} ref claim ({wanted})"
             ));
         }
         if live(&stored, now) { Ok(()) } else { Err(invalidated()) }
     };
     if let Some(secret) = &secret {
-        bound("secret", "/secrets", &within(&secret.name), secret)?;
+        check_bound("secret", "/secrets", &within(&secret.name), secret)?;
     }
     if let Some(pod) = &pod {
-        bound("pod", "/pods", &within(&pod.name), pod)?;
+        check_bound("pod", "/pods", &within(&pod.name), pod)?;
     }
-    // A pod's token names its node without being bound to it.
+    // A token that is bound to a pod names the pod's node but is not bound to the node.
     if let (Some(node), None) = (&node, &pod) {
-        bound("node", "/nodes", &node.name, node)?;
+        check_bound("node", "/nodes", &node.name, node)?;
     }
     let id = text(claims, "jti");
     Ok(ServiceAccountInfo {
@@ -158,7 +158,7 @@ fn check_times(claims: &Value, now: Timestamp) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Returns whether an object is not being deleted, or its deletion timestamp is at most a minute old.
+/// Returns whether an object has no deletion timestamp, or one that is at most a minute old.
 fn live(object: &Value, now: Timestamp) -> bool {
     let deleted = text(object, "metadata.deletionTimestamp");
     deleted.is_empty() || deleted.parse::<Timestamp>().is_ok_and(|deleted| deleted >= now - LEEWAY)

@@ -89,7 +89,7 @@ pub(crate) fn split_username(name: &str) -> Option<(&str, &str)> {
     valid.then_some((namespace, name))
 }
 
-/// Returns the node that the user's token names.
+/// Returns the name of the node that the user's token names.
 pub(crate) fn node_name(user: &User) -> Option<&str> {
     let (_, values) = user.extra.iter().find(|(key, _)| **key == *NODE_NAME)?;
     match &**values {
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_of_service_accounts_are_theirs() {
+    fn only_valid_user_names_of_service_accounts_are_split() {
         for (name, want) in [
             ("system:serviceaccount:a:web", Some(("a", "web"))),
             ("system:serviceaccount:a:web.v2", Some(("a", "web.v2"))),

@@ -5,7 +5,7 @@
 //! | TokenRequest tokens: expiry, bound objects, deletion | `bound::validate` |
 //! | Tokens of Secrets: validity, last use | `legacy::validate` |
 //! | A token is valid for the audiences that it lists, or for the server's if it lists none | `authenticate` |
-//! | Tokens of earlier keys and issuers stay valid as long as the server has them configured | `authenticate` |
+//! | Tokens of earlier keys and issuers stay valid while the server's configuration lists these | `authenticate` |
 //! | `/.well-known/openid-configuration`, `/openid/v1/jwks` | `openid::configuration`, `openid::keys` |
 
 mod bound;
@@ -32,11 +32,11 @@ pub(crate) struct ServiceAccountOptions {
     pub(crate) signer: Signer,
     /// Further keys that verify tokens.
     pub(crate) keys: Vec<PublicKey>,
-    /// URLs of the issuer: that of new tokens first, then others that the server accepts.
+    /// URLs of the issuer. New tokens name the first; the server accepts all of them.
     pub(crate) issuers: Vec<String>,
     /// Audiences of the server.
     pub(crate) audiences: Vec<String>,
-    /// URL of the server's keys.
+    /// URL at which the server publishes its keys.
     pub(crate) jwks_uri: String,
 }
 
@@ -64,7 +64,7 @@ impl ServiceAccounts {
         Self { signer, keys, issuers, audiences, jwks_uri }
     }
 
-    /// Returns the server's audiences, which a token gets that requests none.
+    /// Returns the server's audiences. A token whose request names no audience gets these.
     pub(crate) fn audiences(&self) -> &[String] {
         &self.audiences
     }

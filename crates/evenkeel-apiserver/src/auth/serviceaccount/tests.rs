@@ -5,6 +5,7 @@ use super::*;
 const KEY: &str = include_str!("../testdata/p256.pem");
 const OTHER_KEY: &str = include_str!("../testdata/rsa.pem");
 
+/// Returns the service accounts of a server that signs with `key`, accepts `more` keys, and has these issuer URLs.
 fn issuer(key: &str, more: &[&str], issuers: &[&str]) -> ServiceAccounts {
     let more = more.iter().flat_map(|pem| PublicKey::all_from_pem(pem.as_bytes()).expect("keys"));
     let issuers: Vec<String> = issuers.iter().map(|url| (*url).to_owned()).collect();
@@ -17,7 +18,8 @@ fn issuer(key: &str, more: &[&str], issuers: &[&str]) -> ServiceAccounts {
     })
 }
 
-fn token(of: &ServiceAccounts, audiences: &[&str]) -> String {
+/// Returns a signed token of the service account `web` for these audiences.
+fn token(accounts: &ServiceAccounts, audiences: &[&str]) -> String {
     let audiences: Vec<String> = audiences.iter().map(|a| (*a).to_owned()).collect();
     let claims = Claims {
         namespace: "a",
@@ -30,12 +32,12 @@ fn token(of: &ServiceAccounts, audiences: &[&str]) -> String {
         seconds: 600,
         warn_after: None,
     };
-    of.sign(&claims).expect("signed")
+    accounts.sign(&claims).expect("signed")
 }
 
 /// Returns the audiences for which a token is valid, or `None` for another issuer's token.
 fn outcome(
-    of: &ServiceAccounts,
+    accounts: &ServiceAccounts,
     token: &str,
     wanted: &[&str],
 ) -> Result<Option<Vec<String>>, String> {
@@ -44,24 +46,25 @@ fn outcome(
         ((prefix, key) == ("/serviceaccounts", "a/web")).then(|| json!({"metadata": {"uid": "1"}}))
     };
     let mut notes = Notes::default();
-    let found = of.authenticate_with(&lookup, Timestamp::UNIX_EPOCH, token, &wanted, &mut notes)?;
+    let found =
+        accounts.authenticate_with(&lookup, Timestamp::UNIX_EPOCH, token, &wanted, &mut notes)?;
     Ok(found.map(|response| response.audiences))
 }
 
 #[test]
-fn tokens_are_for_their_audiences() {
-    let of = issuer(KEY, &[], &["https://a"]);
-    let both = token(&of, &["https://a", "vault"]);
+fn a_token_is_valid_for_its_audiences() {
+    let accounts = issuer(KEY, &[], &["https://a"]);
+    let both = token(&accounts, &["https://a", "vault"]);
     for (token, wanted, audiences) in [
         (&both, &["https://a"][..], Some(&["https://a"][..])),
         (&both, &["vault", "https://a", "x"], Some(&["https://a", "vault"])),
         (&both, &["x"], None),
-        (&token(&of, &["vault"]), &["https://a"], None),
+        (&token(&accounts, &["vault"]), &["https://a"], None),
         // A token without audiences is valid for the server.
-        (&token(&of, &[]), &["https://a"], Some(&["https://a"])),
-        (&token(&of, &[]), &["vault"], None),
+        (&token(&accounts, &[]), &["https://a"], Some(&["https://a"])),
+        (&token(&accounts, &[]), &["vault"], None),
     ] {
-        let found = outcome(&of, token, wanted).ok().flatten();
+        let found = outcome(&accounts, token, wanted).ok().flatten();
         assert_eq!(
             found,
             audiences.map(|all| all.iter().map(|a| (*a).to_owned()).collect()),
@@ -71,7 +74,7 @@ fn tokens_are_for_their_audiences() {
 }
 
 #[test]
-fn earlier_keys_and_issuers_stay_valid_as_long_as_they_are_known() {
+fn tokens_of_earlier_keys_and_issuers_stay_valid_while_these_are_configured() {
     let before = issuer(OTHER_KEY, &[], &["https://old"]);
     let old = token(&before, &["https://old"]);
     let rotated = issuer(KEY, &[OTHER_KEY], &["https://new", "https://old"]);
@@ -87,9 +90,13 @@ fn earlier_keys_and_issuers_stay_valid_as_long_as_they_are_known() {
 
 #[test]
 fn the_issuer_publishes_all_keys() {
-    let of = issuer(KEY, &[OTHER_KEY, KEY], &["https://a"]);
-    let ids: Vec<Value> =
-        of.jwks()["keys"].as_array().expect("keys").iter().map(|key| key["kid"].clone()).collect();
+    let accounts = issuer(KEY, &[OTHER_KEY, KEY], &["https://a"]);
+    let ids: Vec<Value> = accounts.jwks()["keys"]
+        .as_array()
+        .expect("keys")
+        .iter()
+        .map(|key| key["kid"].clone())
+        .collect();
     assert_eq!(
         ids,
         [
@@ -98,7 +105,7 @@ fn the_issuer_publishes_all_keys() {
         ]
     );
     assert_eq!(
-        of.openid_configuration(),
+        accounts.openid_configuration(),
         json!({
             "issuer": "https://a",
             "jwks_uri": "https://a/openid/v1/jwks",

@@ -9,7 +9,7 @@ fn queues(queues: usize, hand_size: usize, length_limit: usize) -> Queuing {
     Queuing::Queue { queues, dealer, length_limit }
 }
 
-/// Level with numbers as waiters.
+/// Priority level with two FlowSchemas, `a` (flow 0) and `b` (flow 1). Waiters are numbers in the order of arrival.
 struct Level {
     set: QueueSet<u32>,
     waiters: u32,
@@ -29,7 +29,7 @@ impl Level {
         self.set.start(ms(now), arrival, || waiter)
     }
 
-    /// Starts a request of one seat that executes at once.
+    /// Starts a request of one seat that executes immediately.
     #[track_caller]
     fn execute(&mut self, now: u64, flow: usize) -> Ticket {
         match self.start(now, flow, WorkEstimate::default()) {
@@ -42,7 +42,7 @@ impl Level {
     #[track_caller]
     fn wait(&mut self, now: u64, flow: usize, work: WorkEstimate) -> QueuePosition {
         match self.start(now, flow, work) {
-            (Start::Wait(place), dispatched) if dispatched.is_empty() => place,
+            (Start::Wait(position), dispatched) if dispatched.is_empty() => position,
             other => panic!("it does not wait: {other:?}"),
         }
     }
@@ -73,7 +73,7 @@ fn an_exempt_level_has_no_limit() {
 }
 
 #[test]
-fn a_level_without_queues_rejects() {
+fn a_level_without_queues_rejects_requests_beyond_its_limit() {
     let mut level = Level::new(Queuing::Reject, 2);
     let [first, _second] = [level.execute(0, 0), level.execute(0, 0)];
     assert_eq!(level.rejected(0, 1), Reason::ConcurrencyLimit);
@@ -84,7 +84,7 @@ fn a_level_without_queues_rejects() {
 }
 
 #[test]
-fn a_queue_is_served_in_order_and_full_at_its_limit() {
+fn a_queue_dispatches_in_order_and_rejects_beyond_its_length_limit() {
     let mut level = Level::new(queues(1, 1, 2), 1);
     let first = level.execute(0, 0);
     level.wait(1, 0, seats(1));
@@ -116,12 +116,12 @@ fn a_flow_that_floods_does_not_starve_another() {
         order.push(ticket.flow);
         executing = ticket;
     }
-    // Both queues take turns as long as both have requests.
+    // The queues take turns while both have requests.
     assert_eq!(order[..10].iter().filter(|flow| **flow == 1).count(), 5, "{order:?}");
 }
 
 #[test]
-fn a_wide_request_is_not_overtaken() {
+fn later_requests_do_not_overtake_one_that_needs_more_seats() {
     let mut level = Level::new(queues(8, 1, 100), 4);
     let small: Vec<Ticket> = (0..3).map(|_| level.execute(0, 0)).collect();
     let wide = 3;
@@ -134,7 +134,7 @@ fn a_wide_request_is_not_overtaken() {
 }
 
 #[test]
-fn a_request_wider_than_the_limit_runs_alone() {
+fn a_request_that_needs_more_seats_than_the_limit_executes_alone() {
     let mut level = Level::new(queues(8, 1, 100), 4);
     let first = level.execute(0, 0);
     level.wait(0, 1, seats(9));
@@ -147,10 +147,10 @@ fn a_request_wider_than_the_limit_runs_alone() {
 fn a_cancelled_request_leaves_its_queue() {
     let mut level = Level::new(queues(2, 1, 10), 1);
     let first = level.execute(0, 0);
-    let place = level.wait(0, 0, seats(1));
+    let position = level.wait(0, 0, seats(1));
     let next = level.wait(0, 0, seats(1));
-    assert!(level.set.cancel(ms(5), place).0);
-    assert!(!level.set.cancel(ms(5), place).0);
+    assert!(level.set.cancel(ms(5), position).0);
+    assert!(!level.set.cancel(ms(5), position).0);
     assert_eq!(level.set.flows[0].rejected, [0, 0, 1]);
     let dispatched = level.set.finish(ms(6), &first);
     assert_eq!(dispatched.len(), 1);
@@ -178,7 +178,7 @@ fn seats_of_a_write_are_kept_while_watchers_are_notified() {
 }
 
 #[test]
-fn final_seats_beyond_the_limit_are_kept_for_longer_instead() {
+fn final_seats_are_reduced_to_the_limit_and_kept_for_longer() {
     let level = Level::new(queues(2, 1, 10), 2);
     let work = WorkEstimate { initial_seats: 1, final_seats: 8, additional_latency: ms(5) };
     let fitted = level.set.fit_final_seats(work);
@@ -186,7 +186,7 @@ fn final_seats_beyond_the_limit_are_kept_for_longer_instead() {
 }
 
 #[test]
-fn a_smaller_limit_lets_requests_finish_and_a_larger_one_dispatches() {
+fn a_smaller_limit_ends_no_request_and_a_larger_one_dispatches() {
     let mut level = Level::new(queues(4, 1, 10), 2);
     let [first, second] = [level.execute(0, 0), level.execute(0, 1)];
     level.wait(0, 0, seats(1));
@@ -202,7 +202,7 @@ proptest::proptest! {
     /// In any sequence of arrivals, ends, cancellations and changes, the level keeps its limits, loses no request and
     /// ends idle.
     #[test]
-    fn nobody_is_lost(
+    fn no_request_is_lost(
         limit in 1_usize..6,
         steps in proptest::collection::vec((0_u8..12, 0_usize..2, 1_u64..4, 0_u64..30), 1..200),
     ) {
@@ -211,10 +211,10 @@ proptest::proptest! {
         let mut executing: Vec<Ticket> = Vec::new();
         let mut waiting: std::collections::BTreeMap<u32, QueuePosition> = Default::default();
         let mut current = limit;
-        for (what, flow, seats, passed) in steps {
+        for (action, flow, seats, passed) in steps {
             now += passed;
             let mut dispatched = Vec::new();
-            match what {
+            match action {
                 0..=5 => {
                     let latency = if seats == 3 { ms(7) } else { Duration::ZERO };
                     let work = WorkEstimate { initial_seats: seats, final_seats: seats, additional_latency: latency };
@@ -223,7 +223,7 @@ proptest::proptest! {
                     dispatched = done;
                     match start {
                         Start::Execute(ticket) => executing.push(ticket),
-                        Start::Wait(place) => { waiting.insert(waiter, place); }
+                        Start::Wait(position) => { waiting.insert(waiter, position); }
                         Start::Reject(_) => proptest::prop_assert!(level.set.seats_in_use >= current),
                     }
                 }
@@ -231,12 +231,12 @@ proptest::proptest! {
                     let ticket = executing.remove(flow % executing.len());
                     dispatched = level.set.finish(ms(now), &ticket);
                 }
-                9 => if let Some((waiter, place)) = waiting.pop_first() {
-                    let (gone, done) = level.set.cancel(ms(now), place);
+                9 => if let Some((waiter, position)) = waiting.pop_first() {
+                    let (gone, done) = level.set.cancel(ms(now), position);
                     dispatched = done;
                     if !gone {
                         proptest::prop_assert!(dispatched.iter().any(|(w, _)| *w == waiter));
-                        waiting.insert(waiter, place);
+                        waiting.insert(waiter, position);
                     }
                 },
                 10 => {

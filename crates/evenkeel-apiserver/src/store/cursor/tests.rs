@@ -7,6 +7,7 @@ fn prefix() -> ResourcePrefix {
     "/pods".into()
 }
 
+/// Returns a pod on a node with `size` bytes of data.
 fn pod(node: &str, size: usize) -> Encoded {
     let object = json!({"metadata": {"name": "p"}, "data": "x".repeat(size)});
     let selection = SelectionAttributes::new(&object, |put| put(node));
@@ -19,7 +20,7 @@ async fn put(store: &Store, key: &str, node: &str) -> u64 {
 }
 
 async fn delete(store: &Store, key: &str) {
-    let revision = store.get("/pods", key).expect("it is there").revision;
+    let revision = store.get("/pods", key).expect("a stored pod").revision;
     let mut transaction = Transaction::default();
     transaction.delete(&prefix(), key, Expect::At(revision));
     store.commit(transaction).await.expect("deleted");
@@ -40,7 +41,7 @@ fn is_woken(cursor: &Cursor) -> bool {
 }
 
 #[tokio::test]
-async fn an_event_wakes_those_that_may_care() {
+async fn an_event_wakes_the_cursors_whose_scope_includes_it() {
     let store = Store::in_memory(&[]);
     let scopes = [
         Scope::All,
@@ -76,7 +77,7 @@ async fn an_event_wakes_those_that_may_care() {
 }
 
 #[tokio::test]
-async fn a_watcher_that_begins_in_the_past_catches_up() {
+async fn a_cursor_that_begins_in_the_past_returns_earlier_events() {
     let store = Store::in_memory(&[]);
     put(&store, "a/p", "n1").await;
     put(&store, "a/q", "n2").await;
@@ -90,18 +91,18 @@ async fn a_watcher_that_begins_in_the_past_catches_up() {
 }
 
 #[tokio::test]
-async fn a_watcher_does_not_expire_for_events_of_others() {
+async fn events_outside_its_scope_do_not_expire_a_cursor() {
     let store = Store::in_memory(&[]);
-    let mut quiet = store.follow(&prefix(), &node("n1"), 0).expect("the beginning");
+    let mut other_node = store.follow(&prefix(), &node("n1"), 0).expect("the beginning");
     let mut all = store.follow(&prefix(), &Scope::All, 0).expect("the beginning");
     for _ in 0..17_000 {
         put(&store, "a/q", "n2").await;
     }
     assert_eq!(all.take().err(), Some(Expired));
-    assert!(!is_woken(&quiet));
+    assert!(!is_woken(&other_node));
     put(&store, "a/p", "n1").await;
-    assert_eq!(taken(&mut quiet), [("a/p".to_owned(), Change::Added)]);
-    // A watcher expires when it misses an event of its own scope.
+    assert_eq!(taken(&mut other_node), [("a/p".to_owned(), Change::Added)]);
+    // A cursor expires when the ring drops an event of its own scope that it has not read.
     let mut slow = store.follow(&prefix(), &node("n2"), store.revision()).expect("now");
     for _ in 0..17_000 {
         put(&store, "a/q", "n2").await;
@@ -110,7 +111,7 @@ async fn a_watcher_does_not_expire_for_events_of_others() {
 }
 
 #[tokio::test]
-async fn a_watcher_holds_a_few_events_at_a_time() {
+async fn a_call_returns_a_limited_number_of_bytes() {
     let store = Store::in_memory(&[]);
     for scope in [Scope::All, Scope::Namespace("a".into())] {
         let mut cursor = store.follow(&prefix(), &scope, store.revision()).expect("now");
@@ -127,7 +128,7 @@ async fn a_watcher_holds_a_few_events_at_a_time() {
                 break;
             }
             let bytes: usize = events.iter().map(|event| event.entry.size()).sum();
-            assert!(bytes <= BYTES_AT_ONCE, "{bytes}");
+            assert!(bytes <= MAX_BYTES, "{bytes}");
             sizes.push(events.len());
         }
         assert_eq!(sizes.iter().sum::<usize>(), 50, "{scope:?}: {sizes:?}");
@@ -139,12 +140,12 @@ async fn a_watcher_holds_a_few_events_at_a_time() {
     }
 }
 
-/// Watchers that read during commits receive each event once and in order, wherever a commit is interrupted.
+/// Cursors that read during commits return each event once and in order, wherever a commit is interrupted.
 #[test]
-fn a_watcher_misses_no_event_of_a_commit_under_way() {
-    const N_WRITERS: u64 = 4;
-    const N_WRITES: u64 = 1_000;
-    let (store, last) = (Store::in_memory(&[]), N_WRITERS * N_WRITES);
+fn a_cursor_misses_no_event_of_a_concurrent_commit() {
+    const WRITERS: u64 = 4;
+    const WRITES: u64 = 1_000;
+    let (store, last) = (Store::in_memory(&[]), WRITERS * WRITES);
     let revisions = |mut cursor: Cursor| {
         let mut seen = Vec::new();
         while cursor.at() < last {
@@ -159,12 +160,12 @@ fn a_watcher_misses_no_event_of_a_commit_under_way() {
             let cursor = store.follow(&prefix(), &scope, 0).expect("the beginning");
             (scope, threads.spawn(move || revisions(cursor)))
         });
-        for writer in 0..N_WRITERS {
+        for writer in 0..WRITERS {
             let store = &store;
             threads.spawn(move || {
                 let runtime = tokio::runtime::Builder::new_current_thread().build();
                 runtime.expect("a runtime").block_on(async {
-                    for _ in 0..N_WRITES {
+                    for _ in 0..WRITES {
                         put(store, &format!("a/p{writer}"), "n1").await;
                     }
                 });
@@ -172,7 +173,7 @@ fn a_watcher_misses_no_event_of_a_commit_under_way() {
         }
         for (scope, follower) in followers {
             let seen = follower.join().expect("a follower");
-            let missed: Vec<u64> = (1..=last).filter(|index| !seen.contains(index)).collect();
+            let missed: Vec<u64> = (1..=last).filter(|revision| !seen.contains(revision)).collect();
             assert!(missed.is_empty(), "{scope:?} misses {missed:?}");
             assert!(seen.into_iter().eq(1..=last), "{scope:?}");
         }
@@ -180,7 +181,7 @@ fn a_watcher_misses_no_event_of_a_commit_under_way() {
 }
 
 #[tokio::test]
-async fn nothing_is_recorded_when_nobody_watches() {
+async fn a_scope_without_cursors_records_no_events() {
     let store = Store::in_memory(&[]);
     let first = store.follow(&prefix(), &node("n1"), 0).expect("the beginning");
     let second = store.follow(&prefix(), &node("n1"), 0).expect("the beginning");

@@ -12,13 +12,14 @@ pub(super) fn clock() -> Clock {
     Clock::new(|| jiff::Timestamp::UNIX_EPOCH)
 }
 
+/// Opens the store in a folder.
 pub(super) fn on(folder: &FaultyFolder) -> Result<Store, OpenError> {
     Store::open_in(Arc::new(folder.clone()), Arc::new(Identity), NUMBERS, clock(), false)
 }
 
-/// Two transactions, with a crash after each number of writes.
+/// The second of two transactions fails at each of its writes, and the disk crashes.
 #[tokio::test(start_paused = true)]
-async fn a_crash_leaves_all_of_a_transaction_or_nothing() {
+async fn a_crash_leaves_a_whole_transaction_or_nothing_of_it() {
     let (numbers, others): (ResourcePrefix, ResourcePrefix) = ("numbers".into(), "others".into());
     let mut found = Vec::new();
     for fail_write in 0.. {
@@ -37,15 +38,15 @@ async fn a_crash_leaves_all_of_a_transaction_or_nothing() {
         let written = store.commit(second).await.is_ok();
         let image = folder.crash();
         let after = on(&image).expect("whole");
-        let (now, then) = (state(&store), state(&after));
+        let (in_memory, on_disk) = (state(&store), state(&after));
         if written {
-            assert_eq!((now.1, &now), (5, &then));
+            assert_eq!((in_memory.1, &in_memory), (5, &on_disk));
         } else {
-            assert_eq!(now, before, "memory has what was committed");
-            assert!(then == before || then.1 == 5, "{then:?}");
+            assert_eq!(in_memory, before, "memory has only committed writes");
+            assert!(on_disk == before || on_disk.1 == 5, "{on_disk:?}");
         }
-        let has = ["1", "2"].map(|value| after.is_taken("numbers", value));
-        assert_eq!(has, [then == before, then != before]);
+        let taken = ["1", "2"].map(|value| after.is_taken("numbers", value));
+        assert_eq!(taken, [on_disk == before, on_disk != before]);
         found.push(written);
         if written {
             break;
@@ -90,12 +91,12 @@ async fn watches_resume_after_a_restart() {
         ];
         assert_eq!(seen, all[usize::try_from(since).expect("small")..]);
     }
-    let then = store.list_at("numbers", Range::default(), 3).expect("kept").entries;
-    assert_eq!(then.iter().map(|entry| entry.revision).collect::<Vec<_>>(), [1, 2, 3]);
+    let listed = store.list_at("numbers", Range::default(), 3).expect("kept").entries;
+    assert_eq!(listed.iter().map(|entry| entry.revision).collect::<Vec<_>>(), [1, 2, 3]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_damaged_record_is_named_and_the_file_is_left_as_it_is() {
+async fn a_damaged_file_is_refused_and_not_changed() {
     let numbers: ResourcePrefix = "numbers".into();
     let folder = FaultyFolder::new(1);
     let store = on(&folder).expect("a new folder");

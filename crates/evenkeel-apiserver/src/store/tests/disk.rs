@@ -1,5 +1,5 @@
-//! Folder in memory with the faults of disks: it fills up, refuses writes, loses unsynced data, and loses data of a
-//! failed sync.
+//! Folder in memory that injects the faults of disks: a full disk, refused writes, and the loss of unsynced data and of
+//! data whose sync failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug};
@@ -27,14 +27,14 @@ struct Files {
     rng: StdRng,
 }
 
-/// Faults from now on.
+/// Faults that the folder injects.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Faults {
     /// Capacity of the disk in bytes; `None` for no limit.
     pub(super) capacity: Option<usize>,
     /// Number of writes before one that fails halfway.
     pub(super) fail_write: Option<usize>,
-    /// Number of syncs before one that fails. Its data may be lost, although it can be read.
+    /// Number of syncs before one that fails. Its data may be lost in a crash, although readers see it until then.
     pub(super) fail_sync: Option<usize>,
     /// Whether all writes fail.
     pub(super) read_only: bool,
@@ -53,15 +53,16 @@ struct Contents {
     /// Contents after a crash that loses all unsynced data.
     stored: Vec<u8>,
     unsynced: Vec<Write>,
+    /// Numbers of the blocks that the file occupies on the disk.
     blocks: BTreeSet<usize>,
 }
 
 fn apply(bytes: &mut Vec<u8>, write: &Write) {
     match write {
         Write::Length(length) => bytes.resize(*length, 0),
-        Write::Bytes(at, data) => {
-            bytes.resize(bytes.len().max(at + data.len()), 0);
-            bytes[*at..at + data.len()].copy_from_slice(data);
+        Write::Bytes(offset, data) => {
+            bytes.resize(bytes.len().max(offset + data.len()), 0);
+            bytes[*offset..offset + data.len()].copy_from_slice(data);
         }
     }
 }
@@ -103,7 +104,7 @@ impl FaultyFolder {
             files
                 .names
                 .iter()
-                .map(|(name, at)| (name.clone(), files.files[*at].now.clone()))
+                .map(|(name, file)| (name.clone(), files.files[*file].now.clone()))
                 .collect()
         });
         Self::holding(files, 0)
@@ -113,8 +114,8 @@ impl FaultyFolder {
     pub(super) fn crash(&self) -> Self {
         self.with(|files| {
             let mut left = BTreeMap::new();
-            for (name, at) in files.names.clone() {
-                let contents = files.files[at].clone();
+            for (name, file) in files.names.clone() {
+                let contents = files.files[file].clone();
                 let mut bytes = contents.stored;
                 let share = files.rng.random_range(0..=4);
                 for write in &contents.unsynced {
@@ -123,10 +124,10 @@ impl FaultyFolder {
                             apply(&mut bytes, write);
                         }
                         Write::Length(_) => {}
-                        Write::Bytes(at, data) => {
+                        Write::Bytes(offset, data) => {
                             for (n, sector) in data.chunks(SECTOR).enumerate() {
                                 if files.rng.random_range(0..4) < share {
-                                    let part = Write::Bytes(at + n * SECTOR, sector.to_vec());
+                                    let part = Write::Bytes(offset + n * SECTOR, sector.to_vec());
                                     apply(&mut bytes, &part);
                                 }
                             }
@@ -140,18 +141,18 @@ impl FaultyFolder {
         })
     }
 
-    /// Flips a bit of a file. Returns whether the file has any.
+    /// Flips a random bit of a file. Returns false if the file does not exist or is empty.
     pub(super) fn flip(&self, name: &str) -> bool {
         self.with(|files| {
-            let Some(at) = files.names.get(name).copied() else { return false };
-            let length = files.files[at].now.len();
+            let Some(file) = files.names.get(name).copied() else { return false };
+            let length = files.files[file].now.len();
             if length == 0 {
                 return false;
             }
-            let (place, bit) = (files.rng.random_range(0..length), files.rng.random_range(0..8));
-            let contents = &mut files.files[at];
+            let (offset, bit) = (files.rng.random_range(0..length), files.rng.random_range(0..8));
+            let contents = &mut files.files[file];
             for bytes in [&mut contents.now, &mut contents.stored] {
-                bytes[place] ^= 1 << bit;
+                bytes[offset] ^= 1 << bit;
             }
             true
         })
@@ -160,9 +161,9 @@ impl FaultyFolder {
     /// Truncates a file.
     pub(super) fn cut(&self, name: &str, length: usize) {
         self.with(|files| {
-            let at = files.names[name];
-            files.files[at].now.truncate(length);
-            files.files[at].stored.truncate(length);
+            let file = files.names[name];
+            files.files[file].now.truncate(length);
+            files.files[file].stored.truncate(length);
         });
     }
 
@@ -174,17 +175,17 @@ impl FaultyFolder {
 
 impl Files {
     fn used(&self) -> usize {
-        self.names.values().map(|at| self.files[*at].blocks.len() * BLOCK).sum()
+        self.names.values().map(|file| self.files[*file].blocks.len() * BLOCK).sum()
     }
 
-    fn write(&mut self, at: usize, write: Write) -> io::Result<()> {
+    fn write(&mut self, file: usize, write: Write) -> io::Result<()> {
         if self.faults.read_only {
             return Err(io::ErrorKind::ReadOnlyFilesystem.into());
         }
         let (mut write, mut result) = (write, Ok(()));
         if let Write::Bytes(offset, data) = &mut write {
             let failing = countdown(&mut self.faults.fail_write);
-            let fitting = self.fitting(at, *offset, data.len());
+            let fitting = self.fitting(file, *offset, data.len());
             if failing {
                 data.truncate(data.len() / 2);
                 result = Err(io::Error::other("injected"));
@@ -193,9 +194,9 @@ impl Files {
                 result = Err(io::ErrorKind::StorageFull.into());
             }
             let blocks = *offset / BLOCK..(*offset + data.len()).div_ceil(BLOCK);
-            self.files[at].blocks.extend(blocks);
+            self.files[file].blocks.extend(blocks);
         }
-        let contents = &mut self.files[at];
+        let contents = &mut self.files[file];
         if let Write::Length(length) = &write {
             let _ = contents.blocks.split_off(&length.div_ceil(BLOCK));
         }
@@ -205,11 +206,11 @@ impl Files {
     }
 
     /// Returns how many of these bytes fit on the disk.
-    fn fitting(&self, at: usize, offset: usize, length: usize) -> usize {
+    fn fitting(&self, file: usize, offset: usize, length: usize) -> usize {
         let Some(capacity) = self.faults.capacity else { return length };
         let mut free = capacity.saturating_sub(self.used()) / BLOCK;
         for block in offset / BLOCK..(offset + length).div_ceil(BLOCK) {
-            if self.files[at].blocks.contains(&block) {
+            if self.files[file].blocks.contains(&block) {
                 continue;
             }
             if free == 0 {
@@ -220,12 +221,12 @@ impl Files {
         length
     }
 
-    fn sync(&mut self, at: usize) -> io::Result<()> {
+    fn sync(&mut self, file: usize) -> io::Result<()> {
         if self.faults.read_only {
             return Err(io::ErrorKind::ReadOnlyFilesystem.into());
         }
         let failing = countdown(&mut self.faults.fail_sync);
-        let contents = &mut self.files[at];
+        let contents = &mut self.files[file];
         for write in std::mem::take(&mut contents.unsynced) {
             if !failing || self.rng.random() {
                 apply(&mut contents.stored, &write);
@@ -235,6 +236,7 @@ impl Files {
     }
 }
 
+/// Decrements a counter. Returns whether it was 0, and clears it then.
 fn countdown(counter: &mut Option<usize>) -> bool {
     match counter {
         Some(0) => {
@@ -252,8 +254,8 @@ fn countdown(counter: &mut Option<usize>) -> bool {
 impl Folder for FaultyFolder {
     fn open(&self, name: &str) -> io::Result<Box<dyn StorageBackend>> {
         self.with(|files| {
-            let at = match files.names.get(name) {
-                Some(at) => *at,
+            let file = match files.names.get(name) {
+                Some(file) => *file,
                 None if files.faults.read_only => {
                     return Err(io::ErrorKind::ReadOnlyFilesystem.into());
                 }
@@ -263,14 +265,14 @@ impl Folder for FaultyFolder {
                     files.files.len() - 1
                 }
             };
-            Ok(Box::new(Handle { folder: self.clone(), at }) as Box<dyn StorageBackend>)
+            Ok(Box::new(Handle { folder: self.clone(), file }) as Box<dyn StorageBackend>)
         })
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.with(|files| {
-            let at = files.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
-            files.names.insert(to.to_owned(), at);
+            let file = files.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
+            files.names.insert(to.to_owned(), file);
             Ok(())
         })
     }
@@ -300,25 +302,26 @@ impl Folder for FaultyFolder {
     }
 }
 
+/// Open file: an index into the folder's files.
 struct Handle {
     folder: FaultyFolder,
-    at: usize,
+    file: usize,
 }
 
 impl Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "file {}", self.at)
+        write!(f, "file {}", self.file)
     }
 }
 
 impl StorageBackend for Handle {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.folder.with(|files| files.files[self.at].now.len() as u64))
+        Ok(self.folder.with(|files| files.files[self.file].now.len() as u64))
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let at = usize::try_from(offset).expect("small");
-        self.folder.with(|files| match files.files[self.at].now.get(at..at + out.len()) {
+        let start = usize::try_from(offset).expect("small");
+        self.folder.with(|files| match files.files[self.file].now.get(start..start + out.len()) {
             Some(bytes) => {
                 out.copy_from_slice(bytes);
                 Ok(())
@@ -329,15 +332,15 @@ impl StorageBackend for Handle {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         let length = usize::try_from(len).expect("small");
-        self.folder.with(|files| files.write(self.at, Write::Length(length)))
+        self.folder.with(|files| files.write(self.file, Write::Length(length)))
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.folder.with(|files| files.sync(self.at))
+        self.folder.with(|files| files.sync(self.file))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let at = usize::try_from(offset).expect("small");
-        self.folder.with(|files| files.write(self.at, Write::Bytes(at, data.to_vec())))
+        let offset = usize::try_from(offset).expect("small");
+        self.folder.with(|files| files.write(self.file, Write::Bytes(offset, data.to_vec())))
     }
 }

@@ -1,5 +1,5 @@
 //! Random histories on a faulty disk in virtual time, by seed, compared with a model. After each step, memory must
-//! equal the model. Whenever the store is healthy, the disk must equal it, too. After each crash, all acknowledged
+//! equal the model. While the store is healthy, the disk must equal the model, too. After each crash, all acknowledged
 //! writes must exist in order, and watches must resume.
 //!
 //! `EVENKEEL_STORE_RUNS=10000 cargo test -p evenkeel-apiserver --lib explore` tries more seeds; `EVENKEEL_STORE_SEED=N`
@@ -30,7 +30,7 @@ struct Committed {
     prefix: &'static str,
     key: &'static str,
     change: Change,
-    /// Mark of the object; for a deletion, that of the deleted object.
+    /// Number that identifies the object's contents; for a deletion, that of the deleted object.
     mark: u64,
 }
 
@@ -47,6 +47,7 @@ struct Model {
 }
 
 impl Model {
+    /// Returns the objects at a revision.
     fn at(&self, revision: u64) -> Objects {
         let mut objects = Objects::new();
         for (revision, write) in self.log.range(..=revision) {
@@ -75,12 +76,12 @@ struct Run {
     folder: FaultyFolder,
     store: Store,
     model: Model,
-    /// Batches that were refused since the last commit. A crash may leave one of them whole or none. The test does not
-    /// know which of them reached the disk.
+    /// Batches that the store refused since the last commit. A crash leaves at most one of them, and leaves it whole.
+    /// The test does not know which of them reached the disk.
     doubtful: Vec<Vec<PlannedOp>>,
     next_mark: u64,
     trace: Vec<String>,
-    /// How often each kind of step ran, to test the test.
+    /// Number of steps of each kind, to check that the test covers all of them.
     counts: BTreeMap<&'static str, u64>,
 }
 
@@ -138,8 +139,8 @@ impl Run {
         }
     }
 
-    fn count(&mut self, what: &'static str) {
-        *self.counts.entry(what).or_default() += 1;
+    fn count(&mut self, step: &'static str) {
+        *self.counts.entry(step).or_default() += 1;
     }
 
     async fn step(&mut self) {
@@ -162,10 +163,10 @@ impl Run {
 
     /// Commits several transactions together.
     async fn batch(&mut self) {
-        let n = self.rng.random_range(1..=3);
+        let transactions = self.rng.random_range(1..=3);
         let mut staged = Vec::new();
         let _ = self.store.health();
-        for _ in 0..n {
+        for _ in 0..transactions {
             let (transaction, planned, holds) = self.transaction();
             let values = transaction.values(NUMBERS);
             match self.store.shared.stage(transaction, values) {
@@ -212,7 +213,7 @@ impl Run {
             self.doubtful.clear();
         }
         if !refused.is_empty() {
-            assert_eq!(objects_of(&self.store), before, "memory has what was committed");
+            assert_eq!(objects_of(&self.store), before, "memory has only committed writes");
             self.doubtful.push(refused);
         }
     }
@@ -227,9 +228,9 @@ impl Run {
             if planned.iter().any(|(p, k, _)| (*p, *k) == (prefix, key)) {
                 continue;
             }
-            let there = self.store.latest(prefix, key).map(|entry| entry.revision);
+            let stored = self.store.latest(prefix, key).map(|entry| entry.revision);
             let stale = self.rng.random_ratio(1, 12);
-            let expect = match there {
+            let expect = match stored {
                 Some(revision) if !stale => Expect::At(revision),
                 Some(_) => Expect::Absent,
                 None if !stale => Expect::Absent,
@@ -266,7 +267,7 @@ impl Run {
         });
     }
 
-    /// Reopens the folder as it is, or waits until it is writable.
+    /// Reopens a copy of the folder as readers see it.
     fn restart(&mut self) {
         self.trace.push("restart".to_owned());
         self.count("restart");
@@ -296,7 +297,7 @@ impl Run {
         self.check_history();
     }
 
-    /// Adds a batch that the crash left, whose outcome its writers never learned.
+    /// Adds a refused batch that a crash has left on disk to the model.
     fn adopt_doubtful(&mut self, found: u64) {
         self.count("adopted");
         let mut writes = Vec::new();
@@ -320,7 +321,7 @@ impl Run {
         assert_eq!(self.model.revision, found);
     }
 
-    /// The store detects damage, unless it is in unused space.
+    /// Checks that the store detects damage, unless the damage is in unused space.
     fn damage(&mut self) {
         let damaged = self.folder.copy();
         for _ in 0..self.rng.random_range(1..4) {
@@ -350,8 +351,11 @@ impl Run {
             let found: Vec<_> =
                 listed.entries.iter().map(|entry| (entry.revision, mark_of(entry))).collect();
             let model = self.model.at(revision);
-            let expected: Vec<_> =
-                model.iter().filter(|((p, _), _)| *p == prefix).map(|(_, it)| *it).collect();
+            let expected: Vec<_> = model
+                .iter()
+                .filter(|((p, _), _)| *p == prefix)
+                .map(|(_, object)| *object)
+                .collect();
             assert_eq!(found, expected, "{prefix} at {revision}");
         }
     }
@@ -382,9 +386,9 @@ impl Run {
         assert_eq!(objects_of(&self.store), self.model.at(self.model.revision));
         if self.store.health().is_ok() && self.rng.random_ratio(1, 4) {
             let disk = on(&self.folder.copy()).expect("whole");
-            assert_eq!(disk.revision(), self.model.revision, "the disk is what memory is");
+            assert_eq!(disk.revision(), self.model.revision, "the disk equals memory");
             assert_eq!(objects_of(&disk), objects_of(&self.store));
-            self.count("disk is memory");
+            self.count("disk equals memory");
         }
     }
 }
@@ -394,7 +398,7 @@ async fn run(seed: u64, counts: &mut BTreeMap<&'static str, u64>) {
     for _ in 0..STEPS {
         run.step().await;
     }
-    // Finally the disk works, and writes succeed again.
+    // In the end the disk works, and writes must succeed again.
     run.folder.set(|faults| *faults = super::disk::Faults::default());
     for _ in 0..40 {
         if run.store.health().is_ok() {
@@ -403,15 +407,15 @@ async fn run(seed: u64, counts: &mut BTreeMap<&'static str, u64>) {
         tokio::time::advance(Duration::from_secs(31)).await;
     }
     assert_eq!(run.store.health(), Ok(()));
-    let n_writes = run.model.log.len();
-    while run.model.log.len() == n_writes {
+    let writes = run.model.log.len();
+    while run.model.log.len() == writes {
         run.batch().await;
     }
     run.check();
     run.crash();
     run.check();
-    for (what, n) in run.counts {
-        *counts.entry(what).or_default() += n;
+    for (step, count) in run.counts {
+        *counts.entry(step).or_default() += count;
     }
 }
 
@@ -426,27 +430,27 @@ impl Drop for PanicReport {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a longer run is asked for by the environment")]
+#[expect(clippy::disallowed_methods, reason = "the environment requests longer runs")]
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
 #[tokio::test(start_paused = true)]
-async fn memory_and_disk_agree_whatever_fails() {
+async fn memory_and_disk_equal_the_model_after_any_failure() {
     let seeds = match number("EVENKEEL_STORE_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("EVENKEEL_STORE_RUNS").unwrap_or(RUNS),
     };
-    let n_seeds = seeds.end - seeds.start;
+    let seed_count = seeds.end - seeds.start;
     let mut counts = BTreeMap::new();
     for seed in seeds {
         let _report = PanicReport(seed);
         run(seed, &mut counts).await;
     }
-    println!("{n_seeds} seeds: {counts:?}");
-    if n_seeds >= RUNS {
-        for what in ["committed", "refused", "mismatch", "resumed", "damage found", "adopted"] {
-            assert!(counts.contains_key(what), "{what} never happened: {counts:?}");
+    println!("{seed_count} seeds: {counts:?}");
+    if seed_count >= RUNS {
+        for step in ["committed", "refused", "mismatch", "resumed", "damage found", "adopted"] {
+            assert!(counts.contains_key(step), "{step} never happened: {counts:?}");
         }
     }
 }

@@ -10,16 +10,18 @@ use super::*;
 async fn put(store: &Store, key: &str, size: usize) -> Result<(), WriteError> {
     let object = json!({"metadata": {"name": key}, "data": "x".repeat(size)});
     let encoded = Encoded::new(&object, SelectionAttributes::default());
-    let expect = store.get("others", key).map_or(Expect::Absent, |it| Expect::At(it.revision));
+    let expect =
+        store.get("others", key).map_or(Expect::Absent, |entry| Expect::At(entry.revision));
     store.put(&"others".into(), key, expect, encoded).await.map(|_| ())
 }
 
 async fn delete(store: &Store, key: &str) -> Result<(), WriteError> {
-    let at = store.get("others", key).expect("it is there").revision;
-    let gone = transaction(|t| t.delete(&"others".into(), key, Expect::At(at)));
-    store.commit(gone).await.map(|_| ())
+    let revision = store.get("others", key).expect("a stored object").revision;
+    let deletion = transaction(|t| t.delete(&"others".into(), key, Expect::At(revision)));
+    store.commit(deletion).await.map(|_| ())
 }
 
+/// Returns the reason of a refused write.
 fn refused(result: &Result<(), WriteError>) -> &str {
     match result {
         Err(WriteError::Storage(why)) => why,
@@ -28,7 +30,7 @@ fn refused(result: &Result<(), WriteError>) -> &str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_disk_takes_deletions_until_there_is_room_again() {
+async fn a_full_disk_accepts_only_deletions_until_space_is_free() {
     let folder = FaultyFolder::new(1);
     let store = on(&folder).expect("a new folder");
     put(&store, "first", 100).await.expect("written");
@@ -61,7 +63,7 @@ async fn a_full_disk_takes_deletions_until_there_is_room_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deletions_alone_make_room() {
+async fn deletions_alone_free_enough_space_for_writes() {
     let folder = FaultyFolder::new(1);
     let store = on(&folder).expect("a new folder");
     put(&store, "first", 100).await.expect("written");
@@ -87,7 +89,7 @@ async fn deletions_alone_make_room() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_go_on_when_a_disk_is_writable_again() {
+async fn writes_succeed_after_the_disk_is_writable_again() {
     let folder = FaultyFolder::new(1);
     let store = on(&folder).expect("a new folder");
     put(&store, "a", 10).await.expect("written");
@@ -98,14 +100,14 @@ async fn writes_go_on_when_a_disk_is_writable_again() {
     assert!(store.health().is_err());
     assert_eq!((store.count("others"), store.revision()), (1, 1));
     folder.set(|faults| faults.read_only = false);
-    assert!(put(&store, "b", 10).await.is_err(), "it is tried at intervals");
+    assert!(put(&store, "b", 10).await.is_err(), "the next retry is not due");
     tokio::time::advance(Duration::from_secs(60)).await;
     put(&store, "b", 10).await.expect("written");
     assert_eq!(state(&on(&folder.crash()).expect("whole")), state(&store));
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_failed_sync_nothing_of_the_old_file_is_trusted() {
+async fn after_a_failed_sync_all_records_are_rewritten_to_a_new_file() {
     for seed in 0..30 {
         let folder = FaultyFolder::new(seed);
         let store = on(&folder).expect("a new folder");
@@ -129,6 +131,6 @@ async fn after_a_failed_sync_nothing_of_the_old_file_is_trusted() {
                 store.follow(&"others".into(), &Scope::All, 0).expect("kept").take().expect("kept");
             events.iter().map(|event| event.entry.revision).collect::<Vec<_>>()
         };
-        assert_eq!(events(&after), events(&store), "the history is there, too");
+        assert_eq!(events(&after), events(&store), "the new file has the history, too");
     }
 }

@@ -1,4 +1,4 @@
-//! Transactions, and their state after disk faults.
+//! Tests of transactions, and of the store after disk faults.
 
 mod crash;
 mod disk;
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::resource::ResourcePrefix;
 
+/// Index of the values in an object's field `numbers`, for the collection `numbers`.
 const NUMBERS: IndexedResources = &[("numbers", numbers)];
 
 fn numbers(object: &Value) -> Vec<String> {
@@ -36,7 +37,7 @@ fn state(store: &Store) -> (Vec<(String, u64)>, u64) {
 }
 
 #[tokio::test]
-async fn all_or_nothing_is_written() {
+async fn a_transaction_is_written_whole_or_not_at_all() {
     let store = Store::in_memory(NUMBERS);
     let (numbers, others): (ResourcePrefix, ResourcePrefix) = ("numbers".into(), "others".into());
     let mut cursor = store.follow(&numbers, &Scope::All, 0).expect("the beginning");
@@ -55,6 +56,7 @@ async fn all_or_nothing_is_written() {
         events.iter().map(|e| (&*e.entry.key, e.entry.revision, e.entry.change)).collect();
     assert_eq!(seen, [("a", 2, Change::Added), ("b", 3, Change::Added), ("b", 4, Change::Deleted)]);
     let before = state(&store);
+    // The index of the operation that fails, or the value that is taken.
     let refused: [(&str, Transaction); 6] = [
         (
             "1",
@@ -87,19 +89,19 @@ async fn all_or_nothing_is_written() {
             }),
         ),
     ];
-    for (index, (which, transaction)) in refused.into_iter().enumerate() {
+    for (index, (expected, transaction)) in refused.into_iter().enumerate() {
         let failed = match store.commit(transaction).await {
             Err(WriteError::Mismatch { op }) => op.to_string(),
             Err(WriteError::Taken { value }) => value,
             other => panic!("{index}: {other:?}"),
         };
-        assert_eq!((&*failed, state(&store)), (which, before.clone()), "{index}");
+        assert_eq!((&*failed, state(&store)), (expected, before.clone()), "{index}");
     }
     assert!(cursor.take().expect("events").is_empty());
 }
 
 #[tokio::test]
-async fn a_unique_value_is_free_again_with_its_object() {
+async fn a_unique_value_is_free_after_its_object_drops_it() {
     let store = Store::in_memory(NUMBERS);
     let resource_prefix: ResourcePrefix = "numbers".into();
     let claim = |key: &str, number: u64, expect| {
@@ -115,6 +117,6 @@ async fn a_unique_value_is_free_again_with_its_object() {
     store
         .commit(transaction(|t| t.delete(&resource_prefix, "a", Expect::At(2))))
         .await
-        .expect("there");
+        .expect("deleted");
     assert!(store.is_taken("numbers", "7") && !store.is_taken("numbers", "8"));
 }

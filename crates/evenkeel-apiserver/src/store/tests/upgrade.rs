@@ -1,4 +1,4 @@
-//! Upgrades of files of earlier versions.
+//! Tests of upgrades of files of earlier versions.
 
 use redb::{Builder, TableDefinition};
 
@@ -11,7 +11,7 @@ use super::*;
 const OBJECTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("objects");
 const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters");
 
-/// Returns a file as version 1 wrote it, with objects under these names.
+/// Returns a folder with a file as version 1 wrote it, with objects of these names.
 fn version_1(names: &[&str], damaged: bool) -> FaultyFolder {
     let folder = FaultyFolder::new(1);
     let file = super::super::folder::Watched::new(folder.open(DATABASE).expect("memory")).0;
@@ -40,7 +40,7 @@ fn version_1(names: &[&str], damaged: bool) -> FaultyFolder {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_of_version_1_are_read_and_its_watches_start_anew() {
+async fn objects_of_version_1_are_migrated_without_history() {
     let folder = version_1(&["a", "b"], false);
     let numbers: ResourcePrefix = "numbers".into();
     for _ in 0..2 {
@@ -53,7 +53,7 @@ async fn objects_of_version_1_are_read_and_its_watches_start_anew() {
         );
         assert_eq!(store.count("numbers"), 2);
     }
-    // Version 1 refuses the new file instead of taking it for empty.
+    // Version 1 refuses the new file instead of reading it as empty.
     let file = super::super::folder::Watched::new(folder.open(DATABASE).expect("memory")).0;
     let database = Builder::new().create_with_backend(file).expect("readable");
     let write = database.begin_write().expect("a transaction");
@@ -61,7 +61,7 @@ async fn objects_of_version_1_are_read_and_its_watches_start_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_damaged_object_of_version_1_is_named() {
+async fn the_error_names_a_damaged_object_of_version_1() {
     let error = on(&version_1(&["a"], true)).err().expect("refused").to_string();
     assert!(error.contains("\"numbers\\0a\" is damaged"), "{error}");
 }

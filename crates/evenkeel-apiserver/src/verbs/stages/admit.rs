@@ -8,7 +8,7 @@ use crate::admission::{self, policy, webhook};
 use crate::verbs::attempt::{Attempt, Write};
 use evenkeel_apimachinery::status::StatusError;
 
-/// Runs policies, webhooks and validating plug-ins in this order. Returns how the object changes the usage of quotas.
+/// Runs policies, webhooks and validating plug-ins in this order. Returns the changes of quota usage.
 pub(super) async fn admit(
     write: &mut Write<'_>,
     attempt: &Attempt<'_>,

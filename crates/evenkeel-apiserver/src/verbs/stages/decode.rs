@@ -8,8 +8,8 @@ use crate::decode;
 use crate::request::{RequestContext, WriteOptions};
 use evenkeel_apimachinery::status::StatusError;
 
-/// Returns the object of a body in the request's version. By the options, unknown fields are errors, cause warnings or
-/// are dropped.
+/// Returns the object of a body in the request's version. The options determine whether unknown fields are errors,
+/// cause warnings or are dropped.
 pub(in crate::verbs) fn decode(
     request: &RequestContext<'_>,
     body: &Bytes,

@@ -1,5 +1,5 @@
-//! Stages of a write in order. Each is a module with a function of its name. Creates have no old object; updates,
-//! patches and applies have one.
+//! Stages of a write in order. Each stage is a module with a function of the same name. Creates have no old object;
+//! updates, patches and applies have one.
 //!
 //! | documented | where |
 //! |---|---|

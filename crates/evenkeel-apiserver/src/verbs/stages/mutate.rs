@@ -6,10 +6,10 @@ use crate::admission::Mutating;
 use crate::verbs::attempt::Write;
 use evenkeel_apimachinery::status::StatusError;
 
-/// Applies plug-ins, policies and webhooks to `new`. Returns whether a policy or a webhook changed it. `old` is the stored
-/// object, or `None` for a create.
+/// Applies plug-ins, policies and webhooks to `new`. Returns whether a policy or a webhook changed it. `old` is the
+/// stored object, or `None` for a create.
 ///
-/// It runs before `prepare`, so that admission cannot set fields that are the server's.
+/// It runs before `prepare`, so that admission cannot set fields that only the server may set.
 pub(in crate::verbs) async fn mutate(
     write: &Write<'_>,
     admission: Mutating<'_>,

@@ -16,8 +16,8 @@ use crate::verbs::attempt::{
 use crate::verbs::{meta, namespace};
 use evenkeel_apimachinery::status::StatusError;
 
-/// Stores the object, or returns what a dry run would store. An interrupted call leaves nothing behind, because it
-/// writes nothing before the commit of one transaction.
+/// Stores the object, or returns what a dry run would store. An interrupted call changes nothing, because all writes
+/// are in one transaction.
 ///
 /// Upstream: `Store.Create`, `Store.Update` and `deleteWithoutFinalizers`.
 pub(super) async fn persist(
@@ -79,8 +79,8 @@ fn prepare_for_storage(object: &mut Value, how: Creates) -> Result<(), StatusErr
     Ok(())
 }
 
-/// Returns whether an update deletes an object that is being deleted: it removed the last finalizer, and no grace
-/// period is left.
+/// Returns whether an update removes an object with a deletion timestamp: the update removed the last finalizer, and
+/// the grace period is over.
 fn delete_without_finalizers(resource: &ResourceType, new: &Value, old: &Value) -> bool {
     if !meta::deleting(old)
         || !meta::finalizers(new).is_empty()
@@ -102,8 +102,8 @@ struct Change<'a> {
     kept: Option<&'a Value>,
 }
 
-/// Commits a change together with the other objects of its transaction. If only those changed in the meantime, computes
-/// them again.
+/// Commits a change together with the other objects of its transaction. If only those other objects changed in the
+/// meantime, computes them again and retries.
 async fn commit(
     write: &Write<'_>,
     change: &Change<'_>,

@@ -18,7 +18,7 @@ pub(super) fn validate(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<(
     let (stored, old, new) = (&*write.stored, attempt.old(), &mut attempt.new);
     let (strategy, strategy_cx) = (&*stored.strategy, cx.strategy());
     policybased::check(&cx, write.request.target.name, new, old)?;
-    // A status update may change annotations, which are part of a Deployment's generation otherwise.
+    // A status update may change a Deployment's annotations, but does not increase its generation.
     if let Some(old) = old
         && cx.subresource != "status"
         && strategy.has_generation(write.has_status())

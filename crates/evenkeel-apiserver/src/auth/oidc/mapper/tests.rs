@@ -17,7 +17,7 @@ fn mapper(mappings: &Value, claim_rules: &Value, user_rules: &Value) -> Mapper {
         }],
     });
     let config = AuthenticationConfiguration::parse(document.to_string().as_bytes());
-    let mut mappers = compile(&config.expect("it is read"), &[]).expect("it is valid");
+    let mut mappers = compile(&config.expect("decoded"), &[]).expect("valid");
     mappers.remove(0)
 }
 
@@ -38,7 +38,7 @@ fn shown(user: &Result<User, String>) -> String {
 }
 
 #[test]
-fn claims_become_a_user() {
+fn claims_map_to_a_user() {
     let sub = || json!({"username": {"claim": "sub", "prefix": "oidc:"}});
     let with = |field: &str, value: Value| {
         let mut mappings = sub();
@@ -160,7 +160,7 @@ fn claims_become_a_user() {
 }
 
 #[test]
-fn rules_refuse_tokens() {
+fn a_token_is_refused_if_a_validation_rule_fails() {
     let claim_rules = json!([
         {"claim": "hd", "requiredValue": "example.org"},
         {"expression": "claims.exp - claims.nbf <= 86400.0", "message": "total token lifetime must not exceed 24 hours"},

@@ -14,14 +14,14 @@ fn config(changes: &[(&str, Value)]) -> AuthenticationConfiguration {
             "userValidationRules": [],
         }],
     });
-    for (index, value) in changes {
-        let (parent, key) = index.rsplit_once('/').expect("a pointer");
+    for (pointer, value) in changes {
+        let (parent, key) = pointer.rsplit_once('/').expect("a pointer");
         document.pointer_mut(parent).expect("a parent")[key] = value.clone();
     }
-    AuthenticationConfiguration::parse(document.to_string().as_bytes()).expect("it is read")
+    AuthenticationConfiguration::parse(document.to_string().as_bytes()).expect("decoded")
 }
 
-/// Returns the invalid fields with their errors.
+/// Returns the errors of the changed configuration, each with its field.
 fn errors(changes: &[(&str, Value)]) -> Vec<String> {
     let disallowed = ["https://kubernetes".to_owned()];
     compile(&config(changes), &disallowed)
@@ -33,7 +33,7 @@ fn errors(changes: &[(&str, Value)]) -> Vec<String> {
 }
 
 #[test]
-fn what_is_wrong_is_reported_by_its_field() {
+fn each_invalid_field_is_reported() {
     assert_eq!(errors(&[]), [""; 0]);
     let expression = |text: &str| json!({"expression": text});
     let table: [(&str, Value, &str); 33] = [
@@ -147,17 +147,17 @@ fn what_is_wrong_is_reported_by_its_field() {
             "enabled should be set to true",
         ),
     ];
-    for (index, value, why) in table {
-        let found = errors(&[(index, value.clone())]);
-        assert!(found.iter().any(|error| error.contains(why)), "{index} {value}: {found:?}");
+    for (pointer, value, why) in table {
+        let found = errors(&[(pointer, value.clone())]);
+        assert!(found.iter().any(|error| error.contains(why)), "{pointer} {value}: {found:?}");
     }
 }
 
 #[test]
-fn email_needs_its_verification_in_one_of_the_expressions() {
+fn an_expression_that_reads_email_needs_one_that_reads_email_verified() {
     let email = ("/jwt/0/claimMappings/username", json!({"expression": "claims.email"}));
     let verified = "claims.?email_verified.orValue(true) == true";
-    for (index, value) in [
+    for (pointer, value) in [
         (
             "/jwt/0/claimMappings/username",
             json!({"expression": "claims.email_verified ? claims.email : ''"}),
@@ -168,12 +168,16 @@ fn email_needs_its_verification_in_one_of_the_expressions() {
             json!([{"key": "example.org/verified", "valueExpression": "has(claims.email_verified) ? 'a' : 'b'"}]),
         ),
     ] {
-        assert_eq!(errors(&[email.clone(), (index, value.clone())]), [""; 0], "{index} {value}");
+        assert_eq!(
+            errors(&[email.clone(), (pointer, value.clone())]),
+            [""; 0],
+            "{pointer} {value}"
+        );
     }
 }
 
 #[test]
-fn issuers_are_reported_apart_by_their_urls() {
+fn two_issuers_may_not_have_the_same_urls() {
     let one = serde_json::to_value(json!({
         "issuer": {"url": "https://a", "discoveryURL": "https://b", "audiences": ["a"]},
         "claimMappings": {"username": {"claim": "sub", "prefix": ""}},
@@ -186,7 +190,7 @@ fn issuers_are_reported_apart_by_their_urls() {
 }
 
 #[test]
-fn files_are_read_strictly() {
+fn files_with_unknown_fields_or_another_kind_are_refused() {
     let parse = |text: &str| AuthenticationConfiguration::parse(text.as_bytes()).map(drop);
     let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n";
     for (text, why) in [

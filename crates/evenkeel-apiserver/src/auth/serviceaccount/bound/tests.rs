@@ -6,7 +6,8 @@ fn now() -> Timestamp {
     NOW.parse().expect("a time")
 }
 
-/// Returns the claims of a token that was issued an hour ago for an hour and a half.
+/// Returns the claims of a token that was issued an hour ago for an hour and a half. `bound` are the claims of the
+/// bound objects.
 fn claims(bound: &Value) -> Value {
     let at = now().as_second();
     let mut private = json!({"namespace": "a", "serviceaccount": {"name": "web", "uid": "1"}});
@@ -16,6 +17,7 @@ fn claims(bound: &Value) -> Value {
     json!({"iat": at - 3600, "nbf": at - 3600, "exp": at + 1800, "jti": "t", "kubernetes.io": private})
 }
 
+/// Returns a stored object with this UID and deletion timestamp.
 fn stored(uid: &str, deleted: Option<&str>) -> Value {
     json!({"metadata": {"uid": uid, "deletionTimestamp": deleted}})
 }
@@ -29,7 +31,7 @@ fn outcome(claims: &Value, objects: &[(&str, &str, Value)]) -> Result<ServiceAcc
 }
 
 #[test]
-fn a_token_is_valid_in_its_time_with_a_minute_more() {
+fn a_token_is_valid_in_its_period_with_a_minute_of_tolerance() {
     let account = [("/serviceaccounts", "a/web", stored("1", None))];
     let at = now().as_second();
     let changed = |claim: &str, value: Value| {
@@ -55,7 +57,7 @@ fn a_token_is_valid_in_its_time_with_a_minute_more() {
 }
 
 #[test]
-fn a_token_ends_with_the_objects_that_it_names() {
+fn a_token_is_invalid_without_its_account_or_a_bound_object() {
     let pod = || json!({"pod": {"name": "p", "uid": "2"}, "node": {"name": "n", "uid": "3"}});
     let account = || ("/serviceaccounts", "a/web", stored("1", None));
     let long_ago = Some("2025-12-31T23:58:59Z");
@@ -111,7 +113,7 @@ fn a_token_ends_with_the_objects_that_it_names() {
 }
 
 #[test]
-fn the_user_has_what_the_token_says() {
+fn the_user_names_the_account_and_the_bound_objects() {
     let bound = json!({"pod": {"name": "p", "uid": "2"}, "node": {"name": "n", "uid": "3"}});
     let objects =
         [("/serviceaccounts", "a/web", stored("1", None)), ("/pods", "a/p", stored("2", None))];

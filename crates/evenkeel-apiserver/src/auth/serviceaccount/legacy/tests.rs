@@ -4,6 +4,7 @@ use super::*;
 
 const TOKEN: &str = "a.b.c";
 
+/// Returns the claims of the Secret `s` of the service account `web`.
 fn claims() -> Value {
     json!({
         "sub": "system:serviceaccount:a:web",
@@ -22,15 +23,16 @@ fn account() -> Value {
     json!({"metadata": {"uid": "1"}, "secrets": [{"name": "other"}]})
 }
 
-/// Validates with one value changed, at a pointer into one of the parts.
-fn outcome(part: &str, at: &str, value: Value) -> Result<Used, String> {
+/// Validates the token after one change of the claims, the Secret or the service account. `path` is the field with its
+/// parent, as `PARENT>FIELD`. An empty path deletes the whole part.
+fn outcome(part: &str, path: &str, value: Value) -> Result<Used, String> {
     let (mut claims, mut secret, mut account) = (claims(), secret(), account());
     let changed = match part {
         "claims" => &mut claims,
         "secret" => &mut secret,
         _ => &mut account,
     };
-    if let Some((parent, key)) = at.rsplit_once('>') {
+    if let Some((parent, key)) = path.rsplit_once('>') {
         let parent = if parent.is_empty() { changed } else { &mut changed[parent] };
         parent[key] = value;
     } else if part != "none" {
@@ -48,7 +50,7 @@ fn outcome(part: &str, at: &str, value: Value) -> Result<Used, String> {
 }
 
 #[test]
-fn a_token_is_valid_as_long_as_its_secret_and_its_account() {
+fn a_token_is_valid_while_its_secret_and_its_account_exist() {
     let prefix = "kubernetes.io/serviceaccount";
     let table = [
         ("none", String::new(), json!(0), None),
@@ -100,15 +102,15 @@ fn a_token_is_valid_as_long_as_its_secret_and_its_account() {
             Some("ServiceAccount UID (3) does not match claim (1)"),
         ),
     ];
-    for (part, at, value, why) in table {
-        let found = outcome(part, &at, value.clone()).map(|used| used.account);
+    for (part, path, value, why) in table {
+        let found = outcome(part, &path, value.clone()).map(|used| used.account);
         let found = found.and_then(|account| account);
-        assert_eq!(found.err().as_deref(), why, "{part} {at} {value}");
+        assert_eq!(found.err().as_deref(), why, "{part} {path} {value}");
     }
 }
 
 #[test]
-fn the_use_of_a_token_is_noted_once_a_day() {
+fn the_last_use_of_a_token_is_recorded_once_a_day() {
     for (labels, day, valid) in [
         (json!({LAST_USED: "2026-01-01"}), None, true),
         (json!({LAST_USED: "2026-01-02"}), None, true),
