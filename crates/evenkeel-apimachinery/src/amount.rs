@@ -94,7 +94,11 @@ fn scale(mantissa: i128, suffix: &str, decimals: u32) -> Option<i128> {
     let exponent = exponent.checked_add(9)?.checked_sub(i32::try_from(decimals).ok()?)?;
     let value = mantissa.checked_mul(factor)?;
     let power = 10_i128.checked_pow(exponent.unsigned_abs())?;
-    if exponent >= 0 { value.checked_mul(power) } else { Some((value + power - 1) / power) }
+    if exponent >= 0 {
+        value.checked_mul(power)
+    } else {
+        Some(value / power + i128::from(value % power != 0))
+    }
 }
 
 impl std::ops::Add for Amount {
@@ -131,6 +135,11 @@ mod tests {
         assert_eq!(parse("-2").as_deref(), Some("-2"));
         assert_eq!(parse("0.5Gi").as_deref(), Some("536870912"));
         assert_eq!(parse("100m").as_deref(), Some("100m"));
+        assert_eq!(
+            parse("1.70141183460469231731687303715884105727").as_deref(),
+            Some("1701411835n"),
+            "a mantissa at the limit of the type is rounded up"
+        );
         assert_eq!(parse("x"), None);
         assert_eq!(parse(""), None);
         assert_eq!(parse("1.2.3"), None);

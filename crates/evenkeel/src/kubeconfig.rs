@@ -5,7 +5,7 @@ use evenkeel_apiserver::Server;
 use kube::config::Kubeconfig;
 use std::{
     io::Write,
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
 };
 
@@ -93,9 +93,10 @@ impl Home {
 
     /// Returns the kubeconfig that kubectl writes to.
     pub(crate) fn users(&self) -> Result<PathBuf> {
-        if let Some(first) =
-            self.kubeconfig.as_ref().and_then(|paths| std::env::split_paths(paths).next())
-        {
+        let named = self.kubeconfig.as_ref().and_then(|paths| {
+            std::env::split_paths(paths).find(|path| !path.as_os_str().is_empty())
+        });
+        if let Some(first) = named {
             return Ok(first);
         }
         let home = self.home.as_ref().context("neither KUBECONFIG nor HOME is set")?;
@@ -131,20 +132,18 @@ pub(crate) fn make_private_folder(folder: &Path) -> Result<()> {
         .with_context(|| format!("cannot make the folder {}", folder.display()))
 }
 
-/// Writes a file that only its owner can read. Replaces an existing file atomically.
+/// Writes a file that only its owner can read. Replaces an existing file atomically, and follows a symbolic link to it.
 fn write_private(path: &Path, text: &str) -> Result<()> {
     let folder = path.parent().context("it has no folder")?;
     make_private_folder(folder)?;
-    let new = path.with_extension("new");
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&new)
-        .with_context(|| format!("cannot write {}", new.display()))?;
-    file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", new.display()))?;
-    std::fs::rename(&new, path).with_context(|| format!("cannot write {}", path.display()))
+    let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let write = || {
+        let mut file = tempfile::NamedTempFile::new_in(target.parent().unwrap_or(folder))?;
+        file.write_all(text.as_bytes())?;
+        file.persist(&target)?;
+        std::io::Result::Ok(())
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Merges `ours` into the kubeconfig at `path`. Its entries replace those of the same names, and its context
@@ -197,6 +196,21 @@ mod tests {
     }
 
     #[test]
+    fn a_linked_kubeconfig_stays_a_link_and_becomes_private() {
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+        let folder = tempfile::tempdir().expect("a folder");
+        let (link, target) = (folder.path().join("config"), folder.path().join("target"));
+        std::fs::write(&target, "old").expect("written");
+        std::fs::set_permissions(&target, std::fs::Permissions::from_mode(0o644)).expect("set");
+        symlink(&target, &link).expect("linked");
+        write_private(&link, "new").expect("written");
+        assert!(link.is_symlink(), "the link is kept");
+        assert_eq!(std::fs::read_to_string(&target).expect("read"), "new");
+        assert_eq!(target.metadata().expect("is there").permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
     fn a_file_that_is_not_a_kubeconfig_is_not_changed() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("config");
@@ -212,6 +226,8 @@ mod tests {
             Home { home: Some("/h".into()), kubeconfig: Some("/a:/b".into()), ..Home::default() };
         assert_eq!(home.data(), Some("/h/.local/share/evenkeel".into()));
         assert_eq!(home.users().expect("found"), Path::new("/a"));
+        let first_is_empty = Home { kubeconfig: Some(":/b".into()), ..Home::default() };
+        assert_eq!(first_is_empty.users().expect("found"), Path::new("/b"));
         assert_eq!(home.own(None, 6443), Path::new("/h/.local/state/evenkeel/kubeconfig"));
         assert_eq!(home.own(None, 7000), Path::new("/h/.local/state/evenkeel/kubeconfig-7000"));
         assert_eq!(home.own(Some(Path::new("/d")), 7000), Path::new("/d/kubeconfig"));

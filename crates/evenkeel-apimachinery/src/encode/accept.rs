@@ -26,7 +26,8 @@ impl MediaRange {
         match self.media.as_str() {
             "*/*" => true,
             own => {
-                own == media || own.strip_suffix("/*").is_some_and(|kind| media.starts_with(kind))
+                let kind = own.strip_suffix('*').filter(|kind| kind.ends_with('/'));
+                own == media || kind.is_some_and(|kind| media.starts_with(kind))
             }
         }
     }
@@ -109,5 +110,14 @@ mod tests {
             assert_eq!(all.iter().map(|range| &*range.media).collect::<Vec<_>>(), media, "{value}");
         }
         assert!(media_ranges(&HeaderMap::new())[0].includes("application/json"));
+    }
+
+    #[test]
+    fn ranges_of_one_type_include_its_sub_types_only() {
+        let headers =
+            |value: &str| HeaderMap::from_iter([(ACCEPT, value.parse().expect("a header value"))]);
+        let includes = |range: &str| media_ranges(&headers(range))[0].includes("application/json");
+        assert!(includes("application/*"));
+        assert!(!includes("app/*"));
     }
 }

@@ -88,10 +88,11 @@ async fn sync(api: &Arc<Api>) -> Option<Duration> {
             let Some(next) = conditions::next_status(crd, &others, &now) else { continue };
             // Write one at a time: the accepted names of one definition affect the next.
             wrote = write(api, entry, crd, next).await;
-            if !wrote {
-                again = Some(RETRY_DELAY);
+            if wrote {
+                break;
             }
-            break;
+            // A definition whose write fails does not hold up the others.
+            again = Some(RETRY_DELAY);
         }
         if wrote {
             continue;

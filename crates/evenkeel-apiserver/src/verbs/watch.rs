@@ -288,9 +288,11 @@ impl Watcher {
             } else {
                 self.encode(&entry, Change::Added, self.first)
             };
-            self.first = false;
             match frame {
-                Ok(frame) => piece.extend_from_slice(&frame),
+                Ok(frame) => {
+                    self.first = false;
+                    piece.extend_from_slice(&frame);
+                }
                 Err(error) => {
                     tracing::error!(object = %entry.key, %error, "an object cannot be encoded for a watch");
                 }
@@ -371,10 +373,10 @@ impl Watcher {
             .then(|| event.previous.as_ref().map(|p| p.at(event.entry.revision, Change::Deleted)))
             .flatten();
         let entry = lost.as_ref().unwrap_or(&event.entry);
-        let first = std::mem::take(&mut self.first);
         if self.stored_form {
             return Some(entry.event(change));
         }
+        let first = self.first;
         let make = || self.encode(entry, change, first);
         // The first frame of a Table has the columns, and other versions have other contents, so neither is shared.
         let frame = if first || !self.resource.stored {
@@ -383,7 +385,10 @@ impl Watcher {
             event.frame(&self.format, change, make)
         };
         match frame {
-            Ok(frame) => Some(frame),
+            Ok(frame) => {
+                self.first = false;
+                Some(frame)
+            }
             Err(error) => {
                 tracing::error!(object = %entry.key, %error, "an event cannot be encoded for a watch");
                 None

@@ -109,7 +109,7 @@ fn recorded_action(action: &Action) -> Option<RecordedAction> {
         },
         Action::Patch(patch) => of("patch", &patch.target, patch.subresource),
         Action::Update(update) => of("update", &update.target, update.subresource),
-        Action::Rewrite(rewrite) => of("update", &rewrite.target, ""),
+        Action::Rewrite(rewrite) => of("update", &rewrite.target, rewrite.subresource),
         Action::Event(_) | Action::Read(_) | Action::Local(_) => return None,
     })
 }

@@ -46,7 +46,9 @@ pub fn action(action: &Action) -> String {
         Action::Update(update) => {
             with_changes("update", update.subresource, &update.target, &update.body)
         }
-        Action::Rewrite(rewrite) => with_changes("change", "", &rewrite.target, &rewrite.body),
+        Action::Rewrite(rewrite) => {
+            with_changes("change", rewrite.subresource, &rewrite.target, &rewrite.body)
+        }
         Action::Local(local) => format!("{} {}", local.work, local.subject),
         Action::Event(event) => {
             let sort = if event.warning { "Warning" } else { "Normal" };
@@ -217,6 +219,11 @@ pub(crate) fn hide_secrets(secret: &mut Value) {
         if let Some(value) = step.get_mut("value") {
             *value = Value::from("(hidden)");
         }
+    }
+    // The last applied configuration repeats the data.
+    let applied = "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration";
+    if let Some(applied) = secret.pointer_mut(applied) {
+        *applied = Value::from("(hidden)");
     }
     for field in ["data", "stringData"] {
         if let Some(data) = secret.get_mut(field).and_then(Value::as_object_mut) {
