@@ -7,8 +7,8 @@ mod custom;
 mod protobuf;
 mod recorded;
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::sync::OnceLock;
 
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
@@ -22,6 +22,8 @@ use serde_json::{Map, Value, json};
 use recorded::{V2_JSON, V2_PROTOBUF, V3_PACK, index, unpacked};
 
 use crate::api::Api;
+use crate::resource::Rows;
+use crate::resource::document::PackedDocument;
 use evenkeel_apimachinery::encode::accept;
 use evenkeel_apimachinery::headers::text;
 
@@ -113,41 +115,32 @@ fn hash(bytes: &[u8]) -> String {
 /// Returns the v2 document of the whole API in JSON or protobuf.
 fn version_two(api: &Api, headers: &HeaderMap) -> Response<Bytes> {
     let forms = [
-        ("application/json", "application/json", V2_JSON),
-        (PROTOBUF, PROTOBUF, V2_PROTOBUF),
-        (PROTOBUF_AT, PROTOBUF, V2_PROTOBUF),
+        ("application/json", "application/json", Form::Json),
+        (PROTOBUF, PROTOBUF, Form::Protobuf),
+        (PROTOBUF_AT, PROTOBUF, Form::Protobuf),
     ];
     let chosen = accept::media_ranges(headers).iter().find_map(|media_range| {
         forms
             .iter()
             .find(|(media, _, _)| media_range.includes(media))
-            .map(|(_, media, body)| (*media, *body))
+            .map(|(_, media, form)| (*media, *form))
     });
-    let Some((content_type, body)) = chosen else {
+    let Some((content_type, form)) = chosen else {
         let mut response = Response::new(Bytes::new());
         *response.status_mut() = StatusCode::NOT_ACCEPTABLE;
         set(&mut response, VARY, "Accept-Encoding");
         response.headers_mut().append(VARY, HeaderValue::from_static("Accept"));
         return response;
     };
-    static TAG: OnceLock<String> = OnceLock::new();
-    let (custom, paths) = custom::additions(&api.table.rows());
-    let tag = if custom.is_empty() {
-        format!("\"{}\"", TAG.get_or_init(|| hash(V2_JSON)))
-    } else {
-        let added = json!({"definitions": &custom, "paths": &paths});
-        format!("\"{}\"", hash(added.to_string().as_bytes()))
-    };
+    let rows = api.table.rows();
+    let document = rows.openapi.version_two[form as usize].get_or_init(|| form.document(&rows));
+    let tag = format!("\"{}\"", document.hash);
     let mut response = if matches_tag(headers, &tag) {
         let mut response = Response::new(Bytes::new());
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         response
-    } else if custom.is_empty() {
-        packed(Bytes::from_static(body), headers)
-    } else if content_type == PROTOBUF {
-        packed(append_compressed(body, &protobuf::document(paths, custom)), headers)
     } else {
-        Response::new(with_custom(custom, paths))
+        packed(document.bytes.clone(), headers)
     };
     if response.status() == StatusCode::OK {
         set(&mut response, CONTENT_TYPE, content_type);
@@ -156,6 +149,47 @@ fn version_two(api: &Api, headers: &HeaderMap) -> Response<Bytes> {
     set(&mut response, VARY, "Accept-Encoding");
     response.headers_mut().append(VARY, HeaderValue::from_static("Accept"));
     response
+}
+
+/// Format of the v2 document.
+#[derive(Clone, Copy)]
+enum Form {
+    Json,
+    Protobuf,
+}
+
+impl Form {
+    /// Makes the v2 document of a snapshot's resources. Its hash is the same in both formats.
+    fn document(self, rows: &Rows) -> PackedDocument {
+        let (definitions, paths) = custom::additions(rows);
+        let recorded = match self {
+            Self::Json => V2_JSON,
+            Self::Protobuf => V2_PROTOBUF,
+        };
+        if definitions.is_empty() {
+            return PackedDocument { hash: hash(V2_JSON), bytes: Bytes::from_static(recorded) };
+        }
+        let added = json!({"definitions": &definitions, "paths": &paths});
+        let hash = hash(added.to_string().as_bytes());
+        let bytes = match self {
+            Self::Json => append_compressed(&[], &with_custom(definitions, paths)),
+            // The parts of a protobuf message may follow each other, compressed separately.
+            Self::Protobuf => append_compressed(recorded, &protobuf::document(paths, definitions)),
+        };
+        PackedDocument { hash, bytes }
+    }
+}
+
+/// Makes the v3 documents of a snapshot's custom resources.
+fn custom_documents(rows: &Rows) -> &BTreeMap<String, PackedDocument> {
+    rows.openapi.version_three.get_or_init(|| {
+        let packed = |(name, document): (String, Value)| {
+            let text = document.to_string();
+            let bytes = append_compressed(&[], text.as_bytes());
+            (name, PackedDocument { hash: hash(text.as_bytes()), bytes })
+        };
+        custom::documents(rows).into_iter().map(packed).collect()
+    })
 }
 
 /// Appends a separately compressed part to a compressed body. Both decompress to one body.
@@ -167,7 +201,7 @@ fn append_compressed(compressed: &[u8], more: &[u8]) -> Bytes {
 }
 
 /// Returns the recorded document with the definitions and paths of custom resources.
-fn with_custom(custom: Map<String, Value>, paths: Map<String, Value>) -> Bytes {
+fn with_custom(custom: Map<String, Value>, paths: Map<String, Value>) -> Vec<u8> {
     let text = unpacked(V2_JSON).ok();
     let document: Option<Value> = text.and_then(|text| serde_json::from_slice(&text).ok());
     let mut document = document.unwrap_or_else(|| json!({"definitions": {}}));
@@ -188,8 +222,7 @@ fn list(api: &Api) -> Value {
             (name.clone(), json!({"serverRelativeURL": format!("/openapi/v3/{name}?hash={hash}")}))
         })
         .collect();
-    for (name, document) in custom::documents(&api.table.rows()) {
-        let hash = hash(document.to_string().as_bytes());
+    for (name, PackedDocument { hash, .. }) in custom_documents(&api.table.rows()) {
         paths.insert(
             name.clone(),
             json!({"serverRelativeURL": format!("/openapi/v3/{name}?hash={hash}")}),
@@ -206,16 +239,12 @@ fn document(
     headers: &HeaderMap,
     query: &[(String, String)],
 ) -> Result<Response<Bytes>, StatusCode> {
-    let made;
-    let (tag, body) = if let Some((hash, offset, length)) = index().get(name) {
-        (
-            hash.as_str(),
-            Ok(Bytes::from_static(V3_PACK.get(*offset..offset + length).unwrap_or_default())),
-        )
-    } else if let Some(document) = custom::documents(&api.table.rows()).remove(name) {
-        let text = document.to_string();
-        made = hash(text.as_bytes());
-        (made.as_str(), Err(Bytes::from(text)))
+    let rows = api.table.rows();
+    let (tag, compressed) = if let Some((hash, offset, length)) = index().get(name) {
+        let recorded = V3_PACK.get(*offset..offset + length).unwrap_or_default();
+        (hash.as_str(), Bytes::from_static(recorded))
+    } else if let Some(document) = custom_documents(&rows).get(name) {
+        (document.hash.as_str(), document.bytes.clone())
     } else {
         return Err(StatusCode::NOT_FOUND);
     };
@@ -241,10 +270,7 @@ fn document(
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         response
     } else {
-        let mut response = match body {
-            Ok(compressed) => packed(compressed, headers),
-            Err(plain) => Response::new(plain),
-        };
+        let mut response = packed(compressed, headers);
         set(&mut response, CONTENT_TYPE, "application/json");
         response
     };

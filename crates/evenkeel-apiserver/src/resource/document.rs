@@ -1,8 +1,28 @@
-//! Discovery documents with ETags.
+//! Documents about a table's resources, which are made once for each of its snapshots: discovery and OpenAPI.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
+
+/// OpenAPI documents of a snapshot. The first request for a document makes it.
+#[derive(Clone, Default)]
+pub(crate) struct OpenApiDocuments {
+    /// Version 2 of the whole API, in JSON and in protobuf.
+    pub(crate) version_two: [OnceLock<PackedDocument>; 2],
+    /// Version 3 of the custom resources by path, such as `apis/example.com/v1`.
+    pub(crate) version_three: OnceLock<BTreeMap<String, PackedDocument>>,
+}
+
+/// Document in gzip.
+#[derive(Clone)]
+pub(crate) struct PackedDocument {
+    /// Hash of what the document adds to the recorded ones, or of the document, in hexadecimal digits.
+    pub(crate) hash: String,
+    pub(crate) bytes: Bytes,
+}
 
 /// Document that clients may cache and revalidate by ETag.
 #[derive(Clone)]

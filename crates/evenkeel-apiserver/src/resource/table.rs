@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, RwLock};
 
 use serde::Deserialize;
 
-use super::document::Document;
+use super::document::{Document, OpenApiDocuments};
 use super::source::Source;
 use super::types::{Column, ResourceType, Subresource, Verb, Verbs};
 use crate::strategy;
@@ -25,6 +25,7 @@ pub(crate) struct Rows {
     by_version: BTreeMap<Box<str>, BTreeMap<Arc<str>, Arc<ResourceType>>>,
     /// Cached discovery documents: of all groups except the core group, and of the core group.
     pub(crate) documents: [OnceLock<Document>; 2],
+    pub(crate) openapi: OpenApiDocuments,
 }
 
 impl Rows {
@@ -54,6 +55,7 @@ impl Rows {
             .insert(resource.name.resource.clone(), resource.clone());
         self.all.push(resource);
         self.documents = Default::default();
+        self.openapi = OpenApiDocuments::default();
     }
 }
 

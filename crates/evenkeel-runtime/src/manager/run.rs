@@ -3,11 +3,11 @@
 //! The loss of the leader's lease has these effects, in order:
 //!
 //! 1. The [`LeaderFence`](crate::client::LeaderFence) closes, so that the leader sends no further write. It closes a
-//! fixed time after the last renewal, before another candidate may acquire the lease. 2. `LeaderElector::renew` sets
-//! the metric to 0 and returns, and with it [`Manager::run_groups`]. 3. [`Manager::stop_leading`] aborts the leader's
-//! runnables; the other groups stop within the grace period. 4. [`LeaderElector::step_down`] releases the lease if it
-//! is still ours, and records the event. 5. [`Manager::run`] returns [`ManagerError::LeaderElectionLost`], and the
-//! program exits with an error.
+//!    fixed time after the last renewal, before another candidate may acquire the lease.
+//! 2. `LeaderElector::renew` sets the metric to 0 and returns, and with it [`Manager::run_groups`].
+//! 3. [`Manager::stop_leading`] aborts the leader's runnables; the other groups stop within the grace period.
+//! 4. [`LeaderElector::step_down`] releases the lease if it is still ours, and records the event.
+//! 5. [`Manager::run`] returns [`ManagerError::LeaderElectionLost`], and the program exits with an error.
 //!
 //! Upstream: `OnStoppedLeading`.
 

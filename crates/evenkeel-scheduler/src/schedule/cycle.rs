@@ -307,7 +307,7 @@ impl<'a> Cycle<'a> {
                     continue;
                 }
                 Ok(PreFilterResult::Only(names)) => {
-                    self.merge_pre_filter_result(plugin_index, names)?
+                    self.merge_pre_filter_result(plugin_index, names)?;
                 }
                 // Preemption may help. It needs the state of the remaining plugins, so these still run.
                 Err(why) if why.code == Code::Unschedulable => {

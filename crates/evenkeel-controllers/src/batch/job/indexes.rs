@@ -90,7 +90,7 @@ impl Indexes {
     fn append(&mut self, first: u32, last: u32) {
         match self.0.last_mut() {
             Some(interval) if first <= interval.1.saturating_add(1) => {
-                interval.1 = interval.1.max(last)
+                interval.1 = interval.1.max(last);
             }
             _ if first <= last => self.0.push((first, last)),
             _ => {}

@@ -161,7 +161,7 @@ pub(super) fn plan(observed: &Observed, decision: &Decision, now: Timestamp) -> 
         .extend(decision.finalizers_to_remove.iter().map(|pod| remove_finalizer(pod).into()));
     match &decision.manage {
         Some(PodChange::Create(indexes)) => {
-            plan.actions.extend(create_pods(observed, &target, indexes))
+            plan.actions.extend(create_pods(observed, &target, indexes));
         }
         Some(PodChange::BackOff(time)) => plan.requeue_after(*time),
         // Remove the finalizer before the deletion, so that these pods do not count as failed.
