@@ -96,7 +96,7 @@ struct DeclaredIndex {
 /// Part of a cache's objects.
 #[derive(Clone, Copy)]
 pub(crate) enum Selection<'a> {
-    /// All objects.
+    /// All objects of the cache.
     All,
     /// The objects of one namespace.
     Namespace(&'a str),
