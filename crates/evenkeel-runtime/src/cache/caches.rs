@@ -1,6 +1,11 @@
 //! All caches of a program: one per type and selector, shared by all readers.
 
-use super::{Cache, reflected::Reflected, reflector::Reflector, shared::Shared};
+use super::{
+    Cache,
+    informer::{Gauges, Informer},
+    object::ObjectType,
+    reflector::Reflector,
+};
 use crate::{
     client::{Client, Metadata},
     clock::Clock,
@@ -11,7 +16,6 @@ use crate::{
 use evenkeel_api::{Kind, View};
 use prometheus::{HistogramVec, IntGaugeVec, Registry};
 use std::{
-    any::{Any, TypeId},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -61,12 +65,7 @@ pub(crate) struct Scope {
 }
 
 struct Entry {
-    view: TypeId,
-    scope: Scope,
-    /// The `Arc<Shared<V>>` of the cache.
-    shared: Arc<dyn Any + Send + Sync>,
-    status: Arc<dyn Reflected>,
-    resync: Resync,
+    informer: Arc<Informer>,
     token: CancellationToken,
     /// Starts the reflector. `None` once started.
     start: Option<Start>,
@@ -75,12 +74,11 @@ struct Entry {
 type Start = Box<dyn FnOnce(&Tasks) + Send>;
 
 /// Resync period of a cache.
-#[derive(Clone)]
-pub(crate) struct Resync(Arc<watch::Sender<Option<Duration>>>);
+pub(crate) struct Resync(watch::Sender<Option<Duration>>);
 
 impl Resync {
-    fn new() -> Self {
-        Self(Arc::new(watch::Sender::new(None)))
+    pub(crate) fn new() -> Self {
+        Self(watch::Sender::new(None))
     }
 
     pub(crate) fn request(&self, period: Duration) {
@@ -93,9 +91,9 @@ impl Resync {
         });
     }
 
-    /// Resyncs `cache` after every period. A newly requested, shorter period restarts the timer.
-    async fn run(self, clock: Clock, cache: Arc<dyn Reflected>) {
-        let mut requested_period = self.0.subscribe();
+    /// Resyncs a cache after every period. A newly requested, shorter period restarts the timer.
+    async fn run(clock: Clock, informer: Arc<Informer>) {
+        let mut requested_period = informer.resync_period().0.subscribe();
         loop {
             let period = *requested_period.borrow_and_update();
             let passed = async {
@@ -106,9 +104,9 @@ impl Resync {
             };
             tokio::select! {
                 biased;
-                // The wait cannot fail, because `self` owns the sender.
+                // The wait cannot fail, because `informer` owns the sender.
                 _ = requested_period.changed() => {}
-                () = passed => cache.resync(),
+                () = passed => informer.resync(),
             }
         }
     }
@@ -171,13 +169,13 @@ impl Caches {
     /// Returns the cache of `V`'s objects that match a label selector and a field selector. Both are in query
     /// form; empty selects all.
     pub fn selected<V: View>(&self, labels: &str, fields: &str) -> Cache<V> {
-        self.cache(self.scope(V::kind(), labels, fields))
+        Cache::of(&self.informer(self.scope(V::kind(), labels, fields), ObjectType::of::<V>()))
     }
 
     /// Returns the metadata-only cache of any resource.
     #[doc(alias = "MetadataInformer")]
     pub fn metadata(&self, kind: Kind) -> Cache<Metadata> {
-        self.cache(self.scope(kind, "", ""))
+        Cache::of(&self.informer(self.scope(kind, "", ""), ObjectType::of::<Metadata>()))
     }
 
     /// Starts the reflectors of all caches. Caches that are requested later start at once.
@@ -195,7 +193,9 @@ impl Caches {
     /// empty. For programs that read once and exit.
     pub fn start_some(&self, tasks: &Tasks, is_needed: impl Fn(&Kind) -> bool) {
         let mut state = self.state();
-        for entry in state.entries.iter_mut().filter(|entry| is_needed(&entry.scope.kind)) {
+        for entry in
+            state.entries.iter_mut().filter(|entry| is_needed(&entry.informer.scope().kind))
+        {
             if let Some(start) = entry.start.take() {
                 start(tasks);
             }
@@ -206,10 +206,11 @@ impl Caches {
     /// whether it existed. Clones keep its last state. Caches of other views are not stopped: the controllers
     /// that read them own them, and they sync again when the resource is served again.
     pub fn stop(&self, kind: &Kind) -> bool {
-        let of_metadata =
-            |entry: &Entry| entry.view == TypeId::of::<Metadata>() && entry.scope.kind == *kind;
+        let of_metadata = |informer: &Informer| {
+            informer.object_type().is_metadata() && informer.scope().kind == *kind
+        };
         let mut state = self.state();
-        let stopped = state.entries.extract_if(.., |entry| of_metadata(entry));
+        let stopped = state.entries.extract_if(.., |entry| of_metadata(&entry.informer));
         stopped.inspect(|entry| entry.token.cancel()).count() > 0
     }
 
@@ -219,19 +220,15 @@ impl Caches {
     #[doc(alias = "LastSyncResourceVersion")]
     pub fn resource_version_of(&self, kind: &Kind) -> Option<u64> {
         let state = self.state();
-        let whole = |entry: &&Entry| {
-            entry.scope.kind == *kind
-                && entry.scope.labels.is_empty()
-                && entry.scope.fields.is_empty()
+        let whole = |informer: &&Arc<Informer>| {
+            let scope = informer.scope();
+            scope.kind == *kind && scope.labels.is_empty() && scope.fields.is_empty()
         };
         let oldest = |metadata: bool| {
-            let of_view = |entry: &&Entry| (entry.view == TypeId::of::<Metadata>()) == metadata;
-            state
-                .entries
-                .iter()
-                .filter(whole)
-                .filter(of_view)
-                .map(|entry| entry.status.version())
+            let informers = state.entries.iter().map(|entry| &entry.informer).filter(whole);
+            informers
+                .filter(|informer| informer.object_type().is_metadata() == metadata)
+                .map(|informer| informer.version())
                 .min()
         };
         oldest(false).or_else(|| oldest(true))
@@ -239,19 +236,19 @@ impl Caches {
 
     /// Returns the state of each cache, in the order of first requests.
     pub fn states(&self) -> Vec<CacheState> {
-        self.state().entries.iter().map(|entry| entry.status.state(&entry.scope)).collect()
+        self.state().entries.iter().map(|entry| entry.informer.state()).collect()
     }
 
     /// Returns whether every cache has synced.
     pub fn has_synced(&self) -> bool {
-        self.state().entries.iter().all(|entry| entry.status.synced().is_set())
+        self.state().entries.iter().all(|entry| entry.informer.has_synced())
     }
 
     /// Returns the kinds of the caches that have not synced.
     pub fn unsynced(&self) -> Vec<Kind> {
         let state = self.state();
-        let missing = state.entries.iter().filter(|entry| !entry.status.synced().is_set());
-        missing.map(|entry| entry.scope.kind.clone()).collect()
+        let missing = state.entries.iter().filter(|entry| !entry.informer.has_synced());
+        missing.map(|entry| entry.informer.scope().kind.clone()).collect()
     }
 
     /// Waits until every cache requested so far has synced or is stopped.
@@ -260,7 +257,11 @@ impl Caches {
     pub async fn synced(&self) {
         let waits: Vec<_> = {
             let state = self.state();
-            state.entries.iter().map(|entry| (entry.status.synced(), entry.token.clone())).collect()
+            state
+                .entries
+                .iter()
+                .map(|entry| (entry.informer.synced().clone(), entry.token.clone()))
+                .collect()
         };
         for (synced, token) in waits {
             let _ = token.run_until_cancelled(synced.wait()).await;
@@ -276,73 +277,52 @@ impl Caches {
         Scope { kind, namespace, labels: labels.into(), fields: fields.into() }
     }
 
-    fn cache<V: View>(&self, scope: Scope) -> Cache<V> {
+    /// Returns the informer of this view and scope, and creates it if it does not exist.
+    fn informer(&self, scope: Scope, object_type: ObjectType) -> Arc<Informer> {
         let mut state = self.state();
-        let found = state
-            .entries
-            .iter()
-            .find(|entry| entry.view == TypeId::of::<V>() && entry.scope == scope);
-        if let Some(entry) = found
-            && let Ok(shared) = Arc::clone(&entry.shared).downcast::<Shared<V>>()
-        {
-            return Cache { shared, scope: Arc::new(scope), resync: entry.resync.clone() };
+        let wanted = |informer: &Informer| {
+            informer.object_type().id == object_type.id && *informer.scope() == scope
+        };
+        if let Some(entry) = state.entries.iter().find(|entry| wanted(&entry.informer)) {
+            return Arc::clone(&entry.informer);
         }
-        let (shared, mut entry) = self.entry::<V>(&scope);
+        let (informer, token) = (self.create(scope, object_type), CancellationToken::new());
+        let mut start = Some(self.start_of(&informer, &token));
         if let Some(tasks) = &state.tasks
-            && let Some(start) = entry.start.take()
+            && let Some(start) = start.take()
         {
             start(tasks);
         }
-        let resync = entry.resync.clone();
-        state.entries.push(entry);
-        Cache { shared, scope: Arc::new(scope), resync }
+        state.entries.push(Entry { informer: Arc::clone(&informer), token, start });
+        informer
     }
 
-    fn entry<V: View>(&self, scope: &Scope) -> (Arc<Shared<V>>, Entry) {
+    fn create(&self, scope: Scope, object_type: ObjectType) -> Arc<Informer> {
         let Inner { clock, program, queued, versions, processing_latency, .. } = &*self.inner;
         let labels = [&**program, &scope.kind.group, &scope.kind.version, &scope.kind.plural];
-        let shared = Arc::new(Shared::<V>::new(
-            clock.clone(),
-            queued.with_label_values(&labels),
-            versions.with_label_values(&labels),
-            processing_latency.with_label_values(&labels),
-        ));
-        let (resync, token) = (Resync::new(), CancellationToken::new());
-        let reflected: Arc<dyn Reflected> = shared.clone();
-        let start = self.start_of(scope, &resync, &token, &reflected);
-        let entry = Entry {
-            view: TypeId::of::<V>(),
-            scope: scope.clone(),
-            shared: Arc::clone(&shared) as Arc<dyn Any + Send + Sync>,
-            status: reflected,
-            resync,
-            token,
-            start: Some(start),
+        let gauges = Gauges {
+            queued_items: queued.with_label_values(&labels),
+            resource_version: versions.with_label_values(&labels),
+            processing_latency: processing_latency.with_label_values(&labels),
         };
-        (shared, entry)
+        Arc::new(Informer::new(scope, object_type, clock.clone(), gauges))
     }
 
     /// Returns the closure that starts a cache's reflector and its resyncs.
-    fn start_of(
-        &self,
-        scope: &Scope,
-        resync: &Resync,
-        token: &CancellationToken,
-        cache: &Arc<dyn Reflected>,
-    ) -> Start {
+    fn start_of(&self, informer: &Arc<Informer>, token: &CancellationToken) -> Start {
         let Inner { client, clock, .. } = &*self.inner;
-        let (client, scope) = (client.clone(), scope.clone());
-        let (resync, cache, clock, token) =
-            (resync.clone(), Arc::clone(cache), clock.clone(), token.clone());
-        let name = format!("{}.{}", scope.kind.plural, scope.kind.group);
+        let (client, clock) = (client.clone(), clock.clone());
+        let (informer, token) = (Arc::clone(informer), token.clone());
+        let kind = &informer.scope().kind;
+        let name = format!("{}.{}", kind.plural, kind.group);
         Box::new(move |tasks: &Tasks| {
-            let (resynced, timer) = (Arc::clone(&cache), clock.clone());
+            let (resynced, timer) = (Arc::clone(&informer), clock.clone());
             tasks.spawn_restarting_until(format!("resync {name}"), &token, move || {
-                resync.clone().run(timer.clone(), Arc::clone(&resynced))
+                Resync::run(timer.clone(), Arc::clone(&resynced))
             });
             tasks.spawn_restarting_until(format!("reflector {name}"), &token, move || {
-                let (client, cache) = (client.clone(), Arc::clone(&cache));
-                Box::pin(Reflector::new(client, clock.clone(), scope.clone(), cache).run())
+                let (client, informer) = (client.clone(), Arc::clone(&informer));
+                Box::pin(Reflector::new(client, clock.clone(), informer).run())
             });
         })
     }
@@ -351,6 +331,6 @@ impl Caches {
 impl std::fmt::Debug for Caches {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let state = self.state();
-        f.debug_list().entries(state.entries.iter().map(|entry| &entry.scope)).finish()
+        f.debug_list().entries(state.entries.iter().map(|entry| entry.informer.scope())).finish()
     }
 }

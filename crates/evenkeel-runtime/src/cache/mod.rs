@@ -2,30 +2,35 @@
 //!
 //! A [`Cache`] holds shared, immutable objects, which readers get as `Arc`s. An index is declared once and
 //! always agrees with the objects. Event handlers receive every change in order, and only enqueue keys.
+//!
+//! Only [`Cache`] and [`Index`] know the objects' type. What they share, the informer, holds objects of any type.
 
 mod backoff;
 mod caches;
 mod full;
-mod reflected;
+mod informer;
+mod initial_state;
+mod object;
 mod reflector;
-mod shared;
 mod store;
 #[cfg(test)]
 mod tests;
 
 pub use caches::Caches;
 pub use full::Full;
+pub(crate) use informer::Informer;
+pub(crate) use object::Object;
 
 use crate::introspect::CacheState;
 use evenkeel_api::{Kind, Text, View};
-use shared::Shared;
-use std::{sync::Arc, time::Duration};
-use store::IndexFunc;
+use object::downcast;
+use std::{any::Any, marker::PhantomData, sync::Arc, time::Duration};
+use store::Selection;
 
 /// Change of a cached object, as event handlers receive it.
 #[doc(alias = "ResourceEventHandler")]
 #[derive(Debug)]
-pub enum CacheEvent<V> {
+pub enum CacheEvent<V: ?Sized> {
     /// The object is new in the cache.
     Added {
         /// The current state.
@@ -45,7 +50,7 @@ pub enum CacheEvent<V> {
     Deleted(Arc<V>),
 }
 
-impl<V> CacheEvent<V> {
+impl<V: ?Sized> CacheEvent<V> {
     /// Returns the newest state in the event.
     pub fn object(&self) -> &Arc<V> {
         match self {
@@ -56,7 +61,7 @@ impl<V> CacheEvent<V> {
     }
 }
 
-impl<V> Clone for CacheEvent<V> {
+impl<V: ?Sized> Clone for CacheEvent<V> {
     fn clone(&self) -> Self {
         match self {
             Self::Added { object, initial } => {
@@ -90,60 +95,68 @@ impl<V> Clone for CacheEvent<V> {
 /// # }
 /// ```
 pub struct Cache<V> {
-    shared: Arc<Shared<V>>,
-    scope: Arc<caches::Scope>,
-    resync: caches::Resync,
+    informer: Arc<Informer>,
+    view: PhantomData<fn() -> V>,
 }
 
 impl<V> Clone for Cache<V> {
     fn clone(&self) -> Self {
-        Self {
-            shared: Arc::clone(&self.shared),
-            scope: Arc::clone(&self.scope),
-            resync: self.resync.clone(),
-        }
+        Self::of(&self.informer)
+    }
+}
+
+impl<V> Cache<V> {
+    fn of(informer: &Arc<Informer>) -> Self {
+        Self { informer: Arc::clone(informer), view: PhantomData }
+    }
+
+    /// Returns the objects and handlers of this cache, independent of their type.
+    pub(crate) fn informer(&self) -> &Arc<Informer> {
+        &self.informer
     }
 }
 
 impl<V> std::fmt::Debug for Cache<V> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cache").field("scope", &self.scope).finish_non_exhaustive()
+        f.debug_struct("Cache").field("scope", self.informer.scope()).finish_non_exhaustive()
     }
 }
 
 impl<V: View> Cache<V> {
     /// Returns the kind of the cached objects.
     pub fn kind(&self) -> &Kind {
-        &self.scope.kind
+        &self.informer.scope().kind
     }
 
     /// Returns one object. `namespace` is empty for cluster-scoped objects.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<V>> {
-        self.shared.read().get(namespace, name).cloned()
+        downcast(self.informer.get(namespace, name)?)
     }
 
     /// Returns all objects, in arbitrary order.
     pub fn list(&self) -> Vec<Arc<V>> {
-        let store = self.shared.read();
-        let mut all = Vec::with_capacity(store.len());
-        all.extend(store.iter().cloned());
-        all
+        self.select(Selection::All)
     }
 
     /// Returns the objects of one namespace, in arbitrary order.
     pub fn namespace(&self, namespace: &str) -> Vec<Arc<V>> {
-        let store = self.shared.read();
-        store.namespace(namespace).map(|table| table.iter().cloned().collect()).unwrap_or_default()
+        self.select(Selection::Namespace(namespace))
+    }
+
+    fn select(&self, selection: Selection<'_>) -> Vec<Arc<V>> {
+        let mut selected = Vec::with_capacity(self.informer.count(selection));
+        self.informer.for_each(selection, &mut |object| selected.extend(downcast(object.clone())));
+        selected
     }
 
     /// Counts the objects of one namespace.
     pub fn count(&self, namespace: &str) -> usize {
-        self.shared.read().namespace(namespace).map_or(0, store::Table::len)
+        self.informer.count(Selection::Namespace(namespace))
     }
 
     /// Counts all objects.
     pub fn len(&self) -> usize {
-        self.shared.read().len()
+        self.informer.count(Selection::All)
     }
 
     /// Returns whether the cache has no objects.
@@ -154,55 +167,63 @@ impl<V: View> Cache<V> {
     /// Declares an index. `keys` calls back with each key of an object and may repeat keys. If the name is
     /// already declared, returns that index, which keeps its own `keys`.
     #[doc(alias = "AddIndexers")]
-    pub fn index(&self, name: &'static str, keys: IndexFunc<V>) -> Index<V> {
-        Index { shared: Arc::clone(&self.shared), index: self.shared.declare(name, keys) }
+    pub fn index(&self, name: &'static str, keys: fn(&V, &mut dyn FnMut(&str))) -> Index<V> {
+        let keys = move |object: &dyn Object, key: &mut dyn FnMut(&str)| {
+            if let Some(object) = (object as &dyn Any).downcast_ref() {
+                keys(object, key);
+            }
+        };
+        Index { cache: self.clone(), index: self.informer.declare(name, Box::new(keys)) }
     }
 
     /// Adds an event handler. It first receives every cached object, then every change. It runs on the
     /// reflector's task: it may read caches and enqueue keys, but must not block or subscribe.
     #[doc(alias = "AddEventHandler")]
     pub fn subscribe(&self, handler: impl Fn(&CacheEvent<V>) + Send + Sync + 'static) {
-        self.shared.subscribe(Box::new(handler));
+        self.informer.subscribe(Box::new(move |event| {
+            if let Some(event) = event.downcast() {
+                handler(&event);
+            }
+        }));
     }
 
     /// Sends every object to the handlers again each `period`, as an update without a change. The shortest
     /// requested period applies.
     pub fn resync_every(&self, period: Duration) {
-        self.resync.request(period);
+        self.informer.resync_period().request(period);
     }
 
     /// Returns whether the initial list is complete.
     pub fn has_synced(&self) -> bool {
-        self.shared.has_synced()
+        self.informer.has_synced()
     }
 
     /// Waits until the initial list is complete.
     pub async fn synced(&self) {
-        // The wait cannot fail, because `shared` owns the sender.
-        self.shared.synced().wait().await;
+        self.informer.synced().wait().await;
     }
 
     /// Returns the counters and state of the cache, for introspection.
     pub fn state(&self) -> CacheState {
-        self.shared.state(&self.scope)
+        self.informer.state()
     }
 
     /// Returns the newest resourceVersion of the cache, bookmarks included, or 0 before the first list.
     #[doc(alias = "LastSyncResourceVersion")]
     pub fn version(&self) -> u64 {
-        self.shared.version()
+        self.informer.version()
     }
 }
 
 /// Index of a cache: objects by a declared key.
 pub struct Index<V> {
-    shared: Arc<Shared<V>>,
+    cache: Cache<V>,
     index: usize,
 }
 
 impl<V> Clone for Index<V> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), index: self.index }
+        Self { cache: self.cache.clone(), index: self.index }
     }
 }
 
@@ -215,27 +236,23 @@ impl<V> std::fmt::Debug for Index<V> {
 impl<V: View> Index<V> {
     /// Returns the objects under `key`, in arbitrary order.
     pub fn get(&self, key: &str) -> Vec<Arc<V>> {
-        let store = self.shared.read();
-        store
-            .bucket(self.index, key)
-            .map(|bucket| bucket.iter().cloned().collect())
-            .unwrap_or_default()
+        self.cache.select(Selection::Key(self.index, key))
     }
 
     /// Counts the objects under `key`.
     pub fn count(&self, key: &str) -> usize {
-        self.shared.read().bucket(self.index, key).map_or(0, store::Table::len)
+        self.cache.informer.count(Selection::Key(self.index, key))
     }
 
     /// Calls `each` with the objects under `key` while the cache is locked. `each` must not use a cache.
-    pub fn for_each(&self, key: &str, each: impl FnMut(&Arc<V>)) {
-        if let Some(bucket) = self.shared.read().bucket(self.index, key) {
-            bucket.iter().for_each(each);
-        }
+    pub fn for_each(&self, key: &str, mut each: impl FnMut(&Arc<V>)) {
+        self.cache.informer.for_each(Selection::Key(self.index, key), &mut |object| {
+            downcast(object.clone()).iter().for_each(&mut each);
+        });
     }
 
     /// Returns all keys with the number of their objects, in arbitrary order.
     pub fn keys(&self) -> Vec<(Text, usize)> {
-        self.shared.read().keys(self.index).map(|(key, count)| (key.into(), count)).collect()
+        self.cache.informer.keys(self.index)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Upstream: `ListAndWatch`.
 
-use super::{backoff::Backoff, caches::Scope, reflected::Reflected};
+use super::{backoff::Backoff, caches::Scope, informer::Informer, initial_state::InitialState};
 use crate::{
     client::{
         ApiError, Client, ListOptions, Metadata, Status, full_text,
@@ -27,12 +27,11 @@ const WATCH_TIMEOUT_GRACE: Duration = Duration::from_secs(30);
 /// ignores `sendInitialEvents` never sends the final bookmark.
 const INITIAL_EVENTS_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Lists and watches for one cache. It does not know the objects' type, so it is compiled only once.
+/// Lists and watches for one cache.
 pub(crate) struct Reflector {
     client: Client,
     clock: Clock,
-    scope: Scope,
-    cache: Arc<dyn Reflected>,
+    informer: Arc<Informer>,
     /// The resourceVersion to watch from. `None` to list first.
     last_sync_resource_version: Option<Text>,
 }
@@ -77,27 +76,26 @@ enum Event<'a> {
 }
 
 impl Reflector {
-    pub(crate) fn new(
-        client: Client,
-        clock: Clock,
-        scope: Scope,
-        cache: Arc<dyn Reflected>,
-    ) -> Self {
-        Self { client, clock, scope, cache, last_sync_resource_version: None }
+    pub(crate) fn new(client: Client, clock: Clock, informer: Arc<Informer>) -> Self {
+        Self { client, clock, informer, last_sync_resource_version: None }
+    }
+
+    fn scope(&self) -> &Scope {
+        self.informer.scope()
     }
 
     /// Lists and watches forever. After a panic, the task group starts a new reflector, which lists again.
     pub(crate) async fn run(mut self) {
-        let mut backoff = Backoff::new(self.clock.clone(), self.scope.kind.clone());
+        let mut backoff = Backoff::new(self.clock.clone(), self.scope().kind.clone());
         loop {
             // A reflector that panicked may have left a count.
-            self.cache.queued(0);
+            self.informer.queued(0);
             let end = match self.list_and_watch().await {
                 Ok(()) => WatchEnd::Regular,
                 Err(end) => end,
             };
-            self.cache.queued(0);
-            let resource = &*self.scope.kind.plural;
+            self.informer.queued(0);
+            let resource = &*self.scope().kind.plural;
             match end {
                 WatchEnd::Regular => continue,
                 WatchEnd::Expired => {
@@ -108,12 +106,12 @@ impl Reflector {
                     self.last_sync_resource_version = None;
                 }
                 WatchEnd::WatchForbidden(error) => {
-                    self.cache.set_watch_error(Some(&error));
+                    self.informer.set_watch_error(Some(&error));
                     tracing::warn!(resource, %error, "the resource cannot be watched; listing again after a pause");
                     self.last_sync_resource_version = None;
                 }
                 WatchEnd::Failed(error) => {
-                    self.cache.set_watch_error(Some(&error));
+                    self.informer.set_watch_error(Some(&error));
                     tracing::warn!(resource, %error, "watch failed; trying again");
                 }
             }
@@ -143,7 +141,7 @@ impl Reflector {
     /// Returns a watch timeout between five and ten minutes, so that the watches do not all end at once
     /// (`minWatchTimeout`).
     fn watch_timeout_seconds(&self) -> u64 {
-        300 + (self.clock.draw(&(&self.scope.kind, "watch")) * 300.0) as u64
+        300 + (self.clock.draw(&(&self.scope().kind, "watch")) * 300.0) as u64
     }
 
     async fn open_watch(
@@ -153,8 +151,8 @@ impl Reflector {
         seconds: u64,
     ) -> Result<OpenWatch, ApiError> {
         let options = ListOptions {
-            labels: self.scope.labels.clone(),
-            fields: self.scope.fields.clone(),
+            labels: self.scope().labels.clone(),
+            fields: self.scope().fields.clone(),
             resource_version: version.into(),
             resource_version_match: if initial { "NotOlderThan" } else { "" },
             ..ListOptions::default()
@@ -165,10 +163,10 @@ impl Reflector {
         query.add("sendInitialEvents", if initial { "true" } else { "" });
         query.add("timeoutSeconds", &seconds.to_string());
         let since = self.clock.instant();
-        let Scope { kind, namespace, .. } = &self.scope;
-        let accept = self.cache.accept();
+        let Scope { kind, namespace, .. } = self.scope();
+        let accept = self.informer.object_type().accept;
         let watch = self.client.watch(kind, namespace, query.as_str(), accept).await?;
-        self.cache.set_watch_error(None);
+        self.informer.set_watch_error(None);
         Ok(OpenWatch {
             watch,
             since,
@@ -189,12 +187,12 @@ impl Reflector {
             }
             Err(error) => return Err(error.into()),
         };
-        let mut state = Arc::clone(&self.cache).initial_state();
+        let mut state = InitialState::new(Arc::clone(&self.informer));
         loop {
             let next = timeout(INITIAL_EVENTS_TIMEOUT, opened.next()).await;
             let Ok(Some(frame)) = next.unwrap_or(Ok(None)) else {
                 tracing::debug!(
-                    resource = &*self.scope.kind.plural,
+                    resource = &*self.scope().kind.plural,
                     "the streaming list did not complete; listing in pages"
                 );
                 return Ok(None);
@@ -202,7 +200,7 @@ impl Reflector {
             let encoding = opened.watch.encoding();
             match event(encoding, &frame)? {
                 Event::AddedOrModified(object) => match state.add(object, encoding) {
-                    Ok(()) => self.cache.queued(state.len()),
+                    Ok(()) => self.informer.queued(state.len()),
                     Err(error) => self.skip(&error),
                 },
                 Event::Deleted(object) => match Identity::decode(object, encoding) {
@@ -214,7 +212,7 @@ impl Reflector {
                 Event::Bookmark(Metadata { meta, .. }) => {
                     if meta.annotations.get(INITIAL_EVENTS_ANNOTATION) == Some("true") {
                         state.apply(meta.version());
-                        self.cache.queued(0);
+                        self.informer.queued(0);
                         self.last_sync_resource_version = Some(meta.resource_version);
                         return Ok(Some(opened));
                     }
@@ -226,32 +224,32 @@ impl Reflector {
     /// Reads the initial state in pages.
     async fn list(&mut self) -> Result<(), WatchEnd> {
         let mut options = ListOptions {
-            labels: self.scope.labels.clone(),
-            fields: self.scope.fields.clone(),
+            labels: self.scope().labels.clone(),
+            fields: self.scope().fields.clone(),
             limit: WATCH_LIST_PAGE_SIZE,
             ..ListOptions::default()
         };
-        let mut state = Arc::clone(&self.cache).initial_state();
+        let mut state = InitialState::new(Arc::clone(&self.informer));
         loop {
             let mut add = |object: &[u8], encoding| {
                 if let Err(error) = state.add(object, encoding) {
                     self.skip(&error);
                 }
             };
-            let Scope { kind, namespace, .. } = &self.scope;
-            let accept = self.cache.accept_list();
+            let Scope { kind, namespace, .. } = self.scope();
+            let accept = self.informer.object_type().accept_list;
             let page = self.client.list_items(kind, namespace, &options, accept, &mut add).await;
             let page = match page {
                 // The continue token has expired: list again in one page.
                 Err(error) if error.is_expired() && !options.continue_.is_empty() => {
                     options.continue_.clear();
                     options.limit = 0;
-                    state = Arc::clone(&self.cache).initial_state();
+                    state = InitialState::new(Arc::clone(&self.informer));
                     continue;
                 }
                 page => page?,
             };
-            self.cache.queued(state.len());
+            self.informer.queued(state.len());
             if page.continue_.is_empty() {
                 state.apply(page.resource_version.parse().unwrap_or(0));
                 self.last_sync_resource_version = Some(page.resource_version);
@@ -269,15 +267,15 @@ impl Reflector {
             let encoding = opened.watch.encoding();
             let version = match event(encoding, &frame)? {
                 Event::AddedOrModified(object) => self
-                    .cache
+                    .informer
                     .upsert(object, encoding)
                     .unwrap_or_else(|error| self.unreadable(object, encoding, false, &error)),
                 Event::Deleted(object) => self
-                    .cache
+                    .informer
                     .delete(object, encoding)
                     .unwrap_or_else(|error| self.unreadable(object, encoding, true, &error)),
                 Event::Bookmark(Metadata { meta, .. }) => {
-                    self.cache.set_resource_version(meta.version());
+                    self.informer.set_resource_version(meta.version());
                     meta.resource_version
                 }
                 Event::Error(status) => return Err(ApiError::Status(Box::new(status)).into()),
@@ -309,15 +307,15 @@ impl Reflector {
             return Text::default();
         };
         if is_deleted {
-            self.cache.delete_named(&meta.namespace, &meta.name, meta.version());
+            self.informer.delete_named(&meta.namespace, &meta.name, meta.version());
         } else {
-            self.cache.set_resource_version(meta.version());
+            self.informer.set_resource_version(meta.version());
         }
         meta.resource_version
     }
 
     fn skip(&self, error: &DecodeError) {
-        tracing::error!(resource = &*self.scope.kind.plural, %error, "an object cannot be read and is skipped");
+        tracing::error!(resource = &*self.scope().kind.plural, %error, "an object cannot be read and is skipped");
     }
 }
 

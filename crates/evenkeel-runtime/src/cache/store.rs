@@ -2,8 +2,8 @@
 //!
 //! Upstream: `ThreadSafeStore`.
 
-use super::CacheEvent;
-use evenkeel_api::{Text, View};
+use super::{CacheEvent, object::Object};
+use evenkeel_api::Text;
 use foldhash::quality::FixedState;
 use hashbrown::{HashMap, HashTable};
 use smallvec::{SmallVec, smallvec};
@@ -13,24 +13,24 @@ use std::{hash::BuildHasher as _, sync::Arc};
 type Hashing = FixedState;
 
 /// Function that calls back with each index key of an object.
-pub(crate) type IndexFunc<V> = fn(&V, &mut dyn FnMut(&str));
+pub(crate) type IndexFunc = Box<dyn Fn(&dyn Object, &mut dyn FnMut(&str)) + Send + Sync>;
 
 /// Events caused by a change, in order.
-pub(crate) type Events<V> = SmallVec<[CacheEvent<V>; 2]>;
+pub(crate) type Events = SmallVec<[CacheEvent<dyn Object>; 2]>;
 
 fn hash(namespace: &str, name: &str) -> u64 {
     Hashing::default().hash_one((namespace, name))
 }
 
-fn hash_of<V: View>(object: &V) -> u64 {
+fn hash_of(object: &dyn Object) -> u64 {
     let meta = object.meta();
     hash(&meta.namespace, &meta.name)
 }
 
 /// Set of objects with unique namespaces and names. The key is not stored a second time.
-pub(crate) struct Table<V>(HashTable<Arc<V>>);
+pub(crate) struct Table(HashTable<Arc<dyn Object>>);
 
-impl<V: View> Table<V> {
+impl Table {
     pub(crate) fn new() -> Self {
         Self(HashTable::new())
     }
@@ -43,23 +43,23 @@ impl<V: View> Table<V> {
         self.0.is_empty()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<V>> {
+    fn iter(&self) -> impl Iterator<Item = &Arc<dyn Object>> {
         self.0.iter()
     }
 
-    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&Arc<V>> {
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&Arc<dyn Object>> {
         self.find(hash(namespace, name), namespace, name)
     }
 
-    fn find(&self, hash: u64, namespace: &str, name: &str) -> Option<&Arc<V>> {
+    fn find(&self, hash: u64, namespace: &str, name: &str) -> Option<&Arc<dyn Object>> {
         self.0.find(hash, |object| is(&**object, namespace, name))
     }
 
-    pub(crate) fn insert(&mut self, object: Arc<V>) -> Option<Arc<V>> {
+    pub(crate) fn insert(&mut self, object: Arc<dyn Object>) -> Option<Arc<dyn Object>> {
         self.put(hash_of(&*object), object)
     }
 
-    fn put(&mut self, hash: u64, object: Arc<V>) -> Option<Arc<V>> {
+    fn put(&mut self, hash: u64, object: Arc<dyn Object>) -> Option<Arc<dyn Object>> {
         let meta = object.meta();
         match self.0.find_mut(hash, |old| is(&**old, &meta.namespace, &meta.name)) {
             Some(slot) => Some(std::mem::replace(slot, object)),
@@ -70,37 +70,48 @@ impl<V: View> Table<V> {
         }
     }
 
-    pub(crate) fn remove(&mut self, namespace: &str, name: &str) -> Option<Arc<V>> {
+    pub(crate) fn remove(&mut self, namespace: &str, name: &str) -> Option<Arc<dyn Object>> {
         self.take(hash(namespace, name), namespace, name)
     }
 
-    fn take(&mut self, hash: u64, namespace: &str, name: &str) -> Option<Arc<V>> {
+    fn take(&mut self, hash: u64, namespace: &str, name: &str) -> Option<Arc<dyn Object>> {
         let entry = self.0.find_entry(hash, |object| is(&**object, namespace, name)).ok()?;
         Some(entry.remove().0)
     }
 }
 
-fn is<V: View>(object: &V, namespace: &str, name: &str) -> bool {
+fn is(object: &dyn Object, namespace: &str, name: &str) -> bool {
     let meta = object.meta();
     *meta.name == *name && *meta.namespace == *namespace
 }
 
-type Buckets<V> = HashMap<Text, Table<V>, Hashing>;
+type Buckets = HashMap<Text, Table, Hashing>;
 
-struct DeclaredIndex<V> {
+struct DeclaredIndex {
     name: &'static str,
-    keys: IndexFunc<V>,
-    buckets: Buckets<V>,
+    keys: IndexFunc,
+    buckets: Buckets,
+}
+
+/// Part of a cache's objects.
+#[derive(Clone, Copy)]
+pub(crate) enum Selection<'a> {
+    /// All objects of the cache.
+    All,
+    /// The objects of one namespace.
+    Namespace(&'a str),
+    /// The objects under one key of an index, which has this number.
+    Key(usize, &'a str),
 }
 
 /// Objects and indexes of a cache, under one lock.
-pub(crate) struct Store<V> {
-    namespaces: Buckets<V>,
-    indexes: Vec<DeclaredIndex<V>>,
+pub(crate) struct Store {
+    namespaces: Buckets,
+    indexes: Vec<DeclaredIndex>,
     len: usize,
 }
 
-impl<V: View> Store<V> {
+impl Store {
     pub(crate) fn new() -> Self {
         Self { namespaces: HashMap::default(), indexes: Vec::new(), len: 0 }
     }
@@ -109,24 +120,44 @@ impl<V: View> Store<V> {
         self.len
     }
 
-    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&Arc<V>> {
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&Arc<dyn Object>> {
         self.namespaces.get(namespace)?.get(namespace, name)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<V>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<dyn Object>> {
         self.namespaces.values().flat_map(Table::iter)
     }
 
-    pub(crate) fn namespace(&self, namespace: &str) -> Option<&Table<V>> {
-        self.namespaces.get(namespace)
+    /// Counts the selected objects.
+    pub(crate) fn count(&self, selection: Selection<'_>) -> usize {
+        match selection {
+            Selection::All => self.len,
+            _ => self.table(selection).map_or(0, Table::len),
+        }
     }
 
-    pub(crate) fn bucket(&self, index: usize, key: &str) -> Option<&Table<V>> {
-        self.indexes[index].buckets.get(key)
+    /// Calls `each` with the selected objects.
+    pub(crate) fn for_each(
+        &self,
+        selection: Selection<'_>,
+        each: &mut dyn FnMut(&Arc<dyn Object>),
+    ) {
+        match selection {
+            Selection::All => self.iter().for_each(each),
+            _ => self.table(selection).into_iter().flat_map(Table::iter).for_each(each),
+        }
+    }
+
+    fn table(&self, selection: Selection<'_>) -> Option<&Table> {
+        match selection {
+            Selection::All => None,
+            Selection::Namespace(namespace) => self.namespaces.get(namespace),
+            Selection::Key(index, key) => self.indexes[index].buckets.get(key),
+        }
     }
 
     /// Declares an index and returns its number. If the name is already declared, returns that index.
-    pub(crate) fn declare(&mut self, name: &'static str, keys: IndexFunc<V>) -> usize {
+    pub(crate) fn declare(&mut self, name: &'static str, keys: IndexFunc) -> usize {
         if let Some(at) = self.indexes.iter().position(|index| index.name == name) {
             return at;
         }
@@ -144,7 +175,7 @@ impl<V: View> Store<V> {
     }
 
     /// Stores an object's current state.
-    pub(crate) fn upsert(&mut self, object: Arc<V>, initial: bool) -> Events<V> {
+    pub(crate) fn upsert(&mut self, object: Arc<dyn Object>, initial: bool) -> Events {
         let meta = object.meta();
         let old = self.get(&meta.namespace, &meta.name);
         if old.is_some_and(|old| same_version(&**old, &*object)) {
@@ -167,8 +198,8 @@ impl<V: View> Store<V> {
         &mut self,
         namespace: &str,
         name: &str,
-        last: Option<Arc<V>>,
-    ) -> Events<V> {
+        last: Option<Arc<dyn Object>>,
+    ) -> Events {
         match self.remove(namespace, name) {
             Some(old) => smallvec![CacheEvent::Deleted(last.unwrap_or(old))],
             None => Events::new(),
@@ -178,10 +209,11 @@ impl<V: View> Store<V> {
     /// Replaces the content by `now`. Objects that are missing in `now` were deleted while no watch was open.
     ///
     /// Upstream: `DeletedFinalStateUnknown`.
-    pub(crate) fn replace(&mut self, now: Table<V>, initial: bool) -> Events<V> {
-        let missing =
-            |object: &&Arc<V>| now.get(&object.meta().namespace, &object.meta().name).is_none();
-        let deleted: Vec<Arc<V>> = self.iter().filter(missing).cloned().collect();
+    pub(crate) fn replace(&mut self, now: Table, initial: bool) -> Events {
+        let missing = |object: &&Arc<dyn Object>| {
+            now.get(&object.meta().namespace, &object.meta().name).is_none()
+        };
+        let deleted: Vec<Arc<dyn Object>> = self.iter().filter(missing).cloned().collect();
         let mut events = Events::new();
         for object in deleted {
             events.extend(self.delete(&object.meta().namespace, &object.meta().name, None));
@@ -192,7 +224,7 @@ impl<V: View> Store<V> {
         events
     }
 
-    fn put(&mut self, object: &Arc<V>) -> Option<Arc<V>> {
+    fn put(&mut self, object: &Arc<dyn Object>) -> Option<Arc<dyn Object>> {
         let hash = hash_of(&**object);
         let table = self.namespaces.entry_ref(&*object.meta().namespace).or_insert_with(Table::new);
         let old = table.put(hash, Arc::clone(object));
@@ -200,13 +232,13 @@ impl<V: View> Store<V> {
         for index in &mut self.indexes {
             index.add(hash, object);
             if let Some(old) = &old {
-                index.remove_stale_keys(hash, old, Some(object));
+                index.remove_stale_keys(hash, &**old, Some(object));
             }
         }
         old
     }
 
-    fn remove(&mut self, namespace: &str, name: &str) -> Option<Arc<V>> {
+    fn remove(&mut self, namespace: &str, name: &str) -> Option<Arc<dyn Object>> {
         let hash = hash(namespace, name);
         let table = self.namespaces.get_mut(namespace)?;
         let old = table.take(hash, namespace, name)?;
@@ -215,36 +247,36 @@ impl<V: View> Store<V> {
         }
         self.len -= 1;
         for index in &mut self.indexes {
-            index.remove_stale_keys(hash, &old, None);
+            index.remove_stale_keys(hash, &*old, None);
         }
         Some(old)
     }
 }
 
 /// Returns whether both are the same version of the same object, so that there is no event.
-pub(crate) fn same_version<V: View>(one: &V, other: &V) -> bool {
+pub(crate) fn same_version(one: &dyn Object, other: &dyn Object) -> bool {
     let (one, other) = (one.meta(), other.meta());
     !one.resource_version.is_empty()
         && one.resource_version == other.resource_version
         && one.uid == other.uid
 }
 
-impl<V: View> DeclaredIndex<V> {
-    fn add(&mut self, hash: u64, object: &Arc<V>) {
+impl DeclaredIndex {
+    fn add(&mut self, hash: u64, object: &Arc<dyn Object>) {
         let buckets = &mut self.buckets;
-        (self.keys)(object, &mut |key| {
+        (self.keys)(&**object, &mut |key| {
             buckets.entry_ref(key).or_insert_with(Table::new).put(hash, Arc::clone(object));
         });
     }
 
     /// Removes `old` from the keys that `new` does not have.
-    fn remove_stale_keys(&mut self, hash: u64, old: &V, new: Option<&Arc<V>>) {
-        let (buckets, keys) = (&mut self.buckets, self.keys);
+    fn remove_stale_keys(&mut self, hash: u64, old: &dyn Object, new: Option<&Arc<dyn Object>>) {
+        let (buckets, keys) = (&mut self.buckets, &self.keys);
         let meta = old.meta();
         keys(old, &mut |key| {
             let mut has_key = false;
             if let Some(new) = new {
-                keys(new, &mut |other| has_key |= other == key);
+                keys(&**new, &mut |other| has_key |= other == key);
             }
             if has_key {
                 return;
@@ -267,7 +299,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::{BTreeMap, BTreeSet};
 
-    fn object(namespace: u8, name: u8, uid: u8, version: u32, labels: &[u8]) -> Arc<Metadata> {
+    fn object(namespace: u8, name: u8, uid: u8, version: u32, labels: &[u8]) -> Arc<dyn Object> {
         let labels = labels.iter().map(|label| (format!("l{label}"), "x"));
         let meta = Meta {
             namespace: format!("ns{namespace}").into(),
@@ -280,8 +312,8 @@ mod tests {
         Arc::new(Metadata { meta })
     }
 
-    fn by_label(object: &Metadata, key: &mut dyn FnMut(&str)) {
-        object.meta.labels.iter().for_each(|(label, _)| key(label));
+    fn by_label(object: &dyn Object, key: &mut dyn FnMut(&str)) {
+        object.meta().labels.iter().for_each(|(label, _)| key(label));
     }
 
     #[derive(Debug, Clone)]
@@ -300,11 +332,14 @@ mod tests {
         ]
     }
 
-    type Model = BTreeMap<(String, String), Arc<Metadata>>;
+    type Model = BTreeMap<(String, String), Arc<dyn Object>>;
 
     /// Applies the events to a model. A handler that only sees events must know the same objects as the store.
-    fn follow(model: &mut Model, events: Events<Metadata>) {
-        let key = |o: &Metadata| (o.meta.namespace.to_string(), o.meta.name.to_string());
+    fn follow(model: &mut Model, events: Events) {
+        let key = |object: &Arc<dyn Object>| {
+            let meta = object.meta();
+            (meta.namespace.to_string(), meta.name.to_string())
+        };
         for event in events {
             match event {
                 CacheEvent::Added { object, .. } => {
@@ -319,20 +354,20 @@ mod tests {
         }
     }
 
-    fn check(store: &Store<Metadata>, index: usize, model: &Model) {
+    fn check(store: &Store, index: usize, model: &Model) {
         assert_eq!(store.len(), model.len());
         assert_eq!(store.iter().count(), model.len());
         let mut expected: BTreeMap<String, BTreeSet<(String, String)>> = BTreeMap::new();
         for ((namespace, name), object) in model {
             assert!(Arc::ptr_eq(store.get(namespace, name).unwrap(), object));
-            assert!(store.namespace(namespace).unwrap().get(namespace, name).is_some());
-            by_label(object, &mut |key| {
+            assert!(store.namespaces[&**namespace].get(namespace, name).is_some());
+            by_label(&**object, &mut |key| {
                 expected.entry(key.into()).or_default().insert((namespace.clone(), name.clone()));
             });
         }
         assert_eq!(store.keys(index).count(), expected.len());
         for (key, members) in expected {
-            let bucket = store.bucket(index, &key).unwrap();
+            let bucket = store.indexes[index].buckets.get(&*key).unwrap();
             assert_eq!(bucket.len(), members.len());
             for (namespace, name) in members {
                 let held = bucket.get(&namespace, &name).unwrap();
@@ -349,7 +384,7 @@ mod tests {
         #[test]
         fn store_indexes_and_events_agree(steps in proptest::collection::vec(step(), 0..40), late in any::<bool>()) {
             let mut store = Store::new();
-            let declare = |store: &mut Store<Metadata>| store.declare("label", by_label);
+            let declare = |store: &mut Store| store.declare("label", Box::new(by_label));
             if !late {
                 declare(&mut store);
             }
@@ -391,8 +426,8 @@ mod tests {
         let mut store = Store::new();
         store.upsert(object(0, 0, 0, 7, &[1]), true);
         let events = store.replace(Table::new(), false);
-        let [CacheEvent::Deleted(last)] = &events[..] else { panic!("{events:?}") };
-        assert!(last.meta.labels.contains("l1"));
+        let [CacheEvent::Deleted(last)] = &events[..] else { panic!("{} events", events.len()) };
+        assert!(last.meta().labels.contains("l1"));
         assert_eq!(store.len(), 0);
     }
 
@@ -403,7 +438,7 @@ mod tests {
         let events = store.upsert(object(0, 0, 2, 9, &[]), false);
         assert!(
             matches!(&events[..], [CacheEvent::Deleted(old), CacheEvent::Added { object, initial: false }]
-            if &*old.meta.uid == "u1" && &*object.meta.uid == "u2")
+            if &*old.meta().uid == "u1" && &*object.meta().uid == "u2")
         );
     }
 }

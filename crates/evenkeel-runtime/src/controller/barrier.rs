@@ -9,6 +9,7 @@
 
 use super::track::{Awaited, Behind, Object, View};
 use crate::{
+    cache::Informer,
     clock::Clock,
     plan::{Key, Target},
     queue::{Priority, Queue},
@@ -28,16 +29,38 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 type Find = dyn Fn(&str, &str) -> Option<(Arc<str>, bool)> + Send + Sync;
 
 /// Access of the barrier to one cache.
-pub(super) struct Window {
+struct Window {
     /// Returns the cache's resource version, or 0 before the first list.
-    pub(super) version: Box<dyn Fn() -> u64 + Send + Sync>,
+    version: Box<dyn Fn() -> u64 + Send + Sync>,
     /// Looks up an object by namespace and name.
-    pub(super) find: Box<Find>,
+    find: Box<Find>,
 }
 
 /// Windows of the caches that a controller declared.
 #[derive(Default)]
-pub(super) struct Windows(pub(super) HashMap<Kind, Window>);
+pub(super) struct Windows(HashMap<Kind, Window>);
+
+impl Windows {
+    pub(super) fn of(caches: &[Arc<Informer>]) -> Self {
+        // Of several caches of one kind, the barrier uses the first one, which is inserted last.
+        let windows = caches.iter().rev();
+        Self(windows.map(|cache| (cache.scope().kind.clone(), Window::of(cache))).collect())
+    }
+}
+
+impl Window {
+    fn of(cache: &Arc<Informer>) -> Self {
+        let (versions, objects) = (Arc::clone(cache), Arc::clone(cache));
+        Self {
+            version: Box::new(move || versions.version()),
+            find: Box::new(move |namespace, name| {
+                let object = objects.get(namespace, name)?;
+                let meta = object.meta();
+                Some((Arc::from(&*meta.uid), meta.deleting()))
+            }),
+        }
+    }
+}
 
 impl View for Windows {
     fn version(&self, kind: &Kind) -> Option<u64> {

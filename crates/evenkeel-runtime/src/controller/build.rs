@@ -2,19 +2,19 @@
 
 use super::{
     Context, Controller, Enqueue, Env, Error, Outcome, Request,
-    barrier::{Barrier, Window, Windows},
+    barrier::{Barrier, Windows},
     execute::{Executor, LocalWork},
     memory::Memories,
     pass::Planned,
     reconcile::{Enqueuer, Explain, Function, Reconcile},
-    run::{Shared, Subscribe, Synced},
+    run::{Shared, Subscribe},
     status_throttle::StatusThrottle,
 };
 use crate::{
-    cache::{Cache, CacheEvent},
+    cache::{Cache, CacheEvent, Informer, Object},
     client::Client,
     events::EventRecorder,
-    introspect::{CacheState, Description, History, Inspect},
+    introspect::{Description, History, Inspect},
     plan::{Key, Local, PassHandler, Planner},
     queue::{Backoff, Priority, Queue},
 };
@@ -45,22 +45,26 @@ pub struct Builder {
     status_throttle: Duration,
     turns: bool,
     backoff: Backoff,
-    subscriptions: Vec<Subscription>,
-    synced: Vec<Synced>,
-    windows: Windows,
-    states: Vec<Box<dyn Fn() -> CacheState + Send + Sync>>,
+    subscriptions: Vec<(Arc<Informer>, Handle)>,
     explain: Option<Explain>,
 }
 
-type Subscription = Box<dyn FnOnce(Queue<Key>, Arc<Barrier>, Duration) -> Subscribe + Send>;
+/// Function that returns what reconciles a key.
+type MakeReconcile = Box<dyn FnOnce(Executor, &Env) -> Box<dyn Reconcile>>;
+/// Function that receives the events of a cache and enqueues the keys that they concern.
+type Handle = Box<dyn Fn(&CacheEvent<dyn Object>, &Enqueue, &Barrier) + Send + Sync>;
 
 impl Builder {
     /// Returns a builder of a controller of the objects in `root`. Each add, update and delete of an object
     /// enqueues its key.
     pub fn new<V: View>(env: &Env, name: &str, root: &Cache<V>) -> Self {
-        Self::watching(env, name, root, |event, enqueue| {
-            enqueue.add(Key::of(event.object().meta()));
-        })
+        Self::of_keys(env, name, root.kind().clone()).watch(
+            root.informer(),
+            Box::new(|event, enqueue, barrier| {
+                forget_deleted(event, barrier);
+                enqueue.add(Key::of(event.object().meta()));
+            }),
+        )
     }
 
     /// Returns a builder of a controller of the objects in `root`. `map` receives each add, update and delete,
@@ -71,13 +75,15 @@ impl Builder {
         root: &Cache<V>,
         map: impl Fn(&CacheEvent<V>, &Enqueue) + Send + Sync + 'static,
     ) -> Self {
-        Self::of_keys(env, name, root.kind().clone()).watch(root, move |event, enqueue, barrier| {
-            if let CacheEvent::Deleted(object) = event {
-                // Writes for the deleted object do not concern a new object of the same name.
-                barrier.forget(&Key::of(object.meta()));
-            }
-            map(event, enqueue);
-        })
+        Self::of_keys(env, name, root.kind().clone()).watch(
+            root.informer(),
+            Box::new(move |event, enqueue, barrier| {
+                forget_deleted(event, barrier);
+                if let Some(event) = event.downcast() {
+                    map(&event, enqueue);
+                }
+            }),
+        )
     }
 
     /// Returns a builder of a controller without a cache of its root kind. Its watches enqueue the keys. `root`
@@ -101,9 +107,6 @@ impl Builder {
             turns: false,
             backoff: Backoff::default(),
             subscriptions: Vec::new(),
-            synced: Vec::new(),
-            windows: Windows::default(),
-            states: Vec::new(),
             explain: None,
         }
     }
@@ -198,23 +201,9 @@ impl Builder {
     /// kind.
     pub fn owns<V: View>(self, cache: &Cache<V>) -> Self {
         let root = self.root.clone();
-        self.watch(cache, move |event, enqueue, _| {
-            let owner = owner_key(&root, event.object().meta());
-            if let CacheEvent::Updated { old, new } = event {
-                if old.meta().resource_version == new.meta().resource_version {
-                    return;
-                }
-                // When the controller reference changes, enqueue both owners.
-                if let Some(key) =
-                    owner_key(&root, old.meta()).filter(|key| owner.as_ref() != Some(key))
-                {
-                    enqueue.add(key);
-                }
-            }
-            if let Some(key) = owner {
-                enqueue.add(key);
-            }
-        })
+        let handle =
+            Box::new(move |event: &_, enqueue: &_, _: &_| enqueue_owners(&root, event, enqueue));
+        self.watch(cache.informer(), handle)
     }
 
     /// Calls `map` with the events of objects in `cache`. `map` enqueues the affected keys. It may read caches, and
@@ -224,13 +213,18 @@ impl Builder {
         cache: &Cache<V>,
         map: impl Fn(&CacheEvent<V>, &Enqueue) + Send + Sync + 'static,
     ) -> Self {
-        self.watch(cache, move |event, enqueue, _| map(event, enqueue))
+        let handle = Box::new(move |event: &CacheEvent<dyn Object>, enqueue: &_, _: &_| {
+            if let Some(event) = event.downcast() {
+                map(&event, enqueue);
+            }
+        });
+        self.watch(cache.informer(), handle)
     }
 
     /// Waits at the start until `cache` is filled, and before each pass until it shows the controller's own writes. Its
     /// events do not enqueue keys.
     pub fn reads<V: View>(self, cache: &Cache<V>) -> Self {
-        self.watch(cache, |_, _, _| {})
+        self.watch(cache.informer(), Box::new(|_, _, _| {}))
     }
 
     /// Sets the function that executes the planner's [`Action::Local`](crate::plan::Action::Local). It returns the
@@ -263,7 +257,7 @@ impl Builder {
     pub fn planned_with<P: Planner>(self, planner: P, handler: impl PassHandler<P>) -> Controller {
         let (status_throttle, turns) =
             (StatusThrottle::new(self.status_throttle), self.turns.then(Mutex::default));
-        self.build(|executor, env| {
+        self.build(Box::new(move |executor, env| {
             let (memories, clock) = (Memories::default(), env.clock.clone());
             Box::new(Planned {
                 planner,
@@ -274,7 +268,7 @@ impl Builder {
                 status_throttle,
                 turns,
             })
-        })
+        }))
     }
 
     /// Builds a controller that runs an async function, for work that needs I/O between its decisions.
@@ -284,11 +278,11 @@ impl Builder {
         Fut: Future<Output = Result<Outcome, Error>> + Send + 'static,
     {
         let explain = self.explain.clone();
-        self.build(|executor, env| {
+        self.build(Box::new(|executor, env| {
             let Executor { client, events, barrier, .. } = executor;
             let env = Env { client, ..env.clone() };
             Box::new(Function { function, context: Context { env, events, barrier }, explain })
-        })
+        }))
     }
 
     /// Builds a controller without a planner: `map` receives each key, and enqueues keys of another controller. For
@@ -298,50 +292,16 @@ impl Builder {
         queue: Queue<Key>,
         map: impl Fn(&Key, &mut dyn FnMut(Key)) + Send + Sync + 'static,
     ) -> Controller {
-        self.build(|_, _| Box::new(Enqueuer { map, queue }))
+        self.build(Box::new(|_, _| Box::new(Enqueuer { map, queue })))
     }
 
-    fn watch<V: View>(
-        mut self,
-        cache: &Cache<V>,
-        handle: impl Fn(&CacheEvent<V>, &Enqueue, &Barrier) + Send + Sync + 'static,
-    ) -> Self {
-        let (kind, cache) = (cache.kind().clone(), cache.clone());
-        let (seen, looked_up, waited_for) = (cache.clone(), cache.clone(), cache.clone());
-        let state_of = cache.clone();
-        self.states.push(Box::new(move || state_of.state()));
-        let window = Window {
-            version: Box::new(move || seen.version()),
-            find: Box::new(move |namespace, name| {
-                let found = looked_up.get(namespace, name)?;
-                Some((Arc::from(&*found.meta().uid), found.meta().deleting()))
-            }),
-        };
-        self.windows.0.entry(kind.clone()).or_insert(window);
-        self.synced.push(Box::new(move || {
-            let cache = waited_for.clone();
-            Box::pin(async move { cache.synced().await })
-        }));
-        self.subscriptions.push(Box::new(move |queue, barrier, batch| {
-            let normal_priority = Enqueue::new(&queue, &barrier, Priority::NORMAL, batch);
-            let low_priority = Enqueue::new(&queue, &barrier, Priority::LOW, batch);
-            Box::new(move || {
-                cache.subscribe(move |event: &CacheEvent<V>| {
-                    let meta = event.object().meta();
-                    // Call the barrier first, so that it no longer holds a key that waited for this event.
-                    barrier.moved(&kind, &meta.namespace, &meta.name, &meta.uid);
-                    handle(
-                        event,
-                        if has_low_priority(event) { &low_priority } else { &normal_priority },
-                        &barrier,
-                    );
-                });
-            })
-        }));
+    /// Calls `handle` with the events of a cache of any type. Compiled once, unlike its typed callers.
+    fn watch(mut self, informer: &Arc<Informer>, handle: Handle) -> Self {
+        self.subscriptions.push((Arc::clone(informer), handle));
         self
     }
 
-    fn build(self, reconcile: impl FnOnce(Executor, &Env) -> Box<dyn Reconcile>) -> Controller {
+    fn build(self, reconcile: MakeReconcile) -> Controller {
         let Self {
             env,
             shared,
@@ -357,10 +317,7 @@ impl Builder {
             batch,
             backoff,
             subscriptions,
-            synced,
-            windows,
             root,
-            states,
             ..
         } = self;
         let component = component.as_deref().unwrap_or(&name);
@@ -372,9 +329,12 @@ impl Builder {
         let events = EventRecorder::new(client.clone(), source, env.clock.clone());
         let executor =
             Executor { client, shared, events: events.clone(), barrier: barrier.clone(), local };
+        let caches: Vec<_> =
+            subscriptions.iter().map(|(informer, _)| Arc::clone(informer)).collect();
+        let windows = Windows::of(&caches);
         let subscribe = subscriptions
             .into_iter()
-            .map(|subscribe| subscribe(queue.clone(), Arc::clone(&barrier), batch))
+            .map(|(informer, handle)| subscription(informer, handle, &queue, &barrier, batch))
             .collect();
         let shared = Shared {
             name: Arc::clone(&name),
@@ -388,19 +348,65 @@ impl Builder {
             started: AtomicBool::new(false),
             root,
             workers,
-            caches: states,
+            caches,
             history: History::default(),
         };
         let shared = Arc::new(shared);
         let inspect: Arc<dyn Inspect> = Arc::clone(&shared) as _;
         env.introspection.add(&inspect);
-        Controller { name, workers, shared, subscribe, synced, windows }
+        Controller { name, workers, shared, subscribe, windows }
+    }
+}
+
+/// Returns the function that subscribes a queue to a cache's events.
+fn subscription(
+    informer: Arc<Informer>,
+    handle: Handle,
+    queue: &Queue<Key>,
+    barrier: &Arc<Barrier>,
+    batch: Duration,
+) -> Subscribe {
+    let normal_priority = Enqueue::new(queue, barrier, Priority::NORMAL, batch);
+    let low_priority = Enqueue::new(queue, barrier, Priority::LOW, batch);
+    let (kind, barrier) = (informer.scope().kind.clone(), Arc::clone(barrier));
+    Box::new(move || {
+        informer.subscribe(Box::new(move |event| {
+            let meta = event.object().meta();
+            // Call the barrier first, so that it does not hold back a key that waited for this event.
+            barrier.moved(&kind, &meta.namespace, &meta.name, &meta.uid);
+            let enqueue = if has_low_priority(event) { &low_priority } else { &normal_priority };
+            handle(event, enqueue, &barrier);
+        }));
+    })
+}
+
+/// Enqueues the controller of an event's object, if it is of the root kind.
+fn enqueue_owners(root: &Kind, event: &CacheEvent<dyn Object>, enqueue: &Enqueue) {
+    let owner = owner_key(root, event.object().meta());
+    if let CacheEvent::Updated { old, new } = event {
+        if old.meta().resource_version == new.meta().resource_version {
+            return;
+        }
+        // When the controller reference changes, enqueue both owners.
+        if let Some(key) = owner_key(root, old.meta()).filter(|key| owner.as_ref() != Some(key)) {
+            enqueue.add(key);
+        }
+    }
+    if let Some(key) = owner {
+        enqueue.add(key);
+    }
+}
+
+/// Forgets the writes for a deleted object. They do not concern a new object of the same name.
+fn forget_deleted(event: &CacheEvent<dyn Object>, barrier: &Barrier) {
+    if let CacheEvent::Deleted(object) = event {
+        barrier.forget(&Key::of(object.meta()));
     }
 }
 
 /// Returns whether an event has low priority because it contains no change: an object of the initial list, or a
 /// resync.
-fn has_low_priority<V: View>(event: &CacheEvent<V>) -> bool {
+fn has_low_priority(event: &CacheEvent<dyn Object>) -> bool {
     match event {
         CacheEvent::Added { initial, .. } => *initial,
         CacheEvent::Updated { old, new } => {

@@ -38,7 +38,7 @@ impl Inspect for Shared {
                 waiting_for_cache: self.barrier.n_waiting(),
                 keys: keys.collect(),
             },
-            caches: self.caches.iter().map(|state| state()).collect(),
+            caches: self.caches.iter().map(|cache| cache.state()).collect(),
             passes: self.history.passes(PASSES),
             errors: self.history.errors(),
             facts: Vec::new(),
@@ -104,7 +104,7 @@ impl Shared {
     /// Returns the reasons in the queue and the caches why a key is not being reconciled now.
     fn waits(&self, key: &Key, place: KeyStatus, failures: u32, now: &Moment) -> Vec<String> {
         let mut waits = Vec::new();
-        for cache in self.caches.iter().map(|state| state()).filter(|cache| !cache.synced) {
+        for cache in self.caches.iter().map(|cache| cache.state()).filter(|cache| !cache.synced) {
             let why = cache.trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default();
             waits.push(format!("the cache of {} is not filled yet{why}", cache.resource));
         }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    introspect::{self, RecordedActions},
+    introspect::{self, Description, RecordedActions},
     plan::{self, Action, Key, Outcome, Outcomes, Pass, PassHandler, Plan, Planner},
 };
 use evenkeel_api::time::Timestamp;
@@ -94,20 +94,19 @@ impl<P: Planner, H: PassHandler<P>> Reconcile for Planned<P, H> {
         let memory = self.memories.get(key);
         let observed = self.planner.observe(key, &memory)?;
         let (plan, memory) = self.planner.plan(&observed, &memory, now);
-        let successes = plan.actions.iter().map(as_if_done).collect();
-        let after = self.planner.status(&observed, &memory, &Outcomes(successes), now);
-        let mut would: Vec<String> =
-            plan.actions.iter().chain(&after.actions).map(introspect::action).collect();
-        if plan.actions.iter().any(|action| matches!(action, Action::Read(_))) {
-            would.push("decide by the reply".to_owned());
-        }
-        Some(Explanation {
-            description: self.planner.describe(&observed, now),
-            would,
-            requeue: sooner(plan.requeue, after.requeue),
-            actions_unknown: false,
-        })
+        let after = self.planner.status(&observed, &memory, &as_if_done(&plan), now);
+        Some(explanation(&plan, &after, self.planner.describe(&observed, now)))
     }
+}
+
+fn explanation(plan: &Plan, after: &Plan, description: Description) -> Explanation {
+    let mut would: Vec<String> =
+        plan.actions.iter().chain(&after.actions).map(introspect::action).collect();
+    if plan.actions.iter().any(|action| matches!(action, Action::Read(_))) {
+        would.push("decide by the reply".to_owned());
+    }
+    let requeue = sooner(plan.requeue, after.requeue);
+    Explanation { description, would, requeue, actions_unknown: false }
 }
 
 impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
@@ -229,10 +228,13 @@ impl Steps {
     }
 }
 
-/// Returns the outcome of a successful action, for reports, which execute nothing.
-fn as_if_done(action: &Action) -> Outcome {
-    let succeeded = if let Action::Create(create) = action { create.count } else { 1 };
-    Outcome { succeeded, ..Outcome::default() }
+/// Returns the outcomes of a successful plan, for reports that carry nothing out.
+fn as_if_done(plan: &Plan) -> Outcomes {
+    let done = |action: &Action| {
+        let succeeded = if let Action::Create(create) = action { create.count } else { 1 };
+        Outcome { succeeded, ..Outcome::default() }
+    };
+    Outcomes(plan.actions.iter().map(done).collect())
 }
 
 /// Returns the shorter delay; `None` if both are absent.

@@ -1,11 +1,11 @@
 //! Periodic passes over all objects.
 
 use super::{
-    Env, barrier::Barrier, execute::Executor, memory::Memories, pass::Planned, run::Synced,
+    Env, barrier::Barrier, execute::Executor, memory::Memories, pass::Planned,
     status_throttle::StatusThrottle,
 };
 use crate::{
-    cache::Cache,
+    cache::{Cache, Informer},
     client::{Client, full_text},
     events::EventRecorder,
     introspect::RecordedActions,
@@ -27,14 +27,14 @@ pub struct Periodic {
     name: String,
     env: Env,
     client: Client,
-    synced: Vec<Synced>,
+    caches: Vec<Arc<Informer>>,
 }
 
 impl Periodic {
     /// Creates the periodic passes of a controller with this name.
     pub fn new(env: &Env, name: &str) -> Self {
         let (env, client) = (env.clone(), env.client.clone());
-        Self { name: name.to_owned(), env, client, synced: Vec::new() }
+        Self { name: name.to_owned(), env, client, caches: Vec::new() }
     }
 
     /// Sets the client for writes, for controllers with their own credentials.
@@ -45,11 +45,7 @@ impl Periodic {
 
     /// Waits for `cache` to sync before the first pass.
     pub fn reads<V: View>(mut self, cache: &Cache<V>) -> Self {
-        let cache = cache.clone();
-        self.synced.push(Box::new(move || {
-            let cache = cache.clone();
-            Box::pin(async move { cache.synced().await })
-        }));
+        self.caches.push(Arc::clone(cache.informer()));
         self
     }
 
@@ -76,15 +72,15 @@ impl Periodic {
         F: FnMut() -> Fut + Send + 'static,
         Fut: Future<Output = Duration> + Send + 'static,
     {
-        let Self { name, env: Env { clock, .. }, synced, .. } = self;
-        let synced = Arc::new(synced);
-        // The lock is always free, because the passes run one after the other.
+        let Self { name, env: Env { clock, .. }, caches, .. } = self;
+        let caches = Arc::new(caches);
+        // The passes run one after the other, so the lock is always free.
         let pass = Arc::new(Mutex::new(pass));
         tasks.spawn_restarting_until_cancelled(name, move || {
-            let (clock, synced, pass) = (clock.clone(), Arc::clone(&synced), Arc::clone(&pass));
+            let (clock, caches, pass) = (clock.clone(), Arc::clone(&caches), Arc::clone(&pass));
             async move {
-                for synced in &*synced {
-                    synced().await;
+                for cache in &*caches {
+                    cache.synced().wait().await;
                 }
                 loop {
                     let pass = pass.lock().unwrap_or_else(PoisonError::into_inner)();

@@ -6,16 +6,16 @@ use super::{
     reconcile::{Passed, Reconcile, Request},
 };
 use crate::{
+    cache::Informer,
     client::full_text,
     clock::Clock,
     events::EventRecorder,
-    introspect::{CacheState, History, RecordedActions},
+    introspect::{History, RecordedActions},
     plan::Key,
     queue::Queue,
     tasks::{Tasks, catch_panic},
 };
 use evenkeel_api::Kind;
-use futures::future::BoxFuture;
 use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicU64, Ordering},
@@ -28,8 +28,6 @@ static RECONCILE_ID: AtomicU64 = AtomicU64::new(1);
 
 /// Function that subscribes the queue to a cache's events.
 pub(super) type Subscribe = Box<dyn FnOnce() + Send>;
-/// Function that waits for a cache to sync.
-pub(super) type Synced = Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// Controller that is ready to run.
 #[must_use = "a controller does nothing until run"]
@@ -38,7 +36,6 @@ pub struct Controller {
     pub(super) workers: usize,
     pub(super) shared: Arc<Shared>,
     pub(super) subscribe: Vec<Subscribe>,
-    pub(super) synced: Vec<Synced>,
     pub(super) windows: Windows,
 }
 
@@ -55,7 +52,7 @@ pub(super) struct Shared {
     pub(super) started: AtomicBool,
     pub(super) root: Kind,
     pub(super) workers: usize,
-    pub(super) caches: Vec<Box<dyn Fn() -> CacheState + Send + Sync>>,
+    pub(super) caches: Vec<Arc<Informer>>,
     pub(super) history: History,
 }
 
@@ -73,11 +70,11 @@ impl Controller {
     /// Waits for the caches, then reconciles keys until `stop` is cancelled. Then finishes the keys in progress and
     /// writes their events.
     pub async fn run(self, stop: CancellationToken) {
-        let Self { name, workers, shared, subscribe, synced, windows } = self;
+        let Self { name, workers, shared, subscribe, windows } = self;
         shared.barrier.set_windows(windows);
         subscribe.into_iter().for_each(|subscribe| subscribe());
-        for synced in synced {
-            if stop.run_until_cancelled(synced()).await.is_none() {
+        for cache in &shared.caches {
+            if stop.run_until_cancelled(cache.synced().wait()).await.is_none() {
                 return;
             }
         }

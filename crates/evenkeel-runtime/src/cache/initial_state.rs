@@ -1,0 +1,39 @@
+//! Initial state of a cache while the reflector reads it.
+
+use super::{informer::Informer, store::Table};
+use evenkeel_api::{DecodeError, Encoding};
+use std::sync::Arc;
+
+/// Objects of a list that is not complete. Readers of the cache do not see them until then.
+pub(super) struct InitialState {
+    informer: Arc<Informer>,
+    objects: Table,
+}
+
+impl InitialState {
+    pub(super) fn new(informer: Arc<Informer>) -> Self {
+        Self { informer, objects: Table::new() }
+    }
+
+    /// Adds an object. If the cache already has it in the same version, both share that object.
+    pub(super) fn add(&mut self, object: &[u8], encoding: Encoding) -> Result<(), DecodeError> {
+        let object = self.informer.object_type().decode(object, encoding)?;
+        self.objects.insert(self.informer.stored_version(&*object).unwrap_or(object));
+        Ok(())
+    }
+
+    /// Removes an object that was deleted while the state was read.
+    pub(super) fn remove(&mut self, namespace: &str, name: &str) {
+        self.objects.remove(namespace, name);
+    }
+
+    /// Counts the objects.
+    pub(super) fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Replaces the cache's content by this state, which is that of `version`.
+    pub(super) fn apply(self, version: u64) {
+        self.informer.replace(self.objects, version);
+    }
+}

@@ -1,0 +1,84 @@
+//! Objects of any view. Stores, informers and reflectors handle all views alike, so they are compiled only once.
+
+use super::CacheEvent;
+use crate::client::{Metadata, negotiation};
+use evenkeel_api::{DecodeError, Encoding, Meta, Text, View};
+use std::{
+    any::{Any, TypeId},
+    sync::Arc,
+};
+
+/// Object of any view, as a store holds it. Readers get it as its view by [`downcast`].
+pub(crate) trait Object: Any + Send + Sync {
+    /// Returns the object's metadata.
+    fn meta(&self) -> &Meta;
+    /// Returns this object with another version, as [`View::at_version`] does.
+    fn at_version(&self, version: &Text) -> Option<Arc<dyn Object>>;
+}
+
+impl<V: View> Object for V {
+    fn meta(&self) -> &Meta {
+        View::meta(self)
+    }
+
+    fn at_version(&self, version: &Text) -> Option<Arc<dyn Object>> {
+        View::at_version(self, version).map(|object| Arc::new(object) as _)
+    }
+}
+
+/// Returns the object as its view. A cache only holds objects of its own view, for which this is never `None`.
+pub(super) fn downcast<V: View>(object: Arc<dyn Object>) -> Option<Arc<V>> {
+    let object: Arc<dyn Any + Send + Sync> = object;
+    object.downcast().ok()
+}
+
+impl CacheEvent<dyn Object> {
+    /// Returns the event with its objects as their view, as [`downcast`] does.
+    pub(crate) fn downcast<V: View>(&self) -> Option<CacheEvent<V>> {
+        Some(match self.clone() {
+            Self::Added { object, initial } => {
+                CacheEvent::Added { object: downcast(object)?, initial }
+            }
+            Self::Updated { old, new } => {
+                CacheEvent::Updated { old: downcast(old)?, new: downcast(new)? }
+            }
+            Self::Deleted(object) => CacheEvent::Deleted(downcast(object)?),
+        })
+    }
+}
+
+/// View of the objects in one cache: how a reflector requests and decodes them.
+pub(super) struct ObjectType {
+    /// Type of the view.
+    pub(super) id: TypeId,
+    /// `Accept` header for one object, or for a watch.
+    pub(super) accept: &'static str,
+    /// `Accept` header for a list.
+    pub(super) accept_list: &'static str,
+    decode: fn(&[u8], Encoding) -> Result<Arc<dyn Object>, DecodeError>,
+}
+
+impl ObjectType {
+    pub(super) fn of<V: View>() -> Self {
+        Self {
+            id: TypeId::of::<V>(),
+            accept: negotiation::accept::<V>(),
+            accept_list: negotiation::accept_list::<V>(),
+            decode: |object, encoding| Ok(Arc::new(V::decode(object, encoding)?)),
+        }
+    }
+
+    /// Returns whether only the objects' metadata is read.
+    pub(super) fn is_metadata(&self) -> bool {
+        self.id == TypeId::of::<Metadata>()
+    }
+
+    /// Decodes an object. The error names the object.
+    pub(super) fn decode(
+        &self,
+        object: &[u8],
+        encoding: Encoding,
+    ) -> Result<Arc<dyn Object>, DecodeError> {
+        (self.decode)(object, encoding).map_err(|error| error.naming(object, encoding))
+    }
+}
