@@ -196,7 +196,7 @@ fn activation<'a>(rule: &'a Rule, context: &ValueContext<'a>) -> Scope<'a> {
 /// Returns the message of an error: the result of `messageExpression`, or the rule's message if that fails.
 ///
 /// Upstream: `evalMessageExpression`.
-fn error_message(rule: &Rule, activation: &Scope<'_>, budget: &mut u64) -> String {
+fn error_message<'a>(rule: &'a Rule, activation: &Scope<'a>, budget: &mut u64) -> String {
     if rule.message_expression.is_empty() {
         return rule.message_or_default();
     }

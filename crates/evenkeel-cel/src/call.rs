@@ -41,6 +41,11 @@ impl<'a> Run<'a> {
             args.push(self.value(argument)?);
         }
         let before = self.pay_for(&call.func_name, &args)?;
+        if let (op::OPT_SELECT, [Val::Variables(visible), Val::Str(field)]) =
+            (call.func_name.as_str(), args.as_slice())
+        {
+            return self.composed(*visible, field).map(Val::some);
+        }
         if call.target.is_some()
             && let Some(result) = self.growing(&call.func_name, &args, before)
         {

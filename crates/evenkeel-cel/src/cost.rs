@@ -15,6 +15,18 @@ const FREE: u64 = 10;
 /// Cost of a call that makes a list, without its elements.
 pub(crate) const LIST_CALL: u64 = 1 + super::eval::LIST;
 
+/// Cost of an authorization check: an expression can pay for two.
+pub(crate) const AUTHORIZATION_CHECK: u64 = 350_000;
+
+/// Returns the cost of parsing a selector of this many characters: each second character may begin a requirement.
+///
+/// Upstream: `selectorCostEstimate`.
+pub(crate) fn selector(size: u64) -> u64 {
+    const REQUIREMENT: u64 = 50;
+    let requirements = size.div_ceil(2).saturating_mul(REQUIREMENT);
+    super::eval::LIST.saturating_add(tenth(size)).saturating_add(requirements)
+}
+
 /// Returns a tenth, rounded up: the cost of traversing a string of this size.
 pub(crate) fn tenth(size: u64) -> u64 {
     size.div_ceil(10)
@@ -94,6 +106,7 @@ impl Call<'_, '_> {
                     | Val::Url(_)
                     | Val::Semver(_)
                     | Val::Format(_)
+                    | Val::Authorization(_)
             )
         };
         if self.args.first().is_some_and(is_library) {
@@ -253,6 +266,10 @@ impl Call<'_, '_> {
             }
             ("validate", [Val::Format(format), Val::Str(_)]) => {
                 tenth(self.weight(1) + 1).saturating_mul(pattern_cost(format))
+            }
+            ("check", [Val::Authorization(_), ..]) => AUTHORIZATION_CHECK,
+            ("fieldSelector" | "labelSelector", [Val::Authorization(_), ..]) => {
+                selector(self.weight(1))
             }
             ("getQuery", [Val::Url(url)]) => 1 + url.text.len() as u64 / 10,
             (name, [Val::Url(url)]) if name.starts_with("get") => 1 + url.text.len() as u64 / 100,

@@ -10,6 +10,8 @@ use cel::common::ast::{
 };
 use cel::parser::Expression;
 
+use super::composed::Composed;
+use super::macros::MAP_INSERT;
 use super::value::Val;
 
 /// Cost of one step, and of creating a list, map or struct.
@@ -45,23 +47,37 @@ impl Failure {
 
 /// Variables that an expression can use.
 #[derive(Debug, Clone, Default)]
-pub struct Scope<'a>(Vec<(Cow<'a, str>, Val<'a>)>);
+pub struct Scope<'a> {
+    variables: Vec<(Cow<'a, str>, Val<'a>)>,
+    /// Whether a variable's name has a dot.
+    is_qualified: bool,
+    /// Fields of the variable `variables`.
+    pub(crate) composed: Option<Rc<Composed<'a>>>,
+}
 
 impl<'a> Scope<'a> {
-    /// Adds a variable.
+    /// Adds a variable. Its name may be qualified: `a.b` is used instead of the field `b` of `a`.
     pub fn with(mut self, name: &'a str, value: Val<'a>) -> Self {
-        self.0.push((Cow::Borrowed(name), value));
+        self.variables.push((Cow::Borrowed(name), value));
+        self.is_qualified |= name.contains('.');
         self
     }
 }
 
-/// Evaluates an expression.
+/// Evaluates an expression. `room` is the nesting of expressions that variables may add to it.
 pub(super) fn run<'a>(
     expression: &'a Expression,
     scope: &Scope<'a>,
     budget: &mut u64,
+    room: usize,
 ) -> Result<Val<'a>, Failure> {
-    let mut run = Run { variables: scope.0.clone(), remaining_budget: *budget };
+    let mut run = Run {
+        variables: scope.variables.clone(),
+        remaining_budget: *budget,
+        is_qualified: scope.is_qualified,
+        composed: scope.composed.clone(),
+        room,
+    };
     let result = run.value(expression);
     *budget = if result == Err(Failure::Cost) { 0 } else { run.remaining_budget };
     result
@@ -77,6 +93,9 @@ impl PartialEq for Val<'_> {
 pub(super) struct Run<'a> {
     variables: Vec<(Cow<'a, str>, Val<'a>)>,
     remaining_budget: u64,
+    is_qualified: bool,
+    composed: Option<Rc<Composed<'a>>>,
+    room: usize,
 }
 
 pub(super) type Result_<'a> = Result<Val<'a>, Failure>;
@@ -146,8 +165,39 @@ impl<'a> Run<'a> {
         })
     }
 
+    /// Returns the variable with the qualified name that a selection spells.
+    fn qualified(&self, select: &SelectExpr) -> Option<&Val<'a>> {
+        let Expr::Ident(root) = &select.operand.expr else { return None };
+        let spelled = |name: &str| {
+            let field = name.strip_prefix(root.as_str()).and_then(|rest| rest.strip_prefix('.'));
+            field == Some(select.field.as_str())
+        };
+        self.variables.iter().rev().find(|(name, _)| spelled(name)).map(|(_, value)| value)
+    }
+
+    /// Returns a field of the variable `variables`, of which the first ones are visible.
+    pub(super) fn composed(&self, visible: usize, field: &str) -> Result_<'a> {
+        let composed = self.composed.as_ref();
+        let composed = composed.ok_or_else(|| Failure::Error(format!("no such key: {field}")))?;
+        composed.get(field, visible, self.room)
+    }
+
     fn select(&mut self, select: &'a SelectExpr) -> Result_<'a> {
+        if self.is_qualified
+            && let Some(value) = self.qualified(select).cloned()
+        {
+            self.pay(STEP)?;
+            return Ok(value);
+        }
         let operand = self.value(&select.operand)?;
+        if let Val::Variables(visible) = operand {
+            self.pay(if select.test { 0 } else { STEP })?;
+            return match self.composed(visible, &select.field) {
+                // The field is there, whatever its value.
+                Ok(_) | Err(Failure::Error(_)) if select.test => Ok(Val::Bool(true)),
+                value => value,
+            };
+        }
         let entries = match &operand {
             Val::Map(entries) | Val::MapOr(entries, _) => entries.len() as u64,
             _ => 0,
@@ -347,7 +397,9 @@ impl<'a> Run<'a> {
                     }
                     return super::call::add(&grown, &added).map_err(Failure::Error);
                 }
-                _ if is_variable(e, accumulator) => {}
+                (MAP_INSERT, [map, rest @ ..]) if is_variable(map, accumulator) => {
+                    return self.insert(rest, index);
+                }
                 _ => {}
             }
         }
@@ -355,6 +407,49 @@ impl<'a> Run<'a> {
             return Ok(std::mem::replace(&mut self.variables[index].1, Val::Null));
         }
         self.value(e)
+    }
+}
+
+/// Entries of a map that a key is compared with at the cost of one step.
+const COMPARED: u64 = 100;
+
+impl<'a> Run<'a> {
+    /// Adds to the map in the accumulator: a key and a value, or the entries of another map.
+    ///
+    /// Upstream: `InsertMapKeyValue`.
+    fn insert(&mut self, rest: &'a [Expression], index: usize) -> Result_<'a> {
+        let mut added = Vec::new();
+        // The keys of the range are distinct.
+        let is_distinct = match rest {
+            [key, value] => {
+                added.push((self.value(key)?, self.value(value)?));
+                true
+            }
+            [entries] => match self.value(entries)?.pairs() {
+                Some(entries) => {
+                    added.extend(entries);
+                    false
+                }
+                None => return Err(Failure::Error("no such overload".to_owned())),
+            },
+            _ => return Err(Failure::Error("no such overload".to_owned())),
+        };
+        self.pay(2 * STEP)?;
+        let Val::Map(mut entries) = std::mem::replace(&mut self.variables[index].1, Val::Null)
+        else {
+            return Err(Failure::Error("no such overload".to_owned()));
+        };
+        for (key, value) in added {
+            if !is_distinct {
+                self.pay(entries.len() as u64 / COMPARED)?;
+                if entries.iter().any(|(known, _)| known.equals(&key)) {
+                    let why = format!("insert failed: key {} already exists", key.shown());
+                    return Err(Failure::Error(why));
+                }
+            }
+            Rc::make_mut(&mut entries).push((key, value));
+        }
+        Ok(Val::Map(entries))
     }
 }
 

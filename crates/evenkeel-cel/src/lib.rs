@@ -12,20 +12,24 @@
 //! assert!(matches!(program.run(&scope, &mut 1000), Ok(Val::Bool(true))));
 //! ```
 
+pub mod authorization;
 mod bounds;
 mod call;
 pub mod check;
+mod composed;
 mod cost;
 mod equality;
 mod eval;
 pub mod formats;
 mod functions;
+mod macros;
 mod names;
 mod report;
 mod text;
+mod url;
 mod value;
 
-use cel::parser::{Expression, Parser};
+use cel::parser::Expression;
 
 pub use eval::{Failure, Scope};
 pub use functions::{Semver, Time};
@@ -33,7 +37,8 @@ pub use functions::{Semver, Time};
 use names::escape;
 pub use names::{named, unescape};
 pub use text::Text;
-pub use value::{Schema, Url, Val};
+pub use url::Url;
+pub use value::{Schema, Val};
 
 /// Cost limit of one evaluation. Upstream: `apis/cel.PerCallLimit`.
 pub const PER_CALL: u64 = 1_000_000;
@@ -45,6 +50,7 @@ pub const BUDGET: u64 = 10_000_000;
 pub struct Program {
     expression: Expression,
     source: Box<str>,
+    depth: usize,
 }
 
 impl Program {
@@ -62,7 +68,10 @@ impl Program {
         });
         parsed
             .unwrap_or_else(|error| Err(error.to_string()))
-            .map(|expression| Self { expression, source: source.into() })
+            .map(|expression| {
+                let depth = names::depth(&expression);
+                Self { expression, source: source.into(), depth }
+            })
             .map_err(|error| format!("compilation failed: {}", report::with_places(source, &error)))
     }
 
@@ -74,6 +83,11 @@ impl Program {
     /// Returns the text of the expression.
     pub(crate) fn source(&self) -> &str {
         &self.source
+    }
+
+    /// Returns the nesting of the expression's parts.
+    pub(crate) fn depth(&self) -> usize {
+        self.depth
     }
 
     /// Whether the expression uses a variable.
@@ -92,7 +106,17 @@ impl Program {
     /// # Errors
     /// The evaluation failed or exceeded the budget.
     pub fn run<'a>(&'a self, scope: &Scope<'a>, budget: &mut u64) -> Result<Val<'a>, Failure> {
-        eval::run(&self.expression, scope, budget)
+        composed::run(self, scope, budget)
+    }
+
+    /// Evaluates the expression, of which one call may cost [`PER_CALL`]. `budget` pays for it and for the variables
+    /// of [`Scope::composed`] that it uses first; `None` if the budget is used up.
+    pub fn run_within<'a>(
+        &'a self,
+        scope: &Scope<'a>,
+        budget: &mut u64,
+    ) -> Option<Result<Val<'a>, Failure>> {
+        composed::run_within(self, scope, budget)
     }
 }
 
@@ -100,7 +124,7 @@ impl Program {
 const PARSER_STACK: usize = 64 * 1024 * 1024;
 
 fn read(source: &str) -> Result<Expression, String> {
-    let parser = Parser::new()
+    let parser = macros::parser()
         .max_recursion_depth(bounds::MAX_NESTED)
         .enable_optional_syntax(true)
         .enable_ident_escape_syntax(true);

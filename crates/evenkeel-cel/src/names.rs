@@ -65,6 +65,31 @@ pub fn unescape(name: &str) -> String {
     plain
 }
 
+/// Returns the nesting of an expression's parts: 1 for a literal or an identifier.
+pub(super) fn depth(expression: &Expression) -> usize {
+    let most = |all: &[Expression]| all.iter().map(depth).max().unwrap_or(0);
+    let of_entry = |entry: &EntryExpr| match entry {
+        EntryExpr::StructField(field) => depth(&field.value),
+        EntryExpr::MapEntry(entry) => depth(&entry.key).max(depth(&entry.value)),
+    };
+    let inner = match &expression.expr {
+        Expr::Select(select) => depth(&select.operand),
+        Expr::Call(call) => call.target.as_ref().map_or(0, |t| depth(t)).max(most(&call.args)),
+        Expr::List(list) => most(&list.elements),
+        Expr::Comprehension(c) => {
+            [&c.iter_range, &c.accu_init, &c.loop_cond, &c.loop_step, &c.result]
+                .into_iter()
+                .map(depth)
+                .max()
+                .unwrap_or(0)
+        }
+        Expr::Map(map) => map.entries.iter().map(|e| of_entry(&e.expr)).max().unwrap_or(0),
+        Expr::Struct(made) => made.entries.iter().map(|e| of_entry(&e.expr)).max().unwrap_or(0),
+        Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => 0,
+    };
+    inner + 1
+}
+
 /// Whether an expression uses a variable. A variable of that name that a macro binds counts, too.
 pub(super) fn uses(expression: &Expression, variable: &str) -> bool {
     let any = |all: &[Expression]| all.iter().any(|e| uses(e, variable));

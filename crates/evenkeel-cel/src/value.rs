@@ -8,8 +8,10 @@ use evenkeel_api::quantity::Quantity;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
 
+use super::authorization::Authorization;
 use super::functions::{Semver, Time};
 use super::text::Text;
+use super::url::Url;
 
 /// Schema of a JSON value: formats and list types, which the JSON does not show.
 pub trait Schema: std::fmt::Debug {
@@ -74,23 +76,12 @@ pub enum Val<'a> {
     Format(Rc<str>),
     /// A value of a struct literal: the name of its type, and its fields.
     Made(Rc<str>, Rc<Vec<(String, Val<'a>)>>),
+    /// A step of an authorization check.
+    Authorization(Rc<Authorization<'a>>),
+    /// The variable `variables` of a policy, of which the first ones are visible.
+    Variables(usize),
     /// An error in a loop's accumulator. A later element may still decide the result.
     Failed(Rc<str>),
-}
-
-/// A parsed URL.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Url {
-    /// Original text of the URL.
-    pub text: String,
-    /// Scheme, without the colon.
-    pub scheme: String,
-    /// Host with port, as in the text.
-    pub host: String,
-    /// Path after the host.
-    pub path: String,
-    /// Query parameters in order.
-    pub query: Vec<(String, String)>,
 }
 
 impl<'a> Val<'a> {
@@ -183,6 +174,8 @@ impl<'a> Val<'a> {
             Self::Semver(_) => "kubernetes.Semver",
             Self::Format(_) => "kubernetes.NamedFormat",
             Self::Made(..) => "object",
+            Self::Authorization(step) => step.type_name(),
+            Self::Variables(_) => "kubernetes.variables",
             Self::Failed(_) => "error",
         }
     }

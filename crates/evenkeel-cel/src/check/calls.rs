@@ -1,6 +1,8 @@
 //! Static checks of calls: accepted argument types, result type and maximum cost.
 
+use crate::authorization::{AUTHORIZER, DECISION, GROUP_CHECK, PATH_CHECK, RESOURCE_CHECK};
 use crate::cost::tenth;
+use crate::macros::MAP_INSERT;
 use cel::common::ast::{CallExpr, Expr, operators as op};
 use cel::parser::Expression;
 
@@ -274,6 +276,11 @@ fn function<'a>(name: &str, member: bool, args: &[&Declared<'a>]) -> Option<Opti
                         .then_some(Type::Int),
                 );
             }
+            MAP_INSERT => match args {
+                [_, entries] => entries.kind.clone(),
+                [.., value] => Type::Map(Box::new(value.kind.clone())),
+                [] => return Some(None),
+            },
             "lists.range" => Type::List(Box::new(Type::Int)),
             "format.named" => Type::Optional(Box::new(Type::Library("kubernetes.NamedFormat"))),
             name if name.starts_with("format.") => Type::Library("kubernetes.NamedFormat"),
@@ -284,6 +291,9 @@ fn function<'a>(name: &str, member: bool, args: &[&Declared<'a>]) -> Option<Opti
     let on = |wanted: bool, kind: Type<'a>| Some((wanted || *target == Type::Dyn).then_some(kind));
     let text = *target == Type::Str;
     let list = matches!(target, Type::List(_));
+    if !takes(name, &args[1..]) {
+        return Some(None);
+    }
     let inner = || match target {
         Type::List(of) | Type::Optional(of) => (**of).clone(),
         _ => Type::Dyn,
@@ -339,14 +349,30 @@ fn function<'a>(name: &str, member: bool, args: &[&Declared<'a>]) -> Option<Opti
             is_library(target, &["kubernetes.NamedFormat"]),
             Type::Optional(Box::new(Type::List(Box::new(Type::Str)))),
         ),
-        "path" | "group" | "resource" | "serviceAccount" | "subresource" | "namespace" | "name"
-        | "fieldSelector" | "labelSelector" | "check" => {
-            on(is_library(target, &["kubernetes.authorization.Authorizer"]), Type::Dyn)
+        "path" => on(is_library(target, &[AUTHORIZER]), Type::Library(PATH_CHECK)),
+        "group" => on(is_library(target, &[AUTHORIZER]), Type::Library(GROUP_CHECK)),
+        "serviceAccount" => on(is_library(target, &[AUTHORIZER]), Type::Library(AUTHORIZER)),
+        "resource" => on(is_library(target, &[GROUP_CHECK]), Type::Library(RESOURCE_CHECK)),
+        "subresource" | "namespace" | "name" | "fieldSelector" | "labelSelector" => {
+            on(is_library(target, &[RESOURCE_CHECK]), Type::Library(RESOURCE_CHECK))
         }
-        "allowed" | "errored" => on(false, Type::Bool),
-        "reason" | "error" => on(false, Type::Str),
+        "check" => on(is_library(target, &[PATH_CHECK, RESOURCE_CHECK]), Type::Library(DECISION)),
+        "allowed" | "errored" => on(is_library(target, &[DECISION]), Type::Bool),
+        "reason" | "error" => on(is_library(target, &[DECISION]), Type::Str),
         _ => None,
     }
+}
+
+/// Whether a method of an authorization check takes these arguments; true for other methods.
+fn takes(name: &str, args: &[&Declared<'_>]) -> bool {
+    let wanted = match name {
+        "path" | "group" | "resource" | "subresource" | "namespace" | "name" | "fieldSelector"
+        | "labelSelector" | "check" => 1,
+        "serviceAccount" => 2,
+        "allowed" | "errored" | "reason" | "error" => 0,
+        _ => return true,
+    };
+    args.len() == wanted && args.iter().all(|arg| matches!(arg.kind, Type::Str | Type::Dyn))
 }
 
 fn is_library(kind: &Type<'_>, names: &[&str]) -> bool {

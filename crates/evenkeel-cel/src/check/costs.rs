@@ -2,7 +2,7 @@
 //!
 //! Upstream: `EstimateCallCost` of `cel/library/cost.go`, and the estimators of cel-go's `checker` and `ext`.
 
-use crate::cost::{LIST_CALL, tenth};
+use crate::cost::{AUTHORIZATION_CHECK, LIST_CALL, selector, tenth};
 use cel::common::ast::{Expr, LiteralValue};
 use cel::parser::Expression;
 
@@ -63,6 +63,8 @@ impl Estimated<'_, '_> {
             "ip.isCanonical" => (tenth(size.saturating_mul(2)), None),
             "containsIP" => (ADDRESS.saturating_add(self.parsed(1)), None),
             "containsCIDR" => ((ADDRESS + 3).saturating_add(self.parsed(1)), None),
+            "check" => (AUTHORIZATION_CHECK, None),
+            "fieldSelector" | "labelSelector" => (selector(self.size(1)), None),
             "validate" => (tenth(self.size(1)).saturating_mul(FORMAT_PATTERN.div_ceil(4)), None),
             _ => self.of_lists(),
         }

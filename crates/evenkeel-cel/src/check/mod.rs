@@ -198,7 +198,20 @@ impl<'a> Checker<'a> {
         Ok(Checked { known: Declared::sized(kind, all.len() as u64), cost })
     }
 
+    /// Returns the variable with the qualified name that a selection spells.
+    fn qualified(&self, select: &SelectExpr) -> Option<&Declared<'a>> {
+        let Expr::Ident(root) = &select.operand.expr else { return None };
+        let spelled = |name: &str| {
+            let field = name.strip_prefix(root.as_str()).and_then(|rest| rest.strip_prefix('.'));
+            field == Some(select.field.as_str())
+        };
+        self.variables.iter().rev().find(|(name, _)| spelled(name)).map(|(_, known)| known)
+    }
+
     fn select(&mut self, select: &'a SelectExpr) -> Outcome<'a> {
+        if let Some(known) = self.qualified(select) {
+            return Ok(Checked { known: known.clone(), cost: 1 });
+        }
         let operand = self.expression(&select.operand)?;
         // `has` is free, as upstream configures it.
         let cost = operand.cost.saturating_add(u64::from(!select.test));
@@ -223,6 +236,7 @@ impl<'a> Checker<'a> {
         let depth = self.variables.len();
         let start = self.expression(&c.accu_init)?;
         let key = match &range.known.kind {
+            Type::List(_) if c.iter_var2.is_some() => Declared::of(Type::Int),
             Type::List(_) | Type::Dyn => range.known.element(),
             Type::Map(_) | Type::Object(_) => Declared::of(Type::Str),
             _ => {
@@ -235,6 +249,7 @@ impl<'a> Checker<'a> {
         // A comprehension that collects a list adds at most one element per element of the range.
         let accumulator = match &start.known.kind {
             Type::List(_) => Declared::sized(Type::Dyn, range.known.size),
+            Type::Map(_) => Declared::sized(start.known.kind.clone(), range.known.size),
             _ => start.known.clone(),
         };
         self.variables.push((&c.accu_var, accumulator));

@@ -1,5 +1,6 @@
 //! Functions of CEL and of the libraries that Kubernetes adds. Upstream: `apiserver/pkg/cel/library`.
 
+mod authz;
 mod convert;
 mod format;
 mod lists;
@@ -53,6 +54,7 @@ pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
         .or_else(|| url::member(name, args))
         .or_else(|| net::member(name, args))
         .or_else(|| convert::member(name, args))
+        .or_else(|| authz::member(name, args))
         .or_else(|| match (name, args) {
             // The method takes any values.
             ("includes", [a, b]) => Some(Ok(Val::Bool(a.equals(b)))),

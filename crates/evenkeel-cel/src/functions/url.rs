@@ -3,76 +3,30 @@
 use std::rc::Rc;
 
 use super::Outcome;
-use crate::value::{Url, Val};
+use crate::url::Url;
+use crate::value::Val;
 
+/// Calls a function that converts or tests one string; `None` for other names and arguments.
 pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     let [Val::Str(text)] = args else { return None };
     match name {
-        "url" => Some(parse(text).map(|url| Val::Url(Rc::new(url))).ok_or_else(|| {
-            format!(
-                "URL parse error during conversion from string: parse {}: invalid URI for request",
-                evenkeel_api::quote::quote(text)
-            )
-        })),
-        "isURL" => Some(Ok(Val::Bool(parse(text).is_some()))),
+        "url" => {
+            let url = Url::parse(text).map(|url| Val::Url(Rc::new(url)));
+            Some(url.map_err(|why| format!("URL parse error during conversion from string: {why}")))
+        }
+        "isURL" => Some(Ok(Val::Bool(Url::is_request_uri(text)))),
         _ => None,
     }
 }
 
-/// Parses an absolute URL or an absolute path.
-fn parse(text: &str) -> Option<Url> {
-    let (scheme, rest) = match text.split_once("://") {
-        Some((scheme, rest)) => {
-            let good = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
-            if !scheme.starts_with(|c: char| c.is_ascii_alphabetic()) || !scheme.chars().all(good) {
-                return None;
-            }
-            (scheme, rest)
-        }
-        None if text.starts_with('/') => ("", text),
-        None => return None,
-    };
-    if text.contains([' ', '\n', '\t']) {
-        return None;
-    }
-    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (host, path) = if scheme.is_empty() {
-        ("", rest)
-    } else {
-        rest.split_at(rest.find('/').unwrap_or(rest.len()))
-    };
-    let host = host.rsplit('@').next().unwrap_or(host);
-    let decoded = |text: &str| {
-        percent_encoding::percent_decode_str(&text.replace('+', " "))
-            .decode_utf8_lossy()
-            .into_owned()
-    };
-    let query = query
-        .split('&')
-        .filter(|part| !part.is_empty())
-        .map(|part| part.split_once('=').unwrap_or((part, "")))
-        .map(|(key, value)| (decoded(key), decoded(value)))
-        .collect();
-    Some(Url {
-        text: text.to_owned(),
-        scheme: scheme.to_owned(),
-        host: host.to_owned(),
-        path: path.to_owned(),
-        query,
-    })
-}
-
+/// Calls a method of a URL; `None` for other names and arguments.
 pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     let [Val::Url(url)] = args else { return None };
-    let end = url.host.rfind(']').unwrap_or(0);
-    let (name_of_host, port) = match url.host[end..].rfind(':') {
-        Some(at) => (&url.host[..end + at], &url.host[end + at + 1..]),
-        None => (&*url.host, ""),
-    };
+    let (host, port) = url.host_and_port();
     Some(Ok(match name {
         "getScheme" => Val::str(url.scheme.clone()),
         "getHost" => Val::str(url.host.clone()),
-        "getHostname" => Val::str(name_of_host.trim_matches(['[', ']'])),
+        "getHostname" => Val::str(host),
         "getPort" => Val::str(port),
         "getEscapedPath" => Val::str(url.path.clone()),
         "getQuery" => {

@@ -10,6 +10,7 @@ use evenkeel_apiextensions::structural::Structural;
 use evenkeel_apimachinery::status::FieldError;
 use evenkeel_apimachinery::value::{get, list, text};
 use evenkeel_cel::Program;
+use evenkeel_cel::authorization::{AUTHORIZER, RESOURCE_CHECK};
 use evenkeel_cel::check::{Declared, Type, check};
 use types::{Variables, namespace, request};
 
@@ -196,7 +197,9 @@ impl Environment<'_> {
             known.push(("params", anything()));
         }
         if self.authorizer {
-            known.push(("authorizer", anything()));
+            known.push(("authorizer", Declared::of(Type::Library(AUTHORIZER))));
+            let check = Declared::of(Type::Library(RESOURCE_CHECK));
+            known.push(("authorizer.requestResource", check));
         }
         if let Some(variables) = self.variables {
             known.push(("variables", typed(variables)));

@@ -40,6 +40,12 @@ pub(super) struct Validation {
     pub(super) reason: String,
 }
 
+/// One audit annotation of a ValidatingAdmissionPolicy.
+pub(super) struct AuditAnnotation {
+    pub(super) key: String,
+    pub(super) value: Expression,
+}
+
 /// One mutation of a MutatingAdmissionPolicy.
 pub(super) struct Mutation {
     pub(super) expression: Expression,
@@ -54,6 +60,7 @@ pub(super) struct Policy {
     pub(super) conditions: Vec<Expression>,
     pub(super) variables: Vec<Expression>,
     pub(super) validations: Vec<Validation>,
+    pub(super) audit_annotations: Vec<AuditAnnotation>,
     pub(super) mutations: Vec<Mutation>,
     /// Whether a failure of the policy refuses the request (`failurePolicy: Fail`).
     pub(super) fails_closed: bool,
@@ -73,11 +80,16 @@ impl Policy {
             let field = if json_patch { "jsonPatch" } else { "applyConfiguration" };
             Mutation { expression: Expression::new(&one[field], "expression"), json_patch }
         });
+        let annotations = list(&document, "spec.auditAnnotations").iter().map(|one| {
+            let key = text(one, "key").to_owned();
+            AuditAnnotation { key, value: Expression::new(one, "valueExpression") }
+        });
         Self {
             name: text(&document, "metadata.name").to_owned(),
             conditions: Expression::all(&document, "spec.matchConditions"),
             variables: Expression::all(&document, "spec.variables"),
             validations: validations.collect(),
+            audit_annotations: annotations.collect(),
             mutations: mutations.collect(),
             fails_closed: text(&document, "spec.failurePolicy") != "Ignore",
             document,

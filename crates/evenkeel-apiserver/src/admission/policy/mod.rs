@@ -2,12 +2,14 @@
 //!
 //! A policy is compiled at its first use, and again after it changed.
 
+mod authorizer;
 mod check;
 pub(crate) mod compiled;
 mod evaluate;
 mod matching;
 mod mutate;
 mod params;
+mod validate;
 
 use std::sync::Arc;
 
@@ -19,10 +21,12 @@ use super::plugins::Plugin;
 use super::reinvocation::Reinvocation;
 use crate::api::Context;
 use crate::store::Entry;
+use authorizer::RequestAuthorizer;
 use compiled::{Expression, Policy};
-use evaluate::Denied;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::{list, text};
+use mutate::PolicyError;
+use validate::{Denied, Validated};
 
 pub(crate) use check::expressions;
 pub(crate) use matching::Matched;
@@ -87,7 +91,8 @@ impl Mutating {
         object: &mut Value,
         old: Option<&Value>,
     ) -> Result<bool, StatusError> {
-        let mut changed = false;
+        let (mut changed, mut errors) = (false, Vec::new());
+        let authorizer = RequestAuthorizer::new(cx);
         self.passes.begin(object);
         for (at, (policy, bindings)) in self.policies.iter().enumerate() {
             let if_needed = text(&policy.document, "spec.reinvocationPolicy") == "IfNeeded";
@@ -96,17 +101,38 @@ impl Mutating {
                 if !self.passes.calls(&key) {
                     continue;
                 }
-                let Some(by_this) = mutate::apply(cx, operation, policy, binding, object, old)?
-                else {
-                    continue;
-                };
-                self.passes.record(key, if_needed, by_this);
-                changed |= by_this;
+                let mutated =
+                    mutate::apply(cx, operation, policy, binding, object, old, &authorizer);
+                if policy.fails_closed {
+                    errors.extend(mutated.errors);
+                }
+                if !mutated.calls.is_empty() {
+                    let by_this = mutated.calls.contains(&true);
+                    self.passes.record(key, if_needed, by_this);
+                    changed |= by_this;
+                }
             }
         }
         self.passes.end(object);
+        refuse_mutation(cx, &errors)?;
         Ok(changed)
     }
+}
+
+/// Refuses a request for the errors of mutating policies.
+fn refuse_mutation(cx: &Context<'_>, errors: &[PolicyError]) -> Result<(), StatusError> {
+    let Some(first) = errors.first() else { return Ok(()) };
+    let mut refusal = StatusError::forbidden(&cx.requested.name, known_name(cx), "");
+    refusal.0.message.clone_from(&first.message);
+    if first.is_invalid {
+        refusal.0.reason = "Invalid".into();
+    }
+    Err(errors.iter().fold(refusal, |refusal, error| refusal.cause("", error.message.clone(), "")))
+}
+
+/// Returns the name of the request's object for an error. The deletion of a collection names no object.
+fn known_name<'a>(cx: &Context<'a>) -> &'a str {
+    if cx.name.is_empty() { "Unknown" } else { cx.name }
 }
 
 /// Evaluates the validating policies, and adds their warnings to `warnings`.
@@ -115,6 +141,7 @@ pub(crate) fn validate(
     warnings: &mut Vec<String>,
 ) -> Result<(), StatusError> {
     let mut denied: Vec<Denied> = Vec::new();
+    let authorizer = RequestAuthorizer::new(request.cx);
     for (policy, bindings) in bound(request.cx, VALIDATING, 0) {
         let constraints = &policy.document["spec"]["matchConstraints"];
         let Some(matched) = matching::matches(request, constraints) else { continue };
@@ -125,7 +152,7 @@ pub(crate) fn validate(
             if !matching::is_bound(request, binding) {
                 continue;
             }
-            let found = evaluate::validate(seen, &policy, binding);
+            let found = validate::validate(seen, &policy, binding, &authorizer);
             sort_out(&policy, binding, found, &mut denied, warnings);
         }
     }
@@ -136,7 +163,7 @@ pub(crate) fn validate(
 fn sort_out(
     policy: &Policy,
     binding: &Value,
-    found: Vec<Denied>,
+    found: Validated,
     denied: &mut Vec<Denied>,
     warnings: &mut Vec<String>,
 ) {
@@ -146,15 +173,19 @@ fn sort_out(
         policy.name,
         text(binding, "metadata.name")
     );
-    for failure in found {
+    let named = |failure: Denied| Denied {
+        message: format!("{names} denied request: {}", failure.message),
+        ..failure
+    };
+    for failure in found.failures {
         if actions.iter().any(|a| a == "Warn") {
             warnings.push(format!("Validation failed for {names}: {}", failure.message));
         }
         if actions.iter().any(|a| a == "Deny") {
-            let message = format!("{names} denied request: {}", failure.message);
-            denied.push(Denied { message, reason: failure.reason });
+            denied.push(named(failure));
         }
     }
+    denied.extend(found.denied.into_iter().map(named));
 }
 
 fn refuse(cx: &Context<'_>, denied: &[Denied]) -> Result<(), StatusError> {
@@ -165,8 +196,7 @@ fn refuse(cx: &Context<'_>, denied: &[Denied]) -> Result<(), StatusError> {
         "RequestEntityTooLarge" => (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge"),
         _ => (StatusCode::UNPROCESSABLE_ENTITY, "Invalid"),
     };
-    // The deletion of a collection names no object.
-    let name = if cx.name.is_empty() { "Unknown" } else { cx.name };
+    let name = known_name(cx);
     let mut error = StatusError::forbidden(&cx.requested.name, name, first.message.clone());
     error.0.code = code.as_u16();
     error.0.reason = reason.into();

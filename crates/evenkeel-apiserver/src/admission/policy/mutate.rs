@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::authorizer::RequestAuthorizer;
 use super::compiled::{Mutation, Policy};
 use super::evaluate::{Bindings, policy_matches, run, with_variables};
 use super::{matching, params};
@@ -9,12 +10,29 @@ use crate::admission::attributes::{Attributes, Operation};
 use crate::admission::mutated;
 use crate::api::Context;
 use evenkeel_apimachinery::patch;
-use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::text;
-use evenkeel_cel::{BUDGET, Val};
+use evenkeel_cel::BUDGET;
 
-/// Applies a policy's mutations for one binding. Returns whether they changed the object, or `None` if the policy does not
-/// match the request.
+/// Results of a policy's mutations for one binding.
+pub(super) struct Mutated {
+    /// Whether a mutation changed the object, for each parameter whose match conditions are true.
+    pub(super) calls: Vec<bool>,
+    /// Errors of the policy, which refuse the request unless its failure policy is `Ignore`.
+    pub(super) errors: Vec<PolicyError>,
+}
+
+/// Error of a mutating policy.
+///
+/// Upstream: `PolicyError`.
+pub(super) struct PolicyError {
+    pub(super) message: String,
+    /// Whether expressions failed, rather than the search for parameters.
+    pub(super) is_invalid: bool,
+}
+
+/// Applies a policy's mutations for one binding. An error ends the mutation, and not those after it.
+///
+/// Upstream: `policyDispatcher.Dispatch`, `dispatchInvocations`.
 pub(super) fn apply(
     cx: &Context<'_>,
     operation: Operation,
@@ -22,74 +40,94 @@ pub(super) fn apply(
     binding: &Value,
     object: &mut Value,
     old: Option<&Value>,
-) -> Result<Option<bool>, StatusError> {
+    authorizer: &RequestAuthorizer<'_>,
+) -> Mutated {
+    let mut mutated = Mutated { calls: Vec::new(), errors: Vec::new() };
     let null = Value::Null;
     let before = old.unwrap_or(&null);
     let request = Attributes::new(cx, operation, object, before);
     let constraints = &policy.document["spec"]["matchConstraints"];
-    let Some(matched) = matching::matches(&request, constraints) else { return Ok(None) };
+    let Some(matched) = matching::matches(&request, constraints) else { return mutated };
     if !matching::is_bound(&request, binding) {
-        return Ok(None);
+        return mutated;
     }
+    let name = text(binding, "metadata.name");
+    let denied = |error: String| {
+        format!("policy '{}' with binding '{name}' denied request: {error}", policy.name)
+    };
+    let all = match params::of(&request, policy, binding) {
+        Ok(all) => all,
+        Err(error) => {
+            let message = denied(format!("failed to configure binding: {error}"));
+            mutated.errors.push(PolicyError { message, is_invalid: false });
+            return mutated;
+        }
+    };
     let converted = request.converted(matched.version(&request));
     let seen = converted.as_ref().map(|converted| converted.attributes(&request));
-    match changed(seen.as_ref().unwrap_or(&request), policy, binding) {
-        Ok(None) => Ok(Some(false)),
-        Ok(Some(mut new)) => {
-            if converted.is_some() {
-                cx.resource.strategy.convert_in(&cx.resource.gvk, &mut new);
-            }
-            let start = std::mem::replace(object, new);
-            mutated::settle(cx, object);
-            Ok(Some(*object != start))
-        }
-        Err(_) if !policy.fails_closed => Ok(Some(false)),
-        Err(error) => {
-            let why = format!(
-                "policy '{}' with binding '{}' denied request: {error}",
-                policy.name,
-                text(binding, "metadata.name")
-            );
-            Err(StatusError::forbidden(&cx.resource.name, cx.name, why))
-        }
+    let seen = seen.as_ref().unwrap_or(&request);
+    let mut current = seen.object.clone();
+    for params in all {
+        let bindings = Bindings::new(seen, params, authorizer);
+        let called = with_params(seen, policy, &bindings, &mut current, &mut |error| {
+            mutated.errors.push(PolicyError { message: denied(error), is_invalid: true });
+        });
+        mutated.calls.extend(called);
     }
+    if current != *seen.object {
+        if converted.is_some() {
+            cx.resource.strategy.convert_in(&cx.resource.gvk, &mut current);
+        }
+        *object = current;
+        mutated::settle(cx, object);
+    }
+    mutated
 }
 
-/// Returns the object after all mutations, or `None` if they do not change it.
-fn changed(
+/// Applies the mutations for one parameter. Returns whether they changed the object, or `None` if the match conditions
+/// are not true.
+fn with_params(
     request: &Attributes<'_>,
     policy: &Policy,
-    binding: &Value,
-) -> Result<Option<Value>, String> {
-    let mut current = request.object.clone();
-    for params in params::of(request, policy, binding)? {
-        let bindings = Bindings::new(request, params);
-        if !policy_matches(request, policy, &bindings.scope(&current, request.old))? {
-            continue;
-        }
-        let mut budget = request.cx.budget.expressions(BUDGET);
-        for mutation in &policy.mutations {
-            if let Some(new) = one(request, policy, mutation, &bindings, &current, &mut budget)? {
-                current = new;
-            }
+    bindings: &Bindings<'_>,
+    current: &mut Value,
+    on_error: &mut dyn FnMut(String),
+) -> Option<bool> {
+    match policy_matches(request, policy, bindings, current) {
+        Ok(true) => {}
+        Ok(false) => return None,
+        Err(error) => {
+            on_error(error);
+            return None;
         }
     }
-    Ok((current != *request.object).then_some(current))
+    let mut has_changed = false;
+    for mutation in &policy.mutations {
+        match one(request, policy, mutation, bindings, current) {
+            Ok(Some(new)) => {
+                has_changed |= new != *current;
+                *current = new;
+            }
+            Ok(None) => {}
+            Err(error) => on_error(error),
+        }
+    }
+    Some(has_changed)
 }
 
+/// Returns the object after a mutation, or `None` if the mutation leaves it. Each mutation has a budget and variables
+/// of its own.
 fn one(
     request: &Attributes<'_>,
     policy: &Policy,
     mutation: &Mutation,
-    bindings: &Bindings,
+    bindings: &Bindings<'_>,
     current: &Value,
-    budget: &mut u64,
 ) -> Result<Option<Value>, String> {
-    let scope = with_variables(policy, bindings.scope(current, request.old), budget);
-    let made = run(&mutation.expression, &scope, budget).map_err(|failure| {
-        format!("expression '{}' resulted in error: {}", mutation.expression.text, failure.words())
-    })?;
-    let change = to_json(&made)?;
+    let scope = with_variables(policy, bindings.scope(current, request.old));
+    let mut budget = request.cx.budget.expressions(BUDGET);
+    let made = run(&mutation.expression, &scope, &mut budget)??;
+    let change = made.to_json()?;
     let resource = request.cx.resource;
     if mutation.json_patch {
         // A failed `test` operation leaves the object unchanged.
@@ -104,9 +142,4 @@ fn one(
     }
     let schema = resource.schema(request.kind());
     patch::apply_configuration(schema.as_ref(), current, change).map(Some)
-}
-
-/// Returns the result of a mutation's expression as JSON.
-fn to_json(made: &Val<'_>) -> Result<Value, String> {
-    made.to_json()
 }

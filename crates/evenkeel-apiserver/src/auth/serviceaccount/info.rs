@@ -72,6 +72,16 @@ impl ServiceAccountInfo {
     }
 }
 
+/// Returns the user of a service account of which only the names are known. Unlike that of a token, it is no member of
+/// `system:authenticated`.
+///
+/// Upstream: `MakeUsername`, `MakeGroupNames`.
+pub(crate) fn user_of(namespace: &str, name: &str) -> User {
+    let groups =
+        ["system:serviceaccounts".into(), format!("system:serviceaccounts:{namespace}").into()];
+    User { name: username(namespace, name).into(), groups: groups.into(), ..User::default() }
+}
+
 /// Returns the user name of a service account.
 ///
 /// Upstream: `MakeUsername`.

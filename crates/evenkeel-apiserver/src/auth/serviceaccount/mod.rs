@@ -23,7 +23,7 @@ use bound::Lookup;
 use evenkeel_apimachinery::value::text;
 
 pub(crate) use bound::Claims;
-pub(crate) use info::{node_name, split_username};
+pub(crate) use info::{node_name, split_username, user_of};
 pub(crate) use legacy::LAST_USED;
 
 /// Settings of the issuer.

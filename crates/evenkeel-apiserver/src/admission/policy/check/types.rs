@@ -108,6 +108,7 @@ pub(super) fn owned(kind: &Type<'_>) -> Type<'static> {
         Type::Duration => Type::Duration,
         Type::List(of) => Type::List(Box::new(owned(of))),
         Type::Map(of) => Type::Map(Box::new(owned(of))),
+        Type::Library(name) => Type::Library(name),
         _ => Type::Dyn,
     }
 }
@@ -126,6 +127,7 @@ pub(super) fn name(kind: &Type<'_>) -> String {
         Type::Duration => "google.protobuf.Duration".to_owned(),
         Type::List(of) => format!("list({})", name(of)),
         Type::Map(of) => format!("map(string, {})", name(of)),
+        Type::Library(name) => (*name).to_owned(),
         _ => "dyn".to_owned(),
     }
 }

@@ -1,0 +1,74 @@
+//! Authorization checks of expressions, which the server's authorizers answer.
+//!
+//! Upstream: `NewAuthorizerVal` of `cel/library/authz.go`.
+
+use std::fmt;
+
+use evenkeel_cel::authorization::{AccessRequest, Authorize, Decision, Subject};
+
+use crate::api::Context;
+use crate::auth::serviceaccount::user_of;
+use crate::auth::{Attributes, FieldRequirements};
+use crate::resource::ResourceType;
+
+/// Authorizers of the server for the expressions about one request.
+pub(super) struct RequestAuthorizer<'a> {
+    cx: &'a Context<'a>,
+}
+
+impl<'a> RequestAuthorizer<'a> {
+    pub(super) fn new(cx: &'a Context<'a>) -> Self {
+        Self { cx }
+    }
+}
+
+impl fmt::Debug for RequestAuthorizer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestAuthorizer").field("user", &self.cx.user.name).finish()
+    }
+}
+
+impl Authorize for RequestAuthorizer<'_> {
+    fn authorize(&self, subject: &Subject, request: &AccessRequest) -> Decision {
+        decide(self.cx, subject, request)
+    }
+}
+
+/// Asks the server's authorizers.
+fn decide(cx: &Context<'_>, subject: &Subject, request: &AccessRequest) -> Decision {
+    let account = match subject {
+        Subject::Requester => None,
+        Subject::ServiceAccount { namespace, name } => Some(user_of(namespace, name)),
+    };
+    let attributes = Attributes {
+        verb: &request.verb,
+        group: &request.group,
+        resource: &request.resource,
+        subresource: &request.subresource,
+        namespace: &request.namespace,
+        name: &request.name,
+        path: request.path.as_deref(),
+        field_selector: FieldRequirements::Raw(&request.field_selector),
+    };
+    let user = account.as_ref().unwrap_or(cx.user);
+    // The authorizers of this server decide without errors.
+    match cx.api.authorizer.authorize_with_reason(&cx.api.store, user, &attributes) {
+        Ok(reason) => Decision { allowed: true, reason, error: None },
+        Err(reason) => Decision { allowed: false, reason, error: None },
+    }
+}
+
+/// Returns the check of the request's own resource, in the group and version of the request.
+///
+/// Upstream: `NewResourceAuthorizerVal`.
+pub(super) fn request_resource(cx: &Context<'_>) -> AccessRequest {
+    let requested: &ResourceType = cx.requested;
+    AccessRequest {
+        group: requested.group().to_owned(),
+        resource: requested.plural().to_owned(),
+        subresource: cx.subresource.to_owned(),
+        namespace: cx.namespace.to_owned(),
+        name: cx.name.to_owned(),
+        ..AccessRequest::default()
+    }
+}

@@ -1,0 +1,231 @@
+//! Macros with two variables: the index and the element of a list, or the key and the value of a map.
+//!
+//! Upstream: cel-go's `ext.TwoVarComprehensions`.
+
+use std::sync::LazyLock;
+
+use cel::Env;
+use cel::common::ast::{
+    CallExpr, ComprehensionExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, operators as op,
+};
+use cel::parser::{Macro, MacroExprHelper, ParseError, Parser};
+
+/// Function that adds an entry to the accumulator of a comprehension. Expressions cannot spell it.
+pub(crate) const MAP_INSERT: &str = "cel.@mapInsert";
+
+/// Name of the accumulator, which is that of the parser's own macros.
+const ACCUMULATOR: &str = "@result";
+
+/// Environment with the macros; that of the parser's own macros if they cannot be declared twice.
+static ENVIRONMENT: LazyLock<Env> = LazyLock::new(|| {
+    let mut env = Env::stdlib();
+    for (name, counts, kind) in [
+        ("all", &[3_usize][..], Kind::All),
+        ("exists", &[3], Kind::Exists),
+        ("existsOne", &[3], Kind::ExistsOne),
+        ("exists_one", &[3], Kind::ExistsOne),
+        ("transformList", &[3, 4], Kind::List),
+        ("transformMap", &[3, 4], Kind::Map),
+        ("transformMapEntry", &[3, 4], Kind::MapEntry),
+    ] {
+        for count in counts {
+            let expander =
+                move |helper: &mut MacroExprHelper<'_>,
+                      target: &mut Option<IdedExpr>,
+                      args: &mut Vec<IdedExpr>| expand(kind, helper, target, args);
+            // The parser's own macros of these names have fewer arguments.
+            let _ = env.add_macro(Macro::receiver(name, *count, expander));
+        }
+    }
+    env
+});
+
+/// Returns a parser that expands all macros.
+pub(crate) fn parser() -> Parser {
+    ENVIRONMENT.parser()
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    All,
+    Exists,
+    ExistsOne,
+    List,
+    Map,
+    MapEntry,
+}
+
+fn expand(
+    kind: Kind,
+    helper: &mut MacroExprHelper<'_>,
+    target: &mut Option<IdedExpr>,
+    args: &mut Vec<IdedExpr>,
+) -> Result<Option<IdedExpr>, ParseError> {
+    let [first, second, ..] = args.as_slice() else { return Ok(None) };
+    let (first, second) = (variable(helper, first)?, variable(helper, second)?);
+    if first == second {
+        let error = format!("duplicate variable name: {first}");
+        return Err(helper.new_error(args[1].id, error));
+    }
+    let Some(iter_range) = target.take() else { return Ok(None) };
+    let Some(body) = args.pop() else { return Ok(None) };
+    let filter = if args.len() == 3 { args.pop() } else { None };
+    let mut build = Builder(helper);
+    let accumulator = || Expr::Ident(ACCUMULATOR.to_owned());
+    let mut loop_cond = build.literal(LiteralValue::Boolean(true.into()));
+    let mut result = build.make(accumulator());
+    let (accu_init, step) = match kind {
+        Kind::All => {
+            let so_far = build.make(accumulator());
+            loop_cond = build.call(op::NOT_STRICTLY_FALSE, vec![so_far]);
+            let so_far = build.make(accumulator());
+            let step = build.call(op::LOGICAL_AND, vec![so_far, body]);
+            (build.literal(LiteralValue::Boolean(true.into())), step)
+        }
+        Kind::Exists => {
+            let so_far = build.make(accumulator());
+            let not = build.call(op::LOGICAL_NOT, vec![so_far]);
+            loop_cond = build.call(op::NOT_STRICTLY_FALSE, vec![not]);
+            let so_far = build.make(accumulator());
+            let step = build.call(op::LOGICAL_OR, vec![so_far, body]);
+            (build.literal(LiteralValue::Boolean(false.into())), step)
+        }
+        Kind::ExistsOne => {
+            let one = build.literal(LiteralValue::Int(1.into()));
+            result = build.call(op::EQUALS, vec![result, one]);
+            let so_far = build.make(accumulator());
+            let one = build.literal(LiteralValue::Int(1.into()));
+            let more = build.call(op::ADD, vec![so_far, one]);
+            let so_far = build.make(accumulator());
+            let step = build.call(op::CONDITIONAL, vec![body, more, so_far]);
+            (build.literal(LiteralValue::Int(0.into())), step)
+        }
+        Kind::List => {
+            let list = build.make(Expr::List(ListExpr::new(vec![body])));
+            let so_far = build.make(accumulator());
+            let step = build.call(op::ADD, vec![so_far, list]);
+            (build.make(Expr::List(ListExpr::new(Vec::new()))), step)
+        }
+        Kind::Map | Kind::MapEntry => {
+            let mut parts = vec![build.make(accumulator())];
+            if kind == Kind::Map {
+                parts.push(build.make(Expr::Ident(first.clone())));
+            }
+            parts.push(body);
+            let step = build.call(MAP_INSERT, parts);
+            (build.make(Expr::Map(MapExpr::default())), step)
+        }
+    };
+    let loop_step = match filter {
+        Some(filter) => {
+            let so_far = build.make(accumulator());
+            build.call(op::CONDITIONAL, vec![filter, step, so_far])
+        }
+        None => step,
+    };
+    let comprehension = ComprehensionExpr {
+        iter_range,
+        iter_var: first,
+        iter_var2: Some(second),
+        accu_var: ACCUMULATOR.to_owned(),
+        accu_init,
+        loop_cond,
+        loop_step,
+        result,
+    };
+    Ok(Some(build.make(Expr::Comprehension(Box::new(comprehension)))))
+}
+
+/// Returns the name of a macro's variable.
+fn variable(helper: &MacroExprHelper<'_>, argument: &IdedExpr) -> Result<String, ParseError> {
+    match &argument.expr {
+        Expr::Ident(name) if name == ACCUMULATOR || name == "__result__" => {
+            Err(helper.new_error(argument.id, "iteration variable overwrites accumulator variable"))
+        }
+        Expr::Ident(name) => Ok(name.clone()),
+        _ => Err(helper.new_error(argument.id, "argument must be a simple name")),
+    }
+}
+
+struct Builder<'h, 'p>(&'h mut MacroExprHelper<'p>);
+
+impl Builder<'_, '_> {
+    fn make(&mut self, expr: Expr) -> IdedExpr {
+        self.0.next_expr(expr)
+    }
+
+    fn literal(&mut self, value: LiteralValue) -> IdedExpr {
+        self.make(Expr::Literal(value))
+    }
+
+    fn call(&mut self, name: &str, args: Vec<IdedExpr>) -> IdedExpr {
+        self.make(Expr::Call(CallExpr { func_name: name.to_owned(), target: None, args }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::tests::assert_results;
+    use crate::{PER_CALL, Program, Scope};
+
+    #[test]
+    fn macros_have_two_variables() {
+        assert_results(&[
+            ("[1, 2, 3].all(i, v, i < v)", "true"),
+            ("[1, 2, 1].all(i, v, i < v)", "false"),
+            ("{'a': 1, 'b': 2}.all(k, v, k != '' && v > 0)", "true"),
+            ("{'a': 1}.exists(k, v, k == 'a' && v == 1)", "true"),
+            ("{'a': 1}.exists(k, v, v == 2)", "false"),
+            ("[1, 0].exists(i, v, 1 / v == 1)", "true"),
+            ("[0].exists(i, v, 1 / v == 1)", "error: division by zero"),
+            ("[5, 6, 5].existsOne(i, v, i == 1 && v == 6)", "true"),
+            ("[5, 6, 5].exists_one(i, v, v == 5)", "false"),
+            ("[5, 6].transformList(i, v, i * 10 + v)", "[5,16]"),
+            ("[5, 6, 7].transformList(i, v, i > 0, v)", "[6,7]"),
+            ("{'a': 1}.transformList(k, v, k)", r#"["a"]"#),
+            ("[5, 6].transformMap(i, v, v * 2)", r#"{"0":10,"1":12}"#),
+            ("{'a': 1, 'b': 2}.transformMap(k, v, v > 1, v * 2)", r#"{"b":4}"#),
+            ("{'a': 'x', 'b': 'y'}.transformMapEntry(k, v, {v: k})", r#"{"x":"a","y":"b"}"#),
+            ("{'a': 'x', 'b': 'y'}.transformMapEntry(k, v, k == 'b', {v: k})", r#"{"y":"b"}"#),
+            (
+                "['x', 'x'].transformMapEntry(i, v, {v: i})",
+                "error: insert failed: key x already exists",
+            ),
+            (
+                "['x', 'y'].transformMapEntry(i, v, {v: i, v + '!': i})",
+                r#"{"x":0,"x!":0,"y":1,"y!":1}"#,
+            ),
+            ("[].transformMap(i, v, v)", "{}"),
+            ("[1].transformMap(i, v, [2].transformMap(j, w, v + w))", r#"{"0":{"0":3}}"#),
+            ("'a'.all(i, v, true)", "error: no such overload"),
+        ]);
+    }
+
+    #[test]
+    fn variables_are_two_names() {
+        for (source, why) in [
+            ("[1].all(i, i, true)", "duplicate variable name: i"),
+            ("[1].transformMap(i, v + 1, true)", "argument must be a simple name"),
+            ("[1].exists(1, v, true)", "argument must be a simple name"),
+        ] {
+            let error = Program::parse(source).expect_err(source);
+            assert!(error.contains(why), "{source}: {error}");
+        }
+    }
+
+    /// Entries whose keys have to be compared with all others cost more.
+    #[test]
+    fn a_growing_map_is_paid_for() {
+        let cost = |source: &str| {
+            let program = Program::parse(source).expect(source);
+            let mut left = PER_CALL;
+            assert!(program.run(&Scope::default(), &mut left).is_ok(), "{source}");
+            PER_CALL - left
+        };
+        let by_key = cost("lists.range(2000).transformMap(i, v, v).size()");
+        let by_entry = cost("lists.range(2000).transformMapEntry(i, v, {v: v}).size()");
+        let (literals, key) = (2000 * 30, 2000);
+        let compared: u64 = (0..2000).map(|entries| entries / 100).sum();
+        assert_eq!(by_entry - by_key, literals + key - 2000 + compared);
+    }
+}

@@ -1,0 +1,358 @@
+//! URLs by the rules of Go's `net/url`: `ParseRequestURI`, then `Parse`.
+
+use std::net::Ipv6Addr;
+
+use evenkeel_api::quote::quote;
+
+/// A parsed URL: absolute, or an absolute path.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Url {
+    /// Original text of the URL.
+    pub text: String,
+    /// Scheme in lower case, without the colon; empty for a path.
+    pub scheme: String,
+    /// Host with port, without escapes.
+    pub host: String,
+    /// Escaped path after the host.
+    pub path: String,
+    /// Query parameters in order, without those that do not decode.
+    pub query: Vec<(String, String)>,
+}
+
+/// Maximum number of query parameters. A query with more has none.
+const MAX_PARAMETERS: usize = 10_000;
+
+impl Url {
+    /// Parses an absolute URL or an absolute path. The error is worded as Go's.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let failed = |of: &str, why: String| format!("parse {}: {why}", quote(of));
+        // The check of a request's URL takes a fragment for a part of the path or query.
+        parts(text, true).map_err(|why| failed(text, why))?;
+        let plain = text.split_once('#').map_or(text, |(before, _)| before);
+        let url = parts(plain, false).map_err(|why| failed(plain, why))?;
+        Ok(Self { text: text.to_owned(), ..url })
+    }
+
+    /// Whether a text is an absolute URL or an absolute path, as a request has it.
+    pub(crate) fn is_request_uri(text: &str) -> bool {
+        parts(text, true).is_ok()
+    }
+
+    /// Returns the host without port and brackets, and the port; an invalid port is part of the host.
+    pub(crate) fn host_and_port(&self) -> (&str, &str) {
+        let (host, port) = match self.host.rfind(':') {
+            Some(at) if is_optional_port(&self.host[at..]) => {
+                (&self.host[..at], &self.host[at + 1..])
+            }
+            _ => (&*self.host, ""),
+        };
+        let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        (inner.unwrap_or(host), port)
+    }
+}
+
+/// Parses a URL without a fragment. In a request, a path that begins with two slashes has no host.
+fn parts(text: &str, is_request: bool) -> Result<Url, String> {
+    if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
+        return Err("net/url: invalid control character in URL".to_owned());
+    }
+    if text.is_empty() {
+        return Err("empty url".to_owned());
+    }
+    let mut url = Url {
+        text: String::new(),
+        scheme: String::new(),
+        host: String::new(),
+        path: String::new(),
+        query: Vec::new(),
+    };
+    if text == "*" {
+        url.path = text.to_owned();
+        return Ok(url);
+    }
+    let (scheme, rest) = scheme(text)?;
+    url.scheme = scheme.to_ascii_lowercase();
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    url.query = parameters(query);
+    if !rest.starts_with('/') {
+        if !url.scheme.is_empty() {
+            return Ok(url);
+        }
+        return Err("invalid URI for request".to_owned());
+    }
+    let has_host = !url.scheme.is_empty() || !is_request && !rest.starts_with("///");
+    let path = match rest.strip_prefix("//").filter(|_| has_host) {
+        Some(rest) => {
+            let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            url.host = authority_host(&url.scheme, authority)?;
+            path
+        }
+        None => rest,
+    };
+    url.path = escaped_path(path)?;
+    Ok(url)
+}
+
+/// Splits off the scheme; it is empty if there is none.
+fn scheme(text: &str) -> Result<(&str, &str), String> {
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' => {}
+            b'0'..=b'9' | b'+' | b'-' | b'.' if at > 0 => {}
+            b':' if at == 0 => return Err("missing protocol scheme".to_owned()),
+            b':' => return Ok((&text[..at], &text[at + 1..])),
+            _ => return Ok(("", text)),
+        }
+    }
+    Ok(("", text))
+}
+
+fn authority_host(scheme: &str, authority: &str) -> Result<String, String> {
+    let Some((userinfo, host)) = authority.rsplit_once('@') else { return host(scheme, authority) };
+    let host = self::host(scheme, host)?;
+    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&byte);
+    if !userinfo.bytes().all(is_valid) {
+        return Err("net/url: invalid userinfo".to_owned());
+    }
+    unescaped(userinfo, Part::Other)?;
+    Ok(host)
+}
+
+fn host(scheme: &str, host: &str) -> Result<String, String> {
+    let invalid_port = |port: &str| format!("invalid port {} after host", quote(port));
+    match host.rfind('[') {
+        Some(0) => {}
+        Some(_) => return Err("invalid IP-literal".to_owned()),
+        None => {
+            // Other schemes may list several hosts.
+            let is_strict = matches!(scheme, "http" | "https");
+            let colon = if is_strict { host.find(':') } else { host.rfind(':') };
+            if let Some(port) = colon.map(|at| &host[at..]).filter(|port| !is_optional_port(port)) {
+                return Err(invalid_port(port));
+            }
+            return Ok(lossy(unescaped(host, Part::Host)?));
+        }
+    }
+    let close = host.rfind(']').ok_or("missing ']' in host")?;
+    let (inner, port) = (&host[1..close], &host[close + 1..]);
+    if !is_optional_port(port) {
+        return Err(invalid_port(port));
+    }
+    let name = match inner.find("%25") {
+        Some(zone) => {
+            let address = unescaped(&inner[..zone], Part::Host)?;
+            [address, unescaped(&inner[zone..], Part::Zone)?].concat()
+        }
+        None => unescaped(inner, Part::Host)?,
+    };
+    let name = lossy(name);
+    let address = match name.split_once('%') {
+        Some((_, "")) => "",
+        Some((address, _)) => address,
+        None => &name,
+    };
+    if address.parse::<Ipv6Addr>().is_err() {
+        let is_v4 = name.parse::<std::net::Ipv4Addr>().is_ok();
+        return Err(if is_v4 {
+            "invalid IP-literal".to_owned()
+        } else {
+            format!("invalid host: ParseAddr({}): unable to parse IP", quote(&name))
+        });
+    }
+    Ok(format!("[{name}]{port}"))
+}
+
+/// Whether a text is empty, or a colon with digits, of which there may be none.
+fn is_optional_port(port: &str) -> bool {
+    port.is_empty()
+        || port.strip_prefix(':').is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// Part of a URL, by what may be escaped in it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Host,
+    /// Zone of an IPv6 address.
+    Zone,
+    Other,
+}
+
+/// Whether a host has this byte without an escape.
+fn is_of_host(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:[]<>\"".contains(&byte)
+}
+
+/// Whether a path has this byte without an escape.
+fn is_of_path(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte)
+}
+
+/// Decodes the escapes of a part.
+fn unescaped(text: &str, part: Part) -> Result<Vec<u8>, String> {
+    let bytes = text.as_bytes();
+    let (mut decoded, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while let Some(&byte) = bytes.get(at) {
+        if byte != b'%' {
+            let is_limited = part != Part::Other && byte.is_ascii();
+            if is_limited && !is_of_host(byte) {
+                return Err(format!(
+                    "invalid character {} in host name",
+                    quote(&char::from(byte).to_string())
+                ));
+            }
+            decoded.push(byte);
+            at += 1;
+            continue;
+        }
+        let escape = &bytes[at..bytes.len().min(at + 3)];
+        let invalid = || format!("invalid URL escape {}", quote(&String::from_utf8_lossy(escape)));
+        let digit = |index: usize| escape.get(index).and_then(|b| char::from(*b).to_digit(16));
+        let (Some(high), Some(low)) = (digit(1), digit(2)) else { return Err(invalid()) };
+        let value = u8::try_from(high * 16 + low).unwrap_or_default();
+        let is_allowed = match part {
+            Part::Host => high >= 8 || escape == b"%25",
+            Part::Zone => escape == b"%25" || value == b' ' || is_of_host(value),
+            Part::Other => true,
+        };
+        if !is_allowed {
+            return Err(invalid());
+        }
+        decoded.push(value);
+        at += 3;
+    }
+    Ok(decoded)
+}
+
+/// Returns the escaped form of a path: as it is written if that is valid.
+fn escaped_path(written: &str) -> Result<String, String> {
+    let path = unescaped(written, Part::Other)?;
+    let is_valid = |byte: u8| is_of_path(byte) || b"!'()*[]%".contains(&byte);
+    if written.bytes().all(is_valid) {
+        return Ok(written.to_owned());
+    }
+    let mut escaped = String::with_capacity(path.len());
+    for byte in path {
+        if is_of_path(byte) {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    Ok(escaped)
+}
+
+/// Decodes the parameters of a query. Those with a semicolon or an invalid escape are dropped.
+fn parameters(query: &str) -> Vec<(String, String)> {
+    if query.split('&').count() > MAX_PARAMETERS {
+        return Vec::new();
+    }
+    let decoded = |text: &str| unescaped(&text.replace('+', " "), Part::Other).ok().map(lossy);
+    query
+        .split('&')
+        .filter(|one| !one.is_empty() && !one.contains(';'))
+        .filter_map(|one| {
+            let (key, value) = one.split_once('=').unwrap_or((one, ""));
+            Some((decoded(key)?, decoded(value)?))
+        })
+        .collect()
+}
+
+fn lossy(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Prints a URL as the table has it: scheme, host, host without port, port, path, and the query by key.
+    fn printed(text: &str) -> String {
+        match Url::parse(text) {
+            Err(why) => format!("error: {why}"),
+            Ok(url) => {
+                let (host, port) = url.host_and_port();
+                let mut query = std::collections::BTreeMap::<&str, Vec<&str>>::new();
+                url.query.iter().for_each(|(key, value)| query.entry(key).or_default().push(value));
+                let query: String = query
+                    .iter()
+                    .map(|(key, values)| format!("{key}=[{}];", values.join(" ")))
+                    .collect();
+                format!("{}|{}|{host}|{port}|{}|{query}", url.scheme, url.host, url.path)
+            }
+        }
+    }
+
+    /// What Go's `net/url` makes of these.
+    #[test]
+    fn urls_are_parsed_as_in_go() {
+        for (text, want) in [
+            ("https://user@host:8080/p?q=1", "https|host:8080|host|8080|/p|q=[1];"),
+            ("/p", "||||/p|"),
+            ("", "error: parse \"\": empty url"),
+            ("p", "error: parse \"p\": invalid URI for request"),
+            ("*", "||||*|"),
+            ("//a/b", "|a|a||/b|"),
+            ("///a", "||||///a|"),
+            ("http://a b/", "error: parse \"http://a b/\": invalid character \" \" in host name"),
+            ("http://a/b c", "http|a|a||/b%20c|"),
+            ("HTTP://A/", "http|A|A||/|"),
+            ("1http://a", "error: parse \"1http://a\": invalid URI for request"),
+            ("ht+tp://a", "ht+tp|a|a|||"),
+            (":a", "error: parse \":a\": missing protocol scheme"),
+            ("mailto:a@b", "mailto|||||"),
+            ("http:a/b", "http|||||"),
+            ("http:/a", "http||||/a|"),
+            ("http://[::1]:80/x", "http|[::1]:80|::1|80|/x|"),
+            ("http://[::1", "error: parse \"http://[::1\": missing ']' in host"),
+            ("http://[1.2.3.4]", "error: parse \"http://[1.2.3.4]\": invalid IP-literal"),
+            ("http://[fe80::1%25en0]/", "http|[fe80::1%en0]|fe80::1%en0||/|"),
+            ("http://a[b]", "error: parse \"http://a[b]\": invalid IP-literal"),
+            ("http://a:b:c", "error: parse \"http://a:b:c\": invalid port \":b:c\" after host"),
+            ("x://a:b:1/", "x|a:b:1|a:b|1|/|"),
+            ("http://a:", "http|a:|a|||"),
+            ("http://a:x", "error: parse \"http://a:x\": invalid port \":x\" after host"),
+            ("http://a%20b/", "error: parse \"http://a%20b/\": invalid URL escape \"%20\""),
+            ("http://a%C3%A9b/", "http|aéb|aéb||/|"),
+            ("http://u%zz@a/", "error: parse \"http://u%zz@a/\": invalid URL escape \"%zz\""),
+            ("http://u^@a/", "error: parse \"http://u^@a/\": net/url: invalid userinfo"),
+            ("http://a/%zz", "error: parse \"http://a/%zz\": invalid URL escape \"%zz\""),
+            ("http://a/%2", "error: parse \"http://a/%2\": invalid URL escape \"%2\""),
+            ("http://a/%2fb%20c", "http|a|a||/%2fb%20c|"),
+            ("/a\x01", "error: parse \"/a\\x01\": net/url: invalid control character in URL"),
+            ("http://a/é?b=é", "http|a|a||/%C3%A9|b=[é];"),
+            ("http://a?b=c&b=d&e&=f&g=%zz&h=i+j%20k;l&m=n", "http|a|a|||=[f];b=[c d];e=[];m=[n];"),
+            ("http://a/b#c?d", "http|a|a||/b|"),
+            ("/a#b?c", "||||/a|"),
+            ("http://a/?", "http|a|a||/|"),
+            ("http://a/??", "http|a|a||/|?=[];"),
+            ("http://a/?b?c", "http|a|a||/|b?c=[];"),
+            ("http://a/b?c#d", "http|a|a||/b|c=[];"),
+            ("http://a<b>/", "http|a<b>|a<b>||/|"),
+            ("http://a/<b>", "http|a|a||/%3Cb%3E|"),
+            ("http://[::ffff:1.2.3.4]", "http|[::ffff:1.2.3.4]|::ffff:1.2.3.4|||"),
+            ("http://user:pa:ss@host", "http|host|host|||"),
+            ("http://@host", "http|host|host|||"),
+            ("http://a@b@c/", "http|c|c||/|"),
+            ("x://", "x|||||"),
+            ("x:///a", "x||||/a|"),
+            ("http://a/b;c=d,e!f'(g)*", "http|a|a||/b;c=d,e!f'(g)*|"),
+        ] {
+            assert_eq!(printed(text), want, "{text}");
+        }
+    }
+
+    proptest! {
+        /// Any text is parsed or refused, and a path that was escaped stays as it is.
+        #[test]
+        fn escaped_paths_stay(text in "[a-z]{0,3}:?/?/?[-a-z:@\\[\\]%0-9é?#<>. ]{0,20}") {
+            if let Ok(url) = Url::parse(&text) {
+                let path = url.path;
+                prop_assert_eq!(escaped_path(&path), Ok(path.clone()));
+                prop_assert!(path.is_ascii());
+            }
+        }
+    }
+}
