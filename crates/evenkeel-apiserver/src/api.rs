@@ -162,6 +162,8 @@ pub(crate) struct Api {
     pub(crate) kubelets: Kubelets,
     /// Streams that are open.
     pub(crate) streams: StreamLimits,
+    /// Connections to ports of pods that are open.
+    pub(crate) connections: StreamLimits,
     /// Calls of webhooks in flight.
     pub(crate) webhooks: Budgets,
     /// Background tasks of the server.

@@ -1,13 +1,15 @@
 //! The simulated nodes as kubelets of an embedded API server.
 
 use crate::plane::Plane;
-use evenkeel_apiserver::{Kubelet, LogLine, Output, PodRef, Server, StreamError, Streams};
+use evenkeel_apiserver::{
+    Kubelet, LogLine, Output, PodConnection, PodRef, Server, StreamError, Streams,
+};
 use evenkeel_nodes::{AttachRequest, Chunk, ContainerRef, ExecError, ExecRequest, Kubelets};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// Lets the server ask the plane's nodes for logs, and to execute commands.
+/// Lets the server ask the plane's nodes for logs, to execute commands, and to connect to ports.
 pub fn connect(server: &Server, plane: &Plane) {
     server.connect_kubelet(Arc::new(Simulated(plane.kubelets().clone())));
 }
@@ -56,6 +58,18 @@ impl Kubelet for Simulated {
         })
         .boxed()
     }
+
+    fn connect(&self, pod: PodRef<'_>, port: u16) -> Option<PodConnection> {
+        self.0.connect(pod.namespace, pod.name, port).map(connection)
+    }
+
+    fn connect_node(&self, node: &str) -> Option<PodConnection> {
+        self.0.connect_node(node).map(connection)
+    }
+}
+
+fn connection(connection: evenkeel_nodes::Connection) -> PodConnection {
+    PodConnection { stream: connection.stream, server: connection.server }
 }
 
 /// Runs a process with the streams of the nodes, and passes on what it prints.
