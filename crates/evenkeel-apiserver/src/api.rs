@@ -162,6 +162,8 @@ pub(crate) struct Api {
     pub(crate) kubelets: Kubelets,
     /// Limits on open streams.
     pub(crate) streams: StreamLimits,
+    /// Open connections to ports of pods.
+    pub(crate) connections: StreamLimits,
     /// Limits on concurrent calls of each webhook.
     pub(crate) webhooks: Budgets,
     /// Background tasks of the server.

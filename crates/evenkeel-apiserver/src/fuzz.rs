@@ -13,6 +13,7 @@ use crate::request::{Query, RequestInfo, WriteOptions};
 use crate::resource::{Table, parse_path};
 use crate::selector::Selectors;
 use crate::store::{self, DataContext, Transformer as _};
+use crate::streaming;
 use crate::verbs::delete_options::DeleteOptions;
 use crate::verbs::list::Token;
 
@@ -144,4 +145,44 @@ pub fn encryption_configuration(text: &str) {
 /// Parses a file of `--authentication-config`.
 pub fn authentication_configuration(text: &str) {
     let _ = configure(text.as_bytes(), &["https://example.com".to_owned()]);
+}
+
+/// Decodes frames of SPDY, and asserts that they do not depend on how the bytes arrive, and that their encoding decodes to the
+/// same frames.
+pub fn spdy_frames(data: &[u8]) {
+    let whole = decoded(std::iter::once(data));
+    assert_eq!(decoded(data.chunks(7)), whole);
+    let mut encoder = streaming::Encoder::default();
+    let mut bytes = Vec::new();
+    for frame in &whole {
+        bytes.extend_from_slice(&encoder.encode(frame).expect("it came in a frame"));
+    }
+    assert_eq!(decoded(std::iter::once(&*bytes)), whole);
+}
+
+/// Decodes frames up to the first error, with the pieces of a data frame put together.
+fn decoded<'a>(chunks: impl Iterator<Item = &'a [u8]>) -> Vec<streaming::Frame> {
+    use streaming::Frame;
+    let (mut decoder, mut frames) = (streaming::Decoder::default(), Vec::new());
+    for chunk in chunks {
+        decoder.push(chunk);
+        loop {
+            let frame = match decoder.next() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(_) => return frames,
+            };
+            match (frames.last_mut(), frame) {
+                (
+                    Some(Frame::Data { stream, fin: fin @ false, bytes }),
+                    Frame::Data { stream: same, fin: last, bytes: more },
+                ) if *stream == same => {
+                    *fin = last;
+                    *bytes = [&**bytes, &*more].concat().into();
+                }
+                (_, frame) => frames.push(frame),
+            }
+        }
+    }
+    frames
 }

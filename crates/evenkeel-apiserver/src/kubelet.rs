@@ -1,4 +1,4 @@
-//! Interface to the kubelets, which serve containers' logs and execute commands in containers.
+//! Interface to the kubelets, which serve containers' logs, execute commands in containers, and connect to their ports.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -7,6 +7,7 @@ use bytes::Bytes;
 use evenkeel_api::time::Timestamp;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use tokio::io::DuplexStream;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinError;
 
@@ -28,6 +29,20 @@ pub struct Streams {
     pub output: mpsc::Sender<Output>,
     /// Whether the process has a terminal.
     pub tty: bool,
+}
+
+/// A connection to a server that runs in the same process.
+pub struct PodConnection {
+    /// The client's end. It is closed when the server ends.
+    pub stream: DuplexStream,
+    /// The server's work. The caller polls it beside the stream.
+    pub server: BoxFuture<'static, ()>,
+}
+
+impl fmt::Debug for PodConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PodConnection").finish_non_exhaustive()
+    }
 }
 
 /// Chunk of a process's output.
@@ -84,6 +99,12 @@ pub trait Kubelet: Send + Sync {
         container: &str,
         streams: Streams,
     ) -> BoxFuture<'static, Result<(), StreamError>>;
+
+    /// Connects to a TCP port of a pod; `None` if nothing listens there.
+    fn connect(&self, pod: PodRef<'_>, port: u16) -> Option<PodConnection>;
+
+    /// Connects to the server of a node's kubelet; `None` if there is no such node.
+    fn connect_node(&self, node: &str) -> Option<PodConnection>;
 }
 
 /// Reference to a pod by name.
@@ -205,6 +226,14 @@ mod tests {
             _: Streams,
         ) -> BoxFuture<'static, Result<(), StreamError>> {
             Box::pin(std::future::ready(Ok(())))
+        }
+
+        fn connect(&self, _: PodRef<'_>, _: u16) -> Option<PodConnection> {
+            None
+        }
+
+        fn connect_node(&self, _: &str) -> Option<PodConnection> {
+            None
         }
     }
 

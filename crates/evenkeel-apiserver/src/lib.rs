@@ -43,7 +43,7 @@ pub use auth::User;
 pub use clock::Clock;
 pub use computed::{ComputedApi, ComputedResource};
 pub use evenkeel_apimachinery::status::StatusError;
-pub use kubelet::{Kubelet, LogLine, Output, PodRef, StreamError, Streams};
+pub use kubelet::{Kubelet, LogLine, Output, PodConnection, PodRef, StreamError, Streams};
 pub use resource::Source;
 pub use response::{Body, WriteTimeout};
 pub use serve::{

@@ -9,6 +9,7 @@
 //! | expressions | `cel`, `custom_resource`, `jsonpath` |
 //! | texts in objects | `texts`, `cron` |
 //! | responses of webhooks | `webhook` |
+//! | connections after their upgrade | `spdy_frames` |
 //! | files | `store_record`, `encryption`, `configuration`, `certificates` |
 //!
 //! `cargo test -p evenkeel-fuzz` runs every target over its corpus (`corpus/TARGET`) and a fixed number of
@@ -29,6 +30,7 @@ mod parameters;
 mod patches;
 mod requests;
 mod store;
+mod streams;
 mod texts;
 mod views;
 mod webhook;
@@ -63,6 +65,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "protobuf_body", run: bodies::protobuf },
     Target { name: "requests", run: requests::requests },
     Target { name: "selectors", run: parameters::selectors },
+    Target { name: "spdy_frames", run: streams::spdy_frames },
     Target { name: "store_record", run: store::record },
     Target { name: "strategic_patch", run: patches::strategic_patch },
     Target { name: "texts", run: texts::texts },

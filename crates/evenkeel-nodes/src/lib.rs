@@ -56,6 +56,14 @@
 //! [`Kubelets::exec`] interprets a command in a running container: on its files, with its environment, in the same language.
 //! [`Kubelets::attach`] connects somebody to what a container prints, and to a shell that is its process.
 //!
+//! # Ports of containers
+//!
+//! [`Kubelets::connect`] connects to a port of a pod. A running container listens on the TCP ports that it declares, one of a
+//! well-known web server (nginx, httpd, …) also on that of its image. It answers HTTP: while it is ready, with its file below the web
+//! server's folder, or else with a page that says which container was asked what; with 503 while it is not.
+//! [`Kubelets::connect_node`] connects to a kubelet: `/healthz`, `/pods`, `/stats/summary`, `/metrics`, `/metrics/resource`,
+//! `/configz`, `/containerLogs`.
+//!
 //! # Network partitions
 //!
 //! The annotation `sim.evenkeel.dev/silent: "true"` partitions a node from the API server: its kubelet renews no
@@ -72,14 +80,17 @@ mod admission;
 mod behaviour;
 mod exec;
 mod heartbeats;
+mod kubelet_pages;
 mod kubelets;
 mod logs;
+mod network;
 mod node;
 mod options;
 mod partition;
 mod pod;
 mod pod_workers;
 mod run;
+mod servers;
 mod stdin;
 mod storage;
 mod usage;
@@ -92,5 +103,6 @@ pub use kubelets::Kubelets;
 pub use logs::{ContainerRef, LogLine};
 pub use options::{Delays, NodeOptions, NodesOptions};
 pub use run::run;
+pub use servers::Connection;
 pub use storage::{DRIVER, StorageOptions};
 pub use usage::Usage;

@@ -37,6 +37,7 @@ use crate::{
         observe,
         plan::{Decision, NodeWrites, plan},
     },
+    usage::{NodeUsage, node_usage},
     volumes::Volumes,
 };
 
@@ -407,6 +408,33 @@ impl PodWorkers {
         }
         drop(state);
         self.changed.notify_waiters();
+    }
+
+    /// Returns the pod as it was last seen.
+    pub(crate) fn cached(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
+        let pod = self.pods.get(namespace, name)?;
+        self.nodes.contains_key(&pod.spec.node_name).then_some(pod)
+    }
+
+    /// Returns whether a simulated node has this name.
+    pub(crate) fn has_node(&self, name: &str) -> bool {
+        self.nodes.contains_key(name)
+    }
+
+    /// Returns the PodList of a node's pods, read anew.
+    pub(crate) async fn pod_list(&self, node: &str) -> Result<String, String> {
+        let path = format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node}");
+        let request = http::Request::get(path).body(Vec::new()).map_err(|e| e.to_string())?;
+        self.client.kube().request_text(request).await.map_err(|error| error.to_string())
+    }
+
+    /// Returns the usage of a node and of its pods.
+    pub(crate) fn usage_of(&self, node: &str) -> NodeUsage {
+        node_usage(node, &self.pods.list(), self.clock.now())
+    }
+
+    pub(crate) fn options(&self) -> &NodesOptions {
+        &self.options
     }
 
     /// Returns the notifier that fires after each sync of a pod.

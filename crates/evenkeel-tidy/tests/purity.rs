@@ -63,8 +63,8 @@ const MEMOIZING: [&str; 7] =
 const WIRING: [&str; 3] = ["mod.rs", "act.rs", "metrics.rs"];
 
 /// Wiring of the simulated kubelets, by what each file does: start all nodes, sync pods, send heartbeats, report volumes,
-/// answer an API server, execute commands and read what is typed.
-const KUBELET_WIRING: [&str; 8] = [
+/// answer an API server, execute commands and read what is typed, serve HTTP.
+const KUBELET_WIRING: [&str; 9] = [
     "mod.rs",
     "run.rs",
     "pod_workers.rs",
@@ -73,6 +73,7 @@ const KUBELET_WIRING: [&str; 8] = [
     "kubelets.rs",
     "exec.rs",
     "stdin.rs",
+    "servers.rs",
 ];
 
 /// Wiring of the cloud controllers: the context that they start with, and the program that starts them.

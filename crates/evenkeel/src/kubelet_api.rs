@@ -1,13 +1,15 @@
 //! Simulated nodes as kubelets of an embedded API server.
 
 use crate::plane::Plane;
-use evenkeel_apiserver::{Kubelet, LogLine, Output, PodRef, Server, StreamError, Streams};
+use evenkeel_apiserver::{
+    Kubelet, LogLine, Output, PodConnection, PodRef, Server, StreamError, Streams,
+};
 use evenkeel_nodes::{AttachRequest, Chunk, ContainerRef, ExecError, ExecRequest, Kubelets};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// Connects the server to the plane's nodes, which return logs and execute commands.
+/// Connects the server to the plane's nodes, which return logs, execute commands, and connect to ports.
 pub fn connect(server: &Server, plane: &Plane) {
     server.connect_kubelet(Arc::new(Simulated(plane.kubelets().clone())));
 }
@@ -56,6 +58,18 @@ impl Kubelet for Simulated {
         })
         .boxed()
     }
+
+    fn connect(&self, pod: PodRef<'_>, port: u16) -> Option<PodConnection> {
+        self.0.connect(pod.namespace, pod.name, port).map(connection)
+    }
+
+    fn connect_node(&self, node: &str) -> Option<PodConnection> {
+        self.0.connect_node(node).map(connection)
+    }
+}
+
+fn connection(connection: evenkeel_nodes::Connection) -> PodConnection {
+    PodConnection { stream: connection.stream, server: connection.server }
 }
 
 /// Runs a process with the streams of the nodes, and forwards its output.

@@ -288,6 +288,7 @@ impl Builder {
             components: Components::default(),
             kubelets: Kubelets::default(),
             streams: StreamLimits::default(),
+            connections: StreamLimits::default(),
             webhooks: Budgets::default(),
             tasks: Tasks::default(),
             rng: Mutex::new(rng),

@@ -1,38 +1,60 @@
-//! The handshake of WebSocket, and which protocol a stream speaks.
+//! The handshakes of WebSocket and SPDY, and which protocol a stream speaks.
 
 use http::header::{
-    CONNECTION, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
-    SEC_WEBSOCKET_VERSION, UPGRADE,
+    CONNECTION, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
+    SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use http::{HeaderMap, Response, StatusCode};
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
-use super::protocol::ChannelProtocol;
+use super::protocol::{ChannelProtocol, Purpose, Version, choose_spdy, choose_tunnel};
 use crate::response::Body;
 use evenkeel_apimachinery::headers::text;
 use evenkeel_apimachinery::status::{StatusError, quote};
 
+/// The header that names the protocols over SPDY.
+const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("x-stream-protocol-version");
+
+/// What is spoken on a connection after the handshake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// Channels in messages of WebSocket.
+    Channels(ChannelProtocol),
+    /// Streams of SPDY.
+    Spdy(Version),
+    /// Streams of SPDY, whose bytes come in messages of WebSocket.
+    Tunnel,
+}
+
 /// A handshake that was accepted.
 #[derive(Debug)]
 pub(crate) struct Handshake {
-    pub(crate) protocol: ChannelProtocol,
+    pub(crate) protocol: Protocol,
     /// The answer: 101.
     pub(crate) response: Response<Body>,
 }
 
 /// Accepts a client's handshake.
 ///
-/// Upstream: `UpgradeAwareHandler`, `hybiServerHandshaker.ReadHandshake`.
-pub(crate) fn accept(headers: &HeaderMap) -> Result<Handshake, StatusError> {
+/// Upstream: `UpgradeAwareHandler`, `TunnelingHandler`.
+pub(crate) fn accept(headers: &HeaderMap, purpose: Purpose) -> Result<Handshake, StatusError> {
     let is_upgrade = tokens(headers, CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"));
     let wanted = text(headers, UPGRADE);
     if !is_upgrade || wanted.is_empty() {
         return Err(StatusError::bad_request("Upgrade request required"));
     }
-    if !wanted.eq_ignore_ascii_case("websocket") {
-        let why = format!("unable to upgrade to {}: only WebSocket is served", quote(wanted));
-        return Err(StatusError::bad_request(why));
+    if wanted.eq_ignore_ascii_case("websocket") {
+        accept_websocket(headers, purpose)
+    } else if wanted.eq_ignore_ascii_case("SPDY/3.1") {
+        accept_spdy(headers, purpose)
+    } else {
+        let why = format!("unable to upgrade to {}: it is not served", quote(wanted));
+        Err(StatusError::bad_request(why))
     }
+}
+
+/// Upstream: `hybiServerHandshaker.ReadHandshake`.
+fn accept_websocket(headers: &HeaderMap, purpose: Purpose) -> Result<Handshake, StatusError> {
     if text(headers, SEC_WEBSOCKET_VERSION) != "13" {
         return Err(StatusError::bad_request("missing or bad WebSocket Version"));
     }
@@ -41,24 +63,65 @@ pub(crate) fn accept(headers: &HeaderMap) -> Result<Handshake, StatusError> {
         return Err(StatusError::bad_request("mismatch challenge/response"));
     }
     let named: Vec<&str> = tokens(headers, SEC_WEBSOCKET_PROTOCOL).collect();
-    let Some(protocol) = ChannelProtocol::choose(&named) else {
+    let channels = || {
+        let protocol = ChannelProtocol::choose(&named);
+        protocol.filter(|_| purpose == Purpose::RemoteCommand).map(Protocol::Channels)
+    };
+    let tunnel = choose_tunnel(purpose, &named);
+    let Some(protocol) = tunnel.map(|_| Protocol::Tunnel).or_else(channels) else {
         let why = format!("requested protocol(s) are not supported: [{}]", named.join(" "));
         return Err(StatusError::new(StatusCode::FORBIDDEN, "Forbidden", why));
     };
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let name = match (protocol, tunnel) {
+        (Protocol::Channels(protocol), _) => protocol.name,
+        (_, name) => name.unwrap_or_default(),
+    };
+    let mut response = switch("websocket");
     let answer = response.headers_mut();
-    answer.insert(UPGRADE, HeaderValue::from_static("websocket"));
-    answer.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     let accepted = derive_accept_key(key.as_bytes());
     answer.insert(
         SEC_WEBSOCKET_ACCEPT,
         HeaderValue::try_from(accepted).map_err(StatusError::internal)?,
     );
-    if !protocol.name.is_empty() {
-        answer.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol.name));
+    if !name.is_empty() {
+        let name = HeaderValue::try_from(name).map_err(StatusError::internal)?;
+        answer.insert(SEC_WEBSOCKET_PROTOCOL, name);
     }
     Ok(Handshake { protocol, response })
+}
+
+/// Upstream: `Handshake` of `httpstream`.
+fn accept_spdy(headers: &HeaderMap, purpose: Purpose) -> Result<Handshake, StatusError> {
+    let named: Vec<&str> = tokens(headers, PROTOCOL_VERSION).collect();
+    if named.is_empty() {
+        let name = "X-Stream-Protocol-Version";
+        let why = format!(
+            "unable to upgrade: header {name} does not exist in request with {} headers",
+            headers.keys_len()
+        );
+        return Err(StatusError::bad_request(why));
+    }
+    let Some((name, version)) = choose_spdy(purpose, &named) else {
+        let why = format!(
+            "unable to upgrade: unable to negotiate protocol: client supports [{}], server accepts [{}]",
+            named.join(" "),
+            purpose.spdy_protocols().join(" ")
+        );
+        return Err(StatusError::new(StatusCode::FORBIDDEN, "Forbidden", why));
+    };
+    let mut response = switch("SPDY/3.1");
+    response.headers_mut().insert(PROTOCOL_VERSION, HeaderValue::from_static(name));
+    Ok(Handshake { protocol: Protocol::Spdy(version), response })
+}
+
+/// The answer that switches protocols.
+fn switch(protocol: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let answer = response.headers_mut();
+    answer.insert(UPGRADE, HeaderValue::from_static(protocol));
+    answer.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    response
 }
 
 /// The elements of all headers of a name.
@@ -88,13 +151,14 @@ mod tests {
 
     #[test]
     fn a_handshake_is_answered() {
-        let Handshake { protocol, response } = accept(&headers(&GOOD)).expect("accepted");
-        assert_eq!(protocol.name, "v5.channel.k8s.io");
+        let accept = |lines: &[_]| accept(&headers(lines), Purpose::RemoteCommand);
+        let Handshake { protocol, response } = accept(&GOOD).expect("accepted");
+        assert!(matches!(protocol, Protocol::Channels(p) if p.name == "v5.channel.k8s.io"));
         assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS);
         // The sample of RFC 6455.
         assert_eq!(response.headers()[SEC_WEBSOCKET_ACCEPT], "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
         assert_eq!(response.headers()[SEC_WEBSOCKET_PROTOCOL], "v5.channel.k8s.io");
-        let plain = accept(&headers(&GOOD[..4])).expect("accepted");
+        let plain = accept(&GOOD[..4]).expect("accepted");
         assert!(!plain.response.headers().contains_key(SEC_WEBSOCKET_PROTOCOL));
     }
 
@@ -103,12 +167,7 @@ mod tests {
         for (name, value, code, message) in [
             ("connection", "keep-alive", 400, "Upgrade request required"),
             ("upgrade", "", 400, "Upgrade request required"),
-            (
-                "upgrade",
-                "SPDY/3.1",
-                400,
-                "unable to upgrade to \"SPDY/3.1\": only WebSocket is served",
-            ),
+            ("upgrade", "SPDY/2", 400, "unable to upgrade to \"SPDY/2\": it is not served"),
             ("sec-websocket-version", "8", 400, "missing or bad WebSocket Version"),
             ("sec-websocket-key", "", 400, "mismatch challenge/response"),
             (
@@ -122,8 +181,42 @@ mod tests {
             for line in lines.iter_mut().filter(|line| line.0 == name) {
                 line.1 = value;
             }
-            let refused = accept(&headers(&lines)).expect_err("refused");
+            let refused = accept(&headers(&lines), Purpose::RemoteCommand).expect_err("refused");
             assert_eq!((refused.code().as_u16(), refused.message()), (code, message));
         }
+    }
+
+    #[test]
+    fn ports_are_tunnelled_or_come_over_spdy() {
+        let mut lines = GOOD;
+        lines[4].1 = "SPDY/3.1+portforward.k8s.io";
+        let tunnel = accept(&headers(&lines), Purpose::PortForward).expect("accepted");
+        assert_eq!(tunnel.protocol, Protocol::Tunnel);
+        assert_eq!(tunnel.response.headers()[SEC_WEBSOCKET_PROTOCOL], lines[4].1);
+        assert!(accept(&headers(&lines), Purpose::RemoteCommand).is_err());
+        assert!(accept(&headers(&GOOD), Purpose::PortForward).is_err());
+
+        let mut lines = [
+            ("connection", "Upgrade"),
+            ("upgrade", "SPDY/3.1"),
+            ("x-stream-protocol-version", "portforward.k8s.io"),
+        ];
+        let spdy = accept(&headers(&lines), Purpose::PortForward).expect("accepted");
+        assert!(matches!(spdy.protocol, Protocol::Spdy(_)));
+        assert_eq!(spdy.response.headers()[UPGRADE], "SPDY/3.1");
+        assert_eq!(spdy.response.headers()[PROTOCOL_VERSION], "portforward.k8s.io");
+        let refused = accept(&headers(&lines), Purpose::RemoteCommand).expect_err("refused");
+        assert_eq!(
+            refused.message(),
+            "unable to upgrade: unable to negotiate protocol: client supports [portforward.k8s.io], server accepts [v4.channel.k8s.io v3.channel.k8s.io v2.channel.k8s.io channel.k8s.io]"
+        );
+        let refused = accept(&headers(&lines[..2]), Purpose::PortForward).expect_err("refused");
+        assert_eq!(
+            refused.message(),
+            "unable to upgrade: header X-Stream-Protocol-Version does not exist in request with 2 headers"
+        );
+        lines[2].1 = "x, v3.channel.k8s.io";
+        let older = accept(&headers(&lines), Purpose::RemoteCommand).expect("accepted");
+        assert_eq!(older.protocol, Protocol::Spdy(Version::V3));
     }
 }

@@ -1,26 +1,82 @@
-//! Streams over WebSocket: `exec` and `attach` of pods. A stream is what remains of a request after its upgrade.
+//! Streams over WebSocket and SPDY: `exec`, `attach` and `portforward` of pods. A stream is what remains of a request after its
+//! upgrade.
 //!
 //! | documented | where |
 //! |---|---|
 //! | Sub-protocols `v5.channel.k8s.io`, `v4.channel.k8s.io`, `channel.k8s.io`, each but the first in base64, too | `protocol::ChannelProtocol` |
-//! | The WebSocket handshake | `handshake::accept` |
+//! | SPDY/3.1, with `v4.channel.k8s.io` and older, and with `portforward.k8s.io` | `protocol::choose_spdy`, `spdy/connection.rs` |
+//! | SPDY/3.1 in messages of WebSocket | `protocol::choose_tunnel`, `transport::Transport` |
+//! | The handshakes | `handshake::accept` |
 //! | Channels: 0 stdin, 1 stdout, 2 stderr, 3 error, 4 resize; v5's CLOSE signal | `protocol::decode`, `protocol::encode` |
 //! | Status on the error channel: success, `NonZeroExitCode` with cause `ExitCode`, internal errors | `outcome::on_error_channel` |
-//! | A stream is idle for four hours at most | `session::run` |
+//! | Ports of a pod | `port_forward::run` |
+//! | A stream is idle for four hours at most | `session::run`, `spdy/connection.rs` |
 //! | Streams at once, in total and per user | `limits::StreamLimits` |
 //!
-//! Upstream: `StreamTranslatorHandler`, `wsstream.Conn`, and the kubelet's `remotecommand`.
+//! Upstream: `StreamTranslatorHandler`, `TunnelingHandler`, `wsstream.Conn`, `httpstream`, and the kubelet's `remotecommand` and
+//! `portforward`.
 
 #![deny(clippy::indexing_slicing)]
 
 mod handshake;
 mod limits;
 mod outcome;
+mod port_forward;
 mod protocol;
+mod remote_command;
 mod session;
+mod spdy;
+mod transport;
 
-pub(crate) use handshake::{Handshake, accept};
+use hyper::upgrade::OnUpgrade;
+
+use crate::kubelet::{PodConnection, Streams};
+use session::Session;
+use transport::Transport;
+
+pub(crate) use handshake::{Handshake, Protocol, accept};
 pub(crate) use limits::StreamLimits;
 pub(crate) use outcome::Outcome;
-pub(crate) use protocol::Channels;
-pub(crate) use session::{Session, run};
+pub(crate) use port_forward::Forwarded;
+pub(crate) use protocol::{Channels, Purpose};
+pub(crate) use spdy::{Decoder, Encoder, Frame};
+
+/// Serves a command to its end, once its connection is upgraded. `start` starts the process with its streams.
+pub(crate) async fn remote_command<F>(
+    protocol: Protocol,
+    channels: Channels,
+    tty: bool,
+    upgrade: OnUpgrade,
+    start: impl FnOnce(Streams) -> F + Send,
+) where
+    F: Future<Output = Outcome> + Send,
+{
+    let Some(io) = transport::upgraded(upgrade).await else { return };
+    match protocol {
+        Protocol::Channels(protocol) => {
+            let session = Session { protocol, channels, tty };
+            session::run(session, transport::websocket(io).await, start).await;
+        }
+        Protocol::Spdy(version) => {
+            let transport = Transport::Plain(Box::new(io));
+            remote_command::run(transport, version, channels, tty, start).await;
+        }
+        // The handshake accepts it for ports alone.
+        Protocol::Tunnel => {}
+    }
+}
+
+/// Forwards ports of a pod until the client is gone, once its connection is upgraded.
+pub(crate) async fn port_forward<D>(protocol: Protocol, upgrade: OnUpgrade, pod: Forwarded<D>)
+where
+    D: Fn(u16) -> Result<PodConnection, String> + Send + Sync,
+{
+    let Some(io) = transport::upgraded(upgrade).await else { return };
+    let transport = match protocol {
+        Protocol::Spdy(_) => Transport::Plain(Box::new(io)),
+        Protocol::Tunnel => Transport::Tunnel(Box::new(transport::websocket(io).await)),
+        // The handshake accepts them for commands alone.
+        Protocol::Channels(_) => return,
+    };
+    port_forward::run(transport, pod).await;
+}

@@ -32,13 +32,13 @@ pub(super) fn on_error_channel(outcome: &Outcome, version: Version) -> Option<Ve
         Outcome::Failed(why) => {
             let error = StatusError::internal(why);
             return Some(match version {
-                Version::V1 => error.message().as_bytes().to_vec(),
+                Version::V1 | Version::V3 => error.message().as_bytes().to_vec(),
                 Version::V4 | Version::V5 => error.to_json(),
             });
         }
     };
     match version {
-        Version::V1 => message.map(String::into_bytes),
+        Version::V1 | Version::V3 => message.map(String::into_bytes),
         Version::V4 | Version::V5 => Some(status.to_string().into_bytes()),
     }
 }

@@ -23,6 +23,8 @@ const CLOSE: u8 = 255;
 pub(crate) enum Version {
     /// The error channel carries a text, and nothing on success.
     V1,
+    /// There is a channel for the terminal's size.
+    V3,
     /// The error channel carries a Status.
     V4,
     /// The client can close channels.
@@ -65,6 +67,58 @@ impl ChannelProtocol {
         let named = if named.is_empty() { &[""] } else { named };
         named.iter().find_map(|name| others.iter().find(|known| known.name == *name)).copied()
     }
+}
+
+/// The protocols of commands over SPDY, with a stream for each channel.
+const SPDY_PROTOCOLS: [(&str, Version); 4] = [
+    ("v4.channel.k8s.io", Version::V4),
+    ("v3.channel.k8s.io", Version::V3),
+    ("v2.channel.k8s.io", Version::V1),
+    ("channel.k8s.io", Version::V1),
+];
+
+/// The protocol of port-forwards over SPDY.
+const PORT_FORWARD: &str = "portforward.k8s.io";
+
+/// What a sub-protocol of WebSocket begins with that carries SPDY.
+const TUNNEL: &str = "SPDY/3.1+";
+
+/// What a stream is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A command, or the process of a container.
+    RemoteCommand,
+    /// Ports of a pod.
+    PortForward,
+}
+
+impl Purpose {
+    /// The protocols over SPDY, in upstream's order.
+    pub(super) fn spdy_protocols(self) -> Vec<&'static str> {
+        match self {
+            Self::RemoteCommand => SPDY_PROTOCOLS.iter().map(|(name, _)| *name).collect(),
+            Self::PortForward => vec![PORT_FORWARD],
+        }
+    }
+}
+
+/// Chooses the first protocol over SPDY that a client names and the server knows.
+///
+/// Upstream: `negotiateProtocol`.
+pub(super) fn choose_spdy(purpose: Purpose, named: &[&str]) -> Option<(&'static str, Version)> {
+    let known = purpose.spdy_protocols();
+    let name = named.iter().find_map(|name| known.iter().find(|known| *known == name))?;
+    let version = SPDY_PROTOCOLS.iter().find(|(known, _)| known == name);
+    Some((name, version.map_or(Version::V4, |(_, version)| *version)))
+}
+
+/// Chooses the sub-protocol of a client that tunnels SPDY through WebSocket.
+///
+/// Upstream: `spdyProtocolsFromWebsocketProtocols`.
+pub(super) fn choose_tunnel<'a>(purpose: Purpose, named: &[&'a str]) -> Option<&'a str> {
+    let known = purpose.spdy_protocols();
+    let of = |name: &&str| name.strip_prefix(TUNNEL).is_some_and(|name| known.contains(&name));
+    named.iter().find(|name| purpose == Purpose::PortForward && of(name)).copied()
 }
 
 /// Which standard streams a request connects.
@@ -160,6 +214,27 @@ mod tests {
             let protocol = ChannelProtocol::choose(named);
             assert_eq!(protocol.map(|protocol| protocol.name), chosen, "{named:?}");
         }
+    }
+
+    #[test]
+    fn a_protocol_over_spdy_is_chosen() {
+        let (command, forward) = (Purpose::RemoteCommand, Purpose::PortForward);
+        for (purpose, named, chosen) in [
+            (command, &["v4.channel.k8s.io", "channel.k8s.io"][..], Some(Version::V4)),
+            (command, &["v5.channel.k8s.io", "v3.channel.k8s.io"], Some(Version::V3)),
+            (command, &["v2.channel.k8s.io"], Some(Version::V1)),
+            (command, &["portforward.k8s.io"], None),
+            (forward, &["x", "portforward.k8s.io"], Some(Version::V4)),
+            (forward, &["v4.channel.k8s.io"], None),
+            (forward, &[], None),
+        ] {
+            let found = choose_spdy(purpose, named).map(|(_, version)| version);
+            assert_eq!(found, chosen, "{purpose:?} {named:?}");
+        }
+        let tunnel = "SPDY/3.1+portforward.k8s.io";
+        assert_eq!(choose_tunnel(forward, &["x", tunnel]), Some(tunnel));
+        assert_eq!(choose_tunnel(forward, &["portforward.k8s.io", "SPDY/3.1+x.k8s.io"]), None);
+        assert_eq!(choose_tunnel(command, &[tunnel, "SPDY/3.1+v4.channel.k8s.io"]), None);
     }
 
     #[test]

@@ -1,23 +1,18 @@
-//! A stream under way: moves bytes between a WebSocket and a process.
+//! A command over WebSocket: its messages are those of channels.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{SinkExt as _, StreamExt as _};
-use hyper::upgrade::{OnUpgrade, Upgraded};
-use hyper_util::rt::TokioIo;
 use tokio::sync::mpsc;
-use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
-use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
 use super::outcome::{Outcome, on_error_channel};
 use super::protocol::{ChannelProtocol, Channels, ERROR, Received, STDERR, STDOUT, decode, encode};
+use super::transport::{Gone, Socket};
 use crate::kubelet::{Output, Streams};
-
-/// How long the client may take to switch protocols after the answer.
-const UPGRADE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long nothing may come or go.
 ///
@@ -27,40 +22,24 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(4 * 60 * 60);
 /// How long the client may take to close the stream after its end.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-/// Longest message of a client; a longer one ends the stream.
-const MAX_MESSAGE: usize = 1024 * 1024;
-
 /// Messages and pieces of output that wait.
 const QUEUE: usize = 4;
 
 /// What a stream is about.
-pub(crate) struct Session {
-    pub(crate) protocol: ChannelProtocol,
-    pub(crate) channels: Channels,
-    pub(crate) tty: bool,
+pub(super) struct Session {
+    pub(super) protocol: ChannelProtocol,
+    pub(super) channels: Channels,
+    pub(super) tty: bool,
 }
 
-type Socket = WebSocketStream<TokioIo<Upgraded>>;
-
-/// Why a stream ends without an outcome: its client is gone, or breaks the protocol.
-struct Gone;
-
-/// Serves a stream to its end, once its connection is upgraded. `start` starts the process with its streams.
-pub(crate) async fn run<F>(
+/// Serves a stream to its end. `start` starts the process with its streams.
+pub(super) async fn run<F>(
     session: Session,
-    upgrade: OnUpgrade,
+    mut socket: Socket,
     start: impl FnOnce(Streams) -> F + Send,
 ) where
     F: Future<Output = Outcome> + Send,
 {
-    let Ok(Ok(upgraded)) = tokio::time::timeout(UPGRADE_TIMEOUT, upgrade).await else { return };
-    let config = WebSocketConfig::default()
-        .max_message_size(Some(MAX_MESSAGE))
-        .max_frame_size(Some(MAX_MESSAGE))
-        // What is written goes out at once.
-        .write_buffer_size(0);
-    let io = TokioIo::new(upgraded);
-    let mut socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
     if let Ok(outcome) = stream(&session, &mut socket, start).await {
         let _ = tokio::time::timeout(FINISH_TIMEOUT, finish(&session, &mut socket, &outcome)).await;
     }

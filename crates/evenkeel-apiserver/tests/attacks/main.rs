@@ -96,6 +96,8 @@ attacks! {
         endless_messages,
         messages_that_break_the_protocol,
         idle_without_end,
+        frames_that_break_the_protocol,
+        streams_without_end,
     ];
     paths: [
         dots_and_slashes,

@@ -1,4 +1,4 @@
-//! Attacks by streams: `exec` over WebSocket.
+//! Attacks by streams: `exec` over WebSocket, `exec` and `portforward` over SPDY.
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -145,4 +145,81 @@ pub(crate) async fn idle_without_end(target: &Target) {
     let (answer, stream) = other.upgrade(&path, V5).await;
     assert_eq!(answer.code, 101, "{}", answer.head());
     drop((open, stream));
+}
+
+/// A frame of SPDY that is no data.
+fn control(kind: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0x80, 3, 0, kind];
+    frame.extend((payload.len() as u32).to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+/// Somebody who may do this with ports of pods, and the path of the pod's ports.
+async fn forwarder(target: &Target) -> (Client<'_>, String) {
+    let path = pod(target).await;
+    let path = path.replace("/exec?command=cat&stdin=1&stdout=1", "/portforward");
+    let rule = json!({"apiGroups": [""], "resources": ["pods/portforward"], "verbs": ["create"]});
+    (target.somebody(json!([rule])).await, path)
+}
+
+/// Frames that announce more than they bring, headers that are no headers or grow without end.
+pub(crate) async fn frames_that_break_the_protocol(target: &Target) {
+    if target.is_upstream() {
+        // There is no kubelet behind its nodes.
+        return;
+    }
+    let (client, path) = forwarder(target).await;
+    let bomb = include_bytes!("../../../evenkeel-fuzz/corpus/spdy_frames/bomb");
+    for bytes in [
+        bomb.to_vec(),
+        // Settings and a stream that are 16 MiB, of another version, or of no type.
+        b"\x80\x03\0\x04\0\xff\xff\xff".to_vec(),
+        b"\x80\x03\0\x01\0\xff\xff\xff".to_vec(),
+        b"\x80\x02\0\x06\0\0\0\x04\0\0\0\x01".to_vec(),
+        control(77, b""),
+        // 2^32 settings, headers that are not compressed, data of no stream, a window that grows by nothing.
+        control(4, &[0xff; 4]),
+        control(1, &[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]),
+        vec![0; 8],
+        control(9, &[0, 0, 0, 1, 0, 0, 0, 0]),
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+    ] {
+        let (answer, mut stream) = client.upgrade_to_spdy(&path, "portforward.k8s.io").await;
+        assert_eq!(answer.code, 101, "{}", answer.head());
+        stream.write_all(&bytes).await.expect("it is written");
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest).await;
+        assert!(rest.is_empty(), "{} ends it", bytes.escape_ascii());
+    }
+    // Windows that overflow, data of streams that are none, and a pile of them: a ping is still answered.
+    let (_, mut stream) = client.upgrade_to_spdy(&path, "portforward.k8s.io").await;
+    let window = control(9, &[0, 0, 0, 1, 0x7f, 0xff, 0xff, 0xff]);
+    let mut bytes = window.repeat(1000);
+    bytes.extend([0, 0, 0, 9, 0, 0, 0, 1, b'x'].repeat(1000));
+    bytes.extend(control(6, &[0, 0, 0, 5]));
+    stream.write_all(&bytes).await.expect("it is written");
+    let mut pong = [0; 12];
+    stream.read_exact(&mut pong).await.expect("it goes on");
+    assert_eq!(pong, *control(6, &[0, 0, 0, 5]));
+}
+
+/// A client that opens streams and does not read, and one that only pings.
+pub(crate) async fn streams_without_end(target: &Target) {
+    if target.is_upstream() {
+        return;
+    }
+    let (client, path) = forwarder(target).await;
+    let (_, mut stream) = client.upgrade_to_spdy(&path, "portforward.k8s.io").await;
+    let ping = control(6, &[0, 0, 0, 1]).repeat(1000);
+    let mut written = 0;
+    // What nobody reads is not kept: the server reads no further.
+    while let Ok(done) =
+        tokio::time::timeout(std::time::Duration::from_secs(5), stream.write_all(&ping)).await
+    {
+        done.expect("it is written");
+        written += ping.len();
+        assert!(written < 64 * 1024 * 1024, "it is held back");
+    }
+    client.get("/version").await.is(200, "");
 }

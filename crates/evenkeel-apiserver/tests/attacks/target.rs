@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use evenkeel_apiserver::{Kubelet, LogLine, Output, PodRef, Server, StreamError, Streams};
+use evenkeel_apiserver::{
+    Kubelet, LogLine, Output, PodConnection, PodRef, Server, StreamError, Streams,
+};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair};
@@ -83,6 +85,19 @@ impl Kubelet for Copies {
     ) -> BoxFuture<'static, Result<(), StreamError>> {
         let copied = self.exec(pod, container, Vec::new(), streams);
         Box::pin(async move { copied.await.map(drop) })
+    }
+
+    fn connect(&self, _: PodRef<'_>, port: u16) -> Option<PodConnection> {
+        let (stream, server) = tokio::io::duplex(1024);
+        let copies = async {
+            let (mut reader, mut writer) = tokio::io::split(server);
+            let _ = tokio::io::copy(&mut reader, &mut writer).await;
+        };
+        (port == 80).then(|| PodConnection { stream, server: Box::pin(copies) })
+    }
+
+    fn connect_node(&self, _: &str) -> Option<PodConnection> {
+        None
     }
 }
 
@@ -407,6 +422,32 @@ impl Client<'_> {
         let mut request = format!(
             "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
              Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: {protocol}\r\n"
+        )
+        .into_bytes();
+        for (name, value) in &self.headers {
+            request.extend_from_slice(format!("{name}: ").as_bytes());
+            request.extend_from_slice(value);
+            request.extend_from_slice(b"\r\n");
+        }
+        request.extend_from_slice(b"\r\n");
+        let stream = self.target.connect(self.identity.as_ref(), b"http/1.1").await;
+        let mut stream = stream.expect("a connection");
+        stream.write_all(&request).await.expect("it is written");
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.expect("an answer"));
+        }
+        (Answer::read(&head), stream)
+    }
+
+    /// Sends the handshake of SPDY, and returns the answer with the connection.
+    pub(crate) async fn upgrade_to_spdy(
+        &self,
+        path: &str,
+        protocol: &str,
+    ) -> (Answer, TlsStream<TcpStream>) {
+        let mut request = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: {protocol}\r\n"
         )
         .into_bytes();
         for (name, value) in &self.headers {

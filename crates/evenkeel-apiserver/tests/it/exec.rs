@@ -43,12 +43,8 @@ async fn requests_that_lead_nowhere_are_refused() {
         ("GET", "lost/exec", 404, "pods \"gone\" not found"),
         ("GET", "one/attach", 400, "Upgrade request required"),
         ("GET", "two/attach?container=x", 400, "container x is not valid for pod two"),
-        (
-            "GET",
-            "one/portforward",
-            503,
-            "pod one runs on a simulated node: nothing listens on its ports",
-        ),
+        ("GET", "one/portforward?ports=80", 400, "Upgrade request required"),
+        ("POST", "one/portforward", 400, "Upgrade request required"),
         ("POST", "pending/portforward", 400, "pod pending does not have a host assigned"),
         ("PUT", "one/exec", 405, "the server does not allow this method on the requested resource"),
     ] {
@@ -59,11 +55,19 @@ async fn requests_that_lead_nowhere_are_refused() {
             "{method} {path}"
         );
     }
-    // What a client falls back to that could not upgrade to WebSocket.
-    let spdy = [("connection", "Upgrade"), ("upgrade", "SPDY/3.1")];
-    let path = format!("{PODS}/one/exec?command=ls");
-    let response = client.send("POST", &path, &spdy, bytes::Bytes::new()).await;
-    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+    // A client of SPDY names its protocols.
+    for (protocol, code) in [("", StatusCode::BAD_REQUEST), ("x", StatusCode::FORBIDDEN)] {
+        let spdy = [
+            ("connection", "Upgrade"),
+            ("upgrade", "SPDY/3.1"),
+            ("x-stream-protocol-version", protocol),
+        ];
+        for path in ["one/exec?command=ls", "one/portforward"] {
+            let path = format!("{PODS}/{path}");
+            let response = client.send("POST", &path, &spdy, bytes::Bytes::new()).await;
+            assert_eq!(response.status(), code, "{path}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use evenkeel_api::{
 use serde_json::{Value, json};
 use std::{collections::HashMap, sync::Arc};
 
+use super::pages::{NodeUsage, PodUsage};
 use crate::behaviour::{CPU, CPU_LOAD, MEMORY, amount};
 
 /// Field `window` of each object: the time over which usage is averaged.
@@ -22,13 +23,19 @@ const NODE_OVERHEAD: ResourceUsage = ResourceUsage { millicores: 50, bytes: 256 
 
 /// CPU and memory in use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct ResourceUsage {
-    millicores: i64,
-    bytes: i64,
+pub(crate) struct ResourceUsage {
+    /// Thousandths of a CPU.
+    pub(crate) millicores: i64,
+    /// Bytes of memory.
+    pub(crate) bytes: i64,
 }
 
 impl ResourceUsage {
-    fn plus(self, other: Self) -> Self {
+    pub(super) fn nanocores(self) -> i64 {
+        self.millicores.saturating_mul(1_000_000)
+    }
+
+    pub(super) fn plus(self, other: Self) -> Self {
         Self {
             millicores: self.millicores.saturating_add(other.millicores),
             bytes: self.bytes.saturating_add(other.bytes),
@@ -60,6 +67,24 @@ pub(super) fn node_metrics(nodes: &[Arc<Node>], pods: &[Arc<Pod>], now: Timestam
         object
     };
     nodes.iter().map(metrics).collect()
+}
+
+/// Returns the usage of a node with that of its running pods.
+pub(crate) fn node_usage(node: &str, pods: &[Arc<Pod>], now: Timestamp) -> NodeUsage {
+    let running = running_pods_by_owner(pods);
+    let own = pods.iter().filter(|pod| *pod.spec.node_name == *node && is_running(pod));
+    let pods = own.map(|pod| PodUsage {
+        namespace: pod.meta.namespace.to_string(),
+        name: pod.meta.name.to_string(),
+        uid: pod.meta.uid.to_string(),
+        containers: container_usage(pod, &running)
+            .map(|(name, usage)| (name.to_owned(), usage))
+            .collect(),
+    });
+    let pods: Vec<PodUsage> = pods.collect();
+    let each = pods.iter().flat_map(|pod| &pod.containers).map(|(_, usage)| *usage);
+    let total = each.fold(NODE_OVERHEAD, ResourceUsage::plus);
+    NodeUsage { node: node.to_owned(), time: now, total, pods }
 }
 
 /// Returns the `PodMetrics` of each running pod.

@@ -1,6 +1,10 @@
 //! Resource usage of simulated nodes and pods, for `metrics.k8s.io`.
 
 mod measure;
+mod pages;
+
+pub(crate) use measure::node_usage;
+pub(crate) use pages::NodeUsage;
 
 use evenkeel_api::views::{Node, Pod};
 use evenkeel_runtime::{

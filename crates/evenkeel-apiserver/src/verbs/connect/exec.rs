@@ -11,7 +11,7 @@ use super::location;
 use crate::api::{Answer, Context};
 use crate::kubelet::{PodRef, StreamError};
 use crate::request::RequestContext;
-use crate::streaming::{self, Channels, Handshake, Outcome, Session};
+use crate::streaming::{self, Channels, Handshake, Outcome, Purpose};
 
 /// Serves `exec` or `attach` with these options, which admission has seen.
 ///
@@ -27,7 +27,8 @@ pub(super) fn serve(
     };
     let container = location::container(&pod, text(options, "container"))?;
     location::ensure_on_node(cx.api, &pod)?;
-    let Handshake { protocol, response } = streaming::accept(request.headers)?;
+    let Handshake { protocol, response } =
+        streaming::accept(request.headers, Purpose::RemoteCommand)?;
     let Some(upgrade) = request.upgrade.cloned() else {
         return Err(StatusError::internal("the connection cannot switch protocols"));
     };
@@ -66,12 +67,11 @@ pub(super) fn serve(
         };
         Outcome::Failed(not_started(&error, attaches))
     };
-    let session = Session { protocol, channels, tty };
     let mut stopped = upgrade.stopped;
     cx.api.tasks.spawn_stream(async move {
         let _held = (slot, gauge);
         tokio::select! {
-            () = streaming::run(session, upgrade.connection, start) => {}
+            () = streaming::remote_command(protocol, channels, tty, upgrade.connection, start) => {}
             // The listener stops.
             _ = stopped.wait_for(|stopped| *stopped) => {}
         }

@@ -12,6 +12,7 @@ mod exec;
 mod location;
 mod log;
 mod options;
+mod port_forward;
 mod proxy;
 mod reviews;
 mod selectors;
@@ -49,12 +50,11 @@ fn connects(resource: &ResourceType, subresource: &str) -> bool {
 /// Serves a sub-resource that is no view of a stored object; `None` where there is none of that name.
 ///
 /// Upstream: `Connecter` of `registry/rest`.
-async fn connect(call: &Call<'_>, method: &Method) -> Option<Result<Answer, StatusError>> {
+async fn connect(call: &Call<'_>) -> Option<Result<Answer, StatusError>> {
     Some(match (&*call.cx.resource.resource_prefix, call.cx.subresource) {
         ("/pods", "binding") => binding::bind(call).await,
         ("/pods", "eviction") => eviction::evict(call).await,
         ("/pods", "log") => log::pod(call).await,
-        ("/pods", "portforward") => proxy::port_forward(call, method),
         ("/pods", _) => proxy::pod(call),
         ("/nodes", "proxy") => proxy::node(call),
         ("/services", "proxy") => proxy::service(call),
@@ -123,6 +123,8 @@ pub(super) async fn serve(
         reviews::serve(request, body, &write).await?
     } else if matches!((&*resource.resource_prefix, part), ("/pods", "exec" | "attach")) {
         exec::serve(request, &write.context(request.target.name), &body)?
+    } else if matches!((&*resource.resource_prefix, part), ("/pods", "portforward")) {
+        port_forward::serve(request, &write.context(request.target.name))?
     } else {
         let pods = if binding { request.api.table.get("v1", "pods") } else { None };
         let name = meta::text(&body, "name").to_owned();
@@ -131,7 +133,7 @@ pub(super) async fn serve(
             (cx.resource, cx.subresource) = (pods, "binding");
         }
         let call = Call { cx, query: &request.query.0, body };
-        match connect(&call, request.method).await {
+        match connect(&call).await {
             Some(answered) => answered?,
             None => return Ok(None),
         }

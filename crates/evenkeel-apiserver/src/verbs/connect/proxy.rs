@@ -1,29 +1,13 @@
 //! Sub-resources that lead to a port: nodes here are simulated and nothing listens, so that connections are refused as
 //! upstream says it.
 
-use super::location;
 use crate::api::{Answer, Call};
 use crate::https::join_host_port;
 use crate::loopback;
 use crate::resource::GroupResource;
 use evenkeel_apimachinery::status::{StatusError, quote};
 use evenkeel_apimachinery::value::{int, list, text};
-use http::Method;
 use std::net::IpAddr;
-
-/// Serves `portforward` of a pod.
-///
-/// Upstream: `PortForwardREST.Connect`, `PortForwardLocation`.
-pub(super) fn port_forward(call: &Call<'_>, method: &Method) -> Result<Answer, StatusError> {
-    let cx = &call.cx;
-    location::ensure_authorized_to_create(method, cx)?;
-    let Some(pod) = cx.api.read(cx.resource, cx.namespace, cx.name)? else {
-        return Err(StatusError::not_found(&cx.resource.name, cx.name));
-    };
-    location::ensure_on_node(cx.api, &pod)?;
-    let why = format!("pod {} runs on a simulated node: nothing listens on its ports", cx.name);
-    Err(StatusError::unavailable(why))
-}
 
 /// Serves `proxy` of a pod: nothing listens there.
 ///

@@ -1,0 +1,18 @@
+//! Errors of frames.
+
+/// Why bytes are no frames. The connection cannot go on after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum FrameError {
+    /// A frame has another form than its type.
+    #[error("a frame is malformed")]
+    Malformed,
+    /// A frame is of another version or of an unknown type.
+    #[error("a frame is of an unknown version or type")]
+    Unknown,
+    /// A control frame or its headers are too large.
+    #[error("a frame is too large")]
+    TooLarge,
+    /// Headers cannot be decompressed.
+    #[error("headers cannot be decompressed")]
+    Compression,
+}

@@ -1,0 +1,190 @@
+//! Blocks of headers, which each direction of a connection compresses as one stream.
+
+use std::collections::BTreeMap;
+
+use bytes::{Buf as _, BufMut as _, BytesMut};
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+
+use super::dictionary::DICTIONARY;
+use super::error::FrameError;
+
+/// Headers of a stream by name, which is in lower case. Values of one name are joined with NUL.
+pub(crate) type Headers = BTreeMap<String, String>;
+
+/// Size of a block after decompression; a larger one ends the connection.
+pub(super) const MAX_BLOCK: usize = 64 * 1024;
+
+/// Headers in a block.
+pub(super) const MAX_HEADERS: u32 = 128;
+
+/// Base-2 logarithm of the window with which headers are compressed; they are short.
+const WINDOW_BITS: u8 = 9;
+
+/// Decompresses the blocks of one direction.
+#[derive(Debug)]
+pub(super) struct Inflater(Decompress);
+
+impl Default for Inflater {
+    fn default() -> Self {
+        Self(Decompress::new(true))
+    }
+}
+
+impl Inflater {
+    /// Decompresses and parses a block. After an error the stream cannot be continued.
+    pub(super) fn read(&mut self, block: &[u8]) -> Result<Headers, FrameError> {
+        let plain = self.inflate(block)?;
+        parse(&plain)
+    }
+
+    fn inflate(&mut self, mut block: &[u8]) -> Result<Vec<u8>, FrameError> {
+        let mut plain = Vec::new();
+        loop {
+            // One byte more than allowed shows that the block is too large.
+            plain.reserve(block.len().saturating_mul(4).clamp(256, MAX_BLOCK + 1 - plain.len()));
+            let before = (self.0.total_in(), self.0.total_out());
+            let status = match self.0.decompress_vec(block, &mut plain, FlushDecompress::Sync) {
+                Ok(status) => status,
+                Err(error) if error.needs_dictionary().is_some() => {
+                    let set = self.0.set_dictionary(&DICTIONARY);
+                    set.map_err(|_| FrameError::Compression)?;
+                    Status::Ok
+                }
+                Err(_) => return Err(FrameError::Compression),
+            };
+            if plain.len() > MAX_BLOCK {
+                return Err(FrameError::TooLarge);
+            }
+            let read = usize::try_from(self.0.total_in() - before.0).unwrap_or(usize::MAX);
+            block = block.get(read..).unwrap_or_default();
+            let is_stuck = before == (self.0.total_in(), self.0.total_out());
+            match status {
+                // The compression lasts as long as the connection.
+                Status::StreamEnd => return Err(FrameError::Compression),
+                _ if block.is_empty() && plain.len() < plain.capacity() => return Ok(plain),
+                _ if is_stuck && !block.is_empty() => return Err(FrameError::Compression),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Parses a block that is decompressed.
+fn parse(mut plain: &[u8]) -> Result<Headers, FrameError> {
+    let count = plain.try_get_u32().map_err(|_| FrameError::Malformed)?;
+    if count > MAX_HEADERS {
+        return Err(FrameError::TooLarge);
+    }
+    let mut headers = Headers::new();
+    for _ in 0..count {
+        let name = text(&mut plain)?;
+        let value = text(&mut plain)?;
+        let is_lower = !name.bytes().any(|byte| byte.is_ascii_uppercase());
+        if name.is_empty() || !is_lower || headers.insert(name, value).is_some() {
+            return Err(FrameError::Malformed);
+        }
+    }
+    if plain.is_empty() { Ok(headers) } else { Err(FrameError::Malformed) }
+}
+
+/// Takes a text with its length before it.
+fn text(plain: &mut &[u8]) -> Result<String, FrameError> {
+    let length = plain.try_get_u32().map_err(|_| FrameError::Malformed)?;
+    let length = usize::try_from(length).map_err(|_| FrameError::Malformed)?;
+    let (text, rest) = plain.split_at_checked(length).ok_or(FrameError::Malformed)?;
+    *plain = rest;
+    String::from_utf8(text.to_vec()).map_err(|_| FrameError::Malformed)
+}
+
+/// Compresses the blocks of one direction.
+#[derive(Debug)]
+pub(super) struct Deflater(Compress);
+
+impl Default for Deflater {
+    fn default() -> Self {
+        let mut stream = Compress::new_with_window_bits(Compression::fast(), true, WINDOW_BITS);
+        // Fails only once compression has begun.
+        let _ = stream.set_dictionary(&DICTIONARY);
+        Self(stream)
+    }
+}
+
+impl Deflater {
+    /// Encodes and compresses a block.
+    pub(super) fn write(&mut self, headers: &Headers) -> Result<Vec<u8>, FrameError> {
+        let mut plain = BytesMut::new();
+        plain.put_u32(headers.len() as u32);
+        for text in headers.iter().flat_map(|(name, value)| [name, value]) {
+            plain.put_u32(text.len() as u32);
+            plain.put_slice(text.as_bytes());
+        }
+        let (mut rest, mut block) = (&*plain, Vec::new());
+        loop {
+            block.reserve(rest.len() + 64);
+            let before = self.0.total_in();
+            let done = self.0.compress_vec(rest, &mut block, FlushCompress::Sync);
+            done.map_err(|_| FrameError::Compression)?;
+            let read = usize::try_from(self.0.total_in() - before).unwrap_or(usize::MAX);
+            rest = rest.get(read..).unwrap_or_default();
+            if rest.is_empty() && block.len() < block.capacity() {
+                return Ok(block);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&str, &str)]) -> Headers {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn blocks_follow_each_other() {
+        let (mut deflater, mut inflater) = (Deflater::default(), Inflater::default());
+        for expected in [
+            headers(&[]),
+            headers(&[("port", "80"), ("streamtype", "error")]),
+            headers(&[("port", "80"), ("streamtype", "data")]),
+            headers(&[("x", &"long ".repeat(5000))]),
+            headers(&[("content-type", "text/html"), ("empty", "")]),
+        ] {
+            let block = deflater.write(&expected).expect("it is compressed");
+            assert_eq!(inflater.read(&block), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn a_block_that_becomes_large_is_refused() {
+        let mut deflater = Deflater::default();
+        let bomb = deflater.write(&headers(&[("x", &"a".repeat(1024 * 1024))]));
+        let bomb = bomb.expect("it is compressed");
+        assert!(bomb.len() < MAX_BLOCK / 2);
+        assert_eq!(Inflater::default().read(&bomb), Err(FrameError::TooLarge));
+    }
+
+    #[test]
+    fn blocks_that_are_none_are_refused() {
+        for plain in [
+            &b""[..],
+            b"\0\0\0",
+            b"\0\0\0\x01",
+            b"\0\0\0\x01\0\0\0\x01a",
+            b"\0\0\0\x01\0\0\0\x01a\0\0\0\x02b",
+            b"\0\0\0\x01\xff\xff\xff\xffa",
+            b"\0\0\0\x01\0\0\0\0\0\0\0\0",
+            b"\0\0\0\x01\0\0\0\x01A\0\0\0\0",
+            b"\0\0\0\x02\0\0\0\x01a\0\0\0\0\0\0\0\x01a\0\0\0\0",
+            b"\0\0\0\0rest",
+            b"\0\0\0\x01\0\0\0\x01\xff\0\0\0\0",
+        ] {
+            assert_eq!(parse(plain), Err(FrameError::Malformed), "{plain:?}");
+        }
+        assert_eq!(parse(b"\0\0\x01\0"), Err(FrameError::TooLarge));
+        for block in [&b"x"[..], b"\x78\x9c", b"\x78\xbb\0\0\0\0", &[0xff; 40]] {
+            assert!(Inflater::default().read(block).is_err(), "{block:?}");
+        }
+    }
+}
