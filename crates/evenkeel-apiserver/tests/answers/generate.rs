@@ -1,4 +1,6 @@
 //! Requests by seed: an example of a kind, changed in one place or two, written by some verb. All are dry runs.
+//!
+//! The wide reach also writes subresources, and fills fields that the examples lack.
 
 use http::Method;
 use rand::rngs::StdRng;
@@ -9,6 +11,7 @@ use serde_json::{Value, json};
 use crate::mutate::Mutation;
 use crate::parity::servers::Sent;
 use crate::schema::Schemas;
+use crate::wide;
 
 /// The namespace of all objects.
 pub(crate) const NAMESPACE: &str = "parity";
@@ -25,6 +28,57 @@ pub(crate) struct Example {
     /// Name of the object of this example that is there.
     pub(crate) base: String,
     pub(crate) has_status: bool,
+    /// Subresources but the status that take writes.
+    pub(crate) parts: Vec<Part>,
+}
+
+/// A subresource that takes writes.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) name: String,
+    /// What is written; `None` for the object itself.
+    pub(crate) body: Option<Value>,
+}
+
+/// What requests of a run reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Objects and their status, with changes of what the examples have.
+    Narrow,
+    /// All subresources, too, and fields that the examples lack.
+    Wide,
+}
+
+impl Example {
+    fn api_version(&self) -> &str {
+        self.object["apiVersion"].as_str().unwrap_or_default()
+    }
+}
+
+impl Part {
+    /// A subresource that takes writes, by its name; `None` if it has none that an example can be sent to.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        let body = match name {
+            "resize" | "ephemeralcontainers" | "approval" | "finalize" => None,
+            "scale" => Some(json!({"apiVersion": "autoscaling/v1", "kind": "Scale",
+                "metadata": {"name": "x"}, "spec": {"replicas": 3}, "status": {"replicas": 1}})),
+            "binding" => Some(json!({"apiVersion": "v1", "kind": "Binding",
+                "metadata": {"name": "x", "annotations": {"a": "b"}, "labels": {"c": "d"}},
+                "target": {"kind": "Node", "name": "n"}})),
+            "eviction" => Some(json!({"apiVersion": "policy/v1", "kind": "Eviction",
+                "metadata": {"name": "x"}, "deleteOptions": {"gracePeriodSeconds": 3}})),
+            "token" => Some(json!({"apiVersion": "authentication.k8s.io/v1",
+                "kind": "TokenRequest", "metadata": {"name": "x"},
+                "spec": {"audiences": ["a"], "expirationSeconds": 3600}})),
+            _ => return None,
+        };
+        Some(Self { name: name.to_owned(), body })
+    }
+
+    /// Whether the only write is a POST.
+    fn creates(&self) -> bool {
+        matches!(&*self.name, "binding" | "eviction" | "token")
+    }
 }
 
 /// How a changed object is sent.
@@ -46,11 +100,13 @@ pub(crate) struct Attempt {
     pub(crate) kind: String,
     pub(crate) verb: Verb,
     pub(crate) class: String,
+    /// Path of the object that has the version.
+    pub(crate) object_path: String,
     pub(crate) sent: Sent,
 }
 
 /// The request of a seed.
-pub(crate) fn attempt(seed: u64, examples: &[Example], schemas: &Schemas) -> Attempt {
+pub(crate) fn attempt(seed: u64, reach: Reach, examples: &[Example], schemas: &Schemas) -> Attempt {
     use Verb::{
         Apply, ApplyNew, Create, JsonPatch, MergePatch, StrategicPatch, Update, UpdateStatus,
     };
@@ -71,31 +127,53 @@ pub(crate) fn attempt(seed: u64, examples: &[Example], schemas: &Schemas) -> Att
         UpdateStatus,
     ];
     let n_verbs = if example.has_status { all.len() } else { all.len() - 2 };
-    let verb = *all[..n_verbs].choose(&mut rng).expect("a verb");
-    let mut object = example.object.clone();
+    let is_part = reach == Reach::Wide && rng.random_bool(0.35);
+    let part = if is_part { example.parts.choose(&mut rng) } else { None };
+    let verb = match part {
+        Some(part) if part.creates() => Create,
+        Some(_) => *[Update, Update, JsonPatch, MergePatch, StrategicPatch, Apply]
+            .choose(&mut rng)
+            .expect("a verb"),
+        None => *all[..n_verbs].choose(&mut rng).expect("a verb"),
+    };
+    let body = part.and_then(|part| part.body.as_ref());
+    let mut object = body.unwrap_or(&example.object).clone();
     let name = match verb {
-        Create | ApplyNew => object["metadata"]["name"].as_str().unwrap_or("x").to_owned(),
+        Create | ApplyNew if part.is_none() => {
+            object["metadata"]["name"].as_str().unwrap_or("x").to_owned()
+        }
         _ => example.base.clone(),
     };
     object["metadata"]["name"] = name.clone().into();
     let api_version = object["apiVersion"].as_str().unwrap_or_default().to_owned();
     let empty = json!({"type": "object"});
-    let schema = schemas.of_kind(&api_version, &example.kind).unwrap_or(&empty);
+    let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+    let schema = schemas.of_kind(&api_version, &kind).unwrap_or(&empty);
     let n_mutations = if rng.random_bool(0.75) { 1 } else { 2 };
     let before = object.clone();
-    let mutations: Vec<Mutation> = (0..n_mutations)
-        .map(|_| {
+    let mut mutations: Vec<Mutation> = Vec::new();
+    if reach == Reach::Wide && rng.random_bool(0.6) {
+        mutations = wide::filled(&object, schema, schemas, &mut rng);
+        mutations.iter().for_each(|mutation| mutation.apply(&mut object));
+    }
+    if mutations.is_empty() {
+        for _ in 0..n_mutations {
             let mutation = Mutation::random(&object, schema, schemas, &mut rng);
             mutation.apply(&mut object);
-            mutation
-        })
-        .collect();
+            mutations.push(mutation);
+        }
+    }
     let class: Vec<String> = mutations.iter().map(Mutation::class).collect();
     let validation = ["Strict", "Strict", "Warn", "Ignore"].choose(&mut rng).expect("one");
     let query = format!("dryRun=All&fieldValidation={validation}");
-    let (collection, path) = (&example.collection, format!("{}/{name}", example.collection));
+    let (collection, object_path) = (&example.collection, format!("{}/{name}", example.collection));
+    let path = match part {
+        Some(part) => format!("{object_path}/{}", part.name),
+        None => object_path.clone(),
+    };
     let json = "application/json";
     let (method, path, media, body) = match verb {
+        Create if part.is_some() => (Method::POST, format!("{path}?{query}"), json, object),
         Create => (Method::POST, format!("{collection}?{query}"), json, object),
         Update | UpdateStatus => {
             if let Some(metadata) = object["metadata"].as_object_mut() {
@@ -125,8 +203,12 @@ pub(crate) fn attempt(seed: u64, examples: &[Example], schemas: &Schemas) -> Att
             (Method::PATCH, path, "application/apply-patch+yaml", object)
         }
     };
-    let kind = format!("{api_version} {}", example.kind);
-    Attempt { seed, kind, verb, class: class.join(", "), sent: Sent { method, path, media, body } }
+    let kind = match part {
+        Some(part) => format!("{} {}/{}", example.api_version(), example.kind, part.name),
+        None => format!("{api_version} {}", example.kind),
+    };
+    let sent = Sent { method, path, media, body };
+    Attempt { seed, kind, verb, class: class.join(", "), object_path, sent }
 }
 
 /// The top-level fields that changed, whole; null where one was removed.

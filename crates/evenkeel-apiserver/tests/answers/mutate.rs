@@ -41,6 +41,22 @@ impl Mutation {
         }
     }
 
+    /// A change of an object at a random place below a pointer. `None` if there is no such place.
+    pub(crate) fn inside(
+        prefix: &str,
+        object: &Value,
+        schema: &Value,
+        schemas: &Schemas,
+        rng: &mut StdRng,
+    ) -> Option<Self> {
+        let sites = schemas.sites(object, schema);
+        let below: Vec<&Site<'_>> =
+            sites.iter().filter(|site| site.pointer.starts_with(prefix)).collect();
+        let site = below.choose(rng)?;
+        let changes = changes(object.pointer(&site.pointer), site.schema, schemas);
+        Some(Self { pointer: site.pointer.clone(), change: changes.choose(rng)?.clone() })
+    }
+
     /// Changes an object. What is not there any more stays so.
     pub(crate) fn apply(&self, object: &mut Value) {
         let Some((parent, name)) = self.pointer.rsplit_once('/') else { return };

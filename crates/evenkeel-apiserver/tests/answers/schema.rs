@@ -34,7 +34,7 @@ impl Schemas {
     }
 
     /// A schema without the reference that it may be.
-    fn resolve<'s>(&'s self, schema: &'s Value) -> &'s Value {
+    pub(crate) fn resolve<'s>(&'s self, schema: &'s Value) -> &'s Value {
         let reference = schema["$ref"].as_str().or_else(|| schema["allOf"][0]["$ref"].as_str());
         let name = reference.and_then(|reference| reference.rsplit('/').next());
         name.and_then(|name| self.0.get(name)).unwrap_or(schema)
